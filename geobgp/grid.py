@@ -1,0 +1,152 @@
+"""Grid: square, north-up cells on a metric plane; the only code that does pixel arithmetic."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pyproj
+from affine import Affine
+
+from geobgp.errors import DomainError, SizeError
+
+#: The largest grid that `Grid.from_bounds` makes, in cells (land and water together).
+MAX_CELLS = 50_000_000
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Square, north-up cells; row 0 is the northernmost.
+
+    Parameters
+    ----------
+    shape : (int, int)
+        Rows and columns.
+    affine : Affine
+        From (column, row) of a cell's north-west corner to (easting, northing).
+    crs : pyproj.CRS or None
+        A projected system in metres; None for planar coordinates with no place on Earth.
+
+    Examples
+    --------
+    >>> grid = Grid.from_bounds((0, 0, 40, 20), cell_size=10)
+    >>> grid.shape, grid.bounds
+    ((2, 4), (0.0, 0.0, 40.0, 20.0))
+    >>> grid.centres(0, 0)
+    (5.0, 15.0)
+    """
+
+    shape: tuple[int, int]
+    affine: Affine
+    crs: pyproj.CRS | None = None
+
+    def __post_init__(self) -> None:
+        rows, cols = self.shape
+        a = self.affine
+        if rows < 1 or cols < 1:
+            raise DomainError(f"A grid needs at least one row and one column; found {rows} x {cols}.")
+        if a.b != 0 or a.d != 0 or a.a <= 0 or a.e != -a.a:
+            raise DomainError(f"A grid is north-up with square cells; found the transform {tuple(a)[:6]}.")
+
+    @classmethod
+    def from_bounds(
+        cls,
+        bounds: tuple[float, float, float, float],
+        cell_size: float,
+        crs: pyproj.CRS | None = None,
+    ) -> Grid:
+        """Return the smallest grid over (west, south, east, north) with edges at multiples of `cell_size`.
+
+        Two grids of one cell size and one CRS therefore share their cells wherever they overlap.
+        """
+        west, south, east, north = (float(v) for v in bounds)
+        if not all(math.isfinite(v) for v in (west, south, east, north)):
+            raise DomainError(f"The bounds of the domain are not finite: {bounds}.")
+        if not (math.isfinite(cell_size) and cell_size > 0):
+            raise DomainError(f"cell_size must be a positive number of metres; found {cell_size!r}.")
+        h = float(cell_size)
+        # A shore that lies on a grid line up to rounding does not open one more row of empty cells.
+        slack = 1e-9
+        col0, col1 = math.floor(west / h + slack), math.ceil(east / h - slack)
+        row0, row1 = math.floor(south / h + slack), math.ceil(north / h - slack)
+        shape = (max(row1 - row0, 1), max(col1 - col0, 1))
+        if shape[0] * shape[1] > MAX_CELLS:
+            fits = h * math.sqrt(shape[0] * shape[1] / MAX_CELLS) * 1.01
+            raise SizeError(
+                f"A cell size of {h:g} m over {(east - west) / 1000:.6g} x {(north - south) / 1000:.6g} km "
+                f"makes {shape[0]} x {shape[1]} = {shape[0] * shape[1]:,} cells; the limit is {MAX_CELLS:,} "
+                f"(and about {shape[0] * shape[1] * 40 / 1e9:.3g} GB of memory). "
+                f"Use cell_size >= {fits:.3g}."
+            )
+        return cls(shape, Affine(h, 0.0, col0 * h, 0.0, -h, row1 * h), crs)
+
+    @property
+    def cell_size(self) -> float:
+        """Side of a cell in metres."""
+        return float(self.affine.a)
+
+    @property
+    def n_cells(self) -> int:
+        """Number of cells, land and water."""
+        return self.shape[0] * self.shape[1]
+
+    @property
+    def west(self) -> float:
+        """Easting of the western edge."""
+        return float(self.affine.c)
+
+    @property
+    def north(self) -> float:
+        """Northing of the northern edge."""
+        return float(self.affine.f)
+
+    @property
+    def bounds(self) -> tuple[float, float, float, float]:
+        """(west, south, east, north) of the outer edges."""
+        rows, cols = self.shape
+        h = self.cell_size
+        return (self.west, self.north - rows * h, self.west + cols * h, self.north)
+
+    @property
+    def eastings(self) -> np.ndarray:
+        """Easting of each column's centre, west to east."""
+        return self.west + (np.arange(self.shape[1]) + 0.5) * self.cell_size
+
+    @property
+    def northings(self) -> np.ndarray:
+        """Northing of each row's centre, north to south (descending)."""
+        return self.north - (np.arange(self.shape[0]) + 0.5) * self.cell_size
+
+    def centres(self, rows: np.ndarray | int, cols: np.ndarray | int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the eastings and northings of the centres of cells."""
+        h = self.cell_size
+        return self.west + (cols + 0.5) * h, self.north - (rows + 0.5) * h
+
+    def to_cells(self, easting: np.ndarray, northing: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return coordinates in units of cells: (u, v) eastward and southward from the north-west corner.
+
+        Cell (row, col) is the square col <= u <= col + 1, row <= v <= row + 1.
+        """
+        h = self.cell_size
+        return (np.asarray(easting, float) - self.west) / h, (self.north - np.asarray(northing, float)) / h
+
+    def from_cells(self, u: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return eastings and northings of coordinates in units of cells; the inverse of `to_cells`."""
+        h = self.cell_size
+        return self.west + np.asarray(u, float) * h, self.north - np.asarray(v, float) * h
+
+    def cell_of(self, easting: np.ndarray, northing: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return (rows, cols, inside) of coordinates; rows and cols are 0 where `inside` is False.
+
+        A point on a shared edge belongs to the cell east or south of it, on the outer edge to the last cell.
+        """
+        u, v = self.to_cells(easting, northing)
+        rows_n, cols_n = self.shape
+        with np.errstate(invalid="ignore"):
+            inside = (u >= 0) & (u <= cols_n) & (v >= 0) & (v <= rows_n)
+        u = np.where(inside, u, 0.0)
+        v = np.where(inside, v, 0.0)
+        rows = np.minimum(v.astype(np.int32), rows_n - 1)
+        cols = np.minimum(u.astype(np.int32), cols_n - 1)
+        return rows, cols, inside
