@@ -1,0 +1,347 @@
+"""Pieces: how polygons and lines cut the cells of a grid, exactly.
+
+Everything here is in units of cells: u eastward, v southward, cell (row, col) the unit square at (col, row).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import shapely
+
+#: Coordinates are rounded to this fraction of a cell, so that slivers of rounding errors vanish.
+PRECISION = 1e-10
+#: Two numbers in units of cells closer than this are the same place.
+TOLERANCE = 1e-8
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """Connected pieces of land within cells, and how they touch.
+
+    Attributes
+    ----------
+    coverage : (rows, cols) float
+        Land fraction of each cell.
+    whole : (rows, cols) bool
+        Cells that are land throughout and that nothing cuts.
+    cell : (p,) int
+        Flat index of each piece's cell, ascending.
+    area : (p,) float
+        Area of each piece; 1 is a whole cell.
+    polygon : (p,) object
+        The piece's polygon; None for whole cells.
+    first, second : (q,) int
+        Pieces that touch across half of a shared face, `first` west or north of `second`.
+    open_length : (q,) float
+        Length over which they touch, at most a half.
+    vertex : (q,) int
+        Flat index, on the (rows + 1, cols + 1) lattice of cell corners, of the corner at which that half ends.
+    """
+
+    coverage: np.ndarray
+    whole: np.ndarray
+    cell: np.ndarray
+    area: np.ndarray
+    polygon: np.ndarray
+    first: np.ndarray
+    second: np.ndarray
+    open_length: np.ndarray
+    vertex: np.ndarray
+
+
+def ring_segments(geometry: shapely.Geometry) -> np.ndarray:
+    """Return the boundary of polygons as (k, 4) segments u0, v0, u1, v1, land always on the same side."""
+    polygons = shapely.get_parts(geometry)
+    rings, owner = shapely.get_rings(polygons, return_index=True)
+    if len(rings) == 0:
+        return np.empty((0, 4))
+    exterior = np.r_[True, owner[1:] != owner[:-1]]
+    segments, ring = _segments(rings)
+    turned = (shapely.is_ccw(rings) != exterior)[ring]
+    segments[turned] = segments[turned][:, [2, 3, 0, 1]]
+    return segments
+
+
+def line_segments(lines: shapely.Geometry | None) -> np.ndarray:
+    """Return lines as (k, 4) segments u0, v0, u1, v1."""
+    if lines is None or shapely.is_empty(lines):
+        return np.empty((0, 4))
+    return _segments(shapely.get_parts(lines))[0]
+
+
+def _segments(lines: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    coords, index = shapely.get_coordinates(lines, return_index=True)
+    same = index[1:] == index[:-1]
+    segments = np.hstack([coords[:-1], coords[1:]])[same]
+    return segments, index[1:][same]
+
+
+def split_at_grid_lines(segments: np.ndarray) -> np.ndarray:
+    """Cut segments wherever they cross an integer u or v; zero-length remainders are left out."""
+    k = len(segments)
+    owner = [np.arange(k), np.arange(k)]
+    param = [np.zeros(k), np.ones(k)]
+    for axis in (0, 1):
+        a, b = segments[:, axis], segments[:, axis + 2]
+        low, high = np.minimum(a, b), np.maximum(a, b)
+        start = np.floor(low) + 1
+        count = np.maximum(np.ceil(high) - start, 0).astype(np.int64)
+        rep = np.repeat(np.arange(k), count)
+        step = np.arange(len(rep)) - np.repeat(np.cumsum(count) - count, count)
+        line = start[rep] + step
+        owner.append(rep)
+        param.append((line - a[rep]) / (b[rep] - a[rep]))
+    own, t = np.concatenate(owner), np.concatenate(param)
+    order = np.lexsort((t, own))
+    own, t = own[order], t[order]
+    keep = own[1:] == own[:-1]
+    seg = segments[own[:-1][keep]]
+    t0, t1 = t[:-1][keep][:, None], t[1:][keep][:, None]
+    delta = seg[:, 2:] - seg[:, :2]
+    ends = np.hstack([seg[:, :2] + t0 * delta, seg[:, :2] + t1 * delta])
+    near = np.rint(ends)
+    ends = np.where(np.abs(ends - near) < PRECISION, near, ends)
+    return ends[np.abs(ends[:, :2] - ends[:, 2:]).max(axis=1) > PRECISION]
+
+
+def cover(parts: np.ndarray, shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the exact covered fraction of every cell, and which cells the outline passes through.
+
+    Each part of the outline adds, to its own cell, the area between itself and the cell's eastern side, and its
+    height to every cell east of it (Green's theorem, row by row); the cost follows the outline's length.
+    """
+    rows, cols = shape
+    mid = (parts[:, :2] + parts[:, 2:]) / 2
+    height = parts[:, 3] - parts[:, 1]
+    col = np.clip(np.floor(mid[:, 0]).astype(np.int64), 0, cols - 1)
+    row = np.clip(np.floor(mid[:, 1]).astype(np.int64), 0, rows - 1)
+    size = rows * (cols + 1)
+    at = row * (cols + 1) + col
+    own = np.bincount(at, height * (col + 1 - mid[:, 0]), size)
+    carry = np.bincount(at + 1, height, size)
+    covered = (own.reshape(rows, cols + 1) + np.cumsum(carry.reshape(rows, cols + 1), axis=1))[:, :cols]
+    touched = cells_crossed(parts, shape)
+    return np.where(touched, np.clip(-covered, 0.0, 1.0), np.rint(-covered)), touched
+
+
+def cells_crossed(parts: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    """Return the cells whose inside is crossed; parts that run along a grid line cross none."""
+    inside = ~on_grid_line(parts)
+    mid = (parts[inside, :2] + parts[inside, 2:]) / 2
+    mask = np.zeros(shape, bool)
+    row, col = np.floor(mid[:, 1]).astype(np.int64), np.floor(mid[:, 0]).astype(np.int64)
+    ok = (row >= 0) & (row < shape[0]) & (col >= 0) & (col < shape[1])
+    mask[row[ok], col[ok]] = True
+    return mask
+
+
+def on_grid_line(parts: np.ndarray) -> np.ndarray:
+    """Tell which parts run along a grid line."""
+    upright = (parts[:, 0] == parts[:, 2]) & (parts[:, 0] == np.rint(parts[:, 0]))
+    level = (parts[:, 1] == parts[:, 3]) & (parts[:, 1] == np.rint(parts[:, 1]))
+    return upright | level
+
+
+def cut(geometry: shapely.Geometry, barriers: shapely.Geometry | None, shape: tuple[int, int]) -> Pieces:
+    """Cut land (in units of cells) into its connected pieces within cells, and find how they touch."""
+    cols = shape[1]
+    coverage, shore = cover(split_at_grid_lines(ring_segments(geometry)), shape)
+    fence = split_at_grid_lines(_stretched(line_segments(barriers)))
+    fenced = cells_crossed(fence, shape) & (coverage > 0)
+    divided = shore | fenced
+    whole = (coverage == 1) & ~divided
+    cells = np.flatnonzero(divided & (coverage > 0))
+    land = _clip_to_cells(geometry, cells, cols)
+    land = _split_by_lines(land, cells, fence[~on_grid_line(fence)], fenced, cols)
+    polygons, owner = shapely.get_parts(land, return_index=True)
+    area = shapely.area(polygons)
+    keep = (shapely.get_type_id(polygons) == 3) & (area > TOLERANCE**2)
+    polygons, area, owner = polygons[keep], area[keep], owner[keep]
+    whole_cells = np.flatnonzero(whole)
+    cell = np.r_[whole_cells, cells[owner]]
+    centre = shapely.get_coordinates(shapely.centroid(polygons))
+    order = np.lexsort((np.r_[np.zeros(len(whole_cells)), centre[:, 1]], np.r_[np.zeros(len(whole_cells)), centre[:, 0]], cell))
+    polygon = np.concatenate([np.full(len(whole_cells), None, object), polygons])[order]
+    area = np.r_[np.ones(len(whole_cells)), area][order]
+    cell = cell[order]
+    contacts = _contacts(cell, polygon, fence[on_grid_line(fence)], shape)
+    return Pieces(coverage, whole, cell, area, polygon, *contacts)
+
+
+def _stretched(segments: np.ndarray, by: float = 1e-6) -> np.ndarray:
+    """Lengthen each segment a little at both ends, so that a line drawn to the shore reaches it after rounding."""
+    if len(segments) == 0:
+        return segments
+    delta = segments[:, 2:] - segments[:, :2]
+    length = np.hypot(*delta.T)
+    unit = delta / np.where(length > 0, length, 1.0)[:, None] * by
+    return np.hstack([segments[:, :2] - unit, segments[:, 2:] + unit])[length > 0]
+
+
+def _clip_to_cells(geometry: shapely.Geometry, cells: np.ndarray, cols: int) -> np.ndarray:
+    """Return the part of `geometry` in each cell, cutting the polygon into tiles of few vertices first."""
+    out = np.full(len(cells), None, object)
+    row, col = cells // cols, cells % cols
+    work = [(geometry, np.arange(len(cells)))]
+    while work:
+        geom, index = work.pop()
+        if len(index) == 0:
+            continue
+        if shapely.get_num_coordinates(geom) <= 128 or len(index) <= 4:
+            r, c = row[index], col[index]
+            out[index] = shapely.intersection(geom, shapely.box(c, r, c + 1, r + 1))
+            continue
+        r0, r1 = row[index].min(), row[index].max() + 1
+        c0, c1 = col[index].min(), col[index].max() + 1
+        if r1 - r0 >= c1 - c0:
+            middle = (r0 + r1) // 2
+            boxes = shapely.box(c0, r0, c1, middle), shapely.box(c0, middle, c1, r1)
+            upper = row[index] < middle
+        else:
+            middle = (c0 + c1) // 2
+            boxes = shapely.box(c0, r0, middle, r1), shapely.box(middle, r0, c1, r1)
+            upper = col[index] < middle
+        if upper.all() or not upper.any():
+            # One cell wide: nothing left to divide.
+            r, c = row[index], col[index]
+            out[index] = shapely.intersection(geom, shapely.box(c, r, c + 1, r + 1))
+            continue
+        for box, side in zip(boxes, (upper, ~upper), strict=True):
+            work.append((shapely.intersection(geom, box), index[side]))
+    return out
+
+
+def _split_by_lines(
+    land: np.ndarray, cells: np.ndarray, fence: np.ndarray, fenced: np.ndarray, cols: int
+) -> np.ndarray:
+    """Split the land of each fenced cell along the lines in it; loose ends split nothing."""
+    if len(fence) == 0:
+        return land
+    mid = (fence[:, :2] + fence[:, 2:]) / 2
+    at = np.floor(mid[:, 1]).astype(np.int64) * cols + np.floor(mid[:, 0]).astype(np.int64)
+    inside = (mid[:, 0] >= 0) & (mid[:, 0] < cols) & (mid[:, 1] >= 0)
+    where = np.searchsorted(cells, at)
+    hit = inside & (where < len(cells)) & (cells[np.minimum(where, len(cells) - 1)] == at)
+    order = np.argsort(where[hit], kind="stable")
+    slot = where[hit][order]
+    lines = shapely.linestrings(fence[hit][order].reshape(-1, 2, 2))
+    slots, group = np.unique(slot, return_inverse=True)
+    lines = shapely.multilinestrings(lines, indices=group)
+    outline = shapely.boundary(land[slots])
+    noded = shapely.union(outline, lines)
+    faces, owner = shapely.get_parts(shapely.polygonize(noded[:, None]), return_index=True)
+    on_land = shapely.covers(land[slots][owner], shapely.point_on_surface(faces))
+    faces, owner = faces[on_land], owner[on_land]
+    out = land.copy()
+    out[slots] = shapely.geometrycollections(faces, indices=owner, out=np.full(len(slots), None, object))
+    return out
+
+
+def _contacts(
+    cell: np.ndarray, polygon: np.ndarray, fence: np.ndarray, shape: tuple[int, int]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return first, second, open_length, vertex of all half-faces over which pieces touch."""
+    cols = shape[1]
+    side = _side_intervals(cell, polygon, cols)
+    tables = []
+    for axis in (0, 1):
+        step = 1 if axis == 0 else cols
+        before_piece, before_low, before_high = side[2 * axis]
+        after_piece, after_low, after_high = side[2 * axis + 1]
+        # A face is named by the cell on its eastern or southern side.
+        before_face = cell[before_piece] + step
+        after_face = cell[after_piece]
+        if axis == 0:
+            inner = before_face % cols != 0
+            before_piece, before_low, before_high, before_face = (
+                x[inner] for x in (before_piece, before_low, before_high, before_face)
+            )
+        blocked = _blocked(fence, axis, cols)
+        before_piece, before_low, before_high, before_face = _subtract(
+            (before_piece, before_low, before_high, before_face), blocked
+        )
+        order = np.argsort(after_face, kind="stable")
+        after_piece, after_low, after_high, after_face = (
+            x[order] for x in (after_piece, after_low, after_high, after_face)
+        )
+        left = np.searchsorted(after_face, before_face, "left")
+        count = np.searchsorted(after_face, before_face, "right") - left
+        i = np.repeat(np.arange(len(before_face)), count)
+        j = left[i] + np.arange(len(i)) - np.repeat(np.cumsum(count) - count, count)
+        low = np.maximum(before_low[i], after_low[j])
+        high = np.minimum(before_high[i], after_high[j])
+        face = before_face[i]
+        row, col = face // cols, face % cols
+        for half, (start, end) in enumerate(((0.0, 0.5), (0.5, 1.0))):
+            length = np.minimum(high, end) - np.maximum(low, start)
+            ok = length > TOLERANCE
+            vertex_row = row + (half if axis == 0 else 0)
+            vertex_col = col + (half if axis == 1 else 0)
+            tables.append((before_piece[i][ok], after_piece[j][ok], length[ok], (vertex_row * (cols + 1) + vertex_col)[ok]))
+    first, second, length, vertex = (np.concatenate(parts) for parts in zip(*tables, strict=True))
+    order = np.lexsort((second, first, vertex))
+    return first[order], second[order], length[order], vertex[order]
+
+
+def _side_intervals(
+    cell: np.ndarray, polygon: np.ndarray, cols: int
+) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Return (piece, low, high) along the east, west, south and north sides of each piece's cell."""
+    divided = np.array([p is not None for p in polygon], bool)
+    whole = np.flatnonzero(~divided)
+    cut_pieces = np.flatnonzero(divided)
+    segments, ring = _segments(shapely.get_exterior_ring(polygon[cut_pieces]))
+    piece = cut_pieces[ring]
+    u = segments[:, [0, 2]] - (cell[piece] % cols)[:, None]
+    v = segments[:, [1, 3]] - (cell[piece] // cols)[:, None]
+    out = []
+    for along, across, at in ((v, u, 1.0), (v, u, 0.0), (u, v, 1.0), (u, v, 0.0)):
+        on = np.abs(across - at).max(axis=1) < TOLERANCE if len(across) else np.zeros(0, bool)
+        low, high = along[on].min(axis=1), along[on].max(axis=1)
+        out.append(
+            (
+                np.r_[whole, piece[on]],
+                np.r_[np.zeros(len(whole)), low],
+                np.r_[np.ones(len(whole)), high],
+            )
+        )
+    return out
+
+
+def _blocked(fence: np.ndarray, axis: int, cols: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return (face, low, high) of the parts of fences that lie on the faces across `axis`."""
+    across, along = (0, 1) if axis == 0 else (1, 0)
+    part = fence[(fence[:, across] == fence[:, across + 2])]
+    low = np.minimum(part[:, along], part[:, along + 2])
+    high = np.maximum(part[:, along], part[:, along + 2])
+    base = np.floor((low + high) / 2)
+    line = part[:, across]
+    row, col = (base, line) if axis == 0 else (line, base)
+    ok = (row >= 0) & (col >= 0) & (col < cols)
+    face = (row * cols + col).astype(np.int64)
+    return face[ok], (low - base)[ok], (high - base)[ok]
+
+
+def _subtract(
+    intervals: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray],
+    blocked: tuple[np.ndarray, np.ndarray, np.ndarray],
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Take blocked stretches out of (piece, low, high, face) intervals, one blocked stretch of each face a turn."""
+    piece, low, high, face = intervals
+    bface, blow, bhigh = blocked
+    order = np.argsort(bface, kind="stable")
+    bface, blow, bhigh = bface[order], blow[order], bhigh[order]
+    turn = np.arange(len(bface)) - np.searchsorted(bface, bface, "left")
+    for k in range(int(turn.max(initial=-1)) + 1):
+        f, lo, hi = bface[turn == k], blow[turn == k], bhigh[turn == k]
+        at = np.minimum(np.searchsorted(f, face), len(f) - 1)
+        hit = f[at] == face
+        head = np.where(hit, np.minimum(high, lo[at]), high)
+        tail = np.where(hit, np.maximum(low, hi[at]), high)
+        piece, face = np.r_[piece, piece[hit]], np.r_[face, face[hit]]
+        low, high = np.r_[low, tail[hit]], np.r_[head, high[hit]]
+        keep = high - low > TOLERANCE
+        piece, low, high, face = piece[keep], low[keep], high[keep], face[keep]
+    return piece, low, high, face
