@@ -1,0 +1,248 @@
+"""Kernels: spectral densities at the Laplacian's eigenvalues, and priors on their parameters.
+
+Both kernels are written in two dimensions as
+
+    s(ω) = σ² · 2πℓ² · shape(ω² ℓ²)
+
+with shape(q) = (1 + q / 2ν)^-(ν + 1) for the Matern kernel and exp(-q / 2) for the squared exponential,
+its limit for large ν. Everything inside works in logarithms, so that neither a tiny density nor a huge
+lengthscale under- or overflows.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from geobgp.errors import DataError, GeobgpError
+
+
+@dataclass(frozen=True)
+class PCPrior:
+    """Penalised-complexity priors of a kernel's parameters (Fuglstad et al. 2019, two dimensions).
+
+    P(lengthscale < l0) = alpha and P(sd > s0) = alpha: long lengthscales and small standard deviations,
+    the simple maps, are preferred until the data say otherwise.
+
+    Parameters
+    ----------
+    lengthscale : (float, float), optional
+        (l0, alpha), l0 in the domain's unit (metres). By default l0 is a fiftieth of the domain's size
+        (the square root of its area), at least one cell, and alpha 0.05.
+    sd : (float, float), optional
+        (s0, alpha). By default s0 is 3 (times the standard deviation of the values, for a Gaussian
+        likelihood) and alpha 0.05.
+
+    Examples
+    --------
+    >>> prior = PCPrior(lengthscale=(2000.0, 0.05), sd=(3.0, 0.01))
+    >>> round(prior.rates()[0])
+    5991
+    """
+
+    lengthscale: tuple[float, float] | None = None
+    sd: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("lengthscale", "sd"):
+            pair = getattr(self, name)
+            if pair is None:
+                continue
+            bound, alpha = (float(v) for v in pair)
+            if not (math.isfinite(bound) and bound > 0 and 0 < alpha < 1):
+                raise GeobgpError(
+                    f"The prior of the {name} is (bound > 0, probability in (0, 1)); found {pair}."
+                )
+
+    def scaled(self, size: float, cell_size: float, sd_unit: float = 1.0) -> PCPrior:
+        """Return the same prior with what was left open set for a domain of this size."""
+        return PCPrior(
+            self.lengthscale or (max(size / 50.0, cell_size), 0.05),
+            self.sd or (3.0 * sd_unit, 0.05),
+        )
+
+    def rates(self) -> tuple[float, float]:
+        """Return the two rates: of exp(-rate / ℓ) and of exp(-rate · σ)."""
+        if self.lengthscale is None or self.sd is None:
+            raise GeobgpError("This prior is not scaled to a domain yet; call `scaled` first.")
+        (l0, a), (s0, b) = self.lengthscale, self.sd
+        return -math.log(a) * l0, -math.log(b) / s0
+
+    def log_density(self, theta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        """Return the log density of θ = (log ℓ, log σ) with gradient and (diagonal) second derivatives."""
+        a, b = self.rates()
+        u, v = a * math.exp(-theta[0]), b * math.exp(theta[1])
+        value = math.log(a) - theta[0] - u + math.log(b) + theta[1] - v
+        return value, np.array([u - 1.0, 1.0 - v]), np.array([-u, -v])
+
+
+class Kernel:
+    """A stationary covariance, known by its spectral density; use `Matern` or `SquaredExponential`.
+
+    Parameters
+    ----------
+    lengthscale : float, optional
+        In the unit of the domain (metres). None: learned.
+    sd : float, optional
+        Standard deviation of the process away from the shore. None: learned.
+    prior : PCPrior
+        Priors of the parameters that are learned.
+    """
+
+    lengthscale: float | None
+    sd: float | None
+    prior: PCPrior
+
+    def __post_init__(self) -> None:
+        for name in ("lengthscale", "sd"):
+            value = getattr(self, name)
+            if value is not None and not (math.isfinite(value) and value > 0):
+                raise GeobgpError(
+                    f"The {name} must be a positive number or None (learn it); found {value!r}."
+                )
+
+    def with_parameters(self, lengthscale: float, sd: float) -> Self:
+        """Return the same kernel with both parameters fixed."""
+        return replace(self, lengthscale=float(lengthscale), sd=float(sd))  # type: ignore[type-var]
+
+    def spectral_density(self, omega: np.ndarray) -> np.ndarray:
+        """Return the spectral density at angular frequencies (1/length); both parameters must be set.
+
+        Examples
+        --------
+        >>> Matern(1.5, lengthscale=2.0, sd=1.0).spectral_density(np.array([0.0, 1.0])).round(3)
+        array([25.133,  3.022])
+        """
+        if self.lengthscale is None or self.sd is None:
+            raise GeobgpError(
+                "spectral_density needs numbers; this kernel's lengthscale or sd is None (to be learned). "
+                "Give both, for example with_parameters(lengthscale, sd)."
+            )
+        theta = np.log([self.lengthscale, self.sd])
+        return np.exp(self.log_density(np.square(np.asarray(omega, float)), theta)[0])
+
+    def log_density(
+        self, eigenvalues: np.ndarray, theta: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return log s at eigenvalues ω² for θ = (log ℓ, log σ), and its first two derivatives in log ℓ.
+
+        The derivative in log σ is 2, everywhere.
+        """
+        with np.errstate(over="ignore"):
+            q = np.asarray(eigenvalues, float) * math.exp(2.0 * theta[0])
+        shape, first, second = self._log_shape(q)
+        return 2.0 * theta[1] + math.log(2.0 * math.pi) + 2.0 * theta[0] + shape, 2.0 + first, second
+
+    def missed_share(self, eigenvalue: float, lengthscale: float) -> float:
+        """Return the share of the prior variance beyond `eigenvalue` (two dimensions, Weyl's law)."""
+        raise NotImplementedError
+
+    def _log_shape(self, q: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return log shape(q) and its first two derivatives in log ℓ, where q = ω² ℓ²."""
+        raise NotImplementedError
+
+    @property
+    def name(self) -> str:
+        """Short name for reports."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Matern(Kernel):
+    """The Matern kernel of smoothness `nu` > 0 in two dimensions.
+
+    Parameters
+    ----------
+    nu : float
+        Smoothness. 1.5 by default; `FullRank` takes 1 and 2.
+    lengthscale, sd : float, optional
+        In metres (the domain's unit), and in units of the log-intensity; None means learned.
+    prior : PCPrior
+        Penalised-complexity priors of what is learned.
+
+    Examples
+    --------
+    >>> Matern(1.5, lengthscale=20_000.0)
+    Matern(nu=1.5, lengthscale=20000.0, sd=None, prior=PCPrior(lengthscale=None, sd=None))
+    """
+
+    nu: float = 1.5
+    lengthscale: float | None = None
+    sd: float | None = None
+    prior: PCPrior = PCPrior()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (math.isfinite(self.nu) and self.nu > 0):
+            raise GeobgpError(f"nu must be a positive number (0.5, 1.5, 2.5, ...); found {self.nu!r}.")
+
+    def _log_shape(self, q: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        x = q / (2.0 * self.nu)
+        power = self.nu + 1.0
+        share = np.where(np.isinf(x), 1.0, x / (1.0 + np.where(np.isinf(x), 0.0, x)))
+        return -power * np.log1p(x), -2.0 * power * share, -4.0 * power * share * (1.0 - share)
+
+    def missed_share(self, eigenvalue: float, lengthscale: float) -> float:
+        """Return (1 + λ ℓ² / 2ν)^-ν."""
+        return float(np.exp(-self.nu * np.log1p(eigenvalue * lengthscale**2 / (2.0 * self.nu))))
+
+    @property
+    def name(self) -> str:
+        """Short name for reports."""
+        return f"Matern {self.nu:g}"
+
+
+@dataclass(frozen=True)
+class SquaredExponential(Kernel):
+    """The squared exponential (Gaussian) kernel: infinitely smooth maps.
+
+    Examples
+    --------
+    >>> SquaredExponential(lengthscale=2.0, sd=1.0).spectral_density(np.array([0.0])).round(3)
+    array([25.133])
+    """
+
+    lengthscale: float | None = None
+    sd: float | None = None
+    prior: PCPrior = PCPrior()
+
+    def _log_shape(self, q: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        return -0.5 * q, -q, -2.0 * q
+
+    def missed_share(self, eigenvalue: float, lengthscale: float) -> float:
+        """Return exp(-λ ℓ² / 2)."""
+        return math.exp(-0.5 * eigenvalue * lengthscale**2)
+
+    @property
+    def name(self) -> str:
+        """Short name for reports."""
+        return "squared exponential"
+
+
+def from_dict(record: dict[str, object]) -> Kernel:
+    """Rebuild a kernel from `to_dict`, for files."""
+    prior = record.get("prior") or {}
+    assert isinstance(prior, dict)
+    pairs = {k: (float(v[0]), float(v[1])) for k, v in prior.items() if v is not None}
+    common = {k: None if record.get(k) is None else float(record[k]) for k in ("lengthscale", "sd")}  # type: ignore[arg-type]
+    if record.get("kernel") == "matern":
+        return Matern(float(record["nu"]), prior=PCPrior(**pairs), **common)  # type: ignore[arg-type]
+    if record.get("kernel") == "squared_exponential":
+        return SquaredExponential(prior=PCPrior(**pairs), **common)
+    raise DataError(f"Unknown kernel {record.get('kernel')!r} in a stored file.")
+
+
+def to_dict(kernel: Kernel) -> dict[str, object]:
+    """Return plain numbers and strings from which `from_dict` rebuilds the kernel."""
+    record: dict[str, object] = {
+        "kernel": "matern" if isinstance(kernel, Matern) else "squared_exponential",
+        "lengthscale": kernel.lengthscale,
+        "sd": kernel.sd,
+        "prior": {"lengthscale": kernel.prior.lengthscale, "sd": kernel.prior.sd},
+    }
+    if isinstance(kernel, Matern):
+        record["nu"] = kernel.nu
+    return record

@@ -1,0 +1,223 @@
+"""Likelihoods: the expected log-likelihood of each observation under a Gaussian, and its derivatives.
+
+Every likelihood here is log-concave. For an observation with f ~ N(mean, variance) it gives
+
+    value = E log p(y | f),   d_mean = ∂value/∂mean,   d_variance = ∂value/∂variance <= 0,
+
+from which the Gaussian site that stands for it follows: precision -2 d_variance and
+natural mean d_mean + precision · mean.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from scipy.special import expit, gammaln, log_expit, log_ndtr, ndtr, xlogy
+
+from geobgp.errors import DataError
+
+
+class Expected(NamedTuple):
+    """Expected log-likelihood per observation, with its derivatives."""
+
+    value: np.ndarray
+    d_mean: np.ndarray
+    d_variance: np.ndarray
+
+
+class Likelihood(Protocol):
+    """What the solver asks of a likelihood."""
+
+    @property
+    def size(self) -> int:
+        """Number of observations."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """Short name for reports."""
+        ...
+
+    def expected(self, mean: np.ndarray, variance: np.ndarray) -> Expected:
+        """Return the expected log-likelihood under N(mean, variance) and its derivatives."""
+        ...
+
+    def start(self) -> np.ndarray:
+        """Return values of f from which to begin, near what the observations say by themselves."""
+        ...
+
+
+def sites(expected: Expected, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return precision and natural mean of the Gaussian sites that stand for the observations."""
+    precision = np.maximum(-2.0 * expected.d_variance, 0.0)
+    return precision, expected.d_mean + precision * mean
+
+
+@dataclass(frozen=True, eq=False)
+class Poisson:
+    """Counts with mean exposure · exp(f), exact.
+
+    Parameters
+    ----------
+    counts : (n,) array
+        Not negative; need not be whole (weighted events).
+    exposure : (n,) array
+        Not negative; where it is zero the count must be zero.
+    centre : float
+        Constant added to f: the log of the overall rate, about which the intercept's prior lies.
+    """
+
+    counts: np.ndarray
+    exposure: np.ndarray
+    centre: float = 0.0
+
+    def __post_init__(self) -> None:
+        y, a = self.counts, self.exposure
+        if not np.isfinite(y).all() or (y < 0).any():
+            bad = int((~np.isfinite(y) | (y < 0)).sum())
+            raise DataError(f"Counts must be finite and not negative; {bad:,} of {len(y):,} are not.")
+        if not np.isfinite(a).all() or (a < 0).any():
+            bad = int((~np.isfinite(a) | (a < 0)).sum())
+            raise DataError(
+                f"Exposure must be finite and not negative; {bad:,} of {len(a):,} values are not."
+            )
+        stray = (a == 0) & (y > 0)
+        if stray.any():
+            raise DataError(
+                f"{y[stray].sum():g} events lie on {int(stray.sum()):,} nodes with no exposure (nobody there, or "
+                "no land), where nothing can happen. Give those nodes exposure or leave these events out."
+            )
+
+    @property
+    def size(self) -> int:
+        """Number of observations."""
+        return len(self.counts)
+
+    @property
+    def name(self) -> str:
+        """Short name for reports."""
+        return "Poisson"
+
+    @cached_property
+    def _constant(self) -> np.ndarray:
+        return xlogy(self.counts, self.exposure) + self.counts * self.centre - gammaln(self.counts + 1.0)
+
+    @cached_property
+    def _base(self) -> np.ndarray:
+        with np.errstate(divide="ignore"):
+            return np.log(self.exposure) + self.centre
+
+    def expected(self, mean: np.ndarray, variance: np.ndarray) -> Expected:
+        """Return E log p and its derivatives; the rate is infinite (not an error) where it overflows."""
+        with np.errstate(over="ignore"):
+            rate = np.exp(self._base + mean + 0.5 * variance)
+        return Expected(self._constant + self.counts * mean - rate, self.counts - rate, -0.5 * rate)
+
+    def start(self) -> np.ndarray:
+        """Return the log of the rates half-way between each count and the overall rate."""
+        flat = self.exposure * np.exp(self.centre)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            ratio = 0.5 * (self.counts + flat) / flat
+        return np.log(np.where(flat > 0, ratio, 1.0))
+
+
+@dataclass(frozen=True, eq=False)
+class Gaussian:
+    """Values f + noise, noise ~ N(0, noise²): exact, one round.
+
+    Parameters
+    ----------
+    values : (n,) array
+    noise : float
+        Standard deviation of the noise.
+    """
+
+    values: np.ndarray
+    noise: float = 1.0
+
+    @property
+    def size(self) -> int:
+        """Number of observations."""
+        return len(self.values)
+
+    @property
+    def name(self) -> str:
+        """Short name for reports."""
+        return "Gaussian"
+
+    def expected(self, mean: np.ndarray, variance: np.ndarray) -> Expected:
+        """Return E log p and its derivatives."""
+        precision = self.noise**-2
+        residual = self.values - mean
+        value = -0.5 * (np.log(2.0 * np.pi / precision) + precision * (residual**2 + variance))
+        return Expected(value, precision * residual, np.full(len(self.values), -0.5 * precision))
+
+    def start(self) -> np.ndarray:
+        """Return zero; the sites do not depend on it."""
+        return np.zeros(len(self.values))
+
+
+#: Gauss-Hermite points for expectations without a closed form.
+_POINTS, _WEIGHTS = np.polynomial.hermite_e.hermegauss(40)
+_WEIGHTS = _WEIGHTS / np.sqrt(2.0 * np.pi)
+
+
+@dataclass(frozen=True, eq=False)
+class Bernoulli:
+    """Classes 0 and 1 with P(1) = link(f), by Gauss-Hermite quadrature.
+
+    Parameters
+    ----------
+    values : (n,) array
+        Zeros and ones.
+    link : "probit" or "logit"
+    """
+
+    values: np.ndarray
+    link: str = "probit"
+
+    def __post_init__(self) -> None:
+        bad = int((~np.isin(self.values, (0, 1))).sum())
+        if bad:
+            raise DataError(
+                f"Classes are 0 and 1; {bad:,} of {len(self.values):,} values are something else."
+            )
+        if self.link not in ("probit", "logit"):
+            raise DataError(f"link is 'probit' or 'logit'; found {self.link!r}.")
+
+    @property
+    def size(self) -> int:
+        """Number of observations."""
+        return len(self.values)
+
+    @property
+    def name(self) -> str:
+        """Short name for reports."""
+        return f"Bernoulli ({self.link})"
+
+    def expected(self, mean: np.ndarray, variance: np.ndarray) -> Expected:
+        """Return E log p and its derivatives."""
+        sign = 2.0 * self.values - 1.0
+        f = sign[:, None] * (mean[:, None] + np.sqrt(variance)[:, None] * _POINTS)
+        if self.link == "logit":
+            log_p, first = log_expit(f), expit(-f)
+            second = -first * (1.0 - first)
+        else:
+            log_p = log_ndtr(f)
+            # Φ'/Φ; the asymptote avoids the difference of two large logarithms.
+            first = np.exp(-0.5 * f**2 - 0.5 * np.log(2.0 * np.pi) - log_p)
+            second = -first * (f + first)
+        return Expected(log_p @ _WEIGHTS, sign * (first @ _WEIGHTS), 0.5 * (second @ _WEIGHTS))
+
+    def probability(self, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
+        """Return P(y = 1) under N(mean, variance)."""
+        if self.link == "probit":
+            return ndtr(mean / np.sqrt(1.0 + variance))
+        return expit(mean[:, None] + np.sqrt(variance)[:, None] * _POINTS) @ _WEIGHTS
+
+    def start(self) -> np.ndarray:
+        """Return zero: both classes as likely."""
+        return np.zeros(len(self.values))
