@@ -98,6 +98,34 @@ def _graph_laplacian(first: np.ndarray, second: np.ndarray, weight: np.ndarray, 
     return sp.csr_array(sp.diags_array(np.asarray(links.sum(axis=1)).ravel()) - links)
 
 
+def _eliminate(stiffness: sp.csr_array, keep: np.ndarray) -> sp.csr_array:
+    """Return the stiffness between the unknowns `keep` when the others carry no mass: the Schur complement.
+
+    Exact: pieces that joined a neighbour still conduct between all that they touch. Each turn takes out pieces that do
+    not touch each other, so that only a diagonal is inverted.
+    """
+    n = stiffness.shape[0]
+    going = np.ones(n, bool)
+    going[keep] = False
+    while going.any():
+        links = stiffness.tocoo()
+        i, j = links.coords
+        between = going[i] & going[j] & (j < i)
+        now = going.copy()
+        now[i[between]] = False
+        out = np.flatnonzero(now)
+        pivot = stiffness.diagonal()[out]
+        # A piece that touches nothing was left out of the domain.
+        inverse = sp.diags_array(np.where(pivot > 0, 1 / np.where(pivot > 0, pivot, 1.0), 0.0))
+        columns = sp.csr_array(stiffness[:, out])
+        stiffness = sp.csr_array(stiffness - columns @ inverse @ columns.T)
+        stay = sp.diags_array(np.where(now, 0.0, 1.0))
+        stiffness = sp.csr_array(stay @ stiffness @ stay)
+        stiffness.eliminate_zeros()
+        going &= ~now
+    return sp.csr_array(stiffness[keep][:, keep])
+
+
 def _neumann(domain: Domain, boundary: Boundary) -> Discretisation:
     """Finite volumes on the nodes: conductance = open length of the shared face / distance of the centres."""
     p = domain.pieces
@@ -110,11 +138,11 @@ def _neumann(domain: Domain, boundary: Boundary) -> Discretisation:
         return domain._single_piece[(row + dr) * cols + col + dc]
 
     diagonal = np.full(len(row), 1 / 6)
-    first = domain.piece_node[np.r_[p.first, piece(-1, -1), piece(-1, 0)]]
-    second = domain.piece_node[np.r_[p.second, piece(0, 0), piece(0, -1)]]
+    first = np.r_[p.first, piece(-1, -1), piece(-1, 0)]
+    second = np.r_[p.second, piece(0, 0), piece(0, -1)]
     weight = np.r_[weight, diagonal, diagonal]
-    link = (first != second) & (first >= 0)
-    stiffness = _graph_laplacian(first[link], second[link], weight[link], domain.n_nodes)
+    stiffness = _graph_laplacian(first, second, weight, len(p.cell))
+    stiffness = _eliminate(stiffness, domain.main_piece)
     mass = domain.node_areas
     root = sp.diags_array(1 / np.sqrt(mass))
     matrix = sp.csr_array(root @ stiffness @ root)
