@@ -1,0 +1,136 @@
+"""Mixtures of normals on the log scale: mean, sd, quantiles and tail probabilities, without sampling.
+
+A posterior of the linear predictor is, at each place, a normal (one hyperparameter point) or a mixture of
+normals (several). Its exponential, the intensity, is then log-normal or a mixture of log-normals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from geobgp.errors import DataError
+
+_TINY_SD = 1e-150
+
+
+def check_probabilities(quantiles: Sequence[float]) -> tuple[float, ...]:
+    """Return `quantiles` as floats strictly between 0 and 1, or say which one is not.
+
+    Examples
+    --------
+    >>> check_probabilities([0.05, 0.95])
+    (0.05, 0.95)
+    """
+    found = tuple(float(q) for q in np.atleast_1d(np.asarray(quantiles, float)))
+    wrong = [q for q in found if not 0 < q < 1]
+    if wrong:
+        raise DataError(
+            f"Quantiles are probabilities strictly between 0 and 1; found {wrong[0]:g}. "
+            "For the 90 % interval ask for quantiles=(0.05, 0.95)."
+        )
+    if len(set(found)) < len(found):
+        raise DataError(f"The same quantile is asked for twice: {found}. Name each only once.")
+    return found
+
+
+def quantile_name(q: float) -> str:
+    """Return the column name of a quantile.
+
+    Examples
+    --------
+    >>> quantile_name(0.05), quantile_name(0.5), quantile_name(0.975)
+    ('q05', 'q50', 'q97.5')
+    """
+    whole, _, part = f"{round(100 * q, 10):.10f}".rstrip("0").partition(".")
+    return f"q{whole:0>2}" + (f".{part}" if part else "")
+
+
+@dataclass(frozen=True, eq=False)
+class NormalMixture:
+    """A mixture of normals at each of n places; `weight` is shared by all places.
+
+    Parameters
+    ----------
+    weight : (k,) array
+        Mixture weights; they sum to one.
+    mu, var : (k, n) arrays
+        Mean and variance of every component at every place. NaN at a place gives NaN in all its results.
+
+    Examples
+    --------
+    >>> one = NormalMixture(np.ones(1), np.zeros((1, 1)), np.ones((1, 1)))
+    >>> one.quantile(0.5), one.exp_mean().round(4)
+    (array([0.]), array([1.6487]))
+    """
+
+    weight: np.ndarray
+    mu: np.ndarray
+    var: np.ndarray
+
+    def __post_init__(self) -> None:
+        if self.mu.shape != self.var.shape or self.mu.shape[0] != self.weight.size:
+            raise DataError(
+                f"A mixture needs one weight per row of mu and var; found weights {self.weight.shape}, "
+                f"mu {self.mu.shape}, var {self.var.shape}."
+            )
+
+    def _moments(self, means: np.ndarray, variances: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance of a mixture from those of its components (law of total variance)."""
+        mean = self.weight @ means
+        return mean, self.weight @ (variances + (means - mean) ** 2)
+
+    def moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the mean and the variance, (n,) each."""
+        return self._moments(self.mu, self.var)
+
+    def exp_mean(self) -> np.ndarray:
+        """Return the mean of the exponential: sum of w exp(mu + var / 2)."""
+        return self.weight @ np.exp(self.mu + self.var / 2)
+
+    def exp_moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the mean and the variance of the exponential, (n,) each."""
+        means = np.exp(self.mu + self.var / 2)
+        return self._moments(means, means**2 * np.expm1(self.var))
+
+    def sf(self, value: float | np.ndarray) -> np.ndarray:
+        """Return the probability of lying above `value`, (n,)."""
+        return self.weight @ ndtr((self.mu - value) / self._sd)
+
+    @property
+    def _sd(self) -> np.ndarray:
+        return np.maximum(np.sqrt(self.var), _TINY_SD)
+
+    def quantile(self, q: float) -> np.ndarray:
+        """Return the value below which a share `q` lies, (n,).
+
+        One component: in closed form. Several: the root lies between the smallest and the largest of the
+        components' own quantiles; Newton's method from there, with a bisection wherever it would step out.
+        """
+        sd = self._sd
+        own = self.mu + ndtri(q) * sd
+        low, high = own.min(axis=0), own.max(axis=0)
+        if self.weight.size == 1:
+            return low
+        weight = self.weight[:, None]
+        x = self.weight @ own
+        for _ in range(120):
+            z = (x - self.mu) / sd
+            excess = np.sum(weight * ndtr(z), axis=0) - q
+            high = np.where(excess >= 0, x, high)
+            low = np.where(excess <= 0, x, low)
+            with np.errstate(under="ignore"):
+                density = np.sum(weight * np.exp(-0.5 * z**2) / sd, axis=0) / np.sqrt(2 * np.pi)
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                step = x - excess / density
+            good = (step > low) & (step < high)
+            new = np.where(excess == 0, x, np.where(good, step, 0.5 * (low + high)))
+            moved = np.abs(new - x)
+            x = new
+            with np.errstate(invalid="ignore"):
+                if not np.any(moved > 2e-15 * np.maximum(np.abs(x), 1.0)):
+                    break
+        return x

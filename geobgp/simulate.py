@@ -1,0 +1,167 @@
+"""From a known intensity to points, and from a kernel to draws of the prior."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import geopandas as gpd
+import numpy as np
+import shapely
+
+from geobgp.errors import DataError, GeobgpError, SizeError
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from geobgp.basis import HarmonicBasis
+    from geobgp.domain import Domain
+    from geobgp.kernels import Kernel
+    from geobgp.precision import FullRank
+
+#: More points than this are refused: an intensity in the wrong unit is the likeliest reason.
+MAX_POINTS = 50_000_000
+_MAX_TRIES = 1 << 22
+_ROUND = 1 << 21
+
+
+def simulate_points(
+    domain: Domain,
+    intensity: float | np.ndarray | xr.DataArray | Callable[[np.ndarray], np.ndarray],
+    seed: int | np.random.Generator,
+) -> gpd.GeoDataFrame:
+    """Draw points from a Poisson process on the land of a domain.
+
+    Each node gets a Poisson number of points with mean intensity x node area, spread evenly over its own land: on its
+    own side of every river, never in the water.
+
+    Parameters
+    ----------
+    domain : Domain
+    intensity : float, (n_nodes,) array, DataArray or callable
+        Events per km² (per unit area where the domain is local). A number holds everywhere; a DataArray with
+        coordinates northing and easting, such as a variable of `Posterior.intensity()`, is read at each node (the
+        nearest cell); a callable gets (n_nodes, 2) eastings and northings of the nodes and returns one value for each.
+    seed : int or Generator
+        The same seed gives the same points.
+
+    Returns
+    -------
+    GeoDataFrame
+        One point a row in the domain's CRS, in random order.
+
+    Examples
+    --------
+    >>> import shapely
+    >>> from geobgp import Domain
+    >>> domain = Domain.from_polygons(shapely.box(0, 0, 10, 10), cell_size=1, crs="local")
+    >>> points = simulate_points(domain, 5.0, seed=1)
+    >>> 400 < len(points) < 600
+    True
+    """
+    rng = np.random.default_rng(seed)
+    rate = node_intensity(domain, intensity)
+    expected = rate * (domain.node_areas / domain.area_unit[0])
+    if not expected.sum() <= MAX_POINTS:
+        raise SizeError(
+            f"This intensity gives {expected.sum():.3g} points; the limit is {MAX_POINTS:.3g}. "
+            f"Is it in events per {domain.area_unit[1]}?"
+        )
+    node = np.repeat(np.arange(domain.n_nodes), rng.poisson(expected))
+    coords = points_in_nodes(domain, node, rng)
+    coords = coords[rng.permutation(len(coords))]
+    return gpd.GeoDataFrame(geometry=gpd.points_from_xy(coords[:, 0], coords[:, 1]), crs=domain.crs)
+
+
+def node_intensity(domain: Domain, intensity: Any) -> np.ndarray:
+    """Return one intensity per node from anything `simulate_points` takes, or say what is wrong with it."""
+    if hasattr(intensity, "dims"):
+        missing = {"northing", "easting"} - set(intensity.dims)
+        if missing or len(intensity.dims) != 2:
+            raise DataError(
+                f"An intensity raster has the dimensions northing and easting; found {tuple(intensity.dims)}."
+            )
+        grid, array = domain.grid, intensity.transpose("northing", "easting")
+        east = np.asarray(array["easting"].to_index().get_indexer(grid.eastings, method="nearest"))
+        north = np.asarray(array["northing"].to_index().get_indexer(grid.northings, method="nearest"))
+        values = np.asarray(array.to_numpy(), float)[north[domain.node_rows], east[domain.node_cols]]
+    elif callable(intensity):
+        values = np.asarray(intensity(domain.node_points), float)
+    else:
+        values = np.asarray(intensity, float)
+    if values.ndim == 0:
+        values = np.full(domain.n_nodes, float(values))
+    if values.shape != (domain.n_nodes,):
+        raise DataError(
+            f"The intensity must have one value for each of the domain's {domain.n_nodes} nodes; found shape {values.shape}."
+        )
+    wrong = ~(np.isfinite(values) & (values >= 0))
+    if wrong.any():
+        raise DataError(
+            f"An intensity is finite and not negative; {int(wrong.sum())} of {values.size} nodes have "
+            f"another value (the first: {values[wrong][0]}). Fill or clip them first."
+        )
+    return values
+
+
+def points_in_nodes(domain: Domain, node: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Draw one point in the land of each of `node`, evenly: (k, 2) eastings and northings.
+
+    Whole cells directly; pieces of cells by trying places within the piece's bounds, ever more at a time, until each
+    point has one on land.
+    """
+    h = domain.cell_size
+    left = domain.grid.west + domain.node_cols[node] * h
+    low = domain.grid.north - (domain.node_rows[node] + 1) * h
+    coords = np.c_[left, low] + h * rng.random((len(node), 2))
+    whole = _whole(domain)[node]
+    pieces, owner = np.unique(node[~whole], return_inverse=True)
+    land = np.asarray(domain.polygon_of(pieces), dtype=object)
+    shapely.prepare(land)
+    bounds = shapely.bounds(land).reshape(-1, 4)
+    wanting = np.flatnonzero(~whole)
+    tries = 2
+    while len(wanting):
+        if tries > _MAX_TRIES:
+            raise GeobgpError(f"{len(wanting)} points lie in nodes too thin to place them; raise min_coverage.")
+        # Few wanting points get many tries each, so that a round's memory stays bounded.
+        found = np.zeros(len(wanting), bool)
+        for start in range(0, len(wanting), max(1, _ROUND // tries)):
+            part = slice(start, start + max(1, _ROUND // tries))
+            box = bounds[owner[part], None, :]
+            place = box[..., :2] + (box[..., 2:] - box[..., :2]) * rng.random((len(box), tries, 2))
+            inside = shapely.contains_xy(land[owner[part], None], place[..., 0], place[..., 1])
+            found[part] = inside.any(axis=1)
+            hit = np.flatnonzero(found[part])
+            coords[wanting[part][hit]] = place[hit, inside[hit].argmax(axis=1)]
+        wanting, owner = wanting[~found], owner[~found]
+        tries *= 2
+    return coords
+
+
+def _whole(domain: Domain) -> np.ndarray:
+    """Whether each node is exactly its cell: no shore or barrier in it, and no small piece has joined it."""
+    alone = np.bincount(domain.piece_node[domain.piece_node >= 0], minlength=domain.n_nodes) == 1
+    return alone & domain.pieces.whole[domain.node_rows, domain.node_cols]
+
+
+def simulate_prior(
+    basis: HarmonicBasis | FullRank, kernel: Kernel, seed: int | np.random.Generator, n: int = 1
+) -> np.ndarray:
+    """Draw the field f of the prior at the nodes of a basis.
+
+    Parameters
+    ----------
+    basis : HarmonicBasis or FullRank
+    kernel : Kernel
+        With its lengthscale and sd given.
+    seed : int or Generator
+    n : int
+        Number of draws.
+
+    Returns
+    -------
+    (n, n_nodes) array
+        On the log scale, around zero: exp(intercept + f) is an intensity.
+    """
+    raise NotImplementedError

@@ -1,0 +1,151 @@
+"""Files of arrays with a JSON header: exact, checked on reading, never pickled, never half-written.
+
+A file is an uncompressed ``.npz`` (a zip of ``.npy`` members, which NumPy alone can open) with two extra members:
+``header``, UTF-8 JSON as bytes, and ``checksum``, the SHA-256 of the header. The header holds the SHA-256 of every
+array, so that any change of any byte is noticed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import struct
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from geobgp.errors import CacheError
+
+#: Version of the files' layout; files of a later layout are refused.
+LAYOUT = 1
+_RESERVED = ("header", "checksum")
+#: What NumPy, zipfile and json raise over damaged bytes (CacheError is itself a ValueError: see `read`).
+_DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    EOFError,
+    OSError,
+    NotImplementedError,
+    RuntimeError,
+    MemoryError,
+    OverflowError,
+    struct.error,
+    SyntaxError,
+)
+
+
+def _digest(array: np.ndarray) -> str:
+    flat = array.ravel(order="K") if array.flags.c_contiguous or array.flags.f_contiguous else array.ravel()
+    order = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
+    seal = hashlib.sha256(f"{array.dtype.str}|{array.shape}|{order}|".encode())
+    seal.update(flat.view(np.uint8).data if flat.size else b"")
+    return seal.hexdigest()
+
+
+def write(path: str | Path, kind: str, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Path:
+    """Write `arrays` and a JSON-able `header` to `path`, which appears only when it is whole.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file's name is taken as it is. An existing file is replaced at the last moment.
+    kind : str
+        What the file holds; `read` asks for the same word.
+    header : mapping
+        Anything that JSON holds exactly (floats are written with all their digits).
+    arrays : mapping of str to ndarray
+        Numbers, booleans or bytes; no objects.
+
+    Returns
+    -------
+    Path
+    """
+    path = Path(path)
+    plain = {}
+    for name, value in arrays.items():
+        array = np.asarray(value)
+        if array.dtype.hasobject:
+            raise CacheError(f"{name!r} holds Python objects ({array.dtype}); only plain numbers can be stored.")
+        if name in _RESERVED:
+            raise CacheError(f"An array cannot be called {name!r}; that name is the file's own.")
+        contiguous = array.flags.c_contiguous or array.flags.f_contiguous
+        plain[name] = array if contiguous else np.ascontiguousarray(array)
+    full = {
+        "format": "geobgp",
+        "layout": LAYOUT,
+        "kind": kind,
+        "content": dict(header),
+        "arrays": {name: _digest(array) for name, array in plain.items()},
+    }
+    text = json.dumps(full, allow_nan=True, ensure_ascii=False).encode()
+    seal = np.frombuffer(hashlib.sha256(text).digest(), np.uint8)
+    if not path.parent.is_dir():
+        raise CacheError(f"There is no directory {str(path.parent)!r} to write {path.name!r} in. Make it first.")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.part")
+    try:
+        with temporary.open("xb") as file:
+            np.savez(file, **plain, header=np.frombuffer(text, np.uint8), checksum=seal)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    return path
+
+
+def read(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Return the header and the arrays of a file that `write` made, after checking every byte of them.
+
+    Raises
+    ------
+    CacheError
+        If there is no such file, or it is damaged, foreign, of another kind or of a later layout.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise CacheError(f"There is no file {str(path)!r}. Check the path.")
+    foreign = f"{str(path)!r} is not a file that geobgp has written"
+    try:
+        with path.open("rb") as file:
+            start = file.read(4)
+        if start != b"PK\x03\x04":
+            raise CacheError(f"{foreign}: it does not start like one. Give a file made by Posterior.save.")
+        with np.load(path, allow_pickle=False) as archive:
+            if not set(_RESERVED) <= set(archive.files):
+                raise CacheError(f"{foreign}: it has no header. Give a file made by Posterior.save.")
+            text = archive["header"].tobytes()
+            if hashlib.sha256(text).digest() != archive["checksum"].tobytes():
+                raise CacheError(f"{str(path)!r} is damaged: its header does not match its checksum.")
+            full = json.loads(text)
+            if full.get("format") != "geobgp":
+                raise CacheError(f"{foreign}: its header says {full.get('format')!r}.")
+            if full["layout"] > LAYOUT:
+                raise CacheError(
+                    f"{str(path)!r} has layout {full['layout']}; this version of geobgp reads up to {LAYOUT}. "
+                    "Install a newer geobgp."
+                )
+            if full["kind"] != kind:
+                raise CacheError(f"{str(path)!r} holds a {full['kind']}, not a {kind}.")
+            arrays = {name: archive[name] for name in full["arrays"]}
+    except CacheError:
+        raise
+    except _DAMAGE as error:
+        raise CacheError(
+            f"{str(path)!r} is damaged and cannot be read ({type(error).__name__}: {error}). "
+            "Take another copy, or fit and save again."
+        ) from error
+    wrong = [name for name, seal in full["arrays"].items() if _digest(arrays[name]) != seal]
+    if wrong:
+        raise CacheError(f"{str(path)!r} is damaged: {wrong[0]!r} does not match its checksum.")
+    return full["content"], arrays
