@@ -516,34 +516,33 @@ def _cell_area(grid: Grid) -> np.ndarray:
 def _join_small(pieces: _pieces.Pieces, min_coverage: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return each piece's node (-1: left out), each node's main piece, and which pieces are left out.
 
-    A piece under `min_coverage` follows the largest piece it touches, if larger than itself, to wherever that goes.
+    Groups of pieces under `min_coverage` in all join the largest group they touch, until none is left that touches
+    another; those still too small are specks by themselves.
     """
     n = len(pieces.cell)
-    touch = sp.coo_array((pieces.open_length, (pieces.first, pieces.second)), shape=(n, n)).tocsr()
-    touch = (touch + touch.T).tocoo()
-    small = pieces.area < min_coverage
-    a, b = touch.coords
-    ask = small[a]
-    a, b = a[ask], b[ask]
-    # Largest first; equal areas go to the lower index, so that no circle can arise.
-    rank = np.lexsort((-np.arange(n), pieces.area))
-    place = np.empty(n, np.int64)
-    place[rank] = np.arange(n)
-    best = np.full(n, -1)
-    np.maximum.at(best, a, place[b])
-    goal = np.arange(n)
-    follow = small & (best > place)
-    goal[follow] = rank[best[follow]]
+    group = np.arange(n)
     while True:
-        further = goal[goal]
-        if (further == goal).all():
+        total = np.bincount(group, pieces.area, n)
+        first, second = group[pieces.first], group[pieces.second]
+        a, b = np.r_[first, second], np.r_[second, first]
+        ask = (a != b) & (total[a] < min_coverage)
+        if not ask.any():
             break
-        goal = further
-    total = np.bincount(goal, pieces.area, n)
-    root = np.flatnonzero((goal == np.arange(n)) & (total >= min_coverage))
+        # Places by size, equal ones by index, so that following ever larger groups runs in no circle.
+        by_size = np.lexsort((-np.arange(n), total))
+        place = np.empty(n, np.int64)
+        place[by_size] = np.arange(n)
+        best = np.full(n, -1)
+        np.maximum.at(best, a[ask], place[b[ask]])
+        follow = best > place
+        goal = np.where(follow, by_size[best], np.arange(n))
+        while (goal[goal] != goal).any():
+            goal = goal[goal]
+        group = goal[group]
+    root = np.flatnonzero((group == np.arange(n)) & (total >= min_coverage))
     node_of_root = np.full(n, -1)
     node_of_root[root] = np.arange(len(root))
-    node = node_of_root[goal]
+    node = node_of_root[group]
     return node, root, node < 0
 
 

@@ -1,0 +1,279 @@
+"""Domain: exact coverage, nodes, contacts, and what lies where."""
+
+from pathlib import Path
+
+import numpy as np
+import pyproj
+import pytest
+import shapely
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from shapely import affinity
+
+from geobgp import Domain, DomainError, SizeError
+from geobgp.pieces import cover, ring_segments, split_at_grid_lines
+
+SAMPLE = Path(__file__).parents[1] / "sample_data"
+
+
+def disc(radius=1.0, centre=(0.0, 0.0), points=720):
+    angle = np.linspace(0, 2 * np.pi, points, endpoint=False)
+    return shapely.Polygon(np.c_[centre[0] + radius * np.cos(angle), centre[1] + radius * np.sin(angle)])
+
+
+def comb(teeth=6):
+    base = shapely.box(0, 0, teeth, 0.5)
+    return shapely.union_all([base, *(shapely.box(k + 0.1, 0.4, k + 0.55, 3) for k in range(teeth))])
+
+
+SHAPES = {
+    "disc": disc(),
+    "annulus": disc().difference(disc(0.45, (0.1, -0.05))),
+    "rotated rectangle": affinity.rotate(shapely.box(0, 0, 2, 1), 33.0),
+    "comb": affinity.rotate(comb(), 7.0),
+    "two islands": disc().union(disc(0.3, (2.0, 0.4))),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("h", [0.3, 0.1, 0.0317])
+def test_coverage_is_exact(name, h):
+    domain = Domain.from_polygons(SHAPES[name], cell_size=h, crs="local")
+    assert domain.coverage.sum() * h**2 == pytest.approx(SHAPES[name].area, rel=1e-9)
+    assert domain.coverage.min() >= 0 and domain.coverage.max() <= 1
+    # Each cell by itself, the slow way.
+    rows, cols = np.indices(domain.grid.shape)
+    east, north = domain.grid.centres(rows, cols)
+    cells = shapely.box(east - h / 2, north - h / 2, east + h / 2, north + h / 2)
+    slow = shapely.area(shapely.intersection(cells, SHAPES[name])) / h**2
+    np.testing.assert_allclose(domain.coverage, slow, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_nodes_are_the_pieces_of_land(name):
+    h = 0.1
+    domain = Domain.from_polygons(SHAPES[name], cell_size=h, crs="local", min_coverage=0.0)
+    east, north = domain.grid.centres(*(x.ravel() for x in np.indices(domain.grid.shape)))
+    cells = shapely.box(east - h / 2, north - h / 2, east + h / 2, north + h / 2)
+    parts, cell = shapely.get_parts(shapely.intersection(cells, SHAPES[name]), return_index=True)
+    real = shapely.area(parts) > 1e-12
+    flat = domain.node_rows * domain.grid.shape[1] + domain.node_cols
+    np.testing.assert_array_equal(np.bincount(flat, minlength=len(cells)), np.bincount(cell[real], minlength=len(cells)))
+    assert domain.node_areas.sum() == pytest.approx(SHAPES[name].area, rel=1e-9)
+
+
+@given(st.integers(0, 10_000), st.integers(4, 12), st.floats(0.05, 0.4))
+@settings(max_examples=60, deadline=None)
+def test_random_polygons(seed, vertices, h):
+    rng = np.random.default_rng(seed)
+    angle = np.sort(rng.uniform(0, 2 * np.pi, vertices))
+    radius = rng.uniform(0.2, 1.5, vertices)
+    land = shapely.make_valid(shapely.Polygon(np.c_[radius * np.cos(angle), radius * np.sin(angle)]))
+    if land.area < 0.1:
+        return
+    domain = Domain.from_polygons(land, cell_size=h, crs="local")
+    assert domain.coverage.sum() * h**2 == pytest.approx(domain.geometry.area, rel=1e-9)
+    points = rng.uniform(-1.6, 1.6, (300, 2))
+    node = domain.locate(points)
+    inside = shapely.contains_xy(domain.geometry, points[:, 0], points[:, 1])
+    # On land there is a node, unless a piece was too small and was left out and counted.
+    assert (node[~inside] == -1).all()
+    if not any("left out" in note for note in domain.notes):
+        assert (node[inside] >= 0).all()
+    own = shapely.intersects_xy(domain.polygon_of(node[node >= 0]), points[node >= 0, 0], points[node >= 0, 1])
+    assert own.all()
+
+
+def test_coverage_of_a_cell_sized_hole_and_touching_polygons():
+    land = shapely.box(0, 0, 4, 4).difference(shapely.box(1, 1, 2, 2))
+    coverage, touched = cover(split_at_grid_lines(ring_segments(land)), (4, 4))
+    expected = np.ones((4, 4))
+    expected[1, 1] = 0
+    np.testing.assert_array_equal(coverage, expected)
+    assert not touched.any()
+
+
+@st.composite
+def crossings(draw):
+    if draw(st.booleans()):
+        angle = draw(st.sampled_from([0.0, 45.0, 90.0, 135.0]))
+    else:
+        angle = draw(st.floats(0, 180))
+    shift = draw(st.one_of(st.just((0.0, 0.0)), st.tuples(st.floats(-0.1, 0.1), st.floats(-0.1, 0.1))))
+    return angle, shift
+
+
+@given(crossings())
+@settings(max_examples=80, deadline=None)
+def test_a_thin_river_parts_the_land_and_a_gap_joins_it(crossing):
+    angle, shift = crossing
+    h = 0.1
+    square = affinity.translate(shapely.box(0, 0, 1, 1), *shift)
+    centre = square.centroid
+    line = shapely.LineString([(centre.x - 3, centre.y), (centre.x + 3, centre.y)])
+    line = affinity.rotate(line, angle, origin=centre)
+    river = line.buffer(h / 40)
+    options = {"cell_size": h, "crs": "local"}
+    parted = Domain.from_polygons(square, water=river, **options)
+    assert parted.n_components == 2
+    assert Domain.from_polygons(square, barriers=line, **options).n_components == 2
+    # A line that only just reaches the shore parts the land too.
+    assert Domain.from_polygons(square, barriers=line.intersection(square), **options).n_components == 2
+    gap = centre.buffer(h / 3)
+    assert Domain.from_polygons(square, water=river.difference(gap), **options).n_components == 1
+    assert Domain.from_polygons(square, barriers=line.difference(gap), **options).n_components == 1
+    # No interpolation across: each side's label comes back pure.
+    points = np.random.default_rng(0).uniform(-0.1, 1.1, (500, 2))
+    matrix, inside = parted.interpolation(points)
+    label = parted.components.astype(float)
+    np.testing.assert_allclose((matrix @ label)[inside], label[parted.locate(points)[inside]], atol=1e-12)
+    np.testing.assert_allclose(np.asarray(matrix.sum(axis=1)).ravel(), inside.astype(float), atol=1e-12)
+
+
+def test_barrier_along_a_grid_line():
+    options = {"cell_size": 0.1, "crs": "local"}
+    square = shapely.box(0, 0, 1, 1)
+    whole = Domain.from_polygons(square, barriers=shapely.LineString([(0.5, 0), (0.5, 1)]), **options)
+    assert whole.n_components == 2
+    assert whole.n_nodes == 100
+    half = Domain.from_polygons(square, barriers=shapely.LineString([(0.5, 0), (0.5, 0.97)]), **options)
+    assert half.n_components == 1
+    lengths = half.pieces.open_length.sum()
+    assert lengths == pytest.approx(180 - 9.7)
+
+
+def test_contacts_have_the_open_length_of_the_faces():
+    land = shapely.Polygon([(0, 0), (3, 0), (3, 1.25), (0, 1.25)])
+    domain = Domain.from_polygons(land, cell_size=1.0, crs="local")
+    p = domain.pieces
+    total = {}
+    for a, b, length in zip(p.first, p.second, p.open_length, strict=True):
+        total[(a, b)] = total.get((a, b), 0) + length
+    # Row 0 (north) holds slivers of a quarter cell, row 1 whole cells.
+    assert total == pytest.approx({(0, 1): 0.25, (1, 2): 0.25, (3, 4): 1.0, (4, 5): 1.0, (0, 3): 1.0, (1, 4): 1.0, (2, 5): 1.0})
+
+
+def test_small_pieces_join_what_they_touch_and_specks_are_counted():
+    land = shapely.union_all([shapely.box(0, 0, 4.01, 4), shapely.box(7.2, 7.2, 7.25, 7.25)])
+    domain = Domain.from_polygons(land, cell_size=1.0, crs="local")
+    assert domain.n_nodes == 16
+    assert domain.node_areas.sum() == pytest.approx(16.04)
+    assert domain.coverage.sum() == pytest.approx(16.0425)
+    assert "1 piece(s) of land" in domain.notes[-1] and "0.0025" in domain.notes[-1]
+    # The joined sliver belongs to the node next to it.
+    node = domain.locate([[4.005, 0.5], [3.5, 0.5]])
+    assert node[0] == node[1] >= 0
+    assert domain.locate([[7.22, 7.22]])[0] == -1
+    kept = Domain.from_polygons(land, cell_size=1.0, crs="local", min_coverage=0)
+    assert kept.n_nodes == 21 and kept.n_components == 2
+
+
+def test_small_pieces_never_join_across_water():
+    strip = shapely.box(0, 0, 5, 1.007)
+    river = shapely.box(-1, 1.0, 6, 1.005)
+    domain = Domain.from_polygons(strip, water=river, cell_size=1.0, crs="local")
+    assert domain.n_nodes == 5
+    assert domain.node_areas.sum() == pytest.approx(5.0)
+    assert "left out" in domain.notes[-1]
+
+
+def test_nearest_land():
+    domain = Domain.from_polygons(SHAPES["two islands"], cell_size=0.1, crs="local")
+    rng = np.random.default_rng(1)
+    points = rng.uniform(-2, 3, (400, 2))
+    node, distance = domain.nearest(points, 0.5)
+    true = shapely.distance(shapely.points(points), domain.geometry)
+    np.testing.assert_allclose(distance[true < 0.5], true[true < 0.5], atol=1e-9)
+    assert np.isinf(distance[true > 0.5]).all() and (node[true > 0.5] == -1).all()
+    found = node >= 0
+    gap = shapely.distance(shapely.points(points[found]), domain.polygon_of(node[found]))
+    np.testing.assert_allclose(gap, distance[found], atol=1e-9)
+
+
+def test_interpolation_is_bilinear_inland_and_exact_at_centres():
+    domain = Domain.from_polygons(SHAPES["annulus"], cell_size=0.1, crs="local")
+    points = np.random.default_rng(2).uniform(-1, 1, (2000, 2))
+    matrix, inside = domain.interpolation(points)
+    east, north = domain.grid.centres(domain.node_rows, domain.node_cols)
+    plane = 0.3 + 2 * east - north
+    shore = shapely.distance(domain.geometry.boundary, shapely.points(points))
+    inland = inside & (shore > 0.25)
+    assert inland.sum() > 100
+    np.testing.assert_allclose((matrix @ plane)[inland], (0.3 + 2 * points[:, 0] - points[:, 1])[inland], atol=1e-12)
+    holds = domain.holds_centre
+    at_centres = domain.interpolation(np.c_[east, north][holds])[0].toarray()
+    np.testing.assert_allclose(at_centres, np.eye(domain.n_nodes)[holds], atol=1e-9)
+
+
+def test_to_grid_averages_by_land_area():
+    square, river = shapely.box(0, 0, 3, 3), shapely.box(-1, 1.2, 4, 1.25)
+    domain = Domain.from_polygons(square, water=river, cell_size=1.0, crs="local")
+    assert domain.n_nodes == 12
+    values = np.where(domain.components == domain.components[0], 10.0, 20.0)
+    grid = domain.to_grid(values)
+    np.testing.assert_allclose(grid[[0, 2]], [[10] * 3, [20] * 3])
+    np.testing.assert_allclose(grid[1], (10 * 0.75 + 20 * 0.2) / 0.95)
+    annulus = Domain.from_polygons(SHAPES["annulus"], cell_size=0.1, crs="local")
+    np.testing.assert_array_equal(np.isnan(annulus.to_grid(np.ones(annulus.n_nodes))), annulus.coverage == 0)
+
+
+def test_node_points_lie_on_their_nodes():
+    for shape in SHAPES.values():
+        domain = Domain.from_polygons(shape, cell_size=0.13, crs="local")
+        np.testing.assert_array_equal(domain.locate(domain.node_points), np.arange(domain.n_nodes))
+
+
+def test_a_unit_does_not_matter():
+    small = Domain.from_polygons(SHAPES["comb"], cell_size=0.1, crs="local")
+    large = Domain.from_polygons(affinity.scale(SHAPES["comb"], 1000, 1000, origin=(0, 0)), cell_size=100.0, crs="local")
+    np.testing.assert_array_equal(small.node_rows, large.node_rows)
+    np.testing.assert_allclose(small.node_areas * 1e6, large.node_areas, rtol=1e-6)
+
+
+def test_content_hash_follows_the_content():
+    one = Domain.from_polygons(disc(), cell_size=0.1, crs="local")
+    assert one.content_hash() == Domain.from_polygons(disc(), cell_size=0.1, crs="local").content_hash()
+    others = [
+        Domain.from_polygons(disc(), cell_size=0.11, crs="local"),
+        Domain.from_polygons(disc(1.01), cell_size=0.1, crs="local"),
+        Domain.from_polygons(disc(), cell_size=0.1, crs="local", min_coverage=0.1),
+        Domain.from_polygons(disc(), cell_size=0.1, crs="local", barriers=shapely.LineString([(-2, 0), (2, 0)])),
+    ]
+    assert len({one.content_hash(), *(d.content_hash() for d in others)}) == 5
+    again = Domain.from_geometry(one.geometry, one.grid, min_coverage=one.min_coverage)
+    assert again.content_hash() == one.content_hash()
+
+
+def test_netherlands_area_agrees_with_the_geodesic_one():
+    land, water = SAMPLE / "netherlands_land.gpkg", SAMPLE / "netherlands_water.gpkg"
+    import geopandas as gpd
+
+    dry = gpd.read_file(land).geometry.union_all().difference(gpd.read_file(water).geometry.union_all())
+    geodesic = abs(pyproj.Geod(ellps="WGS84").geometry_area_perimeter(dry)[0])
+    for crs in (None, "EPSG:28992", "EPSG:3035", "EPSG:3857"):
+        domain = Domain.from_polygons(land, water=water, cell_size=5000, crs=crs)
+        assert domain.node_areas.sum() == pytest.approx(geodesic, rel=5e-4), crs
+    # Web Mercator stretches area here by about 2.6, and the coverage, which is planar, shows it.
+    assert domain.coverage.sum() * 5000**2 > 2 * geodesic
+
+
+def test_refusals():
+    square = shapely.box(0, 0, 1, 1)
+    with pytest.raises(DomainError, match=r"cell_size is 3 but the land is only 1 across.*0\.01"):
+        Domain.from_polygons(square, cell_size=3, crs="local")
+    with pytest.raises(SizeError, match=r"100,000,000,000,000 cells.*Use cell_size >="):
+        Domain.from_polygons(square, cell_size=1e-7, crs="local")
+    with pytest.raises(DomainError, match="min_coverage is a share"):
+        Domain.from_polygons(square, cell_size=0.1, crs="local", min_coverage=2)
+    specks = shapely.union_all([shapely.box(k + 0.4, 0.4, k + 0.41, 0.41) for k in range(9)])
+    with pytest.raises(DomainError, match="9 pieces of land, all smaller than min_coverage"):
+        Domain.from_polygons(specks, cell_size=1, crs="local")
+    with pytest.raises(DomainError, match=r"(?i)water"):
+        Domain.from_polygons(square, water=shapely.box(-1, -1, 2, 2), cell_size=0.1, crs="local")
+
+
+def test_views():
+    domain = Domain.from_polygons(SHAPES["two islands"], cell_size=0.1, crs="local")
+    for text in (repr(domain), domain.report(), domain._repr_html_()):
+        assert f"{domain.n_nodes:,}" in text and "local" in text and "0.1" in text
+    assert "connected land: 2" in repr(domain)
