@@ -12,7 +12,9 @@ import shapely
 
 #: Coordinates are rounded to this fraction of a cell, so that slivers of rounding errors vanish.
 PRECISION = 1e-10
-#: Two numbers in units of cells closer than this are the same place.
+#: An edge this close to a cell's side lies on it: well under PRECISION, well over rounding errors.
+ON_SIDE = 2e-11
+#: Contacts shorter than this are none.
 TOLERANCE = 1e-8
 
 
@@ -154,10 +156,10 @@ def cut(geometry: shapely.Geometry, barriers: shapely.Geometry | None, shape: tu
     whole = (coverage == 1) & ~divided
     cells = np.flatnonzero(divided & (coverage > 0))
     land = _clip_to_cells(geometry, cells, cols)
-    land = _split_by_lines(land, cells, fence[~on_grid_line(fence)], fenced, cols)
+    land = _split_by_lines(land, cells, fence[~on_grid_line(fence)], cols)
     polygons, owner = shapely.get_parts(land, return_index=True)
     area = shapely.area(polygons)
-    keep = (shapely.get_type_id(polygons) == 3) & (area > TOLERANCE**2)
+    keep = (shapely.get_type_id(polygons) == 3) & (area > PRECISION * TOLERANCE)
     polygons, area, owner = polygons[keep], area[keep], owner[keep]
     whole_cells = np.flatnonzero(whole)
     cell = np.r_[whole_cells, cells[owner]]
@@ -177,7 +179,8 @@ def _stretched(segments: np.ndarray, by: float = 1e-6) -> np.ndarray:
     delta = segments[:, 2:] - segments[:, :2]
     length = np.hypot(*delta.T)
     unit = delta / np.where(length > 0, length, 1.0)[:, None] * by
-    return np.hstack([segments[:, :2] - unit, segments[:, 2:] + unit])[length > 0]
+    ends = np.hstack([segments[:, :2] - unit, segments[:, 2:] + unit])[length > 0]
+    return np.round(ends, round(-np.log10(PRECISION)))
 
 
 def _clip_to_cells(geometry: shapely.Geometry, cells: np.ndarray, cols: int) -> np.ndarray:
@@ -213,11 +216,9 @@ def _clip_to_cells(geometry: shapely.Geometry, cells: np.ndarray, cols: int) -> 
     return out
 
 
-def _split_by_lines(
-    land: np.ndarray, cells: np.ndarray, fence: np.ndarray, fenced: np.ndarray, cols: int
-) -> np.ndarray:
+def _split_by_lines(land: np.ndarray, cells: np.ndarray, fence: np.ndarray, cols: int) -> np.ndarray:
     """Split the land of each fenced cell along the lines in it; loose ends split nothing."""
-    if len(fence) == 0:
+    if len(fence) == 0 or len(cells) == 0:
         return land
     mid = (fence[:, :2] + fence[:, 2:]) / 2
     at = np.floor(mid[:, 1]).astype(np.int64) * cols + np.floor(mid[:, 0]).astype(np.int64)
@@ -298,7 +299,7 @@ def _side_intervals(
     v = segments[:, [1, 3]] - (cell[piece] // cols)[:, None]
     out = []
     for along, across, at in ((v, u, 1.0), (v, u, 0.0), (u, v, 1.0), (u, v, 0.0)):
-        on = np.abs(across - at).max(axis=1) < TOLERANCE if len(across) else np.zeros(0, bool)
+        on = np.abs(across - at).max(axis=1) < ON_SIDE if len(across) else np.zeros(0, bool)
         low, high = along[on].min(axis=1), along[on].max(axis=1)
         out.append(
             (
