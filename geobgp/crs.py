@@ -20,7 +20,7 @@ MAX_EDGE_DEGREES, MAX_EDGE_METRES = 0.1, 10_000.0
 UTM_HALF_WIDTH = 4.5
 
 _POLYGONS = (3, 6)
-_WGS84 = pyproj.CRS("EPSG:4326")
+WGS84 = pyproj.CRS("EPSG:4326")
 LonLat = tuple[np.ndarray, np.ndarray]
 
 
@@ -63,7 +63,7 @@ def choose_crs(geoms: Any) -> pyproj.CRS:
     lon0 = 0.0 if abs(lat0) == 90 else lon0
     name = f"WGS 84 / LAEA {abs(lat0):g}{'N' if lat0 >= 0 else 'S'} {abs(lon0):g}{'E' if lon0 >= 0 else 'W'}"
     conversion = pyproj.crs.coordinate_operation.LambertAzimuthalEqualAreaConversion(lat0, lon0)
-    return pyproj.crs.ProjectedCRS(conversion, name=name, geodetic_crs=_WGS84)
+    return pyproj.crs.ProjectedCRS(conversion, name=name, geodetic_crs=WGS84)
 
 
 def check_crs(crs: Any, geoms: Any = None) -> pyproj.CRS:
@@ -134,8 +134,8 @@ def lonlat(geoms: Any) -> LonLat:
     """Return longitude and latitude of all vertices, in degrees; refuse what lies beyond the globe."""
     before = coords = shapely.get_coordinates(geoms.to_numpy())
     if not geoms.crs.is_geographic:
-        coords = _move(before, geoms.crs, _WGS84)
-        _check_finite(coords, before, _WGS84)
+        coords = _move(before, geoms.crs, WGS84)
+        _check_finite(coords, before, WGS84)
     _check_degrees(coords)
     return coords[:, 0], coords[:, 1]
 
@@ -147,7 +147,7 @@ def in_degrees(geoms: Any) -> Any:
         return geoms
     degree = math.isclose(crs.axis_info[0].unit_conversion_factor, math.pi / 180, rel_tol=1e-6)
     meridian = crs.prime_meridian
-    return geoms if degree and (meridian is None or meridian.longitude == 0) else geoms.to_crs(_WGS84)
+    return geoms if degree and (meridian is None or meridian.longitude == 0) else geoms.to_crs(WGS84)
 
 
 def _check_degrees(coords: np.ndarray) -> None:
@@ -328,7 +328,7 @@ def _areal_scale(crs: pyproj.CRS, easting: np.ndarray, northing: np.ndarray) -> 
     at = np.column_stack([easting.ravel(), northing.ravel()])
 
     def place(de: float, dn: float) -> np.ndarray:
-        lam, phi = np.radians(_move(at + np.array([de, dn]), crs, crs.geodetic_crs or _WGS84)).T
+        lam, phi = np.radians(_move(at + np.array([de, dn]), crs, crs.geodetic_crs or WGS84)).T
         normal = a / np.sqrt(1 - e2 * np.sin(phi) ** 2)
         flat = normal * np.cos(phi)
         return np.stack([flat * np.cos(lam), flat * np.sin(lam), normal * (1 - e2) * np.sin(phi)], axis=-1)

@@ -396,18 +396,23 @@ def points_in(points: Any, crs: pyproj.CRS | None) -> tuple[np.ndarray, np.ndarr
         Rows whose geometry is missing, empty or not finite.
     """
     series = _read(points, "points", None)
-    geoms = series.to_numpy()
+    coords, rows, n_missing = coordinates_of(series.to_numpy())
+    return transform(coords, series.crs, crs), rows, n_missing
+
+
+def coordinates_of(geoms: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
+    """Return what `points_in` does for an array of geometries, in the coordinates they have."""
     kinds = shapely.get_type_id(geoms)
-    wrong = (kinds >= 0) & (kinds != 0) & (kinds != 4)
-    if wrong.any():
-        raise GeometryError(
-            f"points: points were expected; found {_found(kinds[wrong])}. "
-            "Use e.g. frame.geometry.representative_point()."
-        )
+    if kinds.any():  # not all of them single points
+        wrong = (kinds > 0) & (kinds != 4)
+        if wrong.any():
+            raise GeometryError(
+                f"points: points were expected; found {_found(kinds[wrong])}. "
+                "Use e.g. frame.geometry.representative_point()."
+            )
     coords, rows = shapely.get_coordinates(geoms, return_index=True)
     finite = np.isfinite(coords).all(axis=1)
     if not finite.all():
         coords, rows = coords[finite], rows[finite]
     simple = len(rows) == len(geoms) and not (kinds == 4).any()
-    n_missing = 0 if simple else len(geoms) - len(np.unique(rows))
-    return transform(coords, series.crs, crs), rows, n_missing
+    return coords, rows, 0 if simple else len(geoms) - len(np.unique(rows))
