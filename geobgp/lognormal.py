@@ -98,7 +98,7 @@ class NormalMixture:
 
     def sf(self, value: float | np.ndarray) -> np.ndarray:
         """Return the probability of lying above `value`, (n,)."""
-        return self.weight @ ndtr((self.mu - value) / self._sd)
+        return np.clip(self.weight @ ndtr((self.mu - value) / self._sd), 0.0, 1.0)
 
     @property
     def _sd(self) -> np.ndarray:

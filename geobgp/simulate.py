@@ -32,16 +32,17 @@ def simulate_points(
 ) -> gpd.GeoDataFrame:
     """Draw points from a Poisson process on the land of a domain.
 
-    Each node gets a Poisson number of points with mean intensity x node area, spread evenly over its own land: on its
-    own side of every river, never in the water.
+    Each node gets a Poisson number of points with mean intensity x node area, spread evenly over its own land:
+    on its own side of every river, never in the water.
 
     Parameters
     ----------
     domain : Domain
     intensity : float, (n_nodes,) array, DataArray or callable
         Events per km² (per unit area where the domain is local). A number holds everywhere; a DataArray with
-        coordinates northing and easting, such as a variable of `Posterior.intensity()`, is read at each node (the
-        nearest cell); a callable gets (n_nodes, 2) eastings and northings of the nodes and returns one value for each.
+        coordinates northing and easting, such as a variable of `Posterior.intensity()`, is read at each node
+        (the nearest cell); a callable gets (n_nodes, 2) eastings and northings of the nodes and returns one
+        value for each.
     seed : int or Generator
         The same seed gives the same points.
 
@@ -93,7 +94,8 @@ def node_intensity(domain: Domain, intensity: Any) -> np.ndarray:
         values = np.full(domain.n_nodes, float(values))
     if values.shape != (domain.n_nodes,):
         raise DataError(
-            f"The intensity must have one value for each of the domain's {domain.n_nodes} nodes; found shape {values.shape}."
+            f"The intensity must have one value for each of the domain's {domain.n_nodes} nodes; "
+            f"found shape {values.shape}."
         )
     wrong = ~(np.isfinite(values) & (values >= 0))
     if wrong.any():
@@ -107,8 +109,8 @@ def node_intensity(domain: Domain, intensity: Any) -> np.ndarray:
 def points_in_nodes(domain: Domain, node: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Draw one point in the land of each of `node`, evenly: (k, 2) eastings and northings.
 
-    Whole cells directly; pieces of cells by trying places within the piece's bounds, ever more at a time, until each
-    point has one on land.
+    Whole cells directly; pieces of cells by trying places within the piece's bounds, ever more at a time,
+    until each point has one on land.
     """
     h = domain.cell_size
     left = domain.grid.west + domain.node_cols[node] * h
@@ -123,7 +125,9 @@ def points_in_nodes(domain: Domain, node: np.ndarray, rng: np.random.Generator) 
     tries = 2
     while len(wanting):
         if tries > _MAX_TRIES:
-            raise GeobgpError(f"{len(wanting)} points lie in nodes too thin to place them; raise min_coverage.")
+            raise GeobgpError(
+                f"{len(wanting)} points lie in nodes too thin to place them; raise min_coverage."
+            )
         # Few wanting points get many tries each, so that a round's memory stays bounded.
         found = np.zeros(len(wanting), bool)
         for start in range(0, len(wanting), max(1, _ROUND // tries)):

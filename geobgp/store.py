@@ -1,8 +1,8 @@
 """Files of arrays with a JSON header: exact, checked on reading, never pickled, never half-written.
 
-A file is an uncompressed ``.npz`` (a zip of ``.npy`` members, which NumPy alone can open) with two extra members:
-``header``, UTF-8 JSON as bytes, and ``checksum``, the SHA-256 of the header. The header holds the SHA-256 of every
-array, so that any change of any byte is noticed.
+A file is an uncompressed ``.npz`` (a zip of ``.npy`` members, which NumPy alone can open) with two extra
+members: ``header``, UTF-8 JSON as bytes, and ``checksum``, the SHA-256 of the header. The header holds the SHA-256
+of every array, so that any change of any byte is noticed.
 """
 
 from __future__ import annotations
@@ -75,7 +75,9 @@ def write(path: str | Path, kind: str, header: Mapping[str, Any], arrays: Mappin
     for name, value in arrays.items():
         array = np.asarray(value)
         if array.dtype.hasobject:
-            raise CacheError(f"{name!r} holds Python objects ({array.dtype}); only plain numbers can be stored.")
+            raise CacheError(
+                f"{name!r} holds Python objects ({array.dtype}); only plain numbers can be stored."
+            )
         if name in _RESERVED:
             raise CacheError(f"An array cannot be called {name!r}; that name is the file's own.")
         contiguous = array.flags.c_contiguous or array.flags.f_contiguous
@@ -90,7 +92,9 @@ def write(path: str | Path, kind: str, header: Mapping[str, Any], arrays: Mappin
     text = json.dumps(full, allow_nan=True, ensure_ascii=False).encode()
     seal = np.frombuffer(hashlib.sha256(text).digest(), np.uint8)
     if not path.parent.is_dir():
-        raise CacheError(f"There is no directory {str(path.parent)!r} to write {path.name!r} in. Make it first.")
+        raise CacheError(
+            f"There is no directory {str(path.parent)!r} to write {path.name!r} in. Make it first."
+        )
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.part")
     try:
         with temporary.open("xb") as file:
@@ -118,26 +122,13 @@ def read(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str, np.ndar
     foreign = f"{str(path)!r} is not a file that geobgp has written"
     try:
         with path.open("rb") as file:
-            start = file.read(4)
-        if start != b"PK\x03\x04":
-            raise CacheError(f"{foreign}: it does not start like one. Give a file made by Posterior.save.")
-        with np.load(path, allow_pickle=False) as archive:
-            if not set(_RESERVED) <= set(archive.files):
-                raise CacheError(f"{foreign}: it has no header. Give a file made by Posterior.save.")
-            text = archive["header"].tobytes()
-            if hashlib.sha256(text).digest() != archive["checksum"].tobytes():
-                raise CacheError(f"{str(path)!r} is damaged: its header does not match its checksum.")
-            full = json.loads(text)
-            if full.get("format") != "geobgp":
-                raise CacheError(f"{foreign}: its header says {full.get('format')!r}.")
-            if full["layout"] > LAYOUT:
+            if file.read(4) != b"PK\x03\x04":
                 raise CacheError(
-                    f"{str(path)!r} has layout {full['layout']}; this version of geobgp reads up to {LAYOUT}. "
-                    "Install a newer geobgp."
+                    f"{foreign}: it does not start like one. Give a file made by Posterior.save."
                 )
-            if full["kind"] != kind:
-                raise CacheError(f"{str(path)!r} holds a {full['kind']}, not a {kind}.")
-            arrays = {name: archive[name] for name in full["arrays"]}
+            file.seek(0)
+            with np.load(file, allow_pickle=False) as archive:
+                full, arrays = _open(archive, str(path), foreign, kind)
     except CacheError:
         raise
     except _DAMAGE as error:
@@ -149,3 +140,22 @@ def read(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str, np.ndar
     if wrong:
         raise CacheError(f"{str(path)!r} is damaged: {wrong[0]!r} does not match its checksum.")
     return full["content"], arrays
+
+
+def _open(archive: Any, path: str, foreign: str, kind: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    if not set(_RESERVED) <= set(archive.files):
+        raise CacheError(f"{foreign}: it has no header. Give a file made by Posterior.save.")
+    text = archive["header"].tobytes()
+    if hashlib.sha256(text).digest() != archive["checksum"].tobytes():
+        raise CacheError(f"{path!r} is damaged: its header does not match its checksum.")
+    full = json.loads(text)
+    if full.get("format") != "geobgp":
+        raise CacheError(f"{foreign}: its header says {full.get('format')!r}.")
+    if full["layout"] > LAYOUT:
+        raise CacheError(
+            f"{path!r} has layout {full['layout']}; this version of geobgp reads up to {LAYOUT}. "
+            "Install a newer geobgp."
+        )
+    if full["kind"] != kind:
+        raise CacheError(f"{path!r} holds a {full['kind']}, not a {kind}.")
+    return full, {name: archive[name] for name in full["arrays"]}

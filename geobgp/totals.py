@@ -55,8 +55,8 @@ def read_regions(regions: Any, domain: Domain) -> gpd.GeoDataFrame:
         )
     if domain.crs is None and frame.crs is not None:
         raise CRSError(
-            f"The regions are in {frame.crs.name}, but the domain has planar coordinates with no place on Earth "
-            '(crs="local"). Give regions in the same coordinates, without CRS.'
+            f"The regions are in {frame.crs.name}, but the domain has planar coordinates with no place on "
+            'Earth (crs="local"). Give regions in the same coordinates, without CRS.'
         )
     return frame
 
@@ -75,12 +75,13 @@ def _read_file(source: str) -> gpd.GeoDataFrame:
 
 
 def _in_plane(frame: gpd.GeoDataFrame, domain: Domain) -> np.ndarray:
-    """Valid polygons of the regions in the domain's CRS; long edges are bent as the projection bends them."""
+    """Return valid polygons of the regions in the domain's CRS."""
     series = frame.geometry
     kinds = set(series.geom_type.dropna()) - {"Polygon", "MultiPolygon", "GeometryCollection"}
     if kinds:
         raise GeometryError(
-            f"Regions are polygons; found {', '.join(sorted(kinds))}. Give the areas, not their lines or points."
+            f"Regions are polygons; found {', '.join(sorted(kinds))}. "
+            "Give the areas, not their lines or points."
         )
     geometries = np.array(series.to_numpy(), dtype=object)
     geometries[shapely.is_missing(geometries)] = shapely.Polygon()
@@ -92,7 +93,7 @@ def _in_plane(frame: gpd.GeoDataFrame, domain: Domain) -> np.ndarray:
 
 
 def _project(geometries: np.ndarray, crs: pyproj.CRS, domain: Domain) -> np.ndarray:
-    """What of valid polygons in `crs` can meet the domain, in the domain's CRS."""
+    """Return what of valid polygons in `crs` can meet the domain, in the domain's CRS."""
     assert domain.crs is not None
     there = pyproj.Transformer.from_crs(domain.crs, crs, always_xy=True)
     west, south, east, north = there.transform_bounds(*domain.grid.bounds, densify_pts=41)
@@ -169,7 +170,7 @@ def area_shares(domain: Domain, regions: Any) -> sparse.csr_array:
 
 
 def _boxes(domain: Domain) -> np.ndarray:
-    """A box around every node: its cell, and more where small pieces of other cells have joined it."""
+    """Return a box around every node: its cell, and more where small pieces of other cells have joined it."""
     h, grid = domain.cell_size, domain.grid
     west, north = grid.west + domain.node_cols * h, grid.north - domain.node_rows * h
     bounds = np.c_[west, north - h, west + h, north]
@@ -220,14 +221,14 @@ def table(
     domain: Domain,
     columns: dict[str, np.ndarray],
 ) -> gpd.GeoDataFrame:
-    """Return `frame` with the land of each region and `columns`; a region without land gets NaN and a warning."""
+    """Return `frame` with each region's land and `columns`, NaN (and a warning) where there is no land."""
     unit, name = domain.area_unit
     land = shares @ (domain.node_areas / unit)
     empty = ~(land > 0)
     if empty.any():
         warnings.warn(
-            f"{int(empty.sum())} of {len(frame)} regions hold no land of the domain; their totals are missing (NaN). "
-            "Check their coordinate reference system if you expected otherwise.",
+            f"{int(empty.sum())} of {len(frame)} regions hold no land of the domain; their totals are missing "
+            "(NaN). Check their coordinate reference system if you expected otherwise.",
             GeobgpWarning,
             stacklevel=4,
         )
@@ -237,7 +238,9 @@ def table(
         raise DataError(
             f"The regions already have columns called {', '.join(clash)}; rename or drop them first."
         )
-    added = pd.DataFrame({key: np.where(empty & (key in columns), np.nan, value) for key, value in new.items()})
+    added = pd.DataFrame(
+        {key: np.where(empty & (key in columns), np.nan, value) for key, value in new.items()}
+    )
     added.index = frame.index
     out = frame.copy()
     for key in added:

@@ -1,0 +1,480 @@
+"""Posterior: what a fit knows, in NumPy; intensities, probabilities, samples, regional totals, files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from geobgp.errors import DataError
+from geobgp.likelihoods import Bernoulli
+from geobgp.lognormal import NormalMixture, check_probabilities, quantile_name
+from geobgp.outputs import QUANTILES, Outputs
+from geobgp.summary import Effects, Summary, coefficient_table, describe, number
+
+if TYPE_CHECKING:
+    import geopandas as gpd
+    import xarray as xr
+
+    from geobgp.basis import HarmonicBasis
+    from geobgp.counts import Counts
+    from geobgp.domain import Domain
+    from geobgp.inference import Fit
+    from geobgp.kernels import Kernel
+    from geobgp.precision import FullRank
+
+_SAMPLE_BLOCK = 100
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior(Outputs):
+    """The result of a fit: a Gaussian posterior of the linear predictor, or a mixture of several.
+
+    The linear predictor is eta = intercept + covariates + f. For counts, exp(eta) is the intensity: events per
+    km² (per unit area of a local domain), or events per unit of exposure where an exposure was given (per
+    person; or a relative risk, where the exposure is the expected number of events).
+
+    Do not make one by hand: `LGCP.fit`, `BoundaryGP.fit` and `Posterior.load` do.
+
+    Attributes
+    ----------
+    fit : Fit
+        The solver's result, with one state per hyperparameter point.
+    basis : HarmonicBasis or FullRank
+    kernel : Kernel
+        As it was given; `lengthscale` and `sd` of the posterior are the learned ones.
+    likelihood : str
+        "Poisson", "Gaussian", "Bernoulli (probit)" or "Bernoulli (logit)".
+    exposure : (n_nodes,) array
+        What the intensity is multiplied by to give expected events: km² by default.
+    exposure_kind : str
+        "area", or what the exposure is, such as "population".
+    effects : Effects
+    points : dict
+        Numbers of points or values: used, dropped, snapped, total weight.
+    created : str
+        Date and time of the fit, UTC.
+    title : str
+    """
+
+    fit: Fit
+    basis: HarmonicBasis | FullRank
+    kernel: Kernel
+    likelihood: str
+    exposure: np.ndarray = field(repr=False)
+    exposure_kind: str
+    effects: Effects = field(repr=False)
+    points: Mapping[str, float]
+    created: str
+    title: str = ""
+
+    @classmethod
+    def from_fit(
+        cls,
+        fit: Fit,
+        *,
+        model: Any,
+        counts: Counts | np.ndarray | None = None,
+        n_points: int | None = None,
+        title: str = "",
+    ) -> Posterior:
+        """Make the posterior of a fitted model; `LGCP.fit` and `BoundaryGP.fit` end here.
+
+        Parameters
+        ----------
+        fit : Fit
+        model : LGCP or BoundaryGP
+        counts : Counts or (n_nodes,) array, optional
+            What was fitted, for the numbers of points in reports.
+        n_points : int, optional
+            Number of values, where there are no counts.
+        title : str
+            Title of maps and rasters.
+        """
+        n_nodes = model.basis.domain.n_nodes
+        exposure = getattr(model, "exposure", None)
+        return cls(
+            fit=fit,
+            basis=model.basis,
+            kernel=model.kernel,
+            likelihood=_likelihood_name(getattr(model, "likelihood", "poisson")),
+            exposure=np.ones(n_nodes) if exposure is None else np.asarray(exposure, float),
+            exposure_kind=str(getattr(model, "exposure_kind", "area")),
+            effects=_effects(model),
+            points=_points(counts, n_points),
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            title=title,
+        )
+
+    # -- facts -------------------------------------------------------------------------------------
+
+    @property
+    def domain(self) -> Domain:
+        """The land that was fitted."""
+        return self.basis.domain
+
+    @property
+    def elbo(self) -> float:
+        """Lower bound of the log evidence at the fitted hyperparameters; compares fits of the same counts."""
+        return float(self.fit.elbo)
+
+    @property
+    def converged(self) -> bool:
+        """Whether the solver reached its optimum; if not, `summary()` says why."""
+        return bool(self.fit.converged)
+
+    @property
+    def lengthscale(self) -> float:
+        """Lengthscale of the kernel in metres (the domain's unit)."""
+        return float(np.exp(self.fit.hyper_mean[0]))
+
+    @property
+    def sd(self) -> float:
+        """Standard deviation of the log-intensity around its mean."""
+        return float(np.exp(self.fit.hyper_mean[1]))
+
+    @property
+    def n_points(self) -> int:
+        """Number of points or values that were used."""
+        return int(self.points.get("used", 0))
+
+    @property
+    def basis_info(self) -> dict[str, Any]:
+        """Boundary condition, scheme, and number of features (or "full")."""
+        return {
+            "boundary": self.basis.boundary,
+            "scheme": self.basis.scheme,
+            "m": int(self.basis.m) if hasattr(self.basis, "eigenvalues") else "full",
+        }
+
+    @property
+    def units(self) -> str:
+        """Unit of the intensity."""
+        if self.exposure_kind == "area":
+            return f"events per {self.domain.area_unit[1]}"
+        return (
+            "events per person"
+            if self.exposure_kind == "population"
+            else f"events per unit of {self.exposure_kind}"
+        )
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """Where the numbers come from, as attributes that rasters and netCDF files can hold."""
+        import geobgp
+
+        info = self.basis_info
+        return {
+            "title": self.title or f"Intensity in {self.units}",
+            "source": f"geobgp {geobgp.__version__}",
+            "created": self.created,
+            "likelihood": self.likelihood,
+            "kernel": self.kernel.name,
+            "lengthscale": self.lengthscale,
+            "sd": self.sd,
+            "boundary": info["boundary"],
+            "scheme": info["scheme"],
+            "features": str(info["m"]),
+            "hyperparameter_points": len(self.fit.states),
+            "n_points": self.n_points,
+            "converged": str(self.converged).lower(),
+            "elbo": self.elbo,
+        }
+
+    @cached_property
+    def coefficients(self) -> pd.DataFrame:
+        """Fixed effects in the covariates' own units: mean, sd, 90 % interval, and the rate ratio per unit.
+
+        The intercept is the log-intensity (without f) where every covariate is zero.
+        """
+        return coefficient_table(self.fit.states, self.effects, self.likelihood)
+
+    def summary(self) -> Summary:
+        """Return what the fit used and found; prints as text."""
+        return describe(self)
+
+    # -- intensities -------------------------------------------------------------------------------
+
+    @cached_property
+    def _nodes(self) -> NormalMixture:
+        return _mixture(self.fit.states, [state.node_moments() for state in self.fit.states])
+
+    def _at(
+        self, coords: np.ndarray, covariates: Mapping[str, np.ndarray] | pd.DataFrame | None
+    ) -> NormalMixture:
+        coords = np.asarray(coords, float)
+        if coords.ndim != 2 or coords.shape[1] != 2:
+            raise DataError(f"Coordinates are (k, 2), easting and northing; found the shape {coords.shape}.")
+        fixed = None if covariates is None else self.effects.standardise(covariates, len(coords))
+        return _mixture(self.fit.states, [state.moments_at(coords, fixed) for state in self.fit.states])
+
+    def _need_counts(self, what: str) -> None:
+        if self.likelihood != "Poisson":
+            raise DataError(
+                f"{what} belongs to counts; this fit has a {self.likelihood} likelihood. "
+                "Use predict or predict_y."
+            )
+
+    def intensity(self, quantiles: Sequence[float] = QUANTILES) -> xr.Dataset:
+        """Return the intensity on the grid: mean, sd and quantiles.
+
+        Exact for a log-normal (or a mixture of them), not sampled. In a cell with several nodes (the two sides
+        of a river) each statistic is the average over the cell's land.
+
+        Parameters
+        ----------
+        quantiles : sequence of float
+            Probabilities, each a variable: 0.05 is ``q05``.
+
+        Returns
+        -------
+        xarray.Dataset
+            On (northing, easting), NaN off land, with CRS, units and provenance.
+        """
+        self._need_counts("intensity()")
+        values = _columns(self._nodes, quantiles)
+        return self._dataset(values, {name: self._about(name) for name in values})
+
+    def intensity_at(
+        self,
+        coords: np.ndarray,
+        quantiles: Sequence[float] = QUANTILES,
+        covariates: Mapping[str, np.ndarray] | pd.DataFrame | None = None,
+    ) -> pd.DataFrame:
+        """Return mean, sd and quantiles of the intensity at any coordinates; NaN off land.
+
+        Parameters
+        ----------
+        coords : (k, 2) array
+            Easting and northing in the domain's CRS.
+        quantiles : sequence of float
+        covariates : mapping or DataFrame, optional
+            Values there, in their own units; by default those of the node on whose land a coordinate lies.
+        """
+        self._need_counts("intensity_at()")
+        frame = pd.DataFrame(_columns(self._at(coords, covariates), quantiles))
+        frame.attrs["units"] = self.units
+        return frame
+
+    def exceedance(self, threshold: float) -> xr.DataArray:
+        """Return the probability that the intensity exceeds `threshold` (in its own unit), on the grid."""
+        self._need_counts("exceedance()")
+        if not np.isfinite(threshold):
+            raise DataError(f"A threshold is a finite number of {self.units}; found {threshold!r}.")
+        values = self._nodes.sf(np.log(threshold)) if threshold > 0 else np.ones(self.domain.n_nodes)
+        about = {
+            "long_name": f"probability of more than {threshold:g} {self.units}",
+            "units": "1",
+            "threshold": float(threshold),
+        }
+        return self._dataset({"exceedance": values}, {"exceedance": about})["exceedance"]
+
+    def latent(self, quantiles: Sequence[float] = QUANTILES) -> xr.Dataset:
+        """Return the linear predictor on the grid (the log-intensity, for counts): mean, sd and quantiles."""
+        chances = check_probabilities(quantiles)
+        mean, var = self._nodes.moments()
+        values = {"mean": mean, "sd": np.sqrt(var)} | {
+            quantile_name(q): self._nodes.quantile(q) for q in chances
+        }
+        unit = f"log({self.units})" if self.likelihood == "Poisson" else "1"
+        about = {name: {"long_name": f"linear predictor, {_words(name)}", "units": unit} for name in values}
+        return self._dataset(values, about)
+
+    def _about(self, name: str) -> dict[str, str]:
+        return {"long_name": f"intensity, {_words(name)}", "units": self.units}
+
+    def _dataset(self, values: dict[str, np.ndarray], variables: dict[str, dict[str, Any]]) -> xr.Dataset:
+        from geobgp.raster import dataset
+
+        return dataset(self.domain, values, variables=variables, attrs=self.provenance)
+
+    # -- samples and totals ------------------------------------------------------------------------
+
+    def sample(self, n: int, seed: int | np.random.Generator) -> np.ndarray:
+        """Draw joint samples of the intensity at all nodes.
+
+        Parameters
+        ----------
+        n : int
+            Number of samples; 1,000 samples of 15,000 nodes take 120 MB.
+        seed : int or Generator
+            The same seed gives the same samples.
+
+        Returns
+        -------
+        (n, n_nodes) array
+            One intensity (in `units`) per node; whole rows belong together.
+        """
+        self._need_counts("sample()")
+        return np.concatenate([np.zeros((0, self.domain.n_nodes)), *self._sample_blocks(n, seed)])
+
+    def _sample_blocks(self, n: int, seed: int | np.random.Generator) -> Iterator[np.ndarray]:
+        if n < 0:
+            raise DataError(f"The number of samples cannot be negative; found {n}.")
+        rng = np.random.default_rng(seed)
+        # Each state gets its share of the rows, in random order: rows are independent draws of the mixture.
+        owner = np.repeat(np.arange(len(self.fit.states)), rng.multinomial(n, _weights(self.fit.states)))
+        owner = rng.permutation(owner)
+        for start in range(0, n, _SAMPLE_BLOCK):
+            mine = owner[start : start + _SAMPLE_BLOCK]
+            block = np.empty((len(mine), self.domain.n_nodes))
+            for k in np.unique(mine):
+                block[mine == k] = self.fit.states[k].sample_nodes(int((mine == k).sum()), rng)
+            yield np.exp(block)
+
+    def totals(
+        self,
+        regions: gpd.GeoDataFrame | gpd.GeoSeries | str | Path | Any = None,
+        *,
+        quantiles: Sequence[float] = QUANTILES,
+        predicted: bool = False,
+        n_samples: int = 2000,
+        seed: int = 0,
+    ) -> gpd.GeoDataFrame:
+        """Return the expected number of events in regions, with intervals from the joint posterior.
+
+        A node that a region's border crosses is shared by land area, exactly.
+
+        Parameters
+        ----------
+        regions : GeoDataFrame, GeoSeries, geometry, list of geometries or path, optional
+            In any CRS (bare geometries: in the domain's). None: the whole domain as one region.
+        quantiles : sequence of float
+        predicted : bool
+            Add ``predicted_q05``, ...: quantiles of the number of events in such a period as was observed,
+            which varies around the expected number as a Poisson count does.
+        n_samples, seed : int
+            Joint samples behind sd and quantiles; the mean is exact.
+
+        Returns
+        -------
+        GeoDataFrame
+            The regions with ``land_km2`` (land of the domain within), ``exposure`` (where one was given),
+            ``expected``, ``sd`` and the quantiles of the expected number. NaN where a region holds no land.
+        """
+        from geobgp import totals
+
+        self._need_counts("totals()")
+        chances = check_probabilities(quantiles)
+        frame = totals.read_regions(regions, self.domain)
+        shares = totals.area_shares(self.domain, frame)
+        weights = shares.multiply(self.exposure).tocsr()
+        sums = totals.sum_samples(self._sample_blocks(n_samples, seed), weights)
+        columns = {} if self.exposure_kind == "area" else {"exposure": shares @ self.exposure}
+        columns |= {"expected": weights @ self._nodes.exp_mean(), "sd": sums.std(axis=0, ddof=1)}
+        columns |= {quantile_name(q): np.quantile(sums, q, axis=0) for q in chances}
+        if predicted:
+            columns |= {f"predicted_{quantile_name(q)}": totals.poisson_quantile(sums, q) for q in chances}
+        return totals.table(frame, shares, self.domain, columns)
+
+    # -- predictions at coordinates ----------------------------------------------------------------
+
+    def predict(
+        self, coords: np.ndarray, covariates: Mapping[str, np.ndarray] | pd.DataFrame | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and variance of the linear predictor at coordinates (k, 2); NaN off land."""
+        return self._at(coords, covariates).moments()
+
+    def predict_y(
+        self, coords: np.ndarray, covariates: Mapping[str, np.ndarray] | pd.DataFrame | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and variance of a new observation at coordinates (k, 2); NaN off land.
+
+        Gaussian: the noise is added. Bernoulli: the probability of a 1, and p (1 - p). Poisson: of a count
+        with one unit of exposure.
+        """
+        at = self._at(coords, covariates)
+        if self.likelihood == "Gaussian":
+            noise = np.array([state.noise**2 for state in self.fit.states])
+            return NormalMixture(at.weight, at.mu, at.var + noise[:, None]).moments()
+        if self.likelihood == "Poisson":
+            mean, var = at.exp_moments()
+            return mean, mean + var
+        link = Bernoulli(np.zeros(0), "logit" if "logit" in self.likelihood else "probit")
+        p = at.weight @ np.array([link.probability(mu, var) for mu, var in zip(at.mu, at.var, strict=True)])
+        return p, p * (1 - p)
+
+    # -- files -------------------------------------------------------------------------------------
+
+    def save(self, path: str | Path) -> Path:
+        """Write everything to one file, from which `load` gives back the same posterior, number for number.
+
+        The file (an ``.npz``, no pickle) holds the domain and the basis too, so it is about as large as the
+        features are in memory. It holds neither points nor counts.
+        """
+        from geobgp.archive import save
+
+        return save(self, path)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Posterior:
+        """Read a posterior that `save` wrote; a damaged or foreign file raises CacheError."""
+        from geobgp.archive import load
+
+        return load(path)
+
+    def __repr__(self) -> str:
+        info = self.basis_info
+        scale, unit = self.domain.length_unit
+        features = "full resolution" if info["m"] == "full" else f"m = {info['m']}"
+        return (
+            f"Posterior({self.likelihood}, {self.n_points:,} points, {self.domain.n_nodes:,} nodes, "
+            f"{info['boundary']}, {features}, {self.kernel.name}: "
+            f"lengthscale {number(self.lengthscale / scale)} {unit}, sd {number(self.sd)}; "
+            f"ELBO {self.elbo:.2f}{'' if self.converged else ', NOT converged'})"
+        )
+
+
+def _likelihood_name(likelihood: Any) -> str:
+    name = str(getattr(likelihood, "name", likelihood))
+    if not name.lower().startswith("bernoulli"):
+        return name.capitalize()
+    return "Bernoulli (logit)" if "logit" in name else "Bernoulli (probit)"
+
+
+def _points(counts: Any, n_points: int | None) -> dict[str, float]:
+    """Numbers of points: from a `Counts`, an array of counts per node, or just how many values there were."""
+    if counts is None:
+        return {"used": int(n_points or 0)}
+    if not hasattr(counts, "n_used"):
+        total = float(np.sum(counts))
+        return {"used": round(total) if n_points is None else int(n_points), "dropped": 0}
+    found = {"used": counts.n_used, "dropped": counts.n_dropped, "snapped": counts.n_snapped}
+    facts: dict[str, float] = {name: int(value) for name, value in found.items()}
+    missing = int(getattr(counts, "n_missing", 0))
+    weight = float(getattr(counts, "total_weight", counts.n_used))
+    return (
+        facts
+        | ({"missing": missing} if missing else {})
+        | ({"total_weight": weight} if weight != counts.n_used else {})
+    )
+
+
+def _weights(states: Sequence[Any]) -> np.ndarray:
+    weight = np.array([state.weight for state in states], float)
+    return weight / weight.sum()
+
+
+def _mixture(states: Sequence[Any], moments: list[tuple[np.ndarray, np.ndarray]]) -> NormalMixture:
+    return NormalMixture(
+        _weights(states), np.array([m for m, _ in moments]), np.array([v for _, v in moments])
+    )
+
+
+def _columns(mixture: NormalMixture, quantiles: Sequence[float]) -> dict[str, np.ndarray]:
+    chances = check_probabilities(quantiles)
+    mean, var = mixture.exp_moments()
+    return {"mean": mean, "sd": np.sqrt(var)} | {
+        quantile_name(q): np.exp(mixture.quantile(q)) for q in chances
+    }
+
+
+def _words(name: str) -> str:
+    fixed = {"mean": "posterior mean", "sd": "posterior standard deviation"}
+    return fixed.get(name, f"{name[1:].lstrip('0') or '0'} % quantile")

@@ -1,0 +1,241 @@
+"""Summary: what a fit used and found, as text, as a table in a notebook, and as plain data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from scipy.special import ndtri
+
+from geobgp.errors import DataError
+from geobgp.lognormal import NormalMixture
+
+if TYPE_CHECKING:
+    from geobgp.inference import Fit
+    from geobgp.posterior import Posterior
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Summary(Mapping[str, Any]):
+    """The facts of a fit, by name; prints as text.
+
+    Parameters
+    ----------
+    facts : dict
+        Plain numbers, strings, lists and dicts only. Quantities with uncertainty are dicts with ``value``,
+        ``q05``, ``q95``, ``unit`` and ``learned``.
+
+    Examples
+    --------
+    >>> print(Summary({"points": {"used": 4446, "dropped": 3}, "boundary": "neumann"}))
+    points    4,446 used, 3 dropped
+    boundary  neumann
+    """
+
+    facts: dict[str, Any]
+
+    def __getitem__(self, name: str) -> Any:
+        return self.facts[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.facts)
+
+    def __len__(self) -> int:
+        return len(self.facts)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a copy that JSON can hold."""
+        return _plain(self.facts)
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Return (name, text) of every fact, as they are printed."""
+        out: list[tuple[str, str]] = []
+        for name, value in self.facts.items():
+            label = name.replace("_", " ")
+            if name == "coefficients":
+                out += [(f"  {c['name']}" if k else c["name"], _coefficient(c)) for k, c in enumerate(value)]
+            elif name == "notes":
+                out += [("note", str(note)) for note in value]
+            elif isinstance(value, dict):
+                out.append((label, _quantity(value) if "value" in value else _parts(name, value)))
+            elif value is not None:
+                out.append((label, _text(name, value)))
+        return out
+
+    def __str__(self) -> str:
+        rows = self.rows()
+        width = max((len(name) for name, _ in rows), default=0)
+        return "\n".join(f"{name:<{width}}  {text}".rstrip() for name, text in rows)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        left = 'style="text-align:left"'
+        body = "".join(
+            f"<tr><th {left}>{escape(name)}</th><td {left}>{escape(text)}</td></tr>"
+            for name, text in self.rows()
+        )
+        return f"<table>{body}</table>"
+
+
+@dataclass(frozen=True, eq=False)
+class Effects:
+    """The fixed effects: what each covariate is called and how it was standardised.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Covariates, without the intercept.
+    means, scales : (k,) arrays
+        A covariate's standardised value is (own value - mean) / scale.
+    """
+
+    names: tuple[str, ...] = ()
+    means: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    scales: np.ndarray = field(default_factory=lambda: np.ones(0))
+
+    def standardise(self, values: Mapping[str, Any], n: int) -> np.ndarray:
+        """Return (n, 1 + k): a column of ones and the standardised values of every covariate at n places."""
+        missing = [name for name in self.names if name not in values]
+        if missing:
+            raise DataError(
+                f"The model has the covariates {', '.join(self.names)}; {missing[0]!r} is not given."
+            )
+        columns = [np.broadcast_to(np.asarray(values[name], float), (n,)) for name in self.names]
+        return (
+            np.column_stack([np.ones(n), *columns])
+            if not columns
+            else np.column_stack([np.ones(n), (np.column_stack(columns) - self.means) / self.scales])
+        )
+
+    def own_units(self, mean: np.ndarray, cov: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and variance of intercept and slopes in the covariates' own units."""
+        turn = np.diag(np.r_[1.0, 1.0 / self.scales])
+        turn[0, 1:] = -self.means / self.scales
+        turn = turn[-len(mean) or len(turn) :, -len(mean) or len(turn) :]
+        return turn @ mean, np.diag(turn @ cov @ turn.T)
+
+
+def coefficient_table(states: Sequence[Any], effects: Effects, likelihood: str) -> pd.DataFrame:
+    """Return the fixed effects in their own units: name, mean, sd, q05, q95, and rate ratios for counts."""
+    weight = np.array([state.weight for state in states], float)
+    pairs = [effects.own_units(*state.coefficients()) for state in states]
+    mixture = NormalMixture(
+        weight / weight.sum(), np.array([m for m, _ in pairs]), np.array([v for _, v in pairs])
+    )
+    mean, var = mixture.moments()
+    names = ["intercept", *effects.names][len(effects.names) + 1 - len(mean) :]
+    values = {"mean": mean, "sd": np.sqrt(var), "q05": mixture.quantile(0.05), "q95": mixture.quantile(0.95)}
+    frame = pd.DataFrame({"name": names} | values)
+    if likelihood == "Poisson":
+        slope = np.array([name != "intercept" for name in names], bool)
+        for name, column in (("rate_ratio", "mean"), ("rate_ratio_q05", "q05"), ("rate_ratio_q95", "q95")):
+            with np.errstate(over="ignore"):
+                frame[name] = np.where(slope, np.exp(values[column]), np.nan)
+    return frame
+
+
+def describe(posterior: Posterior) -> Summary:
+    """Return the summary of a posterior."""
+    fit, info, domain, kernel = posterior.fit, posterior.basis_info, posterior.domain, posterior.kernel
+    area, area_name = domain.area_unit
+    scale, unit = domain.length_unit
+    full = info["m"] == "full"
+    facts: dict[str, Any] = {
+        "points": dict(posterior.points),
+        "land": f"{number(domain.node_areas.sum() / area)} {area_name}, {domain.n_nodes:,} nodes",
+        "likelihood": posterior.likelihood,
+        "unit": posterior.units if posterior.likelihood == "Poisson" else None,
+        "boundary": info["boundary"],
+        "features": "full resolution" if full else info["m"],
+        "missed_share": None if full else float(fit.missed_share),
+        "kernel": kernel.name,
+        "lengthscale": _hyper(fit, 0, scale, unit, kernel.lengthscale is None),
+        "sd": _hyper(fit, 1, 1.0, "", kernel.sd is None),
+    }
+    noise = sum(state.weight * state.noise for state in fit.states)
+    if np.isfinite(noise):
+        facts["noise"] = float(noise)
+    facts |= {
+        "coefficients": posterior.coefficients.to_dict("records"),
+        "elbo": posterior.elbo,
+        "hyperparameter_points": len(fit.states),
+        "rounds": int(fit.rounds),
+        "converged": posterior.converged,
+        "message": str(fit.message) or None,
+        "seconds": {name: float(value) for name, value in fit.seconds.items()},
+        "created": posterior.created,
+    }
+    return Summary(facts)
+
+
+def _hyper(fit: Fit, k: int, scale: float, unit: str, learned: bool) -> dict[str, Any]:
+    mean, spread = float(fit.hyper_mean[k]), float(np.sqrt(fit.hyper_cov[k, k]))
+    low, high = np.exp(mean + ndtri([0.05, 0.95]) * spread) / scale
+    fact = {"value": float(np.exp(mean) / scale), "q05": float(low), "q95": float(high)}
+    return fact | {"unit": unit, "learned": learned}
+
+
+def number(value: float) -> str:
+    """Return a number as people read it: about four digits, thousands separated.
+
+    Examples
+    --------
+    >>> number(12345.678), number(0.012345), number(3.0), number(float("nan"))
+    ('12,346', '0.01235', '3', 'unknown')
+    """
+    if not math.isfinite(value):
+        return "unknown" if math.isnan(value) else str(value)
+    if abs(value) >= 1000:
+        return f"{value:,.0f}" if abs(value) < 1e9 else f"{value:.3e}"
+    return f"{value:.4g}"
+
+
+def _quantity(fact: Mapping[str, Any]) -> str:
+    unit = f" {fact['unit']}" if fact.get("unit") else ""
+    if not fact.get("learned", True):
+        return f"{number(fact['value'])}{unit} (given)"
+    return f"{number(fact['value'])}{unit} (90 % interval {number(fact['q05'])} to {number(fact['q95'])})"
+
+
+def _coefficient(c: Mapping[str, Any]) -> str:
+    text = f"{number(c['mean'])} (90 % interval {number(c['q05'])} to {number(c['q95'])})"
+    ratio = c.get("rate_ratio", math.nan)
+    if math.isfinite(ratio):
+        low, high = number(c["rate_ratio_q05"]), number(c["rate_ratio_q95"])
+        text += f"; rate x {number(ratio)} ({low} to {high}) per unit"
+    return text
+
+
+def _parts(name: str, value: Mapping[str, Any]) -> str:
+    if name == "seconds":
+        return ", ".join(f"{part} {seconds:.3g} s" for part, seconds in value.items())
+    shown = ((part, v) for part, v in value.items() if v is not None)
+    return ", ".join(
+        f"{number(v) if isinstance(v, (int, float)) else v} {part.replace('_', ' ')}" for part, v in shown
+    )
+
+
+def _text(name: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (int, float)):
+        if name == "missed_share":
+            return f"{100 * value:.2g} % of the prior variance"
+        return f"{value:,.2f}" if name == "elbo" else number(value)
+    return str(value)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [_plain(v) for v in value]
+    if isinstance(value, np.generic):
+        return value.item()
+    return value

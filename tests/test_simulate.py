@@ -1,0 +1,145 @@
+"""Simulated points: Poisson numbers, evenly on each node's own land."""
+
+from __future__ import annotations
+
+import geopandas as gpd
+import numpy as np
+import pytest
+import shapely
+from scipy import stats
+
+from geobgp.domain import Domain
+from geobgp.errors import DataError, SizeError
+from geobgp.raster import dataset
+from geobgp.simulate import node_intensity, points_in_nodes, simulate_points
+
+LAND = shapely.union_all([shapely.Point(0, 0).buffer(5), shapely.Point(7.5, 2).buffer(1.6)])
+RIVER = shapely.LineString([(-6, 0.63), (6, -1.1)]).buffer(0.03)
+
+
+@pytest.fixture(scope="module")
+def domain() -> Domain:
+    return Domain.from_polygons(LAND, water=RIVER, cell_size=0.5, crs="local")
+
+
+def coordinates(points: gpd.GeoDataFrame) -> np.ndarray:
+    return np.column_stack([points.geometry.x, points.geometry.y])
+
+
+def test_counts_are_poisson_with_the_given_mean(domain):
+    rate = 1 + np.exp(0.3 * domain.node_points[:, 0])
+    expected = rate * domain.node_areas
+    runs = 200
+    counts = np.zeros((runs, domain.n_nodes))
+    for seed in range(runs):
+        node = domain.locate(coordinates(simulate_points(domain, rate, seed)))
+        assert (node >= 0).all()
+        counts[seed] = np.bincount(node, minlength=domain.n_nodes)
+    z = (counts.mean(axis=0) - expected) / np.sqrt(expected / runs)
+    assert abs(z.mean()) < 5 / np.sqrt(len(z)) and 0.85 < z.std() < 1.15
+    dispersion = counts.sum(axis=1).var(ddof=1) / expected.sum()
+    assert 0.8 < dispersion < 1.25
+    assert abs(np.corrcoef(counts[:, 10], counts[:, 11])[0, 1]) < 0.2
+
+
+def test_points_stay_on_their_own_side_of_the_river(domain):
+    north = shapely.get_parts(LAND.difference(RIVER))
+    north = north[
+        np.argmax(shapely.get_coordinates(shapely.centroid(north))[:, 1] * (shapely.area(north) > 20))
+    ]
+    side = domain.components == domain.components[domain.locate(np.array([[0.0, 3.0]]))[0]]
+    points = simulate_points(domain, np.where(side, 50.0, 0.0), seed=5)
+    assert len(points) > 1000
+    assert shapely.covers(north, points.geometry.to_numpy()).all()
+    assert not shapely.intersects(RIVER, points.geometry.to_numpy()).any()
+
+
+def test_a_barrier_without_width_parts_a_cell(domain):
+    line = shapely.LineString([(0, 1.25), (4, 1.35)])
+    split = Domain.from_polygons(shapely.box(0, 0, 4, 4), barriers=line, cell_size=1, crs="local")
+    assert split.n_components == 2
+    low = split.components == split.components[split.locate(np.array([[2.0, 0.5]]))[0]]
+    north = coordinates(simulate_points(split, np.where(low, 100.0, 0.0), 1))
+    assert (north[:, 1] <= 1.25 + 0.1 * north[:, 0] / 4 + 1e-9).all()
+
+
+def test_points_are_even_within_a_cut_node(domain):
+    area = shapely.area(domain.polygon_of(np.arange(domain.n_nodes)))
+    node = int(np.argmin(np.abs(area - 0.4 * domain.cell_size**2)))
+    land = domain.polygon_of(np.array([node]))[0]
+    got = points_in_nodes(domain, np.full(40_000, node), np.random.default_rng(0))
+    west, south, east, north = land.bounds
+    edges = np.linspace(west, east, 5), np.linspace(south, north, 5)
+    seen = np.histogram2d(got[:, 0], got[:, 1], bins=edges)[0].ravel()
+    left, low = (grid.ravel() for grid in np.meshgrid(edges[0][:-1], edges[1][:-1], indexing="ij"))
+    cells = shapely.box(left, low, left + (east - west) / 4, low + (north - south) / 4)
+    share = shapely.area(shapely.intersection(cells, land)) / land.area
+    assert seen[share < 1e-12].sum() == 0
+    fit = stats.chisquare(seen[share > 1e-12], 40_000 * share[share > 1e-12] / share.sum())
+    assert fit.pvalue > 1e-3
+
+
+def test_points_are_even_over_whole_cells():
+    square = Domain.from_polygons(shapely.box(0, 0, 4, 4), cell_size=1, crs="local")
+    got = coordinates(simulate_points(square, 5000.0, 2))
+    for axis in range(2):
+        assert stats.kstest(got[:, axis] / 4, "uniform").pvalue > 1e-3
+
+
+def test_slivers_are_filled_too():
+    sliver = shapely.Polygon([(0, 0), (10, 9.999), (10, 10), (0, 0.001)])
+    thin = Domain.from_polygons(sliver, cell_size=5, crs="local", min_coverage=0.0)
+    points = coordinates(simulate_points(thin, 200 / sliver.area, 3))
+    assert 100 < len(points) < 300
+    assert (thin.locate(points) >= 0).all()
+
+
+def test_crs_units_and_seed():
+    land = gpd.GeoSeries([shapely.box(100_000, 400_000, 120_000, 410_000)], crs=28992)
+    place = Domain.from_polygons(land, cell_size=1000, crs=28992)
+    points = simulate_points(place, 10.0, seed=7)
+    assert points.crs == place.crs
+    area = place.node_areas.sum() / 1e6
+    assert abs(len(points) - 10 * area) < 5 * np.sqrt(10 * area)
+    again = simulate_points(place, 10.0, seed=7)
+    assert points.geometry.equals(again.geometry)
+    other = simulate_points(place, 10.0, seed=8)
+    assert len(other) != len(points) or not points.geometry.equals(other.geometry)
+    order = coordinates(points)[:, 1]
+    assert abs(np.corrcoef(order, np.arange(len(order)))[0, 1]) < 0.1, "rows come in random order"
+
+
+def test_intensity_as_number_array_callable_raster(domain):
+    rate = np.linspace(1, 2, domain.n_nodes)
+    np.testing.assert_array_equal(node_intensity(domain, rate), rate)
+    np.testing.assert_array_equal(node_intensity(domain, 3), 3.0)
+    np.testing.assert_array_equal(
+        node_intensity(domain, lambda c: c[:, 0] ** 2), domain.node_points[:, 0] ** 2
+    )
+    raster = dataset(domain, {"mean": domain.node_rows + 10.0 * domain.node_cols})["mean"]
+    expected = raster.to_numpy()[domain.node_rows, domain.node_cols]
+    np.testing.assert_allclose(node_intensity(domain, raster), expected)
+    np.testing.assert_allclose(node_intensity(domain, raster.transpose()), expected)
+    finer = raster.fillna(0.0).interp(
+        easting=np.arange(-6, 10, 0.1), northing=np.arange(6, -6, -0.1), method="nearest",
+        kwargs={"fill_value": "extrapolate"},
+    )  # fmt: skip
+    assert node_intensity(domain, finer).shape == (domain.n_nodes,)
+
+
+def test_refusals(domain):
+    with pytest.raises(DataError, match=rf"each of the domain's {domain.n_nodes} nodes; found shape \(3,\)"):
+        simulate_points(domain, np.ones(3), 0)
+    wrong = np.ones(domain.n_nodes)
+    wrong[:2] = np.nan, -1
+    with pytest.raises(DataError, match=rf"2 of {domain.n_nodes} nodes"):
+        simulate_points(domain, wrong, 0)
+    with pytest.raises(SizeError, match="events per unit area"):
+        simulate_points(domain, 1e9, 0)
+    with pytest.raises(DataError, match="northing and easting"):
+        simulate_points(domain, dataset(domain, {"m": wrong})["m"].rename(northing="y"), 0)
+
+
+def test_no_points(domain):
+    none = simulate_points(domain, 0.0, 0)
+    assert len(none) == 0 and none.geometry.name == "geometry"
