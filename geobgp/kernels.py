@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -71,11 +71,11 @@ class PCPrior:
         (l0, a), (s0, b) = self.lengthscale, self.sd
         return -math.log(a) * l0, -math.log(b) / s0
 
-    def log_density(self, theta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-        """Return the log density of θ = (log ℓ, log σ) with gradient and (diagonal) second derivatives."""
+    def log_density(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the log densities of log ℓ and of log σ at θ, with their first and second derivatives."""
         a, b = self.rates()
         u, v = a * math.exp(-theta[0]), b * math.exp(theta[1])
-        value = math.log(a) - theta[0] - u + math.log(b) + theta[1] - v
+        value = np.array([math.log(a) - theta[0] - u, math.log(b) + theta[1] - v])
         return value, np.array([u - 1.0, 1.0 - v]), np.array([-u, -v])
 
 
@@ -222,22 +222,21 @@ class SquaredExponential(Kernel):
         return "squared exponential"
 
 
-def from_dict(record: dict[str, object]) -> Kernel:
+def from_dict(record: dict[str, Any]) -> Kernel:
     """Rebuild a kernel from `to_dict`, for files."""
     prior = record.get("prior") or {}
-    assert isinstance(prior, dict)
     pairs = {k: (float(v[0]), float(v[1])) for k, v in prior.items() if v is not None}
-    common = {k: None if record.get(k) is None else float(record[k]) for k in ("lengthscale", "sd")}  # type: ignore[arg-type]
+    common = {k: None if record.get(k) is None else float(record[k]) for k in ("lengthscale", "sd")}
     if record.get("kernel") == "matern":
-        return Matern(float(record["nu"]), prior=PCPrior(**pairs), **common)  # type: ignore[arg-type]
+        return Matern(float(record["nu"]), prior=PCPrior(**pairs), **common)
     if record.get("kernel") == "squared_exponential":
         return SquaredExponential(prior=PCPrior(**pairs), **common)
     raise DataError(f"Unknown kernel {record.get('kernel')!r} in a stored file.")
 
 
-def to_dict(kernel: Kernel) -> dict[str, object]:
+def to_dict(kernel: Kernel) -> dict[str, Any]:
     """Return plain numbers and strings from which `from_dict` rebuilds the kernel."""
-    record: dict[str, object] = {
+    record: dict[str, Any] = {
         "kernel": "matern" if isinstance(kernel, Matern) else "squared_exponential",
         "lengthscale": kernel.lengthscale,
         "sd": kernel.sd,

@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from scipy.special import expit, gammaln, log_expit, log_ndtr, ndtr, xlogy
+from scipy.special import expit, gammaln, log_expit, log_ndtr, ndtr, roots_hermitenorm, xlogy
 
 from geobgp.errors import DataError
 
@@ -45,8 +45,8 @@ class Likelihood(Protocol):
         """Return the expected log-likelihood under N(mean, variance) and its derivatives."""
         ...
 
-    def start(self) -> np.ndarray:
-        """Return values of f from which to begin, near what the observations say by themselves."""
+    def start(self, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
+        """Return means from which to begin: from given ones towards the observations."""
         ...
 
 
@@ -87,8 +87,9 @@ class Poisson:
         stray = (a == 0) & (y > 0)
         if stray.any():
             raise DataError(
-                f"{y[stray].sum():g} events lie on {int(stray.sum()):,} nodes with no exposure (nobody there, or "
-                "no land), where nothing can happen. Give those nodes exposure or leave these events out."
+                f"{y[stray].sum():g} events lie on {int(stray.sum()):,} nodes with no exposure, where "
+                "nothing can "
+                "happen. Give those nodes exposure or leave these events out."
             )
 
     @property
@@ -116,12 +117,14 @@ class Poisson:
             rate = np.exp(self._base + mean + 0.5 * variance)
         return Expected(self._constant + self.counts * mean - rate, self.counts - rate, -0.5 * rate)
 
-    def start(self) -> np.ndarray:
-        """Return the log of the rates half-way between each count and the overall rate."""
-        flat = self.exposure * np.exp(self.centre)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            ratio = 0.5 * (self.counts + flat) / flat
-        return np.log(np.where(flat > 0, ratio, 1.0))
+    def start(self, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
+        """Return means whose rates lie half-way between the given ones and the counts."""
+        with np.errstate(over="ignore"):
+            rate = np.exp(self._base + mean + 0.5 * variance)
+        held = rate > 0
+        return mean + np.log(
+            np.where(held, np.maximum(rate, self.counts / 3.0) / np.where(held, rate, 1.0), 1.0)
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,14 +158,20 @@ class Gaussian:
         value = -0.5 * (np.log(2.0 * np.pi / precision) + precision * (residual**2 + variance))
         return Expected(value, precision * residual, np.full(len(self.values), -0.5 * precision))
 
-    def start(self) -> np.ndarray:
-        """Return zero; the sites do not depend on it."""
-        return np.zeros(len(self.values))
+    def constant(self, log_noise: float) -> tuple[float, float, float]:
+        """Return log p(values) less the site objective, with two derivatives in log noise."""
+        square = float(self.values @ self.values) * np.exp(-2.0 * log_noise)
+        n = len(self.values)
+        return -n * (log_noise + 0.5 * np.log(2.0 * np.pi)) - 0.5 * square, square - n, -2.0 * square
+
+    def start(self, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
+        """Return the given means; the sites do not depend on them."""
+        return mean
 
 
 #: Gauss-Hermite points for expectations without a closed form.
-_POINTS, _WEIGHTS = np.polynomial.hermite_e.hermegauss(40)
-_WEIGHTS = _WEIGHTS / np.sqrt(2.0 * np.pi)
+_POINTS, _WEIGHTS = roots_hermitenorm(40)
+_WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,6 +227,6 @@ class Bernoulli:
             return ndtr(mean / np.sqrt(1.0 + variance))
         return expit(mean[:, None] + np.sqrt(variance)[:, None] * _POINTS) @ _WEIGHTS
 
-    def start(self) -> np.ndarray:
-        """Return zero: both classes as likely."""
-        return np.zeros(len(self.values))
+    def start(self, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
+        """Return the given means: sites are bounded whatever they are."""
+        return mean

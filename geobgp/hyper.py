@@ -1,0 +1,148 @@
+"""Hyperparameters: which are learned, within what bounds, and the search for their best values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from geobgp.kernels import Kernel, PCPrior
+
+#: Value, gradient and Hessian of an objective.
+Derivatives = tuple[float, np.ndarray, np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)
+class Hyper:
+    """θ = (log lengthscale, log sd) and, for a Gaussian likelihood, log noise.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    prior : PCPrior
+        Scaled to the domain.
+    start, lower, upper : (2,) or (3,) arrays
+        Of θ; fixed parameters have start = lower = upper.
+    """
+
+    kernel: Kernel
+    prior: PCPrior
+    start: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    noise_unit: float = 1.0
+
+    @classmethod
+    def for_domain(
+        cls,
+        kernel: Kernel,
+        size: float,
+        cell_size: float,
+        *,
+        sd_unit: float = 1.0,
+        noise: float | None = None,
+        learn_noise: bool = False,
+    ) -> Hyper:
+        """Return the hyperparameters of a kernel on a domain of this size (square root of its area).
+
+        Parameters
+        ----------
+        sd_unit : float
+            Scale of f: 1 for log-intensities, the values' standard deviation for a Gaussian likelihood.
+        noise : float, optional
+            Standard deviation of Gaussian noise, if that is the likelihood and it is known.
+        learn_noise : bool
+            Whether there is noise to be learned.
+        """
+        prior = kernel.prior.scaled(size, cell_size, sd_unit)
+        centre = [size / 10.0, sd_unit]
+        low = [min(0.1 * cell_size, 1e-3 * size), 1e-4 * sd_unit]
+        high = [100.0 * size, 1e3 * sd_unit]
+        given = [kernel.lengthscale, kernel.sd]
+        if noise is not None or learn_noise:
+            centre.append(0.3 * sd_unit)
+            low.append(1e-6 * sd_unit)
+            high.append(1e2 * sd_unit)
+            given.append(noise)
+        pick = [
+            [g if g is not None else value for g, value in zip(given, values, strict=True)]
+            for values in (centre, low, high)
+        ]
+        start, lower, upper = (np.log(np.array(v, float)) for v in pick)
+        return cls(kernel, prior, start, lower, upper, sd_unit)
+
+    @property
+    def free(self) -> np.ndarray:
+        """Which parameters are learned."""
+        return self.upper > self.lower
+
+    def log_prior(self, theta: np.ndarray) -> Derivatives:
+        """Return the log prior density of the learned parameters (in θ), its gradient and Hessian."""
+        value, first, second = self.prior.log_density(theta)
+        if len(theta) == 3:
+            # An exponential prior on the noise, as on the sd, with the same default scale.
+            rate = -math.log(0.05) / (3.0 * self.noise_unit)
+            v = rate * math.exp(theta[2])
+            value, first, second = (
+                np.append(part, extra)
+                for part, extra in ((value, math.log(rate) + theta[2] - v), (first, 1.0 - v), (second, -v))
+            )
+        free = self.free
+        return float(value[free].sum()), np.where(free, first, 0.0), np.diag(np.where(free, second, 0.0))
+
+
+def maximise(
+    objective: Callable[[np.ndarray], Derivatives],
+    start: np.ndarray,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    *,
+    max_evaluations: int = 30,
+    tolerance: float = 1e-7,
+) -> tuple[np.ndarray, Derivatives, int]:
+    """Climb from `start` by Newton steps with exact Hessians, of length at most 1 and within bounds.
+
+    Where the objective is not concave the step goes along the gradient, scaled by the curvature's size.
+
+    Returns
+    -------
+    theta, (value, gradient, Hessian) there, evaluations used
+    """
+    theta = np.clip(start, lower, upper)
+    current = objective(theta)
+    used = 1
+    while used < max_evaluations:
+        value, gradient, hessian = current
+        free = (upper > lower) & ~((theta <= lower) & (gradient < 0)) & ~((theta >= upper) & (gradient > 0))
+        if not free.any() or np.abs(gradient[free]).max() < tolerance:
+            break
+        step = np.zeros_like(theta)
+        step[free] = newton_step(gradient[free], hessian[np.ix_(free, free)])
+        if np.abs(step).max() < tolerance:
+            break
+        moved = False
+        for _ in range(12):
+            trial = np.clip(theta + step, lower, upper)
+            new = objective(trial)
+            used += 1
+            if np.isfinite(new[0]) and new[0] >= value - 1e-12 * abs(value):
+                moved = True
+                break
+            step *= 0.25
+        if not moved:
+            break
+        gain = new[0] - value
+        theta, current = trial, new
+        if gain < 1e-13 * abs(value):
+            break
+    return theta, current, used
+
+
+def newton_step(gradient: np.ndarray, hessian: np.ndarray, longest: float = 1.0) -> np.ndarray:
+    """Return an ascent step -H⁻¹g, H made negative definite, at most `longest` long."""
+    values, vectors = np.linalg.eigh(hessian)
+    size = np.maximum(np.abs(values), 1e-8 + 1e-6 * np.abs(values).max())
+    step = vectors @ ((vectors.T @ gradient) / size)
+    return step * min(1.0, longest / max(float(np.linalg.norm(step)), 1e-300))

@@ -1,0 +1,414 @@
+"""The variational solver: one loop for every likelihood and both priors.
+
+The posterior of f is a Gaussian whose precision is the prior's plus one Gaussian *site* per observation. A
+round
+takes the sites that the current posterior asks for, improves the hyperparameters with the sites held, and
+solves
+for the new posterior. A round that would lower the bound is taken again with a smaller share of the new
+sites.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from geobgp.engine_features import FeatureState, Moments
+from geobgp.errors import GeobgpWarning
+from geobgp.hyper import Derivatives, Hyper, maximise
+from geobgp.likelihoods import Gaussian, Likelihood, sites
+
+__all__ = ["Engine", "FeatureState", "Fit", "State", "fit"]
+
+#: Rounds after which the solver gives up and says so.
+MAX_ROUNDS = 100
+#: A round that gains less than this (in nats) is the last.
+TOLERANCE = 1e-7
+
+
+class State(Protocol):
+    """A Gaussian posterior for one value of the hyperparameters."""
+
+    @property
+    def weight(self) -> float: ...  # noqa: D102
+    @property
+    def lengthscale(self) -> float: ...  # noqa: D102
+    @property
+    def sd(self) -> float: ...  # noqa: D102
+    @property
+    def noise(self) -> float: ...  # noqa: D102
+
+    def node_moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and variance of the linear predictor at every node."""
+        ...
+
+    def sample_nodes(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        """Return (n, n_nodes) joint draws of the linear predictor."""
+        ...
+
+    def moments_at(
+        self, coords: np.ndarray, fixed: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and variance of the linear predictor at coordinates; NaN off land."""
+        ...
+
+    def coefficients(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and covariance of the fixed effects."""
+        ...
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Return plain arrays that hold the state."""
+        ...
+
+
+class Evidence(Protocol):
+    """Gaussian sites, in the engine's own form."""
+
+    def blend(self, other: Any, share: float) -> Any:
+        """Return (1 - share) of these sites and `share` of the others."""
+        ...
+
+
+class Engine(Protocol):
+    """A prior over f at the observations, and what the solver needs to do with it."""
+
+    rounds: int
+
+    def absorb(self, precision: np.ndarray, natural: np.ndarray) -> Any:
+        """Return sites in the engine's own form."""
+        ...
+
+    def objective(self, theta: np.ndarray, evidence: Any) -> Derivatives:
+        """Return the sites' log evidence with gradient and Hessian in θ."""
+        ...
+
+    def posterior(self, theta: np.ndarray, evidence: Any) -> Moments:
+        """Return the posterior's moments at the observations and its divergence from the prior."""
+        ...
+
+    def state(self, theta: np.ndarray, evidence: Any, weight: float) -> State:
+        """Return the posterior as a state that stands by itself."""
+        ...
+
+    def missed_share(self, theta: np.ndarray) -> float:
+        """Return the share of the prior variance that the engine leaves out."""
+        ...
+
+    def rehearsals(self) -> Iterator[Engine]:
+        """Yield cheaper engines for the same observations, the cheapest first, to find a good start with."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """What the solver found.
+
+    Attributes
+    ----------
+    states : tuple of State
+        One for each value of the hyperparameters, with weights that add up to one; the first is the best one.
+    elbo : float
+        Lower bound on the log marginal likelihood at the best hyperparameters (equal to it for a Gaussian
+        likelihood); the prior of the hyperparameters is not in it.
+    elbo_trace : array
+        The bound, plus the log prior of the learned hyperparameters, after each round: it never falls.
+    hyper_mean, hyper_cov : arrays
+        Of θ = (log lengthscale, log sd[, log noise]); zero variance where fixed.
+    missed_share : float
+        Share of the prior variance that the features miss at the learned lengthscale; 0 at full rank.
+    seconds : dict
+        Time spent, by stage.
+    rounds : int
+        Passes over the observations that cost O(n p²) (or one sparse factorisation).
+    """
+
+    states: tuple[State, ...]
+    elbo: float
+    elbo_trace: np.ndarray
+    converged: bool
+    message: str
+    hyper_mean: np.ndarray
+    hyper_cov: np.ndarray
+    missed_share: float = 0.0
+    seconds: dict[str, float] = field(default_factory=dict)
+    rounds: int = 0
+
+
+@dataclass(eq=False)
+class _Point:
+    """Where the solver is."""
+
+    theta: np.ndarray
+    evidence: Any
+    moments: Moments
+    score: float
+    elbo: float
+
+
+class _Solver:
+    """The loop, for one engine and one likelihood."""
+
+    def __init__(
+        self, engine: Engine, likelihood: Likelihood, hyper: Hyper, report: Callable[[str], None] | None
+    ) -> None:
+        self.engine, self.likelihood, self.hyper, self.report = engine, likelihood, hyper, report
+        self.trace: list[float] = []
+        self.conjugate = isinstance(likelihood, Gaussian)
+        self.spent = {"sites": 0.0, "hyperparameters": 0.0, "posterior": 0.0}
+
+    def _timed(self, stage: str, call: Callable[[], Any]) -> Any:
+        begin = time.perf_counter()
+        out = call()
+        self.spent[stage] += time.perf_counter() - begin
+        return out
+
+    def _likelihood(self, theta: np.ndarray) -> Likelihood:
+        if isinstance(self.likelihood, Gaussian):
+            return Gaussian(self.likelihood.values, float(np.exp(theta[2])))
+        return self.likelihood
+
+    def penalised(self, theta: np.ndarray, evidence: Any) -> Derivatives:
+        """Return the site objective plus the log prior of θ, with derivatives."""
+        value, gradient, hessian = self.engine.objective(theta, evidence)
+        prior, first_prior, second_prior = self.hyper.log_prior(theta)
+        value, gradient, hessian = value + prior, gradient + first_prior, hessian + second_prior
+        if isinstance(self.likelihood, Gaussian):
+            constant, first, second = self.likelihood.constant(theta[2])
+            value += constant
+            gradient[2] += first
+            hessian[2, 2] += second
+        return value, gradient, hessian
+
+    def improve(self, theta: np.ndarray, evidence: Any) -> np.ndarray:
+        """Return the hyperparameters that the sites, held as they are, support best."""
+
+        def search() -> np.ndarray:
+            return maximise(lambda t: self.penalised(t, evidence), theta, self.hyper.lower, self.hyper.upper)[
+                0
+            ]
+
+        return self._timed("hyperparameters", search)
+
+    def at(self, theta: np.ndarray, evidence: Any) -> _Point:
+        """Return the posterior and the bound for given hyperparameters and sites."""
+        moments = self._timed("posterior", lambda: self.engine.posterior(theta, evidence))
+        expected = self._likelihood(theta).expected(moments.mean, moments.variance)
+        elbo = float(expected.value.sum()) - moments.divergence
+        if not np.isfinite(elbo):
+            elbo = -np.inf
+        return _Point(theta, evidence, moments, elbo + self.hyper.log_prior(theta)[0], elbo)
+
+    def sites_at(self, mean: np.ndarray, variance: np.ndarray, stiffen: float = 1.0) -> Any:
+        """Return the sites that a posterior with these moments asks for."""
+        unit = Gaussian(self.likelihood.values) if isinstance(self.likelihood, Gaussian) else self.likelihood
+        precision, natural = sites(unit.expected(mean, variance), mean)
+        if stiffen != 1.0:
+            natural, precision = natural + (stiffen - 1.0) * precision * mean, stiffen * precision
+        return self._timed("sites", lambda: self.engine.absorb(precision, natural))
+
+    def first(self, theta: np.ndarray, guess: tuple[np.ndarray, np.ndarray], learn: bool) -> _Point:
+        """Return a first point from guessed moments; sites are made stiffer if rates overflow."""
+        guess = self.likelihood.start(*guess), guess[1]
+        for power in range(8):
+            evidence = self.sites_at(*guess, stiffen=10.0**power)
+            point = self.at(self.improve(theta, evidence) if learn else theta, evidence)
+            if np.isfinite(point.score):
+                break
+        return point
+
+    def step(self, point: _Point, target: Any, share: float, learn: bool) -> tuple[_Point, bool] | None:
+        """Return the next point and whether θ could move along; None if the bound would fall."""
+        slack = 1e-10 * abs(point.score) if np.isfinite(point.score) else 0.0
+        evidence = point.evidence.blend(target, share)
+        for moving in (True, False) if learn else (False,):
+            theta = self.improve(point.theta, evidence) if moving else point.theta
+            new = self.at(theta, evidence)
+            if np.isfinite(new.score) and new.score >= point.score - slack:
+                return new, moving
+        return None
+
+    def climb(
+        self,
+        theta: np.ndarray,
+        guess: tuple[np.ndarray, np.ndarray],
+        learn: bool,
+        max_rounds: int = MAX_ROUNDS,
+        tolerance: float = TOLERANCE,
+    ) -> tuple[_Point, bool, str]:
+        """Go round from guessed moments until the bound no longer rises."""
+        point = self.first(theta, guess, learn)
+        self.trace.append(point.score)
+        if self.conjugate:
+            return point, True, "exact"
+        memory = _Memory()
+        share, gain = 1.0, np.inf
+        for number in range(1, max_rounds + 1):
+            moments = (point.moments.mean, point.moments.variance)
+            weight = -2.0 * self.likelihood.expected(*moments).d_variance
+            ahead = memory.ahead(guess, moments, weight) if share == 1.0 else None
+            result = None
+            if ahead is not None:
+                guess = ahead
+                result = self.step(point, self.sites_at(*ahead), 1.0, learn)
+                if result is None:
+                    memory.clear()
+            if result is None:
+                guess = moments
+                target = self.sites_at(*moments)
+                while (result := self.step(point, target, share, learn)) is None:
+                    share *= 0.5
+                    memory.clear()
+                    if share < 1e-10:
+                        done = np.isfinite(point.score) and gain < 1e3 * tolerance
+                        return point, bool(done), f"no step raises the bound any more (round {number})"
+            new, moving = result
+            gain = new.score - point.score
+            moved = float(np.abs(new.theta - point.theta).max())
+            shift = float(weight @ np.square(new.moments.mean - moments[0]))
+            point = new
+            self.trace.append(point.score)
+            if self.report is not None:
+                self.report(f"round {number}: ELBO {point.elbo:,.4f}, step {share:.3g}")
+            limit = max(tolerance, 1e-13 * abs(point.score))
+            if (
+                gain < limit
+                and shift < 10.0 * limit
+                and share == 1.0
+                and (moving or not learn)
+                and moved < 1e-4
+            ):
+                return point, True, f"converged in {number} rounds"
+            share = min(1.0, 1.5 * share)
+        return point, False, f"not converged after {max_rounds} rounds; the last one gained {gain:.3g}"
+
+
+class _Memory:
+    """Anderson acceleration: past moments, combined so that what a round changes would vanish."""
+
+    def __init__(self, depth: int = 4) -> None:
+        self._depth = depth
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget."""
+        self._after: list[np.ndarray] = []
+        self._change: list[np.ndarray] = []
+
+    def ahead(
+        self, before: tuple[np.ndarray, np.ndarray], after: tuple[np.ndarray, np.ndarray], weight: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray] | None:
+        """Learn that a round led from moments `before` to `after`; return better ones, if there is a past."""
+        now = np.concatenate(after)
+        self._after.append(now)
+        self._change.append(now - np.concatenate(before))
+        del self._after[: -self._depth - 1], self._change[: -self._depth - 1]
+        if len(self._after) < 3:  # the first round comes from a guess that is none of the map's own values
+            return None
+        change, after_change = (np.diff(np.array(v), axis=0) for v in (self._change, self._after))
+        weighted = change * np.concatenate([weight, 0.25 * weight])
+        normal = weighted @ change.T
+        scale = np.sqrt(np.maximum(np.diag(normal), 1e-300))
+        normal = normal / np.outer(scale, scale) + 1e-10 * np.eye(len(normal))
+        gamma = np.linalg.solve(normal, weighted @ self._change[-1] / scale) / scale
+        mean, variance = np.split(now - gamma @ after_change, 2)
+        if not (np.isfinite(mean).all() and np.isfinite(variance).all()):
+            return None
+        return mean, np.maximum(variance, 0.5 * after[1])
+
+
+def fit(
+    engine: Engine,
+    likelihood: Likelihood,
+    hyper: Hyper,
+    *,
+    integrate: bool = False,
+    max_rounds: int = MAX_ROUNDS,
+    report: Callable[[str], None] | None = None,
+) -> Fit:
+    """Fit the posterior, and the hyperparameters that are free.
+
+    Parameters
+    ----------
+    engine : Engine
+        The prior at the observations.
+    likelihood : Likelihood
+    hyper : Hyper
+        Which hyperparameters are free, their bounds and priors.
+    integrate : bool
+        Mix posteriors over a small grid of hyperparameters instead of taking the best ones.
+    report : callable, optional
+        Told of every round, in words.
+    """
+    begin = time.perf_counter()
+    solver = _Solver(engine, likelihood, hyper, report)
+    learn = bool(hyper.free.any())
+    theta, guess = hyper.start, (np.zeros(likelihood.size), np.zeros(likelihood.size))
+    for part in engine.rehearsals():
+        early, _, _ = _Solver(part, likelihood, hyper, None).climb(theta, guess, learn, 20, 1e-2)
+        theta, guess = early.theta, (early.moments.mean, early.moments.variance)
+    point, converged, message = solver.climb(theta, guess, learn, max_rounds)
+    trace = np.array(solver.trace)
+    covariance = _hyper_covariance(solver, point)
+    points, weights = [point], np.ones(1)
+    if integrate and learn:
+        points, weights = _integrate(solver, point, covariance)
+    spent = {**solver.spent, "total": time.perf_counter() - begin}
+    if not converged:
+        warnings.warn(f"The fit did not converge: {message}.", GeobgpWarning, stacklevel=3)
+    return Fit(
+        states=tuple(engine.state(q.theta, q.evidence, w) for q, w in zip(points, weights, strict=True)),
+        elbo=point.elbo,
+        elbo_trace=trace,
+        converged=converged,
+        message=message,
+        hyper_mean=point.theta,
+        hyper_cov=covariance,
+        missed_share=engine.missed_share(point.theta),
+        seconds=spent,
+        rounds=engine.rounds,
+    )
+
+
+def _hyper_covariance(solver: _Solver, point: _Point) -> np.ndarray:
+    """Return the covariance of θ from the curvature of the site objective; zero where fixed."""
+    free = solver.hyper.free
+    out = np.zeros((len(free), len(free)))
+    if free.any():
+        hessian = solver.penalised(point.theta, point.evidence)[2][np.ix_(free, free)]
+        values, vectors = np.linalg.eigh(hessian)
+        # Directions in which the data say nothing are held at a standard deviation of 3 (a factor of 20).
+        spread = 1.0 / np.maximum(-values, 1.0 / 9.0)
+        out[np.ix_(free, free)] = (vectors * spread) @ vectors.T
+    return out
+
+
+def _integrate(solver: _Solver, best: _Point, covariance: np.ndarray) -> tuple[list[_Point], np.ndarray]:
+    """Return posteriors on a 3 x 3 grid (Gauss-Hermite, scaled to the curvature) and their weights.
+
+    A grid point's weight is its quadrature weight times the ratio of its true to its Gaussian density.
+    """
+    free = np.flatnonzero(solver.hyper.free)
+    values, vectors = np.linalg.eigh(covariance[np.ix_(free, free)])
+    root = vectors * np.sqrt(values)
+    abscissa, quadrature = (0.0, np.sqrt(3.0), -np.sqrt(3.0)), (2 / 3, 1 / 6, 1 / 6)
+    points, logs = [], []
+    for which in itertools.product(range(3), repeat=len(free)):
+        x = np.array([abscissa[i] for i in which])
+        if not x.any():
+            point = best
+        else:
+            theta = best.theta.copy()
+            theta[free] += root @ x
+            theta = np.clip(theta, solver.hyper.lower, solver.hyper.upper)
+            point, _, _ = solver.climb(theta, (best.moments.mean, best.moments.variance), False, 20, 1e-3)
+        points.append(point)
+        density = point.score - best.score + 0.5 * float(x @ x)
+        logs.append(density + sum(np.log(quadrature[i]) for i in which))
+    weights = np.exp(np.array(logs) - max(logs))
+    return points, weights / weights.sum()

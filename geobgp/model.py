@@ -1,0 +1,328 @@
+"""Models: LGCP for counts on a domain, BoundaryGP for values at locations."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from geobgp.engine_features import FeatureEngine
+from geobgp.errors import DataError, GeobgpWarning
+from geobgp.features import DenseFeatures
+from geobgp.hyper import Hyper
+from geobgp.inference import Engine, Fit, fit
+from geobgp.inputs import FixedEffects, fixed_effects, node_exposure
+from geobgp.kernels import Kernel, Matern
+from geobgp.likelihoods import Bernoulli, Gaussian, Likelihood, Poisson
+
+if TYPE_CHECKING:
+    from geobgp.basis import HarmonicBasis
+    from geobgp.counts import Counts
+    from geobgp.inputs import Covariate, Exposure
+    from geobgp.posterior import Posterior
+    from geobgp.precision import FullRank
+
+#: Prior standard deviation of the intercept (around the log of the overall rate) and of standardised
+#: covariates.
+FIXED_SD = 10.0
+#: Share of the prior variance missed by the features above which a fit warns.
+MISSED_SHARE = 0.05
+
+Report = Callable[[str], None]
+
+
+class LGCP:
+    """A log-Gaussian Cox process: counts with mean exposure · exp(intercept + covariates + f).
+
+    Parameters
+    ----------
+    basis : HarmonicBasis or FullRank
+        The prior's features, or its full resolution.
+    kernel : Kernel, optional
+        `Matern(1.5)` by default; `Matern(1.0)` at full rank.
+    exposure : array, GeoDataFrame or raster, optional
+        What events are counted per. By default the land's area, and the intensity is per km² (per unit area
+        of a
+        local domain). People per pixel (a raster), per area (a GeoDataFrame) or anything per node (an array)
+        give a
+        rate, or a relative risk where the exposure is the expected number of events. Zero is allowed.
+    covariates : mapping of name to array, callable or raster, optional
+        One value per node, a callable of (n, 2) coordinates, or a raster (averaged by area). They are
+        standardised
+        inside and reported in their own units.
+    exposure_column : str, optional
+        Column of an exposure GeoDataFrame.
+    fill_missing : "mean", optional
+        What to do where a covariate has no value; by default an error.
+
+    Examples
+    --------
+    >>> import shapely
+    >>> from geobgp import Domain, HarmonicBasis
+    >>> domain = Domain.from_polygons(shapely.box(0, 0, 10, 10), cell_size=1, crs="local")
+    >>> basis = HarmonicBasis.compute(domain, m=16, cache=False)
+    >>> counts = np.random.default_rng(0).poisson(np.exp(0.3 * domain.node_points[:, 0] - 1.0))
+    >>> posterior = LGCP(basis, Matern(1.5, lengthscale=8.0)).fit(counts)
+    >>> posterior.converged
+    True
+    """
+
+    likelihood = "poisson"
+
+    def __init__(
+        self,
+        basis: HarmonicBasis | FullRank,
+        kernel: Kernel | None = None,
+        *,
+        exposure: Exposure | None = None,
+        covariates: Mapping[str, Covariate] | None = None,
+        exposure_column: str | None = None,
+        fill_missing: Literal["mean"] | None = None,
+    ) -> None:
+        self.basis = basis
+        self.kernel = _kernel(basis, kernel)
+        self.exposure, self.exposure_kind = node_exposure(exposure, basis.domain, exposure_column)
+        self.effects: FixedEffects = fixed_effects(covariates, basis.domain, fill_missing)
+
+    def fit(
+        self,
+        counts: Counts | np.ndarray,
+        *,
+        hyper: Literal["map", "integrate"] = "map",
+        progress: bool | Report = False,
+        title: str = "",
+    ) -> Posterior:
+        """Fit the posterior; the model stays as it was.
+
+        Parameters
+        ----------
+        counts : Counts or (n_nodes,) array
+        hyper : "map" or "integrate"
+            The best hyperparameters, or a mixture over those that the data allow.
+        progress : bool or callable
+            Show the rounds, or be told of each in words.
+        title : str
+            Title of maps and rasters.
+        """
+        from geobgp.posterior import Posterior
+
+        result = self._fit(counts, hyper=hyper, progress=progress)
+        return Posterior.from_fit(result, model=self, counts=counts, title=title)
+
+    def _fit(
+        self, counts: Counts | np.ndarray, *, hyper: str = "map", progress: bool | Report = False
+    ) -> Fit:
+        domain = self.basis.domain
+        values = np.asarray(getattr(counts, "values", counts), float)
+        if values.shape != (domain.n_nodes,):
+            raise DataError(
+                f"The domain has {domain.n_nodes:,} nodes, so counts have the shape ({domain.n_nodes},); "
+                "found "
+                f"{values.shape}. Count points with bin_points(points, domain)."
+            )
+        total, exposed = float(values.sum()), float(self.exposure.sum())
+        centre = float(np.log((total if total > 0 else 0.5) / exposed))
+        likelihood = Poisson(values, self.exposure, centre)
+        columns = self.effects.columns
+        fixed_sd = np.full(columns.shape[1], FIXED_SD)
+        engine = _engine(self.basis, self.kernel, columns, fixed_sd, centre)
+        size = float(np.sqrt(domain.node_areas.sum()))
+        parameters = Hyper.for_domain(self.kernel, size, domain.cell_size)
+        return _run(engine, likelihood, parameters, self.basis, hyper, progress)
+
+
+class BoundaryGP:
+    """A Gaussian process on a domain, for values at locations: regression and classification.
+
+    Parameters
+    ----------
+    basis : HarmonicBasis or FullRank
+    kernel : Kernel, optional
+        `Matern(1.5)` by default; `Matern(1.0)` at full rank.
+    likelihood : "gaussian", "bernoulli" or "poisson"
+        Values with noise; classes 0 and 1; counts with mean exp(f).
+    noise : float, optional
+        Standard deviation of Gaussian noise; None: learned.
+    link : "probit" or "logit"
+        Of the Bernoulli likelihood.
+    mean : "constant" or "zero", optional
+        Whether f varies around a constant to be learned or around zero. By default a constant under Neumann
+        conditions and zero under Dirichlet ones, whose boundary value is then zero.
+
+    Examples
+    --------
+    >>> import shapely
+    >>> from geobgp import Domain, HarmonicBasis
+    >>> domain = Domain.from_polygons(shapely.box(0, 0, 1, 1), cell_size=0.1, crs="local")
+    >>> basis = HarmonicBasis.compute(domain, m=16, cache=False)
+    >>> coords = np.random.default_rng(0).uniform(0.1, 0.9, (50, 2))
+    >>> posterior = BoundaryGP(basis, Matern(1.5, lengthscale=0.5)).fit(coords, coords[:, 0])
+    >>> mean, variance = posterior.predict(np.array([[0.5, 0.5]]))
+    >>> bool(abs(mean[0] - 0.5) < 0.1)
+    True
+    """
+
+    def __init__(
+        self,
+        basis: HarmonicBasis | FullRank,
+        kernel: Kernel | None = None,
+        likelihood: Literal["gaussian", "bernoulli", "poisson"] = "gaussian",
+        *,
+        noise: float | None = None,
+        link: Literal["probit", "logit"] = "probit",
+        mean: Literal["constant", "zero"] | None = None,
+    ) -> None:
+        if likelihood not in ("gaussian", "bernoulli", "poisson"):
+            raise DataError(f"likelihood is 'gaussian', 'bernoulli' or 'poisson'; found {likelihood!r}.")
+        if mean not in (None, "constant", "zero"):
+            raise DataError(f"mean is 'constant' or 'zero'; found {mean!r}.")
+        if noise is not None and not (np.isfinite(noise) and noise > 0):
+            raise DataError(f"noise is a positive standard deviation or None (learn it); found {noise!r}.")
+        self.basis = basis
+        self.kernel = _kernel(basis, kernel)
+        self.link = link
+        self.likelihood = f"bernoulli ({link})" if likelihood == "bernoulli" else likelihood
+        self.noise = noise
+        self.mean = mean or ("zero" if basis.boundary == "dirichlet" else "constant")
+
+    def fit(
+        self,
+        coords: Any,
+        values: np.ndarray,
+        *,
+        hyper: Literal["map", "integrate"] = "map",
+        progress: bool | Report = False,
+    ) -> Posterior:
+        """Fit the posterior to values at locations; the model stays as it was.
+
+        Parameters
+        ----------
+        coords : (k, 2) array, or points with a CRS
+            Easting and northing in the domain's CRS, all on land; a GeoDataFrame or GeoSeries is projected.
+        values : (k,) array
+        hyper, progress
+            As in `LGCP.fit`.
+        """
+        from geobgp.posterior import Posterior
+
+        result = self._fit(coords, values, hyper=hyper, progress=progress)
+        return Posterior.from_fit(result, model=self, n_points=len(values))
+
+    def _fit(
+        self, coords: Any, values: np.ndarray, *, hyper: str = "map", progress: bool | Report = False
+    ) -> Fit:
+        domain = self.basis.domain
+        xy, y = _coordinates(coords, domain), np.asarray(values, float).ravel()
+        if len(xy) != len(y) or len(y) == 0:
+            raise DataError(f"One value per location; found {len(y)} values and {len(xy)} locations.")
+        if not np.isfinite(y).all():
+            raise DataError(f"Values must be finite; {int((~np.isfinite(y)).sum()):,} of {len(y):,} are not.")
+        off = int((domain.locate(xy) < 0).sum())
+        if off:
+            raise DataError(
+                f"{off:,} of {len(xy):,} locations are not on the domain's land; move or drop them."
+            )
+        constant = self.mean == "constant"
+        centre, unit, noise, likelihood = self._scaled(y, constant)
+        columns = np.ones((domain.n_nodes, int(constant)))
+        fixed_sd = np.full(int(constant), FIXED_SD * unit)
+        engine = _engine(self.basis, self.kernel, columns, fixed_sd, centre, xy)
+        size = float(np.sqrt(domain.node_areas.sum()))
+        learn_noise = isinstance(likelihood, Gaussian) and noise is None
+        parameters = Hyper.for_domain(
+            self.kernel, size, domain.cell_size, sd_unit=unit, noise=noise, learn_noise=learn_noise
+        )
+        return _run(engine, likelihood, parameters, self.basis, hyper, progress)
+
+    def _scaled(self, y: np.ndarray, constant: bool) -> tuple[float, float, float | None, Likelihood]:
+        """Return the centre of f, its scale, the known noise, and the likelihood about that centre."""
+        if self.likelihood == "gaussian":
+            centre = float(y.mean()) if constant else 0.0
+            unit = float(np.sqrt(np.mean((y - centre) ** 2))) or 1.0
+            return centre, unit, self.noise, Gaussian(y - centre)
+        if self.likelihood == "poisson":
+            centre = float(np.log(y.mean() if y.sum() > 0 else 0.5 / len(y))) if constant else 0.0
+            return centre, 1.0, None, Poisson(y, np.ones(len(y)), centre)
+        return 0.0, 1.0, None, Bernoulli(y, self.link)
+
+
+def _kernel(basis: HarmonicBasis | FullRank, kernel: Kernel | None) -> Kernel:
+    full = not hasattr(basis, "eigenvalues")
+    if kernel is None:
+        return Matern(1.0) if full else Matern(1.5)
+    if full:
+        basis.check_kernel(kernel)
+    return kernel
+
+
+def _coordinates(coords: Any, domain: Any) -> np.ndarray:
+    if hasattr(coords, "geometry") and hasattr(coords, "crs"):
+        points = coords.geometry
+        if domain.crs is not None and points.crs is not None:
+            points = points.to_crs(domain.crs)
+        coords = np.column_stack([points.x, points.y])
+    xy = np.asarray(coords, float)
+    if xy.ndim != 2 or xy.shape[1] != 2:
+        raise DataError(f"Coordinates are (k, 2), easting and northing; found the shape {xy.shape}.")
+    return xy
+
+
+def _engine(
+    basis: HarmonicBasis | FullRank,
+    kernel: Kernel,
+    columns: np.ndarray,
+    fixed_sd: np.ndarray,
+    centre: float,
+    coords: np.ndarray | None = None,
+) -> Engine:
+    """Return the engine for observations at all nodes, or at coordinates."""
+    if not hasattr(basis, "eigenvalues"):
+        return basis.engine(kernel, columns, fixed_sd, centre, coords)
+    if coords is None:
+        features = DenseFeatures(basis.features, columns)
+    else:
+        at = np.ascontiguousarray(basis.evaluate(coords))
+        features = DenseFeatures(at, columns[basis.domain.locate(coords)])
+    return FeatureEngine(features, basis.eigenvalues, kernel, fixed_sd, basis, columns, centre)
+
+
+def _run(
+    engine: Engine,
+    likelihood: Likelihood,
+    parameters: Hyper,
+    basis: HarmonicBasis | FullRank,
+    hyper: str,
+    progress: bool | Report,
+) -> Fit:
+    if hyper not in ("map", "integrate"):
+        raise DataError(f"hyper is 'map' or 'integrate'; found {hyper!r}.")
+    with _reporting(progress) as report:
+        result = fit(engine, likelihood, parameters, integrate=hyper == "integrate", report=report)
+    if result.missed_share > MISSED_SHARE:
+        scale, unit = basis.domain.length_unit
+        warnings.warn(
+            f"The {len(basis.eigenvalues):,} features miss {result.missed_share:.1%} of the prior "
+            "variance at the "
+            f"lengthscale of {np.exp(result.hyper_mean[0]) / scale:.3g} {unit}: the map is smoother than "
+            "the data "
+            "ask for. Use more features (m), or FullRank.",
+            GeobgpWarning,
+            stacklevel=4,
+        )
+    return result
+
+
+@contextmanager
+def _reporting(progress: bool | Report) -> Iterator[Report | None]:
+    if callable(progress):
+        yield progress
+    elif progress:
+        from rich.console import Console
+
+        with Console(stderr=True).status("fitting") as status:
+            yield lambda words: status.update(f"fitting, {words}")
+    else:
+        yield None
