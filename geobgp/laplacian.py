@@ -26,8 +26,6 @@ _DIRECTIONS = [
 ]
 #: A shore closer to a centre than this fraction of the way to a neighbour is held to be this far.
 _NEAREST_SHORE = 1e-3
-#: Further inland than this many cells, the shore no longer shapes interpolation.
-_INLAND = 8.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -288,35 +286,27 @@ def _towards_shore(
 ) -> tuple[sp.csr_array, np.ndarray]:
     """Interpolate so that values fall to zero at the shore.
 
-    With d the distance to the shore in cells, values times (1 + d) / d are interpolated between the centres, and the
-    result multiplied by d / (1 + d): exact for a field that rises linearly from a straight shore; far inland it is
-    plain bilinear interpolation.
+    Bilinear between four whole cells. Elsewhere value / distance to the shore is interpolated, and multiplied by the
+    distance: exact for a field that rises linearly from a straight shore.
     """
     plain, inside = domain.interpolation(coords)
     plain = plain.tocoo()
     row, node = plain.coords
     keep = column[node] >= 0
     row, node, weight = row[keep], node[keep], plain.data[keep]
-    total = np.bincount(row, weight, len(coords))
-    weight = weight / total[row]
+    weight = weight / np.bincount(row, weight, len(coords))[row]
+    u, v = domain.grid.to_cells(coords[row, 0], coords[row, 1])
+    shore = ~domain.full_blocks[np.floor(v + 0.5).astype(int), np.floor(u + 0.5).astype(int)]
 
     def shore_distance(u: np.ndarray, v: np.ndarray) -> np.ndarray:
-        out = np.ones(len(u))
-        points = shapely.points(u, v)
-        (which, _), gap = tree.query_nearest(
-            points, max_distance=1.0, return_distance=True, all_matches=False
-        )
-        out[which] = gap
-        return out
+        return tree.query_nearest(shapely.points(u, v), return_distance=True, all_matches=False)[1]
 
-    used, back = np.unique(node, return_inverse=True)
-    at_node = shore_distance(domain.node_cols[used] + 0.5, domain.node_rows[used] + 0.5)
-    here = np.flatnonzero(inside)
-    at_coord = np.zeros(len(coords))
-    at_coord[here] = shore_distance(*domain.grid.to_cells(coords[here, 0], coords[here, 1]))
-    at_node = np.maximum(at_node, _NEAREST_SHORE)[back]
-    ratio = at_coord[row] / (1 + at_coord[row]) * (1 + at_node) / at_node
-    return sp.csr_array((weight * ratio, (row, column[node])), shape=(len(coords), n)), inside
+    used, back = np.unique(node[shore], return_inverse=True)
+    at_node = shore_distance(domain.node_cols[used] + 0.5, domain.node_rows[used] + 0.5)[back]
+    here, back = np.unique(row[shore], return_inverse=True)
+    at_coord = shore_distance(*domain.grid.to_cells(coords[here, 0], coords[here, 1]))[back]
+    weight[shore] *= at_coord / np.maximum(at_node, _NEAREST_SHORE)
+    return sp.csr_array((weight, (row, column[node])), shape=(len(coords), n)), inside
 
 
 def _staircase(domain: Domain, boundary: Boundary) -> Discretisation:
