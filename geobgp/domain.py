@@ -117,7 +117,11 @@ class Domain:
             )
         grid = Grid.from_bounds(tuple(bounds), cell_size, prepared.crs)
         return cls.from_geometry(
-            prepared.geometry, grid, barriers=prepared.barriers, min_coverage=min_coverage, notes=tuple(prepared.notes)
+            prepared.geometry,
+            grid,
+            barriers=prepared.barriers,
+            min_coverage=min_coverage,
+            notes=tuple(prepared.notes),
         )
 
     @classmethod
@@ -132,7 +136,9 @@ class Domain:
     ) -> Domain:
         """Make a domain from clean land in the CRS of a given grid; `from_polygons` ends here."""
         if not 0 <= min_coverage < 1:
-            raise DomainError(f"min_coverage is a share of a cell, 0 <= min_coverage < 1; found {min_coverage!r}.")
+            raise DomainError(
+                f"min_coverage is a share of a cell, 0 <= min_coverage < 1; found {min_coverage!r}."
+            )
         in_cells = shapely.set_precision(_to_cells(geometry, grid), _pieces.PRECISION)
         lines = None if barriers is None else _to_cells(barriers, grid)
         pieces = _pieces.cut(in_cells, lines, grid.shape)
@@ -359,9 +365,7 @@ class Domain:
         at = np.flatnonzero(inside)
         u, v = self.grid.to_cells(coords[at, 0], coords[at, 1])
         row, piece, weight = self._block_weights(own[at], u, v)
-        matrix = sp.csr_array(
-            (weight, (at[row], self.piece_node[piece])), shape=(len(coords), self.n_nodes)
-        )
+        matrix = sp.csr_array((weight, (at[row], self.piece_node[piece])), shape=(len(coords), self.n_nodes))
         matrix.sum_duplicates()
         total = np.asarray(matrix.sum(axis=1)).ravel()
         scale = sp.diags_array(1.0 / np.where(total > 0, total, 1.0))
@@ -391,7 +395,11 @@ class Domain:
         rest, label = rest[~alone], label[~alone]
         count = label_start[label + 1] - label_start[label]
         row = np.repeat(rest, count)
-        member = np.repeat(label_start[label], count) + np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
+        member = (
+            np.repeat(label_start[label], count)
+            + np.arange(len(row))
+            - np.repeat(np.cumsum(count) - count, count)
+        )
         piece = member_piece[member]
         cell = self.pieces.cell[piece]
         wu = np.where(cell % cols == vertex_col[row], fu[row], 1 - fu[row])
@@ -467,7 +475,9 @@ class Domain:
             "nodes": f"{self.n_nodes:,}",
             "connected land": f"{self.n_components:,}",
             "land area": f"{self.node_areas.sum() / unit:,.6g} {name if self.crs is not None else 'square units'}",
-            "CRS": "local" if self.crs is None else (self.crs.to_string() if self.crs.to_authority() else self.crs.name),
+            "CRS": "local"
+            if self.crs is None
+            else (self.crs.to_string() if self.crs.to_authority() else self.crs.name),
         }
 
     def report(self) -> str:

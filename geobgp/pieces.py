@@ -164,7 +164,13 @@ def cut(geometry: shapely.Geometry, barriers: shapely.Geometry | None, shape: tu
     whole_cells = np.flatnonzero(whole)
     cell = np.r_[whole_cells, cells[owner]]
     centre = shapely.get_coordinates(shapely.centroid(polygons))
-    order = np.lexsort((np.r_[np.zeros(len(whole_cells)), centre[:, 1]], np.r_[np.zeros(len(whole_cells)), centre[:, 0]], cell))
+    order = np.lexsort(
+        (
+            np.r_[np.zeros(len(whole_cells)), centre[:, 1]],
+            np.r_[np.zeros(len(whole_cells)), centre[:, 0]],
+            cell,
+        )
+    )
     polygon = np.concatenate([np.full(len(whole_cells), None, object), polygons])[order]
     area = np.r_[np.ones(len(whole_cells)), area][order]
     cell = cell[order]
@@ -280,7 +286,14 @@ def _contacts(
             ok = length > TOLERANCE
             vertex_row = row + (half if axis == 0 else 0)
             vertex_col = col + (half if axis == 1 else 0)
-            tables.append((before_piece[i][ok], after_piece[j][ok], length[ok], (vertex_row * (cols + 1) + vertex_col)[ok]))
+            tables.append(
+                (
+                    before_piece[i][ok],
+                    after_piece[j][ok],
+                    length[ok],
+                    (vertex_row * (cols + 1) + vertex_col)[ok],
+                )
+            )
     first, second, length, vertex = (np.concatenate(parts) for parts in zip(*tables, strict=True))
     order = np.lexsort((second, first, vertex))
     return first[order], second[order], length[order], vertex[order]

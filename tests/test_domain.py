@@ -58,7 +58,9 @@ def test_nodes_are_the_pieces_of_land(name):
     parts, cell = shapely.get_parts(shapely.intersection(cells, SHAPES[name]), return_index=True)
     real = shapely.area(parts) > 1e-12
     flat = domain.node_rows * domain.grid.shape[1] + domain.node_cols
-    np.testing.assert_array_equal(np.bincount(flat, minlength=len(cells)), np.bincount(cell[real], minlength=len(cells)))
+    np.testing.assert_array_equal(
+        np.bincount(flat, minlength=len(cells)), np.bincount(cell[real], minlength=len(cells))
+    )
     assert domain.node_areas.sum() == pytest.approx(SHAPES[name].area, rel=1e-9)
 
 
@@ -80,7 +82,9 @@ def test_random_polygons(seed, vertices, h):
     assert (node[~inside] == -1).all()
     if not any("left out" in note for note in domain.notes):
         assert (node[inside] >= 0).all()
-    own = shapely.intersects_xy(domain.polygon_of(node[node >= 0]), points[node >= 0, 0], points[node >= 0, 1])
+    own = shapely.intersects_xy(
+        domain.polygon_of(node[node >= 0]), points[node >= 0, 0], points[node >= 0, 1]
+    )
     assert own.all()
 
 
@@ -150,7 +154,9 @@ def test_contacts_have_the_open_length_of_the_faces():
     for a, b, length in zip(p.first, p.second, p.open_length, strict=True):
         total[(a, b)] = total.get((a, b), 0) + length
     # Row 0 (north) holds slivers of a quarter cell, row 1 whole cells.
-    assert total == pytest.approx({(0, 1): 0.25, (1, 2): 0.25, (3, 4): 1.0, (4, 5): 1.0, (0, 3): 1.0, (1, 4): 1.0, (2, 5): 1.0})
+    assert total == pytest.approx(
+        {(0, 1): 0.25, (1, 2): 0.25, (3, 4): 1.0, (4, 5): 1.0, (0, 3): 1.0, (1, 4): 1.0, (2, 5): 1.0}
+    )
 
 
 def test_small_pieces_join_what_they_touch_and_specks_are_counted():
@@ -199,7 +205,9 @@ def test_interpolation_is_bilinear_inland_and_exact_at_centres():
     shore = shapely.distance(domain.geometry.boundary, shapely.points(points))
     inland = inside & (shore > 0.25)
     assert inland.sum() > 100
-    np.testing.assert_allclose((matrix @ plane)[inland], (0.3 + 2 * points[:, 0] - points[:, 1])[inland], atol=1e-12)
+    np.testing.assert_allclose(
+        (matrix @ plane)[inland], (0.3 + 2 * points[:, 0] - points[:, 1])[inland], atol=1e-12
+    )
     holds = domain.holds_centre
     at_centres = domain.interpolation(np.c_[east, north][holds])[0].toarray()
     np.testing.assert_allclose(at_centres, np.eye(domain.n_nodes)[holds], atol=1e-9)
@@ -225,7 +233,9 @@ def test_node_points_lie_on_their_nodes():
 
 def test_a_unit_does_not_matter():
     small = Domain.from_polygons(SHAPES["comb"], cell_size=0.1, crs="local")
-    large = Domain.from_polygons(affinity.scale(SHAPES["comb"], 1000, 1000, origin=(0, 0)), cell_size=100.0, crs="local")
+    large = Domain.from_polygons(
+        affinity.scale(SHAPES["comb"], 1000, 1000, origin=(0, 0)), cell_size=100.0, crs="local"
+    )
     np.testing.assert_array_equal(small.node_rows, large.node_rows)
     np.testing.assert_allclose(small.node_areas * 1e6, large.node_areas, rtol=1e-6)
 
@@ -237,7 +247,9 @@ def test_content_hash_follows_the_content():
         Domain.from_polygons(disc(), cell_size=0.11, crs="local"),
         Domain.from_polygons(disc(1.01), cell_size=0.1, crs="local"),
         Domain.from_polygons(disc(), cell_size=0.1, crs="local", min_coverage=0.1),
-        Domain.from_polygons(disc(), cell_size=0.1, crs="local", barriers=shapely.LineString([(-2, 0), (2, 0)])),
+        Domain.from_polygons(
+            disc(), cell_size=0.1, crs="local", barriers=shapely.LineString([(-2, 0), (2, 0)])
+        ),
     ]
     assert len({one.content_hash(), *(d.content_hash() for d in others)}) == 5
     again = Domain.from_geometry(one.geometry, one.grid, min_coverage=one.min_coverage)
