@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from affine import Affine
 
 from geobgp.errors import CRSError, DataError
-from geobgp.lattice import transform_pixels
+from geobgp.lattice import project, transform_pixels
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -253,9 +253,7 @@ class _Link:
         """Return fractional (columns, rows) of coordinates in the domain's CRS."""
         x, y = points[:, 0], points[:, 1]
         if self.backward is not None:
-            x, y = self.backward.transform(x, y)
-        x = np.where(np.isfinite(x), x, np.nan)
-        y = np.where(np.isfinite(y), y, np.nan)
+            x, y = project(self.backward, x, y)
         if self.geographic:
             start = self.affine.c if self.affine.a > 0 else self.affine.c - 360
             x = start + np.mod(x - start, 360.0)
@@ -265,8 +263,8 @@ class _Link:
         """Return eastings and northings of fractional pixels."""
         x, y = _apply(self.affine, cols, rows)
         if self.forward is not None:
-            x, y = self.forward.transform(x, y)
-        return np.where(np.isfinite(x), x, np.nan), np.where(np.isfinite(y), y, np.nan)
+            x, y = project(self.forward, x, y)
+        return x, y
 
     def weights(self, cols: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Return the relative area of pixels."""

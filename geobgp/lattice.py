@@ -5,12 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import pyproj
 import scipy.sparse as sp
 
 Transform = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 #: Up to this many pixels every one is transformed exactly.
 EXACT_PIXELS = 100_000
+
+
+def project(
+    transformer: pyproj.Transformer, x: np.ndarray, y: np.ndarray, *, inverse: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return transformed coordinates as arrays of the same shape; NaN where there is no answer."""
+    x, y = np.broadcast_arrays(np.asarray(x, float), np.asarray(y, float))
+    # pyproj takes an array of one value for a number and warns: a second one keeps it an array.
+    alone = x.size == 1
+    flat = [np.append(v, v) if alone else v.ravel() for v in (x, y)]
+    out = transformer.transform(*flat, direction="INVERSE" if inverse else "FORWARD")
+    found = [np.where(np.isfinite(v), v, np.nan)[: x.size].reshape(x.shape) for v in out]
+    return found[0], found[1]
 
 
 def transform_pixels(

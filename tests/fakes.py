@@ -1,0 +1,69 @@
+"""A posterior with known numbers, for whatever only shows it."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import ndtr
+
+from geobgp import raster
+from geobgp.domain import Domain
+
+Z95 = 1.6448536269514722
+
+
+class FakePosterior:
+    """A log-normal intensity with given log-mean and log-sd at every node."""
+
+    def __init__(
+        self,
+        domain: Domain,
+        log_median: np.ndarray,
+        log_sd: np.ndarray | float,
+        title: str = "",
+        n_points: int = 1234,
+    ) -> None:
+        self.domain = domain
+        self.mu = np.broadcast_to(np.asarray(log_median, float), (domain.n_nodes,))
+        self.s = np.broadcast_to(np.asarray(log_sd, float), (domain.n_nodes,))
+        self.title = title
+        self.n_points = n_points
+        self.units = f"events per {domain.area_unit[1]}"
+        self.elbo_trace = np.array([-5200.0, -4700.0, -4620.0, -4607.0, -4605.2, -4605.1])
+        self.lengthscale, self.sd = 25_000.0, 1.1
+
+    @property
+    def node_values(self) -> dict[str, np.ndarray]:
+        mean = np.exp(self.mu + self.s**2 / 2)
+        return {
+            "mean": mean,
+            "sd": mean * np.sqrt(np.expm1(self.s**2)),
+            "q05": np.exp(self.mu - Z95 * self.s),
+            "q50": np.exp(self.mu),
+            "q95": np.exp(self.mu + Z95 * self.s),
+        }
+
+    def intensity(self):
+        about = {name: {"units": self.units, "long_name": f"intensity, {name}"} for name in self.node_values}
+        attrs = {"title": self.title, "n_points": self.n_points}
+        return raster.dataset(self.domain, self.node_values, variables=about, attrs=attrs)
+
+    def exceedance(self, threshold: float):
+        values = ndtr((self.mu - np.log(threshold)) / self.s)
+        about = {"units": "1", "long_name": f"probability of more than {threshold:g}"}
+        return raster.dataset(self.domain, {"exceedance": values}, variables={"exceedance": about})[
+            "exceedance"
+        ]
+
+    def summary(self) -> str:
+        return f"{self.n_points} points"
+
+
+def bumps(domain: Domain, seed: int = 1, n: int = 12) -> np.ndarray:
+    """A smooth, skewed log-intensity at the nodes."""
+    rng = np.random.default_rng(seed)
+    west, south, east, north = domain.grid.bounds
+    centre = rng.uniform([west, south], [east, north], (n, 2))
+    width = rng.uniform(0.05, 0.2, n) * max(east - west, north - south)
+    height = rng.normal(1.0, 1.5, n)
+    gap = domain.node_points[:, None, :] - centre
+    return -2.0 + (height * np.exp(-(gap**2).sum(axis=2) / (2 * width**2))).sum(axis=1)
