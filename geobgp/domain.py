@@ -15,6 +15,7 @@ import shapely
 from scipy.sparse.csgraph import connected_components
 
 from geobgp import pieces as _pieces
+from geobgp.blocks import Blocks
 from geobgp.errors import DomainError
 from geobgp.grid import Grid
 from geobgp.vector import areal_scale, land_polygons
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 class Domain:
     """Land on a grid: the nodes are the connected pieces of land within cells.
 
-    Make one with `Domain.from_polygons`. A river or barrier that crosses a cell divides it into two nodes, so that
-    nothing passes between them; a cell that is land throughout is one node.
+    Make one with `Domain.from_polygons`. A river or barrier that crosses a cell divides it into two nodes,
+    so that nothing passes between them; a cell that is land throughout is one node.
 
     Attributes
     ----------
@@ -92,11 +93,11 @@ class Domain:
         cell_size : float
             Side of a cell in metres (in the coordinates' own unit for ``crs="local"``).
         crs : optional
-            None chooses a UTM zone or an equal-area projection; anything that pyproj takes, projected and in metres;
-            "local" for planar coordinates with no place on Earth.
+            None chooses a UTM zone or an equal-area projection; anything that pyproj takes, projected and in
+            metres; "local" for planar coordinates with no place on Earth.
         min_coverage : float
-            Pieces of land under this share of a cell join the largest piece they touch; those that touch none are
-            left out and counted in `notes`.
+            Pieces of land under this share of a cell join the largest piece they touch; those that touch
+            none are left out and counted in `notes`.
 
         Examples
         --------
@@ -145,15 +146,16 @@ class Domain:
         piece_node, main, left_out = _join_small(pieces, min_coverage)
         if len(main) == 0:
             raise DomainError(
-                f"No land is left: {len(pieces.cell)} pieces of land, all smaller than min_coverage = {min_coverage:g} "
-                f"of a cell of {grid.cell_size:g}. Use a smaller cell_size or a smaller min_coverage."
+                f"No land is left: {len(pieces.cell)} pieces of land, all smaller than min_coverage = "
+                f"{min_coverage:g} of a cell of {grid.cell_size:g}. Use a smaller cell_size or min_coverage."
             )
         if left_out.any():
             area = pieces.area[left_out].sum() * grid.cell_size**2
             notes = (
                 *notes,
-                f"{left_out.sum()} piece(s) of land under {min_coverage:.0%} of a cell that touch no other land were "
-                f"left out ({area:.3g} of {shapely.area(geometry):.6g} square units); a smaller cell_size keeps them.",
+                f"{left_out.sum()} piece(s) of land under {min_coverage:.0%} of a cell that touch no other "
+                f"land were left out ({area:.3g} of {shapely.area(geometry):.6g} square units); a smaller "
+                "cell_size keeps them.",
             )
         rows, cols = np.divmod(pieces.cell[main], grid.shape[1])
         cell_area = _cell_area(grid)
@@ -181,8 +183,6 @@ class Domain:
             piece_node=_frozen(piece_node),
             main_piece=_frozen(main),
         )
-
-    # -- facts ---------------------------------------------------------------------------------------------------
 
     @property
     def crs(self) -> pyproj.CRS | None:
@@ -247,8 +247,6 @@ class Domain:
         digest.update(b"" if self.barriers is None else shapely.to_wkb(self.barriers))
         digest.update(self.node_areas.tobytes())
         return digest.hexdigest()
-
-    # -- where coordinates lie ----------------------------------------------------------------------------------
 
     def locate(self, coords: np.ndarray) -> np.ndarray:
         """Return the node on whose land each coordinate lies, -1 off land.
@@ -357,101 +355,32 @@ class Domain:
         """Return a sparse (k, n_nodes) matrix that takes node values to coordinates, and which are on land.
 
         Bilinear between the centres of the four surrounding cells, using only land that is connected to the
-        coordinate's own within those four cells; the weights of the others are shared out. Rows off land are empty.
+        coordinate's own within those four cells; the weights of the others are shared out. Rows off land are
+        empty.
         """
         coords = np.asarray(coords, float).reshape(-1, 2)
         own = self._piece_at(coords)
         inside = (own >= 0) & (self.piece_node[own] >= 0)
         at = np.flatnonzero(inside)
         u, v = self.grid.to_cells(coords[at, 0], coords[at, 1])
-        row, piece, weight = self._block_weights(own[at], u, v)
+        row, piece, weight = self._blocks.weights(own[at], u, v)
         matrix = sp.csr_array((weight, (at[row], self.piece_node[piece])), shape=(len(coords), self.n_nodes))
         matrix.sum_duplicates()
         total = np.asarray(matrix.sum(axis=1)).ravel()
         scale = sp.diags_array(1.0 / np.where(total > 0, total, 1.0))
         return sp.csr_array(scale @ matrix), inside
 
-    def _block_weights(
-        self, own: np.ndarray, u: np.ndarray, v: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return (row, piece, weight) of the pieces connected to each coordinate's own among its four cells."""
-        rows, cols = self.grid.shape
-        vertex_col, vertex_row = np.floor(u + 0.5), np.floor(v + 0.5)
-        fu, fv = u + 0.5 - vertex_col, v + 0.5 - vertex_row
-        vertex = (vertex_row * (cols + 1) + vertex_col).astype(np.int64)
-        full = self.full_blocks.ravel()[vertex]
-        out = []
-        simple = np.flatnonzero(full)
-        for dr, wv in ((-1, 1 - fv), (0, fv)):
-            for dc, wu in ((-1, 1 - fu), (0, fu)):
-                cell = ((vertex_row + dr) * cols + vertex_col + dc).astype(np.int64)
-                out.append((simple, self._single_piece[cell[simple]], (wv * wu)[simple]))
-        rest = np.flatnonzero(~full)
-        first, member_piece, label_start, label_of = self._blocks
-        label = label_of(vertex[rest], own[rest])
-        alone = label < 0
-        lone = rest[alone]
-        out.append((lone, own[lone], np.ones(len(lone))))
-        rest, label = rest[~alone], label[~alone]
-        count = label_start[label + 1] - label_start[label]
-        row = np.repeat(rest, count)
-        member = (
-            np.repeat(label_start[label], count)
-            + np.arange(len(row))
-            - np.repeat(np.cumsum(count) - count, count)
-        )
-        piece = member_piece[member]
-        cell = self.pieces.cell[piece]
-        wu = np.where(cell % cols == vertex_col[row], fu[row], 1 - fu[row])
-        wv = np.where(cell // cols == vertex_row[row], fv[row], 1 - fv[row])
-        # Several connected pieces of one cell share its weight by area; the coordinate's own cell is all its own.
-        weight = wu * wv * self.pieces.area[piece] / first[member]
-        mine = cell == self.pieces.cell[own[row]]
-        weight = np.where(mine, np.where(piece == own[row], wu * wv, 0.0), weight)
-        out.append((row, piece, weight))
-        row, piece, weight = (np.concatenate(x) for x in zip(*out, strict=True))
-        return row, piece, weight
-
-    @cached_property
+    @property
     def full_blocks(self) -> np.ndarray:
         """Corners (rows + 1, cols + 1) whose four cells are whole and open to each other."""
-        whole = np.pad(self.pieces.whole, 1)
-        full = whole[:-1, :-1] & whole[:-1, 1:] & whole[1:, :-1] & whole[1:, 1:]
-        p = self.pieces
-        length = np.bincount(p.vertex, p.open_length, full.size).reshape(full.shape)
-        return _frozen(full & (length > 2 - 1e-6))
+        return self._blocks.full
 
     @cached_property
-    def _blocks(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, Any]:
-        """Connected groups of pieces around each corner that is not full."""
-        p = self.pieces
-        base = np.int64(len(p.cell))
-        ragged = ~self.full_blocks.ravel()[p.vertex]
-        key_a = p.vertex[ragged] * base + p.first[ragged]
-        key_b = p.vertex[ragged] * base + p.second[ragged]
-        keys = np.unique(np.r_[key_a, key_b])
-        a, b = np.searchsorted(keys, key_a), np.searchsorted(keys, key_b)
-        graph = sp.coo_array((np.ones(len(a)), (a, b)), shape=(len(keys), len(keys)))
-        labels = connected_components(graph, directed=False)[1]
-        order = np.argsort(labels, kind="stable")
-        piece = (keys % base)[order]
-        start = np.searchsorted(labels[order], np.arange(labels.max(initial=-1) + 2))
-        # Area of all pieces of one cell within one group: what a piece's share is measured against.
-        pair = labels[order] * np.int64(self.grid.n_cells) + p.cell[piece]
-        _, group = np.unique(pair, return_inverse=True)
-        shared = np.bincount(group, p.area[piece])[group] if len(group) else np.empty(0)
-
-        def label_of(vertex: np.ndarray, own: np.ndarray) -> np.ndarray:
-            if len(keys) == 0:
-                return np.full(len(vertex), -1)
-            key = vertex * base + own
-            at = np.minimum(np.searchsorted(keys, key), len(keys) - 1)
-            return np.where(keys[at] == key, labels[at], -1)
-
-        return shared, piece, start, label_of
+    def _blocks(self) -> Blocks:
+        return Blocks.of(self.pieces, self._single_piece)
 
     def to_grid(self, values: np.ndarray, fill: float = np.nan) -> np.ndarray:
-        """Return node values as (rows, cols), averaged by land area in cells with several nodes; `fill` off land."""
+        """Return node values as (rows, cols), cells with several nodes averaged by land; `fill` off land."""
         values = np.asarray(values, float)
         used = self.piece_node >= 0
         cell, node = self.pieces.cell[used], self.piece_node[used]
@@ -465,8 +394,6 @@ class Domain:
         land[cell] = True
         return np.where(land, mean, fill).reshape(self.grid.shape)
 
-    # -- views ---------------------------------------------------------------------------------------------------
-
     def _facts(self) -> dict[str, str]:
         unit, name = self.area_unit
         rows, cols = self.grid.shape
@@ -474,10 +401,8 @@ class Domain:
             "grid": f"{rows} x {cols} cells of {self.cell_size:g} {'units' if self.crs is None else 'm'}",
             "nodes": f"{self.n_nodes:,}",
             "connected land": f"{self.n_components:,}",
-            "land area": f"{self.node_areas.sum() / unit:,.6g} {name if self.crs is not None else 'square units'}",
-            "CRS": "local"
-            if self.crs is None
-            else (self.crs.to_string() if self.crs.to_authority() else self.crs.name),
+            "land area": f"{self.node_areas.sum() / unit:,.6g} {name}",
+            "CRS": "local" if self.crs is None else ":".join(self.crs.to_authority() or (self.crs.name,)),
         }
 
     def report(self) -> str:
@@ -526,8 +451,8 @@ def _cell_area(grid: Grid) -> np.ndarray:
 def _join_small(pieces: _pieces.Pieces, min_coverage: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return each piece's node (-1: left out), each node's main piece, and which pieces are left out.
 
-    Groups of pieces under `min_coverage` in all join the largest group they touch, until none is left that touches
-    another; those still too small are specks by themselves.
+    Groups of pieces under `min_coverage` in all join the largest group they touch, until none is left that
+    touches another; those still too small are specks by themselves.
     """
     n = len(pieces.cell)
     group = np.arange(n)

@@ -51,12 +51,12 @@ class Discretisation:
     _at: Callable[[np.ndarray], tuple[sp.csr_array, np.ndarray]] = field(repr=False)
 
     def at(self, coords: np.ndarray) -> tuple[sp.csr_array, np.ndarray]:
-        """Return a (k, u) matrix from unknowns to coordinates, and which coordinates are on land (others: empty rows)."""
+        """Return a (k, u) matrix from unknowns to coordinates, and which of them are on land."""
         return self._at(coords)
 
 
 def operator(domain: Domain, *, boundary: Boundary = "neumann", scheme: Scheme = "subcell") -> sp.csr_array:
-    """Return the sparse symmetric matrix whose smallest eigenpairs are the basis (eigenvalues not yet corrected).
+    """Return the sparse symmetric matrix whose smallest eigenpairs are the basis, eigenvalues uncorrected.
 
     Examples
     --------
@@ -71,10 +71,10 @@ def operator(domain: Domain, *, boundary: Boundary = "neumann", scheme: Scheme =
 def correct_eigenvalues(eigenvalues: np.ndarray, cell_size: float) -> np.ndarray:
     """Return the eigenvalues with the dispersion of the 9-point operator taken out.
 
-    A wave with the true eigenvalue λ, x = λh², has under the operator the eigenvalue x - x²/12 + x³/288 + ... (times
-    h⁻²): the second term is the same in all directions, the third is the mean over directions. The series up to its
-    second term is undone by 2λ / (1 + sqrt(1 - λh²/3)); with the third the inverse exists for every λ >= 0, and the
-    error that is left, of order h⁴, is about six times smaller.
+    A wave with the true eigenvalue λ, x = λh², has under the operator the eigenvalue x - x²/12 + x³/288 +
+    ... (times h⁻²): the second term is the same in all directions, the third is the mean over directions.
+    The series up to its second term is undone by 2λ / (1 + sqrt(1 - λh²/3)); with the third the inverse
+    exists for every λ >= 0, and the error that is left, of order h⁴, is about six times smaller.
 
     Examples
     --------
@@ -120,8 +120,8 @@ def _graph_laplacian(first: np.ndarray, second: np.ndarray, weight: np.ndarray, 
 def _eliminate(stiffness: sp.csr_array, keep: np.ndarray) -> sp.csr_array:
     """Return the stiffness between the unknowns `keep` when the others carry no mass: the Schur complement.
 
-    Exact: pieces that joined a neighbour still conduct between all that they touch. Each turn takes out pieces that do
-    not touch each other, so that only a diagonal is inverted.
+    Exact: pieces that joined a neighbour still conduct between all that they touch. Each turn takes out
+    pieces that do not touch each other, so that only a diagonal is inverted.
     """
     n = stiffness.shape[0]
     going = np.ones(n, bool)
@@ -172,7 +172,7 @@ def _neumann(domain: Domain, boundary: Boundary) -> Discretisation:
 
 
 def _dirichlet(domain: Domain, boundary: Boundary) -> Discretisation:
-    """Nine points on the centres that lie on land; a shore on the way to a neighbour is met where it really is."""
+    """Nine points on the centres that lie on land; the shore is met where it really is."""
     nodes = np.flatnonzero(domain.holds_centre)
     if len(nodes) == 0:
         raise DomainError(
@@ -206,8 +206,9 @@ def _dirichlet(domain: Domain, boundary: Boundary) -> Discretisation:
         there.append(neighbour[~meets])
         weights.append(np.full((~meets).sum(), weight))
     n = len(nodes)
-    # Where two neighbours face the same shore, the diagonal ways between them cross, and what each would meet behind
-    # the shore mirrors the other's value, not its own. The term vanishes for fields that are linear at the shore.
+    # Where two neighbours face the same shore, the diagonal ways between them cross, and what each would
+    # meet behind the shore mirrors the other's value, not its own. The term vanishes for fields that are
+    # linear at the shore.
     for dr, dc in ((0, 1), (1, 0)):
         other = index[rows + 1 + dr, cols + 1 + dc]
         for side in (1, -1):
@@ -264,7 +265,7 @@ def _open_faces(domain: Domain, rows: np.ndarray, cols: np.ndarray, dr: int, dc:
 def _first_crossing(
     tree: shapely.STRtree, segments: np.ndarray, start: np.ndarray, step: np.ndarray
 ) -> np.ndarray:
-    """Return the fraction of `step` after which each way first meets a segment; infinite if none within it."""
+    """Return the fraction of `step` after which each way first meets a segment; infinite if it meets none."""
     theta = np.full(len(start), np.inf)
     ways = shapely.linestrings(np.stack([start, start + step], axis=1))
     which, found = tree.query(ways)
@@ -286,8 +287,8 @@ def _towards_shore(
 ) -> tuple[sp.csr_array, np.ndarray]:
     """Interpolate so that values fall to zero at the shore.
 
-    Bilinear between four whole cells. Elsewhere value / distance to the shore is interpolated, and multiplied by the
-    distance: exact for a field that rises linearly from a straight shore.
+    Bilinear between four whole cells. Elsewhere value / distance to the shore is interpolated, and
+    multiplied by the distance: exact for a field that rises linearly from a straight shore.
     """
     plain, inside = domain.interpolation(coords)
     plain = plain.tocoo()
@@ -310,7 +311,7 @@ def _towards_shore(
 
 
 def _staircase(domain: Domain, boundary: Boundary) -> Discretisation:
-    """The paper's scheme, for comparison: whole cells, in or out by their centre; the shore follows cell edges."""
+    """Follow the paper, for comparison: whole cells, in or out by their centre."""
     nodes = np.flatnonzero(domain.holds_centre)
     rows, cols = domain.node_rows[nodes], domain.node_cols[nodes]
     n = len(nodes)

@@ -39,7 +39,8 @@ class Pieces:
     open_length : (q,) float
         Length over which they touch, at most a half.
     vertex : (q,) int
-        Flat index, on the (rows + 1, cols + 1) lattice of cell corners, of the corner at which that half ends.
+        Flat index, on the (rows + 1, cols + 1) lattice of cell corners, of the corner at which that half
+        ends.
     """
 
     coverage: np.ndarray
@@ -111,8 +112,8 @@ def split_at_grid_lines(segments: np.ndarray) -> np.ndarray:
 def cover(parts: np.ndarray, shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
     """Return the exact covered fraction of every cell, and which cells the outline passes through.
 
-    Each part of the outline adds, to its own cell, the area between itself and the cell's eastern side, and its
-    height to every cell east of it (Green's theorem, row by row); the cost follows the outline's length.
+    Each part of the outline adds, to its own cell, the area between itself and the cell's eastern side, and
+    its height to every cell east of it (Green's theorem, row by row); the cost follows the outline's length.
     """
     rows, cols = shape
     mid = (parts[:, :2] + parts[:, 2:]) / 2
@@ -179,7 +180,7 @@ def cut(geometry: shapely.Geometry, barriers: shapely.Geometry | None, shape: tu
 
 
 def _stretched(segments: np.ndarray, by: float = 1e-6) -> np.ndarray:
-    """Lengthen each segment a little at both ends, so that a line drawn to the shore reaches it after rounding."""
+    """Lengthen each segment a little at both ends, so that a line drawn to the shore reaches it."""
     if len(segments) == 0:
         return segments
     delta = segments[:, 2:] - segments[:, :2]
@@ -342,7 +343,7 @@ def _subtract(
     intervals: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray],
     blocked: tuple[np.ndarray, np.ndarray, np.ndarray],
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Take blocked stretches out of (piece, low, high, face) intervals, one blocked stretch of each face a turn."""
+    """Take blocked stretches out of (piece, low, high, face) intervals, one of each face a turn."""
     piece, low, high, face = intervals
     bface, blow, bhigh = blocked
     order = np.argsort(bface, kind="stable")
