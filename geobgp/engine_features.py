@@ -67,6 +67,9 @@ class FeatureEngine:
         Fixed effects at the nodes.
     """
 
+    #: The search for hyperparameters costs O(p³) an evaluation: let it finish.
+    evaluations = 30
+
     def __init__(
         self,
         features: Features,

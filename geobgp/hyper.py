@@ -10,8 +10,8 @@ import numpy as np
 
 from geobgp.kernels import Kernel, PCPrior
 
-#: Value, gradient and Hessian of an objective.
-Derivatives = tuple[float, np.ndarray, np.ndarray]
+#: Value, gradient and Hessian (None: not known) of an objective.
+Derivatives = tuple[float, np.ndarray, np.ndarray | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +78,7 @@ class Hyper:
         """Which parameters are learned."""
         return self.upper > self.lower
 
-    def log_prior(self, theta: np.ndarray) -> Derivatives:
+    def log_prior(self, theta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         """Return the log prior density of the learned parameters (in θ), its gradient and Hessian."""
         value, first, second = self.prior.log_density(theta)
         if len(theta) == 3:
@@ -99,45 +99,78 @@ def maximise(
     lower: np.ndarray,
     upper: np.ndarray,
     *,
+    curvature: np.ndarray | None = None,
     max_evaluations: int = 30,
-    tolerance: float = 1e-7,
-) -> tuple[np.ndarray, Derivatives, int]:
-    """Climb from `start` by Newton steps with exact Hessians, of length at most 1 and within bounds.
+    worth: float = 1e-12,
+) -> tuple[np.ndarray, Derivatives, np.ndarray]:
+    """Climb from `start` by Newton steps of length at most 1, within bounds.
 
     Where the objective is not concave the step goes along the gradient, scaled by the curvature's size.
 
+    Parameters
+    ----------
+    objective : callable
+        Value, gradient and Hessian; None for a Hessian that is not known.
+    curvature : array, optional
+        Hessian to begin with where it is not known; it is corrected on the way (BFGS).
+    worth : float
+        Steps that promise less are not taken.
+
     Returns
     -------
-    theta, (value, gradient, Hessian) there, evaluations used
+    theta, (value, gradient, Hessian or None) there, the last Hessian or what is taken for it
     """
     theta = np.clip(start, lower, upper)
     current = objective(theta)
     used = 1
+    bent = -np.eye(len(theta)) if curvature is None else curvature
     while used < max_evaluations:
         value, gradient, hessian = current
+        bent = bent if hessian is None else hessian
         free = (upper > lower) & ~((theta <= lower) & (gradient < 0)) & ~((theta >= upper) & (gradient > 0))
-        if not free.any() or np.abs(gradient[free]).max() < tolerance:
+        if not free.any():
             break
         step = np.zeros_like(theta)
-        step[free] = newton_step(gradient[free], hessian[np.ix_(free, free)])
-        if np.abs(step).max() < tolerance:
+        step[free] = newton_step(gradient[free], bent[np.ix_(free, free)])
+        if 0.5 * float(step @ gradient) < worth:
             break
         moved = False
-        for _ in range(12):
+        while used < max_evaluations and not moved:
             trial = np.clip(theta + step, lower, upper)
             new = objective(trial)
             used += 1
-            if np.isfinite(new[0]) and new[0] >= value - 1e-12 * abs(value):
-                moved = True
-                break
-            step *= 0.25
+            if new[2] is None and np.isfinite(new[0]):
+                bent = _bfgs(bent, trial - theta, new[1] - gradient, free)
+            moved = bool(np.isfinite(new[0]) and new[0] >= value - 1e-12 * abs(value))
+            if not moved:
+                step *= 0.25
         if not moved:
             break
-        gain = new[0] - value
         theta, current = trial, new
-        if gain < 1e-13 * abs(value):
-            break
-    return theta, current, used
+    return theta, current, bent if current[2] is None else current[2]
+
+
+def _bfgs(hessian: np.ndarray, step: np.ndarray, change: np.ndarray, free: np.ndarray) -> np.ndarray:
+    """Return a negative definite Hessian that explains how the gradient changed along a step."""
+    step, change = np.where(free, step, 0.0), np.where(free, change, 0.0)
+    along = hessian @ step
+    size = float(step @ along)
+    if not float(step @ change) < 0.05 * size or size >= 0:
+        return hessian
+    return hessian - np.outer(along, along) / size + np.outer(change, change) / float(step @ change)
+
+
+def differences(
+    objective: Callable[[np.ndarray], Derivatives], theta: np.ndarray, free: np.ndarray, step: float = 0.03
+) -> np.ndarray:
+    """Return the Hessian from gradients a small step ahead."""
+    base = objective(theta)[1]
+    out = -np.eye(len(theta))
+    for i in np.flatnonzero(free):
+        ahead = theta.copy()
+        ahead[i] += step
+        out[i] = np.where(free, (objective(ahead)[1] - base) / step, 0.0)
+    return 0.5 * (out + out.T)
 
 
 def newton_step(gradient: np.ndarray, hessian: np.ndarray, longest: float = 1.0) -> np.ndarray:

@@ -21,7 +21,7 @@ import numpy as np
 
 from geobgp.engine_features import FeatureState, Moments
 from geobgp.errors import GeobgpWarning
-from geobgp.hyper import Derivatives, Hyper, maximise
+from geobgp.hyper import Derivatives, Hyper, differences, maximise
 from geobgp.likelihoods import Gaussian, Likelihood, sites
 
 __all__ = ["Engine", "FeatureState", "Fit", "State", "fit"]
@@ -79,6 +79,8 @@ class Engine(Protocol):
     """A prior over f at the observations, and what the solver needs to do with it."""
 
     rounds: int
+    #: Evaluations of the objective that a round's search for hyperparameters may take.
+    evaluations: int
 
     def absorb(self, precision: np.ndarray, natural: np.ndarray) -> Any:
         """Return sites in the engine's own form."""
@@ -160,6 +162,7 @@ class _Solver:
         self.engine, self.likelihood, self.hyper, self.report = engine, likelihood, hyper, report
         self.trace: list[float] = []
         self.conjugate = isinstance(likelihood, Gaussian)
+        self.curvature: np.ndarray | None = None
         self.spent = {"sites": 0.0, "hyperparameters": 0.0, "posterior": 0.0}
 
     def _timed(self, stage: str, call: Callable[[], Any]) -> Any:
@@ -177,23 +180,36 @@ class _Solver:
         """Return the site objective plus the log prior of θ, with derivatives."""
         value, gradient, hessian = self.engine.objective(theta, evidence)
         prior, first_prior, second_prior = self.hyper.log_prior(theta)
-        value, gradient, hessian = value + prior, gradient + first_prior, hessian + second_prior
+        value, gradient = value + prior, gradient + first_prior
+        hessian = None if hessian is None else hessian + second_prior
         if isinstance(self.likelihood, Gaussian):
             constant, first, second = self.likelihood.constant(theta[2])
             value += constant
             gradient[2] += first
-            hessian[2, 2] += second
+            if hessian is not None:
+                hessian[2, 2] += second
         return value, gradient, hessian
 
     def improve(self, theta: np.ndarray, evidence: Any) -> np.ndarray:
         """Return the hyperparameters that the sites, held as they are, support best."""
+        return self._timed("hyperparameters", lambda: self._search(theta, evidence))
 
-        def search() -> np.ndarray:
-            return maximise(lambda t: self.penalised(t, evidence), theta, self.hyper.lower, self.hyper.upper)[
-                0
-            ]
+    def _search(self, theta: np.ndarray, evidence: Any) -> np.ndarray:
+        def objective(t: np.ndarray) -> Derivatives:
+            return self.penalised(t, evidence)
 
-        return self._timed("hyperparameters", search)
+        if self.curvature is None and objective(theta)[2] is None:
+            self.curvature = differences(objective, theta, self.hyper.free)
+        best, _, self.curvature = maximise(
+            objective,
+            theta,
+            self.hyper.lower,
+            self.hyper.upper,
+            curvature=self.curvature,
+            max_evaluations=30 if self.conjugate else self.engine.evaluations,
+            worth=1e-10,
+        )
+        return best
 
     def at(self, theta: np.ndarray, evidence: Any) -> _Point:
         """Return the posterior and the bound for given hyperparameters and sites."""
@@ -350,8 +366,11 @@ def fit(
     learn = bool(hyper.free.any())
     theta, guess = hyper.start, (np.zeros(likelihood.size), np.zeros(likelihood.size))
     for part in engine.rehearsals():
-        early, _, _ = _Solver(part, likelihood, hyper, None).climb(theta, guess, learn, 20, 1e-2)
+        rehearsal = _Solver(part, likelihood, hyper, None)
+        rehearsal.curvature = solver.curvature
+        early, _, _ = rehearsal.climb(theta, guess, learn, 20, 1e-2)
         theta, guess = early.theta, (early.moments.mean, early.moments.variance)
+        solver.curvature = rehearsal.curvature
     point, converged, message = solver.climb(theta, guess, learn, max_rounds)
     trace = np.array(solver.trace)
     covariance = _hyper_covariance(solver, point)
@@ -380,8 +399,10 @@ def _hyper_covariance(solver: _Solver, point: _Point) -> np.ndarray:
     free = solver.hyper.free
     out = np.zeros((len(free), len(free)))
     if free.any():
-        hessian = solver.penalised(point.theta, point.evidence)[2][np.ix_(free, free)]
-        values, vectors = np.linalg.eigh(hessian)
+        hessian = solver.penalised(point.theta, point.evidence)[2]
+        if hessian is None:
+            hessian = differences(lambda t: solver.penalised(t, point.evidence), point.theta, free)
+        values, vectors = np.linalg.eigh(hessian[np.ix_(free, free)])
         # Directions in which the data say nothing are held at a standard deviation of 3 (a factor of 20).
         spread = 1.0 / np.maximum(-values, 1.0 / 9.0)
         out[np.ix_(free, free)] = (vectors * spread) @ vectors.T
