@@ -22,7 +22,7 @@ def project(
     # pyproj takes an array of one value for a number and warns: a second one keeps it an array.
     alone = x.size == 1
     flat = [np.append(v, v) if alone else v.ravel() for v in (x, y)]
-    out = transformer.transform(*flat, direction="INVERSE" if inverse else "FORWARD")
+    out = transformer.transform(flat[0], flat[1], direction="INVERSE" if inverse else "FORWARD")
     found = [np.where(np.isfinite(v), v, np.nan)[: x.size].reshape(x.shape) for v in out]
     return found[0], found[1]
 
