@@ -50,7 +50,7 @@ def to_polygons(
     Returns
     -------
     GeoDataFrame
-        Columns ``lower``, ``upper`` (infinite where open), ``label``, ``units``, ``area`` (planar, km² or
+        Columns ``lower``, ``upper`` (NaN where open), ``label``, ``units``, ``area`` (planar, km² or
         square units) and ``geometry``; empty bands are left out.
     """
     import geopandas as gpd
@@ -77,8 +77,8 @@ def to_polygons(
     units = str(variable.attrs.get("units", ""))
     frame = gpd.GeoDataFrame(
         {
-            "lower": [a for a, _ in pairs],
-            "upper": [b for _, b in pairs],
+            "lower": [a if np.isfinite(a) else np.nan for a, _ in pairs],
+            "upper": [b if np.isfinite(b) else np.nan for _, b in pairs],
             "label": [_label(a, b, units) for a, b in pairs],
             "units": units,
         },

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pyproj
@@ -15,14 +14,13 @@ from affine import Affine
 
 from geobgp.errors import CRSError, DataError
 from geobgp.lattice import project, transform_pixels
+from geobgp.raster_source import RasterSource, open_raster
 
 if TYPE_CHECKING:
     import xarray as xr
 
     from geobgp.domain import Domain
 
-#: Magnitudes above this are nodata whether or not the file says so: many hide an undeclared -3.4e38.
-HUGE = 1e37
 _BLOCK = 4_000_000
 
 
@@ -73,111 +71,13 @@ def read_to_nodes(
     """
     if how not in ("mean", "sum", "linear"):
         raise DataError(f'how is "mean", "sum" or "linear"; found {how!r}.')
-    with _open(source, band, nodata) as raster:
+    with open_raster(source, band, nodata) as raster:
         link = _Link.make(raster, domain)
         fine = link.per_cell >= 4
         if how == "sum":
             add_up = _sum_fine if fine else _sum_coarse
             return add_up(raster, domain, link, max_snap)
         return _mean_fine(raster, domain, link) if fine else _mean_coarse(raster, domain, link, how)
-
-
-# -- the raster, whatever it came from
-
-
-@dataclass(frozen=True)
-class _Raster:
-    shape: tuple[int, int]
-    affine: Affine
-    crs: pyproj.CRS | None
-    reader: Any
-    nodata: float | None
-    name: str
-
-    def read(self, top: int, left: int, bottom: int, right: int) -> np.ndarray:
-        """Return rows top:bottom, columns left:right as float64, NaN where there is no data."""
-        values = np.asarray(self.reader(top, left, bottom, right), float)
-        with np.errstate(invalid="ignore"):
-            missing = ~(np.abs(values) < HUGE)
-            if self.nodata is not None:
-                missing |= np.isclose(values, self.nodata, rtol=1e-6, atol=0)
-        return np.where(missing, np.nan, values)
-
-
-@contextmanager
-def _open(source: Any, band: int, nodata: float | None) -> Iterator[_Raster]:
-    if isinstance(source, str | os.PathLike):
-        import rasterio
-        from rasterio.windows import Window
-
-        try:
-            opened = rasterio.open(source)
-        except rasterio.errors.RasterioIOError as error:
-            raise DataError(f"{os.fspath(source)} cannot be read as a raster: {error}") from error
-        with opened as src:
-            if not 1 <= band <= src.count:
-                raise DataError(f"{source} has {src.count} band(s); band {band} was asked for.")
-            scale, offset = src.scales[band - 1], src.offsets[band - 1]
-
-            def reader(top: int, left: int, bottom: int, right: int) -> np.ndarray:
-                window = Window(left, top, right - left, bottom - top)
-                values = src.read(band, window=window, masked=True)
-                known = values.astype(float).filled(np.nan)
-                return known * scale + offset
-
-            crs = None if src.crs is None else pyproj.CRS.from_wkt(src.crs.to_wkt())
-            yield _Raster(src.shape, src.transform, crs, reader, nodata, os.fspath(source))
-        return
-    import rioxarray  # noqa: F401
-    import xarray as xr
-
-    if not isinstance(source, xr.DataArray):
-        raise DataError(f"A raster is a path or an xarray.DataArray; found {type(source).__name__}.")
-    name = str(source.name or "the array")
-    try:
-        array = source.transpose(..., source.rio.y_dim, source.rio.x_dim)
-        affine, crs_found = array_transform(source, source.rio.x_dim, source.rio.y_dim), source.rio.crs
-    except DataError:
-        raise
-    except Exception as error:
-        raise DataError(f"{name} has no spatial dimensions that rioxarray can find: {error}") from error
-    values = array.values
-    if values.ndim == 3:
-        if not 1 <= band <= len(values):
-            raise DataError(f"{name} has {len(values)} band(s); band {band} was asked for.")
-        values = values[band - 1]
-    if values.ndim != 2:
-        raise DataError(f"{name} has {array.ndim} dimensions; a raster has two, or three with bands first.")
-    values = values.astype(float)
-    own = source.rio.nodata
-    if own is not None and np.isfinite(own):
-        values = np.where(np.isclose(values, float(own), rtol=1e-6, atol=0), np.nan, values)
-    crs = None if crs_found is None else pyproj.CRS.from_wkt(crs_found.to_wkt())
-    shape = (values.shape[0], values.shape[1])
-    yield _Raster(shape, affine, crs, lambda t, a, b, c: values[t:b, a:c], nodata, name)
-
-
-def array_transform(data: xr.DataArray | xr.Dataset, x_dim: Hashable, y_dim: Hashable) -> Affine:
-    """Return the transform of an array: the stored one if it fits the coordinates, else from them."""
-    x, y = (np.asarray(data[d].values, float) if d in data.coords else None for d in (x_dim, y_dim))
-    text = data.coords["spatial_ref"].attrs.get("GeoTransform") if "spatial_ref" in data.coords else None
-    stored = None if text is None else Affine.from_gdal(*(float(t) for t in str(text).split()))
-    if stored is not None:
-        if x is None or y is None or stored.b or stored.d:
-            return stored
-        slack = 1e-6 * abs(stored.a)
-        fits = [(x, stored.a, stored.c), (y, stored.e, stored.f)]
-        if all(np.allclose(v, start + step * (np.arange(len(v)) + 0.5), 0, slack) for v, step, start in fits):
-            return stored
-    if x is None or y is None or min(len(x), len(y)) < 2:
-        raise DataError(
-            "The cell size cannot be told without coordinates, or from a single row or column; "
-            "keep the transform that rioxarray stores in `spatial_ref`."
-        )
-    dx, dy = (x[-1] - x[0]) / (len(x) - 1), (y[-1] - y[0]) / (len(y) - 1)
-    if not (dx and dy and np.allclose(np.diff(x), dx) and np.allclose(np.diff(y), dy)):
-        raise DataError("The coordinates of the array are not evenly spaced; a raster needs that.")
-    return Affine(dx, 0, x[0] - dx / 2, 0, dy, y[0] - dy / 2)
 
 
 def _apply(affine: Affine, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -199,7 +99,7 @@ class _Link:
     window: tuple[int, int, int, int]
 
     @classmethod
-    def make(cls, raster: _Raster, domain: Domain) -> _Link:
+    def make(cls, raster: RasterSource, domain: Domain) -> _Link:
         if domain.crs is not None and raster.crs is None:
             raise CRSError(
                 f"{raster.name} has no CRS, so its place is unknown; the domain is in {domain.crs.name}. "
@@ -277,7 +177,7 @@ class _Link:
 
 
 def _blocks(
-    raster: _Raster, domain: Domain, link: _Link
+    raster: RasterSource, domain: Domain, link: _Link
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
     """Yield (columns, rows, coordinates, values) of pixels with data near the domain, strip by strip."""
     top, left, bottom, right = link.window
@@ -299,7 +199,7 @@ def _blocks(
         yield col[c], row[r], np.column_stack([x[near], y[near]]), values[near]
 
 
-def _mean_fine(raster: _Raster, domain: Domain, link: _Link) -> np.ndarray:
+def _mean_fine(raster: RasterSource, domain: Domain, link: _Link) -> np.ndarray:
     total, weight = np.zeros(domain.n_nodes), np.zeros(domain.n_nodes)
     for cols, rows, coords, values in _blocks(raster, domain, link):
         node = domain.locate(coords)
@@ -315,7 +215,7 @@ def _mean_fine(raster: _Raster, domain: Domain, link: _Link) -> np.ndarray:
     return out
 
 
-def _sum_fine(raster: _Raster, domain: Domain, link: _Link, max_snap: float) -> np.ndarray:
+def _sum_fine(raster: RasterSource, domain: Domain, link: _Link, max_snap: float) -> np.ndarray:
     total, hit = np.zeros(domain.n_nodes), np.zeros(domain.n_nodes, bool)
     for _, _, coords, values in _blocks(raster, domain, link):
         node = _own_or_near(domain, link, coords, max_snap)
@@ -364,7 +264,9 @@ def _own_or_near(domain: Domain, link: _Link, coords: np.ndarray, max_snap: floa
     return node
 
 
-def _values_at(raster: _Raster, link: _Link, points: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _values_at(
+    raster: RasterSource, link: _Link, points: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the values of the pixels that points lie in, and those pixels' columns and rows."""
     if len(points) == 0:
         none = np.empty(0, np.int64)
@@ -417,7 +319,7 @@ def _samples(domain: Domain, link: _Link) -> Iterator[tuple[np.ndarray, np.ndarr
         yield empty, domain.node_areas[empty], domain.node_points[empty]
 
 
-def _mean_coarse(raster: _Raster, domain: Domain, link: _Link, how: str) -> np.ndarray:
+def _mean_coarse(raster: RasterSource, domain: Domain, link: _Link, how: str) -> np.ndarray:
     top, left, bottom, right = link.window
     values = raster.read(top, left, bottom, right)
     total, weight = np.zeros(domain.n_nodes), np.zeros(domain.n_nodes)
@@ -457,7 +359,7 @@ def _look_up(values: np.ndarray, col: np.ndarray, row: np.ndarray, linear: bool)
     return out
 
 
-def _sum_coarse(raster: _Raster, domain: Domain, link: _Link, max_snap: float) -> np.ndarray:
+def _sum_coarse(raster: RasterSource, domain: Domain, link: _Link, max_snap: float) -> np.ndarray:
     top, left, bottom, right = link.window
     values = raster.read(top, left, bottom, right)
     rows, cols = values.shape

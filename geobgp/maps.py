@@ -171,9 +171,7 @@ class _Layer:
 
 def _mean_layer(data: xr.Dataset, units: str) -> _Layer:
     values = data["mean"].values.astype(np.float32)
-    return _Layer(
-        "mean", "Mean intensity", "Mean intensity", units, values, palette.classes_for("mean", values)
-    )
+    return _Layer("mean", "Mean intensity", "Mean intensity", units, values, palette.classes_in(data, "mean"))
 
 
 def _uncertainty_layer(data: xr.Dataset) -> _Layer:

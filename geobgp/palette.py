@@ -10,11 +10,14 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from geobgp.errors import DataError
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 #: Probabilities of the class breaks: closer together towards the top, where the hot spots are.
 BREAK_PROBABILITIES: Final = (0.1, 0.25, 0.4, 0.55, 0.7, 0.8, 0.9, 0.95, 0.99)
@@ -149,6 +152,15 @@ def classes_for(name: str, values: np.ndarray, units: str = "") -> Classes:
         return fixed_classes(COVERAGE_BREAKS, ramp="uncertainty", units=units)
     ramp = "uncertainty" if name in ("sd", "cv", "uncertainty") else "intensity"
     return quantile_classes(values, ramp=ramp, units=units)
+
+
+def classes_in(data: xr.Dataset, name: str) -> Classes:
+    """Return the classes for a variable of a dataset; quantiles share those of the mean, to be comparable."""
+    own = data[name]
+    units = str(own.attrs.get("units", ""))
+    like_mean = name[:1] == "q" and name[1:].replace("_", "").replace(".", "").isdigit()
+    source = data["mean"] if like_mean and "mean" in data else own
+    return classes_for(name, source.values.astype(np.float32), units)
 
 
 def colours(n: int, ramp: str = "intensity") -> np.ndarray:

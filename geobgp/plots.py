@@ -74,7 +74,7 @@ def plot_intensity(
         raise DataError(f"variable is one of {', '.join(map(str, data.data_vars))}; found {variable!r}.")
     field = data[variable]
     units = str(field.attrs.get("units", ""))
-    classes = palette.classes_for(variable, field.values.astype(np.float32), units)
+    classes = palette.classes_in(data, variable)
     named = {"mean": "Mean intensity", "sd": "Standard deviation of the intensity"}
     heading = named.get(variable, f"Intensity, {variable[1:].lstrip('0')} % quantile")
     if title is None:

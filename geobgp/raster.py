@@ -18,8 +18,9 @@ from affine import Affine
 
 from geobgp import palette, qgis_style
 from geobgp.contours import to_polygons, write_polygons
-from geobgp.covariates import array_transform, read_to_nodes
+from geobgp.covariates import read_to_nodes
 from geobgp.errors import DataError
+from geobgp.raster_source import array_transform
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -143,11 +144,9 @@ def write_rasters(
     for target, bands in jobs:
         target.parent.mkdir(parents=True, exist_ok=True)
         _write_cog(data, bands, target, title)
-        first = data[bands[0]]
-        units = str(first.attrs.get("units", ""))
-        values = first.values.astype(np.float32)
+        values = data[bands[0]].values.astype(np.float32)
         if np.isfinite(values).any():
-            classes = palette.classes_for(bands[0], values, units)
+            classes = palette.classes_in(data, bands[0])
             low, high = float(np.nanmin(values)), float(np.nanmax(values))
             with _in_place(target.with_name(target.name[: -len(target.suffix)] + ".qml")) as temporary:
                 temporary.write_text(qgis_style.raster_qml(classes, low, high), encoding="utf-8")
