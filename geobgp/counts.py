@@ -226,7 +226,7 @@ class _Tally:
         if len(off) and self.on_water == "error":
             self._refuse(off, coords, chunk)
         if len(off) and self.on_water == "nearest":
-            found, distance = self.domain.nearest(coords[off], self.reach)
+            found, distance = self._nearest(coords[off])
             near = found >= 0
             node[off[near]] = found[near]
             self.snapped += int(near.sum())
@@ -246,6 +246,12 @@ class _Tally:
         self.read += len(coords)
         self.missing += chunk.n_missing
         self.rows += chunk.n_rows
+
+    def _nearest(self, coords: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        if self.reach == 0:
+            node = np.asarray(self.domain.locate(coords))
+            return node, np.where(node < 0, np.inf, 0.0)
+        return self.domain.nearest(coords, self.reach)
 
     def _weights(self, chunk: Chunk) -> np.ndarray | None:
         """Return the weight of each point of a chunk."""
@@ -273,7 +279,7 @@ class _Tally:
 
     def _refuse(self, off: np.ndarray, coords: np.ndarray, chunk: Chunk) -> None:
         row = self.rows + int(chunk.rows[off][0])
-        _, distance = self.domain.nearest(coords[off][:_SAMPLE], self.reach)
+        _, distance = self._nearest(coords[off][:_SAMPLE])
         near = f"{np.isfinite(distance).mean():.0%} of these within {self.reach:,.6g} {self.unit} of it"
         raise GeometryError(
             f"{len(off):,} of the {self.read + len(coords):,} points read so far lie off the land ({near}), "
@@ -319,7 +325,7 @@ class _Tally:
         there = edge if place is None else _to_degrees(edge, self.domain.crs)
         text += f". The points lie in {_extent(here, place)}, the domain in {_extent(there, place)}."
         swapped = transform(self.strays[:, ::-1], self.stray_crs, self.domain.crs)
-        hit = float((np.asarray(self.domain.nearest(swapped, self.reach)[0]) >= 0).mean())
+        hit = float((self._nearest(swapped)[0] >= 0).mean())
         if hit > 0.5:
             return text + (
                 f" With the two coordinates swapped {hit:.0%} of them would lie on the land: swap them, or "

@@ -252,12 +252,8 @@ def unwrap(values: np.ndarray, own: LonLat, around: LonLat) -> np.ndarray:
         return values
     lon0 = _centre(*around)[0]
     parts, owner = shapely.get_parts(values, return_index=True)
+    parts = mend(parts)[0]
     coords, index = shapely.get_coordinates(parts, return_index=True)
-    jump = np.abs(np.diff(coords[:, 0]))
-    crossing = np.unique(index[1:][(jump > 180) & (jump < 359.9) & (index[1:] == index[:-1])])
-    if crossing.size:
-        parts[crossing] = [_mend(part) for part in parts[crossing]]
-        coords, index = shapely.get_coordinates(parts, return_index=True)
     west, _, east, _ = shapely.bounds(parts).T
     coords[:, 0] += (360 * np.round((lon0 - (west + east) / 2) / 360))[index]
     parts = shapely.set_coordinates(parts, coords)
@@ -266,6 +262,25 @@ def unwrap(values: np.ndarray, own: LonLat, around: LonLat) -> np.ndarray:
         mine = parts[owner == i]
         whole[i] = mine[0] if len(mine) == 1 else shapely.union_all(mine)
     return whole
+
+
+def mend(geoms: np.ndarray) -> tuple[np.ndarray, int]:
+    """Return geometries whose longitudes run on past ±180 where they jumped back, and how many did.
+
+    A jump is a step of more than half a turn between neighbouring vertices; one of a whole turn is the cut of
+    a polygon around a pole and stays.
+    """
+    coords, index = shapely.get_coordinates(geoms, return_index=True)
+    jump = np.abs(np.diff(coords[:, 0]))
+    jumping = np.unique(index[1:][(jump > 180) & (jump < 359.9) & (index[1:] == index[:-1])])
+    if jumping.size == 0:
+        return geoms, 0
+    geoms = geoms.copy()
+    for i in jumping:
+        parts = [_mend(part) for part in shapely.get_parts(geoms[i])]
+        join = shapely.multipolygons if shapely.get_type_id(parts[0]) == 3 else shapely.multilinestrings
+        geoms[i] = parts[0] if len(parts) == 1 else join(parts)
+    return geoms, len(jumping)
 
 
 def _mend(part: Any) -> Any:

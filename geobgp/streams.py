@@ -9,7 +9,7 @@ import lzma
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import geopandas as gpd
 import numpy as np
@@ -74,6 +74,14 @@ class Options:
     chunksize: int = 200_000
 
 
+class _Raw(NamedTuple):
+    """Rows as they were read: (n,) geometries or (n, 2) coordinates, their CRS, their weights."""
+
+    values: np.ndarray
+    crs: pyproj.CRS | None
+    weights: np.ndarray | None
+
+
 class Stream:
     """An iterator over the chunks of a source of points.
 
@@ -116,24 +124,10 @@ class Stream:
 
     def _chunks(self, part: Any) -> Iterator[Chunk]:
         """Cut a table into chunks of points."""
-        weights, crs, o = None, None, self.options
-        if isinstance(part, pd.DataFrame):
-            weights = self._weights(part)
-        elif o.weights is not None:
-            raise DataError(f"weights={o.weights!r} is no column: the points are a {type(part).__name__}.")
-        if isinstance(part, gpd.GeoSeries) or _has_geometry(part):
-            values, crs = part.geometry.to_numpy(), part.crs or o.crs
-        elif isinstance(part, pd.DataFrame):
-            values, crs = self._coordinates(part)
-        elif _is_coordinates(part):
-            values, crs = np.asarray(part, float), o.crs or o.domain_crs
-        else:
-            raise GeometryError(
-                "points: each chunk must be a GeoDataFrame, a GeoSeries, a DataFrame with named coordinates "
-                f"or a (k, 2) array; found {type(part).__name__}."
-            )
-        for start in range(0, len(values), o.chunksize):
-            some = values[start : start + o.chunksize]
+        values, crs, weights = part if isinstance(part, _Raw) else self._raw(part)
+        size = self.options.chunksize
+        for start in range(0, len(values), size):
+            some = values[start : start + size]
             n = len(some)
             if some.ndim == 1:
                 coords, rows, missing = coordinates_of(some)
@@ -141,16 +135,44 @@ class Stream:
                 finite = np.isfinite(some).all(axis=1)
                 missing = n - int(finite.sum())
                 coords, rows = (some[finite], np.flatnonzero(finite)) if missing else (some, np.arange(n))
-            mine = None if weights is None else weights[start : start + o.chunksize]
+            mine = None if weights is None else weights[start : start + size]
             yield Chunk(coords, rows, n, missing, crs, mine)
+
+    def _raw(self, table: Any) -> _Raw:
+        """Return the geometries or coordinates of a table, their CRS and their weights."""
+        o = self.options
+        if isinstance(table, pd.DataFrame):
+            weights = self._weights(table)
+        elif o.weights is not None:
+            raise DataError(f"weights={o.weights!r} is no column: the points are a {type(table).__name__}.")
+        else:
+            weights = None
+        if isinstance(table, gpd.GeoSeries) or _has_geometry(table):
+            return _Raw(table.geometry.to_numpy(), table.crs or o.crs, weights)
+        if isinstance(table, pd.DataFrame):
+            return _Raw(*self._coordinates(table), weights)
+        if _is_coordinates(table):
+            return _Raw(np.asarray(table, float), o.crs or o.domain_crs, weights)
+        raise GeometryError(
+            "points: each chunk must be a GeoDataFrame, a GeoSeries, a DataFrame with named coordinates "
+            f"or a (k, 2) array; found {type(table).__name__}."
+        )
 
     def _weights(self, frame: pd.DataFrame) -> np.ndarray | None:
         name = self.options.weights
         if name is None:
             return None
-        if name not in frame.columns:
-            raise DataError(f"weights: there is no column {name!r}; there are {_names(frame)}.")
+        self._wanted(frame.columns)
         return _numbers(frame[name])
+
+    def _wanted(self, columns: Any) -> list[str]:
+        """Return the columns to read besides the geometry; refuse weights that are not among them."""
+        name = self.options.weights
+        if name is None:
+            return []
+        if name not in columns:
+            raise DataError(f"weights: there is no column {name!r}; there are {_names(columns)}.")
+        return [name]
 
     # -- coordinates in named columns ----------------------------------------------------------------------
 
@@ -160,7 +182,9 @@ class Stream:
         first, second, crs = self._columns
         for name in (first, second):
             if name not in frame.columns:
-                raise GeometryError(f"points: a chunk has no column {name!r}; it has {_names(frame)}.")
+                raise GeometryError(
+                    f"points: a chunk has no column {name!r}; it has {_names(frame.columns)}."
+                )
         return np.column_stack([_numbers(frame[name]) for name in (first, second)]), crs
 
     def _choose(self, frame: pd.DataFrame) -> tuple[Any, Any, pyproj.CRS | None]:
@@ -173,7 +197,9 @@ class Stream:
                 continue
             for name in (first, second):
                 if name not in frame.columns:
-                    raise GeometryError(f"points: there is no column {name!r}; there are {_names(frame)}.")
+                    raise GeometryError(
+                        f"points: there is no column {name!r}; there are {_names(frame.columns)}."
+                    )
             return first, second, crs
         there = {str(column).strip().lower(): column for column in frame.columns}
         for pairs, crs in ((DEGREES, o.crs or WGS84), (METRES, planar), ((("x", "y"),), planar)):
@@ -181,7 +207,7 @@ class Stream:
                 if a in there and b in there:
                     return self._say(frame, there[a], there[b], crs)
         raise GeometryError(
-            f"points: no columns with coordinates among {_names(frame)}. Name them: longitude= and "
+            f"points: no columns with coordinates among {_names(frame.columns)}. Name them: longitude= and "
             "latitude=, or easting= and northing= (with crs= where that is not the domain's)."
         )
 
@@ -258,9 +284,7 @@ class Stream:
             return
         crs = about.get("crs", "OGC:CRS84")
         crs = None if crs is None else pyproj.CRS.from_user_input(crs)
-        names = (
-            [n for n in (column, self.options.weights) if n in file.schema_arrow.names] if column else None
-        )
+        names = [column, *self._wanted(file.schema_arrow.names)] if column else None
         for batch in file.iter_batches(batch_size=self.options.chunksize, columns=names):
             yield batch.to_pandas() if column is None else self._arrow(batch, column, encoding, crs)
 
@@ -268,20 +292,9 @@ class Stream:
         layer = pick_layer(path, layer, "points")
         info = pyogrio.read_info(path, layer=layer)
         self.total = None if info["features"] < 0 else int(info["features"])
-        name = self.options.weights
-        if name is not None and name not in info["fields"]:
-            raise DataError(
-                f"weights: there is no column {name!r} in {path}; there are {', '.join(info['fields'])}."
-            )
-        columns = [] if name is None else [name]
-        size = self.options.chunksize
+        size, common = self.options.chunksize, {"layer": layer, "columns": self._wanted(info["fields"])}
         if _pyarrow():
-            with pyogrio.open_arrow(
-                path, layer=layer, columns=columns, batch_size=size, use_pyarrow=True
-            ) as (
-                meta,
-                batches,
-            ):
+            with pyogrio.open_arrow(path, batch_size=size, use_pyarrow=True, **common) as (meta, batches):
                 crs = None if meta["crs"] is None else pyproj.CRS.from_user_input(meta["crs"])
                 for batch in batches:
                     yield self._arrow(batch, meta["geometry_name"] or "wkb_geometry", "wkb", crs)
@@ -289,24 +302,40 @@ class Stream:
         start = 0
         while True:
             frame = pyogrio.read_dataframe(
-                path, layer=layer, columns=columns, skip_features=start, max_features=size, use_arrow=False
+                path, skip_features=start, max_features=size, use_arrow=False, **common
             )
             yield frame
             start += len(frame)
             if len(frame) < size:
                 return
 
-    def _arrow(self, batch: Any, column: str, encoding: str, crs: pyproj.CRS | None) -> Any:
+    def _arrow(self, batch: Any, column: str, encoding: str, crs: pyproj.CRS | None) -> _Raw:
         geometry = batch.column(column)
         if encoding == "wkb":
-            geoms = shapely.from_wkb(geometry.to_numpy(zero_copy_only=False))
+            values = _wkb_points(geometry)
+            if values is None:
+                values = shapely.from_wkb(geometry.to_numpy(zero_copy_only=False))
         else:
             xy = [geometry.field(axis).to_numpy(zero_copy_only=False) for axis in ("x", "y")]
-            geoms = shapely.points(np.where(geometry.is_valid(), xy, np.nan).T)
-        frame = gpd.GeoDataFrame(geometry=gpd.GeoSeries(geoms, crs=crs))
-        if self.options.weights in batch.schema.names:
-            frame[self.options.weights] = batch.column(self.options.weights).to_pandas()
-        return frame
+            values = np.where(geometry.is_valid(), xy, np.nan).T
+        name = self.options.weights
+        weights = None if name is None else _numbers(batch.column(name).to_pandas())
+        return _Raw(values, crs or self.options.crs, weights)
+
+
+def _wkb_points(binary: Any) -> np.ndarray | None:
+    """Return the coordinates of an Arrow array of plain points in WKB, or None if it holds anything else."""
+    if binary.null_count or not len(binary):
+        return None
+    _, where, data = binary.buffers()
+    wide = np.int64 if str(binary.type).startswith("large") else np.int32
+    edges = np.frombuffer(where, wide)[binary.offset : binary.offset + len(binary) + 1]
+    if (np.diff(edges) != 21).any():
+        return None
+    records = np.frombuffer(data, np.uint8)[edges[0] : edges[-1]].reshape(-1, 21)
+    if (records[:, :5] != (1, 1, 0, 0, 0)).any():  # little-endian, type 1: a point in two dimensions
+        return None
+    return np.ascontiguousarray(records[:, 5:]).view("<f8")
 
 
 def _is_coordinates(points: Any) -> bool:
@@ -317,8 +346,8 @@ def _has_geometry(frame: Any) -> bool:
     return isinstance(frame, gpd.GeoDataFrame) and frame.active_geometry_name is not None
 
 
-def _names(frame: pd.DataFrame) -> str:
-    names = [repr(str(c)) for c in frame.columns]
+def _names(columns: Iterable[Any]) -> str:
+    names = [repr(str(c)) for c in columns]
     return ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
 
 

@@ -21,6 +21,7 @@ from geobgp.crs import (
     count,
     in_degrees,
     lonlat,
+    mend,
     no_crs,
     project,
     repair,
@@ -84,7 +85,7 @@ def read_polygons(source: Any, what: str = "land", *, layer: str | None = None) 
     (0.5, ['land: 1 invalid polygon repaired'])
     """
     series, notes = _clean(_read(source, what, layer), what, _POLYGONS, "polygons")
-    geoms = series.to_numpy().copy()
+    geoms = _mended(series, what, notes)
     invalid = ~shapely.is_valid(geoms)
     if invalid.any():
         geoms[invalid] = repair(geoms[invalid])
@@ -102,12 +103,23 @@ def read_lines(source: Any, what: str = "barriers", *, layer: str | None = None)
     """Return the lines of a source, as `read_polygons` does for polygons; polygons give their boundary."""
     raw = _read(source, what, layer)
     series, notes = _clean(raw, what, _LINES + _POLYGONS, "lines")
-    geoms = series.to_numpy().copy()
+    geoms = _mended(series, what, notes)
     areas = np.isin(shapely.get_type_id(geoms), _POLYGONS)
     geoms[areas] = shapely.boundary(geoms[areas])
     if areas.any():
         notes.append(f"{what}: the outlines of {count(areas.sum(), 'polygon')} are used as lines")
     return gpd.GeoSeries(shapely.remove_repeated_points(geoms), index=series.index, crs=series.crs), notes
+
+
+def _mended(series: Any, what: str, notes: list[str]) -> np.ndarray:
+    """Return the geometries, those that jump across the antimeridian set right (which makes them valid)."""
+    geoms = series.to_numpy().copy()
+    if series.crs is not None and series.crs.is_geographic:
+        geoms, n = mend(geoms)
+        if n:
+            jump = count(n, "shape jumps", "shapes jump")
+            notes.append(f"{what}: {jump} from +180 to -180 degrees of longitude; taken to cross there")
+    return geoms
 
 
 def _read(source: Any, what: str, layer: str | None) -> Any:

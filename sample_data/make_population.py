@@ -104,7 +104,7 @@ def cases(people: np.ndarray, dry: shapely.Geometry) -> np.ndarray:
         u = rng.random((todo.size, 2))
         east = transform.c + CELL * (cell[todo] % cols + u[:, 0])
         north = transform.f - CELL * (cell[todo] // cols + u[:, 1])
-        places = np.round(np.column_stack(to_degrees.transform(east, north)), 6)
+        places = np.round(np.column_stack(to_degrees.transform(east.tolist(), north.tolist())), 6)
         good = shapely.contains_xy(dry, places[:, 0], places[:, 1])
         found[todo[good]] = places[good]
     return found

@@ -2,8 +2,8 @@
 
 The real reports are not public. These points are drawn from the formula in `true_intensity`, which is made up
 so that the map looks like the real thing: many in the dunes along the North Sea and on the forested sand
-soils, few in the polders. Run ``python sample_data/make_tick_bites.py`` to write the file anew; the points are
-the same on every run.
+soils, few in the polders. Run ``python sample_data/make_tick_bites.py`` to write the file anew; the points
+are the same on every run.
 """
 
 from __future__ import annotations
