@@ -14,8 +14,10 @@ import shapely
 PRECISION = 1e-10
 #: An edge this close to a cell's side lies on it: well under PRECISION, well over rounding errors.
 ON_SIDE = 2e-11
-#: Contacts shorter than this are none.
-TOLERANCE = 1e-8
+#: A barrier this close to a grid line runs along it.
+NEAR_GRID_LINE = 1e-6
+#: Contacts shorter than this share of a cell are none.
+TOLERANCE = 1e-5
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,8 +83,8 @@ def _segments(lines: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return segments, index[1:][same]
 
 
-def split_at_grid_lines(segments: np.ndarray) -> np.ndarray:
-    """Cut segments wherever they cross an integer u or v; zero-length remainders are left out."""
+def split_at_grid_lines(segments: np.ndarray, snap: float = PRECISION) -> np.ndarray:
+    """Cut segments wherever they cross an integer u or v; ends within `snap` of a grid line are moved to it."""
     k = len(segments)
     owner = [np.arange(k), np.arange(k)]
     param = [np.zeros(k), np.ones(k)]
@@ -105,7 +107,7 @@ def split_at_grid_lines(segments: np.ndarray) -> np.ndarray:
     delta = seg[:, 2:] - seg[:, :2]
     ends = np.hstack([seg[:, :2] + t0 * delta, seg[:, :2] + t1 * delta])
     near = np.rint(ends)
-    ends = np.where(np.abs(ends - near) < PRECISION, near, ends)
+    ends = np.where(np.abs(ends - near) < snap, near, ends)
     return ends[np.abs(ends[:, :2] - ends[:, 2:]).max(axis=1) > PRECISION]
 
 
@@ -151,7 +153,7 @@ def cut(geometry: shapely.Geometry, barriers: shapely.Geometry | None, shape: tu
     """Cut land (in units of cells) into its connected pieces within cells, and find how they touch."""
     cols = shape[1]
     coverage, shore = cover(split_at_grid_lines(ring_segments(geometry)), shape)
-    fence = split_at_grid_lines(_stretched(line_segments(barriers)))
+    fence = split_at_grid_lines(_stretched(line_segments(barriers)), snap=NEAR_GRID_LINE)
     fenced = cells_crossed(fence, shape) & (coverage > 0)
     divided = shore | fenced
     whole = (coverage == 1) & ~divided
@@ -179,15 +181,14 @@ def cut(geometry: shapely.Geometry, barriers: shapely.Geometry | None, shape: tu
     return Pieces(coverage, whole, cell, area, polygon, *contacts)
 
 
-def _stretched(segments: np.ndarray, by: float = 1e-6) -> np.ndarray:
+def _stretched(segments: np.ndarray, by: float = 10 * NEAR_GRID_LINE) -> np.ndarray:
     """Lengthen each segment a little at both ends, so that a line drawn to the shore reaches it."""
     if len(segments) == 0:
         return segments
     delta = segments[:, 2:] - segments[:, :2]
     length = np.hypot(*delta.T)
     unit = delta / np.where(length > 0, length, 1.0)[:, None] * by
-    ends = np.hstack([segments[:, :2] - unit, segments[:, 2:] + unit])[length > 0]
-    return np.round(ends, round(-np.log10(PRECISION)))
+    return np.hstack([segments[:, :2] - unit, segments[:, 2:] + unit])[length > 0]
 
 
 def _clip_to_cells(geometry: shapely.Geometry, cells: np.ndarray, cols: int) -> np.ndarray:
