@@ -291,30 +291,26 @@ def _values_at(
 # -- pixels of about a cell or larger: points on each node's land look up their pixel
 
 
-def _samples(domain: Domain, link: _Link) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+def _samples(domain: Domain) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Yield (node, weight, coordinates) of points on land; a node's weights add up to its area."""
-    side = int(np.clip(np.ceil(2 * link.per_cell), 4, 8))
-    h = domain.cell_size
-    offset = ((np.arange(side) + 0.5) / side - 0.5) * h
-    du, dv = (a.ravel() for a in np.meshgrid(offset, offset))
-    at_row, at_col = np.nonzero(domain.coverage > 0)
-    seen = np.zeros(domain.n_nodes, bool)
-    chunk = max(_BLOCK // side**2, 1)
-    # A node may own slivers in a neighbouring cell, which may come in another chunk: count all first.
-    parts = []
-    for start in range(0, len(at_row), chunk):
-        east, north = domain.grid.centres(at_row[start : start + chunk], at_col[start : start + chunk])
-        coords = np.column_stack([(east[:, None] + du).ravel(), (north[:, None] + dv).ravel()])
-        node = domain.locate(coords)
-        on = node >= 0
-        parts.append((node[on], coords[on]))
-        seen[node[on]] = True
-    count = np.zeros(domain.n_nodes)
-    for node, _ in parts:
-        count += np.bincount(node, minlength=domain.n_nodes)
-    for node, coords in parts:
-        yield node, domain.node_areas[node] / count[node], coords
-    empty = np.flatnonzero(~seen)
+    whole = domain.coverage > 1 - 1e-9
+    parts, total = [], np.zeros(domain.n_nodes)
+    for cells, side in ((whole, 8 if domain.n_nodes < 200_000 else 4), (~whole & (domain.coverage > 0), 12)):
+        offset = ((np.arange(side) + 0.5) / side - 0.5) * domain.cell_size
+        du, dv = (a.ravel() for a in np.meshgrid(offset, offset))
+        at_row, at_col = np.nonzero(cells)
+        chunk = max(_BLOCK // side**2, 1)
+        for start in range(0, len(at_row), chunk):
+            east, north = domain.grid.centres(at_row[start : start + chunk], at_col[start : start + chunk])
+            coords = np.column_stack([(east[:, None] + du).ravel(), (north[:, None] + dv).ravel()])
+            node = domain.locate(coords)
+            on = node >= 0
+            # A node may own slivers in a neighbouring cell, which come in another part: add up all first.
+            parts.append((node[on], coords[on], side**-2))
+            total += np.bincount(node[on], minlength=domain.n_nodes) / side**2
+    for node, coords, each in parts:
+        yield node, each * domain.node_areas[node] / total[node], coords
+    empty = np.flatnonzero(total == 0)
     if len(empty):
         yield empty, domain.node_areas[empty], domain.node_points[empty]
 
@@ -323,7 +319,7 @@ def _mean_coarse(raster: RasterSource, domain: Domain, link: _Link, how: str) ->
     top, left, bottom, right = link.window
     values = raster.read(top, left, bottom, right)
     total, weight = np.zeros(domain.n_nodes), np.zeros(domain.n_nodes)
-    for node, w, coords in _samples(domain, link):
+    for node, w, coords in _samples(domain):
         col, row = link.to_pixels(coords)
         found = _look_up(values, col - left, row - top, how == "linear")
         known = np.isfinite(found)
@@ -365,7 +361,7 @@ def _sum_coarse(raster: RasterSource, domain: Domain, link: _Link, max_snap: flo
     rows, cols = values.shape
     shape = (domain.n_nodes, rows * cols)
     shares = sp.csr_array(shape)
-    for node, w, coords in _samples(domain, link):
+    for node, w, coords in _samples(domain):
         col, row = link.to_pixels(coords)
         with np.errstate(invalid="ignore"):
             c, r = np.floor(col - left), np.floor(row - top)

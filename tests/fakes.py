@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import geopandas as gpd
 import numpy as np
+import shapely
 from scipy.special import ndtr
 
 from geobgp import raster
@@ -67,3 +69,28 @@ def bumps(domain: Domain, seed: int = 1, n: int = 12) -> np.ndarray:
     height = rng.normal(1.0, 1.5, n)
     gap = domain.node_points[:, None, :] - centre
     return -2.0 + (height * np.exp(-(gap**2).sum(axis=2) / (2 * width**2))).sum(axis=1)
+
+
+def island(cell_size: float = 1000.0) -> Domain:
+    """Forty by thirty km in the Dutch national grid, with a lake, an islet, a river thinner than a cell."""
+    land = shapely.union_all(
+        [shapely.Point(155_000, 463_000).buffer(18_000), shapely.box(150_000, 455_000, 175_300, 470_200)]
+    )
+    land = land.union(shapely.box(136_100, 479_200, 136_400, 479_500))
+    lake = shapely.Point(160_000, 463_000).buffer(3_300)
+    river = shapely.LineString([(130_000, 458_400), (150_000, 460_700), (180_000, 458_900)]).buffer(120)
+    water = gpd.GeoSeries([lake, river], crs=28992)
+    return Domain.from_polygons(gpd.GeoSeries([land], crs=28992), water=water, cell_size=cell_size, crs=28992)
+
+
+def across_180(cell_size: float = 5000.0) -> Domain:
+    """Land on both sides of the antimeridian."""
+    land = gpd.GeoSeries(
+        [shapely.box(178.2, -18.0, 180, -16.2), shapely.box(-180, -18.0, -178.5, -16.5)], crs=4326
+    )
+    return Domain.from_polygons(land, cell_size=cell_size)
+
+
+def disc(cell_size: float = 0.1) -> Domain:
+    """A disc with no place on Earth."""
+    return Domain.from_polygons(shapely.Point(3, 3).buffer(1, quad_segs=64), cell_size=cell_size, crs="local")

@@ -6,7 +6,13 @@ Usage: qgis_check.py RASTER PICTURE PIXELS_PER_CELL CELLS_JSON; prints one line 
 import json
 import sys
 
-from qgis.core import QgsApplication, QgsMapRendererSequentialJob, QgsMapSettings, QgsRasterLayer, QgsVectorLayer
+from qgis.core import (
+    QgsApplication,
+    QgsMapRendererSequentialJob,
+    QgsMapSettings,
+    QgsRasterLayer,
+    QgsVectorLayer,
+)
 from qgis.PyQt.QtCore import QSize
 from qgis.PyQt.QtGui import QColor
 
@@ -14,8 +20,12 @@ from qgis.PyQt.QtGui import QColor
 def main(path, picture, per_cell, cells):
     if path.endswith(".gpkg"):
         layer = QgsVectorLayer(path, "layer", "ogr")
-        return {"valid": layer.isValid(), "authid": layer.crs().authid(), "features": layer.featureCount(),
-                "fields": [f.name() for f in layer.fields()]}
+        return {
+            "valid": layer.isValid(),
+            "authid": layer.crs().authid(),
+            "features": layer.featureCount(),
+            "fields": [f.name() for f in layer.fields()],
+        }
     layer = QgsRasterLayer(path, "layer")
     out = {"valid": layer.isValid()}
     if not layer.isValid():
@@ -36,8 +46,10 @@ def main(path, picture, per_cell, cells):
     if renderer.type() == "singlebandpseudocolor":
         function = renderer.shader().rasterShaderFunction()
         out["ramp"] = int(function.colorRampType())
-        out["items"] = [[i.value if i.value < 1e300 else "inf", i.color.name(), i.label]
-                        for i in function.colorRampItemList()]
+        out["items"] = [
+            [i.value if i.value < 1e300 else "inf", i.color.name(), i.label]
+            for i in function.colorRampItemList()
+        ]
     out["legend"] = [label for label, _ in layer.legendSymbologyItems()]
     settings = QgsMapSettings()
     settings.setLayers([layer])
@@ -51,7 +63,9 @@ def main(path, picture, per_cell, cells):
     image = job.renderedImage()
     image.save(picture)
     half = per_cell // 2
-    out["colours"] = [QColor(image.pixel(col * per_cell + half, row * per_cell + half)).name() for row, col in cells]
+    out["colours"] = [
+        QColor(image.pixel(col * per_cell + half, row * per_cell + half)).name() for row, col in cells
+    ]
     return out
 
 

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from geobgp import palette
+from geobgp.errors import DataError
+
+
+def to_oklab(rgb: np.ndarray) -> np.ndarray:
+    """The published forward matrices, written out independently of the package's inverse ones."""
+    c = np.asarray(rgb, float) / 255
+    linear = np.where(c > 0.04045, ((c + 0.055) / 1.055) ** 2.4, c / 12.92)
+    to_lms = np.array(
+        [
+            [0.4122214708, 0.5363325363, 0.0514459929],
+            [0.2119034982, 0.6806995451, 0.1073969566],
+            [0.0883024619, 0.2817188376, 0.6299787005],
+        ]
+    )
+    to_lab = np.array(
+        [
+            [0.2104542553, 0.7936177850, -0.0040720468],
+            [1.9779984951, -2.4285922050, 0.4505937099],
+            [0.0259040371, 0.7827717662, -0.8086757660],
+        ]
+    )
+    return np.cbrt(linear @ to_lms.T) @ to_lab.T
+
+
+@pytest.mark.parametrize("ramp", palette.RAMPS)
+def test_steps_of_a_ramp_look_equal(ramp):
+    lab = to_oklab(palette.colours(33, ramp))
+    steps = np.linalg.norm(np.diff(lab, axis=0), axis=1)
+    halves = [steps[:16], steps[16:]] if ramp == "signed" else [steps]
+    for half in halves:
+        # Eight bits round a colour by up to about 0.004 in OKLab's units, worst in the darkest ones.
+        assert np.abs(half - half.mean()).max() < 0.006
+
+
+@pytest.mark.parametrize("ramp", [r for r in palette.RAMPS if r != "signed"])
+def test_ramps_stay_in_order_in_grey(ramp):
+    lightness = to_oklab(palette.colours(64, ramp))[:, 0]
+    assert (np.diff(lightness) < 0).all()
+    assert lightness[0] > 0.95
+    assert lightness[-1] < 0.3
+
+
+def test_the_middle_of_the_signed_ramp_is_its_lightest():
+    lightness = to_oklab(palette.colours(65, "signed"))[:, 0]
+    assert lightness.argmax() == 32
+
+
+def test_colours_are_cached_values_nobody_can_change():
+    first = palette.colours(5)
+    first[:] = 0
+    assert palette.colours(5).any()
+
+
+def test_unknown_ramp_and_no_colour():
+    with pytest.raises(DataError, match="rainbow"):
+        palette.colours(3, "rainbow")
+    with pytest.raises(DataError, match="at least one"):
+        palette.colours(0)
+
+
+@given(st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=200))
+def test_every_value_has_one_class_and_every_break_is_inside(values):
+    values = np.array(values)
+    classes = palette.quantile_classes(values)
+    index = classes.index(values)
+    assert index.min() >= 0
+    assert index.max() < classes.n
+    assert (np.diff(classes.breaks) > 0).all()
+    low = np.r_[-np.inf, classes.breaks][index]
+    high = np.r_[classes.breaks, np.inf][index]
+    assert ((low < values) & (values <= high)).all()
+    assert len(classes.labels()) == classes.n == len(classes.hex)
+
+
+def test_classes_lie_at_the_quantiles():
+    values = np.exp(np.random.default_rng(0).normal(size=20_000))
+    classes = palette.quantile_classes(values)
+    share = np.bincount(classes.index(values), minlength=classes.n) / len(values)
+    expected = np.diff([0, *palette.BREAK_PROBABILITIES, 1])
+    np.testing.assert_allclose(share, expected, atol=0.02)
+
+
+def test_nan_has_no_class_and_a_constant_field_one():
+    classes = palette.quantile_classes(np.array([2.0, 2.0, np.nan]))
+    assert classes.n == 1
+    assert classes.labels() == ["all values"]
+    assert classes.index(np.array([2.0, np.nan])).tolist() == [0, -1]
+    with pytest.raises(DataError, match="No finite value"):
+        palette.quantile_classes(np.array([np.nan]))
+
+
+def test_narrow_fields_keep_distinct_breaks():
+    classes = palette.quantile_classes(1 + 1e-5 * np.arange(1000))
+    assert classes.n == 10
+    assert len(set(classes.labels())) == 10
+
+
+@given(st.floats(1e-12, 1e12), st.integers(2, 6))
+def test_numbers_are_right_to_their_digits(value, digits):
+    text = palette.number_text(value, digits)
+    shown = float(text.replace(",", ""))
+    assert abs(shown - value) <= 0.5000001 * 10.0 ** (np.floor(np.log10(value)) - digits + 1)
+
+
+def test_numbers_for_people():
+    pairs = {
+        0.0: "0",
+        1234.5: "1,230",
+        0.5: "0.5",
+        12.0: "12",
+        1e-7: "1e-7",
+        2.5e9: "2.5e9",
+        float("nan"): "–",
+    }
+    assert [palette.number_text(v) for v in pairs] == list(pairs.values())

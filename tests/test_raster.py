@@ -1,0 +1,231 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+import rasterio
+import xarray as xr
+from fakes import FakePosterior, across_180, bumps, disc, island
+
+from geobgp import palette, raster
+from geobgp.errors import DataError
+
+
+RIO = "from rasterio.rio.main import main_group; main_group()"
+
+
+@pytest.fixture(scope="module")
+def posterior():
+    domain = island()
+    return FakePosterior(domain, bumps(domain), 0.4, title="Known numbers")
+
+
+@pytest.fixture(scope="module")
+def data(posterior):
+    data = posterior.intensity()
+    data["exceedance_0.5"] = posterior.exceedance(0.5)
+    return data
+
+
+def test_dataset_knows_its_place_and_units(posterior, data):
+    domain = posterior.domain
+    assert data["mean"].dims == ("northing", "easting")
+    assert (np.diff(data.northing) < 0).all()
+    np.testing.assert_array_equal(data.easting, domain.grid.eastings)
+    assert data.rio.crs.to_epsg() == 28992
+    assert (data.rio.x_dim, data.rio.y_dim) == ("easting", "northing")
+    assert data["mean"].attrs["units"] == "events per km²"
+    np.testing.assert_array_equal(np.isnan(data["mean"]), domain.coverage == 0)
+
+
+def test_cells_of_several_nodes_are_averaged_by_land(posterior, data):
+    domain, mean = posterior.domain, posterior.node_values["mean"]
+    # The total over all land is the same before and after: sum of value x area.
+    cell = domain.node_rows * domain.grid.shape[1] + domain.node_cols
+    several = np.flatnonzero(np.bincount(cell, minlength=domain.grid.n_cells) > 1)
+    assert len(several) > 10
+    # A node may own a sliver in a neighbouring cell, so only cells without one are compared.
+    share = np.bincount(cell, domain.node_areas / domain.cell_area.ravel()[cell], domain.grid.n_cells)
+    clean = several[np.abs(share - domain.coverage.ravel())[several] < 1e-9]
+    assert len(clean) > 5
+    for k in clean:
+        mine = cell == k
+        expected = np.average(mean[mine], weights=domain.node_areas[mine])
+        np.testing.assert_allclose(data["mean"].values.ravel()[k], expected, rtol=1e-9)
+
+
+def test_dataset_refuses_values_of_another_domain(posterior):
+    with pytest.raises(DataError, match=r"\(3,\).*nodes"):
+        raster.dataset(posterior.domain, {"mean": np.ones(3)})
+
+
+def test_coverage_is_a_variable_when_asked(posterior):
+    data = raster.dataset(posterior.domain, {}, coverage=True)
+    np.testing.assert_allclose(np.nansum(data["coverage"]), posterior.domain.coverage.sum())
+
+
+def test_one_file_per_variable(data, tmp_path):
+    paths = raster.write_rasters(data, tmp_path / "out", title="A title")
+    assert [p.name for p in paths] == [
+        "mean.tif",
+        "sd.tif",
+        "q05.tif",
+        "q50.tif",
+        "q95.tif",
+        "exceedance_0.5.tif",
+    ]
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == sorted(
+        [p.name for p in paths] + [p.name[:-4] + ".qml" for p in paths]
+    )
+    for path, name in zip(paths, data.data_vars, strict=True):
+        with rasterio.open(path) as src:
+            assert src.crs.to_epsg() == 28992
+            assert src.dtypes == ("float32",)
+            assert np.isnan(src.nodata)
+            assert src.descriptions == (name,)
+            assert src.units == (data[name].attrs["units"],)
+            np.testing.assert_array_equal(src.read(1), data[name].values.astype(np.float32))
+            assert src.transform == raster.transform_of(data)
+            tags = src.tags(1)
+            values = data[name].values[np.isfinite(data[name].values)]
+            np.testing.assert_allclose(float(tags["STATISTICS_MAXIMUM"]), values.max(), rtol=1e-6)
+            np.testing.assert_allclose(float(tags["STATISTICS_MEAN"]), values.mean(), rtol=1e-6)
+            assert src.tags()["title"] == "A title"
+            assert src.tags()["n_points"] == "1234"
+            assert src.tags()["AREA_OR_POINT"] == "Area"
+
+
+def test_all_bands_in_one_file(data, tmp_path):
+    (path,) = raster.write_rasters(data, tmp_path / "all.tif")
+    with rasterio.open(path) as src:
+        assert src.descriptions == tuple(data.data_vars)
+        assert set(src.units[:5]) == {"events per km²"}
+        np.testing.assert_array_equal(src.read(3), data["q05"].values.astype(np.float32))
+    assert path.with_suffix(".qml").exists()
+
+
+@pytest.mark.parametrize("cells", [1000.0, 150.0])
+def test_files_are_strictly_cloud_optimised(cells, tmp_path):
+    domain = island(cells)
+    data = raster.dataset(domain, {"mean": np.exp(bumps(domain))})
+    (path,) = raster.write_rasters(data, tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", RIO, "cogeo", "validate", "--strict", str(path)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "is a valid cloud optimized GeoTIFF" in done.stdout, done.stdout + done.stderr
+    with rasterio.open(path) as src:
+        # Even a small raster draws faster from an overview.
+        assert src.overviews(1) or max(src.shape) <= 128
+
+
+def test_overviews_average_land_only(tmp_path):
+    domain = island(200.0)
+    data = raster.dataset(domain, {"mean": np.full(domain.n_nodes, 3.0)})
+    (path,) = raster.write_rasters(data, tmp_path)
+    with rasterio.open(path, overview_level=0) as src:
+        values = src.read(1)
+    assert set(np.unique(values[np.isfinite(values)])) == {3.0}
+
+
+def test_nothing_is_overwritten_unless_allowed_and_no_half_file_is_left(data, tmp_path, monkeypatch):
+    raster.write_rasters(data[["mean"]], tmp_path)
+    with pytest.raises(DataError, match="exist"):
+        raster.write_rasters(data[["mean"]], tmp_path, overwrite=False)
+    before = (tmp_path / "mean.tif").read_bytes()
+
+    def fail(src, target, **options):
+        target.write_bytes(b"half")
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr("rasterio.shutil.copy", fail)
+    with pytest.raises(OSError, match="no space"):
+        raster.write_rasters(data[["mean"]] * 2, tmp_path)
+    assert (tmp_path / "mean.tif").read_bytes() == before
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["mean.qml", "mean.tif"]
+
+
+def test_a_file_is_no_directory(data, tmp_path):
+    target = tmp_path / "results"
+    target.write_text("x")
+    with pytest.raises(DataError, match="is a file"):
+        raster.write_rasters(data, target)
+    with pytest.raises(DataError, match="nothing to write"):
+        raster.write_rasters(xr.Dataset(), tmp_path)
+
+
+def test_local_domains_have_rasters_too(tmp_path):
+    domain = disc()
+    data = FakePosterior(domain, bumps(domain), 0.3).intensity()
+    (path,) = raster.write_rasters(data, tmp_path / "local.tif")
+    with rasterio.open(path) as src:
+        assert src.crs is None
+        assert src.units[0] == "events per unit area"
+        np.testing.assert_array_equal(src.read(1), data["mean"].values.astype(np.float32))
+        np.testing.assert_allclose(src.bounds, domain.grid.bounds)
+
+
+def test_projections_of_our_own_keep_their_place(tmp_path):
+    domain = across_180()
+    data = raster.dataset(domain, {"mean": np.arange(domain.n_nodes) + 1.0})
+    (path,) = raster.write_rasters(data, tmp_path)
+    with rasterio.open(path) as src:
+        import pyproj
+
+        stored = pyproj.CRS.from_wkt(src.crs.to_wkt())
+        x, y = domain.grid.bounds[0], domain.grid.bounds[3]
+        a = pyproj.Transformer.from_crs(domain.crs, 4326, always_xy=True).transform(x, y)
+        b = pyproj.Transformer.from_crs(stored, 4326, always_xy=True).transform(x, y)
+        np.testing.assert_allclose(a, b, atol=1e-9)
+
+
+def test_style_holds_the_classes_with_units(data, tmp_path):
+    paths = {p.stem: p for p in raster.write_rasters(data, tmp_path)}
+    tree = ElementTree.parse(tmp_path / "mean.qml")
+    items = tree.findall(".//item")
+    classes = palette.classes_for("mean", data["mean"].values.astype(np.float32))
+    assert [i.get("color") for i in items] == classes.hex
+    assert [float(i.get("value")) for i in items[:-1]] == classes.breaks.tolist()
+    assert items[-1].get("value") == "inf"
+    assert all(i.get("label").endswith(" events per km²") for i in items)
+    # Quantiles are comparable with the mean.
+    tops = [i.get("value") for i in ElementTree.parse(tmp_path / "q95.qml").findall(".//item")]
+    assert tops == [i.get("value") for i in items]
+    assert "exceedance_0.5" in paths
+
+
+def test_a_field_without_values_is_written_without_a_style(data, tmp_path):
+    empty = data[["mean"]] * np.nan
+    raster.write_rasters(empty, tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["mean.tif"]
+
+
+@pytest.mark.parametrize("kind", ["netcdf", "zarr"])
+def test_netcdf_and_zarr_go_through_xarray(data, tmp_path, kind):
+    path = tmp_path / "data"
+    if kind == "netcdf":
+        data.to_netcdf(path)
+        back = xr.open_dataset(path, decode_coords="all")
+    else:
+        data.to_zarr(path, zarr_format=2)
+        back = xr.open_zarr(path, decode_coords="all")
+    with back:
+        xr.testing.assert_allclose(back["mean"], data["mean"])
+        assert back.rio.crs.to_epsg() == 28992
+        assert back["mean"].attrs["units"] == "events per km²"
+
+
+def test_transform_follows_the_coordinates(data):
+    part = data.isel(northing=slice(3, 9), easting=slice(2, 7))
+    h = 1000.0
+    found = raster.transform_of(part)
+    assert found[:6] == (h, 0, part.easting.values[0] - h / 2, 0, -h, part.northing.values[0] + h / 2)
+    with pytest.raises(DataError, match="single row"):
+        raster.transform_of(data.isel(northing=[1]).drop_vars("spatial_ref"))
+    with pytest.raises(DataError, match="descending"):
+        raster.transform_of(data.isel(northing=slice(None, None, -1)))
+    with pytest.raises(DataError, match="evenly spaced"):
+        raster.transform_of(data.isel(northing=[0, 1, 5]))
