@@ -1,0 +1,63 @@
+"""How the time to make a domain grows as cells shrink: it follows the shoreline, not the area."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import time
+from pathlib import Path
+
+import numpy as np
+import rasterio
+import shapely
+
+from geobgp import Domain
+from geobgp.laplacian import discretise
+
+SAMPLE = Path(__file__).parents[1] / "sample_data"
+
+
+def best_of(repeat, call):
+    times, out = [], None
+    for _ in range(repeat):
+        begin = time.perf_counter()
+        out = call()
+        times.append(time.perf_counter() - begin)
+    return min(times), out
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeat", type=int, default=2)
+    repeat = parser.parse_args().repeat
+    land, water = SAMPLE / "netherlands_land.gpkg", SAMPLE / "netherlands_water.gpkg"
+    print(
+        f"Netherlands sample; {os.cpu_count()} cores, Python {platform.python_version()}, NumPy {np.__version__}, "
+        f"shapely {shapely.__version__}, rasterio {rasterio.__version__}; best of {repeat}"
+    )
+    print(
+        f"{'cell m':>7} {'cells':>10} {'nodes':>8} {'cut cells':>9} {'domain s':>9} {'neumann s':>9} {'dirichlet s':>11}"
+    )
+    rows = []
+    for cell_size in (4000, 2000, 1500, 1000, 500, 250):
+        seconds, domain = best_of(
+            repeat, lambda h=cell_size: Domain.from_polygons(land, water=water, cell_size=h)
+        )
+        neumann = best_of(1, lambda d=domain: discretise(d, boundary="neumann"))[0]
+        dirichlet = best_of(1, lambda d=domain: discretise(d, boundary="dirichlet"))[0]
+        cut = int(((domain.coverage > 0) & ~domain.pieces.whole).sum())
+        rows.append((cell_size, domain.n_nodes, seconds))
+        print(
+            f"{cell_size:7d} {domain.grid.n_cells:10,d} {domain.n_nodes:8,d} {cut:9,d} {seconds:9.2f} {neumann:9.2f} "
+            f"{dirichlet:11.2f}"
+        )
+    (h0, n0, t0), (h1, n1, t1) = rows[-3], rows[-1]
+    print(
+        f"from {h0} m to {h1} m: {n1 / n0:.1f} times the nodes, {t1 / t0:.1f} times the time "
+        f"(time grows as nodes^{np.log(t1 / t0) / np.log(n1 / n0):.2f})"
+    )
+
+
+if __name__ == "__main__":
+    main()
