@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from collections.abc import Iterable
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import folium
 import numpy as np
-from branca.element import Element, MacroElement
+from branca.element import Element
 from folium.map import CustomPane
 from folium.raster_layers import ImageOverlay
 from jinja2 import Template
@@ -297,30 +298,19 @@ class _Layers(folium.LayerControl):
     )
 
 
-class _Start(MacroElement):
-    """Starts the page's script."""
-
-    _template = Template(
-        """
-        {% macro script(this, kwargs) %}
-            window.geobgp.current = window.geobgp.start(
-                {{ this._parent.get_name() }},
-                [{{ this.layers }}],
-                { shoreline: {{ this.shoreline }}, points: {{ this.points }} },
-                {{ this.control }},
-                {{ this.config|tojson }}
-            );
-        {% endmacro %}
-        """
-    )
-
-    def __init__(
-        self, config: dict[str, Any], layers: list[str], shoreline: str, points: str | None, control: str
-    ):
-        super().__init__()  # type: ignore[no-untyped-call]
-        self._name = "geobgp"
-        self.config, self.layers, self.control = config, ", ".join(layers), control
-        self.shoreline, self.points = shoreline, points or "null"
+def _start(made: str, layers: list[str], groups: dict[str, str | None], control: str, config: Any) -> str:
+    """Return the script that starts the page, once everything it names is there."""
+    names = ", ".join(f"{key}: {name or 'null'}" for key, name in groups.items())
+    text = json.dumps(config, ensure_ascii=False, separators=(",", ":"))
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return f"""
+window.addEventListener("DOMContentLoaded", function () {{
+  window.geobgp.current = window.geobgp.start(
+    {made}, [{", ".join(layers)}], {{ {names} }}, {control}, {text}
+  );
+}});
+"""
 
 
 def _assemble(
@@ -369,14 +359,10 @@ def _assemble(
         made.add_child(group)
     control = _Layers()
     made.add_child(control)
-    start = _Start(
-        config,
-        overlays,
-        shoreline.get_name(),
-        None if group is None else group.get_name(),
-        control.get_name(),
-    )
-    made.add_child(start)
+    groups = {"shoreline": shoreline.get_name(), "points": None if group is None else group.get_name()}
+    # Straight into the page: what goes through folium's templates would be read as a template itself.
+    start = _start(made.get_name(), overlays, groups, control.get_name(), config)
+    root.script.add_child(_Raw(start), name="geobgp")
     return made
 
 

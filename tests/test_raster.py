@@ -13,7 +13,6 @@ from fakes import FakePosterior, across_180, bumps, disc, island
 from geobgp import palette, raster
 from geobgp.errors import DataError
 
-
 RIO = "from rasterio.rio.main import main_group; main_group()"
 
 

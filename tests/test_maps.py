@@ -1,0 +1,264 @@
+from __future__ import annotations
+
+import base64
+import io
+import json
+import re
+from types import SimpleNamespace
+
+import folium
+import geopandas as gpd
+import numpy as np
+import pyproj
+import pytest
+import shapely
+import xarray as xr
+from fakes import FakePosterior, across_180, bumps, disc, island
+from PIL import Image
+
+from geobgp import maps, palette
+from geobgp.embed import Scale, unpack
+from geobgp.errors import DataError
+from geobgp.grid import Grid
+
+NASTY = "<script>alert(1)</script>{{ 7*7 }}</title>\"'&"
+
+
+@pytest.fixture(scope="module")
+def posterior():
+    domain = island()
+    return FakePosterior(domain, bumps(domain), 0.2 + 0.3 * (domain.node_points[:, 0] > 155_000))
+
+
+@pytest.fixture(scope="module")
+def html(posterior):
+    return maps.intensity_map(posterior, title="Bites").get_root().render()
+
+
+def config_of(html):
+    """The object that the page's script is started with."""
+    at = html.index('{"title":', html.index("window.geobgp.current = window.geobgp.start("))
+    return json.JSONDecoder().raw_decode(html[at:])[0]
+
+
+def pictures_of(html):
+    found = re.findall(r"L\.imageOverlay\(\s*\"data:image/png;base64,([A-Za-z0-9+/=]+)\"", html)
+    return [Image.open(io.BytesIO(base64.b64decode(f))) for f in found]
+
+
+def test_it_is_a_folium_map(posterior):
+    made = maps.intensity_map(posterior)
+    assert isinstance(made, folium.Map)
+    assert folium.Map.default_js
+    assert folium.Map.default_css
+    folium.Marker([52, 5]).add_to(made)
+
+
+def test_nothing_is_fetched(html):
+    markup = re.sub(r"<script>.*?</script>", "", html, flags=re.S)
+    assert not re.search(r"(src|href|action)\s*=\s*[\"']?\s*(https?:)?//", markup)
+    assert not re.search(r"url\(\s*[\"']?(?!data:)", markup)
+    assert "@import" not in markup
+    assert "sourceMappingURL" not in html
+    assert not re.search(r"<script[^>]+src", html)
+    assert not re.search(r"<link[^>]+stylesheet", html)
+
+
+def test_the_policy_comes_first_and_forbids_the_network(html):
+    policy = re.search(r'<meta http-equiv="Content-Security-Policy" content="([^"]+)"', html)
+    assert policy.start() < html.index("<script")
+    rules = dict(rule.strip().split(" ", 1) for rule in policy.group(1).split(";"))
+    assert rules["default-src"] == "'none'"
+    assert rules["connect-src"] == "'none'"
+    assert rules["img-src"] == "data: blob:"
+    assert "http" not in policy.group(1)
+
+
+def test_words_are_escaped(posterior):
+    posterior = FakePosterior(posterior.domain, posterior.mu, posterior.s, title=NASTY)
+    html = maps.intensity_map(posterior).get_root().render()
+    assert "<script>alert(1)" not in html
+    assert "49</title>" not in html
+    assert "{{ 7*7 }}" in html
+    assert config_of(html)["title"] == NASTY
+
+
+def test_pictures_are_palettes_in_the_colours_of_the_classes(posterior, html):
+    images = pictures_of(html)
+    assert [i.mode for i in images] == ["P"] * 3
+    config = config_of(html)
+    grid = config["grid"]
+    data = posterior.intensity()
+    fields = {
+        "mean": data["mean"].values,
+        "cv": 100 * data["sd"].values / data["mean"].values,
+        "exceedance": posterior.exceedance(float(config["threshold"])).values,
+    }
+    whole = np.argwhere(posterior.domain.coverage == 1)[::37]
+    to_mercator = pyproj.Transformer.from_crs(28992, 3857, always_xy=True)
+    x, y = to_mercator.transform(*posterior.domain.grid.centres(*whole.T))
+    col = ((x - grid["west"]) / grid["pixel"]).astype(int)
+    row = ((grid["north"] - y) / grid["pixel"]).astype(int)
+    for image, (name, values) in zip(images, fields.items(), strict=True):
+        assert image.size == (grid["cols"], grid["rows"])
+        rgba = np.asarray(image.convert("RGBA"))
+        values = values.astype(np.float32)
+        classes = palette.classes_for(name, values)
+        np.testing.assert_array_equal(
+            rgba[row, col, :3], classes.colours[classes.index(values[tuple(whole.T)])]
+        )
+        assert (rgba[row, col, 3] == 255).all()
+        assert (rgba[0, 0] == 0).all()
+
+
+def test_numbers_under_the_cursor_are_right(posterior, html):
+    config = config_of(html)
+    grid = config["grid"]
+    scale = Scale(**config["scale"])
+    data = posterior.intensity()
+    whole = np.argwhere(posterior.domain.coverage == 1)[::29]
+    to_mercator = pyproj.Transformer.from_crs(28992, 3857, always_xy=True)
+    x, y = to_mercator.transform(*posterior.domain.grid.centres(*whole.T))
+    col = ((x - grid["west"]) / grid["pixel"]).astype(int)
+    row = ((grid["north"] - y) / grid["pixel"]).astype(int)
+    for name in ("mean", "sd", "q05", "q50", "q95"):
+        codes = unpack(config["arrays"][name], (grid["rows"], grid["cols"]))
+        found = scale.decode(codes[row, col])
+        np.testing.assert_allclose(found, data[name].values[tuple(whole.T)], rtol=6e-4)
+    codes = unpack(config["arrays"]["p"], (grid["rows"], grid["cols"]))
+    found = Scale(**config["probability"]).decode(codes[row, col])
+    expected = posterior.exceedance(float(config["threshold"])).values[tuple(whole.T)]
+    np.testing.assert_allclose(found, expected, atol=6e-4)
+
+
+def test_the_default_threshold_is_the_mean_over_land(posterior, html):
+    domain = posterior.domain
+    mean = np.average(posterior.node_values["mean"], weights=domain.node_areas)
+    assert float(config_of(html)["threshold"]) == pytest.approx(mean, rel=0.05)
+
+
+def test_thresholds_can_be_chosen_or_left_out(posterior):
+    config = config_of(maps.intensity_map(posterior, threshold=0.25).get_root().render())
+    assert config["threshold"] == "0.25"
+    assert config["layers"][2]["classes"][-1]["label"] == "> 99"
+    config = config_of(maps.intensity_map(posterior, threshold=False).get_root().render())
+    assert [layer["key"] for layer in config["layers"]] == ["mean", "uncertainty"]
+    assert "p" not in config["arrays"]
+
+
+def test_legends_have_units(html):
+    layers = config_of(html)["layers"]
+    assert layers[0]["units"] == "events per km²"
+    assert layers[1]["units"] == "sd / mean, %"
+    assert layers[2]["units"].endswith("events per km²")
+
+
+def test_points_stay_out_unless_asked_for(posterior):
+    points = gpd.GeoDataFrame(
+        {"name": ["A", NASTY]},
+        geometry=gpd.points_from_xy([154_321.0, 160_123.0], [462_345.0, 468_765.0]),
+        crs=28992,
+    )
+    lon = points.to_crs(4326).geometry.x
+    without = maps.intensity_map(posterior, points=points).get_root().render()
+    assert config_of(without)["points"] is None
+    assert f"{lon[0]:.6f}" not in without
+    made = maps.intensity_map(posterior, points=points.to_crs(3857), show_points=True, point_labels="name")
+    html = made.get_root().render()
+    shown = config_of(html)["points"]
+    np.testing.assert_allclose(np.array(shown["coords"])[:, 1], lon, atol=1e-6)
+    assert shown["labels"] == ["A", NASTY]
+    assert "<script>alert(1)" not in html
+    with pytest.raises(DataError, match="does not keep them"):
+        maps.intensity_map(posterior, show_points=True)
+    with pytest.raises(DataError, match="no CRS"):
+        maps.intensity_map(posterior, show_points=True, points=points.set_crs(None, allow_override=True))
+    with pytest.raises(DataError, match="too many"):
+        maps.intensity_map(posterior, show_points=True, points=np.zeros((60_000, 2)))
+    with pytest.raises(DataError, match="Point"):
+        maps.intensity_map(posterior, show_points=True, points=points.buffer(5))
+
+
+def test_tiles_open_the_policy_for_their_server_only(posterior):
+    html = maps.intensity_map(posterior, tiles="OpenStreetMap").get_root().render()
+    policy = re.search(r'Security-Policy" content="([^"]+)"', html).group(1)
+    assert "img-src data: blob: https://tile.openstreetmap.org;" in policy
+    assert "connect-src 'none'" in policy
+    assert config_of(html)["opacity"] == 0.75
+    own = folium.TileLayer("https://{s}.example.org/{z}/{x}/{y}.png", attr="x", overlay=True)
+    html = maps.intensity_map(posterior, tiles=own).get_root().render()
+    assert "https://*.example.org;" in html
+    with pytest.raises(DataError, match="no place on Earth"):
+        maps.intensity_map(FakePosterior(disc(), 0.0, 0.3), tiles="OpenStreetMap")
+
+
+def test_maps_of_all_kinds_of_domain():
+    for domain in (disc(), across_180()):
+        config = config_of(maps.intensity_map(FakePosterior(domain, bumps(domain), 0.3)).get_root().render())
+        assert config["local"] == (domain.crs is None)
+        (south, west), (north, east) = config["bounds"]
+        assert south < north
+        assert 0 < east - west < 10
+
+
+def test_a_flat_posterior_has_a_map():
+    domain = disc()
+    html = maps.intensity_map(FakePosterior(domain, 0.0, 0.3), threshold=1.0).get_root().render()
+    assert [c["label"] for c in config_of(html)["layers"][0]["classes"]] == ["all values"]
+
+
+def test_saving_is_all_or_nothing(posterior, tmp_path, monkeypatch):
+    made = maps.intensity_map(posterior)
+    path = maps.save(made, tmp_path / "new" / "map.html")
+    first = path.read_text(encoding="utf-8")
+    assert first.startswith("<!DOCTYPE html>")
+    with pytest.raises(DataError, match=r"\.html"):
+        maps.save(made, tmp_path / "map.png")
+
+    def fail(self, *args, **kwargs):
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr("pathlib.Path.write_text", fail)
+    with pytest.raises(OSError, match="no space"):
+        maps.save(made, path)
+    monkeypatch.undo()
+    assert path.read_text(encoding="utf-8") == first
+    assert [p.name for p in path.parent.iterdir()] == ["map.html"]
+
+
+def test_a_limit_on_bytes_is_kept(posterior):
+    small = maps.intensity_map(posterior, max_bytes=30_000)
+    config = config_of(small.get_root().render())
+    assert sum(map(len, config["arrays"].values())) < 30_000
+    assert config["grid"]["rows"] * config["grid"]["cols"] > 1_000
+
+
+def test_notebooks_show_the_map(posterior):
+    text = maps.intensity_map(posterior)._repr_html_()
+    assert text.startswith("<div")
+    assert "srcdoc=" in text
+
+
+@pytest.mark.slow
+def test_a_map_of_4096_by_4096_cells_stays_under_15_megabytes(tmp_path):
+    """Even of noise, which no compression helps."""
+    n = 4096
+    crs = pyproj.CRS(3067)
+    grid = Grid.from_bounds((200_000, 6_600_000, 200_000 + 100 * n, 6_600_000 + 100 * n), 100, crs)
+    rng = np.random.default_rng(0)
+    log = rng.normal(size=grid.shape).astype(np.float32)
+    ones = np.ones(grid.shape, np.float32)
+    west, _, _, north = grid.bounds
+    domain = SimpleNamespace(
+        grid=grid, geometry=shapely.box(*grid.bounds), barriers=None, coverage=ones, cell_area=ones, crs=crs,
+        cell_size=100.0, n_nodes=1, node_points=np.array([[west + 50, north - 50]]), node_rows=np.array([0]),
+        node_cols=np.array([0]), area_unit=(1e6, "km²"),
+    )  # fmt: skip
+    fields = {"mean": 0.0, "sd": -1.0, "q05": -0.5, "q50": -0.1, "q95": 0.5}
+    data = xr.Dataset({k: (("northing", "easting"), np.exp(log + v)) for k, v in fields.items()})
+    posterior = SimpleNamespace(
+        domain=domain, intensity=lambda: data, summary=lambda: "noise",
+        exceedance=lambda t: xr.DataArray(rng.random(grid.shape, np.float32), dims=("northing", "easting")),
+    )  # fmt: skip
+    path = maps.save(maps.intensity_map(posterior), tmp_path / "big.html")
+    assert path.stat().st_size < 15e6
