@@ -1,0 +1,152 @@
+"""A folder of results that appears whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import json
+import secrets
+import shutil
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+
+from geobgp.errors import GeobgpError
+
+#: The file that lists what a run wrote.
+RECORD = "summary.json"
+
+
+class Workspace:
+    """Write into a hidden folder; when all is well, `commit` puts it in place.
+
+    Parameters
+    ----------
+    target : path
+        The folder to fill. It must not exist, or be empty, unless `force`.
+    force : bool
+        Replace files of an earlier run in `target`. Other files in it are left alone.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> target = Path(tempfile.mkdtemp()) / "out"
+    >>> with Workspace(target) as work:
+    ...     _ = (work.folder / "a.txt").write_text("whole")
+    ...     before, placed = target.exists(), work.commit()
+    >>> before, [path.name for path in placed], sorted(p.name for p in target.parent.iterdir())
+    (False, ['a.txt'], ['out'])
+    """
+
+    def __init__(self, target: str | Path, *, force: bool = False) -> None:
+        self.target = Path(target)
+        self.force = force
+        self.folder = self.target
+        self._made: list[Path] = []
+
+    def __enter__(self) -> Workspace:
+        target = self.target
+        if target.exists() and not target.is_dir():
+            raise GeobgpError(f"{target} is a file, not a folder. Choose another output folder with -o.")
+        there = sorted(p.name for p in target.iterdir()) if target.is_dir() else []
+        if there and not self.force:
+            some = ", ".join(there[:4]) + (f" and {len(there) - 4} more" if len(there) > 4 else "")
+            raise GeobgpError(
+                f"The folder {target} exists and is not empty ({some}). Nothing is overwritten without "
+                "--force, which replaces the files of an earlier run and leaves others alone; or choose "
+                "another folder with -o."
+            )
+        # Beside the target, so that it can be renamed; inside it, where it exists already.
+        beside = target if target.is_dir() else target.absolute().parent
+        try:
+            self._make_parents(beside)
+            self.folder = beside / f".{target.absolute().name}-{secrets.token_hex(4)}.part"
+            self.folder.mkdir()
+        except OSError as error:
+            self._remove()
+            raise GeobgpError(f"Results cannot be written to {target}: {reason(error, beside)}") from error
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with _undisturbed():
+            self._remove()
+
+    def commit(self) -> list[Path]:
+        """Put all files in place; return where they are."""
+        names = sorted(p.name for p in self.folder.iterdir())
+        with _undisturbed():
+            if self.target.is_dir():
+                stale = set(_earlier(self.target)) - set(names)
+                for name in names:
+                    (self.folder / name).replace(self.target / name)
+                for name in stale:
+                    (self.target / name).unlink(missing_ok=True)
+            else:
+                self.folder.rename(self.target)
+            self._made = []
+        return [self.target / name for name in names]
+
+    def _make_parents(self, folder: Path) -> None:
+        missing = [p for p in (folder, *folder.parents) if not p.exists()]
+        for path in reversed(missing):
+            path.mkdir()
+            self._made.append(path)
+
+    def _remove(self) -> None:
+        if self.folder != self.target:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        for path in reversed(self._made):
+            if path.is_dir() and not any(path.iterdir()):
+                path.rmdir()
+        self._made = []
+
+
+def _earlier(folder: Path) -> list[str]:
+    """Return the names of files that an earlier run says it wrote here."""
+    try:
+        names = json.loads((folder / RECORD).read_text(encoding="utf-8"))["files"]
+        return [n for n in names if isinstance(n, str) and Path(n).name == n and (folder / n).is_file()]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+
+
+def reason(error: BaseException, place: str | Path = ".") -> str:
+    """Return why a file could not be written, in words, with what to do."""
+    number = getattr(error, "errno", None)
+    if number in (errno.ENOSPC, errno.EDQUOT) or _full(place):
+        return "the disk is full. Free some space, or choose another folder with -o."
+    if number in (errno.EACCES, errno.EPERM):
+        return f"you may not write in {place}. Choose another folder with -o."
+    if number == errno.EROFS:
+        return f"{place} is on a file system that is read-only. Choose another folder with -o."
+    if number == errno.ENOTDIR:
+        return f"a part of {place} is a file, not a folder. Choose another folder with -o."
+    return f"{getattr(error, 'strerror', None) or error}."
+
+
+def _full(place: str | Path) -> bool:
+    """Tell whether the disk under an existing place has no room left; libraries do not always say so."""
+    try:
+        return shutil.disk_usage(place).free < 65_536
+    except OSError:
+        return False
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Hold back Ctrl-C for the moment in which files are moved or removed."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    held: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: held.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if held:
+            raise KeyboardInterrupt
