@@ -1,0 +1,388 @@
+"""The smallest eigenpairs of a sparse symmetric matrix: block Lanczos, slice by slice of the spectrum.
+
+Each connected component is solved by itself, so its eigenvectors are exactly zero elsewhere and equal
+eigenvalues of different islands cannot hide each other. Small components are solved densely. Large ones are
+swept upwards: a shift is put into the part of the spectrum that comes next, the shifted matrix is factorised
+(`geobgp.factor`), and block Lanczos on its inverse, kept orthogonal to all vectors found before, yields the
+eigenpairs on both sides of the shift. The signs in each factor count the eigenvalues below its shift, so an
+eigenvalue that was missed is noticed and found; a last factor behind the m-th eigenvalue certifies that there
+are m below it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.linalg import eigh, qr
+from scipy.linalg.blas import dgemm, dsyrk, dtrsm
+from scipy.linalg.lapack import dpotrf
+from scipy.sparse.csgraph import connected_components
+
+from geobgp.errors import GeobgpError, SizeError
+from geobgp.factor import Dissection, Factor
+
+Progress = Callable[[str, int, int], None]
+
+#: Components up to this size are solved densely.
+_DENSE = 600
+#: Vectors that are solved for at a time.
+_BLOCK = 8
+#: Eigenpairs that one factor should yield.
+_SLICE = 160
+#: Where in a slice its shift lies.
+_MIDDLE = 0.6
+#: Residual, relative to the eigenvalue, at which Lanczos holds a pair to be found.
+_TOLERANCE = 2e-9
+#: Residual, relative to the eigenvalue, above which a pair is not accepted after all.
+_ACCEPT = 2e-7
+#: Eigenvalues closer than this, relatively, are held to be one repeated eigenvalue.
+_EQUAL = 1e-7
+
+
+def smallest_eigenpairs(
+    matrix: sp.csr_array, m: int, *, progress: Progress | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the `m` smallest eigenvalues and their vectors of a sparse, symmetric, semidefinite matrix.
+
+    Parameters
+    ----------
+    matrix : (n, n) csr_array
+        Symmetric, positive semidefinite, with a graph like a grid's.
+    m : int
+        1 <= m <= n.
+    progress : callable(stage, done, total), optional
+        Told now and then how many of the pairs are found.
+
+    Returns
+    -------
+    values : (m,) array
+        Ascending.
+    vectors : (n, m) array, Fortran order
+        Orthonormal columns. Residuals are below 1e-6 of the eigenvalue; each vector lives on one connected
+        component.
+
+    Notes
+    -----
+    The result is the same bit for bit on every run: the start is fixed and BLAS is held to one thread (the
+    number of threads changes the last bits of a product, and more of them gain little here). Each vector's
+    sign, and the axes within a repeated eigenvalue, follow from sums with fixed weights, so they do not
+    depend on `m` or on the path of the solver either, beyond rounding. `m` may cut a repeated eigenvalue; its
+    axes are then those of the whole.
+
+    Examples
+    --------
+    >>> twos = np.r_[1.0, np.full(8, 2.0), 1.0]
+    >>> path = sp.diags_array([-np.ones(9), twos, -np.ones(9)], offsets=[-1, 0, 1])
+    >>> values, vectors = smallest_eigenpairs(path.tocsr(), 3)
+    >>> [round(float(v), 6) for v in values]
+    [0.0, 0.097887, 0.381966]
+    """
+    matrix = sp.csr_array(matrix, copy=True)
+    matrix.eliminate_zeros()
+    n = matrix.shape[0]
+    if not 1 <= m <= n:
+        raise SizeError(f"{m} eigenpairs were asked for; a matrix of {n} unknowns has from 1 to {n}.")
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(limits=1, user_api="blas"):
+        return _solve(matrix, m, progress)
+
+
+def memory_needed(n: int, m: int) -> int:
+    """Return about how many bytes `smallest_eigenpairs` needs at its peak, its result included."""
+    if m + 4 * min(m, _SLICE) > n // 2:
+        return 8 * n * (3 * n + m)
+    krylov = 3 * min(m, _SLICE) + 8 * _BLOCK
+    return 8 * n * (2 * m + krylov + 180)
+
+
+def _solve(matrix: sp.csr_array, m: int, progress: Progress | None) -> tuple[np.ndarray, np.ndarray]:
+    n = matrix.shape[0]
+    diagonal = matrix.diagonal()
+    # In units in which the eigenvalues of a grid Laplacian grow like 4 pi k / n.
+    scale = float(np.median(diagonal)) * 0.3 or float(diagonal.max()) or 1.0
+    labels = connected_components(matrix, directed=False)[1]
+    order = np.argsort(labels, kind="stable")
+    ends = np.cumsum(np.bincount(labels))
+    by_part = sp.csr_array(matrix[order][:, order])
+    parts: list[_Part] = []
+    for start, stop in zip(np.r_[0, ends[:-1]], ends, strict=True):
+        a, b = by_part.indptr[start], by_part.indptr[stop]
+        block = sp.csr_array(
+            (by_part.data[a:b] / scale, by_part.indices[a:b] - start, by_part.indptr[start : stop + 1] - a),
+            shape=(stop - start, stop - start),
+        )
+        kind = _Dense if stop - start <= _DENSE else _Sweep
+        parts.append(kind(block, m * (stop - start) / n))
+
+    def tell(part: _Part | None, more: int) -> None:
+        if progress is not None:
+            progress("eigenpairs", min(sum(len(p.values) for p in parts) + more, m), m)
+
+    while True:
+        for part in parts:
+            if not len(part.values):
+                part.advance(tell)
+        known = np.sort(np.concatenate([part.values for part in parts]))
+        known = known[known <= min(part.frontier for part in parts)]
+        # One more than m, so that the cut has two sides; and on to the end of a repeated eigenvalue.
+        gaps = np.flatnonzero(np.diff(known[m - 1 :]) > _EQUAL * known[m:])
+        if len(gaps) or len(known) == n:
+            q = m + int(gaps[0]) if len(gaps) else n
+            if len(gaps) == 0 or all([part.certify((known[q - 1] + known[q]) / 2, tell) for part in parts]):
+                break
+        else:
+            min(parts, key=lambda part: part.frontier).advance(tell)
+    tell(None, 0)
+    return _collect(parts, order, ends, q, m, scale)
+
+
+def _collect(
+    parts: list[_Part], order: np.ndarray, ends: np.ndarray, q: int, m: int, scale: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Sort the first q pairs of all parts, settle axes and signs, and return the first m."""
+    for part in parts:
+        part.settle()
+    values = np.concatenate([part.values for part in parts])
+    owner = np.repeat(np.arange(len(parts)), [len(part.values) for part in parts])
+    column = np.concatenate([np.arange(len(part.values)) for part in parts])
+    first = np.argsort(values, kind="stable")[:q]
+    ascending = values[first]
+    # Among equal eigenvalues the order is that of the parts and of the axes, not of the last bits.
+    cluster = np.cumsum(np.diff(ascending, prepend=0.0) > _EQUAL * ascending)
+    first = first[np.lexsort((column[first], owner[first], cluster))][:m]
+    vectors = np.zeros((len(order), m), order="F")
+    for k in np.unique(owner[first]):
+        mine = np.flatnonzero(owner[first] == k)
+        rows = order[(ends[k - 1] if k else 0) : ends[k]]
+        for j, vector in zip(mine, parts[k].columns(column[first[mine]]), strict=True):
+            vectors[rows, j] = vector
+        parts[k].vectors.clear()
+    return ascending[:m] * scale, vectors
+
+
+class _Part:
+    """The lowest eigenpairs of one connected component, as far as they are known.
+
+    `values` belong to the columns of `vectors`, a list of arrays; all eigenvalues up to `frontier` are among
+    them.
+    """
+
+    def __init__(self, matrix: sp.csr_array, share: float) -> None:
+        self.matrix = matrix
+        self.n = matrix.shape[0]
+        self.share = share
+        self.norm = float(np.abs(matrix).sum(axis=1).max())
+        self.values = np.empty(0)
+        self.vectors: list[np.ndarray] = []
+        self.frontier = -np.inf
+
+    def advance(self, tell: Callable[..., None]) -> None:
+        """Find more eigenpairs, from the frontier on."""
+        raise NotImplementedError
+
+    def certify(self, level: float, tell: Callable[..., None]) -> bool:
+        """Tell whether all eigenvalues below `level` are known; if not, find them."""
+        raise NotImplementedError
+
+    def columns(self, which: np.ndarray) -> list[np.ndarray]:
+        """Return the vectors of values `which`."""
+        start = np.cumsum([0, *(block.shape[1] for block in self.vectors)])
+        block = np.searchsorted(start, which, side="right") - 1
+        return [self.vectors[b][:, w - start[b]] for b, w in zip(block, which, strict=True)]
+
+    def settle(self) -> None:
+        """Fix each vector's sign and the axes within each repeated eigenvalue by sums with fixed weights."""
+        weight = np.random.default_rng(self.n).uniform(0.0, 1.0, self.n)
+        ascending = np.argsort(self.values, kind="stable")
+        rounding = 16 * np.finfo(float).eps * self.norm
+        self.values[np.abs(self.values) < rounding] = 0.0
+        sorted_values = self.values[ascending]
+        breaks = np.flatnonzero(np.diff(sorted_values) > np.maximum(_EQUAL * sorted_values[1:], rounding)) + 1
+        for group in np.split(ascending, breaks):
+            group.sort()
+            vectors = self.columns(group)
+            if len(group) > 1:
+                stacked = np.stack(vectors, axis=1)
+                axes = eigh(stacked.T @ (weight[:, None] * stacked))[1]
+                for vector, new in zip(vectors, (stacked @ axes).T, strict=True):
+                    vector[:] = new
+            for vector in vectors:
+                if vector @ weight < 0:
+                    np.negative(vector, out=vector)
+
+
+class _Dense(_Part):
+    """A small component: all that is asked for at once, from a dense matrix."""
+
+    def advance(self, tell: Callable[..., None]) -> None:
+        want = min(self.n, 2 * len(self.values) + int(2 * self.share) + 8)
+        full = self.matrix.toarray()
+        if want > self.n // 3:
+            self.values, vectors = eigh(full, overwrite_a=True)
+        else:
+            self.values, vectors = eigh(full, overwrite_a=True, subset_by_index=[0, want - 1])
+        self.vectors = [np.asfortranarray(vectors)]
+        self.frontier = np.inf if len(self.values) == self.n else float(self.values[-1])
+
+    def certify(self, level: float, tell: Callable[..., None]) -> bool:
+        return True
+
+
+class _Sweep(_Part):
+    """A large component, swept upwards slice by slice."""
+
+    def __init__(self, matrix: sp.csr_array, share: float) -> None:
+        super().__init__(matrix, share)
+        self._plan = Dissection(matrix)
+        self._random = np.random.default_rng(20190416)
+        self._highest: list[float] = []
+        self._spacing = 4 * np.pi / self.n
+
+    def advance(self, tell: Callable[..., None]) -> None:
+        left = max(1.02 * self.share + 4 - len(self.values), 8.0)
+        want = int(np.ceil(left / np.ceil(left / _SLICE)))
+        if len(self.values) + 4 * want > self.n // 2:
+            _Dense.advance(self, tell)  # type: ignore[arg-type]
+            return
+        known = np.sort(self.values)
+        base = max(self.frontier, 0.0)
+        if len(known) > 16:
+            behind = min(len(known) - 1, 64)
+            self._spacing = (known[-1] - known[-1 - behind]) / behind
+        step = _MIDDLE * want * self._spacing
+        for _ in range(5):
+            shift = base + step
+            factor = Factor(self._plan, shift)
+            missing = factor.negative - int(np.sum(known < shift))
+            if missing <= 0.8 * want + 2:
+                break
+            step *= _MIDDLE * want / missing
+        self._spacing = step / max(missing, 1)
+        self._fill(factor, shift, missing, max(want, missing), tell)
+
+    def certify(self, level: float, tell: Callable[..., None]) -> bool:
+        if self.frontier == np.inf:
+            return True
+        factor = Factor(self._plan, level)
+        missing = factor.negative - int(np.sum(self.values < level))
+        if missing > 0:
+            self._fill(factor, level, missing, missing, tell)
+        return missing == 0
+
+    def _fill(self, factor: Factor, shift: float, missing: int, want: int, tell: Callable[..., None]) -> None:
+        """Find the `missing` eigenpairs below the shift, and above it as many as make up `want`."""
+        for _ in range(24):
+            low, high = self._lanczos(factor, shift, missing, want, tell)
+            missing, want = missing - low, want - low - high
+            if missing <= 0:
+                self.frontier = max(self.frontier, shift, float(self.values.max()))
+                return
+            # Some are still missing: more equal eigenvalues than vectors in a block. They are next in a new
+            # start.
+            want = max(want, missing)
+        raise GeobgpError(
+            f"The eigenvalue solver found {len(self.values)} eigenpairs and could not find {missing} more "
+            f"below {shift:g} (scaled) of a component of {self.n} unknowns; is the matrix symmetric?"
+        )
+
+    def _lanczos(
+        self, factor: Factor, shift: float, missing: int, want: int, tell: Callable[..., None]
+    ) -> tuple[int, int]:
+        """Run block Lanczos on the inverse; keep the new pairs; return how many below and above the shift."""
+        p = _BLOCK
+        # Vectors found before whose eigenvalues are near the shift would come back by rounding; far ones do
+        # not.
+        reach = shift - 1.5 * want * self._spacing
+        near = [block for block, highest in zip(self.vectors, self._highest, strict=True) if highest > reach]
+        limit = min(4 * want + 16 * p, self.n - len(self.values) - 3 * p) // p * p
+        basis = np.empty((self.n, limit + p), order="F")
+        projected = np.zeros((limit + p, limit + p), order="F")
+        new = self._random.standard_normal((self.n, p))
+        for _ in range(2):
+            _project_out(new, self.vectors)
+        basis[:, :p] = _orthonormalise(new)[0]
+        k, check = 0, int(1.8 * want)
+        while True:
+            new = factor.solve(np.ascontiguousarray(basis[:, k : k + p]))
+            before = max(k - p, 0)
+            block = _project_out(new, [basis[:, before : k + p]])[-p:]
+            block += _project_out(new, [*near, basis[:, : k + p]])[-p:]
+            projected[k : k + p, k : k + p] = (block + block.T) / 2
+            new, beta = _orthonormalise(new)
+            if np.abs(np.diagonal(beta)).min() < 1e-6 * np.abs(np.diagonal(beta)).max():
+                _project_out(new, [*near, basis[:, : k + p]])
+                new, again = _orthonormalise(new)
+                beta = again @ beta
+            k += p
+            basis[:, k : k + p] = new
+            projected[k : k + p, k - p : k] = beta
+            if k < check and k < limit:
+                continue
+            theta, coefficients = eigh(projected[:k, :k], check_finite=False, driver="evd")
+            value = shift + 1 / theta
+            # The step towards the next block ("purification") leaves a residual of just this size.
+            last = beta @ coefficients[k - p :]
+            error = np.linalg.norm(last, axis=0) / theta**2
+            good = error <= _TOLERANCE * np.abs(value) + 8 * np.finfo(float).eps * self.norm
+            low = np.flatnonzero(good & (theta < 0))
+            high = np.flatnonzero(theta > 0)[::-1]
+            high = high[: int(np.argmin(np.append(good[high], False)))]
+            tell(self, len(low) + len(high))
+            if (len(low) >= missing and len(low) + len(high) >= want) or k >= limit:
+                break
+            check = k + max(p, want // 10)
+        which = np.r_[low, high]
+        if len(which) == 0:
+            return 0, 0
+        weights = np.vstack([coefficients[:, which], last[:, which] / theta[which]])
+        found = dgemm(1.0, basis[:, : k + p], np.asfortranarray(weights))
+        del basis
+        return self._keep(found, shift)
+
+    def _keep(self, found: np.ndarray, shift: float) -> tuple[int, int]:
+        """Add vectors to those known if they are what they should be."""
+        rows = np.ascontiguousarray(found)
+        del found
+        _project_out(rows, self.vectors)
+        rows /= np.linalg.norm(rows, axis=0)
+        image = self.matrix @ rows
+        value = np.einsum("ij,ij->j", rows, image)
+        image -= rows * value
+        good = np.linalg.norm(image, axis=0) <= _ACCEPT * np.abs(value) + 64 * np.finfo(float).eps * self.norm
+        low, high = good & (value < shift), good & (value >= shift)
+        # Above the shift only an unbroken run counts: the frontier must not pass a pair that was refused.
+        refused = value[~good & (value >= shift)]
+        high &= value < refused.min(initial=np.inf)
+        keep = low | high
+        if keep.any():
+            self.vectors.append(np.asfortranarray(rows[:, keep]))
+            self.values = np.append(self.values, value[keep])
+            self._highest.append(float(value[keep].max()))
+        return int(low.sum()), int(high.sum())
+
+
+def _project_out(block: np.ndarray, bases: list[np.ndarray]) -> Any:
+    """Make a block (n, p), C order, orthogonal to bases (n, k), Fortran order; return the last products."""
+    coefficients = None
+    for basis in bases:
+        coefficients = dgemm(1.0, basis, block.T, trans_a=1, trans_b=1)
+        dgemm(-1.0, coefficients, basis, beta=1.0, c=block.T, trans_a=1, trans_b=1, overwrite_c=1)
+    return coefficients
+
+
+def _orthonormalise(block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return orthonormal columns Q, C order, and R with block = Q R: Cholesky twice, else Householder."""
+    total = np.eye(block.shape[1])
+    out = block
+    for _ in range(2):
+        r, info = dpotrf(dsyrk(1.0, out.T), clean=1)
+        if info != 0 or np.diagonal(r).min() < 1e-7 * np.diagonal(r).max():
+            q, r = qr(block, mode="economic", check_finite=False)
+            return np.ascontiguousarray(q), r
+        out = dtrsm(1.0, r, out.T, trans_a=1).T
+        total = r @ total
+    return out, total
