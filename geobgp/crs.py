@@ -220,7 +220,10 @@ def project(geoms: Any, crs: pyproj.CRS) -> np.ndarray:
 
 def repair(geoms: np.ndarray) -> np.ndarray:
     """Return valid polygons in place of invalid ones: overlaps stay covered, spikes go."""
-    return np.asarray(shapely.make_valid(geoms, method="structure", keep_collapsed=False))
+    valid = np.asarray(shapely.make_valid(geoms, method="structure", keep_collapsed=False))
+    for i in np.flatnonzero(~shapely.is_valid(valid)):  # GEOS may leave parts that share an edge: join them
+        valid[i] = shapely.union_all(shapely.make_valid(shapely.get_parts(valid[i])))
+    return valid
 
 
 def _check_finite(after: np.ndarray, before: np.ndarray, crs: pyproj.CRS) -> None:
