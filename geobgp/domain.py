@@ -305,7 +305,7 @@ class Domain:
         node = self.locate(coords)
         distance = np.where(node >= 0, 0.0, np.inf)
         off = np.flatnonzero((node < 0) & np.isfinite(coords).all(axis=1))
-        if len(off):
+        if len(off) and max_distance > 0:
             tree, owner = self._shore_tree
             points = shapely.points(np.column_stack(self.grid.to_cells(coords[off, 0], coords[off, 1])))
             (which, found), gap = tree.query_nearest(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyproj
@@ -118,7 +119,7 @@ class Grid:
         """Northing of each row's centre, north to south (descending)."""
         return self.north - (np.arange(self.shape[0]) + 0.5) * self.cell_size
 
-    def centres(self, rows: np.ndarray | int, cols: np.ndarray | int) -> tuple[np.ndarray, np.ndarray]:
+    def centres(self, rows: Any, cols: Any) -> tuple[Any, Any]:
         """Return the eastings and northings of the centres of cells."""
         h = self.cell_size
         return self.west + (cols + 0.5) * h, self.north - (rows + 0.5) * h
