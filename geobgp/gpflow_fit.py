@@ -53,8 +53,8 @@ def lgcp_svgp(
 ) -> tuple[Any, tuple[np.ndarray, np.ndarray]]:
     """Return a GPflow SVGP model of an LGCP, and its data; train it as any other.
 
-    Features and fixed effects are the inducing variables, the exposure is in the mean, and the kernel starts at
-    the LGCP's parameters, or at its defaults for the domain; those that the LGCP holds fixed are not trainable.
+    Features and fixed effects are the inducing variables, and the exposure is in the mean. The kernel starts
+    at the LGCP's parameters, which are not trainable then, or at its defaults for the domain, which are.
 
     Parameters
     ----------

@@ -219,8 +219,8 @@ class HarmonicKernel(gpflow.kernels.Kernel):
     Parameters
     ----------
     base : gpflow.kernels.Matern12, Matern32, Matern52 or SquaredExponential, or `Matern`
-        Its spectral density at the eigenvalues is the weights' prior variance. It has one lengthscale, in metres
-        (the domain's unit), which is replaced by a parameter with the same value, prior and trainability that
+        Its spectral density at the eigenvalues is the weights' prior variance. Its one lengthscale, in metres
+        (the domain's unit), is replaced by a parameter with the same value, prior and trainability that
         optimisers see as its logarithm: a step of a metre would lead nowhere.
     features : HarmonicFeatures or HarmonicBasis
     active_dims : slice or sequence of int, optional
