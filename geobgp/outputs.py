@@ -1,4 +1,4 @@
-"""The ways out of a posterior: rasters, netCDF, polygons, web maps, figures."""
+"""What a posterior says on the grid, and the ways out: rasters, netCDF, polygons, web maps, figures."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from geobgp.errors import DataError
+from geobgp.lognormal import check_probabilities, quantile_name
 
 if TYPE_CHECKING:
     import folium
     import geopandas as gpd
     import matplotlib.axes
+    import pandas as pd
     import xarray as xr
 
     from geobgp.domain import Domain
+    from geobgp.lognormal import NormalMixture
     from geobgp.posterior import Posterior
     from geobgp.summary import Summary
 
@@ -35,9 +38,63 @@ class Outputs:
         def domain(self) -> Domain: ...  # noqa: D102
         @property
         def provenance(self) -> dict[str, Any]: ...  # noqa: D102
-        def intensity(self, quantiles: Sequence[float] = QUANTILES) -> xr.Dataset: ...  # noqa: D102
-        def exceedance(self, threshold: float) -> xr.DataArray: ...  # noqa: D102
+        @property
+        def units(self) -> str: ...  # noqa: D102
+        @property
+        def _nodes(self) -> NormalMixture: ...
+        def _need_counts(self, what: str) -> None: ...
+        def node_intensity(self, quantiles: Sequence[float] = QUANTILES) -> pd.DataFrame: ...  # noqa: D102
         def summary(self) -> Summary: ...  # noqa: D102
+
+    def intensity(self, quantiles: Sequence[float] = QUANTILES) -> xr.Dataset:
+        """Return the intensity on the grid: mean, sd and quantiles.
+
+        Exact for a log-normal (or a mixture of them), not sampled. In a cell with several nodes (two sides of
+        a river) each statistic is the average over the cell's land.
+
+        Parameters
+        ----------
+        quantiles : sequence of float
+            Probabilities, each a variable: 0.05 is ``q05``.
+
+        Returns
+        -------
+        xarray.Dataset
+            On (northing, easting), NaN off land, with CRS, units and provenance.
+        """
+        self._need_counts("intensity()")
+        table = self.node_intensity(quantiles)
+        about = {name: {"long_name": f"intensity, {_words(name)}", "units": self.units} for name in table}
+        return self._dataset({name: table[name].to_numpy() for name in table}, about)
+
+    def exceedance(self, threshold: float) -> xr.DataArray:
+        """Return the probability that the intensity exceeds `threshold` (in its own unit), on the grid."""
+        self._need_counts("exceedance()")
+        if not np.isfinite(threshold):
+            raise DataError(f"A threshold is a finite number of {self.units}; found {threshold!r}.")
+        values = self._nodes.sf(np.log(threshold)) if threshold > 0 else np.ones(self.domain.n_nodes)
+        about = {
+            "long_name": f"probability of more than {threshold:g} {self.units}",
+            "units": "1",
+            "threshold": float(threshold),
+        }
+        return self._dataset({"exceedance": values}, {"exceedance": about})["exceedance"]
+
+    def latent(self, quantiles: Sequence[float] = QUANTILES) -> xr.Dataset:
+        """Return the linear predictor on the grid (the log-intensity, for counts): mean, sd and quantiles."""
+        chances = check_probabilities(quantiles)
+        mean, var = self._nodes.moments()
+        values = {"mean": mean, "sd": np.sqrt(var)} | {
+            quantile_name(q): self._nodes.quantile(q) for q in chances
+        }
+        unit = f"log({self.units})" if self.likelihood == "Poisson" else "1"
+        about = {name: {"long_name": f"linear predictor, {_words(name)}", "units": unit} for name in values}
+        return self._dataset(values, about)
+
+    def _dataset(self, values: dict[str, np.ndarray], variables: dict[str, dict[str, Any]]) -> xr.Dataset:
+        from geobgp.raster import dataset
+
+        return dataset(self.domain, values, variables=variables, attrs=self.provenance)
 
     def _layers(self, quantiles: Sequence[float], thresholds: Sequence[float]) -> xr.Dataset:
         data = self.intensity(quantiles)
@@ -102,3 +159,8 @@ class Outputs:
         if self.likelihood != "Poisson":
             return self.summary()._repr_html_()
         return str(self.to_map()._repr_html_())
+
+
+def _words(name: str) -> str:
+    fixed = {"mean": "posterior mean", "sd": "posterior standard deviation"}
+    return fixed.get(name, f"{name[1:].lstrip('0') or '0'} % quantile")

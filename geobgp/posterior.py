@@ -16,11 +16,18 @@ from geobgp.errors import DataError
 from geobgp.likelihoods import Bernoulli
 from geobgp.lognormal import NormalMixture, check_probabilities, quantile_name
 from geobgp.outputs import QUANTILES, Outputs
-from geobgp.summary import Effects, Summary, coefficient_table, describe, number
+from geobgp.summary import (
+    Effects,
+    Summary,
+    coefficient_table,
+    describe,
+    likelihood_name,
+    number,
+    point_facts,
+)
 
 if TYPE_CHECKING:
     import geopandas as gpd
-    import xarray as xr
 
     from geobgp.basis import HarmonicBasis
     from geobgp.counts import Counts
@@ -36,8 +43,8 @@ _SAMPLE_BLOCK = 100
 class Posterior(Outputs):
     """The result of a fit: a Gaussian posterior of the linear predictor, or a mixture of several.
 
-    The linear predictor is eta = intercept + covariates + f. For counts, exp(eta) is the intensity: events per
-    km² (per unit area of a local domain), or events per unit of exposure where an exposure was given (per
+    The linear predictor is eta = intercept + covariates + f. For counts, exp(eta) is the intensity: events
+    per km² (per unit area of a local domain), or events per unit of exposure where an exposure was given (per
     person; or a relative risk, where the exposure is the expected number of events).
 
     Do not make one by hand: `LGCP.fit`, `BoundaryGP.fit` and `Posterior.load` do.
@@ -54,13 +61,15 @@ class Posterior(Outputs):
     exposure : (n_nodes,) array
         What the intensity is multiplied by to give expected events: km² by default.
     exposure_kind : str
-        "area", or what the exposure is, such as "population".
+        "area"; "population" or "exposure", if one was given; "observation" for values at locations.
     effects : Effects
     points : dict
         Numbers of points or values: used, dropped, snapped, total weight.
     created : str
         Date and time of the fit, UTC.
     title : str
+    choices : dict
+        What `map_intensity` chose by itself, and why.
     """
 
     fit: Fit
@@ -73,6 +82,7 @@ class Posterior(Outputs):
     points: Mapping[str, float]
     created: str
     title: str = ""
+    choices: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod
     def from_fit(
@@ -97,17 +107,18 @@ class Posterior(Outputs):
         title : str
             Title of maps and rasters.
         """
-        n_nodes = model.basis.domain.n_nodes
-        exposure = getattr(model, "exposure", None)
+        effects = getattr(model, "effects", None)
+        # Values at locations have no exposure: a count there is one observation.
+        exposure = getattr(model, "exposure", np.ones(model.basis.domain.n_nodes))
         return cls(
             fit=fit,
             basis=model.basis,
             kernel=model.kernel,
-            likelihood=_likelihood_name(getattr(model, "likelihood", "poisson")),
-            exposure=np.ones(n_nodes) if exposure is None else np.asarray(exposure, float),
-            exposure_kind=str(getattr(model, "exposure_kind", "area")),
-            effects=_effects(model),
-            points=_points(counts, n_points),
+            likelihood=likelihood_name(getattr(model, "likelihood", "poisson")),
+            exposure=np.asarray(exposure, float),
+            exposure_kind=str(getattr(model, "exposure_kind", "observation")),
+            effects=Effects() if effects is None else Effects(effects.names, effects.means, effects.scales),
+            points=point_facts(counts, n_points),
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             title=title,
         )
@@ -156,13 +167,13 @@ class Posterior(Outputs):
     @property
     def units(self) -> str:
         """Unit of the intensity."""
-        if self.exposure_kind == "area":
-            return f"events per {self.domain.area_unit[1]}"
-        return (
-            "events per person"
-            if self.exposure_kind == "population"
-            else f"events per unit of {self.exposure_kind}"
-        )
+        per = {
+            "area": self.domain.area_unit[1],
+            "population": "person",
+            "exposure": "unit of exposure",
+            "observation": "observation",
+        }
+        return f"events per {per.get(self.exposure_kind, self.exposure_kind)}"
 
     @property
     def provenance(self) -> dict[str, Any]:
@@ -203,7 +214,8 @@ class Posterior(Outputs):
 
     @cached_property
     def _nodes(self) -> NormalMixture:
-        return _mixture(self.fit.states, [state.node_moments() for state in self.fit.states])
+        moments = np.array([state.node_moments() for state in self.fit.states])
+        return NormalMixture(_weights(self.fit.states), moments[:, 0], moments[:, 1])
 
     def _at(
         self, coords: np.ndarray, covariates: Mapping[str, np.ndarray] | pd.DataFrame | None
@@ -211,8 +223,16 @@ class Posterior(Outputs):
         coords = np.asarray(coords, float)
         if coords.ndim != 2 or coords.shape[1] != 2:
             raise DataError(f"Coordinates are (k, 2), easting and northing; found the shape {coords.shape}.")
-        fixed = None if covariates is None else self.effects.standardise(covariates, len(coords))
-        return _mixture(self.fit.states, [state.moments_at(coords, fixed) for state in self.fit.states])
+        fixed = None
+        if covariates is not None and self.effects.names:
+            fixed = self.effects.standardise(covariates, len(coords))
+        land = self.domain.locate(coords) >= 0
+        found = np.full((2, len(self.fit.states), len(coords)), np.nan)
+        if land.any():
+            some = None if fixed is None else fixed[land]
+            for k, state in enumerate(self.fit.states):
+                found[:, k, land] = state.moments_at(coords[land], some)
+        return NormalMixture(_weights(self.fit.states), found[0], found[1])
 
     def _need_counts(self, what: str) -> None:
         if self.likelihood != "Poisson":
@@ -221,25 +241,12 @@ class Posterior(Outputs):
                 "Use predict or predict_y."
             )
 
-    def intensity(self, quantiles: Sequence[float] = QUANTILES) -> xr.Dataset:
-        """Return the intensity on the grid: mean, sd and quantiles.
-
-        Exact for a log-normal (or a mixture of them), not sampled. In a cell with several nodes (the two sides
-        of a river) each statistic is the average over the cell's land.
-
-        Parameters
-        ----------
-        quantiles : sequence of float
-            Probabilities, each a variable: 0.05 is ``q05``.
-
-        Returns
-        -------
-        xarray.Dataset
-            On (northing, easting), NaN off land, with CRS, units and provenance.
-        """
-        self._need_counts("intensity()")
-        values = _columns(self._nodes, quantiles)
-        return self._dataset(values, {name: self._about(name) for name in values})
+    def node_intensity(self, quantiles: Sequence[float] = QUANTILES) -> pd.DataFrame:
+        """Return mean, sd and quantiles of the intensity, one row per node of the domain."""
+        self._need_counts("node_intensity()")
+        frame = pd.DataFrame(_columns(self._nodes, quantiles))
+        frame.attrs["units"] = self.units
+        return frame
 
     def intensity_at(
         self,
@@ -261,38 +268,6 @@ class Posterior(Outputs):
         frame = pd.DataFrame(_columns(self._at(coords, covariates), quantiles))
         frame.attrs["units"] = self.units
         return frame
-
-    def exceedance(self, threshold: float) -> xr.DataArray:
-        """Return the probability that the intensity exceeds `threshold` (in its own unit), on the grid."""
-        self._need_counts("exceedance()")
-        if not np.isfinite(threshold):
-            raise DataError(f"A threshold is a finite number of {self.units}; found {threshold!r}.")
-        values = self._nodes.sf(np.log(threshold)) if threshold > 0 else np.ones(self.domain.n_nodes)
-        about = {
-            "long_name": f"probability of more than {threshold:g} {self.units}",
-            "units": "1",
-            "threshold": float(threshold),
-        }
-        return self._dataset({"exceedance": values}, {"exceedance": about})["exceedance"]
-
-    def latent(self, quantiles: Sequence[float] = QUANTILES) -> xr.Dataset:
-        """Return the linear predictor on the grid (the log-intensity, for counts): mean, sd and quantiles."""
-        chances = check_probabilities(quantiles)
-        mean, var = self._nodes.moments()
-        values = {"mean": mean, "sd": np.sqrt(var)} | {
-            quantile_name(q): self._nodes.quantile(q) for q in chances
-        }
-        unit = f"log({self.units})" if self.likelihood == "Poisson" else "1"
-        about = {name: {"long_name": f"linear predictor, {_words(name)}", "units": unit} for name in values}
-        return self._dataset(values, about)
-
-    def _about(self, name: str) -> dict[str, str]:
-        return {"long_name": f"intensity, {_words(name)}", "units": self.units}
-
-    def _dataset(self, values: dict[str, np.ndarray], variables: dict[str, dict[str, Any]]) -> xr.Dataset:
-        from geobgp.raster import dataset
-
-        return dataset(self.domain, values, variables=variables, attrs=self.provenance)
 
     # -- samples and totals ------------------------------------------------------------------------
 
@@ -361,6 +336,10 @@ class Posterior(Outputs):
         from geobgp import totals
 
         self._need_counts("totals()")
+        if self.exposure_kind == "observation":
+            raise DataError(
+                "totals() belongs to counts on a domain (LGCP); this fit has counts at locations."
+            )
         chances = check_probabilities(quantiles)
         frame = totals.read_regions(regions, self.domain)
         shares = totals.area_shares(self.domain, frame)
@@ -431,40 +410,9 @@ class Posterior(Outputs):
         )
 
 
-def _likelihood_name(likelihood: Any) -> str:
-    name = str(getattr(likelihood, "name", likelihood))
-    if not name.lower().startswith("bernoulli"):
-        return name.capitalize()
-    return "Bernoulli (logit)" if "logit" in name else "Bernoulli (probit)"
-
-
-def _points(counts: Any, n_points: int | None) -> dict[str, float]:
-    """Numbers of points: from a `Counts`, an array of counts per node, or just how many values there were."""
-    if counts is None:
-        return {"used": int(n_points or 0)}
-    if not hasattr(counts, "n_used"):
-        total = float(np.sum(counts))
-        return {"used": round(total) if n_points is None else int(n_points), "dropped": 0}
-    found = {"used": counts.n_used, "dropped": counts.n_dropped, "snapped": counts.n_snapped}
-    facts: dict[str, float] = {name: int(value) for name, value in found.items()}
-    missing = int(getattr(counts, "n_missing", 0))
-    weight = float(getattr(counts, "total_weight", counts.n_used))
-    return (
-        facts
-        | ({"missing": missing} if missing else {})
-        | ({"total_weight": weight} if weight != counts.n_used else {})
-    )
-
-
 def _weights(states: Sequence[Any]) -> np.ndarray:
     weight = np.array([state.weight for state in states], float)
     return weight / weight.sum()
-
-
-def _mixture(states: Sequence[Any], moments: list[tuple[np.ndarray, np.ndarray]]) -> NormalMixture:
-    return NormalMixture(
-        _weights(states), np.array([m for m, _ in moments]), np.array([v for _, v in moments])
-    )
 
 
 def _columns(mixture: NormalMixture, quantiles: Sequence[float]) -> dict[str, np.ndarray]:
@@ -473,8 +421,3 @@ def _columns(mixture: NormalMixture, quantiles: Sequence[float]) -> dict[str, np
     return {"mean": mean, "sd": np.sqrt(var)} | {
         quantile_name(q): np.exp(mixture.quantile(q)) for q in chances
     }
-
-
-def _words(name: str) -> str:
-    fixed = {"mean": "posterior mean", "sd": "posterior standard deviation"}
-    return fixed.get(name, f"{name[1:].lstrip('0') or '0'} % quantile")

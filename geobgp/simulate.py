@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 import geopandas as gpd
 import numpy as np
 import shapely
+from scipy.linalg import blas
 
 from geobgp.errors import DataError, GeobgpError, SizeError
+from geobgp.kernels import Matern
+from geobgp.precision import FullRank
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -17,7 +20,6 @@ if TYPE_CHECKING:
     from geobgp.basis import HarmonicBasis
     from geobgp.domain import Domain
     from geobgp.kernels import Kernel
-    from geobgp.precision import FullRank
 
 #: More points than this are refused: an intensity in the wrong unit is the likeliest reason.
 MAX_POINTS = 50_000_000
@@ -32,8 +34,8 @@ def simulate_points(
 ) -> gpd.GeoDataFrame:
     """Draw points from a Poisson process on the land of a domain.
 
-    Each node gets a Poisson number of points with mean intensity x node area, spread evenly over its own land:
-    on its own side of every river, never in the water.
+    Each node gets a Poisson number of points with mean intensity x node area, spread evenly over its own
+    land: on its own side of every river, never in the water.
 
     Parameters
     ----------
@@ -167,5 +169,33 @@ def simulate_prior(
     -------
     (n, n_nodes) array
         On the log scale, around zero: exp(intercept + f) is an intensity.
+
+    Examples
+    --------
+    >>> import shapely
+    >>> from geobgp import Domain, HarmonicBasis, Matern
+    >>> domain = Domain.from_polygons(shapely.box(0, 0, 10, 10), cell_size=1, crs="local")
+    >>> basis = HarmonicBasis.compute(domain, m=16, cache=False)
+    >>> simulate_prior(basis, Matern(1.5, lengthscale=5.0, sd=1.0), seed=1, n=3).shape
+    (3, 100)
     """
-    raise NotImplementedError
+    if kernel.lengthscale is None or kernel.sd is None:
+        raise DataError(
+            "A draw from the prior needs the kernel's lengthscale and sd; "
+            f"found {kernel.lengthscale} and {kernel.sd}. "
+            "Give both, for example with_parameters(lengthscale, sd)."
+        )
+    rng = np.random.default_rng(seed)
+    if not isinstance(basis, FullRank):
+        scale = np.sqrt(kernel.spectral_density(np.sqrt(basis.eigenvalues)))
+        weights = scale * rng.standard_normal((n, len(scale)))
+        return np.asarray(blas.dgemm(1.0, weights, basis.features, trans_b=1))
+    basis.check_kernel(kernel)
+    assert isinstance(kernel, Matern)
+    # Q = c A^(nu + 1) with A = kappa² I + S, in units of cells.
+    field, nu = basis.field, kernel.nu
+    kappa2 = 2 * nu * (basis.domain.cell_size / kernel.lengthscale) ** 2
+    factor = field.operator.plan.factor(field.operator.entries(np.array([kappa2, 1.0])))
+    draw = rng.standard_normal((field.size, n))
+    z = factor.solve(draw if nu == 1 else factor.half_solve(draw))
+    return np.asarray((field.to_nodes @ z).T) * (kernel.sd * np.sqrt(4 * np.pi * nu * kappa2**nu))

@@ -1,8 +1,8 @@
 """Files of arrays with a JSON header: exact, checked on reading, never pickled, never half-written.
 
 A file is an uncompressed ``.npz`` (a zip of ``.npy`` members, which NumPy alone can open) with two extra
-members: ``header``, UTF-8 JSON as bytes, and ``checksum``, the SHA-256 of the header. The header holds the SHA-256
-of every array, so that any change of any byte is noticed.
+members: ``header``, UTF-8 JSON as bytes, and ``checksum``, the SHA-256 of the header. The header holds the
+SHA-256 of every array, so that any change of any byte is noticed.
 """
 
 from __future__ import annotations

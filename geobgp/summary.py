@@ -49,7 +49,7 @@ class Summary(Mapping[str, Any]):
         return len(self.facts)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a copy that JSON can hold."""
+        """Return a copy that JSON can hold; what is not known is None."""
         return _plain(self.facts)
 
     def rows(self) -> list[tuple[str, str]]:
@@ -59,8 +59,8 @@ class Summary(Mapping[str, Any]):
             label = name.replace("_", " ")
             if name == "coefficients":
                 out += [(f"  {c['name']}" if k else c["name"], _coefficient(c)) for k, c in enumerate(value)]
-            elif name == "notes":
-                out += [("note", str(note)) for note in value]
+            elif name == "choices":
+                out += [(f"{what.replace('_', ' ')} chosen", str(why)) for what, why in value.items()]
             elif isinstance(value, dict):
                 out.append((label, _quantity(value) if "value" in value else _parts(name, value)))
             elif value is not None:
@@ -121,6 +121,30 @@ class Effects:
         return turn @ mean, np.diag(turn @ cov @ turn.T)
 
 
+def likelihood_name(likelihood: Any) -> str:
+    """Return the name for reports of a likelihood, or of its name in options."""
+    name = str(getattr(likelihood, "name", likelihood))
+    if not name.lower().startswith("bernoulli"):
+        return name.capitalize()
+    return "Bernoulli (logit)" if "logit" in name else "Bernoulli (probit)"
+
+
+def point_facts(counts: Any, n_points: int | None) -> dict[str, float]:
+    """Return numbers of points, from a `Counts`, an array of counts per node, or the number of values."""
+    if counts is None:
+        return {"used": int(n_points or 0)}
+    if not hasattr(counts, "n_used"):
+        total = float(np.sum(counts))
+        return {"used": round(total) if n_points is None else int(n_points), "dropped": 0}
+    found = {"used": counts.n_used, "dropped": counts.n_dropped, "snapped": counts.n_snapped}
+    facts: dict[str, float] = {name: int(value) for name, value in found.items()}
+    if counts.n_missing:
+        facts["missing"] = int(counts.n_missing)
+    if counts.total_weight != counts.n_used:
+        facts["total_weight"] = float(counts.total_weight)
+    return facts
+
+
 def coefficient_table(states: Sequence[Any], effects: Effects, likelihood: str) -> pd.DataFrame:
     """Return the fixed effects in their own units: name, mean, sd, q05, q95, and rate ratios for counts."""
     weight = np.array([state.weight for state in states], float)
@@ -170,6 +194,7 @@ def describe(posterior: Posterior) -> Summary:
         "message": str(fit.message) or None,
         "seconds": {name: float(value) for name, value in fit.seconds.items()},
         "created": posterior.created,
+        "choices": dict(posterior.choices),
     }
     return Summary(facts)
 
@@ -237,5 +262,5 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (list, tuple, np.ndarray)):
         return [_plain(v) for v in value]
     if isinstance(value, np.generic):
-        return value.item()
-    return value
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -227,8 +227,8 @@ def table(
     empty = ~(land > 0)
     if empty.any():
         warnings.warn(
-            f"{int(empty.sum())} of {len(frame)} regions hold no land of the domain; their totals are missing "
-            "(NaN). Check their coordinate reference system if you expected otherwise.",
+            f"{int(empty.sum())} of {len(frame)} regions hold no land of the domain; their totals are "
+            "missing (NaN). Check their coordinate reference system if you expected otherwise.",
             GeobgpWarning,
             stacklevel=4,
         )
