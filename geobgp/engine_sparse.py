@@ -172,8 +172,9 @@ class SparseEngine:
         s = np.exp(-2.0 * theta[2]) if len(theta) == 3 else 1.0
         return s * evidence.precision, s * evidence.natural
 
-    def _solve(self, theta: np.ndarray, evidence: SiteEvidence) -> _Solution:
-        w, natural = self._scaled(theta, evidence)
+    def _solve(
+        self, theta: np.ndarray, w: np.ndarray, natural: np.ndarray, variances: bool = True
+    ) -> _Solution:
         q = self._coefficients(theta)[1]
         factor = self.matrices.plan.factor(self.matrices.entries(q, w))
         weighted = w[:, None] * self.design
@@ -185,7 +186,7 @@ class SparseEngine:
         beta_cov = np.linalg.inv(schur) if len(schur) else schur
         beta = beta_cov @ (self.design.T @ natural - weighted.T @ (self.observe @ z0))
         log_det = factor.log_det + (float(np.linalg.slogdet(schur)[1]) if len(schur) else 0.0)
-        inverse = factor.selected_inverse(self.matrices.pattern.nnz)
+        inverse = factor.selected_inverse(self.matrices.pattern.nnz) if variances else np.empty(0)
         return _Solution(factor, inverse, coupling, beta_cov, z0 - coupling @ beta, beta, log_det)
 
     def _evaluate(self, theta: np.ndarray, evidence: SiteEvidence) -> tuple[_Solution, Derivatives, Moments]:
@@ -195,7 +196,7 @@ class SparseEngine:
         self.rounds += 1
         w, natural = self._scaled(theta, evidence)
         kappa2, q, inner = self._coefficients(theta)
-        s = self._solve(theta, evidence)
+        s = self._solve(theta, w, natural)
         m = self.matrices
         mean = self.observe @ s.z + self.design @ s.beta
         residual = self.design - self.observe @ s.coupling
@@ -233,6 +234,21 @@ class SparseEngine:
     def objective(self, theta: np.ndarray, evidence: SiteEvidence) -> Derivatives:
         """Return the sites' log evidence and its gradient in θ; the Hessian is left to the search."""
         return self._evaluate(theta, evidence)[1]
+
+    def mean(
+        self, theta: np.ndarray, evidence: SiteEvidence, precision: np.ndarray, natural: np.ndarray
+    ) -> np.ndarray:
+        """Return the posterior mean at the observations under other sites."""
+        s = self._solve(theta, precision, natural, variances=False)
+        return self.observe @ s.z + self.design @ s.beta
+
+    def spread(self, theta: np.ndarray, evidence: SiteEvidence, weights: np.ndarray) -> np.ndarray:
+        """Return (V∘V) weights over pairs within the pattern; the fixed effects' part of V is left out."""
+        solution, _, moments = self._evaluate(theta, evidence)
+        m = self.matrices
+        squared = self.observe.multiply(self.observe).tocsr()
+        near = sp.csr_array((solution.inverse**2, m.pattern.indices, m.pattern.indptr), shape=m.pattern.shape)
+        return np.minimum(squared @ (near @ (squared.T @ weights)), moments.variance)
 
     def posterior(self, theta: np.ndarray, evidence: SiteEvidence) -> Moments:
         """Return the moments at the observations; free after `objective` at the same place."""

@@ -163,7 +163,7 @@ def _bfgs(hessian: np.ndarray, step: np.ndarray, change: np.ndarray, free: np.nd
 def differences(
     objective: Callable[[np.ndarray], Derivatives], theta: np.ndarray, free: np.ndarray, step: float = 0.03
 ) -> np.ndarray:
-    """Return the Hessian from gradients a small step ahead."""
+    """Return the Hessian from gradients a small step ahead; -1 on the diagonal of what is not free."""
     base = objective(theta)[1]
     out = -np.eye(len(theta))
     for i in np.flatnonzero(free):
@@ -173,9 +173,14 @@ def differences(
     return 0.5 * (out + out.T)
 
 
-def newton_step(gradient: np.ndarray, hessian: np.ndarray, longest: float = 1.0) -> np.ndarray:
-    """Return an ascent step -H⁻¹g, H made negative definite, at most `longest` long."""
+def negative(hessian: np.ndarray) -> np.ndarray:
+    """Return the matrix with the signs of its eigenvalues made negative, none of them tiny."""
     values, vectors = np.linalg.eigh(hessian)
     size = np.maximum(np.abs(values), 1e-8 + 1e-6 * np.abs(values).max())
-    step = vectors @ ((vectors.T @ gradient) / size)
+    return -(vectors * size) @ vectors.T
+
+
+def newton_step(gradient: np.ndarray, hessian: np.ndarray, longest: float = 1.0) -> np.ndarray:
+    """Return an ascent step -H⁻¹g, H made negative definite, at most `longest` long."""
+    step = np.linalg.solve(-negative(hessian), gradient)
     return step * min(1.0, longest / max(float(np.linalg.norm(step)), 1e-300))

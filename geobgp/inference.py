@@ -21,7 +21,7 @@ import numpy as np
 
 from geobgp.engine_features import FeatureState, Moments
 from geobgp.errors import GeobgpWarning
-from geobgp.hyper import Derivatives, Hyper, differences, maximise
+from geobgp.hyper import Derivatives, Hyper, differences, maximise, negative
 from geobgp.likelihoods import Gaussian, Likelihood, sites
 
 __all__ = ["Engine", "FeatureState", "Fit", "State", "fit"]
@@ -94,6 +94,16 @@ class Engine(Protocol):
         """Return the posterior's moments at the observations and its divergence from the prior."""
         ...
 
+    def mean(
+        self, theta: np.ndarray, evidence: Any, precision: np.ndarray, natural: np.ndarray
+    ) -> np.ndarray:
+        """Return the posterior mean at the observations under sites near those of `evidence`."""
+        ...
+
+    def spread(self, theta: np.ndarray, evidence: Any, weights: np.ndarray) -> np.ndarray:
+        """Return (V∘V) weights, about: V is the posterior covariance at the observations."""
+        ...
+
     def state(self, theta: np.ndarray, evidence: Any, weight: float) -> State:
         """Return the posterior as a state that stands by itself."""
         ...
@@ -163,7 +173,7 @@ class _Solver:
         self.trace: list[float] = []
         self.conjugate = isinstance(likelihood, Gaussian)
         self.curvature: np.ndarray | None = None
-        self.spent = {"sites": 0.0, "hyperparameters": 0.0, "posterior": 0.0}
+        self.spent = {"sites": 0.0, "ahead": 0.0, "hyperparameters": 0.0, "posterior": 0.0}
 
     def _timed(self, stage: str, call: Callable[[], Any]) -> Any:
         begin = time.perf_counter()
@@ -199,7 +209,7 @@ class _Solver:
             return self.penalised(t, evidence)
 
         if self.curvature is None and objective(theta)[2] is None:
-            self.curvature = differences(objective, theta, self.hyper.free)
+            self.curvature = negative(differences(objective, theta, self.hyper.free))
         best, _, self.curvature = maximise(
             objective,
             theta,
@@ -228,15 +238,17 @@ class _Solver:
             natural, precision = natural + (stiffen - 1.0) * precision * mean, stiffen * precision
         return self._timed("sites", lambda: self.engine.absorb(precision, natural))
 
-    def first(self, theta: np.ndarray, guess: tuple[np.ndarray, np.ndarray], learn: bool) -> _Point:
-        """Return a first point from guessed moments; sites are made stiffer if rates overflow."""
+    def first(
+        self, theta: np.ndarray, guess: tuple[np.ndarray, np.ndarray], learn: bool
+    ) -> tuple[_Point, tuple[np.ndarray, np.ndarray]]:
+        """Return a first point from guessed moments, and those; sites are made stiffer if rates overflow."""
         guess = self.likelihood.start(*guess), guess[1]
         for power in range(8):
             evidence = self.sites_at(*guess, stiffen=10.0**power)
             point = self.at(self.improve(theta, evidence) if learn else theta, evidence)
             if np.isfinite(point.score):
                 break
-        return point
+        return point, guess
 
     def step(self, point: _Point, target: Any, share: float, learn: bool) -> tuple[_Point, bool] | None:
         """Return the next point and whether θ could move along; None if the bound would fall."""
@@ -258,28 +270,25 @@ class _Solver:
         tolerance: float = TOLERANCE,
     ) -> tuple[_Point, bool, str]:
         """Go round from guessed moments until the bound no longer rises."""
-        point = self.first(theta, guess, learn)
+        point, guess = self.first(theta, guess, learn)
         self.trace.append(point.score)
         if self.conjugate:
             return point, True, "exact"
-        memory = _Memory()
         share, gain = 1.0, np.inf
+        last: tuple[np.ndarray, np.ndarray] | None = guess
         for number in range(1, max_rounds + 1):
             moments = (point.moments.mean, point.moments.variance)
             weight = -2.0 * self.likelihood.expected(*moments).d_variance
-            ahead = memory.ahead(guess, moments, weight) if share == 1.0 else None
             result = None
-            if ahead is not None:
-                guess = ahead
-                result = self.step(point, self.sites_at(*ahead), 1.0, learn)
-                if result is None:
-                    memory.clear()
+            if last is not None and share == 1.0:
+                last = self.ahead(point, last)
+                result = self.step(point, self.sites_at(*last), 1.0, learn)
             if result is None:
-                guess = moments
+                last = moments
                 target = self.sites_at(*moments)
                 while (result := self.step(point, target, share, learn)) is None:
                     share *= 0.5
-                    memory.clear()
+                    last = None
                     if share < 1e-10:
                         done = np.isfinite(point.score) and gain < 1e3 * tolerance
                         return point, bool(done), f"no step raises the bound any more (round {number})"
@@ -292,50 +301,44 @@ class _Solver:
             if self.report is not None:
                 self.report(f"round {number}: ELBO {point.elbo:,.4f}, step {share:.3g}")
             limit = max(tolerance, 1e-13 * abs(point.score))
-            if (
-                gain < limit
-                and shift < 10.0 * limit
-                and share == 1.0
-                and (moving or not learn)
-                and moved < 1e-4
-            ):
+            still = gain < limit and shift < 10.0 * limit and moved < 1e-4
+            if still and share == 1.0 and (moving or not learn):
                 return point, True, f"converged in {number} rounds"
-            share = min(1.0, 1.5 * share)
+            share = min(1.0, 2.0 * share)
         return point, False, f"not converged after {max_rounds} rounds; the last one gained {gain:.3g}"
 
+    def ahead(self, point: _Point, guess: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        """Return the moments at which the posterior would no longer change, by one Newton step.
 
-class _Memory:
-    """Anderson acceleration: past moments, combined so that what a round changes would vanish."""
+        The posterior at `point` comes from the sites asked for by the moments `guess`. To first order a
+        change of
+        those moments by (a, b) changes its mean by -½ V (w' b) and its variance by -(V∘V)(w' a + w'' b),
+        where V
+        is the posterior covariance at the observations and w', w'' are the slopes of the site precision in
+        mean
+        and variance. V∘V, which is short-ranged, is lumped on its diagonal; V is kept, so that the step is
+        one
+        more solve for a mean, with softer sites.
+        """
+        moments = point.moments
+        slopes = self.likelihood.slopes(*guess)
+        if slopes is None:
+            return moments.mean, moments.variance
 
-    def __init__(self, depth: int = 4) -> None:
-        self._depth = depth
-        self.clear()
+        def solve() -> tuple[np.ndarray, np.ndarray]:
+            by_mean, by_variance = slopes
+            precision, natural = sites(self.likelihood.expected(*guess), guess[0])
+            lumped = self.engine.spread(point.theta, point.evidence, by_mean)
+            lumped_variance = self.engine.spread(point.theta, point.evidence, by_variance)
+            change = moments.variance - guess[1]
+            factor = by_mean / (1.0 + lumped_variance)
+            soft = precision - 0.5 * factor * lumped
+            natural = natural + (soft - precision) * guess[0] - 0.5 * factor * change
+            mean = self.engine.mean(point.theta, point.evidence, soft, natural)
+            variance = guess[1] + (change - lumped * (mean - guess[0])) / (1.0 + lumped_variance)
+            return mean, np.maximum(variance, 0.3 * moments.variance)
 
-    def clear(self) -> None:
-        """Forget."""
-        self._after: list[np.ndarray] = []
-        self._change: list[np.ndarray] = []
-
-    def ahead(
-        self, before: tuple[np.ndarray, np.ndarray], after: tuple[np.ndarray, np.ndarray], weight: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray] | None:
-        """Learn that a round led from moments `before` to `after`; return better ones, if there is a past."""
-        now = np.concatenate(after)
-        self._after.append(now)
-        self._change.append(now - np.concatenate(before))
-        del self._after[: -self._depth - 1], self._change[: -self._depth - 1]
-        if len(self._after) < 3:  # the first round comes from a guess that is none of the map's own values
-            return None
-        change, after_change = (np.diff(np.array(v), axis=0) for v in (self._change, self._after))
-        weighted = change * np.concatenate([weight, 0.25 * weight])
-        normal = weighted @ change.T
-        scale = np.sqrt(np.maximum(np.diag(normal), 1e-300))
-        normal = normal / np.outer(scale, scale) + 1e-10 * np.eye(len(normal))
-        gamma = np.linalg.solve(normal, weighted @ self._change[-1] / scale) / scale
-        mean, variance = np.split(now - gamma @ after_change, 2)
-        if not (np.isfinite(mean).all() and np.isfinite(variance).all()):
-            return None
-        return mean, np.maximum(variance, 0.5 * after[1])
+        return self._timed("ahead", solve)
 
 
 def fit(

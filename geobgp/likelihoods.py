@@ -49,6 +49,10 @@ class Likelihood(Protocol):
         """Return means from which to begin: from given ones towards the observations."""
         ...
 
+    def slopes(self, mean: np.ndarray, variance: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+        """Return the derivatives of the site precision in mean and variance; None if they are small."""
+        ...
+
 
 def sites(expected: Expected, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return precision and natural mean of the Gaussian sites that stand for the observations."""
@@ -126,6 +130,12 @@ class Poisson:
             np.where(held, np.maximum(rate, self.counts / 3.0) / np.where(held, rate, 1.0), 1.0)
         )
 
+    def slopes(self, mean: np.ndarray, variance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the derivatives of the site precision, which is the rate."""
+        with np.errstate(over="ignore"):
+            rate = np.exp(self._base + mean + 0.5 * variance)
+        return rate, 0.5 * rate
+
 
 @dataclass(frozen=True, eq=False)
 class Gaussian:
@@ -167,6 +177,10 @@ class Gaussian:
     def start(self, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
         """Return the given means; the sites do not depend on them."""
         return mean
+
+    def slopes(self, mean: np.ndarray, variance: np.ndarray) -> None:
+        """Return None: the sites do not depend on mean and variance."""
+        return None
 
 
 #: Gauss-Hermite points for expectations without a closed form.
@@ -230,3 +244,7 @@ class Bernoulli:
     def start(self, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
         """Return the given means: sites are bounded whatever they are."""
         return mean
+
+    def slopes(self, mean: np.ndarray, variance: np.ndarray) -> None:
+        """Return None: site precisions are bounded and vary little."""
+        return None
