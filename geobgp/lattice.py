@@ -1,12 +1,18 @@
-"""Coordinates of many pixels through a smooth transform: exact on a coarse lattice, interpolated between."""
+"""Coordinates from one system to another: of arrays, of points, and of many pixels at once."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyproj
 import scipy.sparse as sp
+
+from geobgp.errors import DataError
+
+if TYPE_CHECKING:
+    from geobgp.domain import Domain
 
 Transform = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
@@ -25,6 +31,30 @@ def project(
     out = transformer.transform(flat[0], flat[1], direction="INVERSE" if inverse else "FORWARD")
     found = [np.where(np.isfinite(v), v, np.nan)[: x.size].reshape(x.shape) for v in out]
     return found[0], found[1]
+
+
+def point_coordinates(points: Any, domain: Domain) -> tuple[np.ndarray, np.ndarray]:
+    """Return eastings and northings (k, 2) in the domain's CRS, and which of the points given they belong to.
+
+    Parameters
+    ----------
+    points : GeoDataFrame, GeoSeries or (n, 2) array
+        An array holds coordinates in the domain's CRS. Missing and empty points are left out.
+    domain : Domain
+    """
+    if not hasattr(points, "geometry"):
+        coords = np.asarray(points, float).reshape(-1, 2)
+        return coords, np.ones(len(coords), bool)
+    shapes = points.geometry
+    if domain.crs is not None and shapes.crs is None:
+        raise DataError("The points have no CRS; set it with points.set_crs(...).")
+    known = np.asarray(~(shapes.isna() | shapes.is_empty))
+    if not (shapes[known].geom_type == "Point").all():
+        raise DataError("The points to show must be Point geometries.")
+    x, y = np.asarray(shapes[known].x), np.asarray(shapes[known].y)
+    if domain.crs is not None and len(x):
+        x, y = project(pyproj.Transformer.from_crs(shapes.crs, domain.crs, always_xy=True), x, y)
+    return np.column_stack([x, y]), known
 
 
 def transform_pixels(

@@ -20,6 +20,7 @@ from jinja2 import Template
 from geobgp import page, palette
 from geobgp.embed import RELATIVE_STEP, Scale, data_url, pack, palette_png
 from geobgp.errors import DataError
+from geobgp.lattice import point_coordinates
 from geobgp.palette import Classes, number_text
 from geobgp.warp import Plane
 
@@ -212,10 +213,13 @@ def _fit_into(
             data_url(palette_png(np.append(layer.index, -1)[cell], layer.classes.colours), "image/png")
             for layer in layers
         ]
+        # Of the cells only those that have a pixel are encoded.
+        used = np.unique(cell)
+        at = np.searchsorted(used, cell)
         arrays = {}
         for name, values in fields.items():
-            codes = (probability if name == "p" else scale).encode(values.ravel())
-            arrays[name] = pack(np.append(codes, np.uint16(0))[cell])
+            codes = (probability if name == "p" else scale).encode(values.ravel()[used])
+            arrays[name] = pack(np.where(used < 0, np.uint16(0), codes)[at])
         size = sum(map(len, pictures)) + sum(map(len, arrays.values()))
         if size <= max_bytes or cell.size <= 10_000:
             return plane, pictures, arrays, scale, probability
@@ -243,22 +247,10 @@ def _about_map(plane: Plane, domain: Domain) -> list[list[str]]:
 
 
 def _points(points: Any, labels: Any, plane: Plane) -> dict[str, Any]:
-    if hasattr(points, "geometry"):
-        frame = points
-        shapes = frame.geometry
-        if not plane.local and shapes.crs is None:
-            raise DataError("The points have no CRS; set it with points.set_crs(...).")
-        if not plane.local:
-            shapes = shapes.to_crs(plane.domain.crs)
-        known = ~(shapes.isna() | shapes.is_empty)
-        if not (shapes[known].geom_type == "Point").all():
-            raise DataError("The points to show must be Point geometries.")
-        coords = np.column_stack([shapes[known].x, shapes[known].y])
-        names = frame[labels] if isinstance(labels, str) else labels
-        names = None if names is None else [str(n) for n, k in zip(names, known, strict=True) if k]
-    else:
-        coords = np.asarray(points, float).reshape(-1, 2)
-        names = None if labels is None else [str(n) for n in labels]
+    coords, known = point_coordinates(points, plane.domain)
+    if isinstance(labels, str):
+        labels = points[labels]
+    names = None if labels is None else [str(n) for n, k in zip(labels, known, strict=True) if k]
     if len(coords) > MAX_POINTS:
         raise DataError(
             f"{len(coords):,} points are too many for a web page; show at most {MAX_POINTS:,} of them."

@@ -9,6 +9,7 @@ import numpy as np
 
 from geobgp import palette
 from geobgp.errors import DataError
+from geobgp.lattice import point_coordinates
 from geobgp.palette import number_text
 from geobgp.plot_parts import (
     QUIET,
@@ -128,15 +129,7 @@ def plot_exceedance(
 
 def draw_points(ax: matplotlib.axes.Axes, points: Any, domain: Domain) -> None:
     """Draw points on a map of a domain."""
-    if hasattr(points, "geometry"):
-        shapes = points.geometry
-        if domain.crs is not None:
-            if shapes.crs is None:
-                raise DataError("The points have no CRS; set it with points.set_crs(...).")
-            shapes = shapes.to_crs(domain.crs)
-        coords = np.column_stack([shapes.x, shapes.y])
-    else:
-        coords = np.asarray(points, float).reshape(-1, 2)
+    coords, _ = point_coordinates(points, domain)
     size = float(np.clip(4000 / max(len(coords), 1), 1.5, 18))
     ax.scatter(
         coords[:, 0],

@@ -179,6 +179,8 @@ class Chromium:
 
     def mouse(self, x: float, y: float, *, click: bool = False) -> None:
         self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+        # Moves are handed to the page once per frame.
+        self.run("new Promise(r => requestAnimationFrame(() => setTimeout(r, 30)))")
         if click:
             for kind in ("mousePressed", "mouseReleased"):
                 self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)

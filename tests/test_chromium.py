@@ -1,0 +1,370 @@
+"""The saved map in a real browser, with the network cut."""
+
+from __future__ import annotations
+
+import re
+
+import geopandas as gpd
+import numpy as np
+import pyproj
+import pytest
+from fakes import FakePosterior, across_180, bumps, disc, island
+from scipy.spatial import KDTree
+from system import Chromium
+
+from geobgp import maps, palette
+
+pytestmark = [pytest.mark.chromium, pytest.mark.slow]
+
+NASTY = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>{{ 7*7 }}'
+WATER = np.array([0xDD, 0xE6, 0xEA])
+EARTH = 2 * np.pi * 6378137
+
+
+def number(text: str) -> float:
+    return float(text.replace(",", ""))
+
+
+class View:
+    """Where things are on the screen, worked out without the map's own projection."""
+
+    def __init__(self, page: Chromium, crs) -> None:
+        self.page = page
+        self.zoom, left, top = page.run(
+            "(() => { const m = geobgp.current.map, b = m.getPixelBounds().min;"
+            " return [m.getZoom(), b.x, b.y]; })()"
+        )
+        # The pane may sit between two pixels.
+        self.corner = np.array([left, top])
+        self.to_mercator = pyproj.Transformer.from_crs(crs, 3857, always_xy=True)
+
+    def screen(self, easting, northing):
+        x, y = self.to_mercator.transform(easting, northing)
+        world = 256 * 2.0**self.zoom
+        return world * (0.5 + x / EARTH) - self.corner[0], world * (0.5 - y / EARTH) - self.corner[1]
+
+    def free(self, x, y):
+        """Which places on the screen are not under a card."""
+        boxes = self.page.run(
+            "[...document.querySelectorAll('.leaflet-control')].map(e => e.getBoundingClientRect())"
+            ".map(r => [r.left, r.top, r.right, r.bottom])"
+        )
+        width, height = self.page.size
+        free = (x > 5) & (x < width - 5) & (y > 5) & (y < height - 5)
+        for left, top, right, bottom in boxes:
+            free &= ~((x > left - 6) & (x < right + 6) & (y > top - 6) & (y < bottom + 6))
+        return free
+
+
+@pytest.fixture(scope="module")
+def posterior():
+    domain = island()
+    return FakePosterior(
+        domain, bumps(domain), 0.2 + 0.3 * (domain.node_points[:, 0] > 155_000), title="Bites " + NASTY
+    )
+
+
+@pytest.fixture(scope="module")
+def path(posterior, tmp_path_factory):
+    made = maps.intensity_map(posterior, threshold=0.3)
+    # Shown in a notebook before it is saved.
+    made._repr_html_()
+    return maps.save(made, tmp_path_factory.mktemp("map") / "map.html")
+
+
+@pytest.fixture(scope="module")
+def page(path):
+    with Chromium(1200, 900) as page:
+        page.open(path)
+        yield page
+
+
+@pytest.fixture(scope="module")
+def whole(posterior):
+    """Cells that are land throughout, with their neighbours."""
+    land = np.pad(posterior.domain.coverage == 1, 1)
+    inner = land[1:-1, 1:-1] & land[:-2, 1:-1] & land[2:, 1:-1] & land[1:-1, :-2] & land[1:-1, 2:]
+    return np.argwhere(inner)
+
+
+def choose(page, k):
+    page.run(f"document.querySelectorAll('.leaflet-control-layers-base input')[{k}].click()")
+    page.settle()
+
+
+def fields(posterior):
+    data = posterior.intensity()
+    return {
+        "mean": data["mean"].values.astype(np.float32),
+        "cv": (100 * data["sd"].values / data["mean"].values).astype(np.float32),
+        "exceedance": posterior.exceedance(0.3).values.astype(np.float32),
+    }
+
+
+def test_no_error_and_no_request(page, path):
+    assert page.console == []
+    assert [url for url in page.requests if not url.startswith("data:")] == [path.resolve().as_uri()]
+
+
+def test_words_from_the_data_stay_words(page):
+    assert page.run("window.hacked") is None
+    assert page.run("document.querySelector('img[src=x]')") is None
+    assert page.run("document.querySelector('.geobgp-title h1').textContent") == "Bites " + NASTY
+    assert page.run("document.title") == "Bites " + NASTY
+
+
+@pytest.mark.parametrize("k", [0, 1, 2])
+def test_known_cells_have_their_colour_at_their_place(page, posterior, whole, k):
+    choose(page, k)
+    name, values = list(fields(posterior).items())[k]
+    classes = palette.classes_for(name, values)
+    view = View(page, 28992)
+    x, y = view.screen(*posterior.domain.grid.centres(*whole.T))
+    free = view.free(x, y)
+    assert free.sum() > 300
+    shot = page.screenshot().astype(int)
+    seen = shot[y[free].astype(int), x[free].astype(int)]
+    expected = classes.colours[classes.index(values[tuple(whole[free].T)])].astype(int)
+    np.testing.assert_array_equal(seen, expected)
+    heading = page.run("document.querySelector('.geobgp-legend summary').textContent")
+    assert heading == ["Mean intensity", "Relative uncertainty", "Probability > 0.3"][k]
+    swatches = page.run(
+        "[...document.querySelectorAll('.geobgp-legend li i')].map(e => getComputedStyle(e).backgroundColor)"
+    )
+    shown = [tuple(map(int, re.findall(r"\d+", s))) for s in swatches]
+    assert shown == [tuple(c) for c in classes.colours[::-1].tolist()]
+
+
+def test_cells_end_where_they_should_within_a_pixel(page, posterior, whole):
+    """Colours change at the edge between two cells, found on the screen by walking across it."""
+    choose(page, 0)
+    values = fields(posterior)["mean"]
+    classes = palette.classes_for("mean", values)
+    index = classes.index(values)
+    domain = posterior.domain
+    rows, cols = whole.T
+    east_of = np.minimum(cols + 1, domain.grid.shape[1] - 1)
+    pair = (np.abs(index[rows, cols] - index[rows, east_of]) == 1) & (domain.coverage[rows, east_of] == 1)
+    rows, cols = rows[pair], cols[pair]
+    e, n = domain.grid.centres(rows, cols)
+    view = View(page, 28992)
+    x, y = view.screen(e + domain.cell_size / 2, n)
+    free = view.free(x, y)
+    rows, cols, x, y = rows[free], cols[free], x[free], y[free]
+    assert len(x) > 20
+    shot = page.screenshot().astype(int)
+    errors = []
+    for r, c, at_x, at_y in zip(rows, cols, x, y, strict=True):
+        line = shot[int(at_y), int(at_x) - 8 : int(at_x) + 9]
+        left = (line == classes.colours[index[r, c]].astype(int)).all(axis=1)
+        # Where the left colour ends, from the left.
+        ends = int(np.argmin(left)) if not left.all() else len(left)
+        errors.append(int(at_x) - 8 + ends - at_x)
+    image_pixel = page.run(
+        "document.querySelector('.leaflet-image-layer').getBoundingClientRect().width"
+    ) / page.run("document.querySelector('.leaflet-image-layer').naturalWidth")
+    # The picture's own pixels are a quarter of a cell; half of one of them is all that may be lost besides.
+    assert np.abs(np.mean(errors)) < 1
+    assert np.abs(errors).max() < 1 + image_pixel / 2 + 0.2
+
+
+def test_the_shoreline_lies_on_the_shore_and_can_be_taken_away(page, posterior):
+    import shapely
+
+    choose(page, 0)
+    view = View(page, 28992)
+    shore = shapely.segmentize(shapely.boundary(posterior.domain.geometry), 20)
+    x, y = view.screen(*shapely.get_coordinates(shore).T)
+    predicted, free = np.column_stack([x, y]), view.free(x, y)
+
+    def toggle():
+        page.run("document.querySelector('.leaflet-control-layers-overlays input').click()")
+        page.settle()
+        return page.screenshot().astype(int)
+
+    with_line, without, again = page.screenshot().astype(int), toggle(), toggle()
+    np.testing.assert_array_equal(with_line, again)
+    drawn = np.argwhere(np.abs(with_line - without).max(axis=2) > 6)[:, ::-1] + 0.5
+    drawn = drawn[view.free(*drawn.T)]
+    # A dark line on the darkest class can hardly be seen.
+    assert np.quantile(KDTree(drawn).query(predicted[free])[0], 0.99) < 1.5
+    assert KDTree(predicted).query(drawn)[0].max() < 2
+
+
+def test_the_value_under_the_cursor(page, posterior, whole):
+    choose(page, 0)
+    data = posterior.intensity()
+    view = View(page, 28992)
+    x, y = view.screen(*posterior.domain.grid.centres(*whole.T))
+    at = np.flatnonzero(view.free(x, y))[::60]
+    assert len(at) > 5
+    for k in at:
+        page.mouse(x[k], y[k])
+        text = page.run("document.querySelector('.geobgp-readout').innerText")
+        found = re.match(r"([\d.,e-]+) events per km²\s+90 % interval ([\d.,e-]+) – ([\d.,e-]+)", text)
+        assert found, text
+        row, col = whole[k]
+        for shown, name in zip(found.groups(), ("mean", "q05", "q95"), strict=True):
+            # Three digits, of a number that is right within 0.05 %.
+            assert number(shown) == pytest.approx(float(data[name].values[row, col]), rel=6e-3)
+    page.mouse(20, 450)
+    assert "Point at the land" in page.run("document.querySelector('.geobgp-readout').innerText")
+    choose(page, 2)
+    page.mouse(x[at[0]], y[at[0]])
+    assert "probability > 0.3" in page.run("document.querySelector('.geobgp-readout').innerText")
+
+
+def test_a_click_shows_more(page, posterior, whole):
+    choose(page, 0)
+    view = View(page, 28992)
+    x, y = view.screen(*posterior.domain.grid.centres(*whole.T))
+    k = np.flatnonzero(view.free(x, y) & (y > 450))[40]
+    page.mouse(x[k], y[k], click=True)
+    text = page.run("document.querySelector('.leaflet-popup-content').innerText")
+    data = posterior.intensity()
+    row, col = whole[k]
+    sd = re.search(r"standard deviation\s+([\d.,e-]+)", text).group(1)
+    assert number(sd) == pytest.approx(float(data["sd"].values[row, col]), rel=6e-3)
+    median = re.search(r"median\s+([\d.,e-]+)", text).group(1)
+    assert number(median) == pytest.approx(float(data["q50"].values[row, col]), rel=6e-3)
+    lat, lon = (float(v) for v in re.search(r"([\d.]+)° N, ([\d.]+)° E", text).groups())
+    east, north = pyproj.Transformer.from_crs(4326, 28992, always_xy=True).transform(lon, lat)
+    e, n = posterior.domain.grid.centres(row, col)
+    assert np.hypot(east - e, north - n) < 300
+    page.run("geobgp.current.map.closePopup(); 0")
+    page.settle()
+
+
+def test_opacity(page, posterior, whole):
+    choose(page, 0)
+    view = View(page, 28992)
+    x, y = view.screen(*posterior.domain.grid.centres(*whole.T))
+    k = np.flatnonzero(view.free(x, y))[100]
+    slide = (
+        "(v => { const i = document.querySelector('.geobgp-opacity input');"
+        " i.value = v; i.dispatchEvent(new Event('input')); })"
+    )
+    page.run(f"{slide}(0)")
+    page.settle()
+    np.testing.assert_array_equal(page.screenshot()[int(y[k]), int(x[k])], WATER)
+    page.run(f"{slide}(100)")
+    page.settle()
+    assert (page.screenshot()[int(y[k]), int(x[k])] != WATER).any()
+
+
+def test_the_page_cannot_reach_the_network(path):
+    with Chromium(800, 600) as page:
+        page.open(path)
+        page.run(
+            "window.broken = [];"
+            "document.addEventListener('securitypolicyviolation', e => broken.push(e.effectiveDirective));"
+            "new Image().src = 'https://example.org/a.png'; fetch('https://example.org/b').catch(() => 0); 0"
+        )
+        page.settle()
+        assert sorted(page.run("window.broken")) == ["connect-src", "img-src"]
+
+
+def test_on_a_phone(path, posterior):
+    with Chromium(390, 844, mobile=True, scale=2) as page:
+        page.open(path)
+        assert page.console == []
+        assert page.run("document.documentElement.scrollWidth") <= 390
+        boxes = page.run(
+            "[...document.querySelectorAll('.geobgp-card, .leaflet-control-layers')]"
+            ".map(e => e.getBoundingClientRect()).filter(r => r.width)"
+            ".map(r => [r.left, r.top, r.right, r.bottom])"
+        )
+        assert all(b[0] >= 0 and b[2] <= 390 and b[1] >= 0 and b[3] <= 844 for b in boxes)
+        # No card lies on another.
+        for i, a in enumerate(boxes):
+            for b in boxes[i + 1 :]:
+                assert a[2] <= b[0] or b[2] <= a[0] or a[3] <= b[1] or b[3] <= a[1]
+        assert page.run("document.querySelector('.geobgp-legend details').open") is False
+        assert page.run("!!document.querySelector('.leaflet-control-layers-expanded')") is False
+        # The map fills most of the width.
+        width = page.run("document.querySelector('.leaflet-image-layer').getBoundingClientRect().width")
+        assert width > 0.7 * 390
+        page.run("document.querySelector('.geobgp-legend summary').click()")
+        page.settle()
+        assert page.run("document.querySelector('.geobgp-legend').getBoundingClientRect().bottom") <= 844
+
+
+def test_across_the_antimeridian(tmp_path):
+    domain = across_180()
+    posterior = FakePosterior(domain, bumps(domain), 0.3)
+    path = maps.save(maps.intensity_map(posterior), tmp_path / "map.html")
+    data = posterior.intensity()["mean"].values
+    with Chromium(1000, 800) as page:
+        page.open(path)
+        assert page.console == []
+        to_degrees = pyproj.Transformer.from_crs(domain.crs, 4326, always_xy=True)
+        rows, cols = np.nonzero(domain.coverage == 1)
+        lon, lat = to_degrees.transform(*domain.grid.centres(rows, cols))
+        for side in (lon > 0, lon < 0):
+            k = np.flatnonzero(side)[len(np.flatnonzero(side)) // 2]
+            value = page.run(f"geobgp.current.at({{lat: {lat[k]}, lng: {lon[k]}}}).mean")
+            assert value == pytest.approx(data[rows[k], cols[k]], rel=1e-3)
+        # Both sides are on the screen together.
+        bounds = page.run(
+            "(() => { const b = geobgp.current.map.getBounds(); return [b.getWest(), b.getEast()]; })()"
+        )
+        assert bounds[0] < 178.5 < 181.4 < bounds[1]
+
+
+def test_a_local_domain(tmp_path):
+    domain = disc(0.05)
+    posterior = FakePosterior(domain, bumps(domain), 0.3)
+    path = maps.save(maps.intensity_map(posterior), tmp_path / "map.html")
+    data = posterior.intensity()["mean"].values
+    with Chromium(1000, 800) as page:
+        page.open(path)
+        assert page.console == []
+        row, col = 12, 25
+        e, n = domain.grid.centres(row, col)
+        assert page.run(f"geobgp.current.at({{lat: {n}, lng: {e}}}).mean") == pytest.approx(
+            data[row, col], rel=1e-3
+        )
+        x, y = page.run(f"(p => [p.x, p.y])(geobgp.current.map.latLngToContainerPoint([{n}, {e}]))")
+        classes = palette.classes_for("mean", data.astype(np.float32))
+        expected = classes.colours[classes.index(data.astype(np.float32)[row, col])]
+        np.testing.assert_array_equal(page.screenshot()[int(y), int(x)], expected)
+        scale = page.run("document.querySelector('.leaflet-control-scale-line').textContent")
+        assert re.fullmatch(r"[\d.]+ units?", scale)
+
+
+def test_points_and_their_names(posterior, tmp_path):
+    points = gpd.GeoDataFrame(
+        {"name": [NASTY]}, geometry=gpd.points_from_xy([152_500.0], [466_500.0]), crs=28992
+    )
+    made = maps.intensity_map(posterior, points=points, show_points=True, point_labels="name")
+    path = maps.save(made, tmp_path / "map.html")
+    with Chromium(1000, 800) as page:
+        page.open(path)
+        view = View(page, 28992)
+        x, y = view.screen(152_500.0, 466_500.0)
+        page.mouse(x, y)
+        page.settle()
+        assert page.run("document.querySelector('.leaflet-tooltip').textContent") == NASTY
+        assert page.run("window.hacked") is None
+        np.testing.assert_allclose(page.screenshot()[int(y), int(x)].astype(int), [0x16, 0x32, 0x3F], atol=30)
+        assert page.console == []
+
+
+def test_tiles_are_asked_for_at_their_server_only(posterior, tmp_path):
+    path = maps.save(maps.intensity_map(posterior, tiles="OpenStreetMap"), tmp_path / "map.html")
+    with Chromium(1000, 800) as page:
+        page.open(path)
+        hosts = {re.match(r"https?://([^/]+)", u).group(1) for u in page.requests if u.startswith("http")}
+        assert hosts == {"tile.openstreetmap.org"}
+
+
+def test_in_a_notebooks_frame(posterior, tmp_path):
+    text = maps.intensity_map(posterior)._repr_html_()
+    path = tmp_path / "notebook.html"
+    stub = "<script>window.geobgp = {current: {ready: Promise.resolve()}}</script>"
+    path.write_text(f"<!DOCTYPE html><meta charset=utf-8><body>{text}{stub}", encoding="utf-8")
+    with Chromium(900, 700) as page:
+        page.open(path)
+        inner = "document.querySelector('iframe').contentWindow.geobgp.current"
+        assert page.run(f"{inner}.ready.then(() => {inner}.layers.length)") == 3
+        assert page.console == []
