@@ -28,7 +28,7 @@ RADIUS = 6378137.0
 MAX_LATITUDE = 85.0511287798
 #: At most this many pixels stand for the side of one cell.
 MAX_OVERSAMPLING = 4.0
-_MAX_VERTICES = 150_000
+_MAX_VERTICES = 100_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,12 +165,12 @@ class Plane:
         return out
 
     def shoreline(self) -> list[list[list[float]]]:
-        """Return the outline of the land as lines of [longitude, latitude], right to less than a pixel."""
+        """Return the outline of the land as lines of [longitude, latitude], right well within a pixel."""
         lines = [shapely.boundary(self.land)]
         if self.domain.barriers is not None:
             lines.append(self._project(self.domain.barriers))
         whole = shapely.get_parts(shapely.get_parts(shapely.geometrycollections(lines)))
-        tolerance = 0.3 * self.pixel
+        tolerance = 0.05 * self.pixel
         simple = shapely.simplify(whole, tolerance, preserve_topology=False)
         while shapely.get_num_coordinates(simple).sum() > _MAX_VERTICES:
             tolerance *= 2
@@ -179,7 +179,7 @@ class Plane:
         xy, owner = shapely.get_coordinates(simple, return_index=True)
         lon, lat = self.to_degrees(xy[:, 0], xy[:, 1])
         step = self.pixel if self.local else math.degrees(self.pixel / RADIUS)
-        digits = max(math.ceil(-math.log10(step / 20)), 0)
+        digits = max(math.ceil(-math.log10(step / 100)), 0)
         points = np.round(np.column_stack([lon, lat]), digits)
         ends = np.searchsorted(owner, np.arange(1, len(simple)))
         return [part.tolist() for part in np.split(points, ends) if len(part)]

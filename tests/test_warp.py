@@ -74,7 +74,7 @@ def test_the_shoreline_is_right_to_less_than_a_pixel(plane):
     )
     per_degree = np.pi / 180 * 6378137
     scaled = [shapely.transform(g, lambda xy: xy * per_degree) for g in (lines, exact)]
-    assert shapely.hausdorff_distance(*scaled) < 0.6 * plane.pixel
+    assert shapely.hausdorff_distance(*scaled) < 0.2 * plane.pixel
 
 
 def test_land_across_the_antimeridian_is_one_piece():
