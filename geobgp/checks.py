@@ -57,13 +57,19 @@ class Checks:
 
     def verdict(self) -> tuple[bool, str]:
         """Return whether the checks are fine, and in words what they say."""
-        share = f"{self.covered:.0%} of {len(self.blocks):,} blocks lie within their 90 % predictive interval"
+        blocks = f"{percent(self.covered)} of {len(self.blocks):,} blocks"
+        share = f"{blocks} lie within their 90 % predictive interval"
         if self.covered < 0.8:
             return False, (
                 f"Only {share}: the events are more clustered than the map can follow. Try full resolution "
                 "(--features full) or smaller cells, and check for many events on one spot."
             )
         return True, f"{share}. The same points made the map, so rather more than 90 % is to be expected."
+
+
+def percent(share: float) -> str:
+    """Return a share as people read it."""
+    return f"{100 * share:.0f} %"
 
 
 def check(posterior: Posterior, counts: np.ndarray, *, seed: int = 0) -> Checks:

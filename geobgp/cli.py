@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
@@ -248,7 +249,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in arguments or bool(os.environ.get("GEOBGP_DEBUG"))
-    signal.signal(signal.SIGTERM, _terminated)
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, _terminated)
     try:
         code = cli.main(args=arguments, prog_name="geobgp", standalone_mode=False)
         return code if isinstance(code, int) else 0

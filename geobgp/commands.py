@@ -182,10 +182,10 @@ def _write(
             regions.to_file(folder / "regions.gpkg", layer="regions", driver="GPKG")
             stage.note(f"{len(regions):,} regions")
     with stages("checks") as stage:
-        from geobgp.checks import check
+        from geobgp.checks import check, percent
 
         checks = check(posterior, mapped.counts.values)
-        stage.note(f"{checks.covered:.0%} of {len(checks.blocks):,} blocks within their 90 % interval")
+        stage.note(f"{percent(checks.covered)} of {len(checks.blocks):,} blocks within their 90 % interval")
     with stages("posterior") as stage:
         saved = posterior.save(folder / "posterior.geobgp")
         stage.note(f"{saved.stat().st_size / 1e6:.1f} MB")
@@ -237,18 +237,27 @@ def _points(o: Mapping[str, Any], domain: Domain) -> gpd.GeoSeries:
 
 
 def _regions(mapped: Mapped, path: str) -> gpd.GeoDataFrame:
-    """Return totals of regions, with a name and the number observed."""
+    """Return totals of regions, with a name and the number observed; polygons of one name are one region."""
+    import geopandas as gpd
+
     from geobgp.totals import area_shares, read_regions
 
     frame = read_regions(path, mapped.domain)
+    words = [c for c in frame.columns if c != frame.geometry.name and not _is_number(frame[c])]
+    named = next((c for c in words if "name" in str(c).lower()), words[0] if words else None)
+    names = [f"region {k + 1}" for k in range(len(frame))] if named is None else frame[named].astype(str)
+    frame = gpd.GeoDataFrame({"name": names}, geometry=frame.geometry.to_numpy(), crs=frame.crs)
+    if frame["name"].duplicated().any():
+        frame = frame.dissolve(by="name", sort=False).reset_index()
     totals = mapped.posterior.totals(frame, predicted=True, n_samples=_REGION_SAMPLES)
     totals["observed"] = area_shares(mapped.domain, frame) @ mapped.counts.values
-    if "name" not in totals:
-        words = [c for c in frame.columns if c != frame.geometry.name and frame[c].dtype.kind in "OUT"]
-        named = next((c for c in words if "name" in str(c).lower()), words[0] if words else None)
-        plain = [f"region {k + 1}" for k in range(len(frame))]
-        totals.insert(0, "name", plain if named is None else frame[named].astype(str).to_numpy())
     return totals
+
+
+def _is_number(column: Any) -> bool:
+    import pandas as pd
+
+    return bool(pd.api.types.is_numeric_dtype(column))
 
 
 def _about(name: str) -> str:

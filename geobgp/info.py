@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from geobgp.errors import GeobgpError
-from geobgp.vector import check_exists, split_layer
+from geobgp.vector import split_layer
+from geobgp.wording import in_options
 from geobgp.workspace import RECORD
 
 _TABLES = (".csv", ".tsv", ".txt")
@@ -23,8 +24,9 @@ def describe(source: str | Path) -> str:
         A folder that ``geobgp map`` wrote, a posterior, a raster, a vector file or a table of points.
     """
     path, layer = split_layer(str(source), None)
-    check_exists(path, "info")
     place = Path(path)
+    if not place.exists():
+        raise GeobgpError(f"There is no file {path}.")
     if place.is_dir() and (place / RECORD).is_file():
         return _results(place)
     if place.is_dir():
@@ -63,7 +65,7 @@ def _results(folder: Path) -> str:
                 f"{points['used']:,} used, {points['moved']:,} moved to land, {points['dropped']:,} dropped",
             ),
             *((name, f"{c['value']} ({c['why']})") for name, c in choices.items()),
-            ("checks", f"{record['checks']['within_90']:.0%} of blocks within their 90 % interval"),
+            ("checks", f"{100 * record['checks']['within_90']:.0f} % of blocks within their 90 % interval"),
             *(("warning", text) for text in record["warnings"]),
             ("files", ", ".join(n for n in record["files"] if not n.endswith(".qml"))),
             ("command", record["command"]),
@@ -193,7 +195,7 @@ def _table(path: Path) -> str:
                 low = [min(a, b) for a, b in zip(low, chunk.coords.min(axis=0), strict=True)]
                 high = [max(a, b) for a, b in zip(high, chunk.coords.max(axis=0), strict=True)]
     except GeobgpError as error:
-        return _lines([*rows, ("coordinates", str(error))])
+        return _lines([*rows, ("coordinates", in_options(str(error)))])
     rows.append(("rows", f"{n:,}, {missing:,} without a point"))
     if n > missing:
         rows.append(("coordinates", f"{low[0]:.8g} to {high[0]:.8g}, {low[1]:.8g} to {high[1]:.8g}"))

@@ -150,6 +150,17 @@ def _facts(rows: Iterable[tuple[str, object]]) -> str:
     return f'<div class="wide"><table class="facts"><tbody>{body}</tbody></table></div>'
 
 
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %" if share < 0.995 or share == 1 else f"{100 * share:.1f} %"
+
+
+def _events(value: float) -> str:
+    """Return a number of events: whole, or with one digit where it is small."""
+    if value != value:
+        return "-"
+    return f"{value:,.0f}" if value >= 10 or value == round(value) else f"{value:.1f}"
+
+
 def _figure(source: str, caption: str, kind: str = "") -> str:
     text = escape(caption)
     return f'<figure class="{kind}"><img src="{source}" alt="{text}"><figcaption>{text}</figcaption></figure>'
@@ -188,7 +199,11 @@ def _cards(posterior: Posterior, story: Story) -> str:
     if story.checks is not None:
         fine, _ = story.checks.verdict()
         cards.append(
-            ("Checks", "fine" if fine else "look closer", f"{story.checks.covered:.0%} of blocks within 90 %")
+            (
+                "Checks",
+                "fine" if fine else "look closer",
+                f"{_percent(story.checks.covered)} of blocks within 90 %",
+            )
         )
     if not posterior.converged:
         cards.append(("Fit", "not converged", "see below"))
@@ -308,8 +323,8 @@ def _checks(posterior: Posterior, story: Story) -> str:
         name = "All" if k == last else f"Part {k + 1}"
         if joined and k == last - 1:
             name = f"{domain.n_components - last + 1} smaller parts"
-        interval = f"{number(r.q05)} to {number(r.q95)}"
-        rows.append((name, number(r.land), number(r.observed), number(round(r.expected, 1)), interval))
+        interval = f"{_events(r.q05)} to {_events(r.q95)}"
+        rows.append((name, number(r.land), number(r.observed), _events(r.expected), interval))
     if last == 1:
         rows = rows[1:]
     head = ("Land", unit, "Observed", "Expected", "90 % predictive interval")
@@ -317,7 +332,7 @@ def _checks(posterior: Posterior, story: Story) -> str:
     text = (
         f"Squares of {side}: mean squared Pearson residual {checks.dispersion:.2f} (1 is Poisson noise about "
         f"a known intensity; less is usual where the same points made the map). Nodes without any event: "
-        f"{checks.empty_observed:.1%} observed, {checks.empty_expected:.1%} expected."
+        f"{_percent(checks.empty_observed)} observed, {_percent(checks.empty_expected)} expected."
     )
     return (
         _paragraph(verdict, "good" if fine else "bad")
@@ -343,14 +358,17 @@ def _regions(story: Story) -> str:
     for r in frame.head(_MOST_REGIONS).to_dict("records"):
         cells = [str(r.get("name", ""))]
         cells += [number(r[area])] if area else []
-        cells += [number(round(r["observed"], 1))] if "observed" in frame else []
-        cells += [number(round(r["expected"], 1)), f"{number(r['q05'])} to {number(r['q95'])}"]
+        cells += [_events(r["observed"])] if "observed" in frame else []
+        cells += [_events(r["expected"]), f"{_events(r['q05'])} to {_events(r['q95'])}"]
         rows.append(cells)
     head = ["Region"] + (["km²"] if area else []) + (["Observed"] if "observed" in frame else [])
     head += ["Expected", "90 % interval"]
+    note = "The interval is that of the expected number; what is observed varies around it."
+    if "observed" in frame:
+        note += " What was observed in cells that a border crosses is shared by area."
     more = len(frame) - _MOST_REGIONS
-    note = _paragraph(f"{more:,} more regions are in the file.") if more > 0 else ""
-    return _table(rows, head, numeric=range(1, len(head))) + note
+    note += f" {more:,} more regions are in the file." if more > 0 else ""
+    return _table(rows, head, numeric=range(1, len(head))) + _paragraph(note, "quiet")
 
 
 def _fit(posterior: Posterior, story: Story) -> str:

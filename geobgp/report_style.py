@@ -52,6 +52,7 @@ td { overflow-wrap: anywhere; }
 .good, .bad { border-left: 4px solid #3c8a5b; background: #eef7f1; padding: 9px 14px;
   border-radius: 0 6px 6px 0; }
 .bad { border-color: #b3261e; background: #fbeeed; }
+.quiet { color: var(--quiet); font-size: 14px; }
 .warn { margin: 0; padding: 10px 14px 10px 32px; border-left: 4px solid #c98a11; background: #fdf6e7;
   border-radius: 0 6px 6px 0; }
 .warn li { margin: 3px 0; overflow-wrap: anywhere; }

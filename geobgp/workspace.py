@@ -117,7 +117,8 @@ def _earlier(folder: Path) -> list[str]:
 def reason(error: BaseException, place: str | Path = ".") -> str:
     """Return why a file could not be written, in words, with what to do."""
     number = getattr(error, "errno", None)
-    if number in (errno.ENOSPC, errno.EDQUOT) or _full(place):
+    # GDAL and HDF5 do not say why a file could not be written.
+    if number in (errno.ENOSPC, errno.EDQUOT) or (number in (None, errno.EIO) and _full(place)):
         return "the disk is full. Free some space, or choose another folder with -o."
     if number in (errno.EACCES, errno.EPERM):
         return f"you may not write in {place}. Choose another folder with -o."
@@ -129,9 +130,9 @@ def reason(error: BaseException, place: str | Path = ".") -> str:
 
 
 def _full(place: str | Path) -> bool:
-    """Tell whether the disk under an existing place has no room left; libraries do not always say so."""
+    """Tell whether the disk under an existing place has no room left."""
     try:
-        return shutil.disk_usage(place).free < 65_536
+        return shutil.disk_usage(place).free < 1_000_000
     except OSError:
         return False
 
