@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyproj
@@ -86,8 +85,7 @@ def basis_record(basis: HarmonicBasis | FullRank) -> tuple[dict[str, Any], dict[
     header = {"boundary": basis.boundary, "scheme": basis.scheme, "m": "full"}
     if not hasattr(basis, "eigenvalues"):
         return header, {}
-    names = [f.name for f in fields(cast(Any, basis)) if isinstance(getattr(basis, f.name), np.ndarray)]
-    return header | {"m": int(basis.m)}, {name: getattr(basis, name) for name in names}
+    return header | {"m": int(basis.m)}, {name: getattr(basis, name) for name in ("eigenvalues", "vectors")}
 
 
 def basis_from(

@@ -126,11 +126,12 @@ class NormalMixture:
                 density = np.sum(weight * np.exp(-0.5 * z**2) / sd, axis=0) / np.sqrt(2 * np.pi)
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
                 step = x - excess / density
-            good = (step > low) & (step < high)
-            new = np.where(excess == 0, x, np.where(good, step, 0.5 * (low + high)))
+            good = (step >= low) & (step <= high)
+            new = np.where(good, step, 0.5 * (low + high))
             moved = np.abs(new - x)
             x = new
+            # What is left of `excess` may be rounding, with which a flat density would play for ever.
             with np.errstate(invalid="ignore"):
-                if not np.any(moved > 2e-15 * np.maximum(np.abs(x), 1.0)):
+                if not np.any((moved > 2e-15 * np.maximum(np.abs(x), 1.0)) & (np.abs(excess) > 1e-15)):
                     break
         return x

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from geobgp.kernels import Kernel
     from geobgp.precision import FullRank
 
-_SAMPLE_BLOCK = 100
+#: Numbers in a block of samples: 64 MB.
+_SAMPLE_BLOCK = 8_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -296,12 +297,13 @@ class Posterior(Outputs):
         # Each state gets its share of the rows, in random order: rows are independent draws of the mixture.
         owner = np.repeat(np.arange(len(self.fit.states)), rng.multinomial(n, _weights(self.fit.states)))
         owner = rng.permutation(owner)
-        for start in range(0, n, _SAMPLE_BLOCK):
-            mine = owner[start : start + _SAMPLE_BLOCK]
+        size = max(1, _SAMPLE_BLOCK // self.domain.n_nodes)
+        for start in range(0, n, size):
+            mine = owner[start : start + size]
             block = np.empty((len(mine), self.domain.n_nodes))
             for k in np.unique(mine):
                 block[mine == k] = self.fit.states[k].sample_nodes(int((mine == k).sum()), rng)
-            yield np.exp(block)
+            yield np.exp(block, out=block)
 
     def totals(
         self,

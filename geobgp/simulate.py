@@ -189,7 +189,7 @@ def simulate_prior(
     if not isinstance(basis, FullRank):
         scale = np.sqrt(kernel.spectral_density(np.sqrt(basis.eigenvalues)))
         weights = scale * rng.standard_normal((n, len(scale)))
-        return np.asarray(blas.dgemm(1.0, weights, basis.features, trans_b=1))
+        return np.ascontiguousarray(blas.dgemm(1.0, weights, basis.features.T))
     basis.check_kernel(kernel)
     assert isinstance(kernel, Matern)
     # Q = c A^(nu + 1) with A = kappa² I + S, in units of cells.

@@ -238,11 +238,5 @@ def table(
         raise DataError(
             f"The regions already have columns called {', '.join(clash)}; rename or drop them first."
         )
-    added = pd.DataFrame(
-        {key: np.where(empty & (key in columns), np.nan, value) for key, value in new.items()}
-    )
-    added.index = frame.index
-    out = frame.copy()
-    for key in added:
-        out[key] = added[key]
-    return out
+    values = {key: np.where(empty & (key in columns), np.nan, value) for key, value in new.items()}
+    return gpd.GeoDataFrame(pd.concat([frame, pd.DataFrame(values, index=frame.index)], axis=1))

@@ -521,10 +521,10 @@ def test_intervals_hold_what_they_promise():
     domain = calibration.archipelago(cell_size=4000.0)
     wanted = ("features, known", "features, map", "few points, integrate", "full rank, known")
     chosen = [case for case in calibration.cases(domain, 150) if case.name in wanted]
-    result = calibration.study(chosen, calibration.regions(domain), runs=40, say=lambda text: None)
+    result = calibration.study(chosen, calibration.regions(domain), runs=30, say=lambda text: None)
     assert set(result) == set(wanted)
     for row in result.values():
         for name, (mean, error) in row.items():
             nominal = int(name.split()[1])
             assert abs(mean - nominal) < 3 + 2.5 * error, (row, name)
-            assert error < 3
+            assert error < 4

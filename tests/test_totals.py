@@ -140,6 +140,12 @@ def test_table_names_regions_without_land(domain):
     assert out["expected"].iloc[0] == 3 and np.isnan(out["expected"].iloc[1])
     assert out["land_area"].tolist() == pytest.approx([4.0, 0.0])
     assert out["name"].tolist() == ["here", "sea"] and "expected" not in frame
+    twice = gpd.GeoDataFrame({"name": ["a", "b"]}, geometry=frame.geometry[[0, 0]].to_numpy(), index=[7, 7])
+    both = totals.table(twice, shares[[0, 0]], domain, {"expected": np.array([1.0, 2.0])})
+    assert both["expected"].tolist() == [1, 2] and both.geometry.name == "geometry"
+    moved = frame.iloc[:1].rename_geometry("where").set_crs(28992)
+    out = totals.table(moved, shares[[0]], domain, {"expected": np.ones(1)})
+    assert out.geometry.name == "where" and out.crs == moved.crs
     with pytest.raises(DataError, match="already have columns called expected"):
         totals.table(frame.iloc[:1].assign(expected=0), shares[[0]], domain, {"expected": np.ones(1)})
 
