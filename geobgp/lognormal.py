@@ -88,13 +88,16 @@ class NormalMixture:
         return self._moments(self.mu, self.var)
 
     def exp_mean(self) -> np.ndarray:
-        """Return the mean of the exponential: sum of w exp(mu + var / 2)."""
-        return self.weight @ np.exp(self.mu + self.var / 2)
+        """Return the mean of the exponential: sum of w exp(mu + var / 2); infinite where it overflows."""
+        with np.errstate(over="ignore"):
+            return self.weight @ np.exp(self.mu + self.var / 2)
 
     def exp_moments(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the mean and the variance of the exponential, (n,) each."""
-        means = np.exp(self.mu + self.var / 2)
-        return self._moments(means, means**2 * np.expm1(self.var))
+        """Return the mean and the variance of the exponential, (n,) each; infinite where they overflow."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            means = np.exp(self.mu + self.var / 2)
+            mean, variance = self._moments(means, means**2 * np.expm1(self.var))
+        return mean, np.where(np.isnan(variance) & ~np.isnan(mean), np.inf, variance)
 
     def sf(self, value: float | np.ndarray) -> np.ndarray:
         """Return the probability of lying above `value`, (n,)."""

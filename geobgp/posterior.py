@@ -387,7 +387,8 @@ class Posterior(Outputs):
         """Write everything to one file, from which `load` gives back the same posterior, number for number.
 
         The file (an ``.npz``, no pickle) holds the domain and the basis too, so it is about as large as the
-        features are in memory. It holds neither points nor counts.
+        features are in memory. It holds neither points nor counts; only a fit of values at locations
+        (`BoundaryGP`) with full rank keeps the locations.
         """
         from geobgp.archive import save
 

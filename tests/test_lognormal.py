@@ -91,6 +91,15 @@ def test_edges_nan_and_no_variance():
     assert mix.exp_moments()[1][0] == pytest.approx(((np.e - 1) / 2) ** 2)
 
 
+def test_overflow_is_infinite():
+    mix = NormalMixture(np.array([0.5, 0.5]), np.array([[0.0], [800.0]]), np.array([[1.0], [2000.0]]))
+    mean, var = mix.exp_moments()
+    assert np.isinf(mean[0]) and np.isinf(var[0]) and np.isinf(mix.exp_mean()[0])
+    wide = NormalMixture(np.ones(1), np.array([[-500.0]]), np.array([[900.0]]))
+    assert np.isfinite(wide.exp_mean()[0]) and np.isinf(wide.exp_moments()[1][0])
+    assert np.isfinite(wide.quantile(0.95)[0])
+
+
 def test_names_and_refusals():
     assert [quantile_name(q) for q in (0.05, 0.5, 0.025, 0.975, 0.001, 0.29)] == [
         "q05", "q50", "q02.5", "q97.5", "q00.1", "q29",

@@ -326,6 +326,26 @@ def test_kilometres(kilometres):
     assert posterior.totals(degrees)["land_km2"].iloc[0] == pytest.approx(36, rel=1e-3)
 
 
+@pytest.mark.filterwarnings("ignore::geobgp.GeobgpWarning")
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("case", ["none", "one", "million"])
+def test_extreme_counts_give_finite_answers(basis, domain, case, full):
+    values = np.zeros(domain.n_nodes)
+    values[5] = {"none": 0.0, "one": 1.0, "million": 1e6}[case]
+    kernel = Matern(1.0 if full else 1.5, lengthscale=3.0, sd=1.0)
+    model = LGCP(FullRank(domain) if full else basis, kernel)
+    posterior = model.fit(values)
+    table = posterior.node_intensity()
+    assert np.isfinite(table).all(axis=None)
+    assert (table["q05"] < table["q95"]).all()
+    total = posterior.totals(predicted=True)
+    assert np.isfinite(total.drop(columns="geometry")).all(axis=None)
+    if case == "million":
+        assert total["expected"].iloc[0] == pytest.approx(1e6, rel=0.01)
+    json.dumps(posterior.summary().to_dict(), allow_nan=False)
+    assert posterior.exceedance(1.0).notnull().any()
+
+
 # -- values at locations -----------------------------------------------------------------------------------
 
 

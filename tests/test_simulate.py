@@ -8,10 +8,13 @@ import pytest
 import shapely
 from scipy import stats
 
+from geobgp.basis import HarmonicBasis
 from geobgp.domain import Domain
-from geobgp.errors import DataError, SizeError
+from geobgp.errors import DataError, GeobgpError, SizeError
+from geobgp.kernels import Matern, SquaredExponential
+from geobgp.precision import FullRank
 from geobgp.raster import dataset
-from geobgp.simulate import node_intensity, points_in_nodes, simulate_points
+from geobgp.simulate import node_intensity, points_in_nodes, simulate_points, simulate_prior
 
 LAND = shapely.union_all([shapely.Point(0, 0).buffer(5), shapely.Point(7.5, 2).buffer(1.6)])
 RIVER = shapely.LineString([(-6, 0.63), (6, -1.1)]).buffer(0.03)
@@ -143,3 +146,34 @@ def test_refusals(domain):
 def test_no_points(domain):
     none = simulate_points(domain, 0.0, 0)
     assert len(none) == 0 and none.geometry.name == "geometry"
+
+
+@pytest.mark.parametrize("boundary", ["neumann", "dirichlet"])
+@pytest.mark.parametrize("nu", [1.0, 1.5, 2.0])
+def test_prior_draws_have_the_priors_covariance(domain, nu, boundary):
+    kernel = Matern(nu, lengthscale=3.0, sd=0.8)
+    if nu == 1.5:
+        basis = HarmonicBasis.compute(domain, m=50, boundary=boundary, cache=False)
+        values, features = basis.eigenvalues, basis.features
+    else:
+        basis = FullRank(domain, boundary=boundary)
+        made = basis.discretisation
+        values, vectors = np.linalg.eigh(made.matrix.toarray())
+        values = np.maximum(values, 0.0)
+        features = made.to_nodes @ (vectors / np.sqrt(made.mass)[:, None])
+    exact = (features * kernel.spectral_density(np.sqrt(values))) @ features.T
+    n = 6000
+    draws = simulate_prior(basis, kernel, seed=1, n=n)
+    assert draws.shape == (n, domain.n_nodes)
+    known = np.diag(exact) > 1e-6 * exact.max()
+    scale = np.sqrt(np.diag(exact)[known])
+    error = (np.cov(draws[:, known].T) - exact[np.ix_(known, known)]) / (scale[:, None] * scale)
+    assert np.sqrt(np.mean(error**2)) < 2.5 / np.sqrt(n)
+    np.testing.assert_array_equal(simulate_prior(basis, kernel, 1, 3), simulate_prior(basis, kernel, 1, 3))
+
+
+def test_prior_draws_need_a_whole_kernel(domain):
+    with pytest.raises(DataError, match=r"lengthscale and sd; found 3\.0 and None"):
+        simulate_prior(FullRank(domain), Matern(1.0, lengthscale=3.0), 0)
+    with pytest.raises(GeobgpError, match="squared exponential"):
+        simulate_prior(FullRank(domain), SquaredExponential(3.0, 1.0), 0)
