@@ -15,6 +15,7 @@ import click
 import numpy as np
 
 import geobgp
+from geobgp.crs import count
 from geobgp.errors import CRSError, DataError, GeobgpError, GeobgpWarning
 from geobgp.pipeline import Mapped, run
 from geobgp.stages import ConsoleStages, Stages
@@ -180,7 +181,7 @@ def _write(
         with stages("regions") as stage:
             regions = _regions(mapped, o["regions"])
             regions.to_file(folder / "regions.gpkg", layer="regions", driver="GPKG")
-            stage.note(f"{len(regions):,} regions")
+            stage.note(count(len(regions), "region"))
     with stages("checks") as stage:
         from geobgp.checks import check, percent
 

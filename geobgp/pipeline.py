@@ -6,10 +6,12 @@ import dataclasses
 import time
 import warnings
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import pyproj
 import shapely
 
 from geobgp import choices as pick
@@ -187,9 +189,10 @@ def run(
         )
         stage.note(_about_domain(domain))
     with stages("points") as stage:
-        counts = _counts(points, domain, weights=weights, on_water=on_water, crs=points_crs, **reading)
+        reading |= {"weights": weights, "on_water": on_water, "crs": points_crs}
+        counts = _counts(points, domain, land, reading)
         stage.note(_about_counts(counts))
-    with stages("model"):
+    with stages("inputs") if exposure is not None or covariates else nullcontext():
         values, kind = node_exposure(exposure, domain, exposure_column)
         effects = fixed_effects(covariates, domain, fill_missing)
     search = Search(
@@ -293,10 +296,10 @@ def _number_of_rows(points: Any, layer: str | None) -> int | None:
         return None
 
 
-def _counts(points: Any, domain: Domain, **options: Any) -> Counts:
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        counts = bin_points(points, domain, **options)
+def _counts(points: Any, domain: Domain, land: Any, options: dict[str, Any]) -> Counts:
+    counts, caught = _bin(points, domain, options)
+    if counts.n_used == 0 and counts.n_read and options["crs"] is None:
+        counts, caught = _in_crs_of_land(points, domain, land, options) or (counts, caught)
     said = [w for w in caught if issubclass(w.category, GeobgpWarning)]
     if counts.n_read == 0:
         rows = f" ({counts.n_missing:,} rows have none)" if counts.n_missing else ""
@@ -311,6 +314,36 @@ def _counts(points: Any, domain: Domain, **options: Any) -> Counts:
     for w in caught:
         warnings.warn_explicit(w.message, w.category, w.filename, w.lineno)
     return counts
+
+
+def _bin(points: Any, domain: Domain, options: dict[str, Any]) -> tuple[Counts, list[Any]]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        counts = bin_points(points, domain, **options)
+    return counts, caught
+
+
+def _in_crs_of_land(
+    points: Any, domain: Domain, land: Any, options: dict[str, Any]
+) -> tuple[Counts, list[Any]] | None:
+    """Count once more with bare eastings and northings taken to be in the CRS of the land's own file.
+
+    Without a CRS they are taken to be in the domain's, which may have been chosen here.
+    """
+    theirs = getattr(land, "crs", None)
+    if isinstance(land, (str, Path)):
+        import pyogrio
+
+        path, layer = split_layer(str(land), None)
+        try:
+            theirs = pyproj.CRS.from_user_input(pyogrio.read_info(path, layer=layer)["crs"])
+        except Exception:  # not a file of OGR's, or without CRS
+            return None
+    again = isinstance(points, (str, Path)) or hasattr(points, "__len__")
+    if not again or theirs is None or domain.crs is None or not theirs.is_projected or theirs == domain.crs:
+        return None
+    counts, caught = _bin(points, domain, options | {"crs": theirs})
+    return (counts, caught) if 2 * counts.n_used > counts.n_read else None
 
 
 def _about_domain(domain: Domain) -> str:

@@ -96,6 +96,7 @@ class Search:
                         m,
                         boundary=boundary,  # type: ignore[arg-type]
                         cache=self.cache,
+                        progress=lambda what, done, total: stage.tell(f"{what}, {done:,} of {total:,}"),
                     )
                     stage.note(f"{m}, {boundary}")
             posterior = self._fit(basis, "map", "fit")

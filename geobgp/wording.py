@@ -27,8 +27,12 @@ _RULES: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"\b(cell_size|max_snap|on_water|exposure_column)\b", lambda m: f"--{_dashed(m[1])}"),
     (r"\bUse more features \(m\), or FullRank", "Use --features with a larger number, or --features full"),
     (r"\bm = ([\d,]+) features", r"\1 features"),
-    (r"\bUse m <= ([\d,]+)", r"Use --features \1 or fewer"),
+    (r"\bUse m <= ([\d,]*\d)", r"Use --features \1 or fewer"),
     (r"Use e\.g\. frame\.geometry\.representative_point\(\)", "Use a point within each, e.g. its centroid"),
+    (
+        r"Check the CRS of the points and of the land",
+        "Check the CRS of the points (--points-crs) and of the land",
+    ),
     (r"That folder has: \[(.*?)\]", lambda m: "That folder has: " + m[1].replace("'", "")),
 )
 
