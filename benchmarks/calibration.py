@@ -36,7 +36,7 @@ LENGTHSCALE, SD = 15_000.0, 0.8
 MANY, FEW = 0.35, 0.03
 
 
-def archipelago(cell_size: float = 2500.0) -> Domain:
+def archipelago(cell_size: float = 3000.0) -> Domain:
     """Return a mainland cut by a river, and three islands: about 110 x 80 km."""
     main = (
         shapely.Polygon([(0, 0), (70, -4), (82, 30), (64, 62), (30, 70), (4, 52), (-6, 24)])

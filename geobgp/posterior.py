@@ -71,6 +71,21 @@ class Posterior(Outputs):
     title : str
     choices : dict
         What `map_intensity` chose by itself, and why.
+
+    Examples
+    --------
+    >>> import shapely
+    >>> from geobgp import LGCP, Domain, HarmonicBasis, Matern
+    >>> domain = Domain.from_polygons(shapely.box(0, 0, 10, 10), cell_size=1, crs="local")
+    >>> basis = HarmonicBasis.compute(domain, m=16, cache=False)
+    >>> counts = np.full(domain.n_nodes, 3.0)
+    >>> posterior = LGCP(basis, Matern(1.5, lengthscale=8.0, sd=0.5)).fit(counts)
+    >>> posterior.intensity()["mean"].attrs["units"]
+    'events per unit area'
+    >>> float(posterior.totals(shapely.box(0, 0, 5, 10))["expected"].iloc[0].round(1))
+    150.0
+    >>> posterior.intensity_at([[2.5, 2.5], [20.0, 0.0]])["mean"].round(2).tolist()
+    [3.0, nan]
     """
 
     fit: Fit
