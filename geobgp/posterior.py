@@ -84,7 +84,7 @@ class Posterior(Outputs):
     'events per unit area'
     >>> float(posterior.totals(shapely.box(0, 0, 5, 10))["expected"].iloc[0].round(1))
     150.0
-    >>> posterior.intensity_at([[2.5, 2.5], [20.0, 0.0]])["mean"].round(2).tolist()
+    >>> posterior.intensity_at([[2.5, 2.5], [20.0, 0.0]])["mean"].round(1).tolist()
     [3.0, nan]
     """
 
