@@ -212,18 +212,33 @@ def _even_curve(ramp: str) -> np.ndarray:
     """OKLab coordinates of a ramp at equal steps of perceptual distance."""
     if ramp not in _CURVES:
         raise DataError(f"No ramp is called {ramp!r}; there are {', '.join(RAMPS)}.")
-    from scipy.interpolate import PchipInterpolator
-
     stops = np.array(_CURVES[ramp], float)
     hue = np.unwrap(np.radians(stops[:, 2]))
     lab = np.column_stack([stops[:, 0], stops[:, 1] * np.cos(hue), stops[:, 1] * np.sin(hue)])
-    t = np.linspace(0, 1, len(stops))
-    curve = _into_gamut(PchipInterpolator(t, lab)(np.linspace(0, 1, _STEPS)))
+    curve = _into_gamut(_through(lab, _STEPS))
     # Walk it at a constant pace; a signed ramp has its lightest colour, zero, in the middle.
     length = np.r_[0.0, np.cumsum(np.linalg.norm(np.diff(curve, axis=0), axis=1))]
     middle = length[np.argmax(curve[:, 0])] if ramp == "signed" else length[-1] / 2
     even = np.interp(np.linspace(0, 1, _STEPS), [0, 0.5, 1], [0, middle, length[-1]])
     return np.column_stack([np.interp(even, length, curve[:, k]) for k in range(3)])
+
+
+def _through(stops: np.ndarray, n: int) -> np.ndarray:
+    """Return n points of the monotone cubic curve through evenly spaced stops (k, 3) (Fritsch & Carlson)."""
+    slope = np.diff(stops, axis=0)
+    # Harmonic means of neighbouring slopes where they agree in sign, flat where not.
+    both = slope[:-1] * slope[1:]
+    mean = np.divide(2 * both, slope[:-1] + slope[1:], out=np.zeros_like(both), where=both > 0)
+    tangent = np.vstack([slope[:1], mean, slope[-1:]])
+    at = np.linspace(0, len(slope), n)
+    k = np.minimum(at.astype(int), len(slope) - 1)
+    t = (at - k)[:, None]
+    return (
+        (1 + 2 * t) * (1 - t) ** 2 * stops[k]
+        + t * (1 - t) ** 2 * tangent[k]
+        + t**2 * (3 - 2 * t) * stops[k + 1]
+        + t**2 * (t - 1) * tangent[k + 1]
+    )
 
 
 def _into_gamut(lab: np.ndarray) -> np.ndarray:

@@ -12,9 +12,7 @@ from geobgp.errors import DataError
 from geobgp.lattice import point_coordinates
 from geobgp.palette import number_text
 from geobgp.plot_parts import (
-    QUIET,
     SHORE,
-    WATER,
     draw_lines,
     dress,
     land_path,
@@ -195,7 +193,11 @@ def _density(ax: matplotlib.axes.Axes, fact: Any, name: str) -> None:
 
 
 def plot_fit(posterior: Posterior, ax: matplotlib.axes.Axes | None = None) -> matplotlib.axes.Axes:
-    """Draw how the ELBO rose, round by round."""
+    """Draw how far the objective was from its final value, round by round, on a logarithmic scale.
+
+    The objective is the ELBO plus the log-prior of the hyperparameters; a straight line down is steady
+    convergence.
+    """
     trace = getattr(posterior, "elbo_trace", None)
     if trace is None:
         trace = posterior.fit.elbo_trace
@@ -206,23 +208,24 @@ def plot_fit(posterior: Posterior, ax: matplotlib.axes.Axes | None = None) -> ma
 
     ax = new_axes(ax, (6.5, 3.8))
     rounds = np.arange(1, len(trace) + 1)
-    ax.plot(rounds, trace, color=_INK, linewidth=1.6, marker="o", markersize=4)
-    ax.axhline(trace[-1], color=QUIET, linewidth=0.8, linestyle=":")
-    ax.annotate(
-        f"{trace[-1]:,.1f}".replace("-", "−"), (1.0, trace[-1]), xytext=(4, 0), textcoords="offset points",
-        xycoords=("axes fraction", "data"), va="center", fontsize=10, color=SHORE,
-    )  # fmt: skip
-    # First rounds far below the rest would flatten them: the line then comes in from below.
-    if len(trace) > 3:
-        reach = trace[-1] - np.nanmin(trace[len(trace) // 4 :])
-        if reach > 0 and np.nanmin(trace) < trace[-1] - 20 * reach:
-            ax.set_ylim(trace[-1] - 4 * reach, trace[-1] + 0.3 * reach)
+    gap = np.abs(trace[-1] - trace)
+    # What is left at the end is rounding.
+    floor = 1e-9 * max(abs(float(trace[-1])), 1.0)
+    shown = gap > floor
+    ax.plot(rounds[shown], gap[shown], color=_INK, linewidth=1.6, marker="o", markersize=4)
+    if shown.any():
+        ax.set_yscale("log")
+    ax.set_xlim(0.5, len(trace) + 0.5)
     ax.set_xlabel("round", fontsize=11)
-    ax.set_ylabel("ELBO", fontsize=11)
+    ax.set_ylabel("below the final value (nats)", fontsize=11)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.grid(axis="y", color="#dde3e6", linewidth=0.6)
     for side in ("right", "top"):
         ax.spines[side].set_visible(False)
+    state = "" if getattr(posterior, "converged", True) else ", not converged"
+    final = f"{float(getattr(posterior, 'elbo', trace[-1])):,.1f}".replace("-", "−")
+    rounds_text = f"{len(trace)} round{'s' if len(trace) != 1 else ''}"
+    ax.set_title(f"ELBO {final} after {rounds_text}{state}", fontsize=11, loc="left", color=SHORE)
     return ax
 
 
@@ -286,36 +289,46 @@ def plot_domain(
     return ax
 
 
-def plot_basis(basis: HarmonicBasis, k: int = 15, axes: Any = None) -> Any:
-    """Draw the first k features, each with its eigenvalue's wavelength; blue is negative, red positive.
+def plot_basis(basis: HarmonicBasis, k: int = 15, axes: Any = None, *, constants: bool = False) -> Any:
+    """Draw the first k features, each with its number and wavelength; blue is negative, red positive.
+
+    Parameters
+    ----------
+    basis : HarmonicBasis
+    k : int
+        How many.
+    axes : array of Axes, optional
+        By default those of a new figure.
+    constants : bool
+        Draw the constant features too, of which every piece of land has one under a Neumann condition.
 
     Returns
     -------
     array of Axes
     """
-    k = min(int(k), int(basis.m))
-    if k < 1:
+    values = np.asarray(basis.eigenvalues, float)
+    varying = np.flatnonzero(values > 1e-9 * values[-1])
+    shown = np.arange(len(values)) if constants or not len(varying) else varying
+    shown = shown[: max(int(k), 0)]
+    if not len(shown):
         raise DataError(f"At least one feature is drawn; {k} were asked for.")
     domain = basis.domain
     if axes is None:
         import matplotlib.pyplot as plt
 
-        across = min(k, 5)
+        across = min(len(shown), 5)
+        down = math.ceil(len(shown) / across)
         width, height = map_size(domain, 2.3, 0.1)
-        down = math.ceil(k / across)
         axes = plt.subplots(
             down, across, figsize=(width * across, height * down), layout="constrained", squeeze=False
         )[1]
-    flat = np.ravel(axes)
-    for j, ax in enumerate(flat):
-        if j >= k:
-            ax.set_axis_off()
-            continue
-        show_cells(domain, basis.features[:, j], ax, ramp="signed", symmetric=True, colour_bar=False,
-                   scale_bar=False)  # fmt: skip
-        value = float(basis.eigenvalues[j])
-        flat_one = value <= 1e-9 * float(basis.eigenvalues[-1])
-        wave = "constant" if flat_one else length_text(2 * math.pi / math.sqrt(value), domain)
-        ax.set_facecolor(WATER)
+    for ax in np.ravel(axes)[len(shown) :]:
+        ax.set_axis_off()
+    for j, ax in zip(shown, np.ravel(axes), strict=False):
+        show_cells(
+            domain, basis.features[:, j], ax, ramp="signed", symmetric=True, colour_bar=False, scale_bar=False
+        )
+        flat = values[j] <= 1e-9 * values[-1]
+        wave = "constant" if flat else length_text(2 * math.pi / math.sqrt(values[j]), domain)
         ax.set_title(f"{j + 1}: {wave}", fontsize=10, loc="left")
     return axes

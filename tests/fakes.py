@@ -8,7 +8,11 @@ import shapely
 from scipy.special import ndtr
 
 from geobgp import raster
+from geobgp.basis import HarmonicBasis
 from geobgp.domain import Domain
+from geobgp.kernels import Matern
+from geobgp.model import LGCP
+from geobgp.posterior import Posterior
 
 Z95 = 1.6448536269514722
 
@@ -94,3 +98,12 @@ def across_180(cell_size: float = 5000.0) -> Domain:
 def disc(cell_size: float = 0.1) -> Domain:
     """A disc with no place on Earth."""
     return Domain.from_polygons(shapely.Point(3, 3).buffer(1, quad_segs=64), cell_size=cell_size, crs="local")
+
+
+def fitted(m: int = 64) -> tuple[Posterior, np.ndarray]:
+    """A real posterior on a coarse island, and the counts it was fitted to."""
+    domain = island(2000.0)
+    expected = np.exp(bumps(domain)) * domain.node_areas / 1e6
+    counts = np.random.default_rng(3).poisson(expected)
+    basis = HarmonicBasis.compute(domain, m, cache=False)
+    return LGCP(basis, Matern(1.5)).fit(counts.astype(float)), counts

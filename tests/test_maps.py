@@ -13,7 +13,7 @@ import pyproj
 import pytest
 import shapely
 import xarray as xr
-from fakes import FakePosterior, across_180, bumps, disc, island
+from fakes import FakePosterior, across_180, bumps, disc, fitted, island
 from PIL import Image
 
 from geobgp import maps, palette
@@ -262,3 +262,18 @@ def test_a_map_of_4096_by_4096_cells_stays_under_15_megabytes(tmp_path):
     )  # fmt: skip
     path = maps.save(maps.intensity_map(posterior), tmp_path / "big.html")
     assert path.stat().st_size < 15e6
+
+
+def test_a_real_posterior_on_its_own_map(tmp_path):
+    posterior, counts = fitted()
+    posterior.to_map(tmp_path / "map.html")
+    config = config_of((tmp_path / "map.html").read_text(encoding="utf-8"))
+    assert config["subtitle"].startswith(f"{counts.sum():,} points")
+    names = [name for name, _ in config["about"]]
+    assert {"lengthscale", "cells", "numbers"} <= set(names)
+    grid = config["grid"]
+    codes = unpack(config["arrays"]["mean"], (grid["rows"], grid["cols"]))
+    shown = Scale(**config["scale"]).decode(codes)
+    mean = posterior.intensity()["mean"].values
+    assert np.nanmax(shown) == pytest.approx(np.nanmax(mean), rel=1e-3)
+    assert posterior._repr_html_().startswith("<div")

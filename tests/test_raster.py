@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import rasterio
 import xarray as xr
-from fakes import FakePosterior, across_180, bumps, disc, island
+from fakes import FakePosterior, across_180, bumps, disc, fitted, island
 
 from geobgp import palette, raster
 from geobgp.errors import DataError
@@ -228,3 +228,29 @@ def test_transform_follows_the_coordinates(data):
         raster.transform_of(data.isel(northing=slice(None, None, -1)))
     with pytest.raises(DataError, match="evenly spaced"):
         raster.transform_of(data.isel(northing=[0, 1, 5]))
+
+
+def test_a_real_posterior_as_rasters(tmp_path):
+    posterior, _ = fitted()
+    paths = posterior.to_raster(tmp_path / "all", thresholds=[0.25])
+    assert {p.name for p in paths} >= {
+        "mean.tif",
+        "sd.tif",
+        "q05.tif",
+        "q50.tif",
+        "q95.tif",
+        "exceedance_0.25.tif",
+    }
+    with rasterio.open(tmp_path / "all" / "mean.tif") as src:
+        tags = src.tags()
+        assert src.units == ("events per km²",)
+        np.testing.assert_array_equal(src.read(1), posterior.intensity()["mean"].values.astype(np.float32))
+    assert tags["boundary"] == "neumann"
+    assert tags["kernel"] == "Matern 1.5"
+    assert int(tags["n_points"]) == posterior.n_points
+    assert {"source", "created", "features"} <= set(tags)
+    (path,) = posterior.to_raster(tmp_path / "one.tif")
+    with rasterio.open(path) as src:
+        assert src.descriptions[:5] == ("mean", "sd", "q05", "q50", "q95")
+    bands = posterior.to_polygons([0.1, 0.3], tmp_path / "bands.gpkg")
+    assert len(bands) >= 2

@@ -1,0 +1,238 @@
+from __future__ import annotations
+
+import matplotlib
+
+matplotlib.use("agg")
+
+import geopandas as gpd
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+import shapely
+from fakes import FakePosterior, bumps, disc, fitted, island
+
+from geobgp import Domain, HarmonicBasis, palette, plots
+from geobgp.errors import DataError
+from geobgp.plot_parts import land_path
+
+
+@pytest.fixture(autouse=True)
+def _close():
+    yield
+    plt.close("all")
+
+
+@pytest.fixture(scope="module")
+def posterior():
+    domain = island()
+    return FakePosterior(domain, bumps(domain), 0.4, title="Bites")
+
+
+@pytest.fixture(scope="module")
+def real():
+    return fitted()[0]
+
+
+def draw(ax):
+    """Draw the figure, and return its pixels and a function from data to them."""
+    figure = ax.figure
+    figure.canvas.draw()
+    pixels = np.asarray(figure.canvas.buffer_rgba())[..., :3].astype(int)
+
+    def at(x, y):
+        px = ax.transData.transform(np.column_stack([np.atleast_1d(x), np.atleast_1d(y)]))
+        return pixels[(pixels.shape[0] - px[:, 1]).astype(int), px[:, 0].astype(int)]
+
+    return pixels, at
+
+
+def test_cells_are_drawn_in_the_colours_of_their_classes(posterior):
+    domain = posterior.domain
+    ax = plots.plot_intensity(posterior, scale_bar=False, outline=False)
+    _, at = draw(ax)
+    values = posterior.intensity()["mean"].values.astype(np.float32)
+    classes = palette.classes_for("mean", values)
+    rows, cols = np.nonzero(domain.coverage == 1)
+    seen = at(*domain.grid.centres(rows, cols))
+    expected = classes.colours[classes.index(values[rows, cols])].astype(int)
+    np.testing.assert_allclose(seen, expected, atol=1)
+
+
+def test_nothing_is_drawn_on_water(posterior):
+    domain = posterior.domain
+    ax = plots.plot_intensity(posterior, scale_bar=False)
+    _, at = draw(ax)
+    rng = np.random.default_rng(0)
+    west, south, east, north = domain.grid.bounds
+    points = rng.uniform([west, south], [east, north], (4000, 2))
+    wet = ~shapely.intersects_xy(domain.geometry.buffer(250), *points.T)
+    water = np.array([int(plots.show_cells.__globals__["WATER"][k : k + 2], 16) for k in (1, 3, 5)])
+    np.testing.assert_array_equal(at(*points[wet].T), np.broadcast_to(water, (wet.sum(), 3)))
+
+
+def test_axes_in_axes_out(posterior, real):
+    figure, axes = plt.subplots(2, 4)
+    flat = axes.ravel()
+    basis = HarmonicBasis.compute(disc(0.2), 6, cache=False)
+    assert plots.plot_intensity(posterior, flat[0]) is flat[0]
+    assert plots.plot_uncertainty(posterior, flat[1]) is flat[1]
+    assert plots.plot_uncertainty(posterior, flat[2], kind="sd") is flat[2]
+    assert plots.plot_exceedance(posterior, 0.2, flat[3]) is flat[3]
+    assert plots.plot_fit(real, flat[4]) is flat[4]
+    assert plots.plot_domain(posterior.domain, flat[5]) is flat[5]
+    assert (plots.plot_hyperparameters(real, flat[6:8]) == flat[6:8]).all()
+    figure.canvas.draw()
+    assert plots.plot_basis(basis, 4).size == 4
+
+
+def test_the_colour_bar_has_units_and_breaks(posterior):
+    ax = plots.plot_intensity(posterior)
+    bar = ax.figure.axes[1]
+    assert bar.get_ylabel() == "events per km²"
+    classes = palette.classes_in(posterior.intensity(), "mean")
+    shown = [t.get_text() for t in bar.get_yticklabels()]
+    assert shown == [palette.number_text(b, 6) for b in classes.breaks]
+    assert ax.get_title(loc="left") == "Bites"
+
+
+def test_quantiles_share_the_colours_of_the_mean(posterior):
+    ticks = []
+    for variable in ("mean", "q95"):
+        ax = plots.plot_intensity(posterior, variable=variable)
+        ticks.append([t.get_text() for t in ax.figure.axes[1].get_yticklabels()])
+    assert ticks[0] == ticks[1]
+    assert ax.get_title(loc="left") == "Intensity, 95 % quantile"
+
+
+def test_points_are_brought_to_the_domains_crs(posterior):
+    points = gpd.GeoSeries(gpd.points_from_xy([155_000, 160_000], [463_000, 468_000]), crs=28992)
+    for given in (points, points.to_crs(4326), np.column_stack([points.x, points.y])):
+        ax = plots.plot_intensity(posterior, points=given)
+        (dots,) = (c for c in ax.collections if len(c.get_offsets()) == 2)
+        np.testing.assert_allclose(dots.get_offsets(), np.column_stack([points.x, points.y]), atol=0.01)
+    with pytest.raises(DataError, match="no CRS"):
+        plots.plot_intensity(posterior, points=points.set_crs(None, allow_override=True))
+
+
+def test_one_and_two_classes_have_a_legend():
+    domain = disc()
+    ax = plots.plot_intensity(FakePosterior(domain, 0.0, 0.3))
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["all values"]
+    classes = palette.fixed_classes((3.0,), ramp="intensity")
+    ax = plots.show_cells(domain, domain.node_points[:, 0], classes=classes, label="easting")
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["> 3", "≤ 3"]
+    ax.figure.canvas.draw()
+
+
+def test_signed_fields_have_zero_in_the_middle():
+    domain = disc()
+    ax = plots.show_cells(domain, domain.node_points[:, 0] - 2.5, ramp="signed", symmetric=True)
+    low, high = ax.images[0].get_clim()
+    assert low == -high
+    with pytest.raises(DataError, match="do not fit"):
+        plots.show_cells(domain, np.ones(3))
+
+
+def test_holes_and_islands_in_one_path():
+    land = shapely.box(0, 0, 10, 10).difference(shapely.box(4, 4, 6, 6)).union(shapely.box(12, 0, 13, 1))
+    for shape in (land, shapely.reverse(land)):
+        rings = land_path(shape).to_polygons()
+        x, y = zip(*(np.transpose(r) for r in rings), strict=True)
+        area = [(a[:-1] * b[1:] - a[1:] * b[:-1]).sum() / 2 for a, b in zip(x, y, strict=True)]
+        # Outsides run one way, the hole the other.
+        assert sorted(area) == [-4, 1, 100]
+
+
+def test_the_scale_bar_is_of_a_round_length(posterior):
+    ax = plots.plot_intensity(posterior)
+    (line,) = (a for a in ax.lines if len(a.get_xdata()) == 2)
+    assert np.ptp(line.get_xdata()) == 10_000
+    assert any(t.get_text() == "10 km" for t in ax.texts)
+    ax = plots.plot_domain(disc())
+    assert any(t.get_text() == "0.5 units" for t in ax.texts)
+
+
+def test_hyperparameters_show_their_intervals(real):
+    axes = plots.plot_hyperparameters(real)
+    fact = real.summary()["lengthscale"]
+    title = axes[0].get_title(loc="left")
+    assert palette.number_text(fact["value"]) in title
+    assert "90 % interval" in title
+    assert axes[0].get_xlabel() == "Lengthscale (km)"
+    # The curve's own 90 % interval is the one in the title.
+    line = max(axes[0].lines, key=lambda a: len(a.get_xdata()))
+    x, y = line.get_xdata(), line.get_ydata()
+    mass = np.cumsum(np.diff(x) * (y[1:] + y[:-1]) / 2)
+    low, high = np.interp([0.05, 0.95], mass / mass[-1], x[1:])
+    np.testing.assert_allclose([low, high], [fact["q05"], fact["q95"]], rtol=0.02)
+
+
+def test_given_hyperparameters_are_lines():
+    class Given:
+        def summary(self):
+            return {
+                key: {"value": 2.0, "q05": 2.0, "q95": 2.0, "unit": "km", "learned": False}
+                for key in ("lengthscale", "sd")
+            }
+
+    axes = plots.plot_hyperparameters(Given())
+    assert axes[0].get_title(loc="left") == "2 km (given)"
+
+
+def test_the_fits_rounds(posterior, real):
+    ax = plots.plot_fit(posterior)
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), posterior.elbo_trace[-1] - posterior.elbo_trace[:-1])
+    ax = plots.plot_fit(real)
+    assert ax.get_title(loc="left").startswith("ELBO −")
+    ax.figure.canvas.draw()
+
+    class Nothing:
+        elbo_trace = np.array([])
+
+    with pytest.raises(DataError, match="no record"):
+        plots.plot_fit(Nothing())
+
+
+def test_the_domain_and_its_pieces(posterior):
+    domain = posterior.domain
+    ax = plots.plot_domain(domain)
+    assert (
+        ax.get_title(loc="left")
+        == f"{domain.n_nodes:,} nodes in {domain.n_components} separate pieces of land, cells of 1000 m"
+    )
+    _, at = draw(ax)
+    north, south = at(145_000, 470_000)[0], at(145_000, 455_000)[0]
+    assert (north != south).any()
+    barrier = shapely.LineString([(2, 3), (4, 3)])
+    split = Domain.from_polygons(shapely.Point(3, 3).buffer(1), barriers=barrier, cell_size=0.1, crs="local")
+    assert len(plots.plot_domain(split).collections) == 2
+
+
+def test_the_basis_starts_with_what_varies(real):
+    basis = real.basis
+    axes = plots.plot_basis(basis, 3)
+    first = int(np.argmax(basis.eigenvalues > 1e-9 * basis.eigenvalues[-1]))
+    assert [int(a.get_title(loc="left").split(":")[0]) for a in axes.ravel()] == [
+        first + 1,
+        first + 2,
+        first + 3,
+    ]
+    axes = plots.plot_basis(basis, 2, constants=True)
+    assert axes[0, 0].get_title(loc="left") == "1: constant"
+    with pytest.raises(DataError, match="At least one"):
+        plots.plot_basis(basis, 0)
+
+
+def test_mistakes_are_explained(posterior):
+    with pytest.raises(DataError, match="q42"):
+        plots.plot_intensity(posterior, variable="q42")
+    with pytest.raises(DataError, match="kind"):
+        plots.plot_uncertainty(posterior, kind="variance")
+
+
+def test_matplotlib_is_loaded_only_when_something_is_drawn():
+    import subprocess
+    import sys
+
+    code = "import sys, geobgp.plots, geobgp.raster, geobgp.palette; assert 'matplotlib' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
