@@ -124,15 +124,14 @@ class _Point:
     """The best posterior for one value of the hyperparameters."""
 
     theta: np.ndarray
-    q_mu: np.ndarray
-    q_sqrt: np.ndarray
+    weights: tuple[Any, ...]  # GPflow's own variables of q_mu and q_sqrt: to set these costs next to nothing
     elbo: float
     score: float
     gradient: np.ndarray
     converged: bool
 
 
-class _Profile:
+class Profile:
     """The bound, maximised over the posterior of the weights, as a function of θ = (log ℓ, log σ)."""
 
     def __init__(self, svgp: Any, data: Any, hyper: Hyper, report: Callable[[str], None] | None) -> None:
@@ -142,6 +141,7 @@ class _Profile:
         x, y = (tf.constant(part, tf.float64) for part in data)
         self._share = tf.Variable(1.0, dtype=tf.float64, trainable=False)
         natural = gpflow.optimizers.NaturalGradient(gamma=self._share)
+        self._variables = tuple(q.unconstrained_variable for q in (svgp.q_mu, svgp.q_sqrt))
         base = svgp.kernel.base
         logs = [base.lengthscales.unconstrained_variable, base.variance.unconstrained_variable]
 
@@ -163,9 +163,21 @@ class _Profile:
 
         self._step, self._value, self._slope = step, value, slope
 
-    def _assign(self, q_mu: np.ndarray, q_sqrt: np.ndarray) -> None:
-        self.svgp.q_mu.assign(q_mu)
-        self.svgp.q_sqrt.assign(q_sqrt)
+    def _set(self, theta: np.ndarray) -> None:
+        self.svgp.kernel.base.lengthscales.assign(np.exp(theta[0]))
+        self.svgp.kernel.base.variance.assign(np.exp(2.0 * theta[1]))
+
+    def restore(self, point: _Point) -> None:
+        """Give the model the hyperparameters and the posterior of a point."""
+        self._set(point.theta)
+        self._assign(point.weights)
+
+    def _hold(self) -> tuple[Any, ...]:
+        return tuple(variable.numpy() for variable in self._variables)
+
+    def _assign(self, weights: tuple[Any, ...]) -> None:
+        for variable, value in zip(self._variables, weights, strict=True):
+            variable.assign(value)
 
     def _try(self, share: float) -> float:
         """Take a step of this share; return the bound there, or -inf if there is no such posterior."""
@@ -177,26 +189,24 @@ class _Profile:
             return -np.inf
         return elbo if np.isfinite(elbo) else -np.inf
 
-    def at(self, theta: np.ndarray, start: _Point | None = None) -> _Point:
+    def at(self, theta: np.ndarray, start: _Point | None = None, tolerance: float = TOLERANCE) -> _Point:
         """Return the best posterior for θ, from that of another θ."""
-        svgp = self.svgp
-        svgp.kernel.base.lengthscales.assign(np.exp(theta[0]))
-        svgp.kernel.base.variance.assign(np.exp(2.0 * theta[1]))
+        self._set(theta)
         if start is not None:
-            self._assign(start.q_mu, start.q_sqrt)
+            self._assign(start.weights)
         elbo, share, converged = float(self._value()), 1.0, False
-        held = svgp.q_mu.numpy(), svgp.q_sqrt.numpy()
+        held = self._hold()
         for _ in range(MAX_STEPS):
             new = self._try(share)
             if not new >= elbo - 1e-12 * abs(elbo):
-                self._assign(*held)
+                self._assign(held)
                 share *= 0.5
                 if share < 1e-8:
                     break
                 continue
             gain, elbo = new - elbo, new
-            held = svgp.q_mu.numpy(), svgp.q_sqrt.numpy()
-            if share == 1.0 and gain < max(TOLERANCE, 1e-13 * abs(elbo)):
+            held = self._hold()
+            if share == 1.0 and gain < max(tolerance, 1e-13 * abs(elbo)):
                 converged = True
                 break
             share = min(1.0, 2.0 * share)
@@ -205,12 +215,13 @@ class _Profile:
         self.scores.append(elbo + prior)
         if self.report is not None:
             self.report(f"natural-gradient step {self.steps}: ELBO {elbo:,.4f}")
-        return _Point(np.array(theta), *held, elbo, elbo + prior, gradient, converged)
+        return _Point(np.array(theta), held, elbo, elbo + prior, gradient, converged)
 
     def climb(self) -> tuple[_Point, bool, str]:
         """Return the best point over the free hyperparameters, whether it is one, and words about it."""
-        best = self.at(self.hyper.start)
         free = self.hyper.free
+        most = loose = 1e-2 if free.any() else TOLERANCE
+        best = self.at(self.hyper.start, tolerance=loose)
         if not free.any():
             return best, best.converged, f"converged in {self.steps} natural-gradient steps"
         curvature = -np.eye(len(free)) * np.abs(best.gradient).max()
@@ -218,18 +229,29 @@ class _Profile:
         for _ in range(MAX_MOVES):
             lower, upper = best.theta <= self.hyper.lower, best.theta >= self.hyper.upper
             stuck = ~free | (lower & (best.gradient < 0)) | (upper & (best.gradient > 0))
-            flat = bool(np.abs(np.where(stuck, 0.0, best.gradient)).max() < FLAT)
+            steep = float(np.abs(np.where(stuck, 0.0, best.gradient)).max())
+            flat = steep < FLAT and loose == TOLERANCE
             if flat:
                 break
+            # Far from the top the posterior need not be found to the last digit.
+            loose = min(most, max(TOLERANCE, 1e-4 * steep**2))
+            if steep < FLAT:
+                best = self.at(best.theta, best, loose)
+                continue
             step = np.zeros(len(free))
             step[~stuck] = newton_step(best.gradient[~stuck], curvature[np.ix_(~stuck, ~stuck)])
             for _ in range(12):
-                point = self.at(np.clip(best.theta + step, self.hyper.lower, self.hyper.upper), best)
+                point = self.at(np.clip(best.theta + step, self.hyper.lower, self.hyper.upper), best, loose)
                 if point.score > best.score:
                     break
                 step *= 0.25
             else:
-                break
+                if loose == TOLERANCE:
+                    flat = steep < 10.0 * FLAT
+                    break
+                most = TOLERANCE
+                best = self.at(best.theta, best, most)
+                continue
             # The symmetric rank-one update of the curvature.
             moved = point.theta - best.theta
             residual = point.gradient - best.gradient - curvature @ moved
@@ -297,18 +319,21 @@ def fit_lgcp(
     """
     begin, basis = time.perf_counter(), _basis(model)
     svgp, data = lgcp_svgp(model, likelihood.counts, centre=likelihood.centre)
-    profile = _Profile(svgp, data, hyper, report)
+    profile = Profile(svgp, data, hyper, report)
     best, converged, message = profile.climb()
     trace = np.maximum.accumulate(profile.scores)
     covariance = profile.covariance(best)
     points, weights = [best], np.ones(1)
     if integrate and hyper.free.any():
         points, weights = profile.integrate(best, covariance)
-    states = tuple(_state(q, svgp, model, likelihood.centre, w) for q, w in zip(points, weights, strict=True))
+    states = []
+    for point, weight in zip(points, weights, strict=True):
+        profile.restore(point)
+        states.append(_state(point.theta, svgp, model, likelihood.centre, weight))
     if not converged:
         warnings.warn(f"The fit did not converge: {message}.", GeobgpWarning, stacklevel=3)
     return Fit(
-        states=states,
+        states=tuple(states),
         elbo=best.elbo,
         elbo_trace=trace,
         converged=converged,
@@ -321,24 +346,22 @@ def fit_lgcp(
     )
 
 
-def _state(point: _Point, svgp: Any, model: LGCP, centre: float, weight: float) -> FeatureState:
+def _state(theta: np.ndarray, svgp: Any, model: LGCP, centre: float, weight: float) -> FeatureState:
     """Return GPflow's posterior of whitened weights as a state that stands by itself."""
-    base, basis = svgp.kernel.base, _basis(model)
-    base.lengthscales.assign(np.exp(point.theta[0]))
-    base.variance.assign(np.exp(2.0 * point.theta[1]))
+    basis = _basis(model)
     scale = svgp.kernel.scales().numpy()
     scale[: len(basis.eigenvalues)] *= np.exp(0.5 * svgp.kernel.features.log_area)
-    inverse, _ = lapack.dtrtri(np.asfortranarray(np.tril(point.q_sqrt[0])), lower=1)
+    inverse, _ = lapack.dtrtri(np.asfortranarray(np.tril(svgp.q_sqrt.numpy()[0])), lower=1)
     chol, info = lapack.dpotrf(blas.dgemm(1.0, inverse, inverse, trans_a=1), lower=1, clean=1)
     if info != 0:
         raise np.linalg.LinAlgError(f"the posterior precision is not positive definite (order {info})")
     return FeatureState(
         weight=float(weight),
-        lengthscale=float(np.exp(point.theta[0])),
-        sd=float(np.exp(point.theta[1])),
+        lengthscale=float(np.exp(theta[0])),
+        sd=float(np.exp(theta[1])),
         noise=float("nan"),
         centre=centre,
-        mean=scale * point.q_mu[:, 0],
+        mean=scale * svgp.q_mu.numpy()[:, 0],
         scale=scale,
         chol=chol,
         basis=basis,
