@@ -12,8 +12,8 @@ import numpy as np
 
 #: Relative step of the read-out's logarithmic scale: a number is right to half of this.
 RELATIVE_STEP: Final = 0.001
-#: Ratio of the largest value to the smallest that is told from zero.
-RANGE: Final = 1e12
+#: How many times smaller than the typical value a number may be before it counts as zero.
+RANGE: Final = 1e9
 
 
 def palette_png(index: np.ndarray, colours: np.ndarray) -> bytes:
@@ -71,12 +71,17 @@ class Scale:
 
     @classmethod
     def logarithmic(cls, *arrays: np.ndarray) -> Scale:
-        """Return the scale that holds the positive values of all arrays to `RELATIVE_STEP`."""
-        high = max((float(np.nanmax(a, initial=0.0)) for a in arrays), default=0.0)
-        if high <= 0:
+        """Return the scale that holds the positive values of all arrays to `RELATIVE_STEP`.
+
+        It ends 28 powers of ten above its lowest value; what is larger is shown as that.
+        """
+        positive = [a[(a > 0) & np.isfinite(a)] for a in arrays]
+        positive = [a for a in positive if a.size]
+        if not positive:
             return cls(1.0, RELATIVE_STEP)
-        low = min(float(np.min(a, where=a > high / RANGE, initial=high)) for a in arrays)
-        return cls(low, RELATIVE_STEP)
+        # From the median and not from the largest: one absurd value must not push all others to zero.
+        least = min(float(np.median(a)) for a in positive) / RANGE
+        return cls(min(float(a[a >= least].min()) for a in positive), RELATIVE_STEP)
 
     def encode(self, values: np.ndarray) -> np.ndarray:
         """Return codes as uint16."""
