@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import os
-import platform
 import time
 from pathlib import Path
 
 import numpy as np
-import rasterio
-import shapely
+from tables import machine
 
 from geobgp import Domain
 from geobgp.laplacian import discretise
@@ -32,13 +29,8 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=2)
     repeat = parser.parse_args().repeat
     land, water = SAMPLE / "netherlands_land.gpkg", SAMPLE / "netherlands_water.gpkg"
-    print(
-        f"Netherlands sample; {os.cpu_count()} cores, Python {platform.python_version()}, NumPy {np.__version__}, "
-        f"shapely {shapely.__version__}, rasterio {rasterio.__version__}; best of {repeat}"
-    )
-    print(
-        f"{'cell m':>7} {'cells':>10} {'nodes':>8} {'cut cells':>9} {'domain s':>9} {'neumann s':>9} {'dirichlet s':>11}"
-    )
+    print(f"Netherlands sample; {machine('shapely')}; best of {repeat}")
+    print(" cell m      cells    nodes cut cells  domain s neumann s dirichlet s")
     rows = []
     for cell_size in (4000, 2000, 1500, 1000, 500, 250):
         seconds, domain = best_of(
@@ -49,8 +41,8 @@ def main() -> None:
         cut = int(((domain.coverage > 0) & ~domain.pieces.whole).sum())
         rows.append((cell_size, domain.n_nodes, seconds))
         print(
-            f"{cell_size:7d} {domain.grid.n_cells:10,d} {domain.n_nodes:8,d} {cut:9,d} {seconds:9.2f} {neumann:9.2f} "
-            f"{dirichlet:11.2f}"
+            f"{cell_size:7d} {domain.grid.n_cells:10,d} {domain.n_nodes:8,d} {cut:9,d} {seconds:9.2f} "
+            f"{neumann:9.2f} {dirichlet:11.2f}"
         )
     (h0, n0, t0), (h1, n1, t1) = rows[-3], rows[-1]
     print(

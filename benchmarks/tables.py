@@ -1,0 +1,41 @@
+"""What the benchmarks share: a table that is printed and kept, with the machine and versions beside it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import sys
+from pathlib import Path
+
+# This folder has a gpflow.py of its own, which must not be taken for GPflow.
+sys.path[:] = [path for path in sys.path if Path(path or ".").resolve() != Path(__file__).resolve().parent]
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def machine(*packages: str) -> str:
+    """Return cores, Python and the versions of packages in one line."""
+    versions = []
+    for name in ("numpy", "scipy", *packages):
+        try:
+            versions.append(f"{name} {importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            versions.append(f"{name} absent")
+    return f"{os.cpu_count()} cores, Python {platform.python_version()}, " + ", ".join(versions)
+
+
+def table(header: list[str], rows: list[list[object]]) -> str:
+    """Return a Markdown table with columns padded to one width."""
+    cells = [header, *[[c if isinstance(c, str) else f"{c:.4g}" for c in row] for row in rows]]
+    width = [max(len(row[k]) for row in cells) for k in range(len(header))]
+    lines = ["| " + " | ".join(c.ljust(w) for c, w in zip(row, width, strict=True)) + " |" for row in cells]
+    lines.insert(1, "|" + "|".join("-" * (w + 2) for w in width) + "|")
+    return "\n".join(lines)
+
+
+def keep(name: str, text: str) -> None:
+    """Print a result and write it to benchmarks/results/."""
+    print(text)
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / f"{name}.md").write_text(text + "\n", encoding="utf-8")
