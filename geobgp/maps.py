@@ -106,7 +106,7 @@ def intensity_map(
     config: dict[str, Any] = {
         "title": heading,
         "subtitle": _subtitle(data, units),
-        "about": [*_facts(posterior), *_about_map(plane, domain)],
+        "about": [*_about_map(plane, domain), *_facts(posterior)],
         "local": plane.local,
         "bounds": plane.bounds,
         "grid": {

@@ -58,6 +58,7 @@ html, body { background: #dde6ea; }
   .geobgp-title h1 { font-size: 15px; }
   .geobgp-legend { width: 210px; }
   .geobgp-card { padding: 6px 10px; }
+  .geobgp-card th { white-space: normal; }
 }
 @media print { .leaflet-control-zoom, .leaflet-control-layers, .geobgp-readout { display: none; } }
 """

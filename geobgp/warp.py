@@ -29,6 +29,7 @@ MAX_LATITUDE = 85.0511287798
 #: At most this many pixels stand for the side of one cell.
 MAX_OVERSAMPLING = 4.0
 _MAX_VERTICES = 100_000
+_FINER = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,8 +136,9 @@ class Plane:
     def cells(self) -> np.ndarray:
         """Return, for each pixel, the cell (row * columns + column) whose value it shows, -1 for none.
 
-        A pixel shows a cell if its centre lies on land. A node whose cell would then have no pixel gets the
-        one that its land's own point lies in, so that small islands are not lost.
+        A pixel shows a cell if a quarter of it is land, so that thin rivers stay lines and do not fray.
+        A node whose cell would then have no pixel gets the one that its own point lies in, so that small
+        islands are not lost.
         """
         from rasterio.features import rasterize
 
@@ -151,9 +153,11 @@ class Plane:
         cell = np.where(inside, at_row * np.int64(grid.shape[1]) + at_col, -1)
         has_land = np.append(self.domain.coverage.ravel() > 0, False)
         cell = np.where(has_land[cell], cell, -1)
-        affine = Affine(self.pixel, 0, self.west, 0, -self.pixel, self.north)
-        on_land = rasterize([self.land], self.shape, transform=affine).astype(bool)
-        out = np.where(on_land, cell, -1)
+        fine = _FINER * np.array(self.shape)
+        affine = Affine(self.pixel / _FINER, 0, self.west, 0, -self.pixel / _FINER, self.north)
+        land = rasterize([self.land], tuple(fine.tolist()), transform=affine, dtype=np.uint8)
+        share = land.reshape(self.shape[0], _FINER, self.shape[1], _FINER).sum(axis=(1, 3), dtype=np.uint8)
+        out = np.where(share >= 0.25 * _FINER**2, cell, -1)
         shown = np.bincount(out[out >= 0], minlength=grid.n_cells) > 0
         of_node = self.domain.node_rows * np.int64(grid.shape[1]) + self.domain.node_cols
         lost = ~shown[of_node]
