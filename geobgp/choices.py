@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 #: Share of the prior variance that features may miss before more of them are taken.
 MISSED_SHARE = 0.05
+#: What features miss does not matter where it changes the intensity by less than this share.
+NEGLIGIBLE = 0.05
 #: Features that are tried first, and at most; beyond that full resolution is cheaper.
 FIRST_FEATURES, MAX_FEATURES = 128, 1024
 #: Bytes that the features of one basis may take when their number is chosen.
@@ -131,6 +133,17 @@ def features_needed(
         shore = (known[0] - plain * known[1]) / math.sqrt(known[1])
     wanted = eigenvalue_needed(kernel, lengthscale, share)
     return math.ceil(min(max(plain * wanted + shore * math.sqrt(wanted), 1.0), 1e12))
+
+
+def is_enough(missed_share: float, sd: float) -> bool:
+    """Tell whether features do that miss a share of the prior variance of a log-intensity with this sd.
+
+    Examples
+    --------
+    >>> is_enough(0.04, 1.0), is_enough(0.3, 1.0), is_enough(0.3, 0.05)
+    (True, False, True)
+    """
+    return missed_share <= MISSED_SHARE or sd * math.sqrt(missed_share) <= NEGLIGIBLE
 
 
 def practical_features(n_nodes: int, ceiling: int = MAX_FEATURES) -> int:

@@ -33,6 +33,8 @@ MARGIN = 1.25
 #: A boundary condition is given up early when it lies this many nats behind, and twice what more features
 #: have gained.
 FAR_BEHIND = 20.0
+#: Rough time of a fit at full resolution.
+FULL_SECONDS_PER_NODE = 1e-3
 
 
 def is_sparse(kernel: Kernel | None) -> bool:
@@ -190,7 +192,7 @@ class Search:
             posterior = self.fit(boundary, self._first(m))
         if m != "auto":
             return posterior, Choice(_size(posterior), "given")
-        while (missed := posterior.fit.missed_share) > pick.MISSED_SHARE:
+        while not pick.is_enough(missed := posterior.fit.missed_share, posterior.sd):
             used = int(posterior.basis.m)
             last = float(posterior.basis.eigenvalues[-1])  # type: ignore[union-attr]
             area = float(self.domain.node_areas.sum())
@@ -207,29 +209,36 @@ class Search:
         if posterior.basis_info["m"] == "full":
             return posterior, Choice("full resolution", f"more than {self.most:,} features would be needed")
         scale, unit = self.domain.length_unit
-        return posterior, Choice(
-            _size(posterior),
+        why = (
             f"they miss {100 * missed:.2g} % of the prior variance at a lengthscale of "
-            f"{number(posterior.lengthscale / scale)} {unit}; 5 % is the limit",
+            f"{number(posterior.lengthscale / scale)} {unit}; "
         )
+        if missed > pick.MISSED_SHARE:
+            self._forget(posterior)
+            return posterior, Choice(
+                _size(posterior), f"{why}with an sd of {posterior.sd:.2g} that is little"
+            )
+        return posterior, Choice(_size(posterior), f"{why}5 % is the limit")
 
     def _full(self, boundary: str, posterior: Posterior, need: int) -> tuple[Posterior, Choice]:
         """Go to full resolution, or say why that cannot be."""
-        if is_sparse(self.kernel):
+        left, needs = self.deadline - time.perf_counter(), FULL_SECONDS_PER_NODE * self.domain.n_nodes
+        if not is_sparse(self.kernel):
+            reason = f"full resolution needs Matern(1.0) or Matern(2.0), not {self._kernel().name}"
+        elif needs > left:
+            spare = f"of max_seconds {max(left, 0.0):.0f} s are left"
+            reason = f"full resolution would take about {needs:.0f} s, {spare}"
+        else:
             try:
                 why = f"about {need:,} features would be needed; at most {self.most:,} are tried"
                 return self.fit(boundary, "full"), Choice("full resolution", why)
             except SizeError as error:
                 reason = str(error)
-        else:
-            reason = f"full resolution needs Matern(1.0) or Matern(2.0), not {self._kernel().name}"
-        if int(posterior.basis.m) < self.most:
+        if int(posterior.basis.m) < self.most and left > 0:
             posterior = self.fit(boundary, self.most)
         self._stop(posterior, reason)
         missed = posterior.fit.missed_share
-        return posterior, Choice(
-            _size(posterior), f"the most that are tried; they miss {missed:.0%}; {reason}"
-        )
+        return posterior, Choice(_size(posterior), f"they miss {missed:.0%}; {reason}")
 
     def _stop(self, posterior: Posterior, reason: str) -> None:
         """Warn that the search has ended early; the fit's own warning would say half of it again."""
@@ -241,6 +250,10 @@ class Search:
             GeobgpWarning,
             stacklevel=7,
         )
+        self._forget(posterior)
+
+    def _forget(self, posterior: Posterior) -> None:
+        """Drop the fit's own warning of missed variance, where more has been said of it."""
         mine = self._said.get(id(posterior), [])
         self._said[id(posterior)] = [w for w in mine if "miss" not in str(w.message)]
 

@@ -1,0 +1,356 @@
+import dataclasses
+import warnings
+
+import geopandas as gpd
+import numpy as np
+import pandas as pd
+import pytest
+import shapely
+import small_case as case
+
+from geobgp import LGCP, HarmonicBasis, Matern, Posterior, SquaredExponential, map_intensity
+from geobgp.errors import DataError, GeobgpWarning, GeometryError
+from geobgp.pipeline import _number_of_rows, run
+
+SQUARE = shapely.box(0.0, 0.0, 10.0, 10.0)
+
+
+def clustered(n: int = 400, seed: int = 3) -> np.ndarray:
+    """Points in small clumps on a square of 10 by 10: a short lengthscale."""
+    rng = np.random.default_rng(seed)
+    centre = rng.uniform(0.3, 9.7, (25, 2))
+    return np.clip(centre[rng.integers(25, size=n)] + rng.normal(0, 0.15, (n, 2)), 0.01, 9.99)
+
+
+def smooth(n: int = 500, seed: int = 4) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    return np.clip(rng.normal([4.0, 6.0], [2.5, 2.0], (n, 2)), 0.01, 9.99)
+
+
+def local(points, **options):
+    return run(points, SQUARE, crs="local", cache=False, **{"cell_size": 0.4, **options})
+
+
+# -- defaults
+
+
+@pytest.fixture(scope="module")
+def country():
+    return run(case.points().to_crs(4326), case.land().to_crs(4326), water=case.water().to_crs(4326))
+
+
+def test_everything_by_default_and_each_choice_reported(country):
+    posterior = country.posterior
+    assert posterior.converged
+    assert posterior.domain.crs.to_epsg() == 32631
+    assert posterior.domain.n_components == 3
+    assert 2000 <= posterior.domain.n_nodes <= 16_000
+    assert posterior.fit.missed_share <= 0.05
+    assert list(country.choices) == ["CRS", "cell size", "boundary", "features", "kernel", "hyperparameters"]
+    assert "UTM" in country.choices["CRS"].why
+    assert f"{len(case.points()):,} points" in country.choices["cell size"].why
+    assert "neumann" in country.choices["boundary"].why and "dirichlet" in country.choices["boundary"].why
+    assert "5 %" in country.choices["features"].why
+    text = str(posterior.summary())
+    for name, choice in country.choices.items():
+        assert name in text and choice.why in text
+    assert list(country.seconds)[:2] == ["land", "points"]
+
+
+def test_the_choices_survive_saving(country, tmp_path):
+    again = Posterior.load(country.posterior.save(tmp_path / "posterior.geobgp"))
+    assert dict(again.choices) == {name: str(choice) for name, choice in country.choices.items()}
+
+
+def test_the_one_call_equals_the_steps(country):
+    domain = country.domain
+    kept = country.posterior
+    basis = HarmonicBasis.compute(domain, kept.basis.m, boundary=kept.basis.boundary)
+    by_hand = LGCP(basis).fit(country.counts)
+    assert by_hand.elbo == pytest.approx(kept.elbo, abs=1e-9)
+    np.testing.assert_allclose(by_hand.node_intensity(), kept.node_intensity(), rtol=1e-9)
+
+
+def test_map_intensity_returns_the_posterior_and_the_same_one_twice():
+    found = [
+        map_intensity(smooth(), SQUARE, crs="local", cell_size=0.5, cache=c) for c in (True, False, True)
+    ]
+    assert isinstance(found[0], Posterior)
+    for other in found[1:]:
+        assert other.elbo == found[0].elbo
+        np.testing.assert_array_equal(other.node_intensity(), found[0].node_intensity())
+
+
+def test_what_is_given_is_taken_and_said():
+    found = local(smooth(), m=40, boundary="dirichlet", kernel=Matern(2.5, lengthscale=4.0))
+    assert found.posterior.basis_info == {"boundary": "dirichlet", "scheme": "subcell", "m": 40}
+    assert found.posterior.lengthscale == pytest.approx(4.0)
+    for name in ("CRS", "cell size", "boundary", "features", "kernel"):
+        assert found.choices[name].why.startswith("given"), name
+
+
+# -- the number of features
+
+
+def test_few_features_are_enough_for_a_smooth_map():
+    found = local(smooth())
+    assert found.posterior.basis.m <= 208
+    assert found.posterior.fit.missed_share <= 0.05
+
+
+def test_features_grow_until_the_share_is_missed_no_more():
+    found = local(smooth(), kernel=SquaredExponential(lengthscale=0.8))
+    m = found.posterior.basis.m
+    assert found.posterior.fit.missed_share <= 0.05
+    with pytest.warns(GeobgpWarning, match="features miss"):
+        fewer = local(smooth(), kernel=SquaredExponential(0.8, 1.0), m=m // 3, boundary="neumann")
+    assert fewer.posterior.fit.missed_share > 0.05
+
+
+def test_learned_lengthscales_make_the_features_grow():
+    rng = np.random.default_rng(8)
+    centre = rng.uniform(0.5, 9.5, (25, 2))
+    clumps = np.clip(centre[rng.integers(25, size=3000)] + rng.normal(0, 0.5, (3000, 2)), 0.01, 9.99)
+    points = np.vstack([clumps, rng.uniform(0, 10, (1500, 2))])
+    posterior = local(points, cell_size=0.25, boundary="neumann").posterior
+    assert 128 < posterior.basis.m <= 533 and posterior.fit.missed_share <= 0.05
+
+
+def test_a_map_without_features_stays_cheap():
+    rng = np.random.default_rng(11)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = local(rng.uniform(0, 10, (3000, 2)))
+    assert found.posterior.basis.m <= 128
+    mean = found.posterior.node_intensity()["mean"]
+    assert mean.max() / mean.min() < 1.5
+
+
+def test_full_resolution_where_features_would_not_do():
+    found = local(clustered(), max_features=40, boundary="neumann")
+    assert found.posterior.basis_info["m"] == "full"
+    assert found.posterior.kernel == Matern(1.0)
+    assert found.choices["features"].value == "full resolution"
+    assert "at most 40 are tried" in found.choices["features"].why
+    total = float(found.posterior.exposure @ found.posterior.node_intensity()["mean"])
+    assert total == pytest.approx(len(clustered()), rel=0.02)
+
+
+def test_full_resolution_on_demand_and_by_a_given_lengthscale():
+    forced = local(smooth(), m="full", boundary="neumann")
+    assert forced.posterior.basis_info["m"] == "full"
+    assert forced.choices["features"].why == "given"
+    short = local(smooth(), kernel=Matern(1.0, lengthscale=0.3), boundary="neumann")
+    assert short.posterior.basis_info["m"] == "full"
+
+
+def test_a_kernel_without_full_resolution_ends_the_search_with_a_word():
+    with pytest.warns(GeobgpWarning, match=r"ended at 40 features.*Matern\(1.0\)") as caught:
+        found = local(clustered(), kernel=Matern(1.5), max_features=40, boundary="neumann")
+    assert found.posterior.basis.m == 40
+    assert len([w for w in caught if "miss" in str(w.message)]) == 1
+    assert "full resolution needs" in found.choices["features"].why
+
+
+def test_the_ceiling_of_time_ends_the_search_with_a_word():
+    with pytest.warns(GeobgpWarning, match=r"ended at 128 features.*max_seconds"):
+        found = local(clustered(), boundary="neumann", max_seconds=0.0)
+    assert "max_seconds" in found.choices["features"].why
+
+
+def test_a_given_number_that_misses_much_warns_once():
+    with pytest.warns(GeobgpWarning, match="features miss") as caught:
+        local(clustered(), m=16)
+    assert len([w for w in caught if "features miss" in str(w.message)]) == 1
+
+
+# -- the boundary
+
+
+def test_the_boundary_with_the_higher_bound_is_kept():
+    ends = {b: local(smooth(), m=64, boundary=b).posterior.elbo for b in ("neumann", "dirichlet")}
+    found = local(smooth(), m=64)
+    assert found.posterior.elbo == max(ends.values())
+    assert found.posterior.basis.boundary == max(ends, key=ends.get)
+    for value in ends.values():
+        assert f"{value:,.1f}" in found.choices["boundary"].why
+
+
+def test_dirichlet_wins_where_it_holds():
+    # A log-intensity that returns to its mean at the shore, steeply.
+    rng = np.random.default_rng(0)
+    xy = rng.uniform(0, 10, (200_000, 2))
+    f = 2.5 * np.sin(np.pi * xy[:, 0] / 5) * np.sin(np.pi * xy[:, 1] / 5)
+    points = xy[rng.random(len(xy)) < np.exp(f - 2.5)][:4000]
+    found = local(points)
+    assert found.posterior.basis.boundary == "dirichlet", found.choices["boundary"]
+
+
+def test_a_boundary_that_cannot_be_fitted_is_said():
+    # A strip so thin that no cell has its centre on it has no unknowns under Dirichlet.
+    strip = shapely.box(0.0, 0.05, 40.0, 0.35)
+    points = np.column_stack([np.linspace(0.1, 39.9, 60), np.full(60, 0.2)])
+    kernel = Matern(1.5, lengthscale=20.0)
+    found = run(points, strip, crs="local", cell_size=1.0, m=8, kernel=kernel, cache=False)
+    assert found.posterior.basis.boundary == "neumann"
+    assert "dirichlet cannot be fitted" in found.choices["boundary"].why
+
+
+# -- exposure, covariates, hyperparameters
+
+
+def test_exposure_and_covariates_reach_the_model():
+    def slope(coords):
+        return coords[:, 0]
+
+    rng = np.random.default_rng(5)
+    xy = rng.uniform(0, 10, (40_000, 2))
+    points = xy[rng.random(len(xy)) < np.exp(0.3 * (xy[:, 0] - 10))]
+    found = local(points, boundary="neumann", covariates={"easting": slope})
+    assert found.posterior.basis.m <= 128, "nothing is left for the features to explain"
+    table = found.posterior.coefficients.set_index("name")
+    assert table.loc["easting", "q05"] < 0.3 < table.loc["easting", "q95"]
+    exposed = local(smooth(), m=32, boundary="neumann", exposure=np.full(625, 2.0))
+    assert exposed.posterior.exposure_kind == "exposure"
+    assert exposed.posterior.exposure.sum() == 1250.0
+
+
+def test_areas_with_people_stay_people():
+    areas = gpd.GeoDataFrame(
+        {"people": [900.0, 100.0]}, geometry=[shapely.box(0, 0, 5, 10), shapely.box(5, 0, 10, 10)]
+    )
+    found = local(smooth(), m=32, boundary="neumann", exposure=areas)
+    assert found.posterior.units == "events per person"
+    assert found.posterior.exposure.sum() == pytest.approx(1000.0)
+
+
+def test_integrated_hyperparameters_are_a_mixture_of_the_same_model():
+    best = local(smooth(), m=32)
+    mixed = local(smooth(), m=32, hyper="integrate")
+    assert len(mixed.posterior.fit.states) > 1 == len(best.posterior.fit.states)
+    assert mixed.posterior.basis.boundary == best.posterior.basis.boundary
+    assert mixed.choices["hyperparameters"].value == "integrated"
+
+
+# -- points
+
+
+def test_weights_are_added_up():
+    points = gpd.GeoDataFrame({"n": [2.0] * 500}, geometry=gpd.points_from_xy(*smooth().T))
+    found = local(points, m=32, boundary="neumann", weights="n")
+    assert found.counts.total_weight == 1000.0
+
+
+def test_no_points_are_an_error():
+    with pytest.raises(DataError, match="no points to map"):
+        local(np.empty((0, 2)))
+    nowhere = gpd.GeoDataFrame(geometry=[None, shapely.Point()])
+    with pytest.raises(DataError, match="2 rows have none"):
+        local(nowhere)
+    with pytest.raises(DataError, match="weights: all 500 are zero"):
+        local(smooth(), weights=np.zeros(500))
+
+
+def test_points_in_another_country_are_an_error_that_says_where():
+    points = case.points().to_crs(4326)
+    abroad = points.translate(20.0, 0.0)
+    with pytest.raises(GeometryError, match=r"none is left to map.*longitude 2[4-6]"):
+        run(abroad, case.land(), water=case.water(), cell_size=1000, cache=False)
+    swapped = gpd.GeoSeries(gpd.points_from_xy(points.geometry.y, points.geometry.x), crs=4326)
+    with pytest.raises(GeometryError, match="swapped"):
+        run(swapped, case.land(), water=case.water(), cell_size=1000, cache=False)
+
+
+def test_few_points_off_the_land_are_a_warning():
+    points = np.vstack([smooth(), [[50.0, 50.0]] * 20])
+    with pytest.warns(GeobgpWarning, match="20 of 520 points"):
+        found = local(points, m=16, boundary="neumann", kernel=Matern(1.5, lengthscale=8.0))
+    assert found.counts.n_dropped == 20
+
+
+def test_bare_eastings_may_be_in_the_crs_of_the_land(tmp_path):
+    # The Netherlands' own grid, while a UTM zone is chosen for the map.
+    points = case.points().to_crs(28992)
+    table = pd.DataFrame({"x": points.geometry.x, "y": points.geometry.y})
+    options = {"cell_size": 1000, "m": 16, "boundary": "neumann", "cache": False}
+    options["kernel"] = Matern(1.5, lengthscale=12_000.0)
+    land, water = case.land().to_crs(28992), case.water().to_crs(28992)
+    expected = run(points, land, water=water, **options).counts
+    land.to_file(tmp_path / "land.gpkg")
+    for source in (land, tmp_path / "land.gpkg"):
+        counts = run(table, source, water=water, **options).counts
+        np.testing.assert_array_equal(counts.values, expected.values)
+        assert "Amersfoort" in counts.notes[0]
+
+
+def test_rows_are_counted_before_they_are_read(tmp_path):
+    files = case.write_files(tmp_path)
+    points = case.points()
+    points.to_parquet(tmp_path / "points.parquet")
+    n = len(points)
+    for source in (
+        points,
+        points.geometry.to_numpy(),
+        files.points_gpkg,
+        files.odd_csv,
+        tmp_path / "points.parquet",
+    ):
+        assert _number_of_rows(source, None) == n
+    assert _number_of_rows(files.layers_gpkg, "others") == n
+    assert _number_of_rows(f"{files.layers_gpkg}|layername=bites", None) == n
+    assert _number_of_rows(iter([points]), None) is None
+    assert _number_of_rows(files.text_gpkg, None) is None
+    found = run(iter([smooth()]), SQUARE, crs="local", m=16, boundary="neumann", cache=False,
+                kernel=Matern(1.5, lengthscale=8.0))  # fmt: skip
+    assert "not known beforehand" in found.choices["cell size"].why
+
+
+# -- mistakes in options
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"m": 0}, "at least 1; found 0"),
+        ({"m": "many"}, "'auto', 'full' or a number"),
+        ({"m": True}, "found True"),
+        ({"m": 2.5}, "found 2.5"),
+        ({"boundary": "robin"}, "found 'robin'"),
+        ({"hyper": "mcmc"}, "found 'mcmc'"),
+        ({"m": "full", "kernel": Matern(1.5)}, r"Full resolution needs Matern\(1.0\)"),
+    ],
+)
+def test_wrong_options_are_refused_before_any_work(options, words):
+    with pytest.raises(DataError, match=words):
+        run("nowhere.gpkg", "nowhere.gpkg", **options)
+
+
+def test_an_unknown_option_is_a_type_error():
+    with pytest.raises(TypeError, match="no option 'colour'"):
+        run(smooth(), SQUARE, crs="local", colour="red")
+
+
+def test_missing_files_are_noticed_first():
+    with pytest.raises(GeometryError, match=r"points: there is no file nowhere.csv"):
+        run("nowhere.csv", SQUARE, crs="local")
+    with pytest.raises(GeometryError, match=r"water: there is no file lakes.gpkg"):
+        run(smooth(), SQUARE, water="lakes.gpkg", crs="local")
+
+
+# -- what is told
+
+
+def test_progress_tells_of_each_stage(capfd):
+    local(smooth(), m=16, boundary="neumann", kernel=Matern(1.5, lengthscale=8.0), progress=True)
+    told = capfd.readouterr()
+    assert told.out == ""
+    for word in ("land", "625 nodes", "points", "500 used", "features", "fit", "ELBO"):
+        assert word in told.err
+
+
+def test_no_progress_is_silent(capfd):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = local(smooth(), m=16, boundary="neumann", kernel=Matern(1.5, lengthscale=8.0))
+    assert capfd.readouterr() == ("", "")
+    assert dataclasses.is_dataclass(found)

@@ -1,0 +1,136 @@
+import re
+from pathlib import Path
+
+import geopandas as gpd
+import numpy as np
+import pytest
+import small_case as case
+from system import Chromium
+
+from geobgp import Matern
+from geobgp.checks import check
+from geobgp.pipeline import run
+from geobgp.report import PAPER, Story, _events, render, write_report
+
+NASTY = '</title><script>alert("x")</script><img src=x onerror=alert(1)>'
+
+
+@pytest.fixture(scope="module")
+def mapped():
+    return run(
+        case.points(), case.land(), water=case.water(), cell_size=1000, m=48, boundary="neumann",
+        kernel=Matern(1.5, lengthscale=6000.0), title=NASTY, cache=False,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def story(mapped):
+    regions = mapped.posterior.totals(case.land().assign(name=[NASTY, "b"]), n_samples=200)
+    regions["observed"] = [1.0, 2.0]
+    return Story(
+        inputs={"Points": NASTY},
+        counts=mapped.counts,
+        choices=mapped.choices,
+        checks=check(mapped.posterior, mapped.counts.values),
+        warnings=[f"a warning {NASTY}"],
+        thresholds=[2.0],
+        regions=regions,
+        files={"mean.tif": NASTY},
+        seconds={"land": 1.25},
+        command="geobgp map 'points.gpkg'",
+    )
+
+
+@pytest.fixture(scope="module")
+def text(mapped, story):
+    return render(mapped.posterior, story)
+
+
+def test_every_section_is_there(text, mapped):
+    for name in (
+        "Maps",
+        "What went in",
+        "Warnings",
+        "Choices",
+        "Model",
+        "Checks",
+        "Totals by region",
+        "Files",
+    ):
+        assert f">{name}</h2>" in text
+    assert "How to cite" in text and PAPER.split(".")[0] in text
+    assert f"{mapped.counts.n_used:,}" in text
+    for choice in mapped.choices.values():
+        assert choice.why.replace("'", "&#x27;") in text
+    assert text.count("data:image/png;base64,") == 6
+
+
+def test_text_from_data_is_escaped(text):
+    assert "<script" not in text
+    assert "<img src=x" not in text
+    assert "&lt;script&gt;" in text
+
+
+def test_nothing_is_fetched_and_no_script_may_run(text):
+    assert "default-src 'none'" in text
+    assert not re.findall(r"(?:src|href)=\"(?!data:|#)", text)
+    assert "http" not in re.sub(r"http-equiv", "", text)
+    assert "url(" not in text
+
+
+def test_a_posterior_alone_has_a_report(mapped):
+    text = render(mapped.posterior, Story())
+    assert ">Checks</h2>" not in text and ">Model</h2>" in text
+    assert text.count("data:image/png;base64,") == 4
+
+
+def test_the_report_is_written_whole_or_not_at_all(mapped, tmp_path, monkeypatch):
+    path = write_report(tmp_path / "report.html", mapped.posterior)
+    assert path.read_text("utf-8").endswith("</html>\n")
+
+    def full(self, *args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(OSError, match="No space"):
+        write_report(tmp_path / "other.html", mapped.posterior)
+    assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_numbers_of_events():
+    assert [_events(v) for v in (0.0, 0.26, 9.96, 31.4, 1234.5, np.nan)] == [
+        "0",
+        "0.3",
+        "10.0",
+        "31",
+        "1,234",
+        "-",
+    ]
+
+
+def test_covariates_and_regions_without_observations(mapped):
+    points = case.points()
+    found = run(
+        points, case.land(), water=case.water(), cell_size=1000, m=16, boundary="neumann", cache=False,
+        kernel=Matern(1.5, lengthscale=20_000.0), covariates={"height <m>": lambda xy: xy[:, 1] / 1000},
+    )  # fmt: skip
+    regions = gpd.GeoDataFrame(found.posterior.totals(n_samples=100))
+    text = render(found.posterior, Story(regions=regions))
+    assert "height &lt;m&gt;, per unit" in text and "rate x" in text
+    assert "Observed" not in text
+
+
+@pytest.mark.chromium
+def test_the_page_in_a_browser(mapped, story, tmp_path):
+    path = write_report(tmp_path / "report.html", mapped.posterior, story)
+    for width in (1280, 400):
+        with Chromium(width, 900) as browser:
+            browser.call("Page.navigate", url=path.as_uri())
+            browser.settle()
+            assert browser.run("document.readyState") == "complete"
+            broken = "[...document.images].filter(i => !i.complete || i.naturalWidth === 0).length"
+            assert browser.run(broken) == 0
+            assert browser.run("document.documentElement.scrollWidth") <= width
+            assert browser.run("document.querySelectorAll('section').length") == 10
+            assert browser.console == []
+            assert {url.split(":")[0] for url in browser.requests} <= {"file", "data"}
