@@ -48,7 +48,7 @@ def load_gpflow() -> None:
                     importlib.import_module("gpflow")
                     # Looks for a GPU now, while what it logs about there being none is taken out.
                     importlib.import_module("tensorflow").config.list_physical_devices()
-        except ImportError as error:
+        except (ImportError, AttributeError) as error:  # the latter with a NumPy that is too new for it
             raise MissingGPflowError(
                 f"geobgp.gpflow_models needs GPflow, which cannot be imported ({error}). Install it with: "
                 f"{INSTALL}"

@@ -111,6 +111,11 @@ class HarmonicFeatures(gpflow.inducing_variables.InducingVariables):
         name: str | None = None,
     ) -> None:
         super().__init__(name=name)
+        if gpflow.default_float() != np.float64:
+            raise DataError(
+                f"The features are float64; GPflow is set to {np.dtype(gpflow.default_float()).name}. Call "
+                "gpflow.config.set_default_float(np.float64) first."
+            )
         n = basis.domain.n_nodes
         columns = np.zeros((n, 0)) if fixed is None else np.asarray(fixed, float)
         if columns.ndim != 2 or len(columns) != n or not np.isfinite(columns).all():
@@ -173,12 +178,17 @@ class HarmonicFeatures(gpflow.inducing_variables.InducingVariables):
     @staticmethod
     def _at(function: Callable[[bytes], np.ndarray], x: tf.Tensor, dtype: Any) -> tf.Tensor:
         if not tf.is_symbolic_tensor(x):
-            return tf.constant(function(x.numpy().tobytes()))
+            with tf.init_scope():  # a tensor of its own, not a part of the graph that is being built
+                return tf.constant(function(x.numpy().tobytes()))
         return tf.numpy_function(lambda c: function(c.tobytes()), [x], dtype, stateful=False)
 
 
 def _inputs(X: Any) -> tf.Tensor:
-    x = tf.cast(tf.convert_to_tensor(X), _FLOAT)
+    if isinstance(X, np.ndarray):
+        with tf.init_scope():
+            x = tf.constant(X, _FLOAT)
+    else:  # a known tensor stays one, where to convert it would make it a placeholder of the graph
+        x = X if isinstance(X, tf.Tensor) and X.dtype == _FLOAT else tf.cast(X, _FLOAT)
     if x.shape[-1] not in (1, 2):
         raise DataError(
             "Inputs are node indices, (n, 1), or coordinates, (n, 2); found the shape "
@@ -260,6 +270,11 @@ class HarmonicKernel(gpflow.kernels.Kernel):
         self.base = base
         self.features = features if isinstance(features, HarmonicFeatures) else HarmonicFeatures(features)
         self._nu = float(nu)
+
+    def columns(self, X: Any) -> Any:
+        """Return the input columns that are the node index or the coordinates."""
+        whole = isinstance(self.active_dims, slice) and self.active_dims == slice(None)
+        return X if whole else self.slice(X, None)[0]
 
     def log_variances(self) -> tf.Tensor:
         """Return the logarithms of the weights' prior variances, (weights,)."""
@@ -348,7 +363,7 @@ class HarmonicPosterior(gpflow.posteriors.IndependentPosteriorSingleOutput):
     def _moments(
         self, weights: tf.Tensor, root: tf.Tensor | None, Xnew: Any, full_cov: bool, full_output_cov: bool
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        rows = self.X_data.rows(self.kernel.slice(Xnew, None)[0])  # [..., N, M]
+        rows = self.X_data.rows(self.kernel.columns(Xnew))  # [..., N, M]
         mean = tf.matmul(rows, weights)
         if root is None:
             n = tf.shape(mean)[-2]
@@ -390,7 +405,7 @@ def _kuu(features: HarmonicFeatures, kernel: HarmonicKernel, *, jitter: float = 
 def _kuf(features: HarmonicFeatures, kernel: HarmonicKernel, Xnew: Any) -> tf.Tensor:
     """Return the covariance between weights and f, [M, ..., N]."""
     _check(features, kernel)
-    rows = features.rows(kernel.slice(Xnew, None)[0]) * tf.exp(kernel.log_variances())
+    rows = features.rows(kernel.columns(Xnew)) * tf.exp(kernel.log_variances())
     rank = rows.shape.rank
     return tf.transpose(rows, [rank - 1, *range(rank - 1)])
 

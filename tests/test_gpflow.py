@@ -221,6 +221,15 @@ def test_coordinates_work_inside_compiled_functions_and_minibatches(basis, place
     for coords in (places[:9], places[3:12]):
         for a, b in zip(compiled(tf.constant(coords)), model.predict_f(coords), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-12)
+    data = (tf.constant(places), tf.constant(values))
+
+    @tf.function
+    def elbo():
+        return model.elbo(data)
+
+    made = elbo.get_concrete_function().graph.get_operations()
+    assert not [o for o in made if "PyFunc" in o.type]  # known places are looked up once
+    np.testing.assert_allclose(elbo(), model.elbo(data), rtol=1e-12)
     batches = iter(tf.data.Dataset.from_tensor_slices((places, values)).repeat().batch(35))
     closure = model.training_loss_closure(batches)
     both = 0.5 * (closure() + closure())
@@ -492,7 +501,7 @@ class NegativeBinomial(gpflow.likelihoods.ScalarLikelihood):
         return tf.exp(F) + tf.exp(2.0 * F) / self.shape
 
 
-def train(model, loss, steps=25):
+def train(model, loss, steps=20):
     """Natural gradients for the weights, Adam for everything else."""
     gpflow.set_trainable(model.q_mu, False)
     gpflow.set_trainable(model.q_sqrt, False)
@@ -510,6 +519,7 @@ def train(model, loss, steps=25):
     return np.array([float(step()) for _ in range(steps)])
 
 
+@pytest.mark.slow
 def test_negative_binomial_trains_and_sees_overdispersion(basis, domain, field):
     rng = np.random.default_rng(0)
     rate = 0.3 * np.exp(field) * domain.node_areas / 1e6
@@ -527,6 +537,7 @@ def test_negative_binomial_trains_and_sees_overdispersion(basis, domain, field):
     assert np.isfinite(svgp.predict_y(data[0][:5])[1]).all()
 
 
+@pytest.mark.slow
 def test_student_t_trains_at_the_shore_and_resists_outliers(shore_basis, domain):
     features = HarmonicFeatures(shore_basis)
     rng = np.random.default_rng(0)
@@ -585,6 +596,7 @@ def test_several_latent_processes_and_diagonal_posteriors(basis, domain):
 # -- LGCP through GPflow -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_lgcp_fitted_by_gpflow_is_the_same_posterior(basis, domain, counts, places):
     exposure = domain.node_areas / 1e6
     exposure[counts == 0] *= np.random.default_rng(0).random(int((counts == 0).sum())) > 0.3
@@ -652,6 +664,14 @@ def test_mistakes_are_explained(basis, shore_basis, domain, counts):
         gpflow.models.SVGP(kernel, gpflow.likelihoods.Poisson(), other).predict_f(np.zeros((1, 1)))
     with pytest.raises(DataError, match="HarmonicBasis"):
         LGCP(FullRank(domain)).fit(counts, engine="gpflow")
+
+
+def test_single_precision_is_refused(basis):
+    with (
+        gpflow.config.as_context(gpflow.config.Config(float=np.float32)),
+        pytest.raises(DataError, match="float32"),
+    ):
+        HarmonicFeatures(basis)
 
 
 def test_a_fit_that_does_not_converge_says_so(basis, counts, monkeypatch):
