@@ -93,7 +93,7 @@ def smallest_eigenpairs(
 
 def memory_needed(n: int, m: int) -> int:
     """Return about how many bytes `smallest_eigenpairs` needs at its peak, its result included."""
-    if m + 4 * min(m, _SLICE) > n // 2:
+    if m + 4 * min(m, _SLICE) + 24 * _BLOCK > n // 2:
         return 8 * n * (3 * n + m)
     krylov = 3 * min(m, _SLICE) + 8 * _BLOCK
     return 8 * n * (2 * m + krylov + 180)
@@ -122,6 +122,7 @@ def _solve(matrix: sp.csr_array, m: int, progress: Progress | None) -> tuple[np.
         if progress is not None:
             progress("eigenpairs", min(sum(len(p.values) for p in parts) + more, m), m)
 
+    rounding = max(part.rounding for part in parts)
     while True:
         for part in parts:
             if not len(part.values):
@@ -129,7 +130,7 @@ def _solve(matrix: sp.csr_array, m: int, progress: Progress | None) -> tuple[np.
         known = np.sort(np.concatenate([part.values for part in parts]))
         known = known[known <= min(part.frontier for part in parts)]
         # One more than m, so that the cut has two sides; and on to the end of a repeated eigenvalue.
-        gaps = np.flatnonzero(np.diff(known[m - 1 :]) > _EQUAL * known[m:])
+        gaps = np.flatnonzero(np.diff(known[m - 1 :]) > np.maximum(_EQUAL * known[m:], rounding))
         if len(gaps) or len(known) == n:
             q = m + int(gaps[0]) if len(gaps) else n
             if len(gaps) == 0 or all([part.certify((known[q - 1] + known[q]) / 2, tell) for part in parts]):
@@ -176,6 +177,8 @@ class _Part:
         self.n = matrix.shape[0]
         self.share = share
         self.norm = float(np.abs(matrix).sum(axis=1).max())
+        #: Values below this are zero as far as anyone can tell.
+        self.rounding = 64 * np.finfo(float).eps * self.norm
         self.values = np.empty(0)
         self.vectors: list[np.ndarray] = []
         self.frontier = -np.inf
@@ -198,11 +201,10 @@ class _Part:
         """Fix each vector's sign and the axes within each repeated eigenvalue by sums with fixed weights."""
         weight = np.random.default_rng(self.n).uniform(0.0, 1.0, self.n)
         ascending = np.argsort(self.values, kind="stable")
-        rounding = 16 * np.finfo(float).eps * self.norm
-        self.values[np.abs(self.values) < rounding] = 0.0
+        self.values[np.abs(self.values) < self.rounding] = 0.0
         sorted_values = self.values[ascending]
-        breaks = np.flatnonzero(np.diff(sorted_values) > np.maximum(_EQUAL * sorted_values[1:], rounding)) + 1
-        for group in np.split(ascending, breaks):
+        apart = np.diff(sorted_values) > np.maximum(_EQUAL * sorted_values[1:], self.rounding)
+        for group in np.split(ascending, np.flatnonzero(apart) + 1):
             group.sort()
             vectors = self.columns(group)
             if len(group) > 1:
@@ -245,7 +247,8 @@ class _Sweep(_Part):
     def advance(self, tell: Callable[..., None]) -> None:
         left = max(1.02 * self.share + 4 - len(self.values), 8.0)
         want = int(np.ceil(left / np.ceil(left / _SLICE)))
-        if len(self.values) + 4 * want > self.n // 2:
+        # Krylov spaces that would fill much of the whole space: dense algebra is quicker and surer.
+        if len(self.values) + 4 * want + 24 * _BLOCK > self.n // 2:
             _Dense.advance(self, tell)  # type: ignore[arg-type]
             return
         known = np.sort(self.values)
@@ -275,8 +278,8 @@ class _Sweep(_Part):
 
     def _fill(self, factor: Factor, shift: float, missing: int, want: int, tell: Callable[..., None]) -> None:
         """Find the `missing` eigenpairs below the shift, and above it as many as make up `want`."""
-        for _ in range(24):
-            low, high = self._lanczos(factor, shift, missing, want, tell)
+        for turn in range(1, 17):
+            low, high = self._lanczos(factor, shift, missing, want, 4 * want + 16 * turn * _BLOCK, tell)
             missing, want = missing - low, want - low - high
             if missing <= 0:
                 self.frontier = max(self.frontier, shift, float(self.values.max()))
@@ -290,15 +293,18 @@ class _Sweep(_Part):
         )
 
     def _lanczos(
-        self, factor: Factor, shift: float, missing: int, want: int, tell: Callable[..., None]
+        self, factor: Factor, shift: float, missing: int, want: int, most: int, tell: Callable[..., None]
     ) -> tuple[int, int]:
-        """Run block Lanczos on the inverse; keep the new pairs; return how many below and above the shift."""
+        """Run block Lanczos on the inverse, up to `most` vectors; keep the pairs found below and above the shift.
+
+        Returns how many these are.
+        """
         p = _BLOCK
         # Vectors found before whose eigenvalues are near the shift would come back by rounding; far ones do
         # not.
         reach = shift - 1.5 * want * self._spacing
         near = [block for block, highest in zip(self.vectors, self._highest, strict=True) if highest > reach]
-        limit = min(4 * want + 16 * p, self.n - len(self.values) - 3 * p) // p * p
+        limit = min(most, self.n - len(self.values) - 3 * p) // p * p
         basis = np.empty((self.n, limit + p), order="F")
         projected = np.zeros((limit + p, limit + p), order="F")
         new = self._random.standard_normal((self.n, p))
@@ -327,7 +333,9 @@ class _Sweep(_Part):
             # The step towards the next block ("purification") leaves a residual of just this size.
             last = beta @ coefficients[k - p :]
             error = np.linalg.norm(last, axis=0) / theta**2
-            good = error <= _TOLERANCE * np.abs(value) + 8 * np.finfo(float).eps * self.norm
+            # An eigenvalue close to the shift makes theta large, and rounding with it.
+            rounding = 8 * np.finfo(float).eps * np.abs(theta).max() / theta**2
+            good = error <= _TOLERANCE * np.abs(value) + 1e-12 * shift + 0.1 * self.rounding + rounding
             low = np.flatnonzero(good & (theta < 0))
             high = np.flatnonzero(theta > 0)[::-1]
             high = high[: int(np.argmin(np.append(good[high], False)))]
@@ -341,18 +349,27 @@ class _Sweep(_Part):
         weights = np.vstack([coefficients[:, which], last[:, which] / theta[which]])
         found = dgemm(1.0, basis[:, : k + p], np.asfortranarray(weights))
         del basis
-        return self._keep(found, shift)
+        return self._keep(found, factor, shift)
 
-    def _keep(self, found: np.ndarray, shift: float) -> tuple[int, int]:
-        """Add vectors to those known if they are what they should be."""
+    def _keep(self, found: np.ndarray, factor: Factor, shift: float) -> tuple[int, int]:
+        """Polish vectors, and add them to those known if they are what they should be."""
         rows = np.ascontiguousarray(found)
         del found
-        _project_out(rows, self.vectors)
-        rows /= np.linalg.norm(rows, axis=0)
-        image = self.matrix @ rows
-        value = np.einsum("ij,ij->j", rows, image)
-        image -= rows * value
-        good = np.linalg.norm(image, axis=0) <= _ACCEPT * np.abs(value) + 64 * np.finfo(float).eps * self.norm
+        for turn in range(3):
+            _project_out(rows, self.vectors)
+            rows = _orthonormalise(rows)[0]
+            # Rounding near the shift mixes vectors of close eigenvalues; the matrix itself tells them apart.
+            image = np.ascontiguousarray(self.matrix @ rows)
+            value, axes = eigh(dgemm(1.0, rows.T, image.T, trans_b=1), check_finite=False, driver="evd")
+            rows = dgemm(1.0, np.asfortranarray(axes), rows.T, trans_a=1).T
+            image = dgemm(1.0, np.asfortranarray(axes), image.T, trans_a=1).T - rows * value
+            residual = np.linalg.norm(image, axis=0)
+            rough = np.flatnonzero(residual > 10 * _TOLERANCE * np.abs(value) + 0.1 * self.rounding)
+            if len(rough) == 0 or turn == 2:
+                break
+            # What rounding has left, mostly of high frequency, is smoothed by one more solve.
+            rows[:, rough] -= factor.solve(np.ascontiguousarray(image[:, rough]))
+        good = residual <= _ACCEPT * np.abs(value) + self.rounding + 1e-11 * shift
         low, high = good & (value < shift), good & (value >= shift)
         # Above the shift only an unbroken run counts: the frontier must not pass a pair that was refused.
         refused = value[~good & (value >= shift)]
