@@ -302,7 +302,8 @@ def _reporting(progress: bool | Progress) -> Iterator[Progress | None]:
     try:
         yield report
     finally:
-        bar.stop()
+        if bar.live.is_started:
+            bar.stop()
 
 
 # -- the cache -----------------------------------------------------------------------------------------------
@@ -364,6 +365,8 @@ def _read(key: str, n: int, m: int) -> tuple[np.ndarray, np.ndarray] | None:
             if header["key"] != key or vectors.shape != (n, sizes[path]) or values.shape != (sizes[path],):
                 raise CacheError(f"{str(path)!r} belongs to another basis.")
         except (CacheError, KeyError, MemoryError) as error:
+            if not path.exists():  # another process has put a larger one in its place
+                continue
             _warn(f"A stored basis cannot be used and is computed again. {error}")
             continue
         return values[:m], np.ascontiguousarray(vectors[:, :m])

@@ -295,9 +295,9 @@ class _Sweep(_Part):
     def _lanczos(
         self, factor: Factor, shift: float, missing: int, want: int, most: int, tell: Callable[..., None]
     ) -> tuple[int, int]:
-        """Run block Lanczos on the inverse, up to `most` vectors; keep the pairs found below and above the shift.
+        """Run block Lanczos on the inverse, up to `most` vectors, and keep the pairs that it finds.
 
-        Returns how many these are.
+        Returns how many these are, below and above the shift.
         """
         p = _BLOCK
         # Vectors found before whose eigenvalues are near the shift would come back by rounding; far ones do
