@@ -10,28 +10,21 @@ is never singular, however small or large a scale may be.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Self
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.linalg import blas, lapack
 
+from geobgp.engine import Moments
 from geobgp.features import DenseFeatures, Features
+from geobgp.states import FeatureState
 
 if TYPE_CHECKING:
     from geobgp.basis import HarmonicBasis
     from geobgp.hyper import Derivatives
     from geobgp.kernels import Kernel
-
-
-@dataclass(frozen=True, eq=False)
-class Moments:
-    """Posterior means and variances at the observations, and the divergence from the prior."""
-
-    mean: np.ndarray
-    variance: np.ndarray
-    divergence: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +62,7 @@ class FeatureEngine:
 
     #: The search for hyperparameters costs O(p³) an evaluation: let it finish.
     evaluations = 30
+    corrections = 0
 
     def __init__(
         self,
@@ -86,6 +80,7 @@ class FeatureEngine:
         self._fixed_log = 2.0 * np.log(np.asarray(fixed_sd, float))
         self._basis, self._fixed, self._centre = basis, fixed, centre
         self.rounds = 0
+        self._last: tuple[np.ndarray, FeatureEvidence, Moments] | None = None
 
     @property
     def size(self) -> int:
@@ -180,50 +175,55 @@ class FeatureEngine:
 
     def posterior(self, theta: np.ndarray, evidence: FeatureEvidence) -> Moments:
         """Return the moments at the observations: the other O(n p²) product of a round."""
+        if self._last is not None and self._last[1] is evidence and np.array_equal(self._last[0], theta):
+            return self._last[2]
         scale, chol, z = self._solve(theta, evidence)
         noise = np.exp(theta[2]) if len(theta) == 3 else 1.0
         half, _ = lapack.dtrtri(chol, lower=1)
         half *= scale * noise
         mean = self.features.apply(scale * z)
-        variance = self._variance = self.features.variances(half)
+        variance = self.features.variances(half)
         used = float((evidence.precision * variance).sum()) / noise**2
         log_det = 2.0 * float(np.log(np.diag(chol)).sum())
-        return Moments(mean, variance, 0.5 * (float(z @ z) / noise**2 - used + log_det))
+        moments = Moments(mean, variance, 0.5 * (float(z @ z) / noise**2 - used + log_det))
+        self._last = (theta.copy(), evidence, moments)
+        return moments
 
-    def mean(
-        self, theta: np.ndarray, evidence: FeatureEvidence, precision: np.ndarray, natural: np.ndarray
-    ) -> np.ndarray:
-        """Return the posterior mean under other sites, by conjugate gradients that the old ones precondition."""
-        scale, chol, z = self._solve(theta, evidence)
+    def means(
+        self, theta: np.ndarray, evidence: FeatureEvidence, precision: np.ndarray
+    ) -> Callable[[np.ndarray], np.ndarray]:
+        """Return the way from natural means to posterior means, for precisions near those of `evidence`.
+
+        Conjugate gradients, which the factor of `evidence` preconditions: a few passes over the features.
+        """
+        scale, chol, _ = self._solve(theta, evidence)
 
         def product(x: np.ndarray) -> np.ndarray:
             return x + scale * self.features.adjoint(precision * self.features.apply(scale * x))
 
-        def precondition(r: np.ndarray) -> np.ndarray:
-            return lapack.dpotrs(chol, r, lower=1)[0]
+        def mean(natural: np.ndarray) -> np.ndarray:
+            residual = scale * self.features.adjoint(natural)
+            ahead = lapack.dpotrs(chol, residual, lower=1)[0]
+            z, direction = np.zeros_like(ahead), ahead
+            size = first = float(residual @ ahead)
+            for _ in range(50):
+                if size <= 1e-8 * first:
+                    break
+                image = product(direction)
+                step = size / float(direction @ image)
+                z = z + step * direction
+                residual = residual - step * image
+                ahead = lapack.dpotrs(chol, residual, lower=1)[0]
+                size, before = float(residual @ ahead), size
+                direction = ahead + (size / before) * direction
+            return self.features.apply(scale * z)
 
-        residual = scale * self.features.adjoint(natural) - product(z)
-        ahead = precondition(residual)
-        size = first = float(residual @ ahead)
-        direction = ahead.copy()
-        for _ in range(30):
-            if size <= 1e-6 * first or first <= 0:
-                break
-            image = product(direction)
-            step = size / float(direction @ image)
-            z = z + step * direction
-            residual = residual - step * image
-            ahead = precondition(residual)
-            size, before = float(residual @ ahead), size
-            direction = ahead + (size / before) * direction
-        return self.features.apply(scale * z)
+        return mean
 
-    def spread(self, theta: np.ndarray, evidence: FeatureEvidence, weights: np.ndarray) -> np.ndarray:
-        """Return an upper bound of (V∘V) weights: V W V has a smaller diagonal than V."""
-        share = np.divide(
-            weights, evidence.precision, out=np.zeros_like(weights), where=evidence.precision > 0
-        )
-        return share * self._variance
+    def spread(self, theta: np.ndarray, evidence: FeatureEvidence) -> Callable[[np.ndarray], np.ndarray]:
+        """Return a lumped upper bound of multiplication with V∘V: V W V has a smaller diagonal than V."""
+        w, variance = evidence.precision, self.posterior(theta, evidence).variance
+        return lambda weights: np.divide(weights, w, out=np.zeros_like(w), where=w > 0) * variance
 
     def state(self, theta: np.ndarray, evidence: FeatureEvidence, weight: float) -> FeatureState:
         """Return the posterior as a state that stands by itself."""
@@ -242,114 +242,3 @@ class FeatureEngine:
             basis=self._basis,
             fixed=self._fixed,
         )
-
-
-@dataclass(frozen=True, eq=False)
-class FeatureState:
-    """A Gaussian posterior over features and fixed effects, for one value of the hyperparameters.
-
-    Attributes
-    ----------
-    weight : float
-        Share of this state in the mixture over hyperparameters.
-    lengthscale, sd, noise : float
-        Hyperparameters; noise is NaN where the likelihood has none.
-    centre : float
-        Constant added to every linear predictor (and to the intercept that is reported).
-    mean : (p,) array
-        Posterior mean of the plain weights: features, then fixed effects.
-    scale : (p,) array
-        Prior standard deviations.
-    chol : (p, p) array
-        Lower factor L of the posterior precision L Lᵀ of the whitened weights (weights / scale), so that the
-        posterior covariance of the plain weights is diag(scale) L⁻ᵀ L⁻¹ diag(scale).
-    basis : HarmonicBasis
-    fixed : (n_nodes, k) array
-        Fixed effects at the nodes, standardised; the first column is the intercept's, if there is one.
-    """
-
-    weight: float
-    lengthscale: float
-    sd: float
-    noise: float
-    centre: float
-    mean: np.ndarray = field(repr=False)
-    scale: np.ndarray = field(repr=False)
-    chol: np.ndarray = field(repr=False)
-    basis: HarmonicBasis = field(repr=False)
-    fixed: np.ndarray = field(repr=False)
-
-    def _half(self) -> np.ndarray:
-        inverse, _ = lapack.dtrtri(self.chol, lower=1)
-        return np.asfortranarray(inverse * self.scale)
-
-    def moments(self, features: np.ndarray, fixed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean and variance of the linear predictor at rows of features (k, m) and fixed effects."""
-        design = DenseFeatures(features, fixed)
-        return self.centre + design.apply(self.mean), design.variances(self._half())
-
-    def node_moments(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean and variance of the linear predictor at every node."""
-        return self.moments(self.basis.features, self.fixed)
-
-    def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        """Return (n, p) draws of the plain weights."""
-        z = rng.standard_normal((len(self.mean), n))
-        whitened = blas.dtrsm(1.0, self.chol, z, lower=1, trans_a=1)
-        return np.asarray((self.mean[:, None] + self.scale[:, None] * whitened).T)
-
-    def sample_nodes(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        """Return (n, n_nodes) joint draws of the linear predictor at the nodes."""
-        weights = self.sample(n, rng)
-        m = self.basis.features.shape[1]
-        out = blas.dgemm(1.0, weights[:, :m], self.basis.features, trans_b=1)
-        return np.asarray(out + weights[:, m:] @ self.fixed.T + self.centre)
-
-    def moments_at(
-        self, coords: np.ndarray, fixed: np.ndarray | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean and variance of the linear predictor at coordinates; NaN off land.
-
-        Parameters
-        ----------
-        coords : (k, 2) array
-        fixed : (k, columns) array, optional
-            Fixed effects there; by default those of the node on whose land a coordinate lies.
-        """
-        coords = np.asarray(coords, float).reshape(-1, 2)
-        features = self.basis.evaluate(coords)
-        on_land = np.isfinite(features).all(axis=1)
-        if fixed is None:
-            fixed = self.fixed[np.maximum(self.basis.domain.locate(coords), 0)]
-        mean, variance = np.full((2, len(coords)), np.nan)
-        mean[on_land], variance[on_land] = self.moments(features[on_land], np.asarray(fixed)[on_land])
-        return mean, variance
-
-    def coefficients(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean and covariance of the fixed effects, on the standardised scale, intercept first."""
-        k = self.fixed.shape[1]
-        p = len(self.mean)
-        inverse, _ = lapack.dtrtri(self.chol, lower=1)
-        block = inverse[:, p - k :] * self.scale[p - k :]
-        mean = self.mean[p - k :].copy()
-        if k:
-            mean[0] += self.centre
-        return mean, block.T @ block
-
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        """Return plain arrays from which `from_arrays` rebuilds the state."""
-        numbers = np.array([self.weight, self.lengthscale, self.sd, self.noise, self.centre])
-        return {
-            "numbers": numbers,
-            "mean": self.mean,
-            "scale": self.scale,
-            "chol": self.chol,
-            "fixed": self.fixed,
-        }
-
-    @classmethod
-    def from_arrays(cls, arrays: dict[str, np.ndarray], basis: HarmonicBasis) -> Self:
-        """Rebuild a state from `to_arrays` and the basis it was fitted with."""
-        weight, lengthscale, sd, noise, centre = (float(v) for v in arrays["numbers"])
-        mean, scale, chol = (arrays[name] for name in ("mean", "scale", "chol"))
-        return cls(weight, lengthscale, sd, noise, centre, mean, scale, chol, basis, arrays["fixed"])

@@ -9,18 +9,19 @@ gradients need only entries of H⁻¹ within H's own pattern: a selected inverse
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
 
-from geobgp.engine_features import Moments
+from geobgp.engine import Moments
 from geobgp.kernels import Matern
 from geobgp.multifrontal import Factor
 from geobgp.precision import Field, Powers
+from geobgp.states import SparseState
 
 if TYPE_CHECKING:
     from geobgp.hyper import Derivatives
@@ -45,6 +46,9 @@ class SiteEvidence:
             (1.0 - share) * self.precision + share * other.precision,
             (1.0 - share) * self.natural + share * other.natural,
         )
+
+
+_Bordered = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,8 +88,7 @@ class SparseEngine:
         Where the observations are, if not at the nodes.
     """
 
-    #: Every evaluation is a factorisation: take few, and go on with better sites.
-    evaluations = 3
+    corrections = 5
 
     def __init__(
         self,
@@ -103,6 +106,8 @@ class SparseEngine:
         self.fixed_precision = np.asarray(fixed_sd, float) ** -2.0
         self._full, self._columns, self._centre, self._coords = full, columns, centre, coords
         self.power = int(kernel.nu) + 1
+        # Every evaluation is a factorisation: on large fields take one a round, and go on with better sites.
+        self.evaluations = 6 if field.size <= 2 * _COARSE else 1
         self.rounds = 0
         self._last: tuple[np.ndarray, SiteEvidence, _Solution, Derivatives, Moments] | None = None
         self._determinants: dict[float, tuple[float, float]] = {}
@@ -172,22 +177,29 @@ class SparseEngine:
         s = np.exp(-2.0 * theta[2]) if len(theta) == 3 else 1.0
         return s * evidence.precision, s * evidence.natural
 
-    def _solve(
-        self, theta: np.ndarray, w: np.ndarray, natural: np.ndarray, variances: bool = True
-    ) -> _Solution:
-        q = self._coefficients(theta)[1]
-        factor = self.matrices.plan.factor(self.matrices.entries(q, w))
+    def _border(
+        self, theta: np.ndarray, w: np.ndarray
+    ) -> tuple[_Bordered, Factor, np.ndarray, np.ndarray, float]:
+        """Return natural means -> (z, β), the factor, coupling, covariance of β, log determinant."""
+        factor = self.matrices.plan.factor(self.matrices.entries(self._coefficients(theta)[1], w))
         weighted = w[:, None] * self.design
-        right = np.column_stack([self.observe.T @ natural, self.observe.T @ weighted])
-        solved = factor.solve(right)
-        z0, coupling = solved[:, 0], solved[:, 1:]
+        coupling = factor.solve(self.observe.T @ weighted)
         schur = np.diag(self.fixed_precision) + weighted.T @ (self.design - self.observe @ coupling)
         schur = 0.5 * (schur + schur.T)
         beta_cov = np.linalg.inv(schur) if len(schur) else schur
-        beta = beta_cov @ (self.design.T @ natural - weighted.T @ (self.observe @ z0))
         log_det = factor.log_det + (float(np.linalg.slogdet(schur)[1]) if len(schur) else 0.0)
-        inverse = factor.selected_inverse(self.matrices.pattern.nnz) if variances else np.empty(0)
-        return _Solution(factor, inverse, coupling, beta_cov, z0 - coupling @ beta, beta, log_det)
+
+        def solve(natural: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            z = factor.solve(self.observe.T @ natural)
+            beta = beta_cov @ (self.design.T @ natural - weighted.T @ (self.observe @ z))
+            return z - coupling @ beta, beta
+
+        return solve, factor, coupling, beta_cov, log_det
+
+    def _solve(self, theta: np.ndarray, w: np.ndarray, natural: np.ndarray) -> _Solution:
+        solve, factor, coupling, beta_cov, log_det = self._border(theta, w)
+        inverse = factor.selected_inverse(self.matrices.pattern.nnz)
+        return _Solution(factor, inverse, coupling, beta_cov, *solve(natural), log_det)
 
     def _evaluate(self, theta: np.ndarray, evidence: SiteEvidence) -> tuple[_Solution, Derivatives, Moments]:
         """Return the posterior, the site objective with its gradient, and the moments: one factorisation."""
@@ -235,20 +247,28 @@ class SparseEngine:
         """Return the sites' log evidence and its gradient in θ; the Hessian is left to the search."""
         return self._evaluate(theta, evidence)[1]
 
-    def mean(
-        self, theta: np.ndarray, evidence: SiteEvidence, precision: np.ndarray, natural: np.ndarray
-    ) -> np.ndarray:
-        """Return the posterior mean at the observations under other sites."""
-        s = self._solve(theta, precision, natural, variances=False)
-        return self.observe @ s.z + self.design @ s.beta
+    def means(
+        self, theta: np.ndarray, evidence: SiteEvidence, precision: np.ndarray
+    ) -> Callable[[np.ndarray], np.ndarray]:
+        """Return the way from natural means to posterior means, for other precisions: one factorisation."""
+        solve = self._border(theta, precision)[0]
 
-    def spread(self, theta: np.ndarray, evidence: SiteEvidence, weights: np.ndarray) -> np.ndarray:
-        """Return (V∘V) weights over pairs within the pattern; the fixed effects' part of V is left out."""
-        solution, _, moments = self._evaluate(theta, evidence)
-        m = self.matrices
-        squared = self.observe.multiply(self.observe).tocsr()
-        near = sp.csr_array((solution.inverse**2, m.pattern.indices, m.pattern.indptr), shape=m.pattern.shape)
-        return np.minimum(squared @ (near @ (squared.T @ weights)), moments.variance)
+        def mean(natural: np.ndarray) -> np.ndarray:
+            z, beta = solve(natural)
+            return self.observe @ z + self.design @ beta
+
+        return mean
+
+    def spread(self, theta: np.ndarray, evidence: SiteEvidence) -> Callable[[np.ndarray], np.ndarray]:
+        """Return multiplication with V∘V over pairs within the pattern, without the fixed effects."""
+        solution = self._evaluate(theta, evidence)[0]
+        p = self.matrices.pattern
+        near = sp.csr_array((solution.inverse**2, p.indices, p.indptr), shape=p.shape)
+        return lambda weights: self._squared @ (near @ (self._squared.T @ weights))
+
+    @cached_property
+    def _squared(self) -> sp.csr_array:
+        return sp.csr_array(self.observe.multiply(self.observe))
 
     def posterior(self, theta: np.ndarray, evidence: SiteEvidence) -> Moments:
         """Return the moments at the observations; free after `objective` at the same place."""
@@ -278,142 +298,3 @@ class SparseEngine:
         )
         self._full.keep(state.key, solution.factor)
         return state
-
-
-@dataclass(frozen=True, eq=False)
-class SparseState:
-    """A Gaussian posterior over all unknowns and the fixed effects, for one value of the hyperparameters.
-
-    Attributes
-    ----------
-    weight : float
-        Share of this state in the mixture over hyperparameters.
-    lengthscale, sd, noise, nu : float
-        Hyperparameters; noise is NaN where the likelihood has none.
-    centre : float
-        Constant added to every linear predictor (and to the intercept that is reported).
-    precision : (n,) array
-        Site precisions at the observations.
-    z, beta : arrays
-        Posterior means of the unknowns z = M^½ f (in units of cells) and of the fixed effects.
-    inverse : array
-        Exact entries of Cov(z | β) within the pattern of its inverse.
-    coupling : (u, k) array
-        E(z | β) falls by this much per unit of β.
-    beta_cov : (k, k) array
-        Posterior covariance of the fixed effects.
-    fixed_sd : (k,) array
-        Their prior standard deviations.
-    full : FullRank
-    fixed : (n_nodes, k) array
-        Fixed effects at the nodes, standardised; the first column is the intercept's, if there is one.
-    coords : (n, 2) array or None
-        Where the observations are, if not at the nodes.
-    """
-
-    weight: float
-    lengthscale: float
-    sd: float
-    noise: float
-    nu: float
-    centre: float
-    precision: np.ndarray = field(repr=False)
-    z: np.ndarray = field(repr=False)
-    beta: np.ndarray = field(repr=False)
-    inverse: np.ndarray = field(repr=False)
-    coupling: np.ndarray = field(repr=False)
-    beta_cov: np.ndarray = field(repr=False)
-    fixed_sd: np.ndarray = field(repr=False)
-    full: FullRank = field(repr=False)
-    fixed: np.ndarray = field(repr=False)
-    coords: np.ndarray | None = field(repr=False, default=None)
-
-    @property
-    def key(self) -> object:
-        """What tells this state's factor from others'."""
-        return (self.lengthscale, self.sd, self.nu, self.precision.tobytes())
-
-    @cached_property
-    def _matrices(self) -> Powers:
-        return self._engine().matrices
-
-    def _engine(self) -> SparseEngine:
-        kernel = Matern(self.nu, self.lengthscale, self.sd)
-        return self.full.engine(kernel, self.fixed, self.fixed_sd, self.centre, self.coords)
-
-    def _factor(self) -> Factor:
-        factor = self.full.keep(self.key)
-        if factor is None:
-            q = self._engine()._coefficients(np.log([self.lengthscale, self.sd]))[1]
-            factor = self._matrices.plan.factor(self._matrices.entries(q, self.precision))
-            self.full.keep(self.key, factor)
-        return factor
-
-    def _moments(self, rows: sp.csr_array, fixed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        mean = self.centre + rows @ self.z + fixed @ self.beta
-        variance = self._matrices.quadratic(self.inverse, rows)
-        lacking = np.flatnonzero(np.isnan(variance))
-        for start in range(0, len(lacking), 256):  # pairs of unknowns that the pattern does not join
-            at = lacking[start : start + 256]
-            some = rows[at]
-            solved = self._factor().solve(some.T.toarray())
-            variance[at] = np.asarray(some.multiply(solved.T).sum(axis=1)).ravel()
-        residual = fixed - rows @ self.coupling
-        return mean, variance + np.einsum("ij,jk,ik->i", residual, self.beta_cov, residual)
-
-    def node_moments(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean and variance of the linear predictor at every node."""
-        return self._moments(self.full.field.to_nodes, self.fixed)
-
-    def sample_nodes(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        """Return (n, n_nodes) joint draws of the linear predictor at the nodes."""
-        noise = self._factor().half_solve(rng.standard_normal((len(self.z), n)))
-        root = np.linalg.cholesky(self.beta_cov) if len(self.beta) else self.beta_cov
-        shift = root @ rng.standard_normal((len(self.beta), n))
-        z = self.z[:, None] + noise - self.coupling @ shift
-        out = self.full.field.to_nodes @ z + self.fixed @ (self.beta[:, None] + shift)
-        return np.ascontiguousarray(self.centre + out.T)
-
-    def moments_at(
-        self, coords: np.ndarray, fixed: np.ndarray | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean and variance of the linear predictor at coordinates; NaN off land.
-
-        Parameters
-        ----------
-        coords : (k, 2) array
-        fixed : (k, columns) array, optional
-            Fixed effects there; by default those of the node on whose land a coordinate lies.
-        """
-        coords = np.asarray(coords, float).reshape(-1, 2)
-        rows, inside = self.full.at(coords)
-        if fixed is None:
-            fixed = self.fixed[np.maximum(self.full.domain.locate(coords), 0)]
-        mean, variance = np.full((2, len(coords)), np.nan)
-        mean[inside], variance[inside] = self._moments(
-            rows[np.flatnonzero(inside)], np.asarray(fixed)[inside]
-        )
-        return mean, variance
-
-    def coefficients(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean and covariance of the fixed effects, on the standardised scale, intercept first."""
-        mean = self.beta.copy()
-        if len(mean):
-            mean[0] += self.centre
-        return mean, self.beta_cov
-
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        """Return plain arrays from which `from_arrays` rebuilds the state."""
-        numbers = [self.weight, self.lengthscale, self.sd, self.noise, self.nu, self.centre]
-        names = ("precision", "z", "beta", "inverse", "coupling", "beta_cov", "fixed_sd", "fixed")
-        out = {"numbers": np.array(numbers)} | {name: getattr(self, name) for name in names}
-        return out if self.coords is None else out | {"coords": self.coords}
-
-    @classmethod
-    def from_arrays(cls, arrays: dict[str, np.ndarray], full: FullRank) -> Self:
-        """Rebuild a state from `to_arrays` and the prior it was fitted with."""
-        weight, lengthscale, sd, noise, nu, centre = (float(v) for v in arrays["numbers"])
-        names = ("precision", "z", "beta", "inverse", "coupling", "beta_cov", "fixed_sd", "fixed")
-        parts = {name: arrays[name] for name in names}
-        numbers = (weight, lengthscale, sd, noise, nu, centre)
-        return cls(*numbers, full=full, coords=arrays.get("coords"), **parts)

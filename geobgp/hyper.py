@@ -140,7 +140,7 @@ def maximise(
             new = objective(trial)
             used += 1
             if new[2] is None and np.isfinite(new[0]):
-                bent = _bfgs(bent, trial - theta, new[1] - gradient, free)
+                bent = bfgs(bent, trial - theta, new[1] - gradient, free)
             moved = bool(np.isfinite(new[0]) and new[0] >= value - 1e-12 * abs(value))
             if not moved:
                 step *= 0.25
@@ -150,7 +150,7 @@ def maximise(
     return theta, current, bent if current[2] is None else current[2]
 
 
-def _bfgs(hessian: np.ndarray, step: np.ndarray, change: np.ndarray, free: np.ndarray) -> np.ndarray:
+def bfgs(hessian: np.ndarray, step: np.ndarray, change: np.ndarray, free: np.ndarray) -> np.ndarray:
     """Return a negative definite Hessian that explains how the gradient changed along a step."""
     step, change = np.where(free, step, 0.0), np.where(free, change, 0.0)
     along = hessian @ step

@@ -53,7 +53,7 @@ def node_exposure(
     if isinstance(exposure, (str, os.PathLike)) or hasattr(exposure, "dims"):
         from geobgp.covariates import read_to_nodes
 
-        values, kind = read_to_nodes(exposure, domain, "sum"), "population"
+        values, kind = read_to_nodes(exposure, domain, "sum"), "population"  # type: ignore[arg-type]
         empty = int(np.isnan(values).sum())
         if empty == len(values):
             raise DataError("The exposure raster has no data on this domain's land; check its place and CRS.")

@@ -221,19 +221,35 @@ class Bernoulli:
         """Short name for reports."""
         return f"Bernoulli ({self.link})"
 
+    def _at_points(self, mean: np.ndarray, variance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the values' signs and sign · f at the quadrature's points."""
+        sign = 2.0 * self.values - 1.0
+        return sign, sign[:, None] * (mean[:, None] + np.sqrt(variance)[:, None] * _POINTS)
+
     def expected(self, mean: np.ndarray, variance: np.ndarray) -> Expected:
         """Return E log p and its derivatives."""
-        sign = 2.0 * self.values - 1.0
-        f = sign[:, None] * (mean[:, None] + np.sqrt(variance)[:, None] * _POINTS)
+        sign, f = self._at_points(mean, variance)
         if self.link == "logit":
             log_p, first = log_expit(f), expit(-f)
             second = -first * (1.0 - first)
         else:
             log_p = log_ndtr(f)
-            # Φ'/Φ; the asymptote avoids the difference of two large logarithms.
-            first = np.exp(-0.5 * f**2 - 0.5 * np.log(2.0 * np.pi) - log_p)
+            first = _hazard(f, log_p)
             second = -first * (f + first)
         return Expected(log_p @ _WEIGHTS, sign * (first @ _WEIGHTS), 0.5 * (second @ _WEIGHTS))
+
+    def slopes(self, mean: np.ndarray, variance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the derivatives of the site precision: from the third and fourth ones of log p."""
+        sign, f = self._at_points(mean, variance)
+        if self.link == "logit":
+            p = expit(-f)
+            q = p * (1.0 - p)
+            third, fourth = q * (1.0 - 2.0 * p), q * (2.0 * q - (1.0 - 2.0 * p) ** 2)
+        else:
+            r = _hazard(f, log_ndtr(f))
+            third = r * (f**2 - 1.0 + 3.0 * f * r + 2.0 * r**2)
+            fourth = -r * (f + r) * (f**2 - 1.0 + 6.0 * f * r + 6.0 * r**2) + 2.0 * f * r + 3.0 * r**2
+        return -sign * (third @ _WEIGHTS), -0.5 * (fourth @ _WEIGHTS)
 
     def probability(self, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
         """Return P(y = 1) under N(mean, variance)."""
@@ -245,6 +261,7 @@ class Bernoulli:
         """Return the given means: sites are bounded whatever they are."""
         return mean
 
-    def slopes(self, mean: np.ndarray, variance: np.ndarray) -> None:
-        """Return None: site precisions are bounded and vary little."""
-        return None
+
+def _hazard(f: np.ndarray, log_p: np.ndarray) -> np.ndarray:
+    """Return φ(f) / Φ(f), with no overflow in either tail."""
+    return np.exp(-0.5 * f**2 - 0.5 * np.log(2.0 * np.pi) - log_p)

@@ -17,13 +17,13 @@ from geobgp.inference import Engine, Fit, fit
 from geobgp.inputs import FixedEffects, fixed_effects, node_exposure
 from geobgp.kernels import Kernel, Matern
 from geobgp.likelihoods import Bernoulli, Gaussian, Likelihood, Poisson
+from geobgp.precision import FullRank
 
 if TYPE_CHECKING:
     from geobgp.basis import HarmonicBasis
     from geobgp.counts import Counts
     from geobgp.inputs import Covariate, Exposure
     from geobgp.posterior import Posterior
-    from geobgp.precision import FullRank
 
 #: Prior standard deviation of the intercept (around the log of the overall rate) and of standardised
 #: covariates.
@@ -250,12 +250,10 @@ class BoundaryGP:
 
 
 def _kernel(basis: HarmonicBasis | FullRank, kernel: Kernel | None) -> Kernel:
-    full = not hasattr(basis, "eigenvalues")
-    if kernel is None:
-        return Matern(1.0) if full else Matern(1.5)
-    if full:
+    if isinstance(basis, FullRank):
+        kernel = kernel or Matern(1.0)
         basis.check_kernel(kernel)
-    return kernel
+    return kernel or Matern(1.5)
 
 
 def _coordinates(coords: Any, domain: Any) -> np.ndarray:
@@ -279,7 +277,7 @@ def _engine(
     coords: np.ndarray | None = None,
 ) -> Engine:
     """Return the engine for observations at all nodes, or at coordinates."""
-    if not hasattr(basis, "eigenvalues"):
+    if isinstance(basis, FullRank):
         return basis.engine(kernel, columns, fixed_sd, centre, coords)
     if coords is None:
         features = DenseFeatures(basis.features, columns)
@@ -301,7 +299,7 @@ def _run(
         raise DataError(f"hyper is 'map' or 'integrate'; found {hyper!r}.")
     with _reporting(progress) as report:
         result = fit(engine, likelihood, parameters, integrate=hyper == "integrate", report=report)
-    if result.missed_share > MISSED_SHARE:
+    if result.missed_share > MISSED_SHARE and not isinstance(basis, FullRank):
         scale, unit = basis.domain.length_unit
         warnings.warn(
             f"The {len(basis.eigenvalues):,} features miss {result.missed_share:.1%} of the prior "

@@ -1,0 +1,279 @@
+"""The variational loop: sites, hyperparameters and posteriors in turn, each round better than the last.
+
+The posterior of f is a Gaussian whose precision is the prior's plus one Gaussian *site* per observation. A
+round
+takes the sites that the posterior asks for (or rather those at which it would no longer change, by a Newton
+step),
+improves the hyperparameters, and solves for the new posterior. A round that would lower the bound is taken
+again
+with a smaller share of the new sites.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from geobgp.engine import Engine, Moments
+from geobgp.hyper import Derivatives, Hyper, bfgs, differences, maximise, negative, newton_step
+from geobgp.likelihoods import Gaussian, Likelihood, sites
+
+#: Rounds after which the solver gives up and says so.
+MAX_ROUNDS = 100
+#: A round that gains less (in nats) is the last; the first number where hyperparameters are learned.
+TOLERANCE = (1e-6, 1e-7)
+
+
+@dataclass(eq=False)
+class Point:
+    """Where the solver is."""
+
+    theta: np.ndarray
+    evidence: Any
+    moments: Moments
+    score: float
+    elbo: float
+    #: Of the site objective with the prior of θ; zero where evaluations are cheap and it is not asked for.
+    gradient: np.ndarray
+
+
+class Solver:
+    """The loop, for one engine and one likelihood."""
+
+    def __init__(
+        self, engine: Engine, likelihood: Likelihood, hyper: Hyper, report: Callable[[str], None] | None
+    ) -> None:
+        self.engine, self.likelihood, self.hyper, self.report = engine, likelihood, hyper, report
+        self.trace: list[float] = []
+        self.conjugate = isinstance(likelihood, Gaussian)
+        self.curvature: np.ndarray | None = None
+        self.spent = {"sites": 0.0, "ahead": 0.0, "hyperparameters": 0.0, "posterior": 0.0}
+
+    def _timed(self, stage: str, call: Callable[[], Any]) -> Any:
+        begin = time.perf_counter()
+        out = call()
+        self.spent[stage] += time.perf_counter() - begin
+        return out
+
+    def _likelihood(self, theta: np.ndarray) -> Likelihood:
+        if isinstance(self.likelihood, Gaussian):
+            return Gaussian(self.likelihood.values, float(np.exp(theta[2])))
+        return self.likelihood
+
+    def penalised(self, theta: np.ndarray, evidence: Any) -> Derivatives:
+        """Return the site objective plus the log prior of θ, with derivatives."""
+        value, gradient, hessian = self.engine.objective(theta, evidence)
+        prior, first_prior, second_prior = self.hyper.log_prior(theta)
+        value, gradient = value + prior, gradient + first_prior
+        hessian = None if hessian is None else hessian + second_prior
+        if isinstance(self.likelihood, Gaussian):
+            constant, first, second = self.likelihood.constant(theta[2])
+            value += constant
+            gradient[2] += first
+            if hessian is not None:
+                hessian[2, 2] += second
+        return value, gradient, hessian
+
+    def propose(self, theta: np.ndarray, evidence: Any, point: Point | None) -> np.ndarray:
+        """Return better hyperparameters for new sites.
+
+        An engine with cheap evaluations finds those that the sites support best. Otherwise the gradient at
+        the
+        last point and what is known of the curvature say where to go.
+        """
+        if self.engine.evaluations > 1:
+            return self._timed("hyperparameters", lambda: self._search(theta, evidence))
+        if point is None or self.curvature is None:
+            return theta
+        gradient = point.gradient
+        free = self.free(theta, gradient)
+        out = theta.copy()
+        out[free] += newton_step(gradient[free], self.curvature[np.ix_(free, free)])
+        return np.clip(out, self.hyper.lower, self.hyper.upper)
+
+    def free(self, theta: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+        """Return which parameters can move: not fixed, and not held by a bound."""
+        h = self.hyper
+        return h.free & ~((theta <= h.lower) & (gradient < 0)) & ~((theta >= h.upper) & (gradient > 0))
+
+    def _search(self, theta: np.ndarray, evidence: Any) -> np.ndarray:
+        def objective(t: np.ndarray) -> Derivatives:
+            return self.penalised(t, evidence)
+
+        if self.curvature is None and objective(theta)[2] is None:
+            self.curvature = negative(differences(objective, theta, self.hyper.free))
+        best, _, self.curvature = maximise(
+            objective,
+            theta,
+            self.hyper.lower,
+            self.hyper.upper,
+            curvature=self.curvature,
+            max_evaluations=30 if self.conjugate else self.engine.evaluations,
+            worth=1e-10,
+        )
+        return best
+
+    def curvature_at(self, point: Point) -> np.ndarray | None:
+        """Return the curvature of the objective at a point, anew where evaluations are cheap."""
+        if self.engine.evaluations == 1:
+            return self.curvature
+        hessian = self.penalised(point.theta, point.evidence)[2]
+        if hessian is None:
+            hessian = differences(lambda t: self.penalised(t, point.evidence), point.theta, self.hyper.free)
+        return negative(hessian)
+
+    def learn_curvature(self, old: Point, new: Point) -> None:
+        """Correct the curvature by how the gradient changed, where evaluations are dear."""
+        if self.engine.evaluations > 1 or self.curvature is None:
+            return
+        step, change = new.theta - old.theta, new.gradient - old.gradient
+        along = float(step @ self.curvature @ step)
+        if along < 0 and new.score - old.score < 3.0 and 0.1 < float(step @ change) / along < 5.0:
+            self.curvature = bfgs(self.curvature, step, change, self.hyper.free)
+
+    def shorten(self, here: Point, tried: Point) -> None:
+        """Correct the curvature after a step of θ that went too far, both ends having the same sites."""
+        if self.engine.evaluations > 1 or self.curvature is None:
+            return
+        step, change = tried.theta - here.theta, tried.gradient - here.gradient
+        along = float(step @ self.curvature @ step)
+        if np.isfinite(change).all() and float(step @ change) < 1.5 * along:
+            self.curvature = bfgs(self.curvature, step, change, self.hyper.free)
+        else:
+            self.curvature = 4.0 * self.curvature
+
+    def at(self, theta: np.ndarray, evidence: Any) -> Point:
+        """Return the posterior and the bound for given hyperparameters and sites."""
+        moments = self._timed("posterior", lambda: self.engine.posterior(theta, evidence))
+        expected = self._likelihood(theta).expected(moments.mean, moments.variance)
+        elbo = float(expected.value.sum()) - moments.divergence
+        if not np.isfinite(elbo):
+            elbo = -np.inf
+        gradient = np.zeros_like(theta)
+        if self.engine.evaluations == 1:
+            gradient = self.penalised(theta, evidence)[1]
+        return Point(theta, evidence, moments, elbo + self.hyper.log_prior(theta)[0], elbo, gradient)
+
+    def sites_at(self, mean: np.ndarray, variance: np.ndarray, stiffen: float = 1.0) -> Any:
+        """Return the sites that a posterior with these moments asks for."""
+        unit = Gaussian(self.likelihood.values) if isinstance(self.likelihood, Gaussian) else self.likelihood
+        precision, natural = sites(unit.expected(mean, variance), mean)
+        if stiffen != 1.0:
+            natural, precision = natural + (stiffen - 1.0) * precision * mean, stiffen * precision
+        return self._timed("sites", lambda: self.engine.absorb(precision, natural))
+
+    def first(
+        self, theta: np.ndarray, guess: tuple[np.ndarray, np.ndarray], learn: bool
+    ) -> tuple[Point, tuple[np.ndarray, np.ndarray]]:
+        """Return a first point from guessed moments, and those; sites are made stiffer if rates overflow."""
+        guess = self.likelihood.start(*guess), guess[1]
+        for power in range(8):
+            evidence = self.sites_at(*guess, stiffen=10.0**power)
+            point = self.at(self.propose(theta, evidence, None) if learn else theta, evidence)
+            if np.isfinite(point.score):
+                break
+        return point, guess
+
+    def step(self, point: Point, target: Any, share: float, learn: bool) -> tuple[Point, bool] | None:
+        """Return the next point and whether θ could move along; None if the bound would fall."""
+        slack = 1e-10 * abs(point.score) if np.isfinite(point.score) else 0.0
+        evidence = point.evidence.blend(target, share)
+        tried = None
+        if learn:
+            tried = self.at(self.propose(point.theta, evidence, point), evidence)
+            if np.isfinite(tried.score) and tried.score >= point.score - slack:
+                return tried, True
+        new = self.at(point.theta, evidence)
+        if tried is not None:
+            self.shorten(new, tried)
+        return (new, False) if np.isfinite(new.score) and new.score >= point.score - slack else None
+
+    def climb(
+        self,
+        theta: np.ndarray,
+        guess: tuple[np.ndarray, np.ndarray],
+        learn: bool,
+        max_rounds: int = MAX_ROUNDS,
+        tolerance: float | None = None,
+    ) -> tuple[Point, bool, str]:
+        """Go round from guessed moments until the bound no longer rises."""
+        tolerance = tolerance or TOLERANCE[0 if learn else 1]
+        point, guess = self.first(theta, guess, learn)
+        self.trace.append(point.score)
+        if self.conjugate:
+            return point, True, "exact"
+        share, gain, calm = 1.0, np.inf, 0
+        last: tuple[np.ndarray, np.ndarray] | None = guess
+        for number in range(1, max_rounds + 1):
+            moments = (point.moments.mean, point.moments.variance)
+            weight = -2.0 * self.likelihood.expected(*moments).d_variance
+            result = None
+            if last is not None and share == 1.0:
+                last = self.ahead(point, last)
+                result = self.step(point, self.sites_at(*last), 1.0, learn)
+            if result is None:
+                last = moments
+                target = self.sites_at(*moments)
+                while (result := self.step(point, target, share, learn)) is None:
+                    share *= 0.5
+                    last = None
+                    if share < 1e-10:
+                        done = np.isfinite(point.score) and gain < 1e3 * tolerance
+                        return point, bool(done), f"no step raises the bound any more (round {number})"
+            new, moving = result
+            self.learn_curvature(point, new)
+            gain = new.score - point.score
+            moved = float(np.abs(new.theta - point.theta).max())
+            shift = float(weight @ np.square(new.moments.mean - moments[0]))
+            point = new
+            self.trace.append(point.score)
+            if self.report is not None:
+                self.report(f"round {number}: ELBO {point.elbo:,.4f}, step {share:.3g}")
+            limit = max(tolerance, 1e-13 * abs(point.score))
+            calm = calm + 1 if gain < limit and share == 1.0 else 0
+            still = calm > 0 and shift < 10.0 * limit and moved < 1e-4 and (moving or not learn)
+            if still or calm == 4:
+                return point, True, f"converged in {number} rounds"
+            share = min(1.0, 2.0 * share)
+        return point, False, f"not converged after {max_rounds} rounds; the last one gained {gain:.3g}"
+
+    def ahead(self, point: Point, guess: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        """Return the moments at which the posterior would no longer change, by one Newton step.
+
+        The posterior at `point` comes from the sites asked for by the moments `guess`. To first order a
+        change of
+        those moments by (a, b) changes its mean by -½ V (w' b) and its variance by -(V∘V)(w' a + w'' b),
+        where V
+        is the posterior covariance at the observations and w', w'' are the slopes of the site precision in
+        mean
+        and variance. V∘V, which is short-ranged, is lumped on its diagonal; V is kept, so that the step is
+        one
+        more solve for a mean, with softer sites.
+        """
+        moments = point.moments
+        slopes = self.likelihood.slopes(*guess)
+        if slopes is None:
+            return moments.mean, moments.variance
+
+        def solve() -> tuple[np.ndarray, np.ndarray]:
+            by_mean, by_variance = slopes
+            precision, natural = sites(self.likelihood.expected(*guess), guess[0])
+            spread = self.engine.spread(point.theta, point.evidence)
+            lumped, lumped_variance = spread(by_mean), np.maximum(1.0 + spread(by_variance), 0.3)
+            half = 0.5 * by_mean / lumped_variance
+            soft = np.maximum(precision - half * lumped, 0.05 * precision)
+            mean_of = self.engine.means(point.theta, point.evidence, soft)
+            change = moments.variance - guess[1]
+            mean = mean_of(natural + (soft - precision) * guess[0] - half * change) - guess[0]
+            variance = (change - lumped * mean) / lumped_variance
+            for _ in range(self.engine.corrections):  # what lumping left out
+                rest = change - variance - spread(by_mean * mean + by_variance * variance)
+                more = mean_of(-half * rest)
+                mean, variance = mean + more, variance + (rest - lumped * more) / lumped_variance
+            return guess[0] + mean, np.maximum(guess[1] + variance, 0.3 * moments.variance)
+
+        return self._timed("ahead", solve)
