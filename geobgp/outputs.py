@@ -91,15 +91,18 @@ class Outputs:
         about = {name: {"long_name": f"linear predictor, {_words(name)}", "units": unit} for name in values}
         return self._dataset(values, about)
 
-    def _dataset(self, values: dict[str, np.ndarray], variables: dict[str, dict[str, Any]]) -> xr.Dataset:
+    def _dataset(
+        self, values: dict[str, np.ndarray], variables: dict[str, dict[str, Any]], coverage: bool = False
+    ) -> xr.Dataset:
         from geobgp.raster import dataset
 
-        return dataset(self.domain, values, variables=variables, attrs=self.provenance)
+        return dataset(self.domain, values, variables=variables, attrs=self.provenance, coverage=coverage)
 
     def _layers(self, quantiles: Sequence[float], thresholds: Sequence[float]) -> xr.Dataset:
         data = self.intensity(quantiles)
         for threshold in np.atleast_1d(np.asarray(thresholds, float)):
             data[f"exceedance_{threshold:g}"] = self.exceedance(float(threshold))
+        data["coverage"] = self._dataset({}, {}, coverage=True)["coverage"]
         return data
 
     def to_raster(
@@ -107,7 +110,8 @@ class Outputs:
     ) -> list[Path]:
         """Write GeoTIFFs with QGIS styles: a directory (a file per statistic) or one ``.tif`` (all bands).
 
-        Each of `thresholds` adds the probability of exceeding it.
+        Each of `thresholds` adds the probability of exceeding it; ``coverage`` is the share of each cell that is
+        land.
         """
         from geobgp.raster import write_rasters
 

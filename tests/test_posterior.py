@@ -502,7 +502,8 @@ def test_a_file_of_another_domain_is_refused(fits, tmp_path):
 def test_rasters_and_netcdf(fits, tmp_path):
     posterior = fits["integrate"]
     made = posterior.to_raster(tmp_path / "out", thresholds=(2, 0.5))
-    assert {p.stem for p in made} == {"mean", "sd", "q05", "q50", "q95", "exceedance_2", "exceedance_0.5"}
+    statistics = {"mean", "sd", "q05", "q50", "q95", "exceedance_2", "exceedance_0.5", "coverage"}
+    assert {p.stem for p in made} == statistics
     path = posterior.to_netcdf(tmp_path / "fit.nc", thresholds=[2])
     with xr.open_dataset(path) as data:
         xr.testing.assert_allclose(data["mean"], posterior.intensity()["mean"].drop_vars("spatial_ref"))
