@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -77,6 +77,13 @@ class Hyper:
     def free(self) -> np.ndarray:
         """Which parameters are learned."""
         return self.upper > self.lower
+
+    def capped(self, longest: float) -> Hyper:
+        """Return the same with no lengthscale beyond `longest`."""
+        cap = np.full(len(self.start), np.inf)
+        cap[0] = math.log(longest)
+        bounds = {name: np.minimum(getattr(self, name), cap) for name in ("start", "lower", "upper")}
+        return replace(self, **bounds)
 
     def log_prior(self, theta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         """Return the log prior density of the learned parameters (in θ), its gradient and Hessian."""

@@ -297,6 +297,8 @@ def _run(
 ) -> Fit:
     if hyper not in ("map", "integrate"):
         raise DataError(f"hyper is 'map' or 'integrate'; found {hyper!r}.")
+    if not hasattr(basis, "eigenvalues"):
+        parameters = _capped(parameters, basis)
     with _reporting(progress) as report:
         result = fit(engine, likelihood, parameters, integrate=hyper == "integrate", report=report)
     if result.missed_share > MISSED_SHARE and not isinstance(basis, FullRank):
@@ -311,6 +313,20 @@ def _run(
             stacklevel=4,
         )
     return result
+
+
+def _capped(parameters: Hyper, basis: FullRank) -> Hyper:
+    """Return the hyperparameters within what full resolution can do."""
+    longest, given = basis.longest_lengthscale(parameters.kernel), parameters.kernel.lengthscale
+    if given is not None and given > longest:
+        scale, unit = basis.domain.length_unit
+        warnings.warn(
+            f"A lengthscale of {given / scale:.3g} {unit} is more than full resolution can hold at this cell "
+            f"size; {longest / scale:.3g} {unit} was used. Use a HarmonicBasis, or larger cells.",
+            GeobgpWarning,
+            stacklevel=5,
+        )
+    return parameters.capped(longest)
 
 
 @contextmanager

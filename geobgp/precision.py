@@ -90,6 +90,14 @@ class FullRank:
         rows, inside = self.discretisation.at(coords)
         return sp.csr_array(rows @ sp.diags_array(1.0 / np.sqrt(self.field.mass))), inside
 
+    def longest_lengthscale(self, kernel: Kernel) -> float:
+        """Return the longest lengthscale (in the domain's unit) at which the precision can be factorised.
+
+        Its condition number is about (6 / κ²)^(ν + 1), κ² = 2ν / ℓ² in cells, and must stay below 1e13.
+        """
+        nu = kernel.nu if isinstance(kernel, Matern) else 1.0
+        return float(self.domain.cell_size * np.sqrt(2.0 * nu * 10.0 ** (13.0 / (nu + 1.0)) / 6.0))
+
     def check_kernel(self, kernel: Kernel) -> None:
         """Raise an error unless the precision of this kernel is sparse."""
         if not (isinstance(kernel, Matern) and kernel.nu in (1.0, 2.0)):
