@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -251,6 +252,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     debug = "--debug" in arguments or bool(os.environ.get("GEOBGP_DEBUG"))
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _terminated)
+    # Files that could not be written complain once more when they are forgotten.
+    before = sys.unraisablehook
+    sys.unraisablehook = before if debug else (lambda _: None)
+    try:
+        return _run(arguments, debug)
+    finally:
+        gc.collect()
+        sys.unraisablehook = before
+
+
+def _run(arguments: list[str], debug: bool) -> int:
     try:
         code = cli.main(args=arguments, prog_name="geobgp", standalone_mode=False)
         return code if isinstance(code, int) else 0

@@ -20,6 +20,7 @@ _RULES: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"\bcrs=None chooses", "without --crs geobgp chooses"),
     (r"\bcrs=None\b", "no --crs"),
     (r"\bcrs=['\"]([^'\"]+)['\"]", r"--crs \1"),
+    (r"\bcache=False\b", "--no-cache"),
     (r"\bfill_missing=['\"]mean['\"]", "--fill-missing"),
     (r"\bm=['\"]?(\w+)['\"]?", r"--features \1"),
     (rf"\b({'|'.join(_OPTIONS)})=['\"]([^'\"]+)['\"]", lambda m: f"--{_dashed(m[1])} {m[2]}"),
