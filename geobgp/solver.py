@@ -25,7 +25,11 @@ from geobgp.likelihoods import Gaussian, Likelihood, sites
 #: Rounds after which the solver gives up and says so.
 MAX_ROUNDS = 100
 #: A round that gains less (in nats) is the last; the first number where hyperparameters are learned.
-TOLERANCE = (1e-6, 1e-7)
+TOLERANCE = (1e-6, 1e-11)
+
+
+#: Means and variances at the observations.
+Guess = tuple[np.ndarray, np.ndarray]
 
 
 @dataclass(eq=False)
@@ -166,9 +170,7 @@ class Solver:
             natural, precision = natural + (stiffen - 1.0) * precision * mean, stiffen * precision
         return self._timed("sites", lambda: self.engine.absorb(precision, natural))
 
-    def first(
-        self, theta: np.ndarray, guess: tuple[np.ndarray, np.ndarray], learn: bool
-    ) -> tuple[Point, tuple[np.ndarray, np.ndarray]]:
+    def first(self, theta: np.ndarray, guess: Guess, learn: bool) -> tuple[Point, Guess]:
         """Return a first point from guessed moments, and those; sites are made stiffer if rates overflow."""
         guess = self.likelihood.start(*guess), guess[1]
         for power in range(8):
@@ -178,70 +180,81 @@ class Solver:
                 break
         return point, guess
 
-    def step(self, point: Point, target: Any, share: float, learn: bool) -> tuple[Point, bool] | None:
-        """Return the next point and whether θ could move along; None if the bound would fall."""
-        slack = 1e-10 * abs(point.score) if np.isfinite(point.score) else 0.0
-        evidence = point.evidence.blend(target, share)
-        tried = None
-        if learn:
-            tried = self.at(self.propose(point.theta, evidence, point), evidence)
-            if np.isfinite(tried.score) and tried.score >= point.score - slack:
-                return tried, True
-        new = self.at(point.theta, evidence)
-        if tried is not None:
-            self.shorten(new, tried)
-        return (new, False) if np.isfinite(new.score) and new.score >= point.score - slack else None
+    def trial(self, base: Point, evidence: Any, learn: bool, goal: float) -> Point:
+        """Return the posterior under new sites, with new hyperparameters if these help to reach the goal."""
+        moved = self.at(self.propose(base.theta, evidence, base), evidence) if learn else None
+        if moved is not None and moved.score >= goal:
+            return moved
+        held = self.at(base.theta, evidence)
+        if moved is None:
+            return held
+        self.shorten(held, moved)
+        return held if held.score >= moved.score else moved
+
+    def damped(self, point: Point) -> Point | None:
+        """Return a better posterior with θ held: for a small enough share of the sites asked for there is one."""
+        target = self.sites_at(point.moments.mean, point.moments.variance)
+        share = 1.0
+        while share > 1e-7:
+            new = self.at(point.theta, point.evidence.blend(target, share))
+            if new.score > point.score:
+                return new
+            share *= 0.5
+        return None
 
     def climb(
         self,
         theta: np.ndarray,
-        guess: tuple[np.ndarray, np.ndarray],
+        guess: Guess,
         learn: bool,
         max_rounds: int = MAX_ROUNDS,
         tolerance: float | None = None,
     ) -> tuple[Point, bool, str]:
-        """Go round from guessed moments until the bound no longer rises."""
+        """Go round from guessed moments until the bound no longer rises.
+
+        Newton steps may pass through a few worse posteriors, of which none is kept; if these go on, damped steps
+        from the best one take over for a round.
+        """
         tolerance = tolerance or TOLERANCE[0 if learn else 1]
         point, guess = self.first(theta, guess, learn)
         self.trace.append(point.score)
         if self.conjugate:
             return point, True, "exact"
-        share, gain, calm = 1.0, np.inf, 0
-        last: tuple[np.ndarray, np.ndarray] | None = guess
+        base, failures, calm, gain = point, 0, 0, np.inf
         for number in range(1, max_rounds + 1):
-            moments = (point.moments.mean, point.moments.variance)
-            weight = -2.0 * self.likelihood.expected(*moments).d_variance
-            result = None
-            if last is not None and share == 1.0:
-                last = self.ahead(point, last)
-                result = self.step(point, self.sites_at(*last), 1.0, learn)
-            if result is None:
-                last = moments
-                target = self.sites_at(*moments)
-                while (result := self.step(point, target, share, learn)) is None:
-                    share *= 0.5
-                    last = None
-                    if share < 1e-10:
-                        done = np.isfinite(point.score) and gain < 1e3 * tolerance
-                        return point, bool(done), f"no step raises the bound any more (round {number})"
-            new, moving = result
-            self.learn_curvature(point, new)
+            limit = max(tolerance, 1e-12 * abs(point.score))
+            if failures < 3:
+                guess = self.ahead(base, guess)
+                new = self.trial(base, self.sites_at(*guess), learn, point.score)
+            else:
+                better = self.damped(point)
+                if better is None:
+                    done = gain < 1e3 * tolerance
+                    return point, done, f"no step raises the bound any more (round {number})"
+                point = better
+                self.trace.append(point.score)
+                guess = (point.moments.mean, point.moments.variance)
+                new = self.trial(point, self.sites_at(*guess), False, point.score)
+                failures = 0
+            base = new
             gain = new.score - point.score
             moved = float(np.abs(new.theta - point.theta).max())
-            shift = float(weight @ np.square(new.moments.mean - moments[0]))
-            point = new
-            self.trace.append(point.score)
+            weight = -2.0 * self.likelihood.expected(point.moments.mean, point.moments.variance).d_variance
+            shift = float(weight @ np.square(new.moments.mean - point.moments.mean))
+            if gain >= 0:
+                self.learn_curvature(point, new)
+                point, failures = new, 0
+                self.trace.append(point.score)
+            else:
+                failures += 1
             if self.report is not None:
-                self.report(f"round {number}: ELBO {point.elbo:,.4f}, step {share:.3g}")
-            limit = max(tolerance, 1e-13 * abs(point.score))
-            calm = calm + 1 if gain < limit and share == 1.0 else 0
-            still = calm > 0 and shift < 10.0 * limit and moved < 1e-4 and (moving or not learn)
-            if still or calm == 4:
+                self.report(f"round {number}: ELBO {point.elbo:,.4f}, gain {gain:.2g}")
+            calm = calm + 1 if abs(gain) < limit else 0
+            if calm == 3 or (calm > 0 and shift < 10.0 * limit and moved < 1e-4):
                 return point, True, f"converged in {number} rounds"
-            share = min(1.0, 2.0 * share)
         return point, False, f"not converged after {max_rounds} rounds; the last one gained {gain:.3g}"
 
-    def ahead(self, point: Point, guess: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    def ahead(self, point: Point, guess: Guess) -> Guess:
         """Return the moments at which the posterior would no longer change, by one Newton step.
 
         The posterior at `point` comes from the sites asked for by the moments `guess`. To first order a
