@@ -92,6 +92,7 @@ class LGCP:
         counts: Counts | np.ndarray,
         *,
         hyper: Literal["map", "integrate"] = "map",
+        engine: Literal["numpy", "gpflow"] = "numpy",
         progress: bool | Report = False,
         title: str = "",
     ) -> Posterior:
@@ -102,6 +103,8 @@ class LGCP:
         counts : Counts or (n_nodes,) array
         hyper : "map" or "integrate"
             The best hyperparameters, or a mixture over those that the data allow.
+        engine : "numpy" or "gpflow"
+            geobgp's own solver, or GPflow's (slower; for comparison; needs the extra ``geobgp[gpflow]``).
         progress : bool or callable
             Show the rounds, or be told of each in words.
         title : str
@@ -109,11 +112,18 @@ class LGCP:
         """
         from geobgp.posterior import Posterior
 
-        result = self._fit(counts, hyper=hyper, progress=progress)
+        if engine not in ("numpy", "gpflow"):
+            raise DataError(f"engine is 'numpy' or 'gpflow'; found {engine!r}.")
+        result = self._fit(counts, hyper=hyper, gpflow=engine == "gpflow", progress=progress)
         return Posterior.from_fit(result, model=self, counts=counts, title=title)
 
     def _fit(
-        self, counts: Counts | np.ndarray, *, hyper: str = "map", progress: bool | Report = False
+        self,
+        counts: Counts | np.ndarray,
+        *,
+        hyper: str = "map",
+        gpflow: bool = False,
+        progress: bool | Report = False,
     ) -> Fit:
         domain = self.basis.domain
         values = np.asarray(getattr(counts, "values", counts), float)
@@ -128,9 +138,14 @@ class LGCP:
         likelihood = Poisson(values, self.exposure, centre)
         columns = self.effects.columns
         fixed_sd = np.full(columns.shape[1], FIXED_SD)
-        engine = _engine(self.basis, self.kernel, columns, fixed_sd, centre)
         size = float(np.sqrt(domain.node_areas.sum()))
         parameters = Hyper.for_domain(self.kernel, size, domain.cell_size)
+        if gpflow:
+            from geobgp.gpflow_fit import fit_lgcp
+
+            with _reporting(progress) as report:
+                return fit_lgcp(self, likelihood, parameters, integrate=hyper == "integrate", report=report)
+        engine = _engine(self.basis, self.kernel, columns, fixed_sd, centre)
         return _run(engine, likelihood, parameters, self.basis, hyper, progress)
 
 
