@@ -82,8 +82,8 @@ class Hyper:
         """Return the same with no lengthscale beyond `longest`."""
         cap = np.full(len(self.start), np.inf)
         cap[0] = math.log(longest)
-        bounds = {name: np.minimum(getattr(self, name), cap) for name in ("start", "lower", "upper")}
-        return replace(self, **bounds)
+        start, lower, upper = (np.minimum(v, cap) for v in (self.start, self.lower, self.upper))
+        return replace(self, start=start, lower=lower, upper=upper)
 
     def log_prior(self, theta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         """Return the log prior density of the learned parameters (in θ), its gradient and Hessian."""

@@ -182,7 +182,7 @@ class Matern(Kernel):
     def _log_shape(self, q: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         x = q / (2.0 * self.nu)
         power = self.nu + 1.0
-        share = np.where(np.isinf(x), 1.0, x / (1.0 + np.where(np.isinf(x), 0.0, x)))
+        share = 1.0 - 1.0 / (1.0 + x)
         return -power * np.log1p(x), -2.0 * power * share, -4.0 * power * share * (1.0 - share)
 
     def missed_share(self, eigenvalue: float, lengthscale: float) -> float:

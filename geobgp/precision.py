@@ -218,13 +218,14 @@ class Powers:
         self.pattern = sp.csr_array(structure)
         self.pattern.sort_indices()
         self.terms = [self._spread(t) for t in terms]
-        self.diagonal = np.flatnonzero(self.pattern.indices == self._rows)
+        self.diagonal = np.flatnonzero(self.pattern.indices == self.rows)
         self.plan = Plan.make(self.pattern, cells.astype(float))
         self._observe = None if observe is None else self._products(observe)
         self._observed = None if self._observe is None else sp.csr_array(self._observe.T)
 
     @cached_property
-    def _rows(self) -> np.ndarray:
+    def rows(self) -> np.ndarray:
+        """Row of every entry."""
         return np.repeat(np.arange(self.pattern.shape[0]), np.diff(self.pattern.indptr))
 
     def _spread(self, term: sp.csr_array) -> np.ndarray:
@@ -237,7 +238,7 @@ class Powers:
     def _find(self, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
         """Return where entries lie in the pattern, -1 where it has none."""
         u = np.int64(self.pattern.shape[0])
-        key = self._rows * u + self.pattern.indices
+        key = self.rows * u + self.pattern.indices
         wanted = rows.astype(np.int64) * u + cols
         at = np.minimum(np.searchsorted(key, wanted), len(key) - 1)
         return np.where(key[at] == wanted, at, -1)

@@ -192,7 +192,7 @@ class Solver:
         return held if held.score >= moved.score else moved
 
     def damped(self, point: Point) -> Point | None:
-        """Return a better posterior with θ held: for a small enough share of the sites asked for there is one."""
+        """Return a better posterior with θ held; a small enough share of the sites asked for gives one."""
         target = self.sites_at(point.moments.mean, point.moments.variance)
         share = 1.0
         while share > 1e-7:
@@ -212,8 +212,8 @@ class Solver:
     ) -> tuple[Point, bool, str]:
         """Go round from guessed moments until the bound no longer rises.
 
-        Newton steps may pass through a few worse posteriors, of which none is kept; if these go on, damped steps
-        from the best one take over for a round.
+        Newton steps may pass through a few worse posteriors, of which none is kept; if these go on, a damped
+        step from the best one takes over for a round.
         """
         tolerance = tolerance or TOLERANCE[0 if learn else 1]
         point, guess = self.first(theta, guess, learn)

@@ -1,0 +1,84 @@
+"""Small domains, bases and problems that the tests of inference share."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import shapely
+
+from geobgp.domain import Domain
+from geobgp.engine_features import FeatureEngine
+from geobgp.features import DenseFeatures
+from geobgp.kernels import Kernel
+from geobgp.laplacian import discretise
+from geobgp.likelihoods import Poisson
+from geobgp.precision import FullRank
+
+
+class AllModes:
+    """Every eigenvector of the operator as a feature, eigenvalues as they are: what FullRank must equal."""
+
+    def __init__(self, domain: Domain, boundary: str = "neumann", m: int | None = None) -> None:
+        self.domain, self.boundary, self.scheme = domain, boundary, "subcell"
+        self.discretisation = discretise(domain, boundary=boundary)
+        values, vectors = np.linalg.eigh(self.discretisation.matrix.toarray())
+        self.m = len(values) if m is None else m
+        self.eigenvalues = np.maximum(values[: self.m], 0.0)
+        self.vectors = vectors[:, : self.m] / np.sqrt(self.discretisation.mass)[:, None]
+        self.features = np.ascontiguousarray(self.discretisation.to_nodes @ self.vectors)
+
+    def evaluate(self, coords: np.ndarray) -> np.ndarray:
+        rows, inside = self.discretisation.at(coords)
+        out = rows @ self.vectors
+        out[~inside] = np.nan
+        return out
+
+
+@cache
+def square(side: float = 10.0, cell: float = 1.0) -> Domain:
+    return Domain.from_polygons(shapely.box(0, 0, side, side), cell_size=cell, crs="local")
+
+
+def archipelago_land(scale: float = 1.0) -> tuple[shapely.Geometry, shapely.Geometry]:
+    """Return land with a bay, an island, an empty islet, and a river thinner than a cell."""
+    land = shapely.box(0, 0, 12, 10).difference(shapely.box(5.3, 4.2, 8.1, 10))
+    land = shapely.union_all([land, shapely.box(13.2, 1, 16.1, 4.3), shapely.box(13.5, 7.2, 14.6, 8.4)])
+    river = shapely.LineString([(-1, 2.1), (6, 2.6), (12.5, 2.3)]).buffer(0.06)
+    grow = [scale, 0, 0, scale, 0, 0]
+    from shapely.affinity import affine_transform
+
+    return affine_transform(land, grow), affine_transform(river, grow)
+
+
+@cache
+def archipelago(cell: float = 0.8, scale: float = 1.0) -> Domain:
+    land, river = archipelago_land(scale)
+    return Domain.from_polygons(land, water=river, cell_size=cell * scale, crs="local")
+
+
+def poisson_problem(domain: Domain, seed: int = 0, total: float = 300.0) -> Poisson:
+    rng = np.random.default_rng(seed)
+    xy = domain.node_points / np.sqrt(domain.node_areas.sum())
+    rate = domain.node_areas * np.exp(np.sin(6 * xy[:, 0]) + np.cos(5 * xy[:, 1]))
+    counts = rng.poisson(rate * total / rate.sum()).astype(float)
+    exposure = domain.node_areas
+    return Poisson(counts, exposure, float(np.log(max(counts.sum(), 0.5) / exposure.sum())))
+
+
+def feature_engine(basis: AllModes, kernel: Kernel, fixed_sd: float = 10.0) -> FeatureEngine:
+    ones = np.ones((basis.domain.n_nodes, 1))
+    features = DenseFeatures(basis.features, ones)
+    return FeatureEngine(features, basis.eigenvalues, kernel, np.array([fixed_sd]), basis, ones)
+
+
+def prior_covariance(basis: AllModes, kernel: Kernel, fixed_sd: float | None = 10.0) -> np.ndarray:
+    """Return the prior covariance at the nodes, written out."""
+    s = kernel.spectral_density(np.sqrt(basis.eigenvalues))
+    out = (basis.features * s) @ basis.features.T
+    return out if fixed_sd is None else out + fixed_sd**2
+
+
+def sparse_engine(domain: Domain, kernel: Kernel, boundary: str = "neumann", fixed_sd: float = 10.0):
+    full = FullRank(domain, boundary=boundary)
+    return full.engine(kernel, np.ones((domain.n_nodes, 1)), np.array([fixed_sd]), 0.0)

@@ -1,0 +1,430 @@
+import numpy as np
+import pytest
+from models import (
+    AllModes,
+    archipelago,
+    feature_engine,
+    poisson_problem,
+    prior_covariance,
+    sparse_engine,
+    square,
+)
+from scipy.optimize import minimize
+from scipy.special import gammaln
+from scipy.stats import multivariate_normal
+
+from geobgp.features import DenseFeatures
+from geobgp.hyper import Hyper, differences, maximise, negative, newton_step
+from geobgp.inference import fit
+from geobgp.kernels import Matern, SquaredExponential
+from geobgp.likelihoods import Bernoulli, Gaussian, Poisson
+from geobgp.model import BoundaryGP
+
+
+def hyper_of(domain, kernel, **options):
+    return Hyper.for_domain(kernel, float(np.sqrt(domain.node_areas.sum())), domain.cell_size, **options)
+
+
+# -- features ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_dense_features_are_plain_algebra(order):
+    rng = np.random.default_rng(0)
+    phi = np.asarray(rng.normal(size=(5000, 7)), order=order)
+    fixed = rng.normal(size=(5000, 2))
+    both = np.hstack([phi, fixed])
+    features = DenseFeatures(phi, fixed)
+    w = rng.uniform(size=5000)
+    assert features.shape == (5000, 9)
+    assert np.allclose(np.tril(features.gram(w)), np.tril(both.T @ (w[:, None] * both)))
+    assert np.allclose(features.apply(np.arange(9.0)), both @ np.arange(9.0))
+    assert np.allclose(features.adjoint(w), both.T @ w)
+    half = np.asfortranarray(np.tril(rng.normal(size=(9, 9))))
+    assert np.allclose(features.variances(half), np.square(both @ half.T).sum(axis=1))
+    assert np.array_equal(np.tril(features.gram(np.zeros(5000))), np.zeros((9, 9)))
+    assert features.truncate(3).shape == (5000, 5)
+
+
+# -- the site objective --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kernel", [Matern(0.5), Matern(1.5), SquaredExponential()])
+@pytest.mark.parametrize("noisy", [False, True])
+def test_gradient_and_hessian_of_the_site_objective(kernel, noisy):
+    basis = AllModes(square(6.0), m=20)
+    engine = feature_engine(basis, kernel)
+    rng = np.random.default_rng(0)
+    evidence = engine.absorb(rng.uniform(0.1, 2, 36), rng.normal(size=36))
+    theta = np.log([2.0, 0.8, 0.6][: 3 if noisy else 2])
+    value, gradient, hessian = engine.objective(theta, evidence)
+    assert np.isfinite(value)
+    e = 1e-5
+    for i in range(len(theta)):
+        step = np.eye(len(theta))[i] * e
+        up, down = engine.objective(theta + step, evidence), engine.objective(theta - step, evidence)
+        assert (up[0] - down[0]) / (2 * e) == pytest.approx(gradient[i], rel=1e-6, abs=1e-6)
+        assert (up[1] - down[1]) / (2 * e) == pytest.approx(hessian[i], rel=1e-5, abs=1e-5)
+
+
+def test_newton_search_finds_the_top_within_bounds():
+    def hill(t):
+        x, y = t
+        value = -np.log1p((x - 1) ** 2) - (y - 0.5 * x) ** 2
+        r = 1 + (x - 1) ** 2
+        gradient = np.array([-2 * (x - 1) / r + (y - 0.5 * x), -2 * (y - 0.5 * x)])
+        xx = -2 / r + 4 * (x - 1) ** 2 / r**2 - 0.5
+        return value, gradient, np.array([[xx, 1.0], [1.0, -2.0]])
+
+    wide = np.array([10.0, 10.0])
+    top, _, _ = maximise(hill, np.array([-4.0, 3.0]), -wide, wide)
+    assert top == pytest.approx([1.0, 0.5], abs=1e-5)
+    blind, _, bent = maximise(
+        lambda t: (*hill(t)[:2], None),
+        np.array([-1.0, 1.0]),
+        -wide,
+        wide,
+        curvature=-np.eye(2),
+        max_evaluations=60,
+    )
+    assert blind == pytest.approx([1.0, 0.5], abs=1e-4)
+    assert np.linalg.eigvalsh(bent).max() < 0
+    held, _, _ = maximise(hill, np.array([-4.0, 3.0]), -wide, np.array([0.0, 10.0]))
+    assert held == pytest.approx([0.0, 0.0], abs=1e-5)
+    assert differences(hill, top, np.array([True, True]), 1e-4) == pytest.approx(hill(top)[2], abs=1e-3)
+    assert np.linalg.norm(newton_step(np.array([5.0, 0.0]), np.eye(2))) <= 1.0
+    assert np.linalg.eigvalsh(negative(np.diag([3.0, -1.0]))).max() < 0
+
+
+# -- Gaussian: everything in closed form ------------------------------------------------------------------
+
+
+def gaussian_case(boundary):
+    domain = archipelago()
+    basis = AllModes(domain, boundary, m=60)
+    rng = np.random.default_rng(2)
+    y = np.sin(domain.node_points[:, 0]) + 0.3 * rng.normal(size=domain.n_nodes)
+    return domain, basis, y
+
+
+@pytest.mark.parametrize("boundary", ["neumann", "dirichlet"])
+def test_gaussian_equals_a_dense_evaluation(boundary):
+    domain, basis, y = gaussian_case(boundary)
+    kernel, noise = Matern(1.5, 2.0, 0.9), 0.4
+    engine = feature_engine(basis, kernel)
+    result = fit(engine, Gaussian(y), hyper_of(domain, kernel, noise=noise))
+    prior = prior_covariance(basis, kernel)
+    total = prior + noise**2 * np.eye(len(y))
+    evidence = multivariate_normal(np.zeros(len(y)), total).logpdf(y)
+    assert result.elbo == pytest.approx(evidence, abs=1e-8)
+    assert result.converged
+    gain = np.linalg.solve(total, prior).T
+    mean, variance = result.states[0].node_moments()
+    assert np.abs(mean - gain @ y).max() < 1e-8
+    assert np.abs(variance - np.diag(prior - gain @ prior)).max() < 1e-8
+
+
+def test_gaussian_hyperparameters_are_where_the_marginal_likelihood_peaks():
+    domain, basis, y = gaussian_case("neumann")
+    kernel = Matern(1.5)
+    hyper = hyper_of(domain, kernel, sd_unit=float(y.std()), learn_noise=True)
+    result = fit(feature_engine(basis, kernel), Gaussian(y), hyper)
+
+    def loss(theta):
+        prior = prior_covariance(basis, kernel.with_parameters(*np.exp(theta[:2])))
+        total = prior + np.exp(2 * theta[2]) * np.eye(len(y))
+        return -multivariate_normal(np.zeros(len(y)), total).logpdf(y) - hyper.log_prior(theta)[0]
+
+    best = minimize(loss, result.hyper_mean, method="Nelder-Mead", options={"xatol": 1e-6, "fatol": 1e-10})
+    assert result.hyper_mean == pytest.approx(best.x, abs=1e-4)
+    assert loss(result.hyper_mean) <= best.fun + 1e-7
+    # The reported spread is the inverse curvature there.
+    e = 1e-3
+    ahead = np.array([0.0, 0.0, e])
+    second = (loss(best.x + ahead) - 2 * loss(best.x) + loss(best.x - ahead)) / e**2
+    assert np.linalg.inv(result.hyper_cov)[2, 2] == pytest.approx(second, rel=1e-3)
+
+
+# -- Poisson ----------------------------------------------------------------------------------------------
+
+
+def bound(m, root, phi, scale, likelihood):
+    """Return the bound for q = N(m, root rootᵀ) over whitened weights, written out."""
+    design = phi * scale
+    mean, variance = design @ m, np.square(design @ root).sum(axis=1)
+    rate = likelihood.exposure * np.exp(likelihood.centre + mean + variance / 2)
+    log_rate = np.log(likelihood.exposure) + likelihood.centre + mean
+    expected = (likelihood.counts * log_rate - rate - gammaln(likelihood.counts + 1)).sum()
+    log_det = 2 * np.log(np.abs(np.diag(root))).sum()
+    return expected - 0.5 * (m @ m + np.square(root).sum() - len(m) - log_det), design, rate
+
+
+@pytest.mark.parametrize("total", [5.0, 60.0])
+def test_poisson_reaches_what_a_generic_optimiser_reaches(total):
+    domain = square(5.0)
+    kernel = Matern(1.5, 2.0, 1.0)
+    basis = AllModes(domain, m=7)
+    likelihood = poisson_problem(domain, 1, total)
+    result = fit(feature_engine(basis, kernel), likelihood, hyper_of(domain, kernel))
+    phi = np.hstack([basis.features, np.ones((25, 1))])
+    scale = np.append(np.sqrt(kernel.spectral_density(np.sqrt(basis.eigenvalues))), 10.0)
+    p = 8
+    lower = np.tril_indices(p)
+
+    def loss(x):
+        m, root = x[:p], np.zeros((p, p))
+        root[lower] = x[p:]
+        value, design, rate = bound(m, root, phi, scale, likelihood)
+        by_m = design.T @ (likelihood.counts - rate) - m
+        by_root = -(design.T * rate) @ design @ root - root + np.diag(1 / np.diag(root))
+        return -value, -np.append(by_m, by_root[lower])
+
+    start = np.append(np.zeros(p), 0.3 * np.eye(p)[lower])
+    best = minimize(
+        loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 20_000, "ftol": 1e-15, "gtol": 1e-9}
+    )
+    assert result.elbo == pytest.approx(-best.fun, abs=1e-6)
+    state = result.states[0]
+    assert state.mean / scale == pytest.approx(best.x[:p], abs=2e-4)
+
+
+@pytest.mark.parametrize("which", ["features", "sparse"])
+@pytest.mark.parametrize(("length", "sd"), [(3.0, 1.0), (0.5, 3.0), (40.0, 0.3), (1.0, 8.0)])
+def test_bound_never_falls_for_fixed_hyperparameters(which, length, sd):
+    domain = archipelago()
+    kernel = Matern(1.0, length, sd)
+    engine = (
+        feature_engine(AllModes(domain), kernel) if which == "features" else sparse_engine(domain, kernel)
+    )
+    likelihood = poisson_problem(domain, 3)
+    result = fit(engine, likelihood, hyper_of(domain, kernel))
+    assert result.converged
+    assert np.diff(result.elbo_trace).min() >= -1e-9 * abs(result.elbo)
+    mean, variance = result.states[0].node_moments()
+    expected = likelihood.exposure * np.exp(likelihood.centre + mean + variance / 2)
+    assert expected.sum() == pytest.approx(likelihood.counts.sum(), rel=1e-3)
+
+
+def profile(make_engine, domain, kernel, likelihood, theta):
+    fixed = kernel.with_parameters(*np.exp(theta))
+    result = fit(make_engine(fixed), likelihood, hyper_of(domain, fixed))
+    return result.elbo
+
+
+@pytest.mark.parametrize("which", ["features", "sparse"])
+def test_gradient_of_the_bound_vanishes_at_learned_hyperparameters(which):
+    domain = archipelago()
+    kernel, likelihood = Matern(1.0), poisson_problem(domain, 4)
+    basis = AllModes(domain, m=80)
+
+    def make(k):
+        return feature_engine(basis, k) if which == "features" else sparse_engine(domain, k)
+
+    hyper = hyper_of(domain, kernel)
+    result = fit(make(kernel), likelihood, hyper)
+    assert result.converged
+    assert np.diff(result.elbo_trace).min() >= -1e-9 * abs(result.elbo)
+    theta, e = result.hyper_mean, 0.01
+    gradient = hyper.log_prior(theta)[1]
+    for i in range(2):
+        step = np.eye(2)[i] * e
+        up = profile(make, domain, kernel, likelihood, theta + step)
+        down = profile(make, domain, kernel, likelihood, theta - step)
+        gradient[i] += (up - down) / (2 * e)
+    # In units of the posterior's own spread: a thousandth of a standard deviation.
+    assert np.abs(gradient * np.sqrt(np.diag(result.hyper_cov))).max() < 5e-3
+
+
+@pytest.mark.slow
+def test_against_the_exact_posterior_by_elliptical_slice_sampling():
+    """The sampler's ellipses are drawn around the fitted Gaussian, which only makes it mix well."""
+    domain = square(7.0)
+    kernel = Matern(1.5, 3.0, 1.0)
+    basis = AllModes(domain, m=20)
+    likelihood = poisson_problem(domain, 5, 150.0)
+    result = fit(feature_engine(basis, kernel, fixed_sd=2.0), likelihood, hyper_of(domain, kernel))
+    state = result.states[0]
+    scale = np.append(np.sqrt(kernel.spectral_density(np.sqrt(basis.eigenvalues))), 2.0)
+    design = np.hstack([basis.features, np.ones((49, 1))]) * scale
+    flat = likelihood.exposure * np.exp(likelihood.centre)
+    centre, root = state.mean / scale, state.chol
+
+    def log_ratio(z):
+        f = design @ z
+        whitened = root.T @ (z - centre)
+        return likelihood.counts @ f - flat @ np.exp(f) - 0.5 * z @ z + 0.5 * whitened @ whitened
+
+    rng = np.random.default_rng(0)
+    z = centre
+    current = log_ratio(z)
+    draws = np.empty((20_000, 21))
+    for step in range(len(draws)):
+        other = np.linalg.solve(root.T, rng.standard_normal(21))
+        level = current + np.log(rng.uniform())
+        angle = rng.uniform(0, 2 * np.pi)
+        low, high = angle - 2 * np.pi, angle
+        while True:
+            trial = centre + (z - centre) * np.cos(angle) + other * np.sin(angle)
+            value = log_ratio(trial)
+            if value > level:
+                break
+            low, high = (angle, high) if angle < 0 else (low, angle)
+            angle = rng.uniform(low, high)
+        z, current = trial, value
+        draws[step] = z
+    f = draws @ design.T
+    mean, variance = state.node_moments()
+    spread = f.std(axis=0)
+    assert np.mean(np.abs(mean - f.mean(axis=0)) / spread) < 0.05
+    assert np.abs(np.sqrt(variance) / spread - 1).mean() < 0.05
+
+
+# -- laws -------------------------------------------------------------------------------------------------
+
+
+def moments_of(domain, counts, kernel, which):
+    if which == "features":
+        engine = feature_engine(AllModes(domain, m=50), kernel)
+    else:
+        engine = sparse_engine(domain, kernel)
+    exposure = domain.node_areas / domain.node_areas.sum()
+    likelihood = Poisson(counts, exposure, float(np.log(counts.sum())))
+    result = fit(engine, likelihood, hyper_of(domain, kernel))
+    return result, *result.states[0].node_moments()
+
+
+@pytest.mark.parametrize("which", ["features", "sparse"])
+def test_units_do_not_matter(which):
+    small, large = archipelago(), archipelago(scale=1000.0)
+    counts = poisson_problem(small, 6).counts
+    first, mean1, variance1 = moments_of(small, counts, Matern(1.0), which)
+    second, mean2, variance2 = moments_of(large, counts, Matern(1.0), which)
+    assert np.abs(mean1 - mean2).max() < 1e-8
+    assert np.abs(variance1 - variance2).max() < 1e-8
+    assert second.elbo == pytest.approx(first.elbo, abs=1e-7)
+    assert second.hyper_mean - first.hyper_mean == pytest.approx([np.log(1000.0), 0.0], abs=1e-8)
+
+
+def test_order_of_nodes_does_not_matter():
+    domain = square(8.0)
+    basis, likelihood = AllModes(domain, m=30), poisson_problem(domain, 7)
+    kernel = Matern(1.5)
+    hyper = hyper_of(domain, kernel)
+    first = fit(feature_engine(basis, kernel), likelihood, hyper)
+    order = np.random.default_rng(0).permutation(domain.n_nodes)
+    shuffled = AllModes(domain, m=30)
+    shuffled.features = np.ascontiguousarray(basis.features[order])
+    other = Poisson(likelihood.counts[order], likelihood.exposure[order], likelihood.centre)
+    second = fit(feature_engine(shuffled, kernel), other, hyper)
+    assert second.hyper_mean == pytest.approx(first.hyper_mean, abs=1e-8)
+    means = [result.states[0].node_moments()[0] for result in (first, second)]
+    assert np.abs(means[1] - means[0][order]).max() < 1e-8
+
+
+@pytest.mark.parametrize("which", ["features", "sparse"])
+def test_threads_do_not_matter(which):
+    from threadpoolctl import threadpool_limits
+
+    domain = archipelago()
+    counts = poisson_problem(domain, 8).counts
+    found = []
+    for threads in (1, 2):
+        with threadpool_limits(threads):
+            found.append(moments_of(domain, counts, Matern(1.0), which)[1:])
+    assert np.abs(found[0][0] - found[1][0]).max() < 1e-8
+    assert np.abs(found[0][1] - found[1][1]).max() < 1e-8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("which", ["features", "sparse"])
+def test_integration_over_hyperparameters(which):
+    domain = archipelago()
+    likelihood, kernel = poisson_problem(domain, 9, 100.0), Matern(1.0)
+
+    def make(k):
+        return feature_engine(AllModes(domain, m=80), k) if which == "features" else sparse_engine(domain, k)
+
+    best = fit(make(kernel), likelihood, hyper_of(domain, kernel))
+    mixed = fit(make(kernel), likelihood, hyper_of(domain, kernel), integrate=True)
+    weights = np.array([s.weight for s in mixed.states])
+    assert len(mixed.states) == 9
+    assert weights.sum() == pytest.approx(1.0)
+    assert weights[0] == weights.max()
+    assert mixed.rounds <= 10 * best.rounds
+    # The mean of log ℓ and its spread agree with a fine grid.
+    centre, spread = best.hyper_mean, np.sqrt(np.diag(best.hyper_cov))
+    hyper = hyper_of(domain, kernel)
+    axis = np.linspace(-3, 3.5, 9)
+    grid = [centre + spread * np.array([a, b]) for a in axis for b in axis]
+    score = np.array([profile(make, domain, kernel, likelihood, t) + hyper.log_prior(t)[0] for t in grid])
+    fine = np.exp(score - score.max())
+    fine /= fine.sum()
+    logs = np.log([[s.lengthscale, s.sd] for s in mixed.states])
+    assert weights @ logs == pytest.approx(fine @ np.array(grid), abs=0.15 * spread.max())
+    assert np.sqrt(weights @ (logs - weights @ logs) ** 2) == pytest.approx(
+        np.sqrt(fine @ (np.array(grid) - fine @ np.array(grid)) ** 2), rel=0.25
+    )
+
+
+def test_integration_with_one_free_parameter_and_with_none():
+    domain = square(6.0)
+    likelihood, basis = poisson_problem(domain, 10), AllModes(domain, m=20)
+    for kernel, count in ((Matern(1.5, sd=1.0), 3), (Matern(1.5, 3.0, 1.0), 1)):
+        result = fit(feature_engine(basis, kernel), likelihood, hyper_of(domain, kernel), integrate=True)
+        assert len(result.states) == count
+
+
+# -- Bernoulli and values at locations ---------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("link", ["probit", "logit"])
+def test_bernoulli_reaches_the_best_bound(link):
+    """Against a generic optimiser over means and sites' precisions, which contain the best Gaussian."""
+    domain = square(5.0)
+    kernel, basis = Matern(1.5, 2.0, 1.5), AllModes(domain, m=10)
+    rng = np.random.default_rng(3)
+    values = (rng.uniform(size=25) < 0.5).astype(float)
+    likelihood = Bernoulli(values, link)
+    result = fit(feature_engine(basis, kernel), likelihood, hyper_of(domain, kernel))
+    assert result.converged
+    assert np.diff(result.elbo_trace).min() >= -1e-9
+    prior = prior_covariance(basis, kernel) + 1e-9 * np.eye(25)
+    precision = np.linalg.inv(prior)
+
+    def loss(x):
+        # f = prior · a: every mean worth having; covariance from positive site precisions.
+        mean, sites = prior @ x[:25], np.exp(x[25:])
+        covariance = np.linalg.inv(precision + np.diag(sites))
+        value = likelihood.expected(mean, np.diag(covariance)).value.sum()
+        divergence = 0.5 * (
+            np.sum(precision * covariance)
+            + x[:25] @ prior @ x[:25]
+            - 25
+            + np.linalg.slogdet(prior)[1]
+            - np.linalg.slogdet(covariance)[1]
+        )
+        return -(value - divergence)
+
+    best = minimize(
+        loss, np.append(np.zeros(25), np.full(25, -1.0)), method="L-BFGS-B", options={"maxfun": 40_000}
+    )
+    assert result.elbo >= -best.fun - 1e-5
+
+
+def test_boundary_gp_learns_a_function_and_its_noise():
+    domain = square(10.0, 0.5)
+    basis = AllModes(domain, m=120)
+    rng = np.random.default_rng(4)
+    coords = rng.uniform(0.2, 9.8, (300, 2))
+    truth = np.sin(coords[:, 0]) * np.cos(0.7 * coords[:, 1])
+    values = 5.0 + truth + 0.1 * rng.normal(size=300)
+    result = BoundaryGP(basis, Matern(2.5))._fit(coords, values)
+    assert result.states[0].noise == pytest.approx(0.1, rel=0.2)
+    mean, variance = result.states[0].moments_at(coords)
+    assert np.sqrt(np.mean((mean - 5.0 - truth) ** 2)) < 0.06
+    assert (variance > 0).all()
+    # Values in another unit change nothing but the unit.
+    other = BoundaryGP(basis, Matern(2.5))._fit(coords, 1000.0 * values)
+    assert other.hyper_mean - result.hyper_mean == pytest.approx([0, np.log(1000), np.log(1000)], abs=1e-6)
+    assert other.states[0].moments_at(coords)[0] / 1000 == pytest.approx(mean, abs=1e-6)

@@ -1,0 +1,103 @@
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from geobgp.multifrontal import Plan
+
+
+def lattice(mask, reach, seed=0):
+    """Return a random positive definite matrix that joins cells within `reach`, and the cells."""
+    rows, cols = np.nonzero(mask)
+    index = np.full(mask.shape, -1)
+    index[rows, cols] = np.arange(len(rows))
+    rng = np.random.default_rng(seed)
+    i, j = [], []
+    for dr in range(-reach, reach + 1):
+        for dc in range(-reach, reach + 1):
+            r, c = rows + dr, cols + dc
+            ok = (r >= 0) & (r < mask.shape[0]) & (c >= 0) & (c < mask.shape[1])
+            other = np.where(ok, index[np.where(ok, r, 0), np.where(ok, c, 0)], -1)
+            here = np.flatnonzero((other >= 0) & (other < np.arange(len(rows))))
+            i.append(here)
+            j.append(other[here])
+    i, j = np.concatenate(i), np.concatenate(j)
+    value = rng.normal(size=len(i))
+    n = len(rows)
+    lower = sp.coo_array((value, (i, j)), shape=(n, n)).tocsr()
+    matrix = lower + lower.T
+    matrix = sp.csr_array(matrix + sp.diags_array(np.asarray(abs(matrix).sum(axis=1)).ravel() + 0.5))
+    matrix.sort_indices()
+    return matrix, np.column_stack([rows, cols]).astype(float)
+
+
+def check(matrix, cells, leaf):
+    plan = Plan.make(matrix, cells, leaf)
+    factor = plan.factor(matrix.data)
+    dense = matrix.toarray()
+    inverse = np.linalg.inv(dense)
+    rng = np.random.default_rng(1)
+    right = rng.normal(size=(len(dense), 3))
+    assert np.allclose(factor.solve(right), inverse @ right, atol=1e-10)
+    assert np.allclose(factor.solve(right[:, 0]), inverse @ right[:, 0], atol=1e-10)
+    assert factor.log_det == pytest.approx(np.linalg.slogdet(dense)[1], abs=1e-9)
+    rows, cols = matrix.tocoo().coords
+    assert np.allclose(factor.selected_inverse(matrix.nnz), inverse[rows, cols], atol=1e-11)
+    half = factor.half_solve(np.eye(len(dense)))
+    assert np.allclose(half @ half.T, inverse, atol=1e-10)
+    assert sorted(plan.order) == list(range(len(dense)))
+
+
+@pytest.mark.parametrize("leaf", [1, 7, 30, 1000])
+@pytest.mark.parametrize("reach", [1, 2, 3])
+def test_everything_equals_dense_algebra(reach, leaf):
+    mask = np.ones((13, 19), bool)
+    mask[4:9, 6:9] = False  # a lake
+    mask[:, 15] = False  # a strait
+    check(*lattice(mask, reach), leaf)
+
+
+@given(
+    rows=st.integers(1, 12),
+    cols=st.integers(1, 12),
+    land=st.floats(0.2, 1.0),
+    reach=st.integers(1, 3),
+    leaf=st.integers(1, 40),
+    seed=st.integers(0, 10_000),
+)
+@settings(max_examples=80, deadline=None)
+def test_any_scattering_of_islands(rows, cols, land, reach, leaf, seed):
+    mask = np.random.default_rng(seed).uniform(size=(rows, cols)) < land
+    mask[0, 0] = True
+    check(*lattice(mask, reach, seed), leaf)
+
+
+def test_several_unknowns_in_one_cell():
+    matrix, cells = lattice(np.ones((6, 6), bool), 1)
+    check(matrix, np.floor(cells / 3), 4)
+    check(matrix, np.zeros_like(cells), 4)
+
+
+def test_a_matrix_that_is_not_positive_definite_is_refused():
+    matrix, cells = lattice(np.ones((8, 8), bool), 1)
+    with pytest.raises(np.linalg.LinAlgError):
+        Plan.make(matrix, cells, 10).factor(-matrix.data)
+
+
+def test_the_same_numbers_on_every_run():
+    matrix, cells = lattice(np.ones((20, 20), bool), 2)
+    first = Plan.make(matrix, cells).factor(matrix.data).selected_inverse(matrix.nnz)
+    second = Plan.make(matrix, cells).factor(matrix.data).selected_inverse(matrix.nnz)
+    assert np.array_equal(first, second)
+
+
+def test_fill_grows_like_n_log_n():
+    sizes, entries = [], []
+    for side in (24, 48, 96):
+        matrix, cells = lattice(np.ones((side, side), bool), 2)
+        sizes.append(side**2)
+        entries.append(Plan.make(matrix, cells).entries)
+    per_node = np.array(entries) / np.array(sizes)
+    assert per_node[2] - per_node[1] < 1.4 * (per_node[1] - per_node[0]) + 40
+    assert Plan.make(matrix, cells).memory > 8 * entries[-1]
