@@ -163,6 +163,9 @@ def run_natural(case: Case, trace: Trace) -> None:
         share.assign(0.01 * 1.5 ** min(number, 11))  # to 0.86
         step()
         trace.look(score)
+        values = [value for _, value in trace.points]
+        if number > 50 and max(values[-25:]) < max(values[:-25]) + 1e-5:  # it has no rule of its own to stop
+            break
 
 
 def run_lbfgs(case: Case, trace: Trace) -> None:
