@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from geobgp.checks import Checks
     from geobgp.domain import Domain
-    from geobgp.posterior import Posterior
 
 _VECTORS = (".gpkg", ".shp", ".geojson", ".json", ".fgb", ".gml", ".kml", ".parquet", ".geoparquet")
 _REGION_SAMPLES = 500
@@ -163,7 +162,7 @@ def _write(
 
     posterior = mapped.posterior
     with stages("rasters") as stage:
-        made = _rasters(posterior, folder, thresholds)
+        made = posterior.to_raster(folder, thresholds)
         stage.note(f"{len(made)} files")
     with stages("map") as stage:
         threshold = thresholds[0] if thresholds else None
@@ -213,14 +212,6 @@ def _write(
     (folder / RECORD).write_text(
         json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n", "utf-8"
     )
-
-
-def _rasters(posterior: Posterior, folder: Path, thresholds: list[float]) -> list[Path]:
-    from geobgp import raster
-
-    made = posterior.to_raster(folder, thresholds)
-    about = raster.dataset(posterior.domain, {}, coverage=True, attrs=posterior.provenance)
-    return made + raster.write_rasters(about[["coverage"]], folder, title="Share of each cell that is land")
 
 
 def _points(o: Mapping[str, Any], domain: Domain) -> gpd.GeoSeries:

@@ -7,6 +7,8 @@ import warnings
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
+
 from geobgp import choices as pick
 from geobgp.choices import Choice
 from geobgp.errors import GeobgpError, GeobgpWarning, SizeError
@@ -15,8 +17,6 @@ from geobgp.model import LGCP
 from geobgp.summary import number
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from geobgp.basis import HarmonicBasis
     from geobgp.counts import Counts
     from geobgp.domain import Domain
@@ -35,6 +35,10 @@ MARGIN = 1.25
 FAR_BEHIND = 20.0
 #: Rough time of a fit at full resolution.
 FULL_SECONDS_PER_NODE = 1e-3
+
+
+class FitError(GeobgpError):
+    """A fit came to no end, for reasons of rounding."""
 
 
 def is_sparse(kernel: Kernel | None) -> bool:
@@ -112,7 +116,11 @@ class Search:
         model = LGCP(basis, self.kernel)
         model.exposure, model.exposure_kind, model.effects = self.exposure, self.exposure_kind, self.effects
         with self.stages(name) as stage:
-            posterior = model.fit(self.counts, hyper=hyper, progress=stage.tell, title=self.title)
+            try:
+                posterior = model.fit(self.counts, hyper=hyper, progress=stage.tell, title=self.title)
+            except np.linalg.LinAlgError as error:
+                stage.note("failed")
+                raise FitError(f"The fit broke down: {error}.") from error
             stage.note(_found(posterior))
         return posterior
 
@@ -150,29 +158,50 @@ class Search:
         Where the number of features is to be chosen, both are first fitted with few of them, and the one that
         is far behind is not fitted with more.
         """
-        first = self._first(m)
-        early = {"neumann": self.fit("neumann", first)}
-        failed = ""
-        try:
-            early["dirichlet"] = self.fit("dirichlet", first)
-        except GeobgpError as error:  # land so thin that few cells have their centres on it
-            failed = f"dirichlet cannot be fitted: {error}"
+        early, failed = self._try_both(self._first(m))
+        if not early and m == "auto" and is_sparse(self.kernel):
+            early, failed = self._try_both("full")
+        if "neumann" in failed and not early:
+            raise failed["neumann"]
         lead = max(early, key=lambda b: early[b].elbo)
-        posterior, features = self._features(m, lead, early[lead])
-        if failed:
-            return posterior, features, Choice(lead, failed)
         other = next(b for b in BOUNDARIES if b != lead)
-        gap, gain = early[lead].elbo - early[other].elbo, posterior.elbo - early[lead].elbo
-        ends, note = early, "" if posterior is early[lead] else f", both with {_size(early[lead])}"
-        if posterior is not early[lead] and gap < FAR_BEHIND + 2.0 * max(gain, 0.0):
-            rival = self.fit(other, posterior.basis_info["m"])
-            ends, note = {lead: posterior, other: rival}, ""
-            if rival.elbo > posterior.elbo:
-                lead, other = other, lead
-                posterior, features = self._features(m, lead, rival)
+        posterior, features = self._features(m, lead, early[lead])
+        ends, note = early, f", both with {_size(early[lead])}"
+        if posterior is early[lead]:
+            note = ""
+        elif other in failed or self._may_catch_up(early[lead], early[other], posterior):
+            final, again = self._try_both(posterior.basis_info["m"], (other,))
+            failed = failed | again
+            if final:
+                ends, note = {lead: posterior, **final}, ""
+                if final[other].elbo > posterior.elbo:
+                    lead, other = other, lead
+                    posterior, features = self._features(m, lead, ends[lead])
+        if other not in ends:
+            return posterior, features, Choice(lead, f"{other} cannot be fitted: {failed[other]}")
         close = "; the data hardly tell them apart" if abs(ends[lead].elbo - ends[other].elbo) < 2 else ""
         elbos = ", ".join(f"{ends[b].elbo:,.1f} ({b})" for b in BOUNDARIES)
         return posterior, features, Choice(lead, f"the higher ELBO of {elbos}{note}{close}")
+
+    def _try_both(
+        self, m: int | Literal["full"], boundaries: tuple[str, ...] = BOUNDARIES
+    ) -> tuple[dict[str, Posterior], dict[str, GeobgpError]]:
+        """Return the fits that succeed, and why others do not: land too thin for Dirichlet, or rounding."""
+        fits: dict[str, Posterior] = {}
+        failed: dict[str, GeobgpError] = {}
+        for boundary in boundaries:
+            try:
+                fits[boundary] = self.fit(boundary, m)
+            except GeobgpError as error:
+                failed[boundary] = error
+                if boundary == "neumann" and not isinstance(error, FitError):
+                    raise
+        return fits, failed
+
+    @staticmethod
+    def _may_catch_up(lead: Posterior, other: Posterior, final: Posterior) -> bool:
+        """Tell whether the other condition might still win with as many features as the lead now has."""
+        return lead.elbo - other.elbo < FAR_BEHIND + 2.0 * max(final.elbo - lead.elbo, 0.0)
 
     def _first(self, m: Features) -> int | Literal["full"]:
         """Return how many features to begin with."""
@@ -205,9 +234,12 @@ class Search:
                 why = f"{more} would take about {needs:.0f} s, of max_seconds {max(left, 0.0):.0f} s are left"
                 self._stop(posterior, why)
                 return posterior, Choice(_size(posterior), f"they miss {missed:.0%}; {why}")
-            posterior = self.fit(boundary, more)
+            try:
+                posterior = self.fit(boundary, more)
+            except FitError:
+                return self._full(boundary, posterior, need)
         if posterior.basis_info["m"] == "full":
-            return posterior, Choice("full resolution", f"more than {self.most:,} features would be needed")
+            return posterior, Choice("full resolution", f"{self.most:,} features would not do")
         scale, unit = self.domain.length_unit
         why = (
             f"they miss {100 * missed:.2g} % of the prior variance at a lengthscale of "
@@ -231,6 +263,8 @@ class Search:
         else:
             try:
                 why = f"about {need:,} features would be needed; at most {self.most:,} are tried"
+                if need <= self.most:
+                    why = f"the fit with more than {posterior.basis.m:,} features broke down"
                 return self.fit(boundary, "full"), Choice("full resolution", why)
             except SizeError as error:
                 reason = str(error)

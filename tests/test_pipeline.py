@@ -9,7 +9,7 @@ import shapely
 import small_case as case
 
 from geobgp import LGCP, HarmonicBasis, Matern, Posterior, SquaredExponential, map_intensity
-from geobgp.errors import DataError, GeobgpWarning, GeometryError
+from geobgp.errors import DataError, GeobgpError, GeobgpWarning, GeometryError
 from geobgp.pipeline import _number_of_rows, run
 
 SQUARE = shapely.box(0.0, 0.0, 10.0, 10.0)
@@ -354,3 +354,43 @@ def test_no_progress_is_silent(capfd):
         found = local(smooth(), m=16, boundary="neumann", kernel=Matern(1.5, lengthscale=8.0))
     assert capfd.readouterr() == ("", "")
     assert dataclasses.is_dataclass(found)
+
+
+# -- fits that break down
+
+
+@pytest.fixture
+def fragile(monkeypatch):
+    """Let fits break down: for each boundary, with at least so many features."""
+    limits = {}
+    fit = LGCP.fit
+
+    def sometimes(self, *args, **kwargs):
+        if self.basis.m >= limits.get(self.basis.boundary, np.inf) and hasattr(self.basis, "eigenvalues"):
+            raise np.linalg.LinAlgError("not positive definite")
+        return fit(self, *args, **kwargs)
+
+    monkeypatch.setattr(LGCP, "fit", sometimes)
+    return limits
+
+
+def test_full_resolution_replaces_features_whose_fit_breaks_down(fragile):
+    fragile |= {"neumann": 1, "dirichlet": 1}
+    found = local(smooth(), cell_size=1.0)
+    assert found.posterior.basis_info["m"] == "full"
+    assert "dirichlet" in found.choices["boundary"].why
+    with pytest.raises(GeobgpError, match="broke down: not positive definite"):
+        local(smooth(), cell_size=1.0, m=16)
+
+
+def test_growing_features_that_break_down_end_in_full_resolution(fragile):
+    fragile["neumann"] = 129
+    found = local(clustered(), boundary="neumann")
+    assert found.posterior.basis_info["m"] == "full"
+
+
+def test_one_boundary_that_breaks_down_is_said(fragile):
+    fragile["dirichlet"] = 1
+    found = local(smooth(), cell_size=1.0, m=16, kernel=Matern(1.5, lengthscale=10.0))
+    assert found.posterior.basis.boundary == "neumann"
+    assert "dirichlet cannot be fitted: The fit broke down" in found.choices["boundary"].why
