@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.linalg import blas, lapack
 
-from geobgp.engine_features import FeatureState
 from geobgp.errors import DataError, GeobgpWarning
 from geobgp.gpflow_import import load_gpflow
 from geobgp.hyper import Hyper, newton_step
@@ -25,6 +24,7 @@ from geobgp.inference import Fit
 from geobgp.kernels import Kernel
 from geobgp.kernels import Matern as OurMatern
 from geobgp.likelihoods import Poisson
+from geobgp.states import FeatureState
 
 load_gpflow()
 
