@@ -93,12 +93,12 @@ def basis_from(
 ) -> tuple[HarmonicBasis | FullRank, Any]:
     """Rebuild a basis on its domain; also return the class of the states that belong to it."""
     if header["m"] == "full":
-        from geobgp.engine_sparse import SparseState
+        from geobgp.states import SparseState
         from geobgp.precision import FullRank
 
         return FullRank(domain, boundary=header["boundary"], scheme=header["scheme"]), SparseState
     from geobgp.basis import HarmonicBasis
-    from geobgp.engine_features import FeatureState
+    from geobgp.states import FeatureState
 
     kind: dict[str, Any] = {"boundary": header["boundary"], "scheme": header["scheme"]}
     made: dict[str, Any] = arrays | {"domain": domain, "discretisation": discretise(domain, **kind)}

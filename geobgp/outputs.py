@@ -110,8 +110,8 @@ class Outputs:
     ) -> list[Path]:
         """Write GeoTIFFs with QGIS styles: a directory (a file per statistic) or one ``.tif`` (all bands).
 
-        Each of `thresholds` adds the probability of exceeding it; ``coverage`` is the share of each cell that is
-        land.
+        Each of `thresholds` adds the probability of exceeding it; ``coverage`` is the share of each cell that
+        is land.
         """
         from geobgp.raster import write_rasters
 
