@@ -25,6 +25,7 @@ from geobgp.errors import GeobgpError, SizeError
 from geobgp.factor import Dissection, Factor
 
 Progress = Callable[[str, int, int], None]
+_Tell = Callable[[int], None]
 
 #: Components up to this size are solved densely.
 _DENSE = 600
@@ -118,9 +119,9 @@ def _solve(matrix: sp.csr_array, m: int, progress: Progress | None) -> tuple[np.
         kind = _Dense if stop - start <= _DENSE else _Sweep
         parts.append(kind(block, m * (stop - start) / n))
 
-    def tell(part: _Part | None, more: int) -> None:
+    def tell(more: int = 0) -> None:
         if progress is not None:
-            progress("eigenpairs", min(sum(len(p.values) for p in parts) + more, m), m)
+            progress("eigenpairs", min(sum(len(part.values) for part in parts) + more, m), m)
 
     rounding = max(part.rounding for part in parts)
     while True:
@@ -137,7 +138,7 @@ def _solve(matrix: sp.csr_array, m: int, progress: Progress | None) -> tuple[np.
                 break
         else:
             min(parts, key=lambda part: part.frontier).advance(tell)
-    tell(None, 0)
+    tell()
     return _collect(parts, order, ends, q, m, scale)
 
 
@@ -183,11 +184,11 @@ class _Part:
         self.vectors: list[np.ndarray] = []
         self.frontier = -np.inf
 
-    def advance(self, tell: Callable[..., None]) -> None:
+    def advance(self, tell: _Tell) -> None:
         """Find more eigenpairs, from the frontier on."""
         raise NotImplementedError
 
-    def certify(self, level: float, tell: Callable[..., None]) -> bool:
+    def certify(self, level: float, tell: _Tell) -> bool:
         """Tell whether all eigenvalues below `level` are known; if not, find them."""
         raise NotImplementedError
 
@@ -220,7 +221,7 @@ class _Part:
 class _Dense(_Part):
     """A small component: all that is asked for at once, from a dense matrix."""
 
-    def advance(self, tell: Callable[..., None]) -> None:
+    def advance(self, tell: _Tell) -> None:
         want = min(self.n, 2 * len(self.values) + int(2 * self.share) + 8)
         full = self.matrix.toarray()
         if want > self.n // 3:
@@ -230,7 +231,7 @@ class _Dense(_Part):
         self.vectors = [np.asfortranarray(vectors)]
         self.frontier = np.inf if len(self.values) == self.n else float(self.values[-1])
 
-    def certify(self, level: float, tell: Callable[..., None]) -> bool:
+    def certify(self, level: float, tell: _Tell) -> bool:
         return True
 
 
@@ -244,7 +245,7 @@ class _Sweep(_Part):
         self._highest: list[float] = []
         self._spacing = 4 * np.pi / self.n
 
-    def advance(self, tell: Callable[..., None]) -> None:
+    def advance(self, tell: _Tell) -> None:
         left = max(1.02 * self.share + 4 - len(self.values), 8.0)
         want = int(np.ceil(left / np.ceil(left / _SLICE)))
         # Krylov spaces that would fill much of the whole space: dense algebra is quicker and surer.
@@ -267,7 +268,7 @@ class _Sweep(_Part):
         self._spacing = step / max(missing, 1)
         self._fill(factor, shift, missing, max(want, missing), tell)
 
-    def certify(self, level: float, tell: Callable[..., None]) -> bool:
+    def certify(self, level: float, tell: _Tell) -> bool:
         if self.frontier == np.inf:
             return True
         factor = Factor(self._plan, level)
@@ -276,7 +277,7 @@ class _Sweep(_Part):
             self._fill(factor, level, missing, missing, tell)
         return missing == 0
 
-    def _fill(self, factor: Factor, shift: float, missing: int, want: int, tell: Callable[..., None]) -> None:
+    def _fill(self, factor: Factor, shift: float, missing: int, want: int, tell: _Tell) -> None:
         """Find the `missing` eigenpairs below the shift, and above it as many as make up `want`."""
         for turn in range(1, 17):
             low, high = self._lanczos(factor, shift, missing, want, 4 * want + 16 * turn * _BLOCK, tell)
@@ -284,8 +285,7 @@ class _Sweep(_Part):
             if missing <= 0:
                 self.frontier = max(self.frontier, shift, float(self.values.max()))
                 return
-            # Some are still missing: more equal eigenvalues than vectors in a block. They are next in a new
-            # start.
+            # More equal eigenvalues than vectors in a block: the others are first in a new start.
             want = max(want, missing)
         raise GeobgpError(
             f"The eigenvalue solver found {len(self.values)} eigenpairs and could not find {missing} more "
@@ -293,16 +293,15 @@ class _Sweep(_Part):
         )
 
     def _lanczos(
-        self, factor: Factor, shift: float, missing: int, want: int, most: int, tell: Callable[..., None]
+        self, factor: Factor, shift: float, missing: int, want: int, most: int, tell: _Tell
     ) -> tuple[int, int]:
         """Run block Lanczos on the inverse, up to `most` vectors, and keep the pairs that it finds.
 
         Returns how many these are, below and above the shift.
         """
         p = _BLOCK
-        # Vectors found before whose eigenvalues are near the shift would come back by rounding; far ones do
-        # not.
-        reach = shift - 1.5 * want * self._spacing
+        # Vectors found before, with eigenvalues near the shift, would come back by rounding; others do not.
+        reach = shift - 1.5 * max(want, _SLICE) * self._spacing
         near = [block for block, highest in zip(self.vectors, self._highest, strict=True) if highest > reach]
         limit = min(most, self.n - len(self.values) - 3 * p) // p * p
         basis = np.empty((self.n, limit + p), order="F")
@@ -311,8 +310,9 @@ class _Sweep(_Part):
         for _ in range(2):
             _project_out(new, self.vectors)
         basis[:, :p] = _orthonormalise(new)[0]
-        k, check = 0, int(1.8 * want)
+        k, found, check = 0, 0, int(1.8 * want)
         while True:
+            tell(found)
             new = factor.solve(np.ascontiguousarray(basis[:, k : k + p]))
             before = max(k - p, 0)
             block = _project_out(new, [basis[:, before : k + p]])[-p:]
@@ -329,32 +329,32 @@ class _Sweep(_Part):
             if k < check and k < limit:
                 continue
             theta, coefficients = eigh(projected[:k, :k], check_finite=False, driver="evd")
-            value = shift + 1 / theta
-            # The step towards the next block ("purification") leaves a residual of just this size.
             last = beta @ coefficients[k - p :]
-            error = np.linalg.norm(last, axis=0) / theta**2
-            # An eigenvalue close to the shift makes theta large, and rounding with it.
-            rounding = 8 * np.finfo(float).eps * np.abs(theta).max() / theta**2
-            good = error <= _TOLERANCE * np.abs(value) + 1e-12 * shift + 0.1 * self.rounding + rounding
+            with np.errstate(divide="ignore", invalid="ignore"):
+                value = shift + 1 / theta
+                # The step towards the next block ("purification") leaves a residual of just this size.
+                error = np.linalg.norm(last, axis=0) / theta**2
+                # An eigenvalue close to the shift makes theta large, and rounding with it.
+                rounding = 8 * np.finfo(float).eps * np.abs(theta).max() / theta**2
+            limits = _TOLERANCE * np.abs(value) + 1e-12 * shift + 0.1 * self.rounding + rounding
+            good = np.isfinite(value) & (error <= limits)
             low = np.flatnonzero(good & (theta < 0))
             high = np.flatnonzero(theta > 0)[::-1]
             high = high[: int(np.argmin(np.append(good[high], False)))]
-            tell(self, len(low) + len(high))
-            if (len(low) >= missing and len(low) + len(high) >= want) or k >= limit:
+            found = len(low) + len(high)
+            if (len(low) >= missing and found >= want) or k >= limit:
                 break
             check = k + max(p, want // 10)
         which = np.r_[low, high]
         if len(which) == 0:
             return 0, 0
-        weights = np.vstack([coefficients[:, which], last[:, which] / theta[which]])
-        found = dgemm(1.0, basis[:, : k + p], np.asfortranarray(weights))
-        del basis
-        return self._keep(found, factor, shift)
+        weights = np.asfortranarray(np.vstack([coefficients[:, which], last[:, which] / theta[which]]))
+        rows = [dgemm(1.0, weights, basis[:, : k + p], trans_a=1, trans_b=1).T]
+        del basis, new
+        return self._keep(rows.pop(), factor, shift)
 
-    def _keep(self, found: np.ndarray, factor: Factor, shift: float) -> tuple[int, int]:
+    def _keep(self, rows: np.ndarray, factor: Factor, shift: float) -> tuple[int, int]:
         """Polish vectors, and add them to those known if they are what they should be."""
-        rows = np.ascontiguousarray(found)
-        del found
         for turn in range(3):
             _project_out(rows, self.vectors)
             rows = _orthonormalise(rows)[0]
@@ -362,8 +362,10 @@ class _Sweep(_Part):
             image = np.ascontiguousarray(self.matrix @ rows)
             value, axes = eigh(dgemm(1.0, rows.T, image.T, trans_b=1), check_finite=False, driver="evd")
             rows = dgemm(1.0, np.asfortranarray(axes), rows.T, trans_a=1).T
-            image = dgemm(1.0, np.asfortranarray(axes), image.T, trans_a=1).T - rows * value
-            residual = np.linalg.norm(image, axis=0)
+            image = dgemm(1.0, np.asfortranarray(axes), image.T, trans_a=1).T
+            for at in range(0, self.n, 4096):
+                image[at : at + 4096] -= rows[at : at + 4096] * value
+            residual = np.sqrt(np.einsum("ij,ij->j", image, image))
             rough = np.flatnonzero(residual > 10 * _TOLERANCE * np.abs(value) + 0.1 * self.rounding)
             if len(rough) == 0 or turn == 2:
                 break

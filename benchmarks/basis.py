@@ -1,0 +1,148 @@
+"""Time and memory of the harmonic basis against n and m, beside scipy's eigsh(sigma=...) on the same matrix.
+
+    python benchmarks/basis.py [--quick] [--without-eigsh]
+
+Every line is measured in a process of its own, ours and eigsh one after the other; memory is the process's
+peak. The matrices are the Neumann and Dirichlet operators of the Netherlands (sample_data), and 9-point
+matrices on made-up masks. eigsh has its own factorisation, a shift just below the spectrum and a tolerance of
+1e-9, like ours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+
+#: Matrix (cell size in metres, or cells of a mask), boundary, m, with eigsh?
+QUICK = [
+    ("netherlands", 3000, "neumann", 64, True),
+    ("netherlands", 1500, "neumann", 256, True),
+    ("netherlands", 1500, "dirichlet", 256, True),
+]
+FULL = [
+    ("netherlands", 3000, "neumann", 256, True),
+    ("netherlands", 1500, "neumann", 64, True),
+    ("netherlands", 1500, "neumann", 256, True),
+    ("netherlands", 1500, "dirichlet", 256, True),
+    ("netherlands", 1500, "neumann", 512, True),
+    ("netherlands", 1500, "neumann", 1024, True),
+    ("netherlands", 600, "neumann", 256, False),
+    ("netherlands", 600, "neumann", 512, True),
+    ("netherlands", 300, "neumann", 512, False),
+    ("mask", 15_000, "neumann", 256, True),
+    ("mask", 15_000, "dirichlet", 256, True),
+    ("mask", 100_000, "neumann", 512, False),
+    ("mask", 400_000, "neumann", 512, False),
+]
+
+
+def matrix_of(kind: str, size: float, boundary: str):
+    if kind == "mask":
+        from grids import grid_laplacian, irregular
+
+        return grid_laplacian(irregular(int(size)), boundary, shore=boundary == "neumann")
+    from geobgp import Domain
+    from geobgp.laplacian import operator
+
+    data = ROOT / "sample_data"
+    domain = Domain.from_polygons(
+        data / "netherlands_land.gpkg", water=data / "netherlands_water.gpkg", cell_size=size
+    )
+    return operator(domain, boundary=boundary)
+
+
+def measure(path: str, m: int, solver: str) -> dict:
+    """Run one solver on a stored matrix; called in a process of its own."""
+    import numpy as np
+    import scipy.sparse as sp
+    from scipy.sparse.linalg import eigsh
+
+    from geobgp.eigen import smallest_eigenpairs
+
+    matrix = sp.csr_array(sp.load_npz(path))
+    smallest_eigenpairs(matrix[:50, :50], 2)  # loads what is loaded on first use
+    wall, cpu = time.perf_counter(), time.process_time()
+    if solver == "ours":
+        values, vectors = smallest_eigenpairs(matrix, m)
+    else:
+        below = -1e-3 * 4 * np.pi * m / matrix.shape[0] * np.median(matrix.diagonal()) * 0.3
+        values, vectors = eigsh(matrix.tocsc(), m, sigma=below, tol=1e-9)
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    top = values.max()
+    worst = 0.0
+    for start in range(0, m, 64):
+        block, value = vectors[:, start : start + 64], values[start : start + 64]
+        residual = np.linalg.norm(matrix @ block - block * value, axis=0)
+        worst = max(worst, float((residual / np.maximum(value, 1e-5 * top)).max()))
+    return {"wall": wall, "cpu": cpu, "peak": peak, "residual": worst, "last": float(top)}
+
+
+def in_process(path: str, m: int, solver: str, threads: int) -> dict:
+    variables = os.environ | {"OPENBLAS_NUM_THREADS": str(threads)}
+    command = [sys.executable, __file__, "--measure", path, str(m), solver]
+    run = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
+    return json.loads(run.stdout)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="three small cases")
+    parser.add_argument("--without-eigsh", action="store_true", help="ours only")
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="BLAS threads for eigsh")
+    parser.add_argument("--measure", nargs=3, metavar=("MATRIX", "M", "SOLVER"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.measure:
+        path, m, solver = options.measure
+        print(json.dumps(measure(path, int(m), solver)))
+        return
+
+    import tempfile
+
+    import numpy as np
+    import scipy
+    import scipy.sparse as sp
+
+    print(
+        f"Python {platform.python_version()}, NumPy {np.__version__}, SciPy {scipy.__version__}, "
+        f"{platform.machine()}, {os.cpu_count()} cores (eigsh may use {options.threads}, ours uses one), "
+        f"load {os.getloadavg()[0]:.1f} at the start"
+    )
+    print("Seconds are wall-clock (in brackets: of the processor). Memory is the peak of the whole process.")
+    head = f"{'matrix':<24}{'n':>8}{'m':>6} | {'ours s':>15}{'GB':>6}{'residual':>10}"
+    print(head + f" | {'eigsh s':>17}{'GB':>6}{'residual':>10} | {'ratio':>6}{'(cpu)':>7}")
+    with tempfile.TemporaryDirectory() as folder:
+        stored: dict[tuple, tuple[str, int]] = {}
+        for kind, size, boundary, m, compare in QUICK if options.quick else FULL:
+            key = (kind, size, boundary)
+            if key not in stored:
+                matrix = matrix_of(*key)
+                path = str(Path(folder) / f"{len(stored)}.npz")
+                sp.save_npz(path, matrix, compressed=False)
+                stored[key] = (path, matrix.shape[0])
+            path, n = stored[key]
+            ours = in_process(path, m, "ours", 1)
+            name = f"{kind[:6]} {boundary} {f'{size:g} m' if kind != 'mask' else ''}"
+            line = f"{name:<24}{n:>8,}{m:>6} | {ours['wall']:>8.2f} ({ours['cpu']:.2f})".ljust(57)
+            line += f"{ours['peak'] / 1e9:>5.2f}{ours['residual']:>10.0e} | "
+            if compare and not options.without_eigsh:
+                other = in_process(path, m, "eigsh", options.threads)
+                assert abs(other["last"] / ours["last"] - 1) < 1e-7, (other["last"], ours["last"])
+                line += f"{other['wall']:>8.1f} ({other['cpu']:.1f})".rjust(17)
+                line += f"{other['peak'] / 1e9:>6.2f}{other['residual']:>10.0e}"
+                line += f" | {other['wall'] / ours['wall']:>5.1f}x{other['cpu'] / ours['cpu']:>6.1f}x"
+            print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()
