@@ -93,8 +93,8 @@ def basis_from(
 ) -> tuple[HarmonicBasis | FullRank, Any]:
     """Rebuild a basis on its domain; also return the class of the states that belong to it."""
     if header["m"] == "full":
-        from geobgp.states import SparseState
         from geobgp.precision import FullRank
+        from geobgp.states import SparseState
 
         return FullRank(domain, boundary=header["boundary"], scheme=header["scheme"]), SparseState
     from geobgp.basis import HarmonicBasis

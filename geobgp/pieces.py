@@ -84,7 +84,7 @@ def _segments(lines: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def split_at_grid_lines(segments: np.ndarray, snap: float = PRECISION) -> np.ndarray:
-    """Cut segments wherever they cross an integer u or v; ends within `snap` of a grid line are moved to it."""
+    """Cut segments wherever they cross an integer u or v; ends within `snap` of a grid line move to it."""
     k = len(segments)
     owner = [np.arange(k), np.arange(k)]
     param = [np.zeros(k), np.ones(k)]
