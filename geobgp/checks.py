@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from geobgp.posterior import Posterior
 
 #: Joint samples behind the intervals, and how many are held at a time.
-SAMPLES, _BLOCK = 400, 50
+SAMPLES, _BLOCK = 300, 50
 #: Blocks are sized to hold about this many points each; there are no more than so many of them.
 POINTS_PER_BLOCK, MOST_BLOCKS = 25, 150
 #: Separate pieces of land that get a row of their own.

@@ -384,8 +384,7 @@ def _fit(posterior: Posterior, story: Story) -> str:
         rows.append(("Time", f"{total:.1f} s: {parts}"))
     if story.command:
         rows.append(("Command", story.command))
-    trace = _figure(figures.trace(posterior), "The bound on the log evidence, round by round.")
-    return _facts(rows) + f'<div class="figures">{trace}</div>'
+    return _facts(rows)
 
 
 def _files(story: Story) -> str:

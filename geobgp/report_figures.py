@@ -32,7 +32,8 @@ def _new(size: tuple[float, float]) -> Figure:
 
 def _done(figure: Figure) -> str:
     out = io.BytesIO()
-    figure.savefig(out, format="png", facecolor="white", metadata={"Software": None})
+    # savefig would draw everything twice.
+    figure.canvas.print_png(out, metadata={"Software": None})  # type: ignore[attr-defined]
     return data_url(out.getvalue(), "image/png")
 
 
@@ -61,13 +62,6 @@ def hyperparameters(posterior: Posterior) -> str:
     """Return the densities of lengthscale and standard deviation."""
     figure = _new((9.6, 2.7))
     plots.plot_hyperparameters(posterior, axes=figure.subplots(1, 2))
-    return _done(figure)
-
-
-def trace(posterior: Posterior) -> str:
-    """Return the ELBO by round."""
-    figure = _new((6.4, 3.2))
-    plots.plot_fit(posterior, ax=figure.subplots())
     return _done(figure)
 
 

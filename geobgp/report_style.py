@@ -14,7 +14,7 @@ CSS: Final = """
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--ground); color: var(--ink);
   font: 16px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
-header { background: #16323f; color: #f5f8f9; padding: 28px max(20px, calc(50vw - 560px)) 0; }
+header { background: #16323f; color: #f5f8f9; padding: 28px max(20px, calc(50vw - 540px)) 0; }
 header h1 { margin: 0; font-size: 28px; line-height: 1.2; font-weight: 650; overflow-wrap: anywhere; }
 header p { margin: 6px 0 18px; color: #b9cdd6; }
 nav { display: flex; flex-wrap: wrap; gap: 2px 20px; border-top: 1px solid rgba(255, 255, 255, 0.18);

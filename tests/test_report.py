@@ -62,7 +62,7 @@ def test_every_section_is_there(text, mapped):
     assert f"{mapped.counts.n_used:,}" in text
     for choice in mapped.choices.values():
         assert choice.why.replace("'", "&#x27;") in text
-    assert text.count("data:image/png;base64,") == 6
+    assert text.count("data:image/png;base64,") == 5
 
 
 def test_text_from_data_is_escaped(text):
@@ -81,7 +81,7 @@ def test_nothing_is_fetched_and_no_script_may_run(text):
 def test_a_posterior_alone_has_a_report(mapped):
     text = render(mapped.posterior, Story())
     assert ">Checks</h2>" not in text and ">Model</h2>" in text
-    assert text.count("data:image/png;base64,") == 4
+    assert text.count("data:image/png;base64,") == 3
 
 
 def test_the_report_is_written_whole_or_not_at_all(mapped, tmp_path, monkeypatch):
