@@ -261,14 +261,18 @@ def _free_memory() -> int | None:
             found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
         except (AttributeError, ValueError, OSError):
             return None
-    # A container may be held to less than the machine has.
+    # A container may be held to less than the machine has; files it has read lately do not count as used.
     group = Path("/sys/fs/cgroup")
-    for most, used in (
-        ("memory.max", "memory.current"),
-        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+    for folder, most, used in (
+        (group, "memory.max", "memory.current"),
+        (group / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
     ):
         try:
-            found.append(int((group / most).read_text()) - int((group / used).read_text()))
+            room = int((folder / most).read_text()) - int((folder / used).read_text())
+            files = re.findall(
+                r"^(?:total_)?inactive_file (\d+)$", (folder / "memory.stat").read_text(), re.M
+            )
+            found.append(room + max(map(int, files), default=0))
         except (OSError, ValueError):
             continue
     return max(min(found), 0)
