@@ -5,7 +5,7 @@ points from it, fits them, and asks how often the 50 % and 90 % intervals of the
 the expected number of events in regions hold the truth. The standard error is over runs, as places within one
 run go together.
 
-    python benchmarks/calibration.py [--runs 200] [--output benchmarks/results/calibration.txt]
+    python benchmarks/calibration.py [--runs 200] [--only CASE ...] [--output benchmarks/results/calibration.txt]
 """
 
 from __future__ import annotations
@@ -143,6 +143,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--features", type=int, default=200)
+    parser.add_argument("--only", nargs="*", help="names of cases, by default all")
     parser.add_argument("--output", type=Path)
     given = parser.parse_args()
     lines: list[str] = []
@@ -166,7 +167,8 @@ def main() -> None:
     begin = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", geobgp.GeobgpWarning)
-        result = study(cases(domain, given.features), places, given.runs, say)
+        chosen = [case for case in cases(domain, given.features) if not given.only or case.name in given.only]
+        result = study(chosen, places, given.runs, say)
     worst = max(abs(mean - int(c.split()[1])) for row in result.values() for c, (mean, _) in row.items())
     say(f"Largest distance from nominal: {worst:.1f} points. {time.perf_counter() - begin:.0f} s in all.")
     if given.output is not None:
