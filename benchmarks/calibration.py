@@ -5,7 +5,7 @@ points from it, fits them, and asks how often the 50 % and 90 % intervals of the
 the expected number of events in regions hold the truth. The standard error is over runs, as places within one
 run go together.
 
-    python benchmarks/calibration.py [--runs 200] [--only CASE ...] [--output benchmarks/results/calibration.txt]
+    python benchmarks/calibration.py [--runs 200] [--only CASE ...] [--output FILE]
 """
 
 from __future__ import annotations
