@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from geobgp.kernels import Kernel
 
 
+#: Posterior variances below which a Newton step can do with bounds.
+_SMALL = 0.2
+
+
 @dataclass(frozen=True, eq=False)
 class FeatureEvidence:
     """Gaussian sites, as the weights see them: their Gram matrix (lower triangle) and natural mean."""
@@ -207,7 +211,7 @@ class FeatureEngine:
             z, direction = np.zeros_like(ahead), ahead
             size = first = float(residual @ ahead)
             for _ in range(50):
-                if size <= 1e-8 * first:
+                if size <= 1e-4 * first:
                     break
                 image = product(direction)
                 step = size / float(direction @ image)
@@ -221,9 +225,19 @@ class FeatureEngine:
         return mean
 
     def spread(self, theta: np.ndarray, evidence: FeatureEvidence) -> Callable[[np.ndarray], np.ndarray]:
-        """Return a lumped upper bound of multiplication with V∘V: V W V has a smaller diagonal than V."""
-        w, variance = evidence.precision, self.posterior(theta, evidence).variance
-        return lambda weights: np.divide(weights, w, out=np.zeros_like(w), where=w > 0) * variance
+        """Return multiplication with V∘V, lumped: the diagonal of V W V, or that of V where it is small."""
+        w, lumped = evidence.precision, self.posterior(theta, evidence).variance
+        if lumped.max(initial=0.0) > _SMALL:
+            scale, chol, _ = self._solve(theta, evidence)
+            inverse, _ = lapack.dpotri(chol, lower=1)
+            inverse = np.tril(inverse) + np.tril(inverse, -1).T
+            middle = inverse - blas.dsymm(1.0, inverse, inverse)
+            middle[np.diag_indices_from(middle)] += 1e-10
+            # From the last column to the first, so that the half is lower triangular.
+            half, info = lapack.dpotrf(np.asfortranarray(middle[::-1, ::-1]), lower=1, clean=1)
+            if info == 0:
+                lumped = self.features.variances(np.asfortranarray(half[::-1, ::-1].T * scale))
+        return lambda weights: np.divide(weights, w, out=np.zeros_like(w), where=w > 0) * lumped
 
     def state(self, theta: np.ndarray, evidence: FeatureEvidence, weight: float) -> FeatureState:
         """Return the posterior as a state that stands by itself."""

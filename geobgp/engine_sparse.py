@@ -88,8 +88,6 @@ class SparseEngine:
         Where the observations are, if not at the nodes.
     """
 
-    corrections = 5
-
     def __init__(
         self,
         field: Field,
@@ -107,7 +105,8 @@ class SparseEngine:
         self._full, self._columns, self._centre, self._coords = full, columns, centre, coords
         self.power = int(kernel.nu) + 1
         # Every evaluation is a factorisation: on large fields take one a round, and go on with better sites.
-        self.evaluations = 6 if field.size <= 2 * _COARSE else 1
+        small = field.size <= 2 * _COARSE
+        self.evaluations, self.corrections = (6, 12) if small else (1, 4)
         self.rounds = 0
         self._last: tuple[np.ndarray, SiteEvidence, _Solution, Derivatives, Moments] | None = None
         self._determinants: dict[float, tuple[float, float]] = {}

@@ -85,7 +85,7 @@ def fit(
     for part in engine.rehearsals():
         rehearsal = Solver(part, likelihood, hyper, None)
         rehearsal.curvature = solver.curvature
-        early, _, _ = rehearsal.climb(theta, guess, learn, 20, 1e-2)
+        early, _, _ = rehearsal.climb(theta, guess, learn, 20, 0.1)
         theta, guess = early.theta, (early.moments.mean, early.moments.variance)
         solver.curvature = rehearsal.curvature_at(early) if learn else None
     point, converged, message = solver.climb(theta, guess, learn, max_rounds)
@@ -144,7 +144,7 @@ def _integrate(solver: Solver, best: Point, covariance: np.ndarray) -> tuple[lis
             theta = best.theta.copy()
             theta[free] += root @ x
             theta = np.clip(theta, solver.hyper.lower, solver.hyper.upper)
-            point, _, _ = solver.climb(theta, (best.moments.mean, best.moments.variance), False, 20, 1e-3)
+            point, _, _ = solver.climb(theta, (best.moments.mean, best.moments.variance), False, 20, 0.03)
         points.append(point)
         density = point.score - best.score + 0.5 * float(x @ x)
         logs.append(density + sum(np.log(quadrature[i]) for i in which))

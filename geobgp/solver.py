@@ -24,9 +24,11 @@ from geobgp.likelihoods import Gaussian, Likelihood, sites
 
 #: Rounds after which the solver gives up and says so.
 MAX_ROUNDS = 100
-#: A round that gains less (in nats) is the last; the first number where hyperparameters are learned.
-TOLERANCE = (1e-6, 1e-11)
-
+#: The loop ends when means and variances change by less than this, in posterior standard deviations and
+#: relatively; the first number where hyperparameters are learned. The bound is settled to its square.
+TOLERANCE = (1e-3, 1e-7)
+#: Rounding of the bound, relative to its size.
+_ROUNDING = 1e-12
 
 #: Means and variances at the observations.
 Guess = tuple[np.ndarray, np.ndarray]
@@ -222,26 +224,24 @@ class Solver:
             return point, True, "exact"
         base, failures, calm, gain = point, 0, 0, np.inf
         for number in range(1, max_rounds + 1):
-            limit = max(tolerance, 1e-12 * abs(point.score))
+            rounding = _ROUNDING * max(1.0, abs(point.score))
+            limit = max(tolerance**2, 10.0 * rounding)
             if failures < 3:
                 guess = self.ahead(base, guess)
-                new = self.trial(base, self.sites_at(*guess), learn, point.score)
+                new = self.trial(base, self.sites_at(*guess), learn, point.score - rounding)
             else:
                 better = self.damped(point)
                 if better is None:
-                    done = gain < 1e3 * tolerance
+                    done = gain < 1e3 * limit
                     return point, done, f"no step raises the bound any more (round {number})"
                 point = better
                 self.trace.append(point.score)
                 guess = (point.moments.mean, point.moments.variance)
                 new = self.trial(point, self.sites_at(*guess), False, point.score)
                 failures = 0
-            base = new
-            gain = new.score - point.score
+            base, gain, change = new, new.score - point.score, _change(point.moments, new.moments)
             moved = float(np.abs(new.theta - point.theta).max())
-            weight = -2.0 * self.likelihood.expected(point.moments.mean, point.moments.variance).d_variance
-            shift = float(weight @ np.square(new.moments.mean - point.moments.mean))
-            if gain >= 0:
+            if gain >= -rounding:
                 self.learn_curvature(point, new)
                 point, failures = new, 0
                 self.trace.append(point.score)
@@ -250,7 +250,8 @@ class Solver:
             if self.report is not None:
                 self.report(f"round {number}: ELBO {point.elbo:,.4f}, gain {gain:.2g}")
             calm = calm + 1 if abs(gain) < limit else 0
-            if calm == 3 or (calm > 0 and shift < 10.0 * limit and moved < 1e-4):
+            still = change < tolerance and moved < 0.1 * tolerance
+            if calm and (still or calm >= (3 if learn else 20)):
                 return point, True, f"converged in {number} rounds"
         return point, False, f"not converged after {max_rounds} rounds; the last one gained {gain:.3g}"
 
@@ -274,14 +275,14 @@ class Solver:
 
         def solve() -> tuple[np.ndarray, np.ndarray]:
             by_mean, by_variance = slopes
-            precision, natural = sites(self.likelihood.expected(*guess), guess[0])
+            precision = sites(self.likelihood.expected(*guess), guess[0])[0]
             spread = self.engine.spread(point.theta, point.evidence)
             lumped, lumped_variance = spread(by_mean), np.maximum(1.0 + spread(by_variance), 0.3)
             half = 0.5 * by_mean / lumped_variance
             soft = np.maximum(precision - half * lumped, 0.05 * precision)
             mean_of = self.engine.means(point.theta, point.evidence, soft)
-            change = moments.variance - guess[1]
-            mean = mean_of(natural + (soft - precision) * guess[0] - half * change) - guess[0]
+            shift, change = moments.mean - guess[0], moments.variance - guess[1]
+            mean = shift + mean_of((precision - soft) * shift - half * change)
             variance = (change - lumped * mean) / lumped_variance
             for _ in range(self.engine.corrections):  # what lumping left out
                 rest = change - variance - spread(by_mean * mean + by_variance * variance)
@@ -290,3 +291,11 @@ class Solver:
             return guess[0] + mean, np.maximum(guess[1] + variance, 0.3 * moments.variance)
 
         return self._timed("ahead", solve)
+
+
+def _change(old: Moments, new: Moments) -> float:
+    """Return the largest change of a mean, in standard deviations, and of a variance, relatively."""
+    variance = np.maximum(new.variance, 1e-12 * new.variance.max(initial=1e-300))
+    mean = np.abs(new.mean - old.mean) / np.sqrt(variance)
+    relative = np.abs(new.variance - old.variance) / variance
+    return float(max(mean.max(initial=0.0), relative.max(initial=0.0)))
