@@ -460,3 +460,16 @@ def test_version_and_help(say):
     for command in ((), ("map",), ("demo",), ("simulate",), ("info",), ("cache",)):
         code, text, _ = say(*command, "--help")
         assert code == 0 and "Usage: geobgp" in text
+
+
+@pytest.mark.parametrize(("load", "threads"), [(0.0, None), (1000.0, "1")])
+def test_a_busy_machine_gets_one_thread(load, threads, monkeypatch):
+    from geobgp.cli import _mind_the_load
+
+    monkeypatch.delitem(sys.modules, "numpy")
+    monkeypatch.setattr(os, "getloadavg", lambda: (load, load, load), raising=False)
+    for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    _mind_the_load()
+    assert os.environ.get("OPENBLAS_NUM_THREADS") == threads
