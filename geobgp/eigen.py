@@ -25,7 +25,6 @@ from geobgp.errors import GeobgpError, SizeError
 from geobgp.factor import Dissection, Factor
 
 Progress = Callable[[str, int, int], None]
-_Tell = Callable[[int], None]
 
 #: Components up to this size are solved densely.
 _DENSE = 600
@@ -119,9 +118,11 @@ def _solve(matrix: sp.csr_array, m: int, progress: Progress | None) -> tuple[np.
         kind = _Dense if stop - start <= _DENSE else _Sweep
         parts.append(kind(block, m * (stop - start) / n))
 
-    def tell(more: int = 0) -> None:
+    def tell(now: _Part, more: int) -> None:
         if progress is not None:
-            progress("eigenpairs", min(sum(len(part.values) for part in parts) + more, m), m)
+            # No part counts for more than is expected of it: what is found beyond m is no progress.
+            done = sum(min(len(part.values) + more * (part is now), part.share) for part in parts)
+            progress("eigenpairs", int(done), m)
 
     rounding = max(part.rounding for part in parts)
     while True:
@@ -138,7 +139,8 @@ def _solve(matrix: sp.csr_array, m: int, progress: Progress | None) -> tuple[np.
                 break
         else:
             min(parts, key=lambda part: part.frontier).advance(tell)
-    tell()
+    if progress is not None:
+        progress("eigenpairs", m, m)
     return _collect(parts, order, ends, q, m, scale)
 
 
@@ -164,6 +166,9 @@ def _collect(
             vectors[rows, j] = vector
         parts[k].vectors.clear()
     return ascending[:m] * scale, vectors
+
+
+_Tell = Callable[["_Part", int], None]
 
 
 class _Part:
@@ -312,7 +317,7 @@ class _Sweep(_Part):
         basis[:, :p] = _orthonormalise(new)[0]
         k, found, check = 0, 0, int(1.8 * want)
         while True:
-            tell(found)
+            tell(self, found)
             new = factor.solve(np.ascontiguousarray(basis[:, k : k + p]))
             before = max(k - p, 0)
             block = _project_out(new, [basis[:, before : k + p]])[-p:]
