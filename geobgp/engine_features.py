@@ -128,12 +128,18 @@ class FeatureEngine:
 
     def _factor(self, log_scale: np.ndarray, gram: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         scale = np.exp(0.5 * log_scale)
-        whitened = gram * scale
+        whitened = np.asfortranarray(gram * scale)
         whitened *= scale[:, None]
         whitened[np.diag_indices_from(whitened)] += 1.0
-        chol, info = lapack.dpotrf(np.asfortranarray(whitened), lower=1, clean=1, overwrite_a=1)
+        chol, info = lapack.dpotrf(whitened, lower=1, clean=1)
+        # Only rounding can fail it, where sites or scales are huge: then a little is added to the diagonal.
+        extra = np.finfo(float).eps * len(scale) * float(np.diag(whitened).max(initial=1.0))
+        while info != 0 and np.isfinite(extra):
+            whitened[np.diag_indices_from(whitened)] += extra
+            extra *= 10.0
+            chol, info = lapack.dpotrf(whitened, lower=1, clean=1)
         if info != 0:
-            raise np.linalg.LinAlgError(f"the posterior precision is not positive definite (order {info})")
+            raise np.linalg.LinAlgError("the posterior precision is not finite")
         return scale, chol
 
     def objective(self, theta: np.ndarray, evidence: FeatureEvidence) -> Derivatives:

@@ -50,7 +50,11 @@ class Likelihood(Protocol):
         ...
 
     def slopes(self, mean: np.ndarray, variance: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-        """Return the derivatives of the site precision in mean and variance; None if they are small."""
+        """Return the derivatives of the site precision in mean and variance; None if there are none."""
+        ...
+
+    def guess(self, precision: np.ndarray, natural: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+        """Return mean and variance that ask for given sites, where these can be told."""
         ...
 
 
@@ -136,6 +140,14 @@ class Poisson:
             rate = np.exp(self._base + mean + 0.5 * variance)
         return rate, 0.5 * rate
 
+    def guess(self, precision: np.ndarray, natural: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and variance (of any sign) that ask for given sites."""
+        held = precision > 0
+        mean = np.divide(natural - self.counts + precision, precision, out=np.zeros_like(natural), where=held)
+        with np.errstate(divide="ignore"):
+            rate = np.log(np.where(held, precision, 1.0)) - np.where(held, self._base, 0.0)
+        return mean, np.where(held, 2.0 * (rate - mean), 0.0)
+
 
 @dataclass(frozen=True, eq=False)
 class Gaussian:
@@ -180,6 +192,10 @@ class Gaussian:
 
     def slopes(self, mean: np.ndarray, variance: np.ndarray) -> None:
         """Return None: the sites do not depend on mean and variance."""
+        return None
+
+    def guess(self, precision: np.ndarray, natural: np.ndarray) -> None:
+        """Return None: any mean and variance ask for the same sites."""
         return None
 
 
@@ -250,6 +266,10 @@ class Bernoulli:
             third = r * (f**2 - 1.0 + 3.0 * f * r + 2.0 * r**2)
             fourth = -r * (f + r) * (f**2 - 1.0 + 6.0 * f * r + 6.0 * r**2) + 2.0 * f * r + 3.0 * r**2
         return -sign * (third @ _WEIGHTS), -0.5 * (fourth @ _WEIGHTS)
+
+    def guess(self, precision: np.ndarray, natural: np.ndarray) -> None:
+        """Return None: there is no formula."""
+        return None
 
     def probability(self, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
         """Return P(y = 1) under N(mean, variance)."""

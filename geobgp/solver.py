@@ -23,10 +23,12 @@ from geobgp.hyper import Derivatives, Hyper, bfgs, differences, maximise, negati
 from geobgp.likelihoods import Gaussian, Likelihood, sites
 
 #: Rounds after which the solver gives up and says so.
-MAX_ROUNDS = 100
+MAX_ROUNDS = 200
 #: The loop ends when means and variances change by less than this, in posterior standard deviations and
 #: relatively; the first number where hyperparameters are learned. The bound is settled to its square.
 TOLERANCE = (1e-3, 1e-7)
+#: Loss, in nats, that a Newton step may pass through on its way.
+_DETOUR = 1e-2
 #: Rounding of the bound, relative to its size.
 _ROUNDING = 1e-12
 
@@ -45,6 +47,10 @@ class Point:
     elbo: float
     #: Of the site objective with the prior of θ; zero where evaluations are cheap and it is not asked for.
     gradient: np.ndarray
+    #: Moments whose sites gave this posterior.
+    guess: Guess
+    #: Share of a Newton step that led here.
+    share: float = 1.0
 
 
 class Solver:
@@ -152,7 +158,7 @@ class Solver:
         else:
             self.curvature = 4.0 * self.curvature
 
-    def at(self, theta: np.ndarray, evidence: Any) -> Point:
+    def at(self, theta: np.ndarray, evidence: Any, guess: Guess) -> Point:
         """Return the posterior and the bound for given hyperparameters and sites."""
         moments = self._timed("posterior", lambda: self.engine.posterior(theta, evidence))
         expected = self._likelihood(theta).expected(moments.mean, moments.variance)
@@ -162,7 +168,8 @@ class Solver:
         gradient = np.zeros_like(theta)
         if self.engine.evaluations == 1:
             gradient = self.penalised(theta, evidence)[1]
-        return Point(theta, evidence, moments, elbo + self.hyper.log_prior(theta)[0], elbo, gradient)
+        score = elbo + self.hyper.log_prior(theta)[0]
+        return Point(theta, evidence, moments, score, elbo, gradient, guess)
 
     def sites_at(self, mean: np.ndarray, variance: np.ndarray, stiffen: float = 1.0) -> Any:
         """Return the sites that a posterior with these moments asks for."""
@@ -172,22 +179,23 @@ class Solver:
             natural, precision = natural + (stiffen - 1.0) * precision * mean, stiffen * precision
         return self._timed("sites", lambda: self.engine.absorb(precision, natural))
 
-    def first(self, theta: np.ndarray, guess: Guess, learn: bool) -> tuple[Point, Guess]:
-        """Return a first point from guessed moments, and those; sites are made stiffer if rates overflow."""
+    def first(self, theta: np.ndarray, guess: Guess, learn: bool) -> Point:
+        """Return a first point from guessed moments; sites are made stiffer if rates overflow."""
         guess = self.likelihood.start(*guess), guess[1]
         for power in range(8):
             evidence = self.sites_at(*guess, stiffen=10.0**power)
-            point = self.at(self.propose(theta, evidence, None) if learn else theta, evidence)
+            point = self.at(self.propose(theta, evidence, None) if learn else theta, evidence, guess)
             if np.isfinite(point.score):
                 break
-        return point, guess
+        return point
 
-    def trial(self, base: Point, evidence: Any, learn: bool, goal: float) -> Point:
+    def trial(self, base: Point, guess: Guess, learn: bool, goal: float) -> Point:
         """Return the posterior under new sites, with new hyperparameters if these help to reach the goal."""
-        moved = self.at(self.propose(base.theta, evidence, base), evidence) if learn else None
+        evidence = self.sites_at(*guess)
+        moved = self.at(self.propose(base.theta, evidence, base), evidence, guess) if learn else None
         if moved is not None and moved.score >= goal:
             return moved
-        held = self.at(base.theta, evidence)
+        held = self.at(base.theta, evidence, guess)
         if moved is None:
             return held
         self.shorten(held, moved)
@@ -195,10 +203,15 @@ class Solver:
 
     def damped(self, point: Point) -> Point | None:
         """Return a better posterior with θ held; a small enough share of the sites asked for gives one."""
-        target = self.sites_at(point.moments.mean, point.moments.variance)
+        moments = (point.moments.mean, point.moments.variance)
+        target = self.sites_at(*moments)
+        asked = sites(self.likelihood.expected(*moments), moments[0])
+        held = sites(self.likelihood.expected(*point.guess), point.guess[0])
         share = 1.0
         while share > 1e-7:
-            new = self.at(point.theta, point.evidence.blend(target, share))
+            mixed = tuple((1.0 - share) * old + share * new for old, new in zip(held, asked, strict=True))
+            guess = self.likelihood.guess(*mixed) or moments
+            new = self.at(point.theta, point.evidence.blend(target, share), guess)
             if new.score > point.score:
                 return new
             share *= 0.5
@@ -218,28 +231,22 @@ class Solver:
         step from the best one takes over for a round.
         """
         tolerance = tolerance or TOLERANCE[0 if learn else 1]
-        point, guess = self.first(theta, guess, learn)
+        point = self.first(theta, guess, learn)
         self.trace.append(point.score)
         if self.conjugate:
             return point, True, "exact"
-        base, failures, calm, gain = point, 0, 0, np.inf
+        base, failures, calm, gain, share = point, 0, 0, np.inf, 1.0
         for number in range(1, max_rounds + 1):
             rounding = _ROUNDING * max(1.0, abs(point.score))
             limit = max(tolerance**2, 10.0 * rounding)
-            if failures < 3:
-                guess = self.ahead(base, guess)
-                new = self.trial(base, self.sites_at(*guess), learn, point.score - rounding)
-            else:
-                better = self.damped(point)
-                if better is None:
+            new = None if failures >= 3 else self.newton(base, learn, point.score - rounding, share)
+            if new is None:  # no way ahead: a damped step from the best point
+                new = self.damped(point)
+                if new is None:
                     done = gain < 1e3 * limit
                     return point, done, f"no step raises the bound any more (round {number})"
-                point = better
-                self.trace.append(point.score)
-                guess = (point.moments.mean, point.moments.variance)
-                new = self.trial(point, self.sites_at(*guess), False, point.score)
-                failures = 0
-            base, gain, change = new, new.score - point.score, _change(point.moments, new.moments)
+            base, share = new, new.share
+            gain, change = new.score - point.score, _change(point.moments, new.moments)
             moved = float(np.abs(new.theta - point.theta).max())
             if gain >= -rounding:
                 self.learn_curvature(point, new)
@@ -248,12 +255,25 @@ class Solver:
             else:
                 failures += 1
             if self.report is not None:
-                self.report(f"round {number}: ELBO {point.elbo:,.4f}, gain {gain:.2g}")
-            calm = calm + 1 if abs(gain) < limit else 0
+                self.report(f"round {number}: ELBO {point.elbo:,.4f}, gain {gain:.2g}, step {share:.2g}")
+            calm = calm + 1 if abs(gain) < limit and share == 1.0 else 0
             still = change < tolerance and moved < 0.1 * tolerance
             if calm and (still or calm >= (3 if learn else 20)):
                 return point, True, f"converged in {number} rounds"
+            share = min(1.0, 2.0 * share)
         return point, False, f"not converged after {max_rounds} rounds; the last one gained {gain:.3g}"
+
+    def newton(self, base: Point, learn: bool, goal: float, share: float) -> Point | None:
+        """Return a posterior a Newton step ahead, or a share of one; None if the bound would always fall."""
+        ahead = self.ahead(base, base.guess)
+        while share > 1e-3:
+            mean, variance = (old + share * (new - old) for old, new in zip(base.guess, ahead, strict=True))
+            new = self.trial(base, (mean, variance), learn, goal)
+            if new.score > goal - _DETOUR:
+                new.share = share
+                return new
+            share /= 3.0
+        return None
 
     def ahead(self, point: Point, guess: Guess) -> Guess:
         """Return the moments at which the posterior would no longer change, by one Newton step.

@@ -1,0 +1,350 @@
+import geopandas as gpd
+import numpy as np
+import pytest
+import shapely
+from models import AllModes, archipelago, poisson_problem, square
+
+from geobgp.domain import Domain
+from geobgp.errors import DataError, GeobgpWarning
+from geobgp.inputs import fixed_effects, node_exposure
+from geobgp.kernels import Matern
+from geobgp.model import LGCP, BoundaryGP
+from geobgp.precision import FullRank
+from geobgp.raster import dataset
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*features miss:geobgp.errors.GeobgpWarning")
+ENGINES = pytest.mark.parametrize("make", [lambda d: AllModes(d, m=60), FullRank], ids=["features", "full"])
+KERNEL = Matern(1.0, 3.0, 1.0)
+
+
+def expected_total(model, result):
+    mean, variance = result.states[0].node_moments()
+    return (model.exposure * np.exp(mean + variance / 2)).sum()
+
+
+# -- exposure ---------------------------------------------------------------------------------------------
+
+
+def test_exposure_is_area_by_default():
+    land = shapely.box(120_000, 450_000, 140_000, 470_000)
+    domain = Domain.from_polygons(gpd.GeoSeries([land], crs=28992), cell_size=2000, crs=28992)
+    values, kind = node_exposure(None, domain)
+    assert kind == "area"
+    assert values.sum() == pytest.approx(400.0, rel=1e-3)  # km²
+
+
+def test_population_of_areas_is_spread_over_their_land():
+    domain = archipelago()
+    areas = gpd.GeoDataFrame(
+        {"name": ["west", "east"], "population": [1000.0, 10.0]},
+        geometry=[shapely.box(-1, -1, 6, 11), shapely.box(6, -1, 20, 11)],
+    )
+    values, kind = node_exposure(areas, domain)
+    assert kind == "population"
+    assert values.sum() == pytest.approx(1010.0)
+    west = domain.node_points[:, 0] < 4.5
+    density = values / domain.node_areas
+    assert np.ptp(density[west]) < 1e-9 * density.max()
+    assert density[west][0] > 50 * density[domain.node_points[:, 0] > 7.5][0]
+    by_name, _ = node_exposure(areas.rename(columns={"population": "people"}), domain, "people")
+    assert np.array_equal(by_name, values)
+
+
+def test_population_outside_the_land_is_told():
+    domain = square()
+    areas = gpd.GeoDataFrame(
+        {"population": [100.0, 50.0]}, geometry=[shapely.box(0, 0, 10, 10), shapely.box(50, 50, 60, 60)]
+    )
+    with pytest.warns(GeobgpWarning, match="50 of 150"):
+        values, _ = node_exposure(areas, domain)
+    assert values.sum() == pytest.approx(100.0)
+    with pytest.raises(DataError, match="None of the 1 areas"):
+        node_exposure(areas.iloc[1:], domain)
+    with pytest.raises(DataError, match="exposure_column"):
+        node_exposure(areas.assign(other=1.0).rename(columns={"population": "a"}), domain)
+    with pytest.raises(DataError, match="not negative"):
+        node_exposure(areas.assign(population=[-1.0, 2.0]), domain)
+
+
+def test_population_raster_keeps_its_total():
+    domain = square()
+    people = dataset(domain, {"people": np.arange(100.0)})["people"]
+    values, kind = node_exposure(people, domain)
+    assert kind == "population"
+    assert values.sum() == pytest.approx(np.arange(100.0).sum())
+
+
+@pytest.mark.parametrize(
+    ("values", "word"),
+    [
+        (np.ones(7), "shape"),
+        (np.full(100, -1.0), "not negative"),
+        (np.full(100, np.nan), "not negative"),
+        (np.zeros(100), "zero everywhere"),
+    ],
+)
+def test_bad_exposure_is_named(values, word):
+    with pytest.raises(DataError, match=word):
+        node_exposure(values, square())
+
+
+@ENGINES
+def test_a_rate_per_person_is_found(make):
+    domain = square(12.0)
+    rng = np.random.default_rng(0)
+    people = rng.gamma(0.5, 200.0, domain.n_nodes)
+    people[:20] = 0.0
+    counts = rng.poisson(0.02 * people)
+    model = LGCP(make(domain), KERNEL, exposure=people)
+    result = model._fit(counts)
+    mean, variance = result.states[0].node_moments()
+    assert np.isfinite(mean).all()
+    assert (people * np.exp(mean + variance / 2)).sum() / people.sum() == pytest.approx(0.02, rel=0.1)
+    assert expected_total(model, result) == pytest.approx(counts.sum(), rel=1e-3)
+    with pytest.raises(DataError, match="no exposure"):
+        model._fit(np.ones(domain.n_nodes))
+
+
+# -- covariates -------------------------------------------------------------------------------------------
+
+
+@ENGINES
+def test_covariates_are_found_in_their_own_units(make):
+    domain = square(15.0)
+    rng = np.random.default_rng(1)
+    height = rng.normal(300.0, 50.0, domain.n_nodes)
+    rate = np.exp(1.0 + 0.01 * (height - 300.0) + 0.05 * domain.node_points[:, 0])
+    counts = rng.poisson(rate * domain.node_areas)
+    model = LGCP(make(domain), KERNEL, covariates={"height": height, "east": lambda xy: xy[:, 0]})
+    posterior = model.fit(counts)
+    table = posterior.coefficients.set_index("name")
+    assert abs(table.loc["height", "mean"] - 0.01) < 3 * table.loc["height", "sd"]
+    assert table.loc["height", "sd"] < 0.0015
+    # Another unit: another coefficient, the same map.
+    other = LGCP(make(domain), KERNEL, covariates={"height": height / 1000, "east": lambda xy: xy[:, 0]}).fit(
+        counts
+    )
+    ratio = other.coefficients.set_index("name").loc["height", "mean"] / table.loc["height", "mean"]
+    assert ratio == pytest.approx(1000.0, rel=1e-6)
+    assert other.elbo == pytest.approx(posterior.elbo, abs=1e-6)
+
+
+def test_missing_values_are_refused_or_filled_on_request():
+    domain = square()
+    values = np.arange(100.0)
+    values[[3, 5, 8]] = np.nan
+    with pytest.raises(DataError, match="3 of 100 nodes"):
+        fixed_effects({"x": values}, domain)
+    with pytest.warns(GeobgpWarning, match="3 of 100 nodes"):
+        effects = fixed_effects({"x": values}, domain, "mean")
+    assert effects.means[0] == pytest.approx(np.nanmean(values))
+    assert np.isnan(values[3])  # the caller's array is left alone
+    with pytest.raises(DataError, match="no value on"):
+        fixed_effects({"x": np.full(100, np.nan)}, domain, "mean")
+    with pytest.raises(DataError, match="fill_missing"):
+        fixed_effects({"x": values}, domain, "median")
+
+
+def test_standardised_by_area():
+    domain = archipelago()
+    effects = fixed_effects({"x": domain.node_points[:, 0]}, domain)
+    weight = domain.node_areas / domain.node_areas.sum()
+    assert weight @ effects.columns[:, 1] == pytest.approx(0.0, abs=1e-12)
+    assert weight @ effects.columns[:, 1] ** 2 == pytest.approx(1.0)
+    assert (effects.columns[:, 0] == 1).all()
+
+
+def test_constant_and_misshapen_covariates_are_named():
+    with pytest.raises(DataError, match="'flat' is 3"):
+        fixed_effects({"flat": np.full(100, 3.0)}, square())
+    with pytest.raises(DataError, match="'x' is one value per node"):
+        fixed_effects({"x": np.ones(3)}, square())
+
+
+@ENGINES
+def test_correlated_covariates_are_told_and_survive(make):
+    domain = square()
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=100)
+    counts = rng.poisson(np.exp(1 + 0.5 * x))
+    near = x + 1e-6 * rng.normal(size=100)
+    with pytest.warns(GeobgpWarning, match="'a' and 'b' have a correlation of 1.0000"):
+        model = LGCP(make(domain), KERNEL, covariates={"a": x, "b": near, "same": np.sin(x)})
+    result = model._fit(counts)
+    assert result.converged
+    mean, covariance = result.states[0].coefficients()
+    assert np.isfinite(mean).all()
+    assert np.sqrt(covariance[1, 1]) > 1.0  # each alone is hardly known
+    scale = model.effects.scales
+    both = mean[1] / scale[0] + mean[2] / scale[1]
+    assert both == pytest.approx(0.5, abs=0.3)  # their sum is
+
+
+def test_raster_covariates_are_averaged():
+    domain = square()
+    field = dataset(domain, {"x": domain.node_points[:, 0]})["x"]
+    effects = fixed_effects({"x": field}, domain)
+    plain = fixed_effects({"x": domain.node_points[:, 0]}, domain)
+    assert effects.columns == pytest.approx(plain.columns, abs=1e-6)
+
+
+# -- counts, edges ----------------------------------------------------------------------------------------
+
+
+@ENGINES
+def test_counts_of_the_wrong_shape(make):
+    model = LGCP(make(square()), KERNEL)
+    with pytest.raises(DataError, match="100 nodes"):
+        model._fit(np.ones(99))
+    with pytest.raises(DataError, match="finite"):
+        model._fit(np.full(100, np.nan))
+    with pytest.raises(DataError, match="'map' or 'integrate'"):
+        model._fit(np.ones(100), hyper="best")
+    with pytest.raises(DataError, match="numpy"):
+        model.fit(np.ones(100), engine="stan")
+
+
+@ENGINES
+@pytest.mark.parametrize("learn", [True, False])
+@pytest.mark.parametrize(
+    "case", ["none", "one", "a million in one cell", "all on one island", "one per node"]
+)
+def test_edges_have_finite_answers(make, learn, case):
+    domain = archipelago()
+    counts = np.zeros(domain.n_nodes)
+    if case == "one":
+        counts[17] = 1
+    elif case == "a million in one cell":
+        counts[17] = 1e6
+    elif case == "all on one island":
+        island = np.flatnonzero(domain.components == domain.components[-1])
+        counts[island] = np.random.default_rng(0).poisson(5.0, len(island))
+    elif case == "one per node":
+        counts[:] = 1
+    model = LGCP(make(domain), Matern(1.0) if learn else KERNEL)
+    result = model._fit(counts)
+    assert result.converged, result.message
+    mean, variance = result.states[0].node_moments()
+    assert np.isfinite(mean).all()
+    assert np.isfinite(variance).all()
+    assert (variance > 0).all()
+    assert np.isfinite(result.elbo)
+    assert np.isfinite(result.hyper_cov).all()
+    assert expected_total(model, result) == pytest.approx(counts.sum(), abs=0.3, rel=2e-3)
+
+
+@ENGINES
+@pytest.mark.parametrize("length", [1e-3, 1e4])
+@pytest.mark.filterwarnings("ignore::geobgp.errors.GeobgpWarning")
+def test_absurd_lengthscales_have_finite_answers(make, length):
+    domain = archipelago()
+    counts = poisson_problem(domain, 2).counts
+    model = LGCP(make(domain), Matern(1.0, length, 1.0))
+    result = model._fit(counts)
+    mean, variance = result.states[0].node_moments()
+    assert np.isfinite(mean).all()
+    assert (variance > 0).all()
+    assert result.converged
+    assert expected_total(model, result) == pytest.approx(counts.sum(), rel=1e-3)
+
+
+def test_missed_variance_is_told():
+    domain = square()
+    counts = poisson_problem(domain, 3).counts
+    with pytest.warns(GeobgpWarning, match=r"The 10 features miss \d+\.\d% of the prior variance"):
+        LGCP(AllModes(domain, m=10), Matern(1.5, 0.5, 1.0))._fit(counts)
+
+
+def test_rounds_are_reported():
+    heard = []
+    LGCP(AllModes(square(), m=10), KERNEL)._fit(poisson_problem(square(), 3).counts, progress=heard.append)
+    assert heard
+    assert all("ELBO" in line for line in heard)
+
+
+def test_the_model_stays_as_it_was():
+    domain = square()
+    model = LGCP(AllModes(domain, m=10), Matern(1.5))
+    before = (model.kernel, model.exposure.copy())
+    first = model._fit(poisson_problem(domain, 4).counts)
+    assert model.kernel == before[0]
+    assert np.array_equal(model.exposure, before[1])
+    assert model._fit(poisson_problem(domain, 4).counts).elbo == first.elbo
+
+
+# -- values at locations ----------------------------------------------------------------------------------
+
+
+def test_mean_follows_the_boundary_unless_asked():
+    domain = square()
+    assert BoundaryGP(AllModes(domain)).mean == "constant"
+    assert BoundaryGP(AllModes(domain, "dirichlet")).mean == "zero"
+    assert BoundaryGP(AllModes(domain), mean="zero").mean == "zero"
+
+
+def test_dirichlet_values_vanish_at_the_shore():
+    domain = square(10.0, 0.5)
+    rng = np.random.default_rng(3)
+    coords = rng.uniform(2, 8, (80, 2))
+    state = (
+        BoundaryGP(AllModes(domain, "dirichlet"), Matern(1.5, 3.0, 1.0))._fit(coords, np.ones(80)).states[0]
+    )
+    mean, variance = state.moments_at(np.array([[5.0, 5.0], [5.0, 1e-6]]))
+    assert mean[0] == pytest.approx(1.0, abs=0.1)
+    assert abs(mean[1]) < 1e-3
+    assert variance[1] < 1e-3
+
+
+@pytest.mark.parametrize(("likelihood", "values"), [("bernoulli", [0, 1]), ("poisson", [0, 3])])
+@ENGINES
+def test_other_likelihoods_at_locations(make, likelihood, values):
+    domain = square()
+    rng = np.random.default_rng(4)
+    coords = rng.uniform(0.1, 9.9, (200, 2))
+    y = np.where(coords[:, 0] < 5, *values).astype(float)
+    posterior = BoundaryGP(make(domain), Matern(1.0, 3.0, 1.5), likelihood).fit(coords, y)
+    assert posterior.converged
+    mean, _ = posterior.predict_y(np.array([[1.0, 5.0], [9.0, 5.0]]))
+    assert abs(mean[0] - values[0]) < 0.35 * max(values)
+    assert abs(mean[1] - values[1]) < 0.35 * max(values)
+
+
+def test_points_with_a_crs_are_projected():
+    land = shapely.box(120_000, 450_000, 140_000, 470_000)
+    domain = Domain.from_polygons(gpd.GeoSeries([land], crs=28992), cell_size=2000, crs=28992)
+    rng = np.random.default_rng(5)
+    xy = rng.uniform((121_000, 451_000), (139_000, 469_000), (40, 2))
+    points = gpd.GeoSeries(gpd.points_from_xy(xy[:, 0], xy[:, 1]), crs=28992)
+    model = BoundaryGP(AllModes(domain, m=20), Matern(1.5, 5000.0, 1.0), noise=0.1)
+    a, b = model._fit(xy, xy[:, 0] / 1e4), model._fit(points.to_crs(4326), xy[:, 0] / 1e4)
+    assert a.elbo == pytest.approx(b.elbo, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("act", "word"),
+    [
+        (lambda m: m._fit(np.array([[50.0, 50.0]]), [1.0]), "1 of 1 locations are not on"),
+        (lambda m: m._fit(np.ones((3, 2)), [1.0]), "1 values and 3 locations"),
+        (lambda m: m._fit(np.ones((1, 2)), [np.nan]), "finite"),
+        (lambda m: m._fit(np.ones(4), np.ones(2)), "easting and northing"),
+        (lambda m: m._fit(np.empty((0, 2)), []), "0 values"),
+        (lambda m: BoundaryGP(m.basis, likelihood="cauchy"), "cauchy"),
+        (lambda m: BoundaryGP(m.basis, mean="linear"), "linear"),
+        (lambda m: BoundaryGP(m.basis, noise=-1.0), "noise"),
+    ],
+)
+def test_mistakes_are_named(act, word):
+    with pytest.raises(DataError, match=word):
+        act(BoundaryGP(AllModes(square(), m=10), KERNEL))
+
+
+def test_one_value_and_constant_values_are_fine():
+    model = BoundaryGP(AllModes(square(), m=10), Matern(1.5))
+    for coords, values in (
+        (np.ones((1, 2)), [3.0]),
+        (np.random.default_rng(0).uniform(1, 9, (20, 2)), np.full(20, 3.0)),
+    ):
+        state = model._fit(coords, values).states[0]
+        mean, variance = state.moments_at(np.array([[5.0, 5.0]]))
+        assert mean[0] == pytest.approx(3.0, abs=1e-3)
+        assert np.isfinite(variance).all()
