@@ -2,8 +2,7 @@
 
 The columns are the m features and then the k fixed effects (intercept, covariates); p = m + k. Whoever can
 form ``gram``, ``apply``, ``adjoint`` and ``variances`` over its rows can serve the solver: other storage,
-other
-machines.
+other machines.
 """
 
 from __future__ import annotations

@@ -35,9 +35,8 @@ def node_exposure(
     ----------
     exposure : None, array, GeoDataFrame or raster
         None: land area in km² (square units of a local domain). A raster holds people (or animals, trees)
-        per pixel
-        and keeps its total; a GeoDataFrame holds areas with a column of people, spread evenly over the land
-        in each.
+        per pixel and keeps its total; a GeoDataFrame holds areas with a column of people, spread evenly over
+        the land in each.
     domain : Domain
     column : str, optional
         The GeoDataFrame's column; by default "population", or the only numeric one.

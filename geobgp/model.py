@@ -45,14 +45,12 @@ class LGCP:
         `Matern(1.5)` by default; `Matern(1.0)` at full rank.
     exposure : array, GeoDataFrame or raster, optional
         What events are counted per. By default the land's area, and the intensity is per km² (per unit area
-        of a
-        local domain). People per pixel (a raster), per area (a GeoDataFrame) or anything per node (an array)
-        give a
-        rate, or a relative risk where the exposure is the expected number of events. Zero is allowed.
+        of a local domain). People per pixel (a raster), per area (a GeoDataFrame) or anything per node (an
+        array) give a rate, or a relative risk where the exposure is the expected number of events. Zero is
+        allowed.
     covariates : mapping of name to array, callable or raster, optional
         One value per node, a callable of (n, 2) coordinates, or a raster (averaged by area). They are
-        standardised
-        inside and reported in their own units.
+        standardised inside and reported in their own units.
     exposure_column : str, optional
         Column of an exposure GeoDataFrame.
     fill_missing : "mean", optional
@@ -130,8 +128,7 @@ class LGCP:
         if values.shape != (domain.n_nodes,):
             raise DataError(
                 f"The domain has {domain.n_nodes:,} nodes, so counts have the shape ({domain.n_nodes},); "
-                "found "
-                f"{values.shape}. Count points with bin_points(points, domain)."
+                f"found {values.shape}. Count points with bin_points(points, domain)."
             )
         total, exposed = float(values.sum()), float(self.exposure.sum())
         centre = float(np.log((total if total > 0 else 0.5) / exposed))
@@ -319,11 +316,9 @@ def _run(
     if result.missed_share > MISSED_SHARE and not isinstance(basis, FullRank):
         scale, unit = basis.domain.length_unit
         warnings.warn(
-            f"The {len(basis.eigenvalues):,} features miss {result.missed_share:.1%} of the prior "
-            "variance at the "
-            f"lengthscale of {np.exp(result.hyper_mean[0]) / scale:.3g} {unit}: the map is smoother than "
-            "the data "
-            "ask for. Use more features (m), or FullRank.",
+            f"The {len(basis.eigenvalues):,} features miss {result.missed_share:.1%} of the prior variance "
+            f"at the lengthscale of {np.exp(result.hyper_mean[0]) / scale:.3g} {unit}: the map is smoother "
+            "than the data ask for. Use more features (m), or FullRank.",
             GeobgpWarning,
             stacklevel=4,
         )

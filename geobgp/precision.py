@@ -5,8 +5,7 @@ With S the Laplacian's symmetric matrix, M its masses and z = M^½ f the prior i
     Q = c (κ² I + S)^(ν + 1),   c = 1 / (4πν σ² κ^2ν),   κ² = 2ν / ℓ²,
 
 the kernel's spectral density at the matrix instead of at its eigenvalues: no eigenvectors, no truncation.
-Inside,
-lengths are in cells, so that all numbers are of order one whatever the unit.
+Inside, lengths are in cells, so that all numbers are of order one whatever the unit.
 """
 
 from __future__ import annotations
