@@ -1,0 +1,80 @@
+"""Light checks of the notebooks as they are stored; CI executes them with nbmake."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).resolve().parent.parent / "notebooks"
+NAMES = (
+    "01_tick_bites_netherlands",
+    "02_disease_risk_with_population",
+    "03_know_your_boundaries",
+    "04_paper_experiments",
+    "05_real_data",
+)
+#: What belongs to one machine, and not in a notebook.
+PRIVATE = re.compile(
+    r"/(?:home|root|tmp|work|Users|usr|opt)/|[A-Z]:\\Users|site-packages|pypi|index-url", re.IGNORECASE
+)
+
+
+def outputs(notebook: dict) -> list[dict]:
+    return [o for cell in notebook["cells"] if cell["cell_type"] == "code" for o in cell["outputs"]]
+
+
+def text_of(output: dict) -> str:
+    """Return all text of an output, its pictures left out."""
+    parts = [output.get("text", "")]
+    parts += [value for kind, value in output.get("data", {}).items() if not kind.startswith("image/")]
+    return "\n".join("".join(part) if isinstance(part, list) else str(part) for part in parts)
+
+
+@pytest.fixture(params=NAMES)
+def path(request: pytest.FixtureRequest) -> Path:
+    return FOLDER / f"{request.param}.ipynb"
+
+
+@pytest.fixture
+def notebook(path: Path) -> dict:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def test_there_are_no_others():
+    assert {p.stem for p in FOLDER.glob("*.ipynb")} == set(NAMES)
+
+
+def test_every_cell_was_executed_in_order(notebook):
+    cells = [c for c in notebook["cells"] if c["cell_type"] == "code"]
+    assert [c["execution_count"] for c in cells] == list(range(1, len(cells) + 1))
+    assert notebook["metadata"]["kernelspec"]["name"] == "python3"
+
+
+def test_nothing_failed_or_complained(notebook):
+    assert {o["output_type"] for o in outputs(notebook)} <= {"stream", "display_data", "execute_result"}
+    assert not [o for o in outputs(notebook) if o.get("name") == "stderr"]
+
+
+def test_it_can_be_read_without_running_it(notebook, path):
+    assert sum("image/png" in o.get("data", {}) for o in outputs(notebook)) >= 2
+    assert notebook["cells"][0]["cell_type"] == "markdown"
+    assert path.stat().st_size < 1_500_000
+
+
+def test_nothing_of_the_machine_is_in_it(notebook):
+    for output in outputs(notebook):
+        found = PRIVATE.search(text_of(output))
+        assert found is None, text_of(output)[max(found.start() - 60, 0) : found.end() + 60]
+    for cell in notebook["cells"]:
+        assert PRIVATE.search("".join(cell["source"])) is None
+
+
+def test_neither_maps_nor_points_are_in_it(notebook):
+    for output in outputs(notebook):
+        text = text_of(output)
+        assert len(text) < 20_000
+        assert "<iframe" not in text and "leaflet" not in text.lower()
+        assert "POINT (" not in text
