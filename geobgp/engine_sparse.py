@@ -64,6 +64,9 @@ class _Solution:
     log_det: float
 
 
+_Kept = tuple[np.ndarray, SiteEvidence, _Solution, "Derivatives", Moments]
+
+
 class SparseEngine:
     """Posteriors under a Matern kernel with a sparse precision; see the module.
 
@@ -108,7 +111,8 @@ class SparseEngine:
         small = field.size <= 2 * _COARSE
         self.evaluations, self.corrections = (6, 12) if small else (1, 4)
         self.rounds = 0
-        self._last: tuple[np.ndarray, SiteEvidence, _Solution, Derivatives, Moments] | None = None
+        self._last: _Kept | None = None
+        self._probe: _Kept | None = None
         self._determinants: dict[float, tuple[float, float]] = {}
 
     @cached_property
@@ -202,8 +206,9 @@ class SparseEngine:
 
     def _evaluate(self, theta: np.ndarray, evidence: SiteEvidence) -> tuple[_Solution, Derivatives, Moments]:
         """Return the posterior, the site objective with its gradient, and the moments: one factorisation."""
-        if self._last is not None and self._last[1] is evidence and np.array_equal(self._last[0], theta):
-            return self._last[2:]
+        for kept in (self._last, self._probe):
+            if kept is not None and kept[1] is evidence and np.array_equal(kept[0], theta):
+                return kept[2:]
         self.rounds += 1
         w, natural = self._scaled(theta, evidence)
         kappa2, q, inner = self._coefficients(theta)
@@ -239,8 +244,8 @@ class SparseEngine:
             gradient = np.append(gradient, float(w @ (mean**2 + variance)) - 2.0 * float(natural @ mean))
         divergence = 0.5 * (square - float(w @ variance) - log_q - log_fixed + s.log_det)
         moments = Moments(mean, variance, divergence)
-        self._last = (theta.copy(), evidence, s, (value, gradient, None), moments)
-        return self._last[2:]
+        self._probe = (theta.copy(), evidence, s, (value, gradient, None), moments)
+        return self._probe[2:]
 
     def objective(self, theta: np.ndarray, evidence: SiteEvidence) -> Derivatives:
         """Return the sites' log evidence and its gradient in θ; the Hessian is left to the search."""
@@ -271,7 +276,10 @@ class SparseEngine:
 
     def posterior(self, theta: np.ndarray, evidence: SiteEvidence) -> Moments:
         """Return the moments at the observations; free after `objective` at the same place."""
-        return self._evaluate(theta, evidence)[2]
+        moments = self._evaluate(theta, evidence)[2]
+        if self._probe is not None and self._probe[-1] is moments:
+            self._last, self._probe = self._probe, None
+        return moments
 
     def state(self, theta: np.ndarray, evidence: SiteEvidence, weight: float) -> SparseState:
         """Return the posterior as a state that stands by itself."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from geobgp.engine import Engine, State
 from geobgp.errors import GeobgpWarning
-from geobgp.hyper import Hyper, differences
+from geobgp.hyper import Hyper, negative
 from geobgp.likelihoods import Likelihood
 from geobgp.solver import MAX_ROUNDS, Point, Solver
 from geobgp.states import FeatureState, SparseState
@@ -87,7 +87,9 @@ def fit(
         rehearsal.curvature = solver.curvature
         early, _, _ = rehearsal.climb(theta, guess, learn, 20, 0.1)
         theta, guess = early.theta, (early.moments.mean, early.moments.variance)
-        solver.curvature = rehearsal.curvature_at(early) if learn else None
+        if learn:
+            cheap = part.evaluations > 1
+            solver.curvature = negative(rehearsal.measure(early)) if cheap else rehearsal.curvature
     point, converged, message = solver.climb(theta, guess, learn, max_rounds)
     trace = np.array(solver.trace)
     covariance = _hyper_covariance(solver, point)
@@ -116,10 +118,7 @@ def _hyper_covariance(solver: Solver, point: Point) -> np.ndarray:
     free = solver.hyper.free
     out = np.zeros((len(free), len(free)))
     if free.any():
-        hessian = solver.penalised(point.theta, point.evidence)[2]
-        if hessian is None:
-            hessian = differences(lambda t: solver.penalised(t, point.evidence), point.theta, free)
-        values, vectors = np.linalg.eigh(hessian[np.ix_(free, free)])
+        values, vectors = np.linalg.eigh(solver.measure(point)[np.ix_(free, free)])
         # Directions in which the data say nothing are held at a standard deviation of 3 (a factor of 20).
         spread = 1.0 / np.maximum(-values, 1.0 / 9.0)
         out[np.ix_(free, free)] = (vectors * spread) @ vectors.T

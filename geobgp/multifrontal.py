@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
@@ -42,13 +43,10 @@ class _Block:
     lower: np.ndarray
     upper: np.ndarray
 
-    @property
-    def own(self) -> int:
-        return self.stop - self.start
-
-    @property
-    def size(self) -> int:
-        return self.own + len(self.boundary)
+    own: int
+    size: int
+    #: Whether the boundary is moved by index: it falls into too many runs.
+    scattered: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,8 +110,8 @@ class Plan:
         """
         panels: list[np.ndarray] = []
         updates: dict[int, np.ndarray] = {}
-        children = self._children()
-        log_det = 0.0
+        children = self.children
+        diagonals: list[np.ndarray] = []
         for number, block in enumerate(self.blocks):
             k, size = block.own, block.size
             panel = np.zeros((size, k), order="F")
@@ -125,15 +123,17 @@ class Plan:
             if info != 0:
                 raise np.linalg.LinAlgError("the matrix is not positive definite")
             panel[:k] = top
-            log_det += 2.0 * float(np.log(np.diag(top)).sum())
+            diagonals.append(top.diagonal())
             if size > k:
                 below = blas.dtrsm(1.0, top, panel[k:], side=1, lower=1, trans_a=1)
                 panel[k:] = below
                 updates[number] = blas.dsyrk(-1.0, below, beta=1.0, c=rest, lower=1, overwrite_c=1)
             panels.append(panel)
-        return Factor(self, tuple(panels), log_det)
+        return Factor(self, tuple(panels), 2.0 * float(np.log(np.concatenate(diagonals)).sum()))
 
-    def _children(self) -> list[list[int]]:
+    @cached_property
+    def children(self) -> list[list[int]]:
+        """Blocks whose updates go to each block."""
         out: list[list[int]] = [[] for _ in self.blocks]
         for number, block in enumerate(self.blocks):
             if block.parent >= 0 and len(block.boundary):
@@ -188,16 +188,14 @@ class Factor:
         """Return the inverse's entries at the pattern's `length` places, in the pattern's order."""
         out = np.empty(length)
         fronts: dict[int, np.ndarray] = {}
-        children = self.plan._children()
+        children = self.plan.children
         pending = [len(c) for c in children]
         for number in reversed(range(len(self.panels))):
             block, panel = self.plan.blocks[number], self.panels[number]
-            k, size = block.own, block.size
-            inner, _ = lapack.dpotri(panel[:k], lower=1)
-            inverse = (
-                np.zeros((size, size), order="F") if children[number] else np.zeros((size, k), order="F")
-            )
-            inverse[:k, :k] = np.tril(inner) + np.tril(inner, -1).T
+            k, size, inner = block.own, block.size, bool(children[number])
+            # Lower triangles throughout: a child's boundary lies in its parent's front in the same order.
+            inverse = np.empty((size, size if inner else k), order="F")
+            inverse[:k, :k] = lapack.dpotri(panel[:k], lower=1)[0]
             if size > k:
                 outer = _take(fronts[block.parent], block)
                 pending[block.parent] -= 1
@@ -207,13 +205,12 @@ class Factor:
                 cross = blas.dsymm(-1.0, outer, ratio, lower=1)
                 inverse[:k, :k] -= blas.dgemm(1.0, ratio, cross, trans_a=1)
                 inverse[k:, :k] = cross
-                if children[number]:
-                    inverse[:k, k:] = cross.T
+                if inner:
                     inverse[k:, k:] = outer
             found = inverse.ravel(order="K")[block.position]
             out[block.lower] = found
             out[block.upper] = found
-            if children[number]:
+            if inner:
                 fronts[number] = inverse
         return out
 
@@ -222,7 +219,7 @@ def _add(panel: np.ndarray, rest: np.ndarray, update: np.ndarray, child: _Block)
     """Add a child's update (lower triangle) to its parent's front."""
     k = panel.shape[1]
     place = child.place
-    if len(child.runs) * _RUNS > len(place):
+    if child.scattered:
         own = int(np.searchsorted(place, k))
         panel[np.ix_(place, place[:own])] += update[:, :own]
         outer = place[own:] - k
@@ -238,13 +235,13 @@ def _add(panel: np.ndarray, rest: np.ndarray, update: np.ndarray, child: _Block)
 
 
 def _take(front: np.ndarray, child: _Block) -> np.ndarray:
-    """Return the part of a parent's front on a child's boundary."""
+    """Return the part of a parent's front (lower triangle) on a child's boundary."""
     place = child.place
-    if len(child.runs) * _RUNS > len(place):
+    if child.scattered:
         return np.asfortranarray(front[np.ix_(place, place)])
     out = np.empty((len(place), len(place)), order="F")
-    for from_col, to_col, width in child.runs:
-        for from_row, to_row, height in child.runs:
+    for number, (from_col, to_col, width) in enumerate(child.runs):
+        for from_row, to_row, height in child.runs[number:]:
             out[from_row : from_row + height, from_col : from_col + width] = front[
                 to_row : to_row + height, to_col : to_col + width
             ]
@@ -389,6 +386,18 @@ def _structure(
             runs = np.column_stack([at, place[at], np.diff(np.r_[at, len(place)])])
         position, lower, upper = records[b]
         moves = tuple((int(i), int(j), int(w)) for i, j, w in runs)
+        start, stop = int(starts[b]), int(starts[b + 1])
         yield _Block(
-            int(starts[b]), int(starts[b + 1]), boundary, int(parent), place, moves, position, lower, upper
+            start=start,
+            stop=stop,
+            boundary=boundary,
+            parent=int(parent),
+            place=place,
+            runs=moves,
+            position=position,
+            lower=lower,
+            upper=upper,
+            own=stop - start,
+            size=stop - start + len(boundary),
+            scattered=len(moves) * _RUNS > len(place),
         )

@@ -129,14 +129,12 @@ class Solver:
         )
         return best
 
-    def curvature_at(self, point: Point) -> np.ndarray | None:
-        """Return the curvature of the objective at a point, anew where evaluations are cheap."""
-        if self.engine.evaluations == 1:
-            return self.curvature
+    def measure(self, point: Point) -> np.ndarray:
+        """Return the curvature of the objective at a point, from gradients where it is not known."""
         hessian = self.penalised(point.theta, point.evidence)[2]
         if hessian is None:
             hessian = differences(lambda t: self.penalised(t, point.evidence), point.theta, self.hyper.free)
-        return negative(hessian)
+        return hessian
 
     def learn_curvature(self, old: Point, new: Point) -> None:
         """Correct the curvature by how the gradient changed, where evaluations are dear."""
@@ -239,7 +237,9 @@ class Solver:
         for number in range(1, max_rounds + 1):
             rounding = _ROUNDING * max(1.0, abs(point.score))
             limit = max(tolerance**2, 10.0 * rounding)
-            new = None if failures >= 3 else self.newton(base, learn, point.score - rounding, share)
+            new = (
+                None if failures >= 3 else self.newton(base, learn, point.score - rounding, share, gain < 1.0)
+            )
             if new is None:  # no way ahead: a damped step from the best point
                 new = self.damped(point)
                 if new is None:
@@ -263,9 +263,9 @@ class Solver:
             share = min(1.0, 2.0 * share)
         return point, False, f"not converged after {max_rounds} rounds; the last one gained {gain:.3g}"
 
-    def newton(self, base: Point, learn: bool, goal: float, share: float) -> Point | None:
+    def newton(self, base: Point, learn: bool, goal: float, share: float, fine: bool) -> Point | None:
         """Return a posterior a Newton step ahead, or a share of one; None if the bound would always fall."""
-        ahead = self.ahead(base, base.guess)
+        ahead = self.ahead(base, base.guess, self.engine.corrections if fine else 1)
         while share > 1e-3:
             mean, variance = (old + share * (new - old) for old, new in zip(base.guess, ahead, strict=True))
             new = self.trial(base, (mean, variance), learn, goal)
@@ -275,7 +275,7 @@ class Solver:
             share /= 3.0
         return None
 
-    def ahead(self, point: Point, guess: Guess) -> Guess:
+    def ahead(self, point: Point, guess: Guess, corrections: int) -> Guess:
         """Return the moments at which the posterior would no longer change, by one Newton step.
 
         The posterior at `point` comes from the sites asked for by the moments `guess`. To first order a
@@ -304,7 +304,7 @@ class Solver:
             shift, change = moments.mean - guess[0], moments.variance - guess[1]
             mean = shift + mean_of((precision - soft) * shift - half * change)
             variance = (change - lumped * mean) / lumped_variance
-            for _ in range(self.engine.corrections):  # what lumping left out
+            for _ in range(min(corrections, self.engine.corrections)):  # what lumping left out
                 rest = change - variance - spread(by_mean * mean + by_variance * variance)
                 more = mean_of(-half * rest)
                 mean, variance = mean + more, variance + (rest - lumped * more) / lumped_variance
