@@ -1,10 +1,9 @@
 """The sparse engine: Gaussian posteriors over a weight for every unknown, and the fixed effects.
 
 With sites of precision w at observations f = O z + X β the weights have the precision H = Q + Oᵀ diag(w) O.
-The
-fixed effects border it, and are taken out through their Schur complement. Marginal variances and the traces
-in the
-gradients need only entries of H⁻¹ within H's own pattern: a selected inverse gives them exactly.
+The fixed effects border it, and are taken out through their Schur complement. Marginal variances and the
+traces in the gradients need only entries of H⁻¹ within H's own pattern: a selected inverse gives them
+exactly.
 """
 
 from __future__ import annotations

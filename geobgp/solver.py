@@ -1,12 +1,9 @@
 """The variational loop: sites, hyperparameters and posteriors in turn, each round better than the last.
 
 The posterior of f is a Gaussian whose precision is the prior's plus one Gaussian *site* per observation. A
-round
-takes the sites that the posterior asks for (or rather those at which it would no longer change, by a Newton
-step),
-improves the hyperparameters, and solves for the new posterior. A round that would lower the bound is taken
-again
-with a smaller share of the new sites.
+round takes the sites that the posterior asks for (or rather those at which it would no longer change, by a
+Newton step), improves the hyperparameters, and solves for the new posterior. A round that would lower the
+bound is taken again with a smaller share of the new sites.
 """
 
 from __future__ import annotations
@@ -94,8 +91,7 @@ class Solver:
         """Return better hyperparameters for new sites.
 
         An engine with cheap evaluations finds those that the sites support best. Otherwise the gradient at
-        the
-        last point and what is known of the curvature say where to go.
+        the last point and what is known of the curvature say where to go.
         """
         if self.engine.evaluations > 1:
             return self._timed("hyperparameters", lambda: self._search(theta, evidence))
@@ -279,14 +275,10 @@ class Solver:
         """Return the moments at which the posterior would no longer change, by one Newton step.
 
         The posterior at `point` comes from the sites asked for by the moments `guess`. To first order a
-        change of
-        those moments by (a, b) changes its mean by -½ V (w' b) and its variance by -(V∘V)(w' a + w'' b),
-        where V
-        is the posterior covariance at the observations and w', w'' are the slopes of the site precision in
-        mean
-        and variance. V∘V, which is short-ranged, is lumped on its diagonal; V is kept, so that the step is
-        one
-        more solve for a mean, with softer sites.
+        change of those moments by (a, b) changes its mean by -½ V (w' b) and its variance by -(V∘V)(w' a +
+        w'' b), where V is the posterior covariance at the observations and w', w'' are the slopes of the
+        site precision in mean and variance. V∘V, which is short-ranged, is lumped on its diagonal; V is
+        kept, so that the step is one more solve for a mean, with softer sites.
         """
         moments = point.moments
         slopes = self.likelihood.slopes(*guess)
