@@ -9,7 +9,7 @@ import re
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -338,16 +338,23 @@ def clear_cache() -> int:
 
 def _stored(key: str = "") -> list[tuple[Path, int]]:
     """Return the stored files, of one operator or of all, and their sizes; also parts that a crash left."""
-    out = []
     try:
-        for path in sorted(cache_directory().iterdir()):
-            whole = _NAME.fullmatch(path.name)
-            part = None if key else re.fullmatch(rf"\.{_NAME.pattern}\.[0-9a-f]+\.part", path.name)
-            if (whole and whole[1].startswith(key)) or part:
-                out.append((path, path.stat().st_size))
+        paths = sorted(cache_directory().iterdir())
     except OSError:
-        pass
+        return []
+    out = []
+    for path in paths:
+        whole = _NAME.fullmatch(path.name)
+        part = None if key else re.fullmatch(rf"\.{_NAME.pattern}\.[0-9a-f]+\.part", path.name)
+        if (whole and whole[1].startswith(key)) or part:
+            with suppress(OSError):  # another process may have deleted it by now
+                out.append((path, path.stat().st_size))
     return out
+
+
+def _features_in(path: Path) -> int:
+    """Return the number of features that a stored file's name tells."""
+    return int(path.stem.split("-")[1])
 
 
 def _key(made: Discretisation) -> str:
@@ -361,7 +368,7 @@ def _key(made: Discretisation) -> str:
 
 def _read(key: str, n: int, m: int) -> tuple[np.ndarray, np.ndarray] | None:
     """Return the stored eigenpairs from the smallest file that has enough; None if none is sound."""
-    sizes = {path: int(path.stem.split("-")[1]) for path, _ in _stored(key)}
+    sizes = {path: _features_in(path) for path, _ in _stored(key)}
     for path in sorted((p for p in sizes if sizes[p] >= m), key=lambda p: sizes[p]):
         try:
             header, arrays = store.read(path, "basis")
@@ -372,21 +379,25 @@ def _read(key: str, n: int, m: int) -> tuple[np.ndarray, np.ndarray] | None:
             if not path.exists():  # another process has put a larger one in its place
                 continue
             _warn(f"A stored basis cannot be used and is computed again. {error}")
+            if not isinstance(error, MemoryError):
+                with suppress(OSError):
+                    path.unlink()
             continue
         return values[:m], np.ascontiguousarray(vectors[:, :m])
     return None
 
 
 def _write(key: str, values: np.ndarray, vectors: np.ndarray) -> None:
-    """Store eigenpairs; what cannot be written is only a warning. Smaller ones of the same operator go."""
-    m = len(values)
+    """Store eigenpairs; what cannot be written is only a warning. Only the most of an operator are kept."""
     directory = cache_directory()
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        path = directory / f"{key}-{m}.basis"
+        path = directory / f"{key}-{len(values)}.basis"
         store.write(path, "basis", {"key": key}, {"eigenvalues": values, "vectors": vectors})
-        for other, _ in _stored(key):
-            if int(other.stem.split("-")[1]) < m:
+        # Each process looks after it has written, so the smaller file goes whichever was there first.
+        sizes = {path: _features_in(path) for path, _ in _stored(key)}
+        for other in sizes:
+            if sizes[other] < max(sizes.values()):
                 other.unlink(missing_ok=True)
     except (OSError, CacheError) as error:
         _warn(
