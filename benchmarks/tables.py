@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+import re
+import resource
 import sys
 from pathlib import Path
 
@@ -23,6 +25,15 @@ def machine(*packages: str) -> str:
         except importlib.metadata.PackageNotFoundError:
             versions.append(f"{name} absent")
     return f"{os.cpu_count()} cores, Python {platform.python_version()}, " + ", ".join(versions)
+
+
+def peak_memory() -> float:
+    """Return the most memory that this process has held, in GB."""
+    try:  # the resource module would count what the process that started this one held
+        text = Path("/proc/self/status").read_text()
+        return float(re.findall(r"VmHWM:\s+(\d+) kB", text)[0]) * 1024 / 1e9
+    except (OSError, IndexError):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
 
 
 def table(header: list[str], rows: list[list[object]]) -> str:

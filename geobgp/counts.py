@@ -317,7 +317,8 @@ class _Tally:
         if self.on_water == "nearest":
             text += f", more than {self.reach:,.6g} {self.unit} from it"
         if share < 0.5:
-            return text + ". Check them on a map, or raise max_snap."
+            more = "raise max_snap" if self.on_water == "nearest" else "use on_water='nearest'"
+            return text + f". Check them on a map, or {more}."
         place = WGS84 if self.domain.crs is not None else None
         here = self.strays if place is None else _to_degrees(self.strays, self.stray_crs)
         west, south, east, north = self.domain.grid.bounds

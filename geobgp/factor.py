@@ -12,9 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.linalg import ldl
 from scipy.linalg.blas import dgemm, dsyrk, dtrsm
-from scipy.linalg.lapack import dpotrf
+from scipy.linalg.lapack import dpotrf, dsyconv, dsytrf
 from scipy.sparse.csgraph import breadth_first_order
 
 #: Parts of at most this many unknowns are not divided further.
@@ -205,9 +204,10 @@ class Factor:
             left = remainders[child]
             remainders[child] = None
             assert left is not None
-            own[np.ix_(to_own, to_own)] += left.T[:q, :q]
-            side[np.ix_(to_own, to_border)] += left.T[:q, q:]
-            rest[np.ix_(to_border, to_border)] += left.T[q:, q:]
+            across = to_own[:, None]
+            own[across, to_own] += left.T[:q, :q]
+            side[across, to_border] += left.T[:q, q:]
+            rest[to_border[:, None], to_border] += left.T[q:, q:]
         lower, info = dpotrf(own.T, lower=1, clean=0)
         if info == 0:
             pivots = None
@@ -216,9 +216,10 @@ class Factor:
                 ell = dtrsm(1.0, lower, ell, side=1, lower=1, trans_a=1, overwrite_b=1)
                 rest = dsyrk(-1.0, ell, beta=1.0, c=rest.T, lower=1, overwrite_c=1).T
         else:
-            permuted, d, pivots = ldl(own.T, lower=True, check_finite=False)
-            lower = np.asfortranarray(permuted[pivots])
-            diagonal, beside, pairs = self._invert_pivots(front.start, d)
+            lower, pivots, diagonal, beside, pairs, negative = _bunch_kaufman(own.T)
+            self.negative += negative
+            self._diagonal[front.start : front.stop, 0] = diagonal
+            self._beside[front.start : front.stop, 0] = beside
             ell = side.T
             if b:
                 turned = np.asfortranarray(side.T[:, pivots])
@@ -229,26 +230,6 @@ class Factor:
                 rest = dgemm(-1.0, ell, product, beta=1.0, c=rest.T, trans_b=1, overwrite_c=1).T
         self._blocks.append((front.start, front.stop, front.border, lower, ell, pivots))
         return rest.T
-
-    def _invert_pivots(self, start: int, d: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Invert the pivots of 1 x 1 and 2 x 2; a 2 x 2 pivot always has one negative eigenvalue."""
-        diagonal, beside = np.diagonal(d).copy(), np.append(np.diagonal(d, -1), 0.0)
-        pairs = np.flatnonzero(beside)
-        single = np.ones(len(d), bool)
-        single[pairs] = single[pairs + 1] = False
-        self.negative += len(pairs) + int(np.sum(diagonal[single] < 0))
-        # An exactly singular pivot (the shift is an eigenvalue of a part) is moved off zero by rounding's
-        # size.
-        tiny = np.finfo(float).eps * np.abs(d).max(initial=1e-300)
-        diagonal[single & (diagonal == 0)] = tiny
-        determinant = diagonal[pairs] * diagonal[pairs + 1] - beside[pairs] ** 2
-        first, second = diagonal[pairs + 1] / determinant, diagonal[pairs] / determinant
-        inverse = 1 / np.where(single, diagonal, 1.0)
-        inverse[pairs], inverse[pairs + 1] = first, second
-        beside[pairs] /= -determinant
-        self._diagonal[start : start + len(d), 0] = inverse
-        self._beside[start : start + len(d), 0] = beside
-        return inverse, beside, pairs
 
     def solve(self, right: np.ndarray) -> np.ndarray:
         """Solve (matrix - shift I) X = right for a block of vectors (n, p); C order suits best."""
@@ -277,3 +258,36 @@ class Factor:
         out = np.empty_like(x)
         out[self._order] = x
         return out
+
+
+def _bunch_kaufman(
+    block: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, int]:
+    """Factorise block[p][:, p] = L D Lᵀ, with D of 1 x 1 and 2 x 2 pivots.
+
+    Returns
+    -------
+    L (unit lower triangular; its diagonal and what is above are not to be read), p, the diagonal of D⁻¹, what
+    is beside it, where 2 x 2 pivots start, and the number of negative eigenvalues.
+    """
+    packed, swaps, _ = dsytrf(block, lower=1, lwork=64 * len(block), overwrite_a=1)
+    diagonal = np.diagonal(packed).copy()
+    lower, beside, _ = dsyconv(packed, swaps, lower=1, overwrite_a=1)
+    # A 2 x 2 pivot is a negative number twice: its second row was swapped. It has one negative eigenvalue.
+    single = swaps > 0
+    pairs = np.flatnonzero(~single)[::2]
+    negative = len(pairs) + int(np.sum(diagonal[single] < 0))
+    goal = np.abs(swaps) - 1
+    goal[pairs] = pairs
+    order = np.arange(len(block))
+    for k in np.flatnonzero(goal != order):
+        order[[k, goal[k]]] = order[[goal[k], k]]
+    # An exactly singular pivot (the shift is an eigenvalue of a part) is moved off zero by rounding's size.
+    tiny = np.finfo(float).eps * np.abs(diagonal).max(initial=1e-300)
+    inverse = 1 / np.where(single, np.where(diagonal == 0, tiny, diagonal), 1.0)
+    first, second, off = diagonal[pairs], diagonal[pairs + 1], beside[pairs]
+    determinant = first * second - off**2
+    inverse[pairs], inverse[pairs + 1] = second / determinant, first / determinant
+    between = np.zeros(len(block))
+    between[pairs] = -off / determinant
+    return lower, order, inverse, between, pairs, negative

@@ -91,8 +91,11 @@ def _spread(areas: gpd.GeoDataFrame, domain: Domain, column: str | None) -> np.n
         )
     if column is None or column not in areas.columns:
         names = ", ".join(str(c) for c in areas.columns if c != areas.geometry.name)
+        wanted = (
+            f"there is no column {column!r}" if column else f"{len(numeric) or 'no'} columns hold numbers"
+        )
         raise DataError(
-            f"Which column holds the population? Found {column or 'several candidates'!r} among: {names}. "
+            f"Which column of the exposure holds the population? Found: {names or 'no column at all'}; {wanted}. "
             "Name it with exposure_column."
         )
     people = np.asarray(areas[column], float)

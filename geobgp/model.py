@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from geobgp.crs import transform
 from geobgp.engine_features import FeatureEngine
 from geobgp.errors import DataError, GeobgpWarning
 from geobgp.features import DenseFeatures
@@ -271,9 +272,9 @@ def _kernel(basis: HarmonicBasis | FullRank, kernel: Kernel | None) -> Kernel:
 def _coordinates(coords: Any, domain: Any) -> np.ndarray:
     if hasattr(coords, "geometry") and hasattr(coords, "crs"):
         points = coords.geometry
-        if domain.crs is not None and points.crs is not None:
-            points = points.to_crs(domain.crs)
         coords = np.column_stack([points.x, points.y])
+        if points.crs is not None:
+            coords = transform(coords, points.crs, domain.crs)
     xy = np.asarray(coords, float)
     if xy.ndim != 2 or xy.shape[1] != 2:
         raise DataError(f"Coordinates are (k, 2), easting and northing; found the shape {xy.shape}.")

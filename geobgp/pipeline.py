@@ -137,11 +137,21 @@ def map_intensity(
     >>> posterior.converged, posterior.n_points
     (True, 300)
     """
-    return run(
-        points, land, water=water, barriers=barriers, cell_size=cell_size, crs=crs, m=m, boundary=boundary,
-        kernel=kernel, exposure=exposure, covariates=covariates, weights=weights, on_water=on_water,
-        hyper=hyper, cache=cache, progress=progress, **options,
-    ).posterior  # fmt: skip
+    caught: list[warnings.WarningMessage] = []
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            return run(
+                points, land, water=water, barriers=barriers, cell_size=cell_size, crs=crs, m=m,
+                boundary=boundary, kernel=kernel, exposure=exposure, covariates=covariates, weights=weights,
+                on_water=on_water, hyper=hyper, cache=cache, progress=progress, **options,
+            ).posterior  # fmt: skip
+    finally:
+        for w in caught:  # our own point to the caller's line
+            if issubclass(w.category, GeobgpWarning):
+                warnings.warn(str(w.message), w.category, stacklevel=2)
+            else:
+                warnings.warn_explicit(w.message, w.category, w.filename, w.lineno)
 
 
 def run(

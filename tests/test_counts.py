@@ -159,6 +159,8 @@ def test_more_than_one_per_cent_dropped_is_a_warning(square):
         GeobgpWarning, match=r"2 of 100 points \(2.0%\).*Check them on a map, or raise max_snap"
     ):
         bin_points(coords, square)
+    with pytest.warns(GeobgpWarning, match=r"are dropped. Check them on a map, or use on_water='nearest'"):
+        bin_points(coords, square, on_water="drop")
 
 
 def test_swapped_coordinates_are_noticed(netherlands):

@@ -60,8 +60,13 @@ def test_population_outside_the_land_is_told():
     assert values.sum() == pytest.approx(100.0)
     with pytest.raises(DataError, match="None of the 1 areas"):
         node_exposure(areas.iloc[1:], domain)
-    with pytest.raises(DataError, match="exposure_column"):
-        node_exposure(areas.assign(other=1.0).rename(columns={"population": "a"}), domain)
+    renamed = areas.rename(columns={"population": "a"})
+    with pytest.raises(DataError, match="Found: a, other; 2 columns hold numbers.*exposure_column"):
+        node_exposure(renamed.assign(other=1.0), domain)
+    with pytest.raises(DataError, match="Found: name; no columns hold numbers"):
+        node_exposure(renamed.drop(columns="a").assign(name="x"), domain)
+    with pytest.raises(DataError, match="Found: a; there is no column 'b'"):
+        node_exposure(renamed, domain, "b")
     with pytest.raises(DataError, match="not negative"):
         node_exposure(areas.assign(population=[-1.0, 2.0]), domain)
 

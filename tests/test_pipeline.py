@@ -268,6 +268,15 @@ def test_few_points_off_the_land_are_a_warning():
     assert found.counts.n_dropped == 20
 
 
+def test_warnings_point_to_the_line_of_the_call():
+    points = np.r_[smooth(100), np.full((3, 2), 20.0)]
+    with pytest.warns(GeobgpWarning) as caught:
+        map_intensity(points, SQUARE, crs="local", cell_size=1.0, m=4, boundary="neumann", cache=False)
+    ours = [w for w in caught if issubclass(w.category, GeobgpWarning)]
+    assert len(ours) >= 2  # points dropped, variance missed
+    assert {w.filename for w in ours} == {__file__}
+
+
 def test_bare_eastings_may_be_in_the_crs_of_the_land(tmp_path):
     # The Netherlands' own grid, while a UTM zone is chosen for the map.
     points = case.points().to_crs(28992)
