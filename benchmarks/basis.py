@@ -2,10 +2,10 @@
 
     python benchmarks/basis.py [--quick] [--without-eigsh]
 
-Every line is measured in a process of its own, ours and eigsh one after the other (the better of two runs, of
-one where that takes over half a minute); memory is the process's peak. The matrices are the Neumann and Dirichlet operators of the Netherlands (sample_data), and 9-point
-matrices on made-up masks. eigsh has its own factorisation, a shift just below the spectrum and a tolerance of
-1e-9, like ours.
+Every line is measured in a process of its own, ours and eigsh one after the other (the better of two runs,
+of one where that takes over half a minute); memory is the process's peak. The matrices are the Neumann and
+Dirichlet operators of the Netherlands (sample_data), and 9-point matrices on made-up masks. eigsh has its own
+factorisation, a shift just below the spectrum and a tolerance of 1e-9, like ours.
 """
 
 from __future__ import annotations
@@ -146,9 +146,9 @@ def main() -> None:
     one = ["s (cpu s)", "GB", "residual"]
     header = ["matrix", "n", "m", *one, *(f"eigsh {c}" for c in one), "times faster (cpu)"]
     text = (
-        f"# Harmonic basis against scipy's eigsh\n\n{tables.machine()}; eigsh may use {options.threads} threads, "
-        "ours uses one.\nSeconds on the clock, the better of two runs; memory is the peak of the whole process; "
-        "the residual\nis the largest of ||S v - λ v|| / λ.\n\n" + tables.table(header, rows)
+        f"# Harmonic basis against scipy's eigsh\n\n{tables.machine()}; eigsh may use {options.threads} "
+        "threads, ours uses one.\nSeconds on the clock, the better of two runs; memory is the peak of the "
+        "process; the residual is\nthe largest of ||S v - λ v|| / λ.\n\n" + tables.table(header, rows)
     )
     if options.quick or options.without_eigsh:
         print(text)

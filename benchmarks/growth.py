@@ -77,8 +77,14 @@ def exponent(cases: list[dict[str, float]], by: str, of: str) -> float:
 def rows_of(cases: list[dict[str, float]], by: str) -> str:
     """Return the table of one series, with the exponents below."""
     rows: list[list[object]] = [
-        [f"{c['n']:,}", str(c["m"]) if c["m"] else "full", *(f"{c[s]:.2f}" for s in STAGES)]
-        + [f"{sum(c[s] for s in STAGES):.1f}", f"{c['GB']:.2f}", "yes" if c["converged"] else "no"]
+        [
+            f"{c['n']:,}",
+            str(c["m"]) if c["m"] else "full",
+            *(f"{c[s]:.2f}" for s in STAGES),
+            f"{sum(c[s] for s in STAGES):.1f}",
+            f"{c['GB']:.2f}",
+            "yes" if c["converged"] else "no",
+        ]
         for c in cases
     ]
     slopes = [f"{exponent(cases, by, s):.2f}" for s in STAGES]

@@ -77,20 +77,40 @@ def fit(
         Mix posteriors over a small grid of hyperparameters instead of taking the best ones.
     report : callable, optional
         Told of every round, in words.
+
+    Notes
+    -----
+    BLAS is held to one thread meanwhile: more of them gain little on these matrices, and on a machine that is
+    busy they wait for each other many times longer than they work.
     """
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(limits=1, user_api="blas"):
+        return _fit(engine, likelihood, hyper, integrate, max_rounds, report)
+
+
+def _fit(
+    engine: Engine,
+    likelihood: Likelihood,
+    hyper: Hyper,
+    integrate: bool,
+    max_rounds: int,
+    report: Callable[[str], None] | None,
+) -> Fit:
     begin = time.perf_counter()
     solver = Solver(engine, likelihood, hyper, report)
     learn = bool(hyper.free.any())
     theta, guess = hyper.start, (np.zeros(likelihood.size), np.zeros(likelihood.size))
+    hoped = -np.inf
     for part in engine.rehearsals():
         rehearsal = Solver(part, likelihood, hyper, None)
         rehearsal.curvature = solver.curvature
-        early, _, _ = rehearsal.climb(theta, guess, learn, 20, 0.1)
-        theta, guess = early.theta, (early.moments.mean, early.moments.variance)
+        early, _, _ = rehearsal.climb(theta, guess, learn, 20, 0.1, hoped)
+        theta, guess, hoped = early.theta, (early.moments.mean, early.moments.variance), early.score
         if learn:
             cheap = part.evaluations > 1
             solver.curvature = negative(rehearsal.measure(early)) if cheap else rehearsal.curvature
-    point, converged, message = solver.climb(theta, guess, learn, max_rounds)
+    point, converged, message = solver.climb(theta, guess, learn, max_rounds, hoped=hoped)
     trace = np.array(solver.trace)
     covariance = _hyper_covariance(solver, point)
     points, weights = [point], np.ones(1)
@@ -98,7 +118,7 @@ def fit(
         points, weights = _integrate(solver, point, covariance)
     spent = {**solver.spent, "total": time.perf_counter() - begin}
     if not converged:
-        warnings.warn(f"The fit did not converge: {message}.", GeobgpWarning, stacklevel=3)
+        warnings.warn(f"The fit did not converge: {message}.", GeobgpWarning, stacklevel=4)
     return Fit(
         states=tuple(engine.state(q.theta, q.evidence, w) for q, w in zip(points, weights, strict=True)),
         elbo=point.elbo,

@@ -95,7 +95,7 @@ def _spread(areas: gpd.GeoDataFrame, domain: Domain, column: str | None) -> np.n
             f"there is no column {column!r}" if column else f"{len(numeric) or 'no'} columns hold numbers"
         )
         raise DataError(
-            f"Which column of the exposure holds the population? Found: {names or 'no column at all'}; {wanted}. "
+            f"Which column of the exposure holds the population? Found: {names or 'none at all'}; {wanted}. "
             "Name it with exposure_column."
         )
     people = np.asarray(areas[column], float)

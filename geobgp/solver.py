@@ -173,7 +173,19 @@ class Solver:
             natural, precision = natural + (stiffen - 1.0) * precision * mean, stiffen * precision
         return self._timed("sites", lambda: self.engine.absorb(precision, natural))
 
-    def first(self, theta: np.ndarray, guess: Guess, learn: bool) -> Point:
+    def first(self, theta: np.ndarray, guess: Guess, learn: bool, hoped: float = -np.inf) -> Point:
+        """Return a first point from guessed moments, or from none if those lead nowhere near what is hoped.
+
+        What few features take for certain can be far from what many of them say.
+        """
+        point = self._first(theta, guess, learn)
+        if point.score > hoped - 0.1 * abs(hoped) - 10.0:
+            return point
+        nothing = np.zeros(self.likelihood.size)
+        other = self._first(self.hyper.start, (nothing, nothing), learn)
+        return other if other.score > point.score else point
+
+    def _first(self, theta: np.ndarray, guess: Guess, learn: bool) -> Point:
         """Return a first point from guessed moments; sites are made stiffer if rates overflow."""
         guess = self.likelihood.start(*guess), guess[1]
         for power in range(8):
@@ -218,14 +230,15 @@ class Solver:
         learn: bool,
         max_rounds: int = MAX_ROUNDS,
         tolerance: float | None = None,
+        hoped: float = -np.inf,
     ) -> tuple[Point, bool, str]:
-        """Go round from guessed moments until the bound no longer rises.
+        """Go round from guessed moments, which promise the score `hoped`, until the bound no longer rises.
 
         Newton steps may pass through a few worse posteriors, of which none is kept; if these go on, a damped
         step from the best one takes over for a round.
         """
         tolerance = tolerance or TOLERANCE[0 if learn else 1]
-        point = self.first(theta, guess, learn)
+        point = self.first(theta, guess, learn, hoped)
         self.trace.append(point.score)
         if self.conjugate:
             return point, True, "exact"

@@ -1,4 +1,7 @@
+from pathlib import Path
+
 import numpy as np
+import pandas as pd
 import pytest
 from models import (
     AllModes,
@@ -13,12 +16,13 @@ from scipy.optimize import minimize
 from scipy.special import gammaln
 from scipy.stats import multivariate_normal
 
+from geobgp import Domain, GeobgpWarning, HarmonicBasis, bin_points
 from geobgp.features import DenseFeatures
 from geobgp.hyper import Hyper, differences, maximise, negative, newton_step
 from geobgp.inference import fit
 from geobgp.kernels import Matern, SquaredExponential
 from geobgp.likelihoods import Bernoulli, Gaussian, Poisson
-from geobgp.model import BoundaryGP
+from geobgp.model import LGCP, BoundaryGP
 
 
 def hyper_of(domain, kernel, **options):
@@ -428,3 +432,24 @@ def test_boundary_gp_learns_a_function_and_its_noise():
     other = BoundaryGP(basis, Matern(2.5))._fit(coords, 1000.0 * values)
     assert other.hyper_mean - result.hyper_mean == pytest.approx([0, np.log(1000), np.log(1000)], abs=1e-6)
     assert other.states[0].moments_at(coords)[0] / 1000 == pytest.approx(mean, abs=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("m", [64, 448])
+def test_a_strongly_clustered_pattern_on_real_land_converges(m):
+    # A week of earthquakes in California, four fifths of them: 93 in one cell, much of the land empty.
+    # The posterior of few features is a hopeless start for many.
+    sample = Path(__file__).parent.parent / "sample_data"
+    domain = Domain.from_polygons(
+        sample / "california_land.gpkg", water=sample / "california_water.gpkg", cell_size=10_000
+    )
+    events = pd.read_csv(sample / "usgs_california_2018_points.csv")
+    some = events[np.random.default_rng(0).uniform(size=len(events)) < 0.8]
+    with pytest.warns(GeobgpWarning, match="72 of 785 points"):
+        counts = bin_points(some, domain)
+    model = LGCP(HarmonicBasis.compute(domain, m, cache=False), Matern(1.5))
+    with pytest.warns(GeobgpWarning, match="of the prior variance"):
+        posterior = model.fit(counts)
+    assert posterior.converged
+    expected = float(posterior.node_intensity()["mean"] @ domain.node_areas) / 1e6
+    assert expected == pytest.approx(713, rel=1e-3)

@@ -61,7 +61,7 @@ def test_population_outside_the_land_is_told():
     with pytest.raises(DataError, match="None of the 1 areas"):
         node_exposure(areas.iloc[1:], domain)
     renamed = areas.rename(columns={"population": "a"})
-    with pytest.raises(DataError, match="Found: a, other; 2 columns hold numbers.*exposure_column"):
+    with pytest.raises(DataError, match=r"Found: a, other; 2 columns hold numbers.*exposure_column"):
         node_exposure(renamed.assign(other=1.0), domain)
     with pytest.raises(DataError, match="Found: name; no columns hold numbers"):
         node_exposure(renamed.drop(columns="a").assign(name="x"), domain)
