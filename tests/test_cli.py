@@ -328,7 +328,11 @@ def test_an_interrupt_leaves_nothing(number, code, files, tmp_path):
         files.water_gpkg, "--cell-size", "150", "--features", "600", "--no-cache", "-o",
         str(tmp_path / "deep" / "out"),
     ]  # fmt: skip
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        # A shell lets what it starts in the background ignore interrupts, and that is passed on.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )  # fmt: skip
     told = ""
     while "points" not in told:
         line = process.stderr.readline()
