@@ -23,7 +23,7 @@ MAX_FEATURE_BYTES = 1_500_000_000
 #: Nodes aimed at: at least, at most, and where the number of points is not known.
 FEWEST_NODES, MOST_NODES, DEFAULT_NODES = 2000, 16_000, 10_000
 #: Nodes aimed at grow with the square root of the number of points, this many times.
-NODES_PER_ROOT_POINT = 250.0
+NODES_PER_ROOT_POINT = 150.0
 #: Cell sizes are one of these times a power of ten.
 ROUND_SIZES = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 7.5, 10.0)
 
@@ -66,7 +66,7 @@ def cell_size_for(area: float, n_points: int | None, crs: pyproj.CRS | None) -> 
     Examples
     --------
     >>> cell_size_for(34_961e6, 4446, None)[0]
-    1500.0
+    2000.0
     """
     if n_points is None:
         nodes = float(DEFAULT_NODES)

@@ -115,7 +115,7 @@ def show_cells(
     shore = land_path(domain.geometry)
     image.set_clip_path(PathPatch(shore, transform=ax.transData))
     if outline:
-        ax.add_patch(PathPatch(shore, fill=False, edgecolor=SHORE, linewidth=0.7, zorder=2))
+        ax.add_artist(PathPatch(shore, fill=False, edgecolor=SHORE, linewidth=0.7, zorder=2))
         if domain.barriers is not None:
             draw_lines(ax, domain.barriers)
     if colour_bar and source is not None:

@@ -278,7 +278,7 @@ def plot_domain(
         grid = LineCollection(lines, colors="white", linewidths=0.5, zorder=2)
         ax.add_collection(grid)
         grid.set_clip_path(PathPatch(shore, transform=ax.transData))
-    ax.add_patch(PathPatch(shore, fill=False, edgecolor=SHORE, linewidth=0.8, zorder=3))
+    ax.add_artist(PathPatch(shore, fill=False, edgecolor=SHORE, linewidth=0.8, zorder=3))
     if domain.barriers is not None:
         draw_lines(ax, domain.barriers)
     unit = "units" if domain.crs is None else "m"

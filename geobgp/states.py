@@ -77,9 +77,13 @@ class FeatureState:
     def sample_nodes(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Return (n, n_nodes) joint draws of the linear predictor at the nodes."""
         weights = self.sample(n, rng)
-        m = self.basis.features.shape[1]
-        out = blas.dgemm(1.0, weights[:, :m], self.basis.features, trans_b=1)
-        return np.asarray(out + weights[:, m:] @ self.fixed.T + self.centre)
+        features = self.basis.features
+        m = features.shape[1]
+        # Turned over, features in C order are what BLAS takes without a copy.
+        out = blas.dgemm(1.0, weights[:, :m], features.T)
+        out += weights[:, m:] @ self.fixed.T
+        out += self.centre
+        return np.asarray(out)
 
     def moments_at(
         self, coords: np.ndarray, fixed: np.ndarray | None = None

@@ -35,8 +35,8 @@ def test_more_points_mean_smaller_cells_within_bounds():
 
 def test_the_reference_case_gets_its_cells_and_says_why():
     size, choice = cell_size_for(34_961e6, 4446, None)
-    assert size == 1500.0
-    assert "4,446 points" in choice.why and "1,500" in choice.value
+    assert size == 2000.0
+    assert "4,446 points" in choice.why and "2,000" in choice.value
 
 
 @pytest.mark.parametrize("kernel", [Matern(0.5), Matern(1.5), Matern(2.5), SquaredExponential()])

@@ -429,7 +429,7 @@ def test_the_demo(say, tmp_path):
     assert code == 0, err
     record = json.loads((tmp_path / "out" / "summary.json").read_text("utf-8"))
     assert record["points"]["used"] == 4446
-    assert record["choices"]["cell size"]["value"] == "1,500 m"
+    assert record["choices"]["cell size"]["value"] == "2,000 m"
     assert record["checks"]["fine"]
     assert len(gpd.read_file(tmp_path / "out" / "regions.gpkg")) == 12
 
