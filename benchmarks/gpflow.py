@@ -6,7 +6,7 @@ same objective from the same start: the variational bound plus the log prior of 
 ends when it stops by itself or has used up its seconds. Times include TensorFlow's tracing, not its import;
 what it costs to look at the objective meanwhile is taken out. On a busy machine use --clock cpu, one thread.
 
-    python benchmarks/gpflow.py [--quick] [--limit 600] [--output benchmarks/results/gpflow.txt]
+    python benchmarks/gpflow.py [--quick] [--limit 600] [--clock wall|cpu] [--output FILE]
 """
 
 from __future__ import annotations
@@ -224,7 +224,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="cells of 6 km, 64 features, 30 s for each way")
     parser.add_argument("--limit", type=float, help="seconds for each of GPflow's ways (600)")
     parser.add_argument("--clock", choices=list(CLOCKS), default="wall")
-    parser.add_argument("--output", type=Path)
+    parser.add_argument("--output", type=Path, help="benchmarks/results/gpflow.txt; with --quick nowhere")
     given = parser.parse_args()
     lines: list[str] = []
 
@@ -245,9 +245,10 @@ def main() -> None:
     versions = ", ".join(f"{name} {package.__version__}" for name, package in packages.items())
     say(f"{time.strftime('%Y-%m-%d')}; {os.cpu_count()} cores ({platform.machine()}), threads: {threads()}")
     say(f"Python {platform.python_version()}, {versions}")
-    if given.output is not None:
-        given.output.parent.mkdir(parents=True, exist_ok=True)
-        given.output.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    output = given.output or (None if given.quick else HERE / "results" / "gpflow.txt")
+    if output is not None:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

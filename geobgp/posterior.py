@@ -163,7 +163,10 @@ class Posterior(Outputs):
 
     @property
     def sd(self) -> float:
-        """Standard deviation of the log-intensity around its mean."""
+        """Prior standard deviation of the log-intensity around its mean, far from the shore.
+
+        Under Neumann conditions the prior is wider along the shore and on land narrower than the lengthscale.
+        """
         return float(np.exp(self.fit.hyper_mean[1]))
 
     @property
