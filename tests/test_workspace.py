@@ -37,7 +37,15 @@ def test_an_error_leaves_nothing_not_even_new_parents(tmp_path):
     assert names(tmp_path) == []
 
 
-def test_ctrl_c_leaves_nothing(tmp_path):
+@pytest.fixture
+def interruptible():
+    """Let interrupts through: a shell lets what it starts in the background ignore them."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_leaves_nothing(tmp_path, interruptible):
     with pytest.raises(KeyboardInterrupt), Workspace(tmp_path / "out") as work:
         fill(work, "a")
         os.kill(os.getpid(), signal.SIGINT)
