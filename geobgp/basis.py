@@ -22,6 +22,7 @@ from geobgp.domain import Domain
 from geobgp.eigen import Progress, memory_needed, smallest_eigenpairs
 from geobgp.errors import CacheError, DataError, GeobgpWarning, SizeError
 from geobgp.laplacian import Boundary, Discretisation, Scheme, correct_eigenvalues, discretise
+from geobgp.memory import free_memory
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -239,7 +240,7 @@ def _check_size(n: int, n_nodes: int, m: int, domain: Domain) -> None:
             + (f"Use m <= {n - 2:,}, or" if n > 2 else "Use")
             + f" a cell_size below {domain.cell_size:g}."
         )
-    free = _free_memory()
+    free = free_memory()
     need = memory_needed(n, m) + (8 * n_nodes * m if n_nodes != n else 0)
     if free is not None and need > free:
         fits = max(int(m * (free - memory_needed(n, 0)) / max(need - memory_needed(n, 0), 1)), 0)
@@ -248,34 +249,6 @@ def _check_size(n: int, n_nodes: int, m: int, domain: Domain) -> None:
             f"m = {m:,} features of {n:,} unknowns need about {need / 1e9:.3g} GB of memory; "
             f"{free / 1e9:.3g} GB are free. Use {remedy}, or a cell_size above {domain.cell_size:g}."
         )
-
-
-def _free_memory() -> int | None:
-    """Return the bytes that can still be had, as far as the system tells."""
-    found = []
-    try:
-        text = Path("/proc/meminfo").read_text()
-        found.append(int(re.findall(r"MemAvailable:\s+(\d+) kB", text)[0]) * 1024)
-    except (OSError, IndexError):
-        try:
-            found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-        except (AttributeError, ValueError, OSError):
-            return None
-    # A container may be held to less than the machine has; files it has read lately do not count as used.
-    group = Path("/sys/fs/cgroup")
-    for folder, most, used in (
-        (group, "memory.max", "memory.current"),
-        (group / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
-    ):
-        try:
-            room = int((folder / most).read_text()) - int((folder / used).read_text())
-            files = re.findall(
-                r"^(?:total_)?inactive_file (\d+)$", (folder / "memory.stat").read_text(), re.M
-            )
-            found.append(room + max(map(int, files), default=0))
-        except (OSError, ValueError):
-            continue
-    return max(min(found), 0)
 
 
 def _frozen(array: np.ndarray) -> np.ndarray:

@@ -11,6 +11,7 @@ are m below it.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -171,7 +172,7 @@ def _collect(
 _Tell = Callable[["_Part", int], None]
 
 
-class _Part:
+class _Part(ABC):
     """The lowest eigenpairs of one connected component, as far as they are known.
 
     `values` belong to the columns of `vectors`, a list of arrays; all eigenvalues up to `frontier` are among
@@ -189,13 +190,24 @@ class _Part:
         self.vectors: list[np.ndarray] = []
         self.frontier = -np.inf
 
+    @abstractmethod
     def advance(self, tell: _Tell) -> None:
         """Find more eigenpairs, from the frontier on."""
-        raise NotImplementedError
 
+    @abstractmethod
     def certify(self, level: float, tell: _Tell) -> bool:
         """Tell whether all eigenvalues below `level` are known; if not, find them."""
-        raise NotImplementedError
+
+    def solve_densely(self) -> None:
+        """Find about twice what is known or expected, at once, from a dense matrix."""
+        want = min(self.n, 2 * len(self.values) + int(2 * self.share) + 8)
+        full = self.matrix.toarray()
+        if want > self.n // 3:
+            self.values, vectors = eigh(full, overwrite_a=True)
+        else:
+            self.values, vectors = eigh(full, overwrite_a=True, subset_by_index=[0, want - 1])
+        self.vectors = [np.asfortranarray(vectors)]
+        self.frontier = np.inf if len(self.values) == self.n else float(self.values[-1])
 
     def columns(self, which: np.ndarray) -> list[np.ndarray]:
         """Return the vectors of values `which`."""
@@ -227,14 +239,7 @@ class _Dense(_Part):
     """A small component: all that is asked for at once, from a dense matrix."""
 
     def advance(self, tell: _Tell) -> None:
-        want = min(self.n, 2 * len(self.values) + int(2 * self.share) + 8)
-        full = self.matrix.toarray()
-        if want > self.n // 3:
-            self.values, vectors = eigh(full, overwrite_a=True)
-        else:
-            self.values, vectors = eigh(full, overwrite_a=True, subset_by_index=[0, want - 1])
-        self.vectors = [np.asfortranarray(vectors)]
-        self.frontier = np.inf if len(self.values) == self.n else float(self.values[-1])
+        self.solve_densely()
 
     def certify(self, level: float, tell: _Tell) -> bool:
         return True
@@ -256,7 +261,7 @@ class _Sweep(_Part):
         want = int(np.ceil(left / np.ceil(left / _SLICE)))
         # Krylov spaces that would fill much of the whole space: dense algebra is quicker and surer.
         if len(self.values) + 4 * want + 24 * _BLOCK > self.n // 2:
-            _Dense.advance(self, tell)  # type: ignore[arg-type]
+            self.solve_densely()
             return
         known = np.sort(self.values)
         base = max(self.frontier, 0.0)

@@ -12,6 +12,7 @@ lengthscale under- or overflows.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -79,7 +80,7 @@ class PCPrior:
         return value, np.array([u - 1.0, 1.0 - v]), np.array([-u, -v])
 
 
-class Kernel:
+class Kernel(ABC):
     """A stationary covariance, known by its spectral density; use `Matern` or `SquaredExponential`.
 
     Parameters
@@ -136,18 +137,18 @@ class Kernel:
         shape, first, second = self._log_shape(q)
         return 2.0 * theta[1] + math.log(2.0 * math.pi) + 2.0 * theta[0] + shape, 2.0 + first, second
 
+    @abstractmethod
     def missed_share(self, eigenvalue: float, lengthscale: float) -> float:
         """Return the share of the prior variance beyond `eigenvalue` (two dimensions, Weyl's law)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _log_shape(self, q: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return log shape(q) and its first two derivatives in log ℓ, where q = ω² ℓ²."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def name(self) -> str:
         """Short name for reports."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ Inside, lengths are in cells, so that all numbers are of order one whatever the 
 
 from __future__ import annotations
 
-import os
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -23,6 +22,7 @@ from scipy.sparse.csgraph import connected_components
 from geobgp.errors import GeobgpError, SizeError
 from geobgp.kernels import Kernel, Matern
 from geobgp.laplacian import Boundary, Discretisation, Scheme, discretise
+from geobgp.memory import free_memory
 from geobgp.multifrontal import Factor, Plan
 
 if TYPE_CHECKING:
@@ -274,7 +274,7 @@ class Powers:
     def check_memory(self) -> None:
         """Raise an error, with numbers, if a factor would not fit into memory."""
         need, free = self.plan.memory, free_memory()
-        if need > _MEMORY_SHARE * free:
+        if free is not None and need > _MEMORY_SHARE * free:
             u = self.pattern.shape[0]
             factor = np.sqrt(need / (_MEMORY_SHARE * free))
             raise SizeError(
@@ -282,21 +282,6 @@ class Powers:
                 f"{free / 1e9:.1f} GB are free, of which up to {_MEMORY_SHARE:.0%} may be used. Use cells "
                 f"{factor:.2g} times as large, or a HarmonicBasis."
             )
-
-
-def free_memory() -> float:
-    """Return the memory that is free now, in bytes."""
-    try:
-        with open("/proc/meminfo") as file:  # noqa: PTH123
-            for line in file:
-                if line.startswith("MemAvailable:"):
-                    return float(line.split()[1]) * 1024.0
-    except OSError:
-        pass
-    try:
-        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    except (ValueError, OSError, AttributeError):
-        return 8e9
 
 
 def _pairs(rows: sp.csr_array) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

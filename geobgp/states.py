@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,13 +16,54 @@ from geobgp.kernels import Matern
 
 if TYPE_CHECKING:
     from geobgp.basis import HarmonicBasis
+    from geobgp.domain import Domain
     from geobgp.engine_sparse import SparseEngine
     from geobgp.multifrontal import Factor
     from geobgp.precision import FullRank, Powers
 
 
+class _Located(ABC):
+    """A state that can be asked at any coordinates."""
+
+    fixed: np.ndarray
+
+    @property
+    @abstractmethod
+    def domain(self) -> Domain:
+        """The land."""
+
+    @abstractmethod
+    def rows_at(self, coords: np.ndarray) -> tuple[Any, np.ndarray]:
+        """Return what `moments` takes at coordinates, and which of these are on land."""
+
+    @abstractmethod
+    def moments(self, rows: Any, fixed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and variance of the linear predictor at such rows, with fixed effects."""
+
+    def moments_at(
+        self, coords: np.ndarray, fixed: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and variance of the linear predictor at coordinates; NaN off land.
+
+        Parameters
+        ----------
+        coords : (k, 2) array
+        fixed : (k, columns) array, optional
+            Fixed effects there; by default those of the node on whose land a coordinate lies.
+        """
+        coords = np.asarray(coords, float).reshape(-1, 2)
+        rows, on_land = self.rows_at(coords)
+        if fixed is None:
+            fixed = self.fixed[np.maximum(self.domain.locate(coords), 0)]
+        mean, variance = np.full((2, len(coords)), np.nan)
+        mean[on_land], variance[on_land] = self.moments(
+            rows[np.flatnonzero(on_land)], np.asarray(fixed)[on_land]
+        )
+        return mean, variance
+
+
 @dataclass(frozen=True, eq=False)
-class FeatureState:
+class FeatureState(_Located):
     """A Gaussian posterior over features and fixed effects, for one value of the hyperparameters.
 
     Attributes
@@ -55,6 +97,11 @@ class FeatureState:
     basis: HarmonicBasis = field(repr=False)
     fixed: np.ndarray = field(repr=False)
 
+    @property
+    def domain(self) -> Domain:
+        """The land."""
+        return self.basis.domain
+
     def _half(self) -> np.ndarray:
         inverse, _ = lapack.dtrtri(self.chol, lower=1)
         return np.asfortranarray(inverse * self.scale)
@@ -85,25 +132,10 @@ class FeatureState:
         out += self.centre
         return np.asarray(out)
 
-    def moments_at(
-        self, coords: np.ndarray, fixed: np.ndarray | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean and variance of the linear predictor at coordinates; NaN off land.
-
-        Parameters
-        ----------
-        coords : (k, 2) array
-        fixed : (k, columns) array, optional
-            Fixed effects there; by default those of the node on whose land a coordinate lies.
-        """
-        coords = np.asarray(coords, float).reshape(-1, 2)
+    def rows_at(self, coords: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the features at coordinates, and which of these are on land."""
         features = self.basis.evaluate(coords)
-        on_land = np.isfinite(features).all(axis=1)
-        if fixed is None:
-            fixed = self.fixed[np.maximum(self.basis.domain.locate(coords), 0)]
-        mean, variance = np.full((2, len(coords)), np.nan)
-        mean[on_land], variance[on_land] = self.moments(features[on_land], np.asarray(fixed)[on_land])
-        return mean, variance
+        return features, np.isfinite(features).all(axis=1)
 
     def coefficients(self) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and covariance of the fixed effects, on the standardised scale, intercept first."""
@@ -136,7 +168,7 @@ class FeatureState:
 
 
 @dataclass(frozen=True, eq=False)
-class SparseState:
+class SparseState(_Located):
     """A Gaussian posterior over all unknowns and the fixed effects, for one value of the hyperparameters.
 
     Attributes
@@ -184,6 +216,11 @@ class SparseState:
     coords: np.ndarray | None = field(repr=False, default=None)
 
     @property
+    def domain(self) -> Domain:
+        """The land."""
+        return self.full.domain
+
+    @property
     def key(self) -> object:
         """What tells this state's factor from others'."""
         return (self.lengthscale, self.sd, self.nu, self.precision.tobytes())
@@ -204,7 +241,8 @@ class SparseState:
             self.full.keep(self.key, factor)
         return factor
 
-    def _moments(self, rows: sp.csr_array, fixed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def moments(self, rows: sp.csr_array, fixed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and variance of the linear predictor at rows of the way from z and fixed effects."""
         mean = self.centre + rows @ self.z + fixed @ self.beta
         variance = self._matrices.quadratic(self.inverse, rows)
         lacking = np.flatnonzero(np.isnan(variance))
@@ -218,7 +256,7 @@ class SparseState:
 
     def node_moments(self) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and variance of the linear predictor at every node."""
-        return self._moments(self.full.field.to_nodes, self.fixed)
+        return self.moments(self.full.field.to_nodes, self.fixed)
 
     def sample_nodes(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Return (n, n_nodes) joint draws of the linear predictor at the nodes."""
@@ -229,26 +267,9 @@ class SparseState:
         out = self.full.field.to_nodes @ z + self.fixed @ (self.beta[:, None] + shift)
         return np.ascontiguousarray(self.centre + out.T)
 
-    def moments_at(
-        self, coords: np.ndarray, fixed: np.ndarray | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean and variance of the linear predictor at coordinates; NaN off land.
-
-        Parameters
-        ----------
-        coords : (k, 2) array
-        fixed : (k, columns) array, optional
-            Fixed effects there; by default those of the node on whose land a coordinate lies.
-        """
-        coords = np.asarray(coords, float).reshape(-1, 2)
-        rows, inside = self.full.at(coords)
-        if fixed is None:
-            fixed = self.fixed[np.maximum(self.full.domain.locate(coords), 0)]
-        mean, variance = np.full((2, len(coords)), np.nan)
-        mean[inside], variance[inside] = self._moments(
-            rows[np.flatnonzero(inside)], np.asarray(fixed)[inside]
-        )
-        return mean, variance
+    def rows_at(self, coords: np.ndarray) -> tuple[sp.csr_array, np.ndarray]:
+        """Return the way from z to f at coordinates, and which of these are on land."""
+        return self.full.at(coords)
 
     def coefficients(self) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and covariance of the fixed effects, on the standardised scale, intercept first."""

@@ -252,7 +252,7 @@ def test_very_few_nodes():
 
 
 def test_what_does_not_fit_into_memory_is_refused_first(square, monkeypatch):
-    monkeypatch.setattr(module, "_free_memory", lambda: 1_000_000)
+    monkeypatch.setattr(module, "free_memory", lambda: 1_000_000)
     monkeypatch.setattr(module, "smallest_eigenpairs", lambda *a, **k: pytest.fail("should not start"))
     with pytest.raises(
         SizeError, match=r"m = 90 features of 400 unknowns need about 0\.00\d+ GB .* 0\.001 GB are free"
@@ -261,7 +261,7 @@ def test_what_does_not_fit_into_memory_is_refused_first(square, monkeypatch):
 
 
 def test_free_memory_is_plausible():
-    free = module._free_memory()
+    free = module.free_memory()
     assert free is None or 10_000_000 < free < 10**14
 
 
