@@ -54,7 +54,7 @@ def matrix_of(kind: str, size: float, boundary: str):
 
         return grid_laplacian(irregular(int(size)), boundary, shore=boundary == "neumann")
     from geobgp import Domain
-    from geobgp.laplacian import operator
+    from geobgp.prior.laplacian import operator
 
     data = ROOT / "sample_data"
     domain = Domain.from_polygons(
@@ -69,7 +69,7 @@ def measure(path: str, m: int, solver: str) -> dict:
     import scipy.sparse as sp
     from scipy.sparse.linalg import eigsh
 
-    from geobgp.eigen import smallest_eigenpairs
+    from geobgp.linalg.eigen import smallest_eigenpairs
 
     matrix = sp.csr_array(sp.load_npz(path))
     smallest_eigenpairs(matrix[:50, :50], 2)  # loads what is loaded on first use

@@ -10,7 +10,7 @@ import numpy as np
 from tables import machine
 
 from geobgp import Domain
-from geobgp.laplacian import discretise
+from geobgp.prior.laplacian import discretise
 
 SAMPLE = Path(__file__).parents[1] / "sample_data"
 

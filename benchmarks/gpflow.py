@@ -32,8 +32,8 @@ import scipy  # noqa: E402
 
 import geobgp  # noqa: E402
 from geobgp import LGCP, Domain, HarmonicBasis, Matern, bin_points  # noqa: E402
-from geobgp.gpflow_fit import Profile, lgcp_svgp  # noqa: E402
-from geobgp.hyper import Hyper  # noqa: E402
+from geobgp.gpflow.fit import Profile, lgcp_svgp  # noqa: E402
+from geobgp.inference.hyper import Hyper  # noqa: E402
 
 import gpflow  # noqa: E402, isort: skip
 import tensorflow as tf  # noqa: E402, isort: skip

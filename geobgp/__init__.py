@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from geobgp.basis import HarmonicBasis
-    from geobgp.counts import Counts, bin_points
-    from geobgp.domain import Domain
+    from geobgp.prior.harmonic import HarmonicBasis
+    from geobgp.data.counts import Counts, bin_points
+    from geobgp.land.domain import Domain
     from geobgp.errors import (
         CacheError,
         CRSError,
@@ -30,35 +30,35 @@ if TYPE_CHECKING:
         GeometryError,
         SizeError,
     )
-    from geobgp.grid import Grid
-    from geobgp.kernels import Matern, SquaredExponential
+    from geobgp.land.grid import Grid
+    from geobgp.prior.kernels import Matern, SquaredExponential
     from geobgp.model import LGCP, BoundaryGP
-    from geobgp.pipeline import map_intensity
+    from geobgp.auto.pipeline import map_intensity
     from geobgp.posterior import Posterior
-    from geobgp.precision import FullRank
+    from geobgp.prior.full_rank import FullRank
     from geobgp.simulate import simulate_points
 
 _HOME = {
     "BoundaryGP": "model",
     "CRSError": "errors",
     "CacheError": "errors",
-    "Counts": "counts",
+    "Counts": "data.counts",
     "DataError": "errors",
-    "Domain": "domain",
+    "Domain": "land.domain",
     "DomainError": "errors",
-    "FullRank": "precision",
+    "FullRank": "prior.full_rank",
     "GeobgpError": "errors",
     "GeobgpWarning": "errors",
     "GeometryError": "errors",
-    "Grid": "grid",
-    "HarmonicBasis": "basis",
+    "Grid": "land.grid",
+    "HarmonicBasis": "prior.harmonic",
     "LGCP": "model",
-    "Matern": "kernels",
+    "Matern": "prior.kernels",
     "Posterior": "posterior",
     "SizeError": "errors",
-    "SquaredExponential": "kernels",
-    "bin_points": "counts",
-    "map_intensity": "pipeline",
+    "SquaredExponential": "prior.kernels",
+    "bin_points": "data.counts",
+    "map_intensity": "auto.pipeline",
     "simulate_points": "simulate",
 }
 

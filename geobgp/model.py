@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from geobgp.crs import transform
-from geobgp.engine_features import FeatureEngine
+from geobgp.land.crs import transform
+from geobgp.inference.dense import FeatureEngine
 from geobgp.errors import DataError, GeobgpWarning
-from geobgp.features import DenseFeatures
-from geobgp.hyper import Hyper
-from geobgp.inference import Engine, Fit, fit
-from geobgp.inputs import FixedEffects, fixed_effects, node_exposure
-from geobgp.kernels import Kernel, Matern
-from geobgp.likelihoods import Bernoulli, Gaussian, Likelihood, Poisson
-from geobgp.precision import FullRank
+from geobgp.inference.features import DenseFeatures
+from geobgp.inference.hyper import Hyper
+from geobgp.inference.fit import Engine, Fit, fit
+from geobgp.data.effects import FixedEffects, fixed_effects, node_exposure
+from geobgp.prior.kernels import Kernel, Matern
+from geobgp.inference.likelihoods import Bernoulli, Gaussian, Likelihood, Poisson
+from geobgp.prior.full_rank import FullRank
 
 if TYPE_CHECKING:
-    from geobgp.basis import HarmonicBasis
-    from geobgp.counts import Counts
-    from geobgp.inputs import Covariate, Exposure
+    from geobgp.prior.harmonic import HarmonicBasis
+    from geobgp.data.counts import Counts
+    from geobgp.data.effects import Covariate, Exposure
     from geobgp.posterior import Posterior
 
 #: Prior standard deviation of the intercept (around the log of the overall rate) and of standardised
@@ -139,7 +139,7 @@ class LGCP:
         size = float(np.sqrt(domain.node_areas.sum()))
         parameters = Hyper.for_domain(self.kernel, size, domain.cell_size)
         if gpflow:
-            from geobgp.gpflow_fit import fit_lgcp
+            from geobgp.gpflow.fit import fit_lgcp
 
             with _reporting(progress) as report:
                 return fit_lgcp(self, likelihood, parameters, integrate=hyper == "integrate", report=report)

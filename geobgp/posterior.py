@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 
 from geobgp.errors import DataError
-from geobgp.likelihoods import Bernoulli
-from geobgp.lognormal import NormalMixture, check_probabilities, quantile_name
-from geobgp.outputs import QUANTILES, Outputs
+from geobgp.inference.likelihoods import Bernoulli
+from geobgp.inference.mixture import NormalMixture, check_probabilities, quantile_name
+from geobgp.exports import QUANTILES, Outputs
 from geobgp.summary import (
     Effects,
     Summary,
@@ -29,12 +29,12 @@ from geobgp.summary import (
 if TYPE_CHECKING:
     import geopandas as gpd
 
-    from geobgp.basis import HarmonicBasis
-    from geobgp.counts import Counts
-    from geobgp.domain import Domain
-    from geobgp.inference import Fit
-    from geobgp.kernels import Kernel
-    from geobgp.precision import FullRank
+    from geobgp.prior.harmonic import HarmonicBasis
+    from geobgp.data.counts import Counts
+    from geobgp.land.domain import Domain
+    from geobgp.inference.fit import Fit
+    from geobgp.prior.kernels import Kernel
+    from geobgp.prior.full_rank import FullRank
 
 #: Numbers in a block of samples: 64 MB.
 _SAMPLE_BLOCK = 8_000_000
@@ -353,7 +353,7 @@ class Posterior(Outputs):
             The regions with ``land_km2`` (land of the domain within), ``exposure`` (where one was given),
             ``expected``, ``sd`` and the quantiles of the expected number. NaN where a region holds no land.
         """
-        from geobgp import totals
+        from geobgp.land import regions as totals
 
         self._need_counts("totals()")
         if self.exposure_kind == "observation":
@@ -408,14 +408,14 @@ class Posterior(Outputs):
         features are in memory. It holds neither points nor counts; only a fit of values at locations
         (`BoundaryGP`) with full rank keeps the locations.
         """
-        from geobgp.archive import save
+        from geobgp.storage.archive import save
 
         return save(self, path)
 
     @classmethod
     def load(cls, path: str | Path) -> Posterior:
         """Read a posterior that `save` wrote; a damaged or foreign file raises CacheError."""
-        from geobgp.archive import load
+        from geobgp.storage.archive import load
 
         return load(path)
 

@@ -11,15 +11,15 @@ import shapely
 from scipy.linalg import blas
 
 from geobgp.errors import DataError, GeobgpError, SizeError
-from geobgp.kernels import Matern
-from geobgp.precision import FullRank
+from geobgp.prior.kernels import Matern
+from geobgp.prior.full_rank import FullRank
 
 if TYPE_CHECKING:
     import xarray as xr
 
-    from geobgp.basis import HarmonicBasis
-    from geobgp.domain import Domain
-    from geobgp.kernels import Kernel
+    from geobgp.prior.harmonic import HarmonicBasis
+    from geobgp.land.domain import Domain
+    from geobgp.prior.kernels import Kernel
 
 #: More points than this are refused: an intensity in the wrong unit is the likeliest reason.
 MAX_POINTS = 50_000_000

@@ -13,10 +13,10 @@ import pandas as pd
 from scipy.special import ndtri
 
 from geobgp.errors import DataError
-from geobgp.lognormal import NormalMixture
+from geobgp.inference.mixture import NormalMixture
 
 if TYPE_CHECKING:
-    from geobgp.inference import Fit
+    from geobgp.inference.fit import Fit
     from geobgp.posterior import Posterior
 
 

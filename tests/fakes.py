@@ -7,10 +7,10 @@ import numpy as np
 import shapely
 from scipy.special import ndtr
 
-from geobgp import raster
-from geobgp.basis import HarmonicBasis
-from geobgp.domain import Domain
-from geobgp.kernels import Matern
+from geobgp.output import cog as raster
+from geobgp.prior.harmonic import HarmonicBasis
+from geobgp.land.domain import Domain
+from geobgp.prior.kernels import Matern
 from geobgp.model import LGCP
 from geobgp.posterior import Posterior
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import shapely
 
-from geobgp import basis as module
-from geobgp.basis import HarmonicBasis, cache_info, clear_cache
-from geobgp.domain import Domain
+from geobgp.prior import harmonic as module
+from geobgp.prior.harmonic import HarmonicBasis, cache_info, clear_cache
+from geobgp.land.domain import Domain
 from geobgp.errors import DataError, GeobgpWarning, SizeError
 
 BOUNDARIES = ["neumann", "dirichlet"]
@@ -307,7 +307,7 @@ def test_repr(square):
 
 
 def test_import_is_light():
-    code = "import sys, geobgp.basis; print(sorted({'matplotlib', 'rich', 'tensorflow'} & set(sys.modules)))"
+    code = "import sys, geobgp.prior.harmonic; print(sorted({'matplotlib', 'rich', 'tensorflow'} & set(sys.modules)))"
     variables = os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)}
     run = subprocess.run(
         [sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=True

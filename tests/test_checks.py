@@ -4,8 +4,8 @@ import pytest
 import shapely
 from scipy import stats
 
-from geobgp.checks import Checks, _ranked_parts, check, percent
-from geobgp.domain import Domain
+from geobgp.checks.residuals import Checks, _ranked_parts, check, percent
+from geobgp.land.domain import Domain
 
 
 class Known:

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from geobgp.choices import (
+from geobgp.auto.choices import (
     MISSED_SHARE,
     Choice,
     cell_size_for,
@@ -13,7 +13,7 @@ from geobgp.choices import (
     round_features,
     round_size,
 )
-from geobgp.kernels import Matern, SquaredExponential
+from geobgp.prior.kernels import Matern, SquaredExponential
 
 
 @pytest.mark.parametrize("size", np.geomspace(1e-3, 1e6, 61))

@@ -18,8 +18,8 @@ import small_case as case
 
 import geobgp
 from geobgp import Posterior
-from geobgp.cli import main
-from geobgp.wording import explain, in_options
+from geobgp.cli.app import main
+from geobgp.cli.wording import explain, in_options
 
 QUICK = ("--cell-size", "1000", "--features", "48", "--boundary", "neumann")
 OUTPUTS = {
@@ -287,7 +287,7 @@ def test_a_failure_of_ours_is_called_one(files, say, tmp_path, monkeypatch):
     def fail(*_, **__):
         raise ZeroDivisionError("division by zero")
 
-    monkeypatch.setattr("geobgp.commands.run", fail)
+    monkeypatch.setattr("geobgp.cli.map_command.run", fail)
     code, _, err = say("map", files.points_gpkg, "--land", files.land_gpkg, "-o", tmp_path / "out")
     assert code == 1 and "should not: ZeroDivisionError" in one_paragraph(err) and "--debug" in err
     assert list(tmp_path.iterdir()) == []
@@ -296,7 +296,7 @@ def test_a_failure_of_ours_is_called_one(files, say, tmp_path, monkeypatch):
 # -- a machine that does not do as it is told
 
 
-@pytest.mark.parametrize("where", ["geobgp.raster.write_rasters", "geobgp.archive.save", "geobgp.maps.save"])
+@pytest.mark.parametrize("where", ["geobgp.output.cog.write_rasters", "geobgp.storage.archive.save", "geobgp.web.maps.save"])
 def test_a_full_disk_leaves_nothing(where, files, say, tmp_path, monkeypatch):
     def full(*_, **__):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -324,7 +324,7 @@ def test_a_read_only_folder_is_said_before_any_work(files, say, tmp_path, monkey
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupt_leaves_nothing(number, code, files, tmp_path):
     command = [
-        sys.executable, "-m", "geobgp.cli", "map", files.points_gpkg, "--land", files.land_gpkg, "--water",
+        sys.executable, "-m", "geobgp.cli.app", "map", files.points_gpkg, "--land", files.land_gpkg, "--water",
         files.water_gpkg, "--cell-size", "150", "--features", "600", "--no-cache", "-o",
         str(tmp_path / "deep" / "out"),
     ]  # fmt: skip
@@ -468,7 +468,7 @@ def test_version_and_help(say):
 
 @pytest.mark.parametrize(("load", "threads"), [(0.0, None), (1000.0, "1")])
 def test_a_busy_machine_gets_one_thread(load, threads, monkeypatch):
-    from geobgp.cli import _mind_the_load
+    from geobgp.cli.app import _mind_the_load
 
     monkeypatch.delitem(sys.modules, "numpy")
     monkeypatch.setattr(os, "getloadavg", lambda: (load, load, load), raising=False)

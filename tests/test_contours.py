@@ -6,7 +6,8 @@ import pytest
 import shapely
 from fakes import bumps, disc, island
 
-from geobgp import Domain, raster
+from geobgp import Domain
+from geobgp.output import cog as raster
 from geobgp.errors import DataError
 
 

@@ -8,9 +8,10 @@ import xarray as xr
 from affine import Affine
 from fakes import across_180, bumps, disc, island
 
-from geobgp import Domain, raster
+from geobgp import Domain
+from geobgp.output import cog as raster
 from geobgp.errors import CRSError, DataError
-from geobgp.raster import read_to_nodes
+from geobgp.output.cog import read_to_nodes
 
 
 @pytest.fixture(scope="module")
@@ -229,7 +230,7 @@ def test_large_rasters_are_read_in_strips(domain, tmp_path, monkeypatch):
     values, transform, crs = over(domain, 60.0, lambda e, n: np.sin(e / 3000) + np.cos(n / 2000))
     path = write(tmp_path / "l.tif", values.astype(np.float32), transform, crs)
     whole = [read_to_nodes(path, domain, how) for how in ("mean", "sum")]
-    monkeypatch.setattr("geobgp.covariates._BLOCK", 20_000)
+    monkeypatch.setattr("geobgp.data.raster_in._BLOCK", 20_000)
     for how, expected in zip(("mean", "sum"), whole, strict=True):
         np.testing.assert_allclose(read_to_nodes(path, domain, how), expected, rtol=1e-9, atol=1e-9)
 

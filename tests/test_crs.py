@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from shapely.geometry import MultiPolygon, Polygon, box
 
 from geobgp import CRSError, Domain
-from geobgp.crs import areal_scale, check_crs, choose_crs, project, transform
-from geobgp.vector import land_polygons, points_in
+from geobgp.land.crs import areal_scale, check_crs, choose_crs, project, transform
+from geobgp.land.polygons import land_polygons, points_in
 
 HERE = Path(__file__).parent
 SAMPLE = HERE.parent / "sample_data"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from shapely import affinity
 
 from geobgp import Domain, DomainError, SizeError
-from geobgp.pieces import cover, ring_segments, split_at_grid_lines
+from geobgp.land.pieces import cover, ring_segments, split_at_grid_lines
 
 SAMPLE = Path(__file__).parents[1] / "sample_data"
 

@@ -16,8 +16,8 @@ from scipy.linalg import eigvalsh
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import splu
 
-from geobgp import eigen
-from geobgp.eigen import smallest_eigenpairs
+from geobgp.linalg import eigen
+from geobgp.linalg.eigen import smallest_eigenpairs
 from geobgp.errors import SizeError
 
 
@@ -189,7 +189,7 @@ _RUN = """
 import hashlib, sys
 sys.path.insert(0, sys.argv[1])
 from grids import grid_laplacian, irregular
-from geobgp.eigen import smallest_eigenpairs
+from geobgp.linalg.eigen import smallest_eigenpairs
 values, vectors = smallest_eigenpairs(grid_laplacian(irregular(3000, 4), "neumann", shore=True), 120)
 print(hashlib.sha256(values.tobytes() + vectors.tobytes(order="F")).hexdigest())
 """

@@ -25,8 +25,8 @@ from geobgp import (
     bin_points,
     simulate_points,
 )
-from geobgp.hyper import Hyper
-from geobgp.laplacian import discretise
+from geobgp.inference.hyper import Hyper
+from geobgp.prior.laplacian import discretise
 
 pytestmark = pytest.mark.filterwarnings("ignore::geobgp.errors.GeobgpWarning")
 

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from grids import grid_laplacian, irregular
 from scipy.linalg import eigvalsh
 
-from geobgp.factor import Dissection, Factor
+from geobgp.linalg.ldl import Dissection, Factor
 
 
 @pytest.fixture(scope="module")

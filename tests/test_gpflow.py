@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 import shapely
 
-from geobgp.gpflow_import import MissingGPflowError
+from geobgp.gpflow.loading import MissingGPflowError
 
 try:
-    from geobgp import gpflow_fit, gpflow_models
+    from geobgp.gpflow import fit as gpflow_fit
+    from geobgp.gpflow import models as gpflow_models
 except MissingGPflowError as missing:
     pytest.skip(str(missing), allow_module_level=True)
 
@@ -19,12 +20,12 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from geobgp import LGCP, BoundaryGP, Domain, FullRank, HarmonicBasis
-from geobgp import kernels as own
-from geobgp.engine_features import FeatureEngine
+from geobgp.prior import kernels as own
+from geobgp.inference.dense import FeatureEngine
 from geobgp.errors import DataError, GeobgpWarning
-from geobgp.features import DenseFeatures
-from geobgp.gpflow_models import HarmonicFeatures, HarmonicKernel, Matern, NodeMean
-from geobgp.likelihoods import Bernoulli, Gaussian, Poisson, sites
+from geobgp.inference.features import DenseFeatures
+from geobgp.gpflow.models import HarmonicFeatures, HarmonicKernel, Matern, NodeMean
+from geobgp.inference.likelihoods import Bernoulli, Gaussian, Poisson, sites
 
 SIZE = 50_000.0
 KERNELS = {

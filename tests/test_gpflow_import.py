@@ -18,7 +18,7 @@ class Block:
 sys.meta_path.insert(0, Block())
 import geobgp
 try:
-    import geobgp.gpflow_models
+    import geobgp.gpflow.models
 except geobgp.GeobgpError as error:
     print(isinstance(error, ImportError), error)
 print("tensorflow" in sys.modules)
@@ -28,7 +28,7 @@ QUIET = """
 import os, warnings
 warnings.simplefilter("error")
 settings, filters = dict(os.environ), list(warnings.filters)
-import geobgp.gpflow_models as models
+import geobgp.gpflow.models as models
 tf = models.tf
 tf.function(lambda x: tf.linalg.cholesky(x))(tf.eye(3, dtype=tf.float64))
 # TensorFlow adds some variables of its own, and NumPy some filters; nothing that was there has changed.

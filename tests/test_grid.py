@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geobgp.errors import DomainError, SizeError
-from geobgp.grid import MAX_CELLS, Grid
+from geobgp.land.grid import MAX_CELLS, Grid
 
 corner = st.floats(-1e6, 1e6)
 extent = st.floats(0.5, 5e4)

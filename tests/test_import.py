@@ -29,9 +29,9 @@ def fastest(*arguments: str, runs: int = 3) -> float:
     "code",
     [
         "import geobgp; geobgp.__all__, dir(geobgp)",
-        "from geobgp.cli import main; assert main(['--help']) == 0",
-        "from geobgp.cli import main; assert main(['map', '--help']) == 0",
-        "from geobgp.cli import main; assert main(['--version']) == 0",
+        "from geobgp.cli.app import main; assert main(['--help']) == 0",
+        "from geobgp.cli.app import main; assert main(['map', '--help']) == 0",
+        "from geobgp.cli.app import main; assert main(['--version']) == 0",
     ],
 )
 def test_nothing_heavy_is_loaded(code):
@@ -45,7 +45,7 @@ def test_the_usual_objects_load_no_plotting_and_no_tensorflow():
     assert not {name for name in loaded if name.split(".")[0] in heavy}
 
 
-@pytest.mark.parametrize("arguments", [("-c", "import geobgp"), ("-m", "geobgp.cli", "--help")])
+@pytest.mark.parametrize("arguments", [("-c", "import geobgp"), ("-m", "geobgp.cli.app", "--help")])
 def test_start_takes_less_than_a_second(arguments):
     # Against a bare interpreter, so that a busy machine does not count.
     assert fastest(*arguments) - fastest("-c", "pass") < 1.0

@@ -17,11 +17,11 @@ from scipy.special import gammaln
 from scipy.stats import multivariate_normal
 
 from geobgp import Domain, GeobgpWarning, HarmonicBasis, bin_points
-from geobgp.features import DenseFeatures
-from geobgp.hyper import Hyper, differences, maximise, negative, newton_step
-from geobgp.inference import fit
-from geobgp.kernels import Matern, SquaredExponential
-from geobgp.likelihoods import Bernoulli, Gaussian, Poisson
+from geobgp.inference.features import DenseFeatures
+from geobgp.inference.hyper import Hyper, differences, maximise, negative, newton_step
+from geobgp.inference.fit import fit
+from geobgp.prior.kernels import Matern, SquaredExponential
+from geobgp.inference.likelihoods import Bernoulli, Gaussian, Poisson
 from geobgp.model import LGCP, BoundaryGP
 
 

@@ -8,7 +8,7 @@ from scipy.integrate import quad
 from scipy.special import gamma, kv
 
 from geobgp.errors import DataError, GeobgpError
-from geobgp.kernels import Matern, PCPrior, SquaredExponential, from_dict, to_dict
+from geobgp.prior.kernels import Matern, PCPrior, SquaredExponential, from_dict, to_dict
 
 KERNELS = [Matern(0.5), Matern(1.0), Matern(1.5), Matern(2.7), SquaredExponential()]
 

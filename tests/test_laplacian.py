@@ -11,7 +11,7 @@ from scipy.special import jn_zeros, jnp_zeros
 from shapely import affinity
 
 from geobgp import Domain, DomainError
-from geobgp.laplacian import correct_eigenvalues, discretise, operator
+from geobgp.prior.laplacian import correct_eigenvalues, discretise, operator
 
 
 def eigenvalues(domain, m, boundary, scheme="subcell"):

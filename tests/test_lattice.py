@@ -4,7 +4,7 @@ import numpy as np
 import pyproj
 import pytest
 
-from geobgp.lattice import project, transform_pixels
+from geobgp.land.reproject import project, transform_pixels
 
 
 def test_interpolated_coordinates_are_within_the_tolerance():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 from geobgp.errors import DataError
-from geobgp.lognormal import NormalMixture, check_probabilities, quantile_name
+from geobgp.inference.mixture import NormalMixture, check_probabilities, quantile_name
 
 
 def mixture(seed: int, k: int, n: int, spread: float = 2.0) -> NormalMixture:

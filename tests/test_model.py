@@ -4,13 +4,13 @@ import pytest
 import shapely
 from models import AllModes, archipelago, poisson_problem, square
 
-from geobgp.domain import Domain
+from geobgp.land.domain import Domain
 from geobgp.errors import DataError, GeobgpWarning
-from geobgp.inputs import fixed_effects, node_exposure
-from geobgp.kernels import Matern
+from geobgp.data.effects import fixed_effects, node_exposure
+from geobgp.prior.kernels import Matern
 from geobgp.model import LGCP, BoundaryGP
-from geobgp.precision import FullRank
-from geobgp.raster import dataset
+from geobgp.prior.full_rank import FullRank
+from geobgp.output.cog import dataset
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*features miss:geobgp.errors.GeobgpWarning")
 ENGINES = pytest.mark.parametrize("make", [lambda d: AllModes(d, m=60), FullRank], ids=["features", "full"])

@@ -4,7 +4,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from geobgp.multifrontal import Plan
+from geobgp.linalg.cholesky import Plan
 
 
 def lattice(mask, reach, seed=0):

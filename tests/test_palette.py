@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geobgp import palette
+from geobgp.output import palette
 from geobgp.errors import DataError
 
 

@@ -11,9 +11,11 @@ import pytest
 import shapely
 from fakes import FakePosterior, bumps, disc, fitted, island
 
-from geobgp import Domain, HarmonicBasis, palette, plots
+from geobgp import Domain, HarmonicBasis
+from geobgp.output import palette
+from geobgp.output import plots
 from geobgp.errors import DataError
-from geobgp.plot_parts import land_path
+from geobgp.output.plot_parts import land_path
 
 
 @pytest.fixture(autouse=True)
@@ -234,5 +236,5 @@ def test_matplotlib_is_loaded_only_when_something_is_drawn():
     import subprocess
     import sys
 
-    code = "import sys, geobgp.plots, geobgp.raster, geobgp.palette; assert 'matplotlib' not in sys.modules"
+    code = "import sys, geobgp.output.plots, geobgp.output.cog, geobgp.output.palette; assert 'matplotlib' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -227,7 +227,7 @@ def test_predicted_counts_are_wider(fits):
 
 
 def posterior_shares(posterior: Posterior) -> np.ndarray:
-    from geobgp.totals import area_shares
+    from geobgp.land.regions import area_shares
 
     return area_shares(posterior.domain, shapely.box(-2, 1, 0, 3)).toarray() * posterior.domain.node_areas
 
@@ -486,7 +486,7 @@ def test_damaged_and_foreign_files(fits, tmp_path):
 
 
 def test_a_file_of_another_domain_is_refused(fits, tmp_path):
-    from geobgp import store
+    from geobgp.storage import store
 
     path = fits["map"].save(tmp_path / "fit")
     header, arrays = store.read(path, "posterior")

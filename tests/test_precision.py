@@ -13,15 +13,15 @@ from models import (
 )
 from scipy.stats import multivariate_normal
 
-from geobgp import precision
-from geobgp.domain import Domain
+from geobgp.prior import full_rank as precision
+from geobgp.land.domain import Domain
 from geobgp.errors import GeobgpError, SizeError
-from geobgp.hyper import Hyper
-from geobgp.inference import SparseState, fit
-from geobgp.kernels import Matern, SquaredExponential
-from geobgp.likelihoods import Gaussian, Poisson
+from geobgp.inference.hyper import Hyper
+from geobgp.inference.fit import SparseState, fit
+from geobgp.prior.kernels import Matern, SquaredExponential
+from geobgp.inference.likelihoods import Gaussian, Poisson
 from geobgp.model import LGCP, BoundaryGP
-from geobgp.precision import FullRank
+from geobgp.prior.full_rank import FullRank
 
 BOTH = pytest.mark.parametrize("boundary", ["neumann", "dirichlet"])
 NU = pytest.mark.parametrize("nu", [1.0, 2.0])
@@ -256,7 +256,7 @@ def test_larger_fields_rehearse_on_coarser_ones():
     state = result.states[0]
     evidence = fresh.absorb(state.precision, state.precision * 0)
     mean, variance = state.node_moments()
-    from geobgp.likelihoods import sites
+    from geobgp.inference.likelihoods import sites
 
     evidence = fresh.absorb(*sites(likelihood.expected(mean, variance), mean))
     gradient = fresh.objective(result.hyper_mean, evidence)[1] + hyper.log_prior(result.hyper_mean)[1]

@@ -10,7 +10,8 @@ import pytest
 from fakes import FakePosterior, bumps, disc, island
 from system import run_qgis
 
-from geobgp import palette, raster
+from geobgp.output import palette
+from geobgp.output import cog as raster
 
 pytestmark = [pytest.mark.qgis, pytest.mark.slow]
 SCRIPT = Path(__file__).with_name("qgis_check.py")

@@ -49,7 +49,7 @@ def test_shell_blocks(place):
     bodies = [body for set_up, language, body in BLOCKS if language == "bash" and not set_up]
     assert len(bodies) == 1 and "geobgp map" in bodies[0]
     # Without an installed entry point, the module is the same command.
-    start = f'geobgp() {{ "{sys.executable}" -m geobgp.cli "$@"; }}\n'
+    start = f'geobgp() {{ "{sys.executable}" -m geobgp.cli.app "$@"; }}\n'
     assert "4,446" in run(["bash", "-euc", start + bodies[0]], place)
     names = {path.name for path in (place / "ticks-out").iterdir()}
     assert {"map.html", "report.html", "summary.json", "posterior.geobgp", "mean.tif", "mean.qml"} <= names

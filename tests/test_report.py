@@ -8,9 +8,9 @@ import small_case as case
 from system import Chromium
 
 from geobgp import Matern
-from geobgp.checks import check
-from geobgp.pipeline import run
-from geobgp.report import PAPER, Story, _events, render, write_report
+from geobgp.checks.residuals import check
+from geobgp.auto.pipeline import run
+from geobgp.report.report import PAPER, Story, _events, render, write_report
 
 NASTY = '</title><script>alert("x")</script><img src=x onerror=alert(1)>'
 
@@ -88,7 +88,7 @@ def test_the_report_is_written_whole_or_not_at_all(mapped, tmp_path, monkeypatch
     path = write_report(tmp_path / "report.html", mapped.posterior)
     assert path.read_text("utf-8").endswith("</html>\n")
 
-    monkeypatch.setattr("geobgp.report.render", lambda *_: "<html></html>")
+    monkeypatch.setattr("geobgp.report.report.render", lambda *_: "<html></html>")
 
     def full(self, *args, **kwargs):
         raise OSError(28, "No space left on device")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from geobgp import store
+from geobgp.storage import store
 from geobgp.errors import CacheError
 
 ARRAYS = {

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from strategies import point_geometries
 
 from geobgp import DataError, GeometryError
-from geobgp import streams as module
-from geobgp.streams import Options, Stream
+from geobgp.data import points as module
+from geobgp.data.points import Options, Stream
 
 DOMAIN_CRS = pyproj.CRS("EPSG:32631")
 DEGREES = np.array([[5.1, 52.1], [5.2, 52.2], [5.3, 52.3], [5.4, 52.4], [5.5, 52.5]])

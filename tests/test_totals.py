@@ -8,8 +8,8 @@ import pytest
 import shapely
 from scipy import sparse, stats
 
-from geobgp import totals
-from geobgp.domain import Domain
+from geobgp.land import regions as totals
+from geobgp.land.domain import Domain
 from geobgp.errors import CRSError, DataError, GeobgpWarning, GeometryError
 
 LAND = shapely.union_all([shapely.Point(0, 0).buffer(5), shapely.Point(7.5, 2).buffer(1.6)])

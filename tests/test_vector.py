@@ -9,7 +9,7 @@ from shapely.geometry import GeometryCollection, LineString, MultiPolygon, Point
 from strategies import messy_polygons, star_polygons
 
 from geobgp import CRSError, DomainError, GeometryError
-from geobgp.vector import land_polygons, read_lines, read_polygons
+from geobgp.land.polygons import land_polygons, read_lines, read_polygons
 
 SQUARE = box(0, 0, 4, 4)
 BOW_TIE = Polygon([(0, 0), (1, 1), (1, 0), (0, 1)])

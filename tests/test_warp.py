@@ -9,7 +9,7 @@ from fakes import across_180, disc, island
 
 from geobgp import Domain
 from geobgp.errors import DomainError
-from geobgp.warp import Plane
+from geobgp.web.plane import Plane
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from geobgp.errors import GeobgpError
-from geobgp.workspace import RECORD, Workspace, reason
+from geobgp.cli.workspace import RECORD, Workspace, reason
 
 
 def names(folder: Path) -> list[str]:

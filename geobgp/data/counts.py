@@ -1,0 +1,373 @@
+"""Counts: how many points fall on each node of a domain, and what became of the rest."""
+
+from __future__ import annotations
+
+import html
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyproj
+
+from geobgp.land.crs import WGS84, transform
+from geobgp.errors import CRSError, DataError, GeobgpWarning, GeometryError
+from geobgp.data.points import Chunk, Options, Stream
+
+if TYPE_CHECKING:
+    from geobgp.land.domain import Domain
+
+#: Share of points that may be dropped without a warning.
+QUIET_SHARE = 0.01
+_SAMPLE = 1000
+
+
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """Points, or their weights, summed on the nodes of a domain.
+
+    Attributes
+    ----------
+    values : (n_nodes,) array
+        Number of points on each node, or the sum of their weights. Read-only.
+    n_read : int
+        Points read: ``n_used + n_dropped``. Multi-points count once for each of their points.
+    n_used : int
+        Points that are in `values`, those that were moved to land included.
+    n_snapped : int
+        Points off the land that were counted on the nearest node.
+    n_dropped : int
+        Points off the land that were left out.
+    n_missing : int
+        Rows without a point: no geometry, an empty one, or coordinates that are no numbers.
+    max_snap_distance : float
+        The farthest that a point was moved, in metres (units of a local domain).
+    total_weight : float
+        Sum of `values`.
+    dropped_weight : float
+        Weight of the points left out; their number where there are no weights.
+    weighted : bool
+        Whether weights were given.
+    unit : str
+        Unit of `max_snap_distance`.
+    notes : tuple of str
+        What was assumed in reading.
+    """
+
+    values: np.ndarray
+    n_read: int
+    n_used: int
+    n_snapped: int
+    n_dropped: int
+    n_missing: int
+    max_snap_distance: float
+    total_weight: float
+    dropped_weight: float
+    weighted: bool = False
+    unit: str = "m"
+    notes: tuple[str, ...] = ()
+
+    def report(self) -> str:
+        """Return what became of the points, in a few lines."""
+        return "\n".join(f"{key}: {value}" for key, value in self._facts().items())
+
+    def _facts(self) -> dict[str, str]:
+        moved = f" (at most {self.max_snap_distance:,.4g} {self.unit})" if self.n_snapped else ""
+        facts = {
+            "points read": f"{self.n_read:,}",
+            "used": f"{self.n_used:,}",
+            "of these moved to the nearest land": f"{self.n_snapped:,}{moved}",
+            "dropped, off the land": f"{self.n_dropped:,}",
+            "rows without a point": f"{self.n_missing:,}",
+        }
+        if self.weighted:
+            facts["total weight"] = f"{self.total_weight:,.6g} (dropped: {self.dropped_weight:,.6g})"
+        if self.notes:
+            facts["notes"] = "; ".join(self.notes)
+        return facts
+
+    def __repr__(self) -> str:
+        busy = int(np.count_nonzero(self.values))
+        return (
+            f"Counts({self.n_used:,} of {self.n_read:,} points on {busy:,} of {len(self.values):,} nodes, "
+            f"{self.n_snapped:,} moved to land, {self.n_dropped:,} dropped, {self.n_missing:,} missing)"
+        )
+
+    def _repr_html_(self) -> str:
+        left = "style='text-align:left'"
+        rows = "".join(
+            f"<tr><th {left}>{html.escape(key)}</th><td {left}>{html.escape(value)}</td></tr>"
+            for key, value in self._facts().items()
+        )
+        return f"<table>{rows}</table>"
+
+
+def bin_points(
+    points: Any,
+    domain: Domain,
+    *,
+    weights: str | np.ndarray | None = None,
+    on_water: str = "nearest",
+    max_snap: float | None = None,
+    chunksize: int = 200_000,
+    longitude: str | None = None,
+    latitude: str | None = None,
+    easting: str | None = None,
+    northing: str | None = None,
+    crs: Any = None,
+    layer: str | None = None,
+    progress: bool = False,
+) -> Counts:
+    """Count points on the nodes of a domain, each on its own side of every river.
+
+    Parameters
+    ----------
+    points : GeoDataFrame, GeoSeries, DataFrame, (k, 2) array, path, or iterable
+        Points in any CRS. A path is a CSV file, GeoParquet or anything that OGR reads, and is streamed; an
+        iterable gives tables or arrays, and only one is held at a time. Columns of a CSV file or a DataFrame
+        are recognised by name (longitude/latitude, lon/lat, easting/northing, x/y). An array holds
+        coordinates in the domain's CRS, or in `crs`.
+    domain : Domain
+    weights : str or array, optional
+        A column, or a number for each row, to be summed in place of ones; none may be negative.
+    on_water : {"nearest", "drop", "error"}
+        What to do with points off the land: count them on the nearest node that is within `max_snap`, leave
+        them out, or refuse.
+    max_snap : float, optional
+        The farthest that a point is moved, in metres; two cells unless given.
+    chunksize : int
+        Rows that are handled at a time.
+    longitude, latitude, easting, northing : str, optional
+        Names of columns, where they are not recognised.
+    crs : optional
+        CRS of the points where their source does not say.
+    layer : str, optional
+        The layer of a file that has several.
+    progress : bool
+        Show a progress bar.
+
+    Returns
+    -------
+    Counts
+        ``values.sum() + n_dropped == n_read`` where there are no weights.
+
+    Warns
+    -----
+    GeobgpWarning
+        When more than 1 % of the points are dropped, with where they lie if that is nearly all of them.
+
+    Examples
+    --------
+    >>> from shapely.geometry import box
+    >>> from geobgp import Domain
+    >>> domain = Domain.from_polygons(box(0, 0, 4, 2), cell_size=1, crs="local")
+    >>> counts = bin_points(np.array([[0.5, 0.5], [0.6, 0.4], [3.2, -0.7]]), domain)
+    >>> counts.n_used, counts.n_snapped, round(counts.max_snap_distance, 6)
+    (3, 1, 0.7)
+    """
+    if on_water not in ("nearest", "drop", "error"):
+        raise DataError(f"on_water must be 'nearest', 'drop' or 'error'; found {on_water!r}.")
+    reach = 2 * domain.cell_size if max_snap is None else float(max_snap)
+    if not reach >= 0:
+        raise DataError(f"max_snap must be a distance of 0 or more; found {max_snap!r}.")
+    if not chunksize >= 1:
+        raise DataError(f"chunksize must be at least 1 row; found {chunksize!r}.")
+    names = {"longitude": longitude, "latitude": latitude, "easting": easting, "northing": northing}
+    for pair in (("longitude", "latitude"), ("easting", "northing")):
+        if (names[pair[0]] is None) != (names[pair[1]] is None):
+            raise GeometryError(f"points: name both columns, {pair[0]}= and {pair[1]}=, or neither.")
+    options = Options(
+        weights=weights if isinstance(weights, str) else None,
+        crs=None if crs is None else _crs(crs),
+        domain_crs=domain.crs,
+        layer=layer,
+        chunksize=int(chunksize),
+        **names,
+    )
+    stream = Stream(points, options)
+    tally = _Tally(domain, on_water, reach, None if isinstance(weights, str) else weights)
+    with _bar(progress, stream) as advance:
+        for chunk in stream:
+            tally.add(chunk)
+            advance(chunk.n_rows)
+    counts = tally.result(tuple(stream.notes))
+    if counts.n_read == 0:
+        warnings.warn(
+            f"No points were read ({counts.n_missing:,} rows without a point): all counts are zero.",
+            GeobgpWarning,
+            stacklevel=2,
+        )
+    elif counts.n_dropped > QUIET_SHARE * counts.n_read:
+        warnings.warn(tally.complaint(counts), GeobgpWarning, stacklevel=2)
+    return counts
+
+
+class _Tally:
+    """The running sums of `bin_points`."""
+
+    def __init__(self, domain: Domain, on_water: str, reach: float, weights: Any) -> None:
+        self.domain, self.on_water, self.reach = domain, on_water, reach
+        self.given = None if weights is None else np.asarray(weights, float).ravel()
+        self.weighted = self.given is not None
+        self.values = np.zeros(domain.n_nodes)
+        self.rows = self.read = self.snapped = self.dropped = self.missing = 0
+        self.farthest = self.lost = 0.0
+        self.unit = "m" if domain.crs is not None else domain.length_unit[1]
+        self.strays: np.ndarray = np.empty((0, 2))  # some of the dropped points, as they were read
+        self.stray_crs: pyproj.CRS | None = None
+
+    def add(self, chunk: Chunk) -> None:
+        weights = self._weights(chunk)
+        coords = transform(chunk.coords, chunk.crs, self.domain.crs)
+        node = np.asarray(self.domain.locate(coords))
+        off = np.flatnonzero(node < 0)
+        if len(off) and self.on_water == "error":
+            self._refuse(off, coords, chunk)
+        if len(off) and self.on_water == "nearest":
+            found, distance = self._nearest(coords[off])
+            near = found >= 0
+            node[off[near]] = found[near]
+            self.snapped += int(near.sum())
+            self.farthest = max(self.farthest, float(distance[near].max(initial=0.0)))
+            off = off[~near]
+        used = np.ones(len(node), bool)
+        used[off] = False
+        mine = None if weights is None else weights[used]
+        if len(off):
+            node = node[used]
+            self.lost += float(len(off) if weights is None else weights[off].sum())
+            self.dropped += len(off)
+            if len(self.strays) < _SAMPLE:
+                self.stray_crs = chunk.crs
+                self.strays = np.concatenate([self.strays, chunk.coords[off][:_SAMPLE]])[:_SAMPLE]
+        self.values += np.bincount(node, mine, minlength=self.domain.n_nodes)
+        self.read += len(coords)
+        self.missing += chunk.n_missing
+        self.rows += chunk.n_rows
+
+    def _nearest(self, coords: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        if self.reach == 0:
+            node = np.asarray(self.domain.locate(coords))
+            return node, np.where(node < 0, np.inf, 0.0)
+        return self.domain.nearest(coords, self.reach)
+
+    def _weights(self, chunk: Chunk) -> np.ndarray | None:
+        """Return the weight of each point of a chunk."""
+        weights = chunk.weights
+        if self.given is not None:
+            weights = self.given[self.rows : self.rows + chunk.n_rows]
+            if len(weights) < chunk.n_rows:
+                raise DataError(
+                    f"weights: {len(self.given):,} numbers for at least {self.rows + chunk.n_rows:,} rows of "
+                    "points; give one for each row."
+                )
+        if weights is None:
+            return None
+        self.weighted = True
+        weights = weights[chunk.rows]
+        with np.errstate(invalid="ignore"):
+            bad = ~(weights >= 0) | np.isinf(weights)
+        if bad.any():
+            row = self.rows + int(chunk.rows[bad][0])
+            raise DataError(
+                f"weights: {int(bad.sum()):,} are negative, missing or not finite, the first "
+                f"{weights[bad][0]:g} in row {row:,} (counted from 0). Weights must be 0 or more."
+            )
+        return weights
+
+    def _refuse(self, off: np.ndarray, coords: np.ndarray, chunk: Chunk) -> None:
+        row = self.rows + int(chunk.rows[off][0])
+        _, distance = self._nearest(coords[off][:_SAMPLE])
+        near = f"{np.isfinite(distance).mean():.0%} of these within {self.reach:,.6g} {self.unit} of it"
+        raise GeometryError(
+            f"{len(off):,} of the {self.read + len(coords):,} points read so far lie off the land ({near}), "
+            f"the first in row {row:,} (counted from 0). Use on_water='nearest' to count them on the nearest "
+            "land or on_water='drop' to leave them out."
+        )
+
+    def result(self, notes: tuple[str, ...]) -> Counts:
+        if self.given is not None and len(self.given) != self.rows:
+            raise DataError(
+                f"weights: {len(self.given):,} numbers for {self.rows:,} rows of points; give one each."
+            )
+        self.values.setflags(write=False)
+        return Counts(
+            values=self.values,
+            n_read=self.read,
+            n_used=self.read - self.dropped,
+            n_snapped=self.snapped,
+            n_dropped=self.dropped,
+            n_missing=self.missing,
+            max_snap_distance=self.farthest,
+            total_weight=float(self.values.sum()),
+            dropped_weight=self.lost,
+            weighted=self.weighted,
+            unit=self.unit,
+            notes=notes,
+        )
+
+    def complaint(self, counts: Counts) -> str:
+        """Say how many points were dropped; if nearly all, where they are and what may be wrong."""
+        share = counts.n_dropped / counts.n_read
+        text = (
+            f"{counts.n_dropped:,} of {counts.n_read:,} points ({share:.1%}) lie off the land and are dropped"
+        )
+        if self.on_water == "nearest":
+            text += f", more than {self.reach:,.6g} {self.unit} from it"
+        if share < 0.5:
+            more = "raise max_snap" if self.on_water == "nearest" else "use on_water='nearest'"
+            return text + f". Check them on a map, or {more}."
+        place = WGS84 if self.domain.crs is not None else None
+        here = self.strays if place is None else _to_degrees(self.strays, self.stray_crs)
+        west, south, east, north = self.domain.grid.bounds
+        edge = np.array([(west, south), (east, north), (west, north), (east, south)])
+        there = edge if place is None else _to_degrees(edge, self.domain.crs)
+        text += f". The points lie in {_extent(here, place)}, the domain in {_extent(there, place)}."
+        swapped = transform(self.strays[:, ::-1], self.stray_crs, self.domain.crs)
+        hit = float((self._nearest(swapped)[0] >= 0).mean())
+        if hit > 0.5:
+            return text + (
+                f" With the two coordinates swapped {hit:.0%} of them would lie on the land: swap them, or "
+                "name the columns with longitude= and latitude= (easting= and northing=)."
+            )
+        return text + " Check the CRS of the points and of the land."
+
+
+def _crs(crs: Any) -> pyproj.CRS:
+    try:
+        return pyproj.CRS.from_user_input(crs)
+    except pyproj.exceptions.CRSError as error:
+        raise CRSError(f"crs={crs!r} is no coordinate reference system that PROJ knows: {error}") from error
+
+
+def _to_degrees(coords: np.ndarray, crs: pyproj.CRS | None) -> np.ndarray:
+    if crs is None or crs.is_geographic:
+        return coords
+    return transform(coords, crs, WGS84)
+
+
+def _extent(coords: np.ndarray, place: pyproj.CRS | None) -> str:
+    coords = coords[np.isfinite(coords).all(axis=1)]
+    if len(coords) == 0:
+        return "no place that the CRS can show"
+    (a0, b0), (a1, b1) = coords.min(axis=0), coords.max(axis=0)
+    first, second = ("longitude", "latitude") if place is not None else ("easting", "northing")
+    return f"{first} {a0:.5g} to {a1:.5g} and {second} {b0:.5g} to {b1:.5g}"
+
+
+@contextmanager
+def _bar(show: bool, stream: Stream) -> Iterator[Any]:
+    """Yield a function that is told of rows read; it draws a progress bar on standard error, or nothing."""
+    if not show:
+        yield lambda n: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("points", total=stream.total)
+        yield lambda n: bar.update(task, advance=n, total=stream.total)
+        bar.update(task, total=bar.tasks[0].completed)

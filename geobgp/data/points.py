@@ -1,0 +1,368 @@
+"""Points from tables, files and iterables, chunk by chunk."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import lzma
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import geopandas as gpd
+import numpy as np
+import pandas as pd
+import pyogrio
+import pyproj
+import shapely
+
+from geobgp.land.crs import WGS84
+from geobgp.errors import DataError, GeobgpError, GeometryError
+from geobgp.land.polygons import check_exists, coordinates_of, pick_layer, split_layer
+
+_OPENERS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+_TABLES, _PARQUET = (".csv", ".tsv", ".txt"), (".parquet", ".geoparquet", ".pq")
+#: Names of columns that are recognised, in any case; the first pair that is there counts.
+DEGREES = (
+    ("longitude", "latitude"),
+    ("lon", "lat"),
+    ("lng", "lat"),
+    ("long", "lat"),
+    ("decimallongitude", "decimallatitude"),
+)
+METRES = (("easting", "northing"), ("east", "north"))
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """Some rows of a source and the points they hold, in the source's own CRS.
+
+    Attributes
+    ----------
+    coords : (k, 2) array
+        Easting or longitude, and northing or latitude.
+    rows : (k,) int array
+        The row of this chunk that each point came from.
+    n_rows, n_missing : int
+        Rows of the chunk, and those of them without a point.
+    crs : pyproj.CRS or None
+    weights : (n_rows,) array or None
+    """
+
+    coords: np.ndarray
+    rows: np.ndarray
+    n_rows: int
+    n_missing: int
+    crs: pyproj.CRS | None
+    weights: np.ndarray | None
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to read points: names of columns, the CRS where a source has none, the rows of a chunk."""
+
+    weights: str | None = None
+    longitude: str | None = None
+    latitude: str | None = None
+    easting: str | None = None
+    northing: str | None = None
+    crs: pyproj.CRS | None = None
+    domain_crs: pyproj.CRS | None = None
+    layer: str | None = None
+    chunksize: int = 200_000
+
+
+class _Raw(NamedTuple):
+    """Rows as they were read: (n,) geometries or (n, 2) coordinates, their CRS, their weights."""
+
+    values: np.ndarray
+    crs: pyproj.CRS | None
+    weights: np.ndarray | None
+
+
+class Stream:
+    """An iterator over the chunks of a source of points.
+
+    Parameters
+    ----------
+    points : GeoDataFrame, GeoSeries, DataFrame, (k, 2) array, path, or an iterable of tables and arrays
+    options : Options
+
+    Attributes
+    ----------
+    total : int or None
+        Rows in all, where the source knows that before it is read.
+    notes : list of str
+        What was assumed on the way.
+    """
+
+    def __init__(self, points: Any, options: Options) -> None:
+        self.options = options
+        self.notes: list[str] = []
+        self.total: int | None = None
+        self._columns: tuple[Any, Any, pyproj.CRS | None] | None = None
+        self._parts = self._open(points)
+
+    def __iter__(self) -> Iterator[Chunk]:
+        for part in self._parts:
+            yield from self._chunks(part)
+
+    def _open(self, points: Any) -> Iterable[Any]:
+        if isinstance(points, (str, Path)):
+            return self._file(str(points))
+        if isinstance(points, (gpd.GeoSeries, pd.DataFrame)) or _is_coordinates(points):
+            self.total = len(points)
+            return [points]
+        if isinstance(points, Iterable) and not isinstance(points, (pd.Series, np.ndarray, bytes, dict)):
+            return points
+        raise GeometryError(
+            "points: expected a GeoDataFrame, a GeoSeries, a DataFrame, a (k, 2) array, a path, or an "
+            f"iterable of such tables; found {type(points).__name__}."
+        )
+
+    def _chunks(self, part: Any) -> Iterator[Chunk]:
+        """Cut a table into chunks of points."""
+        values, crs, weights = part if isinstance(part, _Raw) else self._raw(part)
+        size = self.options.chunksize
+        for start in range(0, len(values), size):
+            some = values[start : start + size]
+            n = len(some)
+            if some.ndim == 1:
+                coords, rows, missing = coordinates_of(some)
+            else:
+                finite = np.isfinite(some).all(axis=1)
+                missing = n - int(finite.sum())
+                coords, rows = (some[finite], np.flatnonzero(finite)) if missing else (some, np.arange(n))
+            mine = None if weights is None else weights[start : start + size]
+            yield Chunk(coords, rows, n, missing, crs, mine)
+
+    def _raw(self, table: Any) -> _Raw:
+        """Return the geometries or coordinates of a table, their CRS and their weights."""
+        o = self.options
+        if isinstance(table, pd.DataFrame):
+            weights = self._weights(table)
+        elif o.weights is not None:
+            raise DataError(f"weights={o.weights!r} is no column: the points are a {type(table).__name__}.")
+        else:
+            weights = None
+        if isinstance(table, gpd.GeoSeries) or _has_geometry(table):
+            return _Raw(table.geometry.to_numpy(), table.crs or o.crs, weights)
+        if isinstance(table, pd.DataFrame):
+            return _Raw(*self._coordinates(table), weights)
+        if _is_coordinates(table):
+            return _Raw(np.asarray(table, float), o.crs or o.domain_crs, weights)
+        raise GeometryError(
+            "points: each chunk must be a GeoDataFrame, a GeoSeries, a DataFrame with named coordinates "
+            f"or a (k, 2) array; found {type(table).__name__}."
+        )
+
+    def _weights(self, frame: pd.DataFrame) -> np.ndarray | None:
+        name = self.options.weights
+        if name is None:
+            return None
+        self._wanted(frame.columns)
+        return _numbers(frame[name])
+
+    def _wanted(self, columns: Any) -> list[str]:
+        """Return the columns to read besides the geometry; refuse weights that are not among them."""
+        name = self.options.weights
+        if name is None:
+            return []
+        if name not in columns:
+            raise DataError(f"weights: there is no column {name!r}; there are {_names(columns)}.")
+        return [name]
+
+    # -- coordinates in named columns ----------------------------------------------------------------------
+
+    def _coordinates(self, frame: pd.DataFrame) -> tuple[np.ndarray, pyproj.CRS | None]:
+        if self._columns is None:
+            self._columns = self._choose(frame)
+        first, second, crs = self._columns
+        for name in (first, second):
+            if name not in frame.columns:
+                raise GeometryError(
+                    f"points: a chunk has no column {name!r}; it has {_names(frame.columns)}."
+                )
+        return np.column_stack([_numbers(frame[name]) for name in (first, second)]), crs
+
+    def _choose(self, frame: pd.DataFrame) -> tuple[Any, Any, pyproj.CRS | None]:
+        """Decide which columns hold the coordinates and in which CRS they are."""
+        o = self.options
+        planar = o.crs or o.domain_crs
+        named = ((o.longitude, o.latitude, o.crs or WGS84), (o.easting, o.northing, planar))
+        for first, second, crs in named:
+            if first is None and second is None:
+                continue
+            for name in (first, second):
+                if name not in frame.columns:
+                    raise GeometryError(
+                        f"points: there is no column {name!r}; there are {_names(frame.columns)}."
+                    )
+            return first, second, crs
+        there = {str(column).strip().lower(): column for column in frame.columns}
+        for pairs, crs in ((DEGREES, o.crs or WGS84), (METRES, planar), ((("x", "y"),), planar)):
+            for a, b in pairs:
+                if a in there and b in there:
+                    return self._say(frame, there[a], there[b], crs)
+        raise GeometryError(
+            f"points: no columns with coordinates among {_names(frame.columns)}. Name them: longitude= and "
+            "latitude=, or easting= and northing= (with crs= where that is not the domain's)."
+        )
+
+    def _say(
+        self, frame: pd.DataFrame, a: Any, b: Any, crs: pyproj.CRS | None
+    ) -> tuple[Any, Any, pyproj.CRS | None]:
+        if str(a).strip().lower() == "x" and self.options.crs is None and self.options.domain_crs is not None:
+            x, y = _numbers(frame[a]), _numbers(frame[b])
+            with np.errstate(invalid="ignore"):
+                degrees = not ((np.abs(x) > 360).any() or (np.abs(y) > 90).any())
+            crs = WGS84 if degrees else crs
+        if crs is WGS84:
+            self.notes.append(f"columns {a!r} and {b!r} are taken as longitude and latitude")
+        elif crs is not None:
+            whose = "" if self.options.crs else ", the domain's CRS"
+            self.notes.append(f"columns {a!r} and {b!r} are taken as coordinates in {crs.name}{whose}")
+        return a, b, crs
+
+    # -- files ---------------------------------------------------------------------------------------------
+
+    def _file(self, path: str) -> Iterator[Any]:
+        path, layer = split_layer(path, self.options.layer)
+        check_exists(path, "points")
+        suffixes = [s.lower() for s in Path(path).suffixes]
+        packed = bool(suffixes) and suffixes[-1] in _OPENERS
+        kind = (suffixes[:-1] if packed else suffixes)[-1:]
+        try:
+            if kind and kind[0] in _TABLES:
+                yield from self._csv(path, suffixes[-1])
+            elif kind and kind[0] in _PARQUET:
+                yield from self._parquet(path)
+            else:
+                yield from self._ogr(path, layer)
+        except GeobgpError:
+            raise
+        except Exception as error:  # each driver has its own exceptions; the user needs one kind
+            raise GeometryError(f"points: {path} cannot be read: {error}") from error
+
+    def _csv(self, path: str, suffix: str) -> Iterator[pd.DataFrame]:
+        with _OPENERS.get(suffix, open)(path, "rt", encoding="utf-8-sig", errors="replace") as handle:
+            head = handle.readline()
+        if not head.strip():
+            raise GeometryError(f"points: {path} is empty, or its first line is.")
+        common: dict[str, Any] = {
+            "sep": max(",;\t|", key=head.count),
+            "encoding": "utf-8-sig",
+            "encoding_errors": "replace",
+            "skipinitialspace": True,
+        }
+        sample = pd.read_csv(path, nrows=100, dtype=str, **common)
+        first, second, _ = self._columns = self._choose(sample)
+        if self.options.weights is not None:
+            self._weights(sample)
+        wanted = {first, second, self.options.weights}
+        yield from pd.read_csv(
+            path,
+            usecols=lambda name: name in wanted,
+            chunksize=self.options.chunksize,
+            low_memory=False,
+            **common,
+        )
+
+    def _parquet(self, path: str) -> Iterator[Any]:
+        from pyarrow import parquet
+
+        file = parquet.ParquetFile(path)
+        self.total = file.metadata.num_rows
+        geo = json.loads((file.metadata.metadata or {}).get(b"geo", b"{}"))
+        column = geo.get("primary_column")
+        about = geo.get("columns", {}).get(column, {})
+        encoding = about.get("encoding", "WKB").lower()
+        if column and encoding not in ("wkb", "point"):
+            yield gpd.read_parquet(path)
+            return
+        crs = about.get("crs", "OGC:CRS84")
+        crs = None if crs is None else pyproj.CRS.from_user_input(crs)
+        names = [column, *self._wanted(file.schema_arrow.names)] if column else None
+        for batch in file.iter_batches(batch_size=self.options.chunksize, columns=names):
+            yield batch.to_pandas() if column is None else self._arrow(batch, column, encoding, crs)
+
+    def _ogr(self, path: str, layer: str | None) -> Iterator[Any]:
+        layer = pick_layer(path, layer, "points")
+        info = pyogrio.read_info(path, layer=layer)
+        self.total = None if info["features"] < 0 else int(info["features"])
+        size, common = self.options.chunksize, {"layer": layer, "columns": self._wanted(info["fields"])}
+        if _pyarrow():
+            with pyogrio.open_arrow(path, batch_size=size, use_pyarrow=True, **common) as (meta, batches):
+                crs = None if meta["crs"] is None else pyproj.CRS.from_user_input(meta["crs"])
+                for batch in batches:
+                    yield self._arrow(batch, meta["geometry_name"] or "wkb_geometry", "wkb", crs)
+            return
+        start = 0
+        while True:
+            frame = pyogrio.read_dataframe(
+                path, skip_features=start, max_features=size, use_arrow=False, **common
+            )
+            yield frame
+            start += len(frame)
+            if len(frame) < size:
+                return
+
+    def _arrow(self, batch: Any, column: str, encoding: str, crs: pyproj.CRS | None) -> _Raw:
+        geometry = batch.column(column)
+        if encoding == "wkb":
+            values = _wkb_points(geometry)
+            if values is None:
+                values = shapely.from_wkb(geometry.to_numpy(zero_copy_only=False))
+        else:
+            xy = [geometry.field(axis).to_numpy(zero_copy_only=False) for axis in ("x", "y")]
+            values = np.where(geometry.is_valid(), xy, np.nan).T
+        name = self.options.weights
+        weights = None if name is None else _numbers(batch.column(name).to_pandas())
+        return _Raw(values, crs or self.options.crs, weights)
+
+
+def _wkb_points(binary: Any) -> np.ndarray | None:
+    """Return the coordinates of an Arrow array of plain points in WKB, or None if it holds anything else."""
+    if binary.null_count or not len(binary):
+        return None
+    _, where, data = binary.buffers()
+    wide = np.int64 if str(binary.type).startswith("large") else np.int32
+    edges = np.frombuffer(where, wide)[binary.offset : binary.offset + len(binary) + 1]
+    if (np.diff(edges) != 21).any():
+        return None
+    records = np.frombuffer(data, np.uint8)[edges[0] : edges[-1]].reshape(-1, 21)
+    if (records[:, :5] != (1, 1, 0, 0, 0)).any():  # little-endian, type 1: a point in two dimensions
+        return None
+    return np.ascontiguousarray(records[:, 5:]).view("<f8")
+
+
+def _is_coordinates(points: Any) -> bool:
+    return isinstance(points, np.ndarray) and points.ndim == 2 and points.shape[1] == 2
+
+
+def _has_geometry(frame: Any) -> bool:
+    return isinstance(frame, gpd.GeoDataFrame) and frame.active_geometry_name is not None
+
+
+def _names(columns: Iterable[Any]) -> str:
+    names = [repr(str(c)) for c in columns]
+    return ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+
+
+def _numbers(column: pd.Series) -> np.ndarray:
+    """Return a column as floats, NaN where it holds none; a decimal comma counts as a point."""
+    if not pd.api.types.is_numeric_dtype(column):
+        column = pd.to_numeric(
+            column.astype(str).str.strip().str.replace(",", ".", regex=False), errors="coerce"
+        )
+    return np.asarray(column, float)
+
+
+def _pyarrow() -> bool:
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError:
+        return False
+    return True

@@ -1,0 +1,170 @@
+"""What a posterior says on the grid, and the ways out: rasters, netCDF, polygons, web maps, figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from geobgp.errors import DataError
+from geobgp.inference.mixture import check_probabilities, quantile_name
+
+if TYPE_CHECKING:
+    import folium
+    import geopandas as gpd
+    import matplotlib.axes
+    import pandas as pd
+    import xarray as xr
+
+    from geobgp.land.domain import Domain
+    from geobgp.inference.mixture import NormalMixture
+    from geobgp.posterior import Posterior
+    from geobgp.summary import Summary
+
+#: The quantiles that are reported unless others are asked for.
+QUANTILES = (0.05, 0.5, 0.95)
+
+
+class Outputs:
+    """What `Posterior` can write and draw, using only its public methods."""
+
+    likelihood: str
+
+    if TYPE_CHECKING:
+
+        @property
+        def domain(self) -> Domain: ...  # noqa: D102
+        @property
+        def provenance(self) -> dict[str, Any]: ...  # noqa: D102
+        @property
+        def units(self) -> str: ...  # noqa: D102
+        @property
+        def _nodes(self) -> NormalMixture: ...
+        def _need_counts(self, what: str) -> None: ...
+        def node_intensity(self, quantiles: Sequence[float] = QUANTILES) -> pd.DataFrame: ...  # noqa: D102
+        def summary(self) -> Summary: ...  # noqa: D102
+
+    def intensity(self, quantiles: Sequence[float] = QUANTILES) -> xr.Dataset:
+        """Return the intensity on the grid: mean, sd and quantiles.
+
+        Exact for a log-normal (or a mixture of them), not sampled. In a cell with several nodes (two sides of
+        a river) each statistic is the average over the cell's land.
+
+        Parameters
+        ----------
+        quantiles : sequence of float
+            Probabilities, each a variable: 0.05 is ``q05``.
+
+        Returns
+        -------
+        xarray.Dataset
+            On (northing, easting), NaN off land, with CRS, units and provenance.
+        """
+        self._need_counts("intensity()")
+        table = self.node_intensity(quantiles)
+        about = {name: {"long_name": f"intensity, {_words(name)}", "units": self.units} for name in table}
+        return self._dataset({name: table[name].to_numpy() for name in table}, about)
+
+    def exceedance(self, threshold: float) -> xr.DataArray:
+        """Return the probability that the intensity exceeds `threshold` (in its own unit), on the grid."""
+        self._need_counts("exceedance()")
+        if not np.isfinite(threshold):
+            raise DataError(f"A threshold is a finite number of {self.units}; found {threshold!r}.")
+        values = self._nodes.sf(np.log(threshold)) if threshold > 0 else np.ones(self.domain.n_nodes)
+        about = {
+            "long_name": f"probability of more than {threshold:g} {self.units}",
+            "units": "1",
+            "threshold": float(threshold),
+        }
+        return self._dataset({"exceedance": values}, {"exceedance": about})["exceedance"]
+
+    def latent(self, quantiles: Sequence[float] = QUANTILES) -> xr.Dataset:
+        """Return the linear predictor on the grid (the log-intensity, for counts): mean, sd and quantiles."""
+        chances = check_probabilities(quantiles)
+        mean, var = self._nodes.moments()
+        values = {"mean": mean, "sd": np.sqrt(var)} | {
+            quantile_name(q): self._nodes.quantile(q) for q in chances
+        }
+        unit = f"log({self.units})" if self.likelihood == "Poisson" else "1"
+        about = {name: {"long_name": f"linear predictor, {_words(name)}", "units": unit} for name in values}
+        return self._dataset(values, about)
+
+    def _dataset(
+        self, values: dict[str, np.ndarray], variables: dict[str, dict[str, Any]], coverage: bool = False
+    ) -> xr.Dataset:
+        from geobgp.output.cog import dataset
+
+        return dataset(self.domain, values, variables=variables, attrs=self.provenance, coverage=coverage)
+
+    def _layers(self, quantiles: Sequence[float], thresholds: Sequence[float]) -> xr.Dataset:
+        data = self.intensity(quantiles)
+        for threshold in np.atleast_1d(np.asarray(thresholds, float)):
+            data[f"exceedance_{threshold:g}"] = self.exceedance(float(threshold))
+        data["coverage"] = self._dataset({}, {}, coverage=True)["coverage"]
+        return data
+
+    def to_raster(
+        self, path: str | Path, thresholds: Sequence[float] = (), *, quantiles: Sequence[float] = QUANTILES
+    ) -> list[Path]:
+        """Write GeoTIFFs with QGIS styles: a directory (a file per statistic) or one ``.tif`` (all bands).
+
+        Each of `thresholds` adds the probability of exceeding it; ``coverage`` is the share of each cell that
+        is land.
+        """
+        from geobgp.output.cog import write_rasters
+
+        return write_rasters(self._layers(quantiles, thresholds), path, title=self.provenance["title"])
+
+    def to_netcdf(
+        self, path: str | Path, thresholds: Sequence[float] = (), *, quantiles: Sequence[float] = QUANTILES
+    ) -> Path:
+        """Write the intensity and the probabilities of exceeding `thresholds` to one netCDF file."""
+        from geobgp.storage.archive import write_netcdf
+
+        return write_netcdf(self._layers(quantiles, thresholds), Path(path))
+
+    def to_polygons(
+        self,
+        levels: Sequence[float],
+        path: str | Path | None = None,
+        *,
+        variable: str = "mean",
+        **kwargs: Any,
+    ) -> gpd.GeoDataFrame:
+        """Return the areas between levels of a variable of `intensity()`; write them to `path` if given."""
+        from geobgp.output.cog import to_polygons, write_polygons
+
+        data = self.intensity()
+        if variable not in data:
+            raise DataError(f"variable is one of {', '.join(map(str, data.data_vars))}; found {variable!r}.")
+        frame = to_polygons(data[variable], levels, domain=self.domain, **kwargs)
+        if path is not None:
+            write_polygons(frame, path)
+        return frame
+
+    def to_map(self, path: str | Path | None = None, **kwargs: Any) -> folium.Map:
+        """Return the interactive map; write it to `path` if given, as HTML that needs nothing else."""
+        from geobgp.web import maps
+
+        made = maps.intensity_map(cast("Posterior", self), **kwargs)
+        if path is not None:
+            maps.save(made, path)
+        return made
+
+    def plot(self, ax: matplotlib.axes.Axes | None = None, **kwargs: Any) -> Any:
+        """Draw the mean intensity; see `geobgp.output.plots.plot_intensity`."""
+        from geobgp.output.plots import plot_intensity
+
+        return plot_intensity(cast("Posterior", self), ax=ax, **kwargs)
+
+    def _repr_html_(self) -> str:
+        if self.likelihood != "Poisson":
+            return self.summary()._repr_html_()
+        return str(self.to_map()._repr_html_())
+
+
+def _words(name: str) -> str:
+    fixed = {"mean": "posterior mean", "sd": "posterior standard deviation"}
+    return fixed.get(name, f"{name[1:].lstrip('0') or '0'} % quantile")

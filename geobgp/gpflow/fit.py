@@ -1,0 +1,370 @@
+"""The same LGCP fitted by GPflow: `LGCP.fit(counts, engine="gpflow")`.
+
+For given hyperparameters, natural gradients find the posterior of the weights; the hyperparameters climb the
+bound so reached, whose gradient is the bound's own (the posterior being at its optimum). NumPy comes out: the
+result is the `Fit` that geobgp's own engine gives.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.linalg import blas, lapack
+
+from geobgp.errors import DataError, GeobgpWarning
+from geobgp.gpflow.loading import load_gpflow
+from geobgp.inference.hyper import Hyper, newton_step
+from geobgp.inference.fit import Fit
+from geobgp.prior.kernels import Kernel
+from geobgp.prior.kernels import Matern as OurMatern
+from geobgp.inference.likelihoods import Poisson
+from geobgp.inference.states import FeatureState
+
+load_gpflow()
+
+import gpflow  # noqa: E402
+import tensorflow as tf  # noqa: E402
+import tensorflow_probability as tfp  # noqa: E402
+
+from geobgp.gpflow.models import HarmonicFeatures, HarmonicKernel, Matern, NodeMean  # noqa: E402
+
+if TYPE_CHECKING:
+    from geobgp.data.counts import Counts
+    from geobgp.model import LGCP
+
+__all__ = ["fit_lgcp", "lgcp_svgp"]
+
+#: A natural-gradient step that gains less than this (in nats) is the last.
+TOLERANCE = 1e-7
+MAX_STEPS = 100
+#: Moves of the hyperparameters, at most, and the gradient of the bound at which they end.
+MAX_MOVES = 50
+FLAT = 5e-3
+
+
+def lgcp_svgp(
+    model: LGCP, counts: Counts | np.ndarray, *, likelihood: Any = None, centre: float | None = None
+) -> tuple[Any, tuple[np.ndarray, np.ndarray]]:
+    """Return a GPflow SVGP model of an LGCP, and its data; train it as any other.
+
+    Features and fixed effects are the inducing variables, and the exposure is in the mean. The kernel starts
+    at the LGCP's parameters, which are not trainable then, or at its defaults for the domain, which are.
+
+    Parameters
+    ----------
+    model : LGCP
+        With a HarmonicBasis.
+    counts : Counts or (n_nodes,) array
+    likelihood : gpflow.likelihoods.Likelihood, optional
+        Of the counts, whose mean is exp(f); Poisson by default.
+    centre : float, optional
+        Constant added to f; by default the log of the overall rate.
+
+    Returns
+    -------
+    svgp, (X, Y)
+        X are indices of the nodes with exposure, (n, 1), and Y their counts.
+    """
+    from geobgp.model import FIXED_SD
+
+    basis = _basis(model)
+    values = np.asarray(getattr(counts, "values", counts), float)
+    if centre is None:
+        centre = float(np.log((values.sum() or 0.5) / model.exposure.sum()))
+    features = HarmonicFeatures(basis, fixed=model.effects.columns, fixed_sd=FIXED_SD)
+    size = float(np.sqrt(basis.domain.node_areas.sum()))
+    kernel = HarmonicKernel(_gpflow_kernel(model.kernel, size), features)
+    exposed = np.flatnonzero(model.exposure > 0)
+    offset = np.zeros(len(values))
+    offset[exposed] = np.log(model.exposure[exposed]) + centre
+    svgp = gpflow.models.SVGP(
+        kernel,
+        gpflow.likelihoods.Poisson() if likelihood is None else likelihood,
+        features,
+        mean_function=NodeMean(features, offset),
+        # Far inside the prior, whose variance would make the rates overflow.
+        q_sqrt=0.1 * np.eye(features.num_inducing)[None],
+    )
+    return svgp, (exposed[:, None].astype(float), values[exposed, None])
+
+
+def _basis(model: LGCP) -> Any:
+    if not hasattr(model.basis, "eigenvalues"):
+        raise DataError("GPflow needs features, and FullRank has none. Give the LGCP a HarmonicBasis.")
+    return model.basis
+
+
+def _gpflow_kernel(kernel: Kernel, size: float) -> Any:
+    """Return the same kernel for GPflow; what is not given starts at the default for a domain's size."""
+    lengthscale, sd = kernel.lengthscale or size / 10.0, kernel.sd or 1.0
+    if isinstance(kernel, OurMatern):
+        own = {
+            0.5: gpflow.kernels.Matern12,
+            1.5: gpflow.kernels.Matern32,
+            2.5: gpflow.kernels.Matern52,
+        }.get(kernel.nu)
+        base = own() if own is not None else Matern(kernel.nu)
+    else:
+        base = gpflow.kernels.SquaredExponential()
+    base.variance = gpflow.Parameter(sd**2, transform=tfp.bijectors.Exp())
+    base.lengthscales.assign(lengthscale)
+    gpflow.set_trainable(base.lengthscales, kernel.lengthscale is None)
+    gpflow.set_trainable(base.variance, kernel.sd is None)
+    return base
+
+
+@dataclass(frozen=True, eq=False)
+class _Point:
+    """The best posterior for one value of the hyperparameters."""
+
+    theta: np.ndarray
+    weights: tuple[Any, ...]  # GPflow's own variables of q_mu and q_sqrt: to set these costs next to nothing
+    elbo: float
+    score: float
+    gradient: np.ndarray
+    converged: bool
+
+
+class Profile:
+    """The bound, maximised over the posterior of the weights, as a function of θ = (log ℓ, log σ)."""
+
+    def __init__(self, svgp: Any, data: Any, hyper: Hyper, report: Callable[[str], None] | None) -> None:
+        self.svgp, self.hyper, self.report = svgp, hyper, report
+        self.steps = 0
+        self.scores: list[float] = []
+        x, y = (tf.constant(part, tf.float64) for part in data)
+        self._share = tf.Variable(1.0, dtype=tf.float64, trainable=False)
+        natural = gpflow.optimizers.NaturalGradient(gamma=self._share)
+        self._variables = tuple(q.unconstrained_variable for q in (svgp.q_mu, svgp.q_sqrt))
+        base = svgp.kernel.base
+        logs = [base.lengthscales.unconstrained_variable, base.variance.unconstrained_variable]
+
+        @tf.function  # type: ignore[untyped-decorator]
+        def step() -> tf.Tensor:
+            natural.minimize(lambda: -svgp.elbo((x, y)), [(svgp.q_mu, svgp.q_sqrt)])
+            return svgp.elbo((x, y))
+
+        @tf.function  # type: ignore[untyped-decorator]
+        def value() -> tf.Tensor:
+            return svgp.elbo((x, y))
+
+        @tf.function  # type: ignore[untyped-decorator]
+        def slope() -> tf.Tensor:
+            with tf.GradientTape(watch_accessed_variables=False) as tape:
+                tape.watch(logs)
+                elbo = svgp.elbo((x, y))
+            return tf.stack(tape.gradient(elbo, logs))
+
+        self._step, self._value, self._slope = step, value, slope
+
+    def _set(self, theta: np.ndarray) -> None:
+        self.svgp.kernel.base.lengthscales.assign(np.exp(theta[0]))
+        self.svgp.kernel.base.variance.assign(np.exp(2.0 * theta[1]))
+
+    def restore(self, point: _Point) -> None:
+        """Give the model the hyperparameters and the posterior of a point."""
+        self._set(point.theta)
+        self._assign(point.weights)
+
+    def _hold(self) -> tuple[Any, ...]:
+        return tuple(variable.numpy() for variable in self._variables)
+
+    def _assign(self, weights: tuple[Any, ...]) -> None:
+        for variable, value in zip(self._variables, weights, strict=True):
+            variable.assign(value)
+
+    def _try(self, share: float) -> float:
+        """Take a step of this share; return the bound there, or -inf if there is no such posterior."""
+        self._share.assign(share)
+        self.steps += 1
+        try:
+            elbo = float(self._step())
+        except tf.errors.InvalidArgumentError:  # a covariance that is none
+            return -np.inf
+        return elbo if np.isfinite(elbo) else -np.inf
+
+    def at(self, theta: np.ndarray, start: _Point | None = None, tolerance: float = TOLERANCE) -> _Point:
+        """Return the best posterior for θ, from that of another θ."""
+        self._set(theta)
+        if start is not None:
+            self._assign(start.weights)
+        elbo, gain, share, converged = float(self._value()), np.inf, 1.0, False
+        held = self._hold()
+        for _ in range(MAX_STEPS):
+            new = self._try(share)
+            if not new >= elbo - 1e-10 * abs(elbo):
+                self._assign(held)
+                share *= 0.5
+                if share < 1e-8:
+                    break
+                continue
+            before, gain, elbo = gain, new - elbo, new
+            held = self._hold()
+            if share >= 0.5 and gain < max(tolerance, 1e-13 * abs(elbo)):
+                converged = True
+                break
+            # Full steps that gain little by little go to and fro around the top: half a step lands on it.
+            share = 0.5 if share == 1.0 and gain > 0.2 * before else min(1.0, 2.0 * share)
+        prior, first, _ = self.hyper.log_prior(theta)
+        gradient = self._slope().numpy() * (1.0, 2.0) + first
+        self.scores.append(elbo + prior)
+        if self.report is not None:
+            self.report(f"natural-gradient step {self.steps}: ELBO {elbo:,.4f}")
+        return _Point(np.array(theta), held, elbo, elbo + prior, gradient, converged)
+
+    def climb(self) -> tuple[_Point, bool, str]:
+        """Return the best point over the free hyperparameters, whether it is one, and words about it."""
+        free = self.hyper.free
+        most = loose = 1e-2 if free.any() else TOLERANCE
+        best = self.at(self.hyper.start, tolerance=loose)
+        if not free.any():
+            return best, best.converged, f"converged in {self.steps} natural-gradient steps"
+        curvature = -np.eye(len(free)) * np.abs(best.gradient).max()
+        flat = False
+        for _ in range(MAX_MOVES):
+            lower, upper = best.theta <= self.hyper.lower, best.theta >= self.hyper.upper
+            stuck = ~free | (lower & (best.gradient < 0)) | (upper & (best.gradient > 0))
+            steep = float(np.abs(np.where(stuck, 0.0, best.gradient)).max())
+            flat = steep < FLAT and loose == TOLERANCE
+            if flat:
+                break
+            # Far from the top the posterior need not be found to the last digit.
+            loose = min(most, max(TOLERANCE, 1e-4 * steep**2))
+            if steep < FLAT:
+                best = self.at(best.theta, best, loose)
+                continue
+            step = np.zeros(len(free))
+            step[~stuck] = newton_step(best.gradient[~stuck], curvature[np.ix_(~stuck, ~stuck)])
+            for _ in range(12):
+                point = self.at(np.clip(best.theta + step, self.hyper.lower, self.hyper.upper), best, loose)
+                if point.score > best.score:
+                    break
+                step *= 0.25
+            else:
+                if loose == TOLERANCE:
+                    flat = steep < 10.0 * FLAT
+                    break
+                most = TOLERANCE
+                best = self.at(best.theta, best, most)
+                continue
+            # The symmetric rank-one update of the curvature.
+            moved = point.theta - best.theta
+            residual = point.gradient - best.gradient - curvature @ moved
+            size = float(residual @ moved)
+            if abs(size) > 1e-8 * np.linalg.norm(residual) * np.linalg.norm(moved):
+                curvature = curvature + np.outer(residual, residual) / size
+            best = point
+        words = f"{'converged in' if flat else 'no optimum after'} {self.steps} natural-gradient steps"
+        return best, flat and best.converged, words
+
+    def covariance(self, best: _Point, step: float = 0.05) -> np.ndarray:
+        """Return the covariance of θ from the curvature of the profile; zero where fixed."""
+        free = np.flatnonzero(self.hyper.free)
+        out = np.zeros((len(best.theta),) * 2)
+        if len(free) == 0:
+            return out
+        hessian = np.empty((len(free), len(free)))
+        for i, k in enumerate(free):
+            change = step * np.eye(len(best.theta))[k]
+            up, down = self.at(best.theta + change, best), self.at(best.theta - change, best)
+            hessian[i] = (up.gradient - down.gradient)[free] / (2.0 * step)
+        values, vectors = np.linalg.eigh(0.5 * (hessian + hessian.T))
+        # As in geobgp's own engine: a standard deviation of at most 3.
+        out[np.ix_(free, free)] = (vectors / np.maximum(-values, 1.0 / 9.0)) @ vectors.T
+        return out
+
+    def integrate(self, best: _Point, covariance: np.ndarray) -> tuple[list[_Point], np.ndarray]:
+        """Return posteriors on a 3 x 3 Gauss-Hermite grid, the best one first, and their weights."""
+        free = np.flatnonzero(self.hyper.free)
+        values, vectors = np.linalg.eigh(covariance[np.ix_(free, free)])
+        nodes, quadrature = np.array([0.0, 3.0**0.5, -(3.0**0.5)]), np.array([2 / 3, 1 / 6, 1 / 6])
+        points, logs = [], []
+        for which in itertools.product(range(3), repeat=len(free)):
+            x, theta = nodes[list(which)], best.theta.copy()
+            theta[free] += vectors @ (np.sqrt(values) * x)
+            theta = np.clip(theta, self.hyper.lower, self.hyper.upper)
+            point = self.at(theta, best) if x.any() else best
+            points.append(point)
+            logs.append(point.score - best.score + 0.5 * float(x @ x) + np.log(quadrature[list(which)]).sum())
+        weights = np.exp(np.array(logs) - max(logs))
+        return points, weights / weights.sum()
+
+
+def fit_lgcp(
+    model: LGCP,
+    likelihood: Poisson,
+    hyper: Hyper,
+    *,
+    integrate: bool = False,
+    report: Callable[[str], None] | None = None,
+) -> Fit:
+    """Fit an LGCP with GPflow; as `inference.fit` does it with geobgp's own engine.
+
+    Parameters
+    ----------
+    model : LGCP
+    likelihood : Poisson
+        Counts and exposure at the nodes.
+    hyper : Hyper
+        Which hyperparameters are free, their bounds and priors.
+    integrate : bool
+        Mix posteriors over a small grid of hyperparameters instead of taking the best ones.
+    report : callable, optional
+        Told of the bound now and then, in words.
+    """
+    begin, basis = time.perf_counter(), _basis(model)
+    svgp, data = lgcp_svgp(model, likelihood.counts, centre=likelihood.centre)
+    profile = Profile(svgp, data, hyper, report)
+    best, converged, message = profile.climb()
+    trace = np.maximum.accumulate(profile.scores)
+    covariance = profile.covariance(best)
+    points, weights = [best], np.ones(1)
+    if integrate and hyper.free.any():
+        points, weights = profile.integrate(best, covariance)
+    states = []
+    for point, weight in zip(points, weights, strict=True):
+        profile.restore(point)
+        states.append(_state(point.theta, svgp, model, likelihood.centre, weight))
+    if not converged:
+        warnings.warn(f"The fit did not converge: {message}.", GeobgpWarning, stacklevel=3)
+    return Fit(
+        states=tuple(states),
+        elbo=best.elbo,
+        elbo_trace=trace,
+        converged=converged,
+        message=message,
+        hyper_mean=best.theta,
+        hyper_cov=covariance,
+        missed_share=model.kernel.missed_share(float(basis.eigenvalues[-1]), float(np.exp(best.theta[0]))),
+        seconds={"total": time.perf_counter() - begin},
+        rounds=profile.steps,
+    )
+
+
+def _state(theta: np.ndarray, svgp: Any, model: LGCP, centre: float, weight: float) -> FeatureState:
+    """Return GPflow's posterior of whitened weights as a state that stands by itself."""
+    basis = _basis(model)
+    scale = svgp.kernel.scales().numpy()
+    scale[: len(basis.eigenvalues)] *= np.exp(0.5 * svgp.kernel.features.log_area)
+    inverse, _ = lapack.dtrtri(np.asfortranarray(np.tril(svgp.q_sqrt.numpy()[0])), lower=1)
+    chol, info = lapack.dpotrf(blas.dgemm(1.0, inverse, inverse, trans_a=1), lower=1, clean=1)
+    if info != 0:
+        raise np.linalg.LinAlgError(f"the posterior precision is not positive definite (order {info})")
+    return FeatureState(
+        weight=float(weight),
+        lengthscale=float(np.exp(theta[0])),
+        sd=float(np.exp(theta[1])),
+        noise=float("nan"),
+        centre=centre,
+        mean=scale * svgp.q_mu.numpy()[:, 0],
+        scale=scale,
+        chol=chol,
+        basis=basis,
+        fixed=model.effects.columns,
+    )

@@ -1,0 +1,171 @@
+"""Fits: a posterior with its hyperparameters, or a mixture of posteriors over them."""
+
+from __future__ import annotations
+
+import itertools
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from geobgp.inference.engine import Engine, State
+from geobgp.errors import GeobgpWarning
+from geobgp.inference.hyper import Hyper, negative
+from geobgp.inference.likelihoods import Likelihood
+from geobgp.inference.solver import MAX_ROUNDS, Point, Solver
+from geobgp.inference.states import FeatureState, SparseState
+
+__all__ = ["Engine", "FeatureState", "Fit", "SparseState", "State", "fit"]
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """What the solver found.
+
+    Attributes
+    ----------
+    states : tuple of State
+        One for each value of the hyperparameters, with weights that add up to one; the first is the best one.
+    elbo : float
+        Lower bound on the log marginal likelihood at the best hyperparameters (equal to it for a Gaussian
+        likelihood); the prior of the hyperparameters is not in it.
+    elbo_trace : array
+        The bound, plus the log prior of the learned hyperparameters, after each round: it never falls.
+    hyper_mean, hyper_cov : arrays
+        Of θ = (log lengthscale, log sd[, log noise]); zero variance where fixed.
+    missed_share : float
+        Share of the prior variance that the features miss at the learned lengthscale; 0 at full rank.
+    seconds : dict
+        Time spent, by stage.
+    rounds : int
+        Passes over the observations that cost O(n p²) (or one sparse factorisation).
+    """
+
+    states: tuple[State, ...]
+    elbo: float
+    elbo_trace: np.ndarray
+    converged: bool
+    message: str
+    hyper_mean: np.ndarray
+    hyper_cov: np.ndarray
+    missed_share: float = 0.0
+    seconds: dict[str, float] = field(default_factory=dict)
+    rounds: int = 0
+
+
+def fit(
+    engine: Engine,
+    likelihood: Likelihood,
+    hyper: Hyper,
+    *,
+    integrate: bool = False,
+    max_rounds: int = MAX_ROUNDS,
+    report: Callable[[str], None] | None = None,
+) -> Fit:
+    """Fit the posterior, and the hyperparameters that are free.
+
+    Parameters
+    ----------
+    engine : Engine
+        The prior at the observations.
+    likelihood : Likelihood
+    hyper : Hyper
+        Which hyperparameters are free, their bounds and priors.
+    integrate : bool
+        Mix posteriors over a small grid of hyperparameters instead of taking the best ones.
+    report : callable, optional
+        Told of every round, in words.
+
+    Notes
+    -----
+    BLAS is held to one thread meanwhile: more of them gain little on these matrices, and on a machine that is
+    busy they wait for each other many times longer than they work.
+    """
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(limits=1, user_api="blas"):
+        return _fit(engine, likelihood, hyper, integrate, max_rounds, report)
+
+
+def _fit(
+    engine: Engine,
+    likelihood: Likelihood,
+    hyper: Hyper,
+    integrate: bool,
+    max_rounds: int,
+    report: Callable[[str], None] | None,
+) -> Fit:
+    begin = time.perf_counter()
+    solver = Solver(engine, likelihood, hyper, report)
+    learn = bool(hyper.free.any())
+    theta, guess = hyper.start, (np.zeros(likelihood.size), np.zeros(likelihood.size))
+    hoped = -np.inf
+    for part in engine.rehearsals():
+        rehearsal = Solver(part, likelihood, hyper, None)
+        rehearsal.curvature = solver.curvature
+        early, _, _ = rehearsal.climb(theta, guess, learn, 20, 0.1, hoped)
+        theta, guess, hoped = early.theta, (early.moments.mean, early.moments.variance), early.score
+        if learn:
+            cheap = part.evaluations > 1
+            solver.curvature = negative(rehearsal.measure(early)) if cheap else rehearsal.curvature
+    point, converged, message = solver.climb(theta, guess, learn, max_rounds, hoped=hoped)
+    trace = np.array(solver.trace)
+    covariance = _hyper_covariance(solver, point)
+    points, weights = [point], np.ones(1)
+    if integrate and learn:
+        points, weights = _integrate(solver, point, covariance)
+    spent = {**solver.spent, "total": time.perf_counter() - begin}
+    if not converged:
+        warnings.warn(f"The fit did not converge: {message}.", GeobgpWarning, stacklevel=4)
+    return Fit(
+        states=tuple(engine.state(q.theta, q.evidence, w) for q, w in zip(points, weights, strict=True)),
+        elbo=point.elbo,
+        elbo_trace=trace,
+        converged=converged,
+        message=message,
+        hyper_mean=point.theta,
+        hyper_cov=covariance,
+        missed_share=engine.missed_share(point.theta),
+        seconds=spent,
+        rounds=engine.rounds,
+    )
+
+
+def _hyper_covariance(solver: Solver, point: Point) -> np.ndarray:
+    """Return the covariance of θ from the curvature of the site objective; zero where fixed."""
+    free = solver.hyper.free
+    out = np.zeros((len(free), len(free)))
+    if free.any():
+        values, vectors = np.linalg.eigh(solver.measure(point)[np.ix_(free, free)])
+        # Directions in which the data say nothing are held at a standard deviation of 3 (a factor of 20).
+        spread = 1.0 / np.maximum(-values, 1.0 / 9.0)
+        out[np.ix_(free, free)] = (vectors * spread) @ vectors.T
+    return out
+
+
+def _integrate(solver: Solver, best: Point, covariance: np.ndarray) -> tuple[list[Point], np.ndarray]:
+    """Return posteriors on a 3 x 3 grid (Gauss-Hermite, scaled to the curvature) and their weights.
+
+    A grid point's weight is its quadrature weight times the ratio of its true to its Gaussian density.
+    """
+    free = np.flatnonzero(solver.hyper.free)
+    values, vectors = np.linalg.eigh(covariance[np.ix_(free, free)])
+    root = vectors * np.sqrt(values)
+    abscissa, quadrature = (0.0, np.sqrt(3.0), -np.sqrt(3.0)), (2 / 3, 1 / 6, 1 / 6)
+    points, logs = [], []
+    for which in itertools.product(range(3), repeat=len(free)):
+        x = np.array([abscissa[i] for i in which])
+        if not x.any():
+            point = best
+        else:
+            theta = best.theta.copy()
+            theta[free] += root @ x
+            theta = np.clip(theta, solver.hyper.lower, solver.hyper.upper)
+            point, _, _ = solver.climb(theta, (best.moments.mean, best.moments.variance), False, 20, 0.03)
+        points.append(point)
+        density = point.score - best.score + 0.5 * float(x @ x)
+        logs.append(density + sum(np.log(quadrature[i]) for i in which))
+    weights = np.exp(np.array(logs) - max(logs))
+    return points, weights / weights.sum()

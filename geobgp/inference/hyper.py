@@ -1,0 +1,193 @@
+"""Hyperparameters: which are learned, within what bounds, and the search for their best values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from geobgp.prior.kernels import Kernel, PCPrior
+
+#: Value, gradient and Hessian (None: not known) of an objective.
+Derivatives = tuple[float, np.ndarray, np.ndarray | None]
+
+
+@dataclass(frozen=True, eq=False)
+class Hyper:
+    """θ = (log lengthscale, log sd) and, for a Gaussian likelihood, log noise.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    prior : PCPrior
+        Scaled to the domain.
+    start, lower, upper : (2,) or (3,) arrays
+        Of θ; fixed parameters have start = lower = upper.
+    """
+
+    kernel: Kernel
+    prior: PCPrior
+    start: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    noise_unit: float = 1.0
+
+    @classmethod
+    def for_domain(
+        cls,
+        kernel: Kernel,
+        size: float,
+        cell_size: float,
+        *,
+        sd_unit: float = 1.0,
+        noise: float | None = None,
+        learn_noise: bool = False,
+    ) -> Hyper:
+        """Return the hyperparameters of a kernel on a domain of this size (square root of its area).
+
+        Parameters
+        ----------
+        sd_unit : float
+            Scale of f: 1 for log-intensities, the values' standard deviation for a Gaussian likelihood.
+        noise : float, optional
+            Standard deviation of Gaussian noise, if that is the likelihood and it is known.
+        learn_noise : bool
+            Whether there is noise to be learned.
+        """
+        prior = kernel.prior.scaled(size, cell_size, sd_unit)
+        centre = [size / 10.0, sd_unit]
+        low = [min(0.1 * cell_size, 1e-3 * size), 1e-4 * sd_unit]
+        high = [100.0 * size, 1e3 * sd_unit]
+        given = [kernel.lengthscale, kernel.sd]
+        if noise is not None or learn_noise:
+            centre.append(0.3 * sd_unit)
+            low.append(1e-6 * sd_unit)
+            high.append(1e2 * sd_unit)
+            given.append(noise)
+        pick = [
+            [g if g is not None else value for g, value in zip(given, values, strict=True)]
+            for values in (centre, low, high)
+        ]
+        start, lower, upper = (np.log(np.array(v, float)) for v in pick)
+        return cls(kernel, prior, start, lower, upper, sd_unit)
+
+    @property
+    def free(self) -> np.ndarray:
+        """Which parameters are learned."""
+        return self.upper > self.lower
+
+    def capped(self, longest: float) -> Hyper:
+        """Return the same with no lengthscale beyond `longest`."""
+        cap = np.full(len(self.start), np.inf)
+        cap[0] = math.log(longest)
+        start, lower, upper = (np.minimum(v, cap) for v in (self.start, self.lower, self.upper))
+        return replace(self, start=start, lower=lower, upper=upper)
+
+    def log_prior(self, theta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        """Return the log prior density of the learned parameters (in θ), its gradient and Hessian."""
+        value, first, second = self.prior.log_density(theta)
+        if len(theta) == 3:
+            # An exponential prior on the noise, as on the sd, with the same default scale.
+            rate = -math.log(0.05) / (3.0 * self.noise_unit)
+            v = rate * math.exp(theta[2])
+            value, first, second = (
+                np.append(part, extra)
+                for part, extra in ((value, math.log(rate) + theta[2] - v), (first, 1.0 - v), (second, -v))
+            )
+        free = self.free
+        return float(value[free].sum()), np.where(free, first, 0.0), np.diag(np.where(free, second, 0.0))
+
+
+def maximise(
+    objective: Callable[[np.ndarray], Derivatives],
+    start: np.ndarray,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    *,
+    curvature: np.ndarray | None = None,
+    max_evaluations: int = 30,
+    worth: float = 1e-12,
+) -> tuple[np.ndarray, Derivatives, np.ndarray]:
+    """Climb from `start` by Newton steps of length at most 1, within bounds.
+
+    Where the objective is not concave the step goes along the gradient, scaled by the curvature's size.
+
+    Parameters
+    ----------
+    objective : callable
+        Value, gradient and Hessian; None for a Hessian that is not known.
+    curvature : array, optional
+        Hessian to begin with where it is not known; it is corrected on the way (BFGS).
+    worth : float
+        Steps that promise less are not taken.
+
+    Returns
+    -------
+    theta, (value, gradient, Hessian or None) there, the last Hessian or what is taken for it
+    """
+    theta = np.clip(start, lower, upper)
+    current = objective(theta)
+    used = 1
+    bent = -np.eye(len(theta)) if curvature is None else curvature
+    while used < max_evaluations:
+        value, gradient, hessian = current
+        bent = bent if hessian is None else hessian
+        free = (upper > lower) & ~((theta <= lower) & (gradient < 0)) & ~((theta >= upper) & (gradient > 0))
+        if not free.any():
+            break
+        step = np.zeros_like(theta)
+        step[free] = newton_step(gradient[free], bent[np.ix_(free, free)])
+        if 0.5 * float(step @ gradient) < worth:
+            break
+        moved = False
+        while used < max_evaluations and not moved:
+            trial = np.clip(theta + step, lower, upper)
+            new = objective(trial)
+            used += 1
+            if new[2] is None and np.isfinite(new[0]):
+                bent = bfgs(bent, trial - theta, new[1] - gradient, free)
+            moved = bool(np.isfinite(new[0]) and new[0] >= value - 1e-12 * abs(value))
+            if not moved:
+                step *= 0.25
+        if not moved:
+            break
+        theta, current = trial, new
+    return theta, current, bent if current[2] is None else current[2]
+
+
+def bfgs(hessian: np.ndarray, step: np.ndarray, change: np.ndarray, free: np.ndarray) -> np.ndarray:
+    """Return a negative definite Hessian that explains how the gradient changed along a step."""
+    step, change = np.where(free, step, 0.0), np.where(free, change, 0.0)
+    along = hessian @ step
+    size = float(step @ along)
+    if not float(step @ change) < 0.05 * size or size >= 0:
+        return hessian
+    return hessian - np.outer(along, along) / size + np.outer(change, change) / float(step @ change)
+
+
+def differences(
+    objective: Callable[[np.ndarray], Derivatives], theta: np.ndarray, free: np.ndarray, step: float = 0.03
+) -> np.ndarray:
+    """Return the Hessian from gradients a small step ahead; -1 on the diagonal of what is not free."""
+    base = objective(theta)[1]
+    out = -np.eye(len(theta))
+    for i in np.flatnonzero(free):
+        ahead = theta.copy()
+        ahead[i] += step
+        out[i] = np.where(free, (objective(ahead)[1] - base) / step, 0.0)
+    return 0.5 * (out + out.T)
+
+
+def negative(hessian: np.ndarray) -> np.ndarray:
+    """Return the matrix with the signs of its eigenvalues made negative, none of them tiny."""
+    values, vectors = np.linalg.eigh(hessian)
+    size = np.maximum(np.abs(values), 1e-8 + 1e-6 * np.abs(values).max())
+    return -(vectors * size) @ vectors.T
+
+
+def newton_step(gradient: np.ndarray, hessian: np.ndarray, longest: float = 1.0) -> np.ndarray:
+    """Return an ascent step -H⁻¹g, H made negative definite, at most `longest` long."""
+    step = np.linalg.solve(-negative(hessian), gradient)
+    return step * min(1.0, longest / max(float(np.linalg.norm(step)), 1e-300))

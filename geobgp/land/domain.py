@@ -1,0 +1,487 @@
+"""Domain: a grid, the land on it, and the nodes on which counts, features and results live."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyproj
+import scipy.sparse as sp
+import shapely
+from scipy.sparse.csgraph import connected_components
+
+from geobgp.land import pieces as _pieces
+from geobgp.land.corners import Blocks
+from geobgp.errors import DomainError
+from geobgp.land.grid import Grid
+from geobgp.land.polygons import areal_scale, land_polygons
+
+if TYPE_CHECKING:
+    import geopandas as gpd
+    import matplotlib.axes
+
+
+@dataclass(frozen=True, eq=False)
+class Domain:
+    """Land on a grid: the nodes are the connected pieces of land within cells.
+
+    Make one with `Domain.from_polygons`. A river or barrier that crosses a cell divides it into two nodes,
+    so that nothing passes between them; a cell that is land throughout is one node.
+
+    Attributes
+    ----------
+    grid : Grid
+        The cells, in a projected system in metres.
+    geometry : shapely geometry
+        Land minus water, in the grid's CRS.
+    barriers : shapely geometry or None
+        Lines that nothing passes, in the grid's CRS.
+    min_coverage : float
+        Pieces under this share of a cell join a neighbouring piece.
+    coverage : (rows, cols) array
+        Land fraction of each cell, exact: its sum times `cell_size`² is the planar area of `geometry`.
+    cell_area : (rows, cols) array
+        True ground area of each whole cell in m² (the projection's areal scale taken out).
+    node_rows, node_cols : (n,) int arrays
+        Each node's cell.
+    node_areas : (n,) array
+        True ground area of each node's land in m² (square units for a local domain).
+    components : (n,) int array
+        Label of the connected land (island, side of a river) that each node belongs to.
+    notes : tuple of str
+        What was repaired or left out on the way here.
+    """
+
+    grid: Grid
+    geometry: shapely.Geometry
+    barriers: shapely.Geometry | None
+    min_coverage: float
+    coverage: np.ndarray = field(repr=False)
+    cell_area: np.ndarray = field(repr=False)
+    node_rows: np.ndarray = field(repr=False)
+    node_cols: np.ndarray = field(repr=False)
+    node_areas: np.ndarray = field(repr=False)
+    components: np.ndarray = field(repr=False)
+    notes: tuple[str, ...]
+    pieces: _pieces.Pieces = field(repr=False)
+    piece_node: np.ndarray = field(repr=False)
+    main_piece: np.ndarray = field(repr=False)
+
+    @classmethod
+    def from_polygons(
+        cls,
+        land: gpd.GeoDataFrame | gpd.GeoSeries | shapely.Geometry | str | Path,
+        *,
+        water: gpd.GeoDataFrame | gpd.GeoSeries | shapely.Geometry | str | Path | None = None,
+        barriers: gpd.GeoDataFrame | gpd.GeoSeries | shapely.Geometry | str | Path | None = None,
+        cell_size: float,
+        crs: Any = None,
+        min_coverage: float = 0.02,
+    ) -> Domain:
+        """Make a domain from land, minus water, cut by barriers.
+
+        Parameters
+        ----------
+        land, water : GeoDataFrame, GeoSeries, shapely geometry or path
+            Polygons. Invalid ones are repaired, and `notes` says so.
+        barriers : the same, of lines
+            Rivers, fences or roads of no width that nothing passes.
+        cell_size : float
+            Side of a cell in metres (in the coordinates' own unit for ``crs="local"``).
+        crs : optional
+            None chooses a UTM zone or an equal-area projection; anything that pyproj takes, projected and in
+            metres; "local" for planar coordinates with no place on Earth.
+        min_coverage : float
+            Pieces of land under this share of a cell join the largest piece they touch; those that touch
+            none are left out and counted in `notes`.
+
+        Examples
+        --------
+        >>> import shapely
+        >>> square = shapely.box(0, 0, 1, 1)
+        >>> river = shapely.box(-1, 0.52, 2, 0.53)
+        >>> domain = Domain.from_polygons(square, water=river, cell_size=0.1, crs="local")
+        >>> domain.n_nodes, domain.n_components
+        (110, 2)
+        """
+        prepared = land_polygons(land, water, barriers, crs)
+        bounds = shapely.bounds(prepared.geometry)
+        extent = max(bounds[2] - bounds[0], bounds[3] - bounds[1])
+        if cell_size > extent:
+            raise DomainError(
+                f"cell_size is {cell_size:g} but the land is only {extent:.6g} across; "
+                f"use a smaller cell_size, for example {_round_down(extent / 100):g}."
+            )
+        grid = Grid.from_bounds(tuple(bounds), cell_size, prepared.crs)
+        return cls.from_geometry(
+            prepared.geometry,
+            grid,
+            barriers=prepared.barriers,
+            min_coverage=min_coverage,
+            notes=tuple(prepared.notes),
+        )
+
+    @classmethod
+    def from_geometry(
+        cls,
+        geometry: shapely.Geometry,
+        grid: Grid,
+        *,
+        barriers: shapely.Geometry | None = None,
+        min_coverage: float = 0.02,
+        notes: tuple[str, ...] = (),
+    ) -> Domain:
+        """Make a domain from clean land in the CRS of a given grid; `from_polygons` ends here."""
+        if not 0 <= min_coverage < 1:
+            raise DomainError(
+                f"min_coverage is a share of a cell, 0 <= min_coverage < 1; found {min_coverage!r}."
+            )
+        in_cells = shapely.set_precision(_to_cells(geometry, grid), _pieces.PRECISION)
+        lines = None if barriers is None else _to_cells(barriers, grid)
+        pieces = _pieces.cut(in_cells, lines, grid.shape)
+        piece_node, main, left_out = _join_small(pieces, min_coverage)
+        if len(main) == 0:
+            raise DomainError(
+                f"No land is left: {len(pieces.cell)} pieces of land, all smaller than min_coverage = "
+                f"{min_coverage:g} of a cell of {grid.cell_size:g}. Use a smaller cell_size or min_coverage."
+            )
+        if left_out.any():
+            area = pieces.area[left_out].sum() * grid.cell_size**2
+            notes = (
+                *notes,
+                f"{left_out.sum()} piece(s) of land under {min_coverage:.0%} of a cell that touch no other "
+                f"land were left out ({area:.3g} of {shapely.area(geometry):.6g} square units); a smaller "
+                "cell_size keeps them.",
+            )
+        rows, cols = np.divmod(pieces.cell[main], grid.shape[1])
+        cell_area = _cell_area(grid)
+        used = piece_node >= 0
+        areas = np.bincount(
+            piece_node[used], pieces.area[used] * cell_area.ravel()[pieces.cell[used]], minlength=len(main)
+        )
+        a, b = piece_node[pieces.first], piece_node[pieces.second]
+        a, b = a[a >= 0], b[a >= 0]
+        graph = sp.coo_array((np.ones(len(a)), (a, b)), shape=(len(main), len(main)))
+        labels = connected_components(graph, directed=False)[1]
+        return cls(
+            grid=grid,
+            geometry=geometry,
+            barriers=barriers,
+            min_coverage=min_coverage,
+            coverage=_frozen(pieces.coverage),
+            cell_area=_frozen(cell_area),
+            node_rows=_frozen(rows),
+            node_cols=_frozen(cols),
+            node_areas=_frozen(areas),
+            components=_frozen(labels),
+            notes=notes,
+            pieces=pieces,
+            piece_node=_frozen(piece_node),
+            main_piece=_frozen(main),
+        )
+
+    @property
+    def crs(self) -> pyproj.CRS | None:
+        """The grid's CRS; None for a local domain."""
+        return self.grid.crs
+
+    @property
+    def cell_size(self) -> float:
+        """Side of a cell in metres."""
+        return self.grid.cell_size
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes."""
+        return len(self.node_areas)
+
+    @property
+    def n_components(self) -> int:
+        """Number of pieces of land that nothing connects: islands, sides of rivers."""
+        return int(self.components.max()) + 1
+
+    @property
+    def area_unit(self) -> tuple[float, str]:
+        """Area by which intensities are reported, in square units of the CRS, and its name."""
+        return (1.0, "unit area") if self.crs is None else (1e6, "km²")
+
+    @property
+    def length_unit(self) -> tuple[float, str]:
+        """Length by which lengthscales are reported, in units of the CRS, and its name."""
+        return (1.0, "unit") if self.crs is None else (1e3, "km")
+
+    @cached_property
+    def node_points(self) -> np.ndarray:
+        """Coordinates (n, 2) of a point on each node's own land: the cell's centre where that is on it."""
+        u, v = self.node_cols + 0.5, self.node_rows + 0.5
+        off = np.flatnonzero(~self.holds_centre)
+        inside = shapely.get_coordinates(shapely.point_on_surface(self.pieces.polygon[self.main_piece[off]]))
+        u[off], v[off] = inside[:, 0], inside[:, 1]
+        return _frozen(np.column_stack(self.grid.from_cells(u, v)))
+
+    @cached_property
+    def holds_centre(self) -> np.ndarray:
+        """Tell which nodes hold the centre of their cell, clear of shore and barriers."""
+        polygon = self.pieces.polygon[self.main_piece]
+        out = np.ones(self.n_nodes, bool)
+        cut = np.flatnonzero(~self._node_whole)
+        u, v = self.node_cols[cut] + 0.5, self.node_rows[cut] + 0.5
+        shapely.prepare(polygon[cut])
+        out[cut] = shapely.contains_properly(polygon[cut], shapely.points(u, v))
+        return _frozen(out)
+
+    @cached_property
+    def _node_whole(self) -> np.ndarray:
+        return np.array([p is None for p in self.pieces.polygon[self.main_piece]], bool)
+
+    def content_hash(self) -> str:
+        """Return a hash of all that the nodes and the operator depend on."""
+        digest = hashlib.blake2b(digest_size=20)
+        digest.update(repr((self.grid.shape, tuple(self.grid.affine)[:6], self.min_coverage)).encode())
+        digest.update(("" if self.crs is None else self.crs.to_wkt()).encode())
+        digest.update(shapely.to_wkb(self.geometry))
+        digest.update(b"" if self.barriers is None else shapely.to_wkb(self.barriers))
+        digest.update(self.node_areas.tobytes())
+        return digest.hexdigest()
+
+    def locate(self, coords: np.ndarray) -> np.ndarray:
+        """Return the node on whose land each coordinate lies, -1 off land.
+
+        Parameters
+        ----------
+        coords : (k, 2) array
+            Easting and northing in the domain's CRS.
+        """
+        piece = self._piece_at(coords)
+        return np.where(piece >= 0, self.piece_node[piece], -1)
+
+    def _piece_at(self, coords: np.ndarray) -> np.ndarray:
+        coords = np.asarray(coords, float).reshape(-1, 2)
+        rows, cols, inside = self.grid.cell_of(coords[:, 0], coords[:, 1])
+        start = self._first_piece
+        cell = rows * np.int64(self.grid.shape[1]) + cols
+        # Whole cells and cells without land are settled by one look-up.
+        piece = np.where(inside, self._single_piece[cell], -1)
+        cut = np.flatnonzero(piece == -2)
+        count = start[cell[cut] + 1] - start[cell[cut]]
+        at = np.repeat(cut, count)
+        candidate = start[cell[at]] + np.arange(len(at)) - np.repeat(np.cumsum(count) - count, count)
+        u, v = self.grid.to_cells(coords[at, 0], coords[at, 1])
+        hit = shapely.intersects_xy(self._prepared[candidate], u, v)
+        piece[cut] = -1
+        # Backwards, so that on a shared edge the first candidate stays.
+        piece[at[hit][::-1]] = candidate[hit][::-1]
+        return piece
+
+    @cached_property
+    def _first_piece(self) -> np.ndarray:
+        return np.searchsorted(self.pieces.cell, np.arange(self.grid.n_cells + 1))
+
+    @cached_property
+    def _single_piece(self) -> np.ndarray:
+        """The piece of each whole cell, -1 for cells without land, -2 for cells that must be looked into."""
+        count = np.diff(self._first_piece)
+        out = np.where(count > 0, -2, -1)
+        whole = self.pieces.whole.ravel()
+        out[whole] = self._first_piece[:-1][whole]
+        return out
+
+    @cached_property
+    def _prepared(self) -> np.ndarray:
+        polygons = self.pieces.polygon
+        shapely.prepare(polygons)
+        return polygons
+
+    def nearest(self, coords: np.ndarray, max_distance: float) -> tuple[np.ndarray, np.ndarray]:
+        """Return, for each coordinate, the node with the nearest land and the distance to it.
+
+        The node is -1 and the distance infinite where no land lies within `max_distance` (metres).
+        """
+        coords = np.asarray(coords, float).reshape(-1, 2)
+        node = self.locate(coords)
+        distance = np.where(node >= 0, 0.0, np.inf)
+        off = np.flatnonzero((node < 0) & np.isfinite(coords).all(axis=1))
+        if len(off) and max_distance > 0:
+            tree, owner = self._shore_tree
+            points = shapely.points(np.column_stack(self.grid.to_cells(coords[off, 0], coords[off, 1])))
+            (which, found), gap = tree.query_nearest(
+                points, max_distance=max_distance / self.cell_size, return_distance=True, all_matches=False
+            )
+            node[off[which]] = owner[found]
+            distance[off[which]] = gap * self.cell_size
+        return node, distance
+
+    @cached_property
+    def _shore_tree(self) -> tuple[shapely.STRtree, np.ndarray]:
+        """Pieces that water can be next to, and their nodes."""
+        whole = np.pad(self.pieces.whole, 1)
+        inner = whole.copy()
+        for dr in (-1, 0, 1):
+            for dc in (-1, 0, 1):
+                inner &= np.roll(whole, (dr, dc), (0, 1))
+        outer = ~inner[1:-1, 1:-1].ravel()[self.pieces.cell] & (self.piece_node >= 0)
+        at = np.flatnonzero(outer)
+        return shapely.STRtree(self._piece_polygons(at)), self.piece_node[at]
+
+    def _piece_polygons(self, at: np.ndarray) -> np.ndarray:
+        out = self.pieces.polygon[at]
+        whole = np.array([p is None for p in out], bool)
+        row, col = np.divmod(self.pieces.cell[at][whole], self.grid.shape[1])
+        out[whole] = shapely.box(col, row, col + 1, row + 1)
+        return out
+
+    def polygon_of(self, nodes: np.ndarray) -> np.ndarray:
+        """Return the land of nodes as polygons (multipolygons where small pieces have joined) in the CRS."""
+        nodes = np.asarray(nodes, np.int64).ravel()
+        order = np.argsort(self.piece_node, kind="stable")
+        sorted_node = self.piece_node[order]
+        left = np.searchsorted(sorted_node, nodes, "left")
+        count = np.searchsorted(sorted_node, nodes, "right") - left
+        slot = np.repeat(np.arange(len(nodes)), count)
+        piece = order[left[slot] + np.arange(len(slot)) - np.repeat(np.cumsum(count) - count, count)]
+        parts = self._piece_polygons(piece)
+        out = np.full(len(nodes), None, object)
+        single = count == 1
+        out[single] = parts[single[slot]]
+        for k in np.flatnonzero(count > 1):
+            out[k] = shapely.union_all(parts[slot == k])
+        return _from_cells(out, self.grid)
+
+    def interpolation(self, coords: np.ndarray) -> tuple[sp.csr_array, np.ndarray]:
+        """Return a sparse (k, n_nodes) matrix that takes node values to coordinates, and which are on land.
+
+        Bilinear between the centres of the four surrounding cells, using only land that is connected to the
+        coordinate's own within those four cells; the weights of the others are shared out. Rows off land are
+        empty.
+        """
+        coords = np.asarray(coords, float).reshape(-1, 2)
+        own = self._piece_at(coords)
+        inside = (own >= 0) & (self.piece_node[own] >= 0)
+        at = np.flatnonzero(inside)
+        u, v = self.grid.to_cells(coords[at, 0], coords[at, 1])
+        row, piece, weight = self._blocks.weights(own[at], u, v)
+        matrix = sp.csr_array((weight, (at[row], self.piece_node[piece])), shape=(len(coords), self.n_nodes))
+        matrix.sum_duplicates()
+        total = np.asarray(matrix.sum(axis=1)).ravel()
+        scale = sp.diags_array(1.0 / np.where(total > 0, total, 1.0))
+        return sp.csr_array(scale @ matrix), inside
+
+    @property
+    def full_blocks(self) -> np.ndarray:
+        """Corners (rows + 1, cols + 1) whose four cells are whole and open to each other."""
+        return self._blocks.full
+
+    @cached_property
+    def _blocks(self) -> Blocks:
+        return Blocks.of(self.pieces, self._single_piece)
+
+    def to_grid(self, values: np.ndarray, fill: float = np.nan) -> np.ndarray:
+        """Return node values as (rows, cols), cells with several nodes averaged by land; `fill` off land."""
+        values = np.asarray(values, float)
+        used = self.piece_node >= 0
+        cell, node = self.pieces.cell[used], self.piece_node[used]
+        area = self.pieces.area[used]
+        size = self.grid.n_cells
+        with np.errstate(invalid="ignore", divide="ignore"):
+            mean = np.bincount(cell, area * values[node], size) / np.bincount(cell, area, size)
+        single = np.bincount(cell, minlength=size)[cell] == 1
+        mean[cell[single]] = values[node[single]]
+        land = np.zeros(size, bool)
+        land[cell] = True
+        return np.where(land, mean, fill).reshape(self.grid.shape)
+
+    def _facts(self) -> dict[str, str]:
+        unit, name = self.area_unit
+        rows, cols = self.grid.shape
+        return {
+            "grid": f"{rows} x {cols} cells of {self.cell_size:g} {'units' if self.crs is None else 'm'}",
+            "nodes": f"{self.n_nodes:,}",
+            "connected land": f"{self.n_components:,}",
+            "land area": f"{self.node_areas.sum() / unit:,.6g} {name}",
+            "CRS": "local" if self.crs is None else ":".join(self.crs.to_authority() or (self.crs.name,)),
+        }
+
+    def report(self) -> str:
+        """Return the domain's facts and notes as text."""
+        lines = [f"{name}: {value}" for name, value in self._facts().items()]
+        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+
+    def __repr__(self) -> str:
+        return "Domain(" + ", ".join(f"{name}: {value}" for name, value in self._facts().items()) + ")"
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        rows = [*self._facts().items(), *(("note", note) for note in self.notes)]
+        body = "".join(f"<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>" for k, v in rows)
+        return f"<table><caption>Domain</caption>{body}</table>"
+
+    def plot(self, ax: matplotlib.axes.Axes | None = None, **kwargs: Any) -> matplotlib.axes.Axes:
+        """Draw the land, the cells and the shoreline; see `geobgp.output.plots.plot_domain`."""
+        from geobgp.output.plots import plot_domain
+
+        return plot_domain(self, ax=ax, **kwargs)
+
+
+def _frozen(array: np.ndarray) -> np.ndarray:
+    array.setflags(write=False)
+    return array
+
+
+def _to_cells(geometry: shapely.Geometry, grid: Grid) -> shapely.Geometry:
+    return shapely.transform(geometry, lambda xy: np.column_stack(grid.to_cells(xy[:, 0], xy[:, 1])))
+
+
+def _from_cells(geometries: np.ndarray, grid: Grid) -> np.ndarray:
+    return shapely.transform(geometries, lambda uv: np.column_stack(grid.from_cells(uv[:, 0], uv[:, 1])))
+
+
+def _cell_area(grid: Grid) -> np.ndarray:
+    planar = np.full(grid.shape, grid.cell_size**2)
+    if grid.crs is None:
+        return planar
+    east, north = np.meshgrid(grid.eastings, grid.northings)
+    return planar / areal_scale(grid.crs, east, north)
+
+
+def _join_small(pieces: _pieces.Pieces, min_coverage: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return each piece's node (-1: left out), each node's main piece, and which pieces are left out.
+
+    Groups of pieces under `min_coverage` in all join the largest group they touch, until none is left that
+    touches another; those still too small are specks by themselves.
+    """
+    n = len(pieces.cell)
+    group = np.arange(n)
+    while True:
+        total = np.bincount(group, pieces.area, n)
+        first, second = group[pieces.first], group[pieces.second]
+        a, b = np.r_[first, second], np.r_[second, first]
+        ask = (a != b) & (total[a] < min_coverage)
+        if not ask.any():
+            break
+        # Places by size, equal ones by index, so that following ever larger groups runs in no circle.
+        by_size = np.lexsort((-np.arange(n), total))
+        place = np.empty(n, np.int64)
+        place[by_size] = np.arange(n)
+        best = np.full(n, -1)
+        np.maximum.at(best, a[ask], place[b[ask]])
+        follow = best > place
+        goal = np.where(follow, by_size[best], np.arange(n))
+        while (goal[goal] != goal).any():
+            goal = goal[goal]
+        group = goal[group]
+    root = np.flatnonzero((group == np.arange(n)) & (total >= min_coverage))
+    node_of_root = np.full(n, -1)
+    node_of_root[root] = np.arange(len(root))
+    node = node_of_root[group]
+    return node, root, node < 0
+
+
+def _round_down(value: float) -> float:
+    """Return the largest of 1, 2, 5 times a power of ten that is at most `value`."""
+    power = 10.0 ** np.floor(np.log10(value))
+    return float(max(k * power for k in (1, 2, 5) if k * power <= value * (1 + 1e-12)))

@@ -1,0 +1,430 @@
+"""Polygons, lines and points: read, repaired, and brought to one metric coordinate reference system."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import geopandas as gpd
+import numpy as np
+import pyogrio
+import pyproj
+import shapely
+
+from geobgp.land.crs import (
+    LonLat,
+    areal_scale,
+    check_crs,
+    choose_crs,
+    count,
+    in_degrees,
+    lonlat,
+    mend,
+    no_crs,
+    project,
+    repair,
+    transform,
+    unwrap,
+)
+from geobgp.errors import CRSError, DomainError, GeobgpError, GeometryError
+
+_POLYGONS, _LINES = (3, 6), (1, 2, 5)
+__all__ = [
+    "Land",
+    "areal_scale",
+    "check_crs",
+    "choose_crs",
+    "land_polygons",
+    "points_in",
+    "project",
+    "read_lines",
+    "read_polygons",
+    "transform",
+]
+
+_KINDS = (
+    "Point",
+    "LineString",
+    "LinearRing",
+    "Polygon",
+    "MultiPoint",
+    "MultiLineString",
+    "MultiPolygon",
+    "GeometryCollection",
+)
+
+
+def read_polygons(source: Any, what: str = "land", *, layer: str | None = None) -> tuple[Any, list[str]]:
+    """Return the polygons of a source, repaired and flat, and what was done to them.
+
+    Parameters
+    ----------
+    source : GeoDataFrame, GeoSeries, shapely geometry, list of geometries, or path
+        A path may be anything that OGR reads, or GeoParquet; ``file.gpkg|layername=lakes`` names a layer.
+    what : str
+        What the polygons are, for messages.
+    layer : str, optional
+        The layer of a file that has several.
+
+    Returns
+    -------
+    polygons : GeoSeries
+        One valid two-dimensional Polygon or MultiPolygon per feature that has one, with the source's CRS
+        (None for bare geometries) and index.
+    notes : list of str
+        What was ignored or repaired, for reports.
+
+    Examples
+    --------
+    >>> from shapely.geometry import Polygon
+    >>> bow_tie = Polygon([(0, 0), (1, 1), (1, 0), (0, 1)])
+    >>> polygons, notes = read_polygons(bow_tie)
+    >>> polygons.area.sum(), notes
+    (0.5, ['land: 1 invalid polygon repaired'])
+    """
+    series, notes = _clean(_read(source, what, layer), what, _POLYGONS, "polygons")
+    geoms = _mended(series, what, notes)
+    invalid = ~shapely.is_valid(geoms)
+    if invalid.any():
+        geoms[invalid] = repair(geoms[invalid])
+        notes.append(f"{what}: {count(invalid.sum(), 'invalid polygon')} repaired")
+    geoms = shapely.remove_repeated_points(geoms)
+    keep = ~shapely.is_empty(geoms)
+    if not keep.any():
+        raise GeometryError(
+            f"{what}: all {len(geoms)} polygons have no area. Give polygons that enclose some."
+        )
+    return gpd.GeoSeries(geoms[keep], index=series.index[keep], crs=series.crs), notes
+
+
+def read_lines(source: Any, what: str = "barriers", *, layer: str | None = None) -> tuple[Any, list[str]]:
+    """Return the lines of a source, as `read_polygons` does for polygons; polygons give their boundary."""
+    raw = _read(source, what, layer)
+    series, notes = _clean(raw, what, _LINES + _POLYGONS, "lines")
+    geoms = _mended(series, what, notes)
+    areas = np.isin(shapely.get_type_id(geoms), _POLYGONS)
+    geoms[areas] = shapely.boundary(geoms[areas])
+    if areas.any():
+        notes.append(f"{what}: the outlines of {count(areas.sum(), 'polygon')} are used as lines")
+    return gpd.GeoSeries(shapely.remove_repeated_points(geoms), index=series.index, crs=series.crs), notes
+
+
+def _mended(series: Any, what: str, notes: list[str]) -> np.ndarray:
+    """Return the geometries, those that jump across the antimeridian set right (which makes them valid)."""
+    geoms = series.to_numpy().copy()
+    if series.crs is not None and series.crs.is_geographic:
+        geoms, n = mend(geoms)
+        if n:
+            jump = count(n, "shape jumps", "shapes jump")
+            notes.append(f"{what}: {jump} from +180 to -180 degrees of longitude; taken to cross there")
+    return geoms
+
+
+def _read(source: Any, what: str, layer: str | None) -> Any:
+    if isinstance(source, gpd.GeoDataFrame):
+        try:
+            return source.geometry
+        except AttributeError:
+            columns = ", ".join(map(str, source.columns))
+            raise GeometryError(
+                f"{what}: no geometry column among {columns}. Name it with frame.set_geometry(...)."
+            ) from None
+    if isinstance(source, gpd.GeoSeries):
+        return source
+    if isinstance(source, shapely.Geometry):
+        return gpd.GeoSeries([source])
+    if isinstance(source, (str, Path)):
+        return _read_file(str(source), what, layer)
+    if isinstance(source, (list, tuple, np.ndarray)) and all(isinstance(g, shapely.Geometry) for g in source):
+        return gpd.GeoSeries(list(source))
+    raise GeometryError(
+        f"{what}: expected a GeoDataFrame, a GeoSeries, a shapely geometry or the path of a file; "
+        f"found {type(source).__name__}."
+    )
+
+
+def _read_file(path: str, what: str, layer: str | None) -> Any:
+    path, layer = split_layer(path, layer)
+    check_exists(path, what)
+    try:
+        if Path(path).suffix.lower() in (".parquet", ".geoparquet"):
+            return gpd.read_parquet(path).geometry
+        layer = pick_layer(path, layer, what)
+        return pyogrio.read_dataframe(path, layer=layer, columns=[]).geometry
+    except GeobgpError:
+        raise
+    except Exception as error:  # each driver has its own exceptions; the user needs one kind
+        raise GeometryError(f"{what}: {path} cannot be read as a vector file: {error}") from error
+
+
+def split_layer(path: str, layer: str | None) -> tuple[str, str | None]:
+    """Return path and layer of ``path|layername=layer``, QGIS's way of naming both."""
+    if "|layername=" in path:
+        path, named = path.split("|layername=", 1)
+        layer = layer or named.split("|")[0]
+    return path, layer
+
+
+def check_exists(path: str, what: str) -> None:
+    """Raise GeometryError when a local file is missing; GDAL's virtual paths and URLs pass."""
+    if path.startswith("/vsi") or "://" in path or Path(path).exists():
+        return
+    parent = Path(path).resolve().parent
+    near = sorted(p.name for p in parent.iterdir() if p.is_file())[:8] if parent.is_dir() else None
+    hint = f"The folder {parent} does not exist either." if near is None else f"That folder has: {near}."
+    raise GeometryError(f"{what}: there is no file {path}. {hint}")
+
+
+def pick_layer(path: str, layer: str | None, what: str) -> str:
+    """Return the name of the layer to read; refuse a wrong or an ambiguous one with those that exist."""
+    spatial = [str(name) for name, kind in pyogrio.list_layers(path).tolist() if kind is not None]
+    if layer is not None and layer in spatial:
+        return layer
+    if layer is None and len(spatial) == 1:
+        return spatial[0]
+    if not spatial:
+        raise GeometryError(f"{what}: {path} has no layer with geometries.")
+    found = "there is no layer " + repr(layer) if layer else "a layer must be named"
+    raise GeometryError(
+        f"{what}: {found} in {path}, which has {', '.join(map(repr, spatial))}. "
+        f"Name one: '{path}|layername={spatial[0]}'."
+    )
+
+
+def _clean(series: Any, what: str, wanted: tuple[int, ...], plural: str) -> tuple[Any, list[str]]:
+    """Keep the wanted kinds of a series, flat and present; other kinds and gaps go into the notes."""
+    geoms, notes = series.to_numpy(), []
+    if len(geoms) == 0:
+        raise GeometryError(f"{what}: no features at all; {plural} were expected.")
+    present = ~(shapely.is_missing(geoms) | shapely.is_empty(geoms))
+    if not present.all():
+        gaps = count((~present).sum(), "missing or empty geometry", "missing or empty geometries")
+        if not present.any():
+            raise GeometryError(f"{what}: nothing but {gaps}; {plural} were expected.")
+        notes.append(f"{what}: {gaps} ignored")
+    geoms, index = shapely.force_2d(geoms[present]), series.index[present]
+    while (shapely.get_type_id(geoms) == 7).any():  # collections, also within collections, give their parts
+        inside = shapely.get_type_id(geoms) == 7
+        parts, owner = shapely.get_parts(geoms[inside], return_index=True)
+        geoms, index = np.concatenate([geoms[~inside], parts]), index[~inside].append(index[inside][owner])
+    kinds = shapely.get_type_id(geoms)
+    keep = np.isin(kinds, wanted)
+    found = _found(kinds[~keep])
+    if not keep.any():
+        raise GeometryError(f"{what}: {plural} were expected; found {found}.")
+    if found:
+        notes.append(f"{what}: ignored what are no {plural}: {found}")
+    bad = ~np.isfinite(shapely.get_coordinates(geoms[keep])).all(axis=1)
+    if bad.any():
+        vertices = count(bad.sum(), "vertex is", "vertices are")
+        raise GeometryError(f"{what}: {vertices} not finite. Repair or remove their features.")
+    return gpd.GeoSeries(geoms[keep], index=index[keep], crs=series.crs), notes
+
+
+def _found(kinds: np.ndarray) -> str:
+    return ", ".join(f"{n:,} {_KINDS[kind]}" for kind, n in sorted(Counter(kinds.tolist()).items()))
+
+
+@dataclass(frozen=True, eq=False)
+class Land:
+    """Land minus water on one plane.
+
+    Attributes
+    ----------
+    geometry : shapely Polygon or MultiPolygon
+        Valid and two-dimensional, in `crs`.
+    barriers : shapely MultiLineString or None
+        Lines that nothing crosses, in `crs`.
+    crs : pyproj.CRS or None
+        Projected, in metres; None for local coordinates.
+    notes : list of str
+        What was ignored, repaired or assumed on the way.
+    """
+
+    geometry: Any
+    barriers: Any
+    crs: pyproj.CRS | None
+    notes: list[str] = field(default_factory=list)
+
+
+def land_polygons(land: Any, water: Any = None, barriers: Any = None, crs: Any = None) -> Land:
+    """Return land minus water, and barriers, in one projected CRS.
+
+    Parameters
+    ----------
+    land, water : anything `read_polygons` takes; water may be None
+    barriers : anything `read_lines` takes, or None
+    crs : None, "local", or anything pyproj takes
+        None chooses (see `choose_crs`); "local" takes the coordinates as a plane with no place on Earth.
+
+    Examples
+    --------
+    >>> from shapely.geometry import box
+    >>> land_polygons(box(0, 0, 4, 4), water=box(1, 1, 2, 2), crs="local").geometry.area
+    15.0
+    """
+    series: dict[str, Any] = {}
+    series["land"], notes = read_polygons(land, "land")
+    for name, source, read in (("water", water, read_polygons), ("barriers", barriers, read_lines)):
+        if source is not None and not _no_rows(source):
+            series[name], more = read(source, name)
+            notes += more
+    if isinstance(crs, str) and crs.lower() == "local":
+        target = None
+        _check_planar(series, notes)
+    else:
+        _give_crs(series, {"land": land, "water": water, "barriers": barriers}, crs, notes)
+        series = {name: in_degrees(s) for name, s in series.items()}
+        target = choose_crs(series["land"]) if crs is None else check_crs(crs, series["land"])
+    dry, lines = _dry_land(series, target)
+    if target is not None:
+        notes += _distortion(dry, target)
+    return Land(dry, lines, target, notes)
+
+
+def _check_planar(series: dict[str, Any], notes: list[str]) -> None:
+    for name, s in series.items():
+        if s.crs is not None and s.crs.is_geographic:
+            raise CRSError(
+                f"crs='local' is for planar coordinates, but {name} has {s.crs.name}, in degrees. "
+                "Use crs=None to have a projected CRS chosen."
+            )
+        if s.crs is not None:
+            notes.append(f"{name}: crs='local', so the coordinates of {s.crs.name} are used as they are")
+
+
+def _no_rows(source: Any) -> bool:
+    """Tell whether a source is a table or list without rows: no water, rather than an error."""
+    single = isinstance(source, (str, Path, shapely.Geometry))
+    return not single and hasattr(source, "__len__") and len(source) == 0
+
+
+def _give_crs(series: dict[str, Any], sources: dict[str, Any], crs: Any, notes: list[str]) -> None:
+    """Give bare geometries the CRS they must have been meant in; refuse tables and files without one."""
+    for name, s in series.items():
+        if s.crs is not None:
+            continue
+        bare = isinstance(sources[name], (shapely.Geometry, list, tuple, np.ndarray))
+        assumed = crs if name == "land" else series["land"].crs
+        if not bare or assumed is None:
+            remedy = " A bare geometry is taken to be in the CRS given as crs=." if bare else ""
+            raise CRSError(no_crs(name) + remedy)
+        if crs is not None:
+            check_crs(crs)
+        series[name] = s.set_crs(assumed)
+        notes.append(f"{name}: bare geometries, taken to be in {series[name].crs.name}")
+
+
+def _dry_land(series: dict[str, Any], target: pyproj.CRS | None) -> tuple[Any, Any]:
+    """Return union(land) - union(water), and the barriers, in the target CRS (None: as they are)."""
+    land, water, barriers = series["land"], series.get("water"), series.get("barriers")
+    around = lonlat(land) if target is not None and land.crs.is_geographic else None
+    whole, source = _unite(land, around), land.crs
+    dry = whole
+    if water is not None:
+        wet = _unite(water, around)
+        # Shores that coincide do so in the CRS they were drawn in; in another one only up to rounding.
+        if target is not None and not source.equals(water.crs, ignore_axis_order=True):
+            dry, wet = _projected(whole, source, target), _projected(wet, water.crs, target)
+            source = target
+        dry = _polygonal(dry - wet)
+        if dry.is_empty:
+            raise DomainError(
+                f"No land is left after subtracting water: all {_area(whole, land.crs, target)} of land lie "
+                f"within the {_area(_unite(water, None), water.crs, target)} of water. "
+                "Check which is the land and which the water."
+            )
+    if target is not None:
+        dry = _polygonal(_projected(dry, source, target))
+    if barriers is None:
+        return dry, None
+    lines = barriers.to_numpy() if target is None else project(barriers, target)
+    return dry, shapely.multilinestrings(shapely.get_parts(lines))
+
+
+def _unite(series: Any, around: LonLat | None) -> Any:
+    """Return the union of polygons in their own CRS; cracks of a tenth of a millimetre close."""
+    values = series.to_numpy()
+    grid = None
+    if series.crs is not None and series.crs.is_geographic:
+        values = values if around is None else unwrap(values, lonlat(series), around)
+        grid = 1e-9
+    elif series.crs is not None:
+        grid = 1e-4
+    return values[0] if len(values) == 1 else _polygonal(shapely.union_all(values, grid_size=grid))
+
+
+def _projected(geom: Any, source: pyproj.CRS, target: pyproj.CRS) -> Any:
+    return project(gpd.GeoSeries([geom], crs=source), target)[0]
+
+
+def _polygonal(geom: Any) -> Any:
+    """Return the polygons of a geometry: overlays may leave lines and points where shores touch."""
+    if geom.geom_type == "GeometryCollection":
+        parts = shapely.get_parts(geom)
+        geom = shapely.multipolygons(parts[shapely.get_type_id(parts) == 3])
+    return geom
+
+
+def _area(geom: Any, source: pyproj.CRS | None, target: pyproj.CRS | None) -> str:
+    if target is None or source is None:
+        return f"{geom.area:,.6g} square units"
+    return f"{_projected(geom, source, target).area / 1e6:,.6g} km²"
+
+
+def _distortion(dry: Any, crs: pyproj.CRS) -> list[str]:
+    """Say so when the CRS is far from true to scale on the domain."""
+    coords = shapely.get_coordinates(dry)
+    coords = coords[:: max(1, len(coords) // 500)]
+    scale = areal_scale(crs, coords[:, 0], coords[:, 1])
+    low, high = float(np.nanmin(scale)), float(np.nanmax(scale))
+    if low > 0.9 and high < 1.1:
+        return []
+    return [
+        f"{crs.name} shows areas at {low:.3g} to {high:.3g} times their true size here: areas are corrected, "
+        "lengths are not. crs=None chooses a truer one"
+    ]
+
+
+def points_in(points: Any, crs: pyproj.CRS | None) -> tuple[np.ndarray, np.ndarray, int]:
+    """Return coordinates of points in a CRS, the row each came from, and how many rows have no point.
+
+    Parameters
+    ----------
+    points : GeoDataFrame or GeoSeries
+        Points or multi-points (exploded), in any CRS.
+    crs : pyproj.CRS or None
+        Where to bring them; None takes their coordinates as they are (a local domain).
+
+    Returns
+    -------
+    coords : (k, 2) array
+        Easting and northing; infinite where a point cannot be brought to `crs`.
+    rows : (k,) int array
+        Position of each point's row.
+    n_missing : int
+        Rows whose geometry is missing, empty or not finite.
+    """
+    series = _read(points, "points", None)
+    coords, rows, n_missing = coordinates_of(series.to_numpy())
+    return transform(coords, series.crs, crs), rows, n_missing
+
+
+def coordinates_of(geoms: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
+    """Return what `points_in` does for an array of geometries, in the coordinates they have."""
+    kinds = shapely.get_type_id(geoms)
+    if kinds.any():  # not all of them single points
+        wrong = (kinds > 0) & (kinds != 4)
+        if wrong.any():
+            raise GeometryError(
+                f"points: points were expected; found {_found(kinds[wrong])}. "
+                "Use e.g. frame.geometry.representative_point()."
+            )
+    coords, rows = shapely.get_coordinates(geoms, return_index=True)
+    finite = np.isfinite(coords).all(axis=1)
+    if not finite.all():
+        coords, rows = coords[finite], rows[finite]
+    simple = len(rows) == len(geoms) and not (kinds == 4).any()
+    return coords, rows, 0 if simple else len(geoms) - len(np.unique(rows))

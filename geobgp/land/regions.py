@@ -1,0 +1,242 @@
+"""What a region's share of every node is, and what the events in regions add up to."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import geopandas as gpd
+import numpy as np
+import pandas as pd
+import pyproj
+import shapely
+from scipy import sparse
+from scipy.special import pdtr
+
+from geobgp.land.crs import project
+from geobgp.errors import CRSError, DataError, GeobgpError, GeobgpWarning, GeometryError
+from geobgp.land.polygons import check_exists, pick_layer, split_layer
+
+if TYPE_CHECKING:
+    from geobgp.land.domain import Domain
+
+#: Regions with more vertices than this are cut into tiles before they are intersected with single nodes.
+_TILE_VERTICES = 256
+
+
+def read_regions(regions: Any, domain: Domain) -> gpd.GeoDataFrame:
+    """Return `regions` as a GeoDataFrame in their own CRS, checked against the domain.
+
+    Parameters
+    ----------
+    regions : GeoDataFrame, GeoSeries, shapely geometry, sequence of them, path, or None
+        A bare geometry is taken to be in the domain's CRS; None is the whole domain as one region.
+    """
+    if regions is None:
+        return gpd.GeoDataFrame({"geometry": [domain.geometry]}, crs=domain.crs)
+    if isinstance(regions, gpd.GeoDataFrame):
+        frame = regions
+    elif isinstance(regions, gpd.GeoSeries):
+        frame = gpd.GeoDataFrame(geometry=regions)
+    elif isinstance(regions, shapely.Geometry):
+        frame = gpd.GeoDataFrame({"geometry": [regions]}, crs=domain.crs)
+    elif isinstance(regions, (list, tuple, np.ndarray)):
+        frame = gpd.GeoDataFrame({"geometry": list(regions)}, crs=domain.crs)
+    else:
+        frame = _read_file(str(regions))
+    if len(frame) == 0:
+        raise GeometryError("There is no region to add up over; found a table of 0 rows.")
+    if domain.crs is not None and frame.crs is None:
+        raise CRSError(
+            f"The regions have no coordinate reference system; the domain is in {domain.crs.name}. "
+            "Set theirs first, e.g. regions.set_crs(4326)."
+        )
+    if domain.crs is None and frame.crs is not None:
+        raise CRSError(
+            f"The regions are in {frame.crs.name}, but the domain has planar coordinates with no place on "
+            'Earth (crs="local"). Give regions in the same coordinates, without CRS.'
+        )
+    return frame
+
+
+def _read_file(source: str) -> gpd.GeoDataFrame:
+    path, layer = split_layer(source, None)
+    check_exists(path, "regions")
+    try:
+        if Path(path).suffix.lower() in (".parquet", ".geoparquet"):
+            return gpd.read_parquet(path)
+        return gpd.read_file(path, layer=pick_layer(path, layer, "regions"))
+    except GeobgpError:
+        raise
+    except Exception as error:  # each driver has its own exceptions; the user needs one kind
+        raise GeometryError(f"regions: {path} cannot be read as a vector file: {error}") from error
+
+
+def _in_plane(frame: gpd.GeoDataFrame, domain: Domain) -> np.ndarray:
+    """Return valid polygons of the regions in the domain's CRS."""
+    series = frame.geometry
+    kinds = set(series.geom_type.dropna()) - {"Polygon", "MultiPolygon", "GeometryCollection"}
+    if kinds:
+        raise GeometryError(
+            f"Regions are polygons; found {', '.join(sorted(kinds))}. "
+            "Give the areas, not their lines or points."
+        )
+    geometries = np.array(series.to_numpy(), dtype=object)
+    geometries[shapely.is_missing(geometries)] = shapely.Polygon()
+    bad = ~shapely.is_valid(geometries)
+    geometries[bad] = shapely.make_valid(geometries[bad])
+    if domain.crs is not None and frame.crs != domain.crs:
+        geometries = _project(geometries, frame.crs, domain)
+    return geometries
+
+
+def _project(geometries: np.ndarray, crs: pyproj.CRS, domain: Domain) -> np.ndarray:
+    """Return what of valid polygons in `crs` can meet the domain, in the domain's CRS."""
+    assert domain.crs is not None
+    there = pyproj.Transformer.from_crs(domain.crs, crs, always_xy=True)
+    west, south, east, north = there.transform_bounds(*domain.grid.bounds, densify_pts=41)
+    if west < east and np.isfinite([west, south, east, north]).all():
+        # Far parts, which may have no place in the domain's projection, are cut off first.
+        margin = 0.05 * max(east - west, north - south)
+        near = shapely.box(west - margin, south - margin, east + margin, north + margin)
+        shapely.prepare(near)
+        out = ~shapely.covers(near, geometries)
+        geometries[out] = shapely.intersection(geometries[out], near)
+    moved = np.array(project(gpd.GeoSeries(geometries, crs=crs), domain.crs), dtype=object)
+    bad = ~shapely.is_valid(moved)
+    moved[bad] = shapely.make_valid(moved[bad])
+    return moved
+
+
+def _tiles(geometries: np.ndarray, size: float) -> tuple[np.ndarray, np.ndarray]:
+    """Cut geometries with many vertices by ever finer rectangles, down to `size`: (pieces, index of each)."""
+    index = np.arange(len(geometries))
+    done: list[tuple[np.ndarray, np.ndarray]] = []
+    pieces = geometries
+    while len(pieces):
+        bounds = shapely.bounds(pieces)
+        extent = np.maximum(bounds[:, 2] - bounds[:, 0], bounds[:, 3] - bounds[:, 1])
+        small = (shapely.get_num_coordinates(pieces) <= _TILE_VERTICES) | ~(extent > size)
+        done.append((pieces[small], index[small]))
+        pieces, index, bounds = pieces[~small], index[~small], bounds[~small]
+        wide = (bounds[:, 2] - bounds[:, 0] >= bounds[:, 3] - bounds[:, 1])[:, None]
+        middle = 0.5 * (bounds[:, :2] + bounds[:, 2:])
+        first, second = bounds.copy(), bounds.copy()
+        first[:, 2:] = np.where(wide, np.c_[middle[:, 0], bounds[:, 3]], np.c_[bounds[:, 2], middle[:, 1]])
+        second[:, :2] = np.where(wide, np.c_[middle[:, 0], bounds[:, 1]], np.c_[bounds[:, 0], middle[:, 1]])
+        halves = [shapely.intersection(pieces, shapely.box(*half.T)) for half in (first, second)]
+        pieces, index = np.concatenate(halves), np.concatenate([index, index])
+        keep = shapely.area(pieces) > 0
+        pieces, index = pieces[keep], index[keep]
+    return np.concatenate([p for p, _ in done]), np.concatenate([i for _, i in done])
+
+
+def area_shares(domain: Domain, regions: Any) -> sparse.csr_array:
+    """Return the share of every node's land that lies in each region.
+
+    Nodes within one region count whole; only those that a region's border crosses are cut, exactly.
+
+    Parameters
+    ----------
+    domain : Domain
+    regions : GeoDataFrame or what else `read_regions` takes
+        In any CRS. Regions may overlap, and may leave land out.
+
+    Returns
+    -------
+    csr_array, (n_regions, n_nodes)
+        Numbers from 0 to 1.
+    """
+    geometries = _in_plane(read_regions(regions, domain), domain)
+    tree = shapely.STRtree(_boxes(domain))
+    whole_region, whole_node = tree.query(geometries, predicate="covers")
+    pieces, owner = _tiles(geometries, 8 * domain.cell_size)
+    piece, node = tree.query(pieces, predicate="intersects")
+    key = owner[piece] * domain.n_nodes + node
+    crossed = ~np.isin(key, whole_region * domain.n_nodes + whole_node)
+    piece, node = piece[crossed], node[crossed]
+    cut, place = np.unique(node, return_inverse=True)
+    land = np.asarray(domain.polygon_of(cut), dtype=object)
+    share = shapely.area(shapely.intersection(land[place], pieces[piece])) / shapely.area(land)[place]
+    rows = np.concatenate([whole_region, owner[piece]])
+    cols = np.concatenate([whole_node, node])
+    data = np.concatenate([np.ones(len(whole_node)), share])
+    table = sparse.coo_array((data, (rows, cols)), shape=(len(geometries), domain.n_nodes)).tocsr()
+    table.data = np.minimum(table.data, 1.0)
+    table.eliminate_zeros()
+    return table
+
+
+def _boxes(domain: Domain) -> np.ndarray:
+    """Return a box around every node: its cell, and more where small pieces of other cells have joined it."""
+    h, grid = domain.cell_size, domain.grid
+    west, north = grid.west + domain.node_cols * h, grid.north - domain.node_rows * h
+    bounds = np.c_[west, north - h, west + h, north]
+    parts = np.bincount(domain.piece_node[domain.piece_node >= 0], minlength=domain.n_nodes)
+    joined = np.flatnonzero(parts > 1)
+    bounds[joined] = shapely.bounds(domain.polygon_of(joined)).reshape(-1, 4)
+    return shapely.box(*bounds.T)
+
+
+def poisson_quantile(means: np.ndarray, q: float) -> np.ndarray:
+    """Return the quantile of a Poisson count whose mean is one of the equally likely rows of `means`.
+
+    Parameters
+    ----------
+    means : (n_samples, n_regions) array
+    q : float
+
+    Returns
+    -------
+    (n_regions,) array
+        The smallest whole number with at least probability `q` at or below it.
+
+    Examples
+    --------
+    >>> poisson_quantile(np.full((1, 1), 4.0), 0.5)
+    array([4.])
+    """
+    low = np.full(means.shape[1], -1.0)
+    top = means.max(axis=0)
+    high = np.ceil(top + 12 * np.sqrt(top) + 40)
+    while np.any(high - low > 1):
+        middle = np.floor(0.5 * (low + high))
+        enough = pdtr(np.maximum(middle, 0), means).mean(axis=0) >= q
+        enough &= middle >= 0
+        high = np.where(enough, middle, high)
+        low = np.where(enough, low, middle)
+    return high
+
+
+def sum_samples(blocks: Iterator[np.ndarray], weights: sparse.csr_array) -> np.ndarray:
+    """Return (n_samples, n_regions): every sample of node values, weighted and added up by region."""
+    return np.concatenate([np.asarray((weights @ block.T).T) for block in blocks])
+
+
+def table(
+    frame: gpd.GeoDataFrame,
+    shares: sparse.csr_array,
+    domain: Domain,
+    columns: dict[str, np.ndarray],
+) -> gpd.GeoDataFrame:
+    """Return `frame` with each region's land and `columns`, NaN (and a warning) where there is no land."""
+    unit, name = domain.area_unit
+    land = shares @ (domain.node_areas / unit)
+    empty = ~(land > 0)
+    if empty.any():
+        warnings.warn(
+            f"{int(empty.sum())} of {len(frame)} regions hold no land of the domain; their totals are "
+            "missing (NaN). Check their coordinate reference system if you expected otherwise.",
+            GeobgpWarning,
+            stacklevel=4,
+        )
+    new = {("land_km2" if name == "km²" else "land_area"): land} | columns
+    clash = sorted(set(new) & set(frame.columns))
+    if clash:
+        raise DataError(
+            f"The regions already have columns called {', '.join(clash)}; rename or drop them first."
+        )
+    values = {key: np.where(empty & (key in columns), np.nan, value) for key, value in new.items()}
+    return gpd.GeoDataFrame(pd.concat([frame, pd.DataFrame(values, index=frame.index)], axis=1))

@@ -1,0 +1,158 @@
+"""Contours of a field on the grid as polygons: bands between levels, or regions above them."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import shapely
+
+from geobgp.errors import DataError
+from geobgp.output.palette import number_text
+
+if TYPE_CHECKING:
+    import geopandas as gpd
+    import xarray as xr
+    from affine import Affine
+
+    from geobgp.land.domain import Domain
+
+
+def to_polygons(
+    variable: xr.DataArray,
+    levels: Sequence[float],
+    *,
+    domain: Domain | None = None,
+    kind: Literal["bands", "above"] = "bands",
+    smooth: bool = True,
+) -> gpd.GeoDataFrame:
+    """Return the land between levels, or above each, as polygons.
+
+    Parameters
+    ----------
+    variable : xarray.DataArray
+        On ("northing", "easting"), NaN off land: a variable of `Posterior.intensity()` or an exceedance.
+    levels : sequence of float
+        In the variable's units.
+    domain : Domain, optional
+        Cuts the polygons at its shoreline; without it they end at the edges of the cells that have a value.
+    kind : {"bands", "above"}
+        "bands" divides all land: below the first level, between levels, above the last. "above" gives a
+        region for each level: all land where the value exceeds it.
+    smooth : bool
+        Interpolate between the cells' centres. False keeps whole cells.
+
+    Returns
+    -------
+    GeoDataFrame
+        Columns ``lower``, ``upper`` (NaN where open), ``label``, ``units``, ``area`` (planar, km² or
+        square units) and ``geometry``; empty bands are left out.
+    """
+    import geopandas as gpd
+
+    from geobgp.output.cog import transform_of
+
+    wanted = np.unique(np.asarray(levels, float).ravel())
+    if wanted.size == 0 or not np.isfinite(wanted).all():
+        raise DataError(f"levels must be one or more finite numbers; found {levels!r}.")
+    if kind not in ("bands", "above"):
+        raise DataError(f'kind is "bands" or "above"; found {kind!r}.')
+    values = variable.transpose("northing", "easting").values.astype(float)
+    known = np.isfinite(values)
+    if not known.any():
+        raise DataError(f"{variable.name or 'The field'} has no value on any cell, so it has no contours.")
+    crs = variable.rio.crs
+    affine = transform_of(variable)
+    ends = np.r_[-np.inf, wanted, np.inf]
+    pairs = list(pairwise(ends)) if kind == "bands" else [(v, np.inf) for v in wanted]
+    land = _cells(known, affine) if domain is None else domain.geometry
+    shapely.prepare(land)
+    shapes = [_smooth(values, known, p, affine) if smooth else _blocks(values, p, affine) for p in pairs]
+    clipped = [_polygonal(shapely.intersection(land, shape)) for shape in shapes]
+    units = str(variable.attrs.get("units", ""))
+    frame = gpd.GeoDataFrame(
+        {
+            "lower": [a if np.isfinite(a) else np.nan for a, _ in pairs],
+            "upper": [b if np.isfinite(b) else np.nan for _, b in pairs],
+            "label": [_label(a, b, units) for a, b in pairs],
+            "units": units,
+        },
+        geometry=clipped,
+        crs=None if crs is None else crs.to_wkt(),
+    )
+    frame.insert(4, "area", frame.geometry.area / (1e6 if crs is not None else 1.0))
+    return frame[~frame.geometry.is_empty].reset_index(drop=True)
+
+
+def write_polygons(frame: gpd.GeoDataFrame, path: str | os.PathLike[str], *, layer: str = "contours") -> Path:
+    """Write polygons to a GeoPackage, complete or not at all."""
+    path = Path(path)
+    if path.suffix.lower() != ".gpkg":
+        raise DataError(f"Polygons are written as GeoPackage; {path.name!r} should end in .gpkg.")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".geobgp-") as folder:
+        temporary = Path(folder) / path.name
+        frame.to_file(temporary, layer=layer, driver="GPKG")
+        temporary.replace(path)
+    return path
+
+
+def _label(lower: float, upper: float, units: str) -> str:
+    suffix = f" {units}" if units not in ("", "1") else ""
+    if np.isinf(lower):
+        return f"≤ {number_text(upper, 6)}{suffix}"
+    if np.isinf(upper):
+        return f"> {number_text(lower, 6)}{suffix}"
+    return f"{number_text(lower, 6)} – {number_text(upper, 6)}{suffix}"
+
+
+def _cells(mask: np.ndarray, affine: Affine) -> shapely.Geometry:
+    """Return the union of the cells where `mask` holds."""
+    from rasterio.features import shapes
+
+    found = [shapely.geometry.shape(s) for s, _ in shapes(mask.astype(np.uint8), mask=mask, transform=affine)]
+    return shapely.union_all(found)
+
+
+def _blocks(values: np.ndarray, pair: tuple[float, float], affine: Affine) -> shapely.Geometry:
+    with np.errstate(invalid="ignore"):
+        return _cells((values > pair[0]) & (values <= pair[1]), affine)
+
+
+def _smooth(
+    values: np.ndarray, known: np.ndarray, pair: tuple[float, float], affine: Affine
+) -> shapely.Geometry:
+    import contourpy
+    from scipy import ndimage
+
+    # Values go on beyond the shore as at the nearest cell, so that contours meet the shore and are cut there.
+    nearest = ndimage.distance_transform_edt(~known, return_distances=False, return_indices=True)
+    field = np.pad(values[tuple(nearest)], 1, mode="edge")
+    rows, cols = field.shape
+    low, high = np.maximum(pair[0], field.min() - 1), np.minimum(pair[1], field.max() + 1)
+    if not low < high:
+        return shapely.Polygon()
+    maker = contourpy.contour_generator(
+        np.arange(cols) - 0.5, np.arange(rows) - 0.5, field, fill_type=contourpy.FillType.OuterOffset
+    )
+    filled: Any = maker.filled(low, high)
+    parts = []
+    for xy, ends in zip(*filled, strict=True):
+        east, north = affine.a * xy[:, 0] + affine.c, affine.e * xy[:, 1] + affine.f
+        ring = [np.column_stack([east, north])[a:b] for a, b in pairwise(ends)]
+        parts.append(shapely.Polygon(ring[0], ring[1:]))
+    return shapely.union_all(shapely.make_valid(parts))
+
+
+def _polygonal(geometry: shapely.Geometry) -> shapely.Geometry:
+    """Keep the polygons of a geometry."""
+    parts = shapely.get_parts(geometry)
+    # A collection may hold multipolygons.
+    parts = shapely.get_parts(parts)
+    parts = parts[shapely.get_type_id(parts) == 3]
+    return shapely.multipolygons(parts) if len(parts) else shapely.Polygon()

@@ -1,0 +1,334 @@
+"""Figures with matplotlib: axes in, axes out."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from geobgp.output import palette
+from geobgp.errors import DataError
+from geobgp.land.reproject import point_coordinates
+from geobgp.output.palette import number_text
+from geobgp.output.plot_parts import (
+    SHORE,
+    draw_lines,
+    dress,
+    land_path,
+    length_text,
+    map_size,
+    new_axes,
+    show_cells,
+)
+
+if TYPE_CHECKING:
+    import matplotlib.axes
+
+    from geobgp.prior.harmonic import HarmonicBasis
+    from geobgp.land.domain import Domain
+    from geobgp.posterior import Posterior
+
+__all__ = [
+    "plot_basis",
+    "plot_domain",
+    "plot_exceedance",
+    "plot_fit",
+    "plot_hyperparameters",
+    "plot_intensity",
+    "plot_uncertainty",
+    "show_cells",
+]
+
+_INK = "#8a1f4b"
+
+
+def plot_intensity(
+    posterior: Posterior,
+    ax: matplotlib.axes.Axes | None = None,
+    *,
+    variable: str = "mean",
+    points: Any = None,
+    title: str | None = None,
+    **kwargs: Any,
+) -> matplotlib.axes.Axes:
+    """Draw a statistic of the intensity as a map, in the same classes and colours as the rasters.
+
+    Parameters
+    ----------
+    posterior : Posterior
+    ax : Axes, optional
+        By default a new figure's.
+    variable : str
+        A variable of `Posterior.intensity`: "mean", "sd", "q05", "q50" or "q95".
+    points : GeoDataFrame, GeoSeries or (n, 2) array, optional
+        Drawn on top; an array holds eastings and northings in the domain's CRS.
+    title : str, optional
+        By default what is shown.
+    **kwargs
+        Passed to `show_cells`.
+    """
+    data = posterior.intensity()
+    if variable not in data:
+        raise DataError(f"variable is one of {', '.join(map(str, data.data_vars))}; found {variable!r}.")
+    field = data[variable]
+    units = str(field.attrs.get("units", ""))
+    classes = palette.classes_in(data, variable)
+    named = {"mean": "Mean intensity", "sd": "Standard deviation of the intensity"}
+    heading = named.get(variable, f"Intensity, {variable[1:].lstrip('0')} % quantile")
+    if title is None:
+        title = (str(data.attrs.get("title", "")) if variable == "mean" else "") or heading
+    options: dict[str, Any] = {"classes": classes, "label": units, "title": title} | kwargs
+    ax = show_cells(posterior.domain, field.values, ax, **options)
+    if points is not None:
+        draw_points(ax, points, posterior.domain)
+    return ax
+
+
+def plot_uncertainty(
+    posterior: Posterior,
+    ax: matplotlib.axes.Axes | None = None,
+    *,
+    kind: Literal["relative", "sd"] = "relative",
+    title: str | None = None,
+    **kwargs: Any,
+) -> matplotlib.axes.Axes:
+    """Draw how uncertain the intensity is: sd / mean in per cent, or the sd itself."""
+    if kind == "sd":
+        return plot_intensity(posterior, ax, variable="sd", title=title, **kwargs)
+    if kind != "relative":
+        raise DataError(f'kind is "relative" or "sd"; found {kind!r}.')
+    data = posterior.intensity()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = 100 * data["sd"].values / data["mean"].values
+    share = np.where(np.isfinite(share), share, np.nan)
+    classes = palette.classes_for("cv", share.astype(np.float32), "%")
+    heading = "Relative uncertainty" if title is None else title
+    options: dict[str, Any] = {"classes": classes, "label": "sd / mean, %", "title": heading} | kwargs
+    return show_cells(posterior.domain, share, ax, **options)
+
+
+def plot_exceedance(
+    posterior: Posterior,
+    threshold: float,
+    ax: matplotlib.axes.Axes | None = None,
+    *,
+    title: str | None = None,
+    **kwargs: Any,
+) -> matplotlib.axes.Axes:
+    """Draw the probability that the intensity exceeds a threshold."""
+    chance = posterior.exceedance(threshold)
+    units = str(posterior.intensity()["mean"].attrs.get("units", ""))
+    classes = palette.classes_for("exceedance", chance.values)
+    heading = f"Probability of more than {number_text(threshold)} {units}" if title is None else title
+    options: dict[str, Any] = {"classes": classes, "label": "probability", "title": heading} | kwargs
+    return show_cells(posterior.domain, chance.values, ax, **options)
+
+
+def draw_points(ax: matplotlib.axes.Axes, points: Any, domain: Domain) -> None:
+    """Draw points on a map of a domain."""
+    coords, _ = point_coordinates(points, domain)
+    size = float(np.clip(4000 / max(len(coords), 1), 1.5, 18))
+    ax.scatter(
+        coords[:, 0],
+        coords[:, 1],
+        s=size,
+        c="#0e2a36",
+        linewidths=0.3,
+        edgecolors="white",
+        alpha=0.75,
+        zorder=4,
+    )
+
+
+def plot_hyperparameters(posterior: Posterior, axes: Any = None) -> Any:
+    """Draw what the fit learned about lengthscale and standard deviation, with their 90 % intervals.
+
+    Parameters
+    ----------
+    posterior : Posterior
+    axes : two Axes, optional
+        By default those of a new figure.
+
+    Returns
+    -------
+    array of two Axes
+    """
+    if axes is None:
+        import matplotlib.pyplot as plt
+
+        axes = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")[1]
+    facts = posterior.summary()
+    named = (("lengthscale", "Lengthscale"), ("sd", "Standard deviation of the log-intensity"))
+    for ax, (key, name) in zip(np.ravel(axes), named, strict=True):
+        _density(ax, facts[key], name)
+    return axes
+
+
+def _density(ax: matplotlib.axes.Axes, fact: Any, name: str) -> None:
+    """Draw a log-normal density through a value and its 90 % interval."""
+    value, unit = float(fact["value"]), str(fact.get("unit") or "")
+    label = f"{name} ({unit})" if unit else name
+    spread = math.log(float(fact["q95"]) / float(fact["q05"])) / 3.2897 if fact.get("learned", True) else 0.0
+    ax.set_xlabel(label, fontsize=11)
+    ax.set_yticks([])
+    for side in ("left", "right", "top"):
+        ax.spines[side].set_visible(False)
+    ax.axvline(value, color=_INK, linewidth=1.6)
+    if not (math.isfinite(spread) and spread > 0):
+        ax.set_title(f"{number_text(value)} {unit} (given)", fontsize=11, loc="left", color=SHORE)
+        return
+    x = value * np.exp(np.linspace(-3.5, 3.5, 400) * spread)
+    y = np.exp(-0.5 * (np.log(x / value) / spread) ** 2) * value / x
+    low, high = float(fact["q05"]), float(fact["q95"])
+    ax.plot(x, y, color=SHORE, linewidth=1.4)
+    ax.fill_between(x, y, where=(x >= low) & (x <= high), color=_INK, alpha=0.18, linewidth=0)
+    ax.set_ylim(0, None)
+    text = (
+        f"{number_text(value)} {unit}".strip() + f" (90 % interval {number_text(low)} – {number_text(high)})"
+    )
+    ax.set_title(text, fontsize=11, loc="left", color=SHORE)
+    if high / low > 8:
+        ax.set_xscale("log")
+
+
+def plot_fit(posterior: Posterior, ax: matplotlib.axes.Axes | None = None) -> matplotlib.axes.Axes:
+    """Draw how far the objective was from its final value, round by round, on a logarithmic scale.
+
+    The objective is the ELBO plus the log-prior of the hyperparameters; a straight line down is steady
+    convergence.
+    """
+    trace = getattr(posterior, "elbo_trace", None)
+    if trace is None:
+        trace = posterior.fit.elbo_trace
+    trace = np.asarray(trace, float)
+    if trace.size == 0:
+        raise DataError("The fit has no record of its rounds, so there is nothing to draw.")
+    from matplotlib.ticker import MaxNLocator
+
+    ax = new_axes(ax, (6.5, 3.8))
+    rounds = np.arange(1, len(trace) + 1)
+    gap = np.abs(trace[-1] - trace)
+    # What is left at the end is rounding.
+    floor = 1e-9 * max(abs(float(trace[-1])), 1.0)
+    shown = gap > floor
+    ax.plot(rounds[shown], gap[shown], color=_INK, linewidth=1.6, marker="o", markersize=4)
+    if shown.any():
+        ax.set_yscale("log")
+    ax.set_xlim(0.5, len(trace) + 0.5)
+    ax.set_xlabel("round", fontsize=11)
+    ax.set_ylabel("below the final value (nats)", fontsize=11)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.grid(axis="y", color="#dde3e6", linewidth=0.6)
+    for side in ("right", "top"):
+        ax.spines[side].set_visible(False)
+    state = "" if getattr(posterior, "converged", True) else ", not converged"
+    final = f"{float(getattr(posterior, 'elbo', trace[-1])):,.1f}".replace("-", "−")
+    rounds_text = f"{len(trace)} round{'s' if len(trace) != 1 else ''}"
+    ax.set_title(f"ELBO {final} after {rounds_text}{state}", fontsize=11, loc="left", color=SHORE)
+    return ax
+
+
+def plot_domain(
+    domain: Domain,
+    ax: matplotlib.axes.Axes | None = None,
+    *,
+    title: str | None = None,
+    cells: bool | None = None,
+) -> matplotlib.axes.Axes:
+    """Draw a domain: land, shoreline, barriers, and the cells where they are large enough to see.
+
+    Land that nothing connects (islands, sides of rivers) has shades of its own.
+
+    Parameters
+    ----------
+    domain : Domain
+    ax : Axes, optional
+        By default a new figure's.
+    title : str, optional
+        By default the number of cells and nodes.
+    cells : bool, optional
+        Draw the edges of the cells; by default when there are at most 80 along the longer side.
+    """
+    from matplotlib.collections import LineCollection
+    from matplotlib.colors import ListedColormap, Normalize
+    from matplotlib.patches import PathPatch
+
+    ax = new_axes(ax, map_size(domain, beside=0.3))
+    west, south, east, north = domain.grid.bounds
+    # Neighbouring labels get shades far apart; the largest land is the first.
+    size = np.bincount(domain.components, domain.node_areas)
+    rank = np.empty(len(size), np.int64)
+    rank[np.argsort(-size)] = np.arange(len(size))
+    shades = np.array([[0.78, 0.83, 0.71], [0.93, 0.84, 0.64], [0.72, 0.80, 0.87], [0.88, 0.74, 0.70],
+                       [0.80, 0.75, 0.86], [0.90, 0.90, 0.72]])  # fmt: skip
+    label = np.full(domain.grid.shape, np.nan)
+    label[domain.node_rows, domain.node_cols] = rank[domain.components] % len(shades)
+    shore = land_path(domain.geometry)
+    image = ax.imshow(
+        label, extent=(west, east, south, north), interpolation="nearest", zorder=1,
+        cmap=ListedColormap(shades), norm=Normalize(-0.5, len(shades) - 0.5),
+    )  # fmt: skip
+    image.set_clip_path(PathPatch(shore, transform=ax.transData))
+    rows, cols = domain.grid.shape
+    if cells if cells is not None else max(rows, cols) <= 80:
+        at_x = west + np.arange(cols + 1) * domain.cell_size
+        at_y = south + np.arange(rows + 1) * domain.cell_size
+        lines = [[(x, south), (x, north)] for x in at_x] + [[(west, y), (east, y)] for y in at_y]
+        grid = LineCollection(lines, colors="white", linewidths=0.5, zorder=2)
+        ax.add_collection(grid)
+        grid.set_clip_path(PathPatch(shore, transform=ax.transData))
+    ax.add_artist(PathPatch(shore, fill=False, edgecolor=SHORE, linewidth=0.8, zorder=3))
+    if domain.barriers is not None:
+        draw_lines(ax, domain.barriers)
+    unit = "units" if domain.crs is None else "m"
+    if title is None:
+        parts = f" in {domain.n_components:,} separate pieces of land" if domain.n_components > 1 else ""
+        title = f"{domain.n_nodes:,} nodes{parts}, cells of {domain.cell_size:g} {unit}"
+    dress(ax, domain, title=title)
+    return ax
+
+
+def plot_basis(basis: HarmonicBasis, k: int = 15, axes: Any = None, *, constants: bool = False) -> Any:
+    """Draw the first k features, each with its number and wavelength; blue is negative, red positive.
+
+    Parameters
+    ----------
+    basis : HarmonicBasis
+    k : int
+        How many.
+    axes : array of Axes, optional
+        By default those of a new figure.
+    constants : bool
+        Draw the constant features too, of which every piece of land has one under a Neumann condition.
+
+    Returns
+    -------
+    array of Axes
+    """
+    values = np.asarray(basis.eigenvalues, float)
+    varying = np.flatnonzero(values > 1e-9 * values[-1])
+    shown = np.arange(len(values)) if constants or not len(varying) else varying
+    shown = shown[: max(int(k), 0)]
+    if not len(shown):
+        raise DataError(f"At least one feature is drawn; {k} were asked for.")
+    domain = basis.domain
+    if axes is None:
+        import matplotlib.pyplot as plt
+
+        across = min(len(shown), 5)
+        down = math.ceil(len(shown) / across)
+        width, height = map_size(domain, 2.3, 0.1)
+        axes = plt.subplots(
+            down, across, figsize=(width * across, height * down), layout="constrained", squeeze=False
+        )[1]
+    for ax in np.ravel(axes)[len(shown) :]:
+        ax.set_axis_off()
+    for j, ax in zip(shown, np.ravel(axes), strict=False):
+        show_cells(
+            domain, basis.features[:, j], ax, ramp="signed", symmetric=True, colour_bar=False, scale_bar=False
+        )
+        flat = values[j] <= 1e-9 * values[-1]
+        wave = "constant" if flat else length_text(2 * math.pi / math.sqrt(values[j]), domain)
+        ax.set_title(f"{j + 1}: {wave}", fontsize=10, loc="left")
+    return axes

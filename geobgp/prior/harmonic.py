@@ -1,0 +1,383 @@
+"""HarmonicBasis: eigenfunctions of the Laplacian on a domain, at nodes and at any place; kept on disk."""
+
+from __future__ import annotations
+
+import hashlib
+import operator
+import os
+import re
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from geobgp.storage import store
+from geobgp.land.domain import Domain
+from geobgp.linalg.eigen import Progress, memory_needed, smallest_eigenpairs
+from geobgp.errors import CacheError, DataError, GeobgpWarning, SizeError
+from geobgp.prior.laplacian import Boundary, Discretisation, Scheme, correct_eigenvalues, discretise
+from geobgp.linalg.memory import free_memory
+
+if TYPE_CHECKING:
+    import matplotlib.axes
+
+#: Version of the solver: a change that alters vectors beyond rounding makes stored ones unused.
+_SOLVER = 1
+#: Seconds after which a progress bar is shown.
+_PATIENCE = 1.0
+_NAME = re.compile(r"([0-9a-f]{40})-(\d+)\.basis")
+
+
+@dataclass(frozen=True, eq=False)
+class HarmonicBasis:
+    """The first m eigenfunctions of the negative Laplacian on a domain, as features.
+
+    Make one with `HarmonicBasis.compute`.
+
+    Attributes
+    ----------
+    domain : Domain
+    boundary : "neumann" or "dirichlet"
+    scheme : "subcell" or "staircase"
+    eigenvalues : (m,) array
+        Ascending, in 1/length² of the domain's unit; the leading error of the grid is taken out. Under
+        Neumann there is one zero for every connected piece of land.
+    vectors : (u, m) array, C order
+        Values at the unknowns, orthonormal in `mass`: ``vectors.T @ (mass[:, None] * vectors)`` is the
+        identity.
+    features : (n_nodes, m) array, C order (the values at one node lie side by side)
+        Values at the nodes. Under Neumann with ``scheme="subcell"`` unknowns and nodes are the same, and so
+        are `features` and `vectors`.
+    mass : (u,) array
+        Area that each unknown stands for (Neumann: the node's area; Dirichlet: the cell's).
+
+    Notes
+    -----
+    A basis is the same bit for bit on every run on a machine. Signs, and the axes within a repeated
+    eigenvalue, follow a fixed rule that knows nothing of m, so the first m' features of a larger basis are
+    those of a basis of m', up to the solver's tolerance. Where m' cuts a repeated eigenvalue, this holds too,
+    but the space that such a basis spans is not the domain's own choice: the other axes of that eigenvalue
+    would have had the same right.
+
+    Examples
+    --------
+    >>> import shapely
+    >>> domain = Domain.from_polygons(shapely.box(0, 0, 2, 1), cell_size=0.05, crs="local")
+    >>> basis = HarmonicBasis.compute(domain, m=4, cache=False)
+    >>> (4 * basis.eigenvalues / np.pi**2).round(2).tolist()  # k² + (2 l)²
+    [0.0, 1.0, 4.0, 4.0]
+    >>> basis.features.shape
+    (800, 4)
+    >>> np.isnan(basis.evaluate([[0.5, 0.5], [3.0, 0.5]])).any(axis=1).tolist()
+    [False, True]
+    """
+
+    domain: Domain
+    boundary: Boundary
+    scheme: Scheme
+    eigenvalues: np.ndarray = field(repr=False)
+    vectors: np.ndarray = field(repr=False)
+    discretisation: Discretisation = field(repr=False)
+
+    @classmethod
+    def compute(
+        cls,
+        domain: Domain,
+        m: int = 256,
+        *,
+        boundary: Boundary = "neumann",
+        scheme: Scheme = "subcell",
+        cache: bool = True,
+        progress: bool | Progress = False,
+    ) -> HarmonicBasis:
+        """Compute the first `m` features of a domain, or read them if they were computed before.
+
+        Parameters
+        ----------
+        domain : Domain
+        m : int
+            Number of features, at most two less than there are unknowns.
+        boundary : "neumann" or "dirichlet"
+            Whether features level off at the shore or vanish there.
+        scheme : "subcell" or "staircase"
+            Whether the shore is where it is, or follows the edges of whole cells (as in the paper; for
+            comparison).
+        cache : bool
+            Keep the basis on disk, and read it (or the first m of a larger one) from there; see `cache_info`.
+            A stored file that is damaged is reported and computed again.
+        progress : bool or callable(stage, done, total)
+            Show a bar on standard error for what takes over a second.
+        """
+        m = _whole_number(m)
+        with _reporting(progress) as report:
+            if report is not None:
+                report("operator", 0, m)
+            made = discretise(domain, boundary=boundary, scheme=scheme)
+            n = made.matrix.shape[0]
+            _check_size(n, domain.n_nodes, m, domain)
+            key = _key(made) if cache else ""
+            pairs = _read(key, n, m) if cache else None
+            if pairs is None:
+                pairs = _compute(made, m, report)
+                if cache:
+                    _write(key, *pairs)
+        values = correct_eigenvalues(pairs[0], domain.cell_size)
+        return cls(domain, boundary, scheme, _frozen(values), _frozen(pairs[1]), made)
+
+    @property
+    def m(self) -> int:
+        """Number of features."""
+        return len(self.eigenvalues)
+
+    @property
+    def mass(self) -> np.ndarray:
+        """Area that each unknown stands for."""
+        return self.discretisation.mass
+
+    @cached_property
+    def features(self) -> np.ndarray:
+        """Values at the nodes, (n_nodes, m), C order."""
+        if self.boundary == "neumann" and self.scheme == "subcell":
+            return self.vectors
+        return _frozen(np.ascontiguousarray(self.discretisation.to_nodes @ self.vectors))
+
+    def evaluate(self, coords: Any) -> np.ndarray:
+        """Return the features at coordinates (k, 2), easting and northing: (k, m); NaN off land.
+
+        Between nodes values are interpolated bilinearly, from land on the coordinate's own side of every
+        shore and barrier only; towards a Dirichlet shore they fall to zero. At the centres of cells they
+        equal `features`. Coordinates in water, outside the grid or not finite give rows of NaN.
+        """
+        xy = np.asarray(coords, float)
+        if xy.ndim != 2 or xy.shape[1] != 2:
+            raise DataError(f"Coordinates are (k, 2), easting and northing; found the shape {xy.shape}.")
+        matrix, inside = self.discretisation.at(xy)
+        out = np.asarray(matrix @ self.vectors)
+        out[~inside] = np.nan
+        return out
+
+    def truncate(self, m: int) -> HarmonicBasis:
+        """Return the basis of the first `m` features."""
+        m = _whole_number(m)
+        if m > self.m:
+            raise SizeError(f"The basis has {self.m} features, fewer than m = {m}; compute a larger one.")
+        first = _frozen(np.ascontiguousarray(self.vectors[:, :m]))
+        values = _frozen(self.eigenvalues[:m].copy())
+        return HarmonicBasis(self.domain, self.boundary, self.scheme, values, first, self.discretisation)
+
+    def plot(self, k: int = 15, axes: Any = None) -> Any:
+        """Draw the first `k` features on the domain; see `geobgp.output.plots.plot_basis`."""
+        from geobgp.output.plots import plot_basis
+
+        return plot_basis(self, k, axes)
+
+    def plot_sparsity(self, ax: matplotlib.axes.Axes | None = None) -> matplotlib.axes.Axes:
+        """Draw where the operator's entries are: a pixel for every unknown, or for a square of them."""
+        import matplotlib.pyplot as plt
+
+        if ax is None:
+            ax = plt.subplots(figsize=(5.2, 5.4), layout="constrained")[1]
+        matrix = self.discretisation.matrix
+        n = matrix.shape[0]
+        row, col = matrix.tocoo().coords
+        pixels = min(n, 500)
+        edges = np.linspace(0, n, pixels + 1)
+        count = np.histogram2d(row, col, bins=[edges, edges])[0]
+        shown = np.where(count > 0, np.log1p(count), np.nan)
+        image = ax.imshow(shown, cmap="Greys", vmin=-0.6 * np.log1p(count.max()), extent=(0, n, n, 0))
+        image.set_interpolation("nearest")
+        ax.set_title(
+            f"{self.boundary}, {self.scheme}: {n:,} unknowns, {matrix.nnz / n:.2f} entries each", fontsize=10
+        )
+        ax.set_xlabel("unknown")
+        ax.set_ylabel("unknown")
+        return ax
+
+    def __repr__(self) -> str:
+        return (
+            f"HarmonicBasis(m={self.m}, {self.boundary}, {self.scheme}, {len(self.vectors):,} unknowns, "
+            f"eigenvalues {self.eigenvalues[0]:.3g} to {self.eigenvalues[-1]:.3g})"
+        )
+
+
+def _compute(made: Discretisation, m: int, report: Progress | None) -> tuple[np.ndarray, np.ndarray]:
+    """Return the operator's eigenvalues and the functions at its unknowns, orthonormal in its mass."""
+    values, vectors = smallest_eigenpairs(made.matrix, m, progress=report)
+    root = 1 / np.sqrt(made.mass)
+    out = np.empty(vectors.shape)
+    # By blocks of rows, so that turning the order round stays within the processor's cache.
+    for start in range(0, len(out), 512):
+        rows = slice(start, start + 512)
+        np.multiply(vectors[rows], root[rows, None], out=out[rows])
+    return values, out
+
+
+# -- limits --------------------------------------------------------------------------------------------------
+
+
+def _whole_number(m: Any) -> int:
+    try:
+        value = operator.index(m)
+    except TypeError:
+        raise SizeError(f"m, the number of features, is a whole number; found {m!r}.") from None
+    if value < 1:
+        raise SizeError(f"m, the number of features, is at least 1; found {value}.")
+    return value
+
+
+def _check_size(n: int, n_nodes: int, m: int, domain: Domain) -> None:
+    """Refuse what the domain does not have, or the memory does not hold."""
+    if m > n - 2:
+        raise SizeError(
+            f"m = {m:,} features were asked for, but the domain's {n:,} unknowns give at most "
+            f"{max(n - 2, 0):,}. "
+            + (f"Use m <= {n - 2:,}, or" if n > 2 else "Use")
+            + f" a cell_size below {domain.cell_size:g}."
+        )
+    free = free_memory()
+    need = memory_needed(n, m) + (8 * n_nodes * m if n_nodes != n else 0)
+    if free is not None and need > free:
+        fits = max(int(m * (free - memory_needed(n, 0)) / max(need - memory_needed(n, 0), 1)), 0)
+        remedy = f"m <= {fits:,}" if fits > 0 else "fewer features"
+        raise SizeError(
+            f"m = {m:,} features of {n:,} unknowns need about {need / 1e9:.3g} GB of memory; "
+            f"{free / 1e9:.3g} GB are free. Use {remedy}, or a cell_size above {domain.cell_size:g}."
+        )
+
+
+def _frozen(array: np.ndarray) -> np.ndarray:
+    array.setflags(write=False)
+    return array
+
+
+@contextmanager
+def _reporting(progress: bool | Progress) -> Iterator[Progress | None]:
+    """Yield what is told of the progress: the caller's own, or a bar that appears after a second."""
+    if not progress or callable(progress):
+        yield progress if callable(progress) else None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+
+    begin = time.monotonic()
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    bar = Bar(*columns, console=Console(stderr=True), transient=True)
+    task = bar.add_task("operator", total=None)
+
+    def report(stage: str, done: int, total: int) -> None:
+        bar.update(task, description=stage, completed=done, total=total)
+        if time.monotonic() - begin > _PATIENCE:
+            bar.start()
+
+    try:
+        yield report
+    finally:
+        if bar.live.is_started:
+            bar.stop()
+
+
+# -- the cache -----------------------------------------------------------------------------------------------
+
+
+def cache_directory() -> Path:
+    """Return where bases are kept: GEOBGP_CACHE_DIR, or else the user's cache directory."""
+    if os.environ.get("GEOBGP_CACHE_DIR"):
+        return Path(os.environ["GEOBGP_CACHE_DIR"])
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("geobgp"))
+
+
+def cache_info() -> dict[str, Any]:
+    """Return where bases are kept, how many files there are and how many bytes they take."""
+    sizes = [size for _, size in _stored()]
+    return {"path": cache_directory(), "files": len(sizes), "bytes": sum(sizes)}
+
+
+def clear_cache() -> int:
+    """Delete all stored bases; return how many files that were."""
+    found = _stored()
+    for path, _ in found:
+        path.unlink(missing_ok=True)
+    return len(found)
+
+
+def _stored(key: str = "") -> list[tuple[Path, int]]:
+    """Return the stored files, of one operator or of all, and their sizes; also parts that a crash left."""
+    try:
+        paths = sorted(cache_directory().iterdir())
+    except OSError:
+        return []
+    out = []
+    for path in paths:
+        whole = _NAME.fullmatch(path.name)
+        part = None if key else re.fullmatch(rf"\.{_NAME.pattern}\.[0-9a-f]+\.part", path.name)
+        if (whole and whole[1].startswith(key)) or part:
+            with suppress(OSError):  # another process may have deleted it by now
+                out.append((path, path.stat().st_size))
+    return out
+
+
+def _features_in(path: Path) -> int:
+    """Return the number of features that a stored file's name tells."""
+    return int(path.stem.split("-")[1])
+
+
+def _key(made: Discretisation) -> str:
+    """Return a hash of all that the eigenpairs depend on: the operator itself, and its mass."""
+    digest = hashlib.blake2b(f"geobgp basis {_SOLVER} {made.matrix.shape}".encode(), digest_size=20)
+    for array in (made.matrix.indptr, made.matrix.indices, made.matrix.data, made.mass):
+        kind = np.int64 if array.dtype.kind == "i" else np.float64
+        digest.update(np.ascontiguousarray(array, dtype=kind).data)
+    return digest.hexdigest()
+
+
+def _read(key: str, n: int, m: int) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return the stored eigenpairs from the smallest file that has enough; None if none is sound."""
+    sizes = {path: _features_in(path) for path, _ in _stored(key)}
+    for path in sorted((p for p in sizes if sizes[p] >= m), key=lambda p: sizes[p]):
+        try:
+            header, arrays = store.read(path, "basis")
+            values, vectors = arrays["eigenvalues"], arrays["vectors"]
+            if header["key"] != key or vectors.shape != (n, sizes[path]) or values.shape != (sizes[path],):
+                raise CacheError(f"{str(path)!r} belongs to another basis.")
+        except (CacheError, KeyError, MemoryError) as error:
+            if not path.exists():  # another process has put a larger one in its place
+                continue
+            _warn(f"A stored basis cannot be used and is computed again. {error}")
+            if not isinstance(error, MemoryError):
+                with suppress(OSError):
+                    path.unlink()
+            continue
+        return values[:m], np.ascontiguousarray(vectors[:, :m])
+    return None
+
+
+def _write(key: str, values: np.ndarray, vectors: np.ndarray) -> None:
+    """Store eigenpairs; what cannot be written is only a warning. Only the most of an operator are kept."""
+    directory = cache_directory()
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        path = directory / f"{key}-{len(values)}.basis"
+        store.write(path, "basis", {"key": key}, {"eigenvalues": values, "vectors": vectors})
+        # Each process looks after it has written, so the smaller file goes whichever was there first.
+        sizes = {path: _features_in(path) for path, _ in _stored(key)}
+        for other in sizes:
+            if sizes[other] < max(sizes.values()):
+                other.unlink(missing_ok=True)
+    except (OSError, CacheError) as error:
+        _warn(
+            f"The basis could not be stored in {str(directory)!r} ({error}) and will be computed again next "
+            "time. Set GEOBGP_CACHE_DIR to a directory with room, or use cache=False."
+        )
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, GeobgpWarning, stacklevel=4)
