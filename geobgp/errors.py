@@ -1,9 +1,79 @@
-"""What can go wrong, each with what was found, what was expected and what to do."""
+"""What can go wrong and what a user should know: every error and warning, with facts instead of prose.
+
+An error says what is wrong, and carries the `option` at fault, what was `found` and a `remedy`. Where a text names
+an option it does so through `option`, so that Python and the shell can each speak of it in their own words:
+
+>>> error = DataError("One point lies in the sea.", remedy=f"Use {option('on_water', 'drop')}.")
+>>> print(error)
+One point lies in the sea. Use on_water='drop'.
+>>> error.words(lambda name, value: f"--{name.replace('_', '-')} {value}")
+'One point lies in the sea. Use --on-water drop.'
+"""
 
 from __future__ import annotations
 
+import json
+import re
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
-class GeobgpError(ValueError):
+#: Says an option's name and value (None: the name alone) in the words of an interface.
+Speak = Callable[[str, Any], str]
+
+_MARK = re.compile("\x02(.*?)\x03")
+_PACKAGE = str(Path(__file__).resolve().parent)
+
+
+def option(name: str, value: Any = None, *, python: str | None = None) -> str:
+    """Return an option's name (and value) for a message, to be rendered in the words of whoever shows it.
+
+    Parameters
+    ----------
+    name : str
+        The option's name in Python.
+    value : str or number, optional
+        What it is to be set to.
+    python : str, optional
+        What Python's users do instead, where it is more than setting an argument.
+    """
+    return f"\x02{json.dumps([name, value, python])}\x03"
+
+
+def in_words(text: str, speak: Speak | None = None) -> str:
+    """Return a text with its options said in Python's words, or in those of `speak`."""
+
+    def say(match: re.Match[str]) -> str:
+        name, value, python = json.loads(match[1])
+        if speak is not None:
+            return speak(name, value)
+        if python is not None:
+            return str(python)
+        return name if value is None else f"{name}={value!r}"
+
+    return _MARK.sub(say, text)
+
+
+class _Told:
+    """What errors and warnings have in common: a message, and the facts behind it."""
+
+    def __init__(
+        self, message: str = "", *, option: str | None = None, found: Any = None, remedy: str = ""
+    ) -> None:
+        super().__init__(message)
+        self.message, self.option, self.found, self.remedy = str(message), option, found, remedy
+
+    def words(self, speak: Speak | None = None) -> str:
+        """Return what is wrong and what to do, in the words of an interface (Python's by default)."""
+        return in_words(f"{self.message} {self.remedy}".strip(), speak)
+
+    def __str__(self) -> str:
+        return self.words()
+
+
+class GeobgpError(_Told, ValueError):
     """Base of every error that geobgp raises on purpose: the data or the options are at fault."""
 
 
@@ -31,5 +101,41 @@ class CacheError(GeobgpError):
     """A stored file is damaged or is not what it claims to be."""
 
 
-class GeobgpWarning(UserWarning):
+class WriteError(GeobgpError):
+    """A file cannot be written."""
+
+
+class GeobgpWarning(_Told, UserWarning):
     """Something the user should know, with the number found and the remedy."""
+
+
+class MissedVarianceWarning(GeobgpWarning):
+    """The features are too few for the lengthscale that the data show."""
+
+
+class DroppedPointsWarning(GeobgpWarning):
+    """Points were moved or left out."""
+
+
+class InputWarning(GeobgpWarning):
+    """An exposure, a covariate or a region was used otherwise than it was given."""
+
+
+class ConvergenceWarning(GeobgpWarning):
+    """A fit ended before it had settled, or was held by a limit."""
+
+
+class CacheWarning(GeobgpWarning):
+    """A stored file could not be used or written."""
+
+
+class CheckWarning(GeobgpWarning):
+    """The map does not agree with the points."""
+
+
+def warn(warning: GeobgpWarning) -> None:
+    """Raise a warning that points to the line, outside of geobgp, whose call led to it."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(warning, stacklevel=level - 1)

@@ -1,5 +1,6 @@
 """What a posterior says, against Monte Carlo, loops and its own file."""
 
+from paths import ROOT
 from __future__ import annotations
 
 import dataclasses
@@ -534,7 +535,7 @@ def test_map(fits, tmp_path):
 @pytest.mark.filterwarnings("ignore::geobgp.GeobgpWarning")
 def test_intervals_hold_what_they_promise():
     """A small run of benchmarks/calibration.py: coverage of nodes and regional totals under the prior."""
-    path = Path(__file__).parents[1] / "benchmarks" / "calibration.py"
+    path = ROOT / "benchmarks" / "calibration.py"
     spec = importlib.util.spec_from_file_location("calibration", path)
     calibration = importlib.util.module_from_spec(spec)
     sys.modules["calibration"] = calibration

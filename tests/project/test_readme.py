@@ -1,5 +1,6 @@
 """Every code block of the README runs, as it stands there."""
 
+from paths import ROOT
 import os
 import re
 import subprocess
@@ -8,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"(<!-- (?:\w+) command -->\n)?```(\w+)\n(.*?)```", README, re.S)
 

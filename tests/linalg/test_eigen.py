@@ -1,5 +1,6 @@
 """The smallest eigenpairs: exact, complete, orthonormal, and the same on every run."""
 
+from paths import HELPERS
 import hashlib
 import os
 import subprocess
@@ -197,7 +198,7 @@ print(hashlib.sha256(values.tobytes() + vectors.tobytes(order="F")).hexdigest())
 
 @pytest.mark.slow
 def test_bit_for_bit_on_every_run_and_for_any_number_of_threads():
-    here = Path(__file__).parent
+    here = HELPERS
     found = set()
     for threads in ("1", "2", "2"):
         variables = os.environ | {"OPENBLAS_NUM_THREADS": threads, "PYTHONPATH": str(here.parent)}

@@ -1,5 +1,6 @@
 """Rasters in a real QGIS: what it reads, the style it applies by itself, and the colours it draws."""
 
+from paths import HELPERS
 from __future__ import annotations
 
 import json
@@ -14,7 +15,7 @@ from geobgp.output import palette
 from geobgp.output import cog as raster
 
 pytestmark = [pytest.mark.qgis, pytest.mark.slow]
-SCRIPT = Path(__file__).with_name("qgis_check.py")
+SCRIPT = HELPERS / "qgis_check.py"
 
 
 @pytest.fixture(scope="module")

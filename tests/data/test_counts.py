@@ -1,5 +1,6 @@
 """Counts: every point is somewhere, on its own side of the river, and nothing is dropped in silence."""
 
+from paths import SAMPLE
 import warnings
 from pathlib import Path
 
@@ -15,7 +16,6 @@ from strategies import coordinates, island_groups
 
 from geobgp import CRSError, DataError, Domain, GeobgpWarning, GeometryError, bin_points
 
-SAMPLE = Path(__file__).parents[1] / "sample_data"
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 """The harmonic basis: modes, covariance, values anywhere, limits, and its store on disk."""
 
+from paths import ROOT
 import errno
 import os
 import subprocess
@@ -308,7 +309,7 @@ def test_repr(square):
 
 def test_import_is_light():
     code = "import sys, geobgp.prior.harmonic; print(sorted({'matplotlib', 'rich', 'tensorflow'} & set(sys.modules)))"
-    variables = os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)}
+    variables = os.environ | {"PYTHONPATH": str(ROOT)}
     run = subprocess.run(
         [sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=True
     )
@@ -455,7 +456,7 @@ for m in map(int, sys.argv[2:]):
 
 @pytest.mark.slow
 def test_processes_side_by_side(store, tmp_path):
-    variables = os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent), "OPENBLAS_NUM_THREADS": "1"}
+    variables = os.environ | {"PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"}
     orders = [("20", "40", "60"), ("60", "20"), ("40", "60", "20")]
     runs = [
         subprocess.Popen([sys.executable, "-c", _RACE, str(tmp_path / str(k)), *order], env=variables)

@@ -1,5 +1,6 @@
 """Domain: exact coverage, nodes, contacts, and what lies where."""
 
+from paths import SAMPLE
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,6 @@ from shapely import affinity
 from geobgp import Domain, DomainError, SizeError
 from geobgp.land.pieces import cover, ring_segments, split_at_grid_lines
 
-SAMPLE = Path(__file__).parents[1] / "sample_data"
 
 
 def disc(radius=1.0, centre=(0.0, 0.0), points=720):

@@ -1,5 +1,6 @@
 """Coordinate reference systems: the choice, the checks, whole shapes, true areas."""
 
+from paths import FIXTURES, SAMPLE
 import time
 from pathlib import Path
 
@@ -16,8 +17,6 @@ from geobgp import CRSError, Domain
 from geobgp.land.crs import areal_scale, check_crs, choose_crs, project, transform
 from geobgp.land.polygons import land_polygons, points_in
 
-HERE = Path(__file__).parent
-SAMPLE = HERE.parent / "sample_data"
 GEOD = pyproj.Geod(ellps="WGS84")
 
 # Coarse outlines by hand: Viti Levu, Vanua Levu with its east beyond 180, Taveuni astride it, Lau.
@@ -46,7 +45,7 @@ def true_area(geoms):
 
 
 def chukotka(name):
-    return gpd.read_file(HERE / "data" / f"{name}.geojson").geometry
+    return gpd.read_file(FIXTURES / f"{name}.geojson").geometry
 
 
 # --- the choice -----------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """The sample data are what their README says: checksums, formulas, and the same points on every run."""
 
+from paths import SAMPLE
 import hashlib
 import importlib
 import re
@@ -14,7 +15,6 @@ import shapely
 
 from geobgp import Domain, bin_points
 
-SAMPLE = Path(__file__).parents[1] / "sample_data"
 README = (SAMPLE / "README.md").read_text("utf-8")
 
 

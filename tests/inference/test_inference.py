@@ -1,3 +1,4 @@
+from paths import SAMPLE
 from pathlib import Path
 
 import numpy as np
@@ -439,7 +440,7 @@ def test_boundary_gp_learns_a_function_and_its_noise():
 def test_a_strongly_clustered_pattern_on_real_land_converges(m):
     # A week of earthquakes in California, four fifths of them: 93 in one cell, much of the land empty.
     # The posterior of few features is a hopeless start for many.
-    sample = Path(__file__).parent.parent / "sample_data"
+    sample = SAMPLE
     domain = Domain.from_polygons(
         sample / "california_land.gpkg", water=sample / "california_water.gpkg", cell_size=10_000
     )

@@ -1,5 +1,6 @@
 """Light checks of the notebooks as they are stored; CI executes them with nbmake."""
 
+from paths import ROOT
 from __future__ import annotations
 
 import json
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-FOLDER = Path(__file__).resolve().parent.parent / "notebooks"
+FOLDER = ROOT / "notebooks"
 NAMES = (
     "01_tick_bites_netherlands",
     "02_disease_risk_with_population",

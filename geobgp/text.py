@@ -1,0 +1,102 @@
+"""Numbers, shares and lists as people read them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+
+def number(value: float, digits: int | None = None, *, missing: str = "unknown") -> str:
+    """Return a number for people, thousands separated.
+
+    Parameters
+    ----------
+    value : float
+    digits : int, optional
+        Significant digits to round to; trailing zeros are left out, and an exponent is used only if needed. By
+        default about four, whole numbers being kept whole.
+    missing : str
+        What stands for NaN.
+
+    Examples
+    --------
+    >>> number(12345.678), number(0.012345), number(3.0), number(float("nan"))
+    ('12,346', '0.01235', '3', 'unknown')
+    >>> [number(v, 3) for v in (0.012345, 1234567, 3.0, 0, 1e-7)]
+    ['0.0123', '1,230,000', '3', '0', '1e-7']
+    """
+    if not math.isfinite(value):
+        return missing if math.isnan(value) else str(value)
+    if digits is None:
+        if 1000 <= abs(value) < 1e9:
+            return f"{value:,.0f}"
+        return f"{value:.3e}" if abs(value) >= 1e9 else f"{value:.4g}"
+    if value == 0:
+        return "0"
+    value = rounded(value, digits)
+    size = abs(value)
+    if size < 1e-4 or size >= 1e9:
+        mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
+        mantissa = mantissa.rstrip("0").rstrip(".") if "." in mantissa else mantissa
+        return f"{mantissa}e{int(exponent)}"
+    decimals = max(digits - 1 - math.floor(math.log10(size)), 0)
+    text = f"{value:,.{decimals}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def rounded(value: float, digits: int) -> float:
+    """Return a value rounded to significant digits.
+
+    Examples
+    --------
+    >>> rounded(12345.0, 2)
+    12000.0
+    """
+    return float(f"{value:.{digits - 1}e}")
+
+
+def percent(share: float, decimals: int = 0) -> str:
+    """Return a share as a percentage.
+
+    Examples
+    --------
+    >>> percent(0.0512), percent(0.0512, 1)
+    ('5 %', '5.1 %')
+    """
+    return f"{100 * share:.{decimals}f} %"
+
+
+def count(n: int, thing: str, things: str | None = None) -> str:
+    """Return how many there are of a thing.
+
+    Examples
+    --------
+    >>> count(1, "polygon"), count(1234, "polygon"), count(2, "county", "counties")
+    ('1 polygon', '1,234 polygons', '2 counties')
+    """
+    return f"{n:,} {thing if n == 1 else things or thing + 's'}"
+
+
+def listed(names: Iterable[Any], most: int = 20) -> str:
+    """Return names in quotes, and how many more there are.
+
+    Examples
+    --------
+    >>> listed(["a", "b", "c"], most=2)
+    "'a', 'b' and 1 more"
+    """
+    quoted = [repr(str(name)) for name in names]
+    rest = len(quoted) - most
+    return ", ".join(quoted[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def size_text(n_bytes: float) -> str:
+    """Return a size in bytes as people read it.
+
+    Examples
+    --------
+    >>> size_text(1_234_567)
+    '1.2 MB'
+    """
+    return f"{n_bytes / 1e6:,.1f} MB"
