@@ -26,8 +26,8 @@ import shapely
 
 import geobgp
 from geobgp import LGCP, Domain, FullRank, HarmonicBasis, Matern, bin_points, simulate_points
-from geobgp.simulate import simulate_prior
 from geobgp.land.regions import area_shares
+from geobgp.simulate import simulate_prior
 
 LEVELS = {50: (0.25, 0.75), 90: (0.05, 0.95)}
 QUANTILES = tuple(sorted(q for pair in LEVELS.values() for q in pair))

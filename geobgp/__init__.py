@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from geobgp.prior.harmonic import HarmonicBasis
+    from geobgp.auto.pipeline import map_intensity
     from geobgp.data.counts import Counts, bin_points
-    from geobgp.land.domain import Domain
     from geobgp.errors import (
         CacheError,
         CRSError,
@@ -30,12 +29,13 @@ if TYPE_CHECKING:
         GeometryError,
         SizeError,
     )
+    from geobgp.land.domain import Domain
     from geobgp.land.grid import Grid
-    from geobgp.prior.kernels import Matern, SquaredExponential
     from geobgp.model import LGCP, BoundaryGP
-    from geobgp.auto.pipeline import map_intensity
     from geobgp.posterior import Posterior
     from geobgp.prior.full_rank import FullRank
+    from geobgp.prior.harmonic import HarmonicBasis
+    from geobgp.prior.kernels import Matern, SquaredExponential
     from geobgp.simulate import simulate_points
 
 _HOME = {

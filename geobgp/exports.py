@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
-    from geobgp.land.domain import Domain
     from geobgp.inference.mixture import NormalMixture
+    from geobgp.land.domain import Domain
     from geobgp.posterior import Posterior
     from geobgp.summary import Summary
 

@@ -19,7 +19,10 @@ def why_not_written(error: BaseException, place: str | Path) -> tuple[str, str]:
     elsewhere = f"Choose another place with {option('output', python='another path')}."
     # GDAL and HDF5 do not say why a file could not be written.
     if number in (errno.ENOSPC, errno.EDQUOT) or (number in (None, errno.EIO) and _full(place)):
-        return "the disk is full.", f"Free some space, or choose another place with {option('output', python='another path')}."
+        return (
+            "the disk is full.",
+            f"Free some space, or choose another place with {option('output', python='another path')}.",
+        )
     if number in (errno.EACCES, errno.EPERM):
         return f"you may not write in {place}.", elsewhere
     if number == errno.EROFS:

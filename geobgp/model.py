@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from geobgp.land.crs import transform
-from geobgp.inference.dense import FeatureEngine
-from geobgp.errors import DataError, GeobgpWarning
-from geobgp.inference.features import DenseFeatures
-from geobgp.inference.hyper import Hyper
-from geobgp.inference.fit import Engine, Fit, fit
 from geobgp.data.effects import FixedEffects, fixed_effects, node_exposure
-from geobgp.prior.kernels import Kernel, Matern
+from geobgp.errors import DataError, GeobgpWarning
+from geobgp.inference.dense import FeatureEngine
+from geobgp.inference.features import DenseFeatures
+from geobgp.inference.fit import Engine, Fit, fit
+from geobgp.inference.hyper import Hyper
 from geobgp.inference.likelihoods import Bernoulli, Gaussian, Likelihood, Poisson
+from geobgp.land.crs import transform
 from geobgp.prior.full_rank import FullRank
+from geobgp.prior.kernels import Kernel, Matern
 
 if TYPE_CHECKING:
-    from geobgp.prior.harmonic import HarmonicBasis
     from geobgp.data.counts import Counts
     from geobgp.data.effects import Covariate, Exposure
     from geobgp.posterior import Posterior
+    from geobgp.prior.harmonic import HarmonicBasis
 
 #: Prior standard deviation of the intercept (around the log of the overall rate) and of standardised
 #: covariates.

@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 
 from geobgp.errors import DataError
+from geobgp.exports import QUANTILES, Outputs
 from geobgp.inference.likelihoods import Bernoulli
 from geobgp.inference.mixture import NormalMixture, check_probabilities, quantile_name
-from geobgp.exports import QUANTILES, Outputs
 from geobgp.summary import (
     Effects,
     Summary,
@@ -29,12 +29,12 @@ from geobgp.summary import (
 if TYPE_CHECKING:
     import geopandas as gpd
 
-    from geobgp.prior.harmonic import HarmonicBasis
     from geobgp.data.counts import Counts
-    from geobgp.land.domain import Domain
     from geobgp.inference.fit import Fit
-    from geobgp.prior.kernels import Kernel
+    from geobgp.land.domain import Domain
     from geobgp.prior.full_rank import FullRank
+    from geobgp.prior.harmonic import HarmonicBasis
+    from geobgp.prior.kernels import Kernel
 
 #: Numbers in a block of samples: 64 MB.
 _SAMPLE_BLOCK = 8_000_000

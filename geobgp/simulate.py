@@ -11,14 +11,14 @@ import shapely
 from scipy.linalg import blas
 
 from geobgp.errors import DataError, GeobgpError, SizeError
-from geobgp.prior.kernels import Matern
 from geobgp.prior.full_rank import FullRank
+from geobgp.prior.kernels import Matern
 
 if TYPE_CHECKING:
     import xarray as xr
 
-    from geobgp.prior.harmonic import HarmonicBasis
     from geobgp.land.domain import Domain
+    from geobgp.prior.harmonic import HarmonicBasis
     from geobgp.prior.kernels import Kernel
 
 #: More points than this are refused: an intensity in the wrong unit is the likeliest reason.

@@ -4,13 +4,13 @@ import pytest
 import shapely
 from models import AllModes, archipelago, poisson_problem, square
 
-from geobgp.land.domain import Domain
-from geobgp.errors import DataError, GeobgpWarning
 from geobgp.data.effects import fixed_effects, node_exposure
-from geobgp.prior.kernels import Matern
+from geobgp.errors import DataError, GeobgpWarning
+from geobgp.land.domain import Domain
 from geobgp.model import LGCP, BoundaryGP
-from geobgp.prior.full_rank import FullRank
 from geobgp.output.cog import dataset
+from geobgp.prior.full_rank import FullRank
+from geobgp.prior.kernels import Matern
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*features miss:geobgp.errors.GeobgpWarning")
 ENGINES = pytest.mark.parametrize("make", [lambda d: AllModes(d, m=60), FullRank], ids=["features", "full"])

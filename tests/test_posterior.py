@@ -1,19 +1,18 @@
 """What a posterior says, against Monte Carlo, loops and its own file."""
 
-from paths import ROOT
 from __future__ import annotations
 
 import dataclasses
 import importlib.util
 import json
 import sys
-from pathlib import Path
 
 import geopandas as gpd
 import numpy as np
 import pytest
 import shapely
 import xarray as xr
+from paths import ROOT
 from scipy import stats
 
 from geobgp import (

@@ -8,12 +8,12 @@ import pytest
 import shapely
 from scipy import stats
 
-from geobgp.prior.harmonic import HarmonicBasis
-from geobgp.land.domain import Domain
 from geobgp.errors import DataError, GeobgpError, SizeError
-from geobgp.prior.kernels import Matern, SquaredExponential
-from geobgp.prior.full_rank import FullRank
+from geobgp.land.domain import Domain
 from geobgp.output.cog import dataset
+from geobgp.prior.full_rank import FullRank
+from geobgp.prior.harmonic import HarmonicBasis
+from geobgp.prior.kernels import Matern, SquaredExponential
 from geobgp.simulate import node_intensity, points_in_nodes, simulate_points, simulate_prior
 
 LAND = shapely.union_all([shapely.Point(0, 0).buffer(5), shapely.Point(7.5, 2).buffer(1.6)])

@@ -16,16 +16,16 @@ import shapely
 
 from geobgp.auto import choices as pick
 from geobgp.auto.choices import Choice
-from geobgp.data.counts import Counts, bin_points
-from geobgp.land.domain import Domain
-from geobgp.errors import DataError, GeobgpWarning, GeometryError
-from geobgp.land.grid import Grid
-from geobgp.data.effects import fixed_effects, node_exposure
-from geobgp.prior.kernels import Kernel
 from geobgp.auto.selection import BOUNDARIES, Features, Search, is_sparse
+from geobgp.data.counts import Counts, bin_points
+from geobgp.data.effects import fixed_effects, node_exposure
+from geobgp.errors import DataError, GeobgpWarning, GeometryError
+from geobgp.land.domain import Domain
+from geobgp.land.grid import Grid
+from geobgp.land.polygons import check_exists, land_polygons, split_layer
+from geobgp.prior.kernels import Kernel
 from geobgp.progress import ConsoleStages, Stages
 from geobgp.summary import number
-from geobgp.land.polygons import check_exists, land_polygons, split_layer
 
 if TYPE_CHECKING:
     import numpy as np

@@ -12,17 +12,17 @@ import numpy as np
 from geobgp.auto import choices as pick
 from geobgp.auto.choices import Choice
 from geobgp.errors import GeobgpError, GeobgpWarning, SizeError
-from geobgp.prior.kernels import Kernel, Matern
 from geobgp.model import LGCP
+from geobgp.prior.kernels import Kernel, Matern
 from geobgp.summary import number
 
 if TYPE_CHECKING:
-    from geobgp.prior.harmonic import HarmonicBasis
     from geobgp.data.counts import Counts
-    from geobgp.land.domain import Domain
     from geobgp.data.effects import FixedEffects
+    from geobgp.land.domain import Domain
     from geobgp.posterior import Posterior
     from geobgp.prior.full_rank import FullRank
+    from geobgp.prior.harmonic import HarmonicBasis
     from geobgp.progress import Stages
 
 BOUNDARIES = ("neumann", "dirichlet")

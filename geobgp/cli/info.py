@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from geobgp.errors import GeobgpError
-from geobgp.land.polygons import split_layer
 from geobgp.cli.wording import in_options
 from geobgp.cli.workspace import RECORD
+from geobgp.errors import GeobgpError
+from geobgp.land.polygons import split_layer
 
 _TABLES = (".csv", ".tsv", ".txt")
 

@@ -15,13 +15,13 @@ import click
 import numpy as np
 
 import geobgp
-from geobgp.land.crs import count
-from geobgp.errors import CRSError, DataError, GeobgpError, GeobgpWarning
 from geobgp.auto.pipeline import Mapped, run
-from geobgp.progress import ConsoleStages, Stages
-from geobgp.land.polygons import check_exists, read_lines, read_polygons, split_layer
 from geobgp.cli.wording import in_options
 from geobgp.cli.workspace import RECORD, Workspace, reason
+from geobgp.errors import CRSError, DataError, GeobgpError, GeobgpWarning
+from geobgp.land.crs import count
+from geobgp.land.polygons import check_exists, read_lines, read_polygons, split_layer
+from geobgp.progress import ConsoleStages, Stages
 
 if TYPE_CHECKING:
     import geopandas as gpd

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from geobgp.errors import GeobgpError
 from geobgp.cli.workspace import reason
+from geobgp.errors import GeobgpError
 
 _OPTIONS = (
     "water", "barriers", "cell_size", "boundary", "hyper", "weights", "longitude", "latitude", "easting",

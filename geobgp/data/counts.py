@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyproj
 
-from geobgp.land.crs import WGS84, transform
-from geobgp.errors import CRSError, DataError, GeobgpWarning, GeometryError
 from geobgp.data.points import Chunk, Options, Stream
+from geobgp.errors import CRSError, DataError, GeobgpWarning, GeometryError
+from geobgp.land.crs import WGS84, transform
 
 if TYPE_CHECKING:
     from geobgp.land.domain import Domain

@@ -18,8 +18,8 @@ import pyogrio
 import pyproj
 import shapely
 
-from geobgp.land.crs import WGS84
 from geobgp.errors import DataError, GeobgpError, GeometryError
+from geobgp.land.crs import WGS84
 from geobgp.land.polygons import check_exists, coordinates_of, pick_layer, split_layer
 
 _OPENERS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}

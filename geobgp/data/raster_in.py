@@ -12,9 +12,9 @@ import pyproj
 import scipy.sparse as sp
 from affine import Affine
 
+from geobgp.data.raster_source import RasterSource, open_raster
 from geobgp.errors import CRSError, DataError
 from geobgp.land.reproject import project, transform_pixels
-from geobgp.data.raster_source import RasterSource, open_raster
 
 if TYPE_CHECKING:
     import xarray as xr

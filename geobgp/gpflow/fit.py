@@ -19,12 +19,12 @@ from scipy.linalg import blas, lapack
 
 from geobgp.errors import DataError, GeobgpWarning
 from geobgp.gpflow.loading import load_gpflow
-from geobgp.inference.hyper import Hyper, newton_step
 from geobgp.inference.fit import Fit
-from geobgp.prior.kernels import Kernel
-from geobgp.prior.kernels import Matern as OurMatern
+from geobgp.inference.hyper import Hyper, newton_step
 from geobgp.inference.likelihoods import Poisson
 from geobgp.inference.states import FeatureState
+from geobgp.prior.kernels import Kernel
+from geobgp.prior.kernels import Matern as OurMatern
 
 load_gpflow()
 

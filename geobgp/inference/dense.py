@@ -22,8 +22,8 @@ from geobgp.inference.features import DenseFeatures, Features
 from geobgp.inference.states import FeatureState
 
 if TYPE_CHECKING:
-    from geobgp.prior.harmonic import HarmonicBasis
     from geobgp.inference.hyper import Derivatives
+    from geobgp.prior.harmonic import HarmonicBasis
     from geobgp.prior.kernels import Kernel
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from geobgp.inference.engine import Engine, State
 from geobgp.errors import GeobgpWarning
+from geobgp.inference.engine import Engine, State
 from geobgp.inference.hyper import Hyper, negative
 from geobgp.inference.likelihoods import Likelihood
 from geobgp.inference.solver import MAX_ROUNDS, Point, Solver

@@ -17,10 +17,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from geobgp.inference.engine import Moments
-from geobgp.prior.kernels import Matern
+from geobgp.inference.states import SparseState
 from geobgp.linalg.cholesky import Factor
 from geobgp.prior.full_rank import Field, Powers
-from geobgp.inference.states import SparseState
+from geobgp.prior.kernels import Matern
 
 if TYPE_CHECKING:
     from geobgp.inference.hyper import Derivatives

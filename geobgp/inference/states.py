@@ -15,11 +15,11 @@ from geobgp.inference.features import DenseFeatures
 from geobgp.prior.kernels import Matern
 
 if TYPE_CHECKING:
-    from geobgp.prior.harmonic import HarmonicBasis
-    from geobgp.land.domain import Domain
     from geobgp.inference.sparse import SparseEngine
+    from geobgp.land.domain import Domain
     from geobgp.linalg.cholesky import Factor
     from geobgp.prior.full_rank import FullRank, Powers
+    from geobgp.prior.harmonic import HarmonicBasis
 
 
 class _Located(ABC):

@@ -14,9 +14,9 @@ import scipy.sparse as sp
 import shapely
 from scipy.sparse.csgraph import connected_components
 
+from geobgp.errors import DomainError
 from geobgp.land import pieces as _pieces
 from geobgp.land.corners import Blocks
-from geobgp.errors import DomainError
 from geobgp.land.grid import Grid
 from geobgp.land.polygons import areal_scale, land_polygons
 

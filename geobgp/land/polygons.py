@@ -13,6 +13,7 @@ import pyogrio
 import pyproj
 import shapely
 
+from geobgp.errors import CRSError, DomainError, GeobgpError, GeometryError
 from geobgp.land.crs import (
     LonLat,
     areal_scale,
@@ -28,7 +29,6 @@ from geobgp.land.crs import (
     transform,
     unwrap,
 )
-from geobgp.errors import CRSError, DomainError, GeobgpError, GeometryError
 
 _POLYGONS, _LINES = (3, 6), (1, 2, 5)
 __all__ = [

@@ -15,8 +15,8 @@ import shapely
 from scipy import sparse
 from scipy.special import pdtr
 
-from geobgp.land.crs import project
 from geobgp.errors import CRSError, DataError, GeobgpError, GeobgpWarning, GeometryError
+from geobgp.land.crs import project
 from geobgp.land.polygons import check_exists, pick_layer, split_layer
 
 if TYPE_CHECKING:

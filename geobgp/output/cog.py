@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from affine import Affine
 
+from geobgp.data.raster_in import read_to_nodes
+from geobgp.data.raster_source import array_transform
+from geobgp.errors import DataError
 from geobgp.output import palette
 from geobgp.output import qgis as qgis_style
 from geobgp.output.contours import to_polygons, write_polygons
-from geobgp.data.raster_in import read_to_nodes
-from geobgp.errors import DataError
-from geobgp.data.raster_source import array_transform
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import shapely
 
-from geobgp.output import palette
 from geobgp.errors import DataError
+from geobgp.output import palette
 from geobgp.output.palette import Classes, number_text
 
 if TYPE_CHECKING:

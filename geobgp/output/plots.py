@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from geobgp.output import palette
 from geobgp.errors import DataError
 from geobgp.land.reproject import point_coordinates
+from geobgp.output import palette
 from geobgp.output.palette import number_text
 from geobgp.output.plot_parts import (
     SHORE,
@@ -25,9 +25,9 @@ from geobgp.output.plot_parts import (
 if TYPE_CHECKING:
     import matplotlib.axes
 
-    from geobgp.prior.harmonic import HarmonicBasis
     from geobgp.land.domain import Domain
     from geobgp.posterior import Posterior
+    from geobgp.prior.harmonic import HarmonicBasis
 
 __all__ = [
     "plot_basis",

@@ -20,14 +20,14 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
 from geobgp.errors import GeobgpError, SizeError
+from geobgp.linalg.cholesky import Factor, Plan
+from geobgp.linalg.memory import free_memory
 from geobgp.prior.kernels import Kernel, Matern
 from geobgp.prior.laplacian import Boundary, Discretisation, Scheme, discretise
-from geobgp.linalg.memory import free_memory
-from geobgp.linalg.cholesky import Factor, Plan
 
 if TYPE_CHECKING:
-    from geobgp.land.domain import Domain
     from geobgp.inference.sparse import SparseEngine
+    from geobgp.land.domain import Domain
 
 #: Share of the memory that is free now which a factor may take.
 _MEMORY_SHARE = 0.7

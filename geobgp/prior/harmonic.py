@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from geobgp.storage import store
+from geobgp.errors import CacheError, DataError, GeobgpWarning, SizeError
 from geobgp.land.domain import Domain
 from geobgp.linalg.eigen import Progress, memory_needed, smallest_eigenpairs
-from geobgp.errors import CacheError, DataError, GeobgpWarning, SizeError
-from geobgp.prior.laplacian import Boundary, Discretisation, Scheme, correct_eigenvalues, discretise
 from geobgp.linalg.memory import free_memory
+from geobgp.prior.laplacian import Boundary, Discretisation, Scheme, correct_eigenvalues, discretise
+from geobgp.storage import store
 
 if TYPE_CHECKING:
     import matplotlib.axes

@@ -10,8 +10,8 @@ import numpy as np
 import scipy.sparse as sp
 import shapely
 
-from geobgp.land.domain import Domain, _to_cells
 from geobgp.errors import DomainError
+from geobgp.land.domain import Domain, _to_cells
 from geobgp.land.pieces import PRECISION, line_segments, ring_segments
 
 Boundary = Literal["neumann", "dirichlet"]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from geobgp.output import plots
-from geobgp.web.embed import data_url
 from geobgp.output.plot_parts import QUIET, SHORE, map_size
+from geobgp.web.embed import data_url
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,15 +9,15 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from geobgp.report.report import figures
+from geobgp.report import figures
 from geobgp.report.style import CSS, POLICY
 from geobgp.summary import number
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from geobgp.checks.residuals import Checks
     from geobgp.auto.choices import Choice
+    from geobgp.checks.residuals import Checks
     from geobgp.data.counts import Counts
     from geobgp.posterior import Posterior
 

@@ -11,20 +11,20 @@ import pyproj
 import shapely
 from affine import Affine
 
-from geobgp.prior import kernels
-from geobgp.storage import store
-from geobgp.land.domain import Domain
 from geobgp.errors import CacheError
+from geobgp.land.domain import Domain
 from geobgp.land.grid import Grid
+from geobgp.prior import kernels
 from geobgp.prior.laplacian import discretise
+from geobgp.storage import store
 from geobgp.summary import Effects
 
 if TYPE_CHECKING:
     import xarray as xr
 
-    from geobgp.prior.harmonic import HarmonicBasis
     from geobgp.posterior import Posterior
     from geobgp.prior.full_rank import FullRank
+    from geobgp.prior.harmonic import HarmonicBasis
 
 _KIND = "posterior"
 
@@ -94,12 +94,12 @@ def basis_from(
 ) -> tuple[HarmonicBasis | FullRank, Any]:
     """Rebuild a basis on its domain; also return the class of the states that belong to it."""
     if header["m"] == "full":
-        from geobgp.prior.full_rank import FullRank
         from geobgp.inference.states import SparseState
+        from geobgp.prior.full_rank import FullRank
 
         return FullRank(domain, boundary=header["boundary"], scheme=header["scheme"]), SparseState
-    from geobgp.prior.harmonic import HarmonicBasis
     from geobgp.inference.states import FeatureState
+    from geobgp.prior.harmonic import HarmonicBasis
 
     kind: dict[str, Any] = {"boundary": header["boundary"], "scheme": header["scheme"]}
     made: dict[str, Any] = arrays | {"domain": domain, "discretisation": discretise(domain, **kind)}

@@ -17,12 +17,12 @@ from folium.map import CustomPane
 from folium.raster_layers import ImageOverlay
 from jinja2 import Template
 
-from geobgp.web import page
-from geobgp.output import palette
-from geobgp.web.embed import RELATIVE_STEP, Scale, data_url, pack, palette_png
 from geobgp.errors import DataError
 from geobgp.land.reproject import point_coordinates
+from geobgp.output import palette
 from geobgp.output.palette import Classes, number_text
+from geobgp.web import page
+from geobgp.web.embed import RELATIVE_STEP, Scale, data_url, pack, palette_png
 from geobgp.web.plane import Plane
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import shapely
 import small_case as case
 
 from geobgp import LGCP, HarmonicBasis, Matern, Posterior, SquaredExponential, map_intensity
-from geobgp.errors import DataError, GeobgpError, GeobgpWarning, GeometryError
 from geobgp.auto.pipeline import _number_of_rows, run
+from geobgp.errors import DataError, GeobgpError, GeobgpWarning, GeometryError
 
 SQUARE = shapely.box(0.0, 0.0, 10.0, 10.0)
 

@@ -296,7 +296,9 @@ def test_a_failure_of_ours_is_called_one(files, say, tmp_path, monkeypatch):
 # -- a machine that does not do as it is told
 
 
-@pytest.mark.parametrize("where", ["geobgp.output.cog.write_rasters", "geobgp.storage.archive.save", "geobgp.web.maps.save"])
+@pytest.mark.parametrize(
+    "where", ["geobgp.output.cog.write_rasters", "geobgp.storage.archive.save", "geobgp.web.maps.save"]
+)
 def test_a_full_disk_leaves_nothing(where, files, say, tmp_path, monkeypatch):
     def full(*_, **__):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

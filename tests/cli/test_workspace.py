@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from geobgp.errors import GeobgpError
 from geobgp.cli.workspace import RECORD, Workspace, reason
+from geobgp.errors import GeobgpError
 
 
 def names(folder: Path) -> list[str]:

@@ -1,8 +1,6 @@
 """Counts: every point is somewhere, on its own side of the river, and nothing is dropped in silence."""
 
-from paths import SAMPLE
 import warnings
-from pathlib import Path
 
 import geopandas as gpd
 import numpy as np
@@ -11,11 +9,11 @@ import pytest
 import shapely
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from paths import SAMPLE
 from shapely.geometry import LineString, MultiPoint, Point, box
 from strategies import coordinates, island_groups
 
 from geobgp import CRSError, DataError, Domain, GeobgpWarning, GeometryError, bin_points
-
 
 
 @pytest.fixture(scope="module")

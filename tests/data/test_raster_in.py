@@ -9,8 +9,8 @@ from affine import Affine
 from fakes import across_180, bumps, disc, island
 
 from geobgp import Domain
-from geobgp.output import cog as raster
 from geobgp.errors import CRSError, DataError
+from geobgp.output import cog as raster
 from geobgp.output.cog import read_to_nodes
 
 

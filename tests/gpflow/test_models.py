@@ -20,12 +20,12 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from geobgp import LGCP, BoundaryGP, Domain, FullRank, HarmonicBasis
-from geobgp.prior import kernels as own
-from geobgp.inference.dense import FeatureEngine
 from geobgp.errors import DataError, GeobgpWarning
-from geobgp.inference.features import DenseFeatures
 from geobgp.gpflow.models import HarmonicFeatures, HarmonicKernel, Matern, NodeMean
+from geobgp.inference.dense import FeatureEngine
+from geobgp.inference.features import DenseFeatures
 from geobgp.inference.likelihoods import Bernoulli, Gaussian, Poisson, sites
+from geobgp.prior import kernels as own
 
 SIZE = 50_000.0
 KERNELS = {

@@ -7,12 +7,12 @@ import numpy as np
 import shapely
 from scipy.special import ndtr
 
-from geobgp.output import cog as raster
-from geobgp.prior.harmonic import HarmonicBasis
 from geobgp.land.domain import Domain
-from geobgp.prior.kernels import Matern
 from geobgp.model import LGCP
+from geobgp.output import cog as raster
 from geobgp.posterior import Posterior
+from geobgp.prior.harmonic import HarmonicBasis
+from geobgp.prior.kernels import Matern
 
 Z95 = 1.6448536269514722
 

@@ -7,13 +7,13 @@ from functools import cache
 import numpy as np
 import shapely
 
-from geobgp.land.domain import Domain
 from geobgp.inference.dense import FeatureEngine
 from geobgp.inference.features import DenseFeatures
+from geobgp.inference.likelihoods import Poisson
+from geobgp.land.domain import Domain
+from geobgp.prior.full_rank import FullRank
 from geobgp.prior.kernels import Kernel
 from geobgp.prior.laplacian import discretise
-from geobgp.inference.likelihoods import Poisson
-from geobgp.prior.full_rank import FullRank
 
 
 class AllModes:

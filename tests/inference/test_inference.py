@@ -1,6 +1,3 @@
-from paths import SAMPLE
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,17 +10,18 @@ from models import (
     sparse_engine,
     square,
 )
+from paths import SAMPLE
 from scipy.optimize import minimize
 from scipy.special import gammaln
 from scipy.stats import multivariate_normal
 
 from geobgp import Domain, GeobgpWarning, HarmonicBasis, bin_points
 from geobgp.inference.features import DenseFeatures
-from geobgp.inference.hyper import Hyper, differences, maximise, negative, newton_step
 from geobgp.inference.fit import fit
-from geobgp.prior.kernels import Matern, SquaredExponential
+from geobgp.inference.hyper import Hyper, differences, maximise, negative, newton_step
 from geobgp.inference.likelihoods import Bernoulli, Gaussian, Poisson
 from geobgp.model import LGCP, BoundaryGP
+from geobgp.prior.kernels import Matern, SquaredExponential
 
 
 def hyper_of(domain, kernel, **options):

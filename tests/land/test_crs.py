@@ -1,8 +1,6 @@
 """Coordinate reference systems: the choice, the checks, whole shapes, true areas."""
 
-from paths import FIXTURES, SAMPLE
 import time
-from pathlib import Path
 
 import geopandas as gpd
 import numpy as np
@@ -11,6 +9,7 @@ import pytest
 import shapely
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from paths import FIXTURES, SAMPLE
 from shapely.geometry import MultiPolygon, Polygon, box
 
 from geobgp import CRSError, Domain

@@ -1,19 +1,16 @@
 """Domain: exact coverage, nodes, contacts, and what lies where."""
 
-from paths import SAMPLE
-from pathlib import Path
-
 import numpy as np
 import pyproj
 import pytest
 import shapely
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from paths import SAMPLE
 from shapely import affinity
 
 from geobgp import Domain, DomainError, SizeError
 from geobgp.land.pieces import cover, ring_segments, split_at_grid_lines
-
 
 
 def disc(radius=1.0, centre=(0.0, 0.0), points=720):

@@ -8,9 +8,9 @@ import pytest
 import shapely
 from scipy import sparse, stats
 
+from geobgp.errors import CRSError, DataError, GeobgpWarning, GeometryError
 from geobgp.land import regions as totals
 from geobgp.land.domain import Domain
-from geobgp.errors import CRSError, DataError, GeobgpWarning, GeometryError
 
 LAND = shapely.union_all([shapely.Point(0, 0).buffer(5), shapely.Point(7.5, 2).buffer(1.6)])
 RIVER = shapely.LineString([(-6, 0.63), (6, -1.1)]).buffer(0.03)

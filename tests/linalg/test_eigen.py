@@ -1,11 +1,9 @@
 """The smallest eigenpairs: exact, complete, orthonormal, and the same on every run."""
 
-from paths import HELPERS
 import hashlib
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,13 +11,14 @@ import scipy.sparse as sp
 from grids import grid_laplacian, irregular
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from paths import HELPERS
 from scipy.linalg import eigvalsh
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import splu
 
+from geobgp.errors import SizeError
 from geobgp.linalg import eigen
 from geobgp.linalg.eigen import smallest_eigenpairs
-from geobgp.errors import SizeError
 
 
 def judge(matrix, values, vectors, reference=None):

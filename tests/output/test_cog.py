@@ -10,9 +10,9 @@ import rasterio
 import xarray as xr
 from fakes import FakePosterior, across_180, bumps, disc, fitted, island
 
-from geobgp.output import palette
-from geobgp.output import cog as raster
 from geobgp.errors import DataError
+from geobgp.output import cog as raster
+from geobgp.output import palette
 
 RIO = "from rasterio.rio.main import main_group; main_group()"
 

@@ -7,8 +7,8 @@ import shapely
 from fakes import bumps, disc, island
 
 from geobgp import Domain
-from geobgp.output import cog as raster
 from geobgp.errors import DataError
+from geobgp.output import cog as raster
 
 
 @pytest.fixture(scope="module")

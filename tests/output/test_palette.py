@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geobgp.output import palette
 from geobgp.errors import DataError
+from geobgp.output import palette
 
 
 def to_oklab(rgb: np.ndarray) -> np.ndarray:

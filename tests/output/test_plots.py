@@ -12,9 +12,8 @@ import shapely
 from fakes import FakePosterior, bumps, disc, fitted, island
 
 from geobgp import Domain, HarmonicBasis
-from geobgp.output import palette
-from geobgp.output import plots
 from geobgp.errors import DataError
+from geobgp.output import palette, plots
 from geobgp.output.plot_parts import land_path
 
 

@@ -1,18 +1,17 @@
 """Rasters in a real QGIS: what it reads, the style it applies by itself, and the colours it draws."""
 
-from paths import HELPERS
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 from fakes import FakePosterior, bumps, disc, island
+from paths import HELPERS
 from system import run_qgis
 
-from geobgp.output import palette
 from geobgp.output import cog as raster
+from geobgp.output import palette
 
 pytestmark = [pytest.mark.qgis, pytest.mark.slow]
 SCRIPT = HELPERS / "qgis_check.py"

@@ -13,15 +13,15 @@ from models import (
 )
 from scipy.stats import multivariate_normal
 
-from geobgp.prior import full_rank as precision
-from geobgp.land.domain import Domain
 from geobgp.errors import GeobgpError, SizeError
-from geobgp.inference.hyper import Hyper
 from geobgp.inference.fit import SparseState, fit
-from geobgp.prior.kernels import Matern, SquaredExponential
+from geobgp.inference.hyper import Hyper
 from geobgp.inference.likelihoods import Gaussian, Poisson
+from geobgp.land.domain import Domain
 from geobgp.model import LGCP, BoundaryGP
+from geobgp.prior import full_rank as precision
 from geobgp.prior.full_rank import FullRank
+from geobgp.prior.kernels import Matern, SquaredExponential
 
 BOTH = pytest.mark.parametrize("boundary", ["neumann", "dirichlet"])
 NU = pytest.mark.parametrize("nu", [1.0, 2.0])

@@ -1,6 +1,5 @@
 """The harmonic basis: modes, covariance, values anywhere, limits, and its store on disk."""
 
-from paths import ROOT
 import errno
 import os
 import subprocess
@@ -11,11 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import shapely
+from paths import ROOT
 
+from geobgp.errors import DataError, GeobgpWarning, SizeError
+from geobgp.land.domain import Domain
 from geobgp.prior import harmonic as module
 from geobgp.prior.harmonic import HarmonicBasis, cache_info, clear_cache
-from geobgp.land.domain import Domain
-from geobgp.errors import DataError, GeobgpWarning, SizeError
 
 BOUNDARIES = ["neumann", "dirichlet"]
 

@@ -1,6 +1,5 @@
 """Light checks of the notebooks as they are stored; CI executes them with nbmake."""
 
-from paths import ROOT
 from __future__ import annotations
 
 import json
@@ -8,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from paths import ROOT
 
 FOLDER = ROOT / "notebooks"
 NAMES = (

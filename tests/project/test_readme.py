@@ -1,6 +1,5 @@
 """Every code block of the README runs, as it stands there."""
 
-from paths import ROOT
 import os
 import re
 import subprocess
@@ -8,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from paths import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"(<!-- (?:\w+) command -->\n)?```(\w+)\n(.*?)```", README, re.S)

@@ -1,17 +1,16 @@
 """The sample data are what their README says: checksums, formulas, and the same points on every run."""
 
-from paths import SAMPLE
 import hashlib
 import importlib
 import re
 import sys
-from pathlib import Path
 
 import geopandas as gpd
 import numpy as np
 import pytest
 import rasterio
 import shapely
+from paths import SAMPLE
 
 from geobgp import Domain, bin_points
 

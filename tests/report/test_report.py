@@ -8,8 +8,8 @@ import small_case as case
 from system import Chromium
 
 from geobgp import Matern
-from geobgp.checks.residuals import check
 from geobgp.auto.pipeline import run
+from geobgp.checks.residuals import check
 from geobgp.report.report import PAPER, Story, _events, render, write_report
 
 NASTY = '</title><script>alert("x")</script><img src=x onerror=alert(1)>'

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from geobgp.storage import store
 from geobgp.errors import CacheError
+from geobgp.storage import store
 
 ARRAYS = {
     "c": np.arange(6.0).reshape(2, 3) / 7,

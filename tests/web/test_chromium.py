@@ -12,8 +12,8 @@ from fakes import FakePosterior, across_180, bumps, disc, island
 from scipy.spatial import KDTree
 from system import Chromium
 
-from geobgp.web import maps
 from geobgp.output import palette
+from geobgp.web import maps
 
 pytestmark = [pytest.mark.chromium, pytest.mark.slow]
 

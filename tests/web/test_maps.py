@@ -16,11 +16,11 @@ import xarray as xr
 from fakes import FakePosterior, across_180, bumps, disc, fitted, island
 from PIL import Image
 
-from geobgp.web import maps
-from geobgp.output import palette
-from geobgp.web.embed import Scale, unpack
 from geobgp.errors import DataError
 from geobgp.land.grid import Grid
+from geobgp.output import palette
+from geobgp.web import maps
+from geobgp.web.embed import Scale, unpack
 
 NASTY = "<script>alert(1)</script>{{ 7*7 }}</title>\"'&"
 
