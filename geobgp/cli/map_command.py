@@ -158,7 +158,7 @@ def _write(
     folder: Path, mapped: Mapped, o: Mapping[str, Any], thresholds: list[float], sources: dict[str, Any],
     stages: Stages, said: list[str],
 ) -> None:  # fmt: skip
-    from geobgp.report.report import Story, write_report
+    from geobgp.report.report import ReportInputs, write_report
 
     posterior = mapped.posterior
     with stages("rasters") as stage:
@@ -195,8 +195,8 @@ def _write(
         write_report(
             folder / "report.html",
             posterior,
-            Story(
-                inputs=_inputs(sources),
+            ReportInputs(
+                sources=_inputs(sources),
                 counts=mapped.counts,
                 choices=mapped.choices,
                 checks=checks,

@@ -30,12 +30,12 @@ _MOST_REGIONS = 100
 
 
 @dataclass(frozen=True, eq=False)
-class Story:
+class ReportInputs:
     """What a report tells besides the posterior; everything may be left out.
 
     Attributes
     ----------
-    inputs : mapping of str to str
+    sources : mapping of str to str
         What went in: a file's role and its name.
     counts : Counts
         What became of the points.
@@ -54,7 +54,7 @@ class Story:
         How to do this again.
     """
 
-    inputs: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, str] = field(default_factory=dict)
     counts: Counts | None = None
     choices: Mapping[str, Choice] = field(default_factory=dict)
     checks: Checks | None = None
@@ -66,7 +66,7 @@ class Story:
     command: str = ""
 
 
-def write_report(path: str | Path, posterior: Posterior, story: Story | None = None) -> Path:
+def write_report(path: str | Path, posterior: Posterior, inputs: ReportInputs | None = None) -> Path:
     """Write the report of a posterior of counts, complete or not at all.
 
     Parameters
@@ -74,11 +74,11 @@ def write_report(path: str | Path, posterior: Posterior, story: Story | None = N
     path : str or path
         An HTML file.
     posterior : Posterior
-    story : Story, optional
+    inputs : ReportInputs, optional
         What went in and how it was checked.
     """
     path = Path(path)
-    text = render(posterior, story or Story())
+    text = render(posterior, inputs or ReportInputs())
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".geobgp-") as folder:
         temporary = Path(folder) / path.name
         temporary.write_text(text, encoding="utf-8")
@@ -86,19 +86,19 @@ def write_report(path: str | Path, posterior: Posterior, story: Story | None = N
     return path
 
 
-def render(posterior: Posterior, story: Story) -> str:
+def render(posterior: Posterior, inputs: ReportInputs) -> str:
     """Return the page. No text from data is taken for HTML, and no request leaves the page."""
     title = posterior.title or f"Intensity in {posterior.units}"
     sections = [
-        ("maps", "Maps", _maps(posterior, story)),
-        ("input", "What went in", _input(posterior, story)),
-        ("warnings", "Warnings", _warnings(story)),
-        ("choices", "Choices", _choices(posterior, story)),
+        ("maps", "Maps", _maps(posterior, inputs)),
+        ("input", "What went in", _input(posterior, inputs)),
+        ("warnings", "Warnings", _warnings(inputs)),
+        ("choices", "Choices", _choices(posterior, inputs)),
         ("model", "Model", _model(posterior)),
-        ("checks", "Checks", _checks(posterior, story)),
-        ("regions", "Totals by region", _regions(story)),
-        ("fit", "The computation", _fit(posterior, story)),
-        ("files", "Files", _files(story)),
+        ("checks", "Checks", _checks(posterior, inputs)),
+        ("regions", "Totals by region", _regions(inputs)),
+        ("fit", "The computation", _fit(posterior, inputs)),
+        ("files", "Files", _files(inputs)),
         ("cite", "How to cite", _cite()),
     ]
     shown = [(key, name, body) for key, name, body in sections if body]
@@ -113,7 +113,7 @@ def render(posterior: Posterior, story: Story) -> str:
         '<link rel="icon" href="data:,">'
         f"<title>{escape(title)}</title><style>{CSS}</style></head><body>"
         f"<header><h1>{escape(title)}</h1><p>{escape(_subtitle(posterior))}</p><nav>{links}</nav></header>"
-        f"<main>{_cards(posterior, story)}{body}</main>"
+        f"<main>{_cards(posterior, inputs)}{body}</main>"
         f"<footer>{escape(_maker())}, {escape(posterior.created)}</footer></body></html>\n"
     )
 
@@ -180,7 +180,7 @@ def _quantity(fact: Mapping[str, Any]) -> tuple[str, str]:
 # -- sections
 
 
-def _cards(posterior: Posterior, story: Story) -> str:
+def _cards(posterior: Posterior, inputs: ReportInputs) -> str:
     facts = posterior.summary()
     domain = posterior.domain
     unit, name = domain.area_unit
@@ -196,13 +196,13 @@ def _cards(posterior: Posterior, story: Story) -> str:
         ("Lengthscale", length[0], length[1]),
         ("Spread (log scale)", sd[0], sd[1]),
     ]
-    if story.checks is not None:
-        fine, _ = story.checks.verdict()
+    if inputs.checks is not None:
+        fine, _ = inputs.checks.verdict()
         cards.append(
             (
                 "Checks",
                 "fine" if fine else "look closer",
-                f"{_percent(story.checks.covered)} of blocks within 90 %",
+                f"{_percent(inputs.checks.covered)} of blocks within 90 %",
             )
         )
     if not posterior.converged:
@@ -221,7 +221,7 @@ def _lost(posterior: Posterior) -> str:
     return "none moved, none dropped"
 
 
-def _maps(posterior: Posterior, story: Story) -> str:
+def _maps(posterior: Posterior, inputs: ReportInputs) -> str:
     units = posterior.units
     out = [
         _figure(figures.intensity(posterior), f"Mean intensity in {units}."),
@@ -236,20 +236,20 @@ def _maps(posterior: Posterior, story: Story) -> str:
             figures.exceedance(posterior, threshold),
             f"Probability that the intensity exceeds {number(threshold)} {units}.",
         )
-        for threshold in story.thresholds
+        for threshold in inputs.thresholds
     ]
     return f'<div class="figures">{"".join(out)}</div>'
 
 
-def _input(posterior: Posterior, story: Story) -> str:
+def _input(posterior: Posterior, inputs: ReportInputs) -> str:
     out = []
-    if story.inputs:
-        out.append(_facts(story.inputs.items()))
+    if inputs.sources:
+        out.append(_facts(inputs.sources.items()))
     domain = posterior.domain
     rows: list[tuple[str, object]] = []
-    if story.counts is not None:
+    if inputs.counts is not None:
         rows += [
-            (_capital(k.split(": ")[0]), k.split(": ", 1)[1]) for k in story.counts.report().splitlines()
+            (_capital(k.split(": ")[0]), k.split(": ", 1)[1]) for k in inputs.counts.report().splitlines()
         ]
     else:
         rows += [(_capital(k), f"{v:,.6g}") for k, v in posterior.points.items()]
@@ -261,15 +261,15 @@ def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _warnings(story: Story) -> str:
-    if not story.warnings:
+def _warnings(inputs: ReportInputs) -> str:
+    if not inputs.warnings:
         return ""
-    return f'<ul class="warn">{"".join(f"<li>{escape(w)}</li>" for w in story.warnings)}</ul>'
+    return f'<ul class="warn">{"".join(f"<li>{escape(w)}</li>" for w in inputs.warnings)}</ul>'
 
 
-def _choices(posterior: Posterior, story: Story) -> str:
-    if story.choices:
-        rows = [(_capital(name), choice.value, choice.why) for name, choice in story.choices.items()]
+def _choices(posterior: Posterior, inputs: ReportInputs) -> str:
+    if inputs.choices:
+        rows = [(_capital(name), choice.value, choice.why) for name, choice in inputs.choices.items()]
         return _table(rows, ("", "Taken", "Why"), kind="choices")
     return _facts((_capital(name), text) for name, text in posterior.choices.items())
 
@@ -308,8 +308,8 @@ def _model(posterior: Posterior) -> str:
     return _paragraph(text) + _table(rows, ("", "Estimate", "")) + figure
 
 
-def _checks(posterior: Posterior, story: Story) -> str:
-    checks = story.checks
+def _checks(posterior: Posterior, inputs: ReportInputs) -> str:
+    checks = inputs.checks
     if checks is None:
         return ""
     fine, verdict = checks.verdict()
@@ -349,8 +349,8 @@ def _checks(posterior: Posterior, story: Story) -> str:
     )
 
 
-def _regions(story: Story) -> str:
-    frame = story.regions
+def _regions(inputs: ReportInputs) -> str:
+    frame = inputs.regions
     if frame is None:
         return ""
     area = next((c for c in frame.columns if str(c).startswith("land_")), None)
@@ -371,26 +371,26 @@ def _regions(story: Story) -> str:
     return _table(rows, head, numeric=range(1, len(head))) + _paragraph(note, "quiet")
 
 
-def _fit(posterior: Posterior, story: Story) -> str:
+def _fit(posterior: Posterior, inputs: ReportInputs) -> str:
     facts = posterior.summary()
     rows: list[tuple[str, object]] = [
         ("Converged", f"{'yes' if posterior.converged else 'NO'}: {facts.get('message') or ''}".rstrip(": ")),
         ("ELBO", f"{posterior.elbo:,.2f}"),
         ("Nodes", f"{posterior.domain.n_nodes:,}"),
     ]
-    if story.seconds:
-        total = sum(story.seconds.values())
-        parts = ", ".join(f"{k} {v:.1f} s" for k, v in story.seconds.items() if v >= 0.05)
+    if inputs.seconds:
+        total = sum(inputs.seconds.values())
+        parts = ", ".join(f"{k} {v:.1f} s" for k, v in inputs.seconds.items() if v >= 0.05)
         rows.append(("Time", f"{total:.1f} s: {parts}"))
-    if story.command:
-        rows.append(("Command", story.command))
+    if inputs.command:
+        rows.append(("Command", inputs.command))
     return _facts(rows)
 
 
-def _files(story: Story) -> str:
-    if not story.files:
+def _files(inputs: ReportInputs) -> str:
+    if not inputs.files:
         return ""
-    return _facts(story.files.items())
+    return _facts(inputs.files.items())
 
 
 def _cite() -> str:

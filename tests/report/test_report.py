@@ -10,7 +10,7 @@ from system import Chromium
 from geobgp import Matern
 from geobgp.auto.pipeline import run
 from geobgp.checks.residuals import check
-from geobgp.report.report import PAPER, Story, _events, render, write_report
+from geobgp.report.report import PAPER, ReportInputs, _events, render, write_report
 
 NASTY = '</title><script>alert("x")</script><img src=x onerror=alert(1)>'
 
@@ -24,11 +24,11 @@ def mapped():
 
 
 @pytest.fixture(scope="module")
-def story(mapped):
+def inputs(mapped):
     regions = mapped.posterior.totals(case.land().assign(name=[NASTY, "b"]), n_samples=200)
     regions["observed"] = [1.0, 2.0]
-    return Story(
-        inputs={"Points": NASTY},
+    return ReportInputs(
+        sources={"Points": NASTY},
         counts=mapped.counts,
         choices=mapped.choices,
         checks=check(mapped.posterior, mapped.counts.values),
@@ -42,8 +42,8 @@ def story(mapped):
 
 
 @pytest.fixture(scope="module")
-def text(mapped, story):
-    return render(mapped.posterior, story)
+def text(mapped, inputs):
+    return render(mapped.posterior, inputs)
 
 
 def test_every_section_is_there(text, mapped):
@@ -79,7 +79,7 @@ def test_nothing_is_fetched_and_no_script_may_run(text):
 
 
 def test_a_posterior_alone_has_a_report(mapped):
-    text = render(mapped.posterior, Story())
+    text = render(mapped.posterior, ReportInputs())
     assert ">Checks</h2>" not in text and ">Model</h2>" in text
     assert text.count("data:image/png;base64,") == 3
 
@@ -117,14 +117,14 @@ def test_covariates_and_regions_without_observations(mapped):
         kernel=Matern(1.5, lengthscale=20_000.0), covariates={"height <m>": lambda xy: xy[:, 1] / 1000},
     )  # fmt: skip
     regions = gpd.GeoDataFrame(found.posterior.totals(n_samples=100))
-    text = render(found.posterior, Story(regions=regions))
+    text = render(found.posterior, ReportInputs(regions=regions))
     assert "height &lt;m&gt;, per unit" in text and "rate x" in text
     assert "Observed" not in text
 
 
 @pytest.mark.chromium
-def test_the_page_in_a_browser(mapped, story, tmp_path):
-    path = write_report(tmp_path / "report.html", mapped.posterior, story)
+def test_the_page_in_a_browser(mapped, inputs, tmp_path):
+    path = write_report(tmp_path / "report.html", mapped.posterior, inputs)
     for width in (1280, 400):
         with Chromium(width, 900) as browser:
             browser.call("Page.navigate", url=path.as_uri())
