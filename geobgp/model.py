@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -19,6 +18,7 @@ from geobgp.inference.likelihoods import Bernoulli, Gaussian, Likelihood, Poisso
 from geobgp.land.crs import transform
 from geobgp.prior.full_rank import FullRank
 from geobgp.prior.kernels import Kernel, Matern
+from geobgp.progress import ProgressLike, as_progress
 
 if TYPE_CHECKING:
     from geobgp.data.counts import Counts
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 FIXED_SD = 10.0
 #: Share of the prior variance missed by the features above which a fit warns.
 MISSED_SHARE = 0.05
-
-Report = Callable[[str], None]
 
 
 class LGCP:
@@ -92,7 +90,7 @@ class LGCP:
         *,
         hyper: Literal["map", "integrate"] = "map",
         engine: Literal["numpy", "gpflow"] = "numpy",
-        progress: bool | Report = False,
+        progress: ProgressLike = False,
         title: str = "",
     ) -> Posterior:
         """Fit the posterior; the model stays as it was.
@@ -104,8 +102,8 @@ class LGCP:
             The best hyperparameters, or a mixture over those that the data allow.
         engine : "numpy" or "gpflow"
             geobgp's own solver, or GPflow's (slower; for comparison; needs the extra ``geobgp[gpflow]``).
-        progress : bool or callable
-            Show the rounds, or be told of each in words.
+        progress : bool, Progress, Stage or callable
+            Tell of the rounds on standard error, or to whoever is given; see `geobgp.progress`.
         title : str
             Title of maps and rasters.
         """
@@ -122,7 +120,7 @@ class LGCP:
         *,
         hyper: str = "map",
         gpflow: bool = False,
-        progress: bool | Report = False,
+        progress: ProgressLike = False,
     ) -> Fit:
         domain = self.basis.domain
         values = np.asarray(getattr(counts, "values", counts), float)
@@ -141,8 +139,8 @@ class LGCP:
         if gpflow:
             from geobgp.gpflow.fit import fit_lgcp
 
-            with _reporting(progress) as report:
-                return fit_lgcp(self, likelihood, parameters, integrate=hyper == "integrate", report=report)
+            with as_progress(progress).stage("fit") as stage:
+                return fit_lgcp(self, likelihood, parameters, integrate=hyper == "integrate", stage=stage)
         engine = _engine(self.basis, self.kernel, columns, fixed_sd, centre)
         return _run(engine, likelihood, parameters, self.basis, hyper, progress)
 
@@ -207,7 +205,7 @@ class BoundaryGP:
         values: np.ndarray,
         *,
         hyper: Literal["map", "integrate"] = "map",
-        progress: bool | Report = False,
+        progress: ProgressLike = False,
     ) -> Posterior:
         """Fit the posterior to values at locations; the model stays as it was.
 
@@ -225,7 +223,7 @@ class BoundaryGP:
         return Posterior.from_fit(result, model=self, n_points=len(values))
 
     def _fit(
-        self, coords: Any, values: np.ndarray, *, hyper: str = "map", progress: bool | Report = False
+        self, coords: Any, values: np.ndarray, *, hyper: str = "map", progress: ProgressLike = False
     ) -> Fit:
         domain = self.basis.domain
         xy, y = _coordinates(coords, domain), np.asarray(values, float).ravel()
@@ -306,14 +304,15 @@ def _run(
     parameters: Hyper,
     basis: HarmonicBasis | FullRank,
     hyper: str,
-    progress: bool | Report,
+    progress: ProgressLike,
 ) -> Fit:
     if hyper not in ("map", "integrate"):
         raise DataError(f"hyper is 'map' or 'integrate'; found {hyper!r}.")
     if not hasattr(basis, "eigenvalues"):
         parameters = _capped(parameters, basis)
-    with _reporting(progress) as report:
-        result = fit(engine, likelihood, parameters, integrate=hyper == "integrate", report=report)
+    with as_progress(progress).stage("fit") as stage:
+        result = fit(engine, likelihood, parameters, integrate=hyper == "integrate", stage=stage)
+        stage.note(f"ELBO {result.elbo:,.1f}")
     if result.missed_share > MISSED_SHARE and not isinstance(basis, FullRank):
         scale, unit = basis.domain.length_unit
         warnings.warn(
@@ -338,16 +337,3 @@ def _capped(parameters: Hyper, basis: FullRank) -> Hyper:
             stacklevel=5,
         )
     return parameters.capped(longest)
-
-
-@contextmanager
-def _reporting(progress: bool | Report) -> Iterator[Report | None]:
-    if callable(progress):
-        yield progress
-    elif progress:
-        from rich.console import Console
-
-        with Console(stderr=True).status("fitting") as status:
-            yield lambda words: status.update(f"fitting, {words}")
-    else:
-        yield None

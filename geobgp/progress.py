@@ -1,36 +1,65 @@
-"""Stages: what is being done now, how long it took, told on standard error."""
+"""Progress: which stage is under way and how far it is, told on standard error or to whoever asks.
+
+Everything that may take long has an argument ``progress``; `as_progress` says what it can be. Inside, a
+function opens a stage, and hands it on to what does the work:
+
+>>> with as_progress(print).stage("features") as stage:
+...     stage.tell("eigenpairs")
+...     stage.step(128, 256)
+...     stage.note("256, neumann")
+eigenpairs
+eigenpairs, 128 of 256
+"""
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+#: Seconds after which a stage is shown on a terminal while it lasts.
+PATIENCE = 1.0
+
+_Show = Callable[[str, "int | None", "int | None"], None]
+
 
 class Stage:
-    """One stage under way: `tell` what it is at, and `note` what came of it."""
+    """One stage under way: `tell` what it is doing, `step` how far it is, and `note` what came of it.
 
-    def __init__(self, name: str, tell: Any = None) -> None:
+    Parameters
+    ----------
+    name : str
+    show : callable(words, done, total), optional
+        Told of everything; done and total may be None.
+    """
+
+    def __init__(self, name: str = "", show: _Show | None = None) -> None:
         self.name = name
+        self.words = ""
         self.detail = ""
-        self._tell = tell
+        self._show = show or (lambda words, done, total: None)
 
     def tell(self, words: str) -> None:
         """Say what the stage is doing now."""
-        if self._tell is not None:
-            self._tell(str(words))
+        self.words = str(words)
+        self._show(self.words, None, None)
+
+    def step(self, done: int, total: int | None = None) -> None:
+        """Say how much of it is done, of how much if that is known."""
+        self._show(self.words, done, total)
 
     def note(self, words: str) -> None:
         """Keep what came of the stage, for the line that is printed at its end."""
         self.detail = str(words)
 
 
-class Stages:
-    """Silent stages: they only keep the time.
+class Progress:
+    """Silent progress: it only keeps the time.
 
     Attributes
     ----------
@@ -39,10 +68,10 @@ class Stages:
 
     Examples
     --------
-    >>> stages = Stages()
-    >>> with stages("land") as stage:
+    >>> progress = Progress()
+    >>> with progress.stage("land") as stage:
     ...     stage.note("9 polygons")
-    >>> list(stages.seconds)
+    >>> list(progress.seconds)
     ['land']
     """
 
@@ -50,27 +79,28 @@ class Stages:
         self.seconds: dict[str, float] = {}
 
     @contextmanager
-    def __call__(self, name: str) -> Iterator[Stage]:
+    def stage(self, name: str) -> Iterator[Stage]:
         """Run a stage."""
-        stage = Stage(name)
-        with self._timed(stage):
-            yield stage
+        begin = time.perf_counter()
+        self.seconds.setdefault(name, 0.0)
+        try:
+            with self._shown(name) as stage:
+                yield stage
+        finally:
+            self.seconds[name] += time.perf_counter() - begin
 
     @contextmanager
-    def _timed(self, stage: Stage) -> Iterator[None]:
-        begin = time.perf_counter()
-        self.seconds.setdefault(stage.name, 0.0)
-        try:
-            yield
-        finally:
-            self.seconds[stage.name] += time.perf_counter() - begin
+    def _shown(self, name: str) -> Iterator[Stage]:
+        yield Stage(name)
 
     def line(self, words: str) -> None:
         """Say something between stages."""
 
 
-class ConsoleStages(Stages):
-    """Stages on a terminal: a moving status, and one line each at the end.
+class ConsoleProgress(Progress):
+    """Progress on a terminal: a bar for what takes over a second, and one line for each stage at its end.
+
+    Where it cannot be redrawn, in a log file say, there are the lines only.
 
     Parameters
     ----------
@@ -87,49 +117,103 @@ class ConsoleStages(Stages):
         self.console = console or Console(stderr=True, highlight=False)
         self.verbose = verbose
         self._width = 12
+        self._told = 0.0
 
     @contextmanager
-    def __call__(self, name: str) -> Iterator[Stage]:
-        """Run a stage and print what came of it."""
+    def _shown(self, name: str) -> Iterator[Stage]:
         from rich.text import Text
 
         begin = time.perf_counter()
-        # A live status only where it can be redrawn: log files get whole lines.
-        live = self.console.status(Text(name)) if self.console.is_terminal and not self.verbose else None
-        stage = Stage(name, self._teller(name, live))
-        if live is not None:
-            live.start()
-        try:
-            with self._timed(stage):
-                yield stage
-        finally:
-            if live is not None:
-                live.stop()
+        live = self.console.is_terminal and not self.verbose
+        with self._bar(name) if live else nullcontext(self._lines if self.verbose else None) as show:
+            stage = Stage(name, show)
+            yield stage
         self._width = max(self._width, len(name))
         took = f"{time.perf_counter() - begin:.1f} s"
-        self.console.print(
-            Text.assemble(
-                (f"  {name:<{self._width}}  ", "bold"),
-                stage.detail,
-                "  " if stage.detail else "",
-                (took, "dim"),
-            ),
-            soft_wrap=True,
-        )
+        gap = "  " if stage.detail else ""
+        self._print(Text.assemble((f"  {name:<{self._width}}  ", "bold"), stage.detail, gap, (took, "dim")))
 
-    def _teller(self, name: str, live: Any) -> Any:
+    @contextmanager
+    def _bar(self, name: str) -> Iterator[_Show]:
+        """Yield what is told of a stage; it is shown after a second, and gone at the end."""
+        from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import Progress as Live
+
+        plain = TextColumn("{task.description}", markup=False)
+        live = Live(
+            SpinnerColumn(), plain, BarColumn(), TimeElapsedColumn(), console=self.console, transient=True
+        )
+        task = live.add_task(name, total=None)
+        timer = threading.Timer(PATIENCE, live.start)
+        timer.daemon = True
+        timer.start()
+
+        def show(words: str, done: int | None, total: int | None) -> None:
+            text = _in_words(words, done, total)
+            live.update(task, description=f"{name}: {text}" if text else name, completed=done, total=total)
+
+        try:
+            yield show
+        finally:
+            timer.cancel()
+            timer.join()
+            live.stop()
+
+    def _lines(self, words: str, done: int | None, total: int | None) -> None:
         from rich.text import Text
 
-        def tell(words: str) -> None:
-            if live is not None:
-                live.update(Text(f"{name}: {words}"))
-            elif self.verbose:
-                self.console.print(Text(f"    {words}", style="dim"), soft_wrap=True)
+        # Steps may come in thousands.
+        if done is None or done == total or time.perf_counter() - self._told > PATIENCE:
+            self._told = time.perf_counter()
+            self._print(Text(f"    {_in_words(words, done, total)}", style="dim"))
 
-        return tell
+    def _print(self, text: Any) -> None:
+        self.console.print(text, soft_wrap=True)
 
     def line(self, words: str) -> None:
         """Say something between stages."""
         from rich.text import Text
 
-        self.console.print(Text(f"  {words}"), soft_wrap=True)
+        self._print(Text(f"  {words}"))
+
+
+class _Within(Progress):
+    """Stages that are told as part of another."""
+
+    def __init__(self, outer: Stage) -> None:
+        super().__init__()
+        self._outer = outer
+
+    @contextmanager
+    def _shown(self, name: str) -> Iterator[Stage]:
+        yield Stage(name, self._outer._show)
+
+
+#: What an argument ``progress`` can be.
+ProgressLike = bool | Progress | Stage | Callable[[str], None]
+
+
+def as_progress(value: ProgressLike) -> Progress:
+    """Return the progress that an argument ``progress`` stands for.
+
+    Parameters
+    ----------
+    value : bool, Progress, Stage or callable
+        True shows it on standard error; a `Progress` is used as it is; what is done within a `Stage` is told
+        as part of it; a callable is given a few words each time.
+    """
+    if isinstance(value, Progress):
+        return value
+    if isinstance(value, Stage):
+        return _Within(value)
+    if callable(value):
+        hear = value
+        return _Within(Stage("", lambda words, done, total: hear(_in_words(words, done, total))))
+    return ConsoleProgress() if value else Progress()
+
+
+def _in_words(words: str, done: int | None, total: int | None) -> str:
+    if done is None:
+        return words
+    count = f"{done:,}" if total is None else f"{done:,} of {total:,}"
+    return f"{words}, {count}" if words else count

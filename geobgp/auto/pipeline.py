@@ -24,7 +24,7 @@ from geobgp.land.domain import Domain
 from geobgp.land.grid import Grid
 from geobgp.land.polygons import check_exists, land_polygons, split_layer
 from geobgp.prior.kernels import Kernel
-from geobgp.progress import ConsoleStages, Stages
+from geobgp.progress import ProgressLike, as_progress
 from geobgp.summary import number
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def map_intensity(
     on_water: Literal["nearest", "drop", "error"] = "nearest",
     hyper: Literal["map", "integrate"] = "map",
     cache: bool = True,
-    progress: bool | Stages = False,
+    progress: ProgressLike = False,
     **options: Any,
 ) -> Posterior:
     """Map the intensity of points on land: the whole way in one call.
@@ -166,7 +166,7 @@ def run(
     weights: Any = None,
     on_water: str = "nearest",
     points_crs: Any = None,
-    progress: bool | Stages = False,
+    progress: ProgressLike = False,
     m: Features = "auto",
     boundary: str = "auto",
     kernel: Kernel | None = None,
@@ -191,22 +191,22 @@ def run(
     for what, source in (("points", points), ("land", land), ("water", water), ("barriers", barriers)):
         if isinstance(source, (str, Path)):
             check_exists(split_layer(str(source), None)[0], what)
-    stages = progress if isinstance(progress, Stages) else ConsoleStages() if progress else Stages()
+    progress = as_progress(progress)
     made: dict[str, Choice] = {}
-    with stages("land") as stage:
+    with progress.stage("land") as stage:
         domain = _domain(
             points, land, water, barriers, cell_size, crs, min_coverage, made, reading.get("layer")
         )
         stage.note(_about_domain(domain))
-    with stages("points") as stage:
+    with progress.stage("points") as stage:
         reading |= {"weights": weights, "on_water": on_water, "crs": points_crs}
-        counts = _counts(points, domain, land, reading)
+        counts = _counts(points, domain, land, reading | {"progress": stage})
         stage.note(_about_counts(counts))
-    with stages("inputs") if exposure is not None or covariates else nullcontext():
+    with progress.stage("inputs") if exposure is not None or covariates else nullcontext():
         values, kind = node_exposure(exposure, domain, exposure_column)
         effects = fixed_effects(covariates, domain, fill_missing)
     search = Search(
-        domain, counts, kernel, values, kind, effects, cache, title, stages,
+        domain, counts, kernel, values, kind, effects, cache, title, progress,
         time.perf_counter() + max_seconds, pick.practical_features(domain.n_nodes, max_features),
     )  # fmt: skip
     posterior = search.best(m, boundary, made)
@@ -218,7 +218,7 @@ def run(
         made["hyperparameters"] = Choice("the best ones", "'integrate' would add their own uncertainty")
     search.repeat_warnings(posterior)
     posterior = dataclasses.replace(posterior, choices={name: str(choice) for name, choice in made.items()})
-    return Mapped(posterior, counts, made, dict(stages.seconds))
+    return Mapped(posterior, counts, made, dict(progress.seconds))
 
 
 def _check_options(m: Any, boundary: str, kernel: Kernel | None, hyper: str) -> None:

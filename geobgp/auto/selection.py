@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from geobgp.posterior import Posterior
     from geobgp.prior.full_rank import FullRank
     from geobgp.prior.harmonic import HarmonicBasis
-    from geobgp.progress import Stages
+    from geobgp.progress import Progress
 
 BOUNDARIES = ("neumann", "dirichlet")
 Features = int | Literal["auto", "full"]
@@ -60,7 +60,7 @@ class Search:
         As `LGCP` holds them; they are read once for all fits.
     cache : bool
     title : str
-    stages : Stages
+    progress : Progress
     deadline : float
         On `time.perf_counter`: a larger model that would end after it is not begun.
     most : int
@@ -75,7 +75,7 @@ class Search:
     effects: FixedEffects
     cache: bool
     title: str
-    stages: Stages
+    progress: Progress
     deadline: float
     most: int
     _said: dict[int, list[warnings.WarningMessage]] = field(default_factory=dict)
@@ -96,15 +96,13 @@ class Search:
             else:
                 from geobgp.prior.harmonic import HarmonicBasis
 
-                with self.stages("features") as stage:
-                    basis = HarmonicBasis.compute(
-                        self.domain,
-                        m,
-                        boundary=boundary,  # type: ignore[arg-type]
-                        cache=self.cache,
-                        progress=lambda what, done, total: stage.tell(f"{what}, {done:,} of {total:,}"),
-                    )
-                    stage.note(f"{m}, {boundary}")
+                basis = HarmonicBasis.compute(
+                    self.domain,
+                    m,
+                    boundary=boundary,  # type: ignore[arg-type]
+                    cache=self.cache,
+                    progress=self.progress,
+                )
             posterior = self._fit(basis, "map", "fit")
         self._said[id(posterior)] = caught
         self._took = time.perf_counter() - begin
@@ -115,9 +113,9 @@ class Search:
     ) -> Posterior:
         model = LGCP(basis, self.kernel)
         model.exposure, model.exposure_kind, model.effects = self.exposure, self.exposure_kind, self.effects
-        with self.stages(name) as stage:
+        with self.progress.stage(name) as stage:
             try:
-                posterior = model.fit(self.counts, hyper=hyper, progress=stage.tell, title=self.title)
+                posterior = model.fit(self.counts, hyper=hyper, progress=stage, title=self.title)
             except np.linalg.LinAlgError as error:
                 stage.note("failed")
                 raise FitError(f"The fit broke down: {error}.") from error

@@ -21,7 +21,7 @@ from geobgp.cli.workspace import RECORD, Workspace, reason
 from geobgp.errors import CRSError, DataError, GeobgpError, GeobgpWarning
 from geobgp.land.crs import count
 from geobgp.land.polygons import check_exists, read_lines, read_polygons, split_layer
-from geobgp.progress import ConsoleStages, Stages
+from geobgp.progress import ConsoleProgress, Progress
 
 if TYPE_CHECKING:
     import geopandas as gpd
@@ -58,8 +58,8 @@ def map_files(options: Mapping[str, Any]) -> None:
     for what, path in sources.items():
         if path is not None:
             check_exists(split_layer(str(path), None)[0], what)
-    stages = _stages(o)
-    with Workspace(o["output"], force=o["force"]) as work, _warnings_to(stages) as said:
+    progress = _progress(o)
+    with Workspace(o["output"], force=o["force"]) as work, _warnings_to(progress) as said:
         polygons = _polygons(o)
         mapped = run(
             o["points"],
@@ -71,21 +71,21 @@ def map_files(options: Mapping[str, Any]) -> None:
                 for k in ("longitude", "latitude", "easting", "northing", "layer", "points_crs", "title")
             },
             m=o["features"],
-            exposure=_exposure(o["exposure"], stages),
+            exposure=_exposure(o["exposure"], progress),
             exposure_column=o["exposure_column"],
             covariates=dict(o["covariates"]) or None,
             fill_missing="mean" if o["fill_missing"] else None,
             cache=not o["no_cache"],
-            progress=stages,
+            progress=progress,
         )
         try:
-            _write(work.folder, mapped, o, thresholds, sources, stages, said)
+            _write(work.folder, mapped, o, thresholds, sources, progress, said)
             files = work.commit()
         except OSError as error:
             raise GeobgpError(
                 f"Results cannot be written to {work.target}: {reason(error, work.folder)}"
             ) from error
-    _closing(mapped, work.target, files, o, stages)
+    _closing(mapped, work.target, files, o, progress)
 
 
 def _thresholds(values: Any) -> list[float]:
@@ -95,8 +95,8 @@ def _thresholds(values: Any) -> list[float]:
     return sorted(set(values))
 
 
-def _stages(options: Mapping[str, Any]) -> Stages:
-    return Stages() if options.get("quiet") else ConsoleStages(verbose=bool(options.get("verbose")))
+def _progress(options: Mapping[str, Any]) -> Progress:
+    return Progress() if options.get("quiet") else ConsoleProgress(verbose=bool(options.get("verbose")))
 
 
 def _polygons(o: Mapping[str, Any]) -> dict[str, Any]:
@@ -120,14 +120,14 @@ def _set_crs(series: Any, crs: str) -> Any:
         raise CRSError(f"--land-crs {crs} is no coordinate reference system that PROJ knows.") from error
 
 
-def _exposure(path: str | None, stages: Stages) -> Any:
+def _exposure(path: str | None, progress: Progress) -> Any:
     """Return a raster's path, or the areas of a vector file."""
     if path is None or Path(split_layer(path, None)[0]).suffix.lower() not in _VECTORS:
         return path
     import geopandas as gpd
 
     file, layer = split_layer(path, None)
-    with stages("exposure"):
+    with progress.stage("exposure"):
         try:
             if file.lower().endswith("parquet"):
                 return gpd.read_parquet(file)
@@ -137,7 +137,7 @@ def _exposure(path: str | None, stages: Stages) -> Any:
 
 
 @contextmanager
-def _warnings_to(stages: Stages) -> Iterator[list[str]]:
+def _warnings_to(progress: Progress) -> Iterator[list[str]]:
     """Show warnings of geobgp as one paragraph each, once, and keep them; hide those of libraries."""
     said: list[str] = []
     with warnings.catch_warnings():
@@ -156,15 +156,15 @@ def _warnings_to(stages: Stages) -> Iterator[list[str]]:
 
 def _write(
     folder: Path, mapped: Mapped, o: Mapping[str, Any], thresholds: list[float], sources: dict[str, Any],
-    stages: Stages, said: list[str],
+    progress: Progress, said: list[str],
 ) -> None:  # fmt: skip
     from geobgp.report.report import ReportInputs, write_report
 
     posterior = mapped.posterior
-    with stages("rasters") as stage:
+    with progress.stage("rasters") as stage:
         made = posterior.to_raster(folder, thresholds)
         stage.note(f"{len(made)} files")
-    with stages("map") as stage:
+    with progress.stage("map") as stage:
         threshold = thresholds[0] if thresholds else None
         points = _points(o, posterior.domain) if o["show_points"] else None
         posterior.to_map(
@@ -177,21 +177,21 @@ def _write(
         stage.note(f"{(folder / 'map.html').stat().st_size / 1e6:.1f} MB")
     regions = None
     if o["regions"]:
-        with stages("regions") as stage:
+        with progress.stage("regions") as stage:
             regions = _regions(mapped, o["regions"])
             regions.to_file(folder / "regions.gpkg", layer="regions", driver="GPKG")
             stage.note(count(len(regions), "region"))
-    with stages("checks") as stage:
+    with progress.stage("checks") as stage:
         from geobgp.checks.residuals import check, percent
 
         checks = check(posterior, mapped.counts.values)
         stage.note(f"{percent(checks.covered)} of {len(checks.blocks):,} blocks within their 90 % interval")
-    with stages("posterior") as stage:
+    with progress.stage("posterior") as stage:
         saved = posterior.save(folder / "posterior.geobgp")
         stage.note(f"{saved.stat().st_size / 1e6:.1f} MB")
     names = sorted({p.name for p in folder.iterdir()} | {"report.html", RECORD})
     command = _command(o)
-    with stages("report"):
+    with progress.stage("report"):
         write_report(
             folder / "report.html",
             posterior,
@@ -204,11 +204,11 @@ def _write(
                 thresholds=thresholds,
                 regions=regions,
                 files={n: _about(n) for n in names if not n.endswith(".qml")},
-                seconds=stages.seconds,
+                seconds=progress.seconds,
                 command=command,
             ),
         )
-    record = _record(mapped, checks, sources, names, said, stages, command)
+    record = _record(mapped, checks, sources, names, said, progress, command)
     (folder / RECORD).write_text(
         json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n", "utf-8"
     )
@@ -290,7 +290,7 @@ def _command(o: Mapping[str, Any]) -> str:
 
 def _record(
     mapped: Mapped, checks: Checks, sources: dict[str, Any], names: list[str], said: list[str],
-    stages: Stages, command: str,
+    progress: Progress, command: str,
 ) -> dict[str, Any]:  # fmt: skip
     posterior, counts = mapped.posterior, mapped.counts
     return _plain(
@@ -312,7 +312,7 @@ def _record(
                 "empty_nodes_observed": checks.empty_observed, "empty_nodes_expected": checks.empty_expected,
             },
             "warnings": said,
-            "seconds": stages.seconds,
+            "seconds": progress.seconds,
             "files": names,
             "command": command,
         }
@@ -330,11 +330,11 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _closing(mapped: Mapped, target: Path, files: list[Path], o: Mapping[str, Any], stages: Stages) -> None:
+def _closing(mapped: Mapped, target: Path, files: list[Path], o: Mapping[str, Any], progress: Progress) -> None:
     if o.get("quiet"):
         return
     size = sum(f.stat().st_size for f in files) / 1e6
-    stages.line(f"{sum(stages.seconds.values()):.1f} s in all")
+    progress.line(f"{sum(progress.seconds.values()):.1f} s in all")
     click.echo(f"{len(files)} files ({size:,.1f} MB) in {target}")
     click.echo(f"Open {target / 'map.html'} in a browser and {target / 'mean.tif'} in QGIS.")
     click.echo(f"How the map was made: {target / 'report.html'}")
@@ -386,14 +386,14 @@ def simulate(options: Mapping[str, Any]) -> None:
         )
     if target.suffix.lower() not in (".gpkg", ".geojson", ".parquet", ".csv"):
         raise DataError(f"{target.name}: points are written as .gpkg, .geojson, .parquet or .csv.")
-    stages = _stages(o)
+    progress = _progress(o)
     from geobgp.simulate import simulate_points
 
-    with _warnings_to(stages):
-        with stages("land") as stage:
+    with _warnings_to(progress):
+        with progress.stage("land") as stage:
             domain, intensity = _simulated(o)
             stage.note(f"{domain.n_nodes:,} nodes")
-        with stages("points") as stage:
+        with progress.stage("points") as stage:
             points = simulate_points(domain, intensity, o["seed"])
             stage.note(f"{len(points):,}")
         _write_points(points, target)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import html
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +13,7 @@ import pyproj
 from geobgp.data.points import Chunk, Options, Stream
 from geobgp.errors import CRSError, DataError, GeobgpWarning, GeometryError
 from geobgp.land.crs import WGS84, transform
+from geobgp.progress import ProgressLike, as_progress
 
 if TYPE_CHECKING:
     from geobgp.land.domain import Domain
@@ -118,7 +117,7 @@ def bin_points(
     northing: str | None = None,
     crs: Any = None,
     layer: str | None = None,
-    progress: bool = False,
+    progress: ProgressLike = False,
 ) -> Counts:
     """Count points on the nodes of a domain, each on its own side of every river.
 
@@ -145,8 +144,8 @@ def bin_points(
         CRS of the points where their source does not say.
     layer : str, optional
         The layer of a file that has several.
-    progress : bool
-        Show a progress bar.
+    progress : bool, Progress, Stage or callable
+        Tell of it on standard error, or to whoever is given; see `geobgp.progress`.
 
     Returns
     -------
@@ -188,11 +187,12 @@ def bin_points(
     )
     stream = Stream(points, options)
     tally = _Tally(domain, on_water, reach, None if isinstance(weights, str) else weights)
-    with _bar(progress, stream) as advance:
+    with as_progress(progress).stage("points") as stage:
         for chunk in stream:
             tally.add(chunk)
-            advance(chunk.n_rows)
-    counts = tally.result(tuple(stream.notes))
+            stage.step(tally.rows, stream.total)
+        counts = tally.result(tuple(stream.notes))
+        stage.note(f"{counts.n_used:,} used")
     if counts.n_read == 0:
         warnings.warn(
             f"No points were read ({counts.n_missing:,} rows without a point): all counts are zero.",
@@ -355,19 +355,3 @@ def _extent(coords: np.ndarray, place: pyproj.CRS | None) -> str:
     (a0, b0), (a1, b1) = coords.min(axis=0), coords.max(axis=0)
     first, second = ("longitude", "latitude") if place is not None else ("easting", "northing")
     return f"{first} {a0:.5g} to {a1:.5g} and {second} {b0:.5g} to {b1:.5g}"
-
-
-@contextmanager
-def _bar(show: bool, stream: Stream) -> Iterator[Any]:
-    """Yield a function that is told of rows read; it draws a progress bar on standard error, or nothing."""
-    if not show:
-        yield lambda n: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("points", total=stream.total)
-        yield lambda n: bar.update(task, advance=n, total=stream.total)
-        bar.update(task, total=bar.tasks[0].completed)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import time
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +24,7 @@ from geobgp.inference.likelihoods import Poisson
 from geobgp.inference.states import FeatureState
 from geobgp.prior.kernels import Kernel
 from geobgp.prior.kernels import Matern as OurMatern
+from geobgp.progress import Stage
 
 load_gpflow()
 
@@ -134,8 +134,8 @@ class _Point:
 class Profile:
     """The bound, maximised over the posterior of the weights, as a function of θ = (log ℓ, log σ)."""
 
-    def __init__(self, svgp: Any, data: Any, hyper: Hyper, report: Callable[[str], None] | None) -> None:
-        self.svgp, self.hyper, self.report = svgp, hyper, report
+    def __init__(self, svgp: Any, data: Any, hyper: Hyper, stage: Stage) -> None:
+        self.svgp, self.hyper, self.stage = svgp, hyper, stage
         self.steps = 0
         self.scores: list[float] = []
         x, y = (tf.constant(part, tf.float64) for part in data)
@@ -214,8 +214,7 @@ class Profile:
         prior, first, _ = self.hyper.log_prior(theta)
         gradient = self._slope().numpy() * (1.0, 2.0) + first
         self.scores.append(elbo + prior)
-        if self.report is not None:
-            self.report(f"natural-gradient step {self.steps}: ELBO {elbo:,.4f}")
+        self.stage.tell(f"natural-gradient step {self.steps}: ELBO {elbo:,.4f}")
         return _Point(np.array(theta), held, elbo, elbo + prior, gradient, converged)
 
     def climb(self) -> tuple[_Point, bool, str]:
@@ -302,7 +301,7 @@ def fit_lgcp(
     hyper: Hyper,
     *,
     integrate: bool = False,
-    report: Callable[[str], None] | None = None,
+    stage: Stage | None = None,
 ) -> Fit:
     """Fit an LGCP with GPflow; as `inference.fit` does it with geobgp's own engine.
 
@@ -315,12 +314,12 @@ def fit_lgcp(
         Which hyperparameters are free, their bounds and priors.
     integrate : bool
         Mix posteriors over a small grid of hyperparameters instead of taking the best ones.
-    report : callable, optional
+    stage : Stage, optional
         Told of the bound now and then, in words.
     """
     begin, basis = time.perf_counter(), _basis(model)
     svgp, data = lgcp_svgp(model, likelihood.counts, centre=likelihood.centre)
-    profile = Profile(svgp, data, hyper, report)
+    profile = Profile(svgp, data, hyper, stage or Stage())
     best, converged, message = profile.climb()
     trace = np.maximum.accumulate(profile.scores)
     covariance = profile.covariance(best)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import time
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,6 +15,7 @@ from geobgp.inference.hyper import Hyper, negative
 from geobgp.inference.likelihoods import Likelihood
 from geobgp.inference.solver import MAX_ROUNDS, Point, Solver
 from geobgp.inference.states import FeatureState, SparseState
+from geobgp.progress import Stage
 
 __all__ = ["Engine", "FeatureState", "Fit", "SparseState", "State", "fit"]
 
@@ -62,7 +62,7 @@ def fit(
     *,
     integrate: bool = False,
     max_rounds: int = MAX_ROUNDS,
-    report: Callable[[str], None] | None = None,
+    stage: Stage | None = None,
 ) -> Fit:
     """Fit the posterior, and the hyperparameters that are free.
 
@@ -75,7 +75,7 @@ def fit(
         Which hyperparameters are free, their bounds and priors.
     integrate : bool
         Mix posteriors over a small grid of hyperparameters instead of taking the best ones.
-    report : callable, optional
+    stage : Stage, optional
         Told of every round, in words.
 
     Notes
@@ -86,7 +86,7 @@ def fit(
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(limits=1, user_api="blas"):
-        return _fit(engine, likelihood, hyper, integrate, max_rounds, report)
+        return _fit(engine, likelihood, hyper, integrate, max_rounds, stage or Stage())
 
 
 def _fit(
@@ -95,15 +95,15 @@ def _fit(
     hyper: Hyper,
     integrate: bool,
     max_rounds: int,
-    report: Callable[[str], None] | None,
+    stage: Stage,
 ) -> Fit:
     begin = time.perf_counter()
-    solver = Solver(engine, likelihood, hyper, report)
+    solver = Solver(engine, likelihood, hyper, stage)
     learn = bool(hyper.free.any())
     theta, guess = hyper.start, (np.zeros(likelihood.size), np.zeros(likelihood.size))
     hoped = -np.inf
     for part in engine.rehearsals():
-        rehearsal = Solver(part, likelihood, hyper, None)
+        rehearsal = Solver(part, likelihood, hyper, Stage())
         rehearsal.curvature = solver.curvature
         early, _, _ = rehearsal.climb(theta, guess, learn, 20, 0.1, hoped)
         theta, guess, hoped = early.theta, (early.moments.mean, early.moments.variance), early.score

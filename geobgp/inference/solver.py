@@ -18,6 +18,7 @@ import numpy as np
 from geobgp.inference.engine import Engine, Moments
 from geobgp.inference.hyper import Derivatives, Hyper, bfgs, differences, maximise, negative, newton_step
 from geobgp.inference.likelihoods import Gaussian, Likelihood, sites
+from geobgp.progress import Stage
 
 #: Rounds after which the solver gives up and says so.
 MAX_ROUNDS = 200
@@ -53,10 +54,8 @@ class Point:
 class Solver:
     """The loop, for one engine and one likelihood."""
 
-    def __init__(
-        self, engine: Engine, likelihood: Likelihood, hyper: Hyper, report: Callable[[str], None] | None
-    ) -> None:
-        self.engine, self.likelihood, self.hyper, self.report = engine, likelihood, hyper, report
+    def __init__(self, engine: Engine, likelihood: Likelihood, hyper: Hyper, stage: Stage) -> None:
+        self.engine, self.likelihood, self.hyper, self.stage = engine, likelihood, hyper, stage
         self.trace: list[float] = []
         self.conjugate = isinstance(likelihood, Gaussian)
         self.curvature: np.ndarray | None = None
@@ -263,8 +262,7 @@ class Solver:
                 self.trace.append(point.score)
             else:
                 failures += 1
-            if self.report is not None:
-                self.report(f"round {number}: ELBO {point.elbo:,.4f}, gain {gain:.2g}, step {share:.2g}")
+            self.stage.tell(f"round {number}: ELBO {point.elbo:,.4f}, gain {gain:.2g}, step {share:.2g}")
             calm = calm + 1 if abs(gain) < limit and share == 1.0 else 0
             still = change < tolerance and moved < 0.1 * tolerance
             if calm and (still or calm >= (3 if learn else 20)):

@@ -24,8 +24,7 @@ from scipy.sparse.csgraph import connected_components
 
 from geobgp.errors import GeobgpError, SizeError
 from geobgp.linalg.ldl import Dissection, Factor
-
-Progress = Callable[[str, int, int], None]
+from geobgp.progress import Stage
 
 #: Components up to this size are solved densely.
 _DENSE = 600
@@ -44,7 +43,7 @@ _EQUAL = 1e-7
 
 
 def smallest_eigenpairs(
-    matrix: sp.csr_array, m: int, *, progress: Progress | None = None
+    matrix: sp.csr_array, m: int, *, stage: Stage | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the `m` smallest eigenvalues and their vectors of a sparse, symmetric, semidefinite matrix.
 
@@ -54,7 +53,7 @@ def smallest_eigenpairs(
         Symmetric, positive semidefinite, with a graph like a grid's.
     m : int
         1 <= m <= n.
-    progress : callable(stage, done, total), optional
+    stage : Stage, optional
         Told now and then how many of the pairs are found.
 
     Returns
@@ -89,7 +88,7 @@ def smallest_eigenpairs(
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(limits=1, user_api="blas"):
-        return _solve(matrix, m, progress)
+        return _solve(matrix, m, stage or Stage())
 
 
 def memory_needed(n: int, m: int) -> int:
@@ -100,7 +99,7 @@ def memory_needed(n: int, m: int) -> int:
     return 8 * n * (2 * m + krylov + 180)
 
 
-def _solve(matrix: sp.csr_array, m: int, progress: Progress | None) -> tuple[np.ndarray, np.ndarray]:
+def _solve(matrix: sp.csr_array, m: int, stage: Stage) -> tuple[np.ndarray, np.ndarray]:
     n = matrix.shape[0]
     diagonal = matrix.diagonal()
     # In units in which the eigenvalues of a grid Laplacian grow like 4 pi k / n.
@@ -120,11 +119,11 @@ def _solve(matrix: sp.csr_array, m: int, progress: Progress | None) -> tuple[np.
         parts.append(kind(block, m * (stop - start) / n))
 
     def tell(now: _Part, more: int) -> None:
-        if progress is not None:
-            # No part counts for more than is expected of it: what is found beyond m is no progress.
-            done = sum(min(len(part.values) + more * (part is now), part.share) for part in parts)
-            progress("eigenpairs", int(done), m)
+        # No part counts for more than is expected of it: what is found beyond m is no progress.
+        done = sum(min(len(part.values) + more * (part is now), part.share) for part in parts)
+        stage.step(int(done), m)
 
+    stage.tell("eigenpairs")
     rounding = max(part.rounding for part in parts)
     while True:
         for part in parts:
@@ -140,8 +139,7 @@ def _solve(matrix: sp.csr_array, m: int, progress: Progress | None) -> tuple[np.
                 break
         else:
             min(parts, key=lambda part: part.frontier).advance(tell)
-    if progress is not None:
-        progress("eigenpairs", m, m)
+    stage.step(m, m)
     return _collect(parts, order, ends, q, m, scale)
 
 

@@ -6,10 +6,8 @@ import hashlib
 import operator
 import os
 import re
-import time
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -19,9 +17,10 @@ import numpy as np
 
 from geobgp.errors import CacheError, DataError, GeobgpWarning, SizeError
 from geobgp.land.domain import Domain
-from geobgp.linalg.eigen import Progress, memory_needed, smallest_eigenpairs
+from geobgp.linalg.eigen import memory_needed, smallest_eigenpairs
 from geobgp.linalg.memory import free_memory
 from geobgp.prior.laplacian import Boundary, Discretisation, Scheme, correct_eigenvalues, discretise
+from geobgp.progress import ProgressLike, Stage, as_progress
 from geobgp.storage import store
 
 if TYPE_CHECKING:
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
 
 #: Version of the solver: a change that alters vectors beyond rounding makes stored ones unused.
 _SOLVER = 1
-#: Seconds after which a progress bar is shown.
-_PATIENCE = 1.0
 _NAME = re.compile(r"([0-9a-f]{40})-(\d+)\.basis")
 
 
@@ -94,7 +91,7 @@ class HarmonicBasis:
         boundary: Boundary = "neumann",
         scheme: Scheme = "subcell",
         cache: bool = True,
-        progress: bool | Progress = False,
+        progress: ProgressLike = False,
     ) -> HarmonicBasis:
         """Compute the first `m` features of a domain, or read them if they were computed before.
 
@@ -111,22 +108,22 @@ class HarmonicBasis:
         cache : bool
             Keep the basis on disk, and read it (or the first m of a larger one) from there; see `cache_info`.
             A stored file that is damaged is reported and computed again.
-        progress : bool or callable(stage, done, total)
-            Show a bar on standard error for what takes over a second.
+        progress : bool, Progress, Stage or callable
+            Tell of it on standard error, or to whoever is given; see `geobgp.progress`.
         """
         m = _whole_number(m)
-        with _reporting(progress) as report:
-            if report is not None:
-                report("operator", 0, m)
+        with as_progress(progress).stage("features") as stage:
+            stage.tell("operator")
             made = discretise(domain, boundary=boundary, scheme=scheme)
             n = made.matrix.shape[0]
             _check_size(n, domain.n_nodes, m, domain)
             key = _key(made) if cache else ""
             pairs = _read(key, n, m) if cache else None
             if pairs is None:
-                pairs = _compute(made, m, report)
+                pairs = _compute(made, m, stage)
                 if cache:
                     _write(key, *pairs)
+            stage.note(f"{m:,}, {boundary}")
         values = correct_eigenvalues(pairs[0], domain.cell_size)
         return cls(domain, boundary, scheme, _frozen(values), _frozen(pairs[1]), made)
 
@@ -206,9 +203,9 @@ class HarmonicBasis:
         )
 
 
-def _compute(made: Discretisation, m: int, report: Progress | None) -> tuple[np.ndarray, np.ndarray]:
+def _compute(made: Discretisation, m: int, stage: Stage) -> tuple[np.ndarray, np.ndarray]:
     """Return the operator's eigenvalues and the functions at its unknowns, orthonormal in its mass."""
-    values, vectors = smallest_eigenpairs(made.matrix, m, progress=report)
+    values, vectors = smallest_eigenpairs(made.matrix, m, stage=stage)
     root = 1 / np.sqrt(made.mass)
     out = np.empty(vectors.shape)
     # By blocks of rows, so that turning the order round stays within the processor's cache.
@@ -254,33 +251,6 @@ def _check_size(n: int, n_nodes: int, m: int, domain: Domain) -> None:
 def _frozen(array: np.ndarray) -> np.ndarray:
     array.setflags(write=False)
     return array
-
-
-@contextmanager
-def _reporting(progress: bool | Progress) -> Iterator[Progress | None]:
-    """Yield what is told of the progress: the caller's own, or a bar that appears after a second."""
-    if not progress or callable(progress):
-        yield progress if callable(progress) else None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as Bar
-
-    begin = time.monotonic()
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    bar = Bar(*columns, console=Console(stderr=True), transient=True)
-    task = bar.add_task("operator", total=None)
-
-    def report(stage: str, done: int, total: int) -> None:
-        bar.update(task, description=stage, completed=done, total=total)
-        if time.monotonic() - begin > _PATIENCE:
-            bar.start()
-
-    try:
-        yield report
-    finally:
-        if bar.live.is_started:
-            bar.stop()
 
 
 # -- the cache -----------------------------------------------------------------------------------------------

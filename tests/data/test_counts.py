@@ -288,4 +288,4 @@ def test_frozen_and_shown(square):
 def test_progress_goes_to_standard_error(square, capsys):
     bin_points((np.full((10, 2), 0.5) for _ in range(3)), square, progress=True)
     out, err = capsys.readouterr()
-    assert out == "" and "30/30" in err
+    assert out == "" and "30 used" in err

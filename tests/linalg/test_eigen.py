@@ -19,6 +19,7 @@ from scipy.sparse.linalg import splu
 from geobgp.errors import SizeError
 from geobgp.linalg import eigen
 from geobgp.linalg.eigen import smallest_eigenpairs
+from geobgp.progress import Stage
 
 
 def judge(matrix, values, vectors, reference=None):
@@ -178,7 +179,9 @@ def test_numbers_that_there_are_not(m):
 def test_progress_is_told():
     told = []
     matrix = grid_laplacian(irregular(2500, 4), "neumann")
-    smallest_eigenpairs(matrix, 90, progress=lambda *words: told.append(words))
+    stage = Stage("features", lambda *words: told.append(words))
+    smallest_eigenpairs(matrix, 90, stage=stage)
+    assert told.pop(0) == ("eigenpairs", None, None)
     assert len(told) > 3
     assert {(stage, total) for stage, _, total in told} == {("eigenpairs", 90)}
     done = [done for _, done, _ in told]
