@@ -94,7 +94,7 @@ class Outputs:
     def _dataset(
         self, values: dict[str, np.ndarray], variables: dict[str, dict[str, Any]], coverage: bool = False
     ) -> xr.Dataset:
-        from geobgp.output.cog import dataset
+        from geobgp.output.grids import dataset
 
         return dataset(self.domain, values, variables=variables, attrs=self.provenance, coverage=coverage)
 
@@ -121,9 +121,9 @@ class Outputs:
         self, path: str | Path, thresholds: Sequence[float] = (), *, quantiles: Sequence[float] = QUANTILES
     ) -> Path:
         """Write the intensity and the probabilities of exceeding `thresholds` to one netCDF file."""
-        from geobgp.storage.archive import write_netcdf
+        from geobgp.output.grids import write_netcdf
 
-        return write_netcdf(self._layers(quantiles, thresholds), Path(path))
+        return write_netcdf(self._layers(quantiles, thresholds), path)
 
     def to_polygons(
         self,
@@ -134,7 +134,7 @@ class Outputs:
         **kwargs: Any,
     ) -> gpd.GeoDataFrame:
         """Return the areas between levels of a variable of `intensity()`; write them to `path` if given."""
-        from geobgp.output.cog import to_polygons, write_polygons
+        from geobgp.output.contours import to_polygons, write_polygons
 
         data = self.intensity()
         if variable not in data:

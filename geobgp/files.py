@@ -27,7 +27,7 @@ def why_not_written(error: BaseException, place: str | Path) -> tuple[str, str]:
         return f"you may not write in {place}.", elsewhere
     if number == errno.EROFS:
         return f"{place} is on a file system that is read-only.", elsewhere
-    if number == errno.ENOTDIR:
+    if number in (errno.ENOTDIR, errno.EEXIST):
         return f"a part of {place} is a file, not a folder.", elsewhere
     if number == errno.ENOENT:
         return f"there is no folder {place}.", "Make it first."
@@ -42,11 +42,12 @@ def _full(place: str | Path) -> bool:
 
 
 @contextmanager
-def replacing(path: str | Path) -> Iterator[Path]:
+def replacing(path: str | os.PathLike[str], *, parents: bool = False) -> Iterator[Path]:
     """Yield a temporary file to be written; it takes the place of `path` when all went well.
 
     The temporary file has the same name, in a hidden folder beside `path`, so that drivers may put files of their own
-    next to it; those go. Nothing is left behind when anything fails, and `path` is then as it was.
+    next to it; those go. Nothing is left behind when anything fails, and `path` is then as it was. With `parents`
+    the folders that are missing are made first.
 
     Raises
     ------
@@ -67,6 +68,8 @@ def replacing(path: str | Path) -> Iterator[Path]:
     path = Path(path)
     folder = path.absolute().parent / f".{path.name}-{secrets.token_hex(6)}.part"
     try:
+        if parents:
+            folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir()
         yield folder / path.name
         with (folder / path.name).open("rb") as file:

@@ -56,15 +56,30 @@ def rounded(value: float, digits: int) -> float:
     return float(f"{value:.{digits - 1}e}")
 
 
-def percent(share: float, decimals: int = 0) -> str:
-    """Return a share as a percentage.
+def percent(share: float, decimals: int | None = None) -> str:
+    """Return a share as a percentage; by default a whole one, and 100 only if it is all.
 
     Examples
     --------
-    >>> percent(0.0512), percent(0.0512, 1)
-    ('5 %', '5.1 %')
+    >>> percent(0.0512), percent(0.0512, 1), percent(0.997)
+    ('5 %', '5.1 %', '99.7 %')
     """
+    if decimals is None:
+        decimals = 1 if 0.995 <= share < 1 else 0
     return f"{100 * share:.{decimals}f} %"
+
+
+def events(value: float) -> str:
+    """Return a number of events, which may be an expected one: whole, or with one decimal where it is small.
+
+    Examples
+    --------
+    >>> events(31.4), events(0.26), events(2.0), events(float("nan"))
+    ('31', '0.3', '2', '-')
+    """
+    if math.isnan(value):
+        return "-"
+    return f"{value:,.0f}" if value >= 10 or value == round(value) else f"{value:.1f}"
 
 
 def count(n: int, thing: str, things: str | None = None) -> str:

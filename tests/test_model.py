@@ -8,7 +8,7 @@ from geobgp.data.effects import fixed_effects, node_exposure
 from geobgp.errors import DataError, GeobgpWarning
 from geobgp.land.domain import Domain
 from geobgp.model import LGCP, BoundaryGP
-from geobgp.output.cog import dataset
+from geobgp.output.grids import dataset
 from geobgp.prior.full_rank import FullRank
 from geobgp.prior.kernels import Matern
 

@@ -26,7 +26,7 @@ from geobgp import (
     bin_points,
     simulate_points,
 )
-from geobgp.errors import CacheError, CRSError, DataError, GeobgpWarning
+from geobgp.errors import CacheError, CRSError, DataError, GeobgpWarning, WriteError
 
 LAND = shapely.union_all([shapely.Point(0, 0).buffer(5), shapely.Point(7.5, 2).buffer(1.6)])
 RIVER = shapely.LineString([(-6, 0.63), (6, -1.1)]).buffer(0.03)
@@ -509,7 +509,7 @@ def test_rasters_and_netcdf(fits, tmp_path):
         xr.testing.assert_allclose(data["mean"], posterior.intensity()["mean"].drop_vars("spatial_ref"))
         assert data.attrs["title"] == "Ticks" and "exceedance_2" in data
     assert [p.name for p in tmp_path.iterdir() if p.name.startswith(".")] == []
-    with pytest.raises(CacheError, match="no directory"):
+    with pytest.raises(WriteError, match="no folder"):
         posterior.to_netcdf(tmp_path / "none" / "fit.nc")
 
 

@@ -10,7 +10,7 @@ from scipy import stats
 
 from geobgp.errors import DataError, GeobgpError, SizeError
 from geobgp.land.domain import Domain
-from geobgp.output.cog import dataset
+from geobgp.output.grids import dataset
 from geobgp.prior.full_rank import FullRank
 from geobgp.prior.harmonic import HarmonicBasis
 from geobgp.prior.kernels import Matern, SquaredExponential

@@ -10,6 +10,8 @@ import pandas as pd
 import scipy.sparse as sp
 from scipy.special import pdtr
 
+from geobgp.text import percent
+
 if TYPE_CHECKING:
     from geobgp.land.domain import Domain
     from geobgp.posterior import Posterior
@@ -65,11 +67,6 @@ class Checks:
                 "(--features full) or smaller cells, and check for many events on one spot."
             )
         return True, f"{share}. The same points made the map, so rather more than 90 % is to be expected."
-
-
-def percent(share: float) -> str:
-    """Return a share as people read it."""
-    return f"{100 * share:.0f} %"
 
 
 def check(posterior: Posterior, counts: np.ndarray, *, seed: int = 0) -> Checks:

@@ -182,7 +182,8 @@ def _write(
             regions.to_file(folder / "regions.gpkg", layer="regions", driver="GPKG")
             stage.note(count(len(regions), "region"))
     with progress.stage("checks") as stage:
-        from geobgp.checks.residuals import check, percent
+        from geobgp.checks.residuals import check
+        from geobgp.text import percent
 
         checks = check(posterior, mapped.counts.values)
         stage.note(f"{percent(checks.covered)} of {len(checks.blocks):,} blocks within their 90 % interval")
@@ -427,7 +428,7 @@ def _simulated(o: Mapping[str, Any]) -> tuple[Domain, Any]:
         return domain, float(o["intensity"])
     except ValueError:
         pass
-    from geobgp.output.cog import read_to_nodes
+    from geobgp.data.raster_in import read_to_nodes
 
     check_exists(o["intensity"], "intensity")
     values = read_to_nodes(o["intensity"], domain, "mean")

@@ -63,7 +63,7 @@ def read_to_nodes(
     --------
     >>> import shapely
     >>> from geobgp import Domain
-    >>> from geobgp.output.cog import dataset
+    >>> from geobgp.output.grids import dataset
     >>> domain = Domain.from_polygons(shapely.box(0, 0, 4, 2), cell_size=1, crs="local")
     >>> field = dataset(domain, {"people": domain.node_areas * 10.0})["people"]
     >>> float(read_to_nodes(field, domain, "sum").sum())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -12,8 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import shapely
 
-from geobgp.errors import DataError
-from geobgp.output.palette import number_text
+from geobgp.errors import DataError, option
+from geobgp.files import replacing
+from geobgp.output.grids import transform_of
+from geobgp.text import number
 
 if TYPE_CHECKING:
     import geopandas as gpd
@@ -55,13 +56,15 @@ def to_polygons(
     """
     import geopandas as gpd
 
-    from geobgp.output.cog import transform_of
-
     wanted = np.unique(np.asarray(levels, float).ravel())
     if wanted.size == 0 or not np.isfinite(wanted).all():
-        raise DataError(f"levels must be one or more finite numbers; found {levels!r}.")
+        raise DataError(
+            f"{option('levels')} must be one or more finite numbers; found {levels!r}.",
+            option="levels",
+            found=levels,
+        )
     if kind not in ("bands", "above"):
-        raise DataError(f'kind is "bands" or "above"; found {kind!r}.')
+        raise DataError(f'{option("kind")} is "bands" or "above"; found {kind!r}.', option="kind", found=kind)
     values = variable.transpose("northing", "easting").values.astype(float)
     known = np.isfinite(values)
     if not known.any():
@@ -93,22 +96,23 @@ def write_polygons(frame: gpd.GeoDataFrame, path: str | os.PathLike[str], *, lay
     """Write polygons to a GeoPackage, complete or not at all."""
     path = Path(path)
     if path.suffix.lower() != ".gpkg":
-        raise DataError(f"Polygons are written as GeoPackage; {path.name!r} should end in .gpkg.")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".geobgp-") as folder:
-        temporary = Path(folder) / path.name
+        raise DataError(
+            f"Polygons are written as GeoPackage; {path.name!r} should end in .gpkg.",
+            option="path",
+            found=path,
+        )
+    with replacing(path, parents=True) as temporary:
         frame.to_file(temporary, layer=layer, driver="GPKG")
-        temporary.replace(path)
     return path
 
 
 def _label(lower: float, upper: float, units: str) -> str:
     suffix = f" {units}" if units not in ("", "1") else ""
     if np.isinf(lower):
-        return f"≤ {number_text(upper, 6)}{suffix}"
+        return f"≤ {number(upper, 6)}{suffix}"
     if np.isinf(upper):
-        return f"> {number_text(lower, 6)}{suffix}"
-    return f"{number_text(lower, 6)} – {number_text(upper, 6)}{suffix}"
+        return f"> {number(lower, 6)}{suffix}"
+    return f"{number(lower, 6)} – {number(upper, 6)}{suffix}"
 
 
 def _cells(mask: np.ndarray, affine: Affine) -> shapely.Geometry:

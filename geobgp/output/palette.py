@@ -6,7 +6,6 @@ stay in order in print, in grey and for colour-blind eyes. No plotting library i
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from geobgp.errors import DataError
+from geobgp.text import number, rounded
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -88,7 +88,7 @@ class Classes:
         """Return a label for each class, without units."""
         if self.n == 1:
             return ["all values"]
-        text = [number_text(b, 6) for b in self.breaks]
+        text = [number(b, 6) for b in self.breaks]
         middle = [f"{a} – {b}" for a, b in pairwise(text)]
         return [f"≤ {text[0]}", *middle, f"> {text[-1]}"]
 
@@ -125,7 +125,7 @@ def quantile_classes(
     exact = np.unique(np.quantile(values, probabilities))
     breaks = exact
     for digits in range(2, 8):
-        breaks = np.array([_round(b, digits) for b in exact])
+        breaks = np.array([rounded(b, digits) for b in exact])
         if len(np.unique(breaks)) == len(exact):
             break
     breaks = np.unique(breaks)
@@ -178,33 +178,6 @@ def colours(n: int, ramp: str = "intensity") -> np.ndarray:
     where = np.linspace(0.0, 1.0, len(lab))
     picked = np.column_stack([np.interp(at, where, lab[:, k]) for k in range(3)])
     return np.round(np.clip(_oklab_to_srgb(picked), 0, 1) * 255).astype(np.uint8)
-
-
-def number_text(value: float, digits: int = 3) -> str:
-    """Return a number for people: `digits` significant digits, no trailing zeros, an exponent only if needed.
-
-    Examples
-    --------
-    >>> [number_text(v) for v in (0.012345, 1234567, 3.0, 0)]
-    ['0.0123', '1,230,000', '3', '0']
-    """
-    if not math.isfinite(value):
-        return "–"
-    if value == 0:
-        return "0"
-    value = _round(value, digits)
-    size = abs(value)
-    if size < 1e-4 or size >= 1e9:
-        mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
-        mantissa = mantissa.rstrip("0").rstrip(".") if "." in mantissa else mantissa
-        return f"{mantissa}e{int(exponent)}"
-    decimals = max(digits - 1 - math.floor(math.log10(size)), 0)
-    text = f"{value:,.{decimals}f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
-
-
-def _round(value: float, digits: int) -> float:
-    return float(f"{value:.{digits - 1}e}")
 
 
 @lru_cache(maxsize=len(_CURVES))

@@ -10,7 +10,8 @@ import shapely
 
 from geobgp.errors import DataError
 from geobgp.output import palette
-from geobgp.output.palette import Classes, number_text
+from geobgp.output.palette import Classes
+from geobgp.text import number
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -65,8 +66,8 @@ def show_cells(
     ax : Axes, optional
         By default a new figure's.
     classes : Classes, optional
-        Draw in classes (see `geobgp.output.palette.quantile_classes`); without them colours run evenly from the
-        smallest to the largest value.
+        Draw in classes (see `palette.quantile_classes`); without them colours run evenly from the smallest to
+        the largest value.
     ramp : str
         One of `geobgp.output.palette.RAMPS`, where there are no classes.
     symmetric : bool
@@ -123,7 +124,7 @@ def show_cells(
         bar.set_label(label, fontsize=11)
         bar.outline.set_linewidth(0.5)
         if classes is not None:
-            bar.set_ticks(classes.breaks.tolist(), labels=[number_text(b, 6) for b in classes.breaks])
+            bar.set_ticks(classes.breaks.tolist(), labels=[number(b, 6) for b in classes.breaks])
         bar.ax.tick_params(labelsize=10, length=2)
     elif colour_bar and classes is not None:
         _swatches(ax, classes, label)
@@ -183,7 +184,7 @@ def draw_scale_bar(ax: matplotlib.axes.Axes, domain: Domain) -> None:
 def length_text(length: float, domain: Domain) -> str:
     """Return a length in the domain's unit, with its name."""
     unit, name = domain.length_unit
-    shown = number_text(length / unit)
+    shown = number(length / unit, 3)
     return f"{shown} {name if name != 'unit' or shown == '1' else 'units'}"
 
 

@@ -10,7 +10,6 @@ import numpy as np
 from geobgp.errors import DataError
 from geobgp.land.reproject import point_coordinates
 from geobgp.output import palette
-from geobgp.output.palette import number_text
 from geobgp.output.plot_parts import (
     SHORE,
     draw_lines,
@@ -21,6 +20,7 @@ from geobgp.output.plot_parts import (
     new_axes,
     show_cells,
 )
+from geobgp.text import number
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -120,7 +120,7 @@ def plot_exceedance(
     chance = posterior.exceedance(threshold)
     units = str(posterior.intensity()["mean"].attrs.get("units", ""))
     classes = palette.classes_for("exceedance", chance.values)
-    heading = f"Probability of more than {number_text(threshold)} {units}" if title is None else title
+    heading = f"Probability of more than {number(threshold, 3)} {units}" if title is None else title
     options: dict[str, Any] = {"classes": classes, "label": "probability", "title": heading} | kwargs
     return show_cells(posterior.domain, chance.values, ax, **options)
 
@@ -176,7 +176,7 @@ def _density(ax: matplotlib.axes.Axes, fact: Any, name: str) -> None:
         ax.spines[side].set_visible(False)
     ax.axvline(value, color=_INK, linewidth=1.6)
     if not (math.isfinite(spread) and spread > 0):
-        ax.set_title(f"{number_text(value)} {unit} (given)", fontsize=11, loc="left", color=SHORE)
+        ax.set_title(f"{number(value, 3)} {unit} (given)", fontsize=11, loc="left", color=SHORE)
         return
     x = value * np.exp(np.linspace(-3.5, 3.5, 400) * spread)
     y = np.exp(-0.5 * (np.log(x / value) / spread) ** 2) * value / x
@@ -184,9 +184,7 @@ def _density(ax: matplotlib.axes.Axes, fact: Any, name: str) -> None:
     ax.plot(x, y, color=SHORE, linewidth=1.4)
     ax.fill_between(x, y, where=(x >= low) & (x <= high), color=_INK, alpha=0.18, linewidth=0)
     ax.set_ylim(0, None)
-    text = (
-        f"{number_text(value)} {unit}".strip() + f" (90 % interval {number_text(low)} – {number_text(high)})"
-    )
+    text = f"{number(value, 3)} {unit}".strip() + f" (90 % interval {number(low, 3)} – {number(high, 3)})"
     ax.set_title(text, fontsize=11, loc="left", color=SHORE)
     if high / low > 8:
         ax.set_xscale("log")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from geobgp.files import replacing
 from geobgp.report import figures
 from geobgp.report.style import CSS, POLICY
 from geobgp.summary import number
@@ -77,13 +77,10 @@ def write_report(path: str | Path, posterior: Posterior, inputs: ReportInputs | 
     inputs : ReportInputs, optional
         What went in and how it was checked.
     """
-    path = Path(path)
     text = render(posterior, inputs or ReportInputs())
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".geobgp-") as folder:
-        temporary = Path(folder) / path.name
+    with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
-    return path
+    return Path(path)
 
 
 def render(posterior: Posterior, inputs: ReportInputs) -> str:

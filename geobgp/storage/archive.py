@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +19,6 @@ from geobgp.storage import store
 from geobgp.summary import Effects
 
 if TYPE_CHECKING:
-    import xarray as xr
-
     from geobgp.posterior import Posterior
     from geobgp.prior.full_rank import FullRank
     from geobgp.prior.harmonic import HarmonicBasis
@@ -188,19 +185,3 @@ def _named(prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 def _of(prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     start = f"{prefix}."
     return {name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)}
-
-
-def write_netcdf(data: xr.Dataset, path: Path) -> Path:
-    """Write a dataset to a netCDF file that appears only when it is whole."""
-    if not path.parent.is_dir():
-        raise CacheError(
-            f"There is no directory {str(path.parent)!r} to write {path.name!r} in. Make it first."
-        )
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.part")
-    try:
-        data.to_netcdf(temporary)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    return path

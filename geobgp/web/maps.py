@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Iterable
 from html import escape
 from pathlib import Path
@@ -18,9 +17,11 @@ from folium.raster_layers import ImageOverlay
 from jinja2 import Template
 
 from geobgp.errors import DataError
+from geobgp.files import replacing
 from geobgp.land.reproject import point_coordinates
 from geobgp.output import palette
-from geobgp.output.palette import Classes, number_text
+from geobgp.output.palette import Classes
+from geobgp.text import number, rounded
 from geobgp.web import page
 from geobgp.web.embed import RELATIVE_STEP, Scale, data_url, pack, palette_png
 from geobgp.web.plane import Plane
@@ -116,7 +117,7 @@ def intensity_map(
         },
         "units": units,
         "hint": "Point at the land for its value, click for more.",
-        "threshold": "" if threshold is False else number_text(float(threshold)),
+        "threshold": "" if threshold is False else number(float(threshold), 3),
         "layers": [layer.config() for layer in layers],
         "arrays": arrays,
         "scale": scale.config(),
@@ -139,12 +140,8 @@ def save(made: folium.Map, path: str | os.PathLike[str]) -> Path:
     path = Path(path)
     if path.suffix.lower() not in (".html", ".htm"):
         raise DataError(f"A map is written as HTML; {path.name!r} should end in .html.")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    text = made.get_root().render()
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".geobgp-") as folder:
-        temporary = Path(folder) / path.name
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
+    with replacing(path, parents=True) as temporary:
+        temporary.write_text(made.get_root().render(), encoding="utf-8")
     return path
 
 
@@ -187,17 +184,17 @@ def _uncertainty_layer(data: xr.Dataset) -> _Layer:
 
 def _chance_layer(chance: xr.DataArray, threshold: float, units: str) -> _Layer:
     values = chance.values.astype(np.float32)
-    name = f"Probability > {number_text(threshold)}"
+    name = f"Probability > {number(threshold, 3)}"
     classes = palette.classes_for("exceedance", values)
     return _Layer(
-        "exceedance", name, name, f"% for more than {number_text(threshold)} {units}", values, classes
+        "exceedance", name, name, f"% for more than {number(threshold, 3)} {units}", values, classes
     )
 
 
 def _overall(domain: Domain, mean: np.ndarray) -> float:
     """Return the mean over all land, rounded to two digits."""
     weight = np.where(np.isfinite(mean), domain.coverage * domain.cell_area, 0.0)
-    return float(f"{np.sum(np.where(weight > 0, mean, 0.0) * weight) / weight.sum():.1e}")
+    return rounded(np.sum(np.where(weight > 0, mean, 0.0) * weight) / weight.sum(), 2)
 
 
 def _fit_into(

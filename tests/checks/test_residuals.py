@@ -4,7 +4,7 @@ import pytest
 import shapely
 from scipy import stats
 
-from geobgp.checks.residuals import Checks, _ranked_parts, check, percent
+from geobgp.checks.residuals import _ranked_parts, check
 from geobgp.land.domain import Domain
 
 
@@ -79,8 +79,3 @@ def test_the_same_on_every_run_and_with_no_events(domain):
     pd.testing.assert_frame_equal(first.blocks, second.blocks)
     empty = check(Known(domain, np.full(domain.n_nodes, 1e-9)), np.zeros(domain.n_nodes))
     assert empty.verdict()[0] and np.isfinite(empty.dispersion)
-
-
-def test_words():
-    assert percent(0.981) == "98 %"
-    assert "dispersion" in Checks.__doc__

@@ -9,9 +9,9 @@ from affine import Affine
 from fakes import across_180, bumps, disc, island
 
 from geobgp import Domain
+from geobgp.data.raster_in import read_to_nodes
 from geobgp.errors import CRSError, DataError
-from geobgp.output import cog as raster
-from geobgp.output.cog import read_to_nodes
+from geobgp.output import grids
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ def test_a_raster_of_the_domains_own_cells_comes_back(domain):
     array = xr.DataArray(
         grid,
         dims=("northing", "easting"),
-        coords=raster.dataset(domain, {}).drop_vars("spatial_ref").coords,
+        coords=grids.dataset(domain, {}).drop_vars("spatial_ref").coords,
         name="z",
     ).rio.write_crs(28992)
     found = read_to_nodes(array, domain)

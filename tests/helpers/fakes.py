@@ -9,7 +9,7 @@ from scipy.special import ndtr
 
 from geobgp.land.domain import Domain
 from geobgp.model import LGCP
-from geobgp.output import cog as raster
+from geobgp.output import grids
 from geobgp.posterior import Posterior
 from geobgp.prior.harmonic import HarmonicBasis
 from geobgp.prior.kernels import Matern
@@ -51,12 +51,12 @@ class FakePosterior:
     def intensity(self):
         about = {name: {"units": self.units, "long_name": f"intensity, {name}"} for name in self.node_values}
         attrs = {"title": self.title, "n_points": self.n_points}
-        return raster.dataset(self.domain, self.node_values, variables=about, attrs=attrs)
+        return grids.dataset(self.domain, self.node_values, variables=about, attrs=attrs)
 
     def exceedance(self, threshold: float):
         values = ndtr((self.mu - np.log(threshold)) / self.s)
         about = {"units": "1", "long_name": f"probability of more than {threshold:g}"}
-        return raster.dataset(self.domain, {"exceedance": values}, variables={"exceedance": about})[
+        return grids.dataset(self.domain, {"exceedance": values}, variables={"exceedance": about})[
             "exceedance"
         ]
 

@@ -8,13 +8,14 @@ from fakes import bumps, disc, island
 
 from geobgp import Domain
 from geobgp.errors import DataError
-from geobgp.output import cog as raster
+from geobgp.output.contours import to_polygons, write_polygons
+from geobgp.output.grids import dataset
 
 
 @pytest.fixture(scope="module")
 def case():
     domain = island()
-    return domain, raster.dataset(
+    return domain, dataset(
         domain, {"mean": np.exp(bumps(domain))}, variables={"mean": {"units": "events per km²"}}
     )
 
@@ -23,7 +24,7 @@ def case():
 def test_bands_divide_the_land(case, smooth):
     domain, data = case
     levels = np.quantile(data["mean"].values[np.isfinite(data["mean"].values)], [0.2, 0.5, 0.9])
-    frame = raster.to_polygons(data["mean"], levels, domain=domain, smooth=smooth)
+    frame = to_polygons(data["mean"], levels, domain=domain, smooth=smooth)
     assert len(frame) == 4
     assert frame.crs.to_epsg() == 28992
     assert frame.geometry.is_valid.all()
@@ -45,7 +46,7 @@ def test_bands_divide_the_land(case, smooth):
 def test_bands_hold_the_right_cells(case):
     domain, data = case
     level = float(np.nanmedian(data["mean"]))
-    frame = raster.to_polygons(data["mean"], [level], domain=domain, smooth=False)
+    frame = to_polygons(data["mean"], [level], domain=domain, smooth=False)
     rows, cols = np.nonzero(domain.coverage == 1)
     points = gpd.GeoSeries.from_xy(*domain.grid.centres(rows, cols), crs=frame.crs)
     above = frame.geometry[frame["lower"] == level].iloc[0]
@@ -54,15 +55,15 @@ def test_bands_hold_the_right_cells(case):
 
 def test_a_contour_of_a_slope_is_a_straight_line():
     domain = Domain.from_polygons(shapely.box(0, 0, 10, 6), cell_size=0.5, crs="local")
-    data = raster.dataset(domain, {"slope": domain.node_points[:, 0]})
-    frame = raster.to_polygons(data["slope"], [2.6, 7.1], domain=domain)
+    data = dataset(domain, {"slope": domain.node_points[:, 0]})
+    frame = to_polygons(data["slope"], [2.6, 7.1], domain=domain)
     np.testing.assert_allclose(frame["area"], [2.6 * 6, 4.5 * 6, 2.9 * 6], rtol=1e-9)
     np.testing.assert_allclose(frame.geometry.iloc[1].bounds, (2.6, 0, 7.1, 6), atol=1e-9)
 
 
 def test_regions_above_are_nested(case):
     domain, data = case
-    frame = raster.to_polygons(data["mean"], [0.1, 0.2, 0.4], domain=domain, kind="above")
+    frame = to_polygons(data["mean"], [0.1, 0.2, 0.4], domain=domain, kind="above")
     assert (np.diff(frame["area"]) < 0).all()
     outer = frame.geometry.iloc[0].buffer(1e-6)
     assert frame.geometry.iloc[1:].within(outer).all()
@@ -71,37 +72,37 @@ def test_regions_above_are_nested(case):
 
 def test_without_a_domain_cells_end_the_bands():
     domain = disc()
-    data = raster.dataset(domain, {"v": domain.node_points[:, 1]})
-    frame = raster.to_polygons(data["v"], [3.0])
+    data = dataset(domain, {"v": domain.node_points[:, 1]})
+    frame = to_polygons(data["v"], [3.0])
     assert frame.crs is None
     np.testing.assert_allclose(frame["area"].sum(), np.isfinite(data["v"].values).sum() * 0.01)
 
 
 def test_open_ends_are_nan_and_empty_bands_are_left_out(case):
     domain, data = case
-    frame = raster.to_polygons(data["mean"], [-5, 0.2, 1e9], domain=domain)
+    frame = to_polygons(data["mean"], [-5, 0.2, 1e9], domain=domain)
     assert frame["lower"].tolist() == [-5, 0.2]
-    frame = raster.to_polygons(data["mean"], [0.2], domain=domain)
+    frame = to_polygons(data["mean"], [0.2], domain=domain)
     assert np.isnan(frame["lower"].iloc[0])
     assert np.isnan(frame["upper"].iloc[1])
 
 
 def test_files_are_complete_geopackages(case, tmp_path):
     domain, data = case
-    frame = raster.to_polygons(data["mean"], [0.1, 0.3], domain=domain)
-    path = raster.write_polygons(frame, tmp_path / "new" / "bands.gpkg")
+    frame = to_polygons(data["mean"], [0.1, 0.3], domain=domain)
+    path = write_polygons(frame, tmp_path / "new" / "bands.gpkg")
     back = gpd.read_file(path)
     assert back["label"].tolist() == frame["label"].tolist()
     assert [p.name for p in path.parent.iterdir()] == ["bands.gpkg"]
     with pytest.raises(DataError, match=r"\.gpkg"):
-        raster.write_polygons(frame, tmp_path / "bands.shp")
+        write_polygons(frame, tmp_path / "bands.shp")
 
 
 def test_mistakes_are_explained(case):
     _, data = case
     with pytest.raises(DataError, match="levels"):
-        raster.to_polygons(data["mean"], [])
+        to_polygons(data["mean"], [])
     with pytest.raises(DataError, match="kind"):
-        raster.to_polygons(data["mean"], [1], kind="below")
+        to_polygons(data["mean"], [1], kind="below")
     with pytest.raises(DataError, match="no value"):
-        raster.to_polygons(data["mean"] * np.nan, [1])
+        to_polygons(data["mean"] * np.nan, [1])

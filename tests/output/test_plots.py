@@ -15,6 +15,7 @@ from geobgp import Domain, HarmonicBasis
 from geobgp.errors import DataError
 from geobgp.output import palette, plots
 from geobgp.output.plot_parts import land_path
+from geobgp.text import number
 
 
 @pytest.fixture(autouse=True)
@@ -92,7 +93,7 @@ def test_the_colour_bar_has_units_and_breaks(posterior):
     assert bar.get_ylabel() == "events per km²"
     classes = palette.classes_in(posterior.intensity(), "mean")
     shown = [t.get_text() for t in bar.get_yticklabels()]
-    assert shown == [palette.number_text(b, 6) for b in classes.breaks]
+    assert shown == [number(b, 6) for b in classes.breaks]
     assert ax.get_title(loc="left") == "Bites"
 
 
@@ -157,7 +158,7 @@ def test_hyperparameters_show_their_intervals(real):
     axes = plots.plot_hyperparameters(real)
     fact = real.summary()["lengthscale"]
     title = axes[0].get_title(loc="left")
-    assert palette.number_text(fact["value"]) in title
+    assert number(fact["value"], 3) in title
     assert "90 % interval" in title
     assert axes[0].get_xlabel() == "Lengthscale (km)"
     # The curve's own 90 % interval is the one in the title.

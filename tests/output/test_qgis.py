@@ -10,8 +10,10 @@ from fakes import FakePosterior, bumps, disc, island
 from paths import HELPERS
 from system import run_qgis
 
-from geobgp.output import cog as raster
 from geobgp.output import palette
+from geobgp.output.cog import write_rasters
+from geobgp.output.contours import to_polygons, write_polygons
+from geobgp.output.grids import dataset
 
 pytestmark = [pytest.mark.qgis, pytest.mark.slow]
 SCRIPT = HELPERS / "qgis_check.py"
@@ -37,7 +39,7 @@ def ask(path, cells=(), picture="/dev/null"):
 @pytest.mark.parametrize("name", ["mean", "q95", "sd", "exceedance_0.3"])
 def test_a_raster_opens_styled(posterior, data, tmp_path, name):
     domain = posterior.domain
-    raster.write_rasters(data, tmp_path)
+    write_rasters(data, tmp_path)
     cells = np.argwhere(np.isfinite(data[name].values))
     answer = ask(tmp_path / f"{name}.tif", cells, tmp_path / "shot.png")
     assert answer["valid"]
@@ -61,14 +63,14 @@ def test_a_raster_opens_styled(posterior, data, tmp_path, name):
 
 
 def test_water_is_not_painted(data, tmp_path):
-    raster.write_rasters(data[["mean"]], tmp_path)
+    write_rasters(data[["mean"]], tmp_path)
     water = np.argwhere(np.isnan(data["mean"].values))
     answer = ask(tmp_path / "mean.tif", water)
     assert set(answer["colours"]) == {"#ffffff"}
 
 
 def test_all_bands_in_one_file(data, tmp_path):
-    (path,) = raster.write_rasters(data, tmp_path / "all.tif")
+    (path,) = write_rasters(data, tmp_path / "all.tif")
     answer = ask(path)
     assert answer["bands"] == [f"Band {k + 1}: {name}" for k, name in enumerate(data.data_vars)]
     assert answer["renderer"] == "singlebandpseudocolor"
@@ -76,13 +78,13 @@ def test_all_bands_in_one_file(data, tmp_path):
 
 def test_large_rasters_have_pyramids(tmp_path):
     domain = island(150.0)
-    raster.write_rasters(raster.dataset(domain, {"mean": np.exp(bumps(domain))}), tmp_path)
+    write_rasters(dataset(domain, {"mean": np.exp(bumps(domain))}), tmp_path)
     assert ask(tmp_path / "mean.tif")["overviews"] >= 1
 
 
 def test_a_local_raster_opens_without_a_crs(tmp_path):
     domain = disc()
-    raster.write_rasters(FakePosterior(domain, bumps(domain), 0.3).intensity()[["mean"]], tmp_path)
+    write_rasters(FakePosterior(domain, bumps(domain), 0.3).intensity()[["mean"]], tmp_path)
     answer = ask(tmp_path / "mean.tif")
     assert answer["valid"]
     assert answer["authid"] == ""
@@ -90,8 +92,8 @@ def test_a_local_raster_opens_without_a_crs(tmp_path):
 
 
 def test_contours_open(posterior, data, tmp_path):
-    frame = raster.to_polygons(data["mean"], [0.1, 0.3], domain=posterior.domain)
-    raster.write_polygons(frame, tmp_path / "bands.gpkg")
+    frame = to_polygons(data["mean"], [0.1, 0.3], domain=posterior.domain)
+    write_polygons(frame, tmp_path / "bands.gpkg")
     answer = ask(tmp_path / "bands.gpkg")
     assert answer["valid"]
     assert answer["authid"] == "EPSG:28992"

@@ -16,7 +16,7 @@ import xarray as xr
 from fakes import FakePosterior, across_180, bumps, disc, fitted, island
 from PIL import Image
 
-from geobgp.errors import DataError
+from geobgp.errors import DataError, WriteError
 from geobgp.land.grid import Grid
 from geobgp.output import palette
 from geobgp.web import maps
@@ -220,7 +220,7 @@ def test_saving_is_all_or_nothing(posterior, tmp_path, monkeypatch):
         raise OSError("no space left on device")
 
     monkeypatch.setattr("pathlib.Path.write_text", fail)
-    with pytest.raises(OSError, match="no space"):
+    with pytest.raises(WriteError, match="no space"):
         maps.save(made, path)
     monkeypatch.undo()
     assert path.read_text(encoding="utf-8") == first

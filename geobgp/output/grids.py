@@ -1,0 +1,108 @@
+"""Results on the grid: node values as xarray datasets with CRS, units and names, and their netCDF files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from affine import Affine
+
+from geobgp.data.raster_source import array_transform
+from geobgp.errors import DataError
+from geobgp.files import replacing
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from geobgp.land.domain import Domain
+
+
+def dataset(
+    domain: Domain,
+    node_values: Mapping[str, np.ndarray],
+    *,
+    variables: Mapping[str, Mapping[str, Any]] | None = None,
+    attrs: Mapping[str, Any] | None = None,
+    coverage: bool = False,
+) -> xr.Dataset:
+    """Put node values on the grid, with CRS, units and names.
+
+    Parameters
+    ----------
+    domain : Domain
+        Whose nodes the values belong to.
+    node_values : mapping of str to (n_nodes,) array
+        In a cell with several nodes (both sides of a river) they are averaged by land area.
+    variables : mapping of str to mapping, optional
+        Attributes of each variable, such as ``units`` and ``long_name``.
+    attrs : mapping, optional
+        Attributes of the whole: where the numbers come from.
+    coverage : bool
+        Add the land fraction of each cell.
+
+    Returns
+    -------
+    xarray.Dataset
+        Dimensions ("northing", "easting"), northing descending; NaN off land; the CRS is known to rioxarray.
+
+    Examples
+    --------
+    >>> import shapely
+    >>> from geobgp import Domain
+    >>> domain = Domain.from_polygons(shapely.box(0, 0, 4, 2), cell_size=1, crs="local")
+    >>> data = dataset(domain, {"mean": domain.node_areas}, variables={"mean": {"units": "per unit area"}})
+    >>> dict(data.sizes)
+    {'northing': 2, 'easting': 4}
+    """
+    import rioxarray  # noqa: F401  registers the .rio accessor
+    import xarray as xr
+
+    fields: dict[str, Any] = {}
+    for name, values in node_values.items():
+        array = np.asarray(values, float)
+        if array.shape != (domain.n_nodes,):
+            raise DataError(
+                f"{name!r} has the shape {array.shape}; one value for each of the domain's {domain.n_nodes} "
+                f"nodes was expected, so the shape ({domain.n_nodes},)."
+            )
+        fields[name] = (("northing", "easting"), domain.to_grid(array), dict((variables or {}).get(name, {})))
+    if coverage:
+        share = np.where(domain.coverage > 0, domain.coverage, np.nan)
+        about = {"long_name": "share of the cell that is land", "units": "1"}
+        fields["coverage"] = (("northing", "easting"), share, about)
+    unit = "metre" if domain.crs is not None else "unit"
+    coords = {
+        "northing": ("northing", domain.grid.northings, _axis("Y", "northing", unit, domain.crs is not None)),
+        "easting": ("easting", domain.grid.eastings, _axis("X", "easting", unit, domain.crs is not None)),
+    }
+    out = xr.Dataset(fields, coords=coords, attrs=dict(attrs or {}))
+    if domain.crs is not None:
+        out = out.rio.write_crs(domain.crs.to_wkt())
+    return out.rio.write_transform(domain.grid.affine)
+
+
+def _axis(axis: str, name: str, unit: str, projected: bool) -> dict[str, str]:
+    out = {"axis": axis, "long_name": f"{name} of the cell's centre", "units": unit}
+    if projected:
+        out["standard_name"] = f"projection_{axis.lower()}_coordinate"
+    return out
+
+
+def transform_of(data: xr.Dataset | xr.DataArray) -> Affine:
+    """Return the transform of a dataset on ("northing", "easting")."""
+    found = array_transform(data, "easting", "northing")
+    if found.b or found.d or found.a <= 0 or found.e >= 0:
+        raise DataError(
+            "The coordinates do not run east and north-to-south; a raster needs northing descending."
+        )
+    return found
+
+
+def write_netcdf(data: xr.Dataset, path: str | os.PathLike[str]) -> Path:
+    """Write a dataset to a netCDF file, complete or not at all."""
+    with replacing(path) as temporary:
+        data.to_netcdf(temporary)
+    return Path(path)
