@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from geobgp.data.effects import FixedEffects, fixed_effects, node_exposure
-from geobgp.errors import DataError, GeobgpWarning
-from geobgp.inference.dense import FeatureEngine
-from geobgp.inference.features import DenseFeatures
-from geobgp.inference.fit import Engine, Fit, fit
+from geobgp.errors import ConvergenceWarning, DataError, MissedVarianceWarning, option, warn
+from geobgp.inference.engine import Engine, engine_for
+from geobgp.inference.fit import Fit, fit
 from geobgp.inference.hyper import Hyper
 from geobgp.inference.likelihoods import Bernoulli, Gaussian, Likelihood, Poisson
 from geobgp.land.crs import transform
-from geobgp.prior.full_rank import FullRank
-from geobgp.prior.kernels import Kernel, Matern
+from geobgp.prior.base import MISSED_SHARE, Basis
+from geobgp.prior.kernels import Kernel
 from geobgp.progress import ProgressLike, as_progress
 
 if TYPE_CHECKING:
     from geobgp.data.counts import Counts
     from geobgp.data.effects import Covariate, Exposure
     from geobgp.posterior import Posterior
-    from geobgp.prior.harmonic import HarmonicBasis
 
 #: Prior standard deviation of the intercept (around the log of the overall rate) and of standardised
 #: covariates.
 FIXED_SD = 10.0
-#: Share of the prior variance missed by the features above which a fit warns.
-MISSED_SHARE = 0.05
 
 
 class LGCP:
@@ -58,7 +53,7 @@ class LGCP:
     Examples
     --------
     >>> import shapely
-    >>> from geobgp import Domain, HarmonicBasis
+    >>> from geobgp import Domain, HarmonicBasis, Matern
     >>> domain = Domain.from_polygons(shapely.box(0, 0, 10, 10), cell_size=1, crs="local")
     >>> basis = HarmonicBasis.compute(domain, m=16, cache=False)
     >>> counts = np.random.default_rng(0).poisson(np.exp(0.3 * domain.node_points[:, 0] - 1.0))
@@ -71,7 +66,7 @@ class LGCP:
 
     def __init__(
         self,
-        basis: HarmonicBasis | FullRank,
+        basis: Basis,
         kernel: Kernel | None = None,
         *,
         exposure: Exposure | None = None,
@@ -141,7 +136,7 @@ class LGCP:
 
             with as_progress(progress).stage("fit") as stage:
                 return fit_lgcp(self, likelihood, parameters, integrate=hyper == "integrate", stage=stage)
-        engine = _engine(self.basis, self.kernel, columns, fixed_sd, centre)
+        engine = engine_for(self.basis, self.kernel, columns, fixed_sd, centre)
         return _run(engine, likelihood, parameters, self.basis, hyper, progress)
 
 
@@ -166,7 +161,7 @@ class BoundaryGP:
     Examples
     --------
     >>> import shapely
-    >>> from geobgp import Domain, HarmonicBasis
+    >>> from geobgp import Domain, HarmonicBasis, Matern
     >>> domain = Domain.from_polygons(shapely.box(0, 0, 1, 1), cell_size=0.1, crs="local")
     >>> basis = HarmonicBasis.compute(domain, m=16, cache=False)
     >>> coords = np.random.default_rng(0).uniform(0.1, 0.9, (50, 2))
@@ -178,7 +173,7 @@ class BoundaryGP:
 
     def __init__(
         self,
-        basis: HarmonicBasis | FullRank,
+        basis: Basis,
         kernel: Kernel | None = None,
         likelihood: Literal["gaussian", "bernoulli", "poisson"] = "gaussian",
         *,
@@ -240,7 +235,7 @@ class BoundaryGP:
         centre, unit, noise, likelihood = self._scaled(y, constant)
         columns = np.ones((domain.n_nodes, int(constant)))
         fixed_sd = np.full(int(constant), FIXED_SD * unit)
-        engine = _engine(self.basis, self.kernel, columns, fixed_sd, centre, xy)
+        engine = engine_for(self.basis, self.kernel, columns, fixed_sd, centre, xy)
         size = float(np.sqrt(domain.node_areas.sum()))
         learn_noise = isinstance(likelihood, Gaussian) and noise is None
         parameters = Hyper.for_domain(
@@ -260,11 +255,10 @@ class BoundaryGP:
         return 0.0, 1.0, None, Bernoulli(y, self.link)
 
 
-def _kernel(basis: HarmonicBasis | FullRank, kernel: Kernel | None) -> Kernel:
-    if isinstance(basis, FullRank):
-        kernel = kernel or Matern(1.0)
-        basis.check_kernel(kernel)
-    return kernel or Matern(1.5)
+def _kernel(basis: Basis, kernel: Kernel | None) -> Kernel:
+    kernel = kernel or basis.default_kernel()
+    basis.check_kernel(kernel)
+    return kernel
 
 
 def _coordinates(coords: Any, domain: Any) -> np.ndarray:
@@ -279,61 +273,45 @@ def _coordinates(coords: Any, domain: Any) -> np.ndarray:
     return xy
 
 
-def _engine(
-    basis: HarmonicBasis | FullRank,
-    kernel: Kernel,
-    columns: np.ndarray,
-    fixed_sd: np.ndarray,
-    centre: float,
-    coords: np.ndarray | None = None,
-) -> Engine:
-    """Return the engine for observations at all nodes, or at coordinates."""
-    if isinstance(basis, FullRank):
-        return basis.engine(kernel, columns, fixed_sd, centre, coords)
-    if coords is None:
-        features = DenseFeatures(basis.features, columns)
-    else:
-        at = np.ascontiguousarray(basis.evaluate(coords))
-        features = DenseFeatures(at, columns[basis.domain.locate(coords)])
-    return FeatureEngine(features, basis.eigenvalues, kernel, fixed_sd, basis, columns, centre)
-
-
 def _run(
     engine: Engine,
     likelihood: Likelihood,
     parameters: Hyper,
-    basis: HarmonicBasis | FullRank,
+    basis: Basis,
     hyper: str,
     progress: ProgressLike,
 ) -> Fit:
     if hyper not in ("map", "integrate"):
         raise DataError(f"hyper is 'map' or 'integrate'; found {hyper!r}.")
-    if not hasattr(basis, "eigenvalues"):
-        parameters = _capped(parameters, basis)
+    parameters = _capped(parameters, basis)
     with as_progress(progress).stage("fit") as stage:
         result = fit(engine, likelihood, parameters, integrate=hyper == "integrate", stage=stage)
         stage.note(f"ELBO {result.elbo:,.1f}")
-    if result.missed_share > MISSED_SHARE and not isinstance(basis, FullRank):
+    if result.missed_share > MISSED_SHARE:
         scale, unit = basis.domain.length_unit
-        warnings.warn(
-            f"The {len(basis.eigenvalues):,} features miss {result.missed_share:.1%} of the prior variance "
-            f"at the lengthscale of {np.exp(result.hyper_mean[0]) / scale:.3g} {unit}: the map is smoother "
-            "than the data ask for. Use more features (m), or FullRank.",
-            GeobgpWarning,
-            stacklevel=4,
+        warn(
+            MissedVarianceWarning(
+                f"The {basis.label} miss {result.missed_share:.1%} of the prior variance at the lengthscale of "
+                f"{np.exp(result.hyper_mean[0]) / scale:.3g} {unit}: the map is smoother than the data ask for.",
+                option="m",
+                found=result.missed_share,
+                remedy=f"Use more features ({option('m')}), or {option('m', 'full', python='FullRank')}.",
+            )
         )
     return result
 
 
-def _capped(parameters: Hyper, basis: FullRank) -> Hyper:
-    """Return the hyperparameters within what full resolution can do."""
+def _capped(parameters: Hyper, basis: Basis) -> Hyper:
+    """Return the hyperparameters within what the basis can hold."""
     longest, given = basis.longest_lengthscale(parameters.kernel), parameters.kernel.lengthscale
     if given is not None and given > longest:
         scale, unit = basis.domain.length_unit
-        warnings.warn(
-            f"A lengthscale of {given / scale:.3g} {unit} is more than full resolution can hold at this cell "
-            f"size; {longest / scale:.3g} {unit} was used. Use a HarmonicBasis, or larger cells.",
-            GeobgpWarning,
-            stacklevel=5,
+        warn(
+            ConvergenceWarning(
+                f"A lengthscale of {given / scale:.3g} {unit} is more than {basis.label} can hold at this cell "
+                f"size; {longest / scale:.3g} {unit} was used.",
+                found=given,
+                remedy="Use a HarmonicBasis, or larger cells.",
+            )
         )
     return parameters.capped(longest)

@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from geobgp.data.counts import Counts
     from geobgp.inference.fit import Fit
     from geobgp.land.domain import Domain
-    from geobgp.prior.full_rank import FullRank
-    from geobgp.prior.harmonic import HarmonicBasis
+    from geobgp.prior.base import Basis
     from geobgp.prior.kernels import Kernel
 
 #: Numbers in a block of samples: 64 MB.
@@ -89,7 +88,7 @@ class Posterior(Outputs):
     """
 
     fit: Fit
-    basis: HarmonicBasis | FullRank
+    basis: Basis
     kernel: Kernel
     likelihood: str
     exposure: np.ndarray = field(repr=False)
@@ -180,7 +179,7 @@ class Posterior(Outputs):
         return {
             "boundary": self.basis.boundary,
             "scheme": self.basis.scheme,
-            "m": int(self.basis.m) if hasattr(self.basis, "eigenvalues") else "full",
+            "m": self.basis.resolution,
         }
 
     @property
@@ -420,12 +419,10 @@ class Posterior(Outputs):
         return load(path)
 
     def __repr__(self) -> str:
-        info = self.basis_info
         scale, unit = self.domain.length_unit
-        features = "full resolution" if info["m"] == "full" else f"m = {info['m']}"
         return (
             f"Posterior({self.likelihood}, {self.n_points:,} points, {self.domain.n_nodes:,} nodes, "
-            f"{info['boundary']}, {features}, {self.kernel.name}: "
+            f"{self.basis.boundary}, {self.basis.label}, {self.kernel.name}: "
             f"lengthscale {number(self.lengthscale / scale)} {unit}, sd {number(self.sd)}; "
             f"ELBO {self.elbo:.2f}{'' if self.converged else ', NOT converged'})"
         )

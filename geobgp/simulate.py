@@ -8,17 +8,14 @@ from typing import TYPE_CHECKING, Any
 import geopandas as gpd
 import numpy as np
 import shapely
-from scipy.linalg import blas
 
 from geobgp.errors import DataError, GeobgpError, SizeError
-from geobgp.prior.full_rank import FullRank
-from geobgp.prior.kernels import Matern
 
 if TYPE_CHECKING:
     import xarray as xr
 
     from geobgp.land.domain import Domain
-    from geobgp.prior.harmonic import HarmonicBasis
+    from geobgp.prior.base import Basis
     from geobgp.prior.kernels import Kernel
 
 #: More points than this are refused: an intensity in the wrong unit is the likeliest reason.
@@ -151,9 +148,7 @@ def _whole(domain: Domain) -> np.ndarray:
     return alone & domain.pieces.whole[domain.node_rows, domain.node_cols]
 
 
-def simulate_prior(
-    basis: HarmonicBasis | FullRank, kernel: Kernel, seed: int | np.random.Generator, n: int = 1
-) -> np.ndarray:
+def simulate_prior(basis: Basis, kernel: Kernel, seed: int | np.random.Generator, n: int = 1) -> np.ndarray:
     """Draw the field f of the prior at the nodes of a basis.
 
     Parameters
@@ -185,17 +180,4 @@ def simulate_prior(
             f"found {kernel.lengthscale} and {kernel.sd}. "
             "Give both, for example with_parameters(lengthscale, sd)."
         )
-    rng = np.random.default_rng(seed)
-    if not isinstance(basis, FullRank):
-        scale = np.sqrt(kernel.spectral_density(np.sqrt(basis.eigenvalues)))
-        weights = scale * rng.standard_normal((n, len(scale)))
-        return np.ascontiguousarray(blas.dgemm(1.0, weights, basis.features.T))
-    basis.check_kernel(kernel)
-    assert isinstance(kernel, Matern)
-    # Q = c A^(nu + 1) with A = kappa² I + S, in units of cells.
-    field, nu = basis.field, kernel.nu
-    kappa2 = 2 * nu * (basis.domain.cell_size / kernel.lengthscale) ** 2
-    factor = field.operator.plan.factor(field.operator.entries(np.array([kappa2, 1.0])))
-    draw = rng.standard_normal((field.size, n))
-    z = factor.solve(draw if nu == 1 else factor.half_solve(draw))
-    return np.asarray((field.to_nodes @ z).T) * (kernel.sd * np.sqrt(4 * np.pi * nu * kappa2**nu))
+    return basis.sample_prior(kernel, n, np.random.default_rng(seed))

@@ -169,15 +169,14 @@ def describe(posterior: Posterior) -> Summary:
     fit, info, domain, kernel = posterior.fit, posterior.basis_info, posterior.domain, posterior.kernel
     area, area_name = domain.area_unit
     scale, unit = domain.length_unit
-    full = info["m"] == "full"
     facts: dict[str, Any] = {
         "points": dict(posterior.points),
         "land": f"{number(domain.node_areas.sum() / area)} {area_name}, {domain.n_nodes:,} nodes",
         "likelihood": posterior.likelihood,
         "unit": posterior.units if posterior.likelihood == "Poisson" else None,
         "boundary": info["boundary"],
-        "features": "full resolution" if full else info["m"],
-        "missed_share": None if full else float(fit.missed_share),
+        "features": info["m"],
+        "missed_share": float(fit.missed_share) or None,
         "kernel": kernel.name,
         "lengthscale": _hyper(fit, 0, scale, unit, kernel.lengthscale is None),
         "sd": _hyper(fit, 1, 1.0, "", kernel.sd is None),

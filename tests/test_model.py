@@ -2,7 +2,7 @@ import geopandas as gpd
 import numpy as np
 import pytest
 import shapely
-from models import AllModes, archipelago, poisson_problem, square
+from models import all_modes, archipelago, poisson_problem, square
 
 from geobgp.data.effects import fixed_effects, node_exposure
 from geobgp.errors import DataError, GeobgpWarning
@@ -13,7 +13,7 @@ from geobgp.prior.full_rank import FullRank
 from geobgp.prior.kernels import Matern
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*features miss:geobgp.errors.GeobgpWarning")
-ENGINES = pytest.mark.parametrize("make", [lambda d: AllModes(d, m=60), FullRank], ids=["features", "full"])
+ENGINES = pytest.mark.parametrize("make", [lambda d: all_modes(d, m=60), FullRank], ids=["features", "full"])
 KERNEL = Matern(1.0, 3.0, 1.0)
 
 
@@ -257,19 +257,19 @@ def test_missed_variance_is_told():
     domain = square()
     counts = poisson_problem(domain, 3).counts
     with pytest.warns(GeobgpWarning, match=r"The 10 features miss \d+\.\d% of the prior variance"):
-        LGCP(AllModes(domain, m=10), Matern(1.5, 0.5, 1.0))._fit(counts)
+        LGCP(all_modes(domain, m=10), Matern(1.5, 0.5, 1.0))._fit(counts)
 
 
 def test_rounds_are_reported():
     heard = []
-    LGCP(AllModes(square(), m=10), KERNEL)._fit(poisson_problem(square(), 3).counts, progress=heard.append)
+    LGCP(all_modes(square(), m=10), KERNEL)._fit(poisson_problem(square(), 3).counts, progress=heard.append)
     assert heard
     assert all("ELBO" in line for line in heard)
 
 
 def test_the_model_stays_as_it_was():
     domain = square()
-    model = LGCP(AllModes(domain, m=10), Matern(1.5))
+    model = LGCP(all_modes(domain, m=10), Matern(1.5))
     before = (model.kernel, model.exposure.copy())
     first = model._fit(poisson_problem(domain, 4).counts)
     assert model.kernel == before[0]
@@ -282,9 +282,9 @@ def test_the_model_stays_as_it_was():
 
 def test_mean_follows_the_boundary_unless_asked():
     domain = square()
-    assert BoundaryGP(AllModes(domain)).mean == "constant"
-    assert BoundaryGP(AllModes(domain, "dirichlet")).mean == "zero"
-    assert BoundaryGP(AllModes(domain), mean="zero").mean == "zero"
+    assert BoundaryGP(all_modes(domain)).mean == "constant"
+    assert BoundaryGP(all_modes(domain, "dirichlet")).mean == "zero"
+    assert BoundaryGP(all_modes(domain), mean="zero").mean == "zero"
 
 
 def test_dirichlet_values_vanish_at_the_shore():
@@ -292,7 +292,7 @@ def test_dirichlet_values_vanish_at_the_shore():
     rng = np.random.default_rng(3)
     coords = rng.uniform(2, 8, (80, 2))
     state = (
-        BoundaryGP(AllModes(domain, "dirichlet"), Matern(1.5, 3.0, 1.0))._fit(coords, np.ones(80)).states[0]
+        BoundaryGP(all_modes(domain, "dirichlet"), Matern(1.5, 3.0, 1.0))._fit(coords, np.ones(80)).states[0]
     )
     mean, variance = state.moments_at(np.array([[5.0, 5.0], [5.0, 1e-6]]))
     assert mean[0] == pytest.approx(1.0, abs=0.1)
@@ -320,7 +320,7 @@ def test_points_with_a_crs_are_projected():
     rng = np.random.default_rng(5)
     xy = rng.uniform((121_000, 451_000), (139_000, 469_000), (40, 2))
     points = gpd.GeoSeries(gpd.points_from_xy(xy[:, 0], xy[:, 1]), crs=28992)
-    model = BoundaryGP(AllModes(domain, m=20), Matern(1.5, 5000.0, 1.0), noise=0.1)
+    model = BoundaryGP(all_modes(domain, m=20), Matern(1.5, 5000.0, 1.0), noise=0.1)
     a, b = model._fit(xy, xy[:, 0] / 1e4), model._fit(points.to_crs(4326), xy[:, 0] / 1e4)
     assert a.elbo == pytest.approx(b.elbo, abs=1e-4)
 
@@ -340,11 +340,11 @@ def test_points_with_a_crs_are_projected():
 )
 def test_mistakes_are_named(act, word):
     with pytest.raises(DataError, match=word):
-        act(BoundaryGP(AllModes(square(), m=10), KERNEL))
+        act(BoundaryGP(all_modes(square(), m=10), KERNEL))
 
 
 def test_one_value_and_constant_values_are_fine():
-    model = BoundaryGP(AllModes(square(), m=10), Matern(1.5))
+    model = BoundaryGP(all_modes(square(), m=10), Matern(1.5))
     for coords, values in (
         (np.ones((1, 2)), [3.0]),
         (np.random.default_rng(0).uniform(1, 9, (20, 2)), np.full(20, 3.0)),

@@ -6,14 +6,13 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from geobgp.prior.base import MISSED_SHARE
 from geobgp.prior.kernels import Kernel, Matern
 from geobgp.summary import number
 
 if TYPE_CHECKING:
     import pyproj
 
-#: Share of the prior variance that features may miss before more of them are taken.
-MISSED_SHARE = 0.05
 #: What features miss does not matter where it changes the intensity by less than this share.
 NEGLIGIBLE = 0.05
 #: Features that are tried first, and at most; beyond that full resolution is cheaper.

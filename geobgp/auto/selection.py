@@ -13,6 +13,7 @@ from geobgp.auto import choices as pick
 from geobgp.auto.choices import Choice
 from geobgp.errors import GeobgpError, GeobgpWarning, SizeError
 from geobgp.model import LGCP
+from geobgp.prior.base import MISSED_SHARE
 from geobgp.prior.kernels import Kernel, Matern
 from geobgp.summary import number
 
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
     from geobgp.data.effects import FixedEffects
     from geobgp.land.domain import Domain
     from geobgp.posterior import Posterior
-    from geobgp.prior.full_rank import FullRank
-    from geobgp.prior.harmonic import HarmonicBasis
+    from geobgp.prior.base import Basis
     from geobgp.progress import Progress
 
 BOUNDARIES = ("neumann", "dirichlet")
@@ -88,7 +88,7 @@ class Search:
         begin = time.perf_counter()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            basis: HarmonicBasis | FullRank
+            basis: Basis
             if m == "full":
                 from geobgp.prior.full_rank import FullRank
 
@@ -108,9 +108,7 @@ class Search:
         self._took = time.perf_counter() - begin
         return posterior
 
-    def _fit(
-        self, basis: HarmonicBasis | FullRank, hyper: Literal["map", "integrate"], name: str
-    ) -> Posterior:
+    def _fit(self, basis: Basis, hyper: Literal["map", "integrate"], name: str) -> Posterior:
         model = LGCP(basis, self.kernel)
         model.exposure, model.exposure_kind, model.effects = self.exposure, self.exposure_kind, self.effects
         with self.progress.stage(name) as stage:
@@ -145,8 +143,7 @@ class Search:
             posterior, features = self._features(m, boundary)
             made["boundary"] = Choice(boundary, "given")
         made["features"] = features
-        full = posterior.basis_info["m"] == "full"
-        usual = "the usual one at full resolution" if full else "the usual one for features"
+        usual = f"the usual one for {posterior.basis.label}"
         made["kernel"] = Choice(posterior.kernel.name, "given" if self.kernel is not None else usual)
         return posterior
 
@@ -168,7 +165,7 @@ class Search:
         if posterior is early[lead]:
             note = ""
         elif other in failed or self._may_catch_up(early[lead], early[other], posterior):
-            final, again = self._try_both(posterior.basis_info["m"], (other,))
+            final, again = self._try_both(posterior.basis.resolution, (other,))
             failed = failed | again
             if final:
                 ends, note = {lead: posterior, **final}, ""
@@ -221,9 +218,10 @@ class Search:
             return posterior, Choice(_size(posterior), "given")
         while not pick.is_enough(missed := posterior.fit.missed_share, posterior.sd):
             used = int(posterior.basis.m)
-            last = float(posterior.basis.eigenvalues[-1])  # type: ignore[union-attr]
             area = float(self.domain.node_areas.sum())
-            need = pick.features_needed(posterior.kernel, posterior.lengthscale, area, (used, last))
+            need = pick.features_needed(
+                posterior.kernel, posterior.lengthscale, area, (used, posterior.basis.highest_eigenvalue)
+            )
             if used >= self.most or need > self.most:
                 return self._full(boundary, posterior, need)
             more = pick.round_features(max(MARGIN * need, MARGIN * used), self.most)
@@ -236,14 +234,14 @@ class Search:
                 posterior = self.fit(boundary, more)
             except FitError:
                 return self._full(boundary, posterior, need)
-        if posterior.basis_info["m"] == "full":
+        if not posterior.basis.truncated:
             return posterior, Choice("full resolution", f"{self.most:,} features would not do")
         scale, unit = self.domain.length_unit
         why = (
             f"they miss {100 * missed:.2g} % of the prior variance at a lengthscale of "
             f"{number(posterior.lengthscale / scale)} {unit}; "
         )
-        if missed > pick.MISSED_SHARE:
+        if missed > MISSED_SHARE:
             self._forget(posterior)
             return posterior, Choice(
                 _size(posterior), f"{why}with an sd of {posterior.sd:.2g} that is little"
@@ -294,8 +292,7 @@ class Search:
 
 
 def _size(posterior: Posterior) -> str:
-    m = posterior.basis_info["m"]
-    return "full resolution" if m == "full" else f"{m:,} features"
+    return posterior.basis.label
 
 
 def _found(posterior: Posterior) -> str:

@@ -22,6 +22,7 @@ from geobgp.inference.fit import Fit
 from geobgp.inference.hyper import Hyper, newton_step
 from geobgp.inference.likelihoods import Poisson
 from geobgp.inference.states import FeatureState
+from geobgp.prior.harmonic import HarmonicBasis
 from geobgp.prior.kernels import Kernel
 from geobgp.prior.kernels import Matern as OurMatern
 from geobgp.progress import Stage
@@ -94,8 +95,8 @@ def lgcp_svgp(
     return svgp, (exposed[:, None].astype(float), values[exposed, None])
 
 
-def _basis(model: LGCP) -> Any:
-    if not hasattr(model.basis, "eigenvalues"):
+def _basis(model: LGCP) -> HarmonicBasis:
+    if not isinstance(model.basis, HarmonicBasis):
         raise DataError("GPflow needs features, and FullRank has none. Give the LGCP a HarmonicBasis.")
     return model.basis
 
@@ -340,7 +341,7 @@ def fit_lgcp(
         message=message,
         hyper_mean=best.theta,
         hyper_cov=covariance,
-        missed_share=model.kernel.missed_share(float(basis.eigenvalues[-1]), float(np.exp(best.theta[0]))),
+        missed_share=basis.missed_share(model.kernel, float(np.exp(best.theta[0]))),
         seconds={"total": time.perf_counter() - begin},
         rounds=profile.steps,
     )

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.linalg import blas, lapack
 
-from geobgp.inference.engine import Moments
+from geobgp.inference.engine import Moments, make_engine, make_state
 from geobgp.inference.features import DenseFeatures, Features
 from geobgp.inference.states import FeatureState
+from geobgp.prior.harmonic import HarmonicBasis
 
 if TYPE_CHECKING:
     from geobgp.inference.hyper import Derivatives
-    from geobgp.prior.harmonic import HarmonicBasis
     from geobgp.prior.kernels import Kernel
 
 
@@ -262,3 +262,25 @@ class FeatureEngine:
             basis=self._basis,
             fixed=self._fixed,
         )
+
+
+@make_engine.register(HarmonicBasis)
+def _engine(
+    basis: HarmonicBasis,
+    kernel: Kernel,
+    columns: np.ndarray,
+    fixed_sd: np.ndarray,
+    centre: float,
+    coords: np.ndarray | None,
+) -> FeatureEngine:
+    if coords is None:
+        features = DenseFeatures(basis.features, columns)
+    else:
+        at = np.ascontiguousarray(basis.evaluate(coords))
+        features = DenseFeatures(at, columns[basis.domain.locate(coords)])
+    return FeatureEngine(features, basis.eigenvalues, kernel, fixed_sd, basis, columns, centre)
+
+
+@make_state.register(HarmonicBasis)
+def _state(basis: HarmonicBasis, arrays: dict[str, np.ndarray]) -> FeatureState:
+    return FeatureState.from_arrays(arrays, basis)

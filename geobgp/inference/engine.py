@@ -1,14 +1,20 @@
-"""What the solver asks of a prior: the engine's protocol, and what goes in and out of it."""
+"""What the solver asks of a prior: the engine's protocol, what goes in and out, the engine of each basis."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import singledispatch
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from geobgp.errors import DataError
 from geobgp.inference.hyper import Derivatives
+
+if TYPE_CHECKING:
+    from geobgp.prior.base import Basis
+    from geobgp.prior.kernels import Kernel
 
 Solve = Callable[[np.ndarray], np.ndarray]
 
@@ -105,3 +111,55 @@ class Engine(Protocol):
     def rehearsals(self) -> Iterator[Engine]:
         """Yield cheaper engines for the same observations, the cheapest first, to find a good start with."""
         ...
+
+
+def engine_for(
+    basis: Basis,
+    kernel: Kernel,
+    columns: np.ndarray,
+    fixed_sd: np.ndarray,
+    centre: float = 0.0,
+    coords: np.ndarray | None = None,
+) -> Engine:
+    """Return the engine of a basis, for observations at all nodes or at coordinates.
+
+    Parameters
+    ----------
+    basis : Basis
+    kernel : Kernel
+    columns : (n_nodes, k) array
+        Fixed effects at the nodes.
+    fixed_sd : (k,) array
+        Their prior standard deviations.
+    centre : float
+        Constant added to every linear predictor.
+    coords : (n, 2) array, optional
+        Where the observations are, if not at the nodes; all on land.
+    """
+    _load()
+    return make_engine(basis, kernel, columns, fixed_sd, centre, coords)
+
+
+def state_from_arrays(basis: Basis, arrays: dict[str, np.ndarray]) -> State:
+    """Rebuild a state from its `to_arrays` and the basis that it was fitted with."""
+    _load()
+    return make_state(basis, arrays)
+
+
+def _load() -> None:
+    """Import the engines, which register themselves."""
+    from geobgp.inference import dense, sparse  # noqa: F401
+
+
+@singledispatch
+def make_engine(basis: Any, *args: Any) -> Engine:
+    """Return the engine of a kind of basis; each kind registers its own, with the arguments of `engine_for`."""
+    raise DataError(
+        f"No engine can fit a {type(basis).__name__}.", remedy="Give a HarmonicBasis or a FullRank."
+    )
+
+
+@singledispatch
+def make_state(basis: Any, arrays: dict[str, np.ndarray]) -> State:
+    """Rebuild a state of a kind of basis; each kind registers its own."""
+    raise DataError(f"No state belongs to a {type(basis).__name__}.")

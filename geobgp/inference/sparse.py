@@ -16,15 +16,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.sparse as sp
 
-from geobgp.inference.engine import Moments
+from geobgp.inference.engine import Moments, make_engine, make_state
 from geobgp.inference.states import SparseState
 from geobgp.linalg.cholesky import Factor
-from geobgp.prior.full_rank import Field, Powers
-from geobgp.prior.kernels import Matern
+from geobgp.prior.full_rank import Field, FullRank, Powers
+from geobgp.prior.kernels import Kernel, Matern
 
 if TYPE_CHECKING:
     from geobgp.inference.hyper import Derivatives
-    from geobgp.prior.full_rank import FullRank
 
 #: Fields with more unknowns than this are rehearsed on coarser ones.
 _COARSE = 1200
@@ -304,3 +303,26 @@ class SparseEngine:
         )
         self._full.keep(state.key, solution.factor)
         return state
+
+
+@make_engine.register(FullRank)
+def _engine(
+    full: FullRank,
+    kernel: Kernel,
+    columns: np.ndarray,
+    fixed_sd: np.ndarray,
+    centre: float,
+    coords: np.ndarray | None,
+) -> SparseEngine:
+    full.check_kernel(kernel)
+    assert isinstance(kernel, Matern)
+    if coords is None:
+        observe, design = full.field.to_nodes, columns
+    else:
+        observe, design = full.at(coords)[0], columns[full.domain.locate(coords)]
+    return SparseEngine(full.field, kernel, observe, design, fixed_sd, full, columns, centre, coords)
+
+
+@make_state.register(FullRank)
+def _state(full: FullRank, arrays: dict[str, np.ndarray]) -> SparseState:
+    return SparseState.from_arrays(arrays, full)

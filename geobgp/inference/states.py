@@ -5,12 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import blas, lapack
 
+from geobgp.inference.engine import engine_for
 from geobgp.inference.features import DenseFeatures
 from geobgp.prior.kernels import Matern
 
@@ -231,7 +232,8 @@ class SparseState(_Located):
 
     def _engine(self) -> SparseEngine:
         kernel = Matern(self.nu, self.lengthscale, self.sd)
-        return self.full.engine(kernel, self.fixed, self.fixed_sd, self.centre, self.coords)
+        engine = engine_for(self.full, kernel, self.fixed, self.fixed_sd, self.centre, self.coords)
+        return cast("SparseEngine", engine)
 
     def _factor(self) -> Factor:
         factor = self.full.keep(self.key)

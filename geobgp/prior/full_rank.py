@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,11 +22,11 @@ from scipy.sparse.csgraph import connected_components
 from geobgp.errors import GeobgpError, SizeError
 from geobgp.linalg.cholesky import Factor, Plan
 from geobgp.linalg.memory import free_memory
+from geobgp.prior.base import Basis
 from geobgp.prior.kernels import Kernel, Matern
 from geobgp.prior.laplacian import Boundary, Discretisation, Scheme, discretise
 
 if TYPE_CHECKING:
-    from geobgp.inference.sparse import SparseEngine
     from geobgp.land.domain import Domain
 
 #: Share of the memory that is free now which a factor may take.
@@ -35,7 +35,7 @@ _MEMORY_SHARE = 0.7
 _KEEP = 1_000_000_000
 
 
-class FullRank:
+class FullRank(Basis):
     """The twin of `HarmonicBasis` without truncation: the first argument of `LGCP` and `BoundaryGP`.
 
     Parameters
@@ -53,10 +53,13 @@ class FullRank:
     FullRank(100 unknowns, neumann, subcell)
     """
 
+    truncated = False
+
     def __init__(self, domain: Domain, *, boundary: Boundary = "neumann", scheme: Scheme = "subcell") -> None:
         self.domain = domain
         self.boundary: Boundary = boundary
         self.scheme: Scheme = scheme
+        self.discretisation: Discretisation = discretise(domain, boundary=boundary, scheme=scheme)
         self._kept: OrderedDict[object, Factor] = OrderedDict()
 
     def __repr__(self) -> str:
@@ -67,10 +70,15 @@ class FullRank:
         """Number of weights."""
         return len(self.discretisation.mass)
 
-    @cached_property
-    def discretisation(self) -> Discretisation:
-        """The Laplacian on the domain."""
-        return discretise(self.domain, boundary=self.boundary, scheme=self.scheme)
+    @property
+    def label(self) -> str:
+        """How fine the prior is, in words."""
+        return "full resolution"
+
+    @property
+    def weights(self) -> str:
+        """What the weights belong to, in words."""
+        return "a weight for every node"
 
     @cached_property
     def field(self) -> Field:
@@ -97,6 +105,10 @@ class FullRank:
         nu = kernel.nu if isinstance(kernel, Matern) else 1.0
         return float(self.domain.cell_size * np.sqrt(2.0 * nu * 10.0 ** (13.0 / (nu + 1.0)) / 6.0))
 
+    def default_kernel(self) -> Kernel:
+        """Return `Matern(1.0)`."""
+        return Matern(1.0)
+
     def check_kernel(self, kernel: Kernel) -> None:
         """Raise an error unless the precision of this kernel is sparse."""
         if not (isinstance(kernel, Matern) and kernel.nu in (1.0, 2.0)):
@@ -106,24 +118,22 @@ class FullRank:
                 f"{kernel.name}. Use one of these, or a HarmonicBasis, which takes any kernel."
             )
 
-    def engine(
-        self,
-        kernel: Kernel,
-        columns: np.ndarray,
-        fixed_sd: np.ndarray,
-        centre: float,
-        coords: np.ndarray | None = None,
-    ) -> SparseEngine:
-        """Return the engine for observations at all nodes, or at coordinates."""
-        from geobgp.inference.sparse import SparseEngine
-
+    def sample_prior(self, kernel: Kernel, n: int, rng: np.random.Generator) -> np.ndarray:
+        """Return (n, n_nodes) draws of the field at the nodes; the kernel's parameters must be set."""
         self.check_kernel(kernel)
-        assert isinstance(kernel, Matern)
-        if coords is None:
-            observe, design = self.field.to_nodes, columns
-        else:
-            observe, design = self.at(coords)[0], columns[self.domain.locate(coords)]
-        return SparseEngine(self.field, kernel, observe, design, fixed_sd, self, columns, centre, coords)
+        assert isinstance(kernel, Matern) and kernel.lengthscale is not None and kernel.sd is not None
+        # Q = c A^(nu + 1) with A = kappa² I + S, in units of cells.
+        field, nu = self.field, kernel.nu
+        kappa2 = 2 * nu * (self.domain.cell_size / kernel.lengthscale) ** 2
+        factor = field.operator.plan.factor(field.operator.entries(np.array([kappa2, 1.0])))
+        draw = rng.standard_normal((field.size, n))
+        z = factor.solve(draw if nu == 1 else factor.half_solve(draw))
+        return np.asarray((field.to_nodes @ z).T) * (kernel.sd * np.sqrt(4 * np.pi * nu * kappa2**nu))
+
+    @classmethod
+    def from_arrays(cls, domain: Domain, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> Self:
+        """Rebuild the prior on its domain; it has no arrays of its own."""
+        return cls(domain, **facts)
 
     def keep(self, key: object, factor: Factor | None = None) -> Factor | None:
         """Return the factor kept under a key, after storing one if given; the oldest ones are forgotten."""

@@ -11,17 +11,21 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from scipy.linalg import blas
 
 from geobgp.errors import CacheError, DataError, GeobgpWarning, SizeError
 from geobgp.land.domain import Domain
 from geobgp.linalg.eigen import memory_needed, smallest_eigenpairs
 from geobgp.linalg.memory import free_memory
+from geobgp.prior.base import Basis
+from geobgp.prior.kernels import Kernel, Matern
 from geobgp.prior.laplacian import Boundary, Discretisation, Scheme, correct_eigenvalues, discretise
 from geobgp.progress import ProgressLike, Stage, as_progress
 from geobgp.storage import store
+from geobgp.text import count
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -32,7 +36,7 @@ _NAME = re.compile(r"([0-9a-f]{40})-(\d+)\.basis")
 
 
 @dataclass(frozen=True, eq=False)
-class HarmonicBasis:
+class HarmonicBasis(Basis):
     """The first m eigenfunctions of the negative Laplacian on a domain, as features.
 
     Make one with `HarmonicBasis.compute`.
@@ -74,6 +78,8 @@ class HarmonicBasis:
     >>> np.isnan(basis.evaluate([[0.5, 0.5], [3.0, 0.5]])).any(axis=1).tolist()
     [False, True]
     """
+
+    truncated = True
 
     domain: Domain
     boundary: Boundary
@@ -133,6 +139,21 @@ class HarmonicBasis:
         return len(self.eigenvalues)
 
     @property
+    def label(self) -> str:
+        """How many features there are, in words."""
+        return count(self.m, "feature")
+
+    @property
+    def weights(self) -> str:
+        """What the weights belong to, in words."""
+        return f"{count(self.m, 'harmonic feature')} of the land"
+
+    @property
+    def highest_eigenvalue(self) -> float:
+        """The last feature's eigenvalue."""
+        return float(self.eigenvalues[-1])
+
+    @property
     def mass(self) -> np.ndarray:
         """Area that each unknown stands for."""
         return self.discretisation.mass
@@ -168,6 +189,27 @@ class HarmonicBasis:
         values = _frozen(self.eigenvalues[:m].copy())
         return HarmonicBasis(self.domain, self.boundary, self.scheme, values, first, self.discretisation)
 
+    def default_kernel(self) -> Kernel:
+        """Return `Matern(1.5)`."""
+        return Matern(1.5)
+
+    def sample_prior(self, kernel: Kernel, n: int, rng: np.random.Generator) -> np.ndarray:
+        """Return (n, n_nodes) draws of the field at the nodes; the kernel's parameters must be set."""
+        scale = np.sqrt(kernel.spectral_density(np.sqrt(self.eigenvalues)))
+        weights = scale * rng.standard_normal((n, len(scale)))
+        return np.ascontiguousarray(blas.dgemm(1.0, weights, self.features.T))
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Return eigenvalues and vectors."""
+        return {"eigenvalues": self.eigenvalues, "vectors": self.vectors}
+
+    @classmethod
+    def from_arrays(cls, domain: Domain, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> Self:
+        """Rebuild a basis on its domain from what was stored."""
+        made = discretise(domain, **facts)
+        fields: dict[str, Any] = facts | arrays
+        return cls(domain=domain, discretisation=made, **fields)
+
     def plot(self, k: int = 15, axes: Any = None) -> Any:
         """Draw the first `k` features on the domain; see `geobgp.output.plots.plot_basis`."""
         from geobgp.output.plots import plot_basis
@@ -185,9 +227,9 @@ class HarmonicBasis:
         row, col = matrix.tocoo().coords
         pixels = min(n, 500)
         edges = np.linspace(0, n, pixels + 1)
-        count = np.histogram2d(row, col, bins=[edges, edges])[0]
-        shown = np.where(count > 0, np.log1p(count), np.nan)
-        image = ax.imshow(shown, cmap="Greys", vmin=-0.6 * np.log1p(count.max()), extent=(0, n, n, 0))
+        found = np.histogram2d(row, col, bins=[edges, edges])[0]
+        shown = np.where(found > 0, np.log1p(found), np.nan)
+        image = ax.imshow(shown, cmap="Greys", vmin=-0.6 * np.log1p(found.max()), extent=(0, n, n, 0))
         image.set_interpolation("nearest")
         ax.set_title(
             f"{self.boundary}, {self.scheme}: {n:,} unknowns, {matrix.nnz / n:.2f} entries each", fontsize=10

@@ -274,14 +274,10 @@ def _choices(posterior: Posterior, inputs: ReportInputs) -> str:
 def _model(posterior: Posterior) -> str:
     facts = posterior.summary()
     effects = " + covariates" if posterior.effects.names else ""
-    full = posterior.basis_info["m"] == "full"
-    detail = (
-        "a weight for every node" if full else f"{posterior.basis_info['m']:,} harmonic features of the land"
-    )
     text = (
         f"Numbers of events are Poisson with mean exposure x exp(intercept{effects} + f). The exposure is "
         f"{'the area of land' if posterior.exposure_kind == 'area' else posterior.exposure_kind}. f is a "
-        f"Gaussian process ({posterior.kernel.name}) on the land itself, with {detail}: nothing passes "
+        f"Gaussian process ({posterior.kernel.name}) on the land itself, with {posterior.basis.weights}: nothing passes "
         "across water. "
         + (
             "At the shore it levels off freely (Neumann)."

@@ -11,17 +11,16 @@ import shapely
 from affine import Affine
 
 from geobgp.errors import CacheError
+from geobgp.inference.engine import state_from_arrays
 from geobgp.land.domain import Domain
 from geobgp.land.grid import Grid
 from geobgp.prior import kernels
-from geobgp.prior.laplacian import discretise
+from geobgp.prior.base import BASES
 from geobgp.storage import store
 from geobgp.summary import Effects
 
 if TYPE_CHECKING:
     from geobgp.posterior import Posterior
-    from geobgp.prior.full_rank import FullRank
-    from geobgp.prior.harmonic import HarmonicBasis
 
 _KIND = "posterior"
 
@@ -78,42 +77,16 @@ def _same_nodes(domain: Domain, arrays: dict[str, np.ndarray]) -> bool:
     )
 
 
-def basis_record(basis: HarmonicBasis | FullRank) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Return what `basis_from` needs: the features' vectors, or nothing but the name of the full rank."""
-    header = {"boundary": basis.boundary, "scheme": basis.scheme, "m": "full"}
-    if not hasattr(basis, "eigenvalues"):
-        return header, {}
-    return header | {"m": int(basis.m)}, {name: getattr(basis, name) for name in ("eigenvalues", "vectors")}
-
-
-def basis_from(
-    header: dict[str, Any], arrays: dict[str, np.ndarray], domain: Domain
-) -> tuple[HarmonicBasis | FullRank, Any]:
-    """Rebuild a basis on its domain; also return the class of the states that belong to it."""
-    if header["m"] == "full":
-        from geobgp.inference.states import SparseState
-        from geobgp.prior.full_rank import FullRank
-
-        return FullRank(domain, boundary=header["boundary"], scheme=header["scheme"]), SparseState
-    from geobgp.inference.states import FeatureState
-    from geobgp.prior.harmonic import HarmonicBasis
-
-    kind: dict[str, Any] = {"boundary": header["boundary"], "scheme": header["scheme"]}
-    made: dict[str, Any] = arrays | {"domain": domain, "discretisation": discretise(domain, **kind)}
-    return HarmonicBasis(**kind, **made), FeatureState
-
-
 def save(posterior: Posterior, path: str | Path) -> Path:
     """Write a posterior; see `Posterior.save`."""
     import geobgp
 
     fit = posterior.fit
     domain, domain_arrays = domain_record(posterior.domain)
-    basis, basis_arrays = basis_record(posterior.basis)
     header = {
         "version": geobgp.__version__,
         "domain": domain,
-        "basis": basis,
+        "basis": {"kind": BASES.name_of(posterior.basis), "facts": posterior.basis.facts()},
         "kernel": kernels.to_dict(posterior.kernel),
         "likelihood": posterior.likelihood,
         "exposure_kind": posterior.exposure_kind,
@@ -140,7 +113,7 @@ def save(posterior: Posterior, path: str | Path) -> Path:
         "hyper_mean": fit.hyper_mean,
         "hyper_cov": fit.hyper_cov,
     }
-    arrays |= _named("domain", domain_arrays) | _named("basis", basis_arrays)
+    arrays |= _named("domain", domain_arrays) | _named("basis", posterior.basis.to_arrays())
     for k, state in enumerate(fit.states):
         arrays |= _named(f"state{k}", state.to_arrays())
     return store.write(path, _KIND, header, arrays)
@@ -154,8 +127,9 @@ def load(path: str | Path) -> Posterior:
     header, arrays = store.read(path, _KIND)
     try:
         domain = domain_from(header["domain"], _of("domain", arrays))
-        basis, state = basis_from(header["basis"], _of("basis", arrays), domain)
-        states = tuple(state.from_arrays(_of(f"state{k}", arrays), basis) for k in range(header["n_states"]))
+        kind = BASES.find(header["basis"]["kind"])
+        basis = kind.from_arrays(domain, header["basis"]["facts"], _of("basis", arrays))
+        states = tuple(state_from_arrays(basis, _of(f"state{k}", arrays)) for k in range(header["n_states"]))
         found: dict[str, Any] = {name: arrays[name] for name in ("elbo_trace", "hyper_mean", "hyper_cov")}
         effects = Effects(tuple(header["covariates"]), arrays["covariate_means"], arrays["covariate_scales"])
         return Posterior(

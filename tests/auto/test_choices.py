@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from geobgp.auto.choices import (
-    MISSED_SHARE,
     Choice,
     cell_size_for,
     eigenvalue_needed,
@@ -13,6 +12,7 @@ from geobgp.auto.choices import (
     round_features,
     round_size,
 )
+from geobgp.prior.base import MISSED_SHARE
 from geobgp.prior.kernels import Matern, SquaredExponential
 
 

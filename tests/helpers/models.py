@@ -7,32 +7,22 @@ from functools import cache
 import numpy as np
 import shapely
 
-from geobgp.inference.dense import FeatureEngine
-from geobgp.inference.features import DenseFeatures
+from geobgp.inference.engine import Engine, engine_for
 from geobgp.inference.likelihoods import Poisson
 from geobgp.land.domain import Domain
 from geobgp.prior.full_rank import FullRank
+from geobgp.prior.harmonic import HarmonicBasis
 from geobgp.prior.kernels import Kernel
 from geobgp.prior.laplacian import discretise
 
 
-class AllModes:
+def all_modes(domain: Domain, boundary: str = "neumann", m: int | None = None) -> HarmonicBasis:
     """Every eigenvector of the operator as a feature, eigenvalues as they are: what FullRank must equal."""
-
-    def __init__(self, domain: Domain, boundary: str = "neumann", m: int | None = None) -> None:
-        self.domain, self.boundary, self.scheme = domain, boundary, "subcell"
-        self.discretisation = discretise(domain, boundary=boundary)
-        values, vectors = np.linalg.eigh(self.discretisation.matrix.toarray())
-        self.m = len(values) if m is None else m
-        self.eigenvalues = np.maximum(values[: self.m], 0.0)
-        self.vectors = vectors[:, : self.m] / np.sqrt(self.discretisation.mass)[:, None]
-        self.features = np.ascontiguousarray(self.discretisation.to_nodes @ self.vectors)
-
-    def evaluate(self, coords: np.ndarray) -> np.ndarray:
-        rows, inside = self.discretisation.at(coords)
-        out = rows @ self.vectors
-        out[~inside] = np.nan
-        return out
+    made = discretise(domain, boundary=boundary)
+    values, vectors = np.linalg.eigh(made.matrix.toarray())
+    m = len(values) if m is None else m
+    vectors = vectors[:, :m] / np.sqrt(made.mass)[:, None]
+    return HarmonicBasis(domain, boundary, "subcell", np.maximum(values[:m], 0.0), vectors, made)
 
 
 @cache
@@ -66,19 +56,20 @@ def poisson_problem(domain: Domain, seed: int = 0, total: float = 300.0) -> Pois
     return Poisson(counts, exposure, float(np.log(max(counts.sum(), 0.5) / exposure.sum())))
 
 
-def feature_engine(basis: AllModes, kernel: Kernel, fixed_sd: float = 10.0) -> FeatureEngine:
+def feature_engine(basis: HarmonicBasis, kernel: Kernel, fixed_sd: float = 10.0) -> Engine:
     ones = np.ones((basis.domain.n_nodes, 1))
-    features = DenseFeatures(basis.features, ones)
-    return FeatureEngine(features, basis.eigenvalues, kernel, np.array([fixed_sd]), basis, ones)
+    return engine_for(basis, kernel, ones, np.array([fixed_sd]))
 
 
-def prior_covariance(basis: AllModes, kernel: Kernel, fixed_sd: float | None = 10.0) -> np.ndarray:
+def prior_covariance(basis: HarmonicBasis, kernel: Kernel, fixed_sd: float | None = 10.0) -> np.ndarray:
     """Return the prior covariance at the nodes, written out."""
     s = kernel.spectral_density(np.sqrt(basis.eigenvalues))
     out = (basis.features * s) @ basis.features.T
     return out if fixed_sd is None else out + fixed_sd**2
 
 
-def sparse_engine(domain: Domain, kernel: Kernel, boundary: str = "neumann", fixed_sd: float = 10.0):
+def sparse_engine(
+    domain: Domain, kernel: Kernel, boundary: str = "neumann", fixed_sd: float = 10.0
+) -> Engine:
     full = FullRank(domain, boundary=boundary)
-    return full.engine(kernel, np.ones((domain.n_nodes, 1)), np.array([fixed_sd]), 0.0)
+    return engine_for(full, kernel, np.ones((domain.n_nodes, 1)), np.array([fixed_sd]))

@@ -3,7 +3,7 @@ import pytest
 import scipy.sparse as sp
 import shapely
 from models import (
-    AllModes,
+    all_modes,
     archipelago,
     feature_engine,
     poisson_problem,
@@ -14,6 +14,7 @@ from models import (
 from scipy.stats import multivariate_normal
 
 from geobgp.errors import GeobgpError, SizeError
+from geobgp.inference.engine import engine_for
 from geobgp.inference.fit import SparseState, fit
 from geobgp.inference.hyper import Hyper
 from geobgp.inference.likelihoods import Gaussian, Poisson
@@ -35,8 +36,8 @@ def hyper_of(domain, kernel, **options):
 @NU
 def test_prior_covariance_is_the_spectral_density_of_the_matrix(boundary, nu):
     domain, kernel = archipelago(), Matern(nu, 2.0, 0.8)
-    full, modes = FullRank(domain, boundary=boundary), AllModes(domain, boundary)
-    engine = full.engine(kernel, np.ones((domain.n_nodes, 0)), np.ones(0), 0.0)
+    full, modes = FullRank(domain, boundary=boundary), all_modes(domain, boundary)
+    engine = engine_for(full, kernel, np.ones((domain.n_nodes, 0)), np.ones(0))
     m = engine.matrices
     entries = m.entries(engine._coefficients(np.log([2.0, 0.8]))[1], np.zeros(domain.n_nodes))
     q = sp.csr_array((entries, m.pattern.indices, m.pattern.indptr)).toarray()
@@ -52,7 +53,7 @@ def test_gaussian_equals_a_dense_evaluation(boundary, nu):
     rng = np.random.default_rng(2)
     y = np.sin(domain.node_points[:, 0]) + 0.3 * rng.normal(size=domain.n_nodes)
     result = fit(sparse_engine(domain, kernel, boundary), Gaussian(y), hyper_of(domain, kernel, noise=noise))
-    prior = prior_covariance(AllModes(domain, boundary), kernel)
+    prior = prior_covariance(all_modes(domain, boundary), kernel)
     total = prior + noise**2 * np.eye(len(y))
     assert result.elbo == pytest.approx(multivariate_normal(np.zeros(len(y)), total).logpdf(y), abs=1e-8)
     gain = np.linalg.solve(total, prior).T
@@ -68,7 +69,7 @@ def test_poisson_equals_the_harmonic_engine_with_all_modes(boundary, nu, learn):
     domain = archipelago()
     kernel = Matern(nu) if learn else Matern(nu, 2.0, 1.2)
     likelihood, hyper = poisson_problem(domain, 1), hyper_of(domain, kernel)
-    modes = fit(feature_engine(AllModes(domain, boundary), kernel), likelihood, hyper)
+    modes = fit(feature_engine(all_modes(domain, boundary), kernel), likelihood, hyper)
     full = fit(sparse_engine(domain, kernel, boundary), likelihood, hyper)
     close = 1e-6 if not learn else 2e-3  # both stop within 1e-6 nats of the top, where θ is this loose
     assert full.elbo == pytest.approx(modes.elbo, abs=1e-6 if not learn else 1e-4)
@@ -85,7 +86,7 @@ def test_noise_and_hyperparameters_agree_with_all_modes():
     values = 3.0 + np.sin(coords[:, 0]) + 0.2 * rng.normal(size=len(coords))
     kernel = Matern(1.0)
     full = BoundaryGP(FullRank(domain), kernel)._fit(coords, values)
-    modes = BoundaryGP(AllModes(domain), kernel)._fit(coords, values)
+    modes = BoundaryGP(all_modes(domain), kernel)._fit(coords, values)
     assert full.hyper_mean == pytest.approx(modes.hyper_mean, abs=1e-4)
     assert full.elbo == pytest.approx(modes.elbo, abs=1e-6)
     places = np.vstack([rng.uniform((0, 0), (16, 10), (300, 2)), [[100.0, 0.0], [6.5, 8.0]]])
@@ -95,7 +96,7 @@ def test_noise_and_hyperparameters_agree_with_all_modes():
         assert np.nanmax(np.abs(a - b)) < 1e-3
     fixed = Matern(1.0, 2.0, 1.0)
     full = BoundaryGP(FullRank(domain), fixed, noise=0.2)._fit(coords, values)
-    modes = BoundaryGP(AllModes(domain), fixed, noise=0.2)._fit(coords, values)
+    modes = BoundaryGP(all_modes(domain), fixed, noise=0.2)._fit(coords, values)
     for a, b in zip(full.states[0].moments_at(places), modes.states[0].moments_at(places), strict=True):
         assert np.nanmax(np.abs(a - b)) < 1e-6
 
@@ -106,7 +107,7 @@ def test_samples_have_the_posterior_covariance(boundary):
     x = {"east": domain.node_points[:, 0]}
     y = poisson_problem(domain, 2).counts
     full = LGCP(FullRank(domain, boundary=boundary), kernel, covariates=x)._fit(y).states[0]
-    modes = LGCP(AllModes(domain, boundary), kernel, covariates=x)._fit(y).states[0]
+    modes = LGCP(all_modes(domain, boundary), kernel, covariates=x)._fit(y).states[0]
     draws = full.sample_nodes(20_000, np.random.default_rng(0))
     design = np.hstack([modes.basis.features, modes.fixed])
     half = np.linalg.solve(modes.chol, (design * modes.scale).T)
