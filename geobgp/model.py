@@ -291,8 +291,9 @@ def _run(
         scale, unit = basis.domain.length_unit
         warn(
             MissedVarianceWarning(
-                f"The {basis.label} miss {result.missed_share:.1%} of the prior variance at the lengthscale of "
-                f"{np.exp(result.hyper_mean[0]) / scale:.3g} {unit}: the map is smoother than the data ask for.",
+                f"The {basis.label} miss {result.missed_share:.1%} of the prior variance at the lengthscale "
+                f"of {np.exp(result.hyper_mean[0]) / scale:.3g} {unit}: the map is smoother than the data "
+                "ask for.",
                 option="m",
                 found=result.missed_share,
                 remedy=f"Use more features ({option('m')}), or {option('m', 'full', python='FullRank')}.",
@@ -308,8 +309,8 @@ def _capped(parameters: Hyper, basis: Basis) -> Hyper:
         scale, unit = basis.domain.length_unit
         warn(
             ConvergenceWarning(
-                f"A lengthscale of {given / scale:.3g} {unit} is more than {basis.label} can hold at this cell "
-                f"size; {longest / scale:.3g} {unit} was used.",
+                f"A lengthscale of {given / scale:.3g} {unit} is more than {basis.label} can hold at this "
+                f"cell size; {longest / scale:.3g} {unit} was used.",
                 found=given,
                 remedy="Use a HarmonicBasis, or larger cells.",
             )

@@ -236,10 +236,14 @@ class SparseState(_Located):
         return cast("SparseEngine", engine)
 
     def _factor(self) -> Factor:
+        from threadpoolctl import threadpool_limits
+
         factor = self.full.keep(self.key)
         if factor is None:
             q = self._engine()._coefficients(np.log([self.lengthscale, self.sd]))[1]
-            factor = self._matrices.plan.factor(self._matrices.entries(q, self.precision))
+            # One thread, as in the fit, so that samples of a posterior read from a file are the same.
+            with threadpool_limits(limits=1, user_api="blas"):
+                factor = self._matrices.plan.factor(self._matrices.entries(q, self.precision))
             self.full.keep(self.key, factor)
         return factor
 
