@@ -81,7 +81,7 @@ def read_polygons(source: Any, what: str = "land", *, layer: str | None = None) 
     >>> from shapely.geometry import Polygon
     >>> bow_tie = Polygon([(0, 0), (1, 1), (1, 0), (0, 1)])
     >>> polygons, notes = read_polygons(bow_tie)
-    >>> polygons.area.sum(), notes
+    >>> float(polygons.area.sum()), notes
     (0.5, ['land: 1 invalid polygon repaired'])
     """
     series, notes = _clean(_read(source, what, layer), what, _POLYGONS, "polygons")

@@ -1,6 +1,5 @@
 """GPflow is loaded quietly, or the user is told how to install it."""
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -51,10 +50,9 @@ def test_without_gpflow_the_error_has_the_install_line():
     assert done.stdout.endswith("False\n")
 
 
+@pytest.mark.gpflow
 @pytest.mark.slow
 def test_import_writes_nothing_and_leaves_settings_alone():
-    if importlib.util.find_spec("gpflow") is None:
-        pytest.skip("GPflow is not installed")
     done = run(QUIET)
     assert done.stdout == "True False\nTrue\n"
     assert done.stderr == ""

@@ -7,25 +7,18 @@ import numpy as np
 import pytest
 import shapely
 
-from geobgp.gpflow.loading import MissingGPflowError
-
-try:
-    from geobgp.gpflow import fit as gpflow_fit
-    from geobgp.gpflow import models as gpflow_models
-except MissingGPflowError as missing:
-    pytest.skip(str(missing), allow_module_level=True)
-
-import gpflow
-import tensorflow as tf
-import tensorflow_probability as tfp
-
 from geobgp import LGCP, BoundaryGP, Domain, FullRank, HarmonicBasis
 from geobgp.errors import DataError, GeobgpWarning
+from geobgp.gpflow import fit as gpflow_fit
+from geobgp.gpflow import models as gpflow_models
 from geobgp.gpflow.models import HarmonicFeatures, HarmonicKernel, Matern, NodeMean
 from geobgp.inference.dense import FeatureEngine
 from geobgp.inference.features import DenseFeatures
 from geobgp.inference.likelihoods import Bernoulli, Gaussian, Poisson, sites
 from geobgp.prior import kernels as own
+
+# Not imported here: geobgp loads them without their warnings.
+gpflow, tf, tfp = gpflow_models.gpflow, gpflow_models.tf, gpflow_models.tfp
 
 SIZE = 50_000.0
 KERNELS = {

@@ -1,0 +1,148 @@
+"""The house keeps its order: who may import whom, what a module says of itself, and how long it may be."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from paths import ROOT
+
+PACKAGE = ROOT / "geobgp"
+#: From the bottom up. A room may import itself, its neighbours on the same layer and all that lies below.
+LAYERS = (
+    ("errors", "text", "files", "progress", "storage.store"),
+    ("linalg",),
+    ("land",),
+    ("prior",),
+    ("data",),
+    ("inference",),
+    ("model", "posterior", "exports", "summary", "simulate", "storage"),
+    ("checks",),
+    ("output",),
+    ("web",),
+    ("report",),
+    ("auto",),
+    ("scale",),
+    ("cli",),
+)
+#: Beside output: sees what output sees, and is seen by nobody but through a door.
+BESIDE = {"gpflow": "output"}
+#: Who may import upwards, inside a function, and what: methods that are doors to what is made of an object.
+DOORS = {
+    ("exports:Outputs._dataset", "output.cog"),
+    ("exports:Outputs.plot", "output.plots"),
+    ("exports:Outputs.to_map", "web.maps"),
+    ("exports:Outputs.to_polygons", "output.cog"),
+    ("exports:Outputs.to_raster", "output.cog"),
+    ("land.domain:Domain.plot", "output.plots"),
+    ("model:LGCP._fit", "gpflow.fit"),
+    ("prior.harmonic:HarmonicBasis.plot", "output.plots"),
+}
+#: To go: `engine_for(basis)` will know the engines, and what was chosen belongs below the report.
+DEBTS = {
+    ("prior.full_rank:FullRank.engine", "inference.sparse"),
+    ("prior.full_rank:top", "inference.sparse"),
+    ("report.report:top", "auto.choices"),
+}
+
+MODULES = sorted(p for p in PACKAGE.rglob("*.py") if p.name != "__init__.py")
+
+
+def name_of(path: Path) -> str:
+    """Return a module's name within the package, as in "land.grid"."""
+    return ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
+
+
+def level(module: str) -> int:
+    """Return the layer that a module belongs to; the most special entry counts."""
+    found = {room: n for n, layer in enumerate(LAYERS) for room in layer}
+    found |= {room: found[other] for room, other in BESIDE.items()}
+    for room in (module, module.split(".")[0]):
+        if room in found:
+            return found[room]
+    raise AssertionError(f"geobgp.{module} is in no layer: give it one in {Path(__file__).name} and the docs")
+
+
+def may_import(module: str, other: str) -> bool:
+    room, its = module.split(".")[0], other.split(".")[0]
+    if room == its:
+        return level(module) >= level(other)
+    if its in BESIDE:
+        return False
+    return level(module) > level(other) or (level(module) == level(other) and room not in BESIDE)
+
+
+def imports(path: Path) -> Iterator[tuple[str, str | None]]:
+    """Yield each module of ours that a file imports, and the function it does so in (None: at the top)."""
+    known = {name_of(p) for p in MODULES}
+
+    def visit(node: ast.AST, where: tuple[str, ...], inside: bool) -> Iterator[tuple[str, str | None]]:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
+            where, inside = (*where, node.name), inside or not isinstance(node, ast.ClassDef)
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are absolute"
+            full = [f"{node.module}.{alias.name}" for alias in node.names]
+            names = [name if name.removeprefix("geobgp.") in known else node.module or "" for name in full]
+        for name in names:
+            if name.startswith("geobgp."):
+                yield name.removeprefix("geobgp."), ".".join(where) if inside else None
+        for child in ast.iter_child_nodes(node):
+            yield from visit(child, where, inside)
+
+    yield from visit(ast.parse(path.read_text("utf-8")), (), False)
+
+
+def upward(path: Path) -> set[tuple[str, str]]:
+    """Return what a file imports from above: (where, what)."""
+    module = name_of(path)
+    return {
+        (f"{module}:{where or 'top'}", other)
+        for other, where in imports(path)
+        if other != module and not may_import(module, other)
+    }
+
+
+def test_imports_go_down_or_through_a_door():
+    found = {pair for path in MODULES for pair in upward(path)}
+    assert found - DOORS - DEBTS == set()
+    assert found >= DOORS, "a door that nobody uses: take it off the list"
+
+
+def test_doors_are_inside_functions():
+    assert not [where for where, _ in DOORS if where.endswith(":top")]
+
+
+def test_the_rule_itself():
+    assert may_import("prior.harmonic", "land.domain") and not may_import("land.domain", "prior.harmonic")
+    assert may_import("prior.cache", "storage.store") and not may_import("prior.cache", "storage.archive")
+    assert not may_import("storage.store", "storage.archive")
+    assert may_import("cli.app", "auto.pipeline") and not may_import("cli.app", "gpflow.fit")
+    assert may_import("gpflow.fit", "model") and not may_import("gpflow.fit", "output.cog")
+    with pytest.raises(AssertionError, match="in no layer"):
+        level("attic.box")
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_a_module_says_what_it_owns_and_is_short(path):
+    text = path.read_text("utf-8")
+    purpose = (ast.get_docstring(ast.parse(text)) or "").splitlines()
+    assert purpose and purpose[0].endswith("."), "the docstring's first line says what the module owns"
+    assert len(purpose) == 1 or purpose[1] == "", "in one line"
+    assert len(text.splitlines()) <= 500
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.glob("*/__init__.py")), ids=lambda p: p.parent.name)
+def test_folders_load_nothing(path):
+    assert path.read_text("utf-8").strip() == "", "what it imports would cost every start"
+
+
+def test_every_folder_is_a_package_and_has_a_layer():
+    folders = {p.parent for p in MODULES} - {PACKAGE}
+    assert all((folder / "__init__.py").exists() for folder in folders)
+    for path in MODULES:
+        level(name_of(path))
