@@ -31,10 +31,11 @@ LAYERS = (
 BESIDE = {"gpflow": "output"}
 #: Who may import upwards, inside a function, and what: methods that are doors to what is made of an object.
 DOORS = {
-    ("exports:Outputs._dataset", "output.cog"),
+    ("exports:Outputs._dataset", "output.grids"),
     ("exports:Outputs.plot", "output.plots"),
     ("exports:Outputs.to_map", "web.maps"),
-    ("exports:Outputs.to_polygons", "output.cog"),
+    ("exports:Outputs.to_netcdf", "output.grids"),
+    ("exports:Outputs.to_polygons", "output.contours"),
     ("exports:Outputs.to_raster", "output.cog"),
     ("land.domain:Domain.plot", "output.plots"),
     ("model:LGCP._fit", "gpflow.fit"),
