@@ -12,7 +12,7 @@ from paths import ROOT
 PACKAGE = ROOT / "geobgp"
 #: From the bottom up. A room may import itself, its neighbours on the same layer and all that lies below.
 LAYERS = (
-    ("errors", "text", "files", "progress", "storage.store"),
+    ("errors", "text", "files", "progress", "registry", "storage.store"),
     ("linalg",),
     ("land",),
     ("prior",),
