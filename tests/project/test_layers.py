@@ -41,12 +41,8 @@ DOORS = {
     ("model:LGCP._fit", "gpflow.fit"),
     ("prior.harmonic:HarmonicBasis.plot", "output.plots"),
 }
-#: To go: `engine_for(basis)` will know the engines, and what was chosen belongs below the report.
-DEBTS = {
-    ("prior.full_rank:FullRank.engine", "inference.sparse"),
-    ("prior.full_rank:top", "inference.sparse"),
-    ("report.report:top", "auto.choices"),
-}
+#: To go: what was chosen belongs below the report.
+DEBTS = {("report.report:top", "auto.choices")}
 
 MODULES = sorted(p for p in PACKAGE.rglob("*.py") if p.name != "__init__.py")
 
