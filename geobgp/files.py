@@ -3,14 +3,254 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
-from geobgp.errors import WriteError, option
+from geobgp.errors import GeobgpError, GeometryError, WriteError, option
+from geobgp.text import listed
+
+if TYPE_CHECKING:
+    import geopandas as gpd
+
+Kind = Literal["table", "parquet", "vector", "other"]
+
+#: What files with these endings hold.
+SUFFIXES: dict[Kind, tuple[str, ...]] = {
+    "table": (".csv", ".tsv", ".txt"),
+    "parquet": (".parquet", ".geoparquet", ".pq"),
+    "vector": (
+        ".gpkg", ".shp", ".shz", ".geojson", ".geojsonl", ".json", ".fgb", ".gml", ".kml", ".kmz",
+        ".gdb", ".gpx",
+    ),
+}  # fmt: skip
+#: Endings of files in which another one is packed.
+PACKED = (".gz", ".bz2", ".xz")
+
+# -- reading
+
+
+def kind_of(path: str | Path) -> Kind:
+    """Return what a file holds by its name, that of the file packed in it, or by what a ZIP archive has.
+
+    Examples
+    --------
+    >>> [kind_of(name) for name in ("a.csv.gz", "a.PQ", "a.gpkg|layername=lakes", "a.tif")]
+    ['table', 'parquet', 'vector', 'other']
+    """
+    name = split_layer(str(path))[0]
+    suffixes = [suffix.lower() for suffix in Path(name).suffixes]
+    if suffixes[-1:] == [".zip"]:
+        return "vector" if _vectors_in(name) else "other"
+    if suffixes and suffixes[-1] in PACKED:
+        suffixes.pop()
+    return next((kind for kind, endings in SUFFIXES.items() if suffixes and suffixes[-1] in endings), "other")
+
+
+def split_layer(path: str, layer: str | None = None) -> tuple[str, str | None]:
+    """Return path and layer of ``path|layername=layer``, QGIS's way of naming both, or of ``path:layer``.
+
+    Examples
+    --------
+    >>> split_layer("map.gpkg|layername=lakes"), split_layer("map.gpkg:lakes"), split_layer("map.gpkg")
+    (('map.gpkg', 'lakes'), ('map.gpkg', 'lakes'), ('map.gpkg', None))
+    """
+    if "|layername=" in path:
+        path, named = path.split("|layername=", 1)
+        return path, layer or named.split("|")[0]
+    file, colon, named = path.rpartition(":")
+    if colon and named and file.lower().endswith(SUFFIXES["vector"]) and not Path(path).exists():
+        return file, layer or named
+    return path, layer
+
+
+def check_exists(path: str | Path, what: str) -> None:
+    """Raise GeometryError when a local file is missing; GDAL's virtual paths and URLs pass."""
+    path = split_layer(str(path))[0]
+    if path.startswith("/vsi") or "://" in path or Path(path).exists():
+        return
+    folder = Path(path).resolve().parent
+    if folder.is_dir():
+        names = sorted(p.name for p in folder.iterdir() if p.is_file())
+        remedy = f"That folder has: {listed(names, 8)}." if names else "That folder has no files."
+    else:
+        remedy = f"The folder {folder} does not exist either."
+    raise GeometryError(f"{what}: there is no file {path}.", option=what, found=path, remedy=remedy)
+
+
+@contextmanager
+def driver_errors(path: str, what: str) -> Iterator[None]:
+    """Turn whatever a driver raises while a file is read into a GeometryError."""
+    try:
+        yield
+    except (GeobgpError, MemoryError):
+        raise
+    except Exception as error:  # each driver has its own exceptions; the user needs one kind
+        kind = "table" if kind_of(path) == "table" else "vector file"
+        raise GeometryError(
+            f"{what}: {path} cannot be read as a {kind}: {error}", option=what, found=path
+        ) from error
+
+
+def read_vector(
+    path: str | Path, what: str, layer: str | None = None, columns: Sequence[str] | None = None
+) -> gpd.GeoDataFrame:
+    """Read a file of shapes: GeoPackage, Shapefile, GeoJSON, FlatGeobuf, GML, KML, GeoParquet, zipped or not.
+
+    Parameters
+    ----------
+    path : str or path
+        ``file.gpkg|layername=lakes`` or ``file.gpkg:lakes`` names a layer.
+    what : str
+        What the shapes are, for messages.
+    layer : str, optional
+        The layer of a file that has several.
+    columns : sequence of str, optional
+        The columns to read besides the geometry; all by default.
+
+    Raises
+    ------
+    GeometryError
+        If there is no such file, or layer, or it cannot be read.
+    """
+    import geopandas as gpd
+    import pyogrio
+
+    name, layer = split_layer(str(path), layer)
+    check_exists(name, what)
+    with driver_errors(name, what):
+        if kind_of(name) == "parquet":
+            frame = gpd.read_parquet(name)
+            return frame if columns is None else frame[[*columns, frame.geometry.name]]
+        layer = pick_layer(name, layer, what)
+        return pyogrio.read_dataframe(ogr_name(name), layer=layer, columns=columns)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """What a file says of a layer before it is read.
+
+    Attributes
+    ----------
+    name : str
+    n_rows : int or None
+        None where only reading would tell.
+    kind : str or None
+        Kind of its geometries; None where it has none.
+    crs : anything pyproj takes, or None
+    bounds : (west, south, east, north) or None
+    columns : tuple of str
+        Those besides the geometry.
+    """
+
+    name: str
+    n_rows: int | None
+    kind: str | None
+    crs: Any
+    bounds: tuple[float, ...] | None
+    columns: tuple[str, ...]
+
+
+def layers(path: str | Path, what: str = "file") -> list[Layer]:
+    """Return what a vector file says of its layers, those without geometries included."""
+    import pyogrio
+
+    name = split_layer(str(path))[0]
+    check_exists(name, what)
+    with driver_errors(name, what):
+        if kind_of(name) == "parquet":
+            return [_parquet_layer(name)]
+        found, opened = [], ogr_name(name)
+        for layer in pyogrio.list_layers(opened)[:, 0]:
+            info = pyogrio.read_info(opened, layer=layer, force_feature_count=True, force_total_bounds=True)
+            n_rows, bounds = int(info["features"]), info["total_bounds"]
+            found.append(
+                Layer(
+                    str(layer),
+                    n_rows if n_rows >= 0 else None,
+                    info["geometry_type"],
+                    info["crs"],
+                    None if bounds is None else tuple(map(float, bounds)),
+                    tuple(map(str, info["fields"])),
+                )
+            )
+        return found
+
+
+def parquet_geometry(metadata: Any) -> tuple[str | None, dict[str, Any]]:
+    """Return the geometry column of a Parquet file, None where there is none, and what is said of it."""
+    geo = json.loads((metadata.metadata or {}).get(b"geo", b"{}"))
+    column = geo.get("primary_column")
+    return column, {"crs": "OGC:CRS84"} | geo.get("columns", {}).get(column, {})
+
+
+def _parquet_layer(path: str) -> Layer:
+    from pyarrow import parquet
+
+    file = parquet.ParquetFile(path)
+    column, about = parquet_geometry(file.metadata)
+    kind = ", ".join(about.get("geometry_types", ())) or "Geometry"
+    columns = tuple(name for name in file.schema_arrow.names if name != column)
+    if column is None:
+        return Layer(Path(path).stem, file.metadata.num_rows, None, None, None, columns)
+    bounds = about.get("bbox")
+    flat = None if bounds is None else tuple(bounds if len(bounds) == 4 else (*bounds[:2], *bounds[3:5]))
+    return Layer(Path(path).stem, file.metadata.num_rows, kind, about["crs"], flat, columns)
+
+
+def pick_layer(path: str, layer: str | None, what: str) -> str:
+    """Return the name of the layer to read; refuse a wrong or an ambiguous one with those that exist."""
+    import pyogrio
+
+    spatial = [str(name) for name, kind in pyogrio.list_layers(ogr_name(path)).tolist() if kind is not None]
+    if layer is not None and layer in spatial:
+        return layer
+    if layer is None and len(spatial) == 1:
+        return spatial[0]
+    if not spatial:
+        raise GeometryError(f"{what}: {path} has no layer with geometries.", option=what, found=path)
+    found = f"there is no layer {layer!r}" if layer else "a layer must be named"
+    raise GeometryError(
+        f"{what}: {found} in {path}, which has {listed(spatial)}.",
+        option=what,
+        found=spatial,
+        remedy=f"Name one: '{path}|layername={spatial[0]}'.",
+    )
+
+
+def ogr_name(path: str) -> str:
+    """Return the name under which OGR opens a file, that of the only vector file in an archive."""
+    if path.startswith("/vsi") or "://" in path:
+        return path
+    if path.lower().endswith(".gz"):
+        return f"/vsigzip/{path}"
+    inside = _vectors_in(path) if path.lower().endswith(".zip") else []
+    if len(inside) == 1:
+        return f"/vsizip/{path}/{inside[0]}"
+    if not all(name.lower().endswith(".shp") for name in inside):  # OGR takes several of these for layers
+        raise GeometryError(
+            f"{path} holds several files, {listed(inside)}.",
+            found=inside,
+            remedy=f"Name one: '/vsizip/{path}/{inside[0]}'.",
+        )
+    return path
+
+
+def _vectors_in(archive: str) -> list[str]:
+    if not (Path(archive).is_file() and zipfile.is_zipfile(archive)):
+        return []
+    with zipfile.ZipFile(archive) as file:
+        return [name for name in file.namelist() if name.lower().endswith(SUFFIXES["vector"])]
+
+
+# -- writing
 
 
 def why_not_written(error: BaseException, place: str | Path) -> tuple[str, str]:

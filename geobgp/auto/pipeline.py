@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import pyproj
 import shapely
 
 from geobgp.auto import choices as pick
@@ -19,10 +18,12 @@ from geobgp.auto.choices import Choice
 from geobgp.auto.selection import BOUNDARIES, Features, Search, is_sparse
 from geobgp.data.counts import Counts, bin_points
 from geobgp.data.effects import fixed_effects, node_exposure
-from geobgp.errors import DataError, GeobgpWarning, GeometryError
+from geobgp.data.points import number_of_rows
+from geobgp.errors import DataError, DroppedPointsWarning, GeobgpWarning, GeometryError, warn
+from geobgp.files import check_exists
 from geobgp.land.domain import Domain
 from geobgp.land.grid import Grid
-from geobgp.land.polygons import check_exists, land_polygons, split_layer
+from geobgp.land.polygons import land_polygons, own_crs
 from geobgp.prior.kernels import Kernel
 from geobgp.progress import ProgressLike, as_progress
 from geobgp.summary import number
@@ -184,13 +185,13 @@ def run(
     """Do what `map_intensity` does, and return the counts, the choices and the times as well."""
     _check_options(m, boundary, kernel, hyper)
     unknown = set(reading) - {
-        "max_snap", "chunksize", "longitude", "latitude", "easting", "northing", "layer",
+        "max_snap", "chunksize", "longitude", "latitude", "easting", "northing", "layer", "keep_coordinates",
     }  # fmt: skip
     if unknown:
         raise TypeError(f"map_intensity() has no option {sorted(unknown)[0]!r}")
     for what, source in (("points", points), ("land", land), ("water", water), ("barriers", barriers)):
         if isinstance(source, (str, Path)):
-            check_exists(split_layer(str(source), None)[0], what)
+            check_exists(source, what)
     progress = as_progress(progress)
     made: dict[str, Choice] = {}
     with progress.stage("land") as stage:
@@ -254,7 +255,7 @@ def _domain(
         area = float(shapely.area(prepared.geometry))
         if not area > 0:
             raise GeometryError("land: the polygons enclose no area, so that no cell size can be chosen.")
-        cell_size, size = pick.cell_size_for(area, _number_of_rows(points, layer), prepared.crs)
+        cell_size, size = pick.cell_size_for(area, number_of_rows(points, layer), prepared.crs)
         bounds = shapely.bounds(prepared.geometry).tolist()
         domain = Domain.from_geometry(
             prepared.geometry,
@@ -281,79 +282,41 @@ def _about_crs(domain: Domain, given: Any) -> Choice:
     return Choice(name, "equal-area around the land, which does not fit one UTM zone")
 
 
-def _number_of_rows(points: Any, layer: str | None) -> int | None:
-    """Return how many rows a source of points has, None where only reading it would tell."""
-    if not isinstance(points, (str, Path)):
-        return len(points) if hasattr(points, "__len__") else None
-    path, layer = split_layer(str(points), layer)
-    suffix = Path(path).suffix.lower()
-    try:
-        if suffix in (".csv", ".tsv", ".txt"):
-            with Path(path).open("rb") as file:
-                lines = sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
-            return max(lines - 1, 0)
-        if suffix in (".parquet", ".geoparquet", ".pq"):
-            from pyarrow import parquet
-
-            return int(parquet.ParquetFile(path).metadata.num_rows)
-        if suffix in (".gz", ".bz2", ".xz"):
-            return None
-        import pyogrio
-
-        rows = int(pyogrio.read_info(path, layer=layer, force_feature_count=True)["features"])
-        return rows if rows >= 0 else None
-    except Exception:  # whatever is wrong with the file is said when its points are read
-        return None
-
-
 def _counts(points: Any, domain: Domain, land: Any, options: dict[str, Any]) -> Counts:
-    counts, caught = _bin(points, domain, options)
-    if counts.n_used == 0 and counts.n_read and options["crs"] is None:
-        counts, caught = _in_crs_of_land(points, domain, land, options) or (counts, caught)
-    said = [w for w in caught if issubclass(w.category, GeobgpWarning)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DroppedPointsWarning)  # it may be taken back below
+        counts = bin_points(points, domain, **options)
+        if counts.n_used == 0 and counts.n_read and options["crs"] is None:
+            counts = _in_crs_of_land(points, domain, land, options) or counts
     if counts.n_read == 0:
         rows = f" ({counts.n_missing:,} rows have none)" if counts.n_missing else ""
         raise DataError(
             f"points: there are no points to map{rows}. Check the file, its layer and its columns."
         )
-    if counts.n_used == 0:
-        why = str(said[-1].message) if said else f"All {counts.n_read:,} points lie off the land."
-        raise GeometryError(f"points: none is left to map. {why}")
+    if counts.n_used == 0 and counts.warning is not None:
+        raise GeometryError(
+            f"points: none is left to map. {counts.warning.message}",
+            option="points",
+            remedy=counts.warning.remedy,
+        )
     if counts.weighted and counts.total_weight == 0:
         raise DataError(f"weights: all {counts.n_used:,} are zero, so that there is nothing to map.")
-    for w in caught:
-        warnings.warn_explicit(w.message, w.category, w.filename, w.lineno)
+    if counts.warning is not None:
+        warn(counts.warning)
     return counts
 
 
-def _bin(points: Any, domain: Domain, options: dict[str, Any]) -> tuple[Counts, list[Any]]:
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        counts = bin_points(points, domain, **options)
-    return counts, caught
-
-
-def _in_crs_of_land(
-    points: Any, domain: Domain, land: Any, options: dict[str, Any]
-) -> tuple[Counts, list[Any]] | None:
+def _in_crs_of_land(points: Any, domain: Domain, land: Any, options: dict[str, Any]) -> Counts | None:
     """Count once more with bare eastings and northings taken to be in the CRS of the land's own file.
 
     Without a CRS they are taken to be in the domain's, which may have been chosen here.
     """
-    theirs = getattr(land, "crs", None)
-    if isinstance(land, (str, Path)):
-        import pyogrio
-
-        path, layer = split_layer(str(land), None)
-        try:
-            theirs = pyproj.CRS.from_user_input(pyogrio.read_info(path, layer=layer)["crs"])
-        except Exception:  # not a file of OGR's, or without CRS
-            return None
+    theirs = own_crs(land)
     again = isinstance(points, (str, Path)) or hasattr(points, "__len__")
     if not again or theirs is None or domain.crs is None or not theirs.is_projected or theirs == domain.crs:
         return None
-    counts, caught = _bin(points, domain, options | {"crs": theirs})
-    return (counts, caught) if 2 * counts.n_used > counts.n_read else None
+    counts = bin_points(points, domain, **options | {"crs": theirs})
+    return counts if 2 * counts.n_used > counts.n_read else None
 
 
 def _about_domain(domain: Domain) -> str:

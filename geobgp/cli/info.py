@@ -7,12 +7,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from geobgp.cli.wording import in_options
 from geobgp.cli.workspace import RECORD
 from geobgp.errors import GeobgpError
-from geobgp.land.polygons import split_layer
-
-_TABLES = (".csv", ".tsv", ".txt")
+from geobgp.files import kind_of, layers, split_layer
+from geobgp.text import listed
 
 
 def describe(source: str | Path) -> str:
@@ -23,7 +24,7 @@ def describe(source: str | Path) -> str:
     source : str or path
         A folder that ``geobgp map`` wrote, a posterior, a raster, a vector file or a table of points.
     """
-    path, layer = split_layer(str(source), None)
+    path, layer = split_layer(str(source))
     place = Path(path)
     if not place.exists():
         raise GeobgpError(f"There is no file {path}.")
@@ -40,7 +41,7 @@ def describe(source: str | Path) -> str:
 
         posterior = Posterior.load(place)
         return f"{_line('posterior', place.name)}\n{posterior.summary()}"
-    if place.suffix.lower() in _TABLES:
+    if kind_of(place) == "table":
         return _table(place)
     return _raster(path) or _vector(path, layer)
 
@@ -93,7 +94,6 @@ def _raster(path: str) -> str:
     with source:
         if source.driver == "GPKG" and source.count == 0:
             return ""
-        west, south, east, north = source.bounds
         rows: list[tuple[str, object]] = [
             ("raster", f"{Path(path).name}, {source.driver}"),
             (
@@ -101,7 +101,7 @@ def _raster(path: str) -> str:
                 f"{source.height} rows x {source.width} columns of {source.res[0]:g} x {source.res[1]:g}",
             ),
             ("CRS", _crs(source.crs)),
-            ("extent", f"{west:.10g} to {east:.10g}, {south:.10g} to {north:.10g}"),
+            ("extent", _extent(*source.bounds)),
             ("nodata", source.nodata),
         ]
         tags = source.tags()
@@ -120,83 +120,56 @@ def _raster(path: str) -> str:
 def _crs(crs: Any) -> str:
     if crs is None:
         return "not known"
-    import pyproj
+    from geobgp.land.crs import as_crs
 
-    found = pyproj.CRS.from_user_input(crs)
+    found = as_crs(crs)
     code = found.to_authority()
     return f"{':'.join(code)}, {found.name}" if code else found.name
 
 
 def _vector(path: str, layer: str | None) -> str:
-    import geopandas as gpd
-    import pyogrio
-
     try:
-        if Path(path).suffix.lower() in (".parquet", ".geoparquet", ".pq"):
-            frame = gpd.read_parquet(path)
-            kinds = ", ".join(sorted(frame.geom_type.dropna().unique()))
-            bounds = frame.total_bounds
-            return _lines(
-                [
-                    ("points or polygons", f"{Path(path).name}, GeoParquet"),
-                    *_layer_rows(
-                        len(frame), kinds, frame.crs, bounds, frame.columns.drop(frame.geometry.name)
-                    ),
-                ]
-            )
-        layers = [str(name) for name, _ in pyogrio.list_layers(path)]
-        if layer is not None and layer not in layers:
-            raise GeobgpError(f"There is no layer {layer!r} in {path}, which has {', '.join(layers)}.")
-        rows: list[tuple[str, object]] = [("vector file", Path(path).name)]
-        for name in layers if layer is None else [layer]:
-            found = pyogrio.read_info(path, layer=name, force_feature_count=True, force_total_bounds=True)
-            rows.append(("layer", name))
-            rows += _layer_rows(
-                found["features"],
-                found["geometry_type"],
-                found["crs"],
-                found["total_bounds"],
-                found["fields"],
-            )
-        return _lines(rows)
-    except GeobgpError:
-        raise
-    except Exception as error:  # each driver has its own exceptions; the user needs one kind
-        raise GeobgpError(f"{path} is neither a raster, a vector file nor a posterior: {error}") from error
+        found = layers(path)
+    except GeobgpError as error:
+        why = error.__cause__ or error
+        raise GeobgpError(f"{path} is neither a raster, a vector file nor a posterior: {why}") from error
+    names = [each.name for each in found]
+    if layer is not None and layer not in names:
+        raise GeobgpError(f"There is no layer {layer!r} in {path}, which has {listed(names)}.", found=names)
+    rows: list[tuple[str, object]] = [("vector file", Path(path).name)]
+    for each in found:
+        if layer in (None, each.name):
+            count = "not known how many" if each.n_rows is None else f"{each.n_rows:,}"
+            rows += [
+                ("layer", each.name),
+                ("  features", f"{count} {each.kind or 'without geometry'}"),
+                ("  CRS", _crs(each.crs)),
+                ("  extent", "not known" if each.bounds is None else _extent(*each.bounds)),
+                ("  columns", ", ".join(each.columns) or "none"),
+            ]
+    return _lines(rows)
 
 
-def _layer_rows(n: int, kind: Any, crs: Any, bounds: Any, fields: Any) -> list[tuple[str, object]]:
-    west, south, east, north = (float(v) for v in bounds) if bounds is not None else (float("nan"),) * 4
-    return [
-        ("  features", f"{n:,} {kind or 'without geometry'}"),
-        ("  CRS", _crs(crs)),
-        ("  extent", f"{west:.10g} to {east:.10g}, {south:.10g} to {north:.10g}"),
-        ("  columns", ", ".join(map(str, fields)) or "none"),
-    ]
+def _extent(west: float, south: float, east: float, north: float) -> str:
+    return f"{west:.10g} to {east:.10g}, {south:.10g} to {north:.10g}"
 
 
 def _table(path: Path) -> str:
-    import pandas as pd
-
     from geobgp.data.points import Options, Stream
 
-    stream = Stream(str(path), Options())
-    rows: list[tuple[str, object]] = [("table", path.name)]
-    n, missing = 0, 0
-    low, high = [float("inf")] * 2, [float("-inf")] * 2
-    with path.open(encoding="utf-8-sig", errors="replace") as file:
-        head = file.readline()
-    sep = max(",;\t|", key=head.count)
-    rows.append(("columns", ", ".join(map(str, pd.read_csv(path, nrows=0, sep=sep).columns))))
+    stream = Stream(path, Options())
+    n, missing, low, high = 0, 0, np.full(2, np.inf), np.full(2, -np.inf)
+    rows: list[tuple[str, object]]
     try:
         for chunk in stream:
             n, missing = n + chunk.n_rows, missing + chunk.n_missing
-            if len(chunk.coords):
-                low = [min(a, b) for a, b in zip(low, chunk.coords.min(axis=0), strict=True)]
-                high = [max(a, b) for a, b in zip(high, chunk.coords.max(axis=0), strict=True)]
+            low = np.minimum(low, chunk.coords.min(axis=0, initial=np.inf))
+            high = np.maximum(high, chunk.coords.max(axis=0, initial=-np.inf))
     except GeobgpError as error:
-        return _lines([*rows, ("coordinates", in_options(str(error)))])
-    rows.append(("rows", f"{n:,}, {missing:,} without a point"))
-    if n > missing:
-        rows.append(("coordinates", f"{low[0]:.8g} to {high[0]:.8g}, {low[1]:.8g} to {high[1]:.8g}"))
-    return _lines(rows + [("note", note) for note in stream.notes])
+        rows = [("coordinates", in_options(str(error)))]
+    else:
+        rows = [("rows", f"{n:,}, {missing:,} without a point")]
+        if n > missing:
+            rows.append(("coordinates", _extent(*low, *high)))
+        rows += [("note", note) for note in stream.notes]
+    return _lines([("table", path.name), ("columns", ", ".join(stream.columns)), *rows])

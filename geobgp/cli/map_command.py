@@ -19,9 +19,10 @@ from geobgp.auto.pipeline import Mapped, run
 from geobgp.cli.wording import in_options
 from geobgp.cli.workspace import RECORD, Workspace, reason
 from geobgp.errors import CRSError, DataError, GeobgpError, GeobgpWarning
-from geobgp.land.crs import count
-from geobgp.land.polygons import check_exists, read_lines, read_polygons, split_layer
+from geobgp.files import check_exists
+from geobgp.land.polygons import read_lines, read_polygons
 from geobgp.progress import ConsoleProgress, Progress
+from geobgp.text import count
 
 if TYPE_CHECKING:
     import geopandas as gpd
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from geobgp.checks.residuals import Checks
     from geobgp.land.domain import Domain
 
-_VECTORS = (".gpkg", ".shp", ".geojson", ".json", ".fgb", ".gml", ".kml", ".parquet", ".geoparquet")
 _REGION_SAMPLES = 500
 _ABOUT = {
     "mean.tif": "posterior mean of the intensity",
@@ -57,7 +57,7 @@ def map_files(options: Mapping[str, Any]) -> None:
     sources |= {f"covariate {name}": path for name, path in o["covariates"]}
     for what, path in sources.items():
         if path is not None:
-            check_exists(split_layer(str(path), None)[0], what)
+            check_exists(path, what)
     progress = _progress(o)
     with Workspace(o["output"], force=o["force"]) as work, _warnings_to(progress) as said:
         polygons = _polygons(o)
@@ -71,7 +71,8 @@ def map_files(options: Mapping[str, Any]) -> None:
                 for k in ("longitude", "latitude", "easting", "northing", "layer", "points_crs", "title")
             },
             m=o["features"],
-            exposure=_exposure(o["exposure"], progress),
+            keep_coordinates=o["show_points"],
+            exposure=o["exposure"],
             exposure_column=o["exposure_column"],
             covariates=dict(o["covariates"]) or None,
             fill_missing="mean" if o["fill_missing"] else None,
@@ -120,22 +121,6 @@ def _set_crs(series: Any, crs: str) -> Any:
         raise CRSError(f"--land-crs {crs} is no coordinate reference system that PROJ knows.") from error
 
 
-def _exposure(path: str | None, progress: Progress) -> Any:
-    """Return a raster's path, or the areas of a vector file."""
-    if path is None or Path(split_layer(path, None)[0]).suffix.lower() not in _VECTORS:
-        return path
-    import geopandas as gpd
-
-    file, layer = split_layer(path, None)
-    with progress.stage("exposure"):
-        try:
-            if file.lower().endswith("parquet"):
-                return gpd.read_parquet(file)
-            return gpd.read_file(file, layer=layer)
-        except Exception as error:  # each driver has its own exceptions; the user needs one kind
-            raise DataError(f"exposure: {file} cannot be read as areas: {error}") from error
-
-
 @contextmanager
 def _warnings_to(progress: Progress) -> Iterator[list[str]]:
     """Show warnings of geobgp as one paragraph each, once, and keep them; hide those of libraries."""
@@ -166,13 +151,12 @@ def _write(
         stage.note(f"{len(made)} files")
     with progress.stage("map") as stage:
         threshold = thresholds[0] if thresholds else None
-        points = _points(o, posterior.domain) if o["show_points"] else None
         posterior.to_map(
             folder / "map.html",
             threshold=threshold,
             tiles=o["tiles"],
             show_points=o["show_points"],
-            points=points,
+            points=mapped.counts.coordinates,
         )
         stage.note(f"{(folder / 'map.html').stat().st_size / 1e6:.1f} MB")
     regions = None
@@ -213,20 +197,6 @@ def _write(
     (folder / RECORD).write_text(
         json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n", "utf-8"
     )
-
-
-def _points(o: Mapping[str, Any], domain: Domain) -> gpd.GeoSeries:
-    """Read the points once more, to be shown."""
-    import geopandas as gpd
-    import pyproj
-
-    from geobgp.data.points import Options, Stream
-
-    names = {k: o[k] for k in ("longitude", "latitude", "easting", "northing", "layer")}
-    crs = None if o["points_crs"] is None else pyproj.CRS.from_user_input(o["points_crs"])
-    chunks = list(Stream(o["points"], Options(crs=crs, domain_crs=domain.crs, **names)))
-    coords = np.concatenate([chunk.coords for chunk in chunks])
-    return gpd.GeoSeries(gpd.points_from_xy(coords[:, 0], coords[:, 1]), crs=chunks[0].crs)
 
 
 def _regions(mapped: Mapped, path: str) -> gpd.GeoDataFrame:
@@ -331,7 +301,9 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _closing(mapped: Mapped, target: Path, files: list[Path], o: Mapping[str, Any], progress: Progress) -> None:
+def _closing(
+    mapped: Mapped, target: Path, files: list[Path], o: Mapping[str, Any], progress: Progress
+) -> None:
     if o.get("quiet"):
         return
     size = sum(f.stat().st_size for f in files) / 1e6

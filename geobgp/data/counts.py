@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import html
-import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyproj
 
-from geobgp.data.points import Chunk, Options, Stream
-from geobgp.errors import CRSError, DataError, GeobgpWarning, GeometryError
-from geobgp.land.crs import WGS84, transform
+from geobgp.data.points import Chunk, Options, Stream, argument
+from geobgp.errors import DataError, DroppedPointsWarning, GeometryError, option, warn
+from geobgp.land.crs import WGS84, as_crs, transform
 from geobgp.progress import ProgressLike, as_progress
+from geobgp.text import number, percent
 
 if TYPE_CHECKING:
     from geobgp.land.domain import Domain
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 #: Share of points that may be dropped without a warning.
 QUIET_SHARE = 0.01
 _SAMPLE = 1000
+_COLUMNS = ("longitude", "latitude", "easting", "northing")
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +54,13 @@ class Counts:
         Unit of `max_snap_distance`.
     notes : tuple of str
         What was assumed in reading.
+    points_crs : pyproj.CRS or None
+        The CRS that the points were read in: their source's own, or the one that was given or assumed.
+    coordinates : (k, 2) array or None
+        Where the points lay, moved and dropped ones included, as easting and northing in the domain's CRS;
+        only if `bin_points` was asked to keep them. Those that the CRS cannot show are left out.
+    warning : DroppedPointsWarning or None
+        What `bin_points` warned of.
     """
 
     values: np.ndarray
@@ -67,13 +75,17 @@ class Counts:
     weighted: bool = False
     unit: str = "m"
     notes: tuple[str, ...] = ()
+    points_crs: pyproj.CRS | None = None
+    coordinates: np.ndarray | None = field(default=None, repr=False)
+    warning: DroppedPointsWarning | None = None
 
     def report(self) -> str:
         """Return what became of the points, in a few lines."""
-        return "\n".join(f"{key}: {value}" for key, value in self._facts().items())
+        return "\n".join(f"{key}: {value}" for key, value in self.facts().items())
 
-    def _facts(self) -> dict[str, str]:
-        moved = f" (at most {self.max_snap_distance:,.4g} {self.unit})" if self.n_snapped else ""
+    def facts(self) -> dict[str, str]:
+        """Return what became of the points, line by line: what each number is, and the number in words."""
+        moved = f" (at most {number(self.max_snap_distance)} {self.unit})" if self.n_snapped else ""
         facts = {
             "points read": f"{self.n_read:,}",
             "used": f"{self.n_used:,}",
@@ -82,7 +94,7 @@ class Counts:
             "rows without a point": f"{self.n_missing:,}",
         }
         if self.weighted:
-            facts["total weight"] = f"{self.total_weight:,.6g} (dropped: {self.dropped_weight:,.6g})"
+            facts["total weight"] = f"{number(self.total_weight)} (dropped: {number(self.dropped_weight)})"
         if self.notes:
             facts["notes"] = "; ".join(self.notes)
         return facts
@@ -98,7 +110,7 @@ class Counts:
         left = "style='text-align:left'"
         rows = "".join(
             f"<tr><th {left}>{html.escape(key)}</th><td {left}>{html.escape(value)}</td></tr>"
-            for key, value in self._facts().items()
+            for key, value in self.facts().items()
         )
         return f"<table>{rows}</table>"
 
@@ -117,6 +129,7 @@ def bin_points(
     northing: str | None = None,
     crs: Any = None,
     layer: str | None = None,
+    keep_coordinates: bool = False,
     progress: ProgressLike = False,
 ) -> Counts:
     """Count points on the nodes of a domain, each on its own side of every river.
@@ -144,6 +157,8 @@ def bin_points(
         CRS of the points where their source does not say.
     layer : str, optional
         The layer of a file that has several.
+    keep_coordinates : bool
+        Keep where the points lay in `Counts.coordinates`, to be shown on a map. They may be patients' homes.
     progress : bool, Progress, Stage or callable
         Tell of it on standard error, or to whoever is given; see `geobgp.progress`.
 
@@ -154,7 +169,7 @@ def bin_points(
 
     Warns
     -----
-    GeobgpWarning
+    DroppedPointsWarning
         When more than 1 % of the points are dropped, with where they lie if that is nearly all of them.
 
     Examples
@@ -167,47 +182,52 @@ def bin_points(
     (3, 1, 0.7)
     """
     if on_water not in ("nearest", "drop", "error"):
-        raise DataError(f"on_water must be 'nearest', 'drop' or 'error'; found {on_water!r}.")
+        raise DataError(
+            f"{option('on_water')} must be 'nearest', 'drop' or 'error'; found {on_water!r}.",
+            option="on_water",
+            found=on_water,
+        )
     reach = 2 * domain.cell_size if max_snap is None else float(max_snap)
     if not reach >= 0:
-        raise DataError(f"max_snap must be a distance of 0 or more; found {max_snap!r}.")
+        raise DataError(
+            f"{option('max_snap')} must be a distance of 0 or more; found {max_snap!r}.",
+            option="max_snap",
+            found=max_snap,
+        )
     if not chunksize >= 1:
-        raise DataError(f"chunksize must be at least 1 row; found {chunksize!r}.")
-    names = {"longitude": longitude, "latitude": latitude, "easting": easting, "northing": northing}
+        raise DataError(
+            f"chunksize must be at least 1 row; found {chunksize!r}.", option="chunksize", found=chunksize
+        )
+    names = dict(zip(_COLUMNS, (longitude, latitude, easting, northing), strict=True))
     for pair in (("longitude", "latitude"), ("easting", "northing")):
         if (names[pair[0]] is None) != (names[pair[1]] is None):
-            raise GeometryError(f"points: name both columns, {pair[0]}= and {pair[1]}=, or neither.")
+            both = " and ".join(argument(name) for name in pair)
+            raise GeometryError(f"points: name both columns, {both}, or neither.", option=pair[0])
     options = Options(
         weights=weights if isinstance(weights, str) else None,
-        crs=None if crs is None else _crs(crs),
+        crs=None if crs is None else as_crs(crs),
         domain_crs=domain.crs,
         layer=layer,
         chunksize=int(chunksize),
         **names,
     )
     stream = Stream(points, options)
-    tally = _Tally(domain, on_water, reach, None if isinstance(weights, str) else weights)
+    tally = _Tally(domain, on_water, reach, None if isinstance(weights, str) else weights, keep_coordinates)
     with as_progress(progress).stage("points") as stage:
         for chunk in stream:
             tally.add(chunk)
             stage.step(tally.rows, stream.total)
         counts = tally.result(tuple(stream.notes))
         stage.note(f"{counts.n_used:,} used")
-    if counts.n_read == 0:
-        warnings.warn(
-            f"No points were read ({counts.n_missing:,} rows without a point): all counts are zero.",
-            GeobgpWarning,
-            stacklevel=2,
-        )
-    elif counts.n_dropped > QUIET_SHARE * counts.n_read:
-        warnings.warn(tally.complaint(counts), GeobgpWarning, stacklevel=2)
+    if counts.warning is not None:
+        warn(counts.warning)
     return counts
 
 
 class _Tally:
     """The running sums of `bin_points`."""
 
-    def __init__(self, domain: Domain, on_water: str, reach: float, weights: Any) -> None:
+    def __init__(self, domain: Domain, on_water: str, reach: float, weights: Any, keep: bool) -> None:
         self.domain, self.on_water, self.reach = domain, on_water, reach
         self.given = None if weights is None else np.asarray(weights, float).ravel()
         self.weighted = self.given is not None
@@ -217,10 +237,15 @@ class _Tally:
         self.unit = "m" if domain.crs is not None else domain.length_unit[1]
         self.strays: np.ndarray = np.empty((0, 2))  # some of the dropped points, as they were read
         self.stray_crs: pyproj.CRS | None = None
+        self.points_crs: pyproj.CRS | None = None
+        self.kept: list[np.ndarray] | None = [] if keep else None
 
     def add(self, chunk: Chunk) -> None:
         weights = self._weights(chunk)
         coords = transform(chunk.coords, chunk.crs, self.domain.crs)
+        self.points_crs = self.points_crs or chunk.crs
+        if self.kept is not None:
+            self.kept.append(coords[np.isfinite(coords).all(axis=1)])
         node = np.asarray(self.domain.locate(coords))
         off = np.flatnonzero(node < 0)
         if len(off) and self.on_water == "error":
@@ -259,10 +284,7 @@ class _Tally:
         if self.given is not None:
             weights = self.given[self.rows : self.rows + chunk.n_rows]
             if len(weights) < chunk.n_rows:
-                raise DataError(
-                    f"weights: {len(self.given):,} numbers for at least {self.rows + chunk.n_rows:,} rows of "
-                    "points; give one for each row."
-                )
+                raise _uneven(len(self.given), f"at least {self.rows + chunk.n_rows:,}")
         if weights is None:
             return None
         self.weighted = True
@@ -273,27 +295,35 @@ class _Tally:
             row = self.rows + int(chunk.rows[bad][0])
             raise DataError(
                 f"weights: {int(bad.sum()):,} are negative, missing or not finite, the first "
-                f"{weights[bad][0]:g} in row {row:,} (counted from 0). Weights must be 0 or more."
+                f"{weights[bad][0]:g} in row {row:,} (counted from 0).",
+                option="weights",
+                found=float(weights[bad][0]),
+                remedy="Weights must be 0 or more.",
             )
         return weights
 
     def _refuse(self, off: np.ndarray, coords: np.ndarray, chunk: Chunk) -> None:
         row = self.rows + int(chunk.rows[off][0])
         _, distance = self._nearest(coords[off][:_SAMPLE])
-        near = f"{np.isfinite(distance).mean():.0%} of these within {self.reach:,.6g} {self.unit} of it"
+        near = (
+            f"{percent(np.isfinite(distance).mean())} of these within {number(self.reach)} {self.unit} of it"
+        )
         raise GeometryError(
             f"{len(off):,} of the {self.read + len(coords):,} points read so far lie off the land ({near}), "
-            f"the first in row {row:,} (counted from 0). Use on_water='nearest' to count them on the nearest "
-            "land or on_water='drop' to leave them out."
+            f"the first in row {row:,} (counted from 0).",
+            option="on_water",
+            found=len(off),
+            remedy=(
+                f"Use {option('on_water', 'nearest')} to count them on the nearest land or "
+                f"{option('on_water', 'drop')} to leave them out."
+            ),
         )
 
     def result(self, notes: tuple[str, ...]) -> Counts:
         if self.given is not None and len(self.given) != self.rows:
-            raise DataError(
-                f"weights: {len(self.given):,} numbers for {self.rows:,} rows of points; give one each."
-            )
+            raise _uneven(len(self.given), f"{self.rows:,}")
         self.values.setflags(write=False)
-        return Counts(
+        counts = Counts(
             values=self.values,
             n_read=self.read,
             n_used=self.read - self.dropped,
@@ -306,19 +336,31 @@ class _Tally:
             weighted=self.weighted,
             unit=self.unit,
             notes=notes,
+            points_crs=self.points_crs,
+            coordinates=None if self.kept is None else np.concatenate([np.empty((0, 2)), *self.kept]),
         )
+        return replace(counts, warning=self._warning(counts))
 
-    def complaint(self, counts: Counts) -> str:
+    def _warning(self, counts: Counts) -> DroppedPointsWarning | None:
         """Say how many points were dropped; if nearly all, where they are and what may be wrong."""
+        if counts.n_read == 0:
+            rows = f"{counts.n_missing:,} rows without a point"
+            return DroppedPointsWarning(f"No points were read ({rows}): all counts are zero.", found=0)
         share = counts.n_dropped / counts.n_read
+        if share <= QUIET_SHARE:
+            return None
         text = (
-            f"{counts.n_dropped:,} of {counts.n_read:,} points ({share:.1%}) lie off the land and are dropped"
+            f"{counts.n_dropped:,} of {counts.n_read:,} points ({percent(share, 1)}) lie off the land "
+            "and are dropped"
         )
         if self.on_water == "nearest":
-            text += f", more than {self.reach:,.6g} {self.unit} from it"
+            text += f", more than {number(self.reach)} {self.unit} from it"
         if share < 0.5:
-            more = "raise max_snap" if self.on_water == "nearest" else "use on_water='nearest'"
-            return text + f". Check them on a map, or {more}."
+            more = f"raise {option('max_snap')}"
+            if self.on_water != "nearest":
+                more = f"use {option('on_water', 'nearest')}"
+            remedy = f"Check them on a map, or {more}."
+            return DroppedPointsWarning(f"{text}.", option="on_water", found=counts.n_dropped, remedy=remedy)
         place = WGS84 if self.domain.crs is not None else None
         here = self.strays if place is None else _to_degrees(self.strays, self.stray_crs)
         west, south, east, north = self.domain.grid.bounds
@@ -327,19 +369,21 @@ class _Tally:
         text += f". The points lie in {_extent(here, place)}, the domain in {_extent(there, place)}."
         swapped = transform(self.strays[:, ::-1], self.stray_crs, self.domain.crs)
         hit = float((self._nearest(swapped)[0] >= 0).mean())
+        remedy = f"Check the CRS of the points ({argument('points_crs', 'crs')}) and of the land."
         if hit > 0.5:
-            return text + (
-                f" With the two coordinates swapped {hit:.0%} of them would lie on the land: swap them, or "
-                "name the columns with longitude= and latitude= (easting= and northing=)."
-            )
-        return text + " Check the CRS of the points and of the land."
+            first, second, third, fourth = (argument(name) for name in _COLUMNS)
+            text += f" With the two coordinates swapped {percent(hit)} of them would lie on the land."
+            remedy = f"Swap them, or name the columns with {first} and {second} ({third} and {fourth})."
+        return DroppedPointsWarning(text, option="points", found=counts.n_dropped, remedy=remedy)
 
 
-def _crs(crs: Any) -> pyproj.CRS:
-    try:
-        return pyproj.CRS.from_user_input(crs)
-    except pyproj.exceptions.CRSError as error:
-        raise CRSError(f"crs={crs!r} is no coordinate reference system that PROJ knows: {error}") from error
+def _uneven(n: int, rows: str) -> DataError:
+    return DataError(
+        f"weights: {n:,} numbers for {rows} rows of points.",
+        option="weights",
+        found=n,
+        remedy="Give one for each row.",
+    )
 
 
 def _to_degrees(coords: np.ndarray, crs: pyproj.CRS | None) -> np.ndarray:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from geobgp.errors import DataError, GeobgpWarning
+from geobgp.files import kind_of, read_vector
 
 if TYPE_CHECKING:
     import geopandas as gpd
@@ -33,7 +34,7 @@ def node_exposure(
 
     Parameters
     ----------
-    exposure : None, array, GeoDataFrame or raster
+    exposure : None, array, GeoDataFrame, raster, or path of a vector file or raster
         None: land area in km² (square units of a local domain). A raster holds people (or animals, trees)
         per pixel and keeps its total; a GeoDataFrame holds areas with a column of people, spread evenly over
         the land in each.
@@ -47,6 +48,8 @@ def node_exposure(
     """
     if exposure is None:
         return domain.node_areas / domain.area_unit[0], "area"
+    if isinstance(exposure, (str, os.PathLike)) and kind_of(os.fspath(exposure)) in ("vector", "parquet"):
+        exposure = read_vector(os.fspath(exposure), "exposure")
     if hasattr(exposure, "geometry") and hasattr(exposure, "crs"):
         return _spread(exposure, domain, column), "population"
     if isinstance(exposure, (str, os.PathLike)) or hasattr(exposure, "dims"):

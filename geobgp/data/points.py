@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import bz2
+import codecs
 import gzip
-import json
 import lzma
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -18,12 +18,22 @@ import pyogrio
 import pyproj
 import shapely
 
-from geobgp.errors import DataError, GeobgpError, GeometryError
-from geobgp.land.crs import WGS84
-from geobgp.land.polygons import check_exists, coordinates_of, pick_layer, split_layer
+from geobgp.errors import DataError, GeobgpError, GeometryError, option
+from geobgp.files import (
+    check_exists,
+    driver_errors,
+    kind_of,
+    layers,
+    ogr_name,
+    parquet_geometry,
+    pick_layer,
+    split_layer,
+)
+from geobgp.land.crs import WGS84, as_crs
+from geobgp.land.polygons import coordinates_of
+from geobgp.text import listed
 
 _OPENERS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
-_TABLES, _PARQUET = (".csv", ".tsv", ".txt"), (".parquet", ".geoparquet", ".pq")
 #: Names of columns that are recognised, in any case; the first pair that is there counts.
 DEGREES = (
     ("longitude", "latitude"),
@@ -94,6 +104,8 @@ class Stream:
     ----------
     total : int or None
         Rows in all, where the source knows that before it is read.
+    columns : tuple of str
+        Columns of a table in a file, once its first chunk has been asked for.
     notes : list of str
         What was assumed on the way.
     """
@@ -102,7 +114,8 @@ class Stream:
         self.options = options
         self.notes: list[str] = []
         self.total: int | None = None
-        self._columns: tuple[Any, Any, pyproj.CRS | None] | None = None
+        self.columns: tuple[str, ...] = ()
+        self._named: tuple[Any, Any, pyproj.CRS | None] | None = None
         self._parts = self._open(points)
 
     def __iter__(self) -> Iterator[Chunk]:
@@ -144,7 +157,11 @@ class Stream:
         if isinstance(table, pd.DataFrame):
             weights = self._weights(table)
         elif o.weights is not None:
-            raise DataError(f"weights={o.weights!r} is no column: the points are a {type(table).__name__}.")
+            raise DataError(
+                f"{option('weights', o.weights)} is no column: the points are a {type(table).__name__}.",
+                option="weights",
+                found=o.weights,
+            )
         else:
             weights = None
         if isinstance(table, gpd.GeoSeries) or _has_geometry(table):
@@ -171,19 +188,25 @@ class Stream:
         if name is None:
             return []
         if name not in columns:
-            raise DataError(f"weights: there is no column {name!r}; there are {_names(columns)}.")
+            raise DataError(
+                f"weights: there is no column {name!r}; there are {listed(columns)}.",
+                option="weights",
+                found=list(columns),
+            )
         return [name]
 
     # -- coordinates in named columns ----------------------------------------------------------------------
 
     def _coordinates(self, frame: pd.DataFrame) -> tuple[np.ndarray, pyproj.CRS | None]:
-        if self._columns is None:
-            self._columns = self._choose(frame)
-        first, second, crs = self._columns
+        if self._named is None:
+            self._named = self._choose(frame)
+        first, second, crs = self._named
         for name in (first, second):
             if name not in frame.columns:
                 raise GeometryError(
-                    f"points: a chunk has no column {name!r}; it has {_names(frame.columns)}."
+                    f"points: a chunk has no column {name!r}; it has {listed(frame.columns)}.",
+                    option="points",
+                    found=list(frame.columns),
                 )
         return np.column_stack([_numbers(frame[name]) for name in (first, second)]), crs
 
@@ -198,7 +221,9 @@ class Stream:
             for name in (first, second):
                 if name not in frame.columns:
                     raise GeometryError(
-                        f"points: there is no column {name!r}; there are {_names(frame.columns)}."
+                        f"points: there is no column {name!r}; there are {listed(frame.columns)}.",
+                        option="points",
+                        found=list(frame.columns),
                     )
             return first, second, crs
         there = {str(column).strip().lower(): column for column in frame.columns}
@@ -207,8 +232,14 @@ class Stream:
                 if a in there and b in there:
                     return self._say(frame, there[a], there[b], crs)
         raise GeometryError(
-            f"points: no columns with coordinates among {_names(frame.columns)}. Name them: longitude= and "
-            "latitude=, or easting= and northing= (with crs= where that is not the domain's)."
+            f"points: no columns with coordinates among {listed(frame.columns)}.",
+            option="points",
+            found=list(frame.columns),
+            remedy=(
+                f"Name them: {argument('longitude')} and {argument('latitude')}, or {argument('easting')} "
+                f"and {argument('northing')} (with {argument('points_crs', 'crs')} where that is not the "
+                "domain's)."
+            ),
         )
 
     def _say(
@@ -231,34 +262,20 @@ class Stream:
     def _file(self, path: str) -> Iterator[Any]:
         path, layer = split_layer(path, self.options.layer)
         check_exists(path, "points")
-        suffixes = [s.lower() for s in Path(path).suffixes]
-        packed = bool(suffixes) and suffixes[-1] in _OPENERS
-        kind = (suffixes[:-1] if packed else suffixes)[-1:]
-        try:
-            if kind and kind[0] in _TABLES:
-                yield from self._csv(path, suffixes[-1])
-            elif kind and kind[0] in _PARQUET:
+        with driver_errors(path, "points"):
+            kind = kind_of(path)
+            if kind == "table":
+                yield from self._csv(path)
+            elif kind == "parquet":
                 yield from self._parquet(path)
             else:
                 yield from self._ogr(path, layer)
-        except GeobgpError:
-            raise
-        except Exception as error:  # each driver has its own exceptions; the user needs one kind
-            raise GeometryError(f"points: {path} cannot be read: {error}") from error
 
-    def _csv(self, path: str, suffix: str) -> Iterator[pd.DataFrame]:
-        with _OPENERS.get(suffix, open)(path, "rt", encoding="utf-8-sig", errors="replace") as handle:
-            head = handle.readline()
-        if not head.strip():
-            raise GeometryError(f"points: {path} is empty, or its first line is.")
-        common: dict[str, Any] = {
-            "sep": max(",;\t|", key=head.count),
-            "encoding": "utf-8-sig",
-            "encoding_errors": "replace",
-            "skipinitialspace": True,
-        }
+    def _csv(self, path: str) -> Iterator[pd.DataFrame]:
+        common = csv_format(path)
         sample = pd.read_csv(path, nrows=100, dtype=str, **common)
-        first, second, _ = self._columns = self._choose(sample)
+        self.columns = tuple(map(str, sample.columns))
+        first, second, _ = self._named = self._choose(sample)
         if self.options.weights is not None:
             self._weights(sample)
         wanted = {first, second, self.options.weights}
@@ -275,39 +292,28 @@ class Stream:
 
         file = parquet.ParquetFile(path)
         self.total = file.metadata.num_rows
-        geo = json.loads((file.metadata.metadata or {}).get(b"geo", b"{}"))
-        column = geo.get("primary_column")
-        about = geo.get("columns", {}).get(column, {})
+        column, about = parquet_geometry(file.metadata)
         encoding = about.get("encoding", "WKB").lower()
         if column and encoding not in ("wkb", "point"):
             yield gpd.read_parquet(path)
             return
-        crs = about.get("crs", "OGC:CRS84")
-        crs = None if crs is None else pyproj.CRS.from_user_input(crs)
+        crs = None if about["crs"] is None else as_crs(about["crs"])
         names = [column, *self._wanted(file.schema_arrow.names)] if column else None
         for batch in file.iter_batches(batch_size=self.options.chunksize, columns=names):
             yield batch.to_pandas() if column is None else self._arrow(batch, column, encoding, crs)
 
-    def _ogr(self, path: str, layer: str | None) -> Iterator[Any]:
-        layer = pick_layer(path, layer, "points")
-        info = pyogrio.read_info(path, layer=layer)
+    def _ogr(self, path: str, layer: str | None) -> Iterator[_Raw]:
+        layer, file = pick_layer(path, layer, "points"), ogr_name(path)
+        info = pyogrio.read_info(file, layer=layer)
         self.total = None if info["features"] < 0 else int(info["features"])
-        size, common = self.options.chunksize, {"layer": layer, "columns": self._wanted(info["fields"])}
-        if _pyarrow():
-            with pyogrio.open_arrow(path, batch_size=size, use_pyarrow=True, **common) as (meta, batches):
-                crs = None if meta["crs"] is None else pyproj.CRS.from_user_input(meta["crs"])
-                for batch in batches:
-                    yield self._arrow(batch, meta["geometry_name"] or "wkb_geometry", "wkb", crs)
-            return
-        start = 0
-        while True:
-            frame = pyogrio.read_dataframe(
-                path, skip_features=start, max_features=size, use_arrow=False, **common
-            )
-            yield frame
-            start += len(frame)
-            if len(frame) < size:
-                return
+        columns, size = self._wanted(info["fields"]), self.options.chunksize
+        with pyogrio.open_arrow(file, layer=layer, columns=columns, batch_size=size, use_pyarrow=True) as (
+            meta,
+            batches,
+        ):
+            crs = None if meta["crs"] is None else as_crs(meta["crs"])
+            for batch in batches:
+                yield self._arrow(batch, meta["geometry_name"] or "wkb_geometry", "wkb", crs)
 
     def _arrow(self, batch: Any, column: str, encoding: str, crs: pyproj.CRS | None) -> _Raw:
         geometry = batch.column(column)
@@ -338,17 +344,17 @@ def _wkb_points(binary: Any) -> np.ndarray | None:
     return np.ascontiguousarray(records[:, 5:]).view("<f8")
 
 
+def argument(name: str, python: str | None = None) -> str:
+    """Return the name of an option for a message, as Python's users write an argument."""
+    return option(name, python=f"{python or name}=")
+
+
 def _is_coordinates(points: Any) -> bool:
     return isinstance(points, np.ndarray) and points.ndim == 2 and points.shape[1] == 2
 
 
 def _has_geometry(frame: Any) -> bool:
     return isinstance(frame, gpd.GeoDataFrame) and frame.active_geometry_name is not None
-
-
-def _names(columns: Iterable[Any]) -> str:
-    names = [repr(str(c)) for c in columns]
-    return ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
 
 
 def _numbers(column: pd.Series) -> np.ndarray:
@@ -360,9 +366,42 @@ def _numbers(column: pd.Series) -> np.ndarray:
     return np.asarray(column, float)
 
 
-def _pyarrow() -> bool:
+def csv_format(path: str | Path) -> dict[str, Any]:
+    """Return how a table is written, as `pandas.read_csv` takes it: separator and encoding.
+
+    UTF-8, or UTF-16 if it begins so; what is neither is taken for the western encoding of old spreadsheets.
+    """
+    with _OPENERS.get(Path(path).suffix.lower(), open)(path, "rb") as file:
+        start = file.read(1 << 16)
+    encoding = "utf-16" if start[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
     try:
-        import pyarrow  # noqa: F401
-    except ImportError:
-        return False
-    return True
+        text = codecs.getincrementaldecoder(encoding)().decode(start)
+    except UnicodeDecodeError:
+        encoding = "cp1252"
+        text = start.decode(encoding, "replace")
+    head = text.split("\n", 1)[0]
+    if not head.strip():
+        raise GeometryError(
+            f"points: {path} is empty, or its first line is.", option="points", found=str(path)
+        )
+    return {
+        "sep": max(",;\t|", key=head.count),
+        "encoding": encoding,
+        "encoding_errors": "replace",
+        "skipinitialspace": True,
+    }
+
+
+def number_of_rows(points: Any, layer: str | None = None) -> int | None:
+    """Return how many rows a source of points has, None where only reading it would tell."""
+    if not isinstance(points, (str, Path)):
+        return len(points) if hasattr(points, "__len__") else None
+    path, layer = split_layer(str(points), layer)
+    try:
+        if kind_of(path) != "table":
+            found = [each for each in layers(path, "points") if layer in (None, each.name)]
+            return next((each.n_rows for each in found if each.kind), found[0].n_rows)
+        with _OPENERS.get(Path(path).suffix.lower(), open)(path, "rb") as file:
+            return max(sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b"")) - 1, 0)
+    except (GeobgpError, OSError, LookupError):  # whatever is wrong is said when the points are read
+        return None

@@ -12,7 +12,7 @@ import pyproj
 import shapely
 from scipy.ndimage import map_coordinates
 
-from geobgp.errors import CRSError
+from geobgp.errors import CRSError, option
 
 #: Longest edge that is projected as it stands; longer ones get vertices in between (degrees, metres).
 MAX_EDGE_DEGREES, MAX_EDGE_METRES = 0.1, 10_000.0
@@ -66,6 +66,30 @@ def choose_crs(geoms: Any) -> pyproj.CRS:
     return pyproj.crs.ProjectedCRS(conversion, name=name, geodetic_crs=WGS84)
 
 
+def as_crs(value: Any, what: str = "crs") -> pyproj.CRS:
+    """Return what a user gave for a CRS as one: a code, a name, WKT, a `pyproj.CRS`.
+
+    Parameters
+    ----------
+    value : anything pyproj takes
+    what : str
+        The option it was given for.
+
+    Examples
+    --------
+    >>> as_crs("epsg:28992").name
+    'Amersfoort / RD New'
+    """
+    try:
+        return pyproj.CRS.from_user_input(value)
+    except pyproj.exceptions.CRSError as error:
+        raise CRSError(
+            f"{option(what, str(value))} is no coordinate reference system that PROJ knows: {error}",
+            option=what,
+            found=value,
+        ) from error
+
+
 def check_crs(crs: Any, geoms: Any = None) -> pyproj.CRS:
     """Return a projected CRS in metres, or say why this one cannot be used and what can.
 
@@ -78,10 +102,7 @@ def check_crs(crs: Any, geoms: Any = None) -> pyproj.CRS:
     >>> feet.name, feet.axis_info[0].unit_name
     ('NAD83 / North Carolina (ftUS) in metres', 'metre')
     """
-    try:
-        found = pyproj.CRS.from_user_input(crs)
-    except pyproj.exceptions.CRSError as error:
-        raise CRSError(f"crs={crs!r} is no coordinate reference system that PROJ knows: {error}") from error
+    found = as_crs(crs)
     while found.is_compound or found.is_bound:
         found = (found.source_crs if found.is_bound else found.sub_crs_list[0]) or found
     found = found.to_2d()

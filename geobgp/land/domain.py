@@ -394,7 +394,8 @@ class Domain:
         land[cell] = True
         return np.where(land, mean, fill).reshape(self.grid.shape)
 
-    def _facts(self) -> dict[str, str]:
+    def facts(self) -> dict[str, str]:
+        """Return what the domain is, line by line: what each number is, and the number in words."""
         unit, name = self.area_unit
         rows, cols = self.grid.shape
         return {
@@ -407,16 +408,16 @@ class Domain:
 
     def report(self) -> str:
         """Return the domain's facts and notes as text."""
-        lines = [f"{name}: {value}" for name, value in self._facts().items()]
+        lines = [f"{name}: {value}" for name, value in self.facts().items()]
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
     def __repr__(self) -> str:
-        return "Domain(" + ", ".join(f"{name}: {value}" for name, value in self._facts().items()) + ")"
+        return "Domain(" + ", ".join(f"{name}: {value}" for name, value in self.facts().items()) + ")"
 
     def _repr_html_(self) -> str:
         from html import escape
 
-        rows = [*self._facts().items(), *(("note", note) for note in self.notes)]
+        rows = [*self.facts().items(), *(("note", note) for note in self.notes)]
         body = "".join(f"<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>" for k, v in rows)
         return f"<table><caption>Domain</caption>{body}</table>"
 

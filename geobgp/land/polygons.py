@@ -9,14 +9,15 @@ from typing import Any
 
 import geopandas as gpd
 import numpy as np
-import pyogrio
 import pyproj
 import shapely
 
-from geobgp.errors import CRSError, DomainError, GeobgpError, GeometryError
+from geobgp.errors import CRSError, DomainError, GeometryError
+from geobgp.files import layers, read_vector, split_layer
 from geobgp.land.crs import (
     LonLat,
     areal_scale,
+    as_crs,
     check_crs,
     choose_crs,
     count,
@@ -136,7 +137,7 @@ def _read(source: Any, what: str, layer: str | None) -> Any:
     if isinstance(source, shapely.Geometry):
         return gpd.GeoSeries([source])
     if isinstance(source, (str, Path)):
-        return _read_file(str(source), what, layer)
+        return read_vector(source, what, layer, columns=[]).geometry
     if isinstance(source, (list, tuple, np.ndarray)) and all(isinstance(g, shapely.Geometry) for g in source):
         return gpd.GeoSeries(list(source))
     raise GeometryError(
@@ -145,52 +146,13 @@ def _read(source: Any, what: str, layer: str | None) -> Any:
     )
 
 
-def _read_file(path: str, what: str, layer: str | None) -> Any:
-    path, layer = split_layer(path, layer)
-    check_exists(path, what)
-    try:
-        if Path(path).suffix.lower() in (".parquet", ".geoparquet"):
-            return gpd.read_parquet(path).geometry
-        layer = pick_layer(path, layer, what)
-        return pyogrio.read_dataframe(path, layer=layer, columns=[]).geometry
-    except GeobgpError:
-        raise
-    except Exception as error:  # each driver has its own exceptions; the user needs one kind
-        raise GeometryError(f"{what}: {path} cannot be read as a vector file: {error}") from error
-
-
-def split_layer(path: str, layer: str | None) -> tuple[str, str | None]:
-    """Return path and layer of ``path|layername=layer``, QGIS's way of naming both."""
-    if "|layername=" in path:
-        path, named = path.split("|layername=", 1)
-        layer = layer or named.split("|")[0]
-    return path, layer
-
-
-def check_exists(path: str, what: str) -> None:
-    """Raise GeometryError when a local file is missing; GDAL's virtual paths and URLs pass."""
-    if path.startswith("/vsi") or "://" in path or Path(path).exists():
-        return
-    parent = Path(path).resolve().parent
-    near = sorted(p.name for p in parent.iterdir() if p.is_file())[:8] if parent.is_dir() else None
-    hint = f"The folder {parent} does not exist either." if near is None else f"That folder has: {near}."
-    raise GeometryError(f"{what}: there is no file {path}. {hint}")
-
-
-def pick_layer(path: str, layer: str | None, what: str) -> str:
-    """Return the name of the layer to read; refuse a wrong or an ambiguous one with those that exist."""
-    spatial = [str(name) for name, kind in pyogrio.list_layers(path).tolist() if kind is not None]
-    if layer is not None and layer in spatial:
-        return layer
-    if layer is None and len(spatial) == 1:
-        return spatial[0]
-    if not spatial:
-        raise GeometryError(f"{what}: {path} has no layer with geometries.")
-    found = "there is no layer " + repr(layer) if layer else "a layer must be named"
-    raise GeometryError(
-        f"{what}: {found} in {path}, which has {', '.join(map(repr, spatial))}. "
-        f"Name one: '{path}|layername={spatial[0]}'."
-    )
+def own_crs(source: Any) -> pyproj.CRS | None:
+    """Return the CRS that a table or file of shapes says it is in, None where it does not say."""
+    if not isinstance(source, (str, Path)):
+        return getattr(source, "crs", None)
+    layer = split_layer(str(source))[1]
+    found = [each.crs for each in layers(source) if each.crs is not None and layer in (None, each.name)]
+    return as_crs(found[0]) if found else None
 
 
 def _clean(series: Any, what: str, wanted: tuple[int, ...], plural: str) -> tuple[Any, list[str]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import geopandas as gpd
@@ -15,9 +14,9 @@ import shapely
 from scipy import sparse
 from scipy.special import pdtr
 
-from geobgp.errors import CRSError, DataError, GeobgpError, GeobgpWarning, GeometryError
+from geobgp.errors import CRSError, DataError, GeobgpWarning, GeometryError
+from geobgp.files import read_vector
 from geobgp.land.crs import project
-from geobgp.land.polygons import check_exists, pick_layer, split_layer
 
 if TYPE_CHECKING:
     from geobgp.land.domain import Domain
@@ -45,7 +44,7 @@ def read_regions(regions: Any, domain: Domain) -> gpd.GeoDataFrame:
     elif isinstance(regions, (list, tuple, np.ndarray)):
         frame = gpd.GeoDataFrame({"geometry": list(regions)}, crs=domain.crs)
     else:
-        frame = _read_file(str(regions))
+        frame = read_vector(regions, "regions")
     if len(frame) == 0:
         raise GeometryError("There is no region to add up over; found a table of 0 rows.")
     if domain.crs is not None and frame.crs is None:
@@ -59,19 +58,6 @@ def read_regions(regions: Any, domain: Domain) -> gpd.GeoDataFrame:
             'Earth (crs="local"). Give regions in the same coordinates, without CRS.'
         )
     return frame
-
-
-def _read_file(source: str) -> gpd.GeoDataFrame:
-    path, layer = split_layer(source, None)
-    check_exists(path, "regions")
-    try:
-        if Path(path).suffix.lower() in (".parquet", ".geoparquet"):
-            return gpd.read_parquet(path)
-        return gpd.read_file(path, layer=pick_layer(path, layer, "regions"))
-    except GeobgpError:
-        raise
-    except Exception as error:  # each driver has its own exceptions; the user needs one kind
-        raise GeometryError(f"regions: {path} cannot be read as a vector file: {error}") from error
 
 
 def _in_plane(frame: gpd.GeoDataFrame, domain: Domain) -> np.ndarray:

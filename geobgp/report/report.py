@@ -245,12 +245,11 @@ def _input(posterior: Posterior, inputs: ReportInputs) -> str:
     domain = posterior.domain
     rows: list[tuple[str, object]] = []
     if inputs.counts is not None:
-        rows += [
-            (_capital(k.split(": ")[0]), k.split(": ", 1)[1]) for k in inputs.counts.report().splitlines()
-        ]
+        rows += [(_capital(name), text) for name, text in inputs.counts.facts().items()]
     else:
         rows += [(_capital(k), f"{v:,.6g}") for k, v in posterior.points.items()]
-    rows += [(_capital(k.split(": ")[0]), k.split(": ", 1)[1]) for k in domain.report().splitlines()]
+    rows += [(_capital(name), text) for name, text in domain.facts().items()]
+    rows += [("Note", note) for note in domain.notes]
     return "".join([*out, _facts(rows)])
 
 

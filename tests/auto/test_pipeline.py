@@ -9,7 +9,8 @@ import shapely
 import small_case as case
 
 from geobgp import LGCP, HarmonicBasis, Matern, Posterior, SquaredExponential, map_intensity
-from geobgp.auto.pipeline import _number_of_rows, run
+from geobgp.auto.pipeline import run
+from geobgp.data.points import number_of_rows
 from geobgp.errors import DataError, GeobgpError, GeobgpWarning, GeometryError
 
 SQUARE = shapely.box(0.0, 0.0, 10.0, 10.0)
@@ -304,11 +305,11 @@ def test_rows_are_counted_before_they_are_read(tmp_path):
         files.odd_csv,
         tmp_path / "points.parquet",
     ):
-        assert _number_of_rows(source, None) == n
-    assert _number_of_rows(files.layers_gpkg, "others") == n
-    assert _number_of_rows(f"{files.layers_gpkg}|layername=bites", None) == n
-    assert _number_of_rows(iter([points]), None) is None
-    assert _number_of_rows(files.text_gpkg, None) is None
+        assert number_of_rows(source, None) == n
+    assert number_of_rows(files.layers_gpkg, "others") == n
+    assert number_of_rows(f"{files.layers_gpkg}|layername=bites", None) == n
+    assert number_of_rows(iter([points]), None) is None
+    assert number_of_rows(files.text_gpkg, None) is None
     found = run(iter([smooth()]), SQUARE, crs="local", m=16, boundary="neumann", cache=False,
                 kernel=Matern(1.5, lengthscale=8.0))  # fmt: skip
     assert "not known beforehand" in found.choices["cell size"].why

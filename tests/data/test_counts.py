@@ -14,6 +14,7 @@ from shapely.geometry import LineString, MultiPoint, Point, box
 from strategies import coordinates, island_groups
 
 from geobgp import CRSError, DataError, Domain, GeobgpWarning, GeometryError, bin_points
+from geobgp.errors import DroppedPointsWarning
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +125,7 @@ def test_own_side_of_a_barrier():
 def test_nearest_within_two_cells(square):
     coords = np.array([[0.5, 0.5], [5.9, 2.5], [6.1, 2.5], [np.inf, 0], [2.5, -1.0]])
     with pytest.warns(
-        GeobgpWarning, match=r"1 of 4 points \(25.0%\) lie off the land and are dropped, more than 2 unit"
+        GeobgpWarning, match=r"1 of 4 points \(25.0 %\) lie off the land and are dropped, more than 2 unit"
     ):
         counts = bin_points(coords, square)
     assert (counts.n_read, counts.n_used, counts.n_snapped, counts.n_dropped, counts.n_missing) == (
@@ -154,7 +155,7 @@ def test_drop_and_error(square):
 def test_more_than_one_per_cent_dropped_is_a_warning(square):
     coords = np.r_[np.full((98, 2), 1.5), [[9, 9], [9, 9]]]
     with pytest.warns(
-        GeobgpWarning, match=r"2 of 100 points \(2.0%\).*Check them on a map, or raise max_snap"
+        GeobgpWarning, match=r"2 of 100 points \(2.0 %\).*Check them on a map, or raise max_snap"
     ):
         bin_points(coords, square)
     with pytest.warns(GeobgpWarning, match=r"are dropped. Check them on a map, or use on_water='nearest'"):
@@ -169,20 +170,20 @@ def test_swapped_coordinates_are_noticed(netherlands):
     assert counts.n_used == 0 and counts.n_dropped == len(towns)
     assert "The points lie in longitude 50.769 to 53.48 and latitude 3.3861 to 7.1514" in text
     assert "the domain in longitude 3.2" in text
-    assert "With the two coordinates swapped 100% of them would lie on the land" in text
+    assert "With the two coordinates swapped 100 % of them would lie on the land" in text
 
 
 def test_points_in_another_country_are_noticed(netherlands):
     quakes = SAMPLE / "usgs_california_2018_points.csv"
     with pytest.warns(
-        GeobgpWarning, match=r"longitude -1\d\d.* to -1.*Check the CRS of the points and of the land"
+        GeobgpWarning, match=r"longitude -1\d\d.* to -1.*Check the CRS of the points \(crs=\) and of the land"
     ):
         bin_points(quakes, netherlands)
 
 
 def test_points_beyond_the_globe_are_dropped_with_a_warning(netherlands):
     lost = gpd.GeoSeries([Point(5, 95), Point(4, 120)], crs=4326)
-    with pytest.warns(GeobgpWarning, match=r"2 of 2 points \(100.0%\)"):
+    with pytest.warns(GeobgpWarning, match=r"2 of 2 points \(100.0 %\)"):
         assert bin_points(lost, netherlands).n_dropped == 2
 
 
@@ -289,3 +290,25 @@ def test_progress_goes_to_standard_error(square, capsys):
     bin_points((np.full((10, 2), 0.5) for _ in range(3)), square, progress=True)
     out, err = capsys.readouterr()
     assert out == "" and "30 used" in err
+
+
+# --- the CRS travels with the counts ----------------------------------------------------------------
+
+
+def test_coordinates_are_kept_only_when_asked_for(netherlands):
+    towns = pd.read_csv(SAMPLE / "places_netherlands_points.csv").rename(columns={"x": "lon", "y": "lat"})
+    assert bin_points(towns, netherlands).coordinates is None
+    counts = bin_points(towns, netherlands, keep_coordinates=True, chunksize=500)
+    there = gpd.GeoSeries(gpd.points_from_xy(towns.lon, towns.lat), crs=4326).to_crs(netherlands.crs)
+    assert counts.points_crs.to_epsg() == 4326
+    assert counts.coordinates == pytest.approx(there.get_coordinates().to_numpy())
+
+
+def test_kept_coordinates_leave_out_what_no_crs_can_show(netherlands):
+    points = gpd.GeoSeries([Point(5.2, 52.1), Point(5, 120), None], crs=4326)
+    with pytest.warns(DroppedPointsWarning, match="No points were read"):
+        assert bin_points(points[2:], netherlands, keep_coordinates=True).coordinates.shape == (0, 2)
+    with pytest.warns(DroppedPointsWarning):
+        counts = bin_points(points, netherlands, keep_coordinates=True)
+    assert counts.coordinates.shape == (1, 2) and counts.n_read == 2
+    assert counts.warning is not None and counts.warning.found == 1

@@ -3,6 +3,7 @@
 import geopandas as gpd
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyproj
 import pytest
 import shapely
@@ -40,19 +41,11 @@ def read(points, **more):
     return coords, chunks, stream
 
 
-def has_pyarrow():
-    return module._pyarrow()
-
-
 # --- the same from every source -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("arrow", [True, False])
 @pytest.mark.parametrize("name", ["points.gpkg", "points.shp", "points.geojson", "points.fgb"])
-def test_files_that_ogr_reads(tmp_path, monkeypatch, name, arrow):
-    if arrow and not has_pyarrow():
-        pytest.skip("pyarrow does not work here")
-    monkeypatch.setattr(module, "_pyarrow", lambda: arrow)
+def test_files_that_ogr_reads(tmp_path, name):
     frame().to_file(tmp_path / name)
     coords, chunks, stream = read(tmp_path / name, weights="deaths")
     order = np.argsort(coords[:, 0])  # FlatGeobuf sorts its features in space
@@ -64,7 +57,6 @@ def test_files_that_ogr_reads(tmp_path, monkeypatch, name, arrow):
 
 @pytest.mark.parametrize("encoding", ["WKB", "geoarrow"])
 def test_geoparquet(tmp_path, encoding):
-    pytest.importorskip("pyarrow.parquet", exc_type=ImportError)
     points = pd.concat([frame(28992), gpd.GeoDataFrame({"deaths": [0.0]}, geometry=[None], crs=28992)])
     points.to_parquet(tmp_path / "p.parquet", geometry_encoding=encoding)
     coords, chunks, stream = read(tmp_path / "p.parquet", weights="deaths")
@@ -74,7 +66,6 @@ def test_geoparquet(tmp_path, encoding):
 
 
 def test_parquet_of_multipoints_in_geoarrow_and_of_plain_columns(tmp_path):
-    pytest.importorskip("pyarrow.parquet", exc_type=ImportError)
     multi = gpd.GeoDataFrame(geometry=[shapely.MultiPoint(DEGREES)], crs=4326)
     multi.to_parquet(tmp_path / "m.parquet", geometry_encoding="geoarrow")
     assert read(tmp_path / "m.parquet")[0] == pytest.approx(DEGREES)
@@ -133,7 +124,6 @@ def test_tables_in_memory_and_chunks():
 
 
 def test_points_in_wkb_are_read_from_their_bytes():
-    pa = pytest.importorskip("pyarrow", exc_type=ImportError)
     wkb = shapely.to_wkb(shapely.points(DEGREES))
     for kind in (pa.binary(), pa.large_binary()):
         assert module._wkb_points(pa.array(wkb, kind)) == pytest.approx(DEGREES)

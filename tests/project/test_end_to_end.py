@@ -1,12 +1,16 @@
 """From polygons and points to rasters and a map, against the truth."""
 
+import json
+
 import numpy as np
+import pandas as pd
 import pytest
 import rasterio
 import small_case as case
 
 import geobgp
 from geobgp import map_intensity, simulate_points
+from geobgp.cli.app import main
 
 
 def mapped(**options):
@@ -108,3 +112,26 @@ def test_full_resolution_agrees_with_features(posterior):
     full = mapped(m="full", boundary=posterior.basis.boundary)
     ratio = np.log(full.node_intensity()["q50"] / posterior.node_intensity()["q50"])
     assert np.sqrt(np.average(ratio**2, weights=full.domain.node_areas)) < 0.25
+
+
+@pytest.mark.parametrize("crs", [28992, 32631])
+def test_points_in_the_crs_of_the_land_are_shown_where_they_are(crs, tmp_path):
+    # A table of eastings and northings says nothing of its CRS; the land's own is the only one that fits.
+    points, land = case.points(), case.land()
+    own = points.to_crs(crs).geometry
+    pd.DataFrame({"easting": own.x, "northing": own.y}).to_csv(tmp_path / "points.csv", index=False)
+    land.to_crs(crs).to_parquet(tmp_path / "land.pq")
+    quick = ("--cell-size", "1000", "--features", "48", "--boundary", "neumann", "--quiet", "--show-points")
+    out = tmp_path / "out"
+    assert (
+        main(
+            ["map", str(tmp_path / "points.csv"), "--land", str(tmp_path / "land.pq"), "-o", str(out), *quick]
+        )
+        == 0
+    )
+    page = (out / "map.html").read_text("utf-8")
+    at = page.index('{"title":', page.index("window.geobgp.current = window.geobgp.start("))
+    shown = np.array(json.JSONDecoder().raw_decode(page[at:])[0]["points"]["coords"])
+    true = points.to_crs(4326).geometry
+    assert shown == pytest.approx(np.column_stack([true.y, true.x]), abs=2e-6)
+    assert json.loads((out / "summary.json").read_text("utf-8"))["points"]["used"] == len(points)

@@ -1,0 +1,128 @@
+"""Vector files of every kind: one table of suffixes, one reader, one kind of error."""
+
+import gzip
+import zipfile
+
+import geopandas as gpd
+import numpy as np
+import pandas as pd
+import pyogrio
+import pytest
+import shapely
+
+from geobgp import Domain, GeometryError
+from geobgp.data.effects import node_exposure
+from geobgp.files import Layer, check_exists, kind_of, layers, read_vector, split_layer
+from geobgp.land.polygons import read_polygons
+from geobgp.land.regions import read_regions
+
+SQUARES = gpd.GeoDataFrame(
+    {"name": ["west", "east"], "population": [30, 10]},
+    geometry=[shapely.box(4, 52, 4.1, 52.1), shapely.box(4.1, 52, 4.2, 52.1)],
+    crs=4326,
+)
+NAMES = (
+    "land.gpkg", "land.shp", "land.geojson", "land.json", "land.fgb", "land.gml", "land.kml", "land.parquet",
+    "land.geoparquet", "land.pq", "CAPITALS.PQ", "zipped.zip", "shapes.zip", "land.geojson.gz",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The same squares in every format."""
+    made = tmp_path_factory.mktemp("vectors")
+    for name in ("land.gpkg", "land.shp", "land.geojson", "land.fgb", "land.gml", "land.kml"):
+        SQUARES.to_file(made / name)
+    (made / "land.json").write_bytes((made / "land.geojson").read_bytes())
+    for name in ("land.parquet", "land.geoparquet", "land.pq", "CAPITALS.PQ"):
+        SQUARES.to_parquet(made / name)
+    with zipfile.ZipFile(made / "zipped.zip", "w") as archive:
+        archive.write(made / "land.gpkg", "deep/inside/land.gpkg")
+        archive.writestr("readme.txt", "What is in here.")
+    with zipfile.ZipFile(made / "shapes.zip", "w") as archive:
+        for suffix in ("shp", "shx", "dbf", "prj"):
+            archive.write(made / f"land.{suffix}", f"folder/land.{suffix}")
+    with gzip.open(made / "land.geojson.gz", "wb") as packed:
+        packed.write((made / "land.geojson").read_bytes())
+    return made
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_kind_of_file_holds_the_same(folder, name):
+    frame = read_vector(folder / name, "land")
+    order = np.argsort(frame.geometry.bounds["minx"])  # FlatGeobuf sorts its features in space
+    assert frame.crs.to_epsg() == 4326
+    assert frame.geometry.iloc[order].normalize().to_numpy() == pytest.approx(SQUARES.normalize().to_numpy())
+    assert "population" in frame.columns
+    bare = read_vector(folder / name, "land", columns=["population"])
+    assert set(bare.columns) == {"population", "geometry"}
+    assert sorted(bare["population"].astype(int)) == [10, 30]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_land_regions_and_exposure_read_them_all(folder, name):
+    path = str(folder / name)
+    assert shapely.area(read_polygons(path)[0].to_numpy()).sum() == pytest.approx(0.02)
+    domain = Domain.from_polygons(path, cell_size=2000)
+    assert len(read_regions(path, domain)) == 2
+    people, kind = node_exposure(path, domain, "population")
+    assert kind == "population" and people.sum() == pytest.approx(40)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_a_file_says_of_itself(folder, name):
+    (found,) = layers(folder / name)
+    assert found.n_rows == 2 and "Polygon" in found.kind and "population" in found.columns
+    assert found.bounds == pytest.approx((4, 52, 4.2, 52.1))
+    assert gpd.GeoSeries([], crs=found.crs).crs.to_epsg() == 4326
+
+
+def test_kinds_follow_from_names(tmp_path):
+    kinds = {"a.csv": "table", "a.TSV.gz": "table", "a.pq": "parquet", "a.gdb": "vector", "a.nc": "other"}
+    assert {name: kind_of(name) for name in kinds} == kinds
+    assert kind_of(tmp_path / "gone.zip") == "other"
+
+
+def test_layers_are_named_in_two_ways(tmp_path):
+    path = tmp_path / "map.gpkg"
+    SQUARES.to_file(path, layer="land")
+    SQUARES.iloc[:1].to_file(path, layer="lakes")
+    pyogrio.write_dataframe(pd.DataFrame({"note": ["nothing to see"]}), path, layer="notes")
+    for source in (f"{path}|layername=lakes", f"{path}:lakes"):
+        assert len(read_vector(source, "water")) == 1
+        check_exists(source, "water")
+    assert len(read_vector(path, "water", layer="lakes")) == 1
+    assert [(each.name, each.n_rows, each.kind is None) for each in layers(path)] == [
+        ("land", 2, False), ("lakes", 1, False), ("notes", 1, True),
+    ]  # fmt: skip
+    with pytest.raises(GeometryError, match=r"water: a layer must be named in .*'land', 'lakes'") as caught:
+        read_vector(path, "water")
+    assert caught.value.found == ["land", "lakes"] and "layername=land" in caught.value.remedy
+    with pytest.raises(GeometryError, match="there is no layer 'seas'"):
+        read_vector(f"{path}:seas", "water")
+
+
+@pytest.mark.parametrize("path", ["C:/maps/land.gpkg", "https://example.org/land.gpkg", "a:b/land.gpkg"])
+def test_colons_elsewhere_name_no_layer(path):
+    assert split_layer(path) == (path, None)
+
+
+def test_files_that_are_not_there_or_not_what_they_say(tmp_path, folder):
+    with pytest.raises(GeometryError, match=r"land: there is no file .*gone.pq. That folder has no files"):
+        read_vector(tmp_path / "gone.pq", "land")
+    with pytest.raises(GeometryError, match=r"there is no file.*folder .*nowhere does not exist"):
+        layers(tmp_path / "nowhere" / "land.gpkg")
+    (tmp_path / "land.pq").write_text("This is no Parquet.")
+    with pytest.raises(GeometryError, match=r"land: .*land.pq cannot be read as a vector file"):
+        read_vector(tmp_path / "land.pq", "land")
+    pd.DataFrame({"a": [1]}).to_parquet(tmp_path / "plain.pq")
+    with pytest.raises(GeometryError, match=r"regions: .*plain.pq cannot be read as a vector file"):
+        read_vector(tmp_path / "plain.pq", "regions")
+    assert layers(tmp_path / "plain.pq") == [Layer("plain", 1, None, None, None, ("a",))]
+    with zipfile.ZipFile(tmp_path / "two.zip", "w") as archive:
+        archive.write(folder / "land.gpkg", "a.gpkg")
+        archive.write(folder / "land.geojson", "b.geojson")
+    with pytest.raises(GeometryError, match=r"two.zip holds several files, 'a.gpkg', 'b.geojson'") as caught:
+        read_vector(tmp_path / "two.zip", "land")
+    named = caught.value.remedy.split("'")[1]
+    assert len(read_vector(named, "land")) == 2
