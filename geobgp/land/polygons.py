@@ -291,7 +291,7 @@ def _dry_land(series: dict[str, Any], target: pyproj.CRS | None) -> tuple[Any, A
         if target is not None and not source.equals(water.crs, ignore_axis_order=True):
             dry, wet = _projected(whole, source, target), _projected(wet, water.crs, target)
             source = target
-        dry = _polygonal(dry - wet)
+        dry = _polygonal(_without(dry, wet))
         if dry.is_empty:
             raise DomainError(
                 f"No land is left after subtracting water: all {_area(whole, land.crs, target)} of land lie "
@@ -304,6 +304,16 @@ def _dry_land(series: dict[str, Any], target: pyproj.CRS | None) -> tuple[Any, A
         return dry, None
     lines = barriers.to_numpy() if target is None else project(barriers, target)
     return dry, shapely.multilinestrings(shapely.get_parts(lines))
+
+
+def _without(dry: Any, wet: Any) -> Any:
+    """Return land minus water; where GEOS fails on it as it stands, rounded to a millionth of a millionth."""
+    try:
+        return shapely.difference(dry, wet)
+    except shapely.GEOSException:
+        west, south, east, north = shapely.bounds(dry)
+        grid = 1e-12 * max(east - west, north - south)
+        return shapely.difference(shapely.set_precision(dry, grid), shapely.set_precision(wet, grid))
 
 
 def _unite(series: Any, around: LonLat | None) -> Any:
