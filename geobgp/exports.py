@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
+    from geobgp.inference.likelihoods import Likelihood
     from geobgp.inference.mixture import NormalMixture
     from geobgp.land.domain import Domain
     from geobgp.posterior import Posterior
@@ -30,7 +31,7 @@ QUANTILES = (0.05, 0.5, 0.95)
 class Outputs:
     """What `Posterior` can write and draw, using only its public methods."""
 
-    likelihood: str
+    likelihood: Likelihood
 
     if TYPE_CHECKING:
 
@@ -87,7 +88,7 @@ class Outputs:
         values = {"mean": mean, "sd": np.sqrt(var)} | {
             quantile_name(q): self._nodes.quantile(q) for q in chances
         }
-        unit = f"log({self.units})" if self.likelihood == "Poisson" else "1"
+        unit = f"log({self.units})" if self.likelihood.is_intensity else "1"
         about = {name: {"long_name": f"linear predictor, {_words(name)}", "units": unit} for name in values}
         return self._dataset(values, about)
 
@@ -160,7 +161,7 @@ class Outputs:
         return plot_intensity(cast("Posterior", self), ax=ax, **kwargs)
 
     def _repr_html_(self) -> str:
-        if self.likelihood != "Poisson":
+        if not self.likelihood.is_intensity:
             return self.summary()._repr_html_()
         return str(self.to_map()._repr_html_())
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -14,18 +14,26 @@ from geobgp.inference.fit import Fit, fit
 from geobgp.inference.hyper import Hyper
 from geobgp.inference.likelihoods import Bernoulli, Gaussian, Likelihood, Poisson
 from geobgp.land.crs import transform
+from geobgp.posterior import Posterior
 from geobgp.prior.base import MISSED_SHARE, Basis
 from geobgp.prior.kernels import Kernel
 from geobgp.progress import ProgressLike, as_progress
+from geobgp.summary import Effects, point_facts
 
 if TYPE_CHECKING:
     from geobgp.data.counts import Counts
     from geobgp.data.effects import Covariate, Exposure
-    from geobgp.posterior import Posterior
 
 #: Prior standard deviation of the intercept (around the log of the overall rate) and of standardised
 #: covariates.
 FIXED_SD = 10.0
+
+#: The likelihoods of values at locations, by name; a link is for those that have one.
+_WITHOUT_DATA: dict[str, Callable[[str], Likelihood]] = {
+    "gaussian": lambda link: Gaussian.without_data({}),
+    "bernoulli": lambda link: Bernoulli.without_data({"link": link}),
+    "poisson": lambda link: Poisson.without_data({}),
+}
 
 
 class LGCP:
@@ -62,7 +70,7 @@ class LGCP:
     True
     """
 
-    likelihood = "poisson"
+    likelihood: Likelihood = Poisson.without_data({})
 
     def __init__(
         self,
@@ -102,12 +110,20 @@ class LGCP:
         title : str
             Title of maps and rasters.
         """
-        from geobgp.posterior import Posterior
-
         if engine not in ("numpy", "gpflow"):
             raise DataError(f"engine is 'numpy' or 'gpflow'; found {engine!r}.")
         result = self._fit(counts, hyper=hyper, gpflow=engine == "gpflow", progress=progress)
-        return Posterior.from_fit(result, model=self, counts=counts, title=title)
+        return Posterior(
+            fit=result,
+            basis=self.basis,
+            kernel=self.kernel,
+            likelihood=self.likelihood,
+            exposure=self.exposure,
+            exposure_kind=self.exposure_kind,
+            effects=Effects(self.effects.names, self.effects.means, self.effects.scales),
+            points=point_facts(counts),
+            title=title,
+        )
 
     def _fit(
         self,
@@ -118,7 +134,7 @@ class LGCP:
         progress: ProgressLike = False,
     ) -> Fit:
         domain = self.basis.domain
-        values = np.asarray(getattr(counts, "values", counts), float)
+        values = np.asarray(counts, float)
         if values.shape != (domain.n_nodes,):
             raise DataError(
                 f"The domain has {domain.n_nodes:,} nodes, so counts have the shape ({domain.n_nodes},); "
@@ -181,7 +197,7 @@ class BoundaryGP:
         link: Literal["probit", "logit"] = "probit",
         mean: Literal["constant", "zero"] | None = None,
     ) -> None:
-        if likelihood not in ("gaussian", "bernoulli", "poisson"):
+        if likelihood not in _WITHOUT_DATA:
             raise DataError(f"likelihood is 'gaussian', 'bernoulli' or 'poisson'; found {likelihood!r}.")
         if mean not in (None, "constant", "zero"):
             raise DataError(f"mean is 'constant' or 'zero'; found {mean!r}.")
@@ -190,7 +206,7 @@ class BoundaryGP:
         self.basis = basis
         self.kernel = _kernel(basis, kernel)
         self.link = link
-        self.likelihood = f"bernoulli ({link})" if likelihood == "bernoulli" else likelihood
+        self.likelihood = _WITHOUT_DATA[likelihood](link)
         self.noise = noise
         self.mean = mean or ("zero" if basis.boundary == "dirichlet" else "constant")
 
@@ -212,10 +228,18 @@ class BoundaryGP:
         hyper, progress
             As in `LGCP.fit`.
         """
-        from geobgp.posterior import Posterior
-
         result = self._fit(coords, values, hyper=hyper, progress=progress)
-        return Posterior.from_fit(result, model=self, n_points=len(values))
+        return Posterior(
+            fit=result,
+            basis=self.basis,
+            kernel=self.kernel,
+            likelihood=self.likelihood,
+            # Values at locations have no exposure: a count there is one observation.
+            exposure=np.ones(self.basis.domain.n_nodes),
+            exposure_kind="observation",
+            effects=Effects(),
+            points={"used": len(values)},
+        )
 
     def _fit(
         self, coords: Any, values: np.ndarray, *, hyper: str = "map", progress: ProgressLike = False
@@ -245,11 +269,11 @@ class BoundaryGP:
 
     def _scaled(self, y: np.ndarray, constant: bool) -> tuple[float, float, float | None, Likelihood]:
         """Return the centre of f, its scale, the known noise, and the likelihood about that centre."""
-        if self.likelihood == "gaussian":
+        if isinstance(self.likelihood, Gaussian):
             centre = float(y.mean()) if constant else 0.0
             unit = float(np.sqrt(np.mean((y - centre) ** 2))) or 1.0
             return centre, unit, self.noise, Gaussian(y - centre)
-        if self.likelihood == "poisson":
+        if isinstance(self.likelihood, Poisson):
             centre = float(np.log(y.mean() if y.sum() > 0 else 0.5 / len(y))) if constant else 0.0
             return centre, 1.0, None, Poisson(y, np.ones(len(y)), centre)
         return 0.0, 1.0, None, Bernoulli(y, self.link)

@@ -14,23 +14,15 @@ import pandas as pd
 
 from geobgp.errors import DataError
 from geobgp.exports import QUANTILES, Outputs
-from geobgp.inference.likelihoods import Bernoulli
 from geobgp.inference.mixture import NormalMixture, check_probabilities, quantile_name
-from geobgp.summary import (
-    Effects,
-    Summary,
-    coefficient_table,
-    describe,
-    likelihood_name,
-    number,
-    point_facts,
-)
+from geobgp.summary import Effects, Summary, coefficient_table, describe
+from geobgp.text import number
 
 if TYPE_CHECKING:
     import geopandas as gpd
 
-    from geobgp.data.counts import Counts
     from geobgp.inference.fit import Fit
+    from geobgp.inference.likelihoods import Likelihood
     from geobgp.land.domain import Domain
     from geobgp.prior.base import Basis
     from geobgp.prior.kernels import Kernel
@@ -56,8 +48,8 @@ class Posterior(Outputs):
     basis : HarmonicBasis or FullRank
     kernel : Kernel
         As it was given; `lengthscale` and `sd` of the posterior are the learned ones.
-    likelihood : str
-        "Poisson", "Gaussian", "Bernoulli (probit)" or "Bernoulli (logit)".
+    likelihood : Likelihood
+        Without data; its `name` is "Poisson", "Gaussian", "Bernoulli (probit)" or "Bernoulli (logit)".
     exposure : (n_nodes,) array
         What the intensity is multiplied by to give expected events: km² by default.
     exposure_kind : str
@@ -90,53 +82,14 @@ class Posterior(Outputs):
     fit: Fit
     basis: Basis
     kernel: Kernel
-    likelihood: str
+    likelihood: Likelihood
     exposure: np.ndarray = field(repr=False)
     exposure_kind: str
     effects: Effects = field(repr=False)
     points: Mapping[str, float]
-    created: str
+    created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     title: str = ""
     choices: Mapping[str, str] = field(default_factory=dict, repr=False)
-
-    @classmethod
-    def from_fit(
-        cls,
-        fit: Fit,
-        *,
-        model: Any,
-        counts: Counts | np.ndarray | None = None,
-        n_points: int | None = None,
-        title: str = "",
-    ) -> Posterior:
-        """Make the posterior of a fitted model; `LGCP.fit` and `BoundaryGP.fit` end here.
-
-        Parameters
-        ----------
-        fit : Fit
-        model : LGCP or BoundaryGP
-        counts : Counts or (n_nodes,) array, optional
-            What was fitted, for the numbers of points in reports.
-        n_points : int, optional
-            Number of values, where there are no counts.
-        title : str
-            Title of maps and rasters.
-        """
-        effects = getattr(model, "effects", None)
-        # Values at locations have no exposure: a count there is one observation.
-        exposure = getattr(model, "exposure", np.ones(model.basis.domain.n_nodes))
-        return cls(
-            fit=fit,
-            basis=model.basis,
-            kernel=model.kernel,
-            likelihood=likelihood_name(getattr(model, "likelihood", "poisson")),
-            exposure=np.asarray(exposure, float),
-            exposure_kind=str(getattr(model, "exposure_kind", "observation")),
-            effects=Effects() if effects is None else Effects(effects.names, effects.means, effects.scales),
-            points=point_facts(counts, n_points),
-            created=datetime.now(UTC).isoformat(timespec="seconds"),
-            title=title,
-        )
 
     # -- facts -------------------------------------------------------------------------------------
 
@@ -203,7 +156,7 @@ class Posterior(Outputs):
             "title": self.title or f"Intensity in {self.units}",
             "source": f"geobgp {geobgp.__version__}",
             "created": self.created,
-            "likelihood": self.likelihood,
+            "likelihood": self.likelihood.name,
             "kernel": self.kernel.name,
             "lengthscale": self.lengthscale,
             "sd": self.sd,
@@ -222,7 +175,7 @@ class Posterior(Outputs):
 
         The intercept is the log-intensity (without f) where every covariate is zero.
         """
-        return coefficient_table(self.fit.states, self.effects, self.likelihood)
+        return coefficient_table(self.fit.states, self.effects, self.likelihood.is_intensity)
 
     def summary(self) -> Summary:
         """Return what the fit used and found; prints as text."""
@@ -253,10 +206,10 @@ class Posterior(Outputs):
         return NormalMixture(_weights(self.fit.states), found[0], found[1])
 
     def _need_counts(self, what: str) -> None:
-        if self.likelihood != "Poisson":
+        if not self.likelihood.is_intensity:
             raise DataError(
-                f"{what} belongs to counts; this fit has a {self.likelihood} likelihood. "
-                "Use predict or predict_y."
+                f"{what} belongs to counts; this fit has a {self.likelihood.name} likelihood.",
+                remedy="Use predict or predict_y.",
             )
 
     def node_intensity(self, quantiles: Sequence[float] = QUANTILES) -> pd.DataFrame:
@@ -387,16 +340,8 @@ class Posterior(Outputs):
         Gaussian: the noise is added. Bernoulli: the probability of a 1, and p (1 - p). Poisson: of a count
         with one unit of exposure.
         """
-        at = self._at(coords, covariates)
-        if self.likelihood == "Gaussian":
-            noise = np.array([state.noise**2 for state in self.fit.states])
-            return NormalMixture(at.weight, at.mu, at.var + noise[:, None]).moments()
-        if self.likelihood == "Poisson":
-            mean, var = at.exp_moments()
-            return mean, mean + var
-        link = Bernoulli(np.zeros(0), "logit" if "logit" in self.likelihood else "probit")
-        p = at.weight @ np.array([link.probability(mu, var) for mu, var in zip(at.mu, at.var, strict=True)])
-        return p, p * (1 - p)
+        noise = np.array([state.noise for state in self.fit.states])
+        return self.likelihood.predicted(self._at(coords, covariates), noise)
 
     # -- files -------------------------------------------------------------------------------------
 
@@ -421,7 +366,7 @@ class Posterior(Outputs):
     def __repr__(self) -> str:
         scale, unit = self.domain.length_unit
         return (
-            f"Posterior({self.likelihood}, {self.n_points:,} points, {self.domain.n_nodes:,} nodes, "
+            f"Posterior({self.likelihood.name}, {self.n_points:,} points, {self.domain.n_nodes:,} nodes, "
             f"{self.basis.boundary}, {self.basis.label}, {self.kernel.name}: "
             f"lengthscale {number(self.lengthscale / scale)} {unit}, sd {number(self.sd)}; "
             f"ELBO {self.elbo:.2f}{'' if self.converged else ', NOT converged'})"

@@ -12,8 +12,10 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtri
 
+from geobgp.data.counts import Counts
 from geobgp.errors import DataError
 from geobgp.inference.mixture import NormalMixture
+from geobgp.text import number
 
 if TYPE_CHECKING:
     from geobgp.inference.fit import Fit
@@ -121,21 +123,10 @@ class Effects:
         return turn @ mean, np.diag(turn @ cov @ turn.T)
 
 
-def likelihood_name(likelihood: Any) -> str:
-    """Return the name for reports of a likelihood, or of its name in options."""
-    name = str(getattr(likelihood, "name", likelihood))
-    if not name.lower().startswith("bernoulli"):
-        return name.capitalize()
-    return "Bernoulli (logit)" if "logit" in name else "Bernoulli (probit)"
-
-
-def point_facts(counts: Any, n_points: int | None) -> dict[str, float]:
-    """Return numbers of points, from a `Counts`, an array of counts per node, or the number of values."""
-    if counts is None:
-        return {"used": int(n_points or 0)}
-    if not hasattr(counts, "n_used"):
-        total = float(np.sum(counts))
-        return {"used": round(total) if n_points is None else int(n_points), "dropped": 0}
+def point_facts(counts: Counts | np.ndarray) -> dict[str, float]:
+    """Return numbers of points, from what was counted, or from an array of counts per node."""
+    if not isinstance(counts, Counts):
+        return {"used": round(float(np.sum(counts))), "dropped": 0}
     found = {"used": counts.n_used, "dropped": counts.n_dropped, "snapped": counts.n_snapped}
     facts: dict[str, float] = {name: int(value) for name, value in found.items()}
     if counts.n_missing:
@@ -145,8 +136,8 @@ def point_facts(counts: Any, n_points: int | None) -> dict[str, float]:
     return facts
 
 
-def coefficient_table(states: Sequence[Any], effects: Effects, likelihood: str) -> pd.DataFrame:
-    """Return the fixed effects in their own units: name, mean, sd, q05, q95, and rate ratios for counts."""
+def coefficient_table(states: Sequence[Any], effects: Effects, ratios: bool) -> pd.DataFrame:
+    """Return the fixed effects in their own units: name, mean, sd, q05, q95, and rate ratios if asked for."""
     weight = np.array([state.weight for state in states], float)
     pairs = [effects.own_units(*state.coefficients()) for state in states]
     mixture = NormalMixture(
@@ -156,7 +147,7 @@ def coefficient_table(states: Sequence[Any], effects: Effects, likelihood: str) 
     names = ["intercept", *effects.names][len(effects.names) + 1 - len(mean) :]
     values = {"mean": mean, "sd": np.sqrt(var), "q05": mixture.quantile(0.05), "q95": mixture.quantile(0.95)}
     frame = pd.DataFrame({"name": names} | values)
-    if likelihood == "Poisson":
+    if ratios:
         slope = np.array([name != "intercept" for name in names], bool)
         for name, column in (("rate_ratio", "mean"), ("rate_ratio_q05", "q05"), ("rate_ratio_q95", "q95")):
             with np.errstate(over="ignore"):
@@ -172,8 +163,8 @@ def describe(posterior: Posterior) -> Summary:
     facts: dict[str, Any] = {
         "points": dict(posterior.points),
         "land": f"{number(domain.node_areas.sum() / area)} {area_name}, {domain.n_nodes:,} nodes",
-        "likelihood": posterior.likelihood,
-        "unit": posterior.units if posterior.likelihood == "Poisson" else None,
+        "likelihood": posterior.likelihood.name,
+        "unit": posterior.units if posterior.likelihood.is_intensity else None,
         "boundary": info["boundary"],
         "features": info["m"],
         "missed_share": float(fit.missed_share) or None,
@@ -203,21 +194,6 @@ def _hyper(fit: Fit, k: int, scale: float, unit: str, learned: bool) -> dict[str
     low, high = np.exp(mean + ndtri([0.05, 0.95]) * spread) / scale
     fact = {"value": float(np.exp(mean) / scale), "q05": float(low), "q95": float(high)}
     return fact | {"unit": unit, "learned": learned}
-
-
-def number(value: float) -> str:
-    """Return a number as people read it: about four digits, thousands separated.
-
-    Examples
-    --------
-    >>> number(12345.678), number(0.012345), number(3.0), number(float("nan"))
-    ('12,346', '0.01235', '3', 'unknown')
-    """
-    if not math.isfinite(value):
-        return "unknown" if math.isnan(value) else str(value)
-    if abs(value) >= 1000:
-        return f"{value:,.0f}" if abs(value) < 1e9 else f"{value:.3e}"
-    return f"{value:.4g}"
 
 
 def _quantity(fact: Mapping[str, Any]) -> str:

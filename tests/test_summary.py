@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from geobgp.errors import DataError
-from geobgp.summary import Effects, Summary, coefficient_table, number
+from geobgp.summary import Effects, Summary, coefficient_table
 
 FACTS = {
     "points": {"used": 4446, "dropped": 3, "total_weight": None},
@@ -59,21 +59,6 @@ def test_mapping_and_plain_data():
     assert dict(summary) == summary.facts
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0, "0"),
-        (12345, "12,345"),
-        (0.000123456, "0.0001235"),
-        (1e12, "1.000e+12"),
-        (-2500.4, "-2,500"),
-        (math.inf, "inf"),
-    ],
-)
-def test_numbers(value, text):
-    assert number(value) == text
-
-
 def test_effects_round_trip():
     rng = np.random.default_rng(0)
     effects = Effects(("a", "b"), np.array([10.0, -3.0]), np.array([2.0, 0.5]))
@@ -96,8 +81,8 @@ def test_coefficients_of_a_mixture_and_without_intercept():
     def state(weight, mean):
         return SimpleNamespace(weight=weight, coefficients=lambda: (np.array([mean]), np.eye(1)))
 
-    table = coefficient_table([state(0.5, -1.0), state(0.5, 1.0)], Effects(), "Poisson")
+    table = coefficient_table([state(0.5, -1.0), state(0.5, 1.0)], Effects(), ratios=True)
     assert table["mean"].iloc[0] == 0 and table["sd"].iloc[0] == pytest.approx(np.sqrt(2))
     assert table["q05"].iloc[0] == pytest.approx(-table["q95"].iloc[0])
     none = SimpleNamespace(weight=1.0, coefficients=lambda: (np.zeros(0), np.zeros((0, 0))))
-    assert len(coefficient_table([none], Effects(), "Gaussian")) == 0
+    assert len(coefficient_table([none], Effects(), ratios=False)) == 0

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from geobgp.prior.base import MISSED_SHARE
-from geobgp.prior.kernels import Kernel, Matern
-from geobgp.summary import number
+from geobgp.prior.kernels import Kernel
+from geobgp.text import number
 
 if TYPE_CHECKING:
     import pyproj
@@ -86,20 +86,6 @@ def _round_count(value: float) -> int:
     return int(round(value / 10**digits) * 10**digits)
 
 
-def eigenvalue_needed(kernel: Kernel, lengthscale: float, share: float = MISSED_SHARE) -> float:
-    """Return the eigenvalue up to which features must reach to miss no more than `share` of the variance.
-
-    Examples
-    --------
-    >>> kernel = Matern(1.5)
-    >>> round(kernel.missed_share(eigenvalue_needed(kernel, 20_000.0), 20_000.0), 6)
-    0.05
-    """
-    if isinstance(kernel, Matern):
-        return 2.0 * kernel.nu / lengthscale**2 * math.expm1(-math.log(share) / kernel.nu)
-    return -2.0 * math.log(share) / lengthscale**2
-
-
 def features_needed(
     kernel: Kernel,
     lengthscale: float,
@@ -123,6 +109,7 @@ def features_needed(
 
     Examples
     --------
+    >>> from geobgp import Matern
     >>> features_needed(Matern(1.5), 20_000.0, 34_961e6)
     133
     """
@@ -130,7 +117,7 @@ def features_needed(
     shore = 0.0
     if known is not None and known[1] > 0:
         shore = (known[0] - plain * known[1]) / math.sqrt(known[1])
-    wanted = eigenvalue_needed(kernel, lengthscale, share)
+    wanted = kernel.eigenvalue_needed(lengthscale, share)
     return math.ceil(min(max(plain * wanted + shore * math.sqrt(wanted), 1.0), 1e12))
 
 

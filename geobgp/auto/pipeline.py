@@ -26,7 +26,7 @@ from geobgp.land.grid import Grid
 from geobgp.land.polygons import land_polygons, own_crs
 from geobgp.prior.kernels import Kernel
 from geobgp.progress import ProgressLike, as_progress
-from geobgp.summary import number
+from geobgp.text import number
 
 if TYPE_CHECKING:
     import numpy as np

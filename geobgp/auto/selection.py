@@ -15,7 +15,7 @@ from geobgp.errors import GeobgpError, GeobgpWarning, SizeError
 from geobgp.model import LGCP
 from geobgp.prior.base import MISSED_SHARE
 from geobgp.prior.kernels import Kernel, Matern
-from geobgp.summary import number
+from geobgp.text import number
 
 if TYPE_CHECKING:
     from geobgp.data.counts import Counts
@@ -43,7 +43,7 @@ class FitError(GeobgpError):
 
 def is_sparse(kernel: Kernel | None) -> bool:
     """Tell whether full resolution can have this kernel (None: the usual one)."""
-    return kernel is None or (isinstance(kernel, Matern) and kernel.nu in (1.0, 2.0))
+    return kernel is None or kernel.sparse
 
 
 @dataclass(eq=False)

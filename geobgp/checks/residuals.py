@@ -81,7 +81,7 @@ def check(posterior: Posterior, counts: np.ndarray, *, seed: int = 0) -> Checks:
         Of the joint samples and of the randomised PIT.
     """
     domain = posterior.domain
-    values = np.asarray(getattr(counts, "values", counts), float)
+    values = np.asarray(counts, float)
     part, n_parts = _ranked_parts(domain)
     block_of, places, side = _blocks(domain, values.sum())
     groups = [(part, n_parts), (block_of, len(places)), (np.zeros(domain.n_nodes, int), 1)]

@@ -79,6 +79,9 @@ class Counts:
     coordinates: np.ndarray | None = field(default=None, repr=False)
     warning: DroppedPointsWarning | None = None
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.array(self.values, dtype) if copy else np.asarray(self.values, dtype)
+
     def report(self) -> str:
         """Return what became of the points, in a few lines."""
         return "\n".join(f"{key}: {value}" for key, value in self.facts().items())

@@ -23,7 +23,7 @@ from geobgp.inference.hyper import Hyper, newton_step
 from geobgp.inference.likelihoods import Poisson
 from geobgp.inference.states import FeatureState
 from geobgp.prior.harmonic import HarmonicBasis
-from geobgp.prior.kernels import Kernel
+from geobgp.prior.kernels import Kernel, SquaredExponential
 from geobgp.prior.kernels import Matern as OurMatern
 from geobgp.progress import Stage
 
@@ -75,7 +75,7 @@ def lgcp_svgp(
     from geobgp.model import FIXED_SD
 
     basis = _basis(model)
-    values = np.asarray(getattr(counts, "values", counts), float)
+    values = np.asarray(counts, float)
     if centre is None:
         centre = float(np.log((values.sum() or 0.5) / model.exposure.sum()))
     features = HarmonicFeatures(basis, fixed=model.effects.columns, fixed_sd=FIXED_SD)
@@ -111,8 +111,12 @@ def _gpflow_kernel(kernel: Kernel, size: float) -> Any:
             2.5: gpflow.kernels.Matern52,
         }.get(kernel.nu)
         base = own() if own is not None else Matern(kernel.nu)
-    else:
+    elif isinstance(kernel, SquaredExponential):
         base = gpflow.kernels.SquaredExponential()
+    else:
+        raise DataError(
+            f"GPflow has no kernel like {kernel.name}.", remedy="Use Matern or SquaredExponential."
+        )
     base.variance = gpflow.Parameter(sd**2, transform=tfp.bijectors.Exp())
     base.lengthscales.assign(lengthscale)
     gpflow.set_trainable(base.lengthscales, kernel.lengthscale is None)

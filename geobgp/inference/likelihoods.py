@@ -10,14 +10,17 @@ natural mean d_mean + precision · mean.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from scipy.special import expit, gammaln, log_expit, log_ndtr, ndtr, roots_hermitenorm, xlogy
 
 from geobgp.errors import DataError
+from geobgp.inference.mixture import NormalMixture
+from geobgp.registry import Family
 
 
 class Expected(NamedTuple):
@@ -28,34 +31,68 @@ class Expected(NamedTuple):
     d_variance: np.ndarray
 
 
-class Likelihood(Protocol):
-    """What the solver asks of a likelihood."""
+#: Every likelihood, by the name that it is stored under.
+LIKELIHOODS: Family[Likelihood] = Family("likelihood")
+
+
+class Likelihood(ABC):
+    """What the solver asks of a likelihood, and a posterior of one without data.
+
+    A new one derives from this class, and is stored under its own name with what `facts` gives.
+    """
+
+    #: Whether exp(f) is an intensity: the mean of a count per unit of exposure.
+    is_intensity: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        LIKELIHOODS.add(cls)
 
     @property
+    @abstractmethod
     def size(self) -> int:
         """Number of observations."""
-        ...
 
     @property
     def name(self) -> str:
         """Short name for reports."""
-        ...
+        return type(self).__name__
 
+    @abstractmethod
     def expected(self, mean: np.ndarray, variance: np.ndarray) -> Expected:
         """Return the expected log-likelihood under N(mean, variance) and its derivatives."""
-        ...
 
     def start(self, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
-        """Return means from which to begin: from given ones towards the observations."""
-        ...
+        """Return means from which to begin: the given ones, or some nearer to the observations."""
+        return mean
 
     def slopes(self, mean: np.ndarray, variance: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-        """Return the derivatives of the site precision in mean and variance; None if there are none."""
-        ...
+        """Return the derivatives of the site precision in mean and variance; None where it is constant."""
+        return None
 
     def guess(self, precision: np.ndarray, natural: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-        """Return mean and variance that ask for given sites, where these can be told."""
-        ...
+        """Return mean and variance that ask for given sites; None where no formula tells them."""
+        return None
+
+    @abstractmethod
+    def predicted(self, at: NormalMixture, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and variance of a new observation where f is distributed as `at`.
+
+        Parameters
+        ----------
+        at : NormalMixture
+        noise : (k,) array
+            Standard deviation of Gaussian noise for each component; NaN where there is none.
+        """
+
+    def facts(self) -> dict[str, Any]:
+        """Return what `without_data` needs, as JSON can hold it."""
+        return {}
+
+    @classmethod
+    @abstractmethod
+    def without_data(cls, facts: dict[str, Any]) -> Self:
+        """Return the likelihood of no observations, for predictions; `facts` as it gave them."""
 
 
 def sites(expected: Expected, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -65,7 +102,7 @@ def sites(expected: Expected, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)
-class Poisson:
+class Poisson(Likelihood):
     """Counts with mean exposure · exp(f), exact.
 
     Parameters
@@ -77,6 +114,8 @@ class Poisson:
     centre : float
         Constant added to f: the log of the overall rate, about which the intercept's prior lies.
     """
+
+    is_intensity = True
 
     counts: np.ndarray
     exposure: np.ndarray
@@ -104,11 +143,6 @@ class Poisson:
     def size(self) -> int:
         """Number of observations."""
         return len(self.counts)
-
-    @property
-    def name(self) -> str:
-        """Short name for reports."""
-        return "Poisson"
 
     @cached_property
     def _constant(self) -> np.ndarray:
@@ -148,9 +182,19 @@ class Poisson:
             rate = np.log(np.where(held, precision, 1.0)) - np.where(held, self._base, 0.0)
         return mean, np.where(held, 2.0 * (rate - mean), 0.0)
 
+    def predicted(self, at: NormalMixture, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and variance of a count with one unit of exposure."""
+        mean, variance = at.exp_moments()
+        return mean, mean + variance
+
+    @classmethod
+    def without_data(cls, facts: dict[str, Any]) -> Self:
+        """Return the likelihood of no counts."""
+        return cls(np.zeros(0), np.zeros(0))
+
 
 @dataclass(frozen=True, eq=False)
-class Gaussian:
+class Gaussian(Likelihood):
     """Values f + noise, noise ~ N(0, noise²): exact, one round.
 
     Parameters
@@ -168,11 +212,6 @@ class Gaussian:
         """Number of observations."""
         return len(self.values)
 
-    @property
-    def name(self) -> str:
-        """Short name for reports."""
-        return "Gaussian"
-
     def expected(self, mean: np.ndarray, variance: np.ndarray) -> Expected:
         """Return E log p and its derivatives."""
         precision = self.noise**-2
@@ -186,17 +225,14 @@ class Gaussian:
         n = len(self.values)
         return -n * (log_noise + 0.5 * np.log(2.0 * np.pi)) - 0.5 * square, square - n, -2.0 * square
 
-    def start(self, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
-        """Return the given means; the sites do not depend on them."""
-        return mean
+    def predicted(self, at: NormalMixture, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and variance of a value with noise."""
+        return NormalMixture(at.weight, at.mu, at.var + noise[:, None] ** 2).moments()
 
-    def slopes(self, mean: np.ndarray, variance: np.ndarray) -> None:
-        """Return None: the sites do not depend on mean and variance."""
-        return None
-
-    def guess(self, precision: np.ndarray, natural: np.ndarray) -> None:
-        """Return None: any mean and variance ask for the same sites."""
-        return None
+    @classmethod
+    def without_data(cls, facts: dict[str, Any]) -> Self:
+        """Return the likelihood of no values."""
+        return cls(np.zeros(0))
 
 
 #: Gauss-Hermite points for expectations without a closed form.
@@ -205,7 +241,7 @@ _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 
 
 @dataclass(frozen=True, eq=False)
-class Bernoulli:
+class Bernoulli(Likelihood):
     """Classes 0 and 1 with P(1) = link(f), by Gauss-Hermite quadrature.
 
     Parameters
@@ -267,19 +303,26 @@ class Bernoulli:
             fourth = -r * (f + r) * (f**2 - 1.0 + 6.0 * f * r + 6.0 * r**2) + 2.0 * f * r + 3.0 * r**2
         return -sign * (third @ _WEIGHTS), -0.5 * (fourth @ _WEIGHTS)
 
-    def guess(self, precision: np.ndarray, natural: np.ndarray) -> None:
-        """Return None: there is no formula."""
-        return None
-
     def probability(self, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
         """Return P(y = 1) under N(mean, variance)."""
         if self.link == "probit":
             return ndtr(mean / np.sqrt(1.0 + variance))
         return expit(mean[:, None] + np.sqrt(variance)[:, None] * _POINTS) @ _WEIGHTS
 
-    def start(self, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
-        """Return the given means: sites are bounded whatever they are."""
-        return mean
+    def predicted(self, at: NormalMixture, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the probability p of a 1, and p (1 - p)."""
+        each = [self.probability(mu, var) for mu, var in zip(at.mu, at.var, strict=True)]
+        p = at.weight @ np.array(each)
+        return p, p * (1 - p)
+
+    def facts(self) -> dict[str, Any]:
+        """Return the link."""
+        return {"link": self.link}
+
+    @classmethod
+    def without_data(cls, facts: dict[str, Any]) -> Self:
+        """Return the likelihood of no classes."""
+        return cls(np.zeros(0), **facts)
 
 
 def _hazard(f: np.ndarray, log_p: np.ndarray) -> np.ndarray:

@@ -111,7 +111,7 @@ class FullRank(Basis):
 
     def check_kernel(self, kernel: Kernel) -> None:
         """Raise an error unless the precision of this kernel is sparse."""
-        if not (isinstance(kernel, Matern) and kernel.nu in (1.0, 2.0)):
+        if not kernel.sparse:
             raise GeobgpError(
                 f"Full resolution needs Matern(1.0) or Matern(2.0), whose precision matrices are sparse; "
                 "found "

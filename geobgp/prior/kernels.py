@@ -11,14 +11,16 @@ lengthscale under- or overflows.
 
 from __future__ import annotations
 
+import json
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 
 from geobgp.errors import DataError, GeobgpError
+from geobgp.registry import Family
 
 
 @dataclass(frozen=True)
@@ -80,8 +82,15 @@ class PCPrior:
         return value, np.array([u - 1.0, 1.0 - v]), np.array([-u, -v])
 
 
+#: Every kernel, by the name that it is stored under.
+KERNELS: Family[Kernel] = Family("kernel")
+
+
 class Kernel(ABC):
     """A stationary covariance, known by its spectral density; use `Matern` or `SquaredExponential`.
+
+    A new one is a frozen dataclass that derives from this class; it says what its `log_shape`, `missed_share`
+    and `name` are, and is stored under its own name.
 
     Parameters
     ----------
@@ -96,6 +105,10 @@ class Kernel(ABC):
     lengthscale: float | None
     sd: float | None
     prior: PCPrior
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        KERNELS.add(cls)
 
     def __post_init__(self) -> None:
         for name in ("lengthscale", "sd"):
@@ -134,15 +147,35 @@ class Kernel(ABC):
         """
         with np.errstate(over="ignore"):
             q = np.asarray(eigenvalues, float) * math.exp(2.0 * theta[0])
-        shape, first, second = self._log_shape(q)
+        shape, first, second = self.log_shape(q)
         return 2.0 * theta[1] + math.log(2.0 * math.pi) + 2.0 * theta[0] + shape, 2.0 + first, second
+
+    @property
+    def sparse(self) -> bool:
+        """Whether the precision matrix is sparse, as full resolution needs it."""
+        return False
 
     @abstractmethod
     def missed_share(self, eigenvalue: float, lengthscale: float) -> float:
         """Return the share of the prior variance beyond `eigenvalue` (two dimensions, Weyl's law)."""
 
+    def eigenvalue_needed(self, lengthscale: float, share: float) -> float:
+        """Return the eigenvalue beyond which `share` of the prior variance lies.
+
+        Examples
+        --------
+        >>> kernel = SquaredExponential()
+        >>> round(kernel.missed_share(kernel.eigenvalue_needed(2.0, 0.05), 2.0), 9)
+        0.05
+        """
+        from scipy.optimize import brentq
+
+        # All that matters is q = eigenvalue · lengthscale².
+        log_q = brentq(lambda u: self.missed_share(math.exp(u), 1.0) - share, -50.0, 600.0, xtol=1e-13)
+        return math.exp(log_q) / lengthscale**2
+
     @abstractmethod
-    def _log_shape(self, q: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def log_shape(self, q: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return log shape(q) and its first two derivatives in log ℓ, where q = ω² ℓ²."""
 
     @property
@@ -180,7 +213,13 @@ class Matern(Kernel):
         if not (math.isfinite(self.nu) and self.nu > 0):
             raise GeobgpError(f"nu must be a positive number (0.5, 1.5, 2.5, ...); found {self.nu!r}.")
 
-    def _log_shape(self, q: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    @property
+    def sparse(self) -> bool:
+        """Whether the precision matrix is sparse: for smoothness 1 and 2."""
+        return self.nu in (1.0, 2.0)
+
+    def log_shape(self, q: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return log shape(q) = -(ν + 1) log(1 + q / 2ν), with two derivatives in log ℓ."""
         x = q / (2.0 * self.nu)
         power = self.nu + 1.0
         share = 1.0 - 1.0 / (1.0 + x)
@@ -210,7 +249,8 @@ class SquaredExponential(Kernel):
     sd: float | None = None
     prior: PCPrior = PCPrior()
 
-    def _log_shape(self, q: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def log_shape(self, q: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return log shape(q) = -q / 2, with two derivatives in log ℓ."""
         return -0.5 * q, -q, -2.0 * q
 
     def missed_share(self, eigenvalue: float, lengthscale: float) -> float:
@@ -223,26 +263,32 @@ class SquaredExponential(Kernel):
         return "squared exponential"
 
 
+def to_dict(kernel: Kernel) -> dict[str, Any]:
+    """Return plain numbers and strings from which `from_dict` rebuilds the kernel: its name and its fields.
+
+    Raises
+    ------
+    DataError
+        If the kernel could not be read again: it is not registered, or has fields that JSON cannot hold.
+    """
+    name = KERNELS.name_of(kernel)
+    try:
+        fields = json.loads(json.dumps(asdict(kernel), default=float))  # type: ignore[call-overload]
+        same = from_dict({"kernel": name} | fields) == kernel
+    except TypeError:
+        same = False
+    if not same:
+        raise DataError(
+            f"The kernel {name!r} cannot be stored by its fields.",
+            found=name,
+            remedy="Make it a frozen dataclass whose fields are numbers and strings.",
+        )
+    return {"kernel": name} | fields
+
+
 def from_dict(record: dict[str, Any]) -> Kernel:
     """Rebuild a kernel from `to_dict`, for files."""
-    prior = record.get("prior") or {}
-    pairs = {k: (float(v[0]), float(v[1])) for k, v in prior.items() if v is not None}
-    common = {k: None if record.get(k) is None else float(record[k]) for k in ("lengthscale", "sd")}
-    if record.get("kernel") == "matern":
-        return Matern(float(record["nu"]), prior=PCPrior(**pairs), **common)
-    if record.get("kernel") == "squared_exponential":
-        return SquaredExponential(prior=PCPrior(**pairs), **common)
-    raise DataError(f"Unknown kernel {record.get('kernel')!r} in a stored file.")
-
-
-def to_dict(kernel: Kernel) -> dict[str, Any]:
-    """Return plain numbers and strings from which `from_dict` rebuilds the kernel."""
-    record: dict[str, Any] = {
-        "kernel": "matern" if isinstance(kernel, Matern) else "squared_exponential",
-        "lengthscale": kernel.lengthscale,
-        "sd": kernel.sd,
-        "prior": {"lengthscale": kernel.prior.lengthscale, "sd": kernel.prior.sd},
-    }
-    if isinstance(kernel, Matern):
-        record["nu"] = kernel.nu
-    return record
+    fields = dict(record)
+    kind: Any = KERNELS.find(fields.pop("kernel"))
+    pairs = {name: pair and tuple(pair) for name, pair in fields.pop("prior").items()}
+    return kind(prior=PCPrior(**pairs), **fields)

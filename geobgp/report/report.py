@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from geobgp.files import replacing
 from geobgp.report import figures
 from geobgp.report.style import CSS, POLICY
-from geobgp.summary import number
+from geobgp.text import number
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,6 +12,7 @@ from affine import Affine
 
 from geobgp.errors import CacheError
 from geobgp.inference.engine import state_from_arrays
+from geobgp.inference.likelihoods import LIKELIHOODS
 from geobgp.land.domain import Domain
 from geobgp.land.grid import Grid
 from geobgp.prior import kernels
@@ -79,16 +80,17 @@ def _same_nodes(domain: Domain, arrays: dict[str, np.ndarray]) -> bool:
 
 def save(posterior: Posterior, path: str | Path) -> Path:
     """Write a posterior; see `Posterior.save`."""
-    import geobgp
-
     fit = posterior.fit
     domain, domain_arrays = domain_record(posterior.domain)
     header = {
-        "version": geobgp.__version__,
+        "source": posterior.provenance["source"],
         "domain": domain,
         "basis": {"kind": BASES.name_of(posterior.basis), "facts": posterior.basis.facts()},
         "kernel": kernels.to_dict(posterior.kernel),
-        "likelihood": posterior.likelihood,
+        "likelihood": {
+            "kind": LIKELIHOODS.name_of(posterior.likelihood),
+            "facts": posterior.likelihood.facts(),
+        },
         "exposure_kind": posterior.exposure_kind,
         "covariates": list(posterior.effects.names),
         "points": dict(posterior.points),
@@ -132,11 +134,12 @@ def load(path: str | Path) -> Posterior:
         states = tuple(state_from_arrays(basis, _of(f"state{k}", arrays)) for k in range(header["n_states"]))
         found: dict[str, Any] = {name: arrays[name] for name in ("elbo_trace", "hyper_mean", "hyper_cov")}
         effects = Effects(tuple(header["covariates"]), arrays["covariate_means"], arrays["covariate_scales"])
+        likelihood = LIKELIHOODS.find(header["likelihood"]["kind"])
         return Posterior(
             fit=Fit(states=states, **found, **header["fit"]),
             basis=basis,
             kernel=kernels.from_dict(header["kernel"]),
-            likelihood=header["likelihood"],
+            likelihood=likelihood.without_data(header["likelihood"]["facts"]),
             exposure=arrays["exposure"],
             exposure_kind=header["exposure_kind"],
             effects=effects,
@@ -147,7 +150,7 @@ def load(path: str | Path) -> Posterior:
         )
     except (KeyError, TypeError) as error:
         raise CacheError(
-            f"{str(path)!r} was written by geobgp {header.get('version')} and lacks {error} that this "
+            f"{str(path)!r} was written by {header.get('source')} and lacks {error} that this "
             "version needs. Load it with that version, or fit and save again."
         ) from error
 

@@ -6,14 +6,13 @@ import pytest
 from geobgp.auto.choices import (
     Choice,
     cell_size_for,
-    eigenvalue_needed,
     features_needed,
     practical_features,
     round_features,
     round_size,
 )
 from geobgp.prior.base import MISSED_SHARE
-from geobgp.prior.kernels import Matern, SquaredExponential
+from geobgp.prior.kernels import Matern
 
 
 @pytest.mark.parametrize("size", np.geomspace(1e-3, 1e6, 61))
@@ -39,11 +38,6 @@ def test_the_reference_case_gets_its_cells_and_says_why():
     assert "4,446 points" in choice.why and "2,000" in choice.value
 
 
-@pytest.mark.parametrize("kernel", [Matern(0.5), Matern(1.5), Matern(2.5), SquaredExponential()])
-def test_the_eigenvalue_needed_misses_just_the_share(kernel):
-    assert kernel.missed_share(eigenvalue_needed(kernel, 7.0), 7.0) == pytest.approx(MISSED_SHARE, rel=1e-9)
-
-
 @pytest.mark.parametrize("boundary", ["neumann", "dirichlet"])
 def test_features_needed_on_a_square_from_its_first_eigenvalues(boundary):
     # The unit square has eigenvalues π²(i² + j²), i, j >= 0 (Neumann) or >= 1 (Dirichlet).
@@ -51,7 +45,7 @@ def test_features_needed_on_a_square_from_its_first_eigenvalues(boundary):
     i, j = np.meshgrid(np.arange(first, 200), np.arange(first, 200))
     values = np.sort((np.pi**2 * (i**2 + j**2)).ravel())
     kernel, length = Matern(1.5), 0.05
-    wanted = eigenvalue_needed(kernel, length)
+    wanted = kernel.eigenvalue_needed(length, MISSED_SHARE)
     exact = int(np.searchsorted(values, wanted))
     plain = features_needed(kernel, length, 1.0)
     told = features_needed(kernel, length, 1.0, (128, float(values[127])))

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 import shapely
+from scipy.special import logsumexp, softmax
 
 from geobgp.inference.engine import Engine, engine_for
 from geobgp.inference.likelihoods import Poisson
 from geobgp.land.domain import Domain
 from geobgp.prior.full_rank import FullRank
 from geobgp.prior.harmonic import HarmonicBasis
-from geobgp.prior.kernels import Kernel
+from geobgp.prior.kernels import Kernel, PCPrior
 from geobgp.prior.laplacian import discretise
 
 
@@ -23,6 +25,34 @@ def all_modes(domain: Domain, boundary: str = "neumann", m: int | None = None) -
     m = len(values) if m is None else m
     vectors = vectors[:, :m] / np.sqrt(made.mass)[:, None]
     return HarmonicBasis(domain, boundary, "subcell", np.maximum(values[:m], 0.0), vectors, made)
+
+
+@dataclass(frozen=True)
+class Mixed(Kernel):
+    """Half of the variance at one lengthscale, half at a shorter one: a kernel of a user's own."""
+
+    ratio: float = 0.5
+    lengthscale: float | None = None
+    sd: float | None = None
+    prior: PCPrior = PCPrior()
+
+    def log_shape(self, q: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        r2 = np.array([1.0, self.ratio**2])[:, None]
+        q = np.asarray(q, float)
+        logs = np.log(0.5 * r2) - 0.5 * r2 * q.ravel()
+        weight = softmax(logs, axis=0)
+        slope = -r2 * q.ravel()
+        first = (weight * slope).sum(axis=0)
+        second = (weight * (slope**2 + 2.0 * slope)).sum(axis=0) - first**2
+        return tuple(v.reshape(q.shape) for v in (logsumexp(logs, axis=0), first, second))
+
+    def missed_share(self, eigenvalue: float, lengthscale: float) -> float:
+        q = eigenvalue * lengthscale**2
+        return 0.5 * float(np.exp(-0.5 * q) + np.exp(-0.5 * q * self.ratio**2))
+
+    @property
+    def name(self) -> str:
+        return "mixed"
 
 
 @cache

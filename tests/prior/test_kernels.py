@@ -1,9 +1,12 @@
+import json
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from models import Mixed
 from scipy.integrate import quad
 from scipy.special import gamma, kv
 
@@ -11,9 +14,10 @@ from geobgp.errors import DataError, GeobgpError
 from geobgp.prior.kernels import Matern, PCPrior, SquaredExponential, from_dict, to_dict
 
 KERNELS = [Matern(0.5), Matern(1.0), Matern(1.5), Matern(2.7), SquaredExponential()]
+ALL = [*KERNELS, Mixed(0.3)]
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("kernel", ALL)
 def test_spectral_density_integrates_to_the_variance(kernel):
     fixed = kernel.with_parameters(1.7, 1.3)
     total, _ = quad(
@@ -46,7 +50,7 @@ def test_squared_exponential_is_the_limit_of_smooth_materns():
 
 
 @given(
-    kernel=st.sampled_from(KERNELS),
+    kernel=st.sampled_from(ALL),
     log_l=st.floats(-3, 3),
     log_s=st.floats(-3, 3),
     lam=st.floats(0, 1e3),
@@ -140,9 +144,38 @@ def test_mistakes_are_named(make):
 
 @pytest.mark.parametrize("kernel", [*KERNELS, Matern(1.5, 3.0, 0.1 + 0.2, PCPrior(sd=(1.0, 0.01)))])
 def test_round_trip_through_plain_data(kernel):
-    import json
-
     assert from_dict(json.loads(json.dumps(to_dict(kernel)))) == kernel
+
+
+@pytest.mark.parametrize("kernel", ALL)
+@pytest.mark.parametrize("share", [0.5, 0.05, 1e-3])
+def test_the_eigenvalue_needed_misses_just_the_share(kernel, share):
+    assert kernel.missed_share(kernel.eigenvalue_needed(7.0, share), 7.0) == pytest.approx(share, rel=1e-9)
+
+
+def test_a_kernel_of_a_users_own_is_stored_under_its_own_name():
+    kernel = Mixed(0.25, lengthscale=2.0, prior=PCPrior(lengthscale=(1.0, 0.1)))
+    record = json.loads(json.dumps(to_dict(kernel)))
+    assert record["kernel"] == "Mixed"
+    assert from_dict(record) == kernel
+
+
+def test_kernels_that_could_not_be_read_again_are_named():
+    class Plain(Matern):
+        """Not a dataclass of its own: fields are those of Matern, but equality is by class."""
+
+    @dataclass(frozen=True)
+    class Table(Matern):
+        values: tuple = ()
+
+    stranger = type("Stranger", (), {})()
+    assert from_dict(to_dict(Plain(1.5))) == Plain(1.5)
+    with pytest.raises(DataError, match="'Table' cannot be stored"):
+        to_dict(Table(values=(object(),)))
+    with pytest.raises(DataError, match="'Stranger' is not registered"):
+        to_dict(stranger)
+    with pytest.raises(DataError, match="'Matern' already"):
+        type("Matern", (Matern,), {})
 
 
 def test_unknown_kernel_in_a_file():

@@ -1,0 +1,91 @@
+"""Open families in stored posteriors: kernels, bases and likelihoods of a user's own."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from models import Mixed, all_modes, poisson_problem, square
+
+from geobgp import LGCP, BoundaryGP, FullRank, HarmonicBasis, Matern, Posterior
+from geobgp.errors import CacheError, DataError
+from geobgp.inference.engine import engine_for
+from geobgp.inference.likelihoods import Bernoulli, Gaussian, Likelihood, Poisson
+from geobgp.prior.kernels import KERNELS, Kernel
+
+
+class Coast(HarmonicBasis):
+    """A basis of a user's own."""
+
+
+class Counted(Poisson):
+    """A likelihood of a user's own."""
+
+
+def counts() -> np.ndarray:
+    return poisson_problem(square(), 3).counts
+
+
+def test_a_kernel_a_basis_and_a_likelihood_of_a_users_own(tmp_path):
+    made = all_modes(square(), m=30)
+    basis = Coast(
+        made.domain, made.boundary, made.scheme, made.eigenvalues, made.vectors, made.discretisation
+    )
+    model = LGCP(basis, Mixed(0.4, lengthscale=4.0, sd=0.8))
+    model.likelihood = Counted.without_data({})
+    posterior = model.fit(counts())
+    back = Posterior.load(posterior.save(tmp_path / "fit"))
+    assert back.kernel == posterior.kernel and isinstance(back.kernel, Mixed)
+    assert type(back.basis) is Coast and type(back.likelihood) is Counted
+    np.testing.assert_array_equal(back.node_intensity(), posterior.node_intensity())
+
+
+def test_a_kernel_nobody_knows_is_named(tmp_path, monkeypatch):
+    posterior = LGCP(all_modes(square(), m=30), Mixed(0.4, lengthscale=4.0, sd=0.8)).fit(counts())
+    path = posterior.save(tmp_path / "fit")
+    monkeypatch.delitem(KERNELS._members, "Mixed")
+    with pytest.raises(DataError, match="'Mixed' is not registered"):
+        posterior.save(tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+    with pytest.raises(DataError, match="Unknown kernel 'Mixed'"):
+        Posterior.load(path)
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli", "poisson"])
+@pytest.mark.parametrize("link", ["probit", "logit"])
+def test_likelihoods_round_trip(likelihood, link, tmp_path):
+    coords = square().node_points
+    values = (coords[:, 0] > 5).astype(float)
+    model = BoundaryGP(all_modes(square(), m=30), Matern(1.5, 4.0, 1.0), likelihood, link=link)
+    posterior = model.fit(coords, values)
+    back = Posterior.load(posterior.save(tmp_path / "fit"))
+    assert back.likelihood.name == posterior.likelihood.name
+    for a, b in zip(posterior.predict_y(coords), back.predict_y(coords), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_every_likelihood_tells_how_it_is_stored():
+    for one in (Poisson(np.ones(2), np.ones(2)), Gaussian(np.ones(2)), Bernoulli(np.ones(2), "logit")):
+        bare = type(one).without_data(one.facts())
+        assert isinstance(bare, Likelihood) and bare.size == 0 and bare.name == one.name
+
+
+def test_a_file_without_its_parts_says_what_it_lacks(tmp_path):
+    from geobgp.storage import store
+
+    path = LGCP(FullRank(square()), Matern(1.0, 4.0, 0.8)).fit(counts()).save(tmp_path / "fit")
+    header, arrays = store.read(path, "posterior")
+    del header["exposure_kind"]
+    store.write(path, "posterior", header, arrays)
+    with pytest.raises(CacheError, match=r"geobgp .* lacks"):
+        Posterior.load(path)
+
+
+def test_an_engine_for_every_basis_and_none_for_others():
+    columns, sd = np.ones((square().n_nodes, 1)), np.ones(1)
+    for basis in (all_modes(square(), m=5), FullRank(square())):
+        kernel: Kernel = basis.default_kernel()
+        engine = engine_for(basis, kernel, columns, sd)
+        theta = np.log([3.0, 1.0])
+        assert engine.missed_share(theta) == pytest.approx(basis.missed_share(kernel, 3.0), abs=1e-12)
+    with pytest.raises(DataError, match="object"):
+        engine_for(object(), kernel, columns, sd)
