@@ -101,6 +101,13 @@ def transform_of(data: xr.Dataset | xr.DataArray) -> Affine:
     return found
 
 
+def relative_uncertainty(data: xr.Dataset) -> np.ndarray:
+    """Return sd / mean in per cent on the grid; NaN where the mean is zero or off land."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = 100 * data["sd"].values / data["mean"].values
+    return np.where(np.isfinite(share), share, np.nan)
+
+
 def write_netcdf(data: xr.Dataset, path: str | os.PathLike[str]) -> Path:
     """Write a dataset to a netCDF file, complete or not at all."""
     with replacing(path) as temporary:

@@ -172,7 +172,7 @@ def colours(n: int, ramp: str = "intensity") -> np.ndarray:
     (3, 3)
     """
     if n < 1:
-        raise DataError(f"A ramp has at least one colour; {n} were asked for.")
+        raise DataError(f"A ramp has at least one colour; {n} were asked for.", option="n", found=n)
     at = np.linspace(0.0, 1.0, n) if n > 1 else np.array([0.5])
     lab = _even_curve(ramp)
     where = np.linspace(0.0, 1.0, len(lab))
@@ -184,7 +184,9 @@ def colours(n: int, ramp: str = "intensity") -> np.ndarray:
 def _even_curve(ramp: str) -> np.ndarray:
     """OKLab coordinates of a ramp at equal steps of perceptual distance."""
     if ramp not in _CURVES:
-        raise DataError(f"No ramp is called {ramp!r}; there are {', '.join(RAMPS)}.")
+        raise DataError(
+            f"No ramp is called {ramp!r}; there are {', '.join(RAMPS)}.", option="ramp", found=ramp
+        )
     stops = np.array(_CURVES[ramp], float)
     hue = np.unwrap(np.radians(stops[:, 2]))
     lab = np.column_stack([stops[:, 0], stops[:, 1] * np.cos(hue), stops[:, 1] * np.sin(hue)])

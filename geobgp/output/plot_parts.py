@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from geobgp.land.domain import Domain
 
-#: Colours of the furniture: shore, water, quiet text.
-SHORE, WATER, QUIET = "#33434b", "#e6edf0", "#53646c"
+#: Colours of the furniture: shore, water, quiet text, and what stands out.
+SHORE, WATER, QUIET, INK = "#33434b", "#e6edf0", "#53646c", "#8a1f4b"
 
 
 def new_axes(
@@ -32,6 +32,12 @@ def new_axes(
     import matplotlib.pyplot as plt
 
     return plt.subplots(figsize=figsize, layout="constrained")[1]
+
+
+def hide_spines(ax: matplotlib.axes.Axes, *sides: str) -> None:
+    """Leave out sides of the frame around axes."""
+    for side in sides:
+        ax.spines[side].set_visible(False)
 
 
 def map_size(domain: Domain, height: float = 6.0, beside: float = 1.6) -> tuple[float, float]:
@@ -150,8 +156,7 @@ def dress(ax: matplotlib.axes.Axes, domain: Domain, *, title: str = "", scale_ba
     ax.set_xticks([])
     ax.set_yticks([])
     ax.set_facecolor(WATER)
-    for spine in ax.spines.values():
-        spine.set_visible(False)
+    hide_spines(ax, *ax.spines)
     if title:
         ax.set_title(title, fontsize=13, loc="left")
     if scale_bar:

@@ -7,20 +7,23 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from geobgp.errors import DataError
+from geobgp.errors import DataError, option
 from geobgp.land.reproject import point_coordinates
 from geobgp.output import palette
+from geobgp.output.grids import relative_uncertainty
 from geobgp.output.plot_parts import (
+    INK,
     SHORE,
     draw_lines,
     dress,
+    hide_spines,
     land_path,
     length_text,
     map_size,
     new_axes,
     show_cells,
 )
-from geobgp.text import number
+from geobgp.text import count, number
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -39,8 +42,6 @@ __all__ = [
     "plot_uncertainty",
     "show_cells",
 ]
-
-_INK = "#8a1f4b"
 
 
 def plot_intensity(
@@ -70,16 +71,18 @@ def plot_intensity(
     """
     data = posterior.intensity()
     if variable not in data:
-        raise DataError(f"variable is one of {', '.join(map(str, data.data_vars))}; found {variable!r}.")
-    field = data[variable]
-    units = str(field.attrs.get("units", ""))
+        raise DataError(
+            f"{option('variable')} is one of {', '.join(map(str, data.data_vars))}; found {variable!r}.",
+            option="variable",
+            found=variable,
+        )
     classes = palette.classes_in(data, variable)
-    named = {"mean": "Mean intensity", "sd": "Standard deviation of the intensity"}
-    heading = named.get(variable, f"Intensity, {variable[1:].lstrip('0')} % quantile")
     if title is None:
-        title = (str(data.attrs.get("title", "")) if variable == "mean" else "") or heading
-    options: dict[str, Any] = {"classes": classes, "label": units, "title": title} | kwargs
-    ax = show_cells(posterior.domain, field.values, ax, **options)
+        quantile = f"Intensity, {variable[1:].lstrip('0')} % quantile"
+        heading = "Standard deviation of the intensity" if variable == "sd" else quantile
+        title = str(data.attrs["title"]) if variable == "mean" else heading
+    options: dict[str, Any] = {"classes": classes, "label": posterior.units, "title": title} | kwargs
+    ax = show_cells(posterior.domain, data[variable].values, ax, **options)
     if points is not None:
         draw_points(ax, points, posterior.domain)
     return ax
@@ -97,11 +100,8 @@ def plot_uncertainty(
     if kind == "sd":
         return plot_intensity(posterior, ax, variable="sd", title=title, **kwargs)
     if kind != "relative":
-        raise DataError(f'kind is "relative" or "sd"; found {kind!r}.')
-    data = posterior.intensity()
-    with np.errstate(divide="ignore", invalid="ignore"):
-        share = 100 * data["sd"].values / data["mean"].values
-    share = np.where(np.isfinite(share), share, np.nan)
+        raise DataError(f'{option("kind")} is "relative" or "sd"; found {kind!r}.', option="kind", found=kind)
+    share = relative_uncertainty(posterior.intensity())
     classes = palette.classes_for("cv", share.astype(np.float32), "%")
     heading = "Relative uncertainty" if title is None else title
     options: dict[str, Any] = {"classes": classes, "label": "sd / mean, %", "title": heading} | kwargs
@@ -118,10 +118,10 @@ def plot_exceedance(
 ) -> matplotlib.axes.Axes:
     """Draw the probability that the intensity exceeds a threshold."""
     chance = posterior.exceedance(threshold)
-    units = str(posterior.intensity()["mean"].attrs.get("units", ""))
     classes = palette.classes_for("exceedance", chance.values)
-    heading = f"Probability of more than {number(threshold, 3)} {units}" if title is None else title
-    options: dict[str, Any] = {"classes": classes, "label": "probability", "title": heading} | kwargs
+    if title is None:
+        title = f"Probability of more than {number(threshold, 3)} {posterior.units}"
+    options: dict[str, Any] = {"classes": classes, "label": "probability", "title": title} | kwargs
     return show_cells(posterior.domain, chance.values, ax, **options)
 
 
@@ -167,24 +167,22 @@ def plot_hyperparameters(posterior: Posterior, axes: Any = None) -> Any:
 
 def _density(ax: matplotlib.axes.Axes, fact: Any, name: str) -> None:
     """Draw a log-normal density through a value and its 90 % interval."""
-    value, unit = float(fact["value"]), str(fact.get("unit") or "")
-    label = f"{name} ({unit})" if unit else name
-    spread = math.log(float(fact["q95"]) / float(fact["q05"])) / 3.2897 if fact.get("learned", True) else 0.0
-    ax.set_xlabel(label, fontsize=11)
+    value, low, high, unit = (fact[key] for key in ("value", "q05", "q95", "unit"))
+    spread = math.log(high / low) / 3.2897 if fact["learned"] else 0.0
+    shown = f"{number(value, 3)} {unit}".strip()
+    ax.set_xlabel(f"{name} ({unit})" if unit else name, fontsize=11)
     ax.set_yticks([])
-    for side in ("left", "right", "top"):
-        ax.spines[side].set_visible(False)
-    ax.axvline(value, color=_INK, linewidth=1.6)
+    hide_spines(ax, "left", "right", "top")
+    ax.axvline(value, color=INK, linewidth=1.6)
     if not (math.isfinite(spread) and spread > 0):
-        ax.set_title(f"{number(value, 3)} {unit} (given)", fontsize=11, loc="left", color=SHORE)
+        ax.set_title(f"{shown} (given)", fontsize=11, loc="left", color=SHORE)
         return
     x = value * np.exp(np.linspace(-3.5, 3.5, 400) * spread)
     y = np.exp(-0.5 * (np.log(x / value) / spread) ** 2) * value / x
-    low, high = float(fact["q05"]), float(fact["q95"])
     ax.plot(x, y, color=SHORE, linewidth=1.4)
-    ax.fill_between(x, y, where=(x >= low) & (x <= high), color=_INK, alpha=0.18, linewidth=0)
+    ax.fill_between(x, y, where=(x >= low) & (x <= high), color=INK, alpha=0.18, linewidth=0)
     ax.set_ylim(0, None)
-    text = f"{number(value, 3)} {unit}".strip() + f" (90 % interval {number(low, 3)} – {number(high, 3)})"
+    text = f"{shown} (90 % interval {number(low, 3)} – {number(high, 3)})"
     ax.set_title(text, fontsize=11, loc="left", color=SHORE)
     if high / low > 8:
         ax.set_xscale("log")
@@ -196,10 +194,7 @@ def plot_fit(posterior: Posterior, ax: matplotlib.axes.Axes | None = None) -> ma
     The objective is the ELBO plus the log-prior of the hyperparameters; a straight line down is steady
     convergence.
     """
-    trace = getattr(posterior, "elbo_trace", None)
-    if trace is None:
-        trace = posterior.fit.elbo_trace
-    trace = np.asarray(trace, float)
+    trace = np.asarray(posterior.fit.elbo_trace, float)
     if trace.size == 0:
         raise DataError("The fit has no record of its rounds, so there is nothing to draw.")
     from matplotlib.ticker import MaxNLocator
@@ -210,7 +205,7 @@ def plot_fit(posterior: Posterior, ax: matplotlib.axes.Axes | None = None) -> ma
     # What is left at the end is rounding.
     floor = 1e-9 * max(abs(float(trace[-1])), 1.0)
     shown = gap > floor
-    ax.plot(rounds[shown], gap[shown], color=_INK, linewidth=1.6, marker="o", markersize=4)
+    ax.plot(rounds[shown], gap[shown], color=INK, linewidth=1.6, marker="o", markersize=4)
     if shown.any():
         ax.set_yscale("log")
     ax.set_xlim(0.5, len(trace) + 0.5)
@@ -218,12 +213,12 @@ def plot_fit(posterior: Posterior, ax: matplotlib.axes.Axes | None = None) -> ma
     ax.set_ylabel("below the final value (nats)", fontsize=11)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.grid(axis="y", color="#dde3e6", linewidth=0.6)
-    for side in ("right", "top"):
-        ax.spines[side].set_visible(False)
-    state = "" if getattr(posterior, "converged", True) else ", not converged"
-    final = f"{float(getattr(posterior, 'elbo', trace[-1])):,.1f}".replace("-", "−")
-    rounds_text = f"{len(trace)} round{'s' if len(trace) != 1 else ''}"
-    ax.set_title(f"ELBO {final} after {rounds_text}{state}", fontsize=11, loc="left", color=SHORE)
+    hide_spines(ax, "right", "top")
+    state = "" if posterior.converged else ", not converged"
+    final = f"{posterior.elbo:,.1f}".replace("-", "−")
+    ax.set_title(
+        f"ELBO {final} after {count(len(trace), 'round')}{state}", fontsize=11, loc="left", color=SHORE
+    )
     return ax
 
 
@@ -309,7 +304,7 @@ def plot_basis(basis: HarmonicBasis, k: int = 15, axes: Any = None, *, constants
     shown = np.arange(len(values)) if constants or not len(varying) else varying
     shown = shown[: max(int(k), 0)]
     if not len(shown):
-        raise DataError(f"At least one feature is drawn; {k} were asked for.")
+        raise DataError(f"At least one feature is drawn; {k} were asked for.", option="k", found=k)
     domain = basis.domain
     if axes is None:
         import matplotlib.pyplot as plt

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from geobgp.output import plots
-from geobgp.output.plot_parts import QUIET, SHORE, map_size
+from geobgp.output.plot_parts import INK, QUIET, SHORE, hide_spines, map_size
 from geobgp.web.embed import data_url
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from geobgp.posterior import Posterior
 
 _DPI = 130
-_INK = "#8a1f4b"
 
 
 def _new(size: tuple[float, float]) -> Figure:
@@ -83,14 +82,13 @@ def blocks(posterior: Posterior, checks: Checks) -> str:
         scale_bar=False,
     )
     middle.set_title("Residuals", fontsize=12, loc="left")
-    right.hist(checks.blocks["pit"], bins=np.linspace(0, 1, 11), color=_INK, alpha=0.75, edgecolor="white")
+    right.hist(checks.blocks["pit"], bins=np.linspace(0, 1, 11), color=INK, alpha=0.75, edgecolor="white")
     right.axhline(len(checks.blocks) / 10, color=QUIET, linewidth=1, linestyle=":")
     right.set_title("Randomised PIT", fontsize=12, loc="left")
     right.set_xlabel("probability of fewer events")
     right.set_ylabel("blocks")
     for ax in (left, right):
-        for side in ("right", "top"):
-            ax.spines[side].set_visible(False)
+        hide_spines(ax, "right", "top")
     return _done(figure)
 
 

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import folium
 import numpy as np
-from branca.element import Element
-from folium.map import CustomPane
-from folium.raster_layers import ImageOverlay
-from jinja2 import Template
 
-from geobgp.errors import DataError
+from geobgp.errors import DataError, option
 from geobgp.files import replacing
 from geobgp.land.reproject import point_coordinates
 from geobgp.output import palette
+from geobgp.output.grids import relative_uncertainty
 from geobgp.output.palette import Classes
-from geobgp.text import number, rounded
-from geobgp.web import page
+from geobgp.text import count, number, percent, rounded
 from geobgp.web.embed import RELATIVE_STEP, Scale, data_url, pack, palette_png
+from geobgp.web.page import assemble
 from geobgp.web.plane import Plane
 
 if TYPE_CHECKING:
@@ -93,9 +88,9 @@ def intensity_map(
     """
     domain = posterior.domain
     data = posterior.intensity()
-    units = str(data["mean"].attrs.get("units", ""))
+    units = posterior.units
     layers = [_mean_layer(data, units), _uncertainty_layer(data)]
-    fields = {name: data[name].values for name in _SHARED if name in data}
+    fields = {name: data[name].values for name in _SHARED}
     if threshold is None or threshold is True:
         threshold = _overall(domain, fields["mean"])
     if threshold is not False:
@@ -103,12 +98,11 @@ def intensity_map(
         fields["p"] = chance.values
         layers.append(_chance_layer(chance, float(threshold), units))
     plane, pictures, arrays, scale, probability = _fit_into(domain, layers, fields, max_pixels, max_bytes)
-    heading = title if title is not None else str(data.attrs.get("title", "")) or f"Intensity in {units}"
     opacity = float(opacity) if opacity is not None else (1.0 if tiles is None else 0.75)
     config: dict[str, Any] = {
-        "title": heading,
-        "subtitle": _subtitle(data, units),
-        "about": [*_about_map(plane, domain), *_facts(posterior)],
+        "title": data.attrs["title"] if title is None else title,
+        "subtitle": f"{count(posterior.n_points, 'point')}; mean, {units}",
+        "about": [*_about_map(plane, domain), *posterior.summary().rows()],
         "local": plane.local,
         "bounds": plane.bounds,
         "grid": {
@@ -129,17 +123,22 @@ def intensity_map(
     if show_points:
         if points is None:
             raise DataError(
-                "show_points=True needs the points: a posterior does not keep them. Pass points=..."
+                f"{option('show_points', True)} needs the points: a posterior does not keep them.",
+                option="points",
+                remedy=f"Pass {option('points', python='points=...')}.",
             )
         config["points"] = _points(points, point_labels, plane)
-    return _assemble(config, layers, pictures, tiles, heading)
+    named = [(layer.name, picture) for layer, picture in zip(layers, pictures, strict=True)]
+    return assemble(config, named, tiles=tiles)
 
 
 def save(made: folium.Map, path: str | os.PathLike[str]) -> Path:
     """Write a map as one HTML file, complete or not at all."""
     path = Path(path)
     if path.suffix.lower() not in (".html", ".htm"):
-        raise DataError(f"A map is written as HTML; {path.name!r} should end in .html.")
+        raise DataError(
+            f"A map is written as HTML; {path.name!r} should end in .html.", option="path", found=path
+        )
     with replacing(path, parents=True) as temporary:
         temporary.write_text(made.get_root().render(), encoding="utf-8")
     return path
@@ -175,9 +174,7 @@ def _mean_layer(data: xr.Dataset, units: str) -> _Layer:
 
 
 def _uncertainty_layer(data: xr.Dataset) -> _Layer:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        values = (100 * data["sd"].values / data["mean"].values).astype(np.float32)
-    values = np.where(np.isfinite(values), values, np.nan)
+    values = relative_uncertainty(data).astype(np.float32)
     classes = palette.classes_for("cv", values)
     return _Layer("uncertainty", "Uncertainty", "Relative uncertainty", "sd / mean, %", values, classes)
 
@@ -224,23 +221,12 @@ def _fit_into(
         max_pixels = int(min(cell.size, max_pixels) * min(0.9 * max_bytes / size, 0.75))
 
 
-def _subtitle(data: xr.Dataset, units: str) -> str:
-    n = data.attrs.get("n_points")
-    return f"{int(n):,} points; mean, {units}" if n else f"mean, {units}"
-
-
-def _facts(posterior: Posterior) -> list[list[str]]:
-    summary = posterior.summary()
-    rows = summary.rows() if hasattr(summary, "rows") else [("summary", str(summary))]
-    return [[str(name), str(text)] for name, text in rows]
-
-
 def _about_map(plane: Plane, domain: Domain) -> list[list[str]]:
     unit = "units" if plane.local else "m"
     every = "" if plane.oversampling >= 1 else "; the map shows fewer pixels than cells, the rasters show all"
     return [
         ["cells", f"{domain.cell_size:g} {unit}{every}"],
-        ["numbers", f"under the cursor within {100 * RELATIVE_STEP / 2:g} %, shown to three digits"],
+        ["numbers", f"under the cursor within {percent(RELATIVE_STEP / 2, 2)}, shown to three digits"],
     ]
 
 
@@ -251,110 +237,10 @@ def _points(points: Any, labels: Any, plane: Plane) -> dict[str, Any]:
     names = None if labels is None else [str(n) for n, k in zip(labels, known, strict=True) if k]
     if len(coords) > MAX_POINTS:
         raise DataError(
-            f"{len(coords):,} points are too many for a web page; show at most {MAX_POINTS:,} of them."
+            f"{len(coords):,} points are too many for a web page.",
+            option="points",
+            found=len(coords),
+            remedy=f"Show at most {MAX_POINTS:,} of them.",
         )
     lon, lat = plane.to_degrees(*plane.to_plane(coords[:, 0], coords[:, 1]))
     return {"coords": np.round(np.column_stack([lat, lon]), 6).tolist(), "labels": names}
-
-
-# -- the page
-
-
-class _Raw(Element):
-    """Text that goes into the page as it is."""
-
-    def __init__(self, text: str):
-        super().__init__()
-        self._name = "raw"
-        self.text = text
-
-    def render(self, **kwargs: Any) -> str:
-        return self.text
-
-
-class _Layers(folium.LayerControl):
-    """The layer control, open where there is room for it."""
-
-    _template = Template(
-        """
-        {% macro script(this, kwargs) %}
-            var {{ this.get_name() }} = L.control.layers(
-                { {% for key, val in this.base_layers.items() %}{{ key|tojson }}: {{ val }}, {% endfor %} },
-                { {% for key, val in this.overlays.items() %}{{ key|tojson }}: {{ val }}, {% endfor %} },
-                {position: "topright", collapsed: window.innerWidth <= 640, autoZIndex: false}
-            ).addTo({{ this._parent.get_name() }});
-        {% endmacro %}
-        """
-    )
-
-
-def _start(made: str, layers: list[str], groups: dict[str, str | None], control: str, config: Any) -> str:
-    """Return the script that starts the page, once everything it names is there."""
-    names = ", ".join(f"{key}: {name or 'null'}" for key, name in groups.items())
-    text = json.dumps(config, ensure_ascii=False, separators=(",", ":"))
-    for character in "<>&\u2028\u2029":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return f"""
-window.addEventListener("DOMContentLoaded", function () {{
-  window.geobgp.current = window.geobgp.start(
-    {made}, [{", ".join(layers)}], {{ {names} }}, {control}, {text}
-  );
-}});
-"""
-
-
-def _assemble(
-    config: dict[str, Any], layers: list[_Layer], pictures: list[str], tiles: Any, heading: str
-) -> folium.Map:
-    bounds = config["bounds"]
-    middle = [(bounds[0][0] + bounds[1][0]) / 2, (bounds[0][1] + bounds[1][1]) / 2]
-    reach: dict[str, Any] = {"min_zoom": -30, "max_zoom": 30} if config["local"] else {"max_zoom": 22}
-    made = folium.Map(
-        location=middle, tiles=None, zoom_control=False, prefer_canvas=True, font_size="14px", zoom_start=5,
-        crs="Simple" if config["local"] else "EPSG3857", zoom_snap=0.25 if tiles is None else 1, **reach,
-    )  # fmt: skip
-    made.default_js, made.default_css = [], []
-    tile_url = None
-    if tiles is not None:
-        if config["local"]:
-            raise DataError(
-                "A local domain has no place on Earth, so it cannot lie on a basemap; leave tiles out."
-            )
-        if not isinstance(tiles, folium.TileLayer):
-            tiles = folium.TileLayer(tiles, name="Basemap", overlay=True)
-        tile_url = str(tiles.tiles)
-        made.add_child(tiles)
-    css, js = page.leaflet()
-    root: Any = made.get_root()
-    head = root.header
-    head.add_child(_Raw(_meta(page.policy(tile_url))), name="policy", index=1)
-    head.add_child(_Raw('<link rel="icon" href="data:,">'), name="icon")
-    head.add_child(_Raw(f"<title>{escape(heading)}</title>"), name="title")
-    head.add_child(_Raw(f"<style>{css}{page.CSS}</style>"), name="style")
-    head.add_child(_Raw(f"<script>{js}</script>\n<script>{page.JS}</script>"), name="script")
-    made.add_child(CustomPane("cells", z_index=350))
-    overlays = []
-    for k, (layer, picture) in enumerate(zip(layers, pictures, strict=True)):
-        overlay = ImageOverlay(
-            picture, bounds, name=escape(layer.name), overlay=False, show=k == 0, opacity=config["opacity"],
-            pane="cells", alt=layer.heading, interactive=False,
-        )  # fmt: skip
-        made.add_child(overlay)
-        overlays.append(overlay.get_name())
-    shoreline = folium.FeatureGroup(name="Shoreline")
-    made.add_child(shoreline)
-    group = None
-    if config["points"] is not None:
-        group = folium.FeatureGroup(name="Points")
-        made.add_child(group)
-    control = _Layers()
-    made.add_child(control)
-    groups = {"shoreline": shoreline.get_name(), "points": None if group is None else group.get_name()}
-    # Straight into the page: what goes through folium's templates would be read as a template itself.
-    start = _start(made.get_name(), overlays, groups, control.get_name(), config)
-    root.script.add_child(_Raw(start), name="geobgp")
-    return made
-
-
-def _meta(policy: str) -> str:
-    return f'<meta http-equiv="Content-Security-Policy" content="{policy}">'

@@ -71,7 +71,8 @@ class Plane:
         if not (np.isfinite(x).all() and np.isfinite(y).all()):
             raise DomainError(
                 f"The domain ({domain.crs.name if domain.crs else 'local'}) reaches a pole or goes beyond "
-                "its CRS, where a web map cannot show it; use the rasters in QGIS instead."
+                "its CRS, where a web map cannot show it.",
+                remedy="Use the rasters in QGIS instead.",
             )
         # The size of a cell on the plane, in the middle of the domain.
         du = np.hypot(np.diff(x, axis=1), np.diff(y, axis=1)) / (u[1] - u[0])

@@ -1,0 +1,215 @@
+window.geobgp = (function () {
+  "use strict";
+  const R = 6378137;
+
+  // Text goes in as text, never as markup.
+  function el(tag, className, text) {
+    const node = document.createElement(tag);
+    if (className) node.className = className;
+    if (text !== undefined) node.textContent = text;
+    return node;
+  }
+  function table(rows) {
+    const out = el("table");
+    for (const [name, text] of rows) {
+      const row = out.appendChild(el("tr"));
+      row.appendChild(el("th", "", name));
+      row.appendChild(el("td", "", text));
+    }
+    return out;
+  }
+  function number(value, digits) {
+    digits = digits || 3;
+    if (!Number.isFinite(value)) return "\u2013";
+    if (value === 0) return "0";
+    value = Number(value.toPrecision(digits));
+    const size = Math.abs(value);
+    if (size < 1e-4 || size >= 1e9) return String(Number(value.toPrecision(digits))).replace("e+", "e");
+    const decimals = Math.max(digits - 1 - Math.floor(Math.log10(size)), 0);
+    return value.toLocaleString("en-GB", { maximumFractionDigits: Math.min(decimals, 20) });
+  }
+  function percent(p) {
+    if (!Number.isFinite(p)) return "\u2013";
+    if (p > 0.999) return "> 99.9 %";
+    if (p < 0.001) return "< 0.1 %";
+    return (100 * p).toFixed(p > 0.1 && p < 0.9 ? 0 : 1) + " %";
+  }
+
+  // The inverse of geobgp.web.embed.pack.
+  async function unpack(text, rows, cols) {
+    const raw = Uint8Array.from(atob(text), c => c.charCodeAt(0));
+    const stream = new Blob([raw]).stream().pipeThrough(new DecompressionStream("deflate"));
+    const planes = new Uint8Array(await new Response(stream).arrayBuffer());
+    const n = rows * cols, out = new Uint16Array(n);
+    for (let r = 0, at = 0; r < rows; r++) {
+      let left = 0;
+      for (let c = 0; c < cols; c++, at++) {
+        const folded = planes[at] * 256 + planes[n + at];
+        left += folded & 1 ? -(folded + 1) / 2 : folded / 2;
+        out[at] = left + (r > 0 ? out[at - cols] : 0);
+      }
+    }
+    return out;
+  }
+  function decode(code, scale) {
+    if (!code) return NaN;
+    if (code === 1) return 0;
+    return scale.linear ? scale.low + (code - 2) * scale.step : scale.low * Math.exp((code - 2) * scale.step);
+  }
+
+  function start(map, layers, groups, layerControl, config) {
+    const grid = config.grid, narrow = window.innerWidth <= 640;
+    const bounds = L.latLngBounds(config.bounds);
+    let active = 0;
+    const arrays = {};
+
+    function card(position, className, build) {
+      const control = L.control({ position: position });
+      control.onAdd = function () {
+        const box = el("div", "geobgp-card " + className);
+        L.DomEvent.disableClickPropagation(box);
+        L.DomEvent.disableScrollPropagation(box);
+        build(box);
+        return box;
+      };
+      return control.addTo(map);
+    }
+
+    card("topleft", "geobgp-title", function (box) {
+      box.appendChild(el("h1", "", config.title));
+      if (config.subtitle) box.appendChild(el("p", "", config.subtitle));
+      if (config.about.length) {
+        const more = box.appendChild(el("details"));
+        more.appendChild(el("summary", "", "About this map"));
+        more.appendChild(el("div")).appendChild(table(config.about));
+      }
+    });
+    L.control.zoom({ position: "topleft" }).addTo(map);
+    const home = L.control({ position: "topleft" });
+    home.onAdd = function () {
+      const bar = el("div", "leaflet-bar leaflet-control"), link = el("a", "geobgp-home", "\u2302");
+      link.href = "#"; link.title = "Show all"; link.setAttribute("role", "button");
+      link.setAttribute("aria-label", "Show all");
+      L.DomEvent.on(link, "click", function (e) { L.DomEvent.stop(e); map.fitBounds(bounds); });
+      L.DomEvent.disableClickPropagation(bar);
+      bar.appendChild(link);
+      return bar;
+    };
+    home.addTo(map);
+
+    let legendBox = null, readout = null;
+    function legend() {
+      const layer = config.layers[active], open = legendBox.firstChild ? legendBox.firstChild.open : !narrow;
+      legendBox.replaceChildren();
+      const more = legendBox.appendChild(el("details"));
+      more.open = open;
+      more.appendChild(el("summary", "", layer.heading));
+      more.appendChild(el("div", "geobgp-units", layer.units));
+      const list = more.appendChild(el("ul")), strip = legendBox.appendChild(el("div", "geobgp-strip"));
+      layer.classes.forEach(function (entry, k) {
+        const mine = layer.classes[layer.classes.length - 1 - k];
+        const row = list.appendChild(el("li"));
+        row.appendChild(el("i")).style.background = mine.colour;
+        row.appendChild(el("span", "", mine.label));
+        strip.appendChild(el("i")).style.background = entry.colour;
+      });
+    }
+    card("bottomright", "geobgp-legend", function (box) { legendBox = box; legend(); });
+    card("bottomright", "geobgp-readout", function (box) { readout = box; });
+    const scale = L.control.scale({ position: "bottomleft", imperial: false, maxWidth: 140 });
+    if (config.local) scale._updateMetric = function (length) {
+      const power = Math.pow(10, Math.floor(Math.log10(length))), most = length / power;
+      const round = power * (most >= 5 ? 5 : most >= 2 ? 2 : 1);
+      this._updateScale(this._mScale, number(round) + (round === 1 ? " unit" : " units"), round / length);
+    };
+    scale.addTo(map);
+
+    // Everything known about the pixel at a place; null off land.
+    function at(latlng) {
+      let x = latlng.lng, y = latlng.lat;
+      if (!config.local) {
+        const west = bounds.getWest();
+        x = R * (west + ((((x - west) % 360) + 360) % 360)) * Math.PI / 180;
+        y = R * Math.asinh(Math.tan(y * Math.PI / 180));
+      }
+      const col = Math.floor((x - grid.west) / grid.pixel), row = Math.floor((grid.north - y) / grid.pixel);
+      if (!arrays.mean || row < 0 || col < 0 || row >= grid.rows || col >= grid.cols) return null;
+      const k = row * grid.cols + col;
+      if (!arrays.mean[k]) return null;
+      const out = {};
+      for (const name in arrays) {
+        out[name] = decode(arrays[name][k], name === "p" ? config.probability : config.scale);
+      }
+      return out;
+    }
+    function interval(v) { return "90 % interval " + number(v.q05) + " \u2013 " + number(v.q95); }
+    function show(v) {
+      readout.replaceChildren();
+      if (!v) { readout.appendChild(el("span", "geobgp-quiet", config.hint)); return; }
+      const first = readout.appendChild(el("div"));
+      first.appendChild(el("b", "", number(v.mean)));
+      first.appendChild(document.createTextNode(" " + config.units));
+      readout.appendChild(el("div", "", interval(v)));
+      const key = config.layers[active].key;
+      if (key === "uncertainty") {
+        readout.appendChild(el("div", "geobgp-quiet", "sd / mean " + number(100 * v.sd / v.mean) + " %"));
+      } else if (key === "exceedance") {
+        readout.appendChild(el("div", "geobgp-quiet", "probability > " + config.threshold + ": " + percent(v.p)));
+      }
+    }
+    show(null);
+    function place(latlng) {
+      if (config.local) return number(latlng.lng, 6) + ", " + number(latlng.lat, 6);
+      const lat = latlng.lat, lng = ((((latlng.lng + 180) % 360) + 360) % 360) - 180;
+      return Math.abs(lat).toFixed(4) + "\u00b0 " + (lat < 0 ? "S" : "N") + ", " +
+        Math.abs(lng).toFixed(4) + "\u00b0 " + (lng < 0 ? "W" : "E");
+    }
+    map.on("mousemove", function (e) { show(at(e.latlng)); });
+    map.on("mouseout", function () { show(null); });
+    map.on("click", function (e) {
+      const v = at(e.latlng);
+      if (!v) { map.closePopup(); return; }
+      const rows = [["mean", number(v.mean)], ["90 % interval", number(v.q05) + " \u2013 " + number(v.q95)]];
+      if ("q50" in v) rows.push(["median", number(v.q50)]);
+      rows.push(["standard deviation", number(v.sd)]);
+      if ("p" in v) rows.push(["probability > " + config.threshold, percent(v.p)]);
+      const box = el("div");
+      box.appendChild(table(rows));
+      box.appendChild(el("div", "geobgp-quiet", config.units + "; " + place(e.latlng)));
+      L.popup({ maxWidth: 300 }).setLatLng(e.latlng).setContent(box).openOn(map);
+    });
+    map.on("baselayerchange", function (e) {
+      const k = layers.indexOf(e.layer);
+      if (k >= 0) { active = k; legend(); }
+    });
+
+    const slider = el("div", "geobgp-opacity"), input = el("input");
+    input.type = "range"; input.min = 0; input.max = 100; input.value = Math.round(100 * config.opacity);
+    input.setAttribute("aria-label", "Opacity");
+    input.addEventListener("input", function () { layers.forEach(l => l.setOpacity(input.value / 100)); });
+    slider.appendChild(el("span", "", "Opacity"));
+    slider.appendChild(input);
+    layerControl.getContainer().querySelector(".leaflet-control-layers-list").appendChild(slider);
+
+    L.geoJSON({ type: "MultiLineString", coordinates: config.shoreline },
+      { interactive: false, style: { color: "#33434b", weight: 1, opacity: 0.8, smoothFactor: 0 } }).addTo(groups.shoreline);
+    if (config.points) config.points.coords.forEach(function (c, k) {
+      const dot = L.circleMarker(c, { radius: 3, weight: 1, color: "#ffffff", fillColor: "#16323f", fillOpacity: 0.9 });
+      if (config.points.labels) dot.bindTooltip(el("span", "", config.points.labels[k]));
+      dot.addTo(groups.points);
+    });
+    map.attributionControl.setPrefix("geobgp | Leaflet");
+    map.fitBounds(bounds);
+
+    async function load() {
+      if (!("DecompressionStream" in window)) {
+        config.hint = "This browser is too old for the read-out.";
+        show(null);
+        return;
+      }
+      for (const name in config.arrays) arrays[name] = await unpack(config.arrays[name], grid.rows, grid.cols);
+    }
+    return { map: map, layers: layers, at: at, ready: load(), number: number };
+  }
+  return { start: start, number: number };
+})();
