@@ -85,6 +85,17 @@ class Summary(Mapping[str, Any]):
         return f"<table>{body}</table>"
 
 
+@dataclass(frozen=True)
+class Choice:
+    """One decision: what was taken, and why."""
+
+    value: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.value} ({self.why})"
+
+
 @dataclass(frozen=True, eq=False)
 class Effects:
     """The fixed effects: what each covariate is called and how it was standardised.

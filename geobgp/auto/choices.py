@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from geobgp.prior.base import MISSED_SHARE
 from geobgp.prior.kernels import Kernel
+from geobgp.summary import Choice
 from geobgp.text import number
 
 if TYPE_CHECKING:
@@ -25,17 +25,6 @@ FEWEST_NODES, MOST_NODES, DEFAULT_NODES = 2000, 16_000, 10_000
 NODES_PER_ROOT_POINT = 150.0
 #: Cell sizes are one of these times a power of ten.
 ROUND_SIZES = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 7.5, 10.0)
-
-
-@dataclass(frozen=True)
-class Choice:
-    """One decision: what was taken, and why."""
-
-    value: str
-    why: str
-
-    def __str__(self) -> str:
-        return f"{self.value} ({self.why})"
 
 
 def round_size(size: float) -> float:

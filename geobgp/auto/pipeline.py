@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import shapely
 
 from geobgp.auto import choices as pick
-from geobgp.auto.choices import Choice
 from geobgp.auto.selection import BOUNDARIES, Features, Search, is_sparse
 from geobgp.data.counts import Counts, bin_points
 from geobgp.data.effects import fixed_effects, node_exposure
@@ -26,6 +25,7 @@ from geobgp.land.grid import Grid
 from geobgp.land.polygons import land_polygons, own_crs
 from geobgp.prior.kernels import Kernel
 from geobgp.progress import ProgressLike, as_progress
+from geobgp.summary import Choice
 from geobgp.text import number
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from geobgp.auto import choices as pick
-from geobgp.auto.choices import Choice
 from geobgp.errors import GeobgpError, GeobgpWarning, SizeError
 from geobgp.model import LGCP
 from geobgp.prior.base import MISSED_SHARE
 from geobgp.prior.kernels import Kernel, Matern
+from geobgp.summary import Choice
 from geobgp.text import number
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ def write_rasters(
     Parameters
     ----------
     data : xarray.Dataset
-        From `grids.dataset` or `Posterior.intensity`; each variable on ("northing", "easting") becomes a band.
+        From `grids.dataset` or `Posterior.intensity`; any variable on ("northing", "easting") becomes a band.
     path : str or path
         A directory, made if it is missing: one file per variable, ``<variable>.tif``. Or a file ending in
         ``.tif``: all variables as bands of it, the first one styled.

@@ -16,10 +16,10 @@ from geobgp.web import templates
 if TYPE_CHECKING:
     import pandas as pd
 
-    from geobgp.auto.choices import Choice
     from geobgp.checks.residuals import Checks
     from geobgp.data.counts import Counts
     from geobgp.posterior import Posterior
+    from geobgp.summary import Choice
 
 #: Regions that a report lists; all of them are in the file.
 _MOST_REGIONS = 100

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from geobgp.auto.choices import (
-    Choice,
     cell_size_for,
     features_needed,
     practical_features,
@@ -13,6 +12,7 @@ from geobgp.auto.choices import (
 )
 from geobgp.prior.base import MISSED_SHARE
 from geobgp.prior.kernels import Matern
+from geobgp.summary import Choice
 
 
 @pytest.mark.parametrize("size", np.geomspace(1e-3, 1e6, 61))

@@ -6,7 +6,7 @@ import rasterio
 import shapely
 import xarray as xr
 from affine import Affine
-from fakes import across_180, bumps, disc, island
+from posteriors import across_180, bumps, disc, island
 
 from geobgp import Domain
 from geobgp.data.raster_in import read_to_nodes

@@ -4,7 +4,7 @@ import geopandas as gpd
 import numpy as np
 import pytest
 import shapely
-from fakes import bumps, disc, island
+from posteriors import bumps, disc, island
 
 from geobgp import Domain
 from geobgp.errors import DataError

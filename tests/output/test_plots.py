@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import matplotlib
 
 matplotlib.use("agg")
@@ -9,7 +11,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import shapely
-from fakes import FakePosterior, bumps, disc, fitted, island
+from posteriors import bumps, disc, fitted, island, prescribed
 
 from geobgp import Domain, HarmonicBasis
 from geobgp.errors import DataError
@@ -27,7 +29,7 @@ def _close():
 @pytest.fixture(scope="module")
 def posterior():
     domain = island()
-    return FakePosterior(domain, bumps(domain), 0.4, title="Bites")
+    return prescribed(domain, bumps(domain), 0.4, title="Bites")
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +120,7 @@ def test_points_are_brought_to_the_domains_crs(posterior):
 
 def test_one_and_two_classes_have_a_legend():
     domain = disc()
-    ax = plots.plot_intensity(FakePosterior(domain, 0.0, 0.3))
+    ax = plots.plot_intensity(prescribed(domain, 0.0, 0.3))
     assert [t.get_text() for t in ax.get_legend().get_texts()] == ["all values"]
     classes = palette.fixed_classes((3.0,), ramp="intensity")
     ax = plots.show_cells(domain, domain.node_points[:, 0], classes=classes, label="easting")
@@ -169,30 +171,22 @@ def test_hyperparameters_show_their_intervals(real):
     np.testing.assert_allclose([low, high], [fact["q05"], fact["q95"]], rtol=0.02)
 
 
-def test_given_hyperparameters_are_lines():
-    class Given:
-        def summary(self):
-            return {
-                key: {"value": 2.0, "q05": 2.0, "q95": 2.0, "unit": "km", "learned": False}
-                for key in ("lengthscale", "sd")
-            }
-
-    axes = plots.plot_hyperparameters(Given())
-    assert axes[0].get_title(loc="left") == "2 km (given)"
+def test_given_hyperparameters_are_lines(posterior):
+    axes = plots.plot_hyperparameters(posterior)
+    assert [ax.get_title(loc="left") for ax in axes] == ["2 km (given)", "1.1 (given)"]
 
 
 def test_the_fits_rounds(posterior, real):
     ax = plots.plot_fit(posterior)
-    np.testing.assert_allclose(ax.lines[0].get_ydata(), posterior.elbo_trace[-1] - posterior.elbo_trace[:-1])
+    trace = posterior.fit.elbo_trace
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), trace[-1] - trace[:-1])
     ax = plots.plot_fit(real)
     assert ax.get_title(loc="left").startswith("ELBO −")
     ax.figure.canvas.draw()
 
-    class Nothing:
-        elbo_trace = np.array([])
-
+    silent = replace(posterior, fit=replace(posterior.fit, elbo_trace=np.array([])))
     with pytest.raises(DataError, match="no record"):
-        plots.plot_fit(Nothing())
+        plots.plot_fit(silent)
 
 
 def test_the_domain_and_its_pieces(posterior):
@@ -236,5 +230,6 @@ def test_matplotlib_is_loaded_only_when_something_is_drawn():
     import subprocess
     import sys
 
-    code = "import sys, geobgp.output.plots, geobgp.output.cog, geobgp.output.palette; assert 'matplotlib' not in sys.modules"
+    modules = ", ".join(f"geobgp.output.{name}" for name in ("plots", "cog", "grids", "palette"))
+    code = f"import sys, {modules}; assert 'matplotlib' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -6,8 +6,8 @@ import json
 
 import numpy as np
 import pytest
-from fakes import FakePosterior, bumps, disc, island
 from paths import HELPERS
+from posteriors import bumps, disc, island, prescribed
 from system import run_qgis
 
 from geobgp.output import palette
@@ -22,7 +22,7 @@ SCRIPT = HELPERS / "qgis_check.py"
 @pytest.fixture(scope="module")
 def posterior():
     domain = island()
-    return FakePosterior(domain, bumps(domain), 0.4)
+    return prescribed(domain, bumps(domain), 0.4)
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,7 @@ def test_large_rasters_have_pyramids(tmp_path):
 
 def test_a_local_raster_opens_without_a_crs(tmp_path):
     domain = disc()
-    write_rasters(FakePosterior(domain, bumps(domain), 0.3).intensity()[["mean"]], tmp_path)
+    write_rasters(prescribed(domain, bumps(domain), 0.3).intensity()[["mean"]], tmp_path)
     answer = ask(tmp_path / "mean.tif")
     assert answer["valid"]
     assert answer["authid"] == ""

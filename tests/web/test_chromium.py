@@ -8,7 +8,7 @@ import geopandas as gpd
 import numpy as np
 import pyproj
 import pytest
-from fakes import FakePosterior, across_180, bumps, disc, island
+from posteriors import across_180, bumps, disc, island, prescribed
 from scipy.spatial import KDTree
 from system import Chromium
 
@@ -60,7 +60,7 @@ class View:
 @pytest.fixture(scope="module")
 def posterior():
     domain = island()
-    return FakePosterior(
+    return prescribed(
         domain, bumps(domain), 0.2 + 0.3 * (domain.node_points[:, 0] > 155_000), title="Bites " + NASTY
     )
 
@@ -293,7 +293,7 @@ def test_on_a_phone(path, posterior):
 
 def test_across_the_antimeridian(tmp_path):
     domain = across_180()
-    posterior = FakePosterior(domain, bumps(domain), 0.3)
+    posterior = prescribed(domain, bumps(domain), 0.3)
     path = maps.save(maps.intensity_map(posterior), tmp_path / "map.html")
     data = posterior.intensity()["mean"].values
     with Chromium(1000, 800) as page:
@@ -315,7 +315,7 @@ def test_across_the_antimeridian(tmp_path):
 
 def test_a_local_domain(tmp_path):
     domain = disc(0.05)
-    posterior = FakePosterior(domain, bumps(domain), 0.3)
+    posterior = prescribed(domain, bumps(domain), 0.3)
     path = maps.save(maps.intensity_map(posterior), tmp_path / "map.html")
     data = posterior.intensity()["mean"].values
     with Chromium(1000, 800) as page:

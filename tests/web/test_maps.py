@@ -4,6 +4,7 @@ import base64
 import io
 import json
 import re
+from dataclasses import replace
 from types import SimpleNamespace
 
 import folium
@@ -13,12 +14,13 @@ import pyproj
 import pytest
 import shapely
 import xarray as xr
-from fakes import FakePosterior, across_180, bumps, disc, fitted, island
 from PIL import Image
+from posteriors import across_180, bumps, disc, fitted, island, prescribed
 
 from geobgp.errors import DataError, WriteError
 from geobgp.land.grid import Grid
 from geobgp.output import palette
+from geobgp.summary import Summary
 from geobgp.web import maps
 from geobgp.web.embed import Scale, unpack
 
@@ -28,7 +30,7 @@ NASTY = "<script>alert(1)</script>{{ 7*7 }}</title>\"'&"
 @pytest.fixture(scope="module")
 def posterior():
     domain = island()
-    return FakePosterior(domain, bumps(domain), 0.2 + 0.3 * (domain.node_points[:, 0] > 155_000))
+    return prescribed(domain, bumps(domain), 0.2 + 0.3 * (domain.node_points[:, 0] > 155_000))
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +78,7 @@ def test_the_policy_comes_first_and_forbids_the_network(html):
 
 
 def test_words_are_escaped(posterior):
-    posterior = FakePosterior(posterior.domain, posterior.mu, posterior.s, title=NASTY)
+    posterior = replace(posterior, title=NASTY)
     html = maps.intensity_map(posterior).get_root().render()
     assert "<script>alert(1)" not in html
     assert "49</title>" not in html
@@ -134,7 +136,7 @@ def test_numbers_under_the_cursor_are_right(posterior, html):
 
 def test_the_default_threshold_is_the_mean_over_land(posterior, html):
     domain = posterior.domain
-    mean = np.average(posterior.node_values["mean"], weights=domain.node_areas)
+    mean = np.average(posterior.node_intensity()["mean"].to_numpy(), weights=domain.node_areas)
     assert float(config_of(html)["threshold"]) == pytest.approx(mean, rel=0.05)
 
 
@@ -190,12 +192,12 @@ def test_tiles_open_the_policy_for_their_server_only(posterior):
     html = maps.intensity_map(posterior, tiles=own).get_root().render()
     assert "https://*.example.org;" in html
     with pytest.raises(DataError, match="no place on Earth"):
-        maps.intensity_map(FakePosterior(disc(), 0.0, 0.3), tiles="OpenStreetMap")
+        maps.intensity_map(prescribed(disc(), 0.0, 0.3), tiles="OpenStreetMap")
 
 
 def test_maps_of_all_kinds_of_domain():
     for domain in (disc(), across_180()):
-        config = config_of(maps.intensity_map(FakePosterior(domain, bumps(domain), 0.3)).get_root().render())
+        config = config_of(maps.intensity_map(prescribed(domain, bumps(domain), 0.3)).get_root().render())
         assert config["local"] == (domain.crs is None)
         (south, west), (north, east) = config["bounds"]
         assert south < north
@@ -204,7 +206,7 @@ def test_maps_of_all_kinds_of_domain():
 
 def test_a_flat_posterior_has_a_map():
     domain = disc()
-    html = maps.intensity_map(FakePosterior(domain, 0.0, 0.3), threshold=1.0).get_root().render()
+    html = maps.intensity_map(prescribed(domain, 0.0, 0.3), threshold=1.0).get_root().render()
     assert [c["label"] for c in config_of(html)["layers"][0]["classes"]] == ["all values"]
 
 
@@ -257,8 +259,10 @@ def test_a_map_of_4096_by_4096_cells_stays_under_15_megabytes(tmp_path):
     )  # fmt: skip
     fields = {"mean": 0.0, "sd": -1.0, "q05": -0.5, "q50": -0.1, "q95": 0.5}
     data = xr.Dataset({k: (("northing", "easting"), np.exp(log + v)) for k, v in fields.items()})
+    data.attrs["title"] = "Noise"
     posterior = SimpleNamespace(
-        domain=domain, intensity=lambda: data, summary=lambda: "noise",
+        domain=domain, units="events per km²", n_points=1, intensity=lambda: data,
+        summary=lambda: Summary({"points": {"used": 1}}),
         exceedance=lambda t: xr.DataArray(rng.random(grid.shape, np.float32), dims=("northing", "easting")),
     )  # fmt: skip
     path = maps.save(maps.intensity_map(posterior), tmp_path / "big.html")

@@ -5,7 +5,7 @@ import numpy as np
 import pyproj
 import pytest
 import shapely
-from fakes import across_180, disc, island
+from posteriors import across_180, disc, island
 
 from geobgp import Domain
 from geobgp.errors import DomainError

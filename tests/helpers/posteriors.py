@@ -1,67 +1,73 @@
-"""A posterior with known numbers, for whatever only shows it."""
+"""Domains of several kinds and posteriors on them: fitted ones, and ones of prescribed numbers."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
 
 import geopandas as gpd
 import numpy as np
 import shapely
-from scipy.special import ndtr
 
+from geobgp.inference.fit import Fit
+from geobgp.inference.likelihoods import Poisson
 from geobgp.land.domain import Domain
 from geobgp.model import LGCP
-from geobgp.output import grids
 from geobgp.posterior import Posterior
+from geobgp.prior.full_rank import FullRank
 from geobgp.prior.harmonic import HarmonicBasis
 from geobgp.prior.kernels import Matern
+from geobgp.summary import Effects
 
-Z95 = 1.6448536269514722
+
+@dataclass(frozen=True, eq=False)
+class PrescribedState:
+    """A state whose linear predictor has a given mean and sd at every node, independent of each other."""
+
+    mean: np.ndarray
+    spread: np.ndarray
+    lengthscale: float
+    sd: float
+    weight: float = 1.0
+    noise: float = float("nan")
+
+    def node_moments(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.mean, self.spread**2
+
+    def sample_nodes(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        return self.mean + self.spread * rng.standard_normal((n, len(self.mean)))
+
+    def coefficients(self) -> tuple[np.ndarray, np.ndarray]:
+        return np.array([self.mean.mean()]), np.array([[0.01]])
 
 
-class FakePosterior:
-    """A log-normal intensity with given log-mean and log-sd at every node."""
-
-    def __init__(
-        self,
-        domain: Domain,
-        log_median: np.ndarray,
-        log_sd: np.ndarray | float,
-        title: str = "",
-        n_points: int = 1234,
-    ) -> None:
-        self.domain = domain
-        self.mu = np.broadcast_to(np.asarray(log_median, float), (domain.n_nodes,))
-        self.s = np.broadcast_to(np.asarray(log_sd, float), (domain.n_nodes,))
-        self.title = title
-        self.n_points = n_points
-        self.units = f"events per {domain.area_unit[1]}"
-        self.elbo_trace = np.array([-5200.0, -4700.0, -4620.0, -4607.0, -4605.2, -4605.1])
-        self.lengthscale, self.sd = 25_000.0, 1.1
-
-    @property
-    def node_values(self) -> dict[str, np.ndarray]:
-        mean = np.exp(self.mu + self.s**2 / 2)
-        return {
-            "mean": mean,
-            "sd": mean * np.sqrt(np.expm1(self.s**2)),
-            "q05": np.exp(self.mu - Z95 * self.s),
-            "q50": np.exp(self.mu),
-            "q95": np.exp(self.mu + Z95 * self.s),
-        }
-
-    def intensity(self):
-        about = {name: {"units": self.units, "long_name": f"intensity, {name}"} for name in self.node_values}
-        attrs = {"title": self.title, "n_points": self.n_points}
-        return grids.dataset(self.domain, self.node_values, variables=about, attrs=attrs)
-
-    def exceedance(self, threshold: float):
-        values = ndtr((self.mu - np.log(threshold)) / self.s)
-        about = {"units": "1", "long_name": f"probability of more than {threshold:g}"}
-        return grids.dataset(self.domain, {"exceedance": values}, variables={"exceedance": about})[
-            "exceedance"
-        ]
-
-    def summary(self) -> str:
-        return f"{self.n_points} points"
+def prescribed(
+    domain: Domain, log_median: np.ndarray | float, log_sd: np.ndarray | float, title: str = ""
+) -> Posterior:
+    """Return a posterior of 1,234 points whose intensity is log-normal with given numbers at every node."""
+    kernel = Matern(1.0, lengthscale=2.0 * domain.length_unit[0], sd=1.1)
+    mean, spread = (np.broadcast_to(np.asarray(v, float), (domain.n_nodes,)) for v in (log_median, log_sd))
+    fit = Fit(
+        states=(PrescribedState(mean, spread, kernel.lengthscale, kernel.sd),),
+        elbo=-4605.1,
+        elbo_trace=np.array([-5200.0, -4700.0, -4620.0, -4607.0, -4605.2, -4605.1]),
+        converged=True,
+        message="prescribed",
+        hyper_mean=np.log([kernel.lengthscale, kernel.sd]),
+        hyper_cov=np.zeros((2, 2)),
+    )
+    return Posterior(
+        fit=fit,
+        basis=FullRank(domain),
+        kernel=kernel,
+        likelihood=Poisson.without_data({}),
+        exposure=domain.node_areas / domain.area_unit[0],
+        exposure_kind="area",
+        effects=Effects(),
+        points={"used": 1234},
+        created="2020-02-02T20:20:20+00:00",
+        title=title,
+    )
 
 
 def bumps(domain: Domain, seed: int = 1, n: int = 12) -> np.ndarray:
@@ -75,6 +81,7 @@ def bumps(domain: Domain, seed: int = 1, n: int = 12) -> np.ndarray:
     return -2.0 + (height * np.exp(-(gap**2).sum(axis=2) / (2 * width**2))).sum(axis=1)
 
 
+@cache
 def island(cell_size: float = 1000.0) -> Domain:
     """Forty by thirty km in the Dutch national grid, with a lake, an islet, a river thinner than a cell."""
     land = shapely.union_all(
@@ -87,6 +94,7 @@ def island(cell_size: float = 1000.0) -> Domain:
     return Domain.from_polygons(gpd.GeoSeries([land], crs=28992), water=water, cell_size=cell_size, crs=28992)
 
 
+@cache
 def across_180(cell_size: float = 5000.0) -> Domain:
     """Land on both sides of the antimeridian."""
     land = gpd.GeoSeries(
@@ -95,11 +103,13 @@ def across_180(cell_size: float = 5000.0) -> Domain:
     return Domain.from_polygons(land, cell_size=cell_size)
 
 
+@cache
 def disc(cell_size: float = 0.1) -> Domain:
     """A disc with no place on Earth."""
     return Domain.from_polygons(shapely.Point(3, 3).buffer(1, quad_segs=64), cell_size=cell_size, crs="local")
 
 
+@cache
 def fitted(m: int = 64) -> tuple[Posterior, np.ndarray]:
     """A real posterior on a coarse island, and the counts it was fitted to."""
     domain = island(2000.0)
