@@ -229,7 +229,7 @@ def info(file: str, debug: bool) -> None:
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def cache(clear: bool, debug: bool) -> None:
     """Say where computed features are kept and how large they are, or delete them."""
-    from geobgp.prior.harmonic import cache_info, clear_cache
+    from geobgp.prior.cache import cache_info, clear_cache
 
     found = cache_info()
     size = f"{found['files']:,} files, {found['bytes'] / 1e6:,.1f} MB"

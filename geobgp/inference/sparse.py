@@ -19,8 +19,9 @@ import scipy.sparse as sp
 from geobgp.inference.engine import Moments, make_engine, make_state
 from geobgp.inference.states import SparseState
 from geobgp.linalg.cholesky import Factor
-from geobgp.prior.full_rank import Field, FullRank, Powers
+from geobgp.prior.full_rank import Field, FullRank
 from geobgp.prior.kernels import Kernel, Matern
+from geobgp.prior.powers import Powers
 
 if TYPE_CHECKING:
     from geobgp.inference.hyper import Derivatives

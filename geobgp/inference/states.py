@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from geobgp.inference.sparse import SparseEngine
     from geobgp.land.domain import Domain
     from geobgp.linalg.cholesky import Factor
-    from geobgp.prior.full_rank import FullRank, Powers
+    from geobgp.prior.full_rank import FullRank
     from geobgp.prior.harmonic import HarmonicBasis
+    from geobgp.prior.powers import Powers
 
 
 class _Located(ABC):

@@ -79,9 +79,10 @@ class Basis(ABC):
 
     def check_kernel(self, kernel: Kernel) -> None:
         """Raise an error if the basis cannot have this kernel; most can have any."""
+        return None
 
     def longest_lengthscale(self, kernel: Kernel) -> float:
-        """Return the longest lengthscale (in the domain's unit) that the basis can hold: any, unless limited."""
+        """Return the longest lengthscale (in the domain's unit) that the basis can hold; most hold any."""
         return float("inf")
 
     def missed_share(self, kernel: Kernel, lengthscale: float) -> float:

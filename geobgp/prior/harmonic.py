@@ -1,38 +1,28 @@
-"""HarmonicBasis: eigenfunctions of the Laplacian on a domain, at nodes and at any place; kept on disk."""
+"""HarmonicBasis: eigenfunctions of the Laplacian on a domain, at nodes and at any place."""
 
 from __future__ import annotations
 
-import hashlib
 import operator
-import os
-import re
-import warnings
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from scipy.linalg import blas
 
-from geobgp.errors import CacheError, DataError, GeobgpWarning, SizeError
+from geobgp.errors import DataError, SizeError
 from geobgp.land.domain import Domain
 from geobgp.linalg.eigen import memory_needed, smallest_eigenpairs
 from geobgp.linalg.memory import free_memory
+from geobgp.prior import cache as stored
 from geobgp.prior.base import Basis
 from geobgp.prior.kernels import Kernel, Matern
 from geobgp.prior.laplacian import Boundary, Discretisation, Scheme, correct_eigenvalues, discretise
 from geobgp.progress import ProgressLike, Stage, as_progress
-from geobgp.storage import store
 from geobgp.text import count
 
 if TYPE_CHECKING:
     import matplotlib.axes
-
-#: Version of the solver: a change that alters vectors beyond rounding makes stored ones unused.
-_SOLVER = 1
-_NAME = re.compile(r"([0-9a-f]{40})-(\d+)\.basis")
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,8 +102,8 @@ class HarmonicBasis(Basis):
             Whether the shore is where it is, or follows the edges of whole cells (as in the paper; for
             comparison).
         cache : bool
-            Keep the basis on disk, and read it (or the first m of a larger one) from there; see `cache_info`.
-            A stored file that is damaged is reported and computed again.
+            Keep the basis on disk, and read it (or the first m of a larger one) from there; see
+            `geobgp.prior.cache`. A stored file that is damaged is reported and computed again.
         progress : bool, Progress, Stage or callable
             Tell of it on standard error, or to whoever is given; see `geobgp.progress`.
         """
@@ -123,12 +113,12 @@ class HarmonicBasis(Basis):
             made = discretise(domain, boundary=boundary, scheme=scheme)
             n = made.matrix.shape[0]
             _check_size(n, domain.n_nodes, m, domain)
-            key = _key(made) if cache else ""
-            pairs = _read(key, n, m) if cache else None
+            key = stored.key_of(made) if cache else ""
+            pairs = stored.read(key, n, m) if cache else None
             if pairs is None:
                 pairs = _compute(made, m, stage)
                 if cache:
-                    _write(key, *pairs)
+                    stored.write(key, *pairs)
             stage.note(f"{m:,}, {boundary}")
         values = correct_eigenvalues(pairs[0], domain.cell_size)
         return cls(domain, boundary, scheme, _frozen(values), _frozen(pairs[1]), made)
@@ -293,103 +283,3 @@ def _check_size(n: int, n_nodes: int, m: int, domain: Domain) -> None:
 def _frozen(array: np.ndarray) -> np.ndarray:
     array.setflags(write=False)
     return array
-
-
-# -- the cache -----------------------------------------------------------------------------------------------
-
-
-def cache_directory() -> Path:
-    """Return where bases are kept: GEOBGP_CACHE_DIR, or else the user's cache directory."""
-    if os.environ.get("GEOBGP_CACHE_DIR"):
-        return Path(os.environ["GEOBGP_CACHE_DIR"])
-    import platformdirs
-
-    return Path(platformdirs.user_cache_dir("geobgp"))
-
-
-def cache_info() -> dict[str, Any]:
-    """Return where bases are kept, how many files there are and how many bytes they take."""
-    sizes = [size for _, size in _stored()]
-    return {"path": cache_directory(), "files": len(sizes), "bytes": sum(sizes)}
-
-
-def clear_cache() -> int:
-    """Delete all stored bases; return how many files that were."""
-    found = _stored()
-    for path, _ in found:
-        path.unlink(missing_ok=True)
-    return len(found)
-
-
-def _stored(key: str = "") -> list[tuple[Path, int]]:
-    """Return the stored files, of one operator or of all, and their sizes; also parts that a crash left."""
-    try:
-        paths = sorted(cache_directory().iterdir())
-    except OSError:
-        return []
-    out = []
-    for path in paths:
-        whole = _NAME.fullmatch(path.name)
-        part = None if key else re.fullmatch(rf"\.{_NAME.pattern}\.[0-9a-f]+\.part", path.name)
-        if (whole and whole[1].startswith(key)) or part:
-            with suppress(OSError):  # another process may have deleted it by now
-                out.append((path, path.stat().st_size))
-    return out
-
-
-def _features_in(path: Path) -> int:
-    """Return the number of features that a stored file's name tells."""
-    return int(path.stem.split("-")[1])
-
-
-def _key(made: Discretisation) -> str:
-    """Return a hash of all that the eigenpairs depend on: the operator itself, and its mass."""
-    digest = hashlib.blake2b(f"geobgp basis {_SOLVER} {made.matrix.shape}".encode(), digest_size=20)
-    for array in (made.matrix.indptr, made.matrix.indices, made.matrix.data, made.mass):
-        kind = np.int64 if array.dtype.kind == "i" else np.float64
-        digest.update(np.ascontiguousarray(array, dtype=kind).data)
-    return digest.hexdigest()
-
-
-def _read(key: str, n: int, m: int) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return the stored eigenpairs from the smallest file that has enough; None if none is sound."""
-    sizes = {path: _features_in(path) for path, _ in _stored(key)}
-    for path in sorted((p for p in sizes if sizes[p] >= m), key=lambda p: sizes[p]):
-        try:
-            header, arrays = store.read(path, "basis")
-            values, vectors = arrays["eigenvalues"], arrays["vectors"]
-            if header["key"] != key or vectors.shape != (n, sizes[path]) or values.shape != (sizes[path],):
-                raise CacheError(f"{str(path)!r} belongs to another basis.")
-        except (CacheError, KeyError, MemoryError) as error:
-            if not path.exists():  # another process has put a larger one in its place
-                continue
-            _warn(f"A stored basis cannot be used and is computed again. {error}")
-            if not isinstance(error, MemoryError):
-                with suppress(OSError):
-                    path.unlink()
-            continue
-        return values[:m], np.ascontiguousarray(vectors[:, :m])
-    return None
-
-
-def _write(key: str, values: np.ndarray, vectors: np.ndarray) -> None:
-    """Store eigenpairs; what cannot be written is only a warning. Only the most of an operator are kept."""
-    directory = cache_directory()
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        path = directory / f"{key}-{len(values)}.basis"
-        store.write(path, "basis", {"key": key}, {"eigenvalues": values, "vectors": vectors})
-        # Each process looks after it has written, so the smaller file goes whichever was there first.
-        sizes = {path: _features_in(path) for path, _ in _stored(key)}
-        for other in sizes:
-            if sizes[other] < max(sizes.values()):
-                other.unlink(missing_ok=True)
-    except (OSError, CacheError) as error:
-        _warn(
-            f"The basis could not be stored in {str(directory)!r} ({error}) and will be computed again next "
-            "time. Set GEOBGP_CACHE_DIR to a directory with room, or use cache=False."
-        )
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, GeobgpWarning, stacklevel=4)

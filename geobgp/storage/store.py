@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import secrets
 import struct
 import zipfile
 import zlib
@@ -21,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from geobgp.errors import CacheError
+from geobgp.files import replacing
 
 #: Version of the files' layout; files of a later layout are refused.
 LAYOUT = 1
@@ -91,20 +90,9 @@ def write(path: str | Path, kind: str, header: Mapping[str, Any], arrays: Mappin
     }
     text = json.dumps(full, allow_nan=True, ensure_ascii=False).encode()
     seal = np.frombuffer(hashlib.sha256(text).digest(), np.uint8)
-    if not path.parent.is_dir():
-        raise CacheError(
-            f"There is no directory {str(path.parent)!r} to write {path.name!r} in. Make it first."
-        )
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.part")
-    try:
-        with temporary.open("xb") as file:
-            np.savez(file, **plain, header=np.frombuffer(text, np.uint8), checksum=seal)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    # An open file, since NumPy would add .npz to a name.
+    with replacing(path) as temporary, temporary.open("xb") as file:
+        np.savez(file, **plain, header=np.frombuffer(text, np.uint8), checksum=seal)
     return path
 
 

@@ -20,7 +20,7 @@ from geobgp.inference.hyper import Hyper
 from geobgp.inference.likelihoods import Gaussian, Poisson
 from geobgp.land.domain import Domain
 from geobgp.model import LGCP, BoundaryGP
-from geobgp.prior import full_rank as precision
+from geobgp.prior import powers
 from geobgp.prior.full_rank import FullRank
 from geobgp.prior.kernels import Matern, SquaredExponential
 
@@ -146,11 +146,11 @@ def test_the_default_kernel_is_one_it_can_take():
 
 
 def test_memory_is_estimated_and_refused_with_numbers(monkeypatch):
-    monkeypatch.setattr(precision, "free_memory", lambda: 1e5)
+    monkeypatch.setattr(powers, "free_memory", lambda: 1e5)
     with pytest.raises(SizeError, match=r"GB .* free"):
         LGCP(FullRank(square()))._fit(np.ones(100))
     monkeypatch.undo()
-    assert precision.free_memory() > 1e6
+    assert powers.free_memory() > 1e6
 
 
 def test_coarser_fields_keep_mass_constants_and_rivers():

@@ -1,0 +1,123 @@
+"""The cache of bases on disk: eigenpairs under a hash of the operator that they belong to."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from geobgp.errors import CacheError, CacheWarning, WriteError, option, warn
+from geobgp.storage import store
+
+if TYPE_CHECKING:
+    from geobgp.prior.laplacian import Discretisation
+
+#: Version of the solver: a change that alters vectors beyond rounding makes stored ones unused.
+_SOLVER = 1
+_NAME = re.compile(r"([0-9a-f]{40})-(\d+)\.basis")
+#: What `files.replacing` leaves behind when the machine goes down.
+_PART = re.compile(rf"\.{_NAME.pattern}-[0-9a-f]+\.part")
+
+
+def cache_directory() -> Path:
+    """Return where bases are kept: GEOBGP_CACHE_DIR, or else the user's cache directory."""
+    if os.environ.get("GEOBGP_CACHE_DIR"):
+        return Path(os.environ["GEOBGP_CACHE_DIR"])
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("geobgp"))
+
+
+def cache_info() -> dict[str, Any]:
+    """Return where bases are kept, how many files there are and how many bytes they take."""
+    sizes = []
+    for path in _entries():
+        with suppress(OSError):  # another process may have deleted it by now
+            sizes.append(sum(p.stat().st_size for p in (path.iterdir() if path.is_dir() else [path])))
+    return {"path": cache_directory(), "files": len(sizes), "bytes": sum(sizes)}
+
+
+def clear_cache() -> int:
+    """Delete all stored bases; return how many files that were."""
+    found = _entries()
+    for path in found:
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+    return len(found)
+
+
+def _entries() -> list[Path]:
+    """Return the stored files, and folders with parts of files that a crash left."""
+    try:
+        paths = sorted(cache_directory().iterdir())
+    except OSError:
+        return []
+    return [path for path in paths if _NAME.fullmatch(path.name) or _PART.fullmatch(path.name)]
+
+
+def _sizes(key: str) -> dict[Path, int]:
+    """Return the stored files of an operator and the number of features in each."""
+    names = ((path, _NAME.fullmatch(path.name)) for path in _entries())
+    return {path: int(name[2]) for path, name in names if name and name[1] == key}
+
+
+def key_of(made: Discretisation) -> str:
+    """Return a hash of all that the eigenpairs depend on: the operator itself, and its mass."""
+    digest = hashlib.blake2b(f"geobgp basis {_SOLVER} {made.matrix.shape}".encode(), digest_size=20)
+    for array in (made.matrix.indptr, made.matrix.indices, made.matrix.data, made.mass):
+        kind = np.int64 if array.dtype.kind == "i" else np.float64
+        digest.update(np.ascontiguousarray(array, dtype=kind).data)
+    return digest.hexdigest()
+
+
+def read(key: str, n: int, m: int) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return the first `m` eigenpairs from the smallest file that has enough; None if none is sound."""
+    sizes = _sizes(key)
+    for path in sorted((p for p in sizes if sizes[p] >= m), key=lambda p: sizes[p]):
+        try:
+            header, arrays = store.read(path, "basis")
+            values, vectors = arrays["eigenvalues"], arrays["vectors"]
+            if header["key"] != key or vectors.shape != (n, sizes[path]) or values.shape != (sizes[path],):
+                raise CacheError(f"{str(path)!r} belongs to another basis.")
+        except (CacheError, KeyError, MemoryError) as error:
+            if not path.exists():  # another process has put a larger one in its place
+                continue
+            warn(CacheWarning(f"A stored basis cannot be used and is computed again. {error}", found=path))
+            if not isinstance(error, MemoryError):
+                with suppress(OSError):
+                    path.unlink()
+            continue
+        return values[:m], np.ascontiguousarray(vectors[:, :m])
+    return None
+
+
+def write(key: str, values: np.ndarray, vectors: np.ndarray) -> None:
+    """Store eigenpairs; what cannot be written is only a warning. Only the most of an operator are kept."""
+    directory = cache_directory()
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        path = directory / f"{key}-{len(values)}.basis"
+        store.write(path, "basis", {"key": key}, {"eigenvalues": values, "vectors": vectors})
+        # Each process looks after it has written, so the smaller file goes whichever was there first.
+        sizes = _sizes(key)
+        for other in sizes:
+            if sizes[other] < max(sizes.values()):
+                other.unlink(missing_ok=True)
+    except (OSError, WriteError) as error:
+        reason = error.message if isinstance(error, WriteError) else str(error)
+        warn(
+            CacheWarning(
+                f"The basis could not be stored in {str(directory)!r} ({reason.rstrip('.')}) and will be "
+                "computed again next time.",
+                found=directory,
+                remedy=f"Set GEOBGP_CACHE_DIR to a directory with room, or use {option('cache', False)}.",
+            )
+        )
