@@ -66,7 +66,8 @@ def dataset(
         if array.shape != (domain.n_nodes,):
             raise DataError(
                 f"{name!r} has the shape {array.shape}; one value for each of the domain's {domain.n_nodes} "
-                f"nodes was expected, so the shape ({domain.n_nodes},)."
+                f"nodes was expected, so the shape ({domain.n_nodes},).",
+                found=array.shape,
             )
         fields[name] = (("northing", "easting"), domain.to_grid(array), dict((variables or {}).get(name, {})))
     if coverage:

@@ -100,7 +100,8 @@ def show_cells(
     if values.shape != domain.grid.shape:
         raise DataError(
             f"Values of the shape {values.shape} do not fit the domain: ({domain.n_nodes},) for the nodes or "
-            f"{domain.grid.shape} for the grid was expected."
+            f"{domain.grid.shape} for the grid was expected.",
+            found=values.shape,
         )
     ax = new_axes(ax, map_size(domain))
     west, south, east, north = domain.grid.bounds
