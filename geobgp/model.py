@@ -19,6 +19,7 @@ from geobgp.prior.base import MISSED_SHARE, Basis
 from geobgp.prior.kernels import Kernel
 from geobgp.progress import ProgressLike, as_progress
 from geobgp.summary import Effects, point_facts
+from geobgp.text import number, percent
 
 if TYPE_CHECKING:
     from geobgp.data.counts import Counts
@@ -312,12 +313,11 @@ def _run(
         result = fit(engine, likelihood, parameters, integrate=hyper == "integrate", stage=stage)
         stage.note(f"ELBO {result.elbo:,.1f}")
     if result.missed_share > MISSED_SHARE:
-        scale, unit = basis.domain.length_unit
+        missed, lengthscale = percent(result.missed_share, 1), _length(np.exp(result.hyper_mean[0]), basis)
         warn(
             MissedVarianceWarning(
-                f"The {basis.label} miss {result.missed_share:.1%} of the prior variance at the lengthscale "
-                f"of {np.exp(result.hyper_mean[0]) / scale:.3g} {unit}: the map is smoother than the data "
-                "ask for.",
+                f"The {basis.label} miss {missed} of the prior variance at the lengthscale of {lengthscale}: "
+                "the map is smoother than the data ask for.",
                 option="m",
                 found=result.missed_share,
                 remedy=f"Use more features ({option('m')}), or {option('m', 'full', python='FullRank')}.",
@@ -330,13 +330,17 @@ def _capped(parameters: Hyper, basis: Basis) -> Hyper:
     """Return the hyperparameters within what the basis can hold."""
     longest, given = basis.longest_lengthscale(parameters.kernel), parameters.kernel.lengthscale
     if given is not None and given > longest:
-        scale, unit = basis.domain.length_unit
         warn(
             ConvergenceWarning(
-                f"A lengthscale of {given / scale:.3g} {unit} is more than {basis.label} can hold at this "
-                f"cell size; {longest / scale:.3g} {unit} was used.",
+                f"A lengthscale of {_length(given, basis)} is more than {basis.label} can hold at this cell "
+                f"size; {_length(longest, basis)} was used.",
                 found=given,
                 remedy="Use a HarmonicBasis, or larger cells.",
             )
         )
     return parameters.capped(longest)
+
+
+def _length(value: float, basis: Basis) -> str:
+    scale, unit = basis.domain.length_unit
+    return f"{number(value / scale, 3)} {unit}"

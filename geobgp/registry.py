@@ -55,7 +55,7 @@ class Family(Generic[T]):
         """Return the class that was stored under a name."""
         if name not in self._members:
             raise DataError(
-                f"Unknown {self.noun} {name!r} in a stored file; known are {', '.join(sorted(self._members))}.",
+                f"Unknown {self.noun} {name!r} in a stored file; known are {', '.join(self._members)}.",
                 found=name,
                 remedy="Import the module that defines it first.",
             )

@@ -10,6 +10,7 @@ import numpy as np
 import shapely
 
 from geobgp.errors import DataError, GeobgpError, SizeError
+from geobgp.text import number
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -64,8 +65,9 @@ def simulate_points(
     expected = rate * (domain.node_areas / domain.area_unit[0])
     if not expected.sum() <= MAX_POINTS:
         raise SizeError(
-            f"This intensity gives {expected.sum():.3g} points; the limit is {MAX_POINTS:.3g}. "
-            f"Is it in events per {domain.area_unit[1]}?"
+            f"This intensity gives {number(expected.sum(), 3)} points; the limit is {number(MAX_POINTS)}.",
+            found=expected.sum(),
+            remedy=f"Is it in events per {domain.area_unit[1]}?",
         )
     node = np.repeat(np.arange(domain.n_nodes), rng.poisson(expected))
     coords = points_in_nodes(domain, node, rng)

@@ -256,7 +256,7 @@ def test_absurd_lengthscales_have_finite_answers(make, length):
 def test_missed_variance_is_told():
     domain = square()
     counts = poisson_problem(domain, 3).counts
-    with pytest.warns(GeobgpWarning, match=r"The 10 features miss \d+\.\d% of the prior variance"):
+    with pytest.warns(GeobgpWarning, match=r"The 10 features miss \d+\.\d % of the prior variance"):
         LGCP(all_modes(domain, m=10), Matern(1.5, 0.5, 1.0))._fit(counts)
 
 

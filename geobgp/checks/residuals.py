@@ -63,8 +63,8 @@ class Checks:
         share = f"{blocks} lie within their 90 % predictive interval"
         if self.covered < 0.8:
             return False, (
-                f"Only {share}: the events are more clustered than the map can follow. Try full resolution or "
-                "smaller cells, and check for many events on one spot."
+                f"Only {share}: the events are more clustered than the map can follow. Try full resolution "
+                "or smaller cells, and check for many events on one spot."
             )
         return True, f"{share}. The same points made the map, so rather more than 90 % is to be expected."
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import itertools
 import time
-import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.linalg import blas, lapack
 
-from geobgp.errors import DataError, GeobgpWarning
+from geobgp.errors import ConvergenceWarning, DataError, warn
 from geobgp.gpflow.loading import load_gpflow
 from geobgp.inference.fit import Fit
 from geobgp.inference.hyper import Hyper, newton_step
@@ -336,7 +335,7 @@ def fit_lgcp(
         profile.restore(point)
         states.append(_state(point.theta, svgp, model, likelihood.centre, weight))
     if not converged:
-        warnings.warn(f"The fit did not converge: {message}.", GeobgpWarning, stacklevel=3)
+        warn(ConvergenceWarning(f"The fit did not converge: {message}."))
     return Fit(
         states=tuple(states),
         elbo=best.elbo,

@@ -153,7 +153,7 @@ def _load() -> None:
 
 @singledispatch
 def make_engine(basis: Any, *args: Any) -> Engine:
-    """Return the engine of a kind of basis, from the arguments of `engine_for`; each kind registers its own."""
+    """Return the engine of a kind of basis, as `engine_for` asks for it; each kind registers its own."""
     raise DataError(
         f"No engine can fit a {type(basis).__name__}.", remedy="Give a HarmonicBasis or a FullRank."
     )

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import itertools
 import time
-import warnings
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from geobgp.errors import GeobgpWarning
+from geobgp.errors import ConvergenceWarning, warn
 from geobgp.inference.engine import Engine, State
 from geobgp.inference.hyper import Hyper, negative
 from geobgp.inference.likelihoods import Likelihood
@@ -118,7 +117,7 @@ def _fit(
         points, weights = _integrate(solver, point, covariance)
     spent = {**solver.spent, "total": time.perf_counter() - begin}
     if not converged:
-        warnings.warn(f"The fit did not converge: {message}.", GeobgpWarning, stacklevel=4)
+        warn(ConvergenceWarning(f"The fit did not converge: {message}."))
     return Fit(
         states=tuple(engine.state(q.theta, q.evidence, w) for q, w in zip(points, weights, strict=True)),
         elbo=point.elbo,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from scipy.linalg import blas
 
-from geobgp.errors import DataError, SizeError
+from geobgp.errors import DataError, SizeError, option
 from geobgp.land.domain import Domain
 from geobgp.linalg.eigen import memory_needed, smallest_eigenpairs
 from geobgp.linalg.memory import free_memory
@@ -19,7 +19,7 @@ from geobgp.prior.base import Basis
 from geobgp.prior.kernels import Kernel, Matern
 from geobgp.prior.laplacian import Boundary, Discretisation, Scheme, correct_eigenvalues, discretise
 from geobgp.progress import ProgressLike, Stage, as_progress
-from geobgp.text import count
+from geobgp.text import count, number
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -262,22 +262,32 @@ def _whole_number(m: Any) -> int:
 
 def _check_size(n: int, n_nodes: int, m: int, domain: Domain) -> None:
     """Refuse what the domain does not have, or the memory does not hold."""
+    below, above = (
+        f"a {option('cell_size')} {side} {number(domain.cell_size)}" for side in ("below", "above")
+    )
     if m > n - 2:
         raise SizeError(
             f"m = {m:,} features were asked for, but the domain's {n:,} unknowns give at most "
-            f"{max(n - 2, 0):,}. "
-            + (f"Use m <= {n - 2:,}, or" if n > 2 else "Use")
-            + f" a cell_size below {domain.cell_size:g}."
+            f"{max(n - 2, 0):,}.",
+            option="m",
+            found=m,
+            remedy=f"Use {_at_most(n - 2)}, or {below}." if n > 2 else f"Use {below}.",
         )
     free = free_memory()
     need = memory_needed(n, m) + (8 * n_nodes * m if n_nodes != n else 0)
     if free is not None and need > free:
         fits = max(int(m * (free - memory_needed(n, 0)) / max(need - memory_needed(n, 0), 1)), 0)
-        remedy = f"m <= {fits:,}" if fits > 0 else "fewer features"
         raise SizeError(
-            f"m = {m:,} features of {n:,} unknowns need about {need / 1e9:.3g} GB of memory; "
-            f"{free / 1e9:.3g} GB are free. Use {remedy}, or a cell_size above {domain.cell_size:g}."
+            f"m = {m:,} features of {n:,} unknowns need about {number(need / 1e9, 3)} GB of memory; "
+            f"{number(free / 1e9, 3)} GB are free.",
+            option="m",
+            found=m,
+            remedy=f"Use {_at_most(fits) if fits > 0 else 'fewer features'}, or {above}.",
         )
+
+
+def _at_most(m: int) -> str:
+    return option("m", f"{m} or fewer", python=f"m <= {m:,}")
 
 
 def _frozen(array: np.ndarray) -> np.ndarray:

@@ -7,9 +7,10 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 
-from geobgp.errors import SizeError
+from geobgp.errors import SizeError, option
 from geobgp.linalg.cholesky import Plan
 from geobgp.linalg.memory import free_memory
+from geobgp.text import number, percent
 
 #: Share of the memory that is free now which a factor may take.
 _MEMORY_SHARE = 0.7
@@ -103,10 +104,13 @@ class Powers:
         if free is not None and need > _MEMORY_SHARE * free:
             u = self.pattern.shape[0]
             factor = np.sqrt(need / (_MEMORY_SHARE * free))
+            features = option("m", "auto", python="a HarmonicBasis")
             raise SizeError(
                 f"Full resolution with {u:,} unknowns needs about {need / 1e9:.1f} GB for one factor; "
-                f"{free / 1e9:.1f} GB are free, of which up to {_MEMORY_SHARE:.0%} may be used. Use cells "
-                f"{factor:.2g} times as large, or a HarmonicBasis."
+                f"{free / 1e9:.1f} GB are free, of which up to {percent(_MEMORY_SHARE)} may be used.",
+                option="m",
+                found=need,
+                remedy=f"Use cells {number(factor, 2)} times as large, or {features}.",
             )
 
 

@@ -2,23 +2,17 @@ import numpy as np
 import pandas as pd
 import pytest
 import shapely
+from posteriors import prescribed
 from scipy import stats
 
 from geobgp.checks.residuals import _ranked_parts, check
 from geobgp.land.domain import Domain
+from geobgp.posterior import Posterior
 
 
-class Known:
-    """A posterior that knows the intensity, up to a log-normal factor at each node."""
-
-    def __init__(self, domain: Domain, mean: np.ndarray, spread: float = 0.0) -> None:
-        self.domain = domain
-        self.exposure = np.asarray(domain.node_areas)
-        self.mean, self.spread = mean, spread
-
-    def sample(self, n, rng):
-        noise = self.spread * rng.standard_normal((n, self.domain.n_nodes))
-        return self.mean * np.exp(noise - self.spread**2 / 2)
+def known(domain: Domain, mean: np.ndarray, spread: float = 1e-9) -> Posterior:
+    """Return a posterior that knows the intensity, up to a log-normal factor at each node."""
+    return prescribed(domain, np.log(mean) - spread**2 / 2, spread)
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +27,7 @@ def counts_of(domain, mean, seed=0):
 
 def test_a_true_model_passes_and_its_pit_values_are_level(domain):
     mean = np.exp(0.05 * domain.node_points[:, 0])
-    found = check(Known(domain, mean), counts_of(domain, mean))
+    found = check(known(domain, mean), counts_of(domain, mean))
     assert found.verdict()[0]
     assert stats.kstest(found.blocks["pit"], "uniform").pvalue > 0.01
     assert found.covered == pytest.approx(0.9, abs=0.08)
@@ -43,7 +37,7 @@ def test_a_true_model_passes_and_its_pit_values_are_level(domain):
 
 def test_clusters_that_a_flat_map_cannot_follow_are_noticed(domain):
     rate = np.where(np.random.default_rng(1).random(domain.n_nodes) < 0.02, 50.0, 0.1)
-    found = check(Known(domain, np.full(domain.n_nodes, rate.mean())), counts_of(domain, rate))
+    found = check(known(domain, np.full(domain.n_nodes, rate.mean())), counts_of(domain, rate))
     fine, words = found.verdict()
     assert not fine and words.startswith("Only") and "full resolution" in words
     assert found.dispersion > 3
@@ -53,7 +47,7 @@ def test_clusters_that_a_flat_map_cannot_follow_are_noticed(domain):
 def test_parts_add_up_and_small_ones_are_together(domain):
     mean = np.full(domain.n_nodes, 2.0)
     values = counts_of(domain, mean)
-    found = check(Known(domain, mean, 0.2), values)
+    found = check(known(domain, mean, 0.2), values)
     assert len(found.parts) == 12  # ten parts, the five smaller ones, and all
     assert found.parts["land"].iloc[:-1].sum() == pytest.approx(found.parts["land"].iloc[-1])
     assert found.parts["observed"].iloc[:-1].sum() == values.sum() == found.parts["observed"].iloc[-1]
@@ -65,7 +59,7 @@ def test_parts_add_up_and_small_ones_are_together(domain):
 
 def test_blocks_are_squares_that_hold_all_nodes(domain):
     values = counts_of(domain, np.full(domain.n_nodes, 1.0))
-    found = check(Known(domain, np.full(domain.n_nodes, 1.0)), values)
+    found = check(known(domain, np.full(domain.n_nodes, 1.0)), values)
     assert len(found.block_of) == domain.n_nodes
     assert found.blocks["observed"].sum() == values.sum()
     places = np.column_stack([domain.node_rows, domain.node_cols]) // round(found.side)
@@ -75,7 +69,7 @@ def test_blocks_are_squares_that_hold_all_nodes(domain):
 def test_the_same_on_every_run_and_with_no_events(domain):
     mean = np.full(domain.n_nodes, 1.0)
     values = counts_of(domain, mean)
-    first, second = (check(Known(domain, mean, 0.3), values) for _ in range(2))
+    first, second = (check(known(domain, mean, 0.3), values) for _ in range(2))
     pd.testing.assert_frame_equal(first.blocks, second.blocks)
-    empty = check(Known(domain, np.full(domain.n_nodes, 1e-9)), np.zeros(domain.n_nodes))
+    empty = check(known(domain, np.full(domain.n_nodes, 1e-9)), np.zeros(domain.n_nodes))
     assert empty.verdict()[0] and np.isfinite(empty.dispersion)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 
 import numpy as np
@@ -34,7 +34,7 @@ class Mixed(Kernel):
     ratio: float = 0.5
     lengthscale: float | None = None
     sd: float | None = None
-    prior: PCPrior = PCPrior()
+    prior: PCPrior = field(default_factory=PCPrior)
 
     def log_shape(self, q: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         r2 = np.array([1.0, self.ratio**2])[:, None]
