@@ -13,7 +13,7 @@ from geobgp.inference.engine import Engine, engine_for
 from geobgp.inference.fit import Fit, fit
 from geobgp.inference.hyper import Hyper
 from geobgp.inference.likelihoods import Bernoulli, Gaussian, Likelihood, Poisson
-from geobgp.land.crs import transform
+from geobgp.land.reproject import place_coordinates
 from geobgp.posterior import Posterior
 from geobgp.prior.base import MISSED_SHARE, Basis
 from geobgp.prior.kernels import Kernel
@@ -246,7 +246,7 @@ class BoundaryGP:
         self, coords: Any, values: np.ndarray, *, hyper: str = "map", progress: ProgressLike = False
     ) -> Fit:
         domain = self.basis.domain
-        xy, y = _coordinates(coords, domain), np.asarray(values, float).ravel()
+        xy, y = place_coordinates(coords, domain.crs), np.asarray(values, float).ravel()
         if len(xy) != len(y) or len(y) == 0:
             raise DataError(f"One value per location; found {len(y)} values and {len(xy)} locations.")
         if not np.isfinite(y).all():
@@ -284,18 +284,6 @@ def _kernel(basis: Basis, kernel: Kernel | None) -> Kernel:
     kernel = kernel or basis.default_kernel()
     basis.check_kernel(kernel)
     return kernel
-
-
-def _coordinates(coords: Any, domain: Any) -> np.ndarray:
-    if hasattr(coords, "geometry") and hasattr(coords, "crs"):
-        points = coords.geometry
-        coords = np.column_stack([points.x, points.y])
-        if points.crs is not None:
-            coords = transform(coords, points.crs, domain.crs)
-    xy = np.asarray(coords, float)
-    if xy.ndim != 2 or xy.shape[1] != 2:
-        raise DataError(f"Coordinates are (k, 2), easting and northing; found the shape {xy.shape}.")
-    return xy
 
 
 def _run(

@@ -15,6 +15,7 @@ import pandas as pd
 from geobgp.errors import DataError
 from geobgp.exports import QUANTILES, Outputs
 from geobgp.inference.mixture import NormalMixture, check_probabilities, quantile_name
+from geobgp.land.reproject import place_coordinates
 from geobgp.summary import Effects, Summary, coefficient_table, describe
 from geobgp.text import number
 
@@ -188,12 +189,8 @@ class Posterior(Outputs):
         moments = np.array([state.node_moments() for state in self.fit.states])
         return NormalMixture(_weights(self.fit.states), moments[:, 0], moments[:, 1])
 
-    def _at(
-        self, coords: np.ndarray, covariates: Mapping[str, np.ndarray] | pd.DataFrame | None
-    ) -> NormalMixture:
-        coords = np.asarray(coords, float)
-        if coords.ndim != 2 or coords.shape[1] != 2:
-            raise DataError(f"Coordinates are (k, 2), easting and northing; found the shape {coords.shape}.")
+    def _at(self, coords: Any, covariates: Mapping[str, np.ndarray] | pd.DataFrame | None) -> NormalMixture:
+        coords = place_coordinates(coords, self.domain.crs)
         fixed = None
         if covariates is not None and self.effects.names:
             fixed = self.effects.standardise(covariates, len(coords))
@@ -221,7 +218,7 @@ class Posterior(Outputs):
 
     def intensity_at(
         self,
-        coords: np.ndarray,
+        coords: np.ndarray | gpd.GeoDataFrame | gpd.GeoSeries,
         quantiles: Sequence[float] = QUANTILES,
         covariates: Mapping[str, np.ndarray] | pd.DataFrame | None = None,
     ) -> pd.DataFrame:
@@ -229,8 +226,8 @@ class Posterior(Outputs):
 
         Parameters
         ----------
-        coords : (k, 2) array
-            Easting and northing in the domain's CRS.
+        coords : (k, 2) array, GeoDataFrame or GeoSeries
+            Easting and northing in the domain's CRS, or points in any CRS.
         quantiles : sequence of float
         covariates : mapping or DataFrame, optional
             Values there, in their own units; by default those of the node on whose land a coordinate lies.
@@ -327,13 +324,13 @@ class Posterior(Outputs):
     # -- predictions at coordinates ----------------------------------------------------------------
 
     def predict(
-        self, coords: np.ndarray, covariates: Mapping[str, np.ndarray] | pd.DataFrame | None = None
+        self, coords: Any, covariates: Mapping[str, np.ndarray] | pd.DataFrame | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and variance of the linear predictor at coordinates (k, 2); NaN off land."""
         return self._at(coords, covariates).moments()
 
     def predict_y(
-        self, coords: np.ndarray, covariates: Mapping[str, np.ndarray] | pd.DataFrame | None = None
+        self, coords: Any, covariates: Mapping[str, np.ndarray] | pd.DataFrame | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and variance of a new observation at coordinates (k, 2); NaN off land.
 

@@ -18,8 +18,9 @@ import geobgp
 from geobgp.auto.pipeline import Mapped, run
 from geobgp.cli.wording import in_options
 from geobgp.cli.workspace import RECORD, Workspace, reason
-from geobgp.errors import CRSError, DataError, GeobgpError, GeobgpWarning
+from geobgp.errors import DataError, GeobgpError, GeobgpWarning
 from geobgp.files import check_exists
+from geobgp.land.crs import as_crs
 from geobgp.land.polygons import read_lines, read_polygons
 from geobgp.progress import ConsoleProgress, Progress
 from geobgp.text import count
@@ -104,21 +105,13 @@ def _polygons(o: Mapping[str, Any]) -> dict[str, Any]:
     """Return land, water and barriers: paths, or what they hold with the CRS that was given for them."""
     out = {name: o.get(name) for name in ("land", "water", "barriers")}
     if o.get("land_crs"):
+        crs = as_crs(o["land_crs"], "land_crs")
         for name, path in out.items():
             if path is not None:
                 read = read_lines if name == "barriers" else read_polygons
                 series = read(path, name)[0]
-                out[name] = series if series.crs is not None else _set_crs(series, o["land_crs"])
+                out[name] = series if series.crs is not None else series.set_crs(crs)
     return out
-
-
-def _set_crs(series: Any, crs: str) -> Any:
-    import pyproj
-
-    try:
-        return series.set_crs(pyproj.CRS.from_user_input(crs))
-    except pyproj.exceptions.CRSError as error:
-        raise CRSError(f"--land-crs {crs} is no coordinate reference system that PROJ knows.") from error
 
 
 @contextmanager

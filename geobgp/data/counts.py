@@ -11,7 +11,8 @@ import pyproj
 
 from geobgp.data.points import Chunk, Options, Stream, argument
 from geobgp.errors import DataError, DroppedPointsWarning, GeometryError, option, warn
-from geobgp.land.crs import WGS84, as_crs, transform
+from geobgp.land.crs import as_crs
+from geobgp.land.reproject import WGS84, transform
 from geobgp.progress import ProgressLike, as_progress
 from geobgp.text import number, percent
 

@@ -29,8 +29,8 @@ from geobgp.files import (
     pick_layer,
     split_layer,
 )
-from geobgp.land.crs import WGS84, as_crs
-from geobgp.land.polygons import coordinates_of
+from geobgp.land.crs import as_crs
+from geobgp.land.reproject import WGS84, coordinates_of, finite_rows
 from geobgp.text import listed
 
 _OPENERS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
@@ -142,12 +142,7 @@ class Stream:
         for start in range(0, len(values), size):
             some = values[start : start + size]
             n = len(some)
-            if some.ndim == 1:
-                coords, rows, missing = coordinates_of(some)
-            else:
-                finite = np.isfinite(some).all(axis=1)
-                missing = n - int(finite.sum())
-                coords, rows = (some[finite], np.flatnonzero(finite)) if missing else (some, np.arange(n))
+            coords, rows, missing = coordinates_of(some) if some.ndim == 1 else finite_rows(some)
             mine = None if weights is None else weights[start : start + size]
             yield Chunk(coords, rows, n, missing, crs, mine)
 

@@ -14,7 +14,7 @@ from affine import Affine
 
 from geobgp.data.raster_source import RasterSource, open_raster
 from geobgp.errors import CRSError, DataError
-from geobgp.land.reproject import project, transform_pixels
+from geobgp.land.reproject import transform_pixels, transform_xy
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -153,7 +153,7 @@ class _Link:
         """Return fractional (columns, rows) of coordinates in the domain's CRS."""
         x, y = points[:, 0], points[:, 1]
         if self.backward is not None:
-            x, y = project(self.backward, x, y)
+            x, y = transform_xy(self.backward, x, y)
         if self.geographic:
             start = self.affine.c if self.affine.a > 0 else self.affine.c - 360
             x = start + np.mod(x - start, 360.0)
@@ -163,7 +163,7 @@ class _Link:
         """Return eastings and northings of fractional pixels."""
         x, y = _apply(self.affine, cols, rows)
         if self.forward is not None:
-            x, y = project(self.forward, x, y)
+            x, y = transform_xy(self.forward, x, y)
         return x, y
 
     def weights(self, cols: np.ndarray, rows: np.ndarray) -> np.ndarray:

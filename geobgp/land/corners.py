@@ -1,4 +1,4 @@
-"""Blocks: the four cells around each corner of the grid, and which of their land hangs together."""
+"""Corners: the four cells around each corner of the grid, and which of their land hangs together."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from geobgp.land.pieces import Pieces
 
 
 @dataclass(frozen=True, eq=False)
-class Blocks:
-    """The blocks of 2 x 2 cells around corners, as bilinear interpolation needs them.
+class Corners:
+    """The 2 x 2 cells around every corner of the grid, as bilinear interpolation needs them.
 
-    A block of four whole cells that are open to each other is full. In the others, pieces of land form
-    groups: those that touch, directly or through each other, within the block.
+    A corner amid four whole cells that are open to each other is inland. Around the others, pieces of land
+    form groups: those that touch, directly or through each other, within the four cells.
 
     Attributes
     ----------
-    full : (rows + 1, cols + 1) bool
-        Full blocks, by the corner in their middle.
+    inland : (rows + 1, cols + 1) bool
+        Corners amid four whole cells that are open to each other.
     key : (k,) int
         corner * number of pieces + piece of all members of groups, ascending.
     group : (k,) int
@@ -36,7 +36,7 @@ class Blocks:
 
     pieces: Pieces
     single_piece: np.ndarray
-    full: np.ndarray
+    inland: np.ndarray
     key: np.ndarray
     group: np.ndarray
     member: np.ndarray
@@ -44,15 +44,15 @@ class Blocks:
     share: np.ndarray
 
     @classmethod
-    def of(cls, pieces: Pieces, single_piece: np.ndarray) -> Blocks:
+    def of(cls, pieces: Pieces, single_piece: np.ndarray) -> Corners:
         """Group the pieces around each corner; `single_piece` is the piece of each whole cell."""
         whole = np.pad(pieces.whole, 1)
-        full = whole[:-1, :-1] & whole[:-1, 1:] & whole[1:, :-1] & whole[1:, 1:]
-        length = np.bincount(pieces.vertex, pieces.open_length, full.size).reshape(full.shape)
-        full &= length > 2 - 1e-6
-        full.setflags(write=False)
+        inland = whole[:-1, :-1] & whole[:-1, 1:] & whole[1:, :-1] & whole[1:, 1:]
+        length = np.bincount(pieces.vertex, pieces.open_length, inland.size).reshape(inland.shape)
+        inland &= length > 2 - 1e-6
+        inland.setflags(write=False)
         base = np.int64(len(pieces.cell))
-        ragged = ~full.ravel()[pieces.vertex]
+        ragged = ~inland.ravel()[pieces.vertex]
         first = pieces.vertex[ragged] * base + pieces.first[ragged]
         second = pieces.vertex[ragged] * base + pieces.second[ragged]
         key = np.unique(np.r_[first, second])
@@ -66,7 +66,7 @@ class Blocks:
         share = (
             pieces.area[member] / np.bincount(cell, pieces.area[member])[cell] if len(cell) else np.empty(0)
         )
-        return cls(pieces, single_piece, full, key, group, member, start, share)
+        return cls(pieces, single_piece, inland, key, group, member, start, share)
 
     def weights(
         self, own: np.ndarray, u: np.ndarray, v: np.ndarray
@@ -80,14 +80,14 @@ class Blocks:
         vertex_col, vertex_row = np.floor(u + 0.5), np.floor(v + 0.5)
         fu, fv = u + 0.5 - vertex_col, v + 0.5 - vertex_row
         vertex = (vertex_row * (cols + 1) + vertex_col).astype(np.int64)
-        full = self.full.ravel()[vertex]
+        inland = self.inland.ravel()[vertex]
         out = []
-        simple = np.flatnonzero(full)
+        simple = np.flatnonzero(inland)
         for dr, wv in ((-1, 1 - fv), (0, fv)):
             for dc, wu in ((-1, 1 - fu), (0, fu)):
                 cell = ((vertex_row + dr) * cols + vertex_col + dc).astype(np.int64)
                 out.append((simple, self.single_piece[cell[simple]], (wv * wu)[simple]))
-        rest = np.flatnonzero(~full)
+        rest = np.flatnonzero(~inland)
         group = self._group_of(vertex[rest], own[rest])
         lone = rest[group < 0]
         out.append((lone, own[lone], np.ones(len(lone))))

@@ -1,9 +1,7 @@
-"""Coordinate reference systems: choosing and checking one, bringing shapes to it whole, its areal scale."""
+"""Which coordinate reference system: what a user gave, one that suits the land, its areal scale."""
 
 from __future__ import annotations
 
-import math
-from functools import lru_cache
 from typing import Any
 
 import geopandas as gpd
@@ -13,15 +11,10 @@ import shapely
 from scipy.ndimage import map_coordinates
 
 from geobgp.errors import CRSError, option
+from geobgp.land.reproject import CHOOSE, WGS84, centre, in_degrees, lonlat, move, unknown_crs, unwrap
 
-#: Longest edge that is projected as it stands; longer ones get vertices in between (degrees, metres).
-MAX_EDGE_DEGREES, MAX_EDGE_METRES = 0.1, 10_000.0
 #: A domain is mapped in a UTM zone when it stays within this many degrees of the zone's meridian.
 UTM_HALF_WIDTH = 4.5
-
-_POLYGONS = (3, 6)
-WGS84 = pyproj.CRS("EPSG:4326")
-LonLat = tuple[np.ndarray, np.ndarray]
 
 
 def choose_crs(geoms: Any) -> pyproj.CRS:
@@ -41,17 +34,20 @@ def choose_crs(geoms: Any) -> pyproj.CRS:
     'WGS 84 / LAEA 17.5S 179.5E'
     """
     if geoms.crs is None:
-        raise CRSError(no_crs("the geometries"))
+        raise unknown_crs("the shapes")
     geoms = in_degrees(geoms)
     if geoms.crs.is_geographic:  # an edge of a polar map may go round the globe from one vertex to the next
         own = lonlat(geoms)
         geoms = gpd.GeoSeries(shapely.segmentize(unwrap(geoms.to_numpy(), own, own), 1.0), crs=geoms.crs)
     longitude, latitude = lonlat(geoms)
-    lon0, lat0, radius = _centre(longitude, latitude)
+    lon0, lat0, radius = centre(longitude, latitude)
     if radius > 90:
         raise CRSError(
             f"The domain reaches {radius:.0f} degrees from its centre, more than half the globe: "
-            "no plane holds it well. Map its parts, or give crs=, e.g. crs='EPSG:6933' (equal-area)."
+            "no plane holds it well.",
+            option="crs",
+            found=radius,
+            remedy=f"Map its parts, or give one, e.g. {option('crs', 'EPSG:6933')} (equal-area).",
         )
     offset = (longitude - lon0 + 180) % 360 - 180
     middle = (lon0 + (offset.min() + offset.max()) / 2 + 180) % 360 - 180
@@ -109,14 +105,21 @@ def check_crs(crs: Any, geoms: Any = None) -> pyproj.CRS:
     label = f"{found.to_string() if len(found.to_string()) < 20 else ''} ({found.name})".strip()
     if not found.is_projected:
         code = None if geoms is None or geoms.crs is None else choose_crs(geoms).to_epsg()
-        example = f", or a projected one such as crs='EPSG:{code}'" if code else ""
+        example = f", or give a projected one such as {option('crs', f'EPSG:{code}')}" if code else ""
         kind = "geographic: its unit is the degree" if found.is_geographic else f"of type {found.type_name}"
         raise CRSError(
-            f"The grid needs a projected CRS in metres; {label} is {kind}. "
-            f"Use crs=None to have one chosen{example}; crs='local' is for planes with no place on Earth."
+            f"The grid needs a projected CRS in metres; {label} is {kind}.",
+            option="crs",
+            found=found.name,
+            remedy=f"{CHOOSE}{example}; {option('crs', 'local')} is for planes with no place on Earth.",
         )
     if any(axis.direction == "west" for axis in found.axis_info):
-        raise CRSError(f"The axes of {label} do not run east and north. Use crs=None, or one whose axes do.")
+        raise CRSError(
+            f"The axes of {label} do not run east and north.",
+            option="crs",
+            found=found.name,
+            remedy=f"{CHOOSE}, or give one whose axes do.",
+        )
     if all(axis.unit_conversion_factor == 1 for axis in found.axis_info):
         return found
     definition = found.to_json_dict()  # the parameters of the projection carry their own units
@@ -125,204 +128,6 @@ def check_crs(crs: Any, geoms: Any = None) -> pyproj.CRS:
     for axis in definition["coordinate_system"]["axis"]:
         axis["unit"] = "metre"
     return pyproj.CRS.from_json_dict(definition)
-
-
-def no_crs(what: str) -> str:
-    """Return the message for data without a CRS."""
-    return (
-        f"The coordinate reference system of {what} is not known. Say which it is, e.g. "
-        "frame.set_crs('EPSG:4326') for longitude and latitude, or use crs='local' for coordinates "
-        "with no place on Earth."
-    )
-
-
-@lru_cache(maxsize=32)
-def _transformer(source: pyproj.CRS, target: pyproj.CRS) -> pyproj.Transformer:
-    return pyproj.Transformer.from_crs(source, target, always_xy=True)
-
-
-def _move(coords: np.ndarray, source: pyproj.CRS, target: pyproj.CRS) -> np.ndarray:
-    """Return (k, 2) coordinates in another CRS, infinite where there are none."""
-    if len(coords) == 0:
-        return np.empty((0, 2))
-    first, second = coords.T
-    if len(coords) == 1:  # pyproj takes an array of one for a number, which NumPy deprecates
-        first, second = first.tolist(), second.tolist()
-    return np.column_stack(_transformer(source, target).transform(first, second))
-
-
-def lonlat(geoms: Any) -> LonLat:
-    """Return longitude and latitude of all vertices, in degrees; refuse what lies beyond the globe."""
-    before = coords = shapely.get_coordinates(geoms.to_numpy())
-    if not geoms.crs.is_geographic:
-        coords = _move(before, geoms.crs, WGS84)
-        _check_finite(coords, before, WGS84)
-    _check_degrees(coords)
-    return coords[:, 0], coords[:, 1]
-
-
-def in_degrees(geoms: Any) -> Any:
-    """Return a GeoSeries as it is, unless its CRS is geographic but in grads or the like: then in WGS 84."""
-    crs = geoms.crs
-    if crs is None or not crs.is_geographic:
-        return geoms
-    degree = math.isclose(crs.axis_info[0].unit_conversion_factor, math.pi / 180, rel_tol=1e-6)
-    meridian = crs.prime_meridian
-    return geoms if degree and (meridian is None or meridian.longitude == 0) else geoms.to_crs(WGS84)
-
-
-def _check_degrees(coords: np.ndarray) -> None:
-    bad = (np.abs(coords[:, 1]) > 90 + 1e-9) | (np.abs(coords[:, 0]) > 540)
-    if not bad.any():
-        return
-    first = coords[bad][0]
-    if np.abs(coords[:, 1]).max() <= 540 and np.abs(coords[:, 0]).max() <= 90:
-        hint = "Longitude and latitude look swapped: the first coordinate must be the longitude."
-    else:
-        hint = "These are no degrees: correct the CRS with frame.set_crs(..., allow_override=True)."
-    raise CRSError(
-        f"{count(bad.sum(), 'coordinate')} beyond the globe, e.g. longitude {first[0]:.8g}, "
-        f"latitude {first[1]:.8g}. {hint}"
-    )
-
-
-def _centre(longitude: np.ndarray, latitude: np.ndarray) -> tuple[float, float, float]:
-    """Return longitude, latitude and radius (degrees) of a near-smallest cap that holds all the points."""
-    lam, phi = np.radians(longitude), np.radians(latitude)
-    xyz = np.column_stack([np.cos(phi) * np.cos(lam), np.cos(phi) * np.sin(lam), np.sin(phi)])
-    some = xyz[:: max(1, len(xyz) // 4000)]
-    centre = some.mean(axis=0)
-    if np.linalg.norm(centre) < 1e-9:
-        return 0.0, 0.0, 180.0
-    for k in range(200):  # Badoiu and Clarkson's steps towards the farthest point
-        centre /= np.linalg.norm(centre)
-        far = some[np.argmin(some @ centre)]
-        centre = centre + (far - centre) / (k + 2)
-    centre /= np.linalg.norm(centre)
-    radius = math.degrees(math.acos(max(-1.0, min(1.0, float((xyz @ centre).min())))))
-    return math.degrees(math.atan2(centre[1], centre[0])), math.degrees(math.asin(centre[2])), radius
-
-
-def project(geoms: Any, crs: pyproj.CRS) -> np.ndarray:
-    """Return the geometries of a GeoSeries in another CRS, whole, as an array of shapely geometries.
-
-    Long edges get vertices first, so that what is straight in the source stays where it is. Longitudes beyond
-    ±180 and polygons that jump from +180 to -180 come out in one piece.
-    """
-    if geoms.crs is None:
-        raise CRSError(no_crs("the geometries"))
-    if geoms.crs.equals(crs, ignore_axis_order=True):
-        return np.asarray(geoms.to_numpy())
-    geoms = in_degrees(geoms)
-    source, values = geoms.crs, geoms.to_numpy()
-    if source.is_geographic:
-        own = lonlat(geoms)
-        values = unwrap(values, own, own)
-        edge = MAX_EDGE_DEGREES
-    else:
-        edge = MAX_EDGE_METRES / source.axis_info[0].unit_conversion_factor
-    values = shapely.segmentize(values, edge)
-    before = shapely.get_coordinates(values)
-    after = _move(before, source, crs)
-    _check_finite(after, before, crs)
-    values = shapely.set_coordinates(values, after)
-    longest = _longest_edge(values)
-    if longest > 3e6:
-        raise CRSError(
-            f"{crs.name} tears the polygons apart: neighbouring vertices come to lie {longest / 1000:,.0f} "
-            "km from each other. Use crs=None to have a CRS chosen around the domain."
-        )
-    broken = ~shapely.is_valid(values) & np.isin(shapely.get_type_id(values), _POLYGONS)
-    if broken.any():
-        # The two sides of a cut to a pole meet up to rounding only: a tenth of a millimetre closes it.
-        values[broken] = repair(shapely.set_precision(repair(values[broken]), 1e-4))
-    return np.asarray(values)
-
-
-def repair(geoms: np.ndarray) -> np.ndarray:
-    """Return valid polygons in place of invalid ones: overlaps stay covered, spikes go."""
-    valid = np.asarray(shapely.make_valid(geoms, method="structure", keep_collapsed=False))
-    for i in np.flatnonzero(~shapely.is_valid(valid)):  # GEOS may leave parts that share an edge: join them
-        valid[i] = shapely.union_all(shapely.make_valid(shapely.get_parts(valid[i])))
-    return valid
-
-
-def _check_finite(after: np.ndarray, before: np.ndarray, crs: pyproj.CRS) -> None:
-    bad = ~np.isfinite(after).all(axis=1)
-    if bad.any():
-        first = before[bad][0]
-        raise CRSError(
-            f"{bad.sum():,} of {len(after):,} coordinates cannot be brought to {crs.name}, the first "
-            f"({first[0]:.8g}, {first[1]:.8g}). Check the CRS of the data (longitude comes before latitude), "
-            "or use crs=None to have one chosen."
-        )
-
-
-def _longest_edge(values: np.ndarray) -> float:
-    parts = shapely.get_parts(values)
-    areas = shapely.get_type_id(parts) == 3
-    rings = np.concatenate([shapely.get_rings(parts[areas]), parts[~areas]])
-    coords, index = shapely.get_coordinates(rings, return_index=True)
-    steps = np.hypot(*np.diff(coords, axis=0).T)[index[1:] == index[:-1]]
-    return float(steps.max(initial=0.0))
-
-
-def unwrap(values: np.ndarray, own: LonLat, around: LonLat) -> np.ndarray:
-    """Move parts by whole turns to lie around the middle of other vertices; mend jumps across ±180.
-
-    `own` and `around` are the longitudes and latitudes of these vertices and of those others.
-    """
-    if all(lon.min() >= -180 and lon.max() <= 180 and np.ptp(lon) <= 180 for lon, _ in (own, around)):
-        return values
-    lon0 = _centre(*around)[0]
-    parts, owner = shapely.get_parts(values, return_index=True)
-    parts = mend(parts)[0]
-    coords, index = shapely.get_coordinates(parts, return_index=True)
-    west, _, east, _ = shapely.bounds(parts).T
-    coords[:, 0] += (360 * np.round((lon0 - (west + east) / 2) / 360))[index]
-    parts = shapely.set_coordinates(parts, coords)
-    whole = np.array(values, copy=True)
-    for i in np.unique(owner):
-        mine = parts[owner == i]
-        whole[i] = mine[0] if len(mine) == 1 else shapely.union_all(mine)
-    return whole
-
-
-def mend(geoms: np.ndarray) -> tuple[np.ndarray, int]:
-    """Return geometries whose longitudes run on past ±180 where they jumped back, and how many did.
-
-    A jump is a step of more than half a turn between neighbouring vertices; one of a whole turn is the cut of
-    a polygon around a pole and stays.
-    """
-    coords, index = shapely.get_coordinates(geoms, return_index=True)
-    jump = np.abs(np.diff(coords[:, 0]))
-    jumping = np.unique(index[1:][(jump > 180) & (jump < 359.9) & (index[1:] == index[:-1])])
-    if jumping.size == 0:
-        return geoms, 0
-    geoms = geoms.copy()
-    for i in jumping:
-        parts = [_mend(part) for part in shapely.get_parts(geoms[i])]
-        join = shapely.multipolygons if shapely.get_type_id(parts[0]) == 3 else shapely.multilinestrings
-        geoms[i] = parts[0] if len(parts) == 1 else join(parts)
-    return geoms, len(jumping)
-
-
-def _mend(part: Any) -> Any:
-    """Return a line or polygon whose longitudes run on past ±180 where they jumped back."""
-    if shapely.get_type_id(part) != 3:
-        coords = shapely.get_coordinates(part)
-        coords[:, 0] = np.unwrap(coords[:, 0], period=360)
-        return shapely.linestrings(coords)
-    rings: list[np.ndarray] = []
-    for ring in shapely.get_rings(part):
-        coords = shapely.get_coordinates(ring)
-        coords[:, 0] = np.unwrap(coords[:, 0], period=360)
-        if rings:
-            coords[:, 0] += 360 * np.round((rings[0][:, 0].mean() - coords[:, 0].mean()) / 360)
-        rings.append(coords)
-    if any(abs(ring[0, 0] - ring[-1, 0]) > 1e-6 for ring in rings):  # around a pole: left as it stands
-        return part
-    return shapely.Polygon(rings[0], rings[1:])
 
 
 def areal_scale(crs: pyproj.CRS, easting: np.ndarray, northing: np.ndarray) -> np.ndarray:
@@ -367,7 +172,7 @@ def _areal_scale(crs: pyproj.CRS, easting: np.ndarray, northing: np.ndarray) -> 
     at = np.column_stack([easting.ravel(), northing.ravel()])
 
     def place(de: float, dn: float) -> np.ndarray:
-        lam, phi = np.radians(_move(at + np.array([de, dn]), crs, crs.geodetic_crs or WGS84)).T
+        lam, phi = np.radians(move(at + np.array([de, dn]), crs, crs.geodetic_crs or WGS84)).T
         normal = a / np.sqrt(1 - e2 * np.sin(phi) ** 2)
         flat = normal * np.cos(phi)
         return np.stack([flat * np.cos(lam), flat * np.sin(lam), normal * (1 - e2) * np.sin(phi)], axis=-1)
@@ -376,23 +181,3 @@ def _areal_scale(crs: pyproj.CRS, easting: np.ndarray, northing: np.ndarray) -> 
         east, north = place(step, 0.0) - place(-step, 0.0), place(0.0, step) - place(0.0, -step)
         scale = (2 * step) ** 2 / np.linalg.norm(np.cross(east, north), axis=-1)
     return np.asarray(scale).reshape(easting.shape)
-
-
-def transform(coords: np.ndarray, source: pyproj.CRS | None, crs: pyproj.CRS | None) -> np.ndarray:
-    """Return coordinates of points brought from one CRS to another; infinite where that cannot be done."""
-    if crs is None:
-        if source is not None and source.is_geographic:
-            raise CRSError(
-                f"points: the domain is local (a plane), but the points have {source.name}, in degrees."
-            )
-        return coords
-    if source is None:
-        raise CRSError(no_crs("the points"))
-    if source.equals(crs, ignore_axis_order=True):
-        return coords
-    return _move(coords, source, crs)
-
-
-def count(n: int, thing: str, things: str | None = None) -> str:
-    """Return e.g. "1 polygon" or "1,234 polygons"."""
-    return f"{n:,} {thing if n == 1 else things or thing + 's'}"

@@ -14,11 +14,13 @@ import scipy.sparse as sp
 import shapely
 from scipy.sparse.csgraph import connected_components
 
-from geobgp.errors import DomainError
+from geobgp.errors import DomainError, option
 from geobgp.land import pieces as _pieces
-from geobgp.land.corners import Blocks
+from geobgp.land.corners import Corners
+from geobgp.land.crs import areal_scale
 from geobgp.land.grid import Grid
-from geobgp.land.polygons import areal_scale, land_polygons
+from geobgp.land.polygons import land_polygons
+from geobgp.text import count, number, percent
 
 if TYPE_CHECKING:
     import geopandas as gpd
@@ -113,8 +115,10 @@ class Domain:
         extent = max(bounds[2] - bounds[0], bounds[3] - bounds[1])
         if cell_size > extent:
             raise DomainError(
-                f"cell_size is {cell_size:g} but the land is only {extent:.6g} across; "
-                f"use a smaller cell_size, for example {_round_down(extent / 100):g}."
+                f"{option('cell_size')} is {cell_size:g} but the land is only {number(extent, 6)} across.",
+                option="cell_size",
+                found=cell_size,
+                remedy=f"Use a smaller one, for example {option('cell_size', _round_down(extent / 100))}.",
             )
         grid = Grid.from_bounds(tuple(bounds), cell_size, prepared.crs)
         return cls.from_geometry(
@@ -138,7 +142,9 @@ class Domain:
         """Make a domain from clean land in the CRS of a given grid; `from_polygons` ends here."""
         if not 0 <= min_coverage < 1:
             raise DomainError(
-                f"min_coverage is a share of a cell, 0 <= min_coverage < 1; found {min_coverage!r}."
+                f"min_coverage is a share of a cell, 0 <= min_coverage < 1; found {min_coverage!r}.",
+                option="min_coverage",
+                found=min_coverage,
             )
         in_cells = shapely.set_precision(_to_cells(geometry, grid), _pieces.PRECISION)
         lines = None if barriers is None else _to_cells(barriers, grid)
@@ -147,15 +153,18 @@ class Domain:
         if len(main) == 0:
             raise DomainError(
                 f"No land is left: {len(pieces.cell)} pieces of land, all smaller than min_coverage = "
-                f"{min_coverage:g} of a cell of {grid.cell_size:g}. Use a smaller cell_size or min_coverage."
+                f"{min_coverage:g} of a cell of {grid.cell_size:g}.",
+                option="cell_size",
+                found=grid.cell_size,
+                remedy=f"Use a smaller {option('cell_size')} or min_coverage.",
             )
         if left_out.any():
             area = pieces.area[left_out].sum() * grid.cell_size**2
             notes = (
                 *notes,
-                f"{left_out.sum()} piece(s) of land under {min_coverage:.0%} of a cell that touch no other "
-                f"land were left out ({area:.3g} of {shapely.area(geometry):.6g} square units); a smaller "
-                "cell_size keeps them.",
+                f"{count(left_out.sum(), 'piece')} of land under {percent(min_coverage)} of a cell, touching "
+                f"no other land, left out ({number(area, 3)} of {number(shapely.area(geometry), 6)} square "
+                "units); smaller cells keep them.",
             )
         rows, cols = np.divmod(pieces.cell[main], grid.shape[1])
         cell_area = _cell_area(grid)
@@ -363,7 +372,7 @@ class Domain:
         inside = (own >= 0) & (self.piece_node[own] >= 0)
         at = np.flatnonzero(inside)
         u, v = self.grid.to_cells(coords[at, 0], coords[at, 1])
-        row, piece, weight = self._blocks.weights(own[at], u, v)
+        row, piece, weight = self._corners.weights(own[at], u, v)
         matrix = sp.csr_array((weight, (at[row], self.piece_node[piece])), shape=(len(coords), self.n_nodes))
         matrix.sum_duplicates()
         total = np.asarray(matrix.sum(axis=1)).ravel()
@@ -371,13 +380,13 @@ class Domain:
         return sp.csr_array(scale @ matrix), inside
 
     @property
-    def full_blocks(self) -> np.ndarray:
+    def inland_corners(self) -> np.ndarray:
         """Corners (rows + 1, cols + 1) whose four cells are whole and open to each other."""
-        return self._blocks.full
+        return self._corners.inland
 
     @cached_property
-    def _blocks(self) -> Blocks:
-        return Blocks.of(self.pieces, self._single_piece)
+    def _corners(self) -> Corners:
+        return Corners.of(self.pieces, self._single_piece)
 
     def to_grid(self, values: np.ndarray, fill: float = np.nan) -> np.ndarray:
         """Return node values as (rows, cols), cells with several nodes averaged by land; `fill` off land."""
@@ -402,7 +411,7 @@ class Domain:
             "grid": f"{rows} x {cols} cells of {self.cell_size:g} {'units' if self.crs is None else 'm'}",
             "nodes": f"{self.n_nodes:,}",
             "connected land": f"{self.n_components:,}",
-            "land area": f"{self.node_areas.sum() / unit:,.6g} {name}",
+            "land area": f"{number(self.node_areas.sum() / unit, 6)} {name}",
             "CRS": "local" if self.crs is None else ":".join(self.crs.to_authority() or (self.crs.name,)),
         }
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyproj
 from affine import Affine
 
-from geobgp.errors import DomainError, SizeError
+from geobgp.errors import DomainError, SizeError, option
 
 #: The largest grid that `Grid.from_bounds` makes, in cells (land and water together).
 MAX_CELLS = 50_000_000
@@ -46,7 +46,9 @@ class Grid:
         rows, cols = self.shape
         a = self.affine
         if rows < 1 or cols < 1:
-            raise DomainError(f"A grid needs at least one row and one column; found {rows} x {cols}.")
+            raise DomainError(
+                f"A grid needs at least one row and one column; found {rows} x {cols}.", found=(rows, cols)
+            )
         if a.b != 0 or a.d != 0 or a.a <= 0 or a.e != -a.a:
             raise DomainError(f"A grid is north-up with square cells; found the transform {tuple(a)[:6]}.")
 
@@ -63,9 +65,13 @@ class Grid:
         """
         west, south, east, north = (float(v) for v in bounds)
         if not all(math.isfinite(v) for v in (west, south, east, north)):
-            raise DomainError(f"The bounds of the domain are not finite: {bounds}.")
+            raise DomainError(f"The bounds of the domain are not finite: {bounds}.", found=bounds)
         if not (math.isfinite(cell_size) and cell_size > 0):
-            raise DomainError(f"cell_size must be a positive number of metres; found {cell_size!r}.")
+            raise DomainError(
+                f"{option('cell_size')} must be a positive number of metres; found {cell_size!r}.",
+                option="cell_size",
+                found=cell_size,
+            )
         h = float(cell_size)
         # A shore that lies on a grid line up to rounding does not open one more row of empty cells.
         slack = 1e-9
@@ -77,8 +83,10 @@ class Grid:
             raise SizeError(
                 f"A cell size of {h:g} m over {(east - west) / 1000:.6g} x {(north - south) / 1000:.6g} km "
                 f"makes {shape[0]} x {shape[1]} = {shape[0] * shape[1]:,} cells; the limit is {MAX_CELLS:,} "
-                f"(and about {shape[0] * shape[1] * 40 / 1e9:.3g} GB of memory). "
-                f"Use cell_size >= {fits:.3g}."
+                f"(and about {shape[0] * shape[1] * 40 / 1e9:.3g} GB of memory).",
+                option="cell_size",
+                found=h,
+                remedy=f"Use {option('cell_size')} >= {fits:.3g}.",
             )
         return cls(shape, Affine(h, 0.0, col0 * h, 0.0, -h, row1 * h), crs)
 

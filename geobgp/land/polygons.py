@@ -1,8 +1,7 @@
-"""Polygons, lines and points: read, repaired, and brought to one metric coordinate reference system."""
+"""Polygons and lines: read, repaired, and brought to one metric coordinate reference system."""
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,49 +11,24 @@ import numpy as np
 import pyproj
 import shapely
 
-from geobgp.errors import CRSError, DomainError, GeometryError
+from geobgp.errors import CRSError, DomainError, GeometryError, option
 from geobgp.files import layers, read_vector, split_layer
-from geobgp.land.crs import (
+from geobgp.land.crs import areal_scale, as_crs, check_crs, choose_crs
+from geobgp.land.reproject import (
+    CHOOSE,
     LonLat,
-    areal_scale,
-    as_crs,
-    check_crs,
-    choose_crs,
-    count,
     in_degrees,
+    kinds_text,
     lonlat,
     mend,
-    no_crs,
-    project,
+    project_shapes,
     repair,
-    transform,
+    unknown_crs,
     unwrap,
 )
+from geobgp.text import count, listed, number
 
 _POLYGONS, _LINES = (3, 6), (1, 2, 5)
-__all__ = [
-    "Land",
-    "areal_scale",
-    "check_crs",
-    "choose_crs",
-    "land_polygons",
-    "points_in",
-    "project",
-    "read_lines",
-    "read_polygons",
-    "transform",
-]
-
-_KINDS = (
-    "Point",
-    "LineString",
-    "LinearRing",
-    "Polygon",
-    "MultiPoint",
-    "MultiLineString",
-    "MultiPolygon",
-    "GeometryCollection",
-)
 
 
 def read_polygons(source: Any, what: str = "land", *, layer: str | None = None) -> tuple[Any, list[str]]:
@@ -94,9 +68,7 @@ def read_polygons(source: Any, what: str = "land", *, layer: str | None = None) 
     geoms = shapely.remove_repeated_points(geoms)
     keep = ~shapely.is_empty(geoms)
     if not keep.any():
-        raise GeometryError(
-            f"{what}: all {len(geoms)} polygons have no area. Give polygons that enclose some."
-        )
+        raise _refused(what, f"all {len(geoms)} polygons have no area.", "Give polygons that enclose some.")
     return gpd.GeoSeries(geoms[keep], index=series.index[keep], crs=series.crs), notes
 
 
@@ -128,9 +100,9 @@ def _read(source: Any, what: str, layer: str | None) -> Any:
         try:
             return source.geometry
         except AttributeError:
-            columns = ", ".join(map(str, source.columns))
-            raise GeometryError(
-                f"{what}: no geometry column among {columns}. Name it with frame.set_geometry(...)."
+            names = listed(source.columns)
+            raise _refused(
+                what, f"no geometry column among {names}.", "Name it with frame.set_geometry(...)."
             ) from None
     if isinstance(source, gpd.GeoSeries):
         return source
@@ -140,10 +112,15 @@ def _read(source: Any, what: str, layer: str | None) -> Any:
         return read_vector(source, what, layer, columns=[]).geometry
     if isinstance(source, (list, tuple, np.ndarray)) and all(isinstance(g, shapely.Geometry) for g in source):
         return gpd.GeoSeries(list(source))
-    raise GeometryError(
-        f"{what}: expected a GeoDataFrame, a GeoSeries, a shapely geometry or the path of a file; "
-        f"found {type(source).__name__}."
+    raise _refused(
+        what,
+        "expected a GeoDataFrame, a GeoSeries, a shapely geometry or the path of a file; "
+        f"found {type(source).__name__}.",
     )
+
+
+def _refused(what: str, why: str, remedy: str = "") -> GeometryError:
+    return GeometryError(f"{what}: {why}", option=what, remedy=remedy)
 
 
 def own_crs(source: Any) -> pyproj.CRS | None:
@@ -159,12 +136,12 @@ def _clean(series: Any, what: str, wanted: tuple[int, ...], plural: str) -> tupl
     """Keep the wanted kinds of a series, flat and present; other kinds and gaps go into the notes."""
     geoms, notes = series.to_numpy(), []
     if len(geoms) == 0:
-        raise GeometryError(f"{what}: no features at all; {plural} were expected.")
+        raise _refused(what, f"no features at all; {plural} were expected.")
     present = ~(shapely.is_missing(geoms) | shapely.is_empty(geoms))
     if not present.all():
         gaps = count((~present).sum(), "missing or empty geometry", "missing or empty geometries")
         if not present.any():
-            raise GeometryError(f"{what}: nothing but {gaps}; {plural} were expected.")
+            raise _refused(what, f"nothing but {gaps}; {plural} were expected.")
         notes.append(f"{what}: {gaps} ignored")
     geoms, index = shapely.force_2d(geoms[present]), series.index[present]
     while (shapely.get_type_id(geoms) == 7).any():  # collections, also within collections, give their parts
@@ -173,20 +150,16 @@ def _clean(series: Any, what: str, wanted: tuple[int, ...], plural: str) -> tupl
         geoms, index = np.concatenate([geoms[~inside], parts]), index[~inside].append(index[inside][owner])
     kinds = shapely.get_type_id(geoms)
     keep = np.isin(kinds, wanted)
-    found = _found(kinds[~keep])
+    found = kinds_text(kinds[~keep])
     if not keep.any():
-        raise GeometryError(f"{what}: {plural} were expected; found {found}.")
+        raise _refused(what, f"{plural} were expected; found {found}.")
     if found:
         notes.append(f"{what}: ignored what are no {plural}: {found}")
     bad = ~np.isfinite(shapely.get_coordinates(geoms[keep])).all(axis=1)
     if bad.any():
         vertices = count(bad.sum(), "vertex is", "vertices are")
-        raise GeometryError(f"{what}: {vertices} not finite. Repair or remove their features.")
+        raise _refused(what, f"{vertices} not finite.", "Repair or remove their features.")
     return gpd.GeoSeries(geoms[keep], index=index[keep], crs=series.crs), notes
-
-
-def _found(kinds: np.ndarray) -> str:
-    return ", ".join(f"{n:,} {_KINDS[kind]}" for kind, n in sorted(Counter(kinds.tolist()).items()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,11 +223,14 @@ def _check_planar(series: dict[str, Any], notes: list[str]) -> None:
     for name, s in series.items():
         if s.crs is not None and s.crs.is_geographic:
             raise CRSError(
-                f"crs='local' is for planar coordinates, but {name} has {s.crs.name}, in degrees. "
-                "Use crs=None to have a projected CRS chosen."
+                f"{option('crs', 'local')} is for planar coordinates, but {name} has {s.crs.name}, in "
+                "degrees.",
+                option="crs",
+                found=s.crs.name,
+                remedy=f"{CHOOSE}.",
             )
         if s.crs is not None:
-            notes.append(f"{name}: crs='local', so the coordinates of {s.crs.name} are used as they are")
+            notes.append(f"{name}: on a local plane, so the coordinates of {s.crs.name} are used as they are")
 
 
 def _no_rows(source: Any) -> bool:
@@ -271,8 +247,9 @@ def _give_crs(series: dict[str, Any], sources: dict[str, Any], crs: Any, notes: 
         bare = isinstance(sources[name], (shapely.Geometry, list, tuple, np.ndarray))
         assumed = crs if name == "land" else series["land"].crs
         if not bare or assumed is None:
-            remedy = " A bare geometry is taken to be in the CRS given as crs=." if bare else ""
-            raise CRSError(no_crs(name) + remedy)
+            given = option("crs", python="crs=")
+            more = f" A bare geometry is taken to be in the CRS given as {given}." if bare else ""
+            raise unknown_crs(name, more)
         if crs is not None:
             check_crs(crs)
         series[name] = s.set_crs(assumed)
@@ -295,14 +272,15 @@ def _dry_land(series: dict[str, Any], target: pyproj.CRS | None) -> tuple[Any, A
         if dry.is_empty:
             raise DomainError(
                 f"No land is left after subtracting water: all {_area(whole, land.crs, target)} of land lie "
-                f"within the {_area(_unite(water, None), water.crs, target)} of water. "
-                "Check which is the land and which the water."
+                f"within the {_area(_unite(water, None), water.crs, target)} of water.",
+                option="water",
+                remedy="Check which is the land and which the water.",
             )
     if target is not None:
         dry = _polygonal(_projected(dry, source, target))
     if barriers is None:
         return dry, None
-    lines = barriers.to_numpy() if target is None else project(barriers, target)
+    lines = barriers.to_numpy() if target is None else project_shapes(barriers, target)
     return dry, shapely.multilinestrings(shapely.get_parts(lines))
 
 
@@ -329,7 +307,7 @@ def _unite(series: Any, around: LonLat | None) -> Any:
 
 
 def _projected(geom: Any, source: pyproj.CRS, target: pyproj.CRS) -> Any:
-    return project(gpd.GeoSeries([geom], crs=source), target)[0]
+    return project_shapes(gpd.GeoSeries([geom], crs=source), target)[0]
 
 
 def _polygonal(geom: Any) -> Any:
@@ -342,8 +320,8 @@ def _polygonal(geom: Any) -> Any:
 
 def _area(geom: Any, source: pyproj.CRS | None, target: pyproj.CRS | None) -> str:
     if target is None or source is None:
-        return f"{geom.area:,.6g} square units"
-    return f"{_projected(geom, source, target).area / 1e6:,.6g} km²"
+        return f"{number(geom.area, 6)} square units"
+    return f"{number(_projected(geom, source, target).area / 1e6, 6)} km²"
 
 
 def _distortion(dry: Any, crs: pyproj.CRS) -> list[str]:
@@ -356,47 +334,5 @@ def _distortion(dry: Any, crs: pyproj.CRS) -> list[str]:
         return []
     return [
         f"{crs.name} shows areas at {low:.3g} to {high:.3g} times their true size here: areas are corrected, "
-        "lengths are not. crs=None chooses a truer one"
+        "lengths are not. The CRS that is chosen where none is given is truer"
     ]
-
-
-def points_in(points: Any, crs: pyproj.CRS | None) -> tuple[np.ndarray, np.ndarray, int]:
-    """Return coordinates of points in a CRS, the row each came from, and how many rows have no point.
-
-    Parameters
-    ----------
-    points : GeoDataFrame or GeoSeries
-        Points or multi-points (exploded), in any CRS.
-    crs : pyproj.CRS or None
-        Where to bring them; None takes their coordinates as they are (a local domain).
-
-    Returns
-    -------
-    coords : (k, 2) array
-        Easting and northing; infinite where a point cannot be brought to `crs`.
-    rows : (k,) int array
-        Position of each point's row.
-    n_missing : int
-        Rows whose geometry is missing, empty or not finite.
-    """
-    series = _read(points, "points", None)
-    coords, rows, n_missing = coordinates_of(series.to_numpy())
-    return transform(coords, series.crs, crs), rows, n_missing
-
-
-def coordinates_of(geoms: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
-    """Return what `points_in` does for an array of geometries, in the coordinates they have."""
-    kinds = shapely.get_type_id(geoms)
-    if kinds.any():  # not all of them single points
-        wrong = (kinds > 0) & (kinds != 4)
-        if wrong.any():
-            raise GeometryError(
-                f"points: points were expected; found {_found(kinds[wrong])}. "
-                "Use e.g. frame.geometry.representative_point()."
-            )
-    coords, rows = shapely.get_coordinates(geoms, return_index=True)
-    finite = np.isfinite(coords).all(axis=1)
-    if not finite.all():
-        coords, rows = coords[finite], rows[finite]
-    simple = len(rows) == len(geoms) and not (kinds == 4).any()
-    return coords, rows, 0 if simple else len(geoms) - len(np.unique(rows))

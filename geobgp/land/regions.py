@@ -16,7 +16,7 @@ from scipy.special import pdtr
 
 from geobgp.errors import CRSError, DataError, GeobgpWarning, GeometryError
 from geobgp.files import read_vector
-from geobgp.land.crs import project
+from geobgp.land.reproject import project_shapes
 
 if TYPE_CHECKING:
     from geobgp.land.domain import Domain
@@ -90,7 +90,7 @@ def _project(geometries: np.ndarray, crs: pyproj.CRS, domain: Domain) -> np.ndar
         shapely.prepare(near)
         out = ~shapely.covers(near, geometries)
         geometries[out] = shapely.intersection(geometries[out], near)
-    moved = np.array(project(gpd.GeoSeries(geometries, crs=crs), domain.crs), dtype=object)
+    moved = np.array(project_shapes(gpd.GeoSeries(geometries, crs=crs), domain.crs), dtype=object)
     bad = ~shapely.is_valid(moved)
     moved[bad] = shapely.make_valid(moved[bad])
     return moved

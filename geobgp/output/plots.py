@@ -127,7 +127,7 @@ def plot_exceedance(
 
 def draw_points(ax: matplotlib.axes.Axes, points: Any, domain: Domain) -> None:
     """Draw points on a map of a domain."""
-    coords, _ = point_coordinates(points, domain)
+    coords = point_coordinates(points, domain.crs)[0]
     size = float(np.clip(4000 / max(len(coords), 1), 1.5, 18))
     ax.scatter(
         coords[:, 0],

@@ -148,9 +148,9 @@ def _eliminate(stiffness: sp.csr_array, keep: np.ndarray) -> sp.csr_array:
 def _neumann(domain: Domain, boundary: Boundary) -> Discretisation:
     """Finite volumes on the nodes: conductance = open length of the shared face / distance of the centres."""
     p = domain.pieces
-    full = domain.full_blocks
-    weight = np.where(full.ravel()[p.vertex], 1 / 3, p.open_length)
-    row, col = np.nonzero(full)
+    inland = domain.inland_corners
+    weight = np.where(inland.ravel()[p.vertex], 1 / 3, p.open_length)
+    row, col = np.nonzero(inland)
     cols = domain.grid.shape[1]
 
     def piece(dr: int, dc: int) -> np.ndarray:
@@ -254,12 +254,12 @@ def _open_faces(domain: Domain, rows: np.ndarray, cols: np.ndarray, dr: int, dc:
     """Tell whether no barrier runs along the faces between plain cells on the way to a neighbour."""
     if domain.barriers is None:
         return np.ones(len(rows), bool)
-    full = domain.full_blocks
+    inland = domain.inland_corners
     if dr != 0 and dc != 0:
-        return full[rows + (dr > 0), cols + (dc > 0)]
+        return inland[rows + (dr > 0), cols + (dc > 0)]
     if dr == 0:
-        return full[rows, cols + (dc > 0)] & full[rows + 1, cols + (dc > 0)]
-    return full[rows + (dr > 0), cols] & full[rows + (dr > 0), cols + 1]
+        return inland[rows, cols + (dc > 0)] & inland[rows + 1, cols + (dc > 0)]
+    return inland[rows + (dr > 0), cols] & inland[rows + (dr > 0), cols + 1]
 
 
 def _first_crossing(
@@ -297,7 +297,7 @@ def _towards_shore(
     row, node, weight = row[keep], node[keep], plain.data[keep]
     weight = weight / np.bincount(row, weight, len(coords))[row]
     u, v = domain.grid.to_cells(coords[row, 0], coords[row, 1])
-    shore = ~domain.full_blocks[np.floor(v + 0.5).astype(int), np.floor(u + 0.5).astype(int)]
+    shore = ~domain.inland_corners[np.floor(v + 0.5).astype(int), np.floor(u + 0.5).astype(int)]
 
     def shore_distance(u: np.ndarray, v: np.ndarray) -> np.ndarray:
         return tree.query_nearest(shapely.points(u, v), return_distance=True, all_matches=False)[1]

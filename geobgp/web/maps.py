@@ -231,10 +231,10 @@ def _about_map(plane: Plane, domain: Domain) -> list[list[str]]:
 
 
 def _points(points: Any, labels: Any, plane: Plane) -> dict[str, Any]:
-    coords, known = point_coordinates(points, plane.domain)
+    coords, rows, _ = point_coordinates(points, plane.domain.crs)
     if isinstance(labels, str):
         labels = points[labels]
-    names = None if labels is None else [str(n) for n, k in zip(labels, known, strict=True) if k]
+    names = None if labels is None else [str(name) for name in np.asarray(labels)[rows]]
     if len(coords) > MAX_POINTS:
         raise DataError(
             f"{len(coords):,} points are too many for a web page.",

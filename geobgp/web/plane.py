@@ -17,7 +17,7 @@ import shapely
 from affine import Affine
 
 from geobgp.errors import DomainError
-from geobgp.land.reproject import project, transform_pixels
+from geobgp.land.reproject import transform_pixels, transform_xy
 
 if TYPE_CHECKING:
     from geobgp.land.domain import Domain
@@ -105,7 +105,7 @@ class Plane:
         """Return coordinates on the plane of coordinates in the domain's CRS."""
         if self.local:
             return np.asarray(easting, float), np.asarray(northing, float)
-        lon, lat = project(self._to_degrees, easting, northing)
+        lon, lat = transform_xy(self._to_degrees, easting, northing)
         lon = self.longitude + np.mod(lon - self.longitude + 180.0, 360.0) - 180.0
         lat = np.clip(lat, -MAX_LATITUDE, MAX_LATITUDE)
         return RADIUS * np.radians(lon), RADIUS * np.arcsinh(np.tan(np.radians(lat)))
@@ -115,7 +115,7 @@ class Plane:
         if self.local:
             return x, y
         lon, lat = self.to_degrees(x, y)
-        return project(self._to_degrees, lon, lat, inverse=True)
+        return transform_xy(self._to_degrees, lon, lat, inverse=True)
 
     def to_degrees(self, x: np.ndarray | float, y: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
         """Return longitudes (which may pass 180) and latitudes; local coordinates stay as they are."""
@@ -194,5 +194,5 @@ def _middle_longitude(domain: Domain) -> float:
     """Longitude of the middle of the land, right across the antimeridian too."""
     to_degrees = pyproj.Transformer.from_crs(domain.crs, 4326, always_xy=True)
     sample = domain.node_points[:: max(domain.n_nodes // 2000, 1)]
-    lon = np.radians(project(to_degrees, sample[:, 0], sample[:, 1])[0])
+    lon = np.radians(transform_xy(to_degrees, sample[:, 0], sample[:, 1])[0])
     return math.degrees(math.atan2(float(np.nanmean(np.sin(lon))), float(np.nanmean(np.cos(lon)))))

@@ -13,8 +13,9 @@ from paths import FIXTURES, SAMPLE
 from shapely.geometry import MultiPolygon, Polygon, box
 
 from geobgp import CRSError, Domain
-from geobgp.land.crs import areal_scale, check_crs, choose_crs, project, transform
-from geobgp.land.polygons import land_polygons, points_in
+from geobgp.land.crs import areal_scale, check_crs, choose_crs
+from geobgp.land.polygons import land_polygons
+from geobgp.land.reproject import project_shapes, transform
 
 GEOD = pyproj.Geod(ellps="WGS84")
 
@@ -70,7 +71,9 @@ def test_a_zone_holds_its_domain_anywhere(west):
     square = box(west, 10.0, west + 2.0, 12.0)
     crs = choose_crs(series([square]))
     assert 32601 <= crs.to_epsg() <= 32660
-    assert project(series([square]), crs)[0].area == pytest.approx(true_area(series([square])), rel=2e-3)
+    assert project_shapes(series([square]), crs)[0].area == pytest.approx(
+        true_area(series([square])), rel=2e-3
+    )
 
 
 @pytest.mark.parametrize(
@@ -106,14 +109,14 @@ def test_grads_from_paris_are_understood():
     assert paris.total_bounds[1] > 50  # grads
     land = land_polygons(paris)
     assert land.crs.to_epsg() == 32631
-    assert land.geometry.area == pytest.approx(project(greenwich, land.crs)[0].area, rel=1e-4)
+    assert land.geometry.area == pytest.approx(project_shapes(greenwich, land.crs)[0].area, rel=1e-4)
 
 
 # --- what is given --------------------------------------------------------------------------------
 
 
 def test_geographic_is_refused_with_a_crs_for_the_data():
-    with pytest.raises(CRSError, match=r"EPSG:4326 \(WGS 84\) is geographic.*crs=None.*'EPSG:32631'"):
+    with pytest.raises(CRSError, match=r"EPSG:4326 \(WGS 84\) is geographic.*Leave crs= out.*'EPSG:32631'"):
         check_crs("EPSG:4326", series([box(3, 51, 5, 52)]))
     with pytest.raises(CRSError, match="geographic"):
         check_crs(4258)
@@ -234,7 +237,7 @@ def test_polar_caps_have_no_seam(south):
 
 
 def test_a_crs_that_tears_the_domain_is_refused():
-    with pytest.raises(CRSError, match=r"tears the polygons apart.*crs=None"):
+    with pytest.raises(CRSError, match=r"tears the polygons apart.*Leave crs= out"):
         land_polygons(series(FIJI), crs="EPSG:3857")
 
 
@@ -261,7 +264,7 @@ def test_coordinates_that_cannot_be_projected_are_named():
     with pytest.raises(
         CRSError, match=r"of \d+ coordinates cannot be brought to .*the first \(-12[12], 3[78]\)"
     ):
-        project(lost, pyproj.CRS("+proj=ortho +lat_0=-40 +lon_0=60 +type=crs"))
+        project_shapes(lost, pyproj.CRS("+proj=ortho +lat_0=-40 +lon_0=60 +type=crs"))
 
 
 def test_a_crs_far_from_the_domain_is_remarked_on():
@@ -304,7 +307,7 @@ def test_areal_scale_is_that_of_proj(crs):
 @pytest.mark.parametrize("latitude", [0.0, 30.0, 52.0, 70.0])
 def test_areal_scale_of_web_mercator_is_that_of_the_ellipsoid(latitude):
     tile = series([box(5, latitude, 5.02, latitude + 0.02)])
-    flat = project(tile, pyproj.CRS(3857))[0]
+    flat = project_shapes(tile, pyproj.CRS(3857))[0]
     scale = areal_scale(pyproj.CRS(3857), *shapely.get_coordinates(flat.centroid).T)[0]
     assert flat.area / true_area(tile) == pytest.approx(scale, rel=1e-5)
 
@@ -315,7 +318,7 @@ def test_interpolated_scale_is_close_to_the_exact_one_and_fast(crs):
     west, south, east, north = (
         (-2e6, -2e6, 2e6, 2e6)
         if crs.to_epsg() == 3031
-        else project(series([box(3, 50, 8, 54)]), crs)[0].bounds
+        else project_shapes(series([box(3, 50, 8, 54)]), crs)[0].bounds
     )
     e, n = np.meshgrid(np.linspace(west, east, 1000), np.linspace(north, south, 1000))
     start = time.process_time()
@@ -340,40 +343,6 @@ def test_areal_scale_takes_any_shape():
 
 
 # --- points ---------------------------------------------------------------------------------------
-
-
-def test_points_are_brought_to_the_crs():
-    points = gpd.GeoSeries(
-        [
-            shapely.Point(5, 52),
-            None,
-            shapely.Point(),
-            shapely.MultiPoint([(4, 52), (6, 53)]),
-            shapely.Point(5, 52),
-        ],
-        crs=4326,
-    )
-    coords, rows, missing = points_in(points, pyproj.CRS(28992))
-    assert rows.tolist() == [0, 3, 3, 4] and missing == 2
-    assert coords[0] == pytest.approx(coords[3])
-    assert coords[0] == pytest.approx([128_410, 445_807], abs=5)
-
-
-def test_points_without_a_place_are_infinite():
-    lost = gpd.GeoSeries([shapely.Point(5, 95), shapely.Point(5, 52)], crs=4326)
-    coords, _, missing = points_in(lost, pyproj.CRS(32631))
-    assert np.isinf(coords[0]).all() and np.isfinite(coords[1]).all() and missing == 0
-
-
-def test_one_point_and_none():
-    crs = pyproj.CRS(32631)
-    assert points_in(gpd.GeoSeries([shapely.Point(3, 52)], crs=4326), crs)[0][0, 0] == pytest.approx(500e3)
-    assert points_in(gpd.GeoSeries([], crs=4326), crs)[0].shape == (0, 2)
-
-
-def test_degrees_do_not_fit_a_local_plane():
-    with pytest.raises(CRSError, match="domain is local"):
-        points_in(gpd.GeoSeries([shapely.Point(3, 52)], crs=4326), None)
 
 
 def test_multipolygon_halves_at_the_antimeridian_join():

@@ -163,7 +163,7 @@ def test_small_pieces_join_what_they_touch_and_specks_are_counted():
     assert domain.n_nodes == 16
     assert domain.node_areas.sum() == pytest.approx(16.04)
     assert domain.coverage.sum() == pytest.approx(16.0425)
-    assert "1 piece(s) of land" in domain.notes[-1] and "0.0025" in domain.notes[-1]
+    assert "1 piece of land" in domain.notes[-1] and "0.0025" in domain.notes[-1]
     # The joined sliver belongs to the node next to it.
     node = domain.locate([[4.005, 0.5], [3.5, 0.5]])
     assert node[0] == node[1] >= 0

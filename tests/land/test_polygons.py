@@ -91,7 +91,7 @@ def test_files_that_are_no_maps(tmp_path):
 def test_kinds_that_are_no_source():
     with pytest.raises(GeometryError, match=r"expected a GeoDataFrame.*found int"):
         read_polygons(3)
-    with pytest.raises(GeometryError, match="no geometry column among name"):
+    with pytest.raises(GeometryError, match="no geometry column among 'name'"):
         read_polygons(gpd.GeoDataFrame({"name": ["a"]}))
 
 
@@ -271,7 +271,9 @@ def test_local_planes():
     assert land_polygons(SQUARE, crs="local").crs is None
     land = land_polygons(frame(SQUARE), crs="local")
     assert land.crs is None and land.geometry.equals(SQUARE)
-    assert land.notes == ["land: crs='local', so the coordinates of Amersfoort / RD New are used as they are"]
+    assert land.notes == [
+        "land: on a local plane, so the coordinates of Amersfoort / RD New are used as they are"
+    ]
     with pytest.raises(CRSError, match="crs='local' is for planar coordinates, but land has WGS 84"):
         land_polygons(frame(SQUARE, crs=4326), crs="local")
 

@@ -14,7 +14,7 @@ import shapely
 from posteriors import bumps, disc, fitted, island, prescribed
 
 from geobgp import Domain, HarmonicBasis
-from geobgp.errors import DataError
+from geobgp.errors import CRSError, DataError
 from geobgp.output import palette, plots
 from geobgp.output.plot_parts import land_path
 from geobgp.text import number
@@ -114,7 +114,7 @@ def test_points_are_brought_to_the_domains_crs(posterior):
         ax = plots.plot_intensity(posterior, points=given)
         (dots,) = (c for c in ax.collections if len(c.get_offsets()) == 2)
         np.testing.assert_allclose(dots.get_offsets(), np.column_stack([points.x, points.y]), atol=0.01)
-    with pytest.raises(DataError, match="no CRS"):
+    with pytest.raises(CRSError, match="of the points is not known"):
         plots.plot_intensity(posterior, points=points.set_crs(None, allow_override=True))
 
 

@@ -17,7 +17,7 @@ import xarray as xr
 from PIL import Image
 from posteriors import across_180, bumps, disc, fitted, island, prescribed
 
-from geobgp.errors import DataError, WriteError
+from geobgp.errors import CRSError, DataError, GeometryError, WriteError
 from geobgp.land.grid import Grid
 from geobgp.output import palette
 from geobgp.summary import Summary
@@ -174,11 +174,11 @@ def test_points_stay_out_unless_asked_for(posterior):
     assert "<script>alert(1)" not in html
     with pytest.raises(DataError, match="does not keep them"):
         maps.intensity_map(posterior, show_points=True)
-    with pytest.raises(DataError, match="no CRS"):
+    with pytest.raises(CRSError, match="of the points is not known"):
         maps.intensity_map(posterior, show_points=True, points=points.set_crs(None, allow_override=True))
     with pytest.raises(DataError, match="too many"):
         maps.intensity_map(posterior, show_points=True, points=np.zeros((60_000, 2)))
-    with pytest.raises(DataError, match="Point"):
+    with pytest.raises(GeometryError, match="points were expected; found 2 Polygon"):
         maps.intensity_map(posterior, show_points=True, points=points.buffer(5))
 
 
