@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -52,7 +53,7 @@ def show_cells(
     node_values: np.ndarray,
     ax: matplotlib.axes.Axes | None = None,
     *,
-    classes: Classes | None = None,
+    classes: Classes | Sequence[float] | None = None,
     ramp: str = "intensity",
     symmetric: bool = False,
     limits: tuple[float, float] | None = None,
@@ -71,11 +72,11 @@ def show_cells(
         NaN is left blank.
     ax : Axes, optional
         By default a new figure's.
-    classes : Classes, optional
-        Draw in classes (see `palette.quantile_classes`); without them colours run evenly from the smallest to
-        the largest value.
+    classes : Classes or sequence of float, optional
+        Draw in classes (see `palette.quantile_classes`), or in those between these numbers; without them
+        colours run evenly from the smallest to the largest value.
     ramp : str
-        One of `geobgp.output.palette.RAMPS`, where there are no classes.
+        One of `geobgp.output.palette.RAMPS`, where `classes` do not have colours of their own.
     symmetric : bool
         Let zero be the middle of the ramp (use ``ramp="signed"``).
     limits : (float, float), optional
@@ -103,6 +104,8 @@ def show_cells(
             f"{domain.grid.shape} for the grid was expected.",
             found=values.shape,
         )
+    if classes is not None and not isinstance(classes, Classes):
+        classes = palette.fixed_classes(tuple(classes), ramp=ramp)
     ax = new_axes(ax, map_size(domain))
     west, south, east, north = domain.grid.bounds
     common: dict[str, Any] = {"extent": (west, east, south, north), "interpolation": "nearest", "zorder": 1}

@@ -15,7 +15,7 @@ from geobgp.inference.engine import state_from_arrays
 from geobgp.inference.likelihoods import LIKELIHOODS
 from geobgp.land.domain import Domain
 from geobgp.land.grid import Grid
-from geobgp.prior import kernels
+from geobgp.prior import full_rank, harmonic, kernels  # noqa: F401 (bases register themselves)
 from geobgp.prior.base import BASES
 from geobgp.storage import store
 from geobgp.summary import Effects

@@ -122,8 +122,7 @@ def test_one_and_two_classes_have_a_legend():
     domain = disc()
     ax = plots.plot_intensity(prescribed(domain, 0.0, 0.3))
     assert [t.get_text() for t in ax.get_legend().get_texts()] == ["all values"]
-    classes = palette.fixed_classes((3.0,), ramp="intensity")
-    ax = plots.show_cells(domain, domain.node_points[:, 0], classes=classes, label="easting")
+    ax = plots.show_cells(domain, domain.node_points[:, 0], classes=[3.0], label="easting")
     assert [t.get_text() for t in ax.get_legend().get_texts()] == ["> 3", "≤ 3"]
     ax.figure.canvas.draw()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -141,3 +142,13 @@ def test_every_folder_is_a_package_and_has_a_layer():
     assert all((folder / "__init__.py").exists() for folder in folders)
     for path in MODULES:
         level(name_of(path))
+
+
+def test_the_picture_shows_the_layers():
+    texts = ET.parse(ROOT / "docs/layers.svg").getroot().iter("{http://www.w3.org/2000/svg}text")
+    shown = [(float(t.get("y")), t.get("class"), tuple(t.text.split())) for t in texts if t.get("class")]
+    drawn = [rooms for _, kind, rooms in sorted(shown, reverse=True) if kind == "rooms"]
+    there = {p.name for p in PACKAGE.iterdir() if p.is_dir()} | {p.stem for p in PACKAGE.glob("*.py")}
+    expected = [tuple(r for r in layer if r.split(".")[0] in there) for layer in LAYERS]
+    assert [set(rooms) for rooms in drawn] == [set(rooms) for rooms in expected if rooms]
+    assert {rooms for _, kind, rooms in shown if kind == "beside"} == {(room,) for room in BESIDE}
