@@ -432,8 +432,7 @@ def test_save_and_load_of_every_basis(counts, domain, boundary, scheme, tmp_path
         HarmonicBasis.compute(domain, m=20, boundary=boundary, scheme=scheme, cache=False),
         FullRank(domain, boundary=boundary, scheme=scheme),
     ):
-        nu = 1.5 if hasattr(basis, "eigenvalues") else 1.0
-        posterior = LGCP(basis, Matern(nu, 6.0, 0.5)).fit(values)
+        posterior = LGCP(basis, basis.default_kernel().with_parameters(6.0, 0.5)).fit(values)
         back = Posterior.load(posterior.save(tmp_path / "fit"))
         assert back.basis_info == posterior.basis_info
         assert_same(posterior, back)
@@ -450,6 +449,22 @@ def test_save_and_load_with_crs_and_barriers(crs, tmp_path):
     assert back.domain.content_hash() == place.content_hash()
     assert back.domain.crs == place.crs and back.domain.n_components == 2
     xr.testing.assert_identical(back.intensity(), posterior.intensity())
+
+
+def test_places_may_be_points_of_any_crs():
+    degrees = gpd.GeoSeries([shapely.box(5, 52, 5.3, 52.2)], crs=4326)
+    place = Domain.from_polygons(degrees, cell_size=1000)
+    basis = HarmonicBasis.compute(place, m=12, cache=False)
+    posterior = LGCP(basis, Matern(1.5, 20_000.0, 0.5)).fit(np.arange(place.n_nodes) % 3)
+    inside, outside = shapely.Point(5.1, 52.1), shapely.Point(9, 52.1)
+    points = gpd.GeoSeries([inside, None, outside, inside], crs=4326)
+    by_points = posterior.intensity_at(gpd.GeoDataFrame(geometry=points))
+    assert by_points["mean"].isna().tolist() == [False, True, True, False]
+    at = points.iloc[[0, 3]].to_crs(place.crs)
+    by_coords = posterior.intensity_at(np.column_stack([at.x, at.y]))
+    np.testing.assert_allclose(by_points.iloc[[0, 3]], by_coords, rtol=1e-9)
+    with pytest.raises(DataError, match="have no CRS"):
+        posterior.predict(gpd.GeoSeries([inside]))
 
 
 def test_save_of_values_at_locations(basis, domain, tmp_path):

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from scipy.linalg import blas
 
-from geobgp.errors import DataError, SizeError, option
+from geobgp.errors import SizeError, option
 from geobgp.land.domain import Domain
+from geobgp.land.reproject import place_coordinates
 from geobgp.linalg.eigen import memory_needed, smallest_eigenpairs
 from geobgp.linalg.memory import free_memory
 from geobgp.prior import cache as stored
@@ -162,9 +163,7 @@ class HarmonicBasis(Basis):
         shore and barrier only; towards a Dirichlet shore they fall to zero. At the centres of cells they
         equal `features`. Coordinates in water, outside the grid or not finite give rows of NaN.
         """
-        xy = np.asarray(coords, float)
-        if xy.ndim != 2 or xy.shape[1] != 2:
-            raise DataError(f"Coordinates are (k, 2), easting and northing; found the shape {xy.shape}.")
+        xy = place_coordinates(coords, self.domain.crs)
         matrix, inside = self.discretisation.at(xy)
         out = np.asarray(matrix @ self.vectors)
         out[~inside] = np.nan
