@@ -463,7 +463,7 @@ def test_places_may_be_points_of_any_crs():
     at = points.iloc[[0, 3]].to_crs(place.crs)
     by_coords = posterior.intensity_at(np.column_stack([at.x, at.y]))
     np.testing.assert_allclose(by_points.iloc[[0, 3]], by_coords, rtol=1e-9)
-    with pytest.raises(DataError, match="have no CRS"):
+    with pytest.raises(CRSError, match="not known"):
         posterior.predict(gpd.GeoSeries([inside]))
 
 
