@@ -10,7 +10,7 @@ from geobgp.errors import GeobgpError
 
 _OPTIONS = (
     "water", "barriers", "cell_size", "boundary", "hyper", "weights", "longitude", "latitude", "easting",
-    "northing", "layer", "on_water", "max_snap", "threshold", "exposure", "exposure_column",
+    "northing", "layer", "on_water", "max_snap", "threshold", "exposure", "exposure_column", "land_crs",
 )  # fmt: skip
 
 _RULES: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (

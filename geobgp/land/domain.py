@@ -118,7 +118,7 @@ class Domain:
                 f"{option('cell_size')} is {cell_size:g} but the land is only {number(extent, 6)} across.",
                 option="cell_size",
                 found=cell_size,
-                remedy=f"Use a smaller one, for example {option('cell_size', _round_down(extent / 100))}.",
+                remedy=f"Use a smaller one, for example {_round_down(extent / 100):g}.",
             )
         grid = Grid.from_bounds(tuple(bounds), cell_size, prepared.crs)
         return cls.from_geometry(
