@@ -16,7 +16,8 @@ import json
 import re
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -139,3 +140,29 @@ def warn(warning: GeobgpWarning) -> None:
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame, level = frame.f_back, level + 1
     warnings.warn(warning, stacklevel=level - 1)
+
+
+@contextmanager
+def hearing(hear: Callable[[GeobgpWarning], Any]) -> Iterator[None]:
+    """Hand the warnings of geobgp to `hear` instead of showing them; those of others are shown as ever.
+
+    Examples
+    --------
+    >>> kept: list[GeobgpWarning] = []
+    >>> with hearing(kept.append):
+    ...     warn(CheckWarning("Too many points in the north."))
+    >>> [str(warning) for warning in kept]
+    ['Too many points in the north.']
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", GeobgpWarning)
+        others = warnings.showwarning
+
+        def show(message: Any, category: type[Warning], *where: Any, **more: Any) -> None:
+            if isinstance(message, GeobgpWarning):
+                hear(message)
+            else:
+                others(message, category, *where, **more)
+
+        warnings.showwarning = show
+        yield

@@ -52,7 +52,7 @@ class Summary(Mapping[str, Any]):
 
     def to_dict(self) -> dict[str, Any]:
         """Return a copy that JSON can hold; what is not known is None."""
-        return _plain(self.facts)
+        return plain(self.facts)
 
     def rows(self) -> list[tuple[str, str]]:
         """Return (name, text) of every fact, as they are printed."""
@@ -242,11 +242,12 @@ def _text(name: str, value: Any) -> str:
     return str(value)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Return what JSON can hold: no NaN, no arrays."""
     if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
+        return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple, np.ndarray)):
-        return [_plain(v) for v in value]
+        return [plain(v) for v in value]
     if isinstance(value, np.generic):
         value = value.item()
     return None if isinstance(value, float) and not math.isfinite(value) else value

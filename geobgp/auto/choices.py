@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 #: What features miss does not matter where it changes the intensity by less than this share.
 NEGLIGIBLE = 0.05
-#: Features that are tried first, and at most; beyond that full resolution is cheaper.
-FIRST_FEATURES, MAX_FEATURES = 128, 1024
+#: Features that are tried first.
+FIRST_FEATURES = 128
 #: Bytes that the features of one basis may take when their number is chosen.
 MAX_FEATURE_BYTES = 1_500_000_000
 #: Nodes aimed at: at least, at most, and where the number of points is not known.
@@ -40,8 +40,8 @@ def round_size(size: float) -> float:
     return float(f"{best * power:.6g}")
 
 
-def cell_size_for(area: float, n_points: int | None, crs: pyproj.CRS | None) -> tuple[float, Choice]:
-    """Choose a cell size from the area of the land and the number of points.
+def cell_size_for(area: float, n_points: int | None, crs: pyproj.CRS | None) -> tuple[float, str]:
+    """Choose a cell size from the area of the land and the number of points; return why as well.
 
     Parameters
     ----------
@@ -57,22 +57,12 @@ def cell_size_for(area: float, n_points: int | None, crs: pyproj.CRS | None) -> 
     2000.0
     """
     if n_points is None:
-        nodes = float(DEFAULT_NODES)
         why = f"about {DEFAULT_NODES:,} cells; the number of points is not known beforehand"
-    else:
-        nodes = min(max(NODES_PER_ROOT_POINT * math.sqrt(max(n_points, 1)), FEWEST_NODES), MOST_NODES)
-        why = ""
+        return round_size(math.sqrt(area / DEFAULT_NODES)), why
+    nodes = min(max(NODES_PER_ROOT_POINT * math.sqrt(max(n_points, 1)), FEWEST_NODES), MOST_NODES)
     size = round_size(math.sqrt(area / nodes))
-    cells = area / size**2
     land = f"{number(area / 1e6)} km²" if crs is not None else f"{number(area)} square units"
-    if n_points is not None:
-        why = f"for {n_points:,} points on {land}: about {_round_count(cells):,} cells of land"
-    return size, Choice(f"{number(size)} {'m' if crs is not None else 'units'}", why)
-
-
-def _round_count(value: float) -> int:
-    digits = max(0, math.floor(math.log10(max(value, 1.0))) - 1)
-    return int(round(value / 10**digits) * 10**digits)
+    return size, f"for {n_points:,} points on {land}: about {number(area / size**2, 2)} cells of land"
 
 
 def features_needed(
@@ -121,7 +111,12 @@ def is_enough(missed_share: float, sd: float) -> bool:
     return missed_share <= MISSED_SHARE or sd * math.sqrt(missed_share) <= NEGLIGIBLE
 
 
-def practical_features(n_nodes: int, ceiling: int = MAX_FEATURES) -> int:
+def has_full_resolution(kernel: Kernel | None) -> bool:
+    """Tell whether full resolution can have this kernel (None: the usual one)."""
+    return kernel is None or kernel.sparse
+
+
+def practical_features(n_nodes: int, ceiling: int) -> int:
     """Return the most features that are worth while on so many nodes: beyond, full resolution is cheaper."""
     return max(1, min(ceiling, n_nodes // 3, MAX_FEATURE_BYTES // (8 * n_nodes)))
 

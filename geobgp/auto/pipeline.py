@@ -11,31 +11,125 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import shapely
-
-from geobgp.auto import choices as pick
-from geobgp.auto.selection import BOUNDARIES, Features, Search, is_sparse
+from geobgp.auto.choices import Choice, practical_features
+from geobgp.auto.domain import describe, make_domain
+from geobgp.auto.options import Features, Options
+from geobgp.auto.selection import ModelSearch
 from geobgp.data.counts import Counts, bin_points
 from geobgp.data.effects import fixed_effects, node_exposure
 from geobgp.data.points import number_of_rows
-from geobgp.errors import DataError, DroppedPointsWarning, GeobgpWarning, GeometryError, warn
-from geobgp.files import check_exists
-from geobgp.land.domain import Domain
-from geobgp.land.grid import Grid
-from geobgp.land.polygons import land_polygons, own_crs
+from geobgp.errors import DataError, DroppedPointsWarning, GeometryError, option, warn
+from geobgp.land.polygons import own_crs
 from geobgp.prior.kernels import Kernel
-from geobgp.progress import ProgressLike, as_progress
-from geobgp.summary import Choice
-from geobgp.text import number
+from geobgp.progress import ProgressLike, Stage, as_progress
 
 if TYPE_CHECKING:
     import numpy as np
 
     from geobgp.data.effects import Covariate, Exposure
+    from geobgp.land.domain import Domain
     from geobgp.posterior import Posterior
 
-#: Seconds after which no larger model is tried, unless told otherwise.
-MAX_SECONDS = 600.0
+
+def map_intensity(
+    points: Any,
+    land: Any,
+    *,
+    water: Any = None,
+    barriers: Any = None,
+    exposure: Exposure | None = None,
+    exposure_column: str | None = None,
+    covariates: Mapping[str, Covariate] | None = None,
+    fill_missing: Literal["mean"] | None = None,
+    cell_size: float | None = None,
+    crs: Any = None,
+    land_crs: Any = None,
+    min_coverage: float = 0.02,
+    weights: str | np.ndarray | None = None,
+    longitude: str | None = None,
+    latitude: str | None = None,
+    easting: str | None = None,
+    northing: str | None = None,
+    points_crs: Any = None,
+    layer: str | None = None,
+    on_water: Literal["nearest", "drop", "error"] = "nearest",
+    max_snap: float | None = None,
+    chunksize: int = 200_000,
+    m: Features = "auto",
+    boundary: Literal["auto", "neumann", "dirichlet"] = "auto",
+    kernel: Kernel | None = None,
+    hyper: Literal["map", "integrate"] = "map",
+    max_seconds: float = 600.0,
+    max_features: int = 1024,
+    cache: bool = True,
+    title: str = "",
+    progress: ProgressLike = False,
+) -> Posterior:
+    """Map the intensity of points on land: the whole way in one call.
+
+    What is not given is chosen, and `posterior.summary()` says what and why.
+
+    Parameters
+    ----------
+    points : GeoDataFrame, DataFrame, (k, 2) array, path, or iterable of chunks
+        In any CRS; see `bin_points`.
+    land, water : GeoDataFrame, GeoSeries, shapely geometry or path
+        Polygons.
+    barriers : the same, of lines
+        What nothing passes: rivers, fences.
+    exposure, exposure_column, covariates, fill_missing
+        What events are counted per, and what may explain them; as for `LGCP`.
+    cell_size : float, optional
+        In metres. By default from the area of the land and the number of points: 2,000 to 16,000 cells.
+    crs : optional
+        By default a UTM zone or an equal-area projection around the land; "local" for a plane.
+    land_crs : optional
+        CRS of land, water and barriers where they do not say.
+    min_coverage : float
+        Share of a cell that must be land; see `Domain.from_polygons`.
+    weights : str or array, optional
+        A column or one number per point, summed in place of ones.
+    longitude, latitude, easting, northing, layer, max_snap, chunksize
+        How points are read and moved to land; as for `bin_points`.
+    points_crs : optional
+        CRS of the points where their source does not say.
+    on_water : "nearest", "drop" or "error"
+        What to do with points off the land.
+    m : "auto", "full" or int
+        Number of features. "auto" takes as many as miss less than 5 % of the prior variance at the
+        lengthscale that the data show; where more than `max_features` would be needed, full resolution
+        instead.
+    boundary : "auto", "neumann" or "dirichlet"
+        "auto" fits both and keeps the one with the higher ELBO. Under Neumann the log-intensity levels off
+        at the shore; under Dirichlet it returns there to its mean.
+    kernel : Kernel, optional
+        `Matern(1.5)` for features, `Matern(1.0)` at full resolution, with learned lengthscale and sd.
+    hyper : "map" or "integrate"
+        The best hyperparameters, or a mixture over those that the data allow.
+    max_seconds, max_features : float, int
+        Bounds of what is tried when m is chosen.
+    cache : bool
+        Keep computed features on disk for the next time.
+    title : str
+        Title of maps.
+    progress : bool, Progress, Stage or callable
+        Tell of each stage on standard error, or to whoever is given; see `geobgp.progress`.
+
+    Returns
+    -------
+    Posterior
+
+    Examples
+    --------
+    >>> import numpy as np, shapely
+    >>> rng = np.random.default_rng(1)
+    >>> points = np.clip(rng.normal([3.0, 5.0], 2.0, (300, 2)), 0, 10)
+    >>> posterior = map_intensity(points, shapely.box(0, 0, 10, 10), crs="local", cell_size=0.5)
+    >>> posterior.converged, posterior.n_points
+    (True, 300)
+    """
+    given = locals()  # every argument, and nothing else as yet
+    return run(Options(**{name: given[name] for name in given if name != "progress"}), progress).posterior
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,235 +157,84 @@ class Mapped:
         return self.posterior.domain
 
 
-def map_intensity(
-    points: Any,
-    land: Any,
-    *,
-    water: Any = None,
-    barriers: Any = None,
-    cell_size: float | None = None,
-    crs: Any = None,
-    m: Features = "auto",
-    boundary: Literal["auto", "neumann", "dirichlet"] = "auto",
-    kernel: Kernel | None = None,
-    exposure: Exposure | None = None,
-    covariates: Mapping[str, Covariate] | None = None,
-    weights: str | np.ndarray | None = None,
-    on_water: Literal["nearest", "drop", "error"] = "nearest",
-    hyper: Literal["map", "integrate"] = "map",
-    cache: bool = True,
-    progress: ProgressLike = False,
-    **options: Any,
-) -> Posterior:
-    """Map the intensity of points on land: the whole way in one call.
-
-    What is not given is chosen, and `posterior.summary()` says what and why.
+def run(options: Options, progress: ProgressLike = False, *, keep_coordinates: bool = False) -> Mapped:
+    """Do what `map_intensity` does, and return the counts, the choices and the times as well.
 
     Parameters
     ----------
-    points : GeoDataFrame, DataFrame, (k, 2) array, path, or iterable of chunks
-        In any CRS; see `bin_points`.
-    land, water : GeoDataFrame, GeoSeries, shapely geometry or path
-        Polygons.
-    barriers : the same, of lines
-        What nothing passes: rivers, fences.
-    cell_size : float, optional
-        In metres. By default from the area of the land and the number of points: 2,000 to 16,000 cells.
-    crs : optional
-        By default a UTM zone or an equal-area projection around the land; "local" for a plane.
-    m : "auto", "full" or int
-        Number of features. "auto" takes as many as miss less than 5 % of the prior variance at the
-        lengthscale that the data show; where more than 1,024 would be needed, full resolution instead.
-    boundary : "auto", "neumann" or "dirichlet"
-        "auto" fits both and keeps the one with the higher ELBO. Under Neumann the log-intensity levels off
-        at the shore; under Dirichlet it returns there to its mean.
-    kernel : Kernel, optional
-        `Matern(1.5)` for features, `Matern(1.0)` at full resolution, with learned lengthscale and sd.
-    exposure, covariates
-        As for `LGCP`.
-    weights : str or array, optional
-        A column or one number per point, summed in place of ones.
-    on_water : "nearest", "drop" or "error"
-        What to do with points off the land.
-    hyper : "map" or "integrate"
-        The best hyperparameters, or a mixture over those that the data allow.
-    cache : bool
-        Keep computed features on disk for the next time.
-    progress : bool
-        Tell of each stage on standard error.
-    **options
-        ``max_snap``, ``chunksize``, ``longitude``, ``latitude``, ``easting``, ``northing``, ``layer`` and
-        ``points_crs`` go to `bin_points`; ``exposure_column`` and ``fill_missing`` to `LGCP`;
-        ``min_coverage`` to `Domain.from_polygons`; ``title`` is the title of maps; ``max_seconds`` (600)
-        and ``max_features`` (1,024) bound what is tried when m is chosen.
-
-    Returns
-    -------
-    Posterior
-
-    Examples
-    --------
-    >>> import numpy as np, shapely
-    >>> rng = np.random.default_rng(1)
-    >>> points = np.clip(rng.normal([3.0, 5.0], 2.0, (300, 2)), 0, 10)
-    >>> posterior = map_intensity(points, shapely.box(0, 0, 10, 10), crs="local", cell_size=0.5)
-    >>> posterior.converged, posterior.n_points
-    (True, 300)
+    options : Options
+    progress : bool, Progress, Stage or callable
+    keep_coordinates : bool
+        Keep the points' coordinates with the counts, to be shown on a map.
     """
-    caught: list[warnings.WarningMessage] = []
-    try:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            return run(
-                points, land, water=water, barriers=barriers, cell_size=cell_size, crs=crs, m=m,
-                boundary=boundary, kernel=kernel, exposure=exposure, covariates=covariates, weights=weights,
-                on_water=on_water, hyper=hyper, cache=cache, progress=progress, **options,
-            ).posterior  # fmt: skip
-    finally:
-        for w in caught:  # our own point to the caller's line
-            if issubclass(w.category, GeobgpWarning):
-                warnings.warn(str(w.message), w.category, stacklevel=2)
-            else:
-                warnings.warn_explicit(w.message, w.category, w.filename, w.lineno)
-
-
-def run(
-    points: Any,
-    land: Any,
-    *,
-    water: Any = None,
-    barriers: Any = None,
-    cell_size: float | None = None,
-    crs: Any = None,
-    min_coverage: float = 0.02,
-    weights: Any = None,
-    on_water: str = "nearest",
-    points_crs: Any = None,
-    progress: ProgressLike = False,
-    m: Features = "auto",
-    boundary: str = "auto",
-    kernel: Kernel | None = None,
-    exposure: Exposure | None = None,
-    exposure_column: str | None = None,
-    covariates: Mapping[str, Covariate] | None = None,
-    fill_missing: Literal["mean"] | None = None,
-    hyper: str = "map",
-    cache: bool = True,
-    title: str = "",
-    max_seconds: float = MAX_SECONDS,
-    max_features: int = pick.MAX_FEATURES,
-    **reading: Any,
-) -> Mapped:
-    """Do what `map_intensity` does, and return the counts, the choices and the times as well."""
-    _check_options(m, boundary, kernel, hyper)
-    unknown = set(reading) - {
-        "max_snap", "chunksize", "longitude", "latitude", "easting", "northing", "layer", "keep_coordinates",
-    }  # fmt: skip
-    if unknown:
-        raise TypeError(f"map_intensity() has no option {sorted(unknown)[0]!r}")
-    for what, source in (("points", points), ("land", land), ("water", water), ("barriers", barriers)):
-        if isinstance(source, (str, Path)):
-            check_exists(source, what)
+    o = options
+    o.check_files()
     progress = as_progress(progress)
-    made: dict[str, Choice] = {}
     with progress.stage("land") as stage:
-        domain = _domain(
-            points, land, water, barriers, cell_size, crs, min_coverage, made, reading.get("layer")
+        domain, choices = make_domain(
+            o.land,
+            o.water,
+            o.barriers,
+            cell_size=o.cell_size,
+            crs=o.crs,
+            land_crs=o.land_crs,
+            min_coverage=o.min_coverage,
+            n_points=lambda: number_of_rows(o.points, o.layer),
         )
-        stage.note(_about_domain(domain))
+        stage.note(describe(domain))
     with progress.stage("points") as stage:
-        reading |= {"weights": weights, "on_water": on_water, "crs": points_crs}
-        counts = _counts(points, domain, land, reading | {"progress": stage})
+        counts = _counts(o, domain, keep_coordinates, stage)
         stage.note(_about_counts(counts))
-    with progress.stage("inputs") if exposure is not None or covariates else nullcontext():
-        values, kind = node_exposure(exposure, domain, exposure_column)
-        effects = fixed_effects(covariates, domain, fill_missing)
-    search = Search(
-        domain, counts, kernel, values, kind, effects, cache, title, progress,
-        time.perf_counter() + max_seconds, pick.practical_features(domain.n_nodes, max_features),
-    )  # fmt: skip
-    posterior = search.best(m, boundary, made)
-    if hyper == "integrate":
-        posterior = search.integrate(posterior)
-        mixed = f"a mixture over {len(posterior.fit.states)} values"
-        made["hyperparameters"] = Choice("integrated", mixed)
-    else:
-        made["hyperparameters"] = Choice("the best ones", "'integrate' would add their own uncertainty")
-    search.repeat_warnings(posterior)
-    posterior = dataclasses.replace(posterior, choices={name: str(choice) for name, choice in made.items()})
-    return Mapped(posterior, counts, made, dict(progress.seconds))
+    with progress.stage("inputs") if o.exposure is not None or o.covariates else nullcontext():
+        exposure, exposure_kind = node_exposure(o.exposure, domain, o.exposure_column)
+        effects = fixed_effects(o.covariates, domain, o.fill_missing)
+    search = ModelSearch(
+        domain=domain,
+        counts=counts,
+        kernel=o.kernel,
+        exposure=exposure,
+        exposure_kind=exposure_kind,
+        effects=effects,
+        cache=o.cache,
+        title=o.title,
+        progress=progress,
+        deadline=time.perf_counter() + o.max_seconds,
+        most=practical_features(domain.n_nodes, o.max_features),
+    )
+    kept = search.best(o.m, o.boundary)
+    choices |= search.choices
+    choices["hyperparameters"] = Choice("the best ones", "'integrate' would add their own uncertainty")
+    if o.hyper == "integrate":
+        kept = search.integrate(kept)
+        mixed = f"a mixture over {len(kept.posterior.fit.states)} values"
+        choices["hyperparameters"] = Choice("integrated", mixed)
+    for warning in kept.warnings:
+        warn(warning)
+    posterior = dataclasses.replace(
+        kept.posterior, choices={name: str(choice) for name, choice in choices.items()}
+    )
+    return Mapped(posterior, counts, choices, dict(progress.seconds))
 
 
-def _check_options(m: Any, boundary: str, kernel: Kernel | None, hyper: str) -> None:
-    whole = isinstance(m, int) and not isinstance(m, bool)
-    if not (m in ("auto", "full") if isinstance(m, str) else whole and m >= 1):
-        raise DataError(f"m is 'auto', 'full' or a number of features of at least 1; found {m!r}.")
-    if boundary not in ("auto", *BOUNDARIES):
-        raise DataError(f"boundary is 'auto', 'neumann' or 'dirichlet'; found {boundary!r}.")
-    if hyper not in ("map", "integrate"):
-        raise DataError(f"hyper is 'map' or 'integrate'; found {hyper!r}.")
-    if m == "full" and kernel is not None and not is_sparse(kernel):
-        raise DataError(
-            f"Full resolution needs Matern(1.0) or Matern(2.0); found {kernel.name}. Use one of these, or "
-            "features."
+def _counts(o: Options, domain: Domain, keep_coordinates: bool, stage: Stage) -> Counts:
+    reading: dict[str, Any] = {
+        name: getattr(o, name)
+        for name in (
+            "weights", "on_water", "max_snap", "chunksize", "longitude", "latitude", "easting", "northing",
+            "layer",
         )
-
-
-# -- land and points
-
-
-def _domain(
-    points: Any, land: Any, water: Any, barriers: Any, cell_size: float | None, crs: Any, min_coverage: float,
-    made: dict[str, Choice], layer: str | None,
-) -> Domain:  # fmt: skip
-    if cell_size is not None:
-        domain = Domain.from_polygons(
-            land, water=water, barriers=barriers, cell_size=cell_size, crs=crs, min_coverage=min_coverage
-        )
-        unit = "m" if domain.crs is not None else "units"
-        size = Choice(f"{number(domain.cell_size)} {unit}", "given")
-    else:
-        prepared = land_polygons(land, water, barriers, crs)
-        area = float(shapely.area(prepared.geometry))
-        if not area > 0:
-            raise GeometryError("land: the polygons enclose no area, so that no cell size can be chosen.")
-        cell_size, size = pick.cell_size_for(area, number_of_rows(points, layer), prepared.crs)
-        bounds = shapely.bounds(prepared.geometry).tolist()
-        domain = Domain.from_geometry(
-            prepared.geometry,
-            Grid.from_bounds((bounds[0], bounds[1], bounds[2], bounds[3]), cell_size, prepared.crs),
-            barriers=prepared.barriers,
-            min_coverage=min_coverage,
-            notes=tuple(prepared.notes),
-        )
-    made["CRS"] = _about_crs(domain, crs)
-    made["cell size"] = size
-    return domain
-
-
-def _about_crs(domain: Domain, given: Any) -> Choice:
-    found = domain.crs
-    if found is None:
-        return Choice("local", "given: planar coordinates with no place on Earth")
-    code = found.to_authority()
-    name = f"{':'.join(code)}, {found.name}" if code else found.name
-    if given is not None:
-        return Choice(name, "given")
-    if code:
-        return Choice(name, "the land lies within this UTM zone")
-    return Choice(name, "equal-area around the land, which does not fit one UTM zone")
-
-
-def _counts(points: Any, domain: Domain, land: Any, options: dict[str, Any]) -> Counts:
+    } | {"crs": o.points_crs, "keep_coordinates": keep_coordinates, "progress": stage}  # fmt: skip
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DroppedPointsWarning)  # it may be taken back below
-        counts = bin_points(points, domain, **options)
-        if counts.n_used == 0 and counts.n_read and options["crs"] is None:
-            counts = _in_crs_of_land(points, domain, land, options) or counts
+        counts = bin_points(o.points, domain, **reading)
+        if counts.n_used == 0 and counts.n_read and o.points_crs is None:
+            counts = _in_crs_of_land(o, domain, reading) or counts
     if counts.n_read == 0:
         rows = f" ({counts.n_missing:,} rows have none)" if counts.n_missing else ""
         raise DataError(
-            f"points: there are no points to map{rows}. Check the file, its layer and its columns."
+            f"points: there are no points to map{rows}.",
+            option="points",
+            remedy="Check the file, its layer and its columns.",
         )
     if counts.n_used == 0 and counts.warning is not None:
         raise GeometryError(
@@ -300,31 +243,25 @@ def _counts(points: Any, domain: Domain, land: Any, options: dict[str, Any]) -> 
             remedy=counts.warning.remedy,
         )
     if counts.weighted and counts.total_weight == 0:
-        raise DataError(f"weights: all {counts.n_used:,} are zero, so that there is nothing to map.")
+        raise DataError(
+            f"weights: all {counts.n_used:,} are zero, so that there is nothing to map.", option="weights"
+        )
     if counts.warning is not None:
         warn(counts.warning)
     return counts
 
 
-def _in_crs_of_land(points: Any, domain: Domain, land: Any, options: dict[str, Any]) -> Counts | None:
+def _in_crs_of_land(o: Options, domain: Domain, reading: dict[str, Any]) -> Counts | None:
     """Count once more with bare eastings and northings taken to be in the CRS of the land's own file.
 
     Without a CRS they are taken to be in the domain's, which may have been chosen here.
     """
-    theirs = own_crs(land)
-    again = isinstance(points, (str, Path)) or hasattr(points, "__len__")
+    theirs = own_crs(o.land)
+    again = isinstance(o.points, (str, Path)) or hasattr(o.points, "__len__")
     if not again or theirs is None or domain.crs is None or not theirs.is_projected or theirs == domain.crs:
         return None
-    counts = bin_points(points, domain, **options | {"crs": theirs})
+    counts = bin_points(o.points, domain, **reading | {"crs": theirs})
     return counts if 2 * counts.n_used > counts.n_read else None
-
-
-def _about_domain(domain: Domain) -> str:
-    unit, name = domain.area_unit
-    area = f"{number(domain.node_areas.sum() / unit)} {name if domain.crs is not None else 'square units'}"
-    parts = f", {domain.n_components:,} separate parts" if domain.n_components > 1 else ""
-    size = f"{number(domain.cell_size)} {'m' if domain.crs is not None else 'units'}"
-    return f"{area} in {domain.n_nodes:,} nodes of {size}{parts}"
 
 
 def _about_counts(counts: Counts) -> str:

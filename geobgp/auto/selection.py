@@ -1,23 +1,32 @@
-"""The search for the model to keep: how many features, which boundary condition."""
+"""Model search: how many features and which boundary condition the points ask for."""
 
 from __future__ import annotations
 
 import time
-import warnings
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from geobgp.auto import choices as pick
-from geobgp.errors import GeobgpError, GeobgpWarning, SizeError
+from geobgp.auto.choices import (
+    FIRST_FEATURES,
+    Choice,
+    features_needed,
+    has_full_resolution,
+    is_enough,
+    round_features,
+)
+from geobgp.errors import GeobgpError, GeobgpWarning, MissedVarianceWarning, SizeError, hearing, in_words, option
 from geobgp.model import LGCP
 from geobgp.prior.base import MISSED_SHARE
-from geobgp.prior.kernels import Kernel, Matern
-from geobgp.summary import Choice
-from geobgp.text import number
+from geobgp.prior.full_rank import FullRank
+from geobgp.prior.harmonic import HarmonicBasis
+from geobgp.prior.kernels import Kernel
+from geobgp.prior.laplacian import Boundary
+from geobgp.text import number, percent
 
 if TYPE_CHECKING:
+    from geobgp.auto.options import Features
     from geobgp.data.counts import Counts
     from geobgp.data.effects import FixedEffects
     from geobgp.land.domain import Domain
@@ -25,8 +34,7 @@ if TYPE_CHECKING:
     from geobgp.prior.base import Basis
     from geobgp.progress import Progress
 
-BOUNDARIES = ("neumann", "dirichlet")
-Features = int | Literal["auto", "full"]
+BOUNDARIES: tuple[Boundary, ...] = ("neumann", "dirichlet")
 
 #: More features than the lengthscale of a fit with few asks for: with more it turns out a little shorter.
 MARGIN = 1.25
@@ -35,19 +43,44 @@ MARGIN = 1.25
 FAR_BEHIND = 20.0
 #: Rough time of a fit at full resolution.
 FULL_SECONDS_PER_NODE = 1e-3
+MORE_TIME = f"Raise {option('max_seconds')} to let it go on."
 
 
 class FitError(GeobgpError):
     """A fit came to no end, for reasons of rounding."""
 
 
-def is_sparse(kernel: Kernel | None) -> bool:
-    """Tell whether full resolution can have this kernel (None: the usual one)."""
-    return kernel is None or kernel.sparse
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A fit that may be kept, with the warnings to be given if it is, and the time it took."""
+
+    posterior: Posterior
+    warnings: tuple[GeobgpWarning, ...]
+    seconds: float
+
+    @property
+    def basis(self) -> Basis:
+        """The prior that was fitted."""
+        return self.posterior.basis
+
+    @property
+    def elbo(self) -> float:
+        """The evidence bound, by which candidates are compared."""
+        return self.posterior.elbo
+
+    @property
+    def missed(self) -> str:
+        """The share of the prior variance that its features miss, in words."""
+        return percent(self.posterior.fit.missed_share)
+
+    def without_missed_variance(self, *instead: GeobgpWarning) -> Candidate:
+        """Return the same without the fit's own warning of missed variance, where more is to be said of it."""
+        kept = tuple(w for w in self.warnings if not isinstance(w, MissedVarianceWarning))
+        return Candidate(self.posterior, (*kept, *instead), self.seconds)
 
 
-@dataclass(eq=False)
-class Search:
+@dataclass(frozen=True, eq=False)
+class ModelSearch:
     """Fits of one set of counts with different numbers of features and boundary conditions.
 
     Parameters
@@ -65,6 +98,11 @@ class Search:
         On `time.perf_counter`: a larger model that would end after it is not begun.
     most : int
         Features at most; beyond that, full resolution.
+
+    Attributes
+    ----------
+    choices : dict of str to Choice
+        What `best` has taken, and why.
     """
 
     domain: Domain
@@ -78,35 +116,30 @@ class Search:
     progress: Progress
     deadline: float
     most: int
-    _said: dict[int, list[warnings.WarningMessage]] = field(default_factory=dict)
-    _took: float = 0.0
+    choices: dict[str, Choice] = field(default_factory=dict)
 
     # -- one fit
 
-    def fit(self, boundary: str, m: int | Literal["full"]) -> Posterior:
-        """Compute the basis and fit; warnings are kept until it is known which fit stays."""
-        begin = time.perf_counter()
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+    def fit(self, boundary: Boundary, m: int | Literal["full"]) -> Candidate:
+        """Compute the basis and fit it; warnings are kept until it is known which fit stays."""
+        begin, heard = time.perf_counter(), list[GeobgpWarning]()
+        with hearing(heard.append):
             basis: Basis
             if m == "full":
-                from geobgp.prior.full_rank import FullRank
-
-                basis = FullRank(self.domain, boundary=boundary)  # type: ignore[arg-type]
+                basis = FullRank(self.domain, boundary=boundary)
             else:
-                from geobgp.prior.harmonic import HarmonicBasis
-
                 basis = HarmonicBasis.compute(
-                    self.domain,
-                    m,
-                    boundary=boundary,  # type: ignore[arg-type]
-                    cache=self.cache,
-                    progress=self.progress,
+                    self.domain, m, boundary=boundary, cache=self.cache, progress=self.progress
                 )
             posterior = self._fit(basis, "map", "fit")
-        self._said[id(posterior)] = caught
-        self._took = time.perf_counter() - begin
-        return posterior
+        return Candidate(posterior, tuple(heard), time.perf_counter() - begin)
+
+    def integrate(self, best: Candidate) -> Candidate:
+        """Fit once more as the best fit was, with a mixture over hyperparameters."""
+        begin, heard = time.perf_counter(), list[GeobgpWarning]()
+        with hearing(heard.append):
+            posterior = self._fit(best.basis, "integrate", "integrate")
+        return Candidate(posterior, tuple(heard), time.perf_counter() - begin)
 
     def _fit(self, basis: Basis, hyper: Literal["map", "integrate"], name: str) -> Posterior:
         model = LGCP(basis, self.kernel)
@@ -117,73 +150,69 @@ class Search:
             except np.linalg.LinAlgError as error:
                 stage.note("failed")
                 raise FitError(f"The fit broke down: {error}.") from error
-            stage.note(_found(posterior))
+            stage.note(
+                f"{basis.label}, {basis.boundary}: ELBO {posterior.elbo:,.1f}, lengthscale "
+                f"{self._length(posterior)}"
+            )
         return posterior
 
-    def integrate(self, best: Posterior) -> Posterior:
-        """Fit once more as the best fit was, with a mixture over hyperparameters."""
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            posterior = self._fit(best.basis, "integrate", "integrate")
-        self._said[id(posterior)] = caught
-        return posterior
-
-    def repeat_warnings(self, posterior: Posterior) -> None:
-        """Give the warnings of the fit that stays."""
-        for w in self._said.get(id(posterior), []):
-            warnings.warn_explicit(w.message, w.category, w.filename, w.lineno)
+    def _length(self, posterior: Posterior) -> str:
+        scale, unit = self.domain.length_unit
+        return f"{number(posterior.lengthscale / scale)} {unit}"
 
     # -- the choices
 
-    def best(self, m: Features, boundary: str, made: dict[str, Choice]) -> Posterior:
+    def best(self, m: Features, boundary: Boundary | Literal["auto"]) -> Candidate:
         """Return the fit to keep, and write down why."""
         if boundary == "auto":
-            posterior, features, made["boundary"] = self._both(m)
+            kept, features, self.choices["boundary"] = self._compare_boundaries(m)
         else:
-            posterior, features = self._features(m, boundary)
-            made["boundary"] = Choice(boundary, "given")
-        made["features"] = features
-        usual = f"the usual one for {posterior.basis.label}"
-        made["kernel"] = Choice(posterior.kernel.name, "given" if self.kernel is not None else usual)
-        return posterior
+            kept, features = self._with_enough_features(m, boundary)
+            self.choices["boundary"] = Choice(boundary, "given")
+        self.choices["features"] = features
+        usual = f"the usual one for {kept.basis.label}"
+        self.choices["kernel"] = Choice(
+            kept.posterior.kernel.name, "given" if self.kernel is not None else usual
+        )
+        return kept
 
-    def _both(self, m: Features) -> tuple[Posterior, Choice, Choice]:
+    def _compare_boundaries(self, m: Features) -> tuple[Candidate, Choice, Choice]:
         """Fit under both conditions and keep the one with the higher bound.
 
         Where the number of features is to be chosen, both are first fitted with few of them, and the one that
         is far behind is not fitted with more.
         """
-        early, failed = self._try_both(self._first(m))
-        if not early and m == "auto" and is_sparse(self.kernel):
-            early, failed = self._try_both("full")
+        early, failed = self._try(self._first_m(m))
+        if not early and m == "auto" and has_full_resolution(self.kernel):
+            early, failed = self._try("full")
         if "neumann" in failed and not early:
             raise failed["neumann"]
         lead = max(early, key=lambda b: early[b].elbo)
         other = next(b for b in BOUNDARIES if b != lead)
-        posterior, features = self._features(m, lead, early[lead])
-        ends, note = early, f", both with {_size(early[lead])}"
-        if posterior is early[lead]:
+        kept, features = self._with_enough_features(m, lead, early[lead])
+        ends, note = early, f", both with {early[lead].basis.label}"
+        if kept.posterior is early[lead].posterior:
             note = ""
-        elif other in failed or self._may_catch_up(early[lead], early[other], posterior):
-            final, again = self._try_both(posterior.basis.resolution, (other,))
+        elif other in failed or _may_catch_up(early[lead], early[other], kept):
+            final, again = self._try(kept.basis.resolution, (other,))
             failed = failed | again
             if final:
-                ends, note = {lead: posterior, **final}, ""
-                if final[other].elbo > posterior.elbo:
+                ends, note = {lead: kept, **final}, ""
+                if final[other].elbo > kept.elbo:
                     lead, other = other, lead
-                    posterior, features = self._features(m, lead, ends[lead])
+                    kept, features = self._with_enough_features(m, lead, ends[lead])
         if other not in ends:
-            return posterior, features, Choice(lead, f"{other} cannot be fitted: {failed[other]}")
+            return kept, features, Choice(lead, f"{other} cannot be fitted: {failed[other]}")
         close = "; the data hardly tell them apart" if abs(ends[lead].elbo - ends[other].elbo) < 2 else ""
         elbos = ", ".join(f"{ends[b].elbo:,.1f} ({b})" for b in BOUNDARIES)
-        return posterior, features, Choice(lead, f"the higher ELBO of {elbos}{note}{close}")
+        return kept, features, Choice(lead, f"the higher ELBO of {elbos}{note}{close}")
 
-    def _try_both(
-        self, m: int | Literal["full"], boundaries: tuple[str, ...] = BOUNDARIES
-    ) -> tuple[dict[str, Posterior], dict[str, GeobgpError]]:
+    def _try(
+        self, m: int | Literal["full"], boundaries: tuple[Boundary, ...] = BOUNDARIES
+    ) -> tuple[dict[Boundary, Candidate], dict[Boundary, GeobgpError]]:
         """Return the fits that succeed, and why others do not: land too thin for Dirichlet, or rounding."""
-        fits: dict[str, Posterior] = {}
-        failed: dict[str, GeobgpError] = {}
+        fits: dict[Boundary, Candidate] = {}
+        failed: dict[Boundary, GeobgpError] = {}
         for boundary in boundaries:
             try:
                 fits[boundary] = self.fit(boundary, m)
@@ -193,109 +222,95 @@ class Search:
                     raise
         return fits, failed
 
-    @staticmethod
-    def _may_catch_up(lead: Posterior, other: Posterior, final: Posterior) -> bool:
-        """Tell whether the other condition might still win with as many features as the lead now has."""
-        return lead.elbo - other.elbo < FAR_BEHIND + 2.0 * max(final.elbo - lead.elbo, 0.0)
-
-    def _first(self, m: Features) -> int | Literal["full"]:
+    def _first_m(self, m: Features) -> int | Literal["full"]:
         """Return how many features to begin with."""
         if m != "auto":
             return m
-        fixed = None if self.kernel is None else self.kernel.lengthscale
-        if fixed is None:
-            return min(pick.FIRST_FEATURES, self.most)
-        need = MARGIN * pick.features_needed(self._kernel(), fixed, float(self.domain.node_areas.sum()))
-        return "full" if need > self.most and is_sparse(self.kernel) else pick.round_features(need, self.most)
+        if self.kernel is None or self.kernel.lengthscale is None:
+            return min(FIRST_FEATURES, self.most)
+        area = float(self.domain.node_areas.sum())
+        need = MARGIN * features_needed(self.kernel, self.kernel.lengthscale, area)
+        if need > self.most and has_full_resolution(self.kernel):
+            return "full"
+        return round_features(need, self.most)
 
-    def _features(
-        self, m: Features, boundary: str, posterior: Posterior | None = None
-    ) -> tuple[Posterior, Choice]:
+    def _with_enough_features(
+        self, m: Features, boundary: Boundary, found: Candidate | None = None
+    ) -> tuple[Candidate, Choice]:
         """Return a fit with m features; with as many as the data ask for, where they are to be chosen."""
-        if posterior is None:
-            posterior = self.fit(boundary, self._first(m))
+        found = found or self.fit(boundary, self._first_m(m))
         if m != "auto":
-            return posterior, Choice(_size(posterior), "given")
-        while not pick.is_enough(missed := posterior.fit.missed_share, posterior.sd):
-            used = int(posterior.basis.m)
-            area = float(self.domain.node_areas.sum())
-            need = pick.features_needed(
-                posterior.kernel, posterior.lengthscale, area, (used, posterior.basis.highest_eigenvalue)
-            )
+            return found, Choice(found.basis.label, "given")
+        area = float(self.domain.node_areas.sum())
+        while not is_enough(found.posterior.fit.missed_share, found.posterior.sd):
+            fit, used = found.posterior, found.basis.m
+            known = (used, found.basis.highest_eigenvalue)
+            need = features_needed(fit.kernel, fit.lengthscale, area, known)
             if used >= self.most or need > self.most:
-                return self._full(boundary, posterior, need)
-            more = pick.round_features(max(MARGIN * need, MARGIN * used), self.most)
-            left, needs = self.deadline - time.perf_counter(), self._took * (more / used) ** 2
-            if needs > left:
-                why = f"{more} would take about {needs:.0f} s, of max_seconds {max(left, 0.0):.0f} s are left"
-                self._stop(posterior, why)
-                return posterior, Choice(_size(posterior), f"they miss {missed:.0%}; {why}")
+                return self._at_full_resolution(boundary, found, need)
+            more = round_features(max(MARGIN * need, MARGIN * used), self.most)
+            if late := self._too_late(f"{more} features", found.seconds * (more / used) ** 2):
+                return _ended(found, late, MORE_TIME)
             try:
-                posterior = self.fit(boundary, more)
+                found = self.fit(boundary, more)
             except FitError:
-                return self._full(boundary, posterior, need)
-        if not posterior.basis.truncated:
-            return posterior, Choice("full resolution", f"{self.most:,} features would not do")
-        scale, unit = self.domain.length_unit
+                return self._at_full_resolution(boundary, found, need)
+        if not found.basis.truncated:
+            return found, Choice("full resolution", f"{self.most:,} features would not do")
+        missed = found.posterior.fit.missed_share
         why = (
             f"they miss {100 * missed:.2g} % of the prior variance at a lengthscale of "
-            f"{number(posterior.lengthscale / scale)} {unit}; "
+            f"{self._length(found.posterior)}; "
         )
         if missed > MISSED_SHARE:
-            self._forget(posterior)
-            return posterior, Choice(
-                _size(posterior), f"{why}with an sd of {posterior.sd:.2g} that is little"
-            )
-        return posterior, Choice(_size(posterior), f"{why}5 % is the limit")
+            little = f"{why}with an sd of {found.posterior.sd:.2g} that is little"
+            return found.without_missed_variance(), Choice(found.basis.label, little)
+        return found, Choice(found.basis.label, f"{why}{percent(MISSED_SHARE)} is the limit")
 
-    def _full(self, boundary: str, posterior: Posterior, need: int) -> tuple[Posterior, Choice]:
+    def _at_full_resolution(
+        self, boundary: Boundary, found: Candidate, need: int
+    ) -> tuple[Candidate, Choice]:
         """Go to full resolution, or say why that cannot be."""
-        left, needs = self.deadline - time.perf_counter(), FULL_SECONDS_PER_NODE * self.domain.n_nodes
-        if not is_sparse(self.kernel):
-            reason = f"full resolution needs Matern(1.0) or Matern(2.0), not {self._kernel().name}"
-        elif needs > left:
-            spare = f"of max_seconds {max(left, 0.0):.0f} s are left"
-            reason = f"full resolution would take about {needs:.0f} s, {spare}"
+        remedy = ""
+        if self.kernel is not None and not has_full_resolution(self.kernel):
+            reason = f"full resolution needs Matern(1.0) or Matern(2.0), not {self.kernel.name}"
+        elif late := self._too_late("full resolution", FULL_SECONDS_PER_NODE * self.domain.n_nodes):
+            reason, remedy = late, MORE_TIME
         else:
             try:
                 why = f"about {need:,} features would be needed; at most {self.most:,} are tried"
                 if need <= self.most:
-                    why = f"the fit with more than {posterior.basis.m:,} features broke down"
+                    why = f"the fit with more than {found.basis.m:,} features broke down"
                 return self.fit(boundary, "full"), Choice("full resolution", why)
             except SizeError as error:
-                reason = str(error)
-        if int(posterior.basis.m) < self.most and left > 0:
-            posterior = self.fit(boundary, self.most)
-        self._stop(posterior, reason)
-        missed = posterior.fit.missed_share
-        return posterior, Choice(_size(posterior), f"they miss {missed:.0%}; {reason}")
+                reason, remedy = error.message.rstrip("."), error.remedy
+        if found.basis.m < self.most and time.perf_counter() < self.deadline:
+            found = self.fit(boundary, self.most)
+        return _ended(found, reason, remedy)
 
-    def _stop(self, posterior: Posterior, reason: str) -> None:
-        """Warn that the search has ended early; the fit's own warning would say half of it again."""
-        missed = posterior.fit.missed_share
-        warnings.warn(
-            f"The search for enough features has ended at {_size(posterior)}, which miss {missed:.0%} of the "
-            f"prior variance (5 % is aimed at): {reason.rstrip('.')}. The map is smoother than the data ask "
-            "for.",
-            GeobgpWarning,
-            stacklevel=7,
-        )
-        self._forget(posterior)
-
-    def _forget(self, posterior: Posterior) -> None:
-        """Drop the fit's own warning of missed variance, where more has been said of it."""
-        mine = self._said.get(id(posterior), [])
-        self._said[id(posterior)] = [w for w in mine if "miss" not in str(w.message)]
-
-    def _kernel(self) -> Kernel:
-        return self.kernel or Matern(1.5)
+    def _too_late(self, what: str, seconds: float) -> str:
+        """Return that a fit would end after the deadline, nothing if it would not."""
+        left = self.deadline - time.perf_counter()
+        if seconds <= left:
+            return ""
+        return f"{what} would take about {seconds:.0f} s, and {max(left, 0.0):.0f} s of those allowed are left"
 
 
-def _size(posterior: Posterior) -> str:
-    return posterior.basis.label
+def _may_catch_up(lead: Candidate, other: Candidate, final: Candidate) -> bool:
+    """Tell whether the other condition might still win with as many features as the lead now has."""
+    return lead.elbo - other.elbo < FAR_BEHIND + 2.0 * max(final.elbo - lead.elbo, 0.0)
 
 
-def _found(posterior: Posterior) -> str:
-    scale, unit = posterior.domain.length_unit
-    length = f"lengthscale {number(posterior.lengthscale / scale)} {unit}"
-    return f"{_size(posterior)}, {posterior.basis.boundary}: ELBO {posterior.elbo:,.1f}, {length}"
+def _ended(found: Candidate, reason: str, remedy: str) -> tuple[Candidate, Choice]:
+    """Return a fit with too few features, with a warning in place of its own, which would say half of it."""
+    warning = MissedVarianceWarning(
+        f"The search for enough features has ended at {found.basis.label}, which miss {found.missed} of the "
+        f"prior variance ({percent(MISSED_SHARE)} is aimed at): {reason}. The map is smoother than "
+        "the data ask for.",
+        option="m",
+        found=found.posterior.fit.missed_share,
+        remedy=remedy,
+    )
+    return found.without_missed_variance(warning), Choice(
+        found.basis.label, f"they miss {found.missed}; {in_words(reason)}"
+    )

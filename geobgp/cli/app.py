@@ -7,70 +7,24 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import click
 
 from geobgp import __version__
-
-_PATH = click.Path(path_type=str)
-_BOUNDARIES = click.Choice(["auto", "neumann", "dirichlet"])
+from geobgp.cli.options import GroupedCommand, MapOptions, SimulateOptions, chosen, shell_options
 
 
-class _Features(click.ParamType):
-    """``auto``, ``full`` or a number."""
-
-    name = "auto|full|N"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if value in ("auto", "full"):
-            return value
-        try:
-            number = int(value)
-        except ValueError:
-            self.fail(f"{value!r} is neither auto, full nor a whole number.", param, ctx)
-        if number < 1:
-            self.fail(f"{number} features are too few; at least 1.", param, ctx)
-        return number
-
-
-class _Named(click.ParamType):
-    """``name=path``."""
-
-    name = "NAME=RASTER"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if isinstance(value, tuple):
-            return value
-        name, found, path = value.partition("=")
-        if not (found and name.strip() and path):
-            self.fail(f"{value!r}: give a name and a raster, such as elevation=dem.tif.", param, ctx)
-        return name.strip(), path
-
-
-def _stack(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    def decorate(function: Any) -> Any:
-        for option in reversed(options):
-            function = option(function)
-        return function
-
-    return decorate
-
-
-_talk = _stack(
-    click.option("-q", "--quiet", is_flag=True, help="Say nothing but warnings and errors."),
-    click.option("-v", "--verbose", is_flag=True, help="Tell of every round of the fit."),
-    click.option("--debug", is_flag=True, help="Show the traceback of an error."),
-)
-_ground = _stack(
-    click.option("--water", type=_PATH, metavar="FILE", help="Polygons to take out of the land."),
-    click.option("--barriers", type=_PATH, metavar="FILE", help="Lines that nothing passes."),
-    click.option("--cell-size", type=float, metavar="M", help="Side of a cell in metres; by default chosen."),
-    click.option("--crs", metavar="CRS", help="Projected CRS of the map, or 'local'; by default chosen."),
-    click.option("--land-crs", metavar="CRS", help="CRS of land, water, barriers if their files do not say."),
-)
-_force = click.option("--force", is_flag=True, help="Replace what an earlier run wrote.")
+def _talk(function: Any) -> Any:
+    """Add the options that say how much is said."""
+    for names, text in (
+        (("--debug",), "Show the traceback of an error."),
+        (("-v", "--verbose"), "Tell of every round of the fit."),
+        (("-q", "--quiet"), "Say nothing but warnings and errors."),
+    ):
+        function = click.option(*names, is_flag=True, help=text)(function)
+    return function
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -82,83 +36,11 @@ def cli() -> None:
     """
 
 
-@cli.command("map", short_help="Map the intensity of points on land.")
-@click.argument("points", type=_PATH)
-@click.option("--land", required=True, type=_PATH, metavar="FILE", help="Polygons of the land.")
-@_ground
-@click.option(
-    "--exposure",
-    type=_PATH,
-    metavar="FILE",
-    help="People per pixel (raster) or per area (polygons): the map is a rate.",
-)
-@click.option("--exposure-column", metavar="COLUMN", help="The column of polygons with the exposure.")
-@click.option(
-    "--covariate",
-    "covariates",
-    type=_Named(),
-    multiple=True,
-    help="A raster that may explain the intensity; may be repeated.",
-)
-@click.option("--fill-missing", is_flag=True, help="Give places without a covariate the mean of the others.")
-@click.option(
-    "--threshold",
-    "thresholds",
-    type=float,
-    multiple=True,
-    metavar="T",
-    help="Map the probability of exceeding T; may be repeated.",
-)
-@click.option("--regions", type=_PATH, metavar="FILE", help="Polygons to give totals for.")
-@click.option(
-    "--features", type=_Features(), default="auto", show_default=True, help="How finely the map can vary."
-)
-@click.option(
-    "--boundary", type=_BOUNDARIES, default="auto", show_default=True, help="What happens at the shore."
-)
-@click.option(
-    "--hyper",
-    type=click.Choice(["map", "integrate"]),
-    default="map",
-    show_default=True,
-    help="Take the best hyperparameters, or average over them.",
-)
-@click.option("--weights", metavar="COLUMN", help="A column to add up in place of counting points.")
-@click.option("--longitude", metavar="COLUMN", help="Column of a table with the longitude.")
-@click.option("--latitude", metavar="COLUMN", help="Column of a table with the latitude.")
-@click.option("--easting", metavar="COLUMN", help="Column of a table with the easting.")
-@click.option("--northing", metavar="COLUMN", help="Column of a table with the northing.")
-@click.option("--points-crs", metavar="CRS", help="CRS of the points where their file does not say.")
-@click.option(
-    "--layer",
-    metavar="NAME",
-    help="Layer of the points, in a file with several. (Other files: FILE|layername=NAME.)",
-)
-@click.option(
-    "--on-water",
-    type=click.Choice(["nearest", "drop", "error"]),
-    default="nearest",
-    show_default=True,
-    help="What to do with points off the land.",
-)
-@click.option(
-    "--max-snap",
-    type=float,
-    metavar="M",
-    help="How far points off the land are moved, in metres; two cells if not given.",
-)
-@click.option("--title", default="", metavar="TEXT", help="Title of map and report.")
-@click.option("--tiles", metavar="NAME", help="An online basemap for map.html, e.g. OpenStreetMap.")
-@click.option(
-    "--show-points",
-    is_flag=True,
-    help="Put the points into map.html, where whoever has the file can read them.",
-)
-@click.option("--no-cache", is_flag=True, help="Neither read nor keep computed features.")
-@click.option("-o", "--output", required=True, type=_PATH, metavar="OUT/", help="Folder to write.")
-@_force
+@cli.command("map", cls=GroupedCommand, short_help="Map the intensity of points on land.")
+@click.argument("points")
+@shell_options(MapOptions)
 @_talk
-def map_command(**options: Any) -> None:
+def map_command(quiet: bool, verbose: bool, debug: bool, **options: Any) -> None:
     """Map the intensity of POINTS (GeoPackage, GeoParquet, CSV, ...) on land.
 
     Writes to OUT/: rasters with QGIS styles (mean.tif, sd.tif, q05.tif, q50.tif, q95.tif, exceedance_T.tif),
@@ -166,56 +48,31 @@ def map_command(**options: Any) -> None:
     """
     from geobgp.cli.map_command import map_files
 
-    map_files(options)
+    map_files(chosen(MapOptions, options), quiet=quiet, verbose=verbose)
 
 
-@cli.command(short_help="Make a map of the sample data.")
-@click.option(
-    "-o",
-    "--output",
-    default="geobgp-out",
-    show_default=True,
-    type=_PATH,
-    metavar="OUT/",
-    help="Folder to write.",
-)
-@click.option("--no-cache", is_flag=True, help="Neither read nor keep computed features.")
-@_force
+@cli.command(cls=GroupedCommand, short_help="Make a map of the sample data.")
+@shell_options(MapOptions, ("cache", "output", "force"), output="geobgp-out")
 @_talk
-def demo(**options: Any) -> None:
+def demo(quiet: bool, verbose: bool, debug: bool, **options: Any) -> None:
     """Map 4,446 simulated tick bites in the Netherlands."""
-    from geobgp.cli.map_command import demo as run
+    from geobgp.cli.demo_command import map_demo
 
-    run(options)
+    map_demo(options, quiet=quiet, verbose=verbose)
 
 
-@cli.command(short_help="Draw points from a known intensity.")
-@click.option("--land", type=_PATH, metavar="FILE", help="Polygons of the land.")
-@_ground
-@click.option("--intensity", metavar="NUMBER|RASTER", help="Events per km², everywhere or as a raster.")
-@click.option(
-    "--posterior", type=_PATH, metavar="FILE", help="A posterior.geobgp: its land and its mean intensity."
-)
-@click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same points.")
-@click.option(
-    "-o",
-    "--output",
-    required=True,
-    type=_PATH,
-    metavar="FILE",
-    help="File to write: .gpkg, .geojson, .parquet or .csv (longitude, latitude).",
-)
-@_force
+@cli.command(cls=GroupedCommand, short_help="Draw points from a known intensity.")
+@shell_options(SimulateOptions)
 @_talk
-def simulate(**options: Any) -> None:
+def simulate(quiet: bool, verbose: bool, debug: bool, **options: Any) -> None:
     """Draw points on land from a known intensity."""
-    from geobgp.cli.map_command import simulate as run
+    from geobgp.cli.simulate_command import simulate_file
 
-    run(options)
+    simulate_file(chosen(SimulateOptions, options), quiet=quiet, verbose=verbose)
 
 
 @cli.command(short_help="Say what is in a file.")
-@click.argument("file", type=_PATH)
+@click.argument("file")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def info(file: str, debug: bool) -> None:
     """Say what is in FILE: results of geobgp, a posterior, a raster, polygons, points."""
@@ -230,9 +87,10 @@ def info(file: str, debug: bool) -> None:
 def cache(clear: bool, debug: bool) -> None:
     """Say where computed features are kept and how large they are, or delete them."""
     from geobgp.prior.cache import cache_info, clear_cache
+    from geobgp.text import size_text
 
     found = cache_info()
-    size = f"{found['files']:,} files, {found['bytes'] / 1e6:,.1f} MB"
+    size = f"{found['files']:,} files, {size_text(found['bytes'])}"
     if clear:
         clear_cache()
         click.echo(f"Deleted {size} from {found['path']}")
@@ -279,7 +137,7 @@ def _run(arguments: list[str], debug: bool) -> int:
     except Exception as error:
         if debug:
             raise
-        from geobgp.cli.wording import explain
+        from geobgp.cli.messages import explain
 
         click.echo(f"Error: {explain(error)}", err=True)
         return 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import secrets
 import shutil
@@ -13,7 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
-from geobgp.errors import GeobgpError
+from geobgp.errors import GeobgpError, WriteError, option
+from geobgp.files import why_not_written
 
 #: The file that lists what a run wrote.
 RECORD = "summary.json"
@@ -49,14 +49,22 @@ class Workspace:
     def __enter__(self) -> Workspace:
         target = self.target
         if target.exists() and not target.is_dir():
-            raise GeobgpError(f"{target} is a file, not a folder. Choose another output folder with -o.")
+            raise GeobgpError(
+                f"{target} is a file, not a folder.",
+                option="output",
+                remedy=f"Choose another folder with {option('output')}.",
+            )
         there = sorted(p.name for p in target.iterdir()) if target.is_dir() else []
         if there and not self.force:
             some = ", ".join(there[:4]) + (f" and {len(there) - 4} more" if len(there) > 4 else "")
             raise GeobgpError(
-                f"The folder {target} exists and is not empty ({some}). Nothing is overwritten without "
-                "--force, which replaces the files of an earlier run and leaves others alone; or choose "
-                "another folder with -o."
+                f"The folder {target} exists and is not empty ({some}).",
+                option="output",
+                found=there,
+                remedy=(
+                    f"Nothing is overwritten without {option('force')}, which replaces the files of an earlier "
+                    f"run and leaves others alone; or choose another folder with {option('output')}."
+                ),
             )
         # Beside the target, so that it can be renamed; inside it, where it exists already.
         beside = target if target.is_dir() else target.absolute().parent
@@ -66,7 +74,7 @@ class Workspace:
             self.folder.mkdir()
         except OSError as error:
             self._remove()
-            raise GeobgpError(f"Results cannot be written to {target}: {reason(error, beside)}") from error
+            raise not_written(target, error, beside) from error
         return self
 
     def __exit__(
@@ -105,6 +113,12 @@ class Workspace:
         self._made = []
 
 
+def not_written(target: Path, error: OSError, place: Path) -> WriteError:
+    """Return the error to raise where results could not be written."""
+    reason, remedy = why_not_written(error, place)
+    return WriteError(f"Results cannot be written to {target}: {reason}", option="output", remedy=remedy)
+
+
 def _earlier(folder: Path) -> list[str]:
     """Return the names of files that an earlier run says it wrote here."""
     try:
@@ -112,29 +126,6 @@ def _earlier(folder: Path) -> list[str]:
         return [n for n in names if isinstance(n, str) and Path(n).name == n and (folder / n).is_file()]
     except (OSError, ValueError, KeyError, TypeError):
         return []
-
-
-def reason(error: BaseException, place: str | Path = ".") -> str:
-    """Return why a file could not be written, in words, with what to do."""
-    number = getattr(error, "errno", None)
-    # GDAL and HDF5 do not say why a file could not be written.
-    if number in (errno.ENOSPC, errno.EDQUOT) or (number in (None, errno.EIO) and _full(place)):
-        return "the disk is full. Free some space, or choose another folder with -o."
-    if number in (errno.EACCES, errno.EPERM):
-        return f"you may not write in {place}. Choose another folder with -o."
-    if number == errno.EROFS:
-        return f"{place} is on a file system that is read-only. Choose another folder with -o."
-    if number == errno.ENOTDIR:
-        return f"a part of {place} is a file, not a folder. Choose another folder with -o."
-    return f"{getattr(error, 'strerror', None) or error}."
-
-
-def _full(place: str | Path) -> bool:
-    """Tell whether the disk under an existing place has no room left."""
-    try:
-        return shutil.disk_usage(place).free < 1_000_000
-    except OSError:
-        return False
 
 
 @contextmanager

@@ -33,9 +33,9 @@ def test_more_points_mean_smaller_cells_within_bounds():
 
 
 def test_the_reference_case_gets_its_cells_and_says_why():
-    size, choice = cell_size_for(34_961e6, 4446, None)
+    size, why = cell_size_for(34_961e6, 4446, None)
     assert size == 2000.0
-    assert "4,446 points" in choice.why and "2,000" in choice.value
+    assert "4,446 points" in why and "8,700 cells" in why
 
 
 @pytest.mark.parametrize("boundary", ["neumann", "dirichlet"])
@@ -54,9 +54,9 @@ def test_features_needed_on_a_square_from_its_first_eigenvalues(boundary):
 
 
 def test_practical_features_stay_within_nodes_and_memory():
-    assert practical_features(300) == 100
-    assert practical_features(15_000) == 1024
-    assert practical_features(1_000_000) == 1_500_000_000 // 8_000_000
+    assert practical_features(300, 1024) == 100
+    assert practical_features(15_000, 1024) == 1024
+    assert practical_features(1_000_000, 1024) == 1_500_000_000 // 8_000_000
     assert round_features(100.1, 1024) == 128
     assert round_features(17, 1024) == 32
     assert round_features(2000, 1024) == 1024

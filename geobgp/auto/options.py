@@ -1,0 +1,290 @@
+"""Options: everything a run of `map_intensity` can be told, written once for Python, the shell and the record.
+
+A new option is one field here, and a line in the signature and docstring of `map_intensity` (a test compares
+them). From the field's `Setting` come the option of ``geobgp map`` and its help, what is checked before any work
+begins, the command line in the report, the entry in ``summary.json``, and the name by which errors speak of it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field
+from functools import cache
+from numbers import Integral, Real
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from geobgp.errors import DataError, GeometryError, option
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from geobgp.data.effects import Covariate, Exposure
+    from geobgp.prior.kernels import Kernel
+
+#: Headings under which the shell lists options.
+Group = Literal["Data", "Land", "Points", "Rates and covariates", "Model", "Results"]
+#: What a value is, in the words of files and the shell.
+Kind = Literal[
+    "file", "folder", "text", "column", "crs", "number", "numbers", "features", "choice", "flag", "rasters"
+]
+Features = int | Literal["auto", "full"]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What there is to know of an option besides its name and default.
+
+    Attributes
+    ----------
+    help : str
+        One line for the shell; empty for what only Python can say.
+    group : str
+    kind : str
+    flag, short : str
+        Its name in the shell, by default that of Python with dashes; and one of a letter.
+    metavar : str
+    choices : tuple of str
+        What it can be; the default besides.
+    sets : object
+        What a flag stands for.
+    above, least : float
+        Numbers must be above, or at least, this.
+    matters : bool
+        Whether the results depend on it.
+    """
+
+    help: str = ""
+    group: Group = "Data"
+    kind: Kind = "text"
+    flag: str = ""
+    short: str = ""
+    metavar: str = ""
+    choices: tuple[str, ...] = ()
+    sets: Any = True
+    above: float = -math.inf
+    least: float = -math.inf
+    matters: bool = True
+
+
+def setting(help: str = "", group: Group = "Data", kind: Kind = "text", *, default: Any = None, **more: Any) -> Any:
+    """Return a dataclass field of an option."""
+    return field(default=default, metadata={"setting": Setting(help, group, kind, **more)})
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class OptionSet:
+    """Options of a command, each a field with a `Setting`; wrong values are refused when it is made."""
+
+    def __post_init__(self) -> None:
+        for f in dataclasses.fields(self):
+            if not _same(value := getattr(self, f.name), f.default):
+                _check(f.name, value, f.metadata["setting"])
+
+    def given(self) -> dict[str, Any]:
+        """Return the options that are not as they are by default, by name; none that must be given."""
+        named = (f for f in dataclasses.fields(self) if f.default is not MISSING)
+        return {f.name: value for f in named if not _same(value := getattr(self, f.name), f.default)}
+
+    def files(self) -> dict[str, str]:
+        """Return the files that are to be read, by what they are for."""
+        found: dict[str, str] = {}
+        for name, how in settings(type(self)).items():
+            value = getattr(self, name)
+            if how.kind == "file":
+                found |= {name: str(value)} if isinstance(value, (str, Path)) else {}
+            elif how.kind == "rasters":
+                paths = {key: v for key, v in (value or {}).items() if isinstance(v, (str, Path))}
+                found |= {f"covariate {key}": str(v) for key, v in paths.items()}
+        return found
+
+    def check_files(self) -> None:
+        """Refuse to begin when a file is missing."""
+        from geobgp.files import check_exists
+
+        for what, path in self.files().items():
+            check_exists(path, what)
+
+    def record(self) -> dict[str, Any]:
+        """Return what was given as plain data; of files their names without folders, as results travel."""
+        how = settings(type(self))
+        return {name: _plain(value, how[name].kind) for name, value in self.given().items()}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Options(OptionSet):
+    """What a run of `map_intensity` is told; see there. Wrong values are refused when it is made.
+
+    Examples
+    --------
+    >>> import shapely
+    >>> options = Options(points=[(1.0, 2.0)], land=shapely.box(0, 0, 4, 4), crs="local", m=16)
+    >>> options.given()
+    {'crs': 'local', 'm': 16}
+    >>> Options(points="bites.csv", land="coast.gpkg", boundary="open")
+    Traceback (most recent call last):
+    ...
+    geobgp.errors.DataError: boundary must be 'auto', 'neumann' or 'dirichlet'; found 'open'.
+    """
+
+    points: Any = setting("The points.", kind="file", default=MISSING)
+    land: Any = setting("Polygons of the land.", kind="file", default=MISSING)
+    water: Any = setting("Polygons to take out of the land.", kind="file")
+    barriers: Any = setting("Lines that nothing passes.", kind="file")
+    exposure: Exposure | None = setting(
+        "People per pixel (raster) or per area (polygons): the map is a rate.", "Rates and covariates", "file"
+    )
+    exposure_column: str | None = setting(
+        "The column of polygons with the exposure.", "Rates and covariates", "column"
+    )
+    covariates: Mapping[str, Covariate] | None = setting(
+        "A raster that may explain the intensity; may be repeated.",
+        "Rates and covariates",
+        "rasters",
+        flag="--covariate",
+    )
+    fill_missing: Literal["mean"] | None = setting(
+        "Give places without a covariate the mean of the others.",
+        "Rates and covariates",
+        "flag",
+        choices=("mean",),
+        sets="mean",
+    )
+    cell_size: float | None = setting(
+        "Side of a cell in metres; by default chosen.", "Land", "number", metavar="M", above=0.0
+    )
+    crs: Any = setting("Projected CRS of the map, or 'local'; by default chosen.", "Land", "crs")
+    land_crs: Any = setting("CRS of land, water, barriers if their files do not say.", "Land", "crs")
+    min_coverage: float = setting(default=0.02, group="Land", kind="number", least=0.0)
+    weights: str | np.ndarray | None = setting(
+        "A column to add up in place of counting points.", "Points", "column"
+    )
+    longitude: str | None = setting("Column of a table with the longitude.", "Points", "column")
+    latitude: str | None = setting("Column of a table with the latitude.", "Points", "column")
+    easting: str | None = setting("Column of a table with the easting.", "Points", "column")
+    northing: str | None = setting("Column of a table with the northing.", "Points", "column")
+    points_crs: Any = setting("CRS of the points where their file does not say.", "Points", "crs")
+    layer: str | None = setting(
+        "Layer of the points, in a file with several. (Other files: FILE|layername=NAME.)",
+        "Points",
+        metavar="NAME",
+    )
+    on_water: Literal["nearest", "drop", "error"] = setting(
+        "What to do with points off the land.",
+        "Points",
+        "choice",
+        default="nearest",
+        choices=("nearest", "drop", "error"),
+    )
+    max_snap: float | None = setting(
+        "How far points off the land are moved, in metres; two cells if not given.",
+        "Points",
+        "number",
+        metavar="M",
+        least=0.0,
+    )
+    chunksize: int = setting(default=200_000, group="Points", kind="number", least=1)
+    m: Features = setting(
+        "How finely the map can vary.", "Model", "features", default="auto", flag="--features"
+    )
+    boundary: Literal["auto", "neumann", "dirichlet"] = setting(
+        "What happens at the shore.",
+        "Model",
+        "choice",
+        default="auto",
+        choices=("auto", "neumann", "dirichlet"),
+    )
+    kernel: Kernel | None = setting(group="Model")
+    hyper: Literal["map", "integrate"] = setting(
+        "Take the best hyperparameters, or average over them.",
+        "Model",
+        "choice",
+        default="map",
+        choices=("map", "integrate"),
+    )
+    max_seconds: float = setting(
+        "Begin no larger model that would end after this time.",
+        "Model",
+        "number",
+        default=600.0,
+        metavar="S",
+        least=0.0,
+    )
+    max_features: int = setting(default=1024, group="Model", kind="number", least=1)
+    cache: bool = setting(
+        "Neither read nor keep computed features.",
+        "Model",
+        "flag",
+        default=True,
+        flag="--no-cache",
+        choices=(True, False),
+        sets=False,
+        matters=False,
+    )
+    title: str = setting("Title of map and report.", "Results", default="", metavar="TEXT")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for pair in (("longitude", "latitude"), ("easting", "northing")):
+            if len({getattr(self, name) is None for name in pair}) == 2:
+                both = " and ".join(option(name, python=f"{name}=") for name in pair)
+                raise GeometryError(f"points: name both columns, {both}, or neither.", option=pair[0])
+        if self.m == "full" and self.kernel is not None:
+            from geobgp.auto.choices import has_full_resolution
+
+            if not has_full_resolution(self.kernel):
+                raise DataError(
+                    f"Full resolution needs Matern(1.0) or Matern(2.0); found {self.kernel.name}.",
+                    option="kernel",
+                    found=self.kernel,
+                    remedy="Use one of these, or features.",
+                )
+
+
+@cache
+def settings(options: type[OptionSet] = Options) -> dict[str, Setting]:
+    """Return how each option is set, by its name in Python."""
+    return {f.name: f.metadata["setting"] for f in dataclasses.fields(options)}
+
+
+def _plain(value: Any, kind: Kind) -> Any:
+    if kind in ("file", "folder", "rasters") and isinstance(value, (str, Path)):
+        return Path(value).name
+    if isinstance(value, Mapping):
+        return {str(name): _plain(v, kind) for name, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return list(value)
+    return value if isinstance(value, (str, int, float)) else f"a {type(value).__name__}"
+
+
+def _is_number(value: Any, how: Setting) -> bool:
+    return isinstance(value, Real) and how.above < value < math.inf and value >= how.least
+
+
+def _same(value: Any, default: Any) -> bool:
+    return value is default or (isinstance(value, (str, int, float)) and value == default)
+
+
+def _check(name: str, value: Any, how: Setting) -> None:
+    """Refuse a value that cannot be."""
+    if how.kind == "crs" and not (name == "crs" and value == "local"):
+        from geobgp.land.crs import as_crs
+
+        as_crs(value, name)
+    if how.choices:
+        allowed = " or ".join(", ".join(map(repr, part)) for part in (how.choices[:-1], how.choices[-1:]) if part)
+        right = value in how.choices if isinstance(value, (str, bool)) else False
+    elif how.kind == "features":
+        allowed = "'auto', 'full' or a number of features of at least 1"
+        whole = isinstance(value, Integral) and not isinstance(value, bool)
+        right = value in ("auto", "full") if isinstance(value, str) else whole and value >= 1
+    elif how.kind in ("number", "numbers"):
+        allowed = "a positive number" if how.above == 0 else f"a number of at least {how.least:g}"
+        wrong = [v for v in (value if how.kind == "numbers" else [value]) if not _is_number(v, how)]
+        right, value = not wrong, wrong[0] if wrong else value
+    else:
+        return
+    if not right:
+        raise DataError(f"{option(name)} must be {allowed}; found {value!r}.", option=name, found=value)

@@ -1,0 +1,55 @@
+"""Messages: what the shell says of errors and warnings, one paragraph each, with its own names of options."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+
+from geobgp.cli.options import speak
+from geobgp.errors import GeobgpError, GeobgpWarning, hearing, in_words
+from geobgp.files import why_not_written
+
+
+def explain(error: BaseException) -> str:
+    """Return one paragraph for an error: what was found and what to do."""
+    if isinstance(error, GeobgpError):
+        return paragraph(error)
+    if isinstance(error, MemoryError):
+        return (
+            f"There is not enough memory for this. Use a larger {speak('cell_size')} or fewer {speak('m')}, or "
+            "a machine with more memory."
+        )
+    if isinstance(error, OSError):
+        name = f" ({error.filename})" if error.filename else ""
+        reason, remedy = why_not_written(error, ".")
+        told = in_words(f"{reason} {remedy}".strip(), speak)
+        return f"A file could not be read or written{name}: {told} Nothing was written."
+    return (
+        f"geobgp has failed in a way that it should not: {type(error).__name__}: {error}. Nothing was written. "
+        "Run it again with --debug, and report what it prints."
+    )
+
+
+def paragraph(told: GeobgpError | GeobgpWarning) -> str:
+    """Return an error or a warning in the words of the shell, on one line."""
+    return " ".join(told.words(speak).split())
+
+
+@contextmanager
+def showing_warnings() -> Iterator[list[str]]:
+    """Show each warning of geobgp once, and yield a list of them as it grows; hide those of libraries."""
+    shown: list[str] = []
+
+    def show(warning: GeobgpWarning) -> None:
+        text = paragraph(warning)
+        if text not in shown:
+            shown.append(text)
+            click.echo(f"Warning: {text}", err=True)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with hearing(show):
+            yield shown

@@ -1,0 +1,256 @@
+"""Options of the shell: those of `map_intensity` and where the results go, as click knows and writes them."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from geobgp.auto.options import Options, OptionSet, Setting, setting, settings
+
+Chosen = TypeVar("Chosen", bound=OptionSet)
+
+_METAVAR = {"file": "FILE", "folder": "OUT/", "text": "TEXT", "column": "COLUMN", "crs": "CRS", "number": "N"}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class MapOptions(Options):
+    """What ``geobgp map`` is told: the options of `map_intensity`, and what to write."""
+
+    thresholds: tuple[float, ...] = setting(
+        "Map the probability of exceeding T; may be repeated.",
+        "Results",
+        "numbers",
+        default=(),
+        flag="--threshold",
+        metavar="T",
+        above=0.0,
+    )
+    regions: str | None = setting("Polygons to give totals for.", "Results", "file")
+    tiles: str | None = setting(
+        "An online basemap for map.html, e.g. OpenStreetMap.", "Results", metavar="NAME"
+    )
+    show_points: bool = setting(
+        "Put the points into map.html, where whoever has the file can read them.",
+        "Results",
+        "flag",
+        default=False,
+    )
+    output: str = setting("Folder to write.", "Results", "folder", default=MISSING, short="-o")
+    force: bool = setting(
+        "Replace what an earlier run wrote.", "Results", "flag", default=False, matters=False
+    )
+
+
+def _as_in(name: str, **more: Any) -> Any:
+    how = dataclasses.replace(settings(MapOptions)[name], **more)
+    return field(default=False if how.kind == "flag" else None, metadata={"setting": how})
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class SimulateOptions(OptionSet):
+    """What ``geobgp simulate`` is told."""
+
+    land: str | None = _as_in("land")
+    water: str | None = _as_in("water")
+    barriers: str | None = _as_in("barriers")
+    cell_size: float | None = _as_in("cell_size")
+    crs: str | None = _as_in("crs")
+    land_crs: str | None = _as_in("land_crs")
+    intensity: str | None = setting(
+        "Events per km², everywhere or as a raster.", "Data", metavar="NUMBER|RASTER"
+    )
+    posterior: str | None = setting("A posterior.geobgp: its land and its mean intensity.", "Data", "file")
+    seed: int = setting("The same seed gives the same points.", "Data", "number", default=0, least=0)
+    output: str = setting(
+        "File to write: .gpkg, .geojson, .parquet or .csv (longitude, latitude).",
+        "Results",
+        "folder",
+        default=MISSING,
+        short="-o",
+        metavar="FILE",
+    )
+    force: bool = _as_in("force")
+
+
+# -- click
+
+
+class _Features(click.ParamType):
+    """``auto``, ``full`` or a number."""
+
+    name = "auto|full|N"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value in ("auto", "full"):
+            return value
+        try:
+            number = int(value)
+        except ValueError:
+            self.fail(f"{value!r} is neither auto, full nor a whole number.", param, ctx)
+        if number < 1:
+            self.fail(f"{number} features are too few; at least 1.", param, ctx)
+        return number
+
+
+class _Named(click.ParamType):
+    """``name=path``."""
+
+    name = "NAME=RASTER"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, tuple):
+            return value
+        name, found, path = value.partition("=")
+        if not (found and name.strip() and path):
+            self.fail(f"{value!r}: give a name and a raster, such as elevation=dem.tif.", param, ctx)
+        return name.strip(), path
+
+
+class _Option(click.Option):
+    """An option under a heading."""
+
+    def __init__(self, *names: Any, group: str = "", **more: Any) -> None:
+        super().__init__(*names, **more)
+        self.group = group
+
+
+class GroupedCommand(click.Command):
+    """A command whose help lists options under headings."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, those without a heading last."""
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for param in sorted(self.get_params(ctx), key=lambda param: not isinstance(param, _Option)):
+            record = param.get_help_record(ctx)
+            if record is not None and isinstance(param, click.Option):
+                groups.setdefault(param.group if isinstance(param, _Option) else "Other", []).append(record)
+        for group, records in groups.items():
+            with formatter.section(group):
+                formatter.write_dl(records)
+
+
+def flag_of(name: str, how: Setting) -> str:
+    """Return the long name of an option in the shell."""
+    return how.flag or "--" + name.replace("_", "-")
+
+
+def shell_options(
+    options: type[OptionSet], only: Iterable[str] | None = None, **defaults: Any
+) -> Callable[[Any], Any]:
+    """Return a decorator that gives a command the options of a set.
+
+    Parameters
+    ----------
+    options : subclass of OptionSet
+    only : names, optional
+        These alone; by default all that the shell can say.
+    **defaults
+        Other defaults than in Python.
+    """
+    fields = [
+        f
+        for f in dataclasses.fields(options)
+        if f.metadata["setting"].help and f.name != "points" and (only is None or f.name in set(only))
+    ]
+
+    def decorate(function: Any) -> Any:
+        for f in reversed(fields):
+            default = defaults.get(f.name, f.default)
+            function = click.option(*_names(f), cls=_Option, **_details(f.metadata["setting"], default))(function)
+        return function
+
+    return decorate
+
+
+def _names(f: dataclasses.Field[Any]) -> list[str]:
+    how = f.metadata["setting"]
+    return [name for name in (how.short, flag_of(f.name, how), f.name) if name]
+
+
+def _details(how: Setting, default: Any) -> dict[str, Any]:
+    """Return what click is told of an option."""
+    details: dict[str, Any] = {"help": how.help, "group": how.group}
+    metavar = how.metavar or _METAVAR.get(how.kind)
+    if how.kind == "flag":
+        return details | {"is_flag": True}
+    if how.kind in ("numbers", "rasters"):
+        return details | {
+            "type": float if how.kind == "numbers" else _Named(), "multiple": True, "metavar": metavar,
+        }  # fmt: skip
+    if how.kind == "choice":
+        details["type"] = click.Choice(how.choices)
+    elif how.kind == "features":
+        details["type"] = _Features()
+    else:
+        number = int if isinstance(default, int) else float
+        details |= {"type": number if how.kind == "number" else str, "metavar": metavar}
+    if default is MISSING:
+        return details | {"required": True}
+    return details | {"default": default, "show_default": default not in (None, "")}
+
+
+def chosen(options: type[Chosen], values: Mapping[str, Any]) -> Chosen:
+    """Return the options that click has read."""
+    known: dict[str, Any] = {}
+    for f in dataclasses.fields(options):
+        how, value = f.metadata["setting"], values.get(f.name)
+        if how.kind == "flag":
+            value = how.sets if value else None
+        elif how.kind == "rasters":
+            value = dict(value or ())
+        if value not in (None, {}):
+            known[f.name] = value
+    return options(**known)
+
+
+def command_line(options: MapOptions) -> str:
+    """Return a command line that does the same, with names of files only.
+
+    Examples
+    --------
+    >>> command_line(MapOptions(points="data/bites.csv", land="coast.gpkg", m=64, thresholds=(0.5,), output="out"))
+    'geobgp map bites.csv --land coast.gpkg --features 64 --threshold 0.5 -o out'
+    """
+    words = ["geobgp", "map", _file_name(options.points), "--land", _file_name(options.land)]
+    for name, value in options.given().items():
+        how = settings(MapOptions)[name]
+        flag = flag_of(name, how)
+        if not (how.help and how.matters):
+            continue
+        if how.kind == "flag":
+            words.append(flag)
+        elif how.kind == "rasters":
+            words += [w for key, path in value.items() for w in (flag, f"{key}={_file_name(path)}")]
+        else:
+            several = value if how.kind == "numbers" else [value]
+            words += [w for v in several for w in (flag, _file_name(v) if how.kind == "file" else _text(v))]
+    return shlex.join([*words, "-o", _file_name(options.output)])
+
+
+def speak(name: str, value: Any = None) -> str:
+    """Say an option of Python's in the words of the shell.
+
+    Examples
+    --------
+    >>> speak("m", "full"), speak("cache", False), speak("on_water"), speak("output")
+    ('--features full', '--no-cache', '--on-water', '-o')
+    """
+    how = (settings(SimulateOptions) | settings(MapOptions)).get(name)
+    if how is None or not how.help:
+        return name if value is None else f"{name}={value!r}"
+    flag = how.short or flag_of(name, how)
+    return flag if value is None or how.kind == "flag" else f"{flag} {_text(value)}"
+
+
+def _file_name(path: Any) -> str:
+    return Path(str(path)).name
+
+
+def _text(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

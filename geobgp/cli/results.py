@@ -1,0 +1,151 @@
+"""Results: what ``geobgp map`` writes into its folder, file by file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import geopandas as gpd
+import pandas as pd
+
+import geobgp
+from geobgp.auto.pipeline import Mapped
+from geobgp.checks.residuals import Checks, check
+from geobgp.cli.options import MapOptions, command_line
+from geobgp.cli.workspace import RECORD
+from geobgp.land.regions import area_shares, read_regions
+from geobgp.report.report import ReportInputs, write_report
+from geobgp.summary import plain
+from geobgp.text import count, percent, size_text
+
+if TYPE_CHECKING:
+    from geobgp.progress import Progress
+
+_REGION_SAMPLES = 500
+_ABOUT = {
+    "mean.tif": "posterior mean of the intensity",
+    "sd.tif": "its standard deviation",
+    "q05.tif": "5 % quantile: the intensity is above it with 95 % probability",
+    "q50.tif": "median",
+    "q95.tif": "95 % quantile",
+    "coverage.tif": "share of each cell that is land",
+    "map.html": "interactive map; opens in any browser, without network",
+    "report.html": "this report",
+    "regions.gpkg": "expected numbers by region, with intervals",
+    "summary.json": "numbers and choices, for programs",
+    "posterior.geobgp": "everything; geobgp.Posterior.load reads it",
+}
+
+
+def write_results(
+    folder: Path, mapped: Mapped, options: MapOptions, progress: Progress, warnings: list[str]
+) -> None:
+    """Write everything that was asked for.
+
+    Parameters
+    ----------
+    folder : path
+    mapped : Mapped
+    options : MapOptions
+    progress : Progress
+        With the time of the stages that led here.
+    warnings : list of str
+        What was warned of, in the words of the shell.
+    """
+    posterior, thresholds = mapped.posterior, sorted(set(options.thresholds))
+    with progress.stage("rasters") as stage:
+        made = posterior.to_raster(folder, thresholds)
+        stage.note(f"{len(made)} files")
+    with progress.stage("map") as stage:
+        page = folder / "map.html"
+        posterior.to_map(
+            page,
+            threshold=thresholds[0] if thresholds else None,
+            tiles=options.tiles,
+            show_points=options.show_points,
+            points=mapped.counts.coordinates,
+        )
+        stage.note(size_text(page.stat().st_size))
+    regions = None
+    if options.regions:
+        with progress.stage("regions") as stage:
+            regions = region_totals(mapped, options.regions)
+            regions.to_file(folder / "regions.gpkg", layer="regions", driver="GPKG")
+            stage.note(count(len(regions), "region"))
+    with progress.stage("checks") as stage:
+        checks = check(posterior, mapped.counts.values)
+        stage.note(f"{percent(checks.covered)} of {len(checks.blocks):,} blocks within their 90 % interval")
+    with progress.stage("posterior") as stage:
+        saved = posterior.save(folder / "posterior.geobgp")
+        stage.note(size_text(saved.stat().st_size))
+    names = sorted({p.name for p in folder.iterdir()} | {"report.html", RECORD})
+    sources = {what.capitalize(): Path(path).name for what, path in options.files().items()}
+    inputs = ReportInputs(
+        sources=sources,
+        counts=mapped.counts,
+        choices=mapped.choices,
+        checks=checks,
+        warnings=warnings,
+        thresholds=thresholds,
+        regions=regions,
+        files={name: _about(name) for name in names if not name.endswith(".qml")},
+        seconds=progress.seconds,
+        command=command_line(options),
+    )
+    with progress.stage("report"):
+        write_report(folder / "report.html", posterior, inputs)
+    record = _record(mapped, options, inputs, checks) | {"files": names}
+    text = json.dumps(plain(record), indent=2, ensure_ascii=False, allow_nan=False)
+    (folder / RECORD).write_text(text + "\n", "utf-8")
+
+
+def region_totals(mapped: Mapped, path: str) -> gpd.GeoDataFrame:
+    """Return totals of regions, with a name and the number observed; polygons of one name are one region."""
+    frame = read_regions(path, mapped.domain)
+    words = [
+        column
+        for column in frame.columns
+        if column != frame.geometry.name and not pd.api.types.is_numeric_dtype(frame[column])
+    ]
+    named = next((c for c in words if "name" in str(c).lower()), words[0] if words else None)
+    names = [f"region {k + 1}" for k in range(len(frame))] if named is None else frame[named].astype(str)
+    frame = gpd.GeoDataFrame({"name": names}, geometry=frame.geometry.to_numpy(), crs=frame.crs)
+    if frame["name"].duplicated().any():
+        frame = frame.dissolve(by="name", sort=False).reset_index()
+    totals = mapped.posterior.totals(frame, predicted=True, n_samples=_REGION_SAMPLES)
+    totals["observed"] = area_shares(mapped.domain, frame) @ mapped.counts.values
+    return totals
+
+
+def _about(name: str) -> str:
+    if name.startswith("exceedance_"):
+        return f"probability of more than {name.removeprefix('exceedance_').removesuffix('.tif')}"
+    return _ABOUT.get(name, "")
+
+
+def _record(mapped: Mapped, options: MapOptions, inputs: ReportInputs, checks: Checks) -> dict[str, Any]:
+    """Return what ``summary.json`` holds."""
+    posterior, counts = mapped.posterior, mapped.counts
+    return {
+        "geobgp": geobgp.__version__,
+        "title": posterior.title,
+        "created": posterior.created,
+        "inputs": inputs.sources,
+        "options": options.record(),
+        "points": {
+            "read": counts.n_read, "used": counts.n_used, "moved": counts.n_snapped,
+            "dropped": counts.n_dropped, "rows_without_point": counts.n_missing,
+            "largest_move": counts.max_snap_distance, "total_weight": counts.total_weight,
+        },
+        "choices": {name: {"value": c.value, "why": c.why} for name, c in mapped.choices.items()},
+        "summary": {k: v for k, v in posterior.summary().to_dict().items() if k != "choices"},
+        "checks": {
+            "blocks": len(checks.blocks), "block_side": checks.side, "within_90": checks.covered,
+            "mean_squared_pearson": checks.dispersion, "fine": checks.verdict()[0],
+            "empty_nodes_observed": checks.empty_observed, "empty_nodes_expected": checks.empty_expected,
+        },
+        "warnings": inputs.warnings,
+        "seconds": inputs.seconds,
+        "command": inputs.command,
+    }  # fmt: skip
