@@ -57,7 +57,7 @@ def in_words(text: str, speak: Speak | None = None) -> str:
     return _MARK.sub(say, text)
 
 
-class _Told:
+class _Told(Exception):
     """What errors and warnings have in common: a message, and the facts behind it."""
 
     def __init__(

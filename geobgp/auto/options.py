@@ -11,7 +11,6 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field
-from functools import cache
 from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -69,7 +68,9 @@ class Setting:
     matters: bool = True
 
 
-def setting(help: str = "", group: Group = "Data", kind: Kind = "text", *, default: Any = None, **more: Any) -> Any:
+def setting(
+    help: str = "", group: Group = "Data", kind: Kind = "text", *, default: Any = None, **more: Any
+) -> Any:
     """Return a dataclass field of an option."""
     return field(default=default, metadata={"setting": Setting(help, group, kind, **more)})
 
@@ -243,7 +244,6 @@ class Options(OptionSet):
                 )
 
 
-@cache
 def settings(options: type[OptionSet] = Options) -> dict[str, Setting]:
     """Return how each option is set, by its name in Python."""
     return {f.name: f.metadata["setting"] for f in dataclasses.fields(options)}
@@ -260,7 +260,7 @@ def _plain(value: Any, kind: Kind) -> Any:
 
 
 def _is_number(value: Any, how: Setting) -> bool:
-    return isinstance(value, Real) and how.above < value < math.inf and value >= how.least
+    return isinstance(value, Real) and how.above < float(value) < math.inf and float(value) >= how.least
 
 
 def _same(value: Any, default: Any) -> bool:
@@ -274,7 +274,9 @@ def _check(name: str, value: Any, how: Setting) -> None:
 
         as_crs(value, name)
     if how.choices:
-        allowed = " or ".join(", ".join(map(repr, part)) for part in (how.choices[:-1], how.choices[-1:]) if part)
+        allowed = " or ".join(
+            ", ".join(map(repr, part)) for part in (how.choices[:-1], how.choices[-1:]) if part
+        )
         right = value in how.choices if isinstance(value, (str, bool)) else False
     elif how.kind == "features":
         allowed = "'auto', 'full' or a number of features of at least 1"

@@ -18,7 +18,7 @@ from geobgp.auto.selection import ModelSearch
 from geobgp.data.counts import Counts, bin_points
 from geobgp.data.effects import fixed_effects, node_exposure
 from geobgp.data.points import number_of_rows
-from geobgp.errors import DataError, DroppedPointsWarning, GeometryError, option, warn
+from geobgp.errors import DataError, DroppedPointsWarning, GeometryError, warn
 from geobgp.land.polygons import own_crs
 from geobgp.prior.kernels import Kernel
 from geobgp.progress import ProgressLike, Stage, as_progress

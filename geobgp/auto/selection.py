@@ -16,7 +16,15 @@ from geobgp.auto.choices import (
     is_enough,
     round_features,
 )
-from geobgp.errors import GeobgpError, GeobgpWarning, MissedVarianceWarning, SizeError, hearing, in_words, option
+from geobgp.errors import (
+    GeobgpError,
+    GeobgpWarning,
+    MissedVarianceWarning,
+    SizeError,
+    hearing,
+    in_words,
+    option,
+)
 from geobgp.model import LGCP
 from geobgp.prior.base import MISSED_SHARE
 from geobgp.prior.full_rank import FullRank
@@ -293,7 +301,9 @@ class ModelSearch:
         left = self.deadline - time.perf_counter()
         if seconds <= left:
             return ""
-        return f"{what} would take about {seconds:.0f} s, and {max(left, 0.0):.0f} s of those allowed are left"
+        return (
+            f"{what} would take about {seconds:.0f} s, and {max(left, 0.0):.0f} s of those allowed are left"
+        )
 
 
 def _may_catch_up(lead: Candidate, other: Candidate, final: Candidate) -> bool:

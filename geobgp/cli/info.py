@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from geobgp.cli.wording import in_options
+from geobgp.cli.messages import paragraph
 from geobgp.cli.workspace import RECORD
 from geobgp.errors import GeobgpError
 from geobgp.files import kind_of, layers, split_layer
@@ -166,7 +166,7 @@ def _table(path: Path) -> str:
             low = np.minimum(low, chunk.coords.min(axis=0, initial=np.inf))
             high = np.maximum(high, chunk.coords.max(axis=0, initial=-np.inf))
     except GeobgpError as error:
-        rows = [("coordinates", in_options(str(error)))]
+        rows = [("coordinates", paragraph(error))]
     else:
         rows = [("rows", f"{n:,}, {missing:,} without a point")]
         if n > missing:

@@ -162,7 +162,9 @@ def shell_options(
     def decorate(function: Any) -> Any:
         for f in reversed(fields):
             default = defaults.get(f.name, f.default)
-            function = click.option(*_names(f), cls=_Option, **_details(f.metadata["setting"], default))(function)
+            function = click.option(*_names(f), cls=_Option, **_details(f.metadata["setting"], default))(
+                function
+            )
         return function
 
     return decorate

@@ -19,7 +19,9 @@ import small_case as case
 import geobgp
 from geobgp import Posterior
 from geobgp.cli.app import main
-from geobgp.cli.wording import explain, in_options
+from geobgp.cli.messages import explain
+from geobgp.cli.options import speak
+from geobgp.errors import in_words, option
 
 QUICK = ("--cell-size", "1000", "--features", "48", "--boundary", "neumann")
 OUTPUTS = {
@@ -227,7 +229,7 @@ def test_force_quiet_and_verbose(files, say, tmp_path):
         (("{points}", "--land", "{land}", "--cell-size", "-1"), ("--cell-size must be a positive",)),
         (("{points}", "--land", "{land}", "--weights", "cases"), ("no column 'cases'", "deaths")),
         (("{points}", "--land", "{land}", "--threshold", "-1"), ("positive number",)),
-        (("{points}", "--land", "{land}", "--features", "99999", "--cell-size", "2000"), ("or fewer",)),
+        (("{points}", "--land", "{land}", "--features", "99999", "--cell-size", "2000"), ("--features <= 98",)),
     ],
 )
 def test_mistakes_get_one_clear_paragraph_and_exit_code_1(arguments, words, files, say, tmp_path):
@@ -419,12 +421,6 @@ def test_info_mistakes(files, say, tmp_path):
         assert code == 1 and words in one_paragraph(err)
 
 
-def test_the_demo_says_what_to_do_without_its_data(say, tmp_path, monkeypatch):
-    monkeypatch.setattr(geobgp, "__file__", str(tmp_path / "site-packages" / "geobgp" / "__init__.py"))
-    code, _, err = say("demo", "-o", tmp_path / "out")
-    assert code == 1 and "pip install -e ." in one_paragraph(err)
-
-
 @pytest.mark.slow
 def test_the_demo(say, tmp_path):
     code, _, err = say("demo", "-o", tmp_path / "out")
@@ -440,19 +436,25 @@ def test_the_demo(say, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("python", "shell"),
+    ("name", "value", "python", "shell"),
     [
-        ("Use crs=None to have one chosen", "Leave --crs out to have one chosen"),
-        ("Use on_water='nearest' to", "Use --on-water nearest to"),
-        ("points: longitude= and (with crs= where", "points: --longitude and (with --points-crs where"),
-        ("or raise max_snap.", "or raise --max-snap."),
-        ("ask for their mean with fill_missing='mean'.", "ask for their mean with --fill-missing."),
-        ("Name it with exposure_column.", "Name it with --exposure-column."),
-        ("m = 999 features. Use m <= 495, or", "999 features. Use --features 495 or fewer, or"),
+        ("m", None, "m", "--features"),
+        ("m", "full", "m='full'", "--features full"),
+        ("cache", False, "cache=False", "--no-cache"),
+        ("fill_missing", "mean", "fill_missing='mean'", "--fill-missing"),
+        ("output", None, "output", "-o"),
+        ("force", None, "force", "--force"),
+        ("points_crs", "EPSG:4326", "points_crs='EPSG:4326'", "--points-crs EPSG:4326"),
+        ("cell_size", 250.0, "cell_size=250.0", "--cell-size 250"),
+        ("thresholds", None, "thresholds", "--threshold"),
+        ("intensity", None, "intensity", "--intensity"),
+        ("kernel", None, "kernel", "kernel"),
     ],
-)  # fmt: skip
-def test_python_names_become_options(python, shell):
-    assert in_options(python) == shell
+)
+def test_each_interface_speaks_of_an_option_in_its_own_words(name, value, python, shell):
+    text = f"Use {option(name, value)} then."
+    assert in_words(text) == f"Use {python} then."
+    assert in_words(text, speak) == f"Use {shell} then."
 
 
 def test_other_errors_are_explained():
