@@ -13,6 +13,7 @@ One point lies in the sea. Use on_water='drop'.
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 import warnings
@@ -25,7 +26,7 @@ from typing import Any
 Speak = Callable[[str, Any], str]
 
 _MARK = re.compile("\x02(.*?)\x03")
-_PACKAGE = str(Path(__file__).resolve().parent)
+_PACKAGE = str(Path(__file__).parent) + os.sep
 
 
 def option(name: str, value: Any = None, *, python: str | None = None) -> str:
@@ -139,7 +140,7 @@ def warn(warning: GeobgpWarning) -> None:
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame, level = frame.f_back, level + 1
-    warnings.warn(warning, stacklevel=level - 1)
+    warnings.warn(warning, stacklevel=level)
 
 
 @contextmanager

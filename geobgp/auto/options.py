@@ -1,8 +1,9 @@
-"""Options: everything a run of `map_intensity` can be told, written once for Python, the shell and the record.
+"""Options: all that a run of `map_intensity` can be told, written once for Python, the shell and the record.
 
 A new option is one field here, and a line in the signature and docstring of `map_intensity` (a test compares
-them). From the field's `Setting` come the option of ``geobgp map`` and its help, what is checked before any work
-begins, the command line in the report, the entry in ``summary.json``, and the name by which errors speak of it.
+them). From the field's `Setting` come the option of ``geobgp map`` and its help, what is checked before any
+work begins, the command line in the report, the entry in ``summary.json``, and the name by which errors speak
+of it.
 """
 
 from __future__ import annotations
@@ -232,16 +233,13 @@ class Options(OptionSet):
             if len({getattr(self, name) is None for name in pair}) == 2:
                 both = " and ".join(option(name, python=f"{name}=") for name in pair)
                 raise GeometryError(f"points: name both columns, {both}, or neither.", option=pair[0])
-        if self.m == "full" and self.kernel is not None:
-            from geobgp.auto.choices import has_full_resolution
-
-            if not has_full_resolution(self.kernel):
-                raise DataError(
-                    f"Full resolution needs Matern(1.0) or Matern(2.0); found {self.kernel.name}.",
-                    option="kernel",
-                    found=self.kernel,
-                    remedy="Use one of these, or features.",
-                )
+        if self.m == "full" and self.kernel is not None and not self.kernel.sparse:
+            raise DataError(
+                f"Full resolution needs Matern(1.0) or Matern(2.0); found {self.kernel.name}.",
+                option="kernel",
+                found=self.kernel,
+                remedy="Use one of these, or features.",
+            )
 
 
 def settings(options: type[OptionSet] = Options) -> dict[str, Setting]:

@@ -323,21 +323,9 @@ def test_rows_are_counted_before_they_are_read(tmp_path):
 # -- mistakes in options
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"m": 0}, "at least 1; found 0"),
-        ({"m": "many"}, "'auto', 'full' or a number"),
-        ({"m": True}, "found True"),
-        ({"m": 2.5}, "found 2.5"),
-        ({"boundary": "robin"}, "found 'robin'"),
-        ({"hyper": "mcmc"}, "found 'mcmc'"),
-        ({"m": "full", "kernel": Matern(1.5)}, r"Full resolution needs Matern\(1.0\)"),
-    ],
-)
-def test_wrong_options_are_refused_before_any_work(options, words):
-    with pytest.raises(DataError, match=words):
-        run("nowhere.gpkg", "nowhere.gpkg", **options)
+def test_wrong_options_are_refused_before_any_work():
+    with pytest.raises(DataError, match="found 'robin'"):
+        run("nowhere.gpkg", "nowhere.gpkg", boundary="robin")
 
 
 def test_an_unknown_option_is_a_type_error():

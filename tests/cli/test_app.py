@@ -229,7 +229,10 @@ def test_force_quiet_and_verbose(files, say, tmp_path):
         (("{points}", "--land", "{land}", "--cell-size", "-1"), ("--cell-size must be a positive",)),
         (("{points}", "--land", "{land}", "--weights", "cases"), ("no column 'cases'", "deaths")),
         (("{points}", "--land", "{land}", "--threshold", "-1"), ("positive number",)),
-        (("{points}", "--land", "{land}", "--features", "99999", "--cell-size", "2000"), ("--features <= 98",)),
+        (
+            ("{points}", "--land", "{land}", "--features", "99999", "--cell-size", "2000"),
+            ("--features <= 98",),
+        ),
     ],
 )
 def test_mistakes_get_one_clear_paragraph_and_exit_code_1(arguments, words, files, say, tmp_path):
@@ -419,17 +422,6 @@ def test_info_mistakes(files, say, tmp_path):
     ):
         code, _, err = say("info", source)
         assert code == 1 and words in one_paragraph(err)
-
-
-@pytest.mark.slow
-def test_the_demo(say, tmp_path):
-    code, _, err = say("demo", "-o", tmp_path / "out")
-    assert code == 0, err
-    record = json.loads((tmp_path / "out" / "summary.json").read_text("utf-8"))
-    assert record["points"]["used"] == 4446
-    assert record["choices"]["cell size"]["value"] == "2,000 m"
-    assert record["checks"]["fine"]
-    assert len(gpd.read_file(tmp_path / "out" / "regions.gpkg")) == 12
 
 
 # -- words

@@ -8,6 +8,7 @@ import small_case as case
 from system import Chromium
 
 from geobgp import Matern
+from geobgp.auto.options import Options
 from geobgp.auto.pipeline import run
 from geobgp.checks.residuals import check
 from geobgp.errors import WriteError
@@ -18,10 +19,11 @@ NASTY = '</title><script>alert("x")</script><img src=x onerror=alert(1)>'
 
 @pytest.fixture(scope="module")
 def mapped():
-    return run(
-        case.points(), case.land(), water=case.water(), cell_size=1000, m=48, boundary="neumann",
+    options = Options(
+        points=case.points(), land=case.land(), water=case.water(), cell_size=1000, m=48, boundary="neumann",
         kernel=Matern(1.5, lengthscale=6000.0), title=NASTY, cache=False,
     )  # fmt: skip
+    return run(options)
 
 
 @pytest.fixture(scope="module")
@@ -101,11 +103,12 @@ def test_the_report_is_written_whole_or_not_at_all(mapped, tmp_path, monkeypatch
 
 
 def test_covariates_and_regions_without_observations(mapped):
-    points = case.points()
-    found = run(
-        points, case.land(), water=case.water(), cell_size=1000, m=16, boundary="neumann", cache=False,
+    options = Options(
+        points=case.points(), land=case.land(), water=case.water(), cell_size=1000, m=16, boundary="neumann",
         kernel=Matern(1.5, lengthscale=20_000.0), covariates={"height <m>": lambda xy: xy[:, 1] / 1000},
+        cache=False,
     )  # fmt: skip
+    found = run(options)
     regions = gpd.GeoDataFrame(found.posterior.totals(n_samples=100))
     text = render(found.posterior, ReportInputs(regions=regions))
     assert "height &lt;m&gt;, per unit" in text and "rate x" in text

@@ -1,0 +1,129 @@
+"""The shell's options come from those of Python, and the command line in a report gives them back."""
+
+import shlex
+
+import click
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from geobgp.auto.options import settings
+from geobgp.cli.app import cli
+from geobgp.cli.options import MapOptions, SimulateOptions, chosen, command_line, speak
+
+TALK = {"quiet", "verbose", "debug"}
+WORDS = st.text(st.characters(exclude_categories=["C"], exclude_characters="/\\"), min_size=1, max_size=8)
+#: Names of files and columns: what a shell must quote, but no options.
+NAMES = WORDS.filter(
+    lambda word: not word.startswith("-") and word.strip() == word and word not in (".", "..")
+)
+
+
+def params(command):
+    return {p.name: p for p in cli.commands[command].params}
+
+
+def read(*arguments):
+    """Return the options that a command line gives."""
+    context = cli.commands["map"].make_context("map", list(arguments))
+    return chosen(MapOptions, context.params)
+
+
+def test_the_shell_has_every_option_that_has_help():
+    shell = {name for name, how in settings(MapOptions).items() if how.help}
+    assert set(params("map")) == shell | TALK
+    assert set(params("simulate")) == set(settings(SimulateOptions)) | TALK
+    assert set(params("demo")) == {"cache", "output", "force"} | TALK
+
+
+@pytest.mark.parametrize(("command", "options"), [("map", MapOptions), ("simulate", SimulateOptions)])
+def test_errors_speak_of_options_as_the_shell_writes_them(command, options):
+    for name, how in settings(options).items():
+        if how.help and name != "points":
+            assert speak(name) in params(command)[name].opts
+
+
+def test_no_two_options_share_a_name():
+    for command in ("map", "simulate", "demo"):
+        names = [opt for p in params(command).values() for opt in (*p.opts, *p.secondary_opts)]
+        assert len(names) == len(set(names))
+
+
+def test_defaults_are_those_of_python():
+    found = read("p.csv", "--land", "l.gpkg", "-o", "out")
+    assert found.given() == {}
+    assert (found.points, found.land, found.output) == ("p.csv", "l.gpkg", "out")
+
+
+def test_flags_stand_for_what_python_says():
+    found = read(
+        "p.csv", "--land", "l.gpkg", "-o", "out", "--no-cache", "--fill-missing", "--show-points", "--force",
+        "--covariate", "dem=a.tif", "--covariate", "ndvi=b=c.tif", "--threshold", "1", "--threshold", "2.5",
+    )  # fmt: skip
+    assert found.given() == {
+        "cache": False,
+        "fill_missing": "mean",
+        "show_points": True,
+        "force": True,
+        "covariates": {"dem": "a.tif", "ndvi": "b=c.tif"},
+        "thresholds": (1.0, 2.5),
+    }
+
+
+@given(
+    st.fixed_dictionaries(
+        {"points": NAMES, "land": NAMES, "output": NAMES},
+        optional={
+            "water": NAMES,
+            "regions": NAMES,
+            "exposure": NAMES,
+            "covariates": st.dictionaries(
+                NAMES.filter(lambda name: "=" not in name), NAMES, min_size=1, max_size=3
+            ),
+            "fill_missing": st.just("mean"),
+            "cell_size": st.sampled_from([0.5, 250.0, 2000.0]),
+            "crs": st.sampled_from(["local", "EPSG:28992"]),
+            "weights": NAMES,
+            "on_water": st.sampled_from(["drop", "error"]),
+            "m": st.one_of(st.just("full"), st.integers(1, 4096)),
+            "boundary": st.sampled_from(["neumann", "dirichlet"]),
+            "hyper": st.just("integrate"),
+            "thresholds": st.lists(st.sampled_from([0.1, 1.0, 25.0]), min_size=1, max_size=3).map(tuple),
+            "tiles": NAMES,
+            "show_points": st.just(True),
+            "title": NAMES,
+        },
+    )
+)
+def test_the_command_line_of_a_report_gives_the_same_options(told):
+    options = MapOptions(**told)
+    program, command, *arguments = shlex.split(command_line(options))
+    assert (program, command) == ("geobgp", "map")
+    again = read(*arguments)
+    assert again.given() == options.given()
+    assert (again.points, again.land, again.output) == (options.points, options.land, options.output)
+
+
+def test_what_does_not_change_the_results_is_not_in_the_command_line(tmp_path):
+    options = MapOptions(
+        points=tmp_path / "p.csv",
+        land=str(tmp_path / "l.gpkg"),
+        output=tmp_path / "out",
+        force=True,
+        cache=False,
+    )
+    assert command_line(options) == "geobgp map p.csv --land l.gpkg -o out"
+
+
+def test_the_help_lists_options_under_their_headings():
+    text = cli.commands["map"].get_help(click.Context(cli.commands["map"], info_name="map"))
+    heads = [
+        line.rstrip(":") for line in text.splitlines() if line.endswith(":") and not line.startswith(" ")
+    ]
+    assert heads == ["Data", "Rates and covariates", "Land", "Points", "Model", "Results", "Other"]
+    assert (
+        text.index("--cell-size")
+        < text.index("\nPoints:")
+        < text.index("--on-water")
+        < text.index("\nModel:")
+    )
