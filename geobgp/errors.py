@@ -1,7 +1,8 @@
 """What can go wrong and what a user should know: every error and warning, with facts instead of prose.
 
-An error says what is wrong, and carries the `option` at fault, what was `found` and a `remedy`. Where a text names
-an option it does so through `option`, so that Python and the shell can each speak of it in their own words:
+An error says what is wrong, and carries the `option` at fault, what was `found` and a `remedy`. Where a text
+names an option it does so through `option`, so that Python and the shell can each speak of it in their own
+words:
 
 >>> error = DataError("One point lies in the sea.", remedy=f"Use {option('on_water', 'drop')}.")
 >>> print(error)
@@ -58,13 +59,13 @@ def in_words(text: str, speak: Speak | None = None) -> str:
     return _MARK.sub(say, text)
 
 
-class _Told(Exception):
+class _Told:
     """What errors and warnings have in common: a message, and the facts behind it."""
 
     def __init__(
         self, message: str = "", *, option: str | None = None, found: Any = None, remedy: str = ""
     ) -> None:
-        super().__init__(message)
+        super().__init__(message)  # type: ignore[call-arg]
         self.message, self.option, self.found, self.remedy = str(message), option, found, remedy
 
     def words(self, speak: Speak | None = None) -> str:

@@ -1,8 +1,8 @@
-"""Pack the files that `geobgp demo` needs into the package: python sample_data/pack_demo.py
+"""Pack the files that `geobgp demo` needs into the package.
 
-They are 0.6 MB here and 0.14 MB packed. The package carries its own copy because `geobgp demo` must work wherever it
-is installed, and a wheel can hold nothing from outside of the package's folder but by a step of the build. A test
-compares the two.
+Run ``python sample_data/pack_demo.py`` to do it anew. They are 0.6 MB here and 0.14 MB
+packed. The package carries its own copy because `geobgp demo` must work wherever it is installed, and a wheel
+can hold nothing from outside of the package's folder but by a step of the build. A test compares the two.
 """
 
 from pathlib import Path

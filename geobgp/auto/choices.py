@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from geobgp.prior.base import MISSED_SHARE
 from geobgp.prior.kernels import Kernel
-from geobgp.summary import Choice
 from geobgp.text import number
 
 if TYPE_CHECKING:

@@ -7,12 +7,13 @@ from typing import Any
 
 import shapely
 
-from geobgp.auto.choices import Choice, cell_size_for
+from geobgp.auto.choices import cell_size_for
 from geobgp.errors import GeometryError
 from geobgp.land.crs import as_crs
 from geobgp.land.domain import Domain
 from geobgp.land.grid import Grid
 from geobgp.land.polygons import land_polygons, read_lines, read_polygons
+from geobgp.summary import Choice
 from geobgp.text import number
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from geobgp.auto.choices import Choice, practical_features
+from geobgp.auto.choices import practical_features
 from geobgp.auto.domain import describe, make_domain
 from geobgp.auto.options import Features, Options
 from geobgp.auto.selection import ModelSearch
@@ -22,6 +22,7 @@ from geobgp.errors import DataError, DroppedPointsWarning, GeometryError, warn
 from geobgp.land.polygons import own_crs
 from geobgp.prior.kernels import Kernel
 from geobgp.progress import ProgressLike, Stage, as_progress
+from geobgp.summary import Choice
 
 if TYPE_CHECKING:
     import numpy as np

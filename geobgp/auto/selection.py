@@ -10,7 +10,6 @@ import numpy as np
 
 from geobgp.auto.choices import (
     FIRST_FEATURES,
-    Choice,
     features_needed,
     has_full_resolution,
     is_enough,
@@ -31,6 +30,7 @@ from geobgp.prior.full_rank import FullRank
 from geobgp.prior.harmonic import HarmonicBasis
 from geobgp.prior.kernels import Kernel
 from geobgp.prior.laplacian import Boundary
+from geobgp.summary import Choice
 from geobgp.text import number, percent
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Candidate:
         return percent(self.posterior.fit.missed_share)
 
     def without_missed_variance(self, *instead: GeobgpWarning) -> Candidate:
-        """Return the same without the fit's own warning of missed variance, where more is to be said of it."""
+        """Return the same without the fit's own warning of missed variance, which says only half of it."""
         kept = tuple(w for w in self.warnings if not isinstance(w, MissedVarianceWarning))
         return Candidate(self.posterior, (*kept, *instead), self.seconds)
 

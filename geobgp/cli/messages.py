@@ -19,8 +19,8 @@ def explain(error: BaseException) -> str:
         return paragraph(error)
     if isinstance(error, MemoryError):
         return (
-            f"There is not enough memory for this. Use a larger {speak('cell_size')} or fewer {speak('m')}, or "
-            "a machine with more memory."
+            "There is not enough memory for this. Use a larger "
+            f"{speak('cell_size')} or fewer {speak('m')}, or a machine with more memory."
         )
     if isinstance(error, OSError):
         name = f" ({error.filename})" if error.filename else ""
@@ -28,8 +28,8 @@ def explain(error: BaseException) -> str:
         told = in_words(f"{reason} {remedy}".strip(), speak)
         return f"A file could not be read or written{name}: {told} Nothing was written."
     return (
-        f"geobgp has failed in a way that it should not: {type(error).__name__}: {error}. Nothing was written. "
-        "Run it again with --debug, and report what it prints."
+        f"geobgp has failed in a way that it should not: {type(error).__name__}: {error}. Nothing was "
+        "written. Run it again with --debug, and report what it prints."
     )
 
 

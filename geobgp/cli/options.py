@@ -216,7 +216,8 @@ def command_line(options: MapOptions) -> str:
 
     Examples
     --------
-    >>> command_line(MapOptions(points="data/bites.csv", land="coast.gpkg", m=64, thresholds=(0.5,), output="out"))
+    >>> told = MapOptions(points="data/bites.csv", land="coast.gpkg", m=64, thresholds=(0.5,), output="out")
+    >>> command_line(told)
     'geobgp map bites.csv --land coast.gpkg --features 64 --threshold 0.5 -o out'
     """
     words = ["geobgp", "map", _file_name(options.points), "--land", _file_name(options.land)]

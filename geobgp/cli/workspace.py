@@ -62,8 +62,8 @@ class Workspace:
                 option="output",
                 found=there,
                 remedy=(
-                    f"Nothing is overwritten without {option('force')}, which replaces the files of an earlier "
-                    f"run and leaves others alone; or choose another folder with {option('output')}."
+                    f"Nothing is overwritten without {option('force')}, which replaces the files of an "
+                    f"earlier run and leaves others alone; or choose another folder with {option('output')}."
                 ),
             )
         # Beside the target, so that it can be renamed; inside it, where it exists already.
