@@ -266,8 +266,7 @@ def _check_size(n: int, n_nodes: int, m: int, domain: Domain) -> None:
     )
     if m > n - 2:
         raise SizeError(
-            f"m = {m:,} features were asked for, but the domain's {n:,} unknowns give at most "
-            f"{max(n - 2, 0):,}.",
+            f"{m:,} features were asked for, but the domain's {n:,} unknowns give at most {max(n - 2, 0):,}.",
             option="m",
             found=m,
             remedy=f"Use {_at_most(n - 2)}, or {below}." if n > 2 else f"Use {below}.",
@@ -277,7 +276,7 @@ def _check_size(n: int, n_nodes: int, m: int, domain: Domain) -> None:
     if free is not None and need > free:
         fits = max(int(m * (free - memory_needed(n, 0)) / max(need - memory_needed(n, 0), 1)), 0)
         raise SizeError(
-            f"m = {m:,} features of {n:,} unknowns need about {number(need / 1e9, 3)} GB of memory; "
+            f"{m:,} features of {n:,} unknowns need about {number(need / 1e9, 3)} GB of memory; "
             f"{number(free / 1e9, 3)} GB are free.",
             option="m",
             found=m,

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 import shapely
 
-from geobgp.errors import DomainError
+from geobgp.errors import DomainError, option
 from geobgp.land.domain import Domain, _to_cells
 from geobgp.land.pieces import PRECISION, line_segments, ring_segments
 
@@ -177,7 +177,9 @@ def _dirichlet(domain: Domain, boundary: Boundary) -> Discretisation:
     if len(nodes) == 0:
         raise DomainError(
             f"No cell of {domain.cell_size:g} has its centre on land, so a Dirichlet domain has no unknowns; "
-            "use a smaller cell_size."
+            f"use a smaller {option('cell_size')}.",
+            option="cell_size",
+            found=domain.cell_size,
         )
     rows, cols = domain.node_rows[nodes], domain.node_cols[nodes]
     index = np.full(np.add(domain.grid.shape, 2), -1)

@@ -231,7 +231,7 @@ def test_force_quiet_and_verbose(files, say, tmp_path):
         (("{points}", "--land", "{land}", "--threshold", "-1"), ("positive number",)),
         (
             ("{points}", "--land", "{land}", "--features", "99999", "--cell-size", "2000"),
-            ("--features <= 98",),
+            ("--features 98 or fewer",),
         ),
     ],
 )
