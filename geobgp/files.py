@@ -285,9 +285,9 @@ def _full(place: str | Path) -> bool:
 def replacing(path: str | os.PathLike[str], *, parents: bool = False) -> Iterator[Path]:
     """Yield a temporary file to be written; it takes the place of `path` when all went well.
 
-    The temporary file has the same name, in a hidden folder beside `path`, so that drivers may put files of their own
-    next to it; those go. Nothing is left behind when anything fails, and `path` is then as it was. With `parents`
-    the folders that are missing are made first.
+    The temporary file has the same name, in a hidden folder beside `path`, so that drivers may put files of
+    their own next to it; those go. Nothing is left behind when anything fails, and `path` is then as it was.
+    With `parents` the folders that are missing are made first.
 
     Raises
     ------

@@ -14,8 +14,8 @@ def number(value: float, digits: int | None = None, *, missing: str = "unknown")
     ----------
     value : float
     digits : int, optional
-        Significant digits to round to; trailing zeros are left out, and an exponent is used only if needed. By
-        default about four, whole numbers being kept whole.
+        Significant digits to round to; trailing zeros are left out, and an exponent is used only if needed.
+        By default about four, whole numbers being kept whole.
     missing : str
         What stands for NaN.
 

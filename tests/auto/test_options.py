@@ -107,8 +107,8 @@ def test_what_is_given_is_known_and_what_is_usual_is_not():
 
 def test_the_record_is_plain_and_has_no_folders(tmp_path):
     found = options(
-        points=tmp_path / "bites.csv", water=str(tmp_path / "lakes.gpkg"), covariates={"dem": tmp_path / "dem.tif"},
-        exposure=np.ones(3), kernel=Matern(2.0), cache=False,
+        points=tmp_path / "bites.csv", water=str(tmp_path / "lakes.gpkg"),
+        covariates={"dem": tmp_path / "dem.tif"}, exposure=np.ones(3), kernel=Matern(2.0), cache=False,
     )  # fmt: skip
     assert found.record() == {
         "water": "lakes.gpkg",

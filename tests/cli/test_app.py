@@ -331,8 +331,8 @@ def test_a_read_only_folder_is_said_before_any_work(files, say, tmp_path, monkey
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupt_leaves_nothing(number, code, files, tmp_path):
     command = [
-        sys.executable, "-m", "geobgp.cli.app", "map", files.points_gpkg, "--land", files.land_gpkg, "--water",
-        files.water_gpkg, "--cell-size", "150", "--features", "600", "--no-cache", "-o",
+        sys.executable, "-m", "geobgp.cli.app", "map", files.points_gpkg, "--land", files.land_gpkg,
+        "--water", files.water_gpkg, "--cell-size", "150", "--features", "600", "--no-cache", "-o",
         str(tmp_path / "deep" / "out"),
     ]  # fmt: skip
     process = subprocess.Popen(
