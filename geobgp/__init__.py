@@ -7,6 +7,24 @@ The way of the data::
     Matern   -> spectral density at the eigenvalues ----'
 
 `map_intensity(points, land)` walks all of it in one call.
+
+The house, from the ground up; each folder imports only from those before it::
+
+    errors, text, files, progress   what everybody uses: errors and warnings, numbers in words, files, stages
+    linalg      eigenpairs and factors of sparse matrices, without any geography
+    land        polygons to a grid: CRS, pieces of cells, Domain, regions
+    prior       the Laplacian on a domain, its features or its full resolution, kernels, the cache of bases
+    data        points, exposure, covariates and rasters to numbers per node
+    inference   likelihoods, engines, the rounds of a fit, mixtures over hyperparameters
+    model, posterior, summary, simulate   LGCP and BoundaryGP, what they find, points drawn from it
+    storage     posteriors and arrays in files
+    checks      does the map agree with the points?
+    output      xarray datasets, GeoTIFFs, contours, QGIS styles, colours, plots
+    web         the interactive map
+    report      the page that says what was done and found
+    auto        map_intensity: its options, its choices, the search for the model
+    cli         the shell
+    gpflow      the same model in GPflow, beside output
 """
 
 from __future__ import annotations

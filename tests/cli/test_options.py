@@ -1,11 +1,13 @@
 """The shell's options come from those of Python, and the command line in a report gives them back."""
 
+import ast
 import shlex
 
 import click
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from paths import ROOT
 
 from geobgp.auto.options import settings
 from geobgp.cli.app import cli
@@ -41,6 +43,17 @@ def test_errors_speak_of_options_as_the_shell_writes_them(command, options):
     for name, how in settings(options).items():
         if how.help and name != "points":
             assert speak(name) in params(command)[name].opts
+
+
+def test_only_the_shell_speaks_of_its_options():
+    flags = {opt for c in cli.commands.values() for p in c.params for opt in (*p.opts, *p.secondary_opts)}
+    flags = {opt for opt in flags if opt.startswith("-")}
+    for path in (ROOT / "geobgp").rglob("*.py"):
+        if path.parent.name == "cli" or path.name in ("errors.py", "options.py"):
+            continue
+        texts = [n.value for n in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(n, ast.Constant)]
+        words = {word.strip("`'\".,;:()") for text in texts if isinstance(text, str) for word in text.split()}
+        assert not words & flags, path
 
 
 def test_no_two_options_share_a_name():

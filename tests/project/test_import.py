@@ -7,7 +7,10 @@ import time
 
 import pytest
 
-HEAVY = ("tensorflow", "gpflow", "matplotlib", "folium", "tensorflow_probability", "xarray", "rasterio")
+HEAVY = (
+    "tensorflow", "gpflow", "matplotlib", "folium", "tensorflow_probability", "xarray", "rasterio", "dask",
+    "rich",
+)  # fmt: skip
 
 
 def modules_after(code: str) -> set[str]:
@@ -31,6 +34,7 @@ def fastest(*arguments: str, runs: int = 3) -> float:
         "import geobgp; geobgp.__all__, dir(geobgp)",
         "from geobgp.cli.app import main; assert main(['--help']) == 0",
         "from geobgp.cli.app import main; assert main(['map', '--help']) == 0",
+        "from geobgp.cli.app import main; assert main(['demo', '--help']) == 0",
         "from geobgp.cli.app import main; assert main(['--version']) == 0",
     ],
 )
@@ -41,7 +45,7 @@ def test_nothing_heavy_is_loaded(code):
 
 def test_the_usual_objects_load_no_plotting_and_no_tensorflow():
     loaded = modules_after("from geobgp import Domain, HarmonicBasis, LGCP, Posterior, map_intensity")
-    heavy = ("tensorflow", "gpflow", "matplotlib", "folium")
+    heavy = ("tensorflow", "gpflow", "matplotlib", "folium", "dask")
     assert not {name for name in loaded if name.split(".")[0] in heavy}
 
 
