@@ -17,6 +17,7 @@ from geobgp.land.reproject import place_coordinates
 from geobgp.posterior import Posterior
 from geobgp.prior.base import MISSED_SHARE, Basis
 from geobgp.prior.kernels import Kernel
+from geobgp.prior.scaling import Scaling, resolve
 from geobgp.progress import ProgressLike, as_progress
 from geobgp.summary import Effects, point_facts
 from geobgp.text import number, percent
@@ -58,6 +59,9 @@ class LGCP:
         Column of an exposure GeoDataFrame.
     fill_missing : "mean", optional
         What to do where a covariate has no value; by default an error.
+    scaling : "even" or "natural", optional
+        Whether the prior's standard deviation is the same on every piece of land, or what the features add up to:
+        more at shores, and far more on islets. By default even under Neumann and natural under Dirichlet conditions.
 
     Examples
     --------
@@ -82,9 +86,11 @@ class LGCP:
         covariates: Mapping[str, Covariate] | None = None,
         exposure_column: str | None = None,
         fill_missing: Literal["mean"] | None = None,
+        scaling: Scaling | None = None,
     ) -> None:
         self.basis = basis
         self.kernel = _kernel(basis, kernel)
+        self.scaling: Scaling = resolve(scaling, basis)
         self.exposure, self.exposure_kind = node_exposure(exposure, basis.domain, exposure_column)
         self.effects: FixedEffects = fixed_effects(covariates, basis.domain, fill_missing)
 
@@ -153,7 +159,7 @@ class LGCP:
 
             with as_progress(progress).stage("fit") as stage:
                 return fit_lgcp(self, likelihood, parameters, integrate=hyper == "integrate", stage=stage)
-        engine = engine_for(self.basis, self.kernel, columns, fixed_sd, centre)
+        engine = engine_for(self.basis, self.kernel, columns, fixed_sd, centre, None, self.scaling)
         return _run(engine, likelihood, parameters, self.basis, hyper, progress)
 
 
@@ -174,6 +180,8 @@ class BoundaryGP:
     mean : "constant" or "zero", optional
         Whether f varies around a constant to be learned or around zero. By default a constant under Neumann
         conditions and zero under Dirichlet ones, whose boundary value is then zero.
+    scaling : "even" or "natural", optional
+        As for `LGCP`.
 
     Examples
     --------
@@ -197,6 +205,7 @@ class BoundaryGP:
         noise: float | None = None,
         link: Literal["probit", "logit"] = "probit",
         mean: Literal["constant", "zero"] | None = None,
+        scaling: Scaling | None = None,
     ) -> None:
         if likelihood not in _WITHOUT_DATA:
             raise DataError(f"likelihood is 'gaussian', 'bernoulli' or 'poisson'; found {likelihood!r}.")
@@ -209,6 +218,7 @@ class BoundaryGP:
         self.link = link
         self.likelihood = _WITHOUT_DATA[likelihood](link)
         self.noise = noise
+        self.scaling: Scaling = resolve(scaling, basis)
         self.mean = mean or ("zero" if basis.boundary == "dirichlet" else "constant")
 
     def fit(
@@ -260,7 +270,7 @@ class BoundaryGP:
         centre, unit, noise, likelihood = self._scaled(y, constant)
         columns = np.ones((domain.n_nodes, int(constant)))
         fixed_sd = np.full(int(constant), FIXED_SD * unit)
-        engine = engine_for(self.basis, self.kernel, columns, fixed_sd, centre, xy)
+        engine = engine_for(self.basis, self.kernel, columns, fixed_sd, centre, xy, self.scaling)
         size = float(np.sqrt(domain.node_areas.sum()))
         learn_noise = isinstance(likelihood, Gaussian) and noise is None
         parameters = Hyper.for_domain(

@@ -10,9 +10,9 @@ import numpy as np
 
 from geobgp.errors import ConvergenceWarning, warn
 from geobgp.inference.engine import Engine, State
-from geobgp.inference.hyper import Hyper, negative
+from geobgp.inference.hyper import Hyper
 from geobgp.inference.likelihoods import Likelihood
-from geobgp.inference.solver import MAX_ROUNDS, Point, Solver
+from geobgp.inference.solver import MAX_ROUNDS, ROUGH, TIGHT, TOLERANCE, WORTH, Guess, Point, Solver
 from geobgp.inference.states import FeatureState, SparseState
 from geobgp.progress import Stage
 
@@ -99,18 +99,26 @@ def _fit(
     begin = time.perf_counter()
     solver = Solver(engine, likelihood, hyper, stage)
     learn = bool(hyper.free.any())
-    theta, guess = hyper.start, (np.zeros(likelihood.size), np.zeros(likelihood.size))
-    hoped = -np.inf
-    for part in engine.rehearsals():
+    nothing = (np.zeros(likelihood.size), np.zeros(likelihood.size))
+    theta, guess, hoped, drift = hyper.start, nothing, -np.inf, np.zeros(len(hyper.start))
+    for part in engine.rehearsals() if not solver.conjugate else ():
         rehearsal = Solver(part, likelihood, hyper, Stage())
         rehearsal.curvature = solver.curvature
-        early, _, _ = rehearsal.climb(theta, guess, learn, 20, 0.1, hoped)
-        theta, guess, hoped = early.theta, (early.moments.mean, early.moments.variance), early.score
-        if learn:
-            cheap = part.evaluations > 1
-            solver.curvature = negative(rehearsal.measure(early)) if cheap else rehearsal.curvature
-    point, converged, message = solver.climb(theta, guess, learn, max_rounds, hoped=hoped)
-    trace = np.array(solver.trace)
+        early = _start(rehearsal, theta, guess, nothing, hoped)
+        early = (rehearsal.learn(early, 5.0 * WORTH) if learn else rehearsal.settle(early, ROUGH, 20)).point
+        # From field to field the hyperparameters drift in one direction.
+        drift = early.theta - theta if np.isfinite(hoped) else 0.0 * drift
+        theta = np.clip(early.theta + 0.8 * drift, hyper.lower, hyper.upper)
+        guess, hoped, solver.curvature = early.found, early.score, rehearsal.curvature
+    start = _start(solver, theta, guess, nothing, hoped)
+    learned = solver.learn(start, max_rounds=max_rounds) if learn else None
+    ended = solver.settle(
+        start if learned is None else learned.point, TIGHT if learned is None else TOLERANCE, max_rounds
+    )
+    point = ended.point
+    converged = ended.converged and (learned is None or learned.converged)
+    message = ended.message if learned is None or learned.converged else learned.message
+    solver.trace.append(point.score)
     covariance = _hyper_covariance(solver, point)
     points, weights = [point], np.ones(1)
     if integrate and learn:
@@ -119,9 +127,9 @@ def _fit(
     if not converged:
         warn(ConvergenceWarning(f"The fit did not converge: {message}."))
     return Fit(
-        states=tuple(engine.state(q.theta, q.evidence, w) for q, w in zip(points, weights, strict=True)),
+        states=tuple(engine.state(q.theta, q.sites, w) for q, w in zip(points, weights, strict=True)),
         elbo=point.elbo,
-        elbo_trace=trace,
+        elbo_trace=np.array(solver.trace),
         converged=converged,
         message=message,
         hyper_mean=point.theta,
@@ -132,12 +140,27 @@ def _fit(
     )
 
 
+def _start(
+    solver: Solver, theta: np.ndarray, guess: Guess, nothing: Guess, hoped: float
+) -> Point:
+    """Return a first point from guessed moments, or from none if those lead nowhere near what is hoped.
+
+    What few features take for certain can be far from what many of them say.
+    """
+    point = solver.first(theta, guess)
+    if point.score > hoped - 0.1 * abs(hoped) - 10.0:
+        return point
+    other = solver.first(theta, nothing)
+    return other if other.score > point.score else point
+
+
 def _hyper_covariance(solver: Solver, point: Point) -> np.ndarray:
-    """Return the covariance of θ from the curvature of the site objective; zero where fixed."""
+    """Return the covariance of θ from the curvature of the maximised bound; zero where fixed."""
     free = solver.hyper.free
     out = np.zeros((len(free), len(free)))
     if free.any():
-        values, vectors = np.linalg.eigh(solver.measure(point)[np.ix_(free, free)])
+        curvature = solver.measure(point) if solver.curvature is None else solver.curvature
+        values, vectors = np.linalg.eigh(curvature[np.ix_(free, free)])
         # Directions in which the data say nothing are held at a standard deviation of 3 (a factor of 20).
         spread = 1.0 / np.maximum(-values, 1.0 / 9.0)
         out[np.ix_(free, free)] = (vectors * spread) @ vectors.T
@@ -162,7 +185,8 @@ def _integrate(solver: Solver, best: Point, covariance: np.ndarray) -> tuple[lis
             theta = best.theta.copy()
             theta[free] += root @ x
             theta = np.clip(theta, solver.hyper.lower, solver.hyper.upper)
-            point, _, _ = solver.climb(theta, (best.moments.mean, best.moments.variance), False, 20, 0.03)
+            start = solver.at(theta, solver.sites_at(*best.found), best.found)
+            point = solver.settle(start, ROUGH, 20).point
         points.append(point)
         density = point.score - best.score + 0.5 * float(x @ x)
         logs.append(density + sum(np.log(quadrature[i]) for i in which))

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import comb
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -90,11 +91,6 @@ class FullRank(Basis):
         home = np.asarray(sp.csc_array(d.to_nodes).argmax(axis=0)).ravel()
         return Field(sp.csr_array(d.matrix * h**2), mass, sp.csr_array(d.to_nodes @ root), cells[home])
 
-    def at(self, coords: np.ndarray) -> tuple[sp.csr_array, np.ndarray]:
-        """Return the (k, unknowns) matrix from z to f at coordinates, and which of them are on land."""
-        rows, inside = self.discretisation.at(coords)
-        return sp.csr_array(rows @ sp.diags_array(1.0 / np.sqrt(self.field.mass))), inside
-
     def longest_lengthscale(self, kernel: Kernel) -> float:
         """Return the longest lengthscale (in the domain's unit) at which the precision can be factorised.
 
@@ -132,6 +128,12 @@ class FullRank(Basis):
     def from_arrays(cls, domain: Domain, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> Self:
         """Rebuild the prior on its domain; it has no arrays of its own."""
         return cls(domain, **facts)
+
+    def posterior_factor(self, nu: float, lengthscale: float, sd: float, precision: np.ndarray) -> Factor:
+        """Return the factor of Q plus site precisions at the nodes."""
+        powers = Powers(self.field.matrix, int(nu) + 1, self.field.cells, self.field.to_nodes)
+        q = coefficients(nu, lengthscale / self.domain.cell_size, sd)[1]
+        return powers.plan.factor(powers.entries(q, precision))
 
     def keep(self, key: object, factor: Factor | None = None) -> Factor | None:
         """Return the factor kept under a key, after storing one if given; the oldest ones are forgotten."""
@@ -195,3 +197,41 @@ class Field:
     def operator(self) -> Powers:
         """κ²I + S, for its determinant."""
         return Powers(self.matrix, 1, self.cells)
+
+    @cached_property
+    def _solved(self) -> dict[float, tuple[float, np.ndarray]]:
+        return {}
+
+    def _inverse(self, kappa2: float) -> tuple[float, np.ndarray]:
+        if kappa2 not in self._solved:
+            factor = self.operator.plan.factor(self.operator.entries(np.array([kappa2, 1.0])))
+            inverse = factor.selected_inverse(self.operator.pattern.nnz)[self.operator.diagonal]
+            self._solved[kappa2] = factor.log_det, inverse
+        return self._solved[kappa2]
+
+    def log_det(self, kappa2: float) -> float:
+        """Return log|κ²I + S|."""
+        return self._inverse(kappa2)[0]
+
+    def inverse_diagonal(self, kappa2: float) -> np.ndarray:
+        """Return the diagonal of (κ²I + S)⁻¹."""
+        return self._inverse(kappa2)[1]
+
+    def inverse_trace(self, kappa2: float) -> float:
+        """Return the trace of (κ²I + S)⁻¹."""
+        return float(self._inverse(kappa2)[1].sum())
+
+
+def coefficients(nu: float, lengthscale: float, sd: float) -> tuple[float, np.ndarray, np.ndarray]:
+    """Return κ², and the coefficients of S^k in Q = c (κ²I + S)^(ν + 1) and in c (κ²I + S)^ν.
+
+    The lengthscale is in units of cells; ν is 1 or 2.
+    """
+    kappa2 = 2.0 * nu / lengthscale**2
+    c = 1.0 / (4.0 * np.pi * nu * sd**2 * kappa2**nu)
+    power = int(nu) + 1
+
+    def expand(p: int) -> np.ndarray:
+        return c * np.array([comb(p, k) * kappa2 ** (p - k) for k in range(p + 1)])
+
+    return kappa2, expand(power), expand(power - 1)

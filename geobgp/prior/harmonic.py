@@ -169,6 +169,16 @@ class HarmonicBasis(Basis):
         out[~inside] = np.nan
         return out
 
+    def by_part(
+        self, coords: np.ndarray | None = None
+    ) -> tuple[int, list[np.ndarray | slice], list[np.ndarray], list[np.ndarray]]:
+        """Return how many places there are, and by part of the land: which of them, features there, and columns.
+
+        The places are the nodes, or coordinates (k, 2) on land.
+        """
+        at = self.features if coords is None else np.ascontiguousarray(self.evaluate(coords))
+        return len(at), [slice(None)], [at], [np.arange(self.m)]
+
     def truncate(self, m: int) -> HarmonicBasis:
         """Return the basis of the first `m` features."""
         m = _whole_number(m)
