@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from scipy.linalg import blas, lapack
@@ -195,6 +195,56 @@ class FeatureState(_State):
         out += self.fixed @ (self.beta[:, None] + shift)
         out += self.centre
         return np.ascontiguousarray(out.T)
+
+    def joint(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and covariance of all weights, in the order of the basis, and of the fixed effects after them."""
+        features = PartedFeatures(*self.basis.by_part(None))
+        m, k = len(self.mean), len(self.beta)
+        covariance = np.zeros((m + k, m + k))
+        half = self._half(features)
+        for part, block in zip(features.parts, half.dense, strict=True):
+            covariance[part.columns, part.columns] = block.T @ block
+        alone = np.arange(m - len(half.alone), m)
+        covariance[alone, alone] = half.alone**2
+        tied = np.vstack([-self.coupling, np.eye(k)])
+        covariance += tied @ self.beta_cov @ tied.T
+        back = np.r_[np.argsort(features.order), m + np.arange(k)]
+        return np.r_[self.mean, self.beta][back], covariance[np.ix_(back, back)]
+
+    @classmethod
+    def from_joint(
+        cls, mean: np.ndarray, covariance: np.ndarray, scale: np.ndarray, **others: Any
+    ) -> Self:
+        """Make a state from mean and covariance of all weights, in the order of the basis, and of the fixed effects.
+
+        Parameters
+        ----------
+        mean, covariance : (m + k,) and (m + k, m + k) arrays
+        scale : (m,) array
+            Prior standard deviations of the weights.
+        **others
+            weight, lengthscale, sd, noise, centre, fixed, even, basis.
+
+        Notes
+        -----
+        Weights of different parts of the land are independent given the fixed effects in the best posterior; what
+        little else a numerical one has between them is left out.
+        """
+        features = PartedFeatures(*others["basis"].by_part(None))
+        m = len(scale)
+        scale = scale[features.order]
+        there = np.r_[features.order, np.arange(m, len(mean))]
+        mean, covariance = mean[there], covariance[np.ix_(there, there)]
+        precision = np.linalg.inv(covariance)
+        whitened = scale[:, None] * precision[:m, :m] * scale
+        dense = [np.asfortranarray(np.linalg.cholesky(whitened[p.columns, p.columns])) for p in features.parts]
+        first = sum(len(block) for block in dense)
+        chol = Blocks(dense, np.diag(whitened)[first:].copy())
+        beta_cov = covariance[m:, m:]
+        coupling = -np.linalg.solve(beta_cov, covariance[m:, :m]).T
+        return cls(
+            mean=mean[:m], beta=mean[m:], beta_cov=beta_cov, coupling=coupling, scale=scale, chol=chol, **others
+        )
 
     def _arrays(self) -> dict[str, np.ndarray]:
         flat = [np.zeros(0), *(chol.ravel(order="F") for chol in self.chol.dense)]
