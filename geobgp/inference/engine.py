@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property, singledispatch
+from functools import singledispatch
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np

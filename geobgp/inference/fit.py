@@ -112,14 +112,13 @@ def _fit(
         guess, hoped, solver.curvature = early.found, early.score, rehearsal.curvature
     start = _start(solver, theta, guess, nothing, hoped)
     learned = solver.learn(start, max_rounds=max_rounds) if learn else None
-    ended = solver.settle(
-        start if learned is None else learned.point, TIGHT if learned is None else TOLERANCE, max_rounds
-    )
+    best, tolerance = (start, TIGHT) if learned is None else (learned.point, TOLERANCE)
+    solver.trace.append(best.score)
+    ended = solver.settle(best, tolerance, max_rounds, record=True)
     point = ended.point
     converged = ended.converged and (learned is None or learned.converged)
     message = ended.message if learned is None or learned.converged else learned.message
-    solver.trace.append(point.score)
-    covariance = _hyper_covariance(solver, point)
+    covariance = _hyper_covariance(solver, point, integrate)
     points, weights = [point], np.ones(1)
     if integrate and learn:
         points, weights = _integrate(solver, point, covariance)
@@ -154,12 +153,13 @@ def _start(
     return other if other.score > point.score else point
 
 
-def _hyper_covariance(solver: Solver, point: Point) -> np.ndarray:
+def _hyper_covariance(solver: Solver, point: Point, exact: bool) -> np.ndarray:
     """Return the covariance of θ from the curvature of the maximised bound; zero where fixed."""
     free = solver.hyper.free
     out = np.zeros((len(free), len(free)))
     if free.any():
-        curvature = solver.measure(point) if solver.curvature is None else solver.curvature
+        known = None if exact and not solver.conjugate else solver.curvature
+        curvature = solver.measure(point) if known is None else known
         values, vectors = np.linalg.eigh(curvature[np.ix_(free, free)])
         # Directions in which the data say nothing are held at a standard deviation of 3 (a factor of 20).
         spread = 1.0 / np.maximum(-values, 1.0 / 9.0)

@@ -130,7 +130,13 @@ class Solver:
         return point
 
     def settle(
-        self, point: Point, tolerance: float, max_rounds: int = MAX_ROUNDS, enough: float = -np.inf
+        self,
+        point: Point,
+        tolerance: float,
+        max_rounds: int = MAX_ROUNDS,
+        enough: float = -np.inf,
+        *,
+        record: bool = False,
     ) -> Outcome:
         """Go round at the point's θ until the posterior changes by less than the tolerance.
 
@@ -153,6 +159,8 @@ class Solver:
             gain, change = new.score - point.score, _change(point.moments, new.moments)
             if gain >= -rounding:
                 point, failures = new, 0
+                if record:
+                    self.trace.append(point.score)
             else:
                 failures += 1
             if self.stage is not None:
@@ -239,33 +247,47 @@ class Solver:
         return self.penalised(point.theta, point.sites)[1]
 
     def learn(self, point: Point, worth: float = WORTH, max_rounds: int = MAX_ROUNDS) -> Outcome:
-        """Climb from a point to the best hyperparameters, until no step promises `worth` nats any more."""
+        """Climb from a point to the best hyperparameters, until no step promises `worth` nats any more.
+
+        The promise is believed only where the posterior is settled well, and a step that promises a tenth of it is
+        still taken then, as the last one.
+        """
         if self.conjugate:
             return self._search(point)
         point = self.settle(point, ROUGH, max_rounds).point
         self.trace.append(point.score)
-        gradient = self.gradient(point)
-        tried = 0
+        gradient, sure, steps, polished = self.gradient(point), False, 0, 0
         while True:
             free = self.free(point.theta, gradient)
             if not free.any():
-                return Outcome(point, True, "every hyperparameter is held by a bound")
+                return self._ended(point, "every hyperparameter is held by a bound")
             if self.curvature is None:
                 self.curvature = negative(self.measure(point, gradient))
             inner = self.curvature[np.ix_(free, free)]
             step = np.zeros_like(point.theta)
             step[free] = newton_step(gradient[free], inner)
             promise = 0.5 * float(gradient[free] @ np.linalg.solve(-negative(inner), gradient[free]))
+            if promise < worth and not sure:
+                point = self.settle(point, TOLERANCE, max_rounds).point
+                gradient, sure = self.gradient(point), True
+                continue
+            if promise < 0.03 * worth or (sure and promise < 0.1 * worth):
+                return self._ended(point, f"no step of the hyperparameters promises {number(worth)} nats")
+            if self.rounds >= max_rounds or steps >= 60:
+                said = f"the hyperparameters still promise {promise:.3g} nats after {self.rounds} rounds"
+                return Outcome(point, False, said)
+            steps += 1
+            trial, reached = self._step(point, step, TOLERANCE if sure else ROUGH, max_rounds)
             if promise < worth:
-                return Outcome(point, True, f"no step of the hyperparameters promises {number(worth)} nats")
-            if self.rounds >= max_rounds or tried >= 60:
-                return Outcome(point, False, f"hyperparameters still promise {promise:.3g} nats after {self.rounds} rounds")
-            trial, reached = self._step(point, step, max_rounds)
-            tried += 1
+                polished += 1
+                if trial is None or trial.score <= point.score or polished >= 3:
+                    better = trial is not None and trial.score > point.score
+                    return self._ended(trial if better else point, "steps of the hyperparameters gain nothing")
             if trial is None:
-                return Outcome(point, promise < 1.0, f"no step of the hyperparameters raises the bound; {promise:.2g} nats were promised")
+                said = f"no step of the hyperparameters raises the bound, though {promise:.2g} nats are promised"
+                return Outcome(point, promise < 1.0, said)
             new = self.gradient(trial)
-            before = self.curvature
+            before, sure = self.curvature, promise < worth
             self.curvature = bfgs(before, trial.theta - point.theta, new - gradient, free)
             if trial.score > point.score:
                 self.trace.append(trial.score)
@@ -273,14 +295,19 @@ class Solver:
             elif not reached or self.curvature is before:
                 self.curvature = 4.0 * before
 
-    def _step(self, point: Point, step: np.ndarray, max_rounds: int) -> tuple[Point | None, bool]:
+    def _ended(self, point: Point, words: str) -> Outcome:
+        return Outcome(point, True, f"{words}, after {self.rounds} rounds")
+
+    def _step(
+        self, point: Point, step: np.ndarray, tolerance: float, max_rounds: int
+    ) -> tuple[Point | None, bool]:
         """Return the posterior a step of θ ahead, or a share of one, and whether it is settled there."""
         share = 1.0
         while share > 1e-3:
             theta = np.clip(point.theta + share * step, self.hyper.lower, self.hyper.upper)
             start = self.at(theta, self.sites_at(*point.found), point.found)
             if np.isfinite(start.score):
-                outcome = self.settle(start, ROUGH, max(max_rounds - self.rounds, 5), point.score)
+                outcome = self.settle(start, tolerance, max(max_rounds - self.rounds, 5), point.score)
                 if outcome.point.score > point.score - 3.0 or outcome.converged:
                     return outcome.point, outcome.converged
             share *= 0.25
@@ -311,6 +338,7 @@ class Solver:
             objective, point.theta, self.hyper.lower, self.hyper.upper,
             curvature=self.curvature, max_evaluations=60, worth=1e-10,
         )  # fmt: skip
+        self.curvature = differences(objective, best, self.hyper.free, 0.01)
         found = self.at(best, point.sites, point.guess)
         self.trace.append(found.score)
         return Outcome(found, True, "exact")

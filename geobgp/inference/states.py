@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from geobgp.linalg.cholesky import Factor
     from geobgp.prior.full_rank import FullRank
     from geobgp.prior.harmonic import HarmonicBasis
-    from geobgp.prior.powers import Powers
 
 
 class _Field(NamedTuple):

@@ -49,6 +49,12 @@ class Discretisation:
     mass: np.ndarray = field(repr=False)
     to_nodes: sp.csr_array = field(repr=False)
     _at: Callable[[np.ndarray], tuple[sp.csr_array, np.ndarray]] = field(repr=False)
+    permeability: float = 0.0
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes: the rows of `to_nodes`."""
+        return self.to_nodes.shape[0]
 
     def at(self, coords: np.ndarray) -> tuple[sp.csr_array, np.ndarray]:
         """Return a (k, u) matrix from unknowns to coordinates, and which of them are on land."""
@@ -93,7 +99,7 @@ def correct_eigenvalues(eigenvalues: np.ndarray, cell_size: float) -> np.ndarray
 
 
 def discretise(
-    domain: Domain, *, boundary: Boundary = "neumann", scheme: Scheme = "subcell"
+    domain: Domain, *, boundary: Boundary = "neumann", scheme: Scheme = "subcell", permeability: float = 0.0
 ) -> Discretisation:
     """Discretise the negative Laplacian on a domain; see `Discretisation`."""
     makers = {
