@@ -338,7 +338,7 @@ class Solver:
             objective, point.theta, self.hyper.lower, self.hyper.upper,
             curvature=self.curvature, max_evaluations=60, worth=1e-10,
         )  # fmt: skip
-        self.curvature = differences(objective, best, self.hyper.free, 0.01)
+        self.curvature = differences(objective, best, self.hyper.free)
         found = self.at(best, point.sites, point.guess)
         self.trace.append(found.score)
         return Outcome(found, True, "exact")

@@ -125,14 +125,14 @@ class HarmonicBasis(Basis):
         with as_progress(progress).stage("features") as stage:
             stage.tell("operator")
             made = discretise(domain, boundary=boundary, scheme=scheme, permeability=permeability)
-            number = _number_of_features(made, domain, m)
+            wanted = _number_of_features(made, domain, m)
             key = stored.key_of(made) if cache else ""
-            found = stored.read(key, made.matrix.shape[0], number) if cache else None
+            found = stored.read(key, made.matrix.shape[0], wanted) if cache else None
             if found is None:
-                found = _compute(made, number, stage)
+                found = _compute(made, wanted, stage)
                 if cache:
                     stored.write(key, *found)
-            stage.note(f"{number:,}, {boundary}")
+            stage.note(f"{wanted:,}, {boundary}")
         values = correct_eigenvalues(found[0], domain.cell_size)
         return cls(domain, boundary, scheme, _frozen(values), found[1], made, permeability)
 
@@ -385,7 +385,7 @@ def _number_of_features(made: Discretisation, domain: Domain, m: int) -> int:
             found=m,
             remedy=f"Use {_at_most(fits) if fits > 0 else 'fewer features'}, or {above}.",
         )
-    return number
+    return features
 
 
 def _at_most(m: int) -> str:

