@@ -193,10 +193,10 @@ class PartedFeatures:
 
 def _product(matrix: np.ndarray, vectors: np.ndarray) -> np.ndarray:
     """Return matrix @ vectors through SciPy's BLAS, for a matrix contiguous in either order."""
+    if matrix.size == 0 or vectors.size == 0:
+        return np.zeros((matrix.shape[0], *vectors.shape[1:]))
     turned = matrix.flags.c_contiguous and not matrix.flags.f_contiguous
     operand, transposed = (matrix.T, 1) if turned else (matrix, 0)
     if vectors.ndim == 1:
         return blas.dgemv(1.0, operand, vectors, trans=transposed)
-    if vectors.shape[1] == 0:
-        return np.zeros((matrix.shape[0], 0))
     return blas.dgemm(1.0, operand, vectors, trans_a=transposed)
