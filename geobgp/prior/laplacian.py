@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,6 +13,7 @@ import shapely
 from geobgp.errors import DomainError, option
 from geobgp.land.domain import Domain, _to_cells
 from geobgp.land.pieces import PRECISION, line_segments, ring_segments
+from geobgp.prior.neumann import finite_volumes
 
 Boundary = Literal["neumann", "dirichlet"]
 Scheme = Literal["subcell", "staircase"]
@@ -40,6 +41,14 @@ class Discretisation:
         Area that each unknown stands for (Neumann: the node's area; Dirichlet and staircase: the cell's).
     to_nodes : (n, u) csr_array
         From unknowns to node values.
+    cells : (u, 2) int array
+        Row and column of each unknown's cell, on a grid that may begin an even number of cells before the
+        domain's.
+    sides : (u,) int array
+        Cells along the side of the square that each unknown fills: 1, more for water far from land.
+    permeability : float
+        Correlation range over water as a share of that over land. Above 0 the unknowns are the nodes, in
+        order, and then pieces of water.
     """
 
     domain: Domain
@@ -48,8 +57,10 @@ class Discretisation:
     matrix: sp.csr_array = field(repr=False)
     mass: np.ndarray = field(repr=False)
     to_nodes: sp.csr_array = field(repr=False)
+    cells: np.ndarray = field(repr=False)
+    sides: np.ndarray = field(repr=False)
+    permeability: float
     _at: Callable[[np.ndarray], tuple[sp.csr_array, np.ndarray]] = field(repr=False)
-    permeability: float = 0.0
 
     @property
     def n_nodes(self) -> int:
@@ -61,7 +72,13 @@ class Discretisation:
         return self._at(coords)
 
 
-def operator(domain: Domain, *, boundary: Boundary = "neumann", scheme: Scheme = "subcell") -> sp.csr_array:
+def operator(
+    domain: Domain,
+    *,
+    boundary: Boundary = "neumann",
+    scheme: Scheme = "subcell",
+    permeability: float = 0.0,
+) -> sp.csr_array:
     """Return the sparse symmetric matrix whose smallest eigenpairs are the basis, eigenvalues uncorrected.
 
     Examples
@@ -71,7 +88,7 @@ def operator(domain: Domain, *, boundary: Boundary = "neumann", scheme: Scheme =
     >>> operator(domain, boundary="dirichlet").shape
     (16, 16)
     """
-    return discretise(domain, boundary=boundary, scheme=scheme).matrix
+    return discretise(domain, boundary=boundary, scheme=scheme, permeability=permeability).matrix
 
 
 def correct_eigenvalues(eigenvalues: np.ndarray, cell_size: float) -> np.ndarray:
@@ -99,81 +116,85 @@ def correct_eigenvalues(eigenvalues: np.ndarray, cell_size: float) -> np.ndarray
 
 
 def discretise(
-    domain: Domain, *, boundary: Boundary = "neumann", scheme: Scheme = "subcell", permeability: float = 0.0
+    domain: Domain,
+    *,
+    boundary: Boundary = "neumann",
+    scheme: Scheme = "subcell",
+    permeability: float = 0.0,
 ) -> Discretisation:
-    """Discretise the negative Laplacian on a domain; see `Discretisation`."""
-    makers = {
-        ("neumann", "subcell"): _neumann,
-        ("dirichlet", "subcell"): _dirichlet,
-        ("neumann", "staircase"): _staircase,
-        ("dirichlet", "staircase"): _staircase,
-    }
-    if (boundary, scheme) not in makers:
+    """Discretise the negative Laplacian on a domain; see `Discretisation`.
+
+    Parameters
+    ----------
+    domain : Domain
+    boundary : "neumann" or "dirichlet"
+    scheme : "subcell" or "staircase"
+    permeability : float
+        ρ from 0 (water is closed, and left out) to 1 (water is as land): the operator is -∇·(c∇), c = 1 on
+        land and ρ² on water. Above 0 only under Neumann conditions and the sub-cell scheme.
+
+    Examples
+    --------
+    >>> import shapely
+    >>> land = shapely.union(shapely.box(0, 0, 4, 8), shapely.box(6, 0, 10, 8))
+    >>> domain = Domain.from_polygons(land, cell_size=1, crs="local")
+    >>> closed, open_water = discretise(domain), discretise(domain, permeability=0.5)
+    >>> len(closed.mass), open_water.n_nodes, len(open_water.mass) > 64
+    (64, 64, True)
+    """
+    if boundary not in get_args(Boundary) or scheme not in get_args(Scheme):
         raise DomainError(
             f"boundary is 'neumann' or 'dirichlet' and scheme is 'subcell' or 'staircase'; "
             f"found boundary={boundary!r}, scheme={scheme!r}."
         )
-    return makers[boundary, scheme](domain, boundary)
+    if not 0 <= permeability <= 1:
+        raise DomainError(
+            f"The permeability of water is a share from 0 (closed) to 1 (as land); found {permeability!r}.",
+            option="permeability",
+            found=permeability,
+        )
+    if (boundary, scheme) == ("neumann", "subcell"):
+        return _neumann(domain, float(permeability))
+    here = f"boundary={boundary!r} and scheme={scheme!r}"
+    if permeability > 0:
+        raise DomainError(
+            f"Water can be passed only under Neumann conditions and the sub-cell scheme; found {here} with "
+            f"permeability = {permeability:g}.",
+            option="permeability",
+            found=permeability,
+            remedy=f"Use {option('permeability', 0)}, or {option('boundary', 'neumann')}.",
+        )
+    if domain.bridges is not None:
+        raise DomainError(
+            f"Bridges join land only under Neumann conditions and the sub-cell scheme; found {here}.",
+            option="bridges",
+            remedy=f"Leave {option('bridges')} out, or use {option('boundary', 'neumann')}.",
+        )
+    return (_dirichlet if scheme == "subcell" else _staircase)(domain, boundary)
 
 
-def _graph_laplacian(first: np.ndarray, second: np.ndarray, weight: np.ndarray, n: int) -> sp.csr_array:
-    """Return the stiffness matrix of conductances between unknowns."""
-    rows, cols = np.r_[first, second], np.r_[second, first]
-    links = sp.coo_array((np.r_[weight, weight], (rows, cols)), shape=(n, n)).tocsr()
-    return sp.csr_array(sp.diags_array(np.asarray(links.sum(axis=1)).ravel()) - links)
+def _neumann(domain: Domain, permeability: float) -> Discretisation:
+    """Finite volumes on the nodes and, where water can be passed, on pieces of water."""
+    volumes = finite_volumes(domain, permeability)
+    root = sp.diags_array(1 / np.sqrt(volumes.mass))
+    matrix = sp.csr_array(root @ volumes.stiffness @ root)
+    n, u = domain.n_nodes, len(volumes.mass)
 
+    def at(coords: np.ndarray) -> tuple[sp.csr_array, np.ndarray]:
+        rows, inside = domain.interpolation(coords)
+        return sp.csr_array((rows.data, rows.indices, rows.indptr), shape=(rows.shape[0], u)), inside
 
-def _eliminate(stiffness: sp.csr_array, keep: np.ndarray) -> sp.csr_array:
-    """Return the stiffness between the unknowns `keep` when the others carry no mass: the Schur complement.
-
-    Exact: pieces that joined a neighbour still conduct between all that they touch. Each turn takes out
-    pieces that do not touch each other, so that only a diagonal is inverted.
-    """
-    n = stiffness.shape[0]
-    going = np.ones(n, bool)
-    going[keep] = False
-    while going.any():
-        links = stiffness.tocoo()
-        i, j = links.coords
-        between = going[i] & going[j] & (j < i)
-        now = going.copy()
-        now[i[between]] = False
-        out = np.flatnonzero(now)
-        pivot = stiffness.diagonal()[out]
-        # A piece that touches nothing was left out of the domain.
-        inverse = sp.diags_array(np.where(pivot > 0, 1 / np.where(pivot > 0, pivot, 1.0), 0.0))
-        columns = sp.csr_array(stiffness[:, out])
-        stiffness = sp.csr_array(stiffness - columns @ inverse @ columns.T)
-        stay = sp.diags_array(np.where(now, 0.0, 1.0))
-        stiffness = sp.csr_array(stay @ stiffness @ stay)
-        stiffness.eliminate_zeros()
-        going &= ~now
-    return sp.csr_array(stiffness[keep][:, keep])
-
-
-def _neumann(domain: Domain, boundary: Boundary) -> Discretisation:
-    """Finite volumes on the nodes: conductance = open length of the shared face / distance of the centres."""
-    p = domain.pieces
-    inland = domain.inland_corners
-    weight = np.where(inland.ravel()[p.vertex], 1 / 3, p.open_length)
-    row, col = np.nonzero(inland)
-    cols = domain.grid.shape[1]
-
-    def piece(dr: int, dc: int) -> np.ndarray:
-        return domain._single_piece[(row + dr) * cols + col + dc]
-
-    diagonal = np.full(len(row), 1 / 6)
-    first = np.r_[p.first, piece(-1, -1), piece(-1, 0)]
-    second = np.r_[p.second, piece(0, 0), piece(0, -1)]
-    weight = np.r_[weight, diagonal, diagonal]
-    stiffness = _graph_laplacian(first, second, weight, len(p.cell))
-    stiffness = _eliminate(stiffness, domain.main_piece)
-    mass = domain.node_areas
-    root = sp.diags_array(1 / np.sqrt(mass))
-    matrix = sp.csr_array(root @ stiffness @ root)
-    identity = sp.csr_array(sp.identity(domain.n_nodes, format="csr"))
     return Discretisation(
-        domain, boundary, "subcell", _symmetric(matrix), mass, identity, domain.interpolation
+        domain,
+        "neumann",
+        "subcell",
+        _symmetric(matrix),
+        volumes.mass,
+        sp.csr_array(sp.eye_array(n, u, format="csr")),
+        volumes.cells,
+        volumes.sides,
+        permeability,
+        at,
     )
 
 
@@ -244,7 +265,16 @@ def _dirichlet(domain: Domain, boundary: Boundary) -> Discretisation:
     rest = at(domain.node_points[off])[0].tocoo()
     others = sp.csr_array((rest.data, (off[rest.coords[0]], rest.coords[1])), shape=(domain.n_nodes, n))
     return Discretisation(
-        domain, boundary, "subcell", _symmetric(matrix), mass, sp.csr_array(here_csr + others), at
+        domain,
+        boundary,
+        "subcell",
+        _symmetric(matrix),
+        mass,
+        sp.csr_array(here_csr + others),
+        np.column_stack([rows, cols]),
+        np.ones(n, np.int64),
+        0.0,
+        at,
     )
 
 
@@ -355,7 +385,16 @@ def _staircase(domain: Domain, boundary: Boundary) -> Discretisation:
         return sp.csr_array(plain @ to_nodes), inside
 
     return Discretisation(
-        domain, boundary, "staircase", _symmetric(matrix), np.full(n, domain.cell_size**2), to_nodes, at
+        domain,
+        boundary,
+        "staircase",
+        _symmetric(matrix),
+        np.full(n, domain.cell_size**2),
+        to_nodes,
+        np.column_stack([rows, cols]),
+        np.ones(n, np.int64),
+        0.0,
+        at,
     )
 
 
