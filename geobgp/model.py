@@ -130,16 +130,24 @@ class LGCP:
             effects=Effects(self.effects.names, self.effects.means, self.effects.scales),
             points=point_facts(counts),
             title=title,
+            scaling=self.scaling,
         )
 
-    def _fit(
-        self,
-        counts: Counts | np.ndarray,
-        *,
-        hyper: str = "map",
-        gpflow: bool = False,
-        progress: ProgressLike = False,
-    ) -> Fit:
+    def quick_bound(self, counts: Counts | np.ndarray, *, nodes: int = 4000) -> float:
+        """Return the bound of a fit in which land is joined into larger squares, about as many as `nodes`.
+
+        It compares priors on the same land: boundary conditions, permeable water. A basis that cannot be made coarser
+        is fitted as it is.
+        """
+        engine, likelihood, parameters = self._problem(counts)
+        levels = int(np.ceil(np.log(max(self.basis.domain.n_nodes / nodes, 1.0)) / np.log(4.0)))
+        coarser = list(engine.rehearsals())
+        if levels and coarser:
+            engine = coarser[-min(levels, len(coarser))]
+        return fit(engine, likelihood, _capped(parameters, self.basis)).elbo
+
+    def _problem(self, counts: Counts | np.ndarray) -> tuple[Engine, Poisson, Hyper]:
+        """Return what a fit is made of: the prior at the nodes, the likelihood, the hyperparameters."""
         domain = self.basis.domain
         values = np.asarray(counts, float)
         if values.shape != (domain.n_nodes,):
@@ -154,12 +162,23 @@ class LGCP:
         fixed_sd = np.full(columns.shape[1], FIXED_SD)
         size = float(np.sqrt(domain.node_areas.sum()))
         parameters = Hyper.for_domain(self.kernel, size, domain.cell_size)
+        engine = engine_for(self.basis, self.kernel, columns, fixed_sd, centre, None, self.scaling)
+        return engine, likelihood, parameters
+
+    def _fit(
+        self,
+        counts: Counts | np.ndarray,
+        *,
+        hyper: str = "map",
+        gpflow: bool = False,
+        progress: ProgressLike = False,
+    ) -> Fit:
+        engine, likelihood, parameters = self._problem(counts)
         if gpflow:
             from geobgp.gpflow.fit import fit_lgcp
 
             with as_progress(progress).stage("fit") as stage:
                 return fit_lgcp(self, likelihood, parameters, integrate=hyper == "integrate", stage=stage)
-        engine = engine_for(self.basis, self.kernel, columns, fixed_sd, centre, None, self.scaling)
         return _run(engine, likelihood, parameters, self.basis, hyper, progress)
 
 
@@ -250,6 +269,7 @@ class BoundaryGP:
             exposure_kind="observation",
             effects=Effects(),
             points={"used": len(values)},
+            scaling=self.scaling,
         )
 
     def _fit(

@@ -26,6 +26,7 @@ from geobgp.prior.base import Basis
 from geobgp.prior.kernels import Kernel, Matern
 from geobgp.prior.laplacian import Boundary, Discretisation, Scheme, discretise
 from geobgp.prior.powers import Powers, symmetric
+from geobgp.prior.scaling import Scaling, TabulatedVariance
 
 if TYPE_CHECKING:
     from geobgp.land.domain import Domain
@@ -41,6 +42,8 @@ class FullRank(Basis):
     ----------
     domain : Domain
     boundary : "neumann" or "dirichlet"
+    permeability : float
+        Correlation range over water as a share of that over land: 0 is a closed shore, 1 takes water for land.
     scheme : "subcell" or "staircase"
 
     Examples
@@ -54,11 +57,21 @@ class FullRank(Basis):
 
     truncated = False
 
-    def __init__(self, domain: Domain, *, boundary: Boundary = "neumann", scheme: Scheme = "subcell") -> None:
+    def __init__(
+        self,
+        domain: Domain,
+        *,
+        boundary: Boundary = "neumann",
+        permeability: float = 0.0,
+        scheme: Scheme = "subcell",
+    ) -> None:
         self.domain = domain
         self.boundary: Boundary = boundary
+        self.permeability = permeability
         self.scheme: Scheme = scheme
-        self.discretisation: Discretisation = discretise(domain, boundary=boundary, scheme=scheme)
+        self.discretisation: Discretisation = discretise(
+            domain, boundary=boundary, scheme=scheme, permeability=permeability
+        )
         self._kept: OrderedDict[object, Factor] = OrderedDict()
 
     def __repr__(self) -> str:
@@ -86,10 +99,11 @@ class FullRank(Basis):
         d = self.discretisation
         mass = d.mass / h**2
         root = sp.diags_array(1.0 / np.sqrt(mass))
-        # An unknown lies where its node does; under Dirichlet and staircase its node is the one it fills.
-        cells = np.column_stack([self.domain.node_rows, self.domain.node_cols])
-        home = np.asarray(sp.csc_array(d.to_nodes).argmax(axis=0)).ravel()
-        return Field(sp.csr_array(d.matrix * h**2), mass, sp.csr_array(d.to_nodes @ root), cells[home])
+        water = np.zeros(len(mass), bool)
+        if d.permeability > 0:
+            water[d.n_nodes :] = True
+        to_nodes = sp.csr_array(d.to_nodes @ root)
+        return Field(sp.csr_array(d.matrix * h**2), mass, to_nodes, d.cells, d.sides, water)
 
     def longest_lengthscale(self, kernel: Kernel) -> float:
         """Return the longest lengthscale (in the domain's unit) at which the precision can be factorised.
@@ -112,7 +126,9 @@ class FullRank(Basis):
                 f"{kernel.name}. Use one of these, or a HarmonicBasis, which takes any kernel."
             )
 
-    def sample_prior(self, kernel: Kernel, n: int, rng: np.random.Generator) -> np.ndarray:
+    def sample_prior(
+        self, kernel: Kernel, n: int, rng: np.random.Generator, scaling: Scaling = "natural"
+    ) -> np.ndarray:
         """Return (n, n_nodes) draws of the field at the nodes; the kernel's parameters must be set."""
         self.check_kernel(kernel)
         assert isinstance(kernel, Matern) and kernel.lengthscale is not None and kernel.sd is not None
@@ -122,7 +138,12 @@ class FullRank(Basis):
         factor = field.operator.plan.factor(field.operator.entries(np.array([kappa2, 1.0])))
         draw = rng.standard_normal((field.size, n))
         z = factor.solve(draw if nu == 1 else factor.half_solve(draw))
-        return np.asarray((field.to_nodes @ z).T) * (kernel.sd * np.sqrt(4 * np.pi * nu * kappa2**nu))
+        out = np.asarray((field.to_nodes @ z).T) * (kernel.sd * np.sqrt(4 * np.pi * nu * kappa2**nu))
+        if scaling == "even":
+            table = TabulatedVariance(field, nu, self.domain.cell_size)
+            own = np.asarray(field.to_nodes.argmax(axis=1)).ravel()
+            out *= np.exp(-0.5 * table.log_variance(float(np.log(kernel.lengthscale)))[0][own])
+        return out
 
     @classmethod
     def from_arrays(cls, domain: Domain, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> Self:
@@ -158,12 +179,18 @@ class Field:
         From z to f at the nodes.
     cells : (u, 2) int array
         Row and column of each unknown's cell.
+    sides : (u,) int array
+        Cells along the side of the square that each unknown lies in.
+    water : (u,) bool array
+        Which unknowns are water.
     """
 
     matrix: sp.csr_array = field(repr=False)
     mass: np.ndarray = field(repr=False)
     to_nodes: sp.csr_array = field(repr=False)
     cells: np.ndarray = field(repr=False)
+    sides: np.ndarray = field(repr=False)
+    water: np.ndarray = field(repr=False)
 
     @property
     def size(self) -> int:
@@ -173,25 +200,34 @@ class Field:
     def coarsen(self) -> tuple[Field, sp.csr_array]:
         """Return the field with unknowns joined two by two in each direction, and the way back to the fine z.
 
-        Only unknowns that conduct to each other within the same coarse cell are joined, so that rivers and
-        shores stay. Conductances between squares of twice the size are half of the fine ones between them.
-        Lengths stay in units of the fine cells.
+        Only unknowns that conduct to each other within the same coarse cell are joined, land with land and water
+        with water, so that rivers and shores stay. Between squares that have grown a conductance falls as their
+        centres move apart. Lengths stay in units of the fine cells.
         """
-        coarse = self.cells // 2
+        side = 2 * int(self.sides.min())
+        coarse = self.cells // side
         coo = self.matrix.tocoo()
         i, j = coo.coords
+        small = self.sides < side
         same = (coarse[i] == coarse[j]).all(axis=1) & (coo.data != 0)
+        same &= small[i] & small[j] & (self.water[i] == self.water[j])
         links = sp.coo_array((np.ones(int(same.sum())), (i[same], j[same])), shape=self.matrix.shape)
         count, label = connected_components(links, directed=False)
         join = sp.csr_array((np.ones(self.size), (np.arange(self.size), label)), shape=(self.size, count))
         root, mass = np.sqrt(self.mass), join.T @ self.mass
-        stiffness = sp.diags_array(root) @ self.matrix @ sp.diags_array(root)
+        grown = np.maximum(self.sides, side)
+        shrink = (self.sides[i] + self.sides[j]) / (grown[i] + grown[j])
+        stiffness = sp.coo_array((coo.data * root[i] * root[j] * shrink, (i, j)), shape=self.matrix.shape).tocsr()
+        if (grown != 2 * self.sides).any():  # squares of different sizes: what flows out of each is its diagonal
+            stiffness = _balanced(stiffness)
         back = sp.diags_array(1.0 / np.sqrt(mass))
-        matrix = sp.csr_array(back @ (0.5 * (join.T @ stiffness @ join)) @ back)
+        matrix = sp.csr_array(back @ (join.T @ stiffness @ join) @ back)
         prolong = sp.csr_array(sp.diags_array(root) @ join @ back)
-        cells = np.zeros((count, 2), coarse.dtype)
-        cells[label] = coarse
-        return Field(symmetric(matrix), mass, sp.csr_array(self.to_nodes @ prolong), cells), prolong
+        cells, sides, water = np.zeros((count, 2), int), np.zeros(count, int), np.zeros(count, bool)
+        cells[label], sides[label], water[label] = self.cells // side * side, grown, self.water
+        cells[label[~small]] = self.cells[~small]
+        to_nodes = sp.csr_array(self.to_nodes @ prolong)
+        return Field(symmetric(matrix), mass, to_nodes, cells, sides, water), prolong
 
     @cached_property
     def operator(self) -> Powers:
@@ -220,6 +256,12 @@ class Field:
     def inverse_trace(self, kappa2: float) -> float:
         """Return the trace of (κ²I + S)⁻¹."""
         return float(self._inverse(kappa2)[1].sum())
+
+
+def _balanced(stiffness: sp.csr_array) -> sp.csr_array:
+    """Return a stiffness matrix with rows that sum to zero."""
+    off = sp.csr_array(stiffness - sp.diags_array(stiffness.diagonal()))
+    return sp.csr_array(off - sp.diags_array(np.asarray(off.sum(axis=1)).ravel()))
 
 
 def coefficients(nu: float, lengthscale: float, sd: float) -> tuple[float, np.ndarray, np.ndarray]:

@@ -264,10 +264,6 @@ class HarmonicBasis(Basis):
             out *= kernel.sd / np.sqrt(np.square(self.features) @ density)
         return out
 
-    def facts(self) -> dict[str, Any]:
-        """Return boundary condition, scheme and permeability."""
-        return super().facts() | {"permeability": self.permeability}
-
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Return eigenvalues and features."""
         return {"eigenvalues": self.eigenvalues} | to_arrays(self.parts)
