@@ -133,7 +133,7 @@ class LGCP:
             scaling=self.scaling,
         )
 
-    def quick_bound(self, counts: Counts | np.ndarray, *, nodes: int = 4000) -> float:
+    def quick_bound(self, counts: Counts | np.ndarray, *, nodes: int = 1500) -> float:
         """Return the bound of a fit in which land is joined into larger squares, about as many as `nodes`.
 
         It compares priors on the same land: boundary conditions, permeable water. A basis that cannot be made coarser
