@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     import geopandas as gpd
     import matplotlib.axes
 
+    from geobgp.land.water import Water
+
 
 @dataclass(frozen=True, eq=False)
 class Domain:
@@ -72,6 +74,7 @@ class Domain:
     pieces: _pieces.Pieces = field(repr=False)
     piece_node: np.ndarray = field(repr=False)
     main_piece: np.ndarray = field(repr=False)
+    bridges: None = None
 
     @classmethod
     def from_polygons(
@@ -387,6 +390,13 @@ class Domain:
     @cached_property
     def _corners(self) -> Corners:
         return Corners.of(self.pieces, self._single_piece)
+
+    @cached_property
+    def water(self) -> Water:
+        """The water around and between the land; see `geobgp.land.water.water_around`."""
+        from geobgp.land.water import water_around
+
+        return water_around(self)
 
     def to_grid(self, values: np.ndarray, fill: float = np.nan) -> np.ndarray:
         """Return node values as (rows, cols), cells with several nodes averaged by land; `fill` off land."""

@@ -153,13 +153,13 @@ def cut(geometry: shapely.Geometry, barriers: shapely.Geometry | None, shape: tu
     """Cut land (in units of cells) into its connected pieces within cells, and find how they touch."""
     cols = shape[1]
     coverage, shore = cover(split_at_grid_lines(ring_segments(geometry)), shape)
-    fence = split_at_grid_lines(_stretched(line_segments(barriers)), snap=NEAR_GRID_LINE)
+    fence = barrier_parts(barriers)
     fenced = cells_crossed(fence, shape) & (coverage > 0)
     divided = shore | fenced
     whole = (coverage == 1) & ~divided
     cells = np.flatnonzero(divided & (coverage > 0))
     land = _clip_to_cells(geometry, cells, cols)
-    land = _split_by_lines(land, cells, fence[~on_grid_line(fence)], cols)
+    land = split_by_lines(land, cells, fence[~on_grid_line(fence)], cols)
     polygons, owner = shapely.get_parts(land, return_index=True)
     area = shapely.area(polygons)
     keep = (shapely.get_type_id(polygons) == 3) & (area > PRECISION * TOLERANCE)
@@ -177,8 +177,13 @@ def cut(geometry: shapely.Geometry, barriers: shapely.Geometry | None, shape: tu
     polygon = np.concatenate([np.full(len(whole_cells), None, object), polygons])[order]
     area = np.r_[np.ones(len(whole_cells)), area][order]
     cell = cell[order]
-    contacts = _contacts(cell, polygon, fence[on_grid_line(fence)], shape)
+    contacts = find_contacts(cell, polygon, fence[on_grid_line(fence)], shape)
     return Pieces(coverage, whole, cell, area, polygon, *contacts)
+
+
+def barrier_parts(barriers: shapely.Geometry | None) -> np.ndarray:
+    """Return barriers as segments cut at grid lines; those near a grid line run along it."""
+    return split_at_grid_lines(_stretched(line_segments(barriers)), snap=NEAR_GRID_LINE)
 
 
 def _stretched(segments: np.ndarray, by: float = 10 * NEAR_GRID_LINE) -> np.ndarray:
@@ -224,7 +229,7 @@ def _clip_to_cells(geometry: shapely.Geometry, cells: np.ndarray, cols: int) -> 
     return out
 
 
-def _split_by_lines(land: np.ndarray, cells: np.ndarray, fence: np.ndarray, cols: int) -> np.ndarray:
+def split_by_lines(land: np.ndarray, cells: np.ndarray, fence: np.ndarray, cols: int) -> np.ndarray:
     """Split the land of each fenced cell along the lines in it; loose ends split nothing."""
     if len(fence) == 0 or len(cells) == 0:
         return land
@@ -248,7 +253,7 @@ def _split_by_lines(land: np.ndarray, cells: np.ndarray, fence: np.ndarray, cols
     return out
 
 
-def _contacts(
+def find_contacts(
     cell: np.ndarray, polygon: np.ndarray, fence: np.ndarray, shape: tuple[int, int]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return first, second, open_length, vertex of all half-faces over which pieces touch."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,7 +12,8 @@ import shapely
 
 from geobgp.errors import DomainError, option
 from geobgp.land.domain import Domain, _to_cells
-from geobgp.land.pieces import PRECISION, line_segments, ring_segments
+from geobgp.land.pieces import PRECISION, Pieces, line_segments, ring_segments
+from geobgp.land.water import Water
 
 Boundary = Literal["neumann", "dirichlet"]
 Scheme = Literal["subcell", "staircase"]
@@ -26,6 +27,10 @@ _DIRECTIONS = [
 ]
 #: A shore closer to a centre than this fraction of the way to a neighbour is held to be this far.
 _NEAREST_SHORE = 1e-3
+#: Land and water within one cell are held to be at least this fraction of a cell apart.
+_NEAREST_WATER = 0.05
+#: Largest conductance between land and water of one cell, by the smaller of their areas in cells.
+_STIFFEST = 200.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +45,13 @@ class Discretisation:
         Area that each unknown stands for (Neumann: the node's area; Dirichlet and staircase: the cell's).
     to_nodes : (n, u) csr_array
         From unknowns to node values.
+    cells : (u, 2) int array
+        Row and column of each unknown's cell, on a grid that may reach beyond the domain's by an even number of cells.
+    sides : (u,) int array
+        Cells along the side of the square that each unknown fills: 1, more for water far from land.
+    permeability : float
+        Correlation range over water as a share of that over land. Above 0 the unknowns are the nodes, in their order,
+        and then pieces of water.
     """
 
     domain: Domain
@@ -48,14 +60,28 @@ class Discretisation:
     matrix: sp.csr_array = field(repr=False)
     mass: np.ndarray = field(repr=False)
     to_nodes: sp.csr_array = field(repr=False)
+    cells: np.ndarray = field(repr=False)
+    sides: np.ndarray = field(repr=False)
+    permeability: float
     _at: Callable[[np.ndarray], tuple[sp.csr_array, np.ndarray]] = field(repr=False)
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes: the rows of `to_nodes`."""
+        return self.to_nodes.shape[0]
 
     def at(self, coords: np.ndarray) -> tuple[sp.csr_array, np.ndarray]:
         """Return a (k, u) matrix from unknowns to coordinates, and which of them are on land."""
         return self._at(coords)
 
 
-def operator(domain: Domain, *, boundary: Boundary = "neumann", scheme: Scheme = "subcell") -> sp.csr_array:
+def operator(
+    domain: Domain,
+    *,
+    boundary: Boundary = "neumann",
+    scheme: Scheme = "subcell",
+    permeability: float = 0.0,
+) -> sp.csr_array:
     """Return the sparse symmetric matrix whose smallest eigenpairs are the basis, eigenvalues uncorrected.
 
     Examples
@@ -65,7 +91,7 @@ def operator(domain: Domain, *, boundary: Boundary = "neumann", scheme: Scheme =
     >>> operator(domain, boundary="dirichlet").shape
     (16, 16)
     """
-    return discretise(domain, boundary=boundary, scheme=scheme).matrix
+    return discretise(domain, boundary=boundary, scheme=scheme, permeability=permeability).matrix
 
 
 def correct_eigenvalues(eigenvalues: np.ndarray, cell_size: float) -> np.ndarray:
@@ -93,21 +119,61 @@ def correct_eigenvalues(eigenvalues: np.ndarray, cell_size: float) -> np.ndarray
 
 
 def discretise(
-    domain: Domain, *, boundary: Boundary = "neumann", scheme: Scheme = "subcell"
+    domain: Domain,
+    *,
+    boundary: Boundary = "neumann",
+    scheme: Scheme = "subcell",
+    permeability: float = 0.0,
 ) -> Discretisation:
-    """Discretise the negative Laplacian on a domain; see `Discretisation`."""
-    makers = {
-        ("neumann", "subcell"): _neumann,
-        ("dirichlet", "subcell"): _dirichlet,
-        ("neumann", "staircase"): _staircase,
-        ("dirichlet", "staircase"): _staircase,
-    }
-    if (boundary, scheme) not in makers:
+    """Discretise the negative Laplacian on a domain; see `Discretisation`.
+
+    Parameters
+    ----------
+    domain : Domain
+    boundary : "neumann" or "dirichlet"
+    scheme : "subcell" or "staircase"
+    permeability : float
+        ρ from 0 (water is closed, and left out) to 1 (water is as land): the operator is -∇·(c∇) with c = 1 on land and
+        ρ² on water. Above 0 only under Neumann conditions and the sub-cell scheme.
+
+    Examples
+    --------
+    >>> import shapely
+    >>> land = shapely.union(shapely.box(0, 0, 4, 8), shapely.box(6, 0, 10, 8))
+    >>> domain = Domain.from_polygons(land, cell_size=1, crs="local")
+    >>> closed, open_water = discretise(domain), discretise(domain, permeability=0.5)
+    >>> len(closed.mass), open_water.n_nodes, len(open_water.mass) > 64
+    (64, 64, True)
+    """
+    if boundary not in get_args(Boundary) or scheme not in get_args(Scheme):
         raise DomainError(
             f"boundary is 'neumann' or 'dirichlet' and scheme is 'subcell' or 'staircase'; "
             f"found boundary={boundary!r}, scheme={scheme!r}."
         )
-    return makers[boundary, scheme](domain, boundary)
+    if not 0 <= permeability <= 1:
+        raise DomainError(
+            f"The permeability of water is a share from 0 (closed) to 1 (as land); found {permeability!r}.",
+            option="permeability",
+            found=permeability,
+        )
+    if (boundary, scheme) == ("neumann", "subcell"):
+        return _neumann(domain, float(permeability))
+    here = f"boundary={boundary!r} and scheme={scheme!r}"
+    if permeability > 0:
+        raise DomainError(
+            f"Water can be passed only under Neumann conditions and the sub-cell scheme; found {here} with "
+            f"permeability = {permeability:g}.",
+            option="permeability",
+            found=permeability,
+            remedy=f"Use {option('permeability', 0)}, or {option('boundary', 'neumann')}.",
+        )
+    if domain.bridges is not None:
+        raise DomainError(
+            f"Bridges join land only under Neumann conditions and the sub-cell scheme; found {here}.",
+            option="bridges",
+            remedy=f"Leave {option('bridges')} out, or use {option('boundary', 'neumann')}.",
+        )
+    return (_dirichlet if scheme == "subcell" else _staircase)(domain, boundary)
 
 
 def _graph_laplacian(first: np.ndarray, second: np.ndarray, weight: np.ndarray, n: int) -> sp.csr_array:
@@ -145,29 +211,84 @@ def _eliminate(stiffness: sp.csr_array, keep: np.ndarray) -> sp.csr_array:
     return sp.csr_array(stiffness[keep][:, keep])
 
 
-def _neumann(domain: Domain, boundary: Boundary) -> Discretisation:
-    """Finite volumes on the nodes: conductance = open length of the shared face / distance of the centres."""
-    p = domain.pieces
-    inland = domain.inland_corners
-    weight = np.where(inland.ravel()[p.vertex], 1 / 3, p.open_length)
-    row, col = np.nonzero(inland)
-    cols = domain.grid.shape[1]
+def _links(
+    faces: Pieces | Water, weight: np.ndarray, full: np.ndarray, single: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return (first, second, conductance) of contacts: nine points around full corners, `weight` elsewhere."""
+    row, col = np.nonzero(full)
+    cols = full.shape[1] - 1
 
     def piece(dr: int, dc: int) -> np.ndarray:
-        return domain._single_piece[(row + dr) * cols + col + dc]
+        return single[(row + dr) * cols + col + dc]
 
     diagonal = np.full(len(row), 1 / 6)
-    first = np.r_[p.first, piece(-1, -1), piece(-1, 0)]
-    second = np.r_[p.second, piece(0, 0), piece(0, -1)]
-    weight = np.r_[weight, diagonal, diagonal]
-    stiffness = _graph_laplacian(first, second, weight, len(p.cell))
-    stiffness = _eliminate(stiffness, domain.main_piece)
-    mass = domain.node_areas
+    return (
+        np.r_[faces.first, piece(-1, -1), piece(-1, 0)],
+        np.r_[faces.second, piece(0, 0), piece(0, -1)],
+        np.r_[np.where(full.ravel()[faces.vertex], 1 / 3, weight), diagonal, diagonal],
+    )
+
+
+def _water_links(domain: Domain, permeability: float) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Return the links between pieces of water, and from pieces of land to pieces of water, each numbered from 0.
+
+    The conductance over a contact of length L is L / (D + (1/ρ² - 1) W), D the distance of the cells' centres and W the
+    part of the way that leads through water, between centroids. So ρ = 1 gives the grid without shores, and in one
+    dimension every ρ gives the exact resistance, wherever the shore lies within its cell.
+    """
+    water, rho2 = domain.water, permeability**2
+    small = water.area < domain.min_coverage
+    way = rho2 * water.apart + (1 - rho2) * water.distance
+    # Along a river much narrower than a cell next to nothing flows: without this, small pieces would form chains.
+    flows = ~(small[water.first] & small[water.second]) | (water.open_length > domain.min_coverage)
+    weight = np.where(flows, water.open_length / way, 0.0)
+    first, second, weight = _links(water, weight, water.full, water.single_piece())
+    resistance = water.shore_apart + (1 / rho2 - 1) * water.shore_depth
+    # Land and water of one cell are all but one at ρ = 1; a limit, lower where little mass is tied, keeps the matrix well conditioned.
+    mass = np.full(len(domain.pieces.cell), np.inf)
+    mass[domain.main_piece] = domain.node_areas / domain.cell_size**2
+    least = np.minimum(mass[water.shore_piece], np.where(small, np.inf, water.area)[water.shore_water])
+    floor = np.maximum(_NEAREST_WATER, water.shore_length / (_STIFFEST * least))
+    across = water.shore_length / np.maximum(resistance, floor)
+    return [(first, second, rho2 * weight), (water.shore_piece, water.shore_water, across)]
+
+
+def _neumann(domain: Domain, permeability: float) -> Discretisation:
+    """Finite volumes on the nodes and, where it can be passed, on pieces of water.
+
+    Conductances: open length of the shared face / distance of the centres; see `_water_links` for water. Pieces of
+    water under `min_coverage` carry no mass.
+    """
+    p = domain.pieces
+    n, size = domain.n_nodes, len(p.cell)
+    links = [_links(p, p.open_length, domain.inland_corners, domain._single_piece)]
+    if domain.bridges is not None:
+        b = domain.bridges
+        links.append((domain.main_piece[b.first], domain.main_piece[b.second], b.conductance))
+    keep, mass = domain.main_piece, domain.node_areas
+    cells, sides = np.column_stack([domain.node_rows, domain.node_cols]), np.ones(n, np.int64)
+    if permeability > 0:
+        water = domain.water
+        (first, second, weight), (land, wet, across) = _water_links(domain, permeability)
+        links += [(first + size, second + size, weight), (land, wet + size, across)]
+        own = np.flatnonzero(water.area >= domain.min_coverage)
+        keep, mass = np.r_[keep, size + own], np.r_[mass, water.true_areas()[own]]
+        size += len(water.cell)
+        cells = np.vstack([cells + water.margin, np.column_stack([water.rows, water.cols])[own]])
+        sides = np.r_[sides, water.side[own]]
+    first, second, weight = (np.concatenate(x) for x in zip(*links, strict=True))
+    stiffness = _eliminate(_graph_laplacian(first, second, weight, size), keep)
     root = sp.diags_array(1 / np.sqrt(mass))
     matrix = sp.csr_array(root @ stiffness @ root)
-    identity = sp.csr_array(sp.identity(domain.n_nodes, format="csr"))
+    u = len(mass)
+
+    def at(coords: np.ndarray) -> tuple[sp.csr_array, np.ndarray]:
+        rows, inside = domain.interpolation(coords)
+        return sp.csr_array((rows.data, rows.indices, rows.indptr), shape=(rows.shape[0], u)), inside
+
+    to_nodes = sp.csr_array(sp.eye_array(n, u, format="csr"))
     return Discretisation(
-        domain, boundary, "subcell", _symmetric(matrix), mass, identity, domain.interpolation
+        domain, "neumann", "subcell", _symmetric(matrix), mass, to_nodes, cells, sides, permeability, at
     )
 
 
@@ -238,7 +359,16 @@ def _dirichlet(domain: Domain, boundary: Boundary) -> Discretisation:
     rest = at(domain.node_points[off])[0].tocoo()
     others = sp.csr_array((rest.data, (off[rest.coords[0]], rest.coords[1])), shape=(domain.n_nodes, n))
     return Discretisation(
-        domain, boundary, "subcell", _symmetric(matrix), mass, sp.csr_array(here_csr + others), at
+        domain,
+        boundary,
+        "subcell",
+        _symmetric(matrix),
+        mass,
+        sp.csr_array(here_csr + others),
+        np.column_stack([rows, cols]),
+        np.ones(n, np.int64),
+        0.0,
+        at,
     )
 
 
@@ -349,7 +479,16 @@ def _staircase(domain: Domain, boundary: Boundary) -> Discretisation:
         return sp.csr_array(plain @ to_nodes), inside
 
     return Discretisation(
-        domain, boundary, "staircase", _symmetric(matrix), np.full(n, domain.cell_size**2), to_nodes, at
+        domain,
+        boundary,
+        "staircase",
+        _symmetric(matrix),
+        np.full(n, domain.cell_size**2),
+        to_nodes,
+        np.column_stack([rows, cols]),
+        np.ones(n, np.int64),
+        0.0,
+        at,
     )
 
 
