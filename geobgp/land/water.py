@@ -31,7 +31,7 @@ from geobgp.land.pieces import (
 
 #: Sides of the squares into which water is merged; a square lies at least GRADING times its side from land.
 SIDES = (2, 4, 8, 16)
-GRADING = 2
+GRADING = 1.5
 #: Water within this many cells of land is always kept; by default half the grid's longer side, up to MOST.
 LEAST, MOST = 12, 256
 #: Shores are matched after rounding to this fraction of a cell, well over PRECISION.
@@ -320,17 +320,17 @@ def _square_faces(
     corner = (row // size * size) * cols + col // size * size
     merged = np.flatnonzero(side > 1)
     owner[row, col] = merged[np.searchsorted(cell[merged], corner)]
-    out = []
+    pairs = []
     for a, b, la, lb in (
         (owner[:, :-1], owner[:, 1:], level[:, :-1], level[:, 1:]),
         (owner[:-1], owner[1:], level[:-1], level[1:]),
     ):
         touch = (a != b) & (a >= 0) & (b >= 0) & ((la > 0) | (lb > 0))
-        pair, length = np.unique(np.column_stack([a[touch], b[touch]]), axis=0, return_counts=True)
-        out.append((pair[:, 0], pair[:, 1], length.astype(float)))
-    first, second, length = (np.concatenate(x) for x in zip(*out, strict=True))
+        pairs.append(a[touch] * np.int64(len(cell)) + b[touch])
+    pair, length = np.unique(np.concatenate(pairs), return_counts=True)
+    first, second = np.divmod(pair, len(cell))
     apart = (side[first] + side[second]) / 2
-    return first, second, length, np.zeros(len(first), np.int64), apart, apart
+    return first, second, length.astype(float), np.zeros(len(first), np.int64), apart, apart
 
 
 def _shores_inside(
