@@ -152,7 +152,7 @@ class Domain:
         in_cells = shapely.set_precision(_to_cells(geometry, grid), _pieces.PRECISION)
         lines = None if barriers is None else _to_cells(barriers, grid)
         pieces = _pieces.cut(in_cells, lines, grid.shape)
-        piece_node, main, left_out = _join_small(pieces, min_coverage)
+        piece_node, main, left_out = _pieces.join_small(pieces, min_coverage)
         if len(main) == 0:
             raise DomainError(
                 f"No land is left: {len(pieces.cell)} pieces of land, all smaller than min_coverage = "
@@ -466,39 +466,6 @@ def _cell_area(grid: Grid) -> np.ndarray:
         return planar
     east, north = np.meshgrid(grid.eastings, grid.northings)
     return planar / areal_scale(grid.crs, east, north)
-
-
-def _join_small(pieces: _pieces.Pieces, min_coverage: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return each piece's node (-1: left out), each node's main piece, and which pieces are left out.
-
-    Groups of pieces under `min_coverage` in all join the largest group they touch, until none is left that
-    touches another; those still too small are specks by themselves.
-    """
-    n = len(pieces.cell)
-    group = np.arange(n)
-    while True:
-        total = np.bincount(group, pieces.area, n)
-        first, second = group[pieces.first], group[pieces.second]
-        a, b = np.r_[first, second], np.r_[second, first]
-        ask = (a != b) & (total[a] < min_coverage)
-        if not ask.any():
-            break
-        # Places by size, equal ones by index, so that following ever larger groups runs in no circle.
-        by_size = np.lexsort((-np.arange(n), total))
-        place = np.empty(n, np.int64)
-        place[by_size] = np.arange(n)
-        best = np.full(n, -1)
-        np.maximum.at(best, a[ask], place[b[ask]])
-        follow = best > place
-        goal = np.where(follow, by_size[best], np.arange(n))
-        while (goal[goal] != goal).any():
-            goal = goal[goal]
-        group = goal[group]
-    root = np.flatnonzero((group == np.arange(n)) & (total >= min_coverage))
-    node_of_root = np.full(n, -1)
-    node_of_root[root] = np.arange(len(root))
-    node = node_of_root[group]
-    return node, root, node < 0
 
 
 def _round_down(value: float) -> float:

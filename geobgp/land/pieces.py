@@ -181,6 +181,39 @@ def cut(geometry: shapely.Geometry, barriers: shapely.Geometry | None, shape: tu
     return Pieces(coverage, whole, cell, area, polygon, *contacts)
 
 
+def join_small(pieces: Pieces, min_coverage: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return each piece's node (-1: left out), each node's main piece, and which pieces are left out.
+
+    Groups of pieces under `min_coverage` in all join the largest group they touch, until none is left that
+    touches another; those still too small are specks by themselves.
+    """
+    n = len(pieces.cell)
+    group = np.arange(n)
+    while True:
+        total = np.bincount(group, pieces.area, n)
+        first, second = group[pieces.first], group[pieces.second]
+        a, b = np.r_[first, second], np.r_[second, first]
+        ask = (a != b) & (total[a] < min_coverage)
+        if not ask.any():
+            break
+        # Places by size, equal ones by index, so that following ever larger groups runs in no circle.
+        by_size = np.lexsort((-np.arange(n), total))
+        place = np.empty(n, np.int64)
+        place[by_size] = np.arange(n)
+        best = np.full(n, -1)
+        np.maximum.at(best, a[ask], place[b[ask]])
+        follow = best > place
+        goal = np.where(follow, by_size[best], np.arange(n))
+        while (goal[goal] != goal).any():
+            goal = goal[goal]
+        group = goal[group]
+    root = np.flatnonzero((group == np.arange(n)) & (total >= min_coverage))
+    node_of_root = np.full(n, -1)
+    node_of_root[root] = np.arange(len(root))
+    node = node_of_root[group]
+    return node, root, node < 0
+
+
 def barrier_parts(barriers: shapely.Geometry | None) -> np.ndarray:
     """Return barriers as segments cut at grid lines; those near a grid line run along it."""
     return split_at_grid_lines(_stretched(line_segments(barriers)), snap=NEAR_GRID_LINE)

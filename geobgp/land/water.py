@@ -1,7 +1,7 @@
 """Water: the pieces of water around and between the land, and how they touch it and each other.
 
-Everything is in units of cells on the domain's grid, which is extended on all sides. Near land, water has the grid's
-own cells; further away it is merged into squares of 2, 4, 8 and 16 cells, so that wide water costs little.
+Everything is in units of cells on the domain's grid, which is extended on all sides. Near land, water has the
+grid's own cells; further away it is merged into squares of 2 to 16 cells, so that wide water costs little.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ SIDES = (2, 4, 8, 16)
 GRADING = 1.5
 #: Water within this many cells of land is always kept; by default half the grid's longer side, up to MOST.
 LEAST, MOST = 12, 256
-#: Shores are matched after rounding to this fraction of a cell, well over PRECISION.
-_MATCH = 1e-9
 _SQUARE = np.ones((3, 3), bool)
+_WET = ("first", "second", "open_length", "vertex", "apart", "distance")
+_SHORE = ("shore_piece", "shore_water", "shore_length", "shore_apart", "shore_depth")
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,18 +58,19 @@ class Water:
     polygon : (w,) object
         The piece's polygon in cells of `grid`; None where it is all of its square.
     centre : (w, 2) float
-        Centroid (u, v) in cells of `grid`.
+        Place of the piece's value, (u, v) in cells of `grid`: its centroid in cells with land, else the middle
+        of the cell or square.
     first, second : (q,) int
         Pieces of water that touch, `first` west or north of `second`.
     open_length : (q,) float
         Length over which they touch.
     vertex : (q,) int
-        Flat index, on the lattice of the grid's corners, of the corner at which that half of a face ends; 0 (never a
-        full corner) for faces of squares.
+        Flat index, on the lattice of the grid's corners, of the corner at which that half of a face ends; 0
+        (never a full corner) for faces of squares.
     apart : (q,) float
         Distance of the centres of their cells or squares across the face.
     distance : (q,) float
-        Distance of their centroids across the face.
+        Distance of their values' places across the face.
     full : (rows + 1, cols + 1) bool
         Corners whose four cells are whole pieces of water, open to each other.
     shore_piece, shore_water : (s,) int
@@ -79,7 +80,7 @@ class Water:
     shore_apart : (s,) float
         Distance of the centres of their cells: 0 for a shore within a cell, 1 for one along a grid line.
     shore_depth : (s,) float
-        Distance of the water's centroid from the shore.
+        Distance of the water's place from the shore.
     """
 
     grid: Grid
@@ -133,8 +134,8 @@ class Water:
 def water_around(domain: Domain, reach: int | None = None) -> Water:
     """Return the water within `reach` cells of a domain's land, and how it touches the land.
 
-    Land that the domain leaves out is taken for water. Barriers cut water as they cut land. Water that is connected to
-    no land is left out.
+    Land that the domain leaves out is taken for water. Barriers cut water as they cut land. Water that is
+    connected to no land is left out.
 
     Parameters
     ----------
@@ -184,20 +185,25 @@ def water_around(domain: Domain, reach: int | None = None) -> Water:
     area = np.where(divided, 0.0, side**2.0)
     area[divided] = shapely.area(polygon[divided])
     middle = np.column_stack([cell % cols, cell // cols]) + side[:, None] / 2
-    middle[divided] = centre[order[divided]]
+    # A barrier cuts a piece off, but where water goes on behind it its value is that of the cell's middle.
+    beside = divided & occupied.ravel()[cell]
+    middle[beside] = centre[order[beside]]
 
     near = np.flatnonzero(side == 1)
     faces = _faces(land, cell[near], polygon[near], middle[near], along, grid.shape)
     squares = _square_faces(cell, side, level, kept, cols)
     wet = [np.r_[near[a] if k < 2 else a, b] for k, (a, b) in enumerate(zip(faces.wet, squares, strict=True))]
-    inside = _shores_inside(land, cell, polygon, middle, np.flatnonzero(divided), fence[~on_grid_line(fence)], cols)
+    inside = _shores_inside(
+        land, cell, polygon, middle, np.flatnonzero(divided), fence[~on_grid_line(fence)], cols
+    )
     outer = (faces.shore[0], near[faces.shore[1]], *faces.shore[2:])
     shore = [np.r_[a, b] for a, b in zip(inside, outer, strict=True)]
     whole = np.zeros(grid.shape, bool)
     whole.ravel()[plain] = True
     lengths = np.bincount(wet[3], np.where(wet[3] > 0, wet[2], 0.0), (rows + 1) * (cols + 1))
-    water = Water(grid, margin, cell, side, area, polygon, middle, *wet, _full(whole, lengths), *shore)
-    return _connected(water)
+    contacts = dict(zip(_WET, wet, strict=True)) | dict(zip(_SHORE, shore, strict=True))
+    full = _full(whole, lengths)
+    return _connected(Water(grid, margin, cell, side, area, polygon, middle, full=full, **contacts))
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,7 +213,6 @@ class _Land:
     piece: np.ndarray
     cell: np.ndarray
     polygon: np.ndarray
-    centre: np.ndarray
 
 
 def _extended(grid: Grid, margin: int) -> Grid:
@@ -223,11 +228,9 @@ def _land_pieces(domain: Domain, margin: int, cols: int) -> _Land:
     piece = np.flatnonzero(domain.piece_node >= 0)
     row, col = np.divmod(pieces.cell[piece], domain.grid.shape[1])
     polygon = pieces.polygon[piece]
-    centre = np.column_stack([col, row]) + margin + 0.5
     divided = np.flatnonzero([p is not None for p in polygon])
     polygon[divided] = shapely.transform(polygon[divided], lambda uv: uv + margin)
-    centre[divided] = shapely.get_coordinates(shapely.centroid(polygon[divided]))
-    return _Land(piece, (row + margin) * cols + col + margin, polygon, centre)
+    return _Land(piece, (row + margin) * cols + col + margin, polygon)
 
 
 def _beside(along: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
@@ -251,7 +254,9 @@ def _levels(occupied: np.ndarray, fixed: np.ndarray, reach: int) -> tuple[np.nda
         merge = free.reshape(squares).min(axis=(1, 3)) >= GRADING * side
         within = merge & (away.reshape(squares).min(axis=(1, 3)) <= reach)
         level.reshape(squares)[...] = np.where(merge[:, None, :, None], k, level.reshape(squares))
-        kept.reshape(squares)[...] = np.where(merge[:, None, :, None], within[:, None, :, None], kept.reshape(squares))
+        kept.reshape(squares)[...] = np.where(
+            merge[:, None, :, None], within[:, None, :, None], kept.reshape(squares)
+        )
     return level, kept
 
 
@@ -287,15 +292,21 @@ class _Faces:
 
 
 def _faces(
-    land: _Land, cell: np.ndarray, polygon: np.ndarray, middle: np.ndarray, along: np.ndarray, shape: tuple[int, int]
+    land: _Land,
+    cell: np.ndarray,
+    polygon: np.ndarray,
+    middle: np.ndarray,
+    along: np.ndarray,
+    shape: tuple[int, int],
 ) -> _Faces:
     """Find the contacts across grid lines of pieces that are no larger than a cell."""
     wet = np.zeros(shape, bool)
     wet.ravel()[cell] = True
     edge = np.flatnonzero(binary_dilation(wet, _SQUARE).ravel()[land.cell])
     n = len(edge)
-    centre = np.vstack([land.centre[edge], middle])
     cells = np.r_[land.cell[edge], cell]
+    centre = np.column_stack([cells % shape[1], cells // shape[1]]) + 0.5
+    centre[n:] = middle
     first, second, length, vertex = find_contacts(cells, np.r_[land.polygon[edge], polygon], along, shape)
     axis = np.where(cells[second] - cells[first] == 1, 0, 1)
     line = np.where(axis == 0, cells[second] % shape[1], cells[second] // shape[1])
@@ -347,12 +358,14 @@ def _shores_inside(
     count = np.searchsorted(land.cell, cell[divided], "right") - left
     water = np.repeat(divided, count)
     dry = np.repeat(left - np.cumsum(count) + count, count) + np.arange(len(water))
-    shore = shapely.intersection(land.polygon[dry], polygon[water], grid_size=_MATCH)
+    shore = shapely.intersection(land.polygon[dry], polygon[water], grid_size=PRECISION)
     if len(fence):
         # A barrier along the shore closes it.
         tree = shapely.STRtree(shapely.linestrings(fence.reshape(-1, 2, 2)))
         which, found = tree.query(shore)
-        walls = shapely.multilinestrings(tree.geometries[found], indices=np.unique(which, return_inverse=True)[1])
+        walls = shapely.multilinestrings(
+            tree.geometries[found], indices=np.unique(which, return_inverse=True)[1]
+        )
         hit = np.unique(which)
         shore[hit] = shapely.difference(shore[hit], shapely.buffer(walls, 1e-5))
     length = shapely.length(shore)
@@ -364,7 +377,7 @@ def _shores_inside(
 
 
 def _full(whole: np.ndarray, length: np.ndarray) -> np.ndarray:
-    """Return the corners whose four cells are whole and open to each other, from the open lengths at corners."""
+    """Return the corners whose four cells are whole and open to each other, given the open lengths there."""
     padded = np.pad(whole, 1)
     full = padded[:-1, :-1] & padded[:-1, 1:] & padded[1:, :-1] & padded[1:, 1:]
     return full & (length.reshape(full.shape) > 2 - 1e-6)

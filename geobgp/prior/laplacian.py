@@ -12,8 +12,8 @@ import shapely
 
 from geobgp.errors import DomainError, option
 from geobgp.land.domain import Domain, _to_cells
-from geobgp.land.pieces import PRECISION, Pieces, line_segments, ring_segments
-from geobgp.land.water import Water
+from geobgp.land.pieces import PRECISION, line_segments, ring_segments
+from geobgp.prior.neumann import finite_volumes
 
 Boundary = Literal["neumann", "dirichlet"]
 Scheme = Literal["subcell", "staircase"]
@@ -27,10 +27,6 @@ _DIRECTIONS = [
 ]
 #: A shore closer to a centre than this fraction of the way to a neighbour is held to be this far.
 _NEAREST_SHORE = 1e-3
-#: Land and water within one cell are held to be at least this fraction of a cell apart.
-_NEAREST_WATER = 0.05
-#: Largest conductance between land and water of one cell, by the smaller of their areas in cells.
-_STIFFEST = 200.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,12 +42,13 @@ class Discretisation:
     to_nodes : (n, u) csr_array
         From unknowns to node values.
     cells : (u, 2) int array
-        Row and column of each unknown's cell, on a grid that may reach beyond the domain's by an even number of cells.
+        Row and column of each unknown's cell, on a grid that may begin an even number of cells before the
+        domain's.
     sides : (u,) int array
         Cells along the side of the square that each unknown fills: 1, more for water far from land.
     permeability : float
-        Correlation range over water as a share of that over land. Above 0 the unknowns are the nodes, in their order,
-        and then pieces of water.
+        Correlation range over water as a share of that over land. Above 0 the unknowns are the nodes, in
+        order, and then pieces of water.
     """
 
     domain: Domain
@@ -133,8 +130,8 @@ def discretise(
     boundary : "neumann" or "dirichlet"
     scheme : "subcell" or "staircase"
     permeability : float
-        ρ from 0 (water is closed, and left out) to 1 (water is as land): the operator is -∇·(c∇) with c = 1 on land and
-        ρ² on water. Above 0 only under Neumann conditions and the sub-cell scheme.
+        ρ from 0 (water is closed, and left out) to 1 (water is as land): the operator is -∇·(c∇), c = 1 on
+        land and ρ² on water. Above 0 only under Neumann conditions and the sub-cell scheme.
 
     Examples
     --------
@@ -176,119 +173,28 @@ def discretise(
     return (_dirichlet if scheme == "subcell" else _staircase)(domain, boundary)
 
 
-def _graph_laplacian(first: np.ndarray, second: np.ndarray, weight: np.ndarray, n: int) -> sp.csr_array:
-    """Return the stiffness matrix of conductances between unknowns."""
-    rows, cols = np.r_[first, second], np.r_[second, first]
-    links = sp.coo_array((np.r_[weight, weight], (rows, cols)), shape=(n, n)).tocsr()
-    return sp.csr_array(sp.diags_array(np.asarray(links.sum(axis=1)).ravel()) - links)
-
-
-def _eliminate(stiffness: sp.csr_array, keep: np.ndarray) -> sp.csr_array:
-    """Return the stiffness between the unknowns `keep` when the others carry no mass: the Schur complement.
-
-    Exact: pieces that joined a neighbour still conduct between all that they touch. Each turn takes out
-    pieces that do not touch each other, so that only a diagonal is inverted.
-    """
-    n = stiffness.shape[0]
-    going = np.ones(n, bool)
-    going[keep] = False
-    while going.any():
-        links = stiffness.tocoo()
-        i, j = links.coords
-        between = going[i] & going[j] & (j < i)
-        now = going.copy()
-        now[i[between]] = False
-        out = np.flatnonzero(now)
-        pivot = stiffness.diagonal()[out]
-        # A piece that touches nothing was left out of the domain.
-        inverse = sp.diags_array(np.where(pivot > 0, 1 / np.where(pivot > 0, pivot, 1.0), 0.0))
-        columns = sp.csr_array(stiffness[:, out])
-        stiffness = sp.csr_array(stiffness - columns @ inverse @ columns.T)
-        stay = sp.diags_array(np.where(now, 0.0, 1.0))
-        stiffness = sp.csr_array(stay @ stiffness @ stay)
-        stiffness.eliminate_zeros()
-        going &= ~now
-    return sp.csr_array(stiffness[keep][:, keep])
-
-
-def _links(
-    faces: Pieces | Water, weight: np.ndarray, full: np.ndarray, single: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return (first, second, conductance) of contacts: nine points around full corners, `weight` elsewhere."""
-    row, col = np.nonzero(full)
-    cols = full.shape[1] - 1
-
-    def piece(dr: int, dc: int) -> np.ndarray:
-        return single[(row + dr) * cols + col + dc]
-
-    diagonal = np.full(len(row), 1 / 6)
-    return (
-        np.r_[faces.first, piece(-1, -1), piece(-1, 0)],
-        np.r_[faces.second, piece(0, 0), piece(0, -1)],
-        np.r_[np.where(full.ravel()[faces.vertex], 1 / 3, weight), diagonal, diagonal],
-    )
-
-
-def _water_links(domain: Domain, permeability: float) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Return the links between pieces of water, and from pieces of land to pieces of water, each numbered from 0.
-
-    The conductance over a contact of length L is L / (D + (1/ρ² - 1) W), D the distance of the cells' centres and W the
-    part of the way that leads through water, between centroids. So ρ = 1 gives the grid without shores, and in one
-    dimension every ρ gives the exact resistance, wherever the shore lies within its cell.
-    """
-    water, rho2 = domain.water, permeability**2
-    small = water.area < domain.min_coverage
-    way = rho2 * water.apart + (1 - rho2) * water.distance
-    # Along a river much narrower than a cell next to nothing flows: without this, small pieces would form chains.
-    flows = ~(small[water.first] & small[water.second]) | (water.open_length > domain.min_coverage)
-    weight = np.where(flows, water.open_length / way, 0.0)
-    first, second, weight = _links(water, weight, water.full, water.single_piece())
-    resistance = water.shore_apart + (1 / rho2 - 1) * water.shore_depth
-    # Land and water of one cell are all but one at ρ = 1; a limit, lower where little mass is tied, keeps the matrix well conditioned.
-    mass = np.full(len(domain.pieces.cell), np.inf)
-    mass[domain.main_piece] = domain.node_areas / domain.cell_size**2
-    least = np.minimum(mass[water.shore_piece], np.where(small, np.inf, water.area)[water.shore_water])
-    floor = np.maximum(_NEAREST_WATER, water.shore_length / (_STIFFEST * least))
-    across = water.shore_length / np.maximum(resistance, floor)
-    return [(first, second, rho2 * weight), (water.shore_piece, water.shore_water, across)]
-
-
 def _neumann(domain: Domain, permeability: float) -> Discretisation:
-    """Finite volumes on the nodes and, where it can be passed, on pieces of water.
-
-    Conductances: open length of the shared face / distance of the centres; see `_water_links` for water. Pieces of
-    water under `min_coverage` carry no mass.
-    """
-    p = domain.pieces
-    n, size = domain.n_nodes, len(p.cell)
-    links = [_links(p, p.open_length, domain.inland_corners, domain._single_piece)]
-    if domain.bridges is not None:
-        b = domain.bridges
-        links.append((domain.main_piece[b.first], domain.main_piece[b.second], b.conductance))
-    keep, mass = domain.main_piece, domain.node_areas
-    cells, sides = np.column_stack([domain.node_rows, domain.node_cols]), np.ones(n, np.int64)
-    if permeability > 0:
-        water = domain.water
-        (first, second, weight), (land, wet, across) = _water_links(domain, permeability)
-        links += [(first + size, second + size, weight), (land, wet + size, across)]
-        own = np.flatnonzero(water.area >= domain.min_coverage)
-        keep, mass = np.r_[keep, size + own], np.r_[mass, water.true_areas()[own]]
-        size += len(water.cell)
-        cells = np.vstack([cells + water.margin, np.column_stack([water.rows, water.cols])[own]])
-        sides = np.r_[sides, water.side[own]]
-    first, second, weight = (np.concatenate(x) for x in zip(*links, strict=True))
-    stiffness = _eliminate(_graph_laplacian(first, second, weight, size), keep)
-    root = sp.diags_array(1 / np.sqrt(mass))
-    matrix = sp.csr_array(root @ stiffness @ root)
-    u = len(mass)
+    """Finite volumes on the nodes and, where water can be passed, on pieces of water."""
+    volumes = finite_volumes(domain, permeability)
+    root = sp.diags_array(1 / np.sqrt(volumes.mass))
+    matrix = sp.csr_array(root @ volumes.stiffness @ root)
+    n, u = domain.n_nodes, len(volumes.mass)
 
     def at(coords: np.ndarray) -> tuple[sp.csr_array, np.ndarray]:
         rows, inside = domain.interpolation(coords)
         return sp.csr_array((rows.data, rows.indices, rows.indptr), shape=(rows.shape[0], u)), inside
 
-    to_nodes = sp.csr_array(sp.eye_array(n, u, format="csr"))
     return Discretisation(
-        domain, "neumann", "subcell", _symmetric(matrix), mass, to_nodes, cells, sides, permeability, at
+        domain,
+        "neumann",
+        "subcell",
+        _symmetric(matrix),
+        volumes.mass,
+        sp.csr_array(sp.eye_array(n, u, format="csr")),
+        volumes.cells,
+        volumes.sides,
+        permeability,
+        at,
     )
 
 

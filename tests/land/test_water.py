@@ -45,7 +45,7 @@ def land_cells(domain, water):
 
 
 @settings(max_examples=40, deadline=None)
-@given(island_groups(), st.integers(1, 20), st.floats(0.35, 1.5))
+@given(island_groups(), st.integers(1, 20), st.floats(0.35, 1.2))
 def test_land_and_water_share_out_every_cell(land, reach, cell_size):
     domain = Domain.from_polygons(land, cell_size=cell_size, crs="local", min_coverage=0.0)
     water = water_around(domain, reach)
@@ -59,7 +59,7 @@ def test_land_and_water_share_out_every_cell(land, reach, cell_size):
 
 
 @settings(max_examples=25, deadline=None)
-@given(island_groups(), st.floats(0.35, 1.5))
+@given(island_groups(), st.floats(0.35, 1.2))
 def test_every_shore_is_found(land, cell_size):
     domain = Domain.from_polygons(land, cell_size=cell_size, crs="local", min_coverage=0.0)
     water = water_around(domain, 3)
@@ -119,7 +119,9 @@ def test_land_that_is_left_out_is_water():
 
 
 def test_an_isthmus_narrower_than_a_cell_parts_the_water():
-    land = shapely.union_all([shapely.box(0, 0, 3, 3), shapely.box(5, 0, 8, 3), shapely.box(2, 1.37, 6, 1.41)])
+    land = shapely.union_all(
+        [shapely.box(0, 0, 3, 3), shapely.box(5, 0, 8, 3), shapely.box(2, 1.37, 6, 1.41)]
+    )
     domain = Domain.from_polygons(land, cell_size=1, crs="local")
     water = water_around(domain, 2)
     # The cell between the two, on the isthmus: water north and south of it.
@@ -144,7 +146,10 @@ def test_barriers_cut_water():
     wall = shapely.LineString([(7.3, -40), (7.3, 40)])
     cut = water_around(Domain.from_polygons(land, barriers=wall, cell_size=1, crs="local"), 6)
     assert cut.area.sum() == pytest.approx(free.area.sum())
-    west = cut.centre[:, 0] < 7.3 + cut.margin
+    own = np.array(
+        [c[0] if p is None else p.centroid.x for p, c in zip(cut.polygon, cut.centre, strict=True)]
+    )
+    west = own < 7.3 + cut.margin
     assert not (west[cut.first] != west[cut.second]).any(), "water passes the wall"
 
 

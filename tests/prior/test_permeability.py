@@ -70,7 +70,10 @@ def test_closed_water_is_left_out():
     assert (closed != same).nnz == 0 and closed.shape == (domain.n_nodes, domain.n_nodes)
     assert "water" not in domain.__dict__, "the water is not even looked at"
     # Next to no permeability is next to closed: the land's own part of the matrix tends to it.
-    gap = [abs(operator(domain, permeability=rho)[: domain.n_nodes][:, : domain.n_nodes] - closed).max() for rho in (1e-2, 1e-3)]
+    gap = [
+        abs(operator(domain, permeability=rho)[: domain.n_nodes][:, : domain.n_nodes] - closed).max()
+        for rho in (1e-2, 1e-3)
+    ]
     assert gap[1] < 2e-3 and gap[0] / gap[1] == pytest.approx(100, rel=0.05), f"differences {gap}"
 
 
@@ -125,7 +128,9 @@ def test_rivers_resist_by_their_width_wherever_they_lie_in_a_cell():
     for width in (0.01, 0.3, 1.7):
         for start in (4.0, 4.23, 4.5, 4.71, 5 - width / 2):
             land = shapely.union(shapely.box(0, 0, start, 1), shapely.box(start + width, 0, 12, 1))
-            domain = Domain.from_polygons(land, barriers=shapely.box(0, 0, 12, 1).boundary, cell_size=1, crs="local")
+            domain = Domain.from_polygons(
+                land, barriers=shapely.box(0, 0, 12, 1).boundary, cell_size=1, crs="local"
+            )
             for rho in (0.1, 0.5, 1.0):
                 made = discretise(domain, permeability=rho)
                 ends = np.array([np.argmin(domain.node_cols), np.argmax(domain.node_cols)])
@@ -164,7 +169,7 @@ def test_eigenvalues_of_a_strip_half_under_water_converge(turn, rho):
         assert abs(found[0]) < 1e-8
         errors.append(np.abs(found[1:] / exact - 1).max())
     order = np.log2(errors[0] / errors[2]) / 2
-    assert errors[2] < 0.02 and (order > 0.8 or errors[0] < 0.01), f"errors {errors}, observed order {order:.2f}"
+    assert errors[2] < 0.004 and order > 1.3, f"errors {errors}, observed order {order:.2f}"
 
 
 @settings(max_examples=15, deadline=None)
@@ -207,5 +212,5 @@ def test_only_neumann_and_subcell_know_water(kind):
 
 @pytest.mark.parametrize("rho", [-0.1, 1.2, float("nan")])
 def test_permeability_is_a_share(rho):
-    with pytest.raises(DomainError, match="from 0 .closed. to 1 .as land."):
+    with pytest.raises(DomainError, match=r"from 0 \(closed\) to 1 \(as land\)"):
         discretise(strait(), permeability=rho)
