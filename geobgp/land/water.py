@@ -58,7 +58,7 @@ class Water:
     polygon : (w,) object
         The piece's polygon in cells of `grid`; None where it is all of its square.
     centre : (w, 2) float
-        Place of the piece's value, (u, v) in cells of `grid`: its centroid in cells with land, else the middle
+        Place of its value, (u, v) in cells of `grid`: the centroid in cells with land, else the middle
         of the cell or square.
     first, second : (q,) int
         Pieces of water that touch, `first` west or north of `second`.

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from models import Mixed, all_modes, poisson_problem, square
+from paths import ROOT
 
 from geobgp import LGCP, BoundaryGP, FullRank, HarmonicBasis, Matern, Posterior
 from geobgp.errors import CacheError, DataError
@@ -48,6 +53,22 @@ def test_a_kernel_nobody_knows_is_named(tmp_path, monkeypatch):
     assert not (tmp_path / "other").exists()
     with pytest.raises(DataError, match="Unknown kernel 'Mixed'"):
         Posterior.load(path)
+
+
+@pytest.mark.parametrize("make", [lambda d: all_modes(d, m=30), FullRank], ids=["features", "full"])
+def test_a_fresh_process_reads_every_basis(make, tmp_path):
+    basis = make(square())
+    posterior = LGCP(basis, basis.default_kernel().with_parameters(4.0, 0.8)).fit(counts())
+    path = posterior.save(tmp_path / "fit")
+    code = f"from geobgp import Posterior; print(repr(Posterior.load({str(path)!r})))"
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert run.stdout.strip() == repr(posterior)
 
 
 @pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli", "poisson"])
