@@ -144,7 +144,7 @@ class LGCP:
         coarser = list(engine.rehearsals())
         if levels and coarser:
             engine = coarser[-min(levels, len(coarser))]
-        return fit(engine, likelihood, _capped(parameters, self.basis)).elbo
+        return fit(engine, likelihood, _capped(parameters, self.basis), worth=0.2).elbo
 
     def _problem(self, counts: Counts | np.ndarray) -> tuple[Engine, Poisson, Hyper]:
         """Return what a fit is made of: the prior at the nodes, the likelihood, the hyperparameters."""

@@ -61,6 +61,7 @@ def fit(
     *,
     integrate: bool = False,
     max_rounds: int = MAX_ROUNDS,
+    worth: float = WORTH,
     stage: Stage | None = None,
 ) -> Fit:
     """Fit the posterior, and the hyperparameters that are free.
@@ -74,6 +75,8 @@ def fit(
         Which hyperparameters are free, their bounds and priors.
     integrate : bool
         Mix posteriors over a small grid of hyperparameters instead of taking the best ones.
+    worth : float
+        Nats that a step of the hyperparameters must promise to be taken.
     stage : Stage, optional
         Told of every round, in words.
 
@@ -85,7 +88,7 @@ def fit(
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(limits=1, user_api="blas"):
-        return _fit(engine, likelihood, hyper, integrate, max_rounds, stage or Stage())
+        return _fit(engine, likelihood, hyper, integrate, max_rounds, worth, stage or Stage())
 
 
 def _fit(
@@ -94,6 +97,7 @@ def _fit(
     hyper: Hyper,
     integrate: bool,
     max_rounds: int,
+    worth: float,
     stage: Stage,
 ) -> Fit:
     begin = time.perf_counter()
@@ -105,13 +109,13 @@ def _fit(
         rehearsal = Solver(part, likelihood, hyper, Stage())
         rehearsal.curvature = solver.curvature
         early = _start(rehearsal, theta, guess, nothing, hoped)
-        early = (rehearsal.learn(early, 5.0 * WORTH) if learn else rehearsal.settle(early, ROUGH, 20)).point
+        early = (rehearsal.learn(early, 5.0 * worth) if learn else rehearsal.settle(early, ROUGH, 20)).point
         # From field to field the hyperparameters drift in one direction.
         drift = early.theta - theta if np.isfinite(hoped) else 0.0 * drift
         theta = np.clip(early.theta + 0.8 * drift, hyper.lower, hyper.upper)
         guess, hoped, solver.curvature = early.found, early.score, rehearsal.curvature
     start = _start(solver, theta, guess, nothing, hoped)
-    learned = solver.learn(start, max_rounds=max_rounds) if learn else None
+    learned = solver.learn(start, worth, max_rounds) if learn else None
     best, tolerance = (start, TIGHT) if learned is None else (learned.point, TOLERANCE)
     solver.trace.append(best.score)
     ended = solver.settle(best, tolerance, max_rounds, record=True)
