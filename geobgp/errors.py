@@ -45,13 +45,25 @@ def option(name: str, value: Any = None, *, python: str | None = None) -> str:
     return f"\x02{json.dumps([name, value, python])}\x03"
 
 
+def in_python(code: str, otherwise: str) -> str:
+    """Return what Python's users write, for a message; `otherwise` is told to those who have no Python.
+
+    Examples
+    --------
+    >>> told = f"Correct it{in_python(' with frame.set_crs(...)', ' in the file')}."
+    >>> in_words(told), in_words(told, lambda name, value: name)
+    ('Correct it with frame.set_crs(...).', 'Correct it in the file.')
+    """
+    return f"\x02{json.dumps([None, otherwise, code])}\x03"
+
+
 def in_words(text: str, speak: Speak | None = None) -> str:
     """Return a text with its options said in Python's words, or in those of `speak`."""
 
     def say(match: re.Match[str]) -> str:
         name, value, python = json.loads(match[1])
         if speak is not None:
-            return speak(name, value)
+            return str(value) if name is None else speak(name, value)
         if python is not None:
             return str(python)
         return name if value is None else f"{name}={value!r}"

@@ -9,7 +9,9 @@ from typing import Any
 import geopandas as gpd
 import numpy as np
 import pyproj
+import scipy.sparse as sp
 import shapely
+from scipy.sparse.csgraph import connected_components
 
 from geobgp.errors import CRSError, DomainError, GeometryError, option
 from geobgp.files import layers, read_vector, split_layer
@@ -268,7 +270,7 @@ def _dry_land(series: dict[str, Any], target: pyproj.CRS | None) -> tuple[Any, A
         if target is not None and not source.equals(water.crs, ignore_axis_order=True):
             dry, wet = _projected(whole, source, target), _projected(wet, water.crs, target)
             source = target
-        dry = _polygonal(_without(dry, wet))
+        dry = _without(dry, wet)
         if dry.is_empty:
             raise DomainError(
                 f"No land is left after subtracting water: all {_area(whole, land.crs, target)} of land lie "
@@ -277,7 +279,7 @@ def _dry_land(series: dict[str, Any], target: pyproj.CRS | None) -> tuple[Any, A
                 remedy="Check which is the land and which the water.",
             )
     if target is not None:
-        dry = _polygonal(_projected(dry, source, target))
+        dry = _multipolygon(np.array([_projected(dry, source, target)]))
     if barriers is None:
         return dry, None
     lines = barriers.to_numpy() if target is None else project_shapes(barriers, target)
@@ -286,12 +288,26 @@ def _dry_land(series: dict[str, Any], target: pyproj.CRS | None) -> tuple[Any, A
 
 def _without(dry: Any, wet: Any) -> Any:
     """Return land minus water; where GEOS fails on it as it stands, rounded to a millionth of a millionth."""
+    land, water = shapely.get_parts(dry), shapely.get_parts(wet)
+    which, found = shapely.STRtree(water).query(land, predicate="intersects")
+    met, group = np.unique(which, return_inverse=True)
+    if len(met) == 0:
+        return dry
+    water = shapely.multipolygons(water[found], indices=group)
     try:
-        return shapely.difference(dry, wet)
+        left = shapely.difference(land[met], water)
     except shapely.GEOSException:
         west, south, east, north = shapely.bounds(dry)
         grid = 1e-12 * max(east - west, north - south)
-        return shapely.difference(shapely.set_precision(dry, grid), shapely.set_precision(wet, grid))
+        left = shapely.difference(shapely.set_precision(land[met], grid), shapely.set_precision(water, grid))
+    return _multipolygon(np.delete(land, met), left)
+
+
+def _multipolygon(*shapes: np.ndarray) -> Any:
+    """Return the polygons among shapes as one: overlays may leave lines and points where shores touch."""
+    parts = shapely.get_parts(shapely.get_parts(np.concatenate(shapes)))
+    parts = parts[(shapely.get_type_id(parts) == 3) & ~shapely.is_empty(parts)]
+    return parts[0] if len(parts) == 1 else shapely.multipolygons(parts)
 
 
 def _unite(series: Any, around: LonLat | None) -> Any:
@@ -303,19 +319,20 @@ def _unite(series: Any, around: LonLat | None) -> Any:
         grid = 1e-9
     elif series.crs is not None:
         grid = 1e-4
-    return values[0] if len(values) == 1 else _polygonal(shapely.union_all(values, grid_size=grid))
+    if len(values) == 1:
+        return values[0]
+    # Only those that are next to each other need a union: most islands are not.
+    parts = shapely.get_parts(values)
+    pairs = shapely.STRtree(parts).query(parts, predicate="dwithin", distance=2 * (grid or 0.0))
+    links = sp.coo_array((np.ones(pairs.shape[1]), pairs), shape=(len(parts), len(parts)))
+    group = connected_components(links, directed=False)[1]
+    lone = np.bincount(group)[group] == 1
+    joined = shapely.union_all(parts[~lone], grid_size=grid)
+    return _multipolygon(parts[lone], np.array([joined]))
 
 
 def _projected(geom: Any, source: pyproj.CRS, target: pyproj.CRS) -> Any:
     return project_shapes(gpd.GeoSeries([geom], crs=source), target)[0]
-
-
-def _polygonal(geom: Any) -> Any:
-    """Return the polygons of a geometry: overlays may leave lines and points where shores touch."""
-    if geom.geom_type == "GeometryCollection":
-        parts = shapely.get_parts(geom)
-        geom = shapely.multipolygons(parts[shapely.get_type_id(parts) == 3])
-    return geom
 
 
 def _area(geom: Any, source: pyproj.CRS | None, target: pyproj.CRS | None) -> str:

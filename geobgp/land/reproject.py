@@ -16,7 +16,7 @@ import pyproj
 import scipy.sparse as sp
 import shapely
 
-from geobgp.errors import CRSError, DataError, GeometryError, option
+from geobgp.errors import CRSError, DataError, GeometryError, in_python, option
 from geobgp.text import count
 
 #: Longest edge that is projected as it stands; longer ones get vertices in between (degrees, metres).
@@ -163,7 +163,10 @@ def coordinates_of(geoms: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
                 f"points: points were expected; found {kinds_text(kinds[wrong])}.",
                 option="points",
                 found=int(wrong.sum()),
-                remedy="Use a point within each, e.g. frame.geometry.representative_point().",
+                remedy=(
+                    "Use a point within each, e.g. "
+                    f"{in_python('frame.geometry.representative_point()', 'its centroid')}."
+                ),
             )
     coords, rows = shapely.get_coordinates(geoms, return_index=True)
     finite = np.isfinite(coords).all(axis=1)
@@ -339,7 +342,8 @@ def _check_degrees(coords: np.ndarray) -> None:
     if np.abs(coords[:, 1]).max() <= 540 and np.abs(coords[:, 0]).max() <= 90:
         remedy = "Longitude and latitude look swapped: the first coordinate must be the longitude."
     else:
-        remedy = "These are no degrees: correct the CRS with frame.set_crs(..., allow_override=True)."
+        where = in_python("with frame.set_crs(..., allow_override=True)", "in the file")
+        remedy = f"These are no degrees: correct the CRS {where}."
     raise CRSError(
         f"{count(bad.sum(), 'coordinate')} beyond the globe, e.g. longitude {first[0]:.8g}, "
         f"latitude {first[1]:.8g}.",

@@ -277,10 +277,10 @@ def _cut_water(cells: np.ndarray, land: _Land, fence: np.ndarray, cols: int) -> 
     for k in range(int(count.max(initial=0))):
         has = np.flatnonzero(count > k)
         water[has] = shapely.difference(water[has], land.polygon[left[has] + k], grid_size=PRECISION)
-    water = split_by_lines(water, cells, fence, cols)
-    polygon, owner = shapely.get_parts(water, return_index=True)
+    water, owner = shapely.get_parts(water, return_index=True)
+    polygon, cell = split_by_lines(water, cells[owner], fence, cols)
     real = (shapely.get_type_id(polygon) == 3) & (shapely.area(polygon) > TOLERANCE**2)
-    return polygon[real], cells[owner[real]]
+    return polygon[real], cell[real]
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import geopandas as gpd
 import numpy as np
+import pandas as pd
 import pytest
 import rasterio
 import small_case as case
@@ -216,7 +217,7 @@ def test_force_quiet_and_verbose(files, say, tmp_path):
         (("{points}", "--land", "{bare}"), ("land is not known", "--land-crs EPSG:4326")),
         (("{points}", "--land", "{bare}", "--land-crs", "EPSG:x"), ("--land-crs EPSG:x is no",)),
         (("{points}", "--land", "{points}"), ("land: polygons were expected", "Point")),
-        (("{land}", "--land", "{land}"), ("points were expected", "Polygon")),
+        (("{land}", "--land", "{land}"), ("points were expected", "Polygon", "e.g. its centroid")),
         (("{points}", "--land", "{land}", "--water", "{land}"), ("No land is left",)),
         (("{points}", "--land", "{land}", "--crs", "EPSG:4326"), ("projected", "Leave --crs out")),
         (("{points}", "--land", "{land}", "--crs", "nonsense"), ("--crs nonsense is no",)),
@@ -281,6 +282,22 @@ def test_a_csv_with_odd_columns_works_when_they_are_named(files, say, tmp_path):
     assert "tile.openstreetmap.org" in text
     latitude = gpd.read_file(files.points_gpkg).geometry.iloc[0].y
     assert f"{latitude:.5f}" in text, "the points were asked for"
+
+
+def test_bare_eastings_in_the_crs_of_the_land_are_shown_where_they_are(say, tmp_path):
+    points = case.points().to_crs(28992)
+    table = pd.DataFrame({"x": points.geometry.x, "y": points.geometry.y})
+    table.to_csv(tmp_path / "points.csv", index=False)
+    case.land().to_crs(28992).to_parquet(tmp_path / "land.pq")
+    out = tmp_path / "out"
+    code, _, err = say(
+        "map", tmp_path / "points.csv", "--land", tmp_path / "land.pq", "--show-points", "-o", out, *QUICK
+    )
+    assert code == 0, err
+    places = points.to_crs(4326).geometry
+    shown = re.search(r'"points":\{"coords":(\[\[.*?\]\])', (out / "map.html").read_text("utf-8"))[1]
+    np.testing.assert_allclose(json.loads(shown), np.column_stack([places.y, places.x]), atol=2e-6)
+    assert json.loads((out / "summary.json").read_text("utf-8"))["points"]["used"] == len(points)
 
 
 def test_debug_shows_the_traceback(files, tmp_path):

@@ -10,7 +10,7 @@ from paths import SAMPLE
 from shapely import affinity
 
 from geobgp import Domain, DomainError, SizeError
-from geobgp.land.pieces import cover, ring_segments, split_at_grid_lines
+from geobgp.land.pieces import PRECISION, cover, cut, ring_segments, split_at_grid_lines
 
 
 def disc(radius=1.0, centre=(0.0, 0.0), points=720):
@@ -83,6 +83,50 @@ def test_random_polygons(seed, vertices, h):
         domain.polygon_of(node[node >= 0]), points[node >= 0, 0], points[node >= 0, 1]
     )
     assert own.all()
+
+
+@st.composite
+def lattice_land(draw):
+    """Boxes with holes, on a lattice of halves or thirds of cells: shores along the sides of cells."""
+    step = draw(st.sampled_from([1.0, 0.5, 1 / 3]))
+    corner = st.integers(0, round(6 / step) - 1)
+    side = st.integers(1, round(3 / step))
+
+    def boxes(most):
+        found = draw(st.lists(st.tuples(corner, corner, side, side), min_size=1, max_size=most))
+        end = round(6 / step)
+        return shapely.union_all(
+            [shapely.box(x, y, min(x + w, end), min(y + h, end)) for x, y, w, h in found]
+        )
+
+    land = boxes(5).difference(boxes(3))
+    return shapely.transform(land, lambda xy: xy * step)
+
+
+@given(lattice_land())
+@settings(max_examples=100, deadline=None)
+def test_pieces_are_those_of_the_slow_way(land):
+    land = shapely.multipolygons([p for p in shapely.get_parts(land) if p.geom_type == "Polygon"])
+    if land.is_empty:
+        return
+    found = cut(shapely.set_precision(land, PRECISION), None, (6, 6))
+    col, row = np.meshgrid(np.arange(6), np.arange(6))
+    cells = shapely.box(col.ravel(), row.ravel(), col.ravel() + 1, row.ravel() + 1)
+    parts, cell = shapely.get_parts(shapely.intersection(cells, land), return_index=True)
+    area = shapely.area(parts)
+    slow = sorted((c, round(a, 7)) for c, a in zip(cell, area, strict=True) if a > 1e-9)
+    assert sorted((c, round(a, 7)) for c, a in zip(found.cell, found.area, strict=True)) == slow
+    made = found.polygon[[p is not None for p in found.polygon]]
+    assert shapely.is_valid(made).all()
+
+
+def test_land_in_rows_or_in_one_shape_makes_the_same_domain():
+    islands = [disc(0.2 + 0.01 * k, (1.1 * (k % 5), 1.1 * (k // 5))) for k in range(20)]
+    one = Domain.from_polygons(shapely.multipolygons(islands), cell_size=0.13, crs="local")
+    rows = Domain.from_polygons(islands, cell_size=0.13, crs="local")
+    np.testing.assert_array_equal(rows.pieces.cell, one.pieces.cell)
+    np.testing.assert_allclose(rows.node_areas, one.node_areas, rtol=1e-9)
+    assert rows.n_components == one.n_components == 20
 
 
 def test_coverage_of_a_cell_sized_hole_and_touching_polygons():

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import shapely
 from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from shapely.geometry import GeometryCollection, LineString, MultiPolygon, Point, Polygon, box
 from strategies import messy_polygons, star_polygons
 
@@ -195,6 +196,19 @@ def test_areas_add_up(land, water):
         assert water.buffer(1e-9).covers(land)
         return
     assert dry.is_valid and dry.area == pytest.approx(land.area - land.intersection(water).area, abs=1e-9)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(*[st.integers(0, 90)] * 2, st.integers(3, 20)), min_size=2, max_size=12))
+def test_land_in_many_rows_is_their_union(squares):
+    # Some lie apart, some overlap, some touch: only those next to each other need be united.
+    land = [box(x, y, x + side, y + side) for x, y, side in squares]
+    found = land_polygons(land, crs="local").geometry
+    assert found.is_valid and found.equals(shapely.union_all(land))
+    water = [shapely.Point(x, y).buffer(4) for x, y, _ in squares[::2]]
+    dry = land_polygons(land, water, crs="local").geometry
+    assert dry.is_valid
+    assert dry.area == pytest.approx(shapely.union_all(land).difference(shapely.union_all(water)).area)
 
 
 def test_shared_borders_leave_no_crack():
