@@ -18,7 +18,7 @@ import scipy.sparse as sp
 
 from geobgp.inference.engine import Moments, make_engine, make_state
 from geobgp.inference.states import SparseState
-from geobgp.linalg.cholesky import Factor
+from geobgp.linalg.cholesky import Cholesky
 from geobgp.prior.full_rank import Field, FullRank
 from geobgp.prior.kernels import Kernel, Matern
 from geobgp.prior.powers import Powers
@@ -54,7 +54,7 @@ _Bordered = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 class _Solution:
     """A posterior: of z given β (factor of H, selected inverse), of β, and what couples them."""
 
-    factor: Factor
+    factor: Cholesky
     inverse: np.ndarray
     coupling: np.ndarray
     beta_cov: np.ndarray
@@ -170,7 +170,7 @@ class SparseEngine:
         """Return log|κ²I + S| and the trace of its inverse."""
         if kappa2 not in self._determinants:
             operator = self.field.operator
-            factor = operator.plan.factor(operator.entries(np.array([kappa2, 1.0])))
+            factor = operator.factor(np.array([kappa2, 1.0]))
             inverse = factor.selected_inverse(operator.pattern.nnz)
             self._determinants[kappa2] = factor.log_det, float(inverse[operator.diagonal].sum())
         return self._determinants[kappa2]
@@ -181,9 +181,9 @@ class SparseEngine:
 
     def _border(
         self, theta: np.ndarray, w: np.ndarray
-    ) -> tuple[_Bordered, Factor, np.ndarray, np.ndarray, float]:
+    ) -> tuple[_Bordered, Cholesky, np.ndarray, np.ndarray, float]:
         """Return natural means -> (z, β), the factor, coupling, covariance of β, log determinant."""
-        factor = self.matrices.plan.factor(self.matrices.entries(self._coefficients(theta)[1], w))
+        factor = self.matrices.factor(self._coefficients(theta)[1], w)
         weighted = w[:, None] * self.design
         coupling = factor.solve(self.observe.T @ weighted)
         schur = np.diag(self.fixed_precision) + weighted.T @ (self.design - self.observe @ coupling)

@@ -18,7 +18,7 @@ from geobgp.prior.kernels import Matern
 if TYPE_CHECKING:
     from geobgp.inference.sparse import SparseEngine
     from geobgp.land.domain import Domain
-    from geobgp.linalg.cholesky import Factor
+    from geobgp.linalg.cholesky import Cholesky
     from geobgp.prior.full_rank import FullRank
     from geobgp.prior.harmonic import HarmonicBasis
     from geobgp.prior.powers import Powers
@@ -236,7 +236,7 @@ class SparseState(_Located):
         engine = engine_for(self.full, kernel, self.fixed, self.fixed_sd, self.centre, self.coords)
         return cast("SparseEngine", engine)
 
-    def _factor(self) -> Factor:
+    def _factor(self) -> Cholesky:
         from threadpoolctl import threadpool_limits
 
         factor = self.full.keep(self.key)
@@ -244,7 +244,7 @@ class SparseState(_Located):
             q = self._engine()._coefficients(np.log([self.lengthscale, self.sd]))[1]
             # One thread, as in the fit, so that samples of a posterior read from a file are the same.
             with threadpool_limits(limits=1, user_api="blas"):
-                factor = self._matrices.plan.factor(self._matrices.entries(q, self.precision))
+                factor = self._matrices.factor(q, self.precision)
             self.full.keep(self.key, factor)
         return factor
 

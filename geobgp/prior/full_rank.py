@@ -20,7 +20,7 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
 from geobgp.errors import GeobgpError
-from geobgp.linalg.cholesky import Factor
+from geobgp.linalg.cholesky import Cholesky
 from geobgp.prior.base import Basis
 from geobgp.prior.kernels import Kernel, Matern
 from geobgp.prior.laplacian import Boundary, Discretisation, Scheme, discretise
@@ -58,7 +58,7 @@ class FullRank(Basis):
         self.boundary: Boundary = boundary
         self.scheme: Scheme = scheme
         self.discretisation: Discretisation = discretise(domain, boundary=boundary, scheme=scheme)
-        self._kept: OrderedDict[object, Factor] = OrderedDict()
+        self._kept: OrderedDict[object, Cholesky] = OrderedDict()
 
     def __repr__(self) -> str:
         return f"FullRank({len(self.discretisation.mass):,} unknowns, {self.boundary}, {self.scheme})"
@@ -85,10 +85,7 @@ class FullRank(Basis):
         d = self.discretisation
         mass = d.mass / h**2
         root = sp.diags_array(1.0 / np.sqrt(mass))
-        # An unknown lies where its node does; under Dirichlet and staircase its node is the one it fills.
-        cells = np.column_stack([self.domain.node_rows, self.domain.node_cols])
-        home = np.asarray(sp.csc_array(d.to_nodes).argmax(axis=0)).ravel()
-        return Field(sp.csr_array(d.matrix * h**2), mass, sp.csr_array(d.to_nodes @ root), cells[home])
+        return Field(sp.csr_array(d.matrix * h**2), mass, sp.csr_array(d.to_nodes @ root), d.cells)
 
     def at(self, coords: np.ndarray) -> tuple[sp.csr_array, np.ndarray]:
         """Return the (k, unknowns) matrix from z to f at coordinates, and which of them are on land."""
@@ -123,7 +120,7 @@ class FullRank(Basis):
         # Q = c A^(nu + 1) with A = kappa² I + S, in units of cells.
         field, nu = self.field, kernel.nu
         kappa2 = 2 * nu * (self.domain.cell_size / kernel.lengthscale) ** 2
-        factor = field.operator.plan.factor(field.operator.entries(np.array([kappa2, 1.0])))
+        factor = field.operator.factor(np.array([kappa2, 1.0]))
         draw = rng.standard_normal((field.size, n))
         z = factor.solve(draw if nu == 1 else factor.half_solve(draw))
         return np.asarray((field.to_nodes @ z).T) * (kernel.sd * np.sqrt(4 * np.pi * nu * kappa2**nu))
@@ -133,11 +130,11 @@ class FullRank(Basis):
         """Rebuild the prior on its domain; it has no arrays of its own."""
         return cls(domain, **facts)
 
-    def keep(self, key: object, factor: Factor | None = None) -> Factor | None:
+    def keep(self, key: object, factor: Cholesky | None = None) -> Cholesky | None:
         """Return the factor kept under a key, after storing one if given; the oldest ones are forgotten."""
         if factor is not None:
             self._kept[key] = factor
-            while len(self._kept) > 1 and sum(8 * f.plan.entries for f in self._kept.values()) > _KEEP:
+            while len(self._kept) > 1 and sum(8 * f.fronts.entries for f in self._kept.values()) > _KEEP:
                 self._kept.popitem(last=False)
         return self._kept.get(key)
 

@@ -236,7 +236,7 @@ class HarmonicBasis(Basis):
 
 def _compute(made: Discretisation, m: int, stage: Stage) -> tuple[np.ndarray, np.ndarray]:
     """Return the operator's eigenvalues and the functions at its unknowns, orthonormal in its mass."""
-    values, vectors = smallest_eigenpairs(made.matrix, m, stage=stage)
+    values, vectors = smallest_eigenpairs(made.matrix, m, coords=made.cells, stage=stage)
     root = 1 / np.sqrt(made.mass)
     out = np.empty(vectors.shape)
     # By blocks of rows, so that turning the order round stays within the processor's cache.
