@@ -45,7 +45,7 @@ class Cholesky:
     def log_det(self) -> float:
         """Log determinant of the matrix."""
         diagonals = [own.diagonal() for _, _, own, _ in self._columns]
-        return 2.0 * float(np.log(np.concatenate(diagonals)).sum()) if diagonals else 0.0
+        return 2.0 * float(np.log(np.concatenate(diagonals)).sum())
 
     def solve(self, right: np.ndarray) -> np.ndarray:
         """Return the matrix's inverse times (n,) or (n, k) right-hand sides."""

@@ -3,10 +3,10 @@
 Each connected component is solved by itself, so its eigenvectors are exactly zero elsewhere and equal
 eigenvalues of different islands cannot hide each other. Small components are solved densely. Large ones are
 swept upwards: a shift is put into the part of the spectrum that comes next, the shifted matrix is factorised
-(`geobgp.linalg.ldl`), and block Lanczos on its inverse, kept orthogonal to all vectors found before, yields the
-eigenpairs on both sides of the shift. The signs in each factor count the eigenvalues below its shift, so an
-eigenvalue that was missed is noticed and found; a last factor behind the m-th eigenvalue certifies that there
-are m below it.
+(`geobgp.linalg.ldl`), and block Lanczos on its inverse, kept orthogonal to all vectors found before, yields
+the eigenpairs on both sides of the shift. The signs in each factor count the eigenvalues below its shift, so
+an eigenvalue that was missed is noticed and found; a last factor behind the m-th eigenvalue certifies that
+there are m below it.
 """
 
 from __future__ import annotations

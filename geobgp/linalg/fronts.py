@@ -1,9 +1,9 @@
 """Fronts: sparse symmetric matrices eliminated in dense blocks, along the tree of an `Ordering`.
 
-A *front* is a set of unknowns that are eliminated together, with its *border*: the later unknowns that they touch. Its
-columns of the matrix are two dense blocks, `own` (k, k) and `side` (b, k). Eliminating it leaves an update of its
-border, `rest` (b, b), which is added to the blocks of the front above. All blocks hold lower triangles, in Fortran
-order. `geobgp.linalg.cholesky` and `geobgp.linalg.ldl` differ in how a front is eliminated.
+A *front* is a set of unknowns that are eliminated together, with its *border*: the later unknowns that they
+touch. Its columns of the matrix are two dense blocks, `own` (k, k) and `side` (b, k). Eliminating it leaves
+an update of its border, `rest` (b, b), which is added to the blocks of the front above. Blocks are in Fortran
+order, and of symmetric ones only the lower triangle counts. The same way back leads to solutions.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LEAF = 64
 _RUN = 8
 
 #: Which of the blocks own, side and rest of the front above; where in it; and where in the update.
-_Move = tuple[int, tuple[Any, Any], tuple[slice, slice]]
+_Move = tuple[int, Any, tuple[slice, slice]]
 Blocks = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
@@ -84,7 +84,7 @@ class Fronts:
     entries : int
         Number of entries of a factor.
     place : array
-        Where the entries of the matrix's lower triangle, in the order of elimination, lie in the columns of all fronts.
+        Where the matrix's lower triangle, in the order of elimination, lies in the columns of all fronts.
     lower, upper : array
         Which of the pattern's entries these are, and their mirror images.
     diagonal : (n,) array
@@ -155,8 +155,8 @@ class Fronts:
     ) -> Columns:
         """Eliminate the matrix with entries `data`, in the pattern's order, minus `shift` times the identity.
 
-        Where a front's own block is not positive definite ``indefinite(number, blocks, own)`` eliminates it, in place;
-        `own` is the block as it was.
+        A front whose own block is not positive definite is left to ``indefinite(number, blocks, own)``, which
+        eliminates it in place; `own` is the block as it was.
         """
         values = np.zeros(self.entries)
         values[self.place] = data[self.lower]
@@ -214,7 +214,7 @@ def _borders(
 ) -> list[np.ndarray]:
     """Return each front's border: what its unknowns, or the fronts below it, touch beyond it."""
     borders: list[np.ndarray] = []
-    touched: list[list[np.ndarray]] = [[row[a:b]] for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+    touched: list[list[np.ndarray]] = [[row[a:b]] for a, b in itertools.pairwise(bounds)]
     for number, (stop, parent) in enumerate(zip(starts[1:], parents, strict=True)):
         beyond = np.concatenate([rows[rows >= stop] for rows in touched[number]])
         borders.append(np.unique(beyond))
@@ -257,7 +257,7 @@ def _fronts(
 
 
 def _moves(place: np.ndarray, own: int) -> tuple[tuple[_Move, ...], bool]:
-    """Return how a border at `place` above, its first `own` unknowns in `own` there, is moved; and if by index."""
+    """Return how a border at `place`, its first `own` unknowns in the block `own`, moves; and if by index."""
     # A run ends where the numbers jump, and where the columns of the front above end.
     ends = sorted({0, own, len(place), *(1 + np.flatnonzero(np.diff(place) != 1)).tolist()})
     by_index = (len(ends) - 1) * _RUN > len(place)
@@ -266,6 +266,6 @@ def _moves(place: np.ndarray, own: int) -> tuple[tuple[_Move, ...], bool]:
     runs = [(slice(a, b), slice(int(place[a]), int(place[b - 1]) + 1)) for a, b in itertools.pairwise(ends)]
     moves: list[_Move] = []
     for (col, to_col), (row, to_row) in itertools.combinations_with_replacement(runs, 2):
-        there = np.ix_(place[row], place[col]) if by_index else (to_row, to_col)
+        there: Any = np.ix_(place[row], place[col]) if by_index else (to_row, to_col)
         moves.append((int(col.start >= own) + int(row.start >= own), there, (row, col)))
     return tuple(moves), by_index

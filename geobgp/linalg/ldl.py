@@ -1,4 +1,4 @@
-"""LDLᵀ factors of sparse symmetric matrices, definite or not: solves, and the count of negative eigenvalues."""
+"""LDLᵀ factors of sparse symmetric matrices, definite or not: solves, and counts of eigenvalues."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from geobgp.linalg.fronts import Blocks, Fronts
 class LDL:
     """L D Lᵀ of a symmetric matrix minus `shift` times the identity.
 
-    Fronts that are positive definite are Cholesky-factorised, the others by Bunch and Kaufman's pivoting within the
-    front.
+    Fronts that are positive definite are Cholesky-factorised, the others by Bunch and Kaufman's pivoting
+    within the front.
 
     Parameters
     ----------

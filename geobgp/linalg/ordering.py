@@ -1,7 +1,7 @@
 """Nested dissection: the order of elimination that keeps the factors of grid-like matrices sparse.
 
-A connected set of unknowns is cut by a few of them, the separator; what is left falls into connected parts, which
-are cut in turn until they are small. The unknowns of each part come before the separator that parts them.
+A connected set of unknowns is cut by a few of them, the separator; what is left falls into connected parts,
+which are cut in turn until they are small. The unknowns of each part come before the separator.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ _LANDMARKS = 4
 class Ordering(NamedTuple):
     """The order of elimination, in fronts: separators, and parts that are not cut any further."""
 
-    #: The unknowns in the order of elimination, front by front, (n,); and where each front starts, (fronts + 1,).
+    #: The unknowns in the order of elimination, front by front.
     order: np.ndarray
+    #: Where each front starts in it, and where the last one ends.
     starts: np.ndarray
     #: The front that each one hangs from, always a later one; -1 for the last of a connected component.
     parents: np.ndarray
@@ -38,7 +39,7 @@ def nested_dissection(pattern: sp.csr_array, coords: np.ndarray | None = None, l
     coords : (n, d) array, optional
         Where the unknowns lie; any unit. By default links are counted from a few unknowns far apart.
     leaf : int
-        Parts up to this size are not cut. Crumbs below the same separator, and small components, share a front.
+        Parts up to this size are not cut. Small components, and crumbs below one separator, share a front.
 
     Examples
     --------
@@ -98,7 +99,7 @@ def _link_distances(row: np.ndarray, col: np.ndarray, n: int) -> np.ndarray:
 
 
 def _parts(graph: sp.csr_array, above: np.ndarray, leaf: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the part of each unknown, a component or several crumbs below one front; and if it is to be cut."""
+    """Return the part of each unknown, a component or crumbs below one front; and if it is to be cut."""
     label = _components(graph)
     size = np.bincount(label)
     parent = np.empty(len(size), np.int64)
@@ -120,8 +121,8 @@ def _separators(
 ) -> np.ndarray:
     """Tell which unknowns separate their part; all of a part that is not large, or that no cut divides.
 
-    A cut is a level of one coordinate; its separator is what lies above it and is linked to what does not. Of all
-    cuts that leave a fair share on both sides the one with the smallest separator is taken, even ones first.
+    A cut is a level of one coordinate; its separator is what lies above it and is linked to what does not. Of
+    all cuts that leave a fair share on both sides the one with the smallest separator is taken.
     """
     size = np.bincount(part)
     best = np.full(len(size), np.inf)
@@ -131,7 +132,7 @@ def _separators(
         low, high = _range(level[large], part[large], len(size))
         span = np.maximum(high.astype(np.int64) - low + 1, 0)
         first = np.cumsum(span) - span
-        # Levels of all parts in one row; an unknown is in the separators from its lowest link's level to its own.
+        # All parts' levels in a row. An unknown is in the separators from its lowest link's level to its own.
         key = np.where(large, level + (first - low)[part], 0)
         lowest = key.copy()
         lowest[row[linked]] = np.minimum(key[row[linked]], np.minimum.reduceat(key[col], linked))
@@ -167,7 +168,7 @@ def _range(level: np.ndarray, group: np.ndarray, count: int) -> tuple[np.ndarray
 
 
 def _ordered(front: np.ndarray, parents: np.ndarray, levels: np.ndarray) -> Ordering:
-    """Return the fronts in postorder, and the unknowns of each along the coordinate in which it is longest."""
+    """Return the fronts in postorder, the unknowns of each along the coordinate in which it is longest."""
     count = len(parents)
     children: list[list[int]] = [[] for _ in range(count)]
     stack: list[int] = []
