@@ -4,11 +4,9 @@ import pytest
 import shapely
 from models import all_modes, archipelago, poisson_problem, square
 
-from geobgp.data.effects import fixed_effects, node_exposure
 from geobgp.errors import DataError, GeobgpWarning
 from geobgp.land.domain import Domain
 from geobgp.model import LGCP, BoundaryGP
-from geobgp.output.grids import dataset
 from geobgp.prior.full_rank import FullRank
 from geobgp.prior.kernels import Matern
 
@@ -23,74 +21,6 @@ def expected_total(model, result):
 
 
 # -- exposure ---------------------------------------------------------------------------------------------
-
-
-def test_exposure_is_area_by_default():
-    land = shapely.box(120_000, 450_000, 140_000, 470_000)
-    domain = Domain.from_polygons(gpd.GeoSeries([land], crs=28992), cell_size=2000, crs=28992)
-    values, kind = node_exposure(None, domain)
-    assert kind == "area"
-    assert values.sum() == pytest.approx(400.0, rel=1e-3)  # km²
-
-
-def test_population_of_areas_is_spread_over_their_land():
-    domain = archipelago()
-    areas = gpd.GeoDataFrame(
-        {"name": ["west", "east"], "population": [1000.0, 10.0]},
-        geometry=[shapely.box(-1, -1, 6, 11), shapely.box(6, -1, 20, 11)],
-    )
-    values, kind = node_exposure(areas, domain)
-    assert kind == "population"
-    assert values.sum() == pytest.approx(1010.0)
-    west = domain.node_points[:, 0] < 4.5
-    density = values / domain.node_areas
-    assert np.ptp(density[west]) < 1e-9 * density.max()
-    assert density[west][0] > 50 * density[domain.node_points[:, 0] > 7.5][0]
-    by_name, _ = node_exposure(areas.rename(columns={"population": "people"}), domain, "people")
-    assert np.array_equal(by_name, values)
-
-
-def test_population_outside_the_land_is_told():
-    domain = square()
-    areas = gpd.GeoDataFrame(
-        {"population": [100.0, 50.0]}, geometry=[shapely.box(0, 0, 10, 10), shapely.box(50, 50, 60, 60)]
-    )
-    with pytest.warns(GeobgpWarning, match="50 of 150"):
-        values, _ = node_exposure(areas, domain)
-    assert values.sum() == pytest.approx(100.0)
-    with pytest.raises(DataError, match="None of the 1 areas"):
-        node_exposure(areas.iloc[1:], domain)
-    renamed = areas.rename(columns={"population": "a"})
-    with pytest.raises(DataError, match=r"Found: a, other; 2 columns hold numbers.*exposure_column"):
-        node_exposure(renamed.assign(other=1.0), domain)
-    with pytest.raises(DataError, match="Found: name; no columns hold numbers"):
-        node_exposure(renamed.drop(columns="a").assign(name="x"), domain)
-    with pytest.raises(DataError, match="Found: a; there is no column 'b'"):
-        node_exposure(renamed, domain, "b")
-    with pytest.raises(DataError, match="not negative"):
-        node_exposure(areas.assign(population=[-1.0, 2.0]), domain)
-
-
-def test_population_raster_keeps_its_total():
-    domain = square()
-    people = dataset(domain, {"people": np.arange(100.0)})["people"]
-    values, kind = node_exposure(people, domain)
-    assert kind == "population"
-    assert values.sum() == pytest.approx(np.arange(100.0).sum())
-
-
-@pytest.mark.parametrize(
-    ("values", "word"),
-    [
-        (np.ones(7), "shape"),
-        (np.full(100, -1.0), "not negative"),
-        (np.full(100, np.nan), "not negative"),
-        (np.zeros(100), "zero everywhere"),
-    ],
-)
-def test_bad_exposure_is_named(values, word):
-    with pytest.raises(DataError, match=word):
-        node_exposure(values, square())
 
 
 @ENGINES
@@ -134,38 +64,6 @@ def test_covariates_are_found_in_their_own_units(make):
     assert other.elbo == pytest.approx(posterior.elbo, abs=1e-6)
 
 
-def test_missing_values_are_refused_or_filled_on_request():
-    domain = square()
-    values = np.arange(100.0)
-    values[[3, 5, 8]] = np.nan
-    with pytest.raises(DataError, match="3 of 100 nodes"):
-        fixed_effects({"x": values}, domain)
-    with pytest.warns(GeobgpWarning, match="3 of 100 nodes"):
-        effects = fixed_effects({"x": values}, domain, "mean")
-    assert effects.means[0] == pytest.approx(np.nanmean(values))
-    assert np.isnan(values[3])  # the caller's array is left alone
-    with pytest.raises(DataError, match="no value on"):
-        fixed_effects({"x": np.full(100, np.nan)}, domain, "mean")
-    with pytest.raises(DataError, match="fill_missing"):
-        fixed_effects({"x": values}, domain, "median")
-
-
-def test_standardised_by_area():
-    domain = archipelago()
-    effects = fixed_effects({"x": domain.node_points[:, 0]}, domain)
-    weight = domain.node_areas / domain.node_areas.sum()
-    assert weight @ effects.columns[:, 1] == pytest.approx(0.0, abs=1e-12)
-    assert weight @ effects.columns[:, 1] ** 2 == pytest.approx(1.0)
-    assert (effects.columns[:, 0] == 1).all()
-
-
-def test_constant_and_misshapen_covariates_are_named():
-    with pytest.raises(DataError, match="'flat' is 3"):
-        fixed_effects({"flat": np.full(100, 3.0)}, square())
-    with pytest.raises(DataError, match="'x' is one value per node"):
-        fixed_effects({"x": np.ones(3)}, square())
-
-
 @ENGINES
 def test_correlated_covariates_are_told_and_survive(make):
     domain = square()
@@ -183,14 +81,6 @@ def test_correlated_covariates_are_told_and_survive(make):
     scale = model.effects.scales
     both = mean[1] / scale[0] + mean[2] / scale[1]
     assert both == pytest.approx(0.5, abs=0.3)  # their sum is
-
-
-def test_raster_covariates_are_averaged():
-    domain = square()
-    field = dataset(domain, {"x": domain.node_points[:, 0]})["x"]
-    effects = fixed_effects({"x": field}, domain)
-    plain = fixed_effects({"x": domain.node_points[:, 0]}, domain)
-    assert effects.columns == pytest.approx(plain.columns, abs=1e-6)
 
 
 # -- counts, edges ----------------------------------------------------------------------------------------

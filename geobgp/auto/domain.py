@@ -58,6 +58,7 @@ def make_domain(
             prepared.geometry,
             Grid.from_bounds((west, south, east, north), cell_size, prepared.crs),
             barriers=prepared.barriers,
+            water_geometry=prepared.water,
             min_coverage=min_coverage,
             notes=tuple(prepared.notes),
         )

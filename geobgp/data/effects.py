@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from geobgp.errors import DataError, GeobgpWarning
+from geobgp.errors import DataError, InputWarning, option, warn
 from geobgp.files import kind_of, read_vector
+from geobgp.text import count, number, percent
 
 if TYPE_CHECKING:
     import geopandas as gpd
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     Exposure: TypeAlias = np.ndarray | gpd.GeoDataFrame | str | os.PathLike[str] | xr.DataArray
     Covariate: TypeAlias = np.ndarray | Callable[[np.ndarray], np.ndarray] | Raster
 
+#: People off the land are told from this share on.
+LEFT_OUT = 0.01
 #: Correlation of two covariates from which on their separate effects are said to be hardly known.
 _CORRELATED = 0.98
 
@@ -36,8 +38,10 @@ def node_exposure(
     ----------
     exposure : None, array, GeoDataFrame, raster, or path of a vector file or raster
         None: land area in km² (square units of a local domain). A raster holds people (or animals, trees)
-        per pixel and keeps its total; a GeoDataFrame holds areas with a column of people, spread evenly over
-        the land in each.
+        per pixel, a GeoDataFrame areas with a column of people. People are spread evenly over their pixel, or
+        over their area but for the water that the domain was made with, and those on the domain's land are
+        counted. Those off it, beyond the land or at sea, are left out; a warning says how many, if they are
+        more than 1 %.
     domain : Domain
     column : str, optional
         The GeoDataFrame's column; by default "population", or the only numeric one.
@@ -60,69 +64,105 @@ def node_exposure(
         if empty == len(values):
             raise DataError("The exposure raster has no data on this domain's land; check its place and CRS.")
         if empty:
-            warnings.warn(
-                f"The exposure raster has no data at {empty:,} of {len(values):,} nodes; taken as zero "
-                "there.",
-                GeobgpWarning,
-                stacklevel=4,
+            warn(
+                InputWarning(
+                    f"The exposure raster has no data at {empty:,} of {count(len(values), 'node')}; taken as "
+                    "zero there.",
+                    option="exposure",
+                    found=empty,
+                )
             )
             values = np.nan_to_num(values, nan=0.0)
     else:
         values, kind = np.array(exposure, float), "exposure"
     if values.shape != (domain.n_nodes,):
         raise DataError(
-            f"The exposure is one number per node, {domain.n_nodes:,}; found the shape {values.shape}."
+            f"The exposure is one number per node, {domain.n_nodes:,}; found the shape {values.shape}.",
+            option="exposure",
+            found=values.shape,
         )
-    bad = int((~np.isfinite(values) | (values < 0)).sum())
-    if bad:
-        raise DataError(
-            f"Exposure must be finite and not negative; {bad:,} of {len(values):,} values are not."
-        )
+    _check_amounts(values, "Exposure")
     if values.sum() <= 0:
-        raise DataError("The exposure is zero everywhere, so that nothing could happen anywhere.")
+        raise DataError(
+            "The exposure is zero everywhere, so that nothing could happen anywhere.", option="exposure"
+        )
     return values, kind
 
 
-def _spread(areas: gpd.GeoDataFrame, domain: Domain, column: str | None) -> np.ndarray:
-    """Return people per node: each area's, spread evenly over the land within it."""
-    from geobgp.land.regions import area_shares
-
-    if column is None:
-        numeric = [c for c in areas.columns if c != areas.geometry.name and areas[c].dtype.kind in "iuf"]
-        column = (
-            "population" if "population" in areas.columns else (numeric[0] if len(numeric) == 1 else None)
-        )
-    if column is None or column not in areas.columns:
-        names = ", ".join(str(c) for c in areas.columns if c != areas.geometry.name)
-        wanted = (
-            f"there is no column {column!r}" if column else f"{len(numeric) or 'no'} columns hold numbers"
-        )
-        raise DataError(
-            f"Which column of the exposure holds the population? Found: {names or 'none at all'}; {wanted}. "
-            "Name it with exposure_column."
-        )
-    people = np.asarray(areas[column], float)
-    bad = int((~np.isfinite(people) | (people < 0)).sum())
+def _check_amounts(values: np.ndarray, what: str) -> None:
+    bad = int((~np.isfinite(values) | (values < 0)).sum())
     if bad:
         raise DataError(
-            f"The column {column!r} must be finite and not negative; {bad} of {len(people)} values are not."
+            f"{what} must be finite and not negative; {bad:,} of {count(len(values), 'value')} "
+            f"{'is' if bad == 1 else 'are'} not.",
+            option="exposure",
+            found=bad,
         )
-    land = area_shares(domain, areas).multiply(domain.node_areas).tocsr()
-    total = np.asarray(land.sum(axis=1)).ravel()
-    lost = float(people[total <= 0].sum())
-    if lost == people.sum():
+
+
+def _spread(areas: gpd.GeoDataFrame, domain: Domain, column: str | None) -> np.ndarray:
+    """Return people per node: those of each area that live on the node's land."""
+    from geobgp.land.regions import spread_shares
+
+    column = _population_column(areas, column)
+    people = np.asarray(areas[column], float)
+    _check_amounts(people, f"The column {column!r}")
+    shares = spread_shares(domain, areas, "areas of the exposure")
+    kept = np.asarray(shares.sum(axis=1)).ravel()
+    if not (kept > 0).any():
         raise DataError(
-            f"None of the {len(people)} areas holds land of this domain; check their place and CRS."
+            f"None of the {len(people):,} areas holds land of this domain; check their place and CRS.",
+            option="exposure",
         )
-    if lost > 0:
-        warnings.warn(
-            f"{int(((total <= 0) & (people > 0)).sum())} of {len(people)} areas hold no land of this domain; "
-            f"their population ({lost:,.6g} of {people.sum():,.6g}) is left out.",
-            GeobgpWarning,
-            stacklevel=5,
+    _warn_left_out(areas, column, people, kept)
+    return np.asarray(shares.T @ people).ravel()
+
+
+def _population_column(areas: gpd.GeoDataFrame, column: str | None) -> str:
+    names = [c for c in areas.columns if c != areas.geometry.name]
+    numeric = [c for c in names if areas[c].dtype.kind in "iuf"]
+    if column is None:
+        column = "population" if "population" in names else (numeric[0] if len(numeric) == 1 else None)
+    if column is None or column not in names:
+        numbers = f"{len(numeric) or 'no'} columns hold numbers"
+        missing = f"there is no column {column!r}" if column else numbers
+        raise DataError(
+            "Which column of the exposure holds the population? "
+            f"Found: {', '.join(map(str, names)) or 'none at all'}; {missing}.",
+            option="exposure_column",
+            found=names,
+            remedy=f"Name it with {option('exposure_column')}.",
         )
-    density = np.divide(people, total, out=np.zeros_like(people), where=total > 0)
-    return np.asarray(land.T @ density).ravel()
+    return column
+
+
+def _warn_left_out(areas: gpd.GeoDataFrame, column: str, people: np.ndarray, kept: np.ndarray) -> None:
+    """Tell how many people live off the land, and which areas that are mostly land lose most of them."""
+    left = people * (1 - kept)
+    if not left.sum() > LEFT_OUT * people.sum():
+        return
+    share = percent(left.sum() / people.sum())
+    text = (
+        f"{number(left.sum())} of {number(people.sum())} in the column {column!r} ({share}) lie off this "
+        "domain's land and are left out, the people of an area being spread evenly over it."
+    )
+    beyond = (kept < 0.5) & (people > 0)
+    partly = np.flatnonzero((kept >= 0.5) & (kept < 1 - LEFT_OUT) & (people > 0))
+    if beyond.any():
+        text += f" Mostly or wholly off it: {beyond.sum():,} of {count(len(people), 'area')}."
+    remedy = ""
+    if len(partly):
+        texts = [c for c in areas.columns if c != areas.geometry.name and areas[c].dtype.kind == "O"]
+        names = areas["name" if "name" in texts else texts[0]] if texts else areas.index.to_series()
+        most = partly[np.argsort(-left[partly], kind="stable")]
+        shown = [f"{names.iloc[i]} ({percent(1 - kept[i])})" for i in most[:5]]
+        more = f" and {len(most) - 5} more" if len(most) > 5 else ""
+        text += f" In part: {', '.join(shown)}{more}."
+        remedy = (
+            f"Where that part is sea or a lake, give it as {option('water')}, or clip the areas to the "
+            "shore: all their people then live on their land."
+        )
+    warn(InputWarning(text, option="exposure", found=float(left.sum()), remedy=remedy))
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +201,11 @@ def fixed_effects(
         are an error.
     """
     if fill_missing not in (None, "mean"):
-        raise DataError(f"fill_missing is None or 'mean'; found {fill_missing!r}.")
+        raise DataError(
+            f"fill_missing is None or 'mean'; found {fill_missing!r}.",
+            option="fill_missing",
+            found=fill_missing,
+        )
     covariates = dict(covariates or {})
     ones = np.ones((domain.n_nodes, 1))
     if not covariates:
@@ -175,9 +219,11 @@ def fixed_effects(
     for name, mean, scale in zip(covariates, means, scales, strict=True):
         if not scale > 1e-10 * abs(mean):
             raise DataError(
-                f"The covariate {name!r} is {mean:g} on all of the land; it cannot be told from the "
-                "intercept. "
-                "Leave it out."
+                f"The covariate {name!r} is {number(mean)} on all of the land; it cannot be told from the "
+                "intercept.",
+                option="covariates",
+                found=str(name),
+                remedy="Leave it out.",
             )
     standard = (values - means) / scales
     _warn_correlated(tuple(covariates), standard, weight)
@@ -195,22 +241,26 @@ def _covariate(name: str, value: Any, domain: Domain, fill_missing: str | None) 
         out = np.array(value, float)
     if out.shape != (domain.n_nodes,):
         raise DataError(
-            f"The covariate {name!r} is one value per node, {domain.n_nodes:,}; found the shape {out.shape}."
+            f"The covariate {name!r} is one value per node, {domain.n_nodes:,}; found the shape {out.shape}.",
+            option="covariates",
+            found=out.shape,
         )
     missing = ~np.isfinite(out)
-    count = int(missing.sum())
-    if count == len(out):
+    gaps = int(missing.sum())
+    if gaps == len(out):
         raise DataError(
-            f"The covariate {name!r} has no value on this domain's land; check its place and CRS."
+            f"The covariate {name!r} has no value on this domain's land; check its place and CRS.",
+            option="covariates",
+            found=name,
         )
-    if count:
-        share = domain.node_areas[missing].sum() / domain.node_areas.sum()
-        found = (
-            f"The covariate {name!r} has no value at {count:,} of {len(out):,} nodes ({share:.2%} of land)"
-        )
+    if gaps:
+        share = percent(domain.node_areas[missing].sum() / domain.node_areas.sum(), 2)
+        text = f"The covariate {name!r} has no value at {gaps:,} of {len(out):,} nodes ({share} of land)"
+        facts: dict[str, Any] = {"option": "covariates", "found": gaps}
         if fill_missing is None:
-            raise DataError(f"{found}. Fill them, or ask for their mean with fill_missing='mean'.")
-        warnings.warn(f"{found}; they are given the mean of the others.", GeobgpWarning, stacklevel=5)
+            remedy = f"Fill them, or ask for their mean with {option('fill_missing', 'mean')}."
+            raise DataError(f"{text}.", remedy=remedy, **facts)
+        warn(InputWarning(f"{text}; they are given the mean of the others.", **facts))
         out[missing] = np.average(out[~missing], weights=domain.node_areas[~missing])
     return out
 
@@ -219,11 +269,13 @@ def _warn_correlated(names: tuple[str, ...], standard: np.ndarray, weight: np.nd
     correlation = (standard * weight[:, None]).T @ standard
     rows, cols = np.nonzero(np.triu(np.abs(correlation) > _CORRELATED, 1))
     for i, j in zip(rows, cols, strict=True):
-        warnings.warn(
-            f"The covariates {names[i]!r} and {names[j]!r} have a correlation of {correlation[i, j]:.4f}: "
-            "the data can "
-            "hardly tell their effects apart, and their coefficients are uncertain. Leave one out, or "
-            "combine them.",
-            GeobgpWarning,
-            stacklevel=5,
+        warn(
+            InputWarning(
+                f"The covariates {names[i]!r} and {names[j]!r} have a correlation of "
+                f"{correlation[i, j]:.4f}: the data can hardly tell their effects apart, and their "
+                "coefficients are uncertain.",
+                option="covariates",
+                found=float(correlation[i, j]),
+                remedy="Leave one out, or combine them.",
+            )
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ import pyproj
 from affine import Affine
 
 from geobgp.errors import DataError
+from geobgp.text import count
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -57,19 +58,19 @@ class RasterSource:
 
 
 @contextmanager
-def open_raster(source: Any, band: int, nodata: float | None) -> Iterator[RasterSource]:
-    """Open one band of a path or a DataArray."""
+def open_raster(source: Any, band: int | None, nodata: float | None) -> Iterator[RasterSource]:
+    """Open one band of a path or a DataArray; None is the only one, or that named in ``"path|band=2"``."""
     if isinstance(source, str | os.PathLike):
         import rasterio
         from rasterio.windows import Window
 
+        path, band = split_band(source, band)
         try:
-            opened = rasterio.open(source)
+            opened = rasterio.open(path)
         except rasterio.errors.RasterioIOError as error:
-            raise DataError(f"{os.fspath(source)} cannot be read as a raster: {error}") from error
+            raise DataError(f"{path} cannot be read as a raster: {error}") from error
         with opened as src:
-            if not 1 <= band <= src.count:
-                raise DataError(f"{source} has {src.count} band(s); band {band} was asked for.")
+            band = _one_band(path, band, src.descriptions, f"Name one: {path}|band=1.")
             scale, offset = src.scales[band - 1], src.offsets[band - 1]
 
             def reader(top: int, left: int, bottom: int, right: int) -> np.ndarray:
@@ -79,7 +80,7 @@ def open_raster(source: Any, band: int, nodata: float | None) -> Iterator[Raster
                 return known * scale + offset
 
             crs = None if src.crs is None else pyproj.CRS.from_wkt(src.crs.to_wkt())
-            yield RasterSource(src.shape, src.transform, crs, reader, nodata, os.fspath(source))
+            yield RasterSource(src.shape, src.transform, crs, reader, nodata, path)
         return
     import rioxarray  # noqa: F401
     import xarray as xr
@@ -96,8 +97,10 @@ def open_raster(source: Any, band: int, nodata: float | None) -> Iterator[Raster
         raise DataError(f"{name} has no spatial dimensions that rioxarray can find: {error}") from error
     values = array.values
     if values.ndim == 3:
-        if not 1 <= band <= len(values):
-            raise DataError(f"{name} has {len(values)} band(s); band {band} was asked for.")
+        labels = (
+            source[array.dims[0]].values.tolist() if array.dims[0] in source.coords else [None] * len(values)
+        )
+        band = _one_band(name, band, labels, f"Take one: array.isel({array.dims[0]}=0).")
         values = values[band - 1]
     if values.ndim != 2:
         raise DataError(f"{name} has {array.ndim} dimensions; a raster has two, or three with bands first.")
@@ -108,6 +111,37 @@ def open_raster(source: Any, band: int, nodata: float | None) -> Iterator[Raster
     crs = None if crs_found is None else pyproj.CRS.from_wkt(crs_found.to_wkt())
     shape = (values.shape[0], values.shape[1])
     yield RasterSource(shape, affine, crs, lambda t, a, b, c: values[t:b, a:c], nodata, name)
+
+
+def split_band(source: str | os.PathLike[str], band: int | None = None) -> tuple[str, int | None]:
+    """Return a raster's path and the band that it names, if it names one.
+
+    Examples
+    --------
+    >>> split_band("people.tif|band=2"), split_band("people.tif")
+    (('people.tif', 2), ('people.tif', None))
+    """
+    path, mark, named = os.fspath(source).rpartition("|band=")
+    if not mark:
+        return os.fspath(source), band
+    if not named.isdigit():
+        raise DataError(f"A band is named by its number, from 1: {path}|band=1; found {named!r}.")
+    return path, int(named)
+
+
+def _one_band(name: str, band: int | None, labels: Sequence[Any], remedy: str) -> int:
+    """Return the number, from 1, of the band that was asked for or is the only one."""
+    if band is None and len(labels) == 1:
+        return 1
+    if band is not None and 1 <= band <= len(labels):
+        return band
+    bands = ", ".join(
+        str(k) if label in (None, "", k) else f"{k} ({label})" for k, label in enumerate(labels, 1)
+    )
+    asked = "which is meant?" if band is None else f"band {band} was asked for."
+    raise DataError(
+        f"{name} has {count(len(labels), 'band')}: {bands}; {asked}", found=len(labels), remedy=remedy
+    )
 
 
 def array_transform(data: xr.DataArray | xr.Dataset, x_dim: Hashable, y_dim: Hashable) -> Affine:

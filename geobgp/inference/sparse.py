@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 from geobgp.inference.engine import Engine, Sites, Solve, make_engine, make_state
 from geobgp.inference.states import SparseState
-from geobgp.linalg.cholesky import Factor
+from geobgp.linalg.cholesky import Cholesky
 from geobgp.prior.full_rank import Field, FullRank, coefficients
 from geobgp.prior.kernels import Kernel, Matern
 from geobgp.prior.powers import Powers
@@ -157,7 +157,7 @@ class _SparsePrior:
 
     def factorise(self, precision: np.ndarray, factor: float) -> SparseFactor:
         matrices = self._engine.matrices
-        found = matrices.plan.factor(matrices.entries(self.coefficients, factor * precision))
+        found = matrices.factor(self.coefficients, factor * precision)
         return SparseFactor(matrices, found, found.log_det - self.log_det, self._engine.observe)
 
     def _matrix(self, coefficients: np.ndarray) -> sp.csr_array:
@@ -189,7 +189,7 @@ class _SparsePrior:
 class SparseFactor:
     """The sparse factor of H, and its selected inverse."""
 
-    def __init__(self, matrices: Powers, factor: Factor, log_det: float, observe: sp.csr_array) -> None:
+    def __init__(self, matrices: Powers, factor: Cholesky, log_det: float, observe: sp.csr_array) -> None:
         self._matrices, self.factor, self.log_det, self._observe = matrices, factor, log_det, observe
 
     def solve(self, weights: np.ndarray) -> np.ndarray:

@@ -14,7 +14,7 @@ from geobgp.inference.features import Blocks, PartedFeatures
 
 if TYPE_CHECKING:
     from geobgp.land.domain import Domain
-    from geobgp.linalg.cholesky import Factor
+    from geobgp.linalg.cholesky import Cholesky
     from geobgp.prior.full_rank import FullRank
     from geobgp.prior.harmonic import HarmonicBasis
 
@@ -319,7 +319,7 @@ class SparseState(_State):
         node = self.domain.locate(coords)
         return _Field(*(values[node] for values in self._at_nodes))
 
-    def _factor(self) -> Factor:
+    def _factor(self) -> Cholesky:
         from threadpoolctl import threadpool_limits
 
         factor = self.full.keep(self.key)

@@ -58,6 +58,8 @@ class Domain:
         Label of the connected land (island, side of a river) that each node belongs to.
     notes : tuple of str
         What was repaired or left out on the way here.
+    water_geometry : shapely geometry or None
+        The water that was given, in the grid's CRS: nobody lives there.
     """
 
     grid: Grid
@@ -75,6 +77,7 @@ class Domain:
     piece_node: np.ndarray = field(repr=False)
     main_piece: np.ndarray = field(repr=False)
     bridges: None = None
+    water_geometry: shapely.Geometry | None = field(default=None, repr=False)
 
     @classmethod
     def from_polygons(
@@ -128,6 +131,7 @@ class Domain:
             prepared.geometry,
             grid,
             barriers=prepared.barriers,
+            water_geometry=prepared.water,
             min_coverage=min_coverage,
             notes=tuple(prepared.notes),
         )
@@ -139,6 +143,7 @@ class Domain:
         grid: Grid,
         *,
         barriers: shapely.Geometry | None = None,
+        water_geometry: shapely.Geometry | None = None,
         min_coverage: float = 0.02,
         notes: tuple[str, ...] = (),
     ) -> Domain:
@@ -194,6 +199,7 @@ class Domain:
             pieces=pieces,
             piece_node=_frozen(piece_node),
             main_piece=_frozen(main),
+            water_geometry=water_geometry,
         )
 
     @property
@@ -215,6 +221,13 @@ class Domain:
     def n_components(self) -> int:
         """Number of pieces of land that nothing connects: islands, sides of rivers."""
         return int(self.components.max()) + 1
+
+    @cached_property
+    def planar_areas(self) -> np.ndarray:
+        """Area (n,) of each node's land on the plane of the CRS; `node_areas` are those on the ground."""
+        used = self.piece_node >= 0
+        cells = np.bincount(self.piece_node[used], self.pieces.area[used], self.n_nodes)
+        return _frozen(cells * self.cell_size**2)
 
     @property
     def area_unit(self) -> tuple[float, str]:

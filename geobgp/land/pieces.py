@@ -87,6 +87,11 @@ def _segments(lines: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def split_at_grid_lines(segments: np.ndarray, snap: float = PRECISION) -> np.ndarray:
     """Cut segments wherever they cross an integer u or v; ends within `snap` of a grid line move to it."""
+    return split_with_owner(segments, snap)[0]
+
+
+def split_with_owner(segments: np.ndarray, snap: float = PRECISION) -> tuple[np.ndarray, np.ndarray]:
+    """Return what `split_at_grid_lines` does, and which segment each part is of."""
     k = len(segments)
     owner = [np.arange(k), np.arange(k)]
     param = [np.zeros(k), np.ones(k)]
@@ -110,7 +115,8 @@ def split_at_grid_lines(segments: np.ndarray, snap: float = PRECISION) -> np.nda
     ends = np.hstack([seg[:, :2] + t0 * delta, seg[:, :2] + t1 * delta])
     near = np.rint(ends)
     ends = np.where(np.abs(ends - near) < snap, near, ends)
-    return ends[np.abs(ends[:, :2] - ends[:, 2:]).max(axis=1) > PRECISION]
+    long = np.abs(ends[:, :2] - ends[:, 2:]).max(axis=1) > PRECISION
+    return ends[long], own[:-1][keep][long]
 
 
 def cover(parts: np.ndarray, shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:

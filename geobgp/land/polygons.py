@@ -174,6 +174,8 @@ class Land:
         Valid and two-dimensional, in `crs`.
     barriers : shapely MultiLineString or None
         Lines that nothing crosses, in `crs`.
+    water : shapely Polygon, MultiPolygon or None
+        What was taken away, in `crs`.
     crs : pyproj.CRS or None
         Projected, in metres; None for local coordinates.
     notes : list of str
@@ -182,6 +184,7 @@ class Land:
 
     geometry: Any
     barriers: Any
+    water: Any
     crs: pyproj.CRS | None
     notes: list[str] = field(default_factory=list)
 
@@ -215,10 +218,10 @@ def land_polygons(land: Any, water: Any = None, barriers: Any = None, crs: Any =
         _give_crs(series, {"land": land, "water": water, "barriers": barriers}, crs, notes)
         series = {name: in_degrees(s) for name, s in series.items()}
         target = choose_crs(series["land"]) if crs is None else check_crs(crs, series["land"])
-    dry, lines = _dry_land(series, target)
+    dry, lines, wet = _dry_land(series, target)
     if target is not None:
         notes += _distortion(dry, target)
-    return Land(dry, lines, target, notes)
+    return Land(dry, lines, wet, target, notes)
 
 
 def _check_planar(series: dict[str, Any], notes: list[str]) -> None:
@@ -258,12 +261,12 @@ def _give_crs(series: dict[str, Any], sources: dict[str, Any], crs: Any, notes: 
         notes.append(f"{name}: bare geometries, taken to be in {series[name].crs.name}")
 
 
-def _dry_land(series: dict[str, Any], target: pyproj.CRS | None) -> tuple[Any, Any]:
-    """Return union(land) - union(water), and the barriers, in the target CRS (None: as they are)."""
+def _dry_land(series: dict[str, Any], target: pyproj.CRS | None) -> tuple[Any, Any, Any]:
+    """Return union(land) - union(water), barriers and water, in the target CRS (None: as they are)."""
     land, water, barriers = series["land"], series.get("water"), series.get("barriers")
     around = lonlat(land) if target is not None and land.crs.is_geographic else None
     whole, source = _unite(land, around), land.crs
-    dry = whole
+    dry, wet, lines = whole, None, None
     if water is not None:
         wet = _unite(water, around)
         # Shores that coincide do so in the CRS they were drawn in; in another one only up to rounding.
@@ -279,11 +282,14 @@ def _dry_land(series: dict[str, Any], target: pyproj.CRS | None) -> tuple[Any, A
                 remedy="Check which is the land and which the water.",
             )
     if target is not None:
+        if wet is not None:
+            wet = _around(wet, dry)
+            wet = None if wet.is_empty else _multipolygon(np.array([_projected(wet, source, target)]))
         dry = _multipolygon(np.array([_projected(dry, source, target)]))
-    if barriers is None:
-        return dry, None
-    lines = barriers.to_numpy() if target is None else project_shapes(barriers, target)
-    return dry, shapely.multilinestrings(shapely.get_parts(lines))
+    if barriers is not None:
+        lines = barriers.to_numpy() if target is None else project_shapes(barriers, target)
+        lines = shapely.multilinestrings(shapely.get_parts(lines))
+    return dry, lines, wet
 
 
 def _without(dry: Any, wet: Any) -> Any:
@@ -329,6 +335,19 @@ def _unite(series: Any, around: LonLat | None) -> Any:
     lone = np.bincount(group)[group] == 1
     joined = shapely.union_all(parts[~lone], grid_size=grid)
     return _multipolygon(parts[lone], np.array([joined]))
+
+
+def _around(geom: Any, land: Any) -> Any:
+    """Return what of a geometry lies as near to the land as the land is wide; an ocean fits no plane."""
+    west, south, east, north = land.bounds
+    reach = max(east - west, north - south)
+    near = shapely.box(west - reach, south - reach, east + reach, north + reach)
+    shapely.prepare(near)
+    parts = shapely.get_parts(geom)
+    parts = parts[shapely.intersects(near, parts)]
+    out = ~shapely.covers(near, parts)
+    parts[out] = shapely.intersection(parts[out], near)
+    return _multipolygon(parts)
 
 
 def _projected(geom: Any, source: pyproj.CRS, target: pyproj.CRS) -> Any:

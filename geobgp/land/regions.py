@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ import shapely
 from scipy import sparse
 from scipy.special import pdtr
 
-from geobgp.errors import CRSError, DataError, GeobgpWarning, GeometryError
+from geobgp.errors import CRSError, DataError, GeometryError, InputWarning, warn
 from geobgp.files import read_vector
 from geobgp.land.reproject import project_shapes
 
@@ -25,13 +24,16 @@ if TYPE_CHECKING:
 _TILE_VERTICES = 256
 
 
-def read_regions(regions: Any, domain: Domain) -> gpd.GeoDataFrame:
+def read_regions(regions: Any, domain: Domain, what: str = "regions") -> gpd.GeoDataFrame:
     """Return `regions` as a GeoDataFrame in their own CRS, checked against the domain.
 
     Parameters
     ----------
     regions : GeoDataFrame, GeoSeries, shapely geometry, sequence of them, path, or None
         A bare geometry is taken to be in the domain's CRS; None is the whole domain as one region.
+    domain : Domain
+    what : str
+        What they are, for messages.
     """
     if regions is None:
         return gpd.GeoDataFrame({"geometry": [domain.geometry]}, crs=domain.crs)
@@ -44,43 +46,46 @@ def read_regions(regions: Any, domain: Domain) -> gpd.GeoDataFrame:
     elif isinstance(regions, (list, tuple, np.ndarray)):
         frame = gpd.GeoDataFrame({"geometry": list(regions)}, crs=domain.crs)
     else:
-        frame = read_vector(regions, "regions")
+        frame = read_vector(regions, what)
     if len(frame) == 0:
-        raise GeometryError("There is no region to add up over; found a table of 0 rows.")
+        raise GeometryError(f"There are no {what} to add up over; found a table of 0 rows.")
     if domain.crs is not None and frame.crs is None:
         raise CRSError(
-            f"The regions have no coordinate reference system; the domain is in {domain.crs.name}. "
-            "Set theirs first, e.g. regions.set_crs(4326)."
+            f"The {what} have no coordinate reference system; the domain is in {domain.crs.name}.",
+            remedy="Set theirs first, e.g. frame.set_crs(4326).",
         )
     if domain.crs is None and frame.crs is not None:
         raise CRSError(
-            f"The regions are in {frame.crs.name}, but the domain has planar coordinates with no place on "
-            'Earth (crs="local"). Give regions in the same coordinates, without CRS.'
+            f"The {what} are in {frame.crs.name}, but the domain has planar coordinates with no place on "
+            'Earth (crs="local").',
+            remedy=f"Give {what} in the same coordinates, without CRS.",
         )
     return frame
 
 
-def _in_plane(frame: gpd.GeoDataFrame, domain: Domain) -> np.ndarray:
-    """Return valid polygons of the regions in the domain's CRS."""
+def _in_plane(frame: gpd.GeoDataFrame, domain: Domain, what: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return valid polygons in the domain's CRS, without what is far away, and what share of each that is."""
     series = frame.geometry
     kinds = set(series.geom_type.dropna()) - {"Polygon", "MultiPolygon", "GeometryCollection"}
     if kinds:
         raise GeometryError(
-            f"Regions are polygons; found {', '.join(sorted(kinds))}. "
-            "Give the areas, not their lines or points."
+            f"The {what} must be polygons; found {', '.join(sorted(kinds))}.",
+            found=sorted(kinds),
+            remedy="Give the areas, not their lines or points.",
         )
     geometries = np.array(series.to_numpy(), dtype=object)
     geometries[shapely.is_missing(geometries)] = shapely.Polygon()
     bad = ~shapely.is_valid(geometries)
     geometries[bad] = shapely.make_valid(geometries[bad])
     if domain.crs is not None and frame.crs != domain.crs:
-        geometries = _project(geometries, frame.crs, domain)
-    return geometries
+        return _project(geometries, frame.crs, domain)
+    return geometries, np.ones(len(geometries))
 
 
-def _project(geometries: np.ndarray, crs: pyproj.CRS, domain: Domain) -> np.ndarray:
-    """Return what of valid polygons in `crs` can meet the domain, in the domain's CRS."""
+def _project(geometries: np.ndarray, crs: pyproj.CRS, domain: Domain) -> tuple[np.ndarray, np.ndarray]:
+    """Return what of valid polygons in `crs` can meet the domain, in its CRS, and its share of each."""
     assert domain.crs is not None
+    share = np.ones(len(geometries))
     there = pyproj.Transformer.from_crs(domain.crs, crs, always_xy=True)
     west, south, east, north = there.transform_bounds(*domain.grid.bounds, densify_pts=41)
     if west < east and np.isfinite([west, south, east, north]).all():
@@ -89,11 +94,20 @@ def _project(geometries: np.ndarray, crs: pyproj.CRS, domain: Domain) -> np.ndar
         near = shapely.box(west - margin, south - margin, east + margin, north + margin)
         shapely.prepare(near)
         out = ~shapely.covers(near, geometries)
+        before = _ground(geometries[out], crs)
         geometries[out] = shapely.intersection(geometries[out], near)
+        share[out] = _ground(geometries[out], crs) / np.where(before > 0, before, 1.0)
     moved = np.array(project_shapes(gpd.GeoSeries(geometries, crs=crs), domain.crs), dtype=object)
     bad = ~shapely.is_valid(moved)
     moved[bad] = shapely.make_valid(moved[bad])
-    return moved
+    return moved, share
+
+
+def _ground(geometries: np.ndarray, crs: pyproj.CRS) -> np.ndarray:
+    """Return areas to be compared with each other; degrees of longitude count by their parallel's width."""
+    if crs.is_geographic:
+        geometries = shapely.transform(geometries, lambda at: np.c_[at[:, 0], np.sin(np.radians(at[:, 1]))])
+    return np.asarray(shapely.area(geometries))
 
 
 def _tiles(geometries: np.ndarray, size: float) -> tuple[np.ndarray, np.ndarray]:
@@ -135,7 +149,63 @@ def area_shares(domain: Domain, regions: Any) -> sparse.csr_array:
     csr_array, (n_regions, n_nodes)
         Numbers from 0 to 1.
     """
-    geometries = _in_plane(read_regions(regions, domain), domain)
+    return _node_shares(domain, _in_plane(read_regions(regions, domain), domain, "regions")[0])
+
+
+def spread_shares(domain: Domain, regions: Any, what: str = "regions") -> sparse.csr_array:
+    """Return the share of each region's people that live on each node's land.
+
+    People are spread evenly over a region, but for the water that the domain was made with. Those off the
+    domain's land are nobody's: a region that reaches beyond it gives it only its share by area.
+
+    Parameters
+    ----------
+    domain : Domain
+    regions : GeoDataFrame or what else `read_regions` takes
+    what : str
+        What they are, for messages.
+
+    Returns
+    -------
+    csr_array, (n_regions, n_nodes)
+        A row adds up to the share of the region, without the water in it, that is land of the domain.
+
+    Examples
+    --------
+    Half of the first region lies beyond the land; a third of the second is a lake:
+
+    >>> from shapely import box
+    >>> from geobgp import Domain
+    >>> domain = Domain.from_polygons(box(0, 0, 9, 2), water=box(4, 0, 6, 2), cell_size=1, crs="local")
+    >>> spread_shares(domain, [box(-2, 0, 2, 2), box(3, 0, 9, 2)]).sum(axis=1).round(9).tolist()
+    [0.5, 1.0]
+    """
+    geometries, share = _in_plane(read_regions(regions, domain, what), domain, what)
+    inside = _node_shares(domain, geometries)
+    on_land = inside @ domain.planar_areas
+    whole = np.divide(shapely.area(geometries), share, out=np.zeros(len(share)), where=share > 0)
+    dry = whole - _wet_areas(domain, geometries)
+    kept = np.divide(on_land, np.maximum(dry, on_land), out=np.zeros(len(dry)), where=on_land > 0)
+    # Evenly over the ground, of which the plane may show one part larger than another.
+    ground = sparse.csr_array(inside.multiply(domain.node_areas))
+    total = ground.sum(axis=1)
+    scale = np.divide(kept, total, out=np.zeros(len(kept)), where=total > 0)
+    return sparse.csr_array(sparse.diags_array(scale) @ ground)
+
+
+def _wet_areas(domain: Domain, geometries: np.ndarray) -> np.ndarray:
+    """Return the area within each polygon of the water that the domain was made with."""
+    if domain.water_geometry is None:
+        return np.zeros(len(geometries))
+    water, _ = _tiles(shapely.get_parts(domain.water_geometry), 8 * domain.cell_size)
+    pieces, owner = _tiles(geometries, 8 * domain.cell_size)
+    piece, lake = shapely.STRtree(water).query(pieces, predicate="intersects")
+    wet = shapely.area(shapely.intersection(pieces[piece], water[lake]))
+    return np.bincount(owner[piece], wet, len(geometries))
+
+
+def _node_shares(domain: Domain, geometries: np.ndarray) -> sparse.csr_array:
+    """Return the share of every node's land that lies in each of the polygons on the domain's plane."""
     tree = shapely.STRtree(_boxes(domain))
     whole_region, whole_node = tree.query(geometries, predicate="covers")
     pieces, owner = _tiles(geometries, 8 * domain.cell_size)
@@ -212,17 +282,23 @@ def table(
     land = shares @ (domain.node_areas / unit)
     empty = ~(land > 0)
     if empty.any():
-        warnings.warn(
-            f"{int(empty.sum())} of {len(frame)} regions hold no land of the domain; their totals are "
-            "missing (NaN). Check their coordinate reference system if you expected otherwise.",
-            GeobgpWarning,
-            stacklevel=4,
+        warn(
+            InputWarning(
+                f"{empty.sum():,} of {len(frame):,} regions hold no land of the domain; their totals are "
+                "missing (NaN).",
+                option="regions",
+                found=int(empty.sum()),
+                remedy="Check their coordinate reference system if you expected otherwise.",
+            )
         )
     new = {("land_km2" if name == "km²" else "land_area"): land} | columns
     clash = sorted(set(new) & set(frame.columns))
     if clash:
         raise DataError(
-            f"The regions already have columns called {', '.join(clash)}; rename or drop them first."
+            f"The regions already have columns called {', '.join(clash)}.",
+            option="regions",
+            found=clash,
+            remedy="Rename or drop them first.",
         )
     values = {key: np.where(empty & (key in columns), np.nan, value) for key, value in new.items()}
     return gpd.GeoDataFrame(pd.concat([frame, pd.DataFrame(values, index=frame.index)], axis=1))

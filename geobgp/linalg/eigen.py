@@ -3,10 +3,10 @@
 Each connected component is solved by itself, so its eigenvectors are exactly zero elsewhere and equal
 eigenvalues of different islands cannot hide each other. Small components are solved densely. Large ones are
 swept upwards: a shift is put into the part of the spectrum that comes next, the shifted matrix is factorised
-(`geobgp.linalg.ldl`), and block Lanczos on its inverse, kept orthogonal to all vectors found before, yields the
-eigenpairs on both sides of the shift. The signs in each factor count the eigenvalues below its shift, so an
-eigenvalue that was missed is noticed and found; a last factor behind the m-th eigenvalue certifies that there
-are m below it.
+(`geobgp.linalg.ldl`), and block Lanczos on its inverse, kept orthogonal to all vectors found before, yields
+the eigenpairs on both sides of the shift. The signs in each factor count the eigenvalues below its shift, so
+an eigenvalue that was missed is noticed and found; a last factor behind the m-th eigenvalue certifies that
+there are m below it.
 """
 
 from __future__ import annotations
@@ -25,13 +25,16 @@ from scipy.linalg.lapack import dpotrf
 from scipy.sparse.csgraph import connected_components
 
 from geobgp.errors import GeobgpError, SizeError
-from geobgp.linalg.ldl import Dissection, Factor
+from geobgp.linalg.fronts import Fronts
+from geobgp.linalg.ldl import LDL
 from geobgp.progress import Stage
 
 #: Components up to this size are solved densely.
 _DENSE = 600
 #: Components up to this size are solved densely together with others of the same size.
 _TINY = 24
+#: Parts of components up to this size are eliminated as one front.
+_LEAF = 128
 #: Vectors that are solved for at a time.
 _BLOCK = 8
 #: Eigenpairs that one factor should yield.
@@ -65,7 +68,7 @@ class EigenPart:
 
 
 def smallest_eigenpairs(
-    matrix: sp.csr_array, m: int, *, stage: Stage | None = None
+    matrix: sp.csr_array, m: int, *, coords: np.ndarray | None = None, stage: Stage | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the `m` smallest eigenvalues and their vectors of a sparse, symmetric, semidefinite matrix.
 
@@ -75,6 +78,8 @@ def smallest_eigenpairs(
         Symmetric, positive semidefinite, with a graph like a grid's.
     m : int
         1 <= m <= n.
+    coords : (n, d) array, optional
+        Where the unknowns lie; any unit. They make the factors of large matrices sparser.
     stage : Stage, optional
         Told now and then how many of the pairs are found.
 
@@ -102,7 +107,7 @@ def smallest_eigenpairs(
     >>> [round(float(v), 6) for v in values]
     [0.0, 0.097887, 0.381966]
     """
-    values, parts = eigenpairs_by_part(matrix, m, stage=stage)
+    values, parts = eigenpairs_by_part(matrix, m, coords=coords, stage=stage)
     vectors = np.zeros((matrix.shape[0], m), order="F")
     for part in parts:
         vectors[np.ix_(part.rows, part.columns)] = part.vectors
@@ -110,7 +115,7 @@ def smallest_eigenpairs(
 
 
 def eigenpairs_by_part(
-    matrix: sp.csr_array, m: int, *, stage: Stage | None = None
+    matrix: sp.csr_array, m: int, *, coords: np.ndarray | None = None, stage: Stage | None = None
 ) -> tuple[np.ndarray, list[EigenPart]]:
     """Return what `smallest_eigenpairs` does, with the vectors by connected component; those without are left out."""
     matrix = sp.csr_array(matrix, copy=True)
@@ -121,7 +126,7 @@ def eigenpairs_by_part(
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(limits=1, user_api="blas"):
-        return _solve(matrix, m, stage or Stage())
+        return _solve(matrix, m, coords, stage or Stage())
 
 
 def memory_needed(n: int, m: int) -> int:
@@ -132,7 +137,9 @@ def memory_needed(n: int, m: int) -> int:
     return 8 * n * (2 * m + krylov + 180)
 
 
-def _solve(matrix: sp.csr_array, m: int, stage: Stage) -> tuple[np.ndarray, list[EigenPart]]:
+def _solve(
+    matrix: sp.csr_array, m: int, coords: np.ndarray | None, stage: Stage
+) -> tuple[np.ndarray, list[EigenPart]]:
     n = matrix.shape[0]
     diagonal = matrix.diagonal()
     # In units in which the eigenvalues of a grid Laplacian grow like 4 pi k / n.
@@ -141,6 +148,7 @@ def _solve(matrix: sp.csr_array, m: int, stage: Stage) -> tuple[np.ndarray, list
     order = np.argsort(labels, kind="stable")
     ends = np.cumsum(np.bincount(labels))
     by_part = sp.csr_array(matrix[order][:, order])
+    by_part.sort_indices()
     starts = np.r_[0, ends[:-1]]
     tiny = _solve_tiny(by_part, starts, ends, scale)
     parts: list[_Part] = []
@@ -154,7 +162,8 @@ def _solve(matrix: sp.csr_array, m: int, stage: Stage) -> tuple[np.ndarray, list
             shape=(stop - start, stop - start),
         )
         kind = _Dense if stop - start <= _DENSE else _Sweep
-        parts.append(kind(block, m * (stop - start) / n))
+        places = None if coords is None else coords[order[start:stop]]
+        parts.append(kind(block, m * (stop - start) / n, places))
 
     def tell(now: _Part, more: int) -> None:
         # No part counts for more than is expected of it: what is found beyond m is no progress.
@@ -251,7 +260,7 @@ class _Part(ABC):
     them.
     """
 
-    def __init__(self, matrix: sp.csr_array, share: float) -> None:
+    def __init__(self, matrix: sp.csr_array, share: float, coords: np.ndarray | None) -> None:
         self.matrix = matrix
         self.n = matrix.shape[0]
         self.share = share
@@ -339,9 +348,9 @@ class _Dense(_Part):
 class _Sweep(_Part):
     """A large component, swept upwards slice by slice."""
 
-    def __init__(self, matrix: sp.csr_array, share: float) -> None:
-        super().__init__(matrix, share)
-        self._plan = Dissection(matrix)
+    def __init__(self, matrix: sp.csr_array, share: float, coords: np.ndarray | None) -> None:
+        super().__init__(matrix, share, coords)
+        self._fronts = Fronts.of(matrix, coords, _LEAF)
         self._random = np.random.default_rng(20190416)
         self._highest: list[float] = []
         # Weyl's law, with a fifth taken off for the shore's share under Neumann.
@@ -362,7 +371,7 @@ class _Sweep(_Part):
         step = _MIDDLE * want * self._spacing
         for _ in range(5):
             shift = base + step
-            factor = Factor(self._plan, shift)
+            factor = LDL(self._fronts, self.matrix.data, shift)
             missing = factor.negative - int(np.sum(known < shift))
             if missing <= 0.8 * want + 2:
                 break
@@ -373,13 +382,13 @@ class _Sweep(_Part):
     def certify(self, level: float, tell: _Tell) -> bool:
         if self.frontier == np.inf:
             return True
-        factor = Factor(self._plan, level)
+        factor = LDL(self._fronts, self.matrix.data, level)
         missing = factor.negative - int(np.sum(self.values < level))
         if missing > 0:
             self._fill(factor, level, missing, missing, tell)
         return missing == 0
 
-    def _fill(self, factor: Factor, shift: float, missing: int, want: int, tell: _Tell) -> None:
+    def _fill(self, factor: LDL, shift: float, missing: int, want: int, tell: _Tell) -> None:
         """Find the `missing` eigenpairs below the shift, and above it as many as make up `want`."""
         for turn in range(1, 17):
             low, high = self._lanczos(factor, shift, missing, want, 4 * want + 16 * turn * _BLOCK, tell)
@@ -395,7 +404,7 @@ class _Sweep(_Part):
         )
 
     def _lanczos(
-        self, factor: Factor, shift: float, missing: int, want: int, most: int, tell: _Tell
+        self, factor: LDL, shift: float, missing: int, want: int, most: int, tell: _Tell
     ) -> tuple[int, int]:
         """Run block Lanczos on the inverse, up to `most` vectors, and keep the pairs that it finds.
 
@@ -455,7 +464,7 @@ class _Sweep(_Part):
         del basis, new
         return self._keep(rows.pop(), factor, shift)
 
-    def _keep(self, rows: np.ndarray, factor: Factor, shift: float) -> tuple[int, int]:
+    def _keep(self, rows: np.ndarray, factor: LDL, shift: float) -> tuple[int, int]:
         """Polish vectors, and add them to those known if they are what they should be."""
         for turn in range(3):
             _project_out(rows, self.vectors)

@@ -21,7 +21,7 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
 from geobgp.errors import GeobgpError
-from geobgp.linalg.cholesky import Factor
+from geobgp.linalg.cholesky import Cholesky
 from geobgp.prior.base import Basis
 from geobgp.prior.kernels import Kernel, Matern
 from geobgp.prior.laplacian import Boundary, Discretisation, Scheme, discretise
@@ -72,7 +72,7 @@ class FullRank(Basis):
         self.discretisation: Discretisation = discretise(
             domain, boundary=boundary, scheme=scheme, permeability=permeability
         )
-        self._kept: OrderedDict[object, Factor] = OrderedDict()
+        self._kept: OrderedDict[object, Cholesky] = OrderedDict()
 
     def __repr__(self) -> str:
         return f"FullRank({len(self.discretisation.mass):,} unknowns, {self.boundary}, {self.scheme})"
@@ -135,7 +135,7 @@ class FullRank(Basis):
         # Q = c A^(nu + 1) with A = kappa² I + S, in units of cells.
         field, nu = self.field, kernel.nu
         kappa2 = 2 * nu * (self.domain.cell_size / kernel.lengthscale) ** 2
-        factor = field.operator.plan.factor(field.operator.entries(np.array([kappa2, 1.0])))
+        factor = field.operator.factor(np.array([kappa2, 1.0]))
         draw = rng.standard_normal((field.size, n))
         z = factor.solve(draw if nu == 1 else factor.half_solve(draw))
         out = np.asarray((field.to_nodes @ z).T) * (kernel.sd * np.sqrt(4 * np.pi * nu * kappa2**nu))
@@ -150,17 +150,17 @@ class FullRank(Basis):
         """Rebuild the prior on its domain; it has no arrays of its own."""
         return cls(domain, **facts)
 
-    def posterior_factor(self, nu: float, lengthscale: float, sd: float, precision: np.ndarray) -> Factor:
+    def posterior_factor(self, nu: float, lengthscale: float, sd: float, precision: np.ndarray) -> Cholesky:
         """Return the factor of Q plus site precisions at the nodes."""
         powers = Powers(self.field.matrix, int(nu) + 1, self.field.cells, self.field.to_nodes)
         q = coefficients(nu, lengthscale / self.domain.cell_size, sd)[1]
-        return powers.plan.factor(powers.entries(q, precision))
+        return powers.factor(q, precision)
 
-    def keep(self, key: object, factor: Factor | None = None) -> Factor | None:
+    def keep(self, key: object, factor: Cholesky | None = None) -> Cholesky | None:
         """Return the factor kept under a key, after storing one if given; the oldest ones are forgotten."""
         if factor is not None:
             self._kept[key] = factor
-            while len(self._kept) > 1 and sum(8 * f.plan.entries for f in self._kept.values()) > _KEEP:
+            while len(self._kept) > 1 and sum(8 * f.fronts.entries for f in self._kept.values()) > _KEEP:
                 self._kept.popitem(last=False)
         return self._kept.get(key)
 
@@ -240,7 +240,7 @@ class Field:
 
     def _inverse(self, kappa2: float) -> tuple[float, np.ndarray]:
         if kappa2 not in self._solved:
-            factor = self.operator.plan.factor(self.operator.entries(np.array([kappa2, 1.0])))
+            factor = self.operator.factor(np.array([kappa2, 1.0]))
             inverse = factor.selected_inverse(self.operator.pattern.nnz)[self.operator.diagonal]
             self._solved[kappa2] = factor.log_det, inverse
         return self._solved[kappa2]

@@ -315,7 +315,7 @@ def _compute(
     made: Discretisation, number: int, stage: Stage
 ) -> tuple[np.ndarray, tuple[FeaturePart, ...]]:
     """Return the operator's eigenvalues and the functions at its unknowns, orthonormal in its mass."""
-    values, found = eigenpairs_by_part(made.matrix, number, stage=stage)
+    values, found = eigenpairs_by_part(made.matrix, number, coords=made.cells, stage=stage)
     if not (made.boundary == "neumann" and made.scheme == "subcell"):
         # Values at the nodes may mix those of several parts: they are kept as one.
         whole = np.zeros((len(made.mass), number), order="F")

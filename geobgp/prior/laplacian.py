@@ -112,6 +112,9 @@ def correct_eigenvalues(eigenvalues: np.ndarray, cell_size: float) -> np.ndarray
         s = s - step
         if np.all(np.abs(step) <= 1e-15 * (1 + np.abs(s))):
             break
+    # The rounding of the search must not turn the order of close eigenvalues round.
+    ascending = np.argsort(lam, axis=None, kind="stable")
+    s.flat[ascending] = np.maximum.accumulate(s.flat[ascending])
     return 12 * s / cell_size**2
 
 

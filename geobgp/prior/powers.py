@@ -8,7 +8,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from geobgp.errors import SizeError, option
-from geobgp.linalg.cholesky import Plan
+from geobgp.linalg.cholesky import Cholesky
+from geobgp.linalg.fronts import Fronts
 from geobgp.linalg.memory import free_memory
 from geobgp.text import number, percent
 
@@ -17,7 +18,7 @@ _MEMORY_SHARE = 0.7
 
 
 class Powers:
-    """Matrices Σ a_k S^k + Oᵀ diag(w) O on one pattern, and the plan to factorise them.
+    """Matrices Σ a_k S^k + Oᵀ diag(w) O on one pattern, and the fronts to factorise them.
 
     Parameters
     ----------
@@ -45,7 +46,7 @@ class Powers:
         self.pattern.sort_indices()
         self.terms = [self._spread(t) for t in terms]
         self.diagonal = np.flatnonzero(self.pattern.indices == self.rows)
-        self.plan = Plan.make(self.pattern, cells.astype(float))
+        self.fronts = Fronts.of(self.pattern, cells.astype(float))
         self._observe = None if observe is None else self._products(observe)
         self._observed = None if self._observe is None else sp.csr_array(self._observe.T)
 
@@ -76,6 +77,10 @@ class Powers:
         shape = (self.pattern.nnz, observe.shape[0])
         return sp.csr_array((value, (at, row)), shape=shape)
 
+    def factor(self, coefficients: np.ndarray, weights: np.ndarray | None = None) -> Cholesky:
+        """Return the factor of Σ a_k S^k + Oᵀ diag(w) O."""
+        return Cholesky(self.fronts, self.entries(coefficients, weights))
+
     def entries(self, coefficients: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
         """Return the entries of Σ a_k S^k + Oᵀ diag(w) O in the pattern's order."""
         out = coefficients[0] * self.terms[0]
@@ -100,7 +105,7 @@ class Powers:
 
     def check_memory(self) -> None:
         """Raise an error, with numbers, if a factor would not fit into memory."""
-        need, free = self.plan.memory, free_memory()
+        need, free = self.fronts.memory, free_memory()
         if free is not None and need > _MEMORY_SHARE * free:
             u = self.pattern.shape[0]
             factor = np.sqrt(need / (_MEMORY_SHARE * free))

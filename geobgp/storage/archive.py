@@ -41,8 +41,9 @@ def domain_record(domain: Domain) -> tuple[dict[str, Any], dict[str, np.ndarray]
         "cells": np.column_stack([domain.node_rows, domain.node_cols]),
         "areas": domain.node_areas,
     }
-    if domain.barriers is not None:
-        arrays["barriers"] = np.frombuffer(shapely.to_wkb(domain.barriers), np.uint8)
+    for name, shape in (("barriers", domain.barriers), ("water", domain.water_geometry)):
+        if shape is not None:
+            arrays[name] = np.frombuffer(shapely.to_wkb(shape), np.uint8)
     return header, arrays
 
 
@@ -51,11 +52,16 @@ def domain_from(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Domain
     crs = None if header["crs"] is None else pyproj.CRS.from_wkt(header["crs"])
     rows, cols = header["shape"]
     grid = Grid((rows, cols), Affine(*header["affine"]), crs)
-    barriers = arrays.get("barriers")
+    shapes = {
+        name: shapely.from_wkb(arrays[name].tobytes())
+        for name in ("geometry", "barriers", "water")
+        if name in arrays
+    }
     domain = Domain.from_geometry(
-        shapely.from_wkb(arrays["geometry"].tobytes()),
+        shapes["geometry"],
         grid,
-        barriers=None if barriers is None else shapely.from_wkb(barriers.tobytes()),
+        barriers=shapes.get("barriers"),
+        water_geometry=shapes.get("water"),
         min_coverage=header["min_coverage"],
         notes=tuple(header["notes"]),
     )

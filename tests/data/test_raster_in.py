@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
+import pyproj
 import pytest
 import rasterio
 import shapely
@@ -10,7 +13,7 @@ from posteriors import across_180, bumps, disc, island
 
 from geobgp import Domain
 from geobgp.data.raster_in import read_to_nodes
-from geobgp.errors import CRSError, DataError
+from geobgp.errors import CRSError, DataError, InputWarning
 from geobgp.output import grids
 
 
@@ -48,6 +51,13 @@ def lonlat(field, step, bounds=(4.5, 51.8, 6.2, 52.7)):
     rows, cols = round((north - south) / step), round((east - west) / step)
     lon, lat = west + (np.arange(cols) + 0.5) * step, north - (np.arange(rows) + 0.5) * step
     return field(*np.meshgrid(lon, lat)), Affine(step, 0, west, 0, -step, north), "EPSG:4326"
+
+
+def amounts(source, domain):
+    """Return sums at the nodes, whatever of the pixels lies off the land."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", InputWarning)
+        return read_to_nodes(source, domain, "sum")
 
 
 def centroids(domain):
@@ -102,8 +112,6 @@ def test_a_raster_of_the_domains_own_cells_comes_back(domain):
 
 @pytest.mark.parametrize("step", [0.001, 0.013, 0.2])
 def test_other_crs(domain, tmp_path, step):
-    import pyproj
-
     path = write(tmp_path / "d.tif", *lonlat(lambda lon, lat: 10 * lon + 20 * lat, step))
     found = read_to_nodes(path, domain, "linear")
     lon, lat = pyproj.Transformer.from_crs(28992, 4326, always_xy=True).transform(*centroids(domain).T)
@@ -128,8 +136,8 @@ def test_nodata_never_leaks(domain, tmp_path):
         known = np.isfinite(found)
         assert not known.all()
         assert known.sum() > 0.7 * domain.n_nodes
-        assert found[known].min() >= 2
-        assert found[known].max() <= 5
+        assert found[known].min() >= 2 - 1e-9
+        assert found[known].max() <= 5 + 1e-9
         np.testing.assert_array_equal(found, results[0])
     whole_numbers = np.where(values == lowest, -9999, values).astype(np.int32)
     path = write(tmp_path / "d.tif", whole_numbers, transform, crs, nodata=-9999)
@@ -168,33 +176,57 @@ def test_any_orientation(domain, tmp_path, turn):
     np.testing.assert_allclose(found[known], field(at[:, 0], at[:, 1])[known], atol=0.15)
 
 
-@pytest.mark.parametrize("size", [80.0, 300.0, 1100.0, 6000.0])
-def test_population_is_kept_whole(domain, tmp_path, size):
+@pytest.mark.parametrize("size", [300.0, 1100.0, 6000.0])
+def test_the_land_takes_its_share_of_every_pixel(domain, tmp_path, size):
     rng = np.random.default_rng(1)
     people, transform, crs = over(domain, size)
     people = rng.poisson(40, people.shape).astype(np.float32)
-    # People live where there is land in the pixel; the sea is nodata.
     col, row = np.meshgrid(np.arange(people.shape[1]), np.arange(people.shape[0]))
     west, north = transform.c + col * size, transform.f - row * size
-    pixel = shapely.box(west, north - size, west + size, north)
-    shapely.prepare(domain.geometry)
-    wet = ~shapely.intersects(domain.geometry, pixel)
-    people[wet] = -1
+    land = shapely.area(
+        shapely.intersection(shapely.box(west, north - size, west + size, north), domain.geometry)
+    )
+    people[land == 0] = -1
     path = write(tmp_path / "p.tif", people, transform, crs, nodata=-1)
-    found = read_to_nodes(path, domain, "sum")
-    assert (found[np.isfinite(found)] >= 0).all()
-    np.testing.assert_allclose(np.nansum(found), people[~wet].sum(), rtol=1e-3 if size > 3000 else 1e-5)
+    with pytest.warns(InputWarning, match="lie off the land") as caught:
+        found = read_to_nodes(path, domain, "sum")
+    assert (found >= 0).all()
+    here, share = people[land > 0].astype(float), land[land > 0] / size**2
+    assert found.sum() == pytest.approx(here @ share, rel=1e-9)
+    assert caught[0].message.found == pytest.approx(here @ (1 - share), rel=1e-9)
 
 
-def test_population_of_a_coarse_pixel_is_shared_by_land_area(tmp_path):
-    land = shapely.box(0, 0, 10_000, 10_000).difference(shapely.box(3_000, 0, 3_200, 10_000))
-    import geopandas as gpd
+def test_what_pixels_at_sea_hold_is_nobodys(domain, tmp_path):
+    """Whatever their number, even one that must be nodata that nobody declared."""
+    values, transform, crs = over(domain, 100.0)
+    clean = amounts(write(tmp_path / "c.tif", values, transform, crs), domain)
+    # A pixel 700 m off the eastern shore, and all that lie farther east.
+    row, col = int((transform.f - 463_000) / 100), int((176_000 - transform.c) / 100)
+    values[row, col:] = 1e30
+    values[row + 1, col:] = -9999
+    dirty = amounts(write(tmp_path / "d.tif", values, transform, crs), domain)
+    np.testing.assert_array_equal(dirty, clean)
 
-    domain = Domain.from_polygons(gpd.GeoSeries([land], crs=28992), cell_size=1000, crs=28992)
-    path = write(tmp_path / "p.tif", [[1000.0]], Affine(10_000, 0, 0, 0, -10_000, 10_000), 28992)
-    found = read_to_nodes(path, domain, "sum")
-    np.testing.assert_allclose(found, 1000 * domain.node_areas / domain.node_areas.sum(), rtol=1e-3)
-    np.testing.assert_allclose(found.sum(), 1000)
+
+def test_negative_amounts_are_refused(domain, tmp_path):
+    values, transform, crs = over(domain, 500.0)
+    values[20:23, 30] = -9999.0
+    path = write(tmp_path / "n.tif", values, transform, crs)
+    with pytest.raises(
+        DataError, match=r"3 pixels on this land are negative, down to -9,999.*nodata"
+    ) as caught:
+        read_to_nodes(path, domain, "sum")
+    assert caught.value.found == 3
+    declared = write(tmp_path / "m.tif", values, transform, crs, nodata=-9999.0)
+    assert np.nanmin(amounts(declared, domain)) >= 0
+    assert read_to_nodes(path, domain).min() < -1000, "a mean may be negative"
+
+
+def test_no_people_is_none_at_all(domain, tmp_path):
+    """Nodes without people hold none, not what rounding leaves."""
+    values, transform, crs = over(domain, 130.0, lambda e, n: np.where(e < 150_000, 1e6, 0.0))
+    found = amounts(write(tmp_path / "z.tif", values, transform, crs), domain)
+    assert (found[domain.node_points[:, 0] > 151_200] == 0).all()
 
 
 def test_slivers_take_their_share_of_fine_pixels(tmp_path):
@@ -205,29 +237,33 @@ def test_slivers_take_their_share_of_fine_pixels(tmp_path):
     domain = Domain.from_polygons(gpd.GeoSeries([land], crs=28992), cell_size=1000, crs=28992)
     assert domain.n_components == 2
     path = write(tmp_path / "p.tif", np.full((25, 25), 8.0), Affine(200, 0, 0, 0, -200, 5000), 28992)
-    found = read_to_nodes(path, domain, "sum")
-    np.testing.assert_allclose(found.sum(), 25 * 25 * 8)
-    strip = domain.components == domain.components[np.argmax(domain.node_points[:, 0])]
-    assert strip.sum() == 5
-    assert (found[strip] > 0).all()
-    assert (read_to_nodes(path, domain)[strip] == 8).all()
+    with pytest.warns(InputWarning, match=r"hold 5,000; 175 of that \(3.5 %\)"):
+        found = read_to_nodes(path, domain, "sum")
+    np.testing.assert_allclose(found, 8 * domain.planar_areas / 200**2, rtol=1e-9)
+    np.testing.assert_allclose(read_to_nodes(path, domain), 8)
 
 
-def test_pixels_at_sea_count_only_when_asked(domain, tmp_path):
-    values, transform, crs = over(domain, 100.0)
-    values[:] = 0
-    # One pixel 700 m off the eastern shore.
-    row, col = int((transform.f - 463_000) / 100), int((176_000 - transform.c) / 100)
-    values[row, col] = 50
-    path = write(tmp_path / "p.tif", values, transform, crs)
-    assert np.nansum(read_to_nodes(path, domain, "sum")) == 0
-    snapped = read_to_nodes(path, domain, "sum", max_snap=1000)
-    assert np.nansum(snapped) == 50
-    assert domain.node_cols[np.nanargmax(snapped)] == domain.node_cols.max()
+def test_pixels_far_larger_than_cells_need_little_memory(tmp_path):
+    import tracemalloc
+
+    import geopandas as gpd
+
+    land = gpd.GeoSeries([shapely.Point(155_000, 463_000).buffer(40_000)], crs=28992)
+    domain = Domain.from_polygons(land, cell_size=500, crs=28992)
+    path = write(tmp_path / "w.tif", np.full((180, 360), 1e6), Affine(1, 0, -180, 0, -1, 90), 4326)
+    tracemalloc.start()
+    with pytest.warns(InputWarning, match="lie off the land"):
+        found = read_to_nodes(path, domain, "sum")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert domain.n_nodes > 20_000
+    assert peak < 150e6
+    # A million per pixel of a degree at 52° N, of 7,630 km².
+    np.testing.assert_allclose(found / domain.node_areas * 1e6, 131.0, rtol=0.02)
 
 
 def test_large_rasters_are_read_in_strips(domain, tmp_path, monkeypatch):
-    values, transform, crs = over(domain, 60.0, lambda e, n: np.sin(e / 3000) + np.cos(n / 2000))
+    values, transform, crs = over(domain, 60.0, lambda e, n: 3 + np.sin(e / 3000) + np.cos(n / 2000))
     path = write(tmp_path / "l.tif", values.astype(np.float32), transform, crs)
     whole = [read_to_nodes(path, domain, how) for how in ("mean", "sum")]
     monkeypatch.setattr("geobgp.data.raster_in._BLOCK", 20_000)
@@ -292,20 +328,102 @@ def test_arrays_with_bands_and_without_a_stored_transform(domain):
         np.stack([values, 3 * values]), dims=("band", "y", "x"), coords={"x": x, "y": y}
     ).rio.write_crs(28992)
     np.testing.assert_allclose(read_to_nodes(array, domain, band=2), 3)
+    with pytest.raises(DataError, match=r"2 bands: 1, 2; which is meant\? Take one: array.isel\(band=0\)"):
+        read_to_nodes(array, domain)
     with pytest.raises(DataError, match="2 band"):
         read_to_nodes(array, domain, band=3)
 
 
 def test_the_mean_of_a_bumpy_field_against_a_loop(domain, tmp_path):
-    """The same by brute force for a few nodes: every pixel whose centre is inside the node's polygon."""
+    """The same by brute force for a few nodes: every pixel, by the land of the node that it covers."""
     values, transform, crs = over(domain, 120.0, lambda e, n: np.sin(e / 700) * np.cos(n / 900))
     path = write(tmp_path / "b.tif", values, transform, crs)
     found = read_to_nodes(path, domain)
-    nodes = np.random.default_rng(2).choice(np.flatnonzero(domain.node_areas > 0.05e6), 12, replace=False)
-    x = transform.c + (np.arange(values.shape[1]) + 0.5) * 120
-    y = transform.f - (np.arange(values.shape[0]) + 0.5) * 120
-    east, north = np.meshgrid(x, y)
+    nodes = np.random.default_rng(2).choice(domain.n_nodes, 12, replace=False)
+    x = transform.c + np.arange(values.shape[1]) * 120
+    y = transform.f - np.arange(values.shape[0]) * 120
+    west, north = np.meshgrid(x, y)
+    pixels = shapely.box(west, north - 120, west + 120, north)
     for node, shape in zip(nodes, domain.polygon_of(nodes), strict=True):
-        inside = shapely.intersects_xy(shape, east, north)
-        np.testing.assert_allclose(found[node], values[inside].mean(), atol=1e-9)
+        near = shapely.intersects(pixels, shapely.box(*shape.bounds))
+        weight = shapely.area(shapely.intersection(shape, pixels[near]))
+        assert found[node] == pytest.approx(np.average(values[near], weights=weight), abs=1e-9)
     assert len(bumps(domain)) == domain.n_nodes
+
+
+def even_on_the_ground(bounds, step):
+    """A raster in degrees with as many people per pixel as it has km²."""
+    values, transform, crs = lonlat(lambda lon, lat: lat, step, bounds)
+    geod = pyproj.Geod(ellps="WGS84")
+    e = np.sqrt(geod.es)
+
+    def upto(lat):
+        s = np.clip(np.sin(np.radians(lat)), -1, 1)
+        return (1 - e**2) * (s / (1 - (e * s) ** 2) + np.arctanh(e * s) / e) / 2
+
+    area = geod.a**2 * np.radians(step) * (upto(values + step / 2) - upto(values - step / 2)) / 1e6
+    return area, transform, crs
+
+
+@pytest.mark.parametrize("step", [0.1, 1.0, 5.0])
+@pytest.mark.parametrize("west", [-180, 0])
+def test_people_around_a_pole(tmp_path, step, west):
+    """Meridians meet there; people are even on the ground all the same."""
+    import geopandas as gpd
+
+    land = gpd.GeoSeries([shapely.Point(37_000, 12_000).buffer(800_000)], crs=3574)
+    domain = Domain.from_polygons(land, cell_size=50_000, crs=3574)
+    path = write(tmp_path / "p.tif", *even_on_the_ground((west, 60, west + 360, 90), step))
+    found = amounts(path, domain)
+    np.testing.assert_allclose(found, domain.node_areas / 1e6, rtol=2e-3)
+    assert found.sum() == pytest.approx(domain.node_areas.sum() / 1e6, rel=1e-4)
+
+
+def test_people_on_both_sides_of_the_antimeridian(tmp_path):
+    domain = across_180()
+    rasters = [
+        even_on_the_ground((-180, -20, 180, -10), 0.05),
+        even_on_the_ground((0, -20, 360, -10), 0.05),
+        even_on_the_ground((-180, -20, 181, -10), 0.5),
+        even_on_the_ground((170, -19, 190, -15), 0.005),
+    ]
+    for k, made in enumerate(rasters):
+        found = amounts(write(tmp_path / f"{k}.tif", *made), domain)
+        np.testing.assert_allclose(found, domain.node_areas / 1e6, rtol=1e-3)
+        assert found.sum() == pytest.approx(domain.node_areas.sum() / 1e6, rel=1e-5)
+
+
+def test_people_where_the_rasters_plane_ends(tmp_path):
+    """Mollweide's plane, which many population rasters have, ends at the antimeridian, amid these nodes."""
+    domain = across_180()
+    plane = pyproj.CRS("ESRI:54009").to_wkt()
+    path = write(
+        tmp_path / "m.tif",
+        np.full((600, 12_100), 9.0),
+        Affine(3000, 0, -18_150_000, 0, -3000, -1_500_000),
+        plane,
+    )
+    found = amounts(path, domain)
+    # Mollweide takes the Earth for a sphere: 0.6 % too wide here.
+    np.testing.assert_allclose(found, 1.0057 * domain.node_areas / 1e6, rtol=2e-3)
+
+
+def test_of_several_bands_one_is_named(domain, tmp_path):
+    values, transform, crs = over(domain, 500.0)
+    path = tmp_path / "two.tif"
+    with rasterio.open(
+        path, "w", driver="GTiff", height=values.shape[0], width=values.shape[1], count=2, dtype=values.dtype,
+        crs=crs, transform=transform,
+    ) as dst:  # fmt: skip
+        dst.write(np.stack([values, 3 * values]))
+        dst.set_band_description(2, "people")
+    with pytest.raises(
+        DataError, match=r"2 bands: 1, 2 \(people\); which is meant\? Name one: .*two\.tif\|band=1"
+    ):
+        read_to_nodes(path, domain)
+    np.testing.assert_allclose(read_to_nodes(path, domain, band=2), 3)
+    np.testing.assert_allclose(read_to_nodes(f"{path}|band=2", domain), 3)
+    with pytest.raises(DataError, match=r"2 bands.*band 3 was asked for"):
+        read_to_nodes(f"{path}|band=3", domain)
+    with pytest.raises(DataError, match="by its number"):
+        read_to_nodes(f"{path}|band=people", domain)

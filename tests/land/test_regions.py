@@ -78,6 +78,24 @@ def test_the_river_parts_regions_too(domain):
     assert shares[0, domain.components == label].max() == 0
 
 
+def test_people_off_the_land_are_nobodys(domain):
+    """Areas half on the land, all on it, with the river in it, or only touching it along a border."""
+    areas = [
+        shapely.box(-3, -3, 3, 3),
+        shapely.box(-1, 2, 1, 3),
+        shapely.box(4, -4, 8, 4),
+        shapely.box(-8, -8, 8, -5),
+        shapely.box(40, 40, 41, 41),
+    ]
+    got = totals.spread_shares(domain, areas).toarray()
+    land = domain.polygon_of(np.arange(domain.n_nodes))
+    want = [[(area & piece).area / (area - RIVER).area for piece in land] for area in areas]
+    np.testing.assert_allclose(got, want, atol=1e-12)
+    assert got.sum(axis=1)[:2] == pytest.approx([1.0, 1.0])
+    assert 0.2 < got[2].sum() < 0.8
+    assert got[3:].sum() < 1e-4
+
+
 def test_regions_in_other_crs():
     land = gpd.GeoSeries([shapely.box(100_000, 400_000, 140_000, 430_000)], crs=28992)
     place = Domain.from_polygons(land, cell_size=2000, crs=28992)
@@ -122,11 +140,11 @@ def test_reading_and_refusals(domain, tmp_path):
     (tmp_path / "text.gpkg").write_text("nothing")
     with pytest.raises(GeometryError, match="cannot be read"):
         totals.read_regions(tmp_path / "text.gpkg", place)
-    with pytest.raises(CRSError, match=r"set_crs\(4326\)"):
+    with pytest.raises(CRSError, match=r"The regions have no .*set_crs\(4326\)"):
         totals.read_regions(gpd.GeoSeries([shapely.box(0, 0, 1, 1)]), place)
     with pytest.raises(GeometryError, match="0 rows"):
         totals.read_regions(gpd.GeoSeries([]), domain)
-    with pytest.raises(GeometryError, match="polygons; found LineString"):
+    with pytest.raises(GeometryError, match="must be polygons; found LineString"):
         totals.area_shares(domain, shapely.LineString([(0, 0), (1, 1)]))
 
 

@@ -4,7 +4,8 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from geobgp.linalg.cholesky import Plan
+from geobgp.linalg.cholesky import Cholesky
+from geobgp.linalg.fronts import Fronts
 
 
 def lattice(mask, reach, seed=0):
@@ -33,8 +34,8 @@ def lattice(mask, reach, seed=0):
 
 
 def check(matrix, cells, leaf):
-    plan = Plan.make(matrix, cells, leaf)
-    factor = plan.factor(matrix.data)
+    fronts = Fronts.of(matrix, cells, leaf)
+    factor = Cholesky(fronts, matrix.data)
     dense = matrix.toarray()
     inverse = np.linalg.inv(dense)
     rng = np.random.default_rng(1)
@@ -46,7 +47,7 @@ def check(matrix, cells, leaf):
     assert np.allclose(factor.selected_inverse(matrix.nnz), inverse[rows, cols], atol=1e-11)
     half = factor.half_solve(np.eye(len(dense)))
     assert np.allclose(half @ half.T, inverse, atol=1e-10)
-    assert sorted(plan.order) == list(range(len(dense)))
+    assert sorted(fronts.order) == list(range(len(dense)))
 
 
 @pytest.mark.parametrize("leaf", [1, 7, 30, 1000])
@@ -82,13 +83,13 @@ def test_several_unknowns_in_one_cell():
 def test_a_matrix_that_is_not_positive_definite_is_refused():
     matrix, cells = lattice(np.ones((8, 8), bool), 1)
     with pytest.raises(np.linalg.LinAlgError):
-        Plan.make(matrix, cells, 10).factor(-matrix.data)
+        Cholesky(Fronts.of(matrix, cells, 10), -matrix.data)
 
 
 def test_the_same_numbers_on_every_run():
     matrix, cells = lattice(np.ones((20, 20), bool), 2)
-    first = Plan.make(matrix, cells).factor(matrix.data).selected_inverse(matrix.nnz)
-    second = Plan.make(matrix, cells).factor(matrix.data).selected_inverse(matrix.nnz)
+    first = Cholesky(Fronts.of(matrix, cells), matrix.data).selected_inverse(matrix.nnz)
+    second = Cholesky(Fronts.of(matrix, cells), matrix.data).selected_inverse(matrix.nnz)
     assert np.array_equal(first, second)
 
 
@@ -97,7 +98,7 @@ def test_fill_grows_like_n_log_n():
     for side in (24, 48, 96):
         matrix, cells = lattice(np.ones((side, side), bool), 2)
         sizes.append(side**2)
-        entries.append(Plan.make(matrix, cells).entries)
+        entries.append(Fronts.of(matrix, cells).entries)
     per_node = np.array(entries) / np.array(sizes)
     assert per_node[2] - per_node[1] < 1.4 * (per_node[1] - per_node[0]) + 40
-    assert Plan.make(matrix, cells).memory > 8 * entries[-1]
+    assert Fronts.of(matrix, cells).memory > 8 * entries[-1]

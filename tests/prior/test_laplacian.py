@@ -229,6 +229,10 @@ def test_correction_undoes_the_dispersion_of_plane_waves():
     # Every value the operator can have, up to 16/3 h⁻², has a correction, and their order stays.
     values = correct_eigenvalues(np.linspace(0, 16 / 3, 200) / h**2, h)
     assert values[0] == 0 and (np.diff(values) > 0).all()
+    # Neighbours that differ in their last bits keep their order too.
+    for value in (0.3, 1.7, 4.9):
+        close = value / h**2 * (1 + np.finfo(float).eps * np.arange(300))
+        assert (np.diff(correct_eigenvalues(close, h)) >= 0).all()
 
 
 def test_unknown_names_are_refused():
