@@ -44,7 +44,9 @@ def islets(n: int = 2000, seed: int = 5) -> shapely.Geometry:
     radius[:12], at[:12] = rng.uniform(12, 24, 12), centres
     angle = np.linspace(0, 2 * np.pi, 24, endpoint=False)
     wobble = 1 + 0.25 * np.sin(3 * angle + rng.uniform(0, 6, (n, 1))) + 0.1 * rng.normal(size=(n, 24))
-    ring = at[:, None] + (radius[:, None] * wobble)[..., None] * np.stack([np.cos(angle), np.sin(angle)], axis=-1)
+    ring = at[:, None] + (radius[:, None] * wobble)[..., None] * np.stack(
+        [np.cos(angle), np.sin(angle)], axis=-1
+    )
     land = shapely.union_all(shapely.make_valid(shapely.polygons(ring)))
     return shapely.transform(land, lambda xy: 1000 * xy + [400_000, 6_000_000])
 
@@ -122,7 +124,9 @@ def of_version_0_1(points: object, domain: Domain) -> geobgp.Posterior:
     return max(fits, key=lambda fit: fit.elbo)
 
 
-def estimates(land: object, cell_size: float, crs: object) -> dict[str, Callable[[object, Domain], geobgp.Posterior]]:
+def estimates(
+    land: object, cell_size: float, crs: object
+) -> dict[str, Callable[[object, Domain], geobgp.Posterior]]:
     """Return the estimates to compare; `land` is the domain's own geometry."""
 
     def mapped(**options: object) -> Callable[[object, Domain], geobgp.Posterior]:
@@ -183,11 +187,15 @@ def draw(kept: dict[str, tuple[Domain, np.ndarray, dict[str, np.ndarray]]]) -> N
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(len(kept), 3, figsize=(10.5, 3.6 * len(kept)), layout="constrained", squeeze=False)
+    figure, axes = plt.subplots(
+        len(kept), 3, figsize=(10.5, 3.6 * len(kept)), layout="constrained", squeeze=False
+    )
     for row, (name, (domain, truth, found)) in zip(axes, kept.items(), strict=True):
         low, high = np.log(np.quantile(truth, (0.01, 0.99)))
         for ax, (label, values) in zip(row, {"truth": truth, **found}.items(), strict=True):
-            ax.imshow(domain.to_grid(np.log(values)), vmin=low, vmax=high, cmap="viridis", interpolation="nearest")
+            ax.imshow(
+                domain.to_grid(np.log(values)), vmin=low, vmax=high, cmap="viridis", interpolation="nearest"
+            )
             ax.set_title(f"{name}: {label}", fontsize=9)
             ax.set_axis_off()
     figure.savefig(RESULTS / "coasts.png", dpi=110)
@@ -227,7 +235,9 @@ def main() -> None:
                 if kind == "ignores water" and seed == 0:
                     pictures[coast] = (domain, truth, {k: drawn[k] for k in ("default", "version 0.1")})
             for name, runs in found.items():
-                mean = {key: float(np.mean([run.get(key, np.nan) for run in runs])) for key in (*names, "seconds")}
+                mean = {
+                    key: float(np.mean([run.get(key, np.nan) for run in runs])) for key in (*names, "seconds")
+                }
                 rho = ", ".join(f"{run['rho']:g}" for run in runs)
                 rows.append(
                     [coast, kind, name, f"{mean['KL']:.4f}"]
@@ -236,7 +246,19 @@ def main() -> None:
                 )
                 print(rows[-1], flush=True)
     draw(pictures)
-    head = ["coast", "truth", "estimate", "KL", "all", "shore", "islands", "totals", "finite", "permeability", "s"]
+    head = [
+        "coast",
+        "truth",
+        "estimate",
+        "KL",
+        "all",
+        "shore",
+        "islands",
+        "totals",
+        "finite",
+        "permeability",
+        "s",
+    ]
     keep(
         "coasts",
         f"# Ragged coasts: KL per point, and what 90 % intervals hold\n\n{machine()}\n{args.seeds} seeds, "

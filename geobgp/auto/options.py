@@ -28,7 +28,18 @@ if TYPE_CHECKING:
 Group = Literal["Data", "Land", "Points", "Rates and covariates", "Model", "Results"]
 #: What a value is, in the words of files and the shell.
 Kind = Literal[
-    "file", "folder", "text", "column", "crs", "number", "numbers", "features", "share", "choice", "flag", "rasters"
+    "file",
+    "folder",
+    "text",
+    "column",
+    "crs",
+    "number",
+    "numbers",
+    "features",
+    "share",
+    "choice",
+    "flag",
+    "rasters",
 ]
 Features = int | Literal["auto", "full"]
 

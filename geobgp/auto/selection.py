@@ -192,7 +192,9 @@ class ModelSearch:
 
     def best(self, m: Features, boundary: Boundary, permeability: float | Literal["auto"]) -> Candidate:
         """Return the fit to keep, and write down why."""
-        self.choices["boundary"] = Choice(boundary, "given" if boundary == "dirichlet" else "levels off freely")
+        self.choices["boundary"] = Choice(
+            boundary, "given" if boundary == "dirichlet" else "levels off freely"
+        )
         if boundary == "dirichlet":
             shore = Shore(boundary, 0.0)
             self.choices["water"] = Choice("closed", "a Dirichlet condition holds the shore")
@@ -236,7 +238,9 @@ class ModelSearch:
         best = max(bounds, key=lambda rho: bounds[rho], default=0.0)
         if bounds and bounds[best] - bounds.get(0.0, -np.inf) < LEAD:
             best = 0.0
-        return Shore("neumann", best), Choice(Shore("neumann", best).words, f"{question} (bounds of quick fits)")
+        return Shore("neumann", best), Choice(
+            Shore("neumann", best).words, f"{question} (bounds of quick fits)"
+        )
 
     def _first_m(self, m: Features) -> int | Literal["full"]:
         """Return how many features to begin with."""
@@ -250,9 +254,7 @@ class ModelSearch:
             return "full"
         return round_features(need, self.most)
 
-    def _with_enough_features(
-        self, m: Features, shore: Shore
-    ) -> tuple[Candidate, Choice]:
+    def _with_enough_features(self, m: Features, shore: Shore) -> tuple[Candidate, Choice]:
         """Return a fit with m features; with as many as the data ask for, where they are to be chosen."""
         if m == "auto" and shore.permeability > 0 and has_full_resolution(self.kernel):
             return self.fit(shore, "full"), Choice("full resolution", "features would be spent on the water")
@@ -285,9 +287,7 @@ class ModelSearch:
             return found.without_missed_variance(), Choice(found.basis.label, little)
         return found, Choice(found.basis.label, f"{why}{percent(MISSED_SHARE)} is the limit")
 
-    def _at_full_resolution(
-        self, shore: Shore, found: Candidate, need: int
-    ) -> tuple[Candidate, Choice]:
+    def _at_full_resolution(self, shore: Shore, found: Candidate, need: int) -> tuple[Candidate, Choice]:
         """Go to full resolution, or say why that cannot be."""
         remedy = ""
         if self.kernel is not None and not has_full_resolution(self.kernel):

@@ -209,7 +209,8 @@ class FeatureFactor:
         self._features = features
         self._scale = features.split(scale)
         self.chol = [
-            _cholesky(block, s * np.sqrt(factor)) for block, s in zip(gram.dense, self._scale.dense, strict=True)
+            _cholesky(block, s * np.sqrt(factor))
+            for block, s in zip(gram.dense, self._scale.dense, strict=True)
         ]
         self.alone = 1.0 + factor * gram.alone * self._scale.alone**2
         self.log_det = float(
@@ -247,7 +248,9 @@ class FeatureFactor:
         lumped = self._variances
         if float(np.max(lumped * precision, initial=0.0)) > _SMALL**2 and lumped.max(initial=0.0) > _SMALL:
             lumped = self._lumped()
-        return lambda weights: np.divide(weights, precision, out=np.zeros_like(precision), where=precision > 0) * lumped
+        return lambda weights: (
+            np.divide(weights, precision, out=np.zeros_like(precision), where=precision > 0) * lumped
+        )
 
     def _lumped(self) -> np.ndarray:
         dense = []
@@ -262,7 +265,9 @@ class FeatureFactor:
                 return self._variances
             dense.append(np.asfortranarray(root[::-1, ::-1].T * s))
         alone = 1.0 / self.alone
-        return self._features.variances(Blocks(dense, self._scale.alone * np.sqrt(np.maximum(alone - alone**2, 0.0))))
+        return self._features.variances(
+            Blocks(dense, self._scale.alone * np.sqrt(np.maximum(alone - alone**2, 0.0)))
+        )
 
 
 def _cholesky(gram: np.ndarray, scale: np.ndarray) -> np.ndarray:

@@ -233,7 +233,17 @@ class Engine:
         moments = Moments(mean, variance, 0.5 * (square - float(w @ variance) + log_det))
         value = 0.5 * float(natural @ mean) - 0.5 * log_det
         found = Solution(
-            theta.copy(), sites, prior, factor, e, z, beta, bordered.coupling, bordered.beta_cov, moments, value
+            theta.copy(),
+            sites,
+            prior,
+            factor,
+            e,
+            z,
+            beta,
+            bordered.coupling,
+            bordered.beta_cov,
+            moments,
+            value,
         )
         self._kept = [found, *self._kept[:1]]
         return found

@@ -159,7 +159,9 @@ class PartedFeatures:
             buffer = np.empty((min(_ROWS, n), m))
             for start in range(0, n, _ROWS):
                 stop = min(start + _ROWS, n)
-                rows = np.multiply(part.matrix[start:stop], mine[start:stop, None], out=buffer[: stop - start])
+                rows = np.multiply(
+                    part.matrix[start:stop], mine[start:stop, None], out=buffer[: stop - start]
+                )
                 out = blas.dsyrk(1.0, rows.T, beta=1.0, c=out, lower=1, overwrite_c=1)
             dense.append(out)
         alone = self.shape[1] - self._alone.start

@@ -143,9 +143,7 @@ def _fit(
     )
 
 
-def _start(
-    solver: Solver, theta: np.ndarray, guess: Guess, nothing: Guess, hoped: float
-) -> Point:
+def _start(solver: Solver, theta: np.ndarray, guess: Guess, nothing: Guess, hoped: float) -> Point:
     """Return a first point from guessed moments, or from none if those lead nowhere near what is hoped.
 
     What few features take for certain can be far from what many of them say.

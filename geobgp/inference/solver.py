@@ -153,7 +153,9 @@ class Solver:
             if new is None:  # no way ahead: a damped step from the best point
                 new = self.damped(point)
                 if new is None:
-                    return Outcome(point, gain < 1e3 * limit, f"no step raises the bound any more (round {number_})")
+                    return Outcome(
+                        point, gain < 1e3 * limit, f"no step raises the bound any more (round {number_})"
+                    )
             self.rounds += 1
             base, share = new, new.share
             gain, change = new.score - point.score, _change(point.moments, new.moments)
@@ -173,7 +175,9 @@ class Solver:
             if point.score + 10.0 * max(gain, 0.0) < enough:
                 return Outcome(point, False, "falls short")
             share = min(1.0, 2.0 * share)
-        return Outcome(point, False, f"not converged after {max_rounds} rounds; the last one gained {gain:.3g}")
+        return Outcome(
+            point, False, f"not converged after {max_rounds} rounds; the last one gained {gain:.3g}"
+        )
 
     def damped(self, point: Point) -> Point | None:
         """Return a better posterior; a small enough share of the sites asked for gives one."""
@@ -282,9 +286,13 @@ class Solver:
                 polished += 1
                 if trial is None or trial.score <= point.score or polished >= 3:
                     better = trial is not None and trial.score > point.score
-                    return self._ended(trial if better else point, "steps of the hyperparameters gain nothing")
+                    return self._ended(
+                        trial if better else point, "steps of the hyperparameters gain nothing"
+                    )
             if trial is None:
-                said = f"no step of the hyperparameters raises the bound, though {promise:.2g} nats are promised"
+                said = (
+                    f"no step of the hyperparameters raises the bound, though {promise:.2g} nats are promised"
+                )
                 return Outcome(point, promise < 1.0, said)
             new = self.gradient(trial)
             before, sure = self.curvature, promise < worth

@@ -111,7 +111,9 @@ class SparseEngine(Engine):
             precision = np.bincount(self._node, precision, nodes.shape[0])
             if s.even is not None:
                 assert isinstance(self.variance, ShiftedVariance)
-                even = np.exp(-0.5 * self.variance.elsewhere(np.asarray(nodes.argmax(axis=1)).ravel(), theta[0]))
+                even = np.exp(
+                    -0.5 * self.variance.elsewhere(np.asarray(nodes.argmax(axis=1)).ravel(), theta[0])
+                )
         state = SparseState(
             weight=float(weight),
             lengthscale=float(np.exp(theta[0])),
@@ -162,7 +164,9 @@ class _SparsePrior:
 
     def _matrix(self, coefficients: np.ndarray) -> sp.csr_array:
         m = self._engine.matrices
-        return sp.csr_array((m.entries(coefficients), m.pattern.indices, m.pattern.indptr), shape=m.pattern.shape)
+        return sp.csr_array(
+            (m.entries(coefficients), m.pattern.indices, m.pattern.indptr), shape=m.pattern.shape
+        )
 
     @cached_property
     def _precision(self) -> sp.csr_array:

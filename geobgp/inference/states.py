@@ -211,9 +211,7 @@ class FeatureState(_State):
         return np.r_[self.mean, self.beta][back], covariance[np.ix_(back, back)]
 
     @classmethod
-    def from_joint(
-        cls, mean: np.ndarray, covariance: np.ndarray, scale: np.ndarray, **others: Any
-    ) -> Self:
+    def from_joint(cls, mean: np.ndarray, covariance: np.ndarray, scale: np.ndarray, **others: Any) -> Self:
         """Make a state from mean and covariance of all weights, in the order of the basis, and of the fixed effects.
 
         Parameters
@@ -236,13 +234,21 @@ class FeatureState(_State):
         mean, covariance = mean[there], covariance[np.ix_(there, there)]
         precision = np.linalg.inv(covariance)
         whitened = scale[:, None] * precision[:m, :m] * scale
-        dense = [np.asfortranarray(np.linalg.cholesky(whitened[p.columns, p.columns])) for p in features.parts]
+        dense = [
+            np.asfortranarray(np.linalg.cholesky(whitened[p.columns, p.columns])) for p in features.parts
+        ]
         first = sum(len(block) for block in dense)
         chol = Blocks(dense, np.diag(whitened)[first:].copy())
         beta_cov = covariance[m:, m:]
         coupling = -np.linalg.solve(beta_cov, covariance[m:, :m]).T
         return cls(
-            mean=mean[:m], beta=mean[m:], beta_cov=beta_cov, coupling=coupling, scale=scale, chol=chol, **others
+            mean=mean[:m],
+            beta=mean[m:],
+            beta_cov=beta_cov,
+            coupling=coupling,
+            scale=scale,
+            chol=chol,
+            **others,
         )
 
     def _arrays(self) -> dict[str, np.ndarray]:

@@ -217,8 +217,12 @@ class Field:
         root, mass = np.sqrt(self.mass), join.T @ self.mass
         grown = np.maximum(self.sides, side)
         shrink = (self.sides[i] + self.sides[j]) / (grown[i] + grown[j])
-        stiffness = sp.coo_array((coo.data * root[i] * root[j] * shrink, (i, j)), shape=self.matrix.shape).tocsr()
-        if (grown != 2 * self.sides).any():  # squares of different sizes: what flows out of each is its diagonal
+        stiffness = sp.coo_array(
+            (coo.data * root[i] * root[j] * shrink, (i, j)), shape=self.matrix.shape
+        ).tocsr()
+        if (
+            grown != 2 * self.sides
+        ).any():  # squares of different sizes: what flows out of each is its diagonal
             stiffness = _balanced(stiffness)
         back = sp.diags_array(1.0 / np.sqrt(mass))
         matrix = sp.csr_array(back @ (join.T @ stiffness @ join) @ back)

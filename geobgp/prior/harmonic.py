@@ -141,7 +141,9 @@ class HarmonicBasis(Basis):
         cls, made: Discretisation, eigenvalues: np.ndarray, vectors: np.ndarray
     ) -> HarmonicBasis:
         """Make a basis of any functions at the unknowns of an operator, orthonormal in its mass."""
-        part = FeaturePart(np.arange(len(vectors)), np.arange(vectors.shape[1]), np.ascontiguousarray(vectors))
+        part = FeaturePart(
+            np.arange(len(vectors)), np.arange(vectors.shape[1]), np.ascontiguousarray(vectors)
+        )
         return cls(made.domain, made.boundary, made.scheme, eigenvalues, (part,), made, made.permeability)
 
     @property
@@ -244,7 +246,9 @@ class HarmonicBasis(Basis):
         m = _whole_number(m)
         number = _number_of_features(self.discretisation, self.domain, m)
         if number > self.m:
-            raise SizeError(f"The basis has {self.m} features, fewer than m = {m} asks for; compute a larger one.")
+            raise SizeError(
+                f"The basis has {self.m} features, fewer than m = {m} asks for; compute a larger one."
+            )
         values = _frozen(self.eigenvalues[:number].copy())
         return replace(self, eigenvalues=values, parts=first_features(self.parts, number))
 
@@ -311,9 +315,7 @@ class HarmonicBasis(Basis):
         )
 
 
-def _compute(
-    made: Discretisation, number: int, stage: Stage
-) -> tuple[np.ndarray, tuple[FeaturePart, ...]]:
+def _compute(made: Discretisation, number: int, stage: Stage) -> tuple[np.ndarray, tuple[FeaturePart, ...]]:
     """Return the operator's eigenvalues and the functions at its unknowns, orthonormal in its mass."""
     values, found = eigenpairs_by_part(made.matrix, number, coords=made.cells, stage=stage)
     if not (made.boundary == "neumann" and made.scheme == "subcell"):

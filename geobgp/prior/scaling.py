@@ -37,7 +37,9 @@ def resolve(scaling: str | None, basis: Basis) -> Scaling:
     if scaling is None:
         return "natural" if basis.boundary == "dirichlet" else "even"
     if scaling not in ("even", "natural"):
-        raise DataError("scaling is 'even' or 'natural'.", option="scaling", found=scaling, remedy=f"Found {scaling!r}.")
+        raise DataError(
+            "scaling is 'even' or 'natural'.", option="scaling", found=scaling, remedy=f"Found {scaling!r}."
+        )
     if scaling == "even" and basis.boundary == "dirichlet":
         raise DataError(
             "An even prior has the same standard deviation everywhere; under Dirichlet conditions it falls to zero at "

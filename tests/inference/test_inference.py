@@ -40,7 +40,9 @@ def test_features_are_plain_algebra(order):
     n, widths = 5000, [7, 1, 4, 1, 1]
     owner = rng.choice(6, n, p=[0.5, 0.05, 0.3, 0.05, 0.05, 0.05])
     rows = [np.flatnonzero(owner == k) for k in range(5)]
-    matrices = [np.asarray(rng.normal(size=(len(r), m)), order=order) for r, m in zip(rows, widths, strict=True)]
+    matrices = [
+        np.asarray(rng.normal(size=(len(r), m)), order=order) for r, m in zip(rows, widths, strict=True)
+    ]
     features = PartedFeatures(n, rows, matrices)
     assert features.shape == (n, 14)
     whole = np.zeros((n, 14))
@@ -114,7 +116,9 @@ def test_value_and_gradient_of_the_site_objective(kernel, noisy, scaling):
         e = 1e-4
         for i in range(len(theta)):
             step = np.eye(len(theta))[i] * e
-            slope = (engine.objective(theta + step, sites)[0] - engine.objective(theta - step, sites)[0]) / (2 * e)
+            slope = (engine.objective(theta + step, sites)[0] - engine.objective(theta - step, sites)[0]) / (
+                2 * e
+            )
             assert slope == pytest.approx(gradient[i], rel=1e-5, abs=1e-5)
 
 
