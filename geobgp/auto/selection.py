@@ -258,7 +258,13 @@ class ModelSearch:
         """Return a fit with m features; with as many as the data ask for, where they are to be chosen."""
         if m == "auto" and shore.permeability > 0 and has_full_resolution(self.kernel):
             return self.fit(shore, "full"), Choice("full resolution", "features would be spent on the water")
-        found = self.fit(shore, self._first_m(m))
+        first = self._first_m(m)
+        try:
+            found = self.fit(shore, first)
+        except FitError:
+            if m != "auto" or first == "full" or not has_full_resolution(self.kernel):
+                raise
+            return self.fit(shore, "full"), Choice("full resolution", f"the fit with {first} features broke down")
         if m != "auto":
             return found, Choice(found.basis.label, "given")
         area = float(self.domain.node_areas.sum())
