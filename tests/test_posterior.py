@@ -163,7 +163,9 @@ def test_samples_agree_with_the_analytic_moments(posterior):
 def test_sample_covariance_agrees_with_the_analytic_one(fits, basis):
     posterior = fits["map"]
     (state,) = posterior.fit.states
-    even = state.sd / np.sqrt(np.square(basis.features) @ posterior.kernel.spectral_density(np.sqrt(basis.eigenvalues)))
+    even = state.sd / np.sqrt(
+        np.square(basis.features) @ posterior.kernel.spectral_density(np.sqrt(basis.eigenvalues))
+    )
     rows = np.hstack([even[:, None] * basis.features, state.fixed])
     covariance = rows @ state.joint()[1] @ rows.T
     mean = np.exp(state.node_moments()[0] + np.diag(covariance) / 2)

@@ -174,8 +174,8 @@ class ModelSearch:
                 stage.note("failed")
                 raise FitError(f"The fit broke down: {error}.") from error
             stage.note(
-                f"{basis.label}, {Shore(basis.boundary, basis.permeability).words} water: ELBO {posterior.elbo:,.1f}, lengthscale "
-                f"{self._length(posterior)}"
+                f"{basis.label}, {Shore(basis.boundary, basis.permeability).words} water: "
+                f"ELBO {posterior.elbo:,.1f}, lengthscale {self._length(posterior)}"
             )
         return posterior
 
@@ -264,7 +264,9 @@ class ModelSearch:
         except FitError:
             if m != "auto" or first == "full" or not has_full_resolution(self.kernel):
                 raise
-            return self.fit(shore, "full"), Choice("full resolution", f"the fit with {first} features broke down")
+            return self.fit(shore, "full"), Choice(
+                "full resolution", f"the fit with {first} features broke down"
+            )
         if m != "auto":
             return found, Choice(found.basis.label, "given")
         area = float(self.domain.node_areas.sum())

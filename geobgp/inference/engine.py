@@ -253,10 +253,10 @@ class Engine:
         return self.solve(theta, sites).moments
 
     def objective(self, theta: np.ndarray, sites: Sites) -> Derivatives:
-        """Return the sites' log evidence and its gradient in θ; where the sites are those that the posterior asks
-        for, this is the gradient of the bound, maximised over posteriors.
+        """Return the sites' log evidence and its gradient in θ.
 
-        The Hessian is left to the search. Gaussian noise, θ's third parameter, scales sites that are given for
+        Where the sites are those that the posterior asks for, it is the gradient of the bound, maximised over
+        posteriors. The Hessian is left to the search. Gaussian noise, θ's third parameter, scales sites that are given for
         unit noise; the likelihood's own `constant` is to be added.
         """
         s = self.solve(theta, sites)

@@ -64,7 +64,8 @@ class PartedFeatures:
 
     Examples
     --------
-    >>> phi = PartedFeatures(3, [np.array([0, 2]), np.array([1])], [np.array([[1.0, 2.0], [3.0, 4.0]]), np.ones((1, 1))])
+    >>> mainland, islet = np.array([[1.0, 2.0], [3.0, 4.0]]), np.ones((1, 1))
+    >>> phi = PartedFeatures(3, [np.array([0, 2]), np.array([1])], [mainland, islet])
     >>> phi.apply(np.array([1.0, 0.0, 10.0]))
     array([ 1., 10.,  3.])
     """

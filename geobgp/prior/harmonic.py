@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -232,7 +233,7 @@ class HarmonicBasis(Basis):
         own = label[self.domain.locate(coords)]
         order = np.argsort(own, kind="stable")
         ends = np.searchsorted(own[order], np.arange(len(self.parts) + 1))
-        rows = [order[a:b] for a, b in zip(ends[:-1], ends[1:], strict=True)]
+        rows = [order[a:b] for a, b in pairwise(ends)]
         matrices = [
             np.ascontiguousarray(way[r][:, part.unknowns] @ part.vectors)
             if len(r)

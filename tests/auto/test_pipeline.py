@@ -196,7 +196,10 @@ def islands(intensity, seed=0, **options):
 def bounds_of(choice):
     """Return the bounds that a choice of water names, by their words."""
     told = re.search(r"events\? (.*) \(bounds", choice.why)[1]
-    return {words: float(value.replace(",", "")) for words, value in re.findall(r"([a-z][^,]*?) (-[\d,.]+\d)", told)}
+    return {
+        words: float(value.replace(",", ""))
+        for words, value in re.findall(r"([a-z][^,]*?) (-[\d,.]+\d)", told)
+    }
 
 
 def test_a_truth_that_ignores_the_strait_opens_it():

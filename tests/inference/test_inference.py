@@ -340,10 +340,11 @@ def test_against_the_exact_posterior_by_elliptical_slice_sampling():
 
 
 def moments_of(domain, counts, kernel, which):
-    if which == "features":
-        engine = feature_engine(all_modes(domain, m=50), kernel)
-    else:
-        engine = sparse_engine(domain, kernel)
+    engine = (
+        feature_engine(all_modes(domain, m=50), kernel)
+        if which == "features"
+        else sparse_engine(domain, kernel)
+    )
     exposure = domain.node_areas / domain.node_areas.sum()
     likelihood = Poisson(counts, exposure, float(np.log(counts.sum())))
     result = fit(engine, likelihood, hyper_of(domain, kernel))

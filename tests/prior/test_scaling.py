@@ -229,7 +229,9 @@ def test_an_archipelago_has_finite_maps_and_learns(kind, hyper):
     assert np.isfinite(table).all(axis=None) and (table > 0).all(axis=None)
     variance = np.array([state.node_moments()[1] for state in posterior.fit.states])
     # The intercept is loose, but nobody's field is wider than its prior.
-    limit = max(s.sd**2 + 2 * s.beta_cov[0, 0] + 2 * s.sd * s.beta_cov[0, 0] ** 0.5 for s in posterior.fit.states)
+    limit = max(
+        s.sd**2 + 2 * s.beta_cov[0, 0] + 2 * s.sd * s.beta_cov[0, 0] ** 0.5 for s in posterior.fit.states
+    )
     assert variance.max() < limit
     total = float(posterior.exposure @ table["mean"])
     assert total == pytest.approx(counts.sum(), rel=0.02)
