@@ -17,7 +17,6 @@ from scipy.sparse.csgraph import connected_components
 
 from geobgp.land.crs import areal_scale
 from geobgp.land.domain import Domain
-from geobgp.land.domain import _to_cells as to_cells
 from geobgp.land.grid import Grid
 from geobgp.land.pieces import (
     PRECISION,
@@ -164,7 +163,7 @@ def water_around(domain: Domain, reach: int | None = None) -> Water:
     whole_land[margin : margin + inner_rows, margin : margin + inner_cols] = domain.pieces.whole
     occupied = np.zeros(grid.shape, bool)
     occupied.ravel()[land.cell] = True
-    barriers = None if domain.barriers is None else to_cells(domain.barriers, domain.grid)
+    barriers = None if domain.barriers is None else domain.grid.shapes_to_cells(domain.barriers)
     fence = barrier_parts(barriers) + margin
     fenced = cells_crossed(fence, grid.shape) & ~whole_land
     along = fence[on_grid_line(fence)]
