@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from scipy.sparse.csgraph import connected_components
 
 from geobgp.errors import DomainError, option
 from geobgp.land import pieces as _pieces
+from geobgp.land.bridges import BridgeLines, Bridges, join_nodes
 from geobgp.land.corners import Corners
 from geobgp.land.crs import areal_scale
 from geobgp.land.grid import Grid
@@ -60,6 +61,8 @@ class Domain:
         What was repaired or left out on the way here.
     water_geometry : shapely geometry or None
         The water that was given, in the grid's CRS: nobody lives there.
+    bridges : Bridges or None
+        Nodes that bridges join; `components` are those of the land alone.
     """
 
     grid: Grid
@@ -76,8 +79,8 @@ class Domain:
     pieces: _pieces.Pieces = field(repr=False)
     piece_node: np.ndarray = field(repr=False)
     main_piece: np.ndarray = field(repr=False)
-    bridges: None = None
     water_geometry: shapely.Geometry | None = field(default=None, repr=False)
+    bridges: Bridges | None = field(default=None, repr=False)
 
     @classmethod
     def from_polygons(
@@ -86,6 +89,7 @@ class Domain:
         *,
         water: gpd.GeoDataFrame | gpd.GeoSeries | shapely.Geometry | str | Path | None = None,
         barriers: gpd.GeoDataFrame | gpd.GeoSeries | shapely.Geometry | str | Path | None = None,
+        bridges: gpd.GeoDataFrame | gpd.GeoSeries | shapely.Geometry | str | Path | None = None,
         cell_size: float,
         crs: Any = None,
         min_coverage: float = 0.02,
@@ -98,6 +102,9 @@ class Domain:
             Polygons. Invalid ones are repaired, and `notes` says so.
         barriers : the same, of lines
             Rivers, fences or roads of no width that nothing passes.
+        bridges : the same, of lines
+            Bridges, tunnels or ferries: each stretch over water whose two ends are on land joins them, the
+            better the wider (a column ``width`` or ``width_m`` in metres; else one cell) and shorter it is.
         cell_size : float
             Side of a cell in metres (in the coordinates' own unit for ``crs="local"``).
         crs : optional
@@ -116,7 +123,7 @@ class Domain:
         >>> domain.n_nodes, domain.n_components
         (110, 2)
         """
-        prepared = land_polygons(land, water, barriers, crs)
+        prepared = land_polygons(land, water, barriers, crs, bridges)
         bounds = shapely.bounds(prepared.geometry)
         extent = max(bounds[2] - bounds[0], bounds[3] - bounds[1])
         if cell_size > extent:
@@ -132,6 +139,7 @@ class Domain:
             grid,
             barriers=prepared.barriers,
             water_geometry=prepared.water,
+            bridges=prepared.bridges,
             min_coverage=min_coverage,
             notes=tuple(prepared.notes),
         )
@@ -144,6 +152,7 @@ class Domain:
         *,
         barriers: shapely.Geometry | None = None,
         water_geometry: shapely.Geometry | None = None,
+        bridges: BridgeLines | None = None,
         min_coverage: float = 0.02,
         notes: tuple[str, ...] = (),
     ) -> Domain:
@@ -154,8 +163,8 @@ class Domain:
                 option="min_coverage",
                 found=min_coverage,
             )
-        in_cells = shapely.set_precision(_to_cells(geometry, grid), _pieces.PRECISION)
-        lines = None if barriers is None else _to_cells(barriers, grid)
+        in_cells = shapely.set_precision(grid.shapes_to_cells(geometry), _pieces.PRECISION)
+        lines = None if barriers is None else grid.shapes_to_cells(barriers)
         pieces = _pieces.cut(in_cells, lines, grid.shape)
         piece_node, main, left_out = _pieces.join_small(pieces, min_coverage)
         if len(main) == 0:
@@ -168,12 +177,12 @@ class Domain:
             )
         if left_out.any():
             area = pieces.area[left_out].sum() * grid.cell_size**2
-            notes = (
-                *notes,
+            note = (
                 f"{count(left_out.sum(), 'piece')} of land under {percent(min_coverage)} of a cell, touching "
                 f"no other land, left out ({number(area, 3)} of {number(shapely.area(geometry), 6)} square "
-                "units); smaller cells keep them.",
+                "units); smaller cells keep them."
             )
+            notes = _with(notes, note)
         rows, cols = np.divmod(pieces.cell[main], grid.shape[1])
         cell_area = _cell_area(grid)
         used = piece_node >= 0
@@ -184,7 +193,7 @@ class Domain:
         a, b = a[a >= 0], b[a >= 0]
         graph = sp.coo_array((np.ones(len(a)), (a, b)), shape=(len(main), len(main)))
         labels = connected_components(graph, directed=False)[1]
-        return cls(
+        domain = cls(
             grid=grid,
             geometry=geometry,
             barriers=barriers,
@@ -201,6 +210,10 @@ class Domain:
             main_piece=_frozen(main),
             water_geometry=water_geometry,
         )
+        if bridges is None:
+            return domain
+        joined, more = join_nodes(domain, bridges)
+        return replace(domain, bridges=joined, notes=_with(notes, *more))
 
     @property
     def crs(self) -> pyproj.CRS | None:
@@ -270,6 +283,7 @@ class Domain:
         digest.update(("" if self.crs is None else self.crs.to_wkt()).encode())
         digest.update(shapely.to_wkb(self.geometry))
         digest.update(b"" if self.barriers is None else shapely.to_wkb(self.barriers))
+        digest.update(b"" if self.bridges is None else self.bridges.given.to_wkb())
         digest.update(self.node_areas.tobytes())
         return digest.hexdigest()
 
@@ -374,7 +388,7 @@ class Domain:
         out[single] = parts[single[slot]]
         for k in np.flatnonzero(count > 1):
             out[k] = shapely.union_all(parts[slot == k])
-        return _from_cells(out, self.grid)
+        return self.grid.shapes_from_cells(out)
 
     def interpolation(self, coords: np.ndarray) -> tuple[sp.csr_array, np.ndarray]:
         """Return a sparse (k, n_nodes) matrix that takes node values to coordinates, and which are on land.
@@ -435,6 +449,7 @@ class Domain:
             "nodes": f"{self.n_nodes:,}",
             "connected land": f"{self.n_components:,}",
             "land area": f"{number(self.node_areas.sum() / unit, 6)} {name}",
+            **({} if self.bridges is None else {"bridges": f"{len(self.bridges.first):,}"}),
             "CRS": "local" if self.crs is None else ":".join(self.crs.to_authority() or (self.crs.name,)),
         }
 
@@ -465,12 +480,9 @@ def _frozen(array: np.ndarray) -> np.ndarray:
     return array
 
 
-def _to_cells(geometry: shapely.Geometry, grid: Grid) -> shapely.Geometry:
-    return shapely.transform(geometry, lambda xy: np.column_stack(grid.to_cells(xy[:, 0], xy[:, 1])))
-
-
-def _from_cells(geometries: np.ndarray, grid: Grid) -> np.ndarray:
-    return shapely.transform(geometries, lambda uv: np.column_stack(grid.from_cells(uv[:, 0], uv[:, 1])))
+def _with(notes: tuple[str, ...], *more: str) -> tuple[str, ...]:
+    """Return notes and those that are new: a domain that was stored has its own already."""
+    return (*notes, *(note for note in more if note not in notes))
 
 
 def _cell_area(grid: Grid) -> np.ndarray:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyproj
+import shapely
 from affine import Affine
 
 from geobgp.errors import DomainError, SizeError, option
@@ -144,6 +145,14 @@ class Grid:
         """Return eastings and northings of coordinates in units of cells; the inverse of `to_cells`."""
         h = self.cell_size
         return self.west + np.asarray(u, float) * h, self.north - np.asarray(v, float) * h
+
+    def shapes_to_cells(self, shapes: Any) -> Any:
+        """Return a geometry, or an array of them, in units of cells."""
+        return shapely.transform(shapes, lambda xy: np.column_stack(self.to_cells(xy[:, 0], xy[:, 1])))
+
+    def shapes_from_cells(self, shapes: Any) -> Any:
+        """Return what `shapes_to_cells` was given."""
+        return shapely.transform(shapes, lambda uv: np.column_stack(self.from_cells(uv[:, 0], uv[:, 1])))
 
     def cell_of(self, easting: np.ndarray, northing: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return (rows, cols, inside) of coordinates; rows and cols are 0 where `inside` is False.

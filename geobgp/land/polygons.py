@@ -15,6 +15,7 @@ from scipy.sparse.csgraph import connected_components
 
 from geobgp.errors import CRSError, DomainError, GeometryError, option
 from geobgp.files import layers, read_vector, split_layer
+from geobgp.land.bridges import BridgeLines, bridge_table
 from geobgp.land.crs import areal_scale, as_crs, check_crs, choose_crs
 from geobgp.land.reproject import (
     CHOOSE,
@@ -180,6 +181,8 @@ class Land:
         Projected, in metres; None for local coordinates.
     notes : list of str
         What was ignored, repaired or assumed on the way.
+    bridges : BridgeLines or None
+        Lines that join what water parts, in `crs`.
     """
 
     geometry: Any
@@ -187,10 +190,13 @@ class Land:
     water: Any
     crs: pyproj.CRS | None
     notes: list[str] = field(default_factory=list)
+    bridges: BridgeLines | None = None
 
 
-def land_polygons(land: Any, water: Any = None, barriers: Any = None, crs: Any = None) -> Land:
-    """Return land minus water, and barriers, in one projected CRS.
+def land_polygons(
+    land: Any, water: Any = None, barriers: Any = None, crs: Any = None, bridges: Any = None
+) -> Land:
+    """Return land minus water, barriers and bridges, in one projected CRS.
 
     Parameters
     ----------
@@ -198,6 +204,7 @@ def land_polygons(land: Any, water: Any = None, barriers: Any = None, crs: Any =
     barriers : anything `read_lines` takes, or None
     crs : None, "local", or anything pyproj takes
         None chooses (see `choose_crs`); "local" takes the coordinates as a plane with no place on Earth.
+    bridges : anything `bridge_table` takes, or None
 
     Examples
     --------
@@ -207,7 +214,14 @@ def land_polygons(land: Any, water: Any = None, barriers: Any = None, crs: Any =
     """
     series: dict[str, Any] = {}
     series["land"], notes = read_polygons(land, "land")
-    for name, source, read in (("water", water, read_polygons), ("barriers", barriers, read_lines)):
+    width = None
+    if bridges is not None:
+        bridges, width = bridge_table(bridges)
+    for name, source, read in (
+        ("water", water, read_polygons),
+        ("barriers", barriers, read_lines),
+        ("bridges", bridges, read_lines),
+    ):
         if source is not None and not _no_rows(source):
             series[name], more = read(source, name)
             notes += more
@@ -215,13 +229,22 @@ def land_polygons(land: Any, water: Any = None, barriers: Any = None, crs: Any =
         target = None
         _check_planar(series, notes)
     else:
-        _give_crs(series, {"land": land, "water": water, "barriers": barriers}, crs, notes)
+        sources = {"land": land, "water": water, "barriers": barriers, "bridges": bridges}
+        _give_crs(series, sources, crs, notes)
         series = {name: in_degrees(s) for name, s in series.items()}
         target = choose_crs(series["land"]) if crs is None else check_crs(crs, series["land"])
     dry, lines, wet = _dry_land(series, target)
     if target is not None:
         notes += _distortion(dry, target)
-    return Land(dry, lines, wet, target, notes)
+    if "bridges" not in series:
+        return Land(dry, lines, wet, target, notes)
+    rows = series["bridges"].index.to_numpy()
+    spans = BridgeLines(
+        series["bridges"].to_numpy() if target is None else project_shapes(series["bridges"], target),
+        np.full(len(rows), np.nan) if width is None else width[rows],
+        rows,
+    )
+    return Land(dry, lines, wet, target, notes, spans)
 
 
 def _check_planar(series: dict[str, Any], notes: list[str]) -> None:

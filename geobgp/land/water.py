@@ -17,9 +17,10 @@ from scipy.sparse.csgraph import connected_components
 
 from geobgp.land.crs import areal_scale
 from geobgp.land.domain import Domain
-from geobgp.land.domain import _to_cells as to_cells
 from geobgp.land.grid import Grid
 from geobgp.land.pieces import (
+    NEAR_GRID_LINE,
+    ON_SIDE,
     PRECISION,
     TOLERANCE,
     barrier_parts,
@@ -31,7 +32,7 @@ from geobgp.land.pieces import (
 
 #: Sides of the squares into which water is merged; a square lies at least GRADING times its side from land.
 SIDES = (2, 4, 8, 16)
-GRADING = 1.5
+GRADING = 1
 #: Water within this many cells of land is always kept; by default half the grid's longer side, up to MOST.
 LEAST, MOST = 12, 256
 _SQUARE = np.ones((3, 3), bool)
@@ -164,7 +165,7 @@ def water_around(domain: Domain, reach: int | None = None) -> Water:
     whole_land[margin : margin + inner_rows, margin : margin + inner_cols] = domain.pieces.whole
     occupied = np.zeros(grid.shape, bool)
     occupied.ravel()[land.cell] = True
-    barriers = None if domain.barriers is None else to_cells(domain.barriers, domain.grid)
+    barriers = None if domain.barriers is None else domain.grid.shapes_to_cells(domain.barriers)
     fence = barrier_parts(barriers) + margin
     fenced = cells_crossed(fence, grid.shape) & ~whole_land
     along = fence[on_grid_line(fence)]
@@ -229,7 +230,13 @@ def _land_pieces(domain: Domain, margin: int, cols: int) -> _Land:
     row, col = np.divmod(pieces.cell[piece], domain.grid.shape[1])
     polygon = pieces.polygon[piece]
     divided = np.flatnonzero([p is not None for p in polygon])
-    polygon[divided] = shapely.transform(polygon[divided], lambda uv: uv + margin)
+
+    def moved(uv: np.ndarray) -> np.ndarray:
+        # What lies on a cell's side lies there exactly, so that no hair's breadth of water runs along it.
+        near = np.rint(uv)
+        return np.where(np.abs(uv - near) < ON_SIDE, near, uv) + margin
+
+    polygon[divided] = shapely.transform(polygon[divided], moved)
     return _Land(piece, (row + margin) * cols + col + margin, polygon)
 
 
@@ -276,7 +283,7 @@ def _cut_water(cells: np.ndarray, land: _Land, fence: np.ndarray, cols: int) -> 
     count = np.searchsorted(land.cell, cells, "right") - left
     for k in range(int(count.max(initial=0))):
         has = np.flatnonzero(count > k)
-        water[has] = shapely.difference(water[has], land.polygon[left[has] + k], grid_size=PRECISION)
+        water[has] = shapely.difference(water[has], land.polygon[left[has] + k])
     water, owner = shapely.get_parts(water, return_index=True)
     polygon, cell = split_by_lines(water, cells[owner], fence, cols)
     real = (shapely.get_type_id(polygon) == 3) & (shapely.area(polygon) > TOLERANCE**2)
@@ -358,19 +365,20 @@ def _shores_inside(
     count = np.searchsorted(land.cell, cell[divided], "right") - left
     water = np.repeat(divided, count)
     dry = np.repeat(left - np.cumsum(count) + count, count) + np.arange(len(water))
-    shore = shapely.intersection(land.polygon[dry], polygon[water], grid_size=PRECISION)
+    shore = shapely.intersection(land.polygon[dry], polygon[water])
     if len(fence):
-        # A barrier along the shore closes it.
+        # Beside a barrier, shores coincide only up to rounding; one that runs along a shore closes it.
         tree = shapely.STRtree(shapely.linestrings(fence.reshape(-1, 2, 2)))
-        which, found = tree.query(shore)
-        walls = shapely.multilinestrings(
-            tree.geometries[found], indices=np.unique(which, return_inverse=True)[1]
+        which, found = tree.query(land.polygon[dry])
+        hit, group = np.unique(which, return_inverse=True)
+        walls = shapely.buffer(
+            shapely.multilinestrings(tree.geometries[found], indices=group), NEAR_GRID_LINE
         )
-        hit = np.unique(which)
-        shore[hit] = shapely.difference(shore[hit], shapely.buffer(walls, 1e-5))
-    length = shapely.length(shore)
-    # The length of a polygon, left where rounding made the two overlap, is that of its outline: no shore.
-    touch = np.flatnonzero((length > TOLERANCE) & (shapely.area(shore) == 0))
+        shore[hit] = shapely.intersection(land.polygon[dry[hit]], polygon[water[hit]], grid_size=PRECISION)
+        shore[hit] = shapely.difference(shore[hit], walls)
+    parts, owner = shapely.get_parts(shore, return_index=True)
+    length = np.bincount(owner, shapely.length(parts) * (shapely.get_type_id(parts) == 1), len(shore))
+    touch = np.flatnonzero(length > TOLERANCE)
     dry, water, shore = dry[touch], water[touch], shore[touch]
     depth = shapely.distance(shapely.points(middle[water]), shore)
     return land.piece[dry], water, length[touch], np.zeros(len(touch)), depth

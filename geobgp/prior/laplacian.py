@@ -11,7 +11,7 @@ import scipy.sparse as sp
 import shapely
 
 from geobgp.errors import DomainError, option
-from geobgp.land.domain import Domain, _to_cells
+from geobgp.land.domain import Domain
 from geobgp.land.pieces import PRECISION, line_segments, ring_segments
 from geobgp.prior.neumann import finite_volumes
 
@@ -283,10 +283,10 @@ def _dirichlet(domain: Domain, boundary: Boundary) -> Discretisation:
 
 def _obstacles(domain: Domain) -> tuple[shapely.STRtree, np.ndarray]:
     """Return the shore and the barriers as segments in units of cells, with a tree over them."""
-    land = shapely.set_precision(_to_cells(domain.geometry, domain.grid), PRECISION)
+    land = shapely.set_precision(domain.grid.shapes_to_cells(domain.geometry), PRECISION)
     parts = [ring_segments(land)]
     if domain.barriers is not None:
-        parts.append(line_segments(_to_cells(domain.barriers, domain.grid)))
+        parts.append(line_segments(domain.grid.shapes_to_cells(domain.barriers)))
     segments = np.vstack(parts)
     return shapely.STRtree(shapely.linestrings(segments.reshape(-1, 2, 2))), segments
 

@@ -14,7 +14,9 @@ from geobgp.land.water import Water
 #: Land and water within one cell are held to be at least this fraction of a cell apart.
 _NEAREST_WATER = 0.05
 #: Largest conductance between land and water of one cell, by the smaller of their areas in cells.
-_STIFFEST = 200.0
+_STIFFEST = 100.0
+#: Pieces of water under this share of a cell carry no mass; along channels narrower than it nothing flows.
+_LEAST_WATER = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +45,7 @@ def finite_volumes(domain: Domain, permeability: float) -> Volumes:
     """Return the masses and conductances of a domain with water of permeability ρ; 0 leaves the water out.
 
     The conductance over a contact is its open length / distance of the centres; see `_water_links` for water.
-    Pieces of water under `min_coverage` carry no mass.
+    Small pieces of water carry no mass of their own.
     """
     p = domain.pieces
     size = len(p.cell)
@@ -57,13 +59,23 @@ def finite_volumes(domain: Domain, permeability: float) -> Volumes:
         water = domain.water
         (first, second, weight), (land, wet, across) = _water_links(domain, permeability)
         links += [(first + size, second + size, weight), (land, wet + size, across)]
-        own = np.flatnonzero(water.area >= domain.min_coverage)
-        keep, mass = np.r_[keep, size + own], np.r_[mass, water.true_areas()[own]]
+        own = np.flatnonzero(water.area >= _LEAST_WATER)
+        keep, mass = np.r_[keep, size + own], np.r_[mass, _water_mass(water)[own]]
         size += len(water.cell)
         cells = np.vstack([cells + water.margin, np.column_stack([water.rows, water.cols])[own]])
         sides = np.r_[sides, water.side[own]]
     first, second, weight = (np.concatenate(x) for x in zip(*links, strict=True))
     return Volumes(_eliminate(_graph_laplacian(first, second, weight, size), keep), mass, cells, sides)
+
+
+def _water_mass(water: Water) -> np.ndarray:
+    """Return the ground areas of pieces of water, those of small ones shared out to the water they touch."""
+    area, small = water.true_areas(), water.area < _LEAST_WATER
+    a, b = np.r_[water.first, water.second], np.r_[water.second, water.first]
+    gives = small[a] & ~small[b]
+    a, b, length = a[gives], b[gives], np.r_[water.open_length, water.open_length][gives]
+    total = np.bincount(a, length, len(area))
+    return np.where(small, 0.0, area) + np.bincount(b, length * area[a] / total[a], len(area))
 
 
 def _graph_laplacian(first: np.ndarray, second: np.ndarray, weight: np.ndarray, n: int) -> sp.csr_array:
@@ -129,10 +141,10 @@ def _water_links(domain: Domain, permeability: float) -> list[tuple[np.ndarray, 
     its cell the shore lies.
     """
     water, rho2 = domain.water, permeability**2
-    small = water.area < domain.min_coverage
+    small = water.area < _LEAST_WATER
     way = rho2 * water.apart + (1 - rho2) * water.distance
     # Along a river much narrower than a cell next to nothing flows; left out, small pieces form no chains.
-    flows = ~(small[water.first] & small[water.second]) | (water.open_length > domain.min_coverage)
+    flows = ~(small[water.first] & small[water.second]) | (water.open_length > _LEAST_WATER)
     weight = np.where(flows, water.open_length / way, 0.0)
     first, second, weight = _links(water, weight, water.full, water.single_piece())
     resistance = water.shore_apart + (1 / rho2 - 1) * water.shore_depth

@@ -13,6 +13,7 @@ from affine import Affine
 from geobgp.errors import CacheError
 from geobgp.inference.engine import state_from_arrays
 from geobgp.inference.likelihoods import LIKELIHOODS
+from geobgp.land.bridges import BridgeLines
 from geobgp.land.domain import Domain
 from geobgp.land.grid import Grid
 from geobgp.prior import full_rank, harmonic, kernels  # noqa: F401 (bases register themselves)
@@ -44,6 +45,8 @@ def domain_record(domain: Domain) -> tuple[dict[str, Any], dict[str, np.ndarray]
     for name, shape in (("barriers", domain.barriers), ("water", domain.water_geometry)):
         if shape is not None:
             arrays[name] = np.frombuffer(shapely.to_wkb(shape), np.uint8)
+    if domain.bridges is not None:
+        arrays["bridges"] = np.frombuffer(domain.bridges.given.to_wkb(), np.uint8)
     return header, arrays
 
 
@@ -57,11 +60,13 @@ def domain_from(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Domain
         for name in ("geometry", "barriers", "water")
         if name in arrays
     }
+    bridges = arrays.get("bridges")
     domain = Domain.from_geometry(
         shapes["geometry"],
         grid,
         barriers=shapes.get("barriers"),
         water_geometry=shapes.get("water"),
+        bridges=None if bridges is None else BridgeLines.from_wkb(bridges.tobytes()),
         min_coverage=header["min_coverage"],
         notes=tuple(header["notes"]),
     )
