@@ -183,6 +183,7 @@ def run(options: Options, progress: ProgressLike = False, *, keep_coordinates: b
             o.land,
             o.water,
             o.barriers,
+            o.bridges,
             cell_size=o.cell_size,
             crs=o.crs,
             land_crs=o.land_crs,
