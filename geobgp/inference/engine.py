@@ -256,8 +256,8 @@ class Engine:
         """Return the sites' log evidence and its gradient in θ.
 
         Where the sites are those that the posterior asks for, it is the gradient of the bound, maximised over
-        posteriors. The Hessian is left to the search. Gaussian noise, θ's third parameter, scales sites that are given for
-        unit noise; the likelihood's own `constant` is to be added.
+        posteriors. The Hessian is left to the search. Gaussian noise, θ's third parameter, scales sites that are
+        given for unit noise; the likelihood's own `constant` is to be added.
         """
         s = self.solve(theta, sites)
         if s.gradient is None:

@@ -108,10 +108,11 @@ class FullRank(Basis):
     def longest_lengthscale(self, kernel: Kernel) -> float:
         """Return the longest lengthscale (in the domain's unit) at which the precision can be factorised.
 
-        Its condition number is about (6 / κ²)^(ν + 1), κ² = 2ν / ℓ² in cells, and must stay below 1e13.
+        Its condition number is about (λ / κ²)^(ν + 1), λ the operator's largest eigenvalue and κ² = 2ν / ℓ² in cells, and
+        must stay below 1e14.
         """
         nu = kernel.nu if isinstance(kernel, Matern) else 1.0
-        return float(self.domain.cell_size * np.sqrt(2.0 * nu * 10.0 ** (13.0 / (nu + 1.0)) / 6.0))
+        return float(self.domain.cell_size * np.sqrt(2.0 * nu * 10.0 ** (14.0 / (nu + 1.0)) / self.field.highest))
 
     def default_kernel(self) -> Kernel:
         """Return `Matern(1.0)`."""
@@ -196,6 +197,11 @@ class Field:
     def size(self) -> int:
         """Number of unknowns."""
         return len(self.mass)
+
+    @cached_property
+    def highest(self) -> float:
+        """A bound of the matrix's largest eigenvalue (Gershgorin's)."""
+        return float(np.abs(self.matrix).sum(axis=1).max())
 
     def coarsen(self) -> tuple[Field, sp.csr_array]:
         """Return the field with unknowns joined two by two in each direction, and the way back to the fine z.
