@@ -246,7 +246,7 @@ class Options(OptionSet):
     title: str = setting("Title of map and report.", "Results", default="", metavar="TEXT")
 
     def __post_init__(self) -> None:
-        if self.boundary == "auto":
+        if str(self.boundary) == "auto":
             raise DataError(
                 "boundary='auto' is no longer there: a Dirichlet condition pins the shore to the mean, with intervals "
                 "that are too narrow, and is only for those who ask for it. Whether water parts the events is told by "

@@ -108,7 +108,7 @@ class SparseEngine(Engine):
             precision = precision * s.even**2
             even = s.even
         if self._node is not None:
-            precision = np.bincount(self._node, precision, nodes.shape[0])
+            precision = np.bincount(self._node, weights=precision, minlength=nodes.shape[0]).astype(float)
             if s.even is not None:
                 assert isinstance(self.variance, ShiftedVariance)
                 even = np.exp(

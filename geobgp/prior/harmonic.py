@@ -233,14 +233,14 @@ class HarmonicBasis(Basis):
         own = label[self.domain.locate(coords)]
         order = np.argsort(own, kind="stable")
         ends = np.searchsorted(own[order], np.arange(len(self.parts) + 1))
-        rows = [order[a:b] for a, b in pairwise(ends)]
+        mine = [order[a:b] for a, b in pairwise(ends)]
         matrices = [
-            np.ascontiguousarray(way[r][:, part.unknowns] @ part.vectors)
-            if len(r)
+            np.ascontiguousarray(way[at][:, part.unknowns] @ part.vectors)
+            if len(at)
             else np.zeros((0, len(part.columns)))
-            for r, part in zip(rows, self.parts, strict=True)
+            for at, part in zip(mine, self.parts, strict=True)
         ]
-        return len(coords), rows, matrices, columns
+        return len(coords), [*mine], matrices, columns
 
     def truncate(self, m: int) -> HarmonicBasis:
         """Return the basis that `compute` gives for a smaller `m`."""
