@@ -199,10 +199,13 @@ class Solver:
         ahead = self.ahead(base, base.guess, self.engine.corrections if fine else 1)
         while share > 1e-3:
             mean, variance = (old + share * (new - old) for old, new in zip(base.guess, ahead, strict=True))
-            new = self.at(base.theta, self.sites_at(mean, variance), (mean, variance))
-            if new.score > goal - _DETOUR:
-                new.share = share
-                return new
+            with np.errstate(over="ignore", invalid="ignore"):
+                asked = self.sites_at(mean, variance)
+            if np.isfinite(asked.natural).all():  # otherwise rates overflow there
+                new = self.at(base.theta, asked, (mean, variance))
+                if new.score > goal - _DETOUR:
+                    new.share = share
+                    return new
             share /= 3.0
         return None
 

@@ -237,7 +237,7 @@ def test_dirichlet_is_only_for_those_who_ask():
     found = local(smooth(), m=64, boundary="dirichlet")
     assert found.posterior.basis.boundary == "dirichlet"
     assert found.posterior.scaling == "natural"
-    with pytest.raises(DataError, match="permeability of 0.3"):
+    with pytest.raises(DataError, match=r"permeability of 0\.3"):
         local(smooth(), boundary="dirichlet", permeability=0.3)
     with pytest.raises(DataError, match="only for those who ask for it") as caught:
         local(smooth(), boundary="auto")

@@ -350,8 +350,8 @@ def test_a_read_only_folder_is_said_before_any_work(files, say, tmp_path, monkey
 def test_an_interrupt_leaves_nothing(number, code, files, tmp_path):
     command = [
         sys.executable, "-m", "geobgp.cli.app", "map", files.points_gpkg, "--land", files.land_gpkg,
-        "--water", files.water_gpkg, "--cell-size", "150", "--features", "600", "--permeability", "0", "--no-cache", "-o",
-        str(tmp_path / "deep" / "out"),
+        "--water", files.water_gpkg, "--cell-size", "150", "--features", "600", "--permeability", "0", "--no-cache",
+        "-o", str(tmp_path / "deep" / "out"),
     ]  # fmt: skip
     process = subprocess.Popen(
         command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
