@@ -287,11 +287,10 @@ class Solver:
             trial, reached = self._step(point, step, TOLERANCE if sure else ROUGH, max_rounds)
             if promise < worth:
                 polished += 1
-                if trial is None or trial.score <= point.score or polished >= 3:
-                    better = trial is not None and trial.score > point.score
-                    return self._ended(
-                        trial if better else point, "steps of the hyperparameters gain nothing"
-                    )
+                if trial is None or trial.score <= point.score:
+                    return self._ended(point, "steps of the hyperparameters gain nothing")
+                if polished >= 3:
+                    return self._ended(trial, "steps of the hyperparameters gain next to nothing")
             if trial is None:
                 said = (
                     f"no step of the hyperparameters raises the bound, though {promise:.2g} nats are promised"

@@ -112,7 +112,9 @@ class FullRank(Basis):
         must stay below 1e14.
         """
         nu = kernel.nu if isinstance(kernel, Matern) else 1.0
-        return float(self.domain.cell_size * np.sqrt(2.0 * nu * 10.0 ** (14.0 / (nu + 1.0)) / self.field.highest))
+        return float(
+            self.domain.cell_size * np.sqrt(2.0 * nu * 10.0 ** (14.0 / (nu + 1.0)) / self.field.highest)
+        )
 
     def default_kernel(self) -> Kernel:
         """Return `Matern(1.0)`."""
