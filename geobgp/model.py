@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from geobgp.data.effects import FixedEffects, fixed_effects, node_exposure
+from geobgp.data.effects import Effects, fixed_effects
+from geobgp.data.exposure import node_exposure
 from geobgp.errors import ConvergenceWarning, DataError, MissedVarianceWarning, option, warn
 from geobgp.inference.engine import Engine, engine_for
 from geobgp.inference.fit import Fit, fit
@@ -18,12 +19,13 @@ from geobgp.posterior import Posterior
 from geobgp.prior.base import MISSED_SHARE, Basis
 from geobgp.prior.kernels import Kernel
 from geobgp.progress import ProgressLike, as_progress
-from geobgp.summary import Effects, point_facts
+from geobgp.summary import point_facts
 from geobgp.text import number, percent
 
 if TYPE_CHECKING:
     from geobgp.data.counts import Counts
-    from geobgp.data.effects import Covariate, Exposure
+    from geobgp.data.effects import Covariate
+    from geobgp.data.exposure import Exposure
 
 #: Prior standard deviation of the intercept (around the log of the overall rate) and of standardised
 #: covariates.
@@ -50,7 +52,8 @@ class LGCP:
         What events are counted per. By default the land's area, and the intensity is per km² (per unit area
         of a local domain). People per pixel (a raster), per area (a GeoDataFrame) or anything per node (an
         array) give a rate, or a relative risk where the exposure is the expected number of events. Zero is
-        allowed.
+        allowed. People are spread evenly over their pixel or area, and those on the domain's land count; see
+        `geobgp.data.exposure.node_exposure`.
     covariates : mapping of name to array, callable or raster, optional
         One value per node, a callable of (n, 2) coordinates, or a raster (averaged by area). They are
         standardised inside and reported in their own units.
@@ -86,7 +89,7 @@ class LGCP:
         self.basis = basis
         self.kernel = _kernel(basis, kernel)
         self.exposure, self.exposure_kind = node_exposure(exposure, basis.domain, exposure_column)
-        self.effects: FixedEffects = fixed_effects(covariates, basis.domain, fill_missing)
+        self.effects = fixed_effects(covariates, basis.domain, fill_missing)
 
     def fit(
         self,
@@ -121,7 +124,7 @@ class LGCP:
             likelihood=self.likelihood,
             exposure=self.exposure,
             exposure_kind=self.exposure_kind,
-            effects=Effects(self.effects.names, self.effects.means, self.effects.scales),
+            effects=self.effects,
             points=point_facts(counts),
             title=title,
         )
