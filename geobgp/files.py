@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import importlib
 import json
 import os
 import secrets
@@ -12,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from geobgp.errors import GeobgpError, GeometryError, WriteError, option
 from geobgp.text import listed
@@ -31,8 +32,8 @@ SUFFIXES: dict[Kind, tuple[str, ...]] = {
         ".gdb", ".gpx",
     ),
 }  # fmt: skip
-#: Endings of files in which another one is packed.
-PACKED = (".gz", ".bz2", ".xz")
+#: Endings of files in which another one is packed, and the modules that open them.
+PACKED = {".gz": "gzip", ".bz2": "bz2", ".xz": "lzma"}
 
 # -- reading
 
@@ -52,6 +53,12 @@ def kind_of(path: str | Path) -> Kind:
     if suffixes and suffixes[-1] in PACKED:
         suffixes.pop()
     return next((kind for kind, endings in SUFFIXES.items() if suffixes and suffixes[-1] in endings), "other")
+
+
+def open_packed(path: str | Path) -> BinaryIO:
+    """Open a file for reading bytes; of one that is packed, those inside."""
+    module = PACKED.get(Path(path).suffix.lower())
+    return Path(path).open("rb") if module is None else importlib.import_module(module).open(path, "rb")
 
 
 def split_layer(path: str, layer: str | None = None) -> tuple[str, str | None]:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from geobgp.data.effects import FixedEffects, fixed_effects, node_exposure
+from geobgp.data.effects import Effects, fixed_effects
+from geobgp.data.exposure import node_exposure
 from geobgp.errors import ConvergenceWarning, DataError, MissedVarianceWarning, option, warn
 from geobgp.inference.engine import Engine, engine_for
 from geobgp.inference.fit import Fit, fit
@@ -19,12 +20,13 @@ from geobgp.prior.base import MISSED_SHARE, Basis
 from geobgp.prior.kernels import Kernel
 from geobgp.prior.scaling import Scaling, resolve
 from geobgp.progress import ProgressLike, as_progress
-from geobgp.summary import Effects, point_facts
+from geobgp.summary import point_facts
 from geobgp.text import number, percent
 
 if TYPE_CHECKING:
     from geobgp.data.counts import Counts
-    from geobgp.data.effects import Covariate, Exposure
+    from geobgp.data.effects import Covariate
+    from geobgp.data.exposure import Exposure
 
 #: Prior standard deviation of the intercept (around the log of the overall rate) and of standardised
 #: covariates.
@@ -51,7 +53,8 @@ class LGCP:
         What events are counted per. By default the land's area, and the intensity is per km² (per unit area
         of a local domain). People per pixel (a raster), per area (a GeoDataFrame) or anything per node (an
         array) give a rate, or a relative risk where the exposure is the expected number of events. Zero is
-        allowed.
+        allowed. People are spread evenly over their pixel or area, and those on the domain's land count; see
+        `geobgp.data.exposure.node_exposure`.
     covariates : mapping of name to array, callable or raster, optional
         One value per node, a callable of (n, 2) coordinates, or a raster (averaged by area). They are
         standardised inside and reported in their own units.
@@ -92,7 +95,7 @@ class LGCP:
         self.kernel = _kernel(basis, kernel)
         self.scaling: Scaling = resolve(scaling, basis)
         self.exposure, self.exposure_kind = node_exposure(exposure, basis.domain, exposure_column)
-        self.effects: FixedEffects = fixed_effects(covariates, basis.domain, fill_missing)
+        self.effects = fixed_effects(covariates, basis.domain, fill_missing)
 
     def fit(
         self,
@@ -127,7 +130,7 @@ class LGCP:
             likelihood=self.likelihood,
             exposure=self.exposure,
             exposure_kind=self.exposure_kind,
-            effects=Effects(self.effects.names, self.effects.means, self.effects.scales),
+            effects=self.effects,
             points=point_facts(counts),
             title=title,
             scaling=self.scaling,

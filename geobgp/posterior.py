@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from geobgp.data.effects import Effects
 from geobgp.errors import DataError
 from geobgp.exports import QUANTILES, Outputs
 from geobgp.inference.mixture import NormalMixture, check_probabilities, quantile_name
 from geobgp.land.reproject import place_coordinates
-from geobgp.summary import Effects, Summary, coefficient_table, describe
+from geobgp.summary import Summary, coefficient_table, describe
 from geobgp.text import number
 
 if TYPE_CHECKING:

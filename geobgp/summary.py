@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ import pandas as pd
 from scipy.special import ndtri
 
 from geobgp.data.counts import Counts
-from geobgp.errors import DataError
+from geobgp.data.effects import Effects
 from geobgp.inference.mixture import NormalMixture
 from geobgp.text import number
 
@@ -94,44 +94,6 @@ class Choice:
 
     def __str__(self) -> str:
         return f"{self.value} ({self.why})"
-
-
-@dataclass(frozen=True, eq=False)
-class Effects:
-    """The fixed effects: what each covariate is called and how it was standardised.
-
-    Attributes
-    ----------
-    names : tuple of str
-        Covariates, without the intercept.
-    means, scales : (k,) arrays
-        A covariate's standardised value is (own value - mean) / scale.
-    """
-
-    names: tuple[str, ...] = ()
-    means: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    scales: np.ndarray = field(default_factory=lambda: np.ones(0))
-
-    def standardise(self, values: Mapping[str, Any], n: int) -> np.ndarray:
-        """Return (n, 1 + k): a column of ones and the standardised values of every covariate at n places."""
-        missing = [name for name in self.names if name not in values]
-        if missing:
-            raise DataError(
-                f"The model has the covariates {', '.join(self.names)}; {missing[0]!r} is not given."
-            )
-        columns = [np.broadcast_to(np.asarray(values[name], float), (n,)) for name in self.names]
-        return (
-            np.column_stack([np.ones(n), *columns])
-            if not columns
-            else np.column_stack([np.ones(n), (np.column_stack(columns) - self.means) / self.scales])
-        )
-
-    def own_units(self, mean: np.ndarray, cov: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean and variance of intercept and slopes in the covariates' own units."""
-        turn = np.diag(np.r_[1.0, 1.0 / self.scales])
-        turn[0, 1:] = -self.means / self.scales
-        turn = turn[-len(mean) or len(turn) :, -len(mean) or len(turn) :]
-        return turn @ mean, np.diag(turn @ cov @ turn.T)
 
 
 def point_facts(counts: Counts | np.ndarray) -> dict[str, float]:

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from geobgp.errors import DataError
-from geobgp.summary import Effects, Summary, coefficient_table
+from geobgp.data.effects import Effects
+from geobgp.summary import Summary, coefficient_table
 
 FACTS = {
     "points": {"used": 4446, "dropped": 3, "total_weight": None},
@@ -57,24 +57,6 @@ def test_mapping_and_plain_data():
     assert plain["array"] == [0.0, 1.0] and type(plain["number"]) is float
     assert plain["coefficients"][0]["rate_ratio"] is None
     assert dict(summary) == summary.facts
-
-
-def test_effects_round_trip():
-    rng = np.random.default_rng(0)
-    effects = Effects(("a", "b"), np.array([10.0, -3.0]), np.array([2.0, 0.5]))
-    own = {"a": rng.normal(10, 2, 7), "b": rng.normal(-3, 0.5, 7)}
-    design = effects.standardise(own, 7)
-    beta, half = rng.normal(size=3), rng.normal(size=(3, 3))
-    mean, var = effects.own_units(beta, half @ half.T)
-    np.testing.assert_allclose(mean[0] + mean[1] * own["a"] + mean[2] * own["b"], design @ beta)
-    draws = beta + rng.standard_normal((200_000, 3)) @ half.T
-    slopes = draws[:, 1:] / effects.scales
-    np.testing.assert_allclose(slopes.var(axis=0), var[1:], rtol=0.02)
-    np.testing.assert_allclose((draws[:, 0] - slopes @ effects.means).var(), var[0], rtol=0.02)
-    assert effects.standardise({"a": 1.0, "b": 2.0}, 3).shape == (3, 3)
-    assert Effects().standardise({}, 4).tolist() == [[1.0]] * 4
-    with pytest.raises(DataError, match="'b' is not given"):
-        effects.standardise({"a": 1.0}, 3)
 
 
 def test_coefficients_of_a_mixture_and_without_intercept():

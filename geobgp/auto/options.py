@@ -21,7 +21,8 @@ from geobgp.errors import DataError, GeometryError, option
 if TYPE_CHECKING:
     import numpy as np
 
-    from geobgp.data.effects import Covariate, Exposure
+    from geobgp.data.effects import Covariate
+    from geobgp.data.exposure import Exposure
     from geobgp.prior.kernels import Kernel
 
 #: Headings under which the shell lists options.

@@ -16,7 +16,8 @@ from geobgp.auto.domain import describe, make_domain
 from geobgp.auto.options import Features, Options
 from geobgp.auto.selection import ModelSearch
 from geobgp.data.counts import Counts, bin_points
-from geobgp.data.effects import fixed_effects, node_exposure
+from geobgp.data.effects import fixed_effects
+from geobgp.data.exposure import node_exposure
 from geobgp.data.points import number_of_rows
 from geobgp.errors import DataError, DroppedPointsWarning, GeometryError, warn
 from geobgp.land.polygons import own_crs
@@ -27,7 +28,8 @@ from geobgp.summary import Choice
 if TYPE_CHECKING:
     import numpy as np
 
-    from geobgp.data.effects import Covariate, Exposure
+    from geobgp.data.effects import Covariate
+    from geobgp.data.exposure import Exposure
     from geobgp.land.domain import Domain
     from geobgp.posterior import Posterior
 

@@ -36,7 +36,7 @@ from geobgp.text import number, percent
 if TYPE_CHECKING:
     from geobgp.auto.options import Features
     from geobgp.data.counts import Counts
-    from geobgp.data.effects import FixedEffects
+    from geobgp.data.effects import Effects
     from geobgp.land.domain import Domain
     from geobgp.posterior import Posterior
     from geobgp.prior.base import Basis
@@ -129,7 +129,7 @@ class ModelSearch:
     kernel: Kernel | None
     exposure: np.ndarray
     exposure_kind: str
-    effects: FixedEffects
+    effects: Effects
     cache: bool
     title: str
     progress: Progress

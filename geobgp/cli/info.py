@@ -13,7 +13,7 @@ from geobgp.cli.messages import paragraph
 from geobgp.cli.workspace import RECORD
 from geobgp.errors import GeobgpError
 from geobgp.files import kind_of, layers, split_layer
-from geobgp.text import listed
+from geobgp.text import listed, percent
 
 
 def describe(source: str | Path) -> str:
@@ -30,13 +30,15 @@ def describe(source: str | Path) -> str:
         raise GeobgpError(f"There is no file {path}.")
     if place.is_dir() and (place / RECORD).is_file():
         return _results(place)
+    if place.is_dir() and kind_of(place) == "vector":
+        return _vector(path, layer)
     if place.is_dir():
         raise GeobgpError(f"{place} is a folder without {RECORD}: geobgp has written no results there.")
     if place.stat().st_size == 0:
         raise GeobgpError(f"{place} is empty.")
     with place.open("rb") as file:
         start = file.read(4)
-    if start == b"PK\x03\x04" and place.suffix.lower() not in (".zip", ".kmz"):
+    if start == b"PK\x03\x04" and kind_of(place) == "other" and place.suffix.lower() != ".zip":
         from geobgp.posterior import Posterior
 
         posterior = Posterior.load(place)
@@ -66,7 +68,7 @@ def _results(folder: Path) -> str:
                 f"{points['used']:,} used, {points['moved']:,} moved to land, {points['dropped']:,} dropped",
             ),
             *((name, f"{c['value']} ({c['why']})") for name, c in choices.items()),
-            ("checks", f"{100 * record['checks']['within_90']:.0f} % of blocks within their 90 % interval"),
+            ("checks", f"{percent(record['checks']['within_90'])} of blocks within their 90 % interval"),
             *(("warning", text) for text in record["warnings"]),
             ("files", ", ".join(n for n in record["files"] if not n.endswith(".qml"))),
             ("command", record["command"]),

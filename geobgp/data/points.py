@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import bz2
 import codecs
-import gzip
-import lzma
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,15 +22,16 @@ from geobgp.files import (
     kind_of,
     layers,
     ogr_name,
+    open_packed,
     parquet_geometry,
     pick_layer,
+    read_vector,
     split_layer,
 )
 from geobgp.land.crs import as_crs
 from geobgp.land.reproject import WGS84, coordinates_of, finite_rows
 from geobgp.text import listed
 
-_OPENERS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 #: Names of columns that are recognised, in any case; the first pair that is there counts.
 DEGREES = (
     ("longitude", "latitude"),
@@ -290,7 +288,7 @@ class Stream:
         column, about = parquet_geometry(file.metadata)
         encoding = about.get("encoding", "WKB").lower()
         if column and encoding not in ("wkb", "point"):
-            yield gpd.read_parquet(path)
+            yield read_vector(path, "points", columns=self._wanted(file.schema_arrow.names))
             return
         crs = None if about["crs"] is None else as_crs(about["crs"])
         names = [column, *self._wanted(file.schema_arrow.names)] if column else None
@@ -366,7 +364,7 @@ def csv_format(path: str | Path) -> dict[str, Any]:
 
     UTF-8, or UTF-16 if it begins so; what is neither is taken for the western encoding of old spreadsheets.
     """
-    with _OPENERS.get(Path(path).suffix.lower(), open)(path, "rb") as file:
+    with open_packed(path) as file:
         start = file.read(1 << 16)
     encoding = "utf-16" if start[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
     try:
@@ -396,7 +394,7 @@ def number_of_rows(points: Any, layer: str | None = None) -> int | None:
         if kind_of(path) != "table":
             found = [each for each in layers(path, "points") if layer in (None, each.name)]
             return next((each.n_rows for each in found if each.kind), found[0].n_rows)
-        with _OPENERS.get(Path(path).suffix.lower(), open)(path, "rb") as file:
+        with open_packed(path) as file:
             return max(sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b"")) - 1, 0)
     except (GeobgpError, OSError, LookupError):  # whatever is wrong is said when the points are read
         return None

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from geobgp.data.effects import LEFT_OUT
 from geobgp.data.pixels import Outlines, PixelLink, apply_affine
 from geobgp.data.raster_source import RasterSource, open_raster
 from geobgp.errors import DataError, InputWarning, warn
@@ -23,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Pixels that are read at a time.
 _BLOCK = 2_000_000
+#: People off the land are told from this share on.
+LEFT_OUT = 0.01
 #: Shares of a pixel or a node, and of a total, that are no more than rounding errors.
 _NO_AREA, _NO_AMOUNT = 1e-9, 1e-12
 

@@ -10,6 +10,7 @@ import pyproj
 import shapely
 from affine import Affine
 
+from geobgp.data.effects import Effects
 from geobgp.errors import CacheError
 from geobgp.inference.engine import state_from_arrays
 from geobgp.inference.likelihoods import LIKELIHOODS
@@ -19,7 +20,6 @@ from geobgp.land.grid import Grid
 from geobgp.prior import full_rank, harmonic, kernels  # noqa: F401 (bases register themselves)
 from geobgp.prior.base import BASES
 from geobgp.storage import store
-from geobgp.summary import Effects
 
 if TYPE_CHECKING:
     from geobgp.posterior import Posterior

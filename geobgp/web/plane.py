@@ -7,17 +7,19 @@ degrees where the domain crosses the antimeridian. A local domain is drawn in it
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyproj
+import scipy.sparse as sp
 import shapely
 from affine import Affine
 
 from geobgp.errors import DomainError
-from geobgp.land.reproject import transform_pixels, transform_xy
+from geobgp.land.reproject import transform_xy
 
 if TYPE_CHECKING:
     from geobgp.land.domain import Domain
@@ -28,8 +30,11 @@ RADIUS = 6378137.0
 MAX_LATITUDE = 85.0511287798
 #: At most this many pixels stand for the side of one cell.
 MAX_OVERSAMPLING = 4.0
+#: Up to this many pixels every one is transformed exactly.
+EXACT_PIXELS = 100_000
 _MAX_VERTICES = 100_000
 _FINER = 4
+_Transform = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,3 +201,68 @@ def _middle_longitude(domain: Domain) -> float:
     sample = domain.node_points[:: max(domain.n_nodes // 2000, 1)]
     lon = np.radians(transform_xy(to_degrees, sample[:, 0], sample[:, 1])[0])
     return math.degrees(math.atan2(float(np.nanmean(np.sin(lon))), float(np.nanmean(np.cos(lon)))))
+
+
+def transform_pixels(
+    transform: _Transform, rows: np.ndarray, cols: np.ndarray, *, tolerance: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return ``transform(col, row)`` for every pair of evenly spaced rows and columns.
+
+    Parameters
+    ----------
+    transform : callable
+        Takes arrays of columns and rows, returns two arrays of coordinates.
+    rows, cols : (r,) and (c,) arrays
+        Evenly spaced, ascending.
+    tolerance : float
+        Largest error allowed, in units of the coordinates returned; checked between the points of the
+        lattice, which is refined until it holds.
+
+    Returns
+    -------
+    two (r, c) arrays
+
+    Examples
+    --------
+    >>> rows, cols = np.arange(3.0), np.arange(4.0)
+    >>> x, y = transform_pixels(lambda col, row: (2 * col, row), rows, cols, tolerance=0.1)
+    >>> x[0]
+    array([0., 2., 4., 6.])
+    """
+    step = 32
+    while len(rows) * len(cols) > EXACT_PIXELS and step >= 4:
+        across, down = _knots(cols, step), _knots(rows, step)
+        x, y = transform(*np.meshgrid(across, down))
+        middle_x, middle_y = transform(
+            *np.meshgrid((across[:-1] + across[1:]) / 2, (down[:-1] + down[1:]) / 2)
+        )
+        if np.isfinite(x).all() and np.isfinite(y).all():
+            error = max(_midpoint_error(x, middle_x), _midpoint_error(y, middle_y))
+            if error <= tolerance:
+                left, right = _hats(rows, down), _hats(cols, across)
+                return left @ (right @ x.T).T, left @ (right @ y.T).T
+        step //= 2
+    grid_cols, grid_rows = np.meshgrid(cols, rows)
+    return transform(grid_cols, grid_rows)
+
+
+def _knots(values: np.ndarray, step: int) -> np.ndarray:
+    """Evenly spaced knots over the values, about every `step` of them."""
+    return np.linspace(values[0], values[-1], max(int(np.ceil((len(values) - 1) / step)), 1) + 1)
+
+
+def _midpoint_error(knots: np.ndarray, middle: np.ndarray) -> float:
+    mean = (knots[:-1, :-1] + knots[1:, :-1] + knots[:-1, 1:] + knots[1:, 1:]) / 4
+    error = float(np.abs(mean - middle).max())
+    return error if np.isfinite(error) else np.inf
+
+
+def _hats(values: np.ndarray, knots: np.ndarray) -> sp.csr_array:
+    """Linear interpolation from knots to values as a sparse matrix."""
+    at = np.clip((values - knots[0]) / (knots[-1] - knots[0]) * (len(knots) - 1), 0, len(knots) - 1)
+    low = np.minimum(at.astype(np.int64), len(knots) - 2)
+    share = at - low
+    row = np.arange(len(values))
+    return sp.csr_array(
+        (np.r_[1 - share, share], (np.r_[row, row], np.r_[low, low + 1])), shape=(len(values), len(knots))
+    )

@@ -1,5 +1,8 @@
 """Points from every kind of source: the same rows, the same points, the same notes."""
 
+import gzip
+import zipfile
+
 import geopandas as gpd
 import numpy as np
 import pandas as pd
@@ -13,7 +16,7 @@ from strategies import point_geometries
 
 from geobgp import DataError, GeometryError
 from geobgp.data import points as module
-from geobgp.data.points import Options, Stream
+from geobgp.data.points import Options, Stream, csv_format, number_of_rows
 
 DOMAIN_CRS = pyproj.CRS("EPSG:32631")
 DEGREES = np.array([[5.1, 52.1], [5.2, 52.2], [5.3, 52.3], [5.4, 52.4], [5.5, 52.5]])
@@ -91,6 +94,7 @@ def test_csv(tmp_path, separator, names):
 @pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz"])
 def test_packed_csv(tmp_path, suffix):
     table().to_csv(tmp_path / f"p.csv{suffix}", index=False)
+    assert number_of_rows(tmp_path / f"p.csv{suffix}") == 5
     assert read(tmp_path / f"p.csv{suffix}")[0] == pytest.approx(DEGREES)
 
 
@@ -111,9 +115,41 @@ def test_csv_with_gaps_and_words(tmp_path):
     assert [c.rows.tolist() for c in chunks] == [[0], [], [0]]
 
 
-def test_csv_in_an_old_encoding(tmp_path):
-    (tmp_path / "p.csv").write_bytes("name,lon,lat\nSúdwest-Fryslân,5.5,53\n".encode("latin-1"))
-    assert read(tmp_path / "p.csv")[0].tolist() == [[5.5, 53.0]]
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "latin-1"])
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_csv_in_every_encoding(tmp_path, encoding, separator):
+    lines = [
+        ["name", "längd", "lat", "fälle"],
+        ["Súdwest-Fryslân", "5.5", "53", "2"],
+        ["Köln", "6.9", "51", "3"],
+    ]
+    text = "".join(separator.join(line) + "\r\n" for line in lines)
+    (tmp_path / "p.csv").write_bytes(text.encode(encoding))
+    coords, chunks, stream = read(tmp_path / "p.csv", longitude="längd", latitude="lat", weights="fälle")
+    assert coords.tolist() == [[5.5, 53.0], [6.9, 51.0]] and chunks[0].weights.tolist() == [2, 3]
+    assert stream.columns == ("name", "längd", "lat", "fälle")
+
+
+def test_letters_on_the_edge_of_what_is_sniffed(tmp_path):
+    start = "name,lon,lat\n"
+    rows = "é,5.5,53\n" * 9000  # a letter of two bytes lies across the 65,536th
+    for shift in range(2):
+        (tmp_path / "p.csv").write_text("x" * shift + start + rows, "utf-8")
+        assert csv_format(tmp_path / "p.csv")["encoding"] == "utf-8-sig"
+
+
+@pytest.mark.parametrize("name", ["points.pq", "points.zip", "points.geojson.gz"])
+def test_points_from_packed_files(tmp_path, name):
+    frame().to_file(tmp_path / "points.geojson")
+    if name.endswith(".pq"):
+        frame().to_parquet(tmp_path / name)
+    elif name.endswith(".zip"):
+        with zipfile.ZipFile(tmp_path / name, "w") as archive:
+            archive.write(tmp_path / "points.geojson", "inner/points.geojson")
+    else:
+        (tmp_path / name).write_bytes(gzip.compress((tmp_path / "points.geojson").read_bytes()))
+    assert read(tmp_path / name, weights="deaths")[0] == pytest.approx(DEGREES)
+    assert number_of_rows(tmp_path / name) == 5
 
 
 def test_tables_in_memory_and_chunks():

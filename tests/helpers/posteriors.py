@@ -9,6 +9,7 @@ import geopandas as gpd
 import numpy as np
 import shapely
 
+from geobgp.data.effects import Effects
 from geobgp.inference.fit import Fit
 from geobgp.inference.likelihoods import Poisson
 from geobgp.land.domain import Domain
@@ -17,7 +18,6 @@ from geobgp.posterior import Posterior
 from geobgp.prior.full_rank import FullRank
 from geobgp.prior.harmonic import HarmonicBasis
 from geobgp.prior.kernels import Matern
-from geobgp.summary import Effects
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import shapely
+from hypothesis import assume
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -29,10 +30,12 @@ def messy_polygons(draw, size=4.0):
 
 @st.composite
 def island_groups(draw, n_max=4):
-    """Draw land of a few star-shaped islands that may overlap."""
+    """Draw land of a few star-shaped islands that may overlap; a sliver alone is no land."""
     n = draw(st.integers(1, n_max))
     centres = [(draw(st.floats(-6, 6)), draw(st.floats(-6, 6))) for _ in range(n)]
-    return shapely.union_all([draw(star_polygons(radius=3.0, centre=c)) for c in centres])
+    land = shapely.union_all([draw(star_polygons(radius=3.0, centre=c)) for c in centres])
+    assume(land.area > 0.5)
+    return land
 
 
 @st.composite

@@ -1,4 +1,4 @@
-"""Points and pixels from one CRS to another; shapes are in test_crs.py and test_polygons.py."""
+"""Points from one CRS to another; shapes are in test_crs.py and test_polygons.py."""
 
 import geopandas as gpd
 import numpy as np
@@ -7,7 +7,7 @@ import pytest
 import shapely
 
 from geobgp import CRSError, DataError, GeometryError
-from geobgp.land.reproject import place_coordinates, point_coordinates, transform_pixels, transform_xy
+from geobgp.land.reproject import place_coordinates, point_coordinates, transform_xy
 
 
 def test_points_are_brought_to_the_crs():
@@ -62,29 +62,6 @@ def test_places_keep_their_rows():
         place_coordinates(many, pyproj.CRS(32631))
     with pytest.raises(CRSError, match="of the points is not known"):
         place_coordinates(gpd.GeoSeries([shapely.Point(3, 52)]), pyproj.CRS(32631))
-
-
-def test_interpolated_coordinates_are_within_the_tolerance():
-    to_laea = pyproj.Transformer.from_crs(4326, 3035, always_xy=True)
-
-    def where(col, row):
-        return transform_xy(to_laea, 5 + col * 0.01, 60 - row * 0.01)
-
-    rows, cols = np.arange(700) + 0.5, np.arange(900) + 0.5
-    x, y = transform_pixels(where, rows, cols, tolerance=5.0)
-    exact = where(*np.meshgrid(cols, rows))
-    assert np.hypot(x - exact[0], y - exact[1]).max() < 10.0
-    # A pixel is about 600 m: this was interpolated, not exact.
-    assert np.hypot(x - exact[0], y - exact[1]).max() > 0
-
-
-def test_what_cannot_be_interpolated_is_exact():
-    def jump(col, row):
-        return np.where(col > 333.3, 1e6, 0.0) + col, row
-
-    rows, cols = np.arange(500.0), np.arange(500.0)
-    x, _ = transform_pixels(jump, rows, cols, tolerance=0.5)
-    np.testing.assert_array_equal(x, jump(*np.meshgrid(cols, rows))[0])
 
 
 @pytest.mark.parametrize("n", [1, 2, 5])

@@ -9,7 +9,8 @@ from posteriors import across_180, disc, island
 
 from geobgp import Domain
 from geobgp.errors import DomainError
-from geobgp.web.plane import Plane
+from geobgp.land.reproject import transform_xy
+from geobgp.web.plane import Plane, transform_pixels
 
 
 @pytest.fixture(scope="module")
@@ -114,3 +115,26 @@ def test_a_pole_is_refused():
         # Shown up to Mercator's end, without anything that is not finite.
         assert np.isfinite(plane.bounds).all()
         assert (plane.cells() >= 0).any()
+
+
+def test_interpolated_coordinates_are_within_the_tolerance():
+    to_laea = pyproj.Transformer.from_crs(4326, 3035, always_xy=True)
+
+    def where(col, row):
+        return transform_xy(to_laea, 5 + col * 0.01, 60 - row * 0.01)
+
+    rows, cols = np.arange(700) + 0.5, np.arange(900) + 0.5
+    x, y = transform_pixels(where, rows, cols, tolerance=5.0)
+    exact = where(*np.meshgrid(cols, rows))
+    assert np.hypot(x - exact[0], y - exact[1]).max() < 10.0
+    # A pixel is about 600 m: this was interpolated, not exact.
+    assert np.hypot(x - exact[0], y - exact[1]).max() > 0
+
+
+def test_what_cannot_be_interpolated_is_exact():
+    def jump(col, row):
+        return np.where(col > 333.3, 1e6, 0.0) + col, row
+
+    rows, cols = np.arange(500.0), np.arange(500.0)
+    x, _ = transform_pixels(jump, rows, cols, tolerance=0.5)
+    np.testing.assert_array_equal(x, jump(*np.meshgrid(cols, rows))[0])

@@ -1,0 +1,154 @@
+"""Exposure: how many people, or what else events happen to, each node's land holds."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from geobgp.data.raster_in import LEFT_OUT, read_to_nodes
+from geobgp.errors import DataError, InputWarning, option, warn
+from geobgp.files import kind_of, read_vector
+from geobgp.land.regions import spread_shares
+from geobgp.text import count, number, percent
+
+if TYPE_CHECKING:
+    import geopandas as gpd
+    import xarray as xr
+
+    from geobgp.land.domain import Domain
+
+    Exposure: TypeAlias = np.ndarray | gpd.GeoDataFrame | str | os.PathLike[str] | xr.DataArray
+
+
+def node_exposure(
+    exposure: Exposure | None, domain: Domain, column: str | None = None
+) -> tuple[np.ndarray, str]:
+    """Return the exposure of every node and what it is.
+
+    Parameters
+    ----------
+    exposure : None, array, GeoDataFrame, raster, or path of a vector file or raster
+        None: land area in km² (square units of a local domain). A raster holds people (or animals, trees)
+        per pixel, a GeoDataFrame areas with a column of people. People are spread evenly over their pixel, or
+        over their area but for the water that the domain was made with, and those on the domain's land are
+        counted. Those off it, beyond the land or at sea, are left out; a warning says how many, if they are
+        more than 1 %.
+    domain : Domain
+    column : str, optional
+        The GeoDataFrame's column; by default "population", or the only numeric one.
+
+    Returns
+    -------
+    (n_nodes,) array, and "area", "population" or "exposure"
+    """
+    if exposure is None:
+        return domain.node_areas / domain.area_unit[0], "area"
+    if isinstance(exposure, (str, os.PathLike)) and kind_of(os.fspath(exposure)) in ("vector", "parquet"):
+        exposure = read_vector(os.fspath(exposure), "exposure")
+    if hasattr(exposure, "geometry") and hasattr(exposure, "crs"):
+        return _spread(exposure, domain, column), "population"
+    if isinstance(exposure, (str, os.PathLike)) or hasattr(exposure, "dims"):
+        values, kind = read_to_nodes(exposure, domain, "sum"), "population"  # type: ignore[arg-type]
+        empty = int(np.isnan(values).sum())
+        if empty == len(values):
+            raise DataError("The exposure raster has no data on this domain's land; check its place and CRS.")
+        if empty:
+            warn(
+                InputWarning(
+                    f"The exposure raster has no data at {empty:,} of {count(len(values), 'node')}; taken as "
+                    "zero there.",
+                    option="exposure",
+                    found=empty,
+                )
+            )
+            values = np.nan_to_num(values, nan=0.0)
+    else:
+        values, kind = np.array(exposure, float), "exposure"
+    if values.shape != (domain.n_nodes,):
+        raise DataError(
+            f"The exposure is one number per node, {domain.n_nodes:,}; found the shape {values.shape}.",
+            option="exposure",
+            found=values.shape,
+        )
+    _check_amounts(values, "Exposure")
+    if values.sum() <= 0:
+        raise DataError(
+            "The exposure is zero everywhere, so that nothing could happen anywhere.", option="exposure"
+        )
+    return values, kind
+
+
+def _check_amounts(values: np.ndarray, what: str) -> None:
+    bad = int((~np.isfinite(values) | (values < 0)).sum())
+    if bad:
+        raise DataError(
+            f"{what} must be finite and not negative; {bad:,} of {count(len(values), 'value')} "
+            f"{'is' if bad == 1 else 'are'} not.",
+            option="exposure",
+            found=bad,
+        )
+
+
+def _spread(areas: gpd.GeoDataFrame, domain: Domain, column: str | None) -> np.ndarray:
+    """Return people per node: those of each area that live on the node's land."""
+    column = _population_column(areas, column)
+    people = np.asarray(areas[column], float)
+    _check_amounts(people, f"The column {column!r}")
+    shares = spread_shares(domain, areas, "areas of the exposure")
+    kept = np.asarray(shares.sum(axis=1)).ravel()
+    if not (kept > 0).any():
+        raise DataError(
+            f"None of the {len(people):,} areas holds land of this domain; check their place and CRS.",
+            option="exposure",
+        )
+    _warn_left_out(areas, column, people, kept)
+    return np.asarray(shares.T @ people).ravel()
+
+
+def _population_column(areas: gpd.GeoDataFrame, column: str | None) -> str:
+    names = [c for c in areas.columns if c != areas.geometry.name]
+    numeric = [c for c in names if areas[c].dtype.kind in "iuf"]
+    if column is None:
+        column = "population" if "population" in names else (numeric[0] if len(numeric) == 1 else None)
+    if column is None or column not in names:
+        numbers = f"{len(numeric) or 'no'} columns hold numbers"
+        missing = f"there is no column {column!r}" if column else numbers
+        raise DataError(
+            "Which column of the exposure holds the population? "
+            f"Found: {', '.join(map(str, names)) or 'none at all'}; {missing}.",
+            option="exposure_column",
+            found=names,
+            remedy=f"Name it with {option('exposure_column')}.",
+        )
+    return column
+
+
+def _warn_left_out(areas: gpd.GeoDataFrame, column: str, people: np.ndarray, kept: np.ndarray) -> None:
+    """Tell how many people live off the land, and which areas that are mostly land lose most of them."""
+    left = people * (1 - kept)
+    if not left.sum() > LEFT_OUT * people.sum():
+        return
+    share = percent(left.sum() / people.sum())
+    text = (
+        f"{number(left.sum())} of {number(people.sum())} in the column {column!r} ({share}) lie off this "
+        "domain's land and are left out, the people of an area being spread evenly over it."
+    )
+    beyond = (kept < 0.5) & (people > 0)
+    partly = np.flatnonzero((kept >= 0.5) & (kept < 1 - LEFT_OUT) & (people > 0))
+    if beyond.any():
+        text += f" Mostly or wholly off it: {beyond.sum():,} of {count(len(people), 'area')}."
+    remedy = ""
+    if len(partly):
+        texts = [c for c in areas.columns if c != areas.geometry.name and areas[c].dtype.kind == "O"]
+        names = areas["name" if "name" in texts else texts[0]] if texts else areas.index.to_series()
+        most = partly[np.argsort(-left[partly], kind="stable")]
+        shown = [f"{names.iloc[i]} ({percent(1 - kept[i])})" for i in most[:5]]
+        more = f" and {len(most) - 5} more" if len(most) > 5 else ""
+        text += f" In part: {', '.join(shown)}{more}."
+        remedy = (
+            f"Where that part is sea or a lake, give it as {option('water')}, or clip the areas to the "
+            "shore: all their people then live on their land."
+        )
+    warn(InputWarning(text, option="exposure", found=float(left.sum()), remedy=remedy))
