@@ -108,8 +108,8 @@ class FullRank(Basis):
     def longest_lengthscale(self, kernel: Kernel) -> float:
         """Return the longest lengthscale (in the domain's unit) at which the precision can be factorised.
 
-        Its condition number is about (λ / κ²)^(ν + 1), λ the operator's largest eigenvalue and κ² = 2ν / ℓ² in cells, and
-        must stay below 1e14.
+        Its condition number is about (λ / κ²)^(ν + 1), λ the operator's largest eigenvalue and κ² = 2ν / ℓ² in
+        cells, and must stay below 1e14.
         """
         nu = kernel.nu if isinstance(kernel, Matern) else 1.0
         return float(
