@@ -70,7 +70,7 @@ def open_raster(source: Any, band: int | None, nodata: float | None) -> Iterator
         except rasterio.errors.RasterioIOError as error:
             raise DataError(f"{path} cannot be read as a raster: {error}") from error
         with opened as src:
-            band = _one_band(path, band, src.descriptions, f"Name one: {path}|band=1.")
+            band = _one_band(path, band, src.descriptions, f"Name one: '{path}|band=1'.")
             scale, offset = src.scales[band - 1], src.offsets[band - 1]
 
             def reader(top: int, left: int, bottom: int, right: int) -> np.ndarray:

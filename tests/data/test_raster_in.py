@@ -418,7 +418,7 @@ def test_of_several_bands_one_is_named(domain, tmp_path):
         dst.write(np.stack([values, 3 * values]))
         dst.set_band_description(2, "people")
     with pytest.raises(
-        DataError, match=r"2 bands: 1, 2 \(people\); which is meant\? Name one: .*two\.tif\|band=1"
+        DataError, match=r"2 bands: 1, 2 \(people\); which is meant\? Name one: '.*two\.tif\|band=1"
     ):
         read_to_nodes(path, domain)
     np.testing.assert_allclose(read_to_nodes(path, domain, band=2), 3)
