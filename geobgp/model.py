@@ -18,6 +18,7 @@ from geobgp.land.reproject import place_coordinates
 from geobgp.posterior import Posterior
 from geobgp.prior.base import MISSED_SHARE, Basis
 from geobgp.prior.kernels import Kernel
+from geobgp.prior.scaling import Scaling, resolve
 from geobgp.progress import ProgressLike, as_progress
 from geobgp.summary import point_facts
 from geobgp.text import number, percent
@@ -61,6 +62,9 @@ class LGCP:
         Column of an exposure GeoDataFrame.
     fill_missing : "mean", optional
         What to do where a covariate has no value; by default an error.
+    scaling : "even" or "natural", optional
+        Whether the prior's standard deviation is the same on every piece of land, or what the features add up to:
+        more at shores, and far more on islets. By default even under Neumann and natural under Dirichlet conditions.
 
     Examples
     --------
@@ -85,9 +89,11 @@ class LGCP:
         covariates: Mapping[str, Covariate] | None = None,
         exposure_column: str | None = None,
         fill_missing: Literal["mean"] | None = None,
+        scaling: Scaling | None = None,
     ) -> None:
         self.basis = basis
         self.kernel = _kernel(basis, kernel)
+        self.scaling: Scaling = resolve(scaling, basis)
         self.exposure, self.exposure_kind = node_exposure(exposure, basis.domain, exposure_column)
         self.effects = fixed_effects(covariates, basis.domain, fill_missing)
 
@@ -127,16 +133,24 @@ class LGCP:
             effects=self.effects,
             points=point_facts(counts),
             title=title,
+            scaling=self.scaling,
         )
 
-    def _fit(
-        self,
-        counts: Counts | np.ndarray,
-        *,
-        hyper: str = "map",
-        gpflow: bool = False,
-        progress: ProgressLike = False,
-    ) -> Fit:
+    def quick_bound(self, counts: Counts | np.ndarray, *, nodes: int = 1500) -> float:
+        """Return the bound of a fit in which land is joined into larger squares, about as many as `nodes`.
+
+        It compares priors on the same land: boundary conditions, permeable water. A basis that cannot be made coarser
+        is fitted as it is.
+        """
+        engine, likelihood, parameters = self._problem(counts)
+        levels = int(np.ceil(np.log(max(self.basis.domain.n_nodes / nodes, 1.0)) / np.log(4.0)))
+        coarser = list(engine.rehearsals())
+        if levels and coarser:
+            engine = coarser[-min(levels, len(coarser))]
+        return fit(engine, likelihood, _capped(parameters, self.basis), worth=0.2).elbo
+
+    def _problem(self, counts: Counts | np.ndarray) -> tuple[Engine, Poisson, Hyper]:
+        """Return what a fit is made of: the prior at the nodes, the likelihood, the hyperparameters."""
         domain = self.basis.domain
         values = np.asarray(counts, float)
         if values.shape != (domain.n_nodes,):
@@ -151,12 +165,23 @@ class LGCP:
         fixed_sd = np.full(columns.shape[1], FIXED_SD)
         size = float(np.sqrt(domain.node_areas.sum()))
         parameters = Hyper.for_domain(self.kernel, size, domain.cell_size)
+        engine = engine_for(self.basis, self.kernel, columns, fixed_sd, centre, None, self.scaling)
+        return engine, likelihood, parameters
+
+    def _fit(
+        self,
+        counts: Counts | np.ndarray,
+        *,
+        hyper: str = "map",
+        gpflow: bool = False,
+        progress: ProgressLike = False,
+    ) -> Fit:
+        engine, likelihood, parameters = self._problem(counts)
         if gpflow:
             from geobgp.gpflow.fit import fit_lgcp
 
             with as_progress(progress).stage("fit") as stage:
                 return fit_lgcp(self, likelihood, parameters, integrate=hyper == "integrate", stage=stage)
-        engine = engine_for(self.basis, self.kernel, columns, fixed_sd, centre)
         return _run(engine, likelihood, parameters, self.basis, hyper, progress)
 
 
@@ -177,6 +202,8 @@ class BoundaryGP:
     mean : "constant" or "zero", optional
         Whether f varies around a constant to be learned or around zero. By default a constant under Neumann
         conditions and zero under Dirichlet ones, whose boundary value is then zero.
+    scaling : "even" or "natural", optional
+        As for `LGCP`.
 
     Examples
     --------
@@ -200,6 +227,7 @@ class BoundaryGP:
         noise: float | None = None,
         link: Literal["probit", "logit"] = "probit",
         mean: Literal["constant", "zero"] | None = None,
+        scaling: Scaling | None = None,
     ) -> None:
         if likelihood not in _WITHOUT_DATA:
             raise DataError(f"likelihood is 'gaussian', 'bernoulli' or 'poisson'; found {likelihood!r}.")
@@ -212,6 +240,7 @@ class BoundaryGP:
         self.link = link
         self.likelihood = _WITHOUT_DATA[likelihood](link)
         self.noise = noise
+        self.scaling: Scaling = resolve(scaling, basis)
         self.mean = mean or ("zero" if basis.boundary == "dirichlet" else "constant")
 
     def fit(
@@ -243,6 +272,7 @@ class BoundaryGP:
             exposure_kind="observation",
             effects=Effects(),
             points={"used": len(values)},
+            scaling=self.scaling,
         )
 
     def _fit(
@@ -263,7 +293,7 @@ class BoundaryGP:
         centre, unit, noise, likelihood = self._scaled(y, constant)
         columns = np.ones((domain.n_nodes, int(constant)))
         fixed_sd = np.full(int(constant), FIXED_SD * unit)
-        engine = engine_for(self.basis, self.kernel, columns, fixed_sd, centre, xy)
+        engine = engine_for(self.basis, self.kernel, columns, fixed_sd, centre, xy, self.scaling)
         size = float(np.sqrt(domain.node_areas.sum()))
         learn_noise = isinstance(likelihood, Gaussian) and noise is None
         parameters = Hyper.for_domain(

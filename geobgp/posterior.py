@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from geobgp.land.domain import Domain
     from geobgp.prior.base import Basis
     from geobgp.prior.kernels import Kernel
+    from geobgp.prior.scaling import Scaling
 
 #: Numbers in a block of samples: 64 MB.
 _SAMPLE_BLOCK = 8_000_000
@@ -64,6 +65,8 @@ class Posterior(Outputs):
     title : str
     choices : dict
         What `map_intensity` chose by itself, and why.
+    scaling : "even" or "natural"
+        Whether the prior's sd is the same on every piece of land.
 
     Examples
     --------
@@ -92,6 +95,7 @@ class Posterior(Outputs):
     created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     title: str = ""
     choices: Mapping[str, str] = field(default_factory=dict, repr=False)
+    scaling: Scaling = "natural"
 
     # -- facts -------------------------------------------------------------------------------------
 
@@ -117,9 +121,10 @@ class Posterior(Outputs):
 
     @property
     def sd(self) -> float:
-        """Prior standard deviation of the log-intensity around its mean, far from the shore.
+        """Prior standard deviation of the log-intensity around its mean: the same on every piece of land.
 
-        Under Neumann conditions the prior is wider along the shore and on land narrower than the lengthscale.
+        Where the prior's scaling is natural, it is that far from the shore: under Neumann conditions the prior is then
+        wider along the shore and on land narrower than the lengthscale.
         """
         return float(np.exp(self.fit.hyper_mean[1]))
 
@@ -130,10 +135,11 @@ class Posterior(Outputs):
 
     @property
     def basis_info(self) -> dict[str, Any]:
-        """Boundary condition, scheme, and number of features (or "full")."""
+        """Boundary condition, scheme, permeability, and number of features (or "full")."""
         return {
             "boundary": self.basis.boundary,
             "scheme": self.basis.scheme,
+            "permeability": self.basis.permeability,
             "m": self.basis.resolution,
         }
 
@@ -164,6 +170,8 @@ class Posterior(Outputs):
             "sd": self.sd,
             "boundary": info["boundary"],
             "scheme": info["scheme"],
+            "permeability": info["permeability"],
+            "prior_scaling": self.scaling,
             "features": str(info["m"]),
             "hyperparameter_points": len(self.fit.states),
             "n_points": self.n_points,

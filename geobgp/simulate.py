@@ -10,6 +10,7 @@ import numpy as np
 import shapely
 
 from geobgp.errors import DataError, GeobgpError, SizeError
+from geobgp.prior.scaling import Scaling, resolve
 from geobgp.text import number
 
 if TYPE_CHECKING:
@@ -150,7 +151,14 @@ def _whole(domain: Domain) -> np.ndarray:
     return alone & domain.pieces.whole[domain.node_rows, domain.node_cols]
 
 
-def simulate_prior(basis: Basis, kernel: Kernel, seed: int | np.random.Generator, n: int = 1) -> np.ndarray:
+def simulate_prior(
+    basis: Basis,
+    kernel: Kernel,
+    seed: int | np.random.Generator,
+    n: int = 1,
+    *,
+    scaling: Scaling | None = None,
+) -> np.ndarray:
     """Draw the field f of the prior at the nodes of a basis.
 
     Parameters
@@ -161,6 +169,8 @@ def simulate_prior(basis: Basis, kernel: Kernel, seed: int | np.random.Generator
     seed : int or Generator
     n : int
         Number of draws.
+    scaling : "even" or "natural", optional
+        As for `LGCP`: by default even under Neumann and natural under Dirichlet conditions.
 
     Returns
     -------
@@ -182,4 +192,4 @@ def simulate_prior(basis: Basis, kernel: Kernel, seed: int | np.random.Generator
             f"found {kernel.lengthscale} and {kernel.sd}. "
             "Give both, for example with_parameters(lengthscale, sd)."
         )
-    return basis.sample_prior(kernel, n, np.random.default_rng(seed))
+    return basis.sample_prior(kernel, n, np.random.default_rng(seed), resolve(scaling, basis))

@@ -139,6 +139,8 @@ def describe(posterior: Posterior) -> Summary:
         "likelihood": posterior.likelihood.name,
         "unit": posterior.units if posterior.likelihood.is_intensity else None,
         "boundary": info["boundary"],
+        "permeability": info["permeability"],
+        "prior_sd": "the same on all land" if posterior.scaling == "even" else "as the features add up",
         "features": info["m"],
         "missed_share": float(fit.missed_share) or None,
         "kernel": kernel.name,

@@ -163,7 +163,7 @@ def test_prior_draws_have_the_priors_covariance(domain, nu, boundary):
         features = made.to_nodes @ (vectors / np.sqrt(made.mass)[:, None])
     exact = (features * kernel.spectral_density(np.sqrt(values))) @ features.T
     n = 6000
-    draws = simulate_prior(basis, kernel, seed=1, n=n)
+    draws = simulate_prior(basis, kernel, seed=1, n=n, scaling="natural")
     assert draws.shape == (n, domain.n_nodes)
     known = np.diag(exact) > 1e-6 * exact.max()
     scale = np.sqrt(np.diag(exact)[known])

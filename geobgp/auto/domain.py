@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import shapely
 
 from geobgp.auto.choices import cell_size_for
 from geobgp.errors import GeometryError
+from geobgp.files import read_vector
 from geobgp.land.crs import as_crs
 from geobgp.land.domain import Domain
 from geobgp.land.grid import Grid
@@ -21,6 +23,7 @@ def make_domain(
     land: Any,
     water: Any = None,
     barriers: Any = None,
+    bridges: Any = None,
     *,
     cell_size: float | None = None,
     crs: Any = None,
@@ -32,7 +35,7 @@ def make_domain(
 
     Parameters
     ----------
-    land, water, barriers, cell_size, crs, land_crs, min_coverage
+    land, water, barriers, bridges, cell_size, crs, land_crs, min_coverage
         As for `map_intensity`.
     n_points : callable
         Asked for the number of points, if it is known, where a cell size must be chosen.
@@ -42,13 +45,23 @@ def make_domain(
             _with_crs(source, name, land_crs)
             for name, source in (("land", land), ("water", water), ("barriers", barriers))
         )
+        if bridges is not None:  # with their widths
+            bridges = read_vector(bridges, "bridges") if isinstance(bridges, (str, Path)) else bridges
+            if hasattr(bridges, "set_crs") and bridges.crs is None:
+                bridges = bridges.set_crs(as_crs(land_crs, "land_crs"))
     why = "given"
     if cell_size is not None:
         domain = Domain.from_polygons(
-            land, water=water, barriers=barriers, cell_size=cell_size, crs=crs, min_coverage=min_coverage
+            land,
+            water=water,
+            barriers=barriers,
+            bridges=bridges,
+            cell_size=cell_size,
+            crs=crs,
+            min_coverage=min_coverage,
         )
     else:
-        prepared = land_polygons(land, water, barriers, crs)
+        prepared = land_polygons(land, water, barriers, crs, bridges)
         area = float(shapely.area(prepared.geometry))
         if not area > 0:
             raise GeometryError("land: the polygons enclose no area, so that no cell size can be chosen.")
@@ -58,6 +71,7 @@ def make_domain(
             prepared.geometry,
             Grid.from_bounds((west, south, east, north), cell_size, prepared.crs),
             barriers=prepared.barriers,
+            bridges=prepared.bridges,
             water_geometry=prepared.water,
             min_coverage=min_coverage,
             notes=tuple(prepared.notes),

@@ -29,7 +29,18 @@ if TYPE_CHECKING:
 Group = Literal["Data", "Land", "Points", "Rates and covariates", "Model", "Results"]
 #: What a value is, in the words of files and the shell.
 Kind = Literal[
-    "file", "folder", "text", "column", "crs", "number", "numbers", "features", "choice", "flag", "rasters"
+    "file",
+    "folder",
+    "text",
+    "column",
+    "crs",
+    "number",
+    "numbers",
+    "features",
+    "share",
+    "choice",
+    "flag",
+    "rasters",
 ]
 Features = int | Literal["auto", "full"]
 
@@ -129,13 +140,14 @@ class Options(OptionSet):
     >>> Options(points="bites.csv", land="coast.gpkg", boundary="open")
     Traceback (most recent call last):
     ...
-    geobgp.errors.DataError: boundary must be 'auto', 'neumann' or 'dirichlet'; found 'open'.
+    geobgp.errors.DataError: boundary must be 'neumann' or 'dirichlet'; found 'open'.
     """
 
     points: Any = setting("The points.", kind="file", default=MISSING)
     land: Any = setting("Polygons of the land.", kind="file", default=MISSING)
     water: Any = setting("Polygons to take out of the land.", kind="file")
     barriers: Any = setting("Lines that nothing passes.", kind="file")
+    bridges: Any = setting("Lines that join what water parts.", kind="file")
     exposure: Exposure | None = setting(
         "People per pixel (raster) or per area (polygons): the map is a rate.", "Rates and covariates", "file"
     )
@@ -192,12 +204,18 @@ class Options(OptionSet):
     m: Features = setting(
         "How finely the map can vary.", "Model", "features", default="auto", flag="--features"
     )
-    boundary: Literal["auto", "neumann", "dirichlet"] = setting(
-        "What happens at the shore.",
+    boundary: Literal["neumann", "dirichlet"] = setting(
+        "At the shore the map levels off freely, or is held at its mean.",
         "Model",
         "choice",
+        default="neumann",
+        choices=("neumann", "dirichlet"),
+    )
+    permeability: float | Literal["auto"] = setting(
+        "How far information crosses water, from 0 (not at all) to 1 (as over land); by default the data tell.",
+        "Model",
+        "share",
         default="auto",
-        choices=("auto", "neumann", "dirichlet"),
     )
     kernel: Kernel | None = setting(group="Model")
     hyper: Literal["map", "integrate"] = setting(
@@ -229,7 +247,24 @@ class Options(OptionSet):
     title: str = setting("Title of map and report.", "Results", default="", metavar="TEXT")
 
     def __post_init__(self) -> None:
+        if str(self.boundary) == "auto":
+            raise DataError(
+                "boundary='auto' is no longer there: a Dirichlet condition pins the shore to the mean, with intervals "
+                "that are too narrow, and is only for those who ask for it. Whether water parts the events is told by "
+                "the data.",
+                option="boundary",
+                found="auto",
+                remedy=f"Leave it out, and see {option('permeability')}.",
+            )
         super().__post_init__()
+        if self.boundary == "dirichlet" and self.permeability not in ("auto", 0):
+            raise DataError(
+                f"Permeable water needs a Neumann condition; found boundary='dirichlet' and a permeability of "
+                f"{self.permeability:g}.",
+                option="permeability",
+                found=self.permeability,
+                remedy=f"Leave {option('boundary')} out, or {option('permeability')}.",
+            )
         for pair in (("longitude", "latitude"), ("easting", "northing")):
             if len({getattr(self, name) is None for name in pair}) == 2:
                 both = " and ".join(option(name, python=f"{name}=") for name in pair)
@@ -281,6 +316,9 @@ def _check(name: str, value: Any, how: Setting) -> None:
         allowed = "'auto', 'full' or a number of features of at least 1"
         whole = isinstance(value, Integral) and not isinstance(value, bool)
         right = value in ("auto", "full") if isinstance(value, str) else whole and value >= 1
+    elif how.kind == "share":
+        allowed = "'auto' or a number from 0 to 1"
+        right = isinstance(value, Real) and not isinstance(value, bool) and 0.0 <= float(value) <= 1.0
     elif how.kind in ("number", "numbers"):
         allowed = "a positive number" if how.above == 0 else f"a number of at least {how.least:g}"
         wrong = [v for v in (value if how.kind == "numbers" else [value]) if not _is_number(v, how)]

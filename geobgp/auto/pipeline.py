@@ -40,6 +40,7 @@ def map_intensity(
     *,
     water: Any = None,
     barriers: Any = None,
+    bridges: Any = None,
     exposure: Exposure | None = None,
     exposure_column: str | None = None,
     covariates: Mapping[str, Covariate] | None = None,
@@ -59,7 +60,8 @@ def map_intensity(
     max_snap: float | None = None,
     chunksize: int = 200_000,
     m: Features = "auto",
-    boundary: Literal["auto", "neumann", "dirichlet"] = "auto",
+    boundary: Literal["neumann", "dirichlet"] = "neumann",
+    permeability: float | Literal["auto"] = "auto",
     kernel: Kernel | None = None,
     hyper: Literal["map", "integrate"] = "map",
     max_seconds: float = 600.0,
@@ -80,6 +82,8 @@ def map_intensity(
         Polygons.
     barriers : the same, of lines
         What nothing passes: rivers, fences.
+    bridges : the same, of lines
+        What joins land that water parts; see `Domain.from_polygons`.
     exposure, exposure_column, covariates, fill_missing
         What events are counted per, and what may explain them; as for `LGCP`.
     cell_size : float, optional
@@ -102,9 +106,12 @@ def map_intensity(
         Number of features. "auto" takes as many as miss less than 5 % of the prior variance at the
         lengthscale that the data show; where more than `max_features` would be needed, full resolution
         instead.
-    boundary : "auto", "neumann" or "dirichlet"
-        "auto" fits both and keeps the one with the higher ELBO. Under Neumann the log-intensity levels off
-        at the shore; under Dirichlet it returns there to its mean.
+    boundary : "neumann" or "dirichlet"
+        Under Neumann the log-intensity levels off freely at the shore; under Dirichlet it is held there at its mean,
+        which is for those who know that it is so.
+    permeability : "auto" or float
+        How far information crosses water, as a share of how far it reaches over land: 0 is closed, 1 open. "auto"
+        compares closed, open and half-open water by quick fits, and keeps it closed unless another leads by 2 nats.
     kernel : Kernel, optional
         `Matern(1.5)` for features, `Matern(1.0)` at full resolution, with learned lengthscale and sd.
     hyper : "map" or "integrate"
@@ -144,7 +151,7 @@ class Mapped:
     posterior : Posterior
     counts : Counts
     choices : dict of str to Choice
-        CRS, cell size, features, boundary, kernel, hyperparameters: what was taken and why.
+        CRS, cell size, water, features, boundary, kernel, hyperparameters: what was taken and why.
     seconds : dict of str to float
         Time by stage.
     """
@@ -178,6 +185,7 @@ def run(options: Options, progress: ProgressLike = False, *, keep_coordinates: b
             o.land,
             o.water,
             o.barriers,
+            o.bridges,
             cell_size=o.cell_size,
             crs=o.crs,
             land_crs=o.land_crs,
@@ -204,7 +212,7 @@ def run(options: Options, progress: ProgressLike = False, *, keep_coordinates: b
         deadline=time.perf_counter() + o.max_seconds,
         most=practical_features(domain.n_nodes, o.max_features),
     )
-    kept = search.best(o.m, o.boundary)
+    kept = search.best(o.m, o.boundary, o.permeability)
     choices |= search.choices
     choices["hyperparameters"] = Choice("the best ones", "'integrate' would add their own uncertainty")
     if o.hyper == "integrate":

@@ -1,4 +1,4 @@
-"""Model search: how many features and which boundary condition the points ask for."""
+"""Model search: whether water parts the events, and how many features they ask for."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from geobgp.model import LGCP
 from geobgp.prior.base import MISSED_SHARE
 from geobgp.prior.full_rank import FullRank
 from geobgp.prior.harmonic import HarmonicBasis
-from geobgp.prior.kernels import Kernel
+from geobgp.prior.kernels import Kernel, Matern
 from geobgp.prior.laplacian import Boundary
 from geobgp.summary import Choice
 from geobgp.text import number, percent
@@ -42,13 +42,10 @@ if TYPE_CHECKING:
     from geobgp.prior.base import Basis
     from geobgp.progress import Progress
 
-BOUNDARIES: tuple[Boundary, ...] = ("neumann", "dirichlet")
-
 #: More features than the lengthscale of a fit with few asks for: with more it turns out a little shorter.
 MARGIN = 1.25
-#: A boundary condition is given up early when it lies this many nats behind, and twice what more features
-#: have gained.
-FAR_BEHIND = 20.0
+#: Permeabilities that are compared, the closed shore first, and the lead in nats that one needs over that.
+PERMEABILITIES, LEAD = (0.0, 1.0, 0.3), 2.0
 #: Rough time of a fit at full resolution.
 FULL_SECONDS_PER_NODE = 1e-3
 MORE_TIME = f"Raise {option('max_seconds')} to let it go on."
@@ -56,6 +53,20 @@ MORE_TIME = f"Raise {option('max_seconds')} to let it go on."
 
 class FitError(GeobgpError):
     """A fit came to no end, for reasons of rounding."""
+
+
+@dataclass(frozen=True)
+class Shore:
+    """A boundary condition and how far information crosses water."""
+
+    boundary: Boundary
+    permeability: float
+
+    @property
+    def words(self) -> str:
+        """Closed, open, or the permeability."""
+        named = {0.0: "closed", 1.0: "open"}
+        return named.get(self.permeability, f"permeability {number(self.permeability)}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,16 +139,21 @@ class ModelSearch:
 
     # -- one fit
 
-    def fit(self, boundary: Boundary, m: int | Literal["full"]) -> Candidate:
+    def fit(self, shore: Shore, m: int | Literal["full"]) -> Candidate:
         """Compute the basis and fit it; warnings are kept until it is known which fit stays."""
         begin, heard = time.perf_counter(), list[GeobgpWarning]()
         with hearing(heard.append):
             basis: Basis
             if m == "full":
-                basis = FullRank(self.domain, boundary=boundary)
+                basis = FullRank(self.domain, boundary=shore.boundary, permeability=shore.permeability)
             else:
                 basis = HarmonicBasis.compute(
-                    self.domain, m, boundary=boundary, cache=self.cache, progress=self.progress
+                    self.domain,
+                    m,
+                    boundary=shore.boundary,
+                    permeability=shore.permeability,
+                    cache=self.cache,
+                    progress=self.progress,
                 )
             posterior = self._fit(basis, "map", "fit")
         return Candidate(posterior, tuple(heard), time.perf_counter() - begin)
@@ -150,8 +166,7 @@ class ModelSearch:
         return Candidate(posterior, tuple(heard), time.perf_counter() - begin)
 
     def _fit(self, basis: Basis, hyper: Literal["map", "integrate"], name: str) -> Posterior:
-        model = LGCP(basis, self.kernel)
-        model.exposure, model.exposure_kind, model.effects = self.exposure, self.exposure_kind, self.effects
+        model = self._model(basis, self.kernel)
         with self.progress.stage(name) as stage:
             try:
                 posterior = model.fit(self.counts, hyper=hyper, progress=stage, title=self.title)
@@ -159,10 +174,15 @@ class ModelSearch:
                 stage.note("failed")
                 raise FitError(f"The fit broke down: {error}.") from error
             stage.note(
-                f"{basis.label}, {basis.boundary}: ELBO {posterior.elbo:,.1f}, lengthscale "
-                f"{self._length(posterior)}"
+                f"{basis.label}, {Shore(basis.boundary, basis.permeability).words} water: "
+                f"ELBO {posterior.elbo:,.1f}, lengthscale {self._length(posterior)}"
             )
         return posterior
+
+    def _model(self, basis: Basis, kernel: Kernel | None) -> LGCP:
+        model = LGCP(basis, kernel)
+        model.exposure, model.exposure_kind, model.effects = self.exposure, self.exposure_kind, self.effects
+        return model
 
     def _length(self, posterior: Posterior) -> str:
         scale, unit = self.domain.length_unit
@@ -170,65 +190,57 @@ class ModelSearch:
 
     # -- the choices
 
-    def best(self, m: Features, boundary: Boundary | Literal["auto"]) -> Candidate:
+    def best(self, m: Features, boundary: Boundary, permeability: float | Literal["auto"]) -> Candidate:
         """Return the fit to keep, and write down why."""
-        if boundary == "auto":
-            kept, features, self.choices["boundary"] = self._compare_boundaries(m)
+        self.choices["boundary"] = Choice(
+            boundary, "given" if boundary == "dirichlet" else "levels off freely"
+        )
+        if boundary == "dirichlet":
+            shore = Shore(boundary, 0.0)
+            self.choices["water"] = Choice("closed", "a Dirichlet condition holds the shore")
+        elif permeability == "auto":
+            shore, self.choices["water"] = self._choose_permeability()
         else:
-            kept, features = self._with_enough_features(m, boundary)
-            self.choices["boundary"] = Choice(boundary, "given")
-        self.choices["features"] = features
+            shore = Shore(boundary, float(permeability))
+            self.choices["water"] = Choice(shore.words, "given")
+        kept, self.choices["features"] = self._with_enough_features(m, shore)
         usual = f"the usual one for {kept.basis.label}"
         self.choices["kernel"] = Choice(
             kept.posterior.kernel.name, "given" if self.kernel is not None else usual
         )
         return kept
 
-    def _compare_boundaries(self, m: Features) -> tuple[Candidate, Choice, Choice]:
-        """Fit under both conditions and keep the one with the higher bound.
-
-        Where the number of features is to be chosen, both are first fitted with few of them, and the one that
-        is far behind is not fitted with more.
-        """
-        early, failed = self._try(self._first_m(m))
-        if not early and m == "auto" and has_full_resolution(self.kernel):
-            early, failed = self._try("full")
-        if "neumann" in failed and not early:
-            raise failed["neumann"]
-        lead = max(early, key=lambda b: early[b].elbo)
-        other = next(b for b in BOUNDARIES if b != lead)
-        kept, features = self._with_enough_features(m, lead, early[lead])
-        ends, note = early, f", both with {early[lead].basis.label}"
-        if kept.posterior is early[lead].posterior:
-            note = ""
-        elif other in failed or _may_catch_up(early[lead], early[other], kept):
-            final, again = self._try(kept.basis.resolution, (other,))
-            failed = failed | again
-            if final:
-                ends, note = {lead: kept, **final}, ""
-                if final[other].elbo > kept.elbo:
-                    lead, other = other, lead
-                    kept, features = self._with_enough_features(m, lead, ends[lead])
-        if other not in ends:
-            return kept, features, Choice(lead, f"{other} cannot be fitted: {failed[other]}")
-        close = "; the data hardly tell them apart" if abs(ends[lead].elbo - ends[other].elbo) < 2 else ""
-        elbos = ", ".join(f"{ends[b].elbo:,.1f} ({b})" for b in BOUNDARIES)
-        return kept, features, Choice(lead, f"the higher ELBO of {elbos}{note}{close}")
-
-    def _try(
-        self, m: int | Literal["full"], boundaries: tuple[Boundary, ...] = BOUNDARIES
-    ) -> tuple[dict[Boundary, Candidate], dict[Boundary, GeobgpError]]:
-        """Return the fits that succeed, and why others do not: land too thin for Dirichlet, or rounding."""
-        fits: dict[Boundary, Candidate] = {}
-        failed: dict[Boundary, GeobgpError] = {}
-        for boundary in boundaries:
-            try:
-                fits[boundary] = self.fit(boundary, m)
-            except GeobgpError as error:
-                failed[boundary] = error
-                if boundary == "neumann" and not isinstance(error, FitError):
-                    raise
-        return fits, failed
+    def _choose_permeability(self) -> tuple[Shore, Choice]:
+        """Compare closed, open and half-open water by quick fits; closed water stays unless another leads clearly."""
+        kernel = None
+        if self.kernel is not None:
+            kernel = Matern(1.0, self.kernel.lengthscale, self.kernel.sd, self.kernel.prior)
+        bounds: dict[float, float] = {}
+        begin = time.perf_counter()
+        with self.progress.stage("water") as stage:
+            for rho in PERMEABILITIES:
+                took = (time.perf_counter() - begin) / max(len(bounds), 1)
+                if len(bounds) > 1 and (late := self._too_late("another", took)):
+                    stage.tell(late)
+                    break
+                shore = Shore("neumann", rho)
+                stage.tell(shore.words)
+                with hearing(lambda warning: None):  # a quick fit is not kept, nor are its warnings
+                    try:
+                        basis = FullRank(self.domain, permeability=rho)
+                        bounds[rho] = self._model(basis, kernel).quick_bound(self.counts)
+                    except (GeobgpError, np.linalg.LinAlgError) as error:
+                        stage.tell(f"{shore.words} cannot be fitted: {error}")
+            question = "Does water part these events? " + ", ".join(
+                f"{Shore('neumann', rho).words} {bounds[rho]:,.1f}" for rho in sorted(bounds)
+            )
+            stage.note(question[0].upper() + question[1:])
+        best = max(bounds, key=lambda rho: bounds[rho], default=0.0)
+        if bounds and bounds[best] - bounds.get(0.0, -np.inf) < LEAD:
+            best = 0.0
+        return Shore("neumann", best), Choice(
+            Shore("neumann", best).words, f"{question} (bounds of quick fits)"
+        )
 
     def _first_m(self, m: Features) -> int | Literal["full"]:
         """Return how many features to begin with."""
@@ -242,11 +254,19 @@ class ModelSearch:
             return "full"
         return round_features(need, self.most)
 
-    def _with_enough_features(
-        self, m: Features, boundary: Boundary, found: Candidate | None = None
-    ) -> tuple[Candidate, Choice]:
+    def _with_enough_features(self, m: Features, shore: Shore) -> tuple[Candidate, Choice]:
         """Return a fit with m features; with as many as the data ask for, where they are to be chosen."""
-        found = found or self.fit(boundary, self._first_m(m))
+        if m == "auto" and shore.permeability > 0 and has_full_resolution(self.kernel):
+            return self.fit(shore, "full"), Choice("full resolution", "features would be spent on the water")
+        first = self._first_m(m)
+        try:
+            found = self.fit(shore, first)
+        except FitError:
+            if m != "auto" or first == "full" or not has_full_resolution(self.kernel):
+                raise
+            return self.fit(shore, "full"), Choice(
+                "full resolution", f"the fit with {first} features broke down"
+            )
         if m != "auto":
             return found, Choice(found.basis.label, "given")
         area = float(self.domain.node_areas.sum())
@@ -255,14 +275,14 @@ class ModelSearch:
             known = (used, found.basis.highest_eigenvalue)
             need = features_needed(fit.kernel, fit.lengthscale, area, known)
             if used >= self.most or need > self.most:
-                return self._at_full_resolution(boundary, found, need)
+                return self._at_full_resolution(shore, found, need)
             more = round_features(max(MARGIN * need, MARGIN * used), self.most)
             if late := self._too_late(f"{more} features", found.seconds * (more / used) ** 2):
                 return _ended(found, late, MORE_TIME)
             try:
-                found = self.fit(boundary, more)
+                found = self.fit(shore, more)
             except FitError:
-                return self._at_full_resolution(boundary, found, need)
+                return self._at_full_resolution(shore, found, need)
         if not found.basis.truncated:
             return found, Choice("full resolution", f"{self.most:,} features would not do")
         missed = found.posterior.fit.missed_share
@@ -275,9 +295,7 @@ class ModelSearch:
             return found.without_missed_variance(), Choice(found.basis.label, little)
         return found, Choice(found.basis.label, f"{why}{percent(MISSED_SHARE)} is the limit")
 
-    def _at_full_resolution(
-        self, boundary: Boundary, found: Candidate, need: int
-    ) -> tuple[Candidate, Choice]:
+    def _at_full_resolution(self, shore: Shore, found: Candidate, need: int) -> tuple[Candidate, Choice]:
         """Go to full resolution, or say why that cannot be."""
         remedy = ""
         if self.kernel is not None and not has_full_resolution(self.kernel):
@@ -289,11 +307,11 @@ class ModelSearch:
                 why = f"about {need:,} features would be needed; at most {self.most:,} are tried"
                 if need <= self.most:
                     why = f"the fit with more than {found.basis.m:,} features broke down"
-                return self.fit(boundary, "full"), Choice("full resolution", why)
+                return self.fit(shore, "full"), Choice("full resolution", why)
             except SizeError as error:
                 reason, remedy = error.message.rstrip("."), error.remedy
         if found.basis.m < self.most and time.perf_counter() < self.deadline:
-            found = self.fit(boundary, self.most)
+            found = self.fit(shore, self.most)
         return _ended(found, reason, remedy)
 
     def _too_late(self, what: str, seconds: float) -> str:
@@ -304,11 +322,6 @@ class ModelSearch:
         return (
             f"{what} would take about {seconds:.0f} s, and {max(left, 0.0):.0f} s of those allowed are left"
         )
-
-
-def _may_catch_up(lead: Candidate, other: Candidate, final: Candidate) -> bool:
-    """Tell whether the other condition might still win with as many features as the lead now has."""
-    return lead.elbo - other.elbo < FAR_BEHIND + 2.0 * max(final.elbo - lead.elbo, 0.0)
 
 
 def _ended(found: Candidate, reason: str, remedy: str) -> tuple[Candidate, Choice]:

@@ -98,6 +98,23 @@ class _Features(click.ParamType):
         return number
 
 
+class _Share(click.ParamType):
+    """``auto`` or a number from 0 to 1."""
+
+    name = "auto|0..1"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "auto":
+            return value
+        try:
+            share = float(value)
+        except ValueError:
+            self.fail(f"{value!r} is neither auto nor a number from 0 to 1.", param, ctx)
+        if not 0.0 <= share <= 1.0:
+            self.fail(f"{share:g} is not between 0 and 1.", param, ctx)
+        return share
+
+
 class _Named(click.ParamType):
     """``name=path``."""
 
@@ -189,6 +206,8 @@ def _details(how: Setting, default: Any) -> dict[str, Any]:
         details["type"] = click.Choice(how.choices)
     elif how.kind == "features":
         details["type"] = _Features()
+    elif how.kind == "share":
+        details["type"] = _Share()
     else:
         number = int if isinstance(default, int) else float
         details |= {"type": number if how.kind == "number" else str, "metavar": metavar}

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.linalg import blas, lapack
 
 from geobgp.errors import ConvergenceWarning, DataError, warn
 from geobgp.gpflow.loading import load_gpflow
@@ -42,7 +41,8 @@ __all__ = ["fit_lgcp", "lgcp_svgp"]
 
 #: A natural-gradient step that gains less than this (in nats) is the last.
 TOLERANCE = 1e-7
-MAX_STEPS = 100
+#: Some ten steps are enough, but hundreds where a natural prior is wide: on islets without events.
+MAX_STEPS = 400
 #: Moves of the hyperparameters, at most, and the gradient of the bound at which they end.
 MAX_MOVES = 50
 FLAT = 5e-3
@@ -79,7 +79,7 @@ def lgcp_svgp(
         centre = float(np.log((values.sum() or 0.5) / model.exposure.sum()))
     features = HarmonicFeatures(basis, fixed=model.effects.columns, fixed_sd=FIXED_SD)
     size = float(np.sqrt(basis.domain.node_areas.sum()))
-    kernel = HarmonicKernel(_gpflow_kernel(model.kernel, size), features)
+    kernel = HarmonicKernel(_gpflow_kernel(model.kernel, size), features, scaling=model.scaling)
     exposed = np.flatnonzero(model.exposure > 0)
     offset = np.zeros(len(values))
     offset[exposed] = np.log(model.exposure[exposed]) + centre
@@ -138,8 +138,8 @@ class _Point:
 class Profile:
     """The bound, maximised over the posterior of the weights, as a function of θ = (log ℓ, log σ)."""
 
-    def __init__(self, svgp: Any, data: Any, hyper: Hyper, stage: Stage) -> None:
-        self.svgp, self.hyper, self.stage = svgp, hyper, stage
+    def __init__(self, svgp: Any, data: Any, hyper: Hyper, stage: Stage | None = None) -> None:
+        self.svgp, self.hyper, self.stage = svgp, hyper, stage or Stage()
         self.steps = 0
         self.scores: list[float] = []
         x, y = (tf.constant(part, tf.float64) for part in data)
@@ -227,7 +227,7 @@ class Profile:
         most = loose = 1e-2 if free.any() else TOLERANCE
         best = self.at(self.hyper.start, tolerance=loose)
         if not free.any():
-            return best, best.converged, f"converged in {self.steps} natural-gradient steps"
+            return best, best.converged, self._words(best.converged)
         curvature = -np.eye(len(free)) * np.abs(best.gradient).max()
         flat = False
         for _ in range(MAX_MOVES):
@@ -263,8 +263,11 @@ class Profile:
             if abs(size) > 1e-8 * np.linalg.norm(residual) * np.linalg.norm(moved):
                 curvature = curvature + np.outer(residual, residual) / size
             best = point
-        words = f"{'converged in' if flat else 'no optimum after'} {self.steps} natural-gradient steps"
-        return best, flat and best.converged, words
+        converged = flat and best.converged
+        return best, converged, self._words(converged)
+
+    def _words(self, converged: bool) -> str:
+        return f"{'converged in' if converged else 'no optimum after'} {self.steps} natural-gradient steps"
 
     def covariance(self, best: _Point, step: float = 0.05) -> np.ndarray:
         """Return the covariance of θ from the curvature of the profile; zero where fixed."""
@@ -323,7 +326,7 @@ def fit_lgcp(
     """
     begin, basis = time.perf_counter(), _basis(model)
     svgp, data = lgcp_svgp(model, likelihood.counts, centre=likelihood.centre)
-    profile = Profile(svgp, data, hyper, stage or Stage())
+    profile = Profile(svgp, data, hyper, stage)
     best, converged, message = profile.climb()
     trace = np.maximum.accumulate(profile.scores)
     covariance = profile.covariance(best)
@@ -354,20 +357,18 @@ def _state(theta: np.ndarray, svgp: Any, model: LGCP, centre: float, weight: flo
     """Return GPflow's posterior of whitened weights as a state that stands by itself."""
     basis = _basis(model)
     scale = svgp.kernel.scales().numpy()
-    scale[: len(basis.eigenvalues)] *= np.exp(0.5 * svgp.kernel.features.log_area)
-    inverse, _ = lapack.dtrtri(np.asfortranarray(np.tril(svgp.q_sqrt.numpy()[0])), lower=1)
-    chol, info = lapack.dpotrf(blas.dgemm(1.0, inverse, inverse, trans_a=1), lower=1, clean=1)
-    if info != 0:
-        raise np.linalg.LinAlgError(f"the posterior precision is not positive definite (order {info})")
-    return FeatureState(
+    scale[: basis.m] *= np.exp(0.5 * svgp.kernel.features.log_area)
+    half = scale[:, None] * np.tril(svgp.q_sqrt.numpy()[0])
+    return FeatureState.from_joint(
+        scale * svgp.q_mu.numpy()[:, 0],
+        half @ half.T,
+        scale[: basis.m],
         weight=float(weight),
         lengthscale=float(np.exp(theta[0])),
         sd=float(np.exp(theta[1])),
         noise=float("nan"),
         centre=centre,
-        mean=scale * svgp.q_mu.numpy()[:, 0],
-        scale=scale,
-        chol=chol,
-        basis=basis,
         fixed=model.effects.columns,
+        even=model.scaling == "even",
+        basis=basis,
     )

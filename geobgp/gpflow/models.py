@@ -2,9 +2,11 @@
 
 A prior over the weights of the features is all there is to the process,
 
-    f(x) = Σ u_j φ_j(x),   u_j ~ N(0, s(√λ_j)),
+    f(x) = e(x) Σ u_j φ_j(x),   u_j ~ N(0, s(√λ_j)),
 
-so conditioning on the weights leaves nothing over, `Kuu` is diagonal, and GPflow's sparse models are exact::
+so conditioning on the weights leaves nothing over, `Kuu` is diagonal, and GPflow's sparse models are exact.
+The natural prior has e = 1. In the even one e = 1/√v, v = Σ s_j φ_j² for a kernel of variance 1: the variance
+is the kernel's own at every place on land::
 
     features = HarmonicFeatures(basis)
     kernel = HarmonicKernel(gpflow.kernels.Matern32(lengthscales=20_000.0), features)
@@ -27,6 +29,7 @@ import numpy as np
 
 from geobgp.errors import DataError
 from geobgp.gpflow.loading import load_gpflow
+from geobgp.prior.scaling import Scaling, resolve
 
 load_gpflow()
 
@@ -132,6 +135,8 @@ class HarmonicFeatures(gpflow.inducing_variables.InducingVariables):
         self.log_area = 2.0 * math.log(unit)
         self.eigenvalues = tf.constant(np.maximum(basis.eigenvalues, 0.0), _FLOAT)
         self.log_fixed = tf.constant(2.0 * np.log(sd), _FLOAT)
+        #: Prior variance of the fixed effects' sum at the nodes.
+        self.fixed_variance = tf.constant(np.square(columns) @ np.square(sd), _FLOAT)
         self._table = tf.constant(np.concatenate([unit * basis.features, columns], axis=1), _FLOAT)
 
         # The same coordinates come again with every step of an optimiser.
@@ -224,7 +229,10 @@ _SMOOTHNESS = {
 
 
 class HarmonicKernel(gpflow.kernels.Kernel):
-    """The covariance of the features' prior: none across water, and no variance on a Dirichlet shore.
+    """The covariance of the features' prior: none across water that parts the land.
+
+    The even prior has the base kernel's variance at every place on land. The natural one has what the
+    features add up to: more at a Neumann shore and on islets, and nothing on a Dirichlet shore.
 
     Parameters
     ----------
@@ -233,6 +241,8 @@ class HarmonicKernel(gpflow.kernels.Kernel):
         (the domain's unit), is replaced by a parameter with the same value, prior and trainability that
         optimisers see as its logarithm: a step of a metre would lead nowhere.
     features : HarmonicFeatures or HarmonicBasis
+    scaling : "even" or "natural", optional
+        By default even under Neumann and natural under Dirichlet conditions, as in `LGCP`.
     active_dims : slice or sequence of int, optional
         The input columns that are the node index or the coordinates.
 
@@ -243,8 +253,11 @@ class HarmonicKernel(gpflow.kernels.Kernel):
     >>> domain = Domain.from_polygons(shapely.box(0, 0, 10, 10), cell_size=1, crs="local")
     >>> basis = HarmonicBasis.compute(domain, m=64, cache=False)
     >>> kernel = HarmonicKernel(gpflow.kernels.Matern52(lengthscales=2.0), basis)
-    >>> bool(abs(kernel.K_diag(np.array([[3.5, 4.5]])).numpy()[0] - 1) < 0.1)
-    True
+    >>> kernel.K_diag(np.array([[3.5, 4.5], [0.1, 0.1]])).numpy()
+    array([1., 1.])
+    >>> natural = HarmonicKernel(gpflow.kernels.Matern52(lengthscales=2.0), basis, scaling="natural")
+    >>> natural.K_diag(np.array([[3.5, 4.5], [0.1, 0.1]])).numpy().round(1)
+    array([1. , 3.4])
     """
 
     def __init__(
@@ -252,6 +265,7 @@ class HarmonicKernel(gpflow.kernels.Kernel):
         base: Any,
         features: HarmonicFeatures | HarmonicBasis,
         *,
+        scaling: Scaling | None = None,
         active_dims: Any = None,
         name: str | None = None,
     ) -> None:
@@ -269,6 +283,7 @@ class HarmonicKernel(gpflow.kernels.Kernel):
         base.lengthscales = gpflow.Parameter(base.lengthscales, transform=tfp.bijectors.Exp())
         self.base = base
         self.features = features if isinstance(features, HarmonicFeatures) else HarmonicFeatures(features)
+        self.scaling = resolve(scaling, self.features.basis)
         self._nu = float(nu)
 
     def columns(self, X: Any) -> Any:
@@ -276,21 +291,34 @@ class HarmonicKernel(gpflow.kernels.Kernel):
         whole = isinstance(self.active_dims, slice) and self.active_dims == slice(None)
         return X if whole else self.slice(X, None)[0]
 
-    def log_variances(self) -> tf.Tensor:
-        """Return the logarithms of the weights' prior variances, (weights,)."""
+    def _log_density(self) -> tf.Tensor:
+        """Return log s for a kernel of variance 1 at the features' eigenvalues, in their weights' unit."""
         log_l = tf.math.log(self.base.lengthscales)
         q = self.features.eigenvalues * tf.exp(2.0 * log_l)
         shape = -0.5 * q if math.isinf(self._nu) else -(self._nu + 1.0) * tf.math.log1p(q / (2.0 * self._nu))
-        level = tf.math.log(self.base.variance) + math.log(2.0 * math.pi) + 2.0 * log_l
-        log_s = tf.maximum(level + shape - self.features.log_area, _LOWEST)
+        level = math.log(2.0 * math.pi) - self.features.log_area + 2.0 * log_l
+        return tf.maximum(level + shape, _LOWEST)
+
+    def log_variances(self) -> tf.Tensor:
+        """Return the logarithms of the weights' prior variances, (weights,)."""
+        log_s = tf.math.log(self.base.variance) + self._log_density()
         return tf.concat([log_s, self.features.log_fixed], 0)
 
     def scales(self) -> tf.Tensor:
         """Return the weights' prior standard deviations, (weights,)."""
         return tf.exp(0.5 * self.log_variances())
 
+    def scaled(self, rows: tf.Tensor) -> tf.Tensor:
+        """Return rows of features and fixed effects, [..., n, weights], made even where the prior is."""
+        if self.scaling == "natural":
+            return rows
+        m = self.features.basis.m
+        features = rows[..., :m]
+        variance = tf.linalg.matvec(tf.square(features), tf.exp(self._log_density()))
+        return tf.concat([features / tf.sqrt(variance)[..., None], rows[..., m:]], -1)
+
     def _design(self, X: Any) -> tf.Tensor:
-        return self.features.rows(X) * self.scales()
+        return self.scaled(self.features.rows(X)) * self.scales()
 
     def K(self, X: Any, X2: Any = None) -> tf.Tensor:  # noqa: N802
         """Return the covariance between inputs."""
@@ -300,7 +328,9 @@ class HarmonicKernel(gpflow.kernels.Kernel):
         return tf.tensordot(left, self._design(X2), [[-1], [-1]])
 
     def K_diag(self, X: Any) -> tf.Tensor:  # noqa: N802
-        """Return the features' own variance at inputs."""
+        """Return the prior variance at inputs, that of fixed effects included; NaN off land."""
+        if self.scaling == "even":
+            return self.base.variance + self.features.node_values(X, self.features.fixed_variance)
         return tf.reduce_sum(tf.square(self._design(X)), -1)
 
 
@@ -363,7 +393,7 @@ class HarmonicPosterior(gpflow.posteriors.IndependentPosteriorSingleOutput):
     def _moments(
         self, weights: tf.Tensor, root: tf.Tensor | None, Xnew: Any, full_cov: bool, full_output_cov: bool
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        rows = self.X_data.rows(self.kernel.columns(Xnew))  # [..., N, M]
+        rows = self.kernel.scaled(self.X_data.rows(self.kernel.columns(Xnew)))  # [..., N, M]
         mean = tf.matmul(rows, weights)
         if root is None:
             n = tf.shape(mean)[-2]
@@ -405,7 +435,7 @@ def _kuu(features: HarmonicFeatures, kernel: HarmonicKernel, *, jitter: float = 
 def _kuf(features: HarmonicFeatures, kernel: HarmonicKernel, Xnew: Any) -> tf.Tensor:
     """Return the covariance between weights and f, [M, ..., N]."""
     _check(features, kernel)
-    rows = features.rows(kernel.columns(Xnew)) * tf.exp(kernel.log_variances())
+    rows = kernel.scaled(features.rows(kernel.columns(Xnew))) * tf.exp(kernel.log_variances())
     rank = rows.shape.rank
     return tf.transpose(rows, [rank - 1, *range(rank - 1)])
 

@@ -1,267 +1,293 @@
-"""The dense engine: Gaussian posteriors over the weights of features and fixed effects.
+"""The engine of features: Gaussian posteriors over their weights, part by part of the land.
 
-Weights u ~ N(0, diag(scale²)): scale² is the kernel's spectral density at a feature's eigenvalue, and a wide
-variance for a fixed effect. Everything is done in whitened weights z = u / scale, whose posterior precision
+Weights u ~ N(0, diag(scale²)): scale² is the kernel's spectral density at a feature's eigenvalue. Everything is done in
+whitened weights z = u / scale, whose posterior precision
 
-    B = I + diag(scale) G diag(scale),   G = Φᵀ diag(site precision) Φ
+    B = I + diag(scale) G diag(scale),   G = Φᵀ diag(site precision) Φ,
 
-is never singular, however small or large a scale may be.
+is never singular, however small or large a scale may be. B is block-diagonal over the parts of the land.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from functools import cached_property
 
 import numpy as np
 from scipy.linalg import blas, lapack
 
-from geobgp.inference.engine import Moments, make_engine, make_state
-from geobgp.inference.features import DenseFeatures, Features
+from geobgp.inference.engine import Engine, Sites, Solve, make_engine, make_state
+from geobgp.inference.features import Blocks, PartedFeatures
 from geobgp.inference.states import FeatureState
 from geobgp.prior.harmonic import HarmonicBasis
-
-if TYPE_CHECKING:
-    from geobgp.inference.hyper import Derivatives
-    from geobgp.prior.kernels import Kernel
-
+from geobgp.prior.kernels import Kernel
+from geobgp.prior.scaling import Scaling
 
 #: Posterior variances below which a Newton step can do with bounds.
 _SMALL = 0.2
 
 
-@dataclass(frozen=True, eq=False)
-class FeatureEvidence:
-    """Gaussian sites, as the weights see them: their Gram matrix (lower triangle) and natural mean."""
+class FeatureVariance:
+    """The variance of a natural prior with σ = 1 at rows of features."""
 
-    precision: np.ndarray
-    gram: np.ndarray
-    natural: np.ndarray
+    def __init__(self, features: PartedFeatures, eigenvalues: np.ndarray, kernel: Kernel) -> None:
+        self._features, self._eigenvalues, self._kernel = features, eigenvalues, kernel
 
-    def blend(self, other: FeatureEvidence, share: float) -> FeatureEvidence:
-        """Return (1 - share) of these sites and `share` of the others, in natural parameters."""
-        if share == 1.0:
-            return other
-        pairs = ((self.precision, other.precision), (self.gram, other.gram), (self.natural, other.natural))
-        return FeatureEvidence(*((1.0 - share) * a + share * b for a, b in pairs))
+    def log_variance(self, log_length: float) -> tuple[np.ndarray, np.ndarray]:
+        """Return log v at the rows, and its derivative in log ℓ."""
+        log_s, first, _ = self._kernel.log_density(self._eigenvalues, np.array([log_length, 0.0]))
+        s = np.exp(log_s)
+        v, slope = self._features.squares(np.column_stack([s, s * first])).T
+        return np.log(v), slope / v
 
 
-class FeatureEngine:
-    """Posteriors under a kernel, for observations at the rows of `features`.
+class FeatureEngine(Engine):
+    """Posteriors over the weights of features.
 
     Parameters
     ----------
-    features : Features
-        At the observations; the last `k` columns are fixed effects.
+    features : PartedFeatures
+        At the observations.
     eigenvalues : (m,) array
+        Of the features, in their order.
     kernel : Kernel
-    fixed_sd : (k,) array
-        Prior standard deviations of the fixed effects.
+    design, fixed_sd
+        As in `Engine`.
     basis : HarmonicBasis
         For the states: features at nodes and elsewhere.
-    fixed : (n_nodes, k) array
+    columns : (n_nodes, k) array
         Fixed effects at the nodes.
+    centre : float
+        Constant added to every linear predictor.
+    scaling : "natural" or "even"
     """
-
-    #: The search for hyperparameters costs O(p³) an evaluation: let it finish.
-    evaluations = 30
-    corrections = 0
 
     def __init__(
         self,
-        features: Features,
+        features: PartedFeatures,
         eigenvalues: np.ndarray,
         kernel: Kernel,
+        design: np.ndarray,
         fixed_sd: np.ndarray,
         basis: HarmonicBasis,
-        fixed: np.ndarray,
-        centre: float = 0.0,
+        columns: np.ndarray,
+        centre: float,
+        scaling: Scaling,
     ) -> None:
-        self.features = features
-        self.eigenvalues = eigenvalues
-        self.kernel = kernel
-        self._fixed_log = 2.0 * np.log(np.asarray(fixed_sd, float))
-        self._basis, self._fixed, self._centre = basis, fixed, centre
-        self.rounds = 0
-        self._last: tuple[np.ndarray, FeatureEvidence, Moments] | None = None
-
-    @property
-    def size(self) -> int:
-        """Number of observations."""
-        return self.features.shape[0]
+        variance = FeatureVariance(features, eigenvalues, kernel) if scaling == "even" else None
+        super().__init__(design, fixed_sd, variance)
+        self.features, self.eigenvalues, self.kernel = features, eigenvalues, kernel
+        self._basis, self._columns, self._centre, self._scaling = basis, columns, centre, scaling
+        self._gram: tuple[np.ndarray, Blocks] | None = None
 
     def missed_share(self, theta: np.ndarray) -> float:
         """Return the share of the prior variance beyond the last feature."""
-        return self.kernel.missed_share(float(self.eigenvalues[-1]), float(np.exp(theta[0])))
+        return self._basis.missed_share(self.kernel, float(np.exp(theta[0])))
 
     def rehearsals(self) -> Iterator[FeatureEngine]:
-        """Yield engines with a sixteenth and a quarter of the features, to find a good start with."""
-        if not isinstance(self.features, DenseFeatures):
-            return
+        """Yield engines with about a sixteenth and a quarter of the features, to find a good start with."""
+        m = self.features.shape[1]
+        ranked = np.sort(self.eigenvalues)
+        lowest = int(np.sum(ranked <= 0.0))
         for part in (16, 4):
-            m = len(self.eigenvalues) // part
-            if m >= 32:
-                few = self.features.truncate(m)
-                k = self._fixed_log
+            few = lowest + (m - lowest) // part
+            if few - lowest >= 32:
+                some = self.features.truncate(self.eigenvalues <= ranked[few - 1])
                 yield FeatureEngine(
-                    few, self.eigenvalues[:m], self.kernel, np.exp(0.5 * k), self._basis, self._fixed
-                )
+                    some, self.eigenvalues[some.order], self.kernel, self.design, self.fixed_precision**-0.5,
+                    self._basis, self._columns, self._centre, self._scaling,
+                )  # fmt: skip
 
-    def absorb(self, precision: np.ndarray, natural: np.ndarray) -> FeatureEvidence:
-        """Return sites as the weights see them: the one O(n p²) product of a round."""
-        self.rounds += 1
-        return FeatureEvidence(precision, self.features.gram(precision), self.features.adjoint(natural))
+    def prior_at(self, theta: np.ndarray) -> _FeaturePrior:
+        """Return the features' prior at θ."""
+        return _FeaturePrior(self, theta)
 
-    def _log_scale(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return log scale² of all columns and its derivatives (p, len θ), and the second one in log ℓ."""
-        log_s, first, second = self.kernel.log_density(self.eigenvalues, theta)
-        m, k = len(log_s), len(self._fixed_log)
-        jacobian = np.zeros((m + k, len(theta)))
-        jacobian[:m, 0] = first
-        jacobian[:m, 1] = 2.0
-        value = np.concatenate([log_s, self._fixed_log])
-        if len(theta) == 3:  # Gaussian noise: sites of unit noise, with the scales divided by it
-            value = value - 2.0 * theta[2]
-            jacobian[:, 2] = -2.0
-        return value, jacobian, np.concatenate([second, np.zeros(k)])
+    def gram(self, precision: np.ndarray) -> Blocks:
+        """Return Φᵀ diag(precision) Φ; the last one is remembered."""
+        if self._gram is None or self._gram[0] is not precision:
+            self._gram = precision, self.features.gram(precision)
+        return self._gram[1]
 
-    def _factor(self, log_scale: np.ndarray, gram: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        scale = np.exp(0.5 * log_scale)
-        whitened = np.asfortranarray(gram * scale)
-        whitened *= scale[:, None]
-        whitened[np.diag_indices_from(whitened)] += 1.0
-        chol, info = lapack.dpotrf(whitened, lower=1, clean=1)
-        # Only rounding can fail it, where sites or scales are huge: then a little is added to the diagonal.
-        extra = np.finfo(float).eps * len(scale) * float(np.diag(whitened).max(initial=1.0))
-        while info != 0 and np.isfinite(extra):
-            whitened[np.diag_indices_from(whitened)] += extra
-            extra *= 10.0
-            chol, info = lapack.dpotrf(whitened, lower=1, clean=1)
-        if info != 0:
-            raise np.linalg.LinAlgError("the posterior precision is not finite")
-        return scale, chol
+    def means(self, theta: np.ndarray, sites: Sites, precision: np.ndarray) -> Solve:
+        """Return the way from natural means to posterior means, for precisions near those of `sites`.
 
-    def objective(self, theta: np.ndarray, evidence: FeatureEvidence) -> Derivatives:
-        """Return the sites' log evidence with gradient and Hessian in θ.
-
-        It is ½ bᵀ(G + Λ⁻¹)⁻¹b - ½ log|Λ| - ½ log|G + Λ⁻¹|, with Λ = diag(scale²).
-
-        With Gaussian noise as θ's third parameter, `evidence` is that of unit noise, and the likelihood's own
-        `constant` is to be added.
+        Conjugate gradients, which the factor of `sites` preconditions: a few passes over the features.
         """
-        log_scale, jacobian, second = self._log_scale(theta)
-        scale, chol = self._factor(log_scale, evidence.gram)
-        lower, _ = lapack.dpotri(chol, lower=1)
-        covariance = np.tril(lower) + np.tril(lower, -1).T
-        d = scale * evidence.natural
-        z = blas.dsymv(1.0, lower, d, lower=1)
-        s = np.exp(-2.0 * theta[2]) if len(theta) == 3 else 1.0
-        fit = 0.5 * float(z @ d)
-        value = s * fit - float(np.log(np.diag(chol)).sum())
-        g = 0.5 * (s * z**2 + np.diag(covariance) - 1.0)
-        gradient = jacobian.T @ g
-        zj = z[:, None] * jacobian
-        hessian = s * (zj.T @ blas.dsymm(1.0, lower, zj, lower=1) - 0.5 * zj.T @ zj)
-        diagonal = np.diag(covariance)[:, None] * jacobian
-        squared = np.square(covariance, out=covariance)
-        hessian += 0.5 * (jacobian.T @ blas.dsymm(1.0, squared.T, jacobian, lower=1) - jacobian.T @ diagonal)
-        hessian[0, 0] += float(g @ second)
-        if len(theta) == 3:
-            gradient[2] -= 2.0 * s * fit
-            mixed = -s * (jacobian.T @ z**2)
-            hessian[2, :] += mixed
-            hessian[:, 2] += mixed
-            hessian[2, 2] += 4.0 * s * fit
-        return value, gradient, 0.5 * (hessian + hessian.T)
+        s = self.solve(theta, sites)
+        e = np.ones(len(precision)) if s.even is None else s.even
+        m = len(s.z)
+        tie = s.prior.project(e[:, None] * (sites.precision[:, None] * self.design))
 
-    def _solve(
-        self, theta: np.ndarray, evidence: FeatureEvidence
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return scale (of unit noise), Cholesky factor of B and whitened mean (of unit noise)."""
-        scale, chol = self._factor(self._log_scale(theta)[0], evidence.gram)
-        z, _ = lapack.dpotrs(chol, scale * evidence.natural, lower=1)
-        return scale, chol, z
+        def seen(x: np.ndarray) -> np.ndarray:
+            return e * s.prior.apply(x[:m]) + self.design @ x[m:]
 
-    def posterior(self, theta: np.ndarray, evidence: FeatureEvidence) -> Moments:
-        """Return the moments at the observations: the other O(n p²) product of a round."""
-        if self._last is not None and self._last[1] is evidence and np.array_equal(self._last[0], theta):
-            return self._last[2]
-        scale, chol, z = self._solve(theta, evidence)
-        noise = np.exp(theta[2]) if len(theta) == 3 else 1.0
-        half, _ = lapack.dtrtri(chol, lower=1)
-        half *= scale * noise
-        mean = self.features.apply(scale * z)
-        variance = self.features.variances(half)
-        used = float((evidence.precision * variance).sum()) / noise**2
-        log_det = 2.0 * float(np.log(np.diag(chol)).sum())
-        moments = Moments(mean, variance, 0.5 * (float(z @ z) / noise**2 - used + log_det))
-        self._last = (theta.copy(), evidence, moments)
-        return moments
-
-    def means(
-        self, theta: np.ndarray, evidence: FeatureEvidence, precision: np.ndarray
-    ) -> Callable[[np.ndarray], np.ndarray]:
-        """Return the way from natural means to posterior means, for precisions near those of `evidence`.
-
-        Conjugate gradients, which the factor of `evidence` preconditions: a few passes over the features.
-        """
-        scale, chol, _ = self._solve(theta, evidence)
+        def back(rows: np.ndarray) -> np.ndarray:
+            return np.concatenate([s.prior.project(e * rows), self.design.T @ rows])
 
         def product(x: np.ndarray) -> np.ndarray:
-            return x + scale * self.features.adjoint(precision * self.features.apply(scale * x))
+            return np.concatenate([x[:m], self.fixed_precision * x[m:]]) + back(precision * seen(x))
+
+        def solve(x: np.ndarray) -> np.ndarray:
+            z = s.factor.solve(x[:m])
+            beta = s.beta_cov @ (x[m:] - tie.T @ z)
+            return np.concatenate([z - s.coupling @ beta, beta])
 
         def mean(natural: np.ndarray) -> np.ndarray:
-            residual = scale * self.features.adjoint(natural)
-            ahead = lapack.dpotrs(chol, residual, lower=1)[0]
-            z, direction = np.zeros_like(ahead), ahead
+            residual = back(natural)
+            ahead = solve(residual)
+            x, direction = np.zeros_like(ahead), ahead
             size = first = float(residual @ ahead)
             for _ in range(50):
                 if size <= 1e-4 * first:
                     break
                 image = product(direction)
                 step = size / float(direction @ image)
-                z = z + step * direction
+                x = x + step * direction
                 residual = residual - step * image
-                ahead = lapack.dpotrs(chol, residual, lower=1)[0]
+                ahead = solve(residual)
                 size, before = float(residual @ ahead), size
                 direction = ahead + (size / before) * direction
-            return self.features.apply(scale * z)
+            return seen(x)
 
         return mean
 
-    def spread(self, theta: np.ndarray, evidence: FeatureEvidence) -> Callable[[np.ndarray], np.ndarray]:
-        """Return multiplication with V∘V, lumped: the diagonal of V W V, or that of V where it is small."""
-        w, lumped = evidence.precision, self.posterior(theta, evidence).variance
-        if lumped.max(initial=0.0) > _SMALL:
-            scale, chol, _ = self._solve(theta, evidence)
-            inverse, _ = lapack.dpotri(chol, lower=1)
-            inverse = np.tril(inverse) + np.tril(inverse, -1).T
-            middle = inverse - blas.dsymm(1.0, inverse, inverse)
-            middle[np.diag_indices_from(middle)] += 1e-10
-            # From the last column to the first, so that the half is lower triangular.
-            half, info = lapack.dpotrf(np.asfortranarray(middle[::-1, ::-1]), lower=1, clean=1)
-            if info == 0:
-                lumped = self.features.variances(np.asfortranarray(half[::-1, ::-1].T * scale))
-        return lambda weights: np.divide(weights, w, out=np.zeros_like(w), where=w > 0) * lumped
-
-    def state(self, theta: np.ndarray, evidence: FeatureEvidence, weight: float) -> FeatureState:
+    def state(self, theta: np.ndarray, sites: Sites, weight: float) -> FeatureState:
         """Return the posterior as a state that stands by itself."""
-        scale, chol, z = self._solve(theta, evidence)
-        noise = np.exp(theta[2]) if len(theta) == 3 else np.nan
-        unit = noise if len(theta) == 3 else 1.0
+        s = self.solve(theta, sites)
+        prior: _FeaturePrior = s.prior  # type: ignore[assignment]
         return FeatureState(
             weight=float(weight),
             lengthscale=float(np.exp(theta[0])),
             sd=float(np.exp(theta[1])),
-            noise=float(noise),
+            noise=float(np.exp(theta[2])) if len(theta) == 3 else float("nan"),
             centre=self._centre,
-            mean=scale * z,
-            scale=scale * unit,
-            chol=chol,
+            beta=s.beta,
+            beta_cov=s.beta_cov,
+            fixed=self._columns,
+            even=self._scaling == "even",
             basis=self._basis,
-            fixed=self._fixed,
+            mean=prior.scale * s.z,
+            coupling=prior.scale[:, None] * s.coupling,
+            scale=prior.scale,
+            chol=Blocks(s.factor.chol, s.factor.alone),
         )
+
+
+class _FeaturePrior:
+    """The features' prior at one θ: see `PriorAt`."""
+
+    def __init__(self, engine: FeatureEngine, theta: np.ndarray) -> None:
+        self._engine = engine
+        self.features = engine.features
+        log_s, self.first, _ = engine.kernel.log_density(engine.eigenvalues, theta)
+        self.scale = np.exp(0.5 * log_s)
+
+    def apply(self, weights: np.ndarray) -> np.ndarray:
+        return self.features.apply(_rows(self.scale, weights))
+
+    def project(self, rows: np.ndarray) -> np.ndarray:
+        return _rows(self.scale, self.features.adjoint(rows))
+
+    def factorise(self, precision: np.ndarray, factor: float) -> FeatureFactor:
+        return FeatureFactor(self.features, self.scale, self._engine.gram(precision), factor)
+
+    def square(self, weights: np.ndarray) -> float:
+        return float(weights @ weights)
+
+    def gradient(
+        self, weights: np.ndarray, factor: FeatureFactor, coupling: np.ndarray, beta_cov: np.ndarray
+    ) -> np.ndarray:
+        spread = factor.inverse_diagonal() + np.einsum("ij,jk,ik->i", coupling, beta_cov, coupling)
+        by_log_s = 0.5 * (weights**2 + spread - 1.0)
+        return np.array([float(by_log_s @ self.first), 2.0 * float(by_log_s.sum())])
+
+
+class FeatureFactor:
+    """The Cholesky factors of B = I + diag(scale) G diag(scale), part by part."""
+
+    def __init__(self, features: PartedFeatures, scale: np.ndarray, gram: Blocks, factor: float) -> None:
+        self._features = features
+        self._scale = features.split(scale)
+        self.chol = [
+            _cholesky(block, s * np.sqrt(factor))
+            for block, s in zip(gram.dense, self._scale.dense, strict=True)
+        ]
+        self.alone = 1.0 + factor * gram.alone * self._scale.alone**2
+        self.log_det = float(
+            sum(2.0 * np.log(np.diag(chol)).sum() for chol in self.chol) + np.log(self.alone).sum()
+        )
+
+    def solve(self, weights: np.ndarray) -> np.ndarray:
+        """Return B⁻¹ b."""
+        if weights.size == 0:
+            return np.zeros(weights.shape)
+        parts = self._features.split(weights)
+        dense = [lapack.dpotrs(chol, b, lower=1)[0] for chol, b in zip(self.chol, parts.dense, strict=True)]
+        return self._features.join(Blocks(dense, (parts.alone.T / self.alone).T))
+
+    @cached_property
+    def _inverse(self) -> list[np.ndarray]:
+        return [lapack.dtrtri(chol, lower=1)[0] for chol in self.chol]
+
+    def inverse_diagonal(self) -> np.ndarray:
+        """Return the diagonal of B⁻¹."""
+        dense = [np.einsum("ij,ij->j", half, half) for half in self._inverse]
+        return self._features.join(Blocks(dense, 1.0 / self.alone))
+
+    @cached_property
+    def _variances(self) -> np.ndarray:
+        dense = [np.asfortranarray(h * s) for h, s in zip(self._inverse, self._scale.dense, strict=True)]
+        return self._features.variances(Blocks(dense, self._scale.alone / np.sqrt(self.alone)))
+
+    def variances(self) -> np.ndarray:
+        """Return the variances of f, not yet scaled, at the observations."""
+        return self._variances.copy()
+
+    def spread(self, precision: np.ndarray) -> Solve:
+        """Return multiplication with V∘V, lumped: the diagonal of V W V, or that of V where it is small."""
+        lumped = self._variances
+        if float(np.max(lumped * precision, initial=0.0)) > _SMALL**2 and lumped.max(initial=0.0) > _SMALL:
+            lumped = self._lumped()
+        return lambda weights: (
+            np.divide(weights, precision, out=np.zeros_like(precision), where=precision > 0) * lumped
+        )
+
+    def _lumped(self) -> np.ndarray:
+        dense = []
+        for half, s in zip(self._inverse, self._scale.dense, strict=True):
+            inverse = blas.dsyrk(1.0, half, trans=1, lower=1)
+            inverse = np.tril(inverse) + np.tril(inverse, -1).T
+            middle = inverse - blas.dsymm(1.0, inverse, inverse)
+            middle[np.diag_indices_from(middle)] += 1e-10
+            # From the last column to the first, so that the half is lower triangular.
+            root, info = lapack.dpotrf(np.asfortranarray(middle[::-1, ::-1]), lower=1, clean=1)
+            if info != 0:
+                return self._variances
+            dense.append(np.asfortranarray(root[::-1, ::-1].T * s))
+        alone = 1.0 / self.alone
+        return self._features.variances(
+            Blocks(dense, self._scale.alone * np.sqrt(np.maximum(alone - alone**2, 0.0)))
+        )
+
+
+def _cholesky(gram: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    whitened = np.asfortranarray(gram * scale)
+    whitened *= scale[:, None]
+    whitened[np.diag_indices_from(whitened)] += 1.0
+    chol, info = lapack.dpotrf(whitened, lower=1, clean=1)
+    # Only rounding can fail it, where sites or scales are huge: then a little is added to the diagonal.
+    extra = np.finfo(float).eps * len(scale) * float(np.diag(whitened).max(initial=1.0))
+    while info != 0 and np.isfinite(extra):
+        whitened[np.diag_indices_from(whitened)] += extra
+        extra *= 10.0
+        chol, info = lapack.dpotrf(whitened, lower=1, clean=1)
+    if info != 0:
+        raise np.linalg.LinAlgError("the posterior precision is not finite")
+    return chol
+
+
+def _rows(scale: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    return scale * rows if rows.ndim == 1 else scale[:, None] * rows
 
 
 @make_engine.register(HarmonicBasis)
@@ -272,13 +298,13 @@ def _engine(
     fixed_sd: np.ndarray,
     centre: float,
     coords: np.ndarray | None,
+    scaling: Scaling,
 ) -> FeatureEngine:
-    if coords is None:
-        features = DenseFeatures(basis.features, columns)
-    else:
-        at = np.ascontiguousarray(basis.evaluate(coords))
-        features = DenseFeatures(at, columns[basis.domain.locate(coords)])
-    return FeatureEngine(features, basis.eigenvalues, kernel, fixed_sd, basis, columns, centre)
+    features = PartedFeatures(*basis.by_part(coords))
+    design = columns if coords is None else columns[basis.domain.locate(coords)]
+    return FeatureEngine(
+        features, basis.eigenvalues[features.order], kernel, design, fixed_sd, basis, columns, centre, scaling
+    )
 
 
 @make_state.register(HarmonicBasis)

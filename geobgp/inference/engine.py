@@ -1,4 +1,10 @@
-"""What the solver asks of a prior: the engine's protocol, what goes in and out, the engine of each basis."""
+"""Engine: Gaussian posteriors under a prior, for Gaussian sites at the observations; one kind per basis.
+
+The linear predictor at the observations is η = e ∘ (O z) + X β: z are the prior's weights, O takes them to the
+observations, e = 1/√v makes the prior even (1 where it is natural), X are the fixed effects. With sites of precision w
+the weights have the precision H = Q + Oᵀ diag(e² w) O; the fixed effects border it and are taken out through their
+Schur complement. What O, Q and H are is the prior's own affair: see `PriorAt`.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +21,7 @@ from geobgp.inference.hyper import Derivatives
 if TYPE_CHECKING:
     from geobgp.prior.base import Basis
     from geobgp.prior.kernels import Kernel
+    from geobgp.prior.scaling import Scaling, Variance
 
 Solve = Callable[[np.ndarray], np.ndarray]
 
@@ -28,8 +35,25 @@ class Moments:
     divergence: float
 
 
+@dataclass(frozen=True, eq=False)
+class Sites:
+    """A Gaussian site for every observation."""
+
+    precision: np.ndarray
+    natural: np.ndarray
+
+    def blend(self, other: Sites, share: float) -> Sites:
+        """Return (1 - share) of these sites and `share` of the others, in natural parameters."""
+        if share == 1.0:
+            return other
+        return Sites(
+            (1.0 - share) * self.precision + share * other.precision,
+            (1.0 - share) * self.natural + share * other.natural,
+        )
+
+
 class State(Protocol):
-    """A Gaussian posterior for one value of the hyperparameters."""
+    """A Gaussian posterior for one value of the hyperparameters, which stands by itself."""
 
     @property
     def weight(self) -> float: ...  # noqa: D102
@@ -63,54 +87,262 @@ class State(Protocol):
         ...
 
 
-class Evidence(Protocol):
-    """Gaussian sites, in the engine's own form."""
+class Factored(Protocol):
+    """A factor of the weights' posterior precision H, given the fixed effects."""
 
-    def blend(self, other: Any, share: float) -> Any:
-        """Return (1 - share) of these sites and `share` of the others."""
+    #: log|H| - log|Q|.
+    log_det: float
+
+    def solve(self, weights: np.ndarray) -> np.ndarray:
+        """Return H⁻¹ b, for one b or several."""
+        ...
+
+    def variances(self) -> np.ndarray:
+        """Return the diagonal of O H⁻¹ Oᵀ."""
+        ...
+
+    def spread(self, precision: np.ndarray) -> Solve:
+        """Return multiplication with V∘V, about, V = O H⁻¹ Oᵀ."""
         ...
 
 
-class Engine(Protocol):
-    """A prior over f at the observations, and what the solver needs to do with it."""
+class PriorAt(Protocol):
+    """A prior at one value of the hyperparameters, as the observations see it."""
 
-    rounds: int
-    #: Evaluations of the objective that a round's search for hyperparameters may take.
-    evaluations: int
+    def apply(self, weights: np.ndarray) -> np.ndarray:
+        """Return O z, for one z or several."""
+        ...
+
+    def project(self, rows: np.ndarray) -> np.ndarray:
+        """Return Oᵀ r, for one r or several."""
+        ...
+
+    def factorise(self, precision: np.ndarray, factor: float) -> Factored:
+        """Return the factor of H = Q + factor · Oᵀ diag(precision) O."""
+        ...
+
+    def square(self, weights: np.ndarray) -> float:
+        """Return zᵀ Q z."""
+        ...
+
+    def gradient(
+        self, weights: np.ndarray, factor: Any, coupling: np.ndarray, beta_cov: np.ndarray
+    ) -> np.ndarray:
+        """Return the site objective's derivatives in log ℓ and log σ, O held.
+
+        They are those of ½ log|Q| - ½ E zᵀQz, where z has the posterior mean `weights` and the covariance
+        H⁻¹ + coupling · beta_cov · couplingᵀ.
+        """
+        ...
+
+
+@dataclass(eq=False)
+class Solution:
+    """The posterior at one θ under given sites."""
+
+    theta: np.ndarray
+    sites: Sites
+    prior: PriorAt
+    factor: Any
+    even: np.ndarray | None
+    z: np.ndarray
+    beta: np.ndarray
+    coupling: np.ndarray
+    beta_cov: np.ndarray
+    moments: Moments
+    value: float
+    gradient: np.ndarray | None = None
+
+
+class Engine:
+    """Posteriors under a prior with a kernel; each kind of basis derives its own.
+
+    Parameters
+    ----------
+    design : (n, k) array
+        Fixed effects at the observations.
+    fixed_sd : (k,) array
+        Their prior standard deviations.
+    variance : Variance, optional
+        Of the natural prior at the observations, if the prior is to be even.
+    """
+
     #: Times that a Newton step's lumping is corrected; 0 where `spread` is itself lumped.
-    corrections: int
+    corrections = 0
 
-    def absorb(self, precision: np.ndarray, natural: np.ndarray) -> Any:
-        """Return sites in the engine's own form."""
-        ...
+    def __init__(self, design: np.ndarray, fixed_sd: np.ndarray, variance: Variance | None) -> None:
+        self.design = np.asarray(design, float)
+        self.fixed_precision = np.asarray(fixed_sd, float) ** -2.0
+        self.variance = variance
+        #: Posteriors that were solved for: each costs O(n m²), or a sparse factorisation.
+        self.rounds = 0
+        self._kept: list[Solution] = []
+        self._scale: tuple[float, np.ndarray, np.ndarray] | None = None
 
-    def objective(self, theta: np.ndarray, evidence: Any) -> Derivatives:
-        """Return the sites' log evidence with gradient and Hessian in θ."""
-        ...
+    # -- what a kind of basis gives ------------------------------------------------------------------------
 
-    def posterior(self, theta: np.ndarray, evidence: Any) -> Moments:
-        """Return the posterior's moments at the observations and its divergence from the prior."""
-        ...
+    def prior_at(self, theta: np.ndarray) -> PriorAt:
+        """Return the prior at θ."""
+        raise TypeError(f"{type(self).__name__} gives no prior.")
 
-    def means(self, theta: np.ndarray, evidence: Any, precision: np.ndarray) -> Solve:
-        """Return the way from natural means to posterior means, for precisions near those of `evidence`."""
-        ...
-
-    def spread(self, theta: np.ndarray, evidence: Any) -> Solve:
-        """Return multiplication with V∘V, about: V is the posterior covariance at the observations."""
-        ...
-
-    def state(self, theta: np.ndarray, evidence: Any, weight: float) -> State:
+    def state(self, theta: np.ndarray, sites: Sites, weight: float) -> State:
         """Return the posterior as a state that stands by itself."""
-        ...
+        raise TypeError(f"{type(self).__name__} makes no state.")
 
     def missed_share(self, theta: np.ndarray) -> float:
         """Return the share of the prior variance that the engine leaves out."""
-        ...
+        return 0.0
 
     def rehearsals(self) -> Iterator[Engine]:
         """Yield cheaper engines for the same observations, the cheapest first, to find a good start with."""
-        ...
+        return iter(())
+
+    # -- posteriors ----------------------------------------------------------------------------------------
+
+    def even(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+        """Return e = 1/√v at the observations and r' = ½ d log v / d log ℓ; None for a natural prior."""
+        if self.variance is None:
+            return None
+        length = float(theta[0])
+        if self._scale is None or self._scale[0] != length:
+            log_v, slope = self.variance.log_variance(length)
+            self._scale = length, np.exp(-0.5 * log_v), 0.5 * slope
+        return self._scale[1:]
+
+    def solve(self, theta: np.ndarray, sites: Sites) -> Solution:
+        """Return the posterior under sites; the last two are remembered."""
+        for kept in self._kept:
+            if kept.sites is sites and np.array_equal(kept.theta, theta):
+                return kept
+        self.rounds += 1
+        unit = float(np.exp(-2.0 * theta[2])) if len(theta) == 3 else 1.0
+        scaling = self.even(theta)
+        e = None if scaling is None else scaling[0]
+        prior = self.prior_at(theta)
+        precision = sites.precision if e is None else sites.precision * e**2
+        factor = prior.factorise(precision, unit)
+        w, natural = unit * sites.precision, unit * sites.natural
+        bordered = self._border(prior, factor, e, w)
+        z, beta = bordered.solve(natural)
+        mean = _scaled(e, prior.apply(z)) + self.design @ beta
+        variance = _scaled(None if e is None else e**2, factor.variances())
+        variance += np.einsum("ij,jk,ik->i", bordered.rest, bordered.beta_cov, bordered.rest)
+        log_fixed = float(np.log(self.fixed_precision).sum())
+        log_det = factor.log_det + bordered.log_det - log_fixed
+        square = prior.square(z) + float(beta**2 @ self.fixed_precision)
+        moments = Moments(mean, variance, 0.5 * (square - float(w @ variance) + log_det))
+        value = 0.5 * float(natural @ mean) - 0.5 * log_det
+        found = Solution(
+            theta.copy(),
+            sites,
+            prior,
+            factor,
+            e,
+            z,
+            beta,
+            bordered.coupling,
+            bordered.beta_cov,
+            moments,
+            value,
+        )
+        self._kept = [found, *self._kept[:1]]
+        return found
+
+    def posterior(self, theta: np.ndarray, sites: Sites) -> Moments:
+        """Return the moments at the observations and the divergence from the prior."""
+        return self.solve(theta, sites).moments
+
+    def objective(self, theta: np.ndarray, sites: Sites) -> Derivatives:
+        """Return the sites' log evidence and its gradient in θ.
+
+        Where the sites are those that the posterior asks for, it is the gradient of the bound, maximised over
+        posteriors. The Hessian is left to the search. Gaussian noise, θ's third parameter, scales sites that are
+        given for unit noise; the likelihood's own `constant` is to be added.
+        """
+        s = self.solve(theta, sites)
+        if s.gradient is None:
+            s.gradient = self._gradient(s)
+        return s.value, s.gradient.copy(), None
+
+    def _gradient(self, s: Solution) -> np.ndarray:
+        unit = float(np.exp(-2.0 * s.theta[2])) if len(s.theta) == 3 else 1.0
+        w, natural = unit * s.sites.precision, unit * s.sites.natural
+        mean, variance = s.moments.mean, s.moments.variance
+        out = np.zeros(len(s.theta))
+        out[:2] = s.prior.gradient(s.z, s.factor, s.coupling, s.beta_cov)
+        scaling = self.even(s.theta)
+        if scaling is not None:
+            # The scaling moves with ℓ: f = e g, d log e / d log ℓ = -r'.
+            e, slope = scaling
+            f = mean - self.design @ s.beta
+            tied = _scaled(e, s.prior.apply(s.coupling))
+            with_f = e**2 * s.factor.variances() - np.einsum(
+                "ij,jk,ik->i", tied, s.beta_cov, self.design - tied
+            )
+            out[0] -= float(slope @ ((natural - w * mean) * f - w * with_f))
+        if len(s.theta) == 3:
+            out[2] = float(w @ (mean**2 + variance)) - 2.0 * float(natural @ mean)
+        return out
+
+    def _border(self, prior: PriorAt, factor: Any, e: np.ndarray | None, w: np.ndarray) -> _Bordered:
+        """Return the whole system's solution, from the factor of its weights."""
+        weighted = w[:, None] * self.design
+        coupling = factor.solve(prior.project(_scaled(e, weighted)))
+        rest = self.design - _scaled(e, prior.apply(coupling))
+        schur = np.diag(self.fixed_precision) + weighted.T @ rest
+        return _Bordered(self, prior, factor, e, weighted, coupling, rest, 0.5 * (schur + schur.T))
+
+    # -- Newton steps --------------------------------------------------------------------------------------
+
+    def means(self, theta: np.ndarray, sites: Sites, precision: np.ndarray) -> Solve:
+        """Return the way from natural means to posterior means, for precisions near those of `sites`."""
+        s = self.solve(theta, sites)
+        factor = s.prior.factorise(precision if s.even is None else precision * s.even**2, 1.0)
+        bordered = self._border(s.prior, factor, s.even, precision)
+
+        def mean(natural: np.ndarray) -> np.ndarray:
+            z, beta = bordered.solve(natural)
+            return _scaled(s.even, s.prior.apply(z)) + self.design @ beta
+
+        return mean
+
+    def spread(self, theta: np.ndarray, sites: Sites) -> Solve:
+        """Return multiplication with V∘V, about: V is the posterior covariance of f at the observations."""
+        s = self.solve(theta, sites)
+        e2 = None if s.even is None else s.even**2
+        precision = sites.precision if e2 is None else sites.precision * e2
+        product = s.factor.spread(precision)
+        return lambda weights: _scaled(e2, product(_scaled(e2, weights)))
+
+
+class _Bordered:
+    """Weights and fixed effects together, solved through the Schur complement of the fixed effects."""
+
+    def __init__(
+        self, engine: Engine, prior: PriorAt, factor: Any, e: np.ndarray | None, weighted: np.ndarray,
+        coupling: np.ndarray, rest: np.ndarray, schur: np.ndarray,
+    ) -> None:  # fmt: skip
+        self._engine, self._prior, self._factor, self._e, self._weighted = engine, prior, factor, e, weighted
+        self.coupling, self.rest = coupling, rest
+        self.beta_cov = np.linalg.inv(schur) if len(schur) else schur
+        self.log_det = float(np.linalg.slogdet(schur)[1]) if len(schur) else 0.0
+
+    def solve(self, natural: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the posterior means of weights and fixed effects for natural means of the sites."""
+        z = self._factor.solve(self._prior.project(_scaled(self._e, natural)))
+        seen = _scaled(self._e, self._prior.apply(z))
+        beta = self.beta_cov @ (self._engine.design.T @ natural - self._weighted.T @ seen)
+        return z - self.coupling @ beta, beta
+
+
+def _scaled(e: np.ndarray | None, rows: np.ndarray) -> np.ndarray:
+    """Return rows (n,) or (n, k) times e."""
+    if e is None:
+        return rows
+    return e * rows if rows.ndim == 1 else e[:, None] * rows
+
+
+# -- the engine of a basis -----------------------------------------------------------------------------------
 
 
 def engine_for(
@@ -120,6 +352,7 @@ def engine_for(
     fixed_sd: np.ndarray,
     centre: float = 0.0,
     coords: np.ndarray | None = None,
+    scaling: Scaling = "natural",
 ) -> Engine:
     """Return the engine of a basis, for observations at all nodes or at coordinates.
 
@@ -135,9 +368,11 @@ def engine_for(
         Constant added to every linear predictor.
     coords : (n, 2) array, optional
         Where the observations are, if not at the nodes; all on land.
+    scaling : "natural" or "even"
+        Whether the prior's variance is what its features add up to, or the same everywhere.
     """
     _load()
-    return make_engine(basis, kernel, columns, fixed_sd, centre, coords)
+    return make_engine(basis, kernel, columns, fixed_sd, centre, coords, scaling)
 
 
 def state_from_arrays(basis: Basis, arrays: dict[str, np.ndarray]) -> State:

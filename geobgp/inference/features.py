@@ -1,125 +1,205 @@
-"""Dense features behind the small protocol through which the solver sees them.
+"""Features at the observations, part by part of the land, and the products that an engine needs of them.
 
-The columns are the m features and then the k fixed effects (intercept, covariates); p = m + k. Whoever can
-form ``gram``, ``apply``, ``adjoint`` and ``variances`` over its rows can serve the solver: other storage,
-other machines.
+Features of land that nothing connects never overlap: the Gram matrix is block-diagonal, and a round costs the sum
+over parts of rows times squared features. Parts with one feature, the constants of islets, are kept together in
+flat arrays, so that thousands of them cost no more than their rows.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.linalg import blas
 
 #: Rows that are worked on at a time: a block of 1,024 features takes 16 MB.
-_BLOCK = 2048
+_ROWS = 2048
 
 
-class Features(Protocol):
-    """Rows are observations, columns are features and fixed effects."""
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Features of one part of the land at its observations.
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(observations n, columns p)."""
-        ...
+    Attributes
+    ----------
+    rows : (n_c,) int array, or a slice
+        Its observations.
+    columns : slice
+        Its features among all.
+    matrix : (n_c, m_c) array, C order
+    """
 
-    def gram(self, weights: np.ndarray) -> np.ndarray:
-        """Return Φᵀ diag(weights) Φ, (p, p), its lower triangle in Fortran order; weights >= 0."""
-        ...
-
-    def apply(self, coefficients: np.ndarray) -> np.ndarray:
-        """Return Φ u, (n,)."""
-        ...
-
-    def adjoint(self, residuals: np.ndarray) -> np.ndarray:
-        """Return Φᵀ r, (p,)."""
-        ...
-
-    def variances(self, half: np.ndarray) -> np.ndarray:
-        """Return the squared length of ``half @ row`` for every row, (n,); `half` is lower triangular."""
-        ...
+    rows: np.ndarray | slice
+    columns: slice
+    matrix: np.ndarray = field(repr=False)
 
 
-class DenseFeatures:
-    """Features in one array, worked through in blocks of rows; the array is never copied whole.
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """A block-diagonal matrix over the features: a dense block per part, a number for each that stands alone."""
+
+    dense: list[np.ndarray]
+    alone: np.ndarray
+
+
+class PartedFeatures:
+    """Features at observations; columns are grouped by part, those of parts with one feature come last.
 
     Parameters
     ----------
-    matrix : (n, m) array
-        Features, in C or Fortran order.
-    fixed : (n, k) array
-        Fixed effects.
+    n : int
+        Observations; those that belong to no part have no features.
+    rows : sequence of (n_c,) int arrays, or slices
+        The observations of each part.
+    matrices : sequence of (n_c, m_c) arrays
+        Its features there; in C order they are not copied.
+    columns : sequence of (m_c,) int arrays, optional
+        What its features are called outside; numbered through by default.
+
+    Attributes
+    ----------
+    order : (m,) int array
+        What each column here is called outside.
 
     Examples
     --------
-    >>> phi = DenseFeatures(np.array([[1.0, 2.0], [3.0, 4.0]]), np.ones((2, 1)))
+    >>> mainland, islet = np.array([[1.0, 2.0], [3.0, 4.0]]), np.ones((1, 1))
+    >>> phi = PartedFeatures(3, [np.array([0, 2]), np.array([1])], [mainland, islet])
     >>> phi.apply(np.array([1.0, 0.0, 10.0]))
-    array([11., 13.])
+    array([ 1., 10.,  3.])
     """
 
-    def __init__(self, matrix: np.ndarray, fixed: np.ndarray) -> None:
-        self._matrix = matrix
-        self._fixed = np.asarray(fixed, float).reshape(len(matrix), -1)
+    def __init__(
+        self,
+        n: int,
+        rows: Sequence[np.ndarray | slice],
+        matrices: Sequence[np.ndarray],
+        columns: Sequence[np.ndarray] | None = None,
+    ) -> None:
+        widths = np.array([matrix.shape[1] for matrix in matrices], int)
+        if columns is None:
+            columns = np.split(np.arange(widths.sum()), np.cumsum(widths)[:-1])
+        several = np.flatnonzero(widths > 1)
+        single = np.flatnonzero(widths == 1)
+        ends = np.cumsum(widths[several])
+        self.parts = [
+            Part(rows[k], slice(int(end - widths[k]), int(end)), np.ascontiguousarray(matrices[k]))
+            for k, end in zip(several, ends, strict=True)
+        ]
+        self.order = np.concatenate([*(columns[k] for k in np.r_[several, single]), np.zeros(0, int)])
+        first = int(ends[-1]) if len(ends) else 0
+        self.shape = (n, first + len(single))
+        self._alone = slice(first, self.shape[1])
+        everything = np.arange(n)
+        own = [everything[rows[k]] for k in single]
+        self._rows = np.concatenate([*own, np.zeros(0, int)])
+        self._part = np.repeat(np.arange(len(single)), [len(r) for r in own])
+        self._values = np.concatenate([*(matrices[k][:, 0] for k in single), np.zeros(0)])
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(observations n, columns p)."""
-        return self._matrix.shape[0], self._matrix.shape[1] + self._fixed.shape[1]
+    def truncate(self, keep: np.ndarray) -> PartedFeatures:
+        """Return the features for which `keep` (m,) holds, which are the first ones within each part.
 
-    def truncate(self, m: int) -> DenseFeatures:
-        """Return the first `m` features and all fixed effects."""
-        return DenseFeatures(np.ascontiguousarray(self._matrix[:, :m]), self._fixed)
+        Columns are called by their numbers here; those that stand alone are all kept.
+        """
+        rows: list[np.ndarray | slice] = [part.rows for part in self.parts]
+        width = [int(keep[part.columns].sum()) for part in self.parts]
+        matrices = [part.matrix[:, :w] for part, w in zip(self.parts, width, strict=True)]
+        columns = [part.columns.start + np.arange(w) for part, w in zip(self.parts, width, strict=True)]
+        alone = self._alone.start + np.arange(self.shape[1] - self._alone.start)
+        ends = np.searchsorted(self._part, np.arange(len(alone) + 1))
+        for k, column in enumerate(alone):
+            mine = slice(ends[k], ends[k + 1])
+            rows.append(self._rows[mine])
+            matrices.append(self._values[mine, None])
+            columns.append(np.array([column]))
+        return PartedFeatures(self.shape[0], rows, matrices, columns)
 
-    def _block(self, start: int, stop: int, buffer: np.ndarray, scale: np.ndarray | None) -> np.ndarray:
-        """Return rows start:stop as the columns of a Fortran-ordered (p, rows) array."""
-        m = self._matrix.shape[1]
-        rows = buffer[: stop - start]
-        rows[:, :m] = self._matrix[start:stop]
-        rows[:, m:] = self._fixed[start:stop]
-        if scale is not None:
-            rows *= scale[start:stop, None]
-        return rows.T
+    def apply(self, weights: np.ndarray) -> np.ndarray:
+        """Return Φ u, (n,), or (n, k) for several u (m, k)."""
+        out = np.zeros((self.shape[0], *weights.shape[1:]))
+        for part in self.parts:
+            out[part.rows] = _product(part.matrix, weights[part.columns])
+        if len(self._rows):
+            values = self._values if weights.ndim == 1 else self._values[:, None]
+            out[self._rows] = values * weights[self._alone][self._part]
+        return out
 
-    def gram(self, weights: np.ndarray) -> np.ndarray:
-        """Return Φᵀ diag(weights) Φ; only its lower triangle is set."""
-        n, p = self.shape
-        used = np.flatnonzero(weights > 0)
-        out = np.zeros((p, p), order="F")
-        if len(used) == 0:
-            return out
+    def adjoint(self, rows: np.ndarray) -> np.ndarray:
+        """Return Φᵀ r, (m,), or (m, k) for several r (n, k)."""
+        out = np.zeros((self.shape[1], *rows.shape[1:]))
+        for part in self.parts:
+            out[part.columns] = _product(part.matrix.T, rows[part.rows])
+        if len(self._rows):
+            values = self._values if rows.ndim == 1 else self._values[:, None]
+            np.add.at(out[self._alone], self._part, values * rows[self._rows])
+        return out
+
+    def squares(self, weights: np.ndarray) -> np.ndarray:
+        """Return Σ_j φ_j² s_j at every observation, (n, k), for weights s (m, k)."""
+        out = np.zeros((self.shape[0], weights.shape[1]))
+        for part in self.parts:
+            found = np.empty((len(part.matrix), weights.shape[1]))
+            mine = np.asfortranarray(weights[part.columns])
+            for start in range(0, len(part.matrix), _ROWS):
+                square = np.square(part.matrix[start : start + _ROWS])
+                found[start : start + _ROWS] = blas.dgemm(1.0, square.T, mine, trans_a=1)
+            out[part.rows] = found
+        if len(self._rows):
+            out[self._rows] = np.square(self._values)[:, None] * weights[self._alone][self._part]
+        return out
+
+    def gram(self, weights: np.ndarray) -> Blocks:
+        """Return Φᵀ diag(w) Φ, the lower triangles of its blocks in Fortran order; w >= 0."""
         root = np.sqrt(weights)
-        buffer = np.empty((min(_BLOCK, n), p))
-        for start in range(0, n, _BLOCK):
-            block = self._block(start, min(start + _BLOCK, n), buffer, root)
-            out = blas.dsyrk(1.0, block, beta=1.0, c=out, lower=1, overwrite_c=1)
+        dense = []
+        for part in self.parts:
+            n, m = part.matrix.shape
+            out = np.zeros((m, m), order="F")
+            mine = root[part.rows]
+            buffer = np.empty((min(_ROWS, n), m))
+            for start in range(0, n, _ROWS):
+                stop = min(start + _ROWS, n)
+                rows = np.multiply(
+                    part.matrix[start:stop], mine[start:stop, None], out=buffer[: stop - start]
+                )
+                out = blas.dsyrk(1.0, rows.T, beta=1.0, c=out, lower=1, overwrite_c=1)
+            dense.append(out)
+        alone = self.shape[1] - self._alone.start
+        return Blocks(dense, np.bincount(self._part, self._values**2 * weights[self._rows], alone))
+
+    def variances(self, half: Blocks) -> np.ndarray:
+        """Return the squared length of ``half @ row`` at every observation; the blocks are lower triangular."""
+        out = np.zeros(self.shape[0])
+        for part, block in zip(self.parts, half.dense, strict=True):
+            n, m = part.matrix.shape
+            found, buffer = np.empty(n), np.empty((min(_ROWS, n), m))
+            for start in range(0, n, _ROWS):
+                stop = min(start + _ROWS, n)
+                rows = buffer[: stop - start]
+                rows[:] = part.matrix[start:stop]
+                product = blas.dtrmm(1.0, block, rows.T, lower=1, overwrite_b=1)
+                found[start:stop] = np.einsum("ij,ij->j", product, product)
+            out[part.rows] = found
+        if len(self._rows):
+            out[self._rows] = np.square(self._values * half.alone[self._part])
         return out
 
-    def apply(self, coefficients: np.ndarray) -> np.ndarray:
-        """Return Φ u."""
-        m = self._matrix.shape[1]
-        return _matvec(self._matrix, coefficients[:m]) + self._fixed @ coefficients[m:]
+    def split(self, vector: np.ndarray) -> Blocks:
+        """Return a vector over the features (m,) by part."""
+        return Blocks([vector[part.columns] for part in self.parts], vector[self._alone])
 
-    def adjoint(self, residuals: np.ndarray) -> np.ndarray:
-        """Return Φᵀ r."""
-        return np.concatenate([_matvec(self._matrix.T, residuals), self._fixed.T @ residuals])
-
-    def variances(self, half: np.ndarray) -> np.ndarray:
-        """Return the squared length of ``half @ row`` for every row."""
-        n, p = self.shape
-        out = np.empty(n)
-        buffer = np.empty((min(_BLOCK, n), p))
-        for start in range(0, n, _BLOCK):
-            stop = min(start + _BLOCK, n)
-            block = self._block(start, stop, buffer, None)
-            product = blas.dtrmm(1.0, half, block, lower=1, overwrite_b=1)
-            out[start:stop] = np.einsum("ij,ij->j", product, product)
-        return out
+    def join(self, blocks: Blocks) -> np.ndarray:
+        """Return a vector over the features (m,), or several (m, k), from its parts."""
+        return np.concatenate([*blocks.dense, blocks.alone])
 
 
-def _matvec(matrix: np.ndarray, vector: np.ndarray) -> np.ndarray:
-    if matrix.flags.f_contiguous:
-        return blas.dgemv(1.0, matrix, vector)
-    if matrix.flags.c_contiguous:
-        return blas.dgemv(1.0, matrix.T, vector, trans=1)
-    return np.asarray(matrix @ vector)
+def _product(matrix: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+    """Return matrix @ vectors through SciPy's BLAS, for a matrix contiguous in either order."""
+    if matrix.size == 0 or vectors.size == 0:
+        return np.zeros((matrix.shape[0], *vectors.shape[1:]))
+    turned = matrix.flags.c_contiguous and not matrix.flags.f_contiguous
+    operand, transposed = (matrix.T, 1) if turned else (matrix, 0)
+    if vectors.ndim == 1:
+        return blas.dgemv(1.0, operand, vectors, trans=transposed)
+    return blas.dgemm(1.0, operand, vectors, trans_a=transposed)

@@ -10,9 +10,9 @@ import numpy as np
 
 from geobgp.errors import ConvergenceWarning, warn
 from geobgp.inference.engine import Engine, State
-from geobgp.inference.hyper import Hyper, negative
+from geobgp.inference.hyper import Hyper
 from geobgp.inference.likelihoods import Likelihood
-from geobgp.inference.solver import MAX_ROUNDS, Point, Solver
+from geobgp.inference.solver import MAX_ROUNDS, ROUGH, TIGHT, TOLERANCE, WORTH, Guess, Point, Solver
 from geobgp.inference.states import FeatureState, SparseState
 from geobgp.progress import Stage
 
@@ -61,6 +61,7 @@ def fit(
     *,
     integrate: bool = False,
     max_rounds: int = MAX_ROUNDS,
+    worth: float = WORTH,
     stage: Stage | None = None,
 ) -> Fit:
     """Fit the posterior, and the hyperparameters that are free.
@@ -74,6 +75,8 @@ def fit(
         Which hyperparameters are free, their bounds and priors.
     integrate : bool
         Mix posteriors over a small grid of hyperparameters instead of taking the best ones.
+    worth : float
+        Nats that a step of the hyperparameters must promise to be taken.
     stage : Stage, optional
         Told of every round, in words.
 
@@ -85,7 +88,7 @@ def fit(
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(limits=1, user_api="blas"):
-        return _fit(engine, likelihood, hyper, integrate, max_rounds, stage or Stage())
+        return _fit(engine, likelihood, hyper, integrate, max_rounds, worth, stage or Stage())
 
 
 def _fit(
@@ -94,24 +97,32 @@ def _fit(
     hyper: Hyper,
     integrate: bool,
     max_rounds: int,
+    worth: float,
     stage: Stage,
 ) -> Fit:
     begin = time.perf_counter()
     solver = Solver(engine, likelihood, hyper, stage)
     learn = bool(hyper.free.any())
-    theta, guess = hyper.start, (np.zeros(likelihood.size), np.zeros(likelihood.size))
-    hoped = -np.inf
-    for part in engine.rehearsals():
+    nothing = (np.zeros(likelihood.size), np.zeros(likelihood.size))
+    theta, guess, hoped, drift = hyper.start, nothing, -np.inf, np.zeros(len(hyper.start))
+    for part in engine.rehearsals() if not solver.conjugate else ():
         rehearsal = Solver(part, likelihood, hyper, Stage())
         rehearsal.curvature = solver.curvature
-        early, _, _ = rehearsal.climb(theta, guess, learn, 20, 0.1, hoped)
-        theta, guess, hoped = early.theta, (early.moments.mean, early.moments.variance), early.score
-        if learn:
-            cheap = part.evaluations > 1
-            solver.curvature = negative(rehearsal.measure(early)) if cheap else rehearsal.curvature
-    point, converged, message = solver.climb(theta, guess, learn, max_rounds, hoped=hoped)
-    trace = np.array(solver.trace)
-    covariance = _hyper_covariance(solver, point)
+        early = _start(rehearsal, theta, guess, nothing, hoped)
+        early = (rehearsal.learn(early, 5.0 * worth) if learn else rehearsal.settle(early, ROUGH, 20)).point
+        # From field to field the hyperparameters drift in one direction.
+        drift = early.theta - theta if np.isfinite(hoped) else 0.0 * drift
+        theta = np.clip(early.theta + 0.8 * drift, hyper.lower, hyper.upper)
+        guess, hoped, solver.curvature = early.found, early.score, rehearsal.curvature
+    start = _start(solver, theta, guess, nothing, hoped)
+    learned = solver.learn(start, worth, max_rounds) if learn else None
+    best, tolerance = (start, TIGHT) if learned is None else (learned.point, TOLERANCE)
+    solver.trace.append(best.score)
+    ended = solver.settle(best, tolerance, max_rounds, record=True)
+    point = ended.point
+    converged = ended.converged and (learned is None or learned.converged)
+    message = ended.message if learned is None or learned.converged else learned.message
+    covariance = _hyper_covariance(solver, point, integrate)
     points, weights = [point], np.ones(1)
     if integrate and learn:
         points, weights = _integrate(solver, point, covariance)
@@ -119,9 +130,9 @@ def _fit(
     if not converged:
         warn(ConvergenceWarning(f"The fit did not converge: {message}."))
     return Fit(
-        states=tuple(engine.state(q.theta, q.evidence, w) for q, w in zip(points, weights, strict=True)),
+        states=tuple(engine.state(q.theta, q.sites, w) for q, w in zip(points, weights, strict=True)),
         elbo=point.elbo,
-        elbo_trace=trace,
+        elbo_trace=np.array(solver.trace),
         converged=converged,
         message=message,
         hyper_mean=point.theta,
@@ -132,12 +143,26 @@ def _fit(
     )
 
 
-def _hyper_covariance(solver: Solver, point: Point) -> np.ndarray:
-    """Return the covariance of θ from the curvature of the site objective; zero where fixed."""
+def _start(solver: Solver, theta: np.ndarray, guess: Guess, nothing: Guess, hoped: float) -> Point:
+    """Return a first point from guessed moments, or from none if those lead nowhere near what is hoped.
+
+    What few features take for certain can be far from what many of them say.
+    """
+    point = solver.first(theta, guess)
+    if point.score > hoped - 0.1 * abs(hoped) - 10.0:
+        return point
+    other = solver.first(theta, nothing)
+    return other if other.score > point.score else point
+
+
+def _hyper_covariance(solver: Solver, point: Point, exact: bool) -> np.ndarray:
+    """Return the covariance of θ from the curvature of the maximised bound; zero where fixed."""
     free = solver.hyper.free
     out = np.zeros((len(free), len(free)))
     if free.any():
-        values, vectors = np.linalg.eigh(solver.measure(point)[np.ix_(free, free)])
+        known = None if exact and not solver.conjugate else solver.curvature
+        curvature = solver.measure(point) if known is None else known
+        values, vectors = np.linalg.eigh(curvature[np.ix_(free, free)])
         # Directions in which the data say nothing are held at a standard deviation of 3 (a factor of 20).
         spread = 1.0 / np.maximum(-values, 1.0 / 9.0)
         out[np.ix_(free, free)] = (vectors * spread) @ vectors.T
@@ -162,7 +187,8 @@ def _integrate(solver: Solver, best: Point, covariance: np.ndarray) -> tuple[lis
             theta = best.theta.copy()
             theta[free] += root @ x
             theta = np.clip(theta, solver.hyper.lower, solver.hyper.upper)
-            point, _, _ = solver.climb(theta, (best.moments.mean, best.moments.variance), False, 20, 0.03)
+            start = solver.at(theta, solver.sites_at(*best.found), best.found)
+            point = solver.settle(start, ROUGH, 20).point
         points.append(point)
         density = point.score - best.score + 0.5 * float(x @ x)
         logs.append(density + sum(np.log(quadrature[i]) for i in which))

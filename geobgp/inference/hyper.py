@@ -168,15 +168,15 @@ def bfgs(hessian: np.ndarray, step: np.ndarray, change: np.ndarray, free: np.nda
 
 
 def differences(
-    objective: Callable[[np.ndarray], Derivatives], theta: np.ndarray, free: np.ndarray, step: float = 0.03
+    objective: Callable[[np.ndarray], Derivatives], theta: np.ndarray, free: np.ndarray, step: float = 0.02
 ) -> np.ndarray:
-    """Return the Hessian from gradients a small step ahead; -1 on the diagonal of what is not free."""
-    base = objective(theta)[1]
+    """Return the Hessian from gradients a small step to either side; -1 on the diagonal of what is not free."""
     out = -np.eye(len(theta))
     for i in np.flatnonzero(free):
-        ahead = theta.copy()
+        ahead, behind = theta.copy(), theta.copy()
         ahead[i] += step
-        out[i] = np.where(free, (objective(ahead)[1] - base) / step, 0.0)
+        behind[i] -= step
+        out[i] = np.where(free, (objective(ahead)[1] - objective(behind)[1]) / (2.0 * step), 0.0)
     return 0.5 * (out + out.T)
 
 

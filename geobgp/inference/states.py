@@ -5,29 +5,56 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
-import scipy.sparse as sp
 from scipy.linalg import blas, lapack
 
-from geobgp.inference.engine import engine_for
-from geobgp.inference.features import DenseFeatures
-from geobgp.prior.kernels import Matern
+from geobgp.inference.features import Blocks, PartedFeatures
 
 if TYPE_CHECKING:
-    from geobgp.inference.sparse import SparseEngine
     from geobgp.land.domain import Domain
     from geobgp.linalg.cholesky import Cholesky
     from geobgp.prior.full_rank import FullRank
     from geobgp.prior.harmonic import HarmonicBasis
-    from geobgp.prior.powers import Powers
 
 
-class _Located(ABC):
-    """A state that can be asked at any coordinates."""
+class _Field(NamedTuple):
+    """The field f at some places: its mean and its variance for given β, and how it falls with β."""
 
-    fixed: np.ndarray
+    mean: np.ndarray
+    variance: np.ndarray
+    tied: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class _State(ABC):
+    """What states have in common: numbers, and the fixed effects.
+
+    Attributes
+    ----------
+    weight : float
+        Share of this state in the mixture over hyperparameters.
+    lengthscale, sd, noise : float
+        Hyperparameters; noise is NaN where the likelihood has none.
+    centre : float
+        Constant added to every linear predictor (and to the intercept that is reported).
+    beta : (k,) array
+        Posterior means of the fixed effects.
+    beta_cov : (k, k) array
+        Their posterior covariance.
+    fixed : (n_nodes, k) array
+        Fixed effects at the nodes, standardised; the first column is the intercept's, if there is one.
+    """
+
+    weight: float
+    lengthscale: float
+    sd: float
+    noise: float
+    centre: float
+    beta: np.ndarray = field(repr=False)
+    beta_cov: np.ndarray = field(repr=False)
+    fixed: np.ndarray = field(repr=False)
 
     @property
     @abstractmethod
@@ -35,12 +62,17 @@ class _Located(ABC):
         """The land."""
 
     @abstractmethod
-    def rows_at(self, coords: np.ndarray) -> tuple[Any, np.ndarray]:
-        """Return what `moments` takes at coordinates, and which of these are on land."""
+    def _field(self, coords: np.ndarray | None) -> _Field:
+        """Return the field at coordinates on land, or at the nodes."""
 
-    @abstractmethod
-    def moments(self, rows: Any, fixed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean and variance of the linear predictor at such rows, with fixed effects."""
+    def _moments(self, at: _Field, fixed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        mean = self.centre + at.mean + fixed @ self.beta
+        rest = fixed - at.tied
+        return mean, at.variance + np.einsum("ij,jk,ik->i", rest, self.beta_cov, rest)
+
+    def node_moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and variance of the linear predictor at every node."""
+        return self._moments(self._field(None), self.fixed)
 
     def moments_at(
         self, coords: np.ndarray, fixed: np.ndarray | None = None
@@ -54,168 +86,222 @@ class _Located(ABC):
             Fixed effects there; by default those of the node on whose land a coordinate lies.
         """
         coords = np.asarray(coords, float).reshape(-1, 2)
-        rows, on_land = self.rows_at(coords)
-        if fixed is None:
-            fixed = self.fixed[np.maximum(self.domain.locate(coords), 0)]
-        mean, variance = np.full((2, len(coords)), np.nan)
-        mean[on_land], variance[on_land] = self.moments(
-            rows[np.flatnonzero(on_land)], np.asarray(fixed)[on_land]
-        )
-        return mean, variance
+        node = self.domain.locate(coords)
+        land = node >= 0
+        out = np.full((2, len(coords)), np.nan)
+        if land.any():
+            columns = self.fixed[node[land]] if fixed is None else np.asarray(fixed)[land]
+            out[:, land] = self._moments(self._field(coords[land]), columns)
+        return out[0], out[1]
+
+    def coefficients(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and covariance of the fixed effects, on the standardised scale, intercept first."""
+        mean = self.beta.copy()
+        if len(mean):
+            mean[0] += self.centre
+        return mean, self.beta_cov
+
+    def _shifts(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        """Return (k, n) draws of the fixed effects about their means."""
+        root = np.linalg.cholesky(self.beta_cov) if len(self.beta) else self.beta_cov
+        return np.asarray(root @ rng.standard_normal((len(self.beta), n)))
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Return plain arrays from which `from_arrays` rebuilds the state."""
+        numbers = [self.weight, self.lengthscale, self.sd, self.noise, self.centre]
+        arrays = {"beta": self.beta, "beta_cov": self.beta_cov, "fixed": self.fixed}
+        return {"numbers": np.array(numbers)} | arrays | self._arrays()
+
+    @abstractmethod
+    def _arrays(self) -> dict[str, np.ndarray]:
+        """Return the arrays of this kind of state."""
+
+
+def _common(arrays: dict[str, np.ndarray]) -> dict[str, object]:
+    names = ("weight", "lengthscale", "sd", "noise", "centre")
+    numbers = dict(zip(names, (float(v) for v in arrays["numbers"]), strict=True))
+    return numbers | {name: arrays[name] for name in ("beta", "beta_cov", "fixed")}
 
 
 @dataclass(frozen=True, eq=False)
-class FeatureState(_Located):
-    """A Gaussian posterior over features and fixed effects, for one value of the hyperparameters.
+class FeatureState(_State):
+    """A Gaussian posterior over features and fixed effects.
 
     Attributes
     ----------
-    weight : float
-        Share of this state in the mixture over hyperparameters.
-    lengthscale, sd, noise : float
-        Hyperparameters; noise is NaN where the likelihood has none.
-    centre : float
-        Constant added to every linear predictor (and to the intercept that is reported).
-    mean : (p,) array
-        Posterior mean of the plain weights: features, then fixed effects.
-    scale : (p,) array
-        Prior standard deviations.
-    chol : (p, p) array
-        Lower factor L of the posterior precision L Lᵀ of the whitened weights (weights / scale), so that the
-        posterior covariance of the plain weights is diag(scale) L⁻ᵀ L⁻¹ diag(scale).
+    even : bool
+        Whether the prior has been made even.
+    mean : (m,) array
+        Posterior mean of the weights.
+    coupling : (m, k) array
+        The weights' mean falls by this much per unit of β.
+    scale : (m,) array
+        Prior standard deviations of the weights.
+    chol : Blocks
+        Lower factors L of the posterior precision L Lᵀ of the whitened weights (weights / scale) given β, by part of
+        the land; the precision itself of those that stand alone.
     basis : HarmonicBasis
-    fixed : (n_nodes, k) array
-        Fixed effects at the nodes, standardised; the first column is the intercept's, if there is one.
     """
 
-    weight: float
-    lengthscale: float
-    sd: float
-    noise: float
-    centre: float
+    even: bool
     mean: np.ndarray = field(repr=False)
+    coupling: np.ndarray = field(repr=False)
     scale: np.ndarray = field(repr=False)
-    chol: np.ndarray = field(repr=False)
+    chol: Blocks = field(repr=False)
     basis: HarmonicBasis = field(repr=False)
-    fixed: np.ndarray = field(repr=False)
 
     @property
     def domain(self) -> Domain:
         """The land."""
         return self.basis.domain
 
-    def _half(self) -> np.ndarray:
-        inverse, _ = lapack.dtrtri(self.chol, lower=1)
-        return np.asfortranarray(inverse * self.scale)
+    def _half(self, features: PartedFeatures) -> Blocks:
+        scale = features.split(self.scale)
+        dense = [
+            np.asfortranarray(lapack.dtrtri(chol, lower=1)[0] * s)
+            for chol, s in zip(self.chol.dense, scale.dense, strict=True)
+        ]
+        return Blocks(dense, scale.alone / np.sqrt(self.chol.alone))
 
-    def moments(self, features: np.ndarray, fixed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean and variance of the linear predictor at rows of features (k, m) and fixed effects."""
-        design = DenseFeatures(features, fixed)
-        return self.centre + design.apply(self.mean), design.variances(self._half())
+    def _unevenness(self, features: PartedFeatures) -> np.ndarray:
+        """Return what the field is multiplied by at rows of features to make its prior even."""
+        if not self.even:
+            return np.ones(features.shape[0])
+        return self.sd / np.sqrt(features.squares(self.scale[:, None] ** 2)[:, 0])
 
-    def node_moments(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean and variance of the linear predictor at every node."""
-        return self.moments(self.basis.features, self.fixed)
-
-    def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        """Return (n, p) draws of the plain weights."""
-        z = rng.standard_normal((len(self.mean), n))
-        whitened = blas.dtrsm(1.0, self.chol, z, lower=1, trans_a=1)
-        return np.asarray((self.mean[:, None] + self.scale[:, None] * whitened).T)
+    def _field(self, coords: np.ndarray | None) -> _Field:
+        features = PartedFeatures(*self.basis.by_part(coords))
+        e = self._unevenness(features)
+        return _Field(
+            e * features.apply(self.mean),
+            e**2 * features.variances(self._half(features)),
+            e[:, None] * features.apply(self.coupling),
+        )
 
     def sample_nodes(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Return (n, n_nodes) joint draws of the linear predictor at the nodes."""
-        weights = self.sample(n, rng)
-        features = self.basis.features
-        m = features.shape[1]
-        # Turned over, features in C order are what BLAS takes without a copy.
-        out = blas.dgemm(1.0, weights[:, :m], features.T)
-        out += weights[:, m:] @ self.fixed.T
+        features = PartedFeatures(*self.basis.by_part(None))
+        noise = features.split(rng.standard_normal((len(self.mean), n)))
+        dense = [
+            blas.dtrsm(1.0, chol, z, lower=1, trans_a=1)
+            for chol, z in zip(self.chol.dense, noise.dense, strict=True)
+        ]
+        whitened = features.join(Blocks(dense, noise.alone / np.sqrt(self.chol.alone)[:, None]))
+        shift = self._shifts(n, rng)
+        weights = self.mean[:, None] + self.scale[:, None] * whitened - self.coupling @ shift
+        out = features.apply(weights)
+        out *= self._unevenness(features)[:, None]
+        out += self.fixed @ (self.beta[:, None] + shift)
         out += self.centre
-        return np.asarray(out)
+        return np.ascontiguousarray(out.T)
 
-    def rows_at(self, coords: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the features at coordinates, and which of these are on land."""
-        features = self.basis.evaluate(coords)
-        return features, np.isfinite(features).all(axis=1)
+    def joint(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and covariance of all weights, in the order of the basis, and of the fixed effects after them."""
+        features = PartedFeatures(*self.basis.by_part(None))
+        m, k = len(self.mean), len(self.beta)
+        covariance = np.zeros((m + k, m + k))
+        half = self._half(features)
+        for part, block in zip(features.parts, half.dense, strict=True):
+            covariance[part.columns, part.columns] = block.T @ block
+        alone = np.arange(m - len(half.alone), m)
+        covariance[alone, alone] = half.alone**2
+        tied = np.vstack([-self.coupling, np.eye(k)])
+        covariance += tied @ self.beta_cov @ tied.T
+        back = np.r_[np.argsort(features.order), m + np.arange(k)]
+        return np.r_[self.mean, self.beta][back], covariance[np.ix_(back, back)]
 
-    def coefficients(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean and covariance of the fixed effects, on the standardised scale, intercept first."""
-        k = self.fixed.shape[1]
-        p = len(self.mean)
-        inverse, _ = lapack.dtrtri(self.chol, lower=1)
-        block = inverse[:, p - k :] * self.scale[p - k :]
-        mean = self.mean[p - k :].copy()
-        if k:
-            mean[0] += self.centre
-        return mean, block.T @ block
+    @classmethod
+    def from_joint(cls, mean: np.ndarray, covariance: np.ndarray, scale: np.ndarray, **others: Any) -> Self:
+        """Make a state from mean and covariance of all weights, in the order of the basis, and of the fixed effects.
 
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        """Return plain arrays from which `from_arrays` rebuilds the state."""
-        numbers = np.array([self.weight, self.lengthscale, self.sd, self.noise, self.centre])
+        Parameters
+        ----------
+        mean, covariance : (m + k,) and (m + k, m + k) arrays
+        scale : (m,) array
+            Prior standard deviations of the weights.
+        **others
+            weight, lengthscale, sd, noise, centre, fixed, even, basis.
+
+        Notes
+        -----
+        Weights of different parts of the land are independent given the fixed effects in the best posterior; what
+        little else a numerical one has between them is left out.
+        """
+        features = PartedFeatures(*others["basis"].by_part(None))
+        m = len(scale)
+        scale = scale[features.order]
+        there = np.r_[features.order, np.arange(m, len(mean))]
+        mean, covariance = mean[there], covariance[np.ix_(there, there)]
+        precision = np.linalg.inv(covariance)
+        whitened = scale[:, None] * precision[:m, :m] * scale
+        dense = [
+            np.asfortranarray(np.linalg.cholesky(whitened[p.columns, p.columns])) for p in features.parts
+        ]
+        first = sum(len(block) for block in dense)
+        chol = Blocks(dense, np.diag(whitened)[first:].copy())
+        beta_cov = covariance[m:, m:]
+        coupling = -np.linalg.solve(beta_cov, covariance[m:, :m]).T
+        return cls(
+            mean=mean[:m],
+            beta=mean[m:],
+            beta_cov=beta_cov,
+            coupling=coupling,
+            scale=scale,
+            chol=chol,
+            **others,
+        )
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        flat = [np.zeros(0), *(chol.ravel(order="F") for chol in self.chol.dense)]
         return {
-            "numbers": numbers,
+            "even": np.array([self.even]),
             "mean": self.mean,
+            "coupling": self.coupling,
             "scale": self.scale,
-            "chol": self.chol,
-            "fixed": self.fixed,
+            "chol": np.concatenate(flat),
+            "alone": self.chol.alone,
         }
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray], basis: HarmonicBasis) -> Self:
         """Rebuild a state from `to_arrays` and the basis it was fitted with."""
-        weight, lengthscale, sd, noise, centre = (float(v) for v in arrays["numbers"])
-        mean, scale, chol = (arrays[name] for name in ("mean", "scale", "chol"))
-        return cls(weight, lengthscale, sd, noise, centre, mean, scale, chol, basis, arrays["fixed"])
+        own = {name: arrays[name] for name in ("mean", "coupling", "scale")}
+        parts = PartedFeatures(*basis.by_part(None)).parts
+        widths = [part.matrix.shape[1] for part in parts]
+        flat = np.split(arrays["chol"], np.cumsum(np.square(widths))[:-1]) if widths else []
+        dense = [block.reshape(m, m, order="F") for block, m in zip(flat, widths, strict=True)]
+        chol = Blocks(dense, arrays["alone"])
+        return cls(**_common(arrays), **own, even=bool(arrays["even"][0]), chol=chol, basis=basis)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, eq=False)
-class SparseState(_Located):
-    """A Gaussian posterior over all unknowns and the fixed effects, for one value of the hyperparameters.
+class SparseState(_State):
+    """A Gaussian posterior over a weight for every unknown and the fixed effects; its places are the nodes.
 
     Attributes
     ----------
-    weight : float
-        Share of this state in the mixture over hyperparameters.
-    lengthscale, sd, noise, nu : float
-        Hyperparameters; noise is NaN where the likelihood has none.
-    centre : float
-        Constant added to every linear predictor (and to the intercept that is reported).
-    precision : (n,) array
-        Site precisions at the observations.
-    z, beta : arrays
-        Posterior means of the unknowns z = M^½ f (in units of cells) and of the fixed effects.
-    inverse : array
-        Exact entries of Cov(z | β) within the pattern of its inverse.
+    nu : float
+        The kernel's smoothness.
+    precision : (n_nodes,) array
+        Of the sites, as the natural field at the nodes sees them.
+    z : (u,) array
+        Posterior means of the unknowns z = M^½ g (in units of cells).
     coupling : (u, k) array
-        E(z | β) falls by this much per unit of β.
-    beta_cov : (k, k) array
-        Posterior covariance of the fixed effects.
-    fixed_sd : (k,) array
-        Their prior standard deviations.
+        They fall by this much per unit of β.
+    even : (n_nodes,) array
+        What the natural field g is multiplied by to be f.
+    variance : (n_nodes,) array
+        Of g at the nodes, given β.
     full : FullRank
-    fixed : (n_nodes, k) array
-        Fixed effects at the nodes, standardised; the first column is the intercept's, if there is one.
-    coords : (n, 2) array or None
-        Where the observations are, if not at the nodes.
     """
 
-    weight: float
-    lengthscale: float
-    sd: float
-    noise: float
     nu: float
-    centre: float
     precision: np.ndarray = field(repr=False)
     z: np.ndarray = field(repr=False)
-    beta: np.ndarray = field(repr=False)
-    inverse: np.ndarray = field(repr=False)
     coupling: np.ndarray = field(repr=False)
-    beta_cov: np.ndarray = field(repr=False)
-    fixed_sd: np.ndarray = field(repr=False)
+    even: np.ndarray = field(repr=False)
+    variance: np.ndarray = field(repr=False)
     full: FullRank = field(repr=False)
-    fixed: np.ndarray = field(repr=False)
-    coords: np.ndarray | None = field(repr=False, default=None)
 
     @property
     def domain(self) -> Domain:
@@ -228,89 +314,42 @@ class SparseState(_Located):
         return (self.lengthscale, self.sd, self.nu, self.precision.tobytes())
 
     @cached_property
-    def _matrices(self) -> Powers:
-        return self._engine().matrices
+    def _at_nodes(self) -> _Field:
+        to_nodes = self.full.field.to_nodes
+        tied = self.even[:, None] * (to_nodes @ self.coupling)
+        return _Field(self.even * (to_nodes @ self.z), self.even**2 * self.variance, tied)
 
-    def _engine(self) -> SparseEngine:
-        kernel = Matern(self.nu, self.lengthscale, self.sd)
-        engine = engine_for(self.full, kernel, self.fixed, self.fixed_sd, self.centre, self.coords)
-        return cast("SparseEngine", engine)
+    def _field(self, coords: np.ndarray | None) -> _Field:
+        if coords is None:
+            return self._at_nodes
+        node = self.domain.locate(coords)
+        return _Field(*(values[node] for values in self._at_nodes))
 
     def _factor(self) -> Cholesky:
         from threadpoolctl import threadpool_limits
 
         factor = self.full.keep(self.key)
         if factor is None:
-            q = self._engine()._coefficients(np.log([self.lengthscale, self.sd]))[1]
             # One thread, as in the fit, so that samples of a posterior read from a file are the same.
             with threadpool_limits(limits=1, user_api="blas"):
-                factor = self._matrices.factor(q, self.precision)
+                factor = self.full.posterior_factor(self.nu, self.lengthscale, self.sd, self.precision)
             self.full.keep(self.key, factor)
         return factor
-
-    def moments(self, rows: sp.csr_array, fixed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean and variance of the linear predictor at rows of the way from z and fixed effects."""
-        mean = self.centre + rows @ self.z + fixed @ self.beta
-        variance = self._matrices.quadratic(self.inverse, rows)
-        lacking = np.flatnonzero(np.isnan(variance))
-        for start in range(0, len(lacking), 256):  # pairs of unknowns that the pattern does not join
-            at = lacking[start : start + 256]
-            some = rows[at]
-            solved = self._factor().solve(some.T.toarray())
-            variance[at] = np.asarray(some.multiply(solved.T).sum(axis=1)).ravel()
-        residual = fixed - rows @ self.coupling
-        return mean, variance + np.einsum("ij,jk,ik->i", residual, self.beta_cov, residual)
-
-    def node_moments(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean and variance of the linear predictor at every node."""
-        return self.moments(self.full.field.to_nodes, self.fixed)
 
     def sample_nodes(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Return (n, n_nodes) joint draws of the linear predictor at the nodes."""
         noise = self._factor().half_solve(rng.standard_normal((len(self.z), n)))
-        root = np.linalg.cholesky(self.beta_cov) if len(self.beta) else self.beta_cov
-        shift = root @ rng.standard_normal((len(self.beta), n))
+        shift = self._shifts(n, rng)
         z = self.z[:, None] + noise - self.coupling @ shift
-        out = self.full.field.to_nodes @ z + self.fixed @ (self.beta[:, None] + shift)
+        out = self.even[:, None] * (self.full.field.to_nodes @ z) + self.fixed @ (self.beta[:, None] + shift)
         return np.ascontiguousarray(self.centre + out.T)
 
-    def rows_at(self, coords: np.ndarray) -> tuple[sp.csr_array, np.ndarray]:
-        """Return the way from z to f at coordinates, and which of these are on land."""
-        return self.full.at(coords)
-
-    def coefficients(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean and covariance of the fixed effects, on the standardised scale, intercept first."""
-        mean = self.beta.copy()
-        if len(mean):
-            mean[0] += self.centre
-        return mean, self.beta_cov
-
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        """Return plain arrays from which `from_arrays` rebuilds the state."""
-        numbers = [self.weight, self.lengthscale, self.sd, self.noise, self.nu, self.centre]
-        names = ("precision", "z", "beta", "inverse", "coupling", "beta_cov", "fixed_sd", "fixed")
-        out = {"numbers": np.array(numbers)} | {name: getattr(self, name) for name in names}
-        return out if self.coords is None else out | {"coords": self.coords}
+    def _arrays(self) -> dict[str, np.ndarray]:
+        names = ("precision", "z", "coupling", "even", "variance")
+        return {"nu": np.array([self.nu])} | {name: getattr(self, name) for name in names}
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray], full: FullRank) -> Self:
         """Rebuild a state from `to_arrays` and the prior it was fitted with."""
-        weight, lengthscale, sd, noise, nu, centre = (float(v) for v in arrays["numbers"])
-        return cls(
-            weight=weight,
-            lengthscale=lengthscale,
-            sd=sd,
-            noise=noise,
-            nu=nu,
-            centre=centre,
-            precision=arrays["precision"],
-            z=arrays["z"],
-            beta=arrays["beta"],
-            inverse=arrays["inverse"],
-            coupling=arrays["coupling"],
-            beta_cov=arrays["beta_cov"],
-            fixed_sd=arrays["fixed_sd"],
-            full=full,
-            fixed=arrays["fixed"],
-            coords=arrays.get("coords"),
-        )
+        own = {name: arrays[name] for name in ("precision", "z", "coupling", "even", "variance")}
+        return cls(**_common(arrays), **own, nu=float(arrays["nu"][0]), full=full)  # type: ignore[arg-type]

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -29,6 +31,8 @@ from geobgp.progress import Stage
 
 #: Components up to this size are solved densely.
 _DENSE = 600
+#: Components up to this size are solved densely together with others of the same size.
+_TINY = 24
 #: Parts of components up to this size are eliminated as one front.
 _LEAF = 128
 #: Vectors that are solved for at a time.
@@ -43,6 +47,24 @@ _TOLERANCE = 2e-9
 _ACCEPT = 2e-7
 #: Eigenvalues closer than this, relatively, are held to be one repeated eigenvalue.
 _EQUAL = 1e-7
+
+
+@dataclass(frozen=True, eq=False)
+class EigenPart:
+    """Eigenvectors that live on one connected component.
+
+    Attributes
+    ----------
+    rows : (n_c,) int array
+        The component's unknowns, ascending.
+    columns : (m_c,) int array
+        Which of all eigenvalues its vectors belong to, ascending.
+    vectors : (n_c, m_c) array, Fortran order
+    """
+
+    rows: np.ndarray
+    columns: np.ndarray
+    vectors: np.ndarray
 
 
 def smallest_eigenpairs(
@@ -85,6 +107,17 @@ def smallest_eigenpairs(
     >>> [round(float(v), 6) for v in values]
     [0.0, 0.097887, 0.381966]
     """
+    values, parts = eigenpairs_by_part(matrix, m, coords=coords, stage=stage)
+    vectors = np.zeros((matrix.shape[0], m), order="F")
+    for part in parts:
+        vectors[np.ix_(part.rows, part.columns)] = part.vectors
+    return values, vectors
+
+
+def eigenpairs_by_part(
+    matrix: sp.csr_array, m: int, *, coords: np.ndarray | None = None, stage: Stage | None = None
+) -> tuple[np.ndarray, list[EigenPart]]:
+    """Return what `smallest_eigenpairs` does, with the vectors by connected component; those without are left out."""
     matrix = sp.csr_array(matrix, copy=True)
     matrix.eliminate_zeros()
     n = matrix.shape[0]
@@ -106,7 +139,7 @@ def memory_needed(n: int, m: int) -> int:
 
 def _solve(
     matrix: sp.csr_array, m: int, coords: np.ndarray | None, stage: Stage
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, list[EigenPart]]:
     n = matrix.shape[0]
     diagonal = matrix.diagonal()
     # In units in which the eigenvalues of a grid Laplacian grow like 4 pi k / n.
@@ -116,8 +149,13 @@ def _solve(
     ends = np.cumsum(np.bincount(labels))
     by_part = sp.csr_array(matrix[order][:, order])
     by_part.sort_indices()
+    starts = np.r_[0, ends[:-1]]
+    tiny = _solve_tiny(by_part, starts, ends, scale)
     parts: list[_Part] = []
-    for start, stop in zip(np.r_[0, ends[:-1]], ends, strict=True):
+    for k, (start, stop) in enumerate(zip(starts, ends, strict=True)):
+        if k in tiny:
+            parts.append(_Known(*tiny[k]))
+            continue
         a, b = by_part.indptr[start], by_part.indptr[stop]
         block = sp.csr_array(
             (by_part.data[a:b] / scale, by_part.indices[a:b] - start, by_part.indptr[start : stop + 1] - a),
@@ -152,12 +190,38 @@ def _solve(
     return _collect(parts, order, ends, q, m, scale)
 
 
+def _solve_tiny(
+    by_part: sp.csr_array, starts: np.ndarray, ends: np.ndarray, scale: float
+) -> dict[int, tuple[np.ndarray, np.ndarray, float]]:
+    """Return values, vectors and norm of every small component, solved together with others of its size."""
+    size = ends - starts
+    rows = np.repeat(np.arange(len(size)), size)
+    out: dict[int, tuple[np.ndarray, np.ndarray, float]] = {}
+    if (size <= _TINY).any():
+        coo = by_part.tocoo()
+        part = rows[coo.coords[0]]
+        row, col = coo.coords[0] - starts[part], coo.coords[1] - starts[part]
+        for s in np.unique(size[size <= _TINY]):
+            which = np.flatnonzero(size == s)
+            place = np.full(len(size), -1)
+            place[which] = np.arange(len(which))
+            mine = place[part] >= 0
+            stack = np.zeros((len(which), s, s))
+            stack[place[part[mine]], row[mine], col[mine]] = coo.data[mine] / scale
+            values, vectors = np.linalg.eigh(stack)
+            norm = np.abs(stack).sum(axis=2).max(axis=1)
+            for k, v, x, one in zip(which, values, vectors, norm, strict=True):
+                out[int(k)] = v, x, float(one)
+    return out
+
+
 def _collect(
     parts: list[_Part], order: np.ndarray, ends: np.ndarray, q: int, m: int, scale: float
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, list[EigenPart]]:
     """Sort the first q pairs of all parts, settle axes and signs, and return the first m."""
     for part in parts:
-        part.settle()
+        # Zero as far as anyone can tell; then the order among equal eigenvalues is that of the parts.
+        part.values[np.abs(part.values) < part.rounding] = 0.0
     values = np.concatenate([part.values for part in parts])
     owner = np.repeat(np.arange(len(parts)), [len(part.values) for part in parts])
     column = np.concatenate([np.arange(len(part.values)) for part in parts])
@@ -166,14 +230,24 @@ def _collect(
     # Among equal eigenvalues the order is that of the parts and of the axes, not of the last bits.
     cluster = np.cumsum(np.diff(ascending, prepend=0.0) > _EQUAL * ascending)
     first = first[np.lexsort((column[first], owner[first], cluster))][:m]
-    vectors = np.zeros((len(order), m), order="F")
-    for k in np.unique(owner[first]):
-        mine = np.flatnonzero(owner[first] == k)
-        rows = order[(ends[k - 1] if k else 0) : ends[k]]
-        for j, vector in zip(mine, parts[k].columns(column[first[mine]]), strict=True):
-            vectors[rows, j] = vector
-        parts[k].vectors.clear()
-    return ascending[:m] * scale, vectors
+    out = []
+    by_owner = np.argsort(owner[first], kind="stable")
+    bounds = np.searchsorted(owner[first][by_owner], np.arange(len(parts) + 1))
+    for k, part in enumerate(parts):
+        mine = by_owner[bounds[k] : bounds[k + 1]]
+        if len(mine):
+            which = column[first[mine]]
+            part.settle(float(part.values[which].max()))
+            rows = order[(ends[k - 1] if k else 0) : ends[k]]
+            vectors = np.asfortranarray(np.stack(part.columns(which), axis=1))
+            out.append(EigenPart(rows, mine, vectors))
+        part.vectors.clear()
+    return ascending[:m] * scale, out
+
+
+@cache
+def _weight(n: int) -> np.ndarray:
+    return np.random.default_rng(n).uniform(0.0, 1.0, n)
 
 
 _Tell = Callable[["_Part", int], None]
@@ -222,14 +296,18 @@ class _Part(ABC):
         block = np.searchsorted(start, which, side="right") - 1
         return [self.vectors[b][:, w - start[b]] for b, w in zip(block, which, strict=True)]
 
-    def settle(self) -> None:
-        """Fix each vector's sign and the axes within each repeated eigenvalue by sums with fixed weights."""
-        weight = np.random.default_rng(self.n).uniform(0.0, 1.0, self.n)
+    def settle(self, highest: float) -> None:
+        """Fix each vector's sign and the axes within each repeated eigenvalue by sums with fixed weights.
+
+        Eigenvalues beyond `highest` are left alone.
+        """
+        weight = _weight(self.n)
         ascending = np.argsort(self.values, kind="stable")
-        self.values[np.abs(self.values) < self.rounding] = 0.0
         sorted_values = self.values[ascending]
         apart = np.diff(sorted_values) > np.maximum(_EQUAL * sorted_values[1:], self.rounding)
         for group in np.split(ascending, np.flatnonzero(apart) + 1):
+            if self.values[group].min() > highest:
+                break
             group.sort()
             vectors = self.columns(group)
             if len(group) > 1:
@@ -240,6 +318,21 @@ class _Part(ABC):
             for vector in vectors:
                 if vector @ weight < 0:
                     np.negative(vector, out=vector)
+
+
+class _Known(_Part):
+    """A component whose eigenpairs are all known from the start."""
+
+    def __init__(self, values: np.ndarray, vectors: np.ndarray, norm: float) -> None:
+        self.n, self.share, self.norm = len(values), float(len(values)), norm
+        self.rounding = 64 * np.finfo(float).eps * norm
+        self.values, self.vectors, self.frontier = values.copy(), [np.asfortranarray(vectors)], np.inf
+
+    def advance(self, tell: _Tell) -> None:
+        raise GeobgpError("Everything is known of this component.")
+
+    def certify(self, level: float, tell: _Tell) -> bool:
+        return True
 
 
 class _Dense(_Part):

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from geobgp.land.domain import Domain
     from geobgp.prior.kernels import Kernel
     from geobgp.prior.laplacian import Boundary, Discretisation, Scheme
+    from geobgp.prior.scaling import Scaling
 
 #: Share of the prior variance that a basis may miss before a fit warns, and more features are taken.
 MISSED_SHARE = 0.05
@@ -32,6 +33,8 @@ class Basis(ABC):
     domain : Domain
     boundary : "neumann" or "dirichlet"
     scheme : "subcell" or "staircase"
+    permeability : float
+        Correlation range over water as a share of that over land.
     discretisation : Discretisation
         The Laplacian on the domain.
     """
@@ -39,6 +42,7 @@ class Basis(ABC):
     domain: Domain
     boundary: Boundary
     scheme: Scheme
+    permeability: float
     discretisation: Discretisation
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -90,12 +94,14 @@ class Basis(ABC):
         return kernel.missed_share(self.highest_eigenvalue, lengthscale) if self.truncated else 0.0
 
     @abstractmethod
-    def sample_prior(self, kernel: Kernel, n: int, rng: np.random.Generator) -> np.ndarray:
+    def sample_prior(
+        self, kernel: Kernel, n: int, rng: np.random.Generator, scaling: Scaling = "natural"
+    ) -> np.ndarray:
         """Return (n, n_nodes) draws of the field at the nodes; the kernel's parameters must be set."""
 
     def facts(self) -> dict[str, Any]:
         """Return what `from_arrays` needs besides arrays, as JSON can hold it."""
-        return {"boundary": self.boundary, "scheme": self.scheme}
+        return {"boundary": self.boundary, "scheme": self.scheme, "permeability": self.permeability}
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Return the arrays from which, with `facts`, `from_arrays` rebuilds the basis on its domain."""

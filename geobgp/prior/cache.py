@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from geobgp.errors import CacheError, CacheWarning, WriteError, option, warn
+from geobgp.prior.parts import FeaturePart, first_features, from_arrays, to_arrays
 from geobgp.storage import store
 
 if TYPE_CHECKING:
     from geobgp.prior.laplacian import Discretisation
 
 #: Version of the solver: a change that alters vectors beyond rounding makes stored ones unused.
-_SOLVER = 1
+_SOLVER = 2
 _NAME = re.compile(r"([0-9a-f]{40})-(\d+)\.basis")
 #: What `files.replacing` leaves behind when the machine goes down.
 _PART = re.compile(rf"\.{_NAME.pattern}-[0-9a-f]+\.part")
@@ -78,15 +79,16 @@ def key_of(made: Discretisation) -> str:
     return digest.hexdigest()
 
 
-def read(key: str, n: int, m: int) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return the first `m` eigenpairs from the smallest file that has enough; None if none is sound."""
+def read(key: str, n: int, m: int) -> tuple[np.ndarray, tuple[FeaturePart, ...]] | None:
+    """Return the first `m` stored eigenvalues and features from the smallest file that has enough, if one is sound."""
     sizes = _sizes(key)
     for path in sorted((p for p in sizes if sizes[p] >= m), key=lambda p: sizes[p]):
         try:
             header, arrays = store.read(path, "basis")
-            values, vectors = arrays["eigenvalues"], arrays["vectors"]
-            if header["key"] != key or vectors.shape != (n, sizes[path]) or values.shape != (sizes[path],):
+            values = arrays["eigenvalues"]
+            if header["key"] != key or values.shape != (sizes[path],):
                 raise CacheError(f"{str(path)!r} belongs to another basis.")
+            parts = from_arrays(arrays, n, sizes[path])
         except (CacheError, KeyError, MemoryError) as error:
             if not path.exists():  # another process has put a larger one in its place
                 continue
@@ -95,17 +97,17 @@ def read(key: str, n: int, m: int) -> tuple[np.ndarray, np.ndarray] | None:
                 with suppress(OSError):
                     path.unlink()
             continue
-        return values[:m], np.ascontiguousarray(vectors[:, :m])
+        return values[:m], first_features(parts, m)
     return None
 
 
-def write(key: str, values: np.ndarray, vectors: np.ndarray) -> None:
+def write(key: str, values: np.ndarray, parts: tuple[FeaturePart, ...]) -> None:
     """Store eigenpairs; what cannot be written is only a warning. Only the most of an operator are kept."""
     directory = cache_directory()
     try:
         directory.mkdir(parents=True, exist_ok=True)
         path = directory / f"{key}-{len(values)}.basis"
-        store.write(path, "basis", {"key": key}, {"eigenvalues": values, "vectors": vectors})
+        store.write(path, "basis", {"key": key}, {"eigenvalues": values} | to_arrays(parts))
         # Each process looks after it has written, so the smaller file goes whichever was there first.
         sizes = _sizes(key)
         for other in sizes:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import comb
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -25,6 +26,7 @@ from geobgp.prior.base import Basis
 from geobgp.prior.kernels import Kernel, Matern
 from geobgp.prior.laplacian import Boundary, Discretisation, Scheme, discretise
 from geobgp.prior.powers import Powers, symmetric
+from geobgp.prior.scaling import Scaling, TabulatedVariance
 
 if TYPE_CHECKING:
     from geobgp.land.domain import Domain
@@ -40,6 +42,8 @@ class FullRank(Basis):
     ----------
     domain : Domain
     boundary : "neumann" or "dirichlet"
+    permeability : float
+        Correlation range over water as a share of that over land: 0 is a closed shore, 1 takes water for land.
     scheme : "subcell" or "staircase"
 
     Examples
@@ -53,11 +57,21 @@ class FullRank(Basis):
 
     truncated = False
 
-    def __init__(self, domain: Domain, *, boundary: Boundary = "neumann", scheme: Scheme = "subcell") -> None:
+    def __init__(
+        self,
+        domain: Domain,
+        *,
+        boundary: Boundary = "neumann",
+        permeability: float = 0.0,
+        scheme: Scheme = "subcell",
+    ) -> None:
         self.domain = domain
         self.boundary: Boundary = boundary
+        self.permeability = permeability
         self.scheme: Scheme = scheme
-        self.discretisation: Discretisation = discretise(domain, boundary=boundary, scheme=scheme)
+        self.discretisation: Discretisation = discretise(
+            domain, boundary=boundary, scheme=scheme, permeability=permeability
+        )
         self._kept: OrderedDict[object, Cholesky] = OrderedDict()
 
     def __repr__(self) -> str:
@@ -85,20 +99,22 @@ class FullRank(Basis):
         d = self.discretisation
         mass = d.mass / h**2
         root = sp.diags_array(1.0 / np.sqrt(mass))
-        return Field(sp.csr_array(d.matrix * h**2), mass, sp.csr_array(d.to_nodes @ root), d.cells)
-
-    def at(self, coords: np.ndarray) -> tuple[sp.csr_array, np.ndarray]:
-        """Return the (k, unknowns) matrix from z to f at coordinates, and which of them are on land."""
-        rows, inside = self.discretisation.at(coords)
-        return sp.csr_array(rows @ sp.diags_array(1.0 / np.sqrt(self.field.mass))), inside
+        water = np.zeros(len(mass), bool)
+        if d.permeability > 0:
+            water[d.n_nodes :] = True
+        to_nodes = sp.csr_array(d.to_nodes @ root)
+        return Field(sp.csr_array(d.matrix * h**2), mass, to_nodes, d.cells, d.sides, water)
 
     def longest_lengthscale(self, kernel: Kernel) -> float:
         """Return the longest lengthscale (in the domain's unit) at which the precision can be factorised.
 
-        Its condition number is about (6 / κ²)^(ν + 1), κ² = 2ν / ℓ² in cells, and must stay below 1e13.
+        Its condition number is about (λ / κ²)^(ν + 1), λ the operator's largest eigenvalue and κ² = 2ν / ℓ² in
+        cells, and must stay below 1e14.
         """
         nu = kernel.nu if isinstance(kernel, Matern) else 1.0
-        return float(self.domain.cell_size * np.sqrt(2.0 * nu * 10.0 ** (13.0 / (nu + 1.0)) / 6.0))
+        return float(
+            self.domain.cell_size * np.sqrt(2.0 * nu * 10.0 ** (14.0 / (nu + 1.0)) / self.field.highest)
+        )
 
     def default_kernel(self) -> Kernel:
         """Return `Matern(1.0)`."""
@@ -113,7 +129,9 @@ class FullRank(Basis):
                 f"{kernel.name}. Use one of these, or a HarmonicBasis, which takes any kernel."
             )
 
-    def sample_prior(self, kernel: Kernel, n: int, rng: np.random.Generator) -> np.ndarray:
+    def sample_prior(
+        self, kernel: Kernel, n: int, rng: np.random.Generator, scaling: Scaling = "natural"
+    ) -> np.ndarray:
         """Return (n, n_nodes) draws of the field at the nodes; the kernel's parameters must be set."""
         self.check_kernel(kernel)
         assert isinstance(kernel, Matern) and kernel.lengthscale is not None and kernel.sd is not None
@@ -123,12 +141,23 @@ class FullRank(Basis):
         factor = field.operator.factor(np.array([kappa2, 1.0]))
         draw = rng.standard_normal((field.size, n))
         z = factor.solve(draw if nu == 1 else factor.half_solve(draw))
-        return np.asarray((field.to_nodes @ z).T) * (kernel.sd * np.sqrt(4 * np.pi * nu * kappa2**nu))
+        out = np.asarray((field.to_nodes @ z).T) * (kernel.sd * np.sqrt(4 * np.pi * nu * kappa2**nu))
+        if scaling == "even":
+            table = TabulatedVariance(field, nu, self.domain.cell_size)
+            own = np.asarray(field.to_nodes.argmax(axis=1)).ravel()
+            out *= np.exp(-0.5 * table.log_variance(float(np.log(kernel.lengthscale)))[0][own])
+        return out
 
     @classmethod
     def from_arrays(cls, domain: Domain, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> Self:
         """Rebuild the prior on its domain; it has no arrays of its own."""
         return cls(domain, **facts)
+
+    def posterior_factor(self, nu: float, lengthscale: float, sd: float, precision: np.ndarray) -> Cholesky:
+        """Return the factor of Q plus site precisions at the nodes."""
+        powers = Powers(self.field.matrix, int(nu) + 1, self.field.cells, self.field.to_nodes)
+        q = coefficients(nu, lengthscale / self.domain.cell_size, sd)[1]
+        return powers.factor(q, precision)
 
     def keep(self, key: object, factor: Cholesky | None = None) -> Cholesky | None:
         """Return the factor kept under a key, after storing one if given; the oldest ones are forgotten."""
@@ -153,42 +182,110 @@ class Field:
         From z to f at the nodes.
     cells : (u, 2) int array
         Row and column of each unknown's cell.
+    sides : (u,) int array
+        Cells along the side of the square that each unknown lies in.
+    water : (u,) bool array
+        Which unknowns are water.
     """
 
     matrix: sp.csr_array = field(repr=False)
     mass: np.ndarray = field(repr=False)
     to_nodes: sp.csr_array = field(repr=False)
     cells: np.ndarray = field(repr=False)
+    sides: np.ndarray = field(repr=False)
+    water: np.ndarray = field(repr=False)
 
     @property
     def size(self) -> int:
         """Number of unknowns."""
         return len(self.mass)
 
+    @cached_property
+    def highest(self) -> float:
+        """A bound of the matrix's largest eigenvalue (Gershgorin's)."""
+        return float(np.abs(self.matrix).sum(axis=1).max())
+
     def coarsen(self) -> tuple[Field, sp.csr_array]:
         """Return the field with unknowns joined two by two in each direction, and the way back to the fine z.
 
-        Only unknowns that conduct to each other within the same coarse cell are joined, so that rivers and
-        shores stay. Conductances between squares of twice the size are half of the fine ones between them.
-        Lengths stay in units of the fine cells.
+        Only unknowns that conduct to each other within the same coarse cell are joined, land with land and water
+        with water, so that rivers and shores stay. Between squares that have grown a conductance falls as their
+        centres move apart. Lengths stay in units of the fine cells.
         """
-        coarse = self.cells // 2
+        side = 2 * int(self.sides.min())
+        coarse = self.cells // side
         coo = self.matrix.tocoo()
         i, j = coo.coords
+        small = self.sides < side
         same = (coarse[i] == coarse[j]).all(axis=1) & (coo.data != 0)
+        same &= small[i] & small[j] & (self.water[i] == self.water[j])
         links = sp.coo_array((np.ones(int(same.sum())), (i[same], j[same])), shape=self.matrix.shape)
         count, label = connected_components(links, directed=False)
         join = sp.csr_array((np.ones(self.size), (np.arange(self.size), label)), shape=(self.size, count))
         root, mass = np.sqrt(self.mass), join.T @ self.mass
-        stiffness = sp.diags_array(root) @ self.matrix @ sp.diags_array(root)
+        grown = np.maximum(self.sides, side)
+        shrink = (self.sides[i] + self.sides[j]) / (grown[i] + grown[j])
+        stiffness = sp.coo_array(
+            (coo.data * root[i] * root[j] * shrink, (i, j)), shape=self.matrix.shape
+        ).tocsr()
+        if (
+            grown != 2 * self.sides
+        ).any():  # squares of different sizes: what flows out of each is its diagonal
+            stiffness = _balanced(stiffness)
         back = sp.diags_array(1.0 / np.sqrt(mass))
-        matrix = sp.csr_array(back @ (0.5 * (join.T @ stiffness @ join)) @ back)
+        matrix = sp.csr_array(back @ (join.T @ stiffness @ join) @ back)
         prolong = sp.csr_array(sp.diags_array(root) @ join @ back)
-        cells = np.zeros((count, 2), coarse.dtype)
-        cells[label] = coarse
-        return Field(symmetric(matrix), mass, sp.csr_array(self.to_nodes @ prolong), cells), prolong
+        cells, sides, water = np.zeros((count, 2), int), np.zeros(count, int), np.zeros(count, bool)
+        cells[label], sides[label], water[label] = self.cells // side * side, grown, self.water
+        cells[label[~small]] = self.cells[~small]
+        to_nodes = sp.csr_array(self.to_nodes @ prolong)
+        return Field(symmetric(matrix), mass, to_nodes, cells, sides, water), prolong
 
     @cached_property
     def operator(self) -> Powers:
         """κ²I + S, for its determinant."""
         return Powers(self.matrix, 1, self.cells)
+
+    @cached_property
+    def _solved(self) -> dict[float, tuple[float, np.ndarray]]:
+        return {}
+
+    def _inverse(self, kappa2: float) -> tuple[float, np.ndarray]:
+        if kappa2 not in self._solved:
+            factor = self.operator.factor(np.array([kappa2, 1.0]))
+            inverse = factor.selected_inverse(self.operator.pattern.nnz)[self.operator.diagonal]
+            self._solved[kappa2] = factor.log_det, inverse
+        return self._solved[kappa2]
+
+    def log_det(self, kappa2: float) -> float:
+        """Return log|κ²I + S|."""
+        return self._inverse(kappa2)[0]
+
+    def inverse_diagonal(self, kappa2: float) -> np.ndarray:
+        """Return the diagonal of (κ²I + S)⁻¹."""
+        return self._inverse(kappa2)[1]
+
+    def inverse_trace(self, kappa2: float) -> float:
+        """Return the trace of (κ²I + S)⁻¹."""
+        return float(self._inverse(kappa2)[1].sum())
+
+
+def _balanced(stiffness: sp.csr_array) -> sp.csr_array:
+    """Return a stiffness matrix with rows that sum to zero."""
+    off = sp.csr_array(stiffness - sp.diags_array(stiffness.diagonal()))
+    return sp.csr_array(off - sp.diags_array(np.asarray(off.sum(axis=1)).ravel()))
+
+
+def coefficients(nu: float, lengthscale: float, sd: float) -> tuple[float, np.ndarray, np.ndarray]:
+    """Return κ², and the coefficients of S^k in Q = c (κ²I + S)^(ν + 1) and in c (κ²I + S)^ν.
+
+    The lengthscale is in units of cells; ν is 1 or 2.
+    """
+    kappa2 = 2.0 * nu / lengthscale**2
+    c = 1.0 / (4.0 * np.pi * nu * sd**2 * kappa2**nu)
+    power = int(nu) + 1
+
+    def expand(p: int) -> np.ndarray:
+        return c * np.array([comb(p, k) * kappa2 ** (p - k) for k in range(p + 1)])
+
+    return kappa2, expand(power), expand(power - 1)

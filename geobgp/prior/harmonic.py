@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from scipy.linalg import blas
+from scipy.sparse.csgraph import connected_components
 
 from geobgp.errors import SizeError, option
 from geobgp.land.domain import Domain
 from geobgp.land.reproject import place_coordinates
-from geobgp.linalg.eigen import memory_needed, smallest_eigenpairs
+from geobgp.linalg.eigen import EigenPart, eigenpairs_by_part, memory_needed
 from geobgp.linalg.memory import free_memory
 from geobgp.prior import cache as stored
 from geobgp.prior.base import Basis
 from geobgp.prior.kernels import Kernel, Matern
 from geobgp.prior.laplacian import Boundary, Discretisation, Scheme, correct_eigenvalues, discretise
+from geobgp.prior.parts import FeaturePart, dense, first_features, from_arrays, to_arrays
+from geobgp.prior.scaling import Scaling
 from geobgp.progress import ProgressLike, Stage, as_progress
 from geobgp.text import count, number
 
@@ -40,12 +44,16 @@ class HarmonicBasis(Basis):
     eigenvalues : (m,) array
         Ascending, in 1/length² of the domain's unit; the leading error of the grid is taken out. Under
         Neumann there is one zero for every connected piece of land.
+    permeability : float
+        Correlation range over water as a share of that over land.
+    parts : tuple of FeaturePart
+        The features by connected part of the land, on which alone they differ from zero.
     vectors : (u, m) array, C order
         Values at the unknowns, orthonormal in `mass`: ``vectors.T @ (mass[:, None] * vectors)`` is the
-        identity.
+        identity. Written out on demand.
     features : (n_nodes, m) array, C order (the values at one node lie side by side)
-        Values at the nodes. Under Neumann with ``scheme="subcell"`` unknowns and nodes are the same, and so
-        are `features` and `vectors`.
+        Values at the nodes, written out on demand. Under Neumann with ``scheme="subcell"`` nodes are the first
+        unknowns.
     mass : (u,) array
         Area that each unknown stands for (Neumann: the node's area; Dirichlet: the cell's).
 
@@ -76,8 +84,9 @@ class HarmonicBasis(Basis):
     boundary: Boundary
     scheme: Scheme
     eigenvalues: np.ndarray = field(repr=False)
-    vectors: np.ndarray = field(repr=False)
+    parts: tuple[FeaturePart, ...] = field(repr=False)
     discretisation: Discretisation = field(repr=False)
+    permeability: float = 0.0
 
     @classmethod
     def compute(
@@ -86,6 +95,7 @@ class HarmonicBasis(Basis):
         m: int = 256,
         *,
         boundary: Boundary = "neumann",
+        permeability: float = 0.0,
         scheme: Scheme = "subcell",
         cache: bool = True,
         progress: ProgressLike = False,
@@ -96,9 +106,13 @@ class HarmonicBasis(Basis):
         ----------
         domain : Domain
         m : int
-            Number of features, at most two less than there are unknowns.
+            Number of features, at most two less than there are unknowns. On land of several parts the constants of all
+            but the largest come on top: `m` sets the eigenvalue up to which every part has its features. With
+            permeable water the features that live there come on top as well.
         boundary : "neumann" or "dirichlet"
             Whether features level off at the shore or vanish there.
+        permeability : float
+            Correlation range over water as a share of that over land: 0 is a closed shore, 1 takes water for land.
         scheme : "subcell" or "staircase"
             Whether the shore is where it is, or follows the edges of whole cells (as in the paper; for
             comparison).
@@ -111,18 +125,27 @@ class HarmonicBasis(Basis):
         m = _whole_number(m)
         with as_progress(progress).stage("features") as stage:
             stage.tell("operator")
-            made = discretise(domain, boundary=boundary, scheme=scheme)
-            n = made.matrix.shape[0]
-            _check_size(n, domain.n_nodes, m, domain)
+            made = discretise(domain, boundary=boundary, scheme=scheme, permeability=permeability)
+            wanted = _number_of_features(made, domain, m)
             key = stored.key_of(made) if cache else ""
-            pairs = stored.read(key, n, m) if cache else None
-            if pairs is None:
-                pairs = _compute(made, m, stage)
+            found = stored.read(key, made.matrix.shape[0], wanted) if cache else None
+            if found is None:
+                found = _compute(made, wanted, stage)
                 if cache:
-                    stored.write(key, *pairs)
-            stage.note(f"{m:,}, {boundary}")
-        values = correct_eigenvalues(pairs[0], domain.cell_size)
-        return cls(domain, boundary, scheme, _frozen(values), _frozen(pairs[1]), made)
+                    stored.write(key, *found)
+            stage.note(f"{wanted:,}, {boundary}")
+        values = correct_eigenvalues(found[0], domain.cell_size)
+        return cls(domain, boundary, scheme, _frozen(values), found[1], made, permeability)
+
+    @classmethod
+    def from_vectors(
+        cls, made: Discretisation, eigenvalues: np.ndarray, vectors: np.ndarray
+    ) -> HarmonicBasis:
+        """Make a basis of any functions at the unknowns of an operator, orthonormal in its mass."""
+        part = FeaturePart(
+            np.arange(len(vectors)), np.arange(vectors.shape[1]), np.ascontiguousarray(vectors)
+        )
+        return cls(made.domain, made.boundary, made.scheme, eigenvalues, (part,), made, made.permeability)
 
     @property
     def m(self) -> int:
@@ -150,11 +173,20 @@ class HarmonicBasis(Basis):
         return self.discretisation.mass
 
     @cached_property
+    def vectors(self) -> np.ndarray:
+        """Values at the unknowns, (u, m), C order: `parts` written out."""
+        return _frozen(dense(self.parts, len(self.mass), self.m))
+
+    @cached_property
     def features(self) -> np.ndarray:
         """Values at the nodes, (n_nodes, m), C order."""
-        if self.boundary == "neumann" and self.scheme == "subcell":
-            return self.vectors
+        if self._nodes_are_unknowns:
+            return self.vectors[: self.domain.n_nodes]
         return _frozen(np.ascontiguousarray(self.discretisation.to_nodes @ self.vectors))
+
+    @property
+    def _nodes_are_unknowns(self) -> bool:
+        return self.boundary == "neumann" and self.scheme == "subcell"
 
     def evaluate(self, coords: Any) -> np.ndarray:
         """Return the features at coordinates (k, 2), easting and northing: (k, m); NaN off land.
@@ -169,35 +201,85 @@ class HarmonicBasis(Basis):
         out[~inside] = np.nan
         return out
 
+    def by_part(
+        self, coords: np.ndarray | None = None
+    ) -> tuple[int, list[np.ndarray | slice], list[np.ndarray], list[np.ndarray]]:
+        """Return the features at the nodes, or at coordinates (k, 2) on land, by part of the land.
+
+        Returns
+        -------
+        n : int
+            Places.
+        rows : list of int arrays or slices
+            The places on each part.
+        matrices : list of (n_c, m_c) arrays
+            Its features there.
+        columns : list of (m_c,) int arrays
+            Which features these are.
+        """
+        columns = [part.columns for part in self.parts]
+        n_nodes = self.domain.n_nodes
+        if len(self.parts) == 1 or not self._nodes_are_unknowns:
+            at = self.features if coords is None else np.ascontiguousarray(self.evaluate(coords))
+            return len(at), [slice(None)], [at], [np.arange(self.m)]
+        if coords is None:
+            inner = [int(np.searchsorted(part.unknowns, n_nodes)) for part in self.parts]
+            rows: list[np.ndarray | slice] = [p.unknowns[:k] for p, k in zip(self.parts, inner, strict=True)]
+            return n_nodes, rows, [p.vectors[:k] for p, k in zip(self.parts, inner, strict=True)], columns
+        label = np.full(len(self.mass), -1)
+        for k, part in enumerate(self.parts):
+            label[part.unknowns] = k
+        way = self.discretisation.at(coords)[0]
+        own = label[self.domain.locate(coords)]
+        order = np.argsort(own, kind="stable")
+        ends = np.searchsorted(own[order], np.arange(len(self.parts) + 1))
+        mine = [order[a:b] for a, b in pairwise(ends)]
+        matrices = [
+            np.ascontiguousarray(way[at][:, part.unknowns] @ part.vectors)
+            if len(at)
+            else np.zeros((0, len(part.columns)))
+            for at, part in zip(mine, self.parts, strict=True)
+        ]
+        return len(coords), [*mine], matrices, columns
+
     def truncate(self, m: int) -> HarmonicBasis:
-        """Return the basis of the first `m` features."""
+        """Return the basis that `compute` gives for a smaller `m`."""
         m = _whole_number(m)
-        if m > self.m:
-            raise SizeError(f"The basis has {self.m} features, fewer than m = {m}; compute a larger one.")
-        first = _frozen(np.ascontiguousarray(self.vectors[:, :m]))
-        values = _frozen(self.eigenvalues[:m].copy())
-        return HarmonicBasis(self.domain, self.boundary, self.scheme, values, first, self.discretisation)
+        number = _number_of_features(self.discretisation, self.domain, m)
+        if number > self.m:
+            raise SizeError(
+                f"The basis has {self.m} features, fewer than m = {m} asks for; compute a larger one."
+            )
+        values = _frozen(self.eigenvalues[:number].copy())
+        return replace(self, eigenvalues=values, parts=first_features(self.parts, number))
 
     def default_kernel(self) -> Kernel:
         """Return `Matern(1.5)`."""
         return Matern(1.5)
 
-    def sample_prior(self, kernel: Kernel, n: int, rng: np.random.Generator) -> np.ndarray:
+    def sample_prior(
+        self, kernel: Kernel, n: int, rng: np.random.Generator, scaling: Scaling = "natural"
+    ) -> np.ndarray:
         """Return (n, n_nodes) draws of the field at the nodes; the kernel's parameters must be set."""
-        scale = np.sqrt(kernel.spectral_density(np.sqrt(self.eigenvalues)))
-        weights = scale * rng.standard_normal((n, len(scale)))
-        return np.ascontiguousarray(blas.dgemm(1.0, weights, self.features.T))
+        density = kernel.spectral_density(np.sqrt(self.eigenvalues))
+        weights = np.sqrt(density) * rng.standard_normal((n, len(density)))
+        out = np.ascontiguousarray(blas.dgemm(1.0, weights, self.features.T))
+        if scaling == "even":
+            assert kernel.sd is not None
+            out *= kernel.sd / np.sqrt(np.square(self.features) @ density)
+        return out
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """Return eigenvalues and vectors."""
-        return {"eigenvalues": self.eigenvalues, "vectors": self.vectors}
+        """Return eigenvalues and features."""
+        return {"eigenvalues": self.eigenvalues} | to_arrays(self.parts)
 
     @classmethod
     def from_arrays(cls, domain: Domain, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> Self:
         """Rebuild a basis on its domain from what was stored."""
         made = discretise(domain, **facts)
-        fields: dict[str, Any] = facts | arrays
-        return cls(domain=domain, discretisation=made, **fields)
+        values = arrays["eigenvalues"]
+        parts = from_arrays(arrays, made.matrix.shape[0], len(values))
+        return cls(domain=domain, discretisation=made, eigenvalues=values, parts=parts, **facts)
 
     def plot(self, k: int = 15, axes: Any = None) -> Any:
         """Draw the first `k` features on the domain; see `geobgp.output.plots.plot_basis`."""
@@ -229,21 +311,30 @@ class HarmonicBasis(Basis):
 
     def __repr__(self) -> str:
         return (
-            f"HarmonicBasis(m={self.m}, {self.boundary}, {self.scheme}, {len(self.vectors):,} unknowns, "
+            f"HarmonicBasis(m={self.m}, {self.boundary}, {self.scheme}, {len(self.mass):,} unknowns, "
             f"eigenvalues {self.eigenvalues[0]:.3g} to {self.eigenvalues[-1]:.3g})"
         )
 
 
-def _compute(made: Discretisation, m: int, stage: Stage) -> tuple[np.ndarray, np.ndarray]:
+def _compute(made: Discretisation, number: int, stage: Stage) -> tuple[np.ndarray, tuple[FeaturePart, ...]]:
     """Return the operator's eigenvalues and the functions at its unknowns, orthonormal in its mass."""
-    values, vectors = smallest_eigenpairs(made.matrix, m, coords=made.cells, stage=stage)
-    root = 1 / np.sqrt(made.mass)
-    out = np.empty(vectors.shape)
-    # By blocks of rows, so that turning the order round stays within the processor's cache.
-    for start in range(0, len(out), 512):
-        rows = slice(start, start + 512)
-        np.multiply(vectors[rows], root[rows, None], out=out[rows])
-    return values, out
+    values, found = eigenpairs_by_part(made.matrix, number, coords=made.cells, stage=stage)
+    if not (made.boundary == "neumann" and made.scheme == "subcell"):
+        # Values at the nodes may mix those of several parts: they are kept as one.
+        whole = np.zeros((len(made.mass), number), order="F")
+        for part in found:
+            whole[np.ix_(part.rows, part.columns)] = part.vectors
+        found = [EigenPart(np.arange(len(made.mass)), np.arange(number), whole)]
+    parts = []
+    for part in found:
+        root = 1 / np.sqrt(made.mass[part.rows])
+        out = np.empty(part.vectors.shape)
+        # By blocks of rows, so that turning the order round stays within the processor's cache.
+        for start in range(0, len(out), 512):
+            rows = slice(start, start + 512)
+            np.multiply(part.vectors[rows], root[rows, None], out=out[rows])
+        parts.append(FeaturePart(part.rows, part.columns, _frozen(out)))
+    return values, tuple(parts)
 
 
 # -- limits --------------------------------------------------------------------------------------------------
@@ -259,20 +350,31 @@ def _whole_number(m: Any) -> int:
     return value
 
 
-def _check_size(n: int, n_nodes: int, m: int, domain: Domain) -> None:
-    """Refuse what the domain does not have, or the memory does not hold."""
+def _number_of_features(made: Discretisation, domain: Domain, m: int) -> int:
+    """Return how many features `m` stands for; refuse what the domain lacks, or the memory does not hold.
+
+    The constants of all parts of the land but one come on top, and so do features that live in permeable water.
+    """
+    n = made.matrix.shape[0]
+    constants = connected_components(made.matrix, directed=False)[0] - 1 if made.boundary == "neumann" else 0
+    water = float(made.mass[made.n_nodes :].sum()) if made.permeability > 0 else 0.0
+    land = float(made.mass.sum()) - water
+    # Weyl's law: the share of features that live on water, whose waves are shorter by the permeability.
+    dilution = 1.0 + (water / made.permeability**2 / land if water else 0.0)
     below, above = (
         f"a {option('cell_size')} {side} {number(domain.cell_size)}" for side in ("below", "above")
     )
-    if m > n - 2:
+    most = n - constants - 2
+    if m > most:
         raise SizeError(
-            f"{m:,} features were asked for, but the domain's {n:,} unknowns give at most {max(n - 2, 0):,}.",
+            f"{m:,} features were asked for, but the domain's {n:,} unknowns give at most {max(most, 0):,}.",
             option="m",
             found=m,
-            remedy=f"Use {_at_most(n - 2)}, or {below}." if n > 2 else f"Use {below}.",
+            remedy=f"Use {_at_most(most)}, or {below}." if most > 0 else f"Use {below}.",
         )
+    features = min(int(np.ceil(m * dilution)), most) + constants
     free = free_memory()
-    need = memory_needed(n, m) + (8 * n_nodes * m if n_nodes != n else 0)
+    need = memory_needed(n, features) + (8 * domain.n_nodes * features if domain.n_nodes != n else 0)
     if free is not None and need > free:
         fits = max(int(m * (free - memory_needed(n, 0)) / max(need - memory_needed(n, 0), 1)), 0)
         raise SizeError(
@@ -282,6 +384,7 @@ def _check_size(n: int, n_nodes: int, m: int, domain: Domain) -> None:
             found=m,
             remedy=f"Use {_at_most(fits) if fits > 0 else 'fewer features'}, or {above}.",
         )
+    return features
 
 
 def _at_most(m: int) -> str:

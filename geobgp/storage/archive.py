@@ -107,6 +107,7 @@ def save(posterior: Posterior, path: str | Path) -> Path:
         "points": dict(posterior.points),
         "created": posterior.created,
         "title": posterior.title,
+        "scaling": posterior.scaling,
         "choices": dict(posterior.choices),
         "n_states": len(fit.states),
         "fit": {
@@ -157,6 +158,7 @@ def load(path: str | Path) -> Posterior:
             points=header["points"],
             created=header["created"],
             title=header["title"],
+            scaling=header["scaling"],
             choices=header["choices"],
         )
     except (KeyError, TypeError) as error:

@@ -1,4 +1,5 @@
 import dataclasses
+import re
 import warnings
 
 import geopandas as gpd
@@ -11,6 +12,7 @@ import small_case as case
 from geobgp import LGCP, HarmonicBasis, Matern, Posterior, SquaredExponential, map_intensity
 from geobgp.auto import pipeline
 from geobgp.auto.options import Options
+from geobgp.auto.selection import LEAD
 from geobgp.data.points import number_of_rows
 from geobgp.errors import DataError, GeobgpError, GeobgpWarning, GeometryError
 
@@ -34,7 +36,8 @@ def run(points, land, *, progress=False, **options):
 
 
 def local(points, **options):
-    return run(points, SQUARE, crs="local", cache=False, **{"cell_size": 0.4, **options})
+    usual = {"cell_size": 0.4, "permeability": 0.0}
+    return run(points, SQUARE, crs="local", cache=False, **{**usual, **options})
 
 
 # -- defaults
@@ -52,10 +55,13 @@ def test_everything_by_default_and_each_choice_reported(country):
     assert posterior.domain.n_components == 3
     assert 2000 <= posterior.domain.n_nodes <= 16_000
     assert posterior.fit.missed_share <= 0.05
-    assert list(country.choices) == ["CRS", "cell size", "boundary", "features", "kernel", "hyperparameters"]
+    assert list(country.choices) == [
+        "CRS", "cell size", "boundary", "water", "features", "kernel", "hyperparameters",
+    ]  # fmt: skip
     assert "UTM" in country.choices["CRS"].why
     assert f"{len(case.points()):,} points" in country.choices["cell size"].why
-    assert "neumann" in country.choices["boundary"].why and "dirichlet" in country.choices["boundary"].why
+    assert country.choices["boundary"].value == "neumann"
+    assert country.choices["water"].why.startswith("Does water part these events?")
     assert "5 %" in country.choices["features"].why
     text = str(posterior.summary())
     for name, choice in country.choices.items():
@@ -71,7 +77,7 @@ def test_the_choices_survive_saving(country, tmp_path):
 def test_the_one_call_equals_the_steps(country):
     domain = country.domain
     kept = country.posterior
-    basis = HarmonicBasis.compute(domain, kept.basis.m, boundary=kept.basis.boundary)
+    basis = HarmonicBasis.compute(domain, kept.basis.m - domain.n_components + 1)
     by_hand = LGCP(basis).fit(country.counts)
     assert by_hand.elbo == pytest.approx(kept.elbo, abs=1e-9)
     np.testing.assert_allclose(by_hand.node_intensity(), kept.node_intensity(), rtol=1e-9)
@@ -89,7 +95,9 @@ def test_map_intensity_returns_the_posterior_and_the_same_one_twice():
 
 def test_what_is_given_is_taken_and_said():
     found = local(smooth(), m=40, boundary="dirichlet", kernel=Matern(2.5, lengthscale=4.0))
-    assert found.posterior.basis_info == {"boundary": "dirichlet", "scheme": "subcell", "m": 40}
+    assert found.posterior.basis_info == {
+        "boundary": "dirichlet", "scheme": "subcell", "permeability": 0.0, "m": 40,
+    }  # fmt: skip
     assert found.posterior.lengthscale == pytest.approx(4.0)
     for name in ("CRS", "cell size", "boundary", "features", "kernel"):
         assert found.choices[name].why.startswith("given"), name
@@ -109,7 +117,7 @@ def test_features_grow_until_the_share_is_missed_no_more():
     m = found.posterior.basis.m
     assert found.posterior.fit.missed_share <= 0.05
     with pytest.warns(GeobgpWarning, match="features miss"):
-        fewer = local(smooth(), kernel=SquaredExponential(0.8, 1.0), m=m // 3, boundary="neumann")
+        fewer = local(smooth(), kernel=SquaredExponential(0.8, 1.0), m=m // 3)
     assert fewer.posterior.fit.missed_share > 0.05
 
 
@@ -118,7 +126,7 @@ def test_learned_lengthscales_make_the_features_grow():
     centre = rng.uniform(0.5, 9.5, (25, 2))
     clumps = np.clip(centre[rng.integers(25, size=3000)] + rng.normal(0, 0.5, (3000, 2)), 0.01, 9.99)
     points = np.vstack([clumps, rng.uniform(0, 10, (1500, 2))])
-    posterior = local(points, cell_size=0.25, boundary="neumann").posterior
+    posterior = local(points, cell_size=0.25).posterior
     assert 128 < posterior.basis.m <= 533 and posterior.fit.missed_share <= 0.05
 
 
@@ -133,7 +141,7 @@ def test_a_map_without_features_stays_cheap():
 
 
 def test_full_resolution_where_features_would_not_do():
-    found = local(clustered(), max_features=40, boundary="neumann")
+    found = local(clustered(), max_features=40)
     assert found.posterior.basis_info["m"] == "full"
     assert found.posterior.kernel == Matern(1.0)
     assert found.choices["features"].value == "full resolution"
@@ -143,16 +151,16 @@ def test_full_resolution_where_features_would_not_do():
 
 
 def test_full_resolution_on_demand_and_by_a_given_lengthscale():
-    forced = local(smooth(), m="full", boundary="neumann")
+    forced = local(smooth(), m="full")
     assert forced.posterior.basis_info["m"] == "full"
     assert forced.choices["features"].why == "given"
-    short = local(smooth(), kernel=Matern(1.0, lengthscale=0.3), boundary="neumann")
+    short = local(smooth(), kernel=Matern(1.0, lengthscale=0.3))
     assert short.posterior.basis_info["m"] == "full"
 
 
 def test_a_kernel_without_full_resolution_ends_the_search_with_a_word():
     with pytest.warns(GeobgpWarning, match=r"ended at 40 features.*Matern\(1.0\)") as caught:
-        found = local(clustered(), kernel=Matern(1.5), max_features=40, boundary="neumann")
+        found = local(clustered(), kernel=Matern(1.5), max_features=40)
     assert found.posterior.basis.m == 40
     assert len([w for w in caught if "miss" in str(w.message)]) == 1
     assert "full resolution needs" in found.choices["features"].why
@@ -160,7 +168,7 @@ def test_a_kernel_without_full_resolution_ends_the_search_with_a_word():
 
 def test_the_ceiling_of_time_ends_the_search_with_a_word():
     with pytest.warns(GeobgpWarning, match=r"ended at 128 features.*Raise max_seconds"):
-        found = local(clustered(), boundary="neumann", max_seconds=0.0)
+        found = local(clustered(), max_seconds=0.0)
     assert "0 s of those allowed are left" in found.choices["features"].why
 
 
@@ -170,36 +178,70 @@ def test_a_given_number_that_misses_much_warns_once():
     assert len([w for w in caught if "features miss" in str(w.message)]) == 1
 
 
-# -- the boundary
+# -- whether water parts the events
 
 
-def test_the_boundary_with_the_higher_bound_is_kept():
-    ends = {b: local(smooth(), m=64, boundary=b).posterior.elbo for b in ("neumann", "dirichlet")}
-    found = local(smooth(), m=64)
-    assert found.posterior.elbo == max(ends.values())
-    assert found.posterior.basis.boundary == max(ends, key=ends.get)
-    for value in ends.values():
-        assert f"{value:,.1f}" in found.choices["boundary"].why
+STRAIT = [shapely.box(0.0, 0.0, 10.0, 12.0), shapely.box(11.0, 0.0, 21.0, 12.0)]
 
 
-def test_dirichlet_wins_where_it_holds():
-    # A log-intensity that returns to its mean at the shore, steeply.
-    rng = np.random.default_rng(0)
-    xy = rng.uniform(0, 10, (200_000, 2))
-    f = 2.5 * np.sin(np.pi * xy[:, 0] / 5) * np.sin(np.pi * xy[:, 1] / 5)
-    points = xy[rng.random(len(xy)) < np.exp(f - 2.5)][:4000]
-    found = local(points)
-    assert found.posterior.basis.boundary == "dirichlet", found.choices["boundary"]
+def islands(intensity, seed=0, **options):
+    """Map points of an intensity (events per unit of area, at coordinates) on two islands a strait apart."""
+    rng = np.random.default_rng(seed)
+    xy = rng.uniform((0, 0), (21, 12), (40_000, 2))
+    rate = np.where((xy[:, 0] > 10) & (xy[:, 0] < 11), 0.0, intensity(xy))
+    points = xy[rng.random(len(xy)) < rate * 21 * 12 / len(xy)]
+    return run(points, shapely.union_all(STRAIT), crs="local", cell_size=0.6, cache=False, **options)
 
 
-def test_a_boundary_that_cannot_be_fitted_is_said():
-    # A strip so thin that no cell has its centre on it has no unknowns under Dirichlet.
-    strip = shapely.box(0.0, 0.05, 40.0, 0.35)
-    points = np.column_stack([np.linspace(0.1, 39.9, 60), np.full(60, 0.2)])
-    kernel = Matern(1.5, lengthscale=20.0)
-    found = run(points, strip, crs="local", cell_size=1.0, m=8, kernel=kernel, cache=False)
-    assert found.posterior.basis.boundary == "neumann"
-    assert "dirichlet cannot be fitted" in found.choices["boundary"].why
+def bounds_of(choice):
+    """Return the bounds that a choice of water names, by their words."""
+    told = re.search(r"events\? (.*) \(bounds", choice.why)[1]
+    return {
+        words: float(value.replace(",", ""))
+        for words, value in re.findall(r"([a-z][^,]*?) (-[\d,.]+\d)", told)
+    }
+
+
+def test_a_truth_that_ignores_the_strait_opens_it():
+    def waves(xy):
+        return 12 * np.exp(1.3 * np.sin(xy[:, 0] / 1.3) + 1.3 * np.sin(xy[:, 1] / 1.3))
+
+    found = islands(waves)
+    assert found.posterior.basis.permeability > 0, found.choices["water"]
+    bounds = bounds_of(found.choices["water"])
+    assert set(bounds) == {"closed", "open", "permeability 0.3"}
+    best = max(bounds, key=bounds.get)
+    assert found.choices["water"].value == best and bounds[best] - bounds["closed"] >= LEAD
+    assert found.posterior.basis_info["m"] == "full"
+    assert "spent on the water" in found.choices["features"].why
+
+
+def test_a_truth_that_knows_the_strait_keeps_it_closed():
+    found = islands(lambda xy: np.where(xy[:, 0] < 10.5, 12.0, 0.6))
+    assert found.posterior.basis.permeability == 0.0, found.choices["water"]
+    assert found.choices["water"].value == "closed"
+    bounds = bounds_of(found.choices["water"])
+    assert max(bounds, key=bounds.get) == "closed"
+    assert "closed" in str(found.posterior.summary())
+
+
+def test_a_given_permeability_is_taken(monkeypatch):
+    monkeypatch.setattr(LGCP, "quick_bound", lambda *a, **k: pytest.fail("nothing is to be chosen"))
+    for rho in (0.0, 0.3, 1.0):
+        found = islands(lambda xy: np.full(len(xy), 2.0), permeability=rho)
+        assert found.posterior.basis.permeability == rho
+        assert found.choices["water"].why == "given"
+
+
+def test_dirichlet_is_only_for_those_who_ask():
+    found = local(smooth(), m=64, boundary="dirichlet")
+    assert found.posterior.basis.boundary == "dirichlet"
+    assert found.posterior.scaling == "natural"
+    with pytest.raises(DataError, match=r"permeability of 0\.3"):
+        local(smooth(), boundary="dirichlet", permeability=0.3)
+    with pytest.raises(DataError, match="only for those who ask for it") as caught:
+        local(smooth(), boundary="auto")
+    assert "permeability" in str(caught.value) and caught.value.option == "boundary"
 
 
 # -- exposure, covariates, hyperparameters
@@ -212,11 +254,11 @@ def test_exposure_and_covariates_reach_the_model():
     rng = np.random.default_rng(5)
     xy = rng.uniform(0, 10, (40_000, 2))
     points = xy[rng.random(len(xy)) < np.exp(0.3 * (xy[:, 0] - 10))]
-    found = local(points, boundary="neumann", covariates={"easting": slope})
+    found = local(points, covariates={"easting": slope})
     assert found.posterior.basis.m <= 128, "nothing is left for the features to explain"
     table = found.posterior.coefficients.set_index("name")
     assert table.loc["easting", "q05"] < 0.3 < table.loc["easting", "q95"]
-    exposed = local(smooth(), m=32, boundary="neumann", exposure=np.full(625, 2.0))
+    exposed = local(smooth(), m=32, exposure=np.full(625, 2.0))
     assert exposed.posterior.exposure_kind == "exposure"
     assert exposed.posterior.exposure.sum() == 1250.0
 
@@ -225,7 +267,7 @@ def test_areas_with_people_stay_people():
     areas = gpd.GeoDataFrame(
         {"people": [900.0, 100.0]}, geometry=[shapely.box(0, 0, 5, 10), shapely.box(5, 0, 10, 10)]
     )
-    found = local(smooth(), m=32, boundary="neumann", exposure=areas)
+    found = local(smooth(), m=32, exposure=areas)
     assert found.posterior.units == "events per person"
     assert found.posterior.exposure.sum() == pytest.approx(1000.0)
 
@@ -243,7 +285,7 @@ def test_integrated_hyperparameters_are_a_mixture_of_the_same_model():
 
 def test_weights_are_added_up():
     points = gpd.GeoDataFrame({"n": [2.0] * 500}, geometry=gpd.points_from_xy(*smooth().T))
-    found = local(points, m=32, boundary="neumann", weights="n")
+    found = local(points, m=32, weights="n")
     assert found.counts.total_weight == 1000.0
 
 
@@ -270,14 +312,14 @@ def test_points_in_another_country_are_an_error_that_says_where():
 def test_few_points_off_the_land_are_a_warning():
     points = np.vstack([smooth(), [[50.0, 50.0]] * 20])
     with pytest.warns(GeobgpWarning, match="20 of 520 points"):
-        found = local(points, m=16, boundary="neumann", kernel=Matern(1.5, lengthscale=8.0))
+        found = local(points, m=16, kernel=Matern(1.5, lengthscale=8.0))
     assert found.counts.n_dropped == 20
 
 
 def test_warnings_point_to_the_line_of_the_call():
     points = np.r_[smooth(100), np.full((3, 2), 20.0)]
     with pytest.warns(GeobgpWarning) as caught:
-        map_intensity(points, SQUARE, crs="local", cell_size=1.0, m=4, boundary="neumann", cache=False)
+        map_intensity(points, SQUARE, crs="local", cell_size=1.0, m=4, permeability=0.0, cache=False)
     ours = [w for w in caught if issubclass(w.category, GeobgpWarning)]
     assert len(ours) >= 2  # points dropped, variance missed
     assert {w.filename for w in ours} == {__file__}
@@ -287,7 +329,7 @@ def test_bare_eastings_may_be_in_the_crs_of_the_land(tmp_path):
     # The Netherlands' own grid, while a UTM zone is chosen for the map.
     points = case.points().to_crs(28992)
     table = pd.DataFrame({"x": points.geometry.x, "y": points.geometry.y})
-    options = {"cell_size": 1000, "m": 16, "boundary": "neumann", "cache": False}
+    options = {"cell_size": 1000, "m": 16, "permeability": 0.0, "cache": False}
     options["kernel"] = Matern(1.5, lengthscale=12_000.0)
     land, water = case.land().to_crs(28992), case.water().to_crs(28992)
     expected = run(points, land, water=water, **options).counts
@@ -315,7 +357,7 @@ def test_rows_are_counted_before_they_are_read(tmp_path):
     assert number_of_rows(f"{files.layers_gpkg}|layername=bites", None) == n
     assert number_of_rows(iter([points]), None) is None
     assert number_of_rows(files.text_gpkg, None) is None
-    found = run(iter([smooth()]), SQUARE, crs="local", m=16, boundary="neumann", cache=False,
+    found = run(iter([smooth()]), SQUARE, crs="local", m=16, permeability=0.0, cache=False,
                 kernel=Matern(1.5, lengthscale=8.0))  # fmt: skip
     assert "not known beforehand" in found.choices["cell size"].why
 
@@ -344,7 +386,7 @@ def test_missing_files_are_noticed_first():
 
 
 def test_progress_tells_of_each_stage(capfd):
-    local(smooth(), m=16, boundary="neumann", kernel=Matern(1.5, lengthscale=8.0), progress=True)
+    local(smooth(), m=16, kernel=Matern(1.5, lengthscale=8.0), progress=True)
     told = capfd.readouterr()
     assert told.out == ""
     for word in ("land", "625 nodes", "points", "500 used", "features", "fit", "ELBO"):
@@ -354,7 +396,7 @@ def test_progress_tells_of_each_stage(capfd):
 def test_no_progress_is_silent(capfd):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = local(smooth(), m=16, boundary="neumann", kernel=Matern(1.5, lengthscale=8.0))
+        found = local(smooth(), m=16, kernel=Matern(1.5, lengthscale=8.0))
     assert capfd.readouterr() == ("", "")
     assert dataclasses.is_dataclass(found)
 
@@ -378,22 +420,27 @@ def fragile(monkeypatch):
 
 
 def test_full_resolution_replaces_features_whose_fit_breaks_down(fragile):
-    fragile |= {"neumann": 1, "dirichlet": 1}
+    fragile["neumann"] = 1
     found = local(smooth(), cell_size=1.0)
     assert found.posterior.basis_info["m"] == "full"
-    assert "dirichlet" in found.choices["boundary"].why
     with pytest.raises(GeobgpError, match="broke down: not positive definite"):
         local(smooth(), cell_size=1.0, m=16)
 
 
 def test_growing_features_that_break_down_end_in_full_resolution(fragile):
     fragile["neumann"] = 129
-    found = local(clustered(), boundary="neumann")
+    found = local(clustered())
     assert found.posterior.basis_info["m"] == "full"
 
 
-def test_one_boundary_that_breaks_down_is_said(fragile):
-    fragile["dirichlet"] = 1
-    found = local(smooth(), cell_size=1.0, m=16, kernel=Matern(1.5, lengthscale=10.0))
-    assert found.posterior.basis.boundary == "neumann"
-    assert "dirichlet cannot be fitted: The fit broke down" in found.choices["boundary"].why
+def test_one_permeability_that_breaks_down_is_left_out(monkeypatch):
+    quick = LGCP.quick_bound
+
+    def sometimes(self, counts):
+        if self.basis.permeability == 1.0:
+            raise np.linalg.LinAlgError("not positive definite")
+        return quick(self, counts)
+
+    monkeypatch.setattr(LGCP, "quick_bound", sometimes)
+    found = local(smooth(), cell_size=1.0, permeability="auto")
+    assert "closed" in found.choices["water"].why and "open" not in found.choices["water"].why

@@ -24,7 +24,7 @@ from geobgp.cli.messages import explain
 from geobgp.cli.options import speak
 from geobgp.errors import in_words, option
 
-QUICK = ("--cell-size", "1000", "--features", "48", "--boundary", "neumann")
+QUICK = ("--cell-size", "1000", "--features", "48", "--permeability", "0")
 OUTPUTS = {
     "coverage.tif", "exceedance_2.tif", "mean.tif", "sd.tif", "q05.tif", "q50.tif", "q95.tif", "map.html",
     "regions.gpkg", "report.html", "summary.json", "posterior.geobgp",
@@ -100,7 +100,7 @@ def test_the_summary_is_for_programs(result):
     assert record["geobgp"] == geobgp.__version__
     assert record["points"]["used"] == len(case.points()) and record["points"]["dropped"] == 0
     assert set(record["files"]) == {p.name for p in result[1].iterdir()}
-    assert record["choices"]["features"] == {"value": "48 features", "why": "given"}
+    assert record["choices"]["features"] == {"value": "50 features", "why": "given"}  # and two constants
     assert record["checks"]["fine"] is True
     assert record["summary"]["lengthscale"]["unit"] == "km"
     assert record["inputs"]["Land"] == "land.gpkg"
@@ -130,7 +130,7 @@ def test_no_coordinates_of_points_are_in_the_pages(result, files):
 def test_info_reads_every_kind_of_file(result, files, say):
     out = result[1]
     for source, words in (
-        (out, ("Bites <b>", "48 features", "command")),
+        (out, ("Bites <b>", "50 features", "command")),
         (out / "posterior.geobgp", ("events per km²", "lengthscale", "neumann")),
         (out / "mean.tif", ("EPSG:32631", "1000 x 1000", "band 1", "events per km²")),
         (files.points_gpkg, ("EPSG:4326", "Point", "deaths")),
@@ -232,7 +232,7 @@ def test_force_quiet_and_verbose(files, say, tmp_path):
         (("{points}", "--land", "{land}", "--threshold", "-1"), ("positive number",)),
         (
             ("{points}", "--land", "{land}", "--features", "99999", "--cell-size", "2000"),
-            ("--features 98 or fewer",),
+            ("--features 97 or fewer",),
         ),
     ],
 )
@@ -259,6 +259,7 @@ def test_mistakes_get_one_clear_paragraph_and_exit_code_1(arguments, words, file
         ("map", "p", "--land", "l", "-o", "o", "--features", "0"),
         ("map", "p", "--land", "l", "-o", "o", "--covariate", "dem.tif"),
         ("map", "p", "--land", "l", "-o", "o", "--boundary", "open"),
+        ("map", "p", "--land", "l", "-o", "o", "--permeability", "2"),
         ("map", "p", "--land", "l", "-o", "o", "--colour", "red"),
         ("simulate", "-o", "points.gpkg"),
         ("simulate", "--land", "land.gpkg", "-o", "points.gpkg"),
@@ -349,8 +350,8 @@ def test_a_read_only_folder_is_said_before_any_work(files, say, tmp_path, monkey
 def test_an_interrupt_leaves_nothing(number, code, files, tmp_path):
     command = [
         sys.executable, "-m", "geobgp.cli.app", "map", files.points_gpkg, "--land", files.land_gpkg,
-        "--water", files.water_gpkg, "--cell-size", "150", "--features", "600", "--no-cache", "-o",
-        str(tmp_path / "deep" / "out"),
+        "--water", files.water_gpkg, "--cell-size", "150", "--features", "600", "--permeability", "0", "--no-cache",
+        "-o", str(tmp_path / "deep" / "out"),
     ]  # fmt: skip
     process = subprocess.Popen(
         command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,

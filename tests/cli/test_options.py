@@ -102,13 +102,14 @@ def test_flags_stand_for_what_python_says():
             "on_water": st.sampled_from(["drop", "error"]),
             "m": st.one_of(st.just("full"), st.integers(1, 4096)),
             "boundary": st.sampled_from(["neumann", "dirichlet"]),
+            "permeability": st.sampled_from([0.0, 0.3, 1.0]),
             "hyper": st.just("integrate"),
             "thresholds": st.lists(st.sampled_from([0.1, 1.0, 25.0]), min_size=1, max_size=3).map(tuple),
             "tiles": NAMES,
             "show_points": st.just(True),
             "title": NAMES,
         },
-    )
+    ).filter(lambda told: told.get("boundary") != "dirichlet" or not told.get("permeability"))
 )
 def test_the_command_line_of_a_report_gives_the_same_options(told):
     options = MapOptions(**told)

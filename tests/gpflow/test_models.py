@@ -8,12 +8,11 @@ import pytest
 import shapely
 
 from geobgp import LGCP, BoundaryGP, Domain, FullRank, HarmonicBasis
-from geobgp.errors import DataError, GeobgpWarning
+from geobgp.errors import ConvergenceWarning, DataError
 from geobgp.gpflow import fit as gpflow_fit
 from geobgp.gpflow import models as gpflow_models
 from geobgp.gpflow.models import HarmonicFeatures, HarmonicKernel, Matern, NodeMean
-from geobgp.inference.dense import FeatureEngine
-from geobgp.inference.features import DenseFeatures
+from geobgp.inference.engine import Sites, engine_for
 from geobgp.inference.likelihoods import Bernoulli, Gaussian, Poisson, sites
 from geobgp.prior import kernels as own
 
@@ -21,6 +20,8 @@ from geobgp.prior import kernels as own
 gpflow, tf, tfp = gpflow_models.gpflow, gpflow_models.tf, gpflow_models.tfp
 
 SIZE = 50_000.0
+ORIGIN = np.array([450_000.0, 5_700_000.0])
+ISLETS = SIZE * np.array([[-1.0, 0.8], [-1.1, -0.6], [0.9, -0.9]])
 KERNELS = {
     "Matern12": (lambda: gpflow.kernels.Matern12(), own.Matern(0.5)),
     "Matern32": (lambda: gpflow.kernels.Matern32(), own.Matern(1.5)),
@@ -31,9 +32,10 @@ KERNELS = {
 
 
 def make_domain(cell_size: float) -> Domain:
-    """A disc and an island, in metres."""
-    land = shapely.union_all([shapely.Point(0, 0).buffer(SIZE), shapely.Point(SIZE, SIZE).buffer(0.3 * SIZE)])
-    moved = shapely.transform(land, lambda c: c + np.array([450_000.0, 5_700_000.0]))
+    """A disc, an island and three islets smaller than a cell, in metres."""
+    discs = [shapely.Point(0, 0).buffer(SIZE), shapely.Point(SIZE, SIZE).buffer(0.3 * SIZE)]
+    land = shapely.union_all([*discs, *(shapely.Point(c).buffer(0.05 * SIZE) for c in ISLETS)])
+    moved = shapely.transform(land, lambda c: c + ORIGIN)
     return Domain.from_polygons(moved, cell_size=cell_size, crs=32631)
 
 
@@ -65,18 +67,18 @@ def counts(domain, field):
 
 @pytest.fixture(scope="module")
 def places(domain):
-    """Seventy coordinates on land."""
+    """Seventy coordinates on land, the last three on the islets."""
     rng = np.random.default_rng(1)
     west, south, east, north = domain.grid.bounds
     coords = rng.uniform((west, south), (east, north), (400, 2))
-    return coords[domain.locate(coords) >= 0][:70]
+    return np.vstack([coords[domain.locate(coords) >= 0][:67], ORIGIN + ISLETS])
 
 
-def kernel_on(features, base=None, lengthscale=20_000.0, variance=0.8):
+def kernel_on(features, base=None, lengthscale=20_000.0, variance=0.8, scaling=None):
     base = gpflow.kernels.Matern32() if base is None else base
     base.lengthscales.assign(lengthscale)
     base.variance.assign(variance)
-    return HarmonicKernel(base, features)
+    return HarmonicKernel(base, features, scaling=scaling)
 
 
 def nodes(n: int, total: int, seed: int = 2) -> np.ndarray:
@@ -85,10 +87,17 @@ def nodes(n: int, total: int, seed: int = 2) -> np.ndarray:
 
 def set_weights(model, state):
     """Give an SVGP model the posterior of geobgp's own engine."""
-    q_mu = state.mean / state.scale
-    covariance = np.linalg.inv(state.chol @ state.chol.T)
-    model.q_mu.assign(q_mu[:, None])
+    mean, covariance = whitened(model.kernel, state)
+    model.q_mu.assign(mean[:, None])
     model.q_sqrt.assign(np.linalg.cholesky(covariance)[None])
+
+
+def whitened(kernel, state):
+    """Mean and covariance of the weights of a state, in units of their prior standard deviations."""
+    scale = kernel.scales().numpy()
+    scale[: state.basis.m] *= np.exp(0.5 * kernel.features.log_area)
+    mean, covariance = state.joint()
+    return mean / scale, covariance / np.outer(scale, scale)
 
 
 def log_gradient(model, data):
@@ -122,16 +131,23 @@ def test_weights_have_the_spectral_density_as_variance(basis, name):
     np.testing.assert_allclose(kernel.scales() ** 2 * area, density, rtol=1e-12)
 
 
-def test_kernel_is_the_sum_over_features_at_nodes_and_at_coordinates(basis, domain, places):
-    kernel = kernel_on(basis)
-    density = own.Matern(1.5, 20_000.0, math.sqrt(0.8)).spectral_density(np.sqrt(basis.eigenvalues))
+@pytest.mark.parametrize("scaling", ["even", "natural"])
+def test_kernel_is_the_sum_over_features_at_nodes_and_at_coordinates(basis, domain, places, scaling):
+    kernel = kernel_on(basis, scaling=scaling)
+    density = own.Matern(1.5, 20_000.0, 1.0).spectral_density(np.sqrt(basis.eigenvalues))
     at, index = basis.evaluate(places[:6]), nodes(5, domain.n_nodes)
     rows = basis.features[index[:, 0].astype(int)]
+
+    def covariance(a, b):
+        return sum(density[k] * a[k] * b[k] for k in range(basis.m))
+
     for i in range(6):
         for j in range(5):
-            expected = sum(density[k] * at[i, k] * rows[j, k] for k in range(basis.m))
+            expected = covariance(at[i], rows[j])
+            if scaling == "even":
+                expected /= math.sqrt(covariance(at[i], at[i]) * covariance(rows[j], rows[j]))
             assert float(kernel.K(places[i : i + 1], index[j : j + 1])[0, 0]) == pytest.approx(
-                expected, rel=1e-11
+                0.8 * expected, rel=1e-11
             )
     np.testing.assert_allclose(kernel.K_diag(places), np.diag(kernel.K(places)), rtol=1e-12)
     np.testing.assert_allclose(kernel(places, full_cov=False), kernel.K_diag(places), rtol=1e-12)
@@ -139,6 +155,51 @@ def test_kernel_is_the_sum_over_features_at_nodes_and_at_coordinates(basis, doma
     np.testing.assert_allclose(kernel.K(stacked, places)[1], kernel.K(places[4:8], places), rtol=1e-12)
     np.testing.assert_allclose(kernel.K(stacked)[0], kernel.K(places[:4]), rtol=1e-12)
     assert kernel(stacked, places).shape == (2, 4, 70)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_even_variance_is_the_kernels_own_and_the_natural_one_is_not(basis, domain, places, name):
+    make, _ = KERNELS[name]
+    everywhere = np.arange(domain.n_nodes, dtype=float)[:, None]
+    for lengthscale in (3_000.0, 20_000.0, 3e6):
+        kernel = kernel_on(basis, make(), lengthscale, 1.7)
+        assert kernel.scaling == "even"
+        for inputs in (everywhere, places):
+            np.testing.assert_allclose(kernel.K_diag(inputs), 1.7, rtol=1e-14)
+            np.testing.assert_allclose(np.diag(kernel.K(inputs)), 1.7, rtol=1e-12)
+    islets = domain.components >= 2
+    assert islets.any()
+    natural = kernel_on(basis, make(), 20_000.0, 1.7, scaling="natural").K_diag(everywhere).numpy()
+    assert natural[islets].min() > 10.0 * 1.7
+    # Fixed effects are a part of f too, with a variance of their own.
+    columns = np.column_stack([np.ones(domain.n_nodes), domain.node_points[:, 1] / 1e6])
+    features = HarmonicFeatures(basis, fixed=columns, fixed_sd=[2.0, 3.0])
+    for scaling in ("even", "natural"):
+        kernel = kernel_on(features, make(), 20_000.0, 1.7, scaling=scaling)
+        without = np.full(domain.n_nodes, 1.7) if scaling == "even" else natural
+        expected = without + 4.0 + 9.0 * columns[:, 1] ** 2
+        np.testing.assert_allclose(kernel.K_diag(everywhere), expected, rtol=1e-12)
+        np.testing.assert_allclose(np.diag(kernel.K(everywhere)), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_even_correlations_move_with_the_lengthscale_as_finite_differences_do(basis, domain, places, name):
+    make, _ = KERNELS[name]
+    kernel = kernel_on(basis, make(), 15_000.0, 1.7)
+    variable = kernel.base.lengthscales.unconstrained_variable
+    weights = np.random.default_rng(0).normal(size=(70, 70))
+
+    def value():
+        return tf.reduce_sum(weights * kernel.K(places))
+
+    with tf.GradientTape() as tape:
+        whole = value()
+    slope = float(tape.gradient(whole, variable))
+    ends = []
+    for step in (1e-4, -1e-4):
+        kernel.base.lengthscales.assign(15_000.0 * math.exp(step))
+        ends.append(float(value()))
+    assert slope == pytest.approx((ends[0] - ends[1]) / 2e-4, rel=1e-6)
 
 
 def test_covariance_is_zero_across_water_and_variance_on_a_dirichlet_shore(basis, shore_basis, domain):
@@ -165,6 +226,8 @@ def test_off_land_is_nan(basis, domain):
     features = HarmonicFeatures(basis)
     model = gpflow.models.SVGP(kernel_on(features), gpflow.likelihoods.Gaussian(), features)
     sea = np.array([[0.0, 0.0]])
+    for scaling in ("even", "natural"):
+        assert np.isnan(kernel_on(features, scaling=scaling).K_diag(sea)).all()
     assert np.isnan(model.predict_f(sea)[0]).all()
     assert np.isnan(model.predict_f(sea)[1]).all() or np.isnan(features.rows(sea)).all()
     assert np.isnan(NodeMean(features, np.zeros(domain.n_nodes))(sea)).all()
@@ -203,13 +266,13 @@ def test_no_diagonal_is_factorised_and_nothing_is_n_by_n(basis, domain):
         assert found == factors | allowed
         shapes = [tuple(t.shape) for o in made for t in o.outputs if t.shape.rank is not None]
         assert (100, 100) not in shapes
-        assert (100, 48) in shapes or (48, 100) in shapes
+        assert (100, basis.m) in shapes or (basis.m, 100) in shapes
 
 
 def test_coordinates_work_inside_compiled_functions_and_minibatches(basis, places):
     features = HarmonicFeatures(basis)
     model = gpflow.models.SVGP(kernel_on(features), gpflow.likelihoods.Gaussian(), features, num_data=70)
-    model.q_mu.assign(np.random.default_rng(0).normal(size=(48, 1)))
+    model.q_mu.assign(np.random.default_rng(0).normal(size=(basis.m, 1)))
     values = np.sin(places[:, :1] / 10_000.0)
     compiled = tf.function(model.predict_f)
     for coords in (places[:9], places[3:12]):
@@ -244,34 +307,33 @@ def test_active_dims_name_the_coordinates(basis, places):
 # -- agreement with geobgp's own engine ----------------------------------------------------------------------
 
 
-def engine_of(basis, ours, features, columns, fixed_sd, centre=0.0):
-    return FeatureEngine(features, basis.eigenvalues, ours, fixed_sd, basis, columns, centre)
-
-
 def site_gradient(engine, state, likelihood, moments, noise=None):
-    """Gradient of the bound in θ, from the sites of geobgp's own engine, and its fully converged state."""
+    """Gradient of the bound in (log ℓ, log sd) from geobgp's own engine, at the sites of given moments."""
     theta = np.log([state.lengthscale, state.sd] + ([noise] if noise else []))
     unit = Gaussian(likelihood.values) if noise else likelihood
-    for _ in range(1 if noise else 12):
-        evidence = engine.absorb(*sites(unit.expected(*moments), moments[0]))
-        found = engine.posterior(theta, evidence)
-        moments = found.mean, found.variance
-    return engine.objective(theta, evidence)[1][:2], engine.state(theta, evidence, 1.0)
+    found = Sites(*sites(unit.expected(*moments), moments[0]))
+    return engine.objective(theta, found)[1][:2]
 
 
-@pytest.mark.parametrize("boundary", ["neumann", "dirichlet"])
-def test_poisson_bound_gradients_and_moments_agree(boundary, basis, shore_basis, domain, counts, places):
-    used = basis if boundary == "neumann" else shore_basis
+@pytest.mark.parametrize(
+    "shore, scaling",
+    [("closed", "even"), ("closed", "natural"), ("dirichlet", "natural"), ("open", "even")],
+)
+def test_poisson_bound_gradients_and_moments_agree(
+    shore, scaling, basis, shore_basis, domain, counts, places
+):
+    used = {"closed": basis, "dirichlet": shore_basis}.get(shore)
+    if used is None:  # water is no barrier, and the basis has features that live there
+        used = HarmonicBasis.compute(domain, 48, permeability=1.0, cache=False)
     ours = own.Matern(1.5, 20_000.0, 0.9)
-    model = LGCP(used, ours, covariates={"north": domain.node_points[:, 1]})
+    model = LGCP(used, ours, covariates={"north": domain.node_points[:, 1]}, scaling=scaling)
     posterior = model.fit(counts)
     state = posterior.fit.states[0]
     svgp, data = gpflow_fit.lgcp_svgp(model, counts)
     set_weights(svgp, state)
     assert float(svgp.elbo(data)) == pytest.approx(posterior.elbo, rel=1e-9)
     likelihood = Poisson(counts, model.exposure, state.centre)
-    columns = model.effects.columns
-    engine = engine_of(used, ours, DenseFeatures(used.features, columns), columns, np.full(2, 10.0))
+    engine = engine_for(used, ours, model.effects.columns, np.full(2, 10.0), state.centre, scaling=scaling)
     moments = tuple(m - s for m, s in zip(state.node_moments(), (state.centre, 0.0), strict=True))
     # The log-intensity is f plus what is not exposure.
     everywhere = np.arange(domain.n_nodes, dtype=float)[:, None]
@@ -280,10 +342,8 @@ def test_poisson_bound_gradients_and_moments_agree(boundary, basis, shore_basis,
         log_exposure = NodeMean(svgp.kernel.features, np.log(model.exposure))(coords)
         np.testing.assert_allclose((got_mean - log_exposure)[:, 0], mean, rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(got_variance[:, 0], variance, rtol=1e-9, atol=1e-12)
-    expected, last = site_gradient(engine, state, likelihood, moments)
-    np.testing.assert_allclose(log_gradient(svgp, data), expected, rtol=1e-3)
-    set_weights(svgp, last)
-    np.testing.assert_allclose(log_gradient(svgp, data), expected, rtol=1e-7)
+    expected = site_gradient(engine, state, likelihood, moments)
+    np.testing.assert_allclose(log_gradient(svgp, data), expected, rtol=1e-6)
 
 
 def probit(x):
@@ -291,51 +351,53 @@ def probit(x):
     return tf.clip_by_value(0.5 * tf.math.erfc(-x / math.sqrt(2.0)), 1e-15, 1.0 - 1e-15)
 
 
+@pytest.mark.parametrize("scaling", ["even", "natural"])
 @pytest.mark.parametrize("link", ["probit", "logit"])
-def test_bernoulli_bound_gradients_and_moments_agree(link, basis, places):
+def test_bernoulli_bound_gradients_and_moments_agree(link, scaling, basis, domain, places):
+    if scaling == "natural":  # on islets it is so wide that GPflow's own logarithm of a probability ends
+        places = places[domain.components[domain.locate(places)] < 2]
     values = (np.sin(places[:, 0] / 12_000.0) > 0.2).astype(float)
     ours = own.Matern(2.5, 20_000.0, 1.1)
-    posterior = BoundaryGP(basis, ours, "bernoulli", link=link, mean="zero").fit(places, values)
+    posterior = BoundaryGP(basis, ours, "bernoulli", link=link, mean="zero", scaling=scaling).fit(
+        places, values
+    )
     state = posterior.fit.states[0]
     features = HarmonicFeatures(basis)
     likelihood = gpflow.likelihoods.Bernoulli(invlink=probit if link == "probit" else tf.sigmoid)
     likelihood.quadrature = gpflow.quadrature.NDiagGHQuadrature(1, 40)
     svgp = gpflow.models.SVGP(
-        kernel_on(features, gpflow.kernels.Matern52(), 20_000.0, 1.21), likelihood, features
+        kernel_on(features, gpflow.kernels.Matern52(), 20_000.0, 1.21, scaling), likelihood, features
     )
     set_weights(svgp, state)
     data = (places, values[:, None])
     assert float(svgp.elbo(data)) == pytest.approx(posterior.elbo, rel=1e-8)
     mean, variance = posterior.predict(places)
-    engine = engine_of(
-        basis, ours, DenseFeatures(basis.evaluate(places), np.zeros((70, 0))), np.zeros((0, 0)), np.zeros(0)
-    )
+    nothing = np.zeros((basis.domain.n_nodes, 0))
+    engine = engine_for(basis, ours, nothing, np.zeros(0), coords=places, scaling=scaling)
     np.testing.assert_allclose(svgp.predict_f(places)[0][:, 0], mean, rtol=1e-9)
     np.testing.assert_allclose(svgp.predict_f(places)[1][:, 0], variance, rtol=1e-9)
     np.testing.assert_allclose(svgp.predict_y(places)[0][:, 0], posterior.predict_y(places)[0], rtol=1e-7)
-    expected, last = site_gradient(engine, state, Bernoulli(values, link), (mean, variance))
-    np.testing.assert_allclose(log_gradient(svgp, data), expected, rtol=1e-3)
-    set_weights(svgp, last)
-    np.testing.assert_allclose(log_gradient(svgp, data), expected, rtol=1e-7)
+    expected = site_gradient(engine, state, Bernoulli(values, link), (mean, variance))
+    np.testing.assert_allclose(log_gradient(svgp, data), expected, rtol=1e-6)
 
 
-def test_gaussian_bound_gradients_and_moments_agree_in_svgp_sgpr_and_gpr(basis, places):
+@pytest.mark.parametrize("scaling", ["even", "natural"])
+def test_gaussian_bound_gradients_and_moments_agree_in_svgp_sgpr_and_gpr(scaling, basis, places):
     values = np.sin(places[:, 0] / 12_000.0) + np.random.default_rng(0).normal(0, 0.2, 70)
     ours = own.Matern(1.5, 25_000.0, 0.7)
-    posterior = BoundaryGP(basis, ours, noise=0.3, mean="zero").fit(places, values)
+    posterior = BoundaryGP(basis, ours, noise=0.3, mean="zero", scaling=scaling).fit(places, values)
     state = posterior.fit.states[0]
     features = HarmonicFeatures(basis)
-    kernel = kernel_on(features, gpflow.kernels.Matern32(), 25_000.0, 0.49)
+    kernel = kernel_on(features, gpflow.kernels.Matern32(), 25_000.0, 0.49, scaling)
     data = (places, values[:, None])
     svgp = gpflow.models.SVGP(kernel, gpflow.likelihoods.Gaussian(0.09), features)
     set_weights(svgp, state)
     sgpr = gpflow.models.SGPR(data, kernel, features, noise_variance=0.09)
     gpr = gpflow.models.GPR(data, kernel, noise_variance=0.09)
     mean, variance = posterior.predict(places)
-    engine = engine_of(
-        basis, ours, DenseFeatures(basis.evaluate(places), np.zeros((70, 0))), np.zeros((0, 0)), np.zeros(0)
-    )
-    expected, _ = site_gradient(engine, state, Gaussian(values, 0.3), (mean, variance), noise=0.3)
+    nothing = np.zeros((basis.domain.n_nodes, 0))
+    engine = engine_for(basis, ours, nothing, np.zeros(0), coords=places, scaling=scaling)
+    expected = site_gradient(engine, state, Gaussian(values, 0.3), (mean, variance), noise=0.3)
     for model, bound in (
         (svgp, svgp.elbo),
         (sgpr, lambda data: sgpr.elbo()),
@@ -353,12 +415,10 @@ def test_gaussian_bound_gradients_and_moments_agree_in_svgp_sgpr_and_gpr(basis, 
         np.testing.assert_allclose(a, b, rtol=1e-9)
     assert float(sgpr.upper_bound()) == pytest.approx(posterior.elbo, rel=1e-6)
     weights, covariance = sgpr.compute_qu()
-    unit = math.sqrt(basis.domain.node_areas.sum())
-    np.testing.assert_allclose(weights[:, 0] * unit, state.mean, rtol=1e-7)
-    scale = state.scale
-    np.testing.assert_allclose(
-        covariance * unit**2 / np.outer(scale, scale), np.linalg.inv(state.chol @ state.chol.T), atol=1e-9
-    )
+    scale = kernel.scales().numpy()
+    mean, expected = whitened(kernel, state)
+    np.testing.assert_allclose(weights[:, 0] / scale, mean, rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(covariance / np.outer(scale, scale), expected, atol=1e-9)
 
 
 # -- GPflow's models, optimisers, priors and samplers --------------------------------------------------------
@@ -465,9 +525,9 @@ def test_sparse_sampler_has_the_likelihood_of_its_weights(basis, domain):
     model = gpflow.models.SGPMC(
         data, kernel, gpflow.likelihoods.StudentT(), inducing_variable=kernel.features
     )
-    weights = np.random.default_rng(1).normal(size=(48, 1))
+    weights = np.random.default_rng(1).normal(size=(basis.m, 1))
     model.V.assign(weights)
-    f = kernel.features.rows(index).numpy() * kernel.scales().numpy() @ weights
+    f = kernel.scaled(kernel.features.rows(index)).numpy() * kernel.scales().numpy() @ weights
     direct = tf.reduce_sum(model.likelihood.log_prob(index, f, data[1]))
     with tf.GradientTape() as tape:
         value = model.log_likelihood_lower_bound()
@@ -540,7 +600,7 @@ def test_student_t_trains_at_the_shore_and_resists_outliers(shore_basis, domain)
     values = truth + 0.1 * rng.standard_t(2, size=truth.shape)
     values[::17] += 15.0
     # A place on the shore itself, where f has no variance.
-    features._table = tf.concat([features._table, tf.zeros((1, 48), tf.float64)], 0)
+    features._table = tf.concat([features._table, tf.zeros((1, shore_basis.m), tf.float64)], 0)
     index, values = np.vstack([index, [[domain.n_nodes]]]), np.vstack([values, [[0.0]]])
     error = {}
     for likelihood in (gpflow.likelihoods.StudentT(scale=0.3, df=3.0), gpflow.likelihoods.Gaussian()):
@@ -562,9 +622,9 @@ def test_several_latent_processes_and_diagonal_posteriors(basis, domain):
     kernel = kernel_on(features)
     index = nodes(50, domain.n_nodes)
     classes = np.random.default_rng(0).integers(0, 3, (50, 1)).astype(float)
-    roots = np.random.default_rng(1).uniform(0.1, 1.0, (48, 3))
+    roots = np.random.default_rng(1).uniform(0.1, 1.0, (basis.m, 3))
     common = {"likelihood": gpflow.likelihoods.MultiClass(3), "num_latent_gps": 3}
-    mu = np.random.default_rng(2).normal(size=(48, 3))
+    mu = np.random.default_rng(2).normal(size=(basis.m, 3))
     for whiten in (True, False):
         diagonal = gpflow.models.SVGP(
             kernel, inducing_variable=features, q_diag=True, q_mu=mu, q_sqrt=roots, whiten=whiten, **common
@@ -599,15 +659,17 @@ def test_lgcp_fitted_by_gpflow_is_the_same_posterior(basis, domain, counts, plac
     ours, theirs = model.fit(counts), model.fit(counts, engine="gpflow")
     assert type(theirs) is type(ours)
     assert theirs.converged
+    # geobgp's own search ends where less than a hundredth of a nat is to be gained.
+    assert -1e-6 < theirs.fit.elbo_trace[-1] - ours.fit.elbo_trace[-1] < 0.01
     assert theirs.elbo == pytest.approx(ours.elbo, rel=1e-6)
-    assert theirs.lengthscale == pytest.approx(ours.lengthscale, rel=1e-3)
-    assert theirs.sd == pytest.approx(ours.sd, rel=1e-3)
+    sd = np.sqrt(np.diag(theirs.fit.hyper_cov))
+    assert np.all(np.abs(theirs.fit.hyper_mean - ours.fit.hyper_mean) < 0.05 * sd)
+    np.testing.assert_allclose(np.sqrt(np.diag(ours.fit.hyper_cov)), sd, rtol=0.2)
     assert np.all(np.diff(theirs.fit.elbo_trace) >= 0)
-    np.testing.assert_allclose(theirs.fit.hyper_cov, ours.fit.hyper_cov, rtol=0.1)
     for a, b in zip(theirs.predict(places), ours.predict(places), strict=True):
-        np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-3)
+        np.testing.assert_allclose(a, b, rtol=5e-3, atol=5e-3)
     for name in ("mean", "sd", "q05", "q95"):
-        np.testing.assert_allclose(theirs.intensity()[name], ours.intensity()[name], rtol=5e-3)
+        np.testing.assert_allclose(theirs.intensity()[name], ours.intensity()[name], rtol=1e-2)
     np.testing.assert_allclose(theirs.coefficients["mean"], ours.coefficients["mean"], rtol=1e-3, atol=1e-3)
     assert str(theirs.summary())
 
@@ -625,12 +687,29 @@ def test_integrated_hyperparameters_agree(basis, counts):
     np.testing.assert_allclose(theirs.intensity()["mean"], ours.intensity()["mean"], rtol=0.02)
 
 
-def test_fixed_hyperparameters_stay(basis, counts):
-    model = LGCP(basis, own.Matern(1.2, lengthscale=25_000.0, sd=0.9))
+@pytest.mark.parametrize("scaling", ["even", "natural"])
+def test_fixed_hyperparameters_stay_and_the_posterior_is_the_same(basis, counts, places, scaling):
+    model = LGCP(basis, own.Matern(1.2, lengthscale=25_000.0, sd=0.9), scaling=scaling)
     ours, theirs = model.fit(counts), model.fit(counts, engine="gpflow")
     assert (theirs.lengthscale, theirs.sd) == pytest.approx((25_000.0, 0.9))
-    assert theirs.elbo == pytest.approx(ours.elbo, rel=1e-9)
+    assert theirs.elbo == pytest.approx(ours.elbo, rel=2e-9)
     assert not theirs.fit.hyper_cov.any()
+    (mean, variance), (expected, wide) = theirs.predict(places), ours.predict(places)
+    assert np.abs((mean - expected) / np.sqrt(wide)).max() < 5e-3
+    np.testing.assert_allclose(variance, wide, rtol=5e-3)
+    (mean, covariance), (expected, wide) = (p.fit.states[0].joint() for p in (theirs, ours))
+    sd = np.sqrt(np.diag(wide))
+    assert np.abs((mean - expected) / sd).max() < 5e-3
+    np.testing.assert_allclose(covariance / np.outer(sd, sd), wide / np.outer(sd, sd), atol=5e-3)
+
+
+def test_weights_that_the_prior_all_but_forbids_make_a_posterior(basis, domain, counts):
+    """At a long lengthscale a squared exponential leaves all but the constants some 1e-250 of variance."""
+    model = LGCP(basis, own.SquaredExponential(lengthscale=1e6, sd=1.0))
+    ours, theirs = model.fit(counts), model.fit(counts, engine="gpflow")
+    assert theirs.elbo == pytest.approx(ours.elbo, rel=1e-9)
+    for a, b in zip(theirs.fit.states[0].node_moments(), ours.fit.states[0].node_moments(), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
 
 
 # -- mistakes ------------------------------------------------------------------------------------------------
@@ -642,6 +721,10 @@ def test_mistakes_are_explained(basis, shore_basis, domain, counts):
         HarmonicKernel(gpflow.kernels.RationalQuadratic(), features)
     with pytest.raises(DataError, match="one lengthscale; found 2"):
         HarmonicKernel(gpflow.kernels.Matern32(lengthscales=[1.0, 2.0]), features)
+    with pytest.raises(DataError, match="'even' or 'natural'"):
+        HarmonicKernel(gpflow.kernels.Matern32(), features, scaling="odd")
+    with pytest.raises(DataError, match="falls to zero at the shore"):
+        HarmonicKernel(gpflow.kernels.Matern32(), shore_basis, scaling="even")
     with pytest.raises(DataError, match="positive number"):
         Matern(-1.0)
     kernel = kernel_on(features)
@@ -671,9 +754,10 @@ def test_single_precision_is_refused(basis):
 def test_a_fit_that_does_not_converge_says_so(basis, counts, monkeypatch):
     monkeypatch.setattr(gpflow_fit, "MAX_STEPS", 1)
     monkeypatch.setattr(gpflow_fit, "MAX_MOVES", 1)
-    with pytest.warns(GeobgpWarning, match="did not converge"):
-        posterior = LGCP(basis, own.SquaredExponential()).fit(counts, engine="gpflow")
-    assert not posterior.converged
+    for kernel in (own.SquaredExponential(), own.SquaredExponential(lengthscale=2e4, sd=1.0)):
+        with pytest.warns(ConvergenceWarning, match="did not converge: no optimum after"):
+            posterior = LGCP(basis, kernel).fit(counts, engine="gpflow")
+        assert not posterior.converged
 
 
 def test_extreme_hyperparameters_stay_finite(basis, domain, counts):

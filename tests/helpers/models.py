@@ -24,7 +24,7 @@ def all_modes(domain: Domain, boundary: str = "neumann", m: int | None = None) -
     values, vectors = np.linalg.eigh(made.matrix.toarray())
     m = len(values) if m is None else m
     vectors = vectors[:, :m] / np.sqrt(made.mass)[:, None]
-    return HarmonicBasis(domain, boundary, "subcell", np.maximum(values[:m], 0.0), vectors, made)
+    return HarmonicBasis.from_vectors(made, np.maximum(values[:m], 0.0), vectors)
 
 
 @dataclass(frozen=True)

@@ -140,10 +140,9 @@ def test_coverage_of_a_cell_sized_hole_and_touching_polygons():
 
 @st.composite
 def crossings(draw):
-    if draw(st.booleans()):
-        angle = draw(st.sampled_from([0.0, 45.0, 90.0, 135.0]))
-    else:
-        angle = draw(st.floats(0, 180))
+    angle = (
+        draw(st.sampled_from([0.0, 45.0, 90.0, 135.0])) if draw(st.booleans()) else draw(st.floats(0, 180))
+    )
     shift = draw(st.one_of(st.just((0.0, 0.0)), st.tuples(st.floats(-0.1, 0.1), st.floats(-0.1, 0.1))))
     return angle, shift
 

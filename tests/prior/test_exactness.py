@@ -1,6 +1,5 @@
 """Both engines against answers that are known: closed forms, a generic optimiser, MCMC, and each other."""
 
-import dataclasses
 import warnings
 
 import geopandas as gpd
@@ -44,10 +43,7 @@ def all_modes(domain, boundary):
     """The harmonic basis with every mode and without the correction: the same prior as full rank."""
     made = discretise(domain, boundary=boundary)
     values, vectors = scipy.linalg.eigh(made.matrix.toarray())
-    small = HarmonicBasis.compute(domain, m=4, boundary=boundary, cache=False)
-    return dataclasses.replace(
-        small, eigenvalues=np.maximum(values, 0.0), vectors=vectors / np.sqrt(made.mass)[:, None]
-    )
+    return HarmonicBasis.from_vectors(made, np.maximum(values, 0.0), vectors / np.sqrt(made.mass)[:, None])
 
 
 def dense_prior(basis, kernel, coords):
@@ -71,6 +67,9 @@ def places(domain):
 @pytest.mark.parametrize("rank", ["features", "full"])
 def test_gaussian_posterior_and_evidence_are_exact(domain, places, boundary, rank):
     rng = np.random.default_rng(0)
+    centres = domain.node_points[domain.holds_centre]  # where full rank and features have the same values
+    if rank == "full":
+        places = centres[rng.choice(len(centres), 80)]
     y = np.sin(places[:, 0]) + 0.2 * rng.standard_normal(len(places))
     noise = 0.2
     if rank == "features":
@@ -79,12 +78,12 @@ def test_gaussian_posterior_and_evidence_are_exact(domain, places, boundary, ran
     else:
         kernel = Matern(1.0, lengthscale=1.3, sd=0.9)
         prior, basis = FullRank(domain, boundary=boundary), all_modes(domain, boundary)
-    posterior = BoundaryGP(prior, kernel, noise=noise, mean="zero").fit(places, y)
+    posterior = BoundaryGP(prior, kernel, noise=noise, mean="zero", scaling="natural").fit(places, y)
     covariance = dense_prior(basis, kernel, places)
     marginal = covariance + noise**2 * np.eye(len(y))
     evidence = multivariate_normal(np.zeros(len(y)), marginal).logpdf(y)
     assert posterior.elbo == pytest.approx(evidence, rel=1e-8)
-    new = domain.node_points[:40]
+    new = centres[:40]
     joint = np.vstack([places, new])
     both = dense_prior(basis, kernel, joint)
     cross, own = both[len(y) :, : len(y)], both[len(y) :, len(y) :]
@@ -103,8 +102,8 @@ def test_full_rank_is_all_modes(domain, boundary, nu):
     kernel = Matern(nu, lengthscale=1.5, sd=0.8)
     counts = rng.poisson(np.exp(np.sin(domain.node_points[:, 0]) + 0.5) * domain.node_areas * 4)
     basis = all_modes(domain, boundary)
-    full = LGCP(FullRank(domain, boundary=boundary), kernel).fit(counts)
-    harmonic = LGCP(basis, kernel).fit(counts)
+    full = LGCP(FullRank(domain, boundary=boundary), kernel, scaling="natural").fit(counts)
+    harmonic = LGCP(basis, kernel, scaling="natural").fit(counts)
     assert full.elbo == pytest.approx(harmonic.elbo, rel=1e-9)
     for statistic in ("mean", "sd", "q05", "q95"):
         np.testing.assert_allclose(full.intensity()[statistic], harmonic.intensity()[statistic], rtol=1e-5)
@@ -173,8 +172,8 @@ def test_bound_never_falls_and_is_flat_at_the_learned_hyperparameters(domain, ke
         up, middle, down = score(best + side), score(best), score(best - side)
         slope, bend = (up - down) / (2 * step), (up - 2 * middle + down) / step**2
         assert bend < 0
-        # A Newton step from here would not move the parameter by half a per cent.
-        assert abs(slope / bend) < 5e-3
+        # A Newton step from here would gain next to nothing.
+        assert slope**2 / (2 * abs(bend)) < 0.02
 
 
 def elliptical_slice(log_likelihood, root, n, rng):
@@ -204,8 +203,8 @@ def test_poisson_posterior_against_mcmc(domain, places):
     basis = HarmonicBasis.compute(domain, m=12, cache=False)
     kernel = Matern(1.5, lengthscale=2.0, sd=0.8)
     phi, root = basis.evaluate(places), np.sqrt(kernel.spectral_density(np.sqrt(basis.eigenvalues)))
-    y = rng.poisson(np.exp(phi @ (root * rng.standard_normal(12)) + 0.3))
-    posterior = BoundaryGP(basis, kernel, likelihood="poisson", mean="zero").fit(places, y)
+    y = rng.poisson(np.exp(phi @ (root * rng.standard_normal(basis.m)) + 0.3))
+    posterior = BoundaryGP(basis, kernel, likelihood="poisson", mean="zero", scaling="natural").fit(places, y)
 
     def log_likelihood(u):
         f = phi @ u

@@ -41,7 +41,7 @@ def test_the_intervals_hold_the_truth(posterior):
     for seed in range(4):
         points = simulate_points(case.domain(1000.0), case.truth, 100 + seed)
         found = map_intensity(
-            points, case.land(), water=case.water(), cell_size=1000, m=96, boundary="neumann", cache=True
+            points, case.land(), water=case.water(), cell_size=1000, m=96, permeability=0, cache=True
         )
         truth, table = at_nodes(found), found.node_intensity()
         inside = (table["q05"] <= truth) & (truth <= table["q95"])
@@ -109,7 +109,7 @@ def test_a_saved_posterior_makes_the_same_map(posterior, tmp_path):
 
 
 def test_full_resolution_agrees_with_features(posterior):
-    full = mapped(m="full", boundary=posterior.basis.boundary)
+    full = mapped(m="full", permeability=posterior.basis.permeability)
     ratio = np.log(full.node_intensity()["q50"] / posterior.node_intensity()["q50"])
     assert np.sqrt(np.average(ratio**2, weights=full.domain.node_areas)) < 0.25
 
@@ -121,7 +121,7 @@ def test_points_in_the_crs_of_the_land_are_shown_where_they_are(crs, tmp_path):
     own = points.to_crs(crs).geometry
     pd.DataFrame({"easting": own.x, "northing": own.y}).to_csv(tmp_path / "points.csv", index=False)
     land.to_crs(crs).to_parquet(tmp_path / "land.pq")
-    quick = ("--cell-size", "1000", "--features", "48", "--boundary", "neumann", "--quiet", "--show-points")
+    quick = ("--cell-size", "1000", "--features", "48", "--permeability", "0", "--quiet", "--show-points")
     out = tmp_path / "out"
     assert (
         main(

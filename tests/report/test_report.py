@@ -20,7 +20,7 @@ NASTY = '</title><script>alert("x")</script><img src=x onerror=alert(1)>'
 @pytest.fixture(scope="module")
 def mapped():
     options = Options(
-        points=case.points(), land=case.land(), water=case.water(), cell_size=1000, m=48, boundary="neumann",
+        points=case.points(), land=case.land(), water=case.water(), cell_size=1000, m=48, permeability=0,
         kernel=Matern(1.5, lengthscale=6000.0), title=NASTY, cache=False,
     )  # fmt: skip
     return run(options)
@@ -104,7 +104,7 @@ def test_the_report_is_written_whole_or_not_at_all(mapped, tmp_path, monkeypatch
 
 def test_covariates_and_regions_without_observations(mapped):
     options = Options(
-        points=case.points(), land=case.land(), water=case.water(), cell_size=1000, m=16, boundary="neumann",
+        points=case.points(), land=case.land(), water=case.water(), cell_size=1000, m=16, permeability=0,
         kernel=Matern(1.5, lengthscale=20_000.0), covariates={"height <m>": lambda xy: xy[:, 1] / 1000},
         cache=False,
     )  # fmt: skip

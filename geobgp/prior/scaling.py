@@ -1,0 +1,128 @@
+"""Scaling: the prior's own variance at every place, by which the even prior divides it.
+
+Under Neumann conditions a field made of the Laplacian's features has no even variance: twice the kernel's at a
+straight shore, four times at a corner, and far more on an islet. The even prior is f = σ g / √v, v the variance of
+g at σ = 1: its standard deviation is σ on every piece of land, and correlations are untouched.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Literal, Protocol
+
+import numpy as np
+
+from geobgp.errors import DataError, option
+
+if TYPE_CHECKING:
+    from geobgp.prior.base import Basis
+    from geobgp.prior.full_rank import Field
+
+Scaling = Literal["even", "natural"]
+
+#: Distance of the table's knots in log lengthscale, and how many take part in an interpolation.
+_STEP, _KNOTS = 0.25, 10
+
+
+class Variance(Protocol):
+    """The variance of the natural prior with σ = 1 at some places, as a function of the lengthscale."""
+
+    def log_variance(self, log_length: float) -> tuple[np.ndarray, np.ndarray]:
+        """Return log v at the places, and its derivative in log ℓ."""
+        ...
+
+
+def resolve(scaling: str | None, basis: Basis) -> Scaling:
+    """Return the scaling to use: as given, or even under Neumann and natural under Dirichlet conditions."""
+    if scaling is None:
+        return "natural" if basis.boundary == "dirichlet" else "even"
+    if scaling not in ("even", "natural"):
+        raise DataError(
+            "scaling is 'even' or 'natural'.", option="scaling", found=scaling, remedy=f"Found {scaling!r}."
+        )
+    if scaling == "even" and basis.boundary == "dirichlet":
+        raise DataError(
+            "An even prior has the same standard deviation everywhere; under Dirichlet conditions it falls to zero at "
+            "the shore.",
+            option="scaling",
+            found=scaling,
+            remedy=f"Use {option('boundary', 'neumann')}, or {option('scaling', 'natural')}.",
+        )
+    return scaling  # type: ignore[return-value]
+
+
+class TabulatedVariance:
+    """The variance at the unknowns of a field, from selected inverses at knots in log ℓ.
+
+    With P(τ) = κ² diag((κ²I + S)⁻¹) / mass, τ = log ℓ and κ² = 2ν / ℓ², the variance of the Matern field of
+    smoothness ν = 1 or 2 is a combination of P and its derivatives in τ. P is a sum of logistic functions of τ, so
+    that a polynomial through ten knots around τ gives v to about 1e-5; only the sparse operator itself is
+    ever factorised, once for every knot that is needed.
+
+    Parameters
+    ----------
+    field : Field
+        The operator, in units of cells.
+    nu : float
+        1 or 2.
+    unit : float
+        Length of a cell.
+    """
+
+    def __init__(self, field: Field, nu: float, unit: float) -> None:
+        self._field, self._nu, self._unit = field, nu, unit
+        self._known: dict[int, np.ndarray] = {}
+
+    def log_variance(self, log_length: float) -> tuple[np.ndarray, np.ndarray]:
+        """Return log v at the unknowns, and its derivative in log ℓ."""
+        tau = log_length - math.log(self._unit)
+        first = math.floor(tau / _STEP) - _KNOTS // 2 + 1
+        values = np.array([self._knot(k) for k in range(first, first + _KNOTS)])
+        p, p1, p2, p3 = _derivatives(tau / _STEP - first) @ values / _STEP ** np.arange(4.0)[:, None]
+        grow = math.exp(2.0 * tau) / (2.0 * self._nu)
+        # G = diag((κ²I + S)⁻¹) = P e^{2τ} / 2ν and its derivatives in τ.
+        g1, g2, g3 = (
+            grow * (p1 + 2.0 * p),
+            grow * (p2 + 4.0 * p1 + 4.0 * p),
+            grow * (p3 + 6.0 * p2 + 12.0 * p1 + 8.0 * p),
+        )
+        if self._nu == 1.0:
+            v, slope = 2.0 * math.pi * g1, 2.0 * math.pi * g2
+        else:
+            v, slope = math.pi * (g2 + 2.0 * g1), math.pi * (g3 + 2.0 * g2)
+        return np.log(v), slope / v
+
+    def _knot(self, k: int) -> np.ndarray:
+        if k not in self._known:
+            kappa2 = 2.0 * self._nu * math.exp(-2.0 * k * _STEP)
+            self._known[k] = kappa2 * self._field.inverse_diagonal(kappa2) / self._field.mass
+        return self._known[k]
+
+
+def _derivatives(x: float) -> np.ndarray:
+    """Return (4, knots) weights of a polynomial through values at 0, 1, ...: its value and derivatives at x."""
+    centre = (_KNOTS - 1) / 2.0
+    at = np.arange(_KNOTS) - centre
+    powers = np.vander(at, increasing=True)
+    y, order = x - centre, np.arange(_KNOTS)
+    rows = []
+    for d in range(4):
+        falling = np.prod([order - j for j in range(d)], axis=0) if d else np.ones(_KNOTS)
+        rows.append(np.where(order >= d, falling * y ** np.maximum(order - d, 0), 0.0))
+    return np.linalg.solve(powers.T, np.array(rows).T).T
+
+
+class ShiftedVariance:
+    """The variance of places that take the value of one unknown each."""
+
+    def __init__(self, variance: Variance, unknown: np.ndarray) -> None:
+        self._variance, self._unknown = variance, unknown
+
+    def log_variance(self, log_length: float) -> tuple[np.ndarray, np.ndarray]:
+        """Return log v at the places, and its derivative in log ℓ."""
+        log_v, slope = self._variance.log_variance(log_length)
+        return log_v[self._unknown], slope[self._unknown]
+
+    def elsewhere(self, unknown: np.ndarray, log_length: float) -> np.ndarray:
+        """Return log v of places that take the values of other unknowns."""
+        return self._variance.log_variance(log_length)[0][unknown]
