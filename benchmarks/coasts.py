@@ -31,7 +31,7 @@ from geobgp import LGCP, Domain, HarmonicBasis, simulate_points
 from geobgp.linalg.eigen import smallest_eigenpairs
 from geobgp.prior.laplacian import correct_eigenvalues, discretise
 
-SAMPLE = Path(__file__).resolve().parents[1] / "sample_data"
+DATA = Path(__file__).resolve().parent / "data"
 SMALL_ISLAND = 20e6
 
 
@@ -55,7 +55,7 @@ def coasts() -> dict[str, Callable[[], Domain]]:
     """Return how each coast is made."""
 
     def country(name: str, cell_size: float) -> Domain:
-        land, water = (SAMPLE / f"{name}_{what}.gpkg" for what in ("land", "water"))
+        land, water = (DATA / f"{name}_{what}.gpkg" for what in ("land", "water"))
         return Domain.from_polygons(land, water=water, cell_size=cell_size)
 
     return {

@@ -44,8 +44,9 @@ if TYPE_CHECKING:
 
 #: More features than the lengthscale of a fit with few asks for: with more it turns out a little shorter.
 MARGIN = 1.25
-#: Permeabilities that are compared, the closed shore first, and the lead in nats that one needs over that.
-PERMEABILITIES, LEAD = (0.0, 1.0, 0.3), 2.0
+#: Permeabilities that are compared, the closed shore first; the lead in nats that one needs over that; and how near
+#: closed and open water must be for one between them to be tried.
+PERMEABILITIES, LEAD, NEAR = (0.0, 1.0, 0.3), 2.0, 25.0
 #: Rough time of a fit at full resolution.
 FULL_SECONDS_PER_NODE = 1e-3
 MORE_TIME = f"Raise {option('max_seconds')} to let it go on."
@@ -220,6 +221,8 @@ class ModelSearch:
         with self.progress.stage("water") as stage:
             for rho in PERMEABILITIES:
                 took = (time.perf_counter() - begin) / max(len(bounds), 1)
+                if {0.0, 1.0} <= bounds.keys() and abs(bounds[0.0] - bounds[1.0]) > NEAR:
+                    break
                 if len(bounds) > 1 and (late := self._too_late("another", took)):
                     stage.tell(late)
                     break

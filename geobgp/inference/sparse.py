@@ -18,7 +18,7 @@ from geobgp.linalg.cholesky import Cholesky
 from geobgp.prior.full_rank import Field, FullRank, coefficients
 from geobgp.prior.kernels import Kernel, Matern
 from geobgp.prior.powers import Powers
-from geobgp.prior.scaling import Scaling, ShiftedVariance, TabulatedVariance
+from geobgp.prior.scaling import Scaling, ShiftedVariance, TabulatedVariance, only_unknown
 
 #: Fields with more unknowns than this are rehearsed on coarser ones.
 _COARSE = 1200
@@ -65,7 +65,7 @@ class SparseEngine(Engine):
         variance = None
         if scaling == "even":
             table = TabulatedVariance(field, kernel.nu, full.domain.cell_size)
-            variance = ShiftedVariance(table, np.asarray(observe.argmax(axis=1)).ravel())
+            variance = ShiftedVariance(table, only_unknown(observe))
         super().__init__(design, fixed_sd, variance)
         self.field, self.kernel, self.observe = field, kernel, observe
         self._full, self._columns, self._centre, self._node = full, columns, centre, node
@@ -111,9 +111,7 @@ class SparseEngine(Engine):
             precision = np.bincount(self._node, weights=precision, minlength=nodes.shape[0]).astype(float)
             if s.even is not None:
                 assert isinstance(self.variance, ShiftedVariance)
-                even = np.exp(
-                    -0.5 * self.variance.elsewhere(np.asarray(nodes.argmax(axis=1)).ravel(), theta[0])
-                )
+                even = np.exp(-0.5 * self.variance.elsewhere(only_unknown(nodes), theta[0]))
         state = SparseState(
             weight=float(weight),
             lengthscale=float(np.exp(theta[0])),

@@ -15,18 +15,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.linalg import eigh, qr
-from scipy.linalg.blas import dgemm, dsyrk, dtrsm
-from scipy.linalg.lapack import dpotrf
+from scipy.linalg import eigh
+from scipy.linalg.blas import dgemm
 from scipy.sparse.csgraph import connected_components
 
 from geobgp.errors import GeobgpError, SizeError
 from geobgp.linalg.fronts import Fronts
 from geobgp.linalg.ldl import LDL
+from geobgp.linalg.orthogonal import orthonormalise, project_out
 from geobgp.progress import Stage
 
 #: Components up to this size are solved densely.
@@ -419,20 +418,20 @@ class _Sweep(_Part):
         projected = np.zeros((limit + p, limit + p), order="F")
         new = self._random.standard_normal((self.n, p))
         for _ in range(2):
-            _project_out(new, self.vectors)
-        basis[:, :p] = _orthonormalise(new)[0]
+            project_out(new, self.vectors)
+        basis[:, :p] = orthonormalise(new)[0]
         k, found, check = 0, 0, int(1.8 * want)
         while True:
             tell(self, found)
             new = factor.solve(np.ascontiguousarray(basis[:, k : k + p]))
             before = max(k - p, 0)
-            block = _project_out(new, [basis[:, before : k + p]])[-p:]
-            block += _project_out(new, [*near, basis[:, : k + p]])[-p:]
+            block = project_out(new, [basis[:, before : k + p]])[-p:]
+            block += project_out(new, [*near, basis[:, : k + p]])[-p:]
             projected[k : k + p, k : k + p] = (block + block.T) / 2
-            new, beta = _orthonormalise(new)
+            new, beta = orthonormalise(new)
             if np.abs(np.diagonal(beta)).min() < 1e-6 * np.abs(np.diagonal(beta)).max():
-                _project_out(new, [*near, basis[:, : k + p]])
-                new, again = _orthonormalise(new)
+                project_out(new, [*near, basis[:, : k + p]])
+                new, again = orthonormalise(new)
                 beta = again @ beta
             k += p
             basis[:, k : k + p] = new
@@ -467,8 +466,8 @@ class _Sweep(_Part):
     def _keep(self, rows: np.ndarray, factor: LDL, shift: float) -> tuple[int, int]:
         """Polish vectors, and add them to those known if they are what they should be."""
         for turn in range(3):
-            _project_out(rows, self.vectors)
-            rows = _orthonormalise(rows)[0]
+            project_out(rows, self.vectors)
+            rows = orthonormalise(rows)[0]
             # Rounding near the shift mixes vectors of close eigenvalues; the matrix itself tells them apart.
             image = np.ascontiguousarray(self.matrix @ rows)
             value, axes = eigh(dgemm(1.0, rows.T, image.T, trans_b=1), check_finite=False, driver="evd")
@@ -493,29 +492,3 @@ class _Sweep(_Part):
             self.values = np.append(self.values, value[keep])
             self._highest.append(float(value[keep].max()))
         return int(low.sum()), int(high.sum())
-
-
-def _project_out(block: np.ndarray, bases: list[np.ndarray]) -> Any:
-    """Make a block (n, p), C order, orthogonal to bases (n, k), Fortran order; return the last products."""
-    coefficients = None
-    for basis in bases:
-        coefficients = dgemm(1.0, basis, block.T, trans_a=1, trans_b=1)
-        dgemm(-1.0, coefficients, basis, beta=1.0, c=block.T, trans_a=1, trans_b=1, overwrite_c=1)
-    return coefficients
-
-
-def _orthonormalise(block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return orthonormal columns Q, C order, and R with block = Q R: Cholesky twice, else Householder."""
-    total = np.eye(block.shape[1])
-    out = block
-    for _ in range(2):
-        r, info = dpotrf(dsyrk(1.0, out.T), clean=1)
-        spread = np.diagonal(r).min() / np.diagonal(r).max() if info == 0 else 0.0
-        if spread < 1e-7:
-            q, r = qr(block, mode="economic", check_finite=False)
-            return np.ascontiguousarray(q), r
-        out = dtrsm(1.0, r, out.T, trans_a=1).T
-        total = r @ total
-        if spread > 0.03:  # orthonormal to 1e-13 at the first turn
-            break
-    return out, total

@@ -26,7 +26,7 @@ from geobgp.prior.base import Basis
 from geobgp.prior.kernels import Kernel, Matern
 from geobgp.prior.laplacian import Boundary, Discretisation, Scheme, discretise
 from geobgp.prior.powers import Powers, symmetric
-from geobgp.prior.scaling import Scaling, TabulatedVariance
+from geobgp.prior.scaling import Scaling, TabulatedVariance, only_unknown
 
 if TYPE_CHECKING:
     from geobgp.land.domain import Domain
@@ -144,7 +144,7 @@ class FullRank(Basis):
         out = np.asarray((field.to_nodes @ z).T) * (kernel.sd * np.sqrt(4 * np.pi * nu * kappa2**nu))
         if scaling == "even":
             table = TabulatedVariance(field, nu, self.domain.cell_size)
-            own = np.asarray(field.to_nodes.argmax(axis=1)).ravel()
+            own = only_unknown(field.to_nodes)
             out *= np.exp(-0.5 * table.log_variance(float(np.log(kernel.lengthscale)))[0][own])
         return out
 

@@ -11,6 +11,7 @@ import math
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
+import scipy.sparse as sp
 
 from geobgp.errors import DataError, option
 
@@ -110,6 +111,13 @@ def _derivatives(x: float) -> np.ndarray:
         falling = np.prod([order - j for j in range(d)], axis=0) if d else np.ones(_KNOTS)
         rows.append(np.where(order >= d, falling * y ** np.maximum(order - d, 0), 0.0))
     return np.linalg.solve(powers.T, np.array(rows).T).T
+
+
+def only_unknown(rows: sp.csr_array) -> np.ndarray:
+    """Return the unknown whose value each place takes, from rows with one entry each."""
+    if (np.diff(rows.indptr) != 1).any():
+        raise DataError("An even prior needs places that take the value of one unknown each.")
+    return rows.indices
 
 
 class ShiftedVariance:
