@@ -89,8 +89,9 @@ def test_map_intensity_returns_the_posterior_and_the_same_one_twice():
     ]
     assert isinstance(found[0], Posterior)
     for other in found[1:]:
-        assert other.elbo == found[0].elbo
-        np.testing.assert_array_equal(other.node_intensity(), found[0].node_intensity())
+        # A basis may have been read as a part of a larger one: the same up to the solver's tolerance.
+        assert other.elbo == pytest.approx(found[0].elbo, abs=1e-5)
+        np.testing.assert_allclose(other.node_intensity(), found[0].node_intensity(), rtol=1e-5)
 
 
 def test_what_is_given_is_taken_and_said():

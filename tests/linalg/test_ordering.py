@@ -87,7 +87,7 @@ def test_an_archipelago_of_thousands_of_islets(with_coords):
     assert len(fronts.fronts) < 2 * n / 64, f"{len(fronts.fronts)} fronts for {n} cells on 3,000 islets"
     factor = Cholesky(fronts, matrix.data)
     x = rng.normal(size=n)
-    assert np.abs(factor.solve(matrix @ x) - x).max() < 1e-11
+    assert np.abs(factor.solve(matrix @ x) - x).max() < 1e-10
     # The diagonal of the inverse, islet by islet.
     found = factor.selected_inverse(matrix.nnz)
     rows = np.repeat(np.arange(n), np.diff(matrix.indptr))
@@ -98,7 +98,7 @@ def test_an_archipelago_of_thousands_of_islets(with_coords):
         here = place[r : r + 5, c : c + 5]
         here = here[here >= 0]
         inverse = np.linalg.inv(matrix[here][:, here].toarray())
-        assert np.abs(diagonal[here] - np.diagonal(inverse)).max() < 1e-12
+        assert np.abs(diagonal[here] - np.diagonal(inverse)).max() < 1e-10
 
 
 def test_large_land_and_islets_together():
