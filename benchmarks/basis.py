@@ -49,18 +49,23 @@ FULL = [
 
 
 def matrix_of(kind: str, size: float, boundary: str):
+    """Return a matrix, and where its unknowns lie."""
+    import numpy as np
+
     if kind == "mask":
         from grids import grid_laplacian, irregular
 
-        return grid_laplacian(irregular(int(size)), boundary, shore=boundary == "neumann")
+        mask = irregular(int(size))
+        return grid_laplacian(mask, boundary, shore=boundary == "neumann"), np.argwhere(mask)
     from geobgp import Domain
-    from geobgp.prior.laplacian import operator
+    from geobgp.prior.laplacian import discretise
 
     data = ROOT / "sample_data"
     domain = Domain.from_polygons(
         data / "netherlands_land.gpkg", water=data / "netherlands_water.gpkg", cell_size=size
     )
-    return operator(domain, boundary=boundary)
+    made = discretise(domain, boundary=boundary)
+    return made.matrix, made.cells
 
 
 def measure(path: str, m: int, solver: str) -> dict:
@@ -71,13 +76,13 @@ def measure(path: str, m: int, solver: str) -> dict:
 
     from geobgp.linalg.eigen import smallest_eigenpairs
 
-    matrix = sp.csr_array(sp.load_npz(path))
+    matrix, cells = sp.csr_array(sp.load_npz(path)), np.load(Path(path).with_suffix(".npy"))
     smallest_eigenpairs(matrix[:50, :50], 2)  # loads what is loaded on first use
     runs = []
     while len(runs) < 2 and sum(wall for wall, _ in runs) < 30:
         wall, cpu = time.perf_counter(), time.process_time()
         if solver == "ours":
-            values, vectors = smallest_eigenpairs(matrix, m)
+            values, vectors = smallest_eigenpairs(matrix, m, coords=cells)
         else:
             below = -1e-3 * 4 * np.pi * m / matrix.shape[0] * np.median(matrix.diagonal()) * 0.3
             values, vectors = eigsh(matrix.tocsc(), m, sigma=below, tol=1e-9)
@@ -115,6 +120,7 @@ def main() -> None:
 
     import tempfile
 
+    import numpy as np
     import scipy.sparse as sp
 
     rows: list[list[object]] = []
@@ -123,9 +129,10 @@ def main() -> None:
         for kind, size, boundary, m, compare in QUICK if options.quick else FULL:
             key = (kind, size, boundary)
             if key not in stored:
-                matrix = matrix_of(*key)
+                matrix, cells = matrix_of(*key)
                 path = str(Path(folder) / f"{len(stored)}.npz")
                 sp.save_npz(path, matrix, compressed=False)
+                np.save(Path(path).with_suffix(".npy"), cells)
                 stored[key] = (path, matrix.shape[0])
             path, n = stored[key]
             ours = in_process(path, m, "ours", 1)

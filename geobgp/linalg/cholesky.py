@@ -8,7 +8,7 @@ import numpy as np
 from scipy.linalg.blas import dgemm, dsymm, dtrsm
 from scipy.linalg.lapack import dpotri
 
-from geobgp.linalg.fronts import Blocks, Fronts
+from geobgp.linalg.fronts import Blocks, Front, Fronts, backward, forward
 
 
 class Cholesky:
@@ -44,13 +44,13 @@ class Cholesky:
     @cached_property
     def log_det(self) -> float:
         """Log determinant of the matrix."""
-        diagonals = [own.diagonal() for _, _, own, _ in self._columns]
+        diagonals = [own.diagonal() for *_, own, _ in self._columns]
         return 2.0 * float(np.log(np.concatenate(diagonals)).sum())
 
     def solve(self, right: np.ndarray) -> np.ndarray:
         """Return the matrix's inverse times (n,) or (n, k) right-hand sides."""
         x = np.ascontiguousarray(self._two_dimensional(right)[self.fronts.order])
-        self._columns.forward(x, {})
+        forward(self._columns, x, {})
         return self._backward(x).reshape(np.shape(right))
 
     def half_solve(self, right: np.ndarray) -> np.ndarray:
@@ -62,7 +62,7 @@ class Cholesky:
         return np.asarray(right, float).reshape(self.fronts.n, -1)
 
     def _backward(self, x: np.ndarray) -> np.ndarray:
-        self._columns.backward(x, {})
+        backward(self._columns, x, {})
         out = np.empty_like(x)
         out[self.fronts.order] = x
         return out
@@ -72,8 +72,9 @@ class Cholesky:
         f = self.fronts
         found = np.empty(len(f.place))
         above: dict[int, Blocks] = {}
-        waiting = {number: len(front.children) for number, front in enumerate(f.fronts)}
-        for number, front, own, side in reversed(list(self._columns)):
+        waiting = [len(front.children) for front in f.fronts]
+        for number in reversed(range(len(f.fronts))):
+            front, (*_, own, side) = f.fronts[number], self._columns[number]
             values = np.empty(own.size + side.size)
             inverse, cross = front.columns(values)
             inverse[:] = own
@@ -96,5 +97,5 @@ class Cholesky:
         return out
 
 
-def _refuse(number: int, blocks: Blocks, own: np.ndarray) -> None:
+def _refuse(front: Front, blocks: Blocks, own: np.ndarray) -> None:
     raise np.linalg.LinAlgError("the matrix is not positive definite")

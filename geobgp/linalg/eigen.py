@@ -33,7 +33,7 @@ _DENSE = 600
 #: Components up to this size are solved densely together with others of the same size.
 _TINY = 24
 #: Parts of components up to this size are eliminated as one front.
-_LEAF = 128
+_LEAF = 96
 #: Vectors that are solved for at a time.
 _BLOCK = 8
 #: Eigenpairs that one factor should yield.

@@ -27,7 +27,10 @@ _RUN = 8
 
 #: Which of the blocks own, side and rest of the front above; where in it; and where in the update.
 _Move = tuple[int, Any, tuple[slice, slice]]
+#: The blocks own, side and rest.
 Blocks = tuple[np.ndarray, np.ndarray, np.ndarray]
+#: A front's start, stop and border, and its columns of a factor: the blocks own and side.
+Column = tuple[int, int, np.ndarray, np.ndarray, np.ndarray]
 
 
 class Front(NamedTuple):
@@ -45,11 +48,6 @@ class Front(NamedTuple):
     #: Where its columns start among those of all fronts, and which of the matrix's entries go there.
     offset: int
     entries: slice
-
-    @property
-    def size(self) -> int:
-        """Number of unknowns, with the border."""
-        return self.stop - self.start + len(self.border)
 
     def columns(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the blocks `own` and `side` as views of a vector."""
@@ -148,65 +146,63 @@ class Fronts:
     @property
     def memory(self) -> int:
         """Bytes that a factor and the largest blocks take at the same time, about."""
-        return 8 * (self.entries + 6 * max((front.size**2 for front in self.fronts), default=0))
+        largest = max(front.stop - front.start + len(front.border) for front in self.fronts)
+        return 8 * (self.entries + 6 * largest**2)
 
     def eliminate(
-        self, data: np.ndarray, shift: float, indefinite: Callable[[int, Blocks, np.ndarray], None]
-    ) -> Columns:
+        self, data: np.ndarray, shift: float, indefinite: Callable[[Front, Blocks, np.ndarray], None]
+    ) -> list[Column]:
         """Eliminate the matrix with entries `data`, in the pattern's order, minus `shift` times the identity.
 
-        A front whose own block is not positive definite is left to ``indefinite(number, blocks, own)``, which
+        A front whose own block is not positive definite is left to ``indefinite(front, blocks, own)``, which
         eliminates it in place; `own` is the block as it was.
+
+        Returns
+        -------
+        The columns of a lower triangular factor L.
         """
         values = np.zeros(self.entries)
         values[self.place] = data[self.lower]
         values[self.diagonal] -= shift
-        columns = [front.columns(values[front.offset :]) for front in self.fronts]
+        columns: list[Column] = []
         rests: dict[int, np.ndarray] = {}
-        for number, (front, (own, side)) in enumerate(zip(self.fronts, columns, strict=True)):
+        for number, front in enumerate(self.fronts):
+            own, side = front.columns(values[front.offset :])
             blocks = own, side, np.zeros((len(side), len(side)), order="F")
             for child in front.children:
                 self.fronts[child].add(rests.pop(child), blocks)
             before = own.copy(order="F")
             if dpotrf(own, lower=1, clean=0, overwrite_a=1)[1] != 0:
-                indefinite(number, blocks, before)
+                indefinite(front, blocks, before)
             elif len(side):
                 dtrsm(1.0, own, side, side=1, lower=1, trans_a=1, overwrite_b=1)
                 dsyrk(-1.0, side, beta=1.0, c=blocks[2], lower=1, overwrite_c=1)
             rests[number] = blocks[2]
-        return Columns(self, columns)
+            columns.append((front.start, front.stop, front.border, own, side))
+        return columns
 
 
-@dataclass(frozen=True, eq=False)
-class Columns:
-    """The columns of a lower triangular factor L, front by front: its blocks `own` and `side`."""
+def forward(columns: list[Column], x: np.ndarray, pivots: dict[int, np.ndarray]) -> None:
+    """Replace (n, p) right-hand sides, C order, by L⁻¹ x; unknowns from a key of `pivots` on are permuted."""
+    for start, stop, border, own, side in columns:
+        mine = x[start:stop]
+        if start in pivots:
+            mine[:] = mine[pivots[start]]
+        dtrsm(1.0, own, mine.T, side=1, lower=1, trans_a=1, overwrite_b=1)
+        if len(border):
+            taken = x.take(border, axis=0).T
+            x[border] = dgemm(-1.0, mine.T, side, beta=1.0, c=taken, trans_b=1, overwrite_c=1).T
 
-    fronts: Fronts
-    blocks: list[tuple[np.ndarray, np.ndarray]]
 
-    def __iter__(self) -> Iterator[tuple[int, Front, np.ndarray, np.ndarray]]:
-        for number, (front, (own, side)) in enumerate(zip(self.fronts.fronts, self.blocks, strict=True)):
-            yield number, front, own, side
-
-    def forward(self, x: np.ndarray, pivots: dict[int, np.ndarray]) -> None:
-        """Replace (n, p) right-hand sides, C order, by L⁻¹ x; fronts with pivots are permuted."""
-        for number, front, own, side in self:
-            mine = x[front.start : front.stop]
-            if number in pivots:
-                mine[:] = mine[pivots[number]]
-            dtrsm(1.0, own, mine.T, side=1, lower=1, trans_a=1, overwrite_b=1)
-            if len(side):
-                x[front.border] = x.take(front.border, axis=0) - dgemm(1.0, mine.T, side, trans_b=1).T
-
-    def backward(self, x: np.ndarray, pivots: dict[int, np.ndarray]) -> None:
-        """Replace (n, p) right-hand sides, C order, by L⁻ᵀ x."""
-        for number, front, own, side in reversed(list(self)):
-            mine = x[front.start : front.stop]
-            if len(side):
-                dgemm(-1.0, x.take(front.border, axis=0).T, side, beta=1.0, c=mine.T, overwrite_c=1)
-            dtrsm(1.0, own, mine.T, side=1, lower=1, overwrite_b=1)
-            if number in pivots:
-                mine[pivots[number]] = mine.copy()
+def backward(columns: list[Column], x: np.ndarray, pivots: dict[int, np.ndarray]) -> None:
+    """Replace (n, p) right-hand sides, C order, by L⁻ᵀ x."""
+    for start, stop, border, own, side in reversed(columns):
+        mine = x[start:stop]
+        if len(border):
+            dgemm(-1.0, x.take(border, axis=0).T, side, beta=1.0, c=mine.T, overwrite_c=1)
+        dtrsm(1.0, own, mine.T, side=1, lower=1, overwrite_b=1)
+        if start in pivots:
+            mine[pivots[start]] = mine.copy()
 
 
 def _borders(
@@ -232,28 +228,18 @@ def _fronts(
 ) -> Iterator[Front]:
     """Yield the fronts, with the places of their borders in the fronts above."""
     children: list[list[int]] = [[] for _ in borders]
-    for number, parent in enumerate(parents.tolist()):
-        border = borders[number]
+    for number, (border, parent) in enumerate(zip(borders, parents.tolist(), strict=True)):
         moves: tuple[_Move, ...] = ()
         by_index = False
-        if parent >= 0 and len(border):
+        if parent >= 0:
             children[parent].append(number)
-            start, stop = int(starts[parent]), int(starts[parent + 1])
-            own = int(np.searchsorted(border, stop))
+            own = int(np.searchsorted(border, starts[parent + 1]))
             place = np.searchsorted(borders[parent], border)
-            place[:own] = border[:own] - start
+            place[:own] = border[:own] - starts[parent]
             moves, by_index = _moves(place, own)
-        yield Front(
-            int(starts[number]),
-            int(starts[number + 1]),
-            border,
-            parent,
-            tuple(children[number]),
-            moves,
-            by_index,
-            int(offsets[number]),
-            slice(int(bounds[number]), int(bounds[number + 1])),
-        )
+        start, stop = int(starts[number]), int(starts[number + 1])
+        offset, entries = int(offsets[number]), slice(int(bounds[number]), int(bounds[number + 1]))
+        yield Front(start, stop, border, parent, tuple(children[number]), moves, by_index, offset, entries)
 
 
 def _moves(place: np.ndarray, own: int) -> tuple[tuple[_Move, ...], bool]:

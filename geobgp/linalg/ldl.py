@@ -6,7 +6,7 @@ import numpy as np
 from scipy.linalg.blas import dgemm, dtrsm
 from scipy.linalg.lapack import dsyconv, dsytrf
 
-from geobgp.linalg.fronts import Blocks, Fronts
+from geobgp.linalg.fronts import Blocks, Front, Fronts, backward, forward
 
 
 class LDL:
@@ -50,15 +50,14 @@ class LDL:
         self._columns = fronts.eliminate(data, shift, self._eliminate)
         self._pairs = np.flatnonzero(self._beside)
 
-    def _eliminate(self, number: int, blocks: Blocks, before: np.ndarray) -> None:
+    def _eliminate(self, front: Front, blocks: Blocks, before: np.ndarray) -> None:
         """Eliminate a front that is not positive definite."""
         own, side, rest = blocks
         lower, order, diagonal, beside, pairs, negative = _bunch_kaufman(before)
-        front = self.fronts.fronts[number]
         self.negative += negative
         self._diagonal[front.start : front.stop, 0] = diagonal
         self._beside[front.start : front.stop, 0] = beside
-        self._pivots[number] = order
+        self._pivots[front.start] = order
         np.fill_diagonal(lower, 1.0)
         own[:] = lower
         if len(side):
@@ -72,14 +71,14 @@ class LDL:
     def solve(self, right: np.ndarray) -> np.ndarray:
         """Solve (matrix - shift I) X = right for a block of vectors (n, p); C order suits best."""
         x = np.ascontiguousarray(right[self.fronts.order])
-        self._columns.forward(x, self._pivots)
+        forward(self._columns, x, self._pivots)
         # D couples only pairs of neighbours, within the fronts that are not definite.
         pairs = self._pairs
         first, second = x[pairs] * self._beside[pairs], x[pairs + 1] * self._beside[pairs]
         x *= self._diagonal
         x[pairs] += second
         x[pairs + 1] += first
-        self._columns.backward(x, self._pivots)
+        backward(self._columns, x, self._pivots)
         out = np.empty_like(x)
         out[self.fronts.order] = x
         return out

@@ -14,6 +14,8 @@ from scipy.sparse.csgraph import connected_components, dijkstra
 
 #: Share of a part that has to lie on either side of a cut.
 _BALANCE = 0.2
+#: Separators that together are not larger than this are eliminated as one front.
+_SMALL = 48
 #: Number of far-apart unknowns from which links are counted.
 _LANDMARKS = 4
 
@@ -167,8 +169,23 @@ def _range(level: np.ndarray, group: np.ndarray, count: int) -> tuple[np.ndarray
     return low, high
 
 
+def _joined(front: np.ndarray, parents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return fronts and parents with small separators joined to the one above; parents have lower numbers."""
+    size, cut = np.bincount(front).tolist(), np.bincount(parents[parents >= 0], minlength=len(parents)) > 0
+    kept = list(range(len(size)))
+    for number, parent in enumerate(parents.tolist()):
+        joined = kept[parent]
+        if parent >= 0 and cut[number] and size[number] + size[joined] <= _SMALL:
+            size[joined] += size[number]
+            kept[number] = joined
+    names, renumbered = np.unique(kept, return_inverse=True)
+    above = parents[names]
+    return renumbered[front], np.where(above >= 0, renumbered[above], -1)
+
+
 def _ordered(front: np.ndarray, parents: np.ndarray, levels: np.ndarray) -> Ordering:
     """Return the fronts in postorder, the unknowns of each along the coordinate in which it is longest."""
+    front, parents = _joined(front, parents)
     count = len(parents)
     children: list[list[int]] = [[] for _ in range(count)]
     stack: list[int] = []
