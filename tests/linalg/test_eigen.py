@@ -19,6 +19,7 @@ from scipy.sparse.linalg import splu
 from geobgp.errors import SizeError
 from geobgp.linalg import eigen
 from geobgp.linalg.eigen import smallest_eigenpairs
+from geobgp.linalg.lanczos import BLOCK
 from geobgp.progress import Stage
 
 
@@ -120,7 +121,7 @@ def test_more_equal_eigenvalues_than_a_block_holds(bridge):
     """Twenty equal rooms, barely connected: clusters of twenty, closer than a Krylov space resolves."""
     room = grid_laplacian(np.ones((10, 10), bool), "neumann")
     rooms = 20
-    assert rooms > eigen._BLOCK
+    assert rooms > BLOCK
     matrix = sp.block_diag([room] * rooms).tolil()
     for k in range(rooms - 1):
         a, b = 100 * k + 46, 100 * (k + 1) + 5
