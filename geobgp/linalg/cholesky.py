@@ -49,6 +49,8 @@ class Cholesky:
 
     def solve(self, right: np.ndarray) -> np.ndarray:
         """Return the matrix's inverse times (n,) or (n, k) right-hand sides."""
+        if np.size(right) == 0:
+            return np.zeros(np.shape(right))
         x = np.ascontiguousarray(self._two_dimensional(right)[self.fronts.order])
         forward(self._columns, x, {})
         return self._backward(x).reshape(np.shape(right))
