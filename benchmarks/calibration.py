@@ -3,7 +3,8 @@
 Each run draws a field from the prior with known hyperparameters on a domain with islands and a river, draws
 points from it, fits them, and asks how often the 50 % and 90 % intervals of the intensity at the nodes and of
 the expected number of events in regions hold the truth. The standard error is over runs, as places within one
-run go together. "Foreign" fields are bumps on a slope with a level for each part of the land, which no prior of ours made.
+run go together. "Foreign" fields are bumps on a slope with a level for each part of the land, which no prior of
+ours made.
 
     python benchmarks/calibration.py [--runs 200] [--only CASE ...] [--output FILE]
 """
