@@ -76,13 +76,13 @@ def measure(path: str, m: int, solver: str) -> dict:
 
     from geobgp.linalg.eigen import smallest_eigenpairs
 
-    matrix, cells = sp.csr_array(sp.load_npz(path)), np.load(Path(path).with_suffix(".npy"))
+    matrix, places = sp.csr_array(sp.load_npz(path)), np.load(Path(path).with_suffix(".npy"))
     smallest_eigenpairs(matrix[:50, :50], 2)  # loads what is loaded on first use
     runs = []
     while len(runs) < 2 and sum(wall for wall, _ in runs) < 30:
         wall, cpu = time.perf_counter(), time.process_time()
         if solver == "ours":
-            values, vectors = smallest_eigenpairs(matrix, m, coords=cells)
+            values, vectors = smallest_eigenpairs(matrix, m, coords=places)
         else:
             below = -1e-3 * 4 * np.pi * m / matrix.shape[0] * np.median(matrix.diagonal()) * 0.3
             values, vectors = eigsh(matrix.tocsc(), m, sigma=below, tol=1e-9)
@@ -129,10 +129,10 @@ def main() -> None:
         for kind, size, boundary, m, compare in QUICK if options.quick else FULL:
             key = (kind, size, boundary)
             if key not in stored:
-                matrix, cells = matrix_of(*key)
+                matrix, places = matrix_of(*key)
                 path = str(Path(folder) / f"{len(stored)}.npz")
                 sp.save_npz(path, matrix, compressed=False)
-                np.save(Path(path).with_suffix(".npy"), cells)
+                np.save(Path(path).with_suffix(".npy"), places)
                 stored[key] = (path, matrix.shape[0])
             path, n = stored[key]
             ours = in_process(path, m, "ours", 1)
