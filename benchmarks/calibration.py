@@ -3,7 +3,8 @@
 Each run draws a field from the prior with known hyperparameters on a domain with islands and a river, draws
 points from it, fits them, and asks how often the 50 % and 90 % intervals of the intensity at the nodes and of
 the expected number of events in regions hold the truth. The standard error is over runs, as places within one
-run go together.
+run go together. "Foreign" fields are bumps on a slope with a level for each part of the land, which no prior of
+ours made.
 
     python benchmarks/calibration.py [--runs 200] [--only CASE ...] [--output FILE]
 """
@@ -73,6 +74,19 @@ class Case:
     truth: Any
     hyper: str | None = None
     base: float = MANY
+    #: Whether the field is drawn from the model's own prior; else it is one that no prior of ours made.
+    own: bool = True
+
+
+def foreign_field(domain: Domain, seed: int) -> np.ndarray:
+    """Return a log-intensity of a few bumps in the plane on a slope, with a step across the river."""
+    rng = np.random.default_rng(seed)
+    xy = (domain.node_points - domain.node_points.mean(axis=0)) / 1000.0
+    out = 0.01 * xy @ rng.normal(size=2) + rng.normal(0, 0.3, domain.n_components)[domain.components]
+    for _ in range(8):
+        centre, width = xy[rng.integers(len(xy))], rng.uniform(6.0, 20.0)
+        out = out + rng.normal(0, 1.0) * np.exp(-0.5 * np.sum((xy - centre) ** 2, axis=1) / width**2)
+    return out - out.mean()
 
 
 def cases(domain: Domain, m: int) -> list[Case]:
@@ -90,13 +104,16 @@ def cases(domain: Domain, m: int) -> list[Case]:
         Case("full rank, known", full, matern),
         Case("full rank, map", full, matern, "map"),
         Case("full rank, integrate", full, matern, "integrate"),
+        Case("features, foreign", harmonic, known, "map", own=False),
+        Case("full rank, foreign", full, matern, "map", own=False),
+        Case("integrate, foreign", full, matern, "integrate", own=False),
     ]
 
 
 def one_run(case: Case, places: list[Any], seed: int) -> tuple[dict[str, float], float, int]:
     """Return the share of places covered in one data set, the fit's seconds, and the number of points."""
     domain = case.basis.domain
-    field = simulate_prior(case.basis, case.truth, seed)[0]
+    field = simulate_prior(case.basis, case.truth, seed)[0] if case.own else foreign_field(domain, seed)
     rate = case.base * np.exp(field)
     counts = bin_points(simulate_points(domain, rate, seed + 10_000_000), domain)
     kernel = case.truth if case.hyper is None else Matern(case.truth.nu)

@@ -18,7 +18,7 @@ from scipy.linalg import blas, lapack
 
 from geobgp.inference.engine import Engine, Sites, Solve, make_engine, make_state
 from geobgp.inference.features import Blocks, PartedFeatures
-from geobgp.inference.states import FeatureState
+from geobgp.inference.states import FeatureState, hyper_numbers
 from geobgp.prior.harmonic import HarmonicBasis
 from geobgp.prior.kernels import Kernel
 from geobgp.prior.scaling import Scaling
@@ -156,10 +156,7 @@ class FeatureEngine(Engine):
         s = self.solve(theta, sites)
         prior: _FeaturePrior = s.prior  # type: ignore[assignment]
         return FeatureState(
-            weight=float(weight),
-            lengthscale=float(np.exp(theta[0])),
-            sd=float(np.exp(theta[1])),
-            noise=float(np.exp(theta[2])) if len(theta) == 3 else float("nan"),
+            **hyper_numbers(theta, weight),
             centre=self._centre,
             beta=s.beta,
             beta_cov=s.beta_cov,

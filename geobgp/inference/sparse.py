@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from geobgp.inference.engine import Engine, Sites, Solve, make_engine, make_state
-from geobgp.inference.states import SparseState
+from geobgp.inference.states import SparseState, hyper_numbers
 from geobgp.linalg.cholesky import Cholesky
 from geobgp.prior.full_rank import Field, FullRank, coefficients
 from geobgp.prior.kernels import Kernel, Matern
@@ -113,10 +113,7 @@ class SparseEngine(Engine):
                 assert isinstance(self.variance, ShiftedVariance)
                 even = np.exp(-0.5 * self.variance.elsewhere(only_unknown(nodes), theta[0]))
         state = SparseState(
-            weight=float(weight),
-            lengthscale=float(np.exp(theta[0])),
-            sd=float(np.exp(theta[1])),
-            noise=float(np.exp(theta[2])) if len(theta) == 3 else float("nan"),
+            **hyper_numbers(theta, weight),
             centre=self._centre,
             beta=s.beta,
             beta_cov=s.beta_cov,

@@ -117,6 +117,13 @@ class _State(ABC):
         """Return the arrays of this kind of state."""
 
 
+def hyper_numbers(theta: np.ndarray, weight: float) -> dict[str, float]:
+    """Return a state's share and its hyperparameters, by name, from θ."""
+    noise = float(np.exp(theta[2])) if len(theta) == 3 else float("nan")
+    length, sd = (float(v) for v in np.exp(theta[:2]))
+    return {"weight": float(weight), "lengthscale": length, "sd": sd, "noise": noise}
+
+
 def _common(arrays: dict[str, np.ndarray]) -> dict[str, object]:
     names = ("weight", "lengthscale", "sd", "noise", "centre")
     numbers = dict(zip(names, (float(v) for v in arrays["numbers"]), strict=True))

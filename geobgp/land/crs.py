@@ -77,7 +77,9 @@ def as_crs(value: Any, what: str = "crs") -> pyproj.CRS:
     'Amersfoort / RD New'
     """
     try:
-        return pyproj.CRS.from_user_input(value)
+        found = pyproj.CRS.from_user_input(value)
+        # Of one of its own special classes, such as a domain's, pyproj cannot make a variant.
+        return found if type(found) is pyproj.CRS else pyproj.CRS(found.to_wkt())
     except pyproj.exceptions.CRSError as error:
         raise CRSError(
             f"{option(what, str(value))} is no coordinate reference system that PROJ knows: {error}",

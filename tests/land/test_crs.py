@@ -348,3 +348,12 @@ def test_areal_scale_takes_any_shape():
 def test_multipolygon_halves_at_the_antimeridian_join():
     halves = MultiPolygon([box(179, 0, 180, 1), box(-180, 0, -179, 1)])
     assert land_polygons(series([halves])).geometry.geom_type == "Polygon"
+
+
+def test_the_crs_of_a_domain_can_be_given_again():
+    """An equal-area CRS that was chosen for land too wide for a UTM zone is one of pyproj's special classes."""
+    wide = gpd.GeoSeries([shapely.box(0, 50, 20, 60)], crs=4326)
+    domain = Domain.from_polygons(wide, cell_size=50_000)
+    assert domain.crs.to_authority() is None
+    again = Domain.from_polygons(domain.geometry, cell_size=50_000, crs=domain.crs)
+    assert again.n_nodes == domain.n_nodes and again.crs.equals(domain.crs)
