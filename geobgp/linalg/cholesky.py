@@ -90,7 +90,7 @@ class Cholesky:
                 ratio = dtrsm(1.0, own, side, side=1, lower=1)
                 dsymm(-1.0, outer, ratio, beta=0.0, c=cross, lower=1, overwrite_c=1)
                 dgemm(-1.0, ratio, cross, beta=1.0, c=inverse, trans_a=1, overwrite_c=1)
-            found[front.entries] = values[f.place[front.entries] - front.offset]
+            found[front.entries] = values[f.place[front.entries]]
             if front.children:
                 above[number] = inverse, cross, outer
         out = np.empty(length)

@@ -45,14 +45,13 @@ class Front(NamedTuple):
     #: Where the border lies in the front above; by index or by slices.
     moves: tuple[_Move, ...]
     by_index: bool
-    #: Where its columns start among those of all fronts, and which of the matrix's entries go there.
-    offset: int
+    #: Which of the lower triangle's entries go into its columns.
     entries: slice
 
     def columns(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the blocks `own` and `side` as views of a vector."""
-        k, b = self.stop - self.start, len(self.border)
-        return values[: k * k].reshape(k, k).T, values[k * k : k * (k + b)].reshape(k, b).T
+        k = self.stop - self.start
+        return values[: k * k].reshape(k, k).T, values[k * k :].reshape(k, -1).T
 
     def add(self, update: np.ndarray, above: Blocks) -> None:
         """Add this front's update to the blocks of the front above."""
@@ -82,11 +81,9 @@ class Fronts:
     entries : int
         Number of entries of a factor.
     place : array
-        Where the matrix's lower triangle, in the order of elimination, lies in the columns of all fronts.
+        Where the matrix's lower triangle, in the order of elimination, lies in the columns of its fronts.
     lower, upper : array
         Which of the pattern's entries these are, and their mirror images.
-    diagonal : (n,) array
-        Where the diagonal lies in the columns of all fronts.
     """
 
     n: int
@@ -96,7 +93,6 @@ class Fronts:
     place: np.ndarray = field(repr=False)
     lower: np.ndarray = field(repr=False)
     upper: np.ndarray = field(repr=False)
-    diagonal: np.ndarray = field(repr=False)
 
     @classmethod
     def of(cls, pattern: sp.csr_array, coords: np.ndarray | None = None, leaf: int = _LEAF) -> Fronts:
@@ -124,13 +120,12 @@ class Fronts:
         lower, row, col = lower[below], row[below], col[below]
         bounds = np.searchsorted(col, starts)
         borders = _borders(row, bounds, starts, ordering.parents)
-        # Where each unknown's column starts in `own` and in `side`.
+        # Where each unknown's column starts in `own`, and behind it in `side`.
         own, side = np.diff(starts), np.array([len(border) for border in borders], np.int64)
-        offsets = np.r_[0, np.cumsum(own * (own + side))]
         front = np.repeat(np.arange(len(own)), own)
         inside = np.arange(n) - starts[front]
-        in_own = offsets[front] + inside * own[front]
-        in_side = offsets[front] + own[front] ** 2 + inside * side[front]
+        in_own = inside * own[front]
+        in_side = own[front] ** 2 + inside * side[front]
         place = in_own[col] + row - starts[front[col]]
         outside = np.flatnonzero(row >= starts[front[col] + 1])
         for here, border in zip(
@@ -140,8 +135,8 @@ class Fronts:
         mirror = sp.csr_array(
             (np.arange(pattern.nnz), pattern.indices, pattern.indptr), shape=(n, n)
         ).T.tocsr()
-        fronts = tuple(_fronts(starts, ordering.parents, borders, offsets, bounds))
-        return cls(n, order, fronts, int(offsets[-1]), place, lower, mirror.data[lower], in_own + inside)
+        fronts = tuple(_fronts(starts, ordering.parents, borders, bounds))
+        return cls(n, order, fronts, int((own * (own + side)).sum()), place, lower, mirror.data[lower])
 
     @property
     def memory(self) -> int:
@@ -161,13 +156,15 @@ class Fronts:
         -------
         The columns of a lower triangular factor L.
         """
-        values = np.zeros(self.entries)
-        values[self.place] = data[self.lower]
-        values[self.diagonal] -= shift
+        lower = data[self.lower]
         columns: list[Column] = []
         rests: dict[int, np.ndarray] = {}
         for number, front in enumerate(self.fronts):
-            own, side = front.columns(values[front.offset :])
+            k = front.stop - front.start
+            values = np.zeros(k * (k + len(front.border)))
+            values[self.place[front.entries]] = lower[front.entries]
+            values[: k * k : k + 1] -= shift
+            own, side = front.columns(values)
             blocks = own, side, np.zeros((len(side), len(side)), order="F")
             for child in front.children:
                 self.fronts[child].add(rests.pop(child), blocks)
@@ -220,11 +217,7 @@ def _borders(
 
 
 def _fronts(
-    starts: np.ndarray,
-    parents: np.ndarray,
-    borders: list[np.ndarray],
-    offsets: np.ndarray,
-    bounds: np.ndarray,
+    starts: np.ndarray, parents: np.ndarray, borders: list[np.ndarray], bounds: np.ndarray
 ) -> Iterator[Front]:
     """Yield the fronts, with the places of their borders in the fronts above."""
     children: list[list[int]] = [[] for _ in borders]
@@ -238,8 +231,8 @@ def _fronts(
             place[:own] = border[:own] - starts[parent]
             moves, by_index = _moves(place, own)
         start, stop = int(starts[number]), int(starts[number + 1])
-        offset, entries = int(offsets[number]), slice(int(bounds[number]), int(bounds[number + 1]))
-        yield Front(start, stop, border, parent, tuple(children[number]), moves, by_index, offset, entries)
+        entries = slice(int(bounds[number]), int(bounds[number + 1]))
+        yield Front(start, stop, border, parent, tuple(children[number]), moves, by_index, entries)
 
 
 def _moves(place: np.ndarray, own: int) -> tuple[tuple[_Move, ...], bool]:
