@@ -4,7 +4,7 @@ Finland with its lakes, New Zealand, and an archipelago of 2,000 islets that is 
 water, know it (distances are those on land, and parts of the land have their own levels), or are patchy along the
 shore. `map_intensity` with defaults is compared with closed and open water, a Dirichlet shore, and a stand-in for
 version 0.1: natural scaling and the boundary condition with the higher bound, but held at the first 128 features of
-all. Version 0.1 itself took more where its features missed much, so it did better than this where land is in one piece.
+all. Version 0.1 itself took more where these missed much, so it may have done better.
 
     python benchmarks/coasts.py [--seeds 3] [--points 1500] [--only COAST ...]
 

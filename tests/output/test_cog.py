@@ -17,19 +17,6 @@ from geobgp.output.cog import write_rasters
 RIO = "from rasterio.rio.main import main_group; main_group()"
 
 
-@pytest.fixture(scope="module")
-def posterior():
-    domain = island()
-    return prescribed(domain, bumps(domain), 0.4, title="Known numbers")
-
-
-@pytest.fixture(scope="module")
-def data(posterior):
-    data = posterior.intensity()
-    data["exceedance_0.5"] = posterior.exceedance(0.5)
-    return data
-
-
 def test_one_file_per_variable(data, tmp_path):
     paths = write_rasters(data, tmp_path / "out", title="A title")
     assert [p.name for p in paths] == [

@@ -3,23 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import xarray as xr
-from posteriors import bumps, island, prescribed
 
 from geobgp.errors import DataError, WriteError
 from geobgp.output import grids
-
-
-@pytest.fixture(scope="module")
-def posterior():
-    domain = island()
-    return prescribed(domain, bumps(domain), 0.4, title="Known numbers")
-
-
-@pytest.fixture(scope="module")
-def data(posterior):
-    data = posterior.intensity()
-    data["exceedance_0.5"] = posterior.exceedance(0.5)
-    return data
 
 
 def test_dataset_knows_its_place_and_units(posterior, data):
