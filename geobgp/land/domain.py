@@ -163,7 +163,7 @@ class Domain:
                 option="min_coverage",
                 found=min_coverage,
             )
-        in_cells = shapely.set_precision(grid.shapes_to_cells(geometry), _pieces.PRECISION)
+        in_cells = _pieces.on_lattice(grid.shapes_to_cells(geometry))
         lines = None if barriers is None else grid.shapes_to_cells(barriers)
         pieces = _pieces.cut(in_cells, lines, grid.shape)
         piece_node, main, left_out = _pieces.join_small(pieces, min_coverage)

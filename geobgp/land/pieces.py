@@ -249,9 +249,8 @@ def _clip_to_cells(
     # A tile that only touches a cell's side has no land in it.
     inner = shapely.box(col + PRECISION, row + PRECISION, col + 1 - PRECISION, row + 1 - PRECISION)
     owner, tile = shapely.STRtree(tiles).query(inner)
-    corners = zip(tiles[tile], col[owner].tolist(), row[owner].tolist(), strict=True)
-    clipped = np.array([shapely.clip_by_rect(t, u, v, u + 1, v + 1) for t, u, v in corners], object)
-    clipped = shapely.transform(clipped, lambda uv: np.rint(uv / PRECISION) / (1 / PRECISION))
+    west, north = col[owner], row[owner]
+    clipped = _rounded(_clip(tiles[tile], np.column_stack([west, north, west + 1, north + 1])))
     land = np.bincount(owner, shapely.area(clipped), len(cells))
     doubtful = np.abs(land - coverage) > CLIPPED
     doubtful[owner[~shapely.is_valid(clipped)]] = True
@@ -260,6 +259,27 @@ def _clip_to_cells(
     clipped[again] = shapely.intersection(tiles[tile[again]], shapely.box(c, r, c + 1, r + 1))
     pieces, index = shapely.get_parts(clipped, return_index=True)
     return pieces, owner[index]
+
+
+def _clip(shapes: np.ndarray, boxes: np.ndarray) -> np.ndarray:
+    """Clip each shape by its own rectangle (west, north, east, south)."""
+    each = zip(shapes, boxes.astype(float).tolist(), strict=True)
+    out = np.empty(len(shapes), object)
+    out[:] = [shapely.clip_by_rect(shape, *box) for shape, box in each]
+    return out
+
+
+def _rounded(shapes: np.ndarray) -> np.ndarray:
+    """Round coordinates to multiples of PRECISION."""
+    return shapely.transform(shapes, lambda uv: np.rint(uv / PRECISION) / (1 / PRECISION))
+
+
+def on_lattice(geometry: shapely.Geometry) -> shapely.Geometry:
+    """Return polygons with coordinates rounded to PRECISION, and valid: most are so by rounding alone."""
+    parts = shapely.remove_repeated_points(_rounded(shapely.get_parts(geometry)))
+    parts = parts[~shapely.is_empty(parts)]
+    whole = parts[0] if len(parts) == 1 else shapely.multipolygons(parts)
+    return whole if shapely.is_valid(whole) else shapely.set_precision(geometry, PRECISION)
 
 
 def _tiles(polygons: np.ndarray, most: int = 64) -> np.ndarray:
@@ -278,10 +298,12 @@ def _tiles(polygons: np.ndarray, most: int = 64) -> np.ndarray:
         axis = np.where(wide, 0, 1)
         at = np.arange(len(polygons)), axis
         first[at] = second[at] = middle[at]
-        halves = [
-            shapely.intersection(polygons, shapely.box(*np.hstack(corners).T))
-            for corners in ((low, first), (second, high))
-        ]
+        boxes = [np.hstack(corners) for corners in ((low, first), (second, high))]
+        halves = [_clip(polygons, box) for box in boxes]
+        wrong = np.abs(shapely.area(halves).sum(axis=0) - shapely.area(polygons)) > CLIPPED
+        wrong |= ~shapely.is_valid(halves).all(axis=0)
+        for half, box in zip(halves, boxes, strict=True):
+            half[wrong] = shapely.intersection(polygons[wrong], shapely.box(*box[wrong].T))
         polygons = shapely.get_parts(np.concatenate(halves))
         polygons = polygons[shapely.get_type_id(polygons) == 3]
     return np.concatenate([np.empty(0, object), *done])

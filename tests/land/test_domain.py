@@ -10,7 +10,7 @@ from paths import SAMPLE
 from shapely import affinity
 
 from geobgp import Domain, DomainError, SizeError
-from geobgp.land.pieces import PRECISION, cover, cut, ring_segments, split_at_grid_lines
+from geobgp.land.pieces import PRECISION, cover, cut, on_lattice, ring_segments, split_at_grid_lines
 
 
 def disc(radius=1.0, centre=(0.0, 0.0), points=720):
@@ -119,6 +119,40 @@ def test_pieces_are_those_of_the_slow_way(land):
     np.testing.assert_allclose(np.reshape(quick, (-1, 2)), np.reshape(slow, (-1, 2)), rtol=0, atol=1e-7)
     made = found.polygon[[p is not None for p in found.polygon]]
     assert shapely.is_valid(made).all()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_ragged_land_is_cut_as_one_intersection_after_the_other_does(seed):
+    rng = np.random.default_rng(seed)
+    angle = np.linspace(0, 2 * np.pi, 150, endpoint=False)
+    ring = np.stack([np.cos(angle), np.sin(angle)], axis=-1)
+    reach = rng.uniform(0.4, 1.0, (14, 150)) * rng.uniform(0.5, 5.0, (14, 1))
+    shapes = shapely.make_valid(shapely.polygons(rng.uniform(6, 14, (14, 1, 2)) + reach[..., None] * ring))
+    land = shapely.union_all(shapes[:9]).difference(shapely.union_all(shapes[9:]))
+    found = cut(on_lattice(land), None, (20, 20))
+    col, row = (x.ravel() for x in np.meshgrid(np.arange(20), np.arange(20)))
+    parts, cell = shapely.get_parts(
+        shapely.intersection(shapely.box(col, row, col + 1, row + 1), land), return_index=True
+    )
+    slow = np.array(sorted((c, a) for c, a in zip(cell, shapely.area(parts), strict=True) if a > 1e-9))
+    quick = np.array(sorted((c, a) for c, a in zip(found.cell, found.area, strict=True) if a > 1e-9))
+    np.testing.assert_allclose(quick, slow, rtol=0, atol=1e-7)
+    for step, wall in ((1, [1, 0, 1, 1]), (20, [0, 1, 1, 1])):
+        ends = np.column_stack([col, row, col, row]) + wall
+        face = shapely.linestrings(ends.reshape(-1, 2, 2))
+        across = found.cell[found.second] - found.cell[found.first] == step
+        opened = np.bincount(found.cell[found.first][across], found.open_length[across], 400)
+        np.testing.assert_allclose(
+            opened, shapely.length(shapely.intersection(face, land)), rtol=0, atol=1e-4
+        )
+
+
+def test_land_that_rounding_would_tangle_stays_valid():
+    gap = 0.2 * PRECISION
+    slit = shapely.Polygon([(0, 0), (3, 0), (3, 2), (1.5 + gap, 2), (1.5, 1), (1.5 - gap, 2), (0, 2)])
+    found = on_lattice(shapely.union(slit, shapely.box(4, 0, 5, 1)))
+    assert shapely.is_valid(found)
+    np.testing.assert_allclose(found.area, 7.0, atol=1e-9)
 
 
 def test_land_in_rows_or_in_one_shape_makes_the_same_domain():
