@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
+    from geobgp.checks.excursions import Excursion
     from geobgp.inference.likelihoods import Likelihood
     from geobgp.inference.mixture import NormalMixture
     from geobgp.land.domain import Domain
@@ -80,6 +81,67 @@ class Outputs:
             "threshold": float(threshold),
         }
         return self._dataset({"exceedance": values}, {"exceedance": about})["exceedance"]
+
+    def excursion(
+        self, threshold: float, probability: float = 0.9, *, n_samples: int = 1000, seed: int = 0
+    ) -> Excursion:
+        """Return the largest region that exceeds `threshold` everywhere at once with `probability`, and its opposite.
+
+        Parameters
+        ----------
+        threshold : float
+            In the intensity's unit.
+        probability : float
+            From 0.5 to less than 1.
+        n_samples, seed : int
+            Joint samples behind it.
+
+        Returns
+        -------
+        Excursion
+            `above`, `below` (nodes) and what is between; `to_raster`, `to_polygons`, `plot`.
+        """
+        from geobgp.checks.excursions import excursion
+
+        self._need_counts("excursion()")
+        return excursion(cast("Posterior", self), threshold, probability, n_samples=n_samples, seed=seed)
+
+    def ranks(
+        self,
+        regions: Any,
+        *,
+        top: int = 3,
+        reference: float | None = None,
+        n_samples: int = 2000,
+        seed: int = 0,
+    ) -> gpd.GeoDataFrame:
+        """Return how regions rank by their rate, with the probability of each claim.
+
+        Parameters
+        ----------
+        regions : GeoDataFrame, GeoSeries, list of geometries or path
+            As for `totals`.
+        top : int
+            How many regions are the top.
+        reference : float, optional
+            A rate in `units`; by default that of all the land, which is drawn together with the regions'.
+        n_samples, seed : int
+            Joint samples behind it.
+
+        Returns
+        -------
+        GeoDataFrame
+            The regions with their land, ``rate`` (expected events per unit of exposure, in `units`) and its 90 %
+            interval, ``rank`` (1 is the highest; the median) and its 90 % interval, and the probabilities
+            ``p_first`` of rank 1, ``p_top3`` of being among the top, ``p_above`` of a rate above the reference.
+            NaN where a region holds no land or nobody is exposed.
+        """
+        from geobgp.checks.ranks import ranks
+
+        self._need_counts("ranks()")
+        return ranks(
+            cast("Posterior", self), regions, top=top, reference=reference, n_samples=n_samples, seed=seed
+        )
 
     def latent(self, quantiles: Sequence[float] = QUANTILES) -> xr.Dataset:
         """Return the linear predictor on the grid (the log-intensity, for counts): mean, sd and quantiles."""

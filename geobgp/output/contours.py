@@ -106,6 +106,23 @@ def write_polygons(frame: gpd.GeoDataFrame, path: str | os.PathLike[str], *, lay
     return path
 
 
+def node_polygons(domain: Domain, label: np.ndarray, order: Sequence[str]) -> gpd.GeoDataFrame:
+    """Return the land of the nodes of each label as one geometry, exactly as the shore cuts it.
+
+    Parameters
+    ----------
+    domain : Domain
+    label : (n_nodes,) array of str
+    order : sequence of str
+        The labels in the order of the rows; those without a node are left out.
+    """
+    import geopandas as gpd
+
+    there = [name for name in order if (label == name).any()]
+    shapes = [shapely.union_all(domain.polygon_of(np.flatnonzero(label == name))) for name in there]
+    return gpd.GeoDataFrame({"region": there}, geometry=[_polygonal(s) for s in shapes], crs=domain.crs)
+
+
 def _label(lower: float, upper: float, units: str) -> str:
     suffix = f" {units}" if units not in ("", "1") else ""
     if np.isinf(lower):

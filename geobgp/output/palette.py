@@ -25,6 +25,10 @@ BREAK_PROBABILITIES: Final = (0.1, 0.25, 0.4, 0.55, 0.7, 0.8, 0.9, 0.95, 0.99)
 PROBABILITY_BREAKS: Final = (0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99)
 #: Breaks of the classes for shares of land.
 COVERAGE_BREAKS: Final = (0.1, 0.25, 0.5, 0.75, 0.9, 0.999)
+#: Breaks of the classes for ratios: the same in every map, even about 1 on the scale of factors.
+RATIO_BREAKS: Final = (0.5, 0.67, 0.8, 0.9, 1.1, 1.25, 1.5, 2.0)
+#: Probabilities of the breaks for differences, among their sizes; the first is the width of the middle class.
+DIFFERENCE_PROBABILITIES: Final = (0.25, 0.6, 0.85, 0.97)
 
 # Lightness, chroma and hue (degrees) in OKLCh at equal distances along each curve.
 _CURVES: Final = {
@@ -63,11 +67,14 @@ class Classes:
         One colour per class.
     units : str
         Unit of the values, "" when there is none.
+    names : tuple of str
+        What the classes are called, where it is not by their breaks.
     """
 
     breaks: np.ndarray
     colours: np.ndarray
     units: str = ""
+    names: tuple[str, ...] = ()
 
     @property
     def n(self) -> int:
@@ -86,6 +93,8 @@ class Classes:
 
     def labels(self) -> list[str]:
         """Return a label for each class, without units."""
+        if self.names:
+            return list(self.names)
         if self.n == 1:
             return ["all values"]
         text = [number(b, 6) for b in self.breaks]
@@ -138,6 +147,40 @@ def fixed_classes(breaks: tuple[float, ...], *, ramp: str, units: str = "") -> C
     return Classes(np.asarray(breaks, float), colours(len(breaks) + 1, ramp), units)
 
 
+def ratio_classes(units: str = "") -> Classes:
+    """Return the classes of a ratio of two maps or of a relative risk: `RATIO_BREAKS`, lightest about 1.
+
+    Examples
+    --------
+    >>> ratio_classes().labels()[3:6]
+    ['0.8 – 0.9', '0.9 – 1.1', '1.1 – 1.25']
+    """
+    return fixed_classes(RATIO_BREAKS, ramp="signed", units=units)
+
+
+def signed_classes(values: np.ndarray, units: str = "") -> Classes:
+    """Return classes that lie evenly about zero, at rounded quantiles of the values' sizes.
+
+    Examples
+    --------
+    >>> signed_classes(np.linspace(-10.0, 10.0, 201)).breaks.tolist()
+    [-9.7, -8.5, -6.0, -2.5, 2.5, 6.0, 8.5, 9.7]
+    """
+    size = np.abs(np.asarray(values, float))
+    one_side = quantile_classes(size, probabilities=DIFFERENCE_PROBABILITIES).breaks
+    one_side = one_side[one_side > 0]
+    if not len(one_side):
+        # All alike: a class of its own around zero, so that the sign is shown.
+        one_side = np.array([rounded(max(float(np.nanmax(size)) / 2, 1e-12), 2)])
+    return fixed_classes((*(-one_side[::-1]), *one_side), ramp="signed", units=units)
+
+
+def excursion_classes(names: tuple[str, ...] = ("surely below", "not sure", "surely above")) -> Classes:
+    """Return the three classes of an excursion: -1 surely below, 0 not sure, 1 surely above."""
+    shades = colours(7, "signed")[[1, 3, 5]]
+    return Classes(np.array([-0.5, 0.5]), shades, names=names)
+
+
 def classes_for(name: str, values: np.ndarray, units: str = "") -> Classes:
     """Return the classes for a variable of the posterior by its name: the same in rasters, maps and figures.
 
@@ -146,7 +189,13 @@ def classes_for(name: str, values: np.ndarray, units: str = "") -> Classes:
     >>> classes_for("exceedance_2", np.array([0.1, 0.7])).n
     8
     """
-    if name.startswith("exceedance"):
+    if name == "excursion":
+        return excursion_classes()
+    if name.startswith("ratio"):
+        return ratio_classes(units)
+    if name.startswith("difference"):
+        return signed_classes(values, units)
+    if name.startswith(("exceedance", "probability")):
         return fixed_classes(PROBABILITY_BREAKS, ramp="probability", units=units)
     if name == "coverage":
         return fixed_classes(COVERAGE_BREAKS, ramp="uncertainty", units=units)
@@ -155,11 +204,15 @@ def classes_for(name: str, values: np.ndarray, units: str = "") -> Classes:
 
 
 def classes_in(data: xr.Dataset, name: str) -> Classes:
-    """Return the classes for a variable of a dataset; quantiles share those of the mean, to be comparable."""
+    """Return the classes for a variable of a dataset; quantiles share those of the mean (or the difference)."""
     own = data[name]
     units = str(own.attrs.get("units", ""))
+    if name == "excursion" and "legend" in own.attrs:
+        return excursion_classes(tuple(str(own.attrs["legend"]).split("; ")))
     like_mean = name[:1] == "q" and name[1:].replace("_", "").replace(".", "").isdigit()
     source = data["mean"] if like_mean and "mean" in data else own
+    if name.startswith("difference_q") and "difference" in data:
+        source = data["difference"]
     return classes_for(name, source.values.astype(np.float32), units)
 
 

@@ -113,7 +113,8 @@ def show_cells(
         index = np.where(np.isnan(values), np.nan, classes.index(values))
         shades = ListedColormap(classes.colours / 255)
         image = ax.imshow(index, cmap=shades, norm=Normalize(-0.5, classes.n - 0.5), **common)
-        norm: Any = BoundaryNorm(classes.breaks, classes.n, extend="both") if classes.n > 2 else None
+        bar_like = classes.n > 2 and not classes.names
+        norm: Any = BoundaryNorm(classes.breaks, classes.n, extend="both") if bar_like else None
         source = None if norm is None else ScalarMappable(norm, shades)
     else:
         shades = ListedColormap(palette.colours(256, ramp) / 255)
@@ -143,7 +144,7 @@ def show_cells(
 
 
 def _swatches(ax: matplotlib.axes.Axes, classes: Classes, label: str) -> None:
-    """Draw a legend instead of a colour bar, for one or two classes."""
+    """Draw a legend instead of a colour bar, for one or two classes and for those with names."""
     from matplotlib.patches import Patch
 
     patches = [Patch(facecolor=c, label=text) for c, text in zip(classes.hex, classes.labels(), strict=True)]

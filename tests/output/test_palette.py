@@ -101,3 +101,27 @@ def test_narrow_fields_keep_distinct_breaks():
     classes = palette.quantile_classes(1 + 1e-5 * np.arange(1000))
     assert classes.n == 10
     assert len(set(classes.labels())) == 10
+
+
+def test_ratios_have_fixed_classes_about_one():
+    classes = palette.classes_for("ratio_q05", np.array([3.0]))
+    assert classes.breaks.tolist() == [0.5, 0.67, 0.8, 0.9, 1.1, 1.25, 1.5, 2.0]
+    lightness = to_oklab(classes.colours)[:, 0]
+    assert classes.index(np.array([1.0]))[0] == 4 == lightness.argmax()
+    assert (np.diff(lightness[:5]) > 0).all() and (np.diff(lightness[4:]) < 0).all()
+    red_less_blue = classes.colours[:, 0].astype(int) - classes.colours[:, 2]
+    assert (red_less_blue[:4] < 0).all() and (red_less_blue[5:] > 0).all()
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=100))
+def test_differences_have_classes_even_about_zero(values):
+    classes = palette.signed_classes(np.array(values))
+    np.testing.assert_array_equal(classes.breaks, -classes.breaks[::-1])
+    assert (np.diff(classes.breaks) > 0).all()
+    assert classes.index(np.array([0.0]))[0] == (classes.n - 1) // 2
+
+
+def test_named_classes_keep_their_names():
+    classes = palette.classes_for("excursion", np.array([0.0]))
+    assert classes.labels() == ["surely below", "not sure", "surely above"]
+    assert classes.index(np.array([-1.0, 0.0, 1.0])).tolist() == [0, 1, 2]

@@ -1,0 +1,240 @@
+"""Excursion sets: the land that surely lies above a threshold, all of it at once, or surely below it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from geobgp.errors import DataError, option
+from geobgp.text import number, percent
+
+if TYPE_CHECKING:
+    import geopandas as gpd
+    import matplotlib.axes
+    import xarray as xr
+
+    from geobgp.land.domain import Domain
+    from geobgp.posterior import Posterior
+
+#: Numbers in a block of samples: 32 MB.
+_BLOCK = 4_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Excursion:
+    """Where the intensity surely exceeds a threshold, where it surely does not, and where nobody knows.
+
+    A map of `Posterior.exceedance` speaks of one place at a time: of a hundred places with 90 % each, some ten
+    are wrong. Here the probability holds for a region as a whole. Above and below are each held to it separately.
+
+    Attributes
+    ----------
+    domain : Domain
+    threshold : float
+        In `units`.
+    probability : float
+        With which all of `above` exceeds the threshold at once; the same for all of `below` the other way.
+    joint_above, joint_below : (n_nodes,) arrays
+        For each node the largest probability at which it still belongs to the region: `above` is where
+        `joint_above` is at least `probability`.
+    units : str
+    n_samples : int
+        Joint samples behind it.
+    attrs : dict
+        Where the numbers come from.
+
+    Notes
+    -----
+    Regions grow node by node in the order of the marginal probability (Bolin & Lindgren 2015), as long as the
+    joint samples allow. With n samples of which k fail somewhere in a region its probability is taken as
+    (n - k) / (n + 1), which in the mean over samples promises no more than is true.
+    """
+
+    domain: Domain
+    threshold: float
+    probability: float
+    joint_above: np.ndarray = field(repr=False)
+    joint_below: np.ndarray = field(repr=False)
+    units: str = ""
+    n_samples: int = 0
+    attrs: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def above(self) -> np.ndarray:
+        """Whether each node belongs to the region that exceeds the threshold everywhere at once."""
+        return self.joint_above >= self.probability
+
+    @property
+    def below(self) -> np.ndarray:
+        """Whether each node belongs to the region that lies below the threshold everywhere at once."""
+        return self.joint_below >= self.probability
+
+    def at(self, probability: float) -> Excursion:
+        """Return the regions of another probability, from the same samples."""
+        probability = check_probability(probability, self.n_samples)
+        return dataclasses.replace(self, probability=probability)
+
+    def areas(self) -> dict[str, float]:
+        """Return the land above, below and uncertain, in km² (square units of a local domain)."""
+        land = self.domain.node_areas / self.domain.area_unit[0]
+        above, below = float(land[self.above].sum()), float(land[self.below].sum())
+        return {"above": above, "below": below, "uncertain": max(float(land.sum()) - above - below, 0.0)}
+
+    def to_dataset(self) -> xr.Dataset:
+        """Return the regions on the grid: ``excursion`` is 1 above, -1 below and 0 between.
+
+        ``probability_above`` and ``probability_below`` are the joint probabilities. A cell with several nodes (two
+        sides of a river) shows the least sure of them.
+        """
+        from geobgp.output.grids import dataset
+
+        words = f"{number(self.threshold, 6)} {self.units}"
+        about = {"units": "1", "threshold": self.threshold, "n_samples": self.n_samples}
+        values = {
+            "excursion": self._least(self.above) - self._least(self.below),
+            "probability_above": self._least(self.joint_above),
+            "probability_below": self._least(self.joint_below),
+        }
+        variables = {
+            "excursion": about
+            | {
+                "long_name": f"regions above and below {words}, each with {percent(self.probability)} all at once",
+                "probability": self.probability,
+                "legend": f"surely below {words}; not sure; surely above {words}",
+            },
+            "probability_above": about | {"long_name": f"joint probability of more than {words}"},
+            "probability_below": about | {"long_name": f"joint probability of less than {words}"},
+        }
+        title = f"Above and below {words}, {percent(self.probability)} sure"
+        made = dataset(self.domain, {}, attrs=self.attrs | {"title": title})
+        for name, array in values.items():
+            made[name] = (("northing", "easting"), array, variables[name])
+        return made
+
+    def _least(self, values: np.ndarray) -> np.ndarray:
+        """Return the least of the values in every cell, NaN off land."""
+        domain = self.domain
+        used = domain.piece_node >= 0
+        out = np.full(domain.grid.n_cells, np.inf)
+        np.minimum.at(out, domain.pieces.cell[used], np.asarray(values, float)[domain.piece_node[used]])
+        return np.where(np.isfinite(out), out, np.nan).reshape(domain.grid.shape)
+
+    def to_raster(self, path: str | Path) -> list[Path]:
+        """Write `to_dataset` as GeoTIFFs with QGIS styles: a directory, or one ``.tif`` with all bands."""
+        from geobgp.output.cog import write_rasters
+
+        data = self.to_dataset()
+        return write_rasters(data, path, title=data.attrs["title"])
+
+    def to_polygons(self, path: str | Path | None = None) -> gpd.GeoDataFrame:
+        """Return the regions as polygons that end at the shore; write them to a GeoPackage if `path` is given.
+
+        Returns
+        -------
+        GeoDataFrame
+            A row for each of "above", "uncertain" and "below" that has land: ``region``, ``label``,
+            ``probability`` (NaN where uncertain), ``area`` (of the land on the ground, km² or square units).
+        """
+        from geobgp.output.contours import node_polygons, write_polygons
+
+        words = f"{number(self.threshold, 6)} {self.units}"
+        labels = {"below": f"surely below {words}", "uncertain": "not sure", "above": f"surely above {words}"}
+        region = np.where(self.above, "above", np.where(self.below, "below", "uncertain"))
+        frame = node_polygons(self.domain, region, ("above", "uncertain", "below"))
+        areas = self.areas()
+        frame.insert(1, "label", [labels[name] for name in frame["region"]])
+        frame.insert(2, "probability", np.where(frame["region"] == "uncertain", np.nan, self.probability))
+        frame.insert(3, "area", [areas[name] for name in frame["region"]])
+        if path is not None:
+            write_polygons(frame, path, layer="excursion")
+        return frame
+
+    def plot(self, ax: matplotlib.axes.Axes | None = None, **kwargs: Any) -> matplotlib.axes.Axes:
+        """Draw the regions; see `geobgp.output.comparison_plots.plot_excursion`."""
+        from geobgp.output.comparison_plots import plot_excursion
+
+        return plot_excursion(self, ax, **kwargs)
+
+    def __repr__(self) -> str:
+        unit = "km²" if self.domain.crs is not None else "square units"
+        areas = ", ".join(f"{number(area, 3)} {unit} {name}" for name, area in self.areas().items())
+        return f"Excursion({number(self.threshold)} {self.units} at {percent(self.probability)}: {areas})"
+
+
+def excursion(
+    posterior: Posterior, threshold: float, probability: float = 0.9, *, n_samples: int = 1000, seed: int = 0
+) -> Excursion:
+    """Return the largest regions that lie above, or below, a threshold everywhere at once.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        Of counts.
+    threshold : float
+        In the intensity's unit.
+    probability : float
+        From 0.5 to less than 1.
+    n_samples, seed : int
+        Joint samples of all nodes.
+    """
+    if not (np.isfinite(threshold) and threshold > 0):
+        raise DataError(
+            f"{option('threshold')} is a positive number of {posterior.units}; found {threshold!r}.",
+            option="threshold",
+            found=threshold,
+        )
+    probability = check_probability(probability, n_samples)
+    chance = posterior._nodes.sf(np.log(threshold))
+    n = posterior.domain.n_nodes
+    # The place of every node in the order in which it joins each region.
+    place = np.empty((2, n), np.int64)
+    for k, order in enumerate((np.argsort(-chance, kind="stable"), np.argsort(chance, kind="stable"))):
+        place[k, order] = np.arange(n)
+    failed = []
+    for block in sample_blocks(posterior, n_samples, seed):
+        over = block > threshold
+        failed.append([np.where(over, n, place[0]).min(axis=1), np.where(over, place[1], n).min(axis=1)])
+    first = np.sort(np.concatenate(failed, axis=1), axis=1)
+    joint = [(n_samples - np.searchsorted(first[k], place[k], "right")) / (n_samples + 1) for k in range(2)]
+    return Excursion(
+        posterior.domain,
+        float(threshold),
+        probability,
+        joint[0],
+        joint[1],
+        posterior.units,
+        n_samples,
+        posterior.provenance,
+    )
+
+
+def check_probability(probability: float, n_samples: int) -> float:
+    """Return a probability that so many samples can tell from 1, or say what is wrong with it."""
+    if not 0.5 <= probability < 1:
+        raise DataError(
+            f"{option('probability')} of a region that is sure is at least 0.5 and below 1; found {probability!r}.",
+            option="probability",
+            found=probability,
+        )
+    least = int(np.ceil(round(probability / (1 - probability), 6)))
+    if n_samples < least:
+        raise DataError(
+            f"{n_samples:,} samples cannot tell {percent(probability, 1)} from certainty.",
+            option="n_samples",
+            found=n_samples,
+            remedy=f"Use {option('n_samples')} of {least:,} or more; 1,000 are usual.",
+        )
+    return float(probability)
+
+
+def sample_blocks(posterior: Posterior, n: int, seed: int | np.random.Generator) -> Iterator[np.ndarray]:
+    """Yield joint samples of the intensity, some at a time, n in all."""
+    rng = np.random.default_rng(seed)
+    size = max(1, _BLOCK // posterior.domain.n_nodes)
+    for start in range(0, n, size):
+        yield posterior.sample(min(size, n - start), rng)

@@ -1,0 +1,86 @@
+"""Ranks of regions: how probably each has the highest rate, is among the top, or lies above a reference."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from geobgp.checks.excursions import sample_blocks
+from geobgp.errors import DataError, option
+from geobgp.inference.mixture import quantile_name
+from geobgp.land.regions import area_shares, read_regions, sum_samples, table
+
+if TYPE_CHECKING:
+    import geopandas as gpd
+
+    from geobgp.posterior import Posterior
+
+_INTERVAL = (0.05, 0.95)
+
+
+def ranks(
+    posterior: Posterior,
+    regions: Any,
+    *,
+    top: int = 3,
+    reference: float | None = None,
+    n_samples: int = 2000,
+    seed: int = 0,
+) -> gpd.GeoDataFrame:
+    """Return the rate of every region, its rank and what is sure about it; see `Posterior.ranks`."""
+    domain = posterior.domain
+    frame = read_regions(regions, domain)
+    if isinstance(top, bool) or int(top) != top or not 1 <= top <= len(frame):
+        raise DataError(
+            f"{option('top')} is a whole number from 1 to the number of regions, {len(frame):,}; found {top!r}.",
+            option="top",
+            found=top,
+        )
+    if reference is not None and not (np.isfinite(reference) and reference >= 0):
+        raise DataError(
+            f"{option('reference')} is a number of {posterior.units}, 0 or more; found {reference!r}.",
+            option="reference",
+            found=reference,
+        )
+    if n_samples < 1:
+        raise DataError(
+            f"At least one sample is needed; found {n_samples}.", option="n_samples", found=n_samples
+        )
+    shares = area_shares(domain, frame)
+    weights = sp.csr_array(sp.vstack([shares, np.ones((1, domain.n_nodes))]).multiply(posterior.exposure))
+    exposure = np.asarray(weights.sum(axis=1))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rates = sum_samples(sample_blocks(posterior, n_samples, seed), weights) / exposure
+        mean = (weights @ posterior._nodes.exp_mean() / exposure)[:-1]
+    rates, overall = rates[:, :-1], rates[:, -1:]
+    ranked = exposure[:-1] > 0
+    place = _places(rates, ranked)
+    limit = overall if reference is None else float(reference)
+    columns = {} if posterior.exposure_kind == "area" else {"exposure": exposure[:-1]}
+    columns |= {"rate": mean}
+    columns |= {f"rate_{quantile_name(q)}": np.quantile(rates, q, axis=0) for q in _INTERVAL}
+    columns |= {"rank": np.median(place, axis=0)}
+    columns |= {f"rank_{quantile_name(q)}": _quantile(place, q) for q in _INTERVAL}
+    columns |= {
+        "p_first": (place == 1).mean(axis=0),
+        f"p_top{int(top)}": (place <= top).mean(axis=0),
+        "p_above": (rates > limit).mean(axis=0),
+    }
+    columns = {name: np.where(ranked, values, np.nan) for name, values in columns.items()}
+    made = table(frame, shares, domain, columns)
+    made.attrs["units"] = posterior.units
+    return made
+
+
+def _places(rates: np.ndarray, ranked: np.ndarray) -> np.ndarray:
+    """Return the place of every region in every sample, 1 for the highest; those not ranked come last."""
+    order = np.argsort(np.where(ranked, -rates, np.inf), axis=1, kind="stable")
+    place = np.empty(order.shape)
+    np.put_along_axis(place, order, np.arange(1.0, order.shape[1] + 1)[None, :], axis=1)
+    return place
+
+
+def _quantile(place: np.ndarray, q: float) -> np.ndarray:
+    return np.asarray(np.quantile(place, q, axis=0, method="inverted_cdf"))
