@@ -134,6 +134,7 @@ class LGCP:
             points=point_facts(counts),
             title=title,
             scaling=self.scaling,
+            observed=np.array(counts, float),
         )
 
     def quick_bound(self, counts: Counts | np.ndarray, *, nodes: int = 1500) -> float:

@@ -67,6 +67,8 @@ class Posterior(Outputs):
         What `map_intensity` chose by itself, and why.
     scaling : "even" or "natural"
         Whether the prior's sd is the same on every piece of land.
+    observed : (n_nodes,) array, optional
+        The counts that were fitted; None for values at locations.
 
     Examples
     --------
@@ -96,6 +98,7 @@ class Posterior(Outputs):
     title: str = ""
     choices: Mapping[str, str] = field(default_factory=dict, repr=False)
     scaling: Scaling = "natural"
+    observed: np.ndarray | None = field(default=None, repr=False)
 
     # -- facts -------------------------------------------------------------------------------------
 
@@ -355,7 +358,7 @@ class Posterior(Outputs):
         """Write everything to one file, from which `load` gives back the same posterior, number for number.
 
         The file (an ``.npz``, no pickle) holds the domain and the basis too, so it is about as large as the
-        features are in memory. It holds neither points nor counts; only a fit of values at locations
+        features are in memory. It holds the counts of the nodes but no points; only a fit of values at locations
         (`BoundaryGP`) with full rank keeps the locations.
         """
         from geobgp.storage.archive import save

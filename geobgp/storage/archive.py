@@ -127,6 +127,8 @@ def save(posterior: Posterior, path: str | Path) -> Path:
         "hyper_mean": fit.hyper_mean,
         "hyper_cov": fit.hyper_cov,
     }
+    if posterior.observed is not None:
+        arrays["observed"] = posterior.observed
     arrays |= _named("domain", domain_arrays) | _named("basis", posterior.basis.to_arrays())
     for k, state in enumerate(fit.states):
         arrays |= _named(f"state{k}", state.to_arrays())
@@ -159,6 +161,7 @@ def load(path: str | Path) -> Posterior:
             created=header["created"],
             title=header["title"],
             scaling=header["scaling"],
+            observed=arrays.get("observed"),
             choices=header["choices"],
         )
     except (KeyError, TypeError) as error:

@@ -40,6 +40,7 @@ def test_a_kernel_a_basis_and_a_likelihood_of_a_users_own(tmp_path):
     assert back.kernel == posterior.kernel and isinstance(back.kernel, Mixed)
     assert type(back.basis) is Coast and type(back.likelihood) is Counted
     np.testing.assert_array_equal(back.node_intensity(), posterior.node_intensity())
+    np.testing.assert_array_equal(back.observed, counts())
 
 
 def test_a_kernel_nobody_knows_is_named(tmp_path, monkeypatch):
