@@ -1,19 +1,12 @@
-"""Arrays inside a web page: palette pictures, and numbers quantised for the read-out."""
+"""Arrays inside a web page: palette pictures, and codes packed as text."""
 
 from __future__ import annotations
 
 import base64
 import struct
 import zlib
-from dataclasses import dataclass
-from typing import Any, Final
 
 import numpy as np
-
-#: Relative step of the read-out's logarithmic scale: a number is right to half of this.
-RELATIVE_STEP: Final = 0.001
-#: How many times smaller than the typical value a number may be before it counts as zero.
-RANGE: Final = 1e9
 
 
 def palette_png(index: np.ndarray, colours: np.ndarray) -> bytes:
@@ -25,9 +18,13 @@ def palette_png(index: np.ndarray, colours: np.ndarray) -> bytes:
         -1 or the number of a colour.
     colours : (k, 3) uint8 array
         At most 255 of them.
+
+    Notes
+    -----
+    The page's script reads the land from it: one IDAT chunk, a byte a pixel, lines unfiltered, 0 for none.
     """
     rows, cols = index.shape
-    # Entry 0 is transparent. Filter 0 (none) suits classes.
+    # Entry 0 is transparent.
     scanlines = np.zeros((rows, cols + 1), np.uint8)
     scanlines[:, 1:] = index + 1
     table = np.vstack([np.zeros((1, 3), np.uint8), np.asarray(colours, np.uint8)])
@@ -50,58 +47,6 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
 def data_url(data: bytes, kind: str) -> str:
     """Return bytes as a data: URL."""
     return f"data:{kind};base64,{base64.b64encode(data).decode('ascii')}"
-
-
-@dataclass(frozen=True)
-class Scale:
-    """How numbers become codes: 0 for none, 1 for zero, then evenly spaced in the logarithm (or plainly).
-
-    Attributes
-    ----------
-    low : float
-        Value of code 2.
-    step : float
-        Of the logarithm, or of the value itself when `linear`.
-    linear : bool
-    """
-
-    low: float
-    step: float
-    linear: bool = False
-
-    @classmethod
-    def logarithmic(cls, *arrays: np.ndarray) -> Scale:
-        """Return the scale that holds the positive values of all arrays to `RELATIVE_STEP`.
-
-        It ends 28 powers of ten above its lowest value; what is larger is shown as that.
-        """
-        positive = [a[(a > 0) & np.isfinite(a)] for a in arrays]
-        positive = [a for a in positive if a.size]
-        if not positive:
-            return cls(1.0, RELATIVE_STEP)
-        # From the median and not from the largest: one absurd value must not push all others to zero.
-        least = min(float(np.median(a)) for a in positive) / RANGE
-        return cls(min(float(a[a >= least].min()) for a in positive), RELATIVE_STEP)
-
-    def encode(self, values: np.ndarray) -> np.ndarray:
-        """Return codes as uint16."""
-        with np.errstate(invalid="ignore", divide="ignore"):
-            if self.linear:
-                at = (values - self.low) / self.step
-            else:
-                at = np.where(values >= self.low, np.log(values / self.low) / self.step, -1.0)
-        codes = np.round(np.where(np.isnan(values), -2.0, np.maximum(at, -1.0))) + 2
-        return np.clip(codes, 0, 65535).astype(np.uint16)
-
-    def decode(self, codes: np.ndarray) -> np.ndarray:
-        """Return values, NaN for code 0; what the page's script does."""
-        at = codes.astype(float) - 2
-        values = self.low + at * self.step if self.linear else self.low * np.exp(at * self.step)
-        return np.where(codes == 0, np.nan, np.where(codes == 1, 0.0, values))
-
-    def config(self) -> dict[str, Any]:
-        """Return what the page's script needs."""
-        return {"low": self.low, "step": self.step, "linear": self.linear}
 
 
 def pack(codes: np.ndarray) -> str:

@@ -24,22 +24,25 @@ window.geobgp = (function () {
     if (value === 0) return "0";
     value = Number(value.toPrecision(digits));
     const size = Math.abs(value);
-    if (size < 1e-4 || size >= 1e9) return String(Number(value.toPrecision(digits))).replace("e+", "e");
+    if (size < 1e-4 || size >= 1e9) {
+      const [mantissa, power] = value.toExponential().split("e");
+      return mantissa + "e" + Number(power);
+    }
     const decimals = Math.max(digits - 1 - Math.floor(Math.log10(size)), 0);
     return value.toLocaleString("en-GB", { maximumFractionDigits: Math.min(decimals, 20) });
   }
+  // As geobgp.web.numbers.chance_codes rounds them.
   function percent(p) {
     if (!Number.isFinite(p)) return "\u2013";
-    if (p > 0.999) return "> 99.9 %";
-    if (p < 0.001) return "< 0.1 %";
-    return (100 * p).toFixed(p > 0.1 && p < 0.9 ? 0 : 1) + " %";
+    const tenths = Math.round(1000 * p);
+    if (tenths > 999) return "> 99.9 %";
+    if (tenths < 1) return "< 0.1 %";
+    return (tenths / 10).toFixed(tenths >= 100 && tenths <= 900 ? 0 : 1) + " %";
   }
 
   // The inverse of geobgp.web.embed.pack.
   async function unpack(text, rows, cols) {
-    const raw = Uint8Array.from(atob(text), c => c.charCodeAt(0));
-    const stream = new Blob([raw]).stream().pipeThrough(new DecompressionStream("deflate"));
-    const planes = new Uint8Array(await new Response(stream).arrayBuffer());
+    const planes = await inflated(bytes(text));
     const n = rows * cols, out = new Uint16Array(n);
     for (let r = 0, at = 0; r < rows; r++) {
       let left = 0;
@@ -51,16 +54,53 @@ window.geobgp = (function () {
     }
     return out;
   }
-  function decode(code, scale) {
-    if (!code) return NaN;
-    if (code === 1) return 0;
-    return scale.linear ? scale.low + (code - 2) * scale.step : scale.low * Math.exp((code - 2) * scale.step);
+  // The lines of a picture of geobgp.web.embed.palette_png: a byte of no use, then one for each pixel, 0 for none.
+  async function pixels(url) {
+    const raw = bytes(url.slice(url.indexOf(",") + 1)), view = new DataView(raw.buffer);
+    let at = 8;
+    while (view.getUint32(at + 4) !== 0x49444154) at += 12 + view.getUint32(at);
+    return inflated(raw.subarray(at + 8, at + 8 + view.getUint32(at)));
+  }
+  function bytes(text) { return Uint8Array.from(atob(text), c => c.charCodeAt(0)); }
+  async function inflated(raw) {
+    const stream = new Blob([raw]).stream().pipeThrough(new DecompressionStream("deflate"));
+    return new Uint8Array(await new Response(stream).arrayBuffer());
+  }
+  // The number of a code of geobgp.web.numbers.Decimals: the decimal itself, nothing is rounded here.
+  function decode(code, cells) {
+    if (code < 2) return code ? 0 : NaN;
+    if (code === 65535) return Infinity;
+    const first = Math.pow(10, cells.digits - 1), digits = (code - 2) % (9 * first) + first;
+    return Number(digits + "e" + (Math.floor((code - 2) / (9 * first)) + cells.lowest - cells.digits + 1));
+  }
+  // Column and row of a place, by its share of the way east and south: geobgp.web.patches.Patches.at.
+  function locate(patches, s, t) {
+    const k = patches.count, n = patches.knots;
+    const east = Math.min(Math.floor(k * s), k - 1), south = Math.min(Math.floor(k * t), k - 1);
+    const across = weights(k * s - east, n), down = weights(k * t - south, n);
+    let col = 0, row = 0;
+    for (let i = 0; i < n; i++) for (let j = 0; j < n; j++) {
+      const at = ((south * n + i) * k + east) * n + j, weight = down[i] * across[j];
+      col += weight * patches.cols[at];
+      row += weight * patches.rows[at];
+    }
+    return [col, row];
+  }
+  function weights(z, n) {
+    const out = [];
+    for (let j = 0; j < n; j++) {
+      const gap = z - (1 - Math.cos(Math.PI * j / (n - 1))) / 2;
+      if (gap === 0) return Array.from({ length: n }, (_, i) => i === j ? 1 : 0);
+      out.push((j % 2 ? -1 : 1) * (j === 0 || j === n - 1 ? 0.5 : 1) / gap);
+    }
+    const sum = out.reduce((a, b) => a + b);
+    return out.map(w => w / sum);
   }
 
   function start(map, layers, groups, layerControl, config) {
-    const grid = config.grid, narrow = window.innerWidth <= 640;
+    const grid = config.grid, cells = config.cells, narrow = window.innerWidth <= 640;
     const bounds = L.latLngBounds(config.bounds);
-    let active = 0;
+    let active = 0, shown = null;
     const arrays = {};
 
     function card(position, className, build) {
@@ -124,7 +164,7 @@ window.geobgp = (function () {
     };
     scale.addTo(map);
 
-    // Everything known about the pixel at a place; null off land.
+    // Everything known about the cell at a place; null where it has none, or the picture shows no land.
     function at(latlng) {
       let x = latlng.lng, y = latlng.lat;
       if (!config.local) {
@@ -132,16 +172,22 @@ window.geobgp = (function () {
         x = R * (west + ((((x - west) % 360) + 360) % 360)) * Math.PI / 180;
         y = R * Math.asinh(Math.tan(y * Math.PI / 180));
       }
-      const col = Math.floor((x - grid.west) / grid.pixel), row = Math.floor((grid.north - y) / grid.pixel);
-      if (!arrays.mean || row < 0 || col < 0 || row >= grid.rows || col >= grid.cols) return null;
-      const k = row * grid.cols + col;
+      const px = (x - grid.west) / grid.pixel, py = (grid.north - y) / grid.pixel;
+      if (!shown || !(px >= 0 && py >= 0 && px < grid.cols && py < grid.rows)) return null;
+      if (!shown[Math.floor(py) * (grid.cols + 1) + 1 + Math.floor(px)]) return null;
+      const [u, v] = locate(config.patches, px / grid.cols, py / grid.rows);
+      const col = Math.floor((u - cells.col) / cells.block), row = Math.floor((v - cells.row) / cells.block);
+      if (!(row >= 0 && col >= 0 && row < cells.rows && col < cells.cols)) return null;
+      const k = row * cells.cols + col;
       if (!arrays.mean[k]) return null;
       const out = {};
       for (const name in arrays) {
-        out[name] = decode(arrays[name][k], name === "p" ? config.probability : config.scale);
+        const code = arrays[name][k];
+        out[name] = name !== "p" ? decode(code, cells) : code ? (code - 1) / 1000 : NaN;
       }
       return out;
     }
+    const averaged = "average of " + cells.block + " \u00d7 " + cells.block + " cells";
     function interval(v) { return "90 % interval " + number(v.q05) + " \u2013 " + number(v.q95); }
     function show(v) {
       readout.replaceChildren();
@@ -150,9 +196,10 @@ window.geobgp = (function () {
       first.appendChild(el("b", "", number(v.mean)));
       first.appendChild(document.createTextNode(" " + config.units));
       readout.appendChild(el("div", "", interval(v)));
+      if (cells.block > 1) readout.appendChild(el("div", "geobgp-quiet", averaged));
       const key = config.layers[active].key;
       if (key === "uncertainty") {
-        readout.appendChild(el("div", "geobgp-quiet", "sd / mean " + number(100 * v.sd / v.mean) + " %"));
+        readout.appendChild(el("div", "geobgp-quiet", "sd / mean " + number(v.cv) + " %"));
       } else if (key === "exceedance") {
         readout.appendChild(el("div", "geobgp-quiet", "probability > " + config.threshold + ": " + percent(v.p)));
       }
@@ -176,6 +223,7 @@ window.geobgp = (function () {
       const box = el("div");
       box.appendChild(table(rows));
       box.appendChild(el("div", "geobgp-quiet", config.units + "; " + place(e.latlng)));
+      if (cells.block > 1) box.appendChild(el("div", "geobgp-quiet", averaged));
       L.popup({ maxWidth: 300 }).setLatLng(e.latlng).setContent(box).openOn(map);
     });
     map.on("baselayerchange", function (e) {
@@ -207,7 +255,8 @@ window.geobgp = (function () {
         show(null);
         return;
       }
-      for (const name in config.arrays) arrays[name] = await unpack(config.arrays[name], grid.rows, grid.cols);
+      for (const name in config.arrays) arrays[name] = await unpack(config.arrays[name], cells.rows, cells.cols);
+      shown = await pixels(layers[0]._url);
     }
     return { map: map, layers: layers, at: at, ready: load(), number: number };
   }

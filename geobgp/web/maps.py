@@ -16,9 +16,11 @@ from geobgp.land.reproject import point_coordinates
 from geobgp.output import palette
 from geobgp.output.grids import relative_uncertainty
 from geobgp.output.palette import Classes
-from geobgp.text import count, number, percent, rounded
-from geobgp.web.embed import RELATIVE_STEP, Scale, data_url, pack, palette_png
+from geobgp.text import count, number, rounded
+from geobgp.web.embed import data_url, palette_png
+from geobgp.web.numbers import DIGITS, Numbers
 from geobgp.web.page import assemble
+from geobgp.web.patches import Patches
 from geobgp.web.plane import Plane
 
 if TYPE_CHECKING:
@@ -53,8 +55,9 @@ def intensity_map(
     """Return an interactive map of a posterior.
 
     Layers: mean intensity, uncertainty (sd / mean), the probability of exceeding a threshold, and the
-    shoreline. The value under the cursor is shown with its 90 % interval; a click shows more. The page is
-    self-contained: Leaflet is inside it, and a Content-Security-Policy forbids all network.
+    shoreline. The value under the cursor is shown with its 90 % interval; a click shows more. It is the value
+    of the cell there, as in the rasters, to the last digit shown. The page is self-contained: Leaflet is inside
+    it, and a Content-Security-Policy forbids all network.
 
     Parameters
     ----------
@@ -79,7 +82,8 @@ def intensity_map(
     opacity : float, optional
         Of the pictures at first; 1, or 0.75 over a basemap.
     max_pixels, max_bytes : int
-        Limits on the size of the map. With the defaults the file stays under 15 MB for any domain.
+        Limits on the size of the map. With the defaults the file stays under 15 MB for any domain. Where the
+        numbers of all cells take more, the read-out shows averages of neighbouring cells, and says so.
 
     Returns
     -------
@@ -90,19 +94,20 @@ def intensity_map(
     data = posterior.intensity()
     units = posterior.units
     layers = [_mean_layer(data, units), _uncertainty_layer(data)]
-    fields = {name: data[name].values for name in _SHARED}
+    fields = {name: data[name].values for name in _SHARED} | {"cv": relative_uncertainty(data)}
     if threshold is None or threshold is True:
         threshold = _overall(domain, fields["mean"])
     if threshold is not False:
         chance = posterior.exceedance(float(threshold))
         fields["p"] = chance.values
         layers.append(_chance_layer(chance, float(threshold), units))
-    plane, pictures, arrays, scale, probability = _fit_into(domain, layers, fields, max_pixels, max_bytes)
+    numbers = Numbers.of(domain, fields, 2 * max_bytes // 3)
+    plane, pictures = _fit_into(domain, layers, max_pixels, max_bytes - numbers.size)
     opacity = float(opacity) if opacity is not None else (1.0 if tiles is None else 0.75)
     config: dict[str, Any] = {
         "title": data.attrs["title"] if title is None else title,
         "subtitle": f"{count(posterior.n_points, 'point')}; mean, {units}",
-        "about": [*_about_map(plane, domain), *posterior.summary().rows()],
+        "about": [*_about_map(plane, domain, numbers), *posterior.summary().rows()],
         "local": plane.local,
         "bounds": plane.bounds,
         "grid": {
@@ -113,9 +118,9 @@ def intensity_map(
         "hint": "Point at the land for its value, click for more.",
         "threshold": "" if threshold is False else number(float(threshold), 3),
         "layers": [layer.config() for layer in layers],
-        "arrays": arrays,
-        "scale": scale.config(),
-        "probability": probability.config(),
+        "arrays": numbers.arrays,
+        "cells": numbers.config(),
+        "patches": Patches.over(plane).config(),
         "shoreline": plane.shoreline(),
         "opacity": opacity,
         "points": None,
@@ -195,11 +200,9 @@ def _overall(domain: Domain, mean: np.ndarray) -> float:
 
 
 def _fit_into(
-    domain: Domain, layers: list[_Layer], fields: dict[str, np.ndarray], max_pixels: int, max_bytes: int
-) -> tuple[Plane, list[str], dict[str, str], Scale, Scale]:
-    """Make the pictures and the numbers, with fewer pixels until they fit."""
-    shared = [values for name, values in fields.items() if name != "p"]
-    scale, probability = Scale.logarithmic(*shared), Scale(0.0, 0.001, linear=True)
+    domain: Domain, layers: list[_Layer], max_pixels: int, max_bytes: int
+) -> tuple[Plane, list[str]]:
+    """Make the pictures, with fewer pixels until they fit."""
     while True:
         plane = Plane.over(domain, max_pixels)
         cell = plane.cells()
@@ -208,25 +211,20 @@ def _fit_into(
             data_url(palette_png(np.append(layer.index, -1)[cell], layer.classes.colours), "image/png")
             for layer in layers
         ]
-        # Of the cells only those that have a pixel are encoded.
-        used = np.unique(cell)
-        at = np.searchsorted(used, cell)
-        arrays = {}
-        for name, values in fields.items():
-            codes = (probability if name == "p" else scale).encode(values.ravel()[used])
-            arrays[name] = pack(np.where(used < 0, np.uint16(0), codes)[at])
-        size = sum(map(len, pictures)) + sum(map(len, arrays.values()))
+        size = sum(map(len, pictures))
         if size <= max_bytes or cell.size <= 10_000:
-            return plane, pictures, arrays, scale, probability
+            return plane, pictures
         max_pixels = int(min(cell.size, max_pixels) * min(0.9 * max_bytes / size, 0.75))
 
 
-def _about_map(plane: Plane, domain: Domain) -> list[list[str]]:
+def _about_map(plane: Plane, domain: Domain, numbers: Numbers) -> list[list[str]]:
     unit = "units" if plane.local else "m"
     every = "" if plane.oversampling >= 1 else "; the map shows fewer pixels than cells, the rasters show all"
+    k = numbers.block
+    whose = "the rasters' own" if k == 1 else f"averages of {k} x {k} cells, the rasters have all"
     return [
         ["cells", f"{domain.cell_size:g} {unit}{every}"],
-        ["numbers", f"under the cursor within {percent(RELATIVE_STEP / 2, 2)}, shown to three digits"],
+        ["numbers", f"under the cursor: {whose}; {DIGITS} digits"],
     ]
 
 

@@ -17,12 +17,16 @@ import xarray as xr
 from PIL import Image
 from posteriors import across_180, bumps, disc, fitted, island, prescribed
 
+from geobgp import Domain
 from geobgp.errors import CRSError, DataError, GeometryError, WriteError
 from geobgp.land.grid import Grid
 from geobgp.output import palette
 from geobgp.summary import Summary
+from geobgp.text import rounded
 from geobgp.web import maps
-from geobgp.web.embed import Scale, unpack
+from geobgp.web.embed import unpack
+from geobgp.web.numbers import Decimals, chance_codes
+from geobgp.web.patches import Patches
 
 NASTY = "<script>alert(1)</script>{{ 7*7 }}</title>\"'&"
 
@@ -114,24 +118,91 @@ def test_pictures_are_palettes_in_the_colours_of_the_classes(posterior, html):
         assert (rgba[0, 0] == 0).all()
 
 
-def test_numbers_under_the_cursor_are_right(posterior, html):
+def read(html, x, y):
+    """What the page's script reads at places of the plane: numbers by name, NaN where it reads nothing."""
     config = config_of(html)
-    grid = config["grid"]
-    scale = Scale(**config["scale"])
+    grid, cells = config["grid"], config["cells"]
+    px, py = (x - grid["west"]) / grid["pixel"], (grid["north"] - y) / grid["pixel"]
+    inside = (px >= 0) & (py >= 0) & (px < grid["cols"]) & (py < grid["rows"])
+    opaque = np.asarray(pictures_of(html)[0].convert("RGBA"))[..., 3] > 0
+    inside[inside] = opaque[py[inside].astype(int), px[inside].astype(int)]
+    k, n = config["patches"]["count"], config["patches"]["knots"]
+    patches = Patches(np.reshape([config["patches"][name] for name in ("cols", "rows")], (2, k, n, k, n)))
+    u, v = patches.at(px / grid["cols"], py / grid["rows"])
+    col, row = (np.floor((w - cells[name]) / cells["block"]) for w, name in ((u, "col"), (v, "row")))
+    shape = (cells["rows"], cells["cols"])
+    inside &= (row >= 0) & (col >= 0) & (row < shape[0]) & (col < shape[1])
+    at = row[inside].astype(int), col[inside].astype(int)
+    out = {}
+    for name, text in config["arrays"].items():
+        codes = unpack(text, shape)[at]
+        out[name] = np.full(len(x), np.nan)
+        if name == "p":
+            out[name][inside] = np.where(codes > 0, (codes - 1.0) / 1000, np.nan)
+        else:
+            out[name][inside] = Decimals(cells["lowest"]).decode(codes)
+    return out
+
+
+def places(domain, n=3000):
+    """Random places over the grid, but for the thousandth of a cell along edges: eastings, northings."""
+    u, v = np.random.default_rng(5).random((2, n)) * np.array(domain.grid.shape[::-1])[:, None]
+    clear = (np.abs(u - np.round(u)) > 1e-3) & (np.abs(v - np.round(v)) > 1e-3)
+    return domain.grid.from_cells(u[clear], v[clear])
+
+
+def on_plane(domain, east, north, longitude):
+    """Coordinates in EPSG:3857 by pyproj alone, whole turns from ±180 on this side of a longitude."""
+    if domain.crs is None:
+        return east, north
+    lon, lat = pyproj.Transformer.from_crs(domain.crs, 4326, always_xy=True).transform(east, north)
+    lon = lon + 360 * np.round((longitude - lon) / 360)
+    _, y = pyproj.Transformer.from_crs(4326, 3857, always_xy=True).transform(0 * lon, lat)
+    return np.radians(lon) * 6378137, y
+
+
+def recut(crs, cell_size):
+    return Domain.from_polygons(
+        gpd.GeoSeries([island().geometry], crs=28992), cell_size=cell_size, crs=crs, min_coverage=0.2
+    )
+
+
+KINDS = {
+    "dutch grid": island,
+    "utm": lambda: recut(32632, 900.0),
+    "equal area": lambda: recut(3035, 700.0),
+    "antimeridian": across_180,
+    "local": lambda: disc(0.05),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_place_reads_the_rasters_value_there(kind):
+    """To the last digit; next to each other cells have nothing in common here."""
+    domain = KINDS[kind]()
+    rng = np.random.default_rng(8)
+    posterior = prescribed(domain, rng.normal(size=domain.n_nodes), rng.uniform(0.1, 1, domain.n_nodes))
+    html = maps.intensity_map(posterior, threshold=1.0).get_root().render()
+    config = config_of(html)
+    east, north = places(domain)
+    x, y = on_plane(domain, east, north, np.mean([b[1] for b in config["bounds"]]))
+    found = read(html, x, y)
+    row, col, _ = domain.grid.cell_of(east, north)
     data = posterior.intensity()
-    whole = np.argwhere(posterior.domain.coverage == 1)[::29]
-    to_mercator = pyproj.Transformer.from_crs(28992, 3857, always_xy=True)
-    x, y = to_mercator.transform(*posterior.domain.grid.centres(*whole.T))
-    col = ((x - grid["west"]) / grid["pixel"]).astype(int)
-    row = ((grid["north"] - y) / grid["pixel"]).astype(int)
-    for name in ("mean", "sd", "q05", "q50", "q95"):
-        codes = unpack(config["arrays"][name], (grid["rows"], grid["cols"]))
-        found = scale.decode(codes[row, col])
-        np.testing.assert_allclose(found, data[name].values[tuple(whole.T)], rtol=6e-4)
-    codes = unpack(config["arrays"]["p"], (grid["rows"], grid["cols"]))
-    found = Scale(**config["probability"]).decode(codes[row, col])
-    expected = posterior.exceedance(float(config["threshold"])).values[tuple(whole.T)]
-    np.testing.assert_allclose(found, expected, atol=6e-4)
+    raster = {name: data[name].values[row, col] for name in ("mean", "sd", "q05", "q50", "q95")}
+    raster["cv"] = 100 * raster["sd"] / raster["mean"]
+    shown = np.isfinite(found["mean"])
+    assert shown.sum() > 1000
+    for name, values in raster.items():
+        assert found[name][shown].tolist() == [rounded(v, 3) for v in values[shown].tolist()], name
+    p = posterior.exceedance(1.0).values[row, col]
+    np.testing.assert_array_equal(found["p"][shown], (chance_codes(p[shown]) - 1.0) / 1000)
+    # On land there is a value, on the water none: but for a pixel along the shore, and land that has no node.
+    pixel = config["grid"]["pixel"]
+    inland = shapely.contains_xy(shapely.buffer(domain.geometry, -pixel), east, north)
+    at_sea = ~shapely.intersects_xy(shapely.buffer(domain.geometry, pixel), east, north)
+    assert shown[inland & np.isfinite(raster["mean"])].all()
+    assert not shown[at_sea].any()
 
 
 def test_the_default_threshold_is_the_mean_over_land(posterior, html):
@@ -267,6 +338,11 @@ def test_a_map_of_4096_by_4096_cells_stays_under_15_megabytes(tmp_path):
     )  # fmt: skip
     path = maps.save(maps.intensity_map(posterior), tmp_path / "big.html")
     assert path.stat().st_size < 15e6
+    # Not every cell has its own number then, and the map says so.
+    config = config_of(path.read_text(encoding="utf-8"))
+    k = config["cells"]["block"]
+    assert k > 1
+    assert f"averages of {k} x {k} cells" in dict(config["about"])["numbers"]
 
 
 def test_a_real_posterior_on_its_own_map(tmp_path):
@@ -276,9 +352,7 @@ def test_a_real_posterior_on_its_own_map(tmp_path):
     assert config["subtitle"].startswith(f"{counts.sum():,} points")
     names = [name for name, _ in config["about"]]
     assert {"lengthscale", "cells", "numbers"} <= set(names)
-    grid = config["grid"]
-    codes = unpack(config["arrays"]["mean"], (grid["rows"], grid["cols"]))
-    shown = Scale(**config["scale"]).decode(codes)
-    mean = posterior.intensity()["mean"].values
-    assert np.nanmax(shown) == pytest.approx(np.nanmax(mean), rel=1e-3)
+    cells = config["cells"]
+    shown = Decimals(cells["lowest"]).decode(unpack(config["arrays"]["mean"], (cells["rows"], cells["cols"])))
+    assert np.nanmax(shown) == rounded(float(posterior.intensity()["mean"].max()), 3)
     assert posterior._repr_html_().startswith("<div")
