@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import os
 import platform
 import re
 import resource
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 # This folder has a gpflow.py of its own, which must not be taken for GPflow.
 sys.path[:] = [path for path in sys.path if Path(path or ".").resolve() != Path(__file__).resolve().parent]
@@ -50,3 +53,37 @@ def keep(name: str, text: str) -> None:
     print(text)
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / f"{name}.md").write_text(text + "\n", encoding="utf-8")
+
+
+class Rows:
+    """Results of a long run, each written into a folder as it comes, so that a run that ended goes on.
+
+    Without a folder nothing is kept.
+    """
+
+    def __init__(self, folder: str | Path | None) -> None:
+        self.folder = None if folder is None else Path(folder)
+
+    def get(self, *key: object) -> dict[str, Any] | None:
+        """Return the row of a key, None where it has not been made yet."""
+        path = self._path(key)
+        return json.loads(path.read_text(encoding="utf-8")) if path is not None and path.exists() else None
+
+    def put(self, row: dict[str, Any], *key: object) -> dict[str, Any]:
+        """Keep the row of a key, and return it."""
+        path = self._path(key)
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            part = path.with_suffix(".part")
+            part.write_text(json.dumps(row), encoding="utf-8")
+            part.replace(path)
+        return row
+
+    def of(self, make: Callable[[], dict[str, Any]], *key: object) -> dict[str, Any]:
+        """Return the row of a key, making it where it is not there."""
+        found = self.get(*key)
+        return self.put(make(), *key) if found is None else found
+
+    def _path(self, key: tuple[object, ...]) -> Path | None:
+        name = "__".join(re.sub(r"[^A-Za-z0-9.]+", "-", str(part)) for part in key)
+        return None if self.folder is None else self.folder / f"{name}.json"
