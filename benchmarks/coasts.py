@@ -2,11 +2,13 @@
 
 Finland with its lakes, New Zealand, and an archipelago of 2,000 islets that is made here. The truths ignore the
 water, know it (distances are those on land, and parts of the land have their own levels), or are patchy along the
-shore. `map_intensity` with defaults is compared with closed and open water, a Dirichlet shore, and a stand-in for
-version 0.1: natural scaling and the boundary condition with the higher bound, but held at the first 128 features of
-all. Version 0.1 itself took more where these missed much, so it may have done better.
+shore. `map_intensity` with defaults is compared with closed and open water, a Dirichlet shore, and, where `--before`
+names a checkout of an earlier version, with the defaults of that version.
 
-    python benchmarks/coasts.py [--seeds 3] [--points 1500] [--only COAST ...]
+    python benchmarks/coasts.py [--rows FOLDER] [--before CHECKOUT] [--seeds 3] [--points 1500] [--only COAST ...]
+
+Rows are written into the folder as they come: a run that ended early goes on from there, and what is to be run anew
+is deleted there. A run of all coasts and estimates writes table and picture.
 
 KL is the divergence of the estimated from the true point process, per point. Coverage is the share of nodes whose
 90 % interval holds the true intensity: of all, within one cell of the shore, and on islands under 20 km².
@@ -15,24 +17,31 @@ KL is the divergence of the estimated from the true point process, per point. Co
 from __future__ import annotations
 
 import argparse
+import os
+import subprocess
+import sys
+import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 import shapely
 from scipy.sparse.csgraph import dijkstra
 from scipy.spatial import cKDTree
-from tables import RESULTS, keep, machine, table
+from tables import RESULTS, Rows, keep, machine, table
 
 import geobgp
-from geobgp import LGCP, Domain, HarmonicBasis, simulate_points
-from geobgp.linalg.eigen import smallest_eigenpairs
-from geobgp.prior.laplacian import correct_eigenvalues, discretise
+from geobgp import Domain, simulate_points
+from geobgp.prior.laplacian import discretise
 
-DATA = Path(__file__).resolve().parent / "data"
+HERE = Path(__file__).resolve().parent
+DATA = HERE / "data"
 SMALL_ISLAND = 20e6
 
 
@@ -112,61 +121,98 @@ TRUTHS = {"ignores water": ignores_water, "knows water": knows_water, "patchy sh
 # -- estimates -------------------------------------------------------------------------------------------------
 
 
-def natural_prior(points: object, domain: Domain) -> geobgp.Posterior:
-    """Return a stand-in for version 0.1: natural scaling, 128 features, the condition with the higher bound."""
-    counts = geobgp.bin_points(points, domain)
-    fits = []
-    for boundary in ("neumann", "dirichlet"):
-        made = discretise(domain, boundary=boundary)
-        values, vectors = smallest_eigenpairs(made.matrix, 128)
-        vectors = vectors / np.sqrt(made.mass)[:, None]
-        basis = HarmonicBasis.from_vectors(made, correct_eigenvalues(values, domain.cell_size), vectors)
-        fits.append(LGCP(basis, scaling="natural").fit(counts))
-    return max(fits, key=lambda fit: fit.elbo)
+@dataclass(frozen=True)
+class Estimate:
+    """What is scored: intensities per node in events per km², the draws as rows."""
+
+    median: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    draws: np.ndarray
+    areas: np.ndarray
+    seconds: float
+    permeability: float
 
 
-def estimates(
-    land: object, cell_size: float, crs: object
-) -> dict[str, Callable[[object, Domain], geobgp.Posterior]]:
-    """Return the estimates to compare; `land` is the domain's own geometry."""
+def mapped(points: Any, domain: Domain, **options: Any) -> Estimate:
+    """Return what `map_intensity` finds on the land and cells of a domain."""
+    begin = time.perf_counter()
+    posterior = geobgp.map_intensity(
+        points, domain.geometry, cell_size=domain.cell_size, crs=domain.crs, cache=False, **options
+    )
+    seconds = time.perf_counter() - begin
+    nodes = posterior.node_intensity((0.05, 0.95))
+    return Estimate(
+        np.exp(posterior.fit.states[0].node_moments()[0]),
+        nodes["q05"].to_numpy(),
+        nodes["q95"].to_numpy(),
+        posterior.sample(300, 0),
+        posterior.domain.node_areas,
+        seconds,
+        posterior.basis.permeability,
+    )
 
-    def mapped(**options: object) -> Callable[[object, Domain], geobgp.Posterior]:
-        return lambda points, domain: geobgp.map_intensity(
-            points, land, cell_size=cell_size, crs=crs, cache=False, **options
+
+def mapped_before(points: Any, domain: Domain, checkout: Path) -> Estimate:
+    """Return what `map_intensity` of another version finds, in a process of its own; see before.py."""
+    with tempfile.TemporaryDirectory() as name:
+        given, found = Path(name) / "given.npz", Path(name) / "found.npz"
+        np.savez(
+            given,
+            points=np.column_stack([points.geometry.x, points.geometry.y]),
+            land=np.frombuffer(shapely.to_wkb(domain.geometry), np.uint8),
+            crs=domain.crs.to_wkt(),
+            cell_size=domain.cell_size,
         )
+        command = [sys.executable, str(HERE / "before.py"), str(checkout), str(given), str(found)]
+        environment = os.environ | {"PYTHONPATH": str(checkout)}
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+        if done.returncode:
+            raise RuntimeError("before.py: " + " ".join(done.stderr.strip().splitlines()[-3:]))
+        with np.load(found) as file:
+            return Estimate(**{key: value if value.ndim else float(value) for key, value in file.items()})
 
-    return {
-        "default": mapped(),
-        "closed": mapped(permeability=0.0),
-        "open": mapped(permeability=1.0),
-        "Dirichlet": mapped(boundary="dirichlet"),
-        "natural, m = 128": natural_prior,
+
+def estimates(before: Path | None) -> dict[str, Callable[[Any, Domain], Estimate]]:
+    """Return the estimates to compare."""
+    ways: dict[str, Callable[[Any, Domain], Estimate]] = {
+        "default": mapped,
+        "closed": partial(mapped, permeability=0.0),
+        "open": partial(mapped, permeability=1.0),
+        "Dirichlet": partial(mapped, boundary="dirichlet"),
     }
+    if before is not None:
+        ways["before"] = partial(mapped_before, checkout=before)
+    return ways
 
 
 # -- scores ----------------------------------------------------------------------------------------------------
 
 
-def scores(posterior: geobgp.Posterior, truth: np.ndarray, groups: dict[str, np.ndarray]) -> dict[str, float]:
+def scores(
+    found: Estimate, domain: Domain, truth: np.ndarray, groups: dict[str, np.ndarray]
+) -> dict[str, Any]:
     """Return KL per point, coverage by group of nodes, and of the totals of islands."""
-    domain = posterior.domain
+    if len(found.areas) != domain.n_nodes or not np.allclose(found.areas, domain.node_areas, rtol=1e-6):
+        raise RuntimeError("The land was cut otherwise than the truth.")
     area = domain.node_areas / domain.area_unit[0]
-    found = posterior.node_intensity((0.05, 0.95))
-    mean = np.exp(posterior.fit.states[0].node_moments()[0])
-    held = (found["q05"] <= truth) & (truth <= found["q95"])
+    held = (found.low <= truth) & (truth <= found.high)
     expected = truth * area
-    kl = float(np.sum(expected * np.log(truth / mean) - expected + mean * area) / expected.sum())
-    out = {"KL": kl} | {name: float(held[mask].mean()) for name, mask in groups.items() if mask.any()}
-    draws = posterior.sample(300, 0) * area
+    kl = float(
+        np.sum(expected * np.log(truth / found.median) - expected + found.median * area) / expected.sum()
+    )
+    out: dict[str, Any] = {"KL": kl}
+    out |= {name: float(held[mask].mean()) for name, mask in groups.items() if mask.any()}
     parts = sp.csr_array(
         (np.ones(domain.n_nodes), (domain.components, np.arange(domain.n_nodes))),
         shape=(domain.n_components, domain.n_nodes),
     )
-    total, low, high = parts @ expected, *np.quantile((parts @ draws.T), (0.05, 0.95), axis=1)
+    total, low, high = parts @ expected, *np.quantile(parts @ (found.draws * area).T, (0.05, 0.95), axis=1)
     islands = total > 0.05
     out["totals"] = float(((low <= total) & (total <= high))[islands].mean())
-    out["finite"] = float(np.isfinite(found.to_numpy()).all())
-    return out
+    out["finite"] = float(all(np.isfinite(x).all() for x in (found.median, found.low, found.high)))
+    known = np.isfinite(found.permeability)
+    return out | {"seconds": found.seconds, "rho": found.permeability if known else None}
 
 
 def groups_of(domain: Domain) -> dict[str, np.ndarray]:
@@ -181,72 +227,113 @@ def groups_of(domain: Domain) -> dict[str, np.ndarray]:
     return {"all": np.ones(domain.n_nodes, bool), "shore": shore, "islands": island}
 
 
-def draw(kept: dict[str, tuple[Domain, np.ndarray, dict[str, np.ndarray]]]) -> None:
-    """Draw the truth, the default and the natural prior with 128 features on each coast."""
+@dataclass(frozen=True)
+class Case:
+    """One truth on one coast, and the points drawn from it."""
+
+    coast: str
+    kind: str
+    seed: int
+    domain: Domain
+    truth: np.ndarray
+    points: Any
+
+    @property
+    def drawn(self) -> bool:
+        """Whether the picture shows it."""
+        return self.kind == "ignores water" and self.seed == 0
+
+
+def cases(coast: str, seeds: int, n_points: int) -> Iterator[Case]:
+    """Make all cases of a coast, seed by seed."""
+    domain = coasts()[coast]()
+    area = domain.node_areas / domain.area_unit[0]
+    for seed in range(seeds):
+        for kind, make in TRUTHS.items():
+            truth = np.exp(make(domain, np.random.default_rng([seed, len(kind)])))
+            truth *= n_points / float(truth @ area)
+            yield Case(coast, kind, seed, domain, truth, simulate_points(domain, truth, seed=seed))
+
+
+def measure(
+    case: Case, way: Callable[[Any, Domain], Estimate], groups: dict[str, np.ndarray]
+) -> dict[str, Any]:
+    """Run one estimate on one case; the row holds its map where the picture shows it."""
+    found = way(case.points, case.domain)
+    row = scores(found, case.domain, case.truth, groups)
+    return row | ({"map": [float(f"{x:.4g}") for x in found.median]} if case.drawn else {})
+
+
+def draw(shown: list[tuple[Case, dict[str, np.ndarray]]]) -> None:
+    """Draw the truth, the default and the version before on each coast."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
+    columns = 1 + max(len(found) for _, found in shown)
     figure, axes = plt.subplots(
-        len(kept), 3, figsize=(10.5, 3.6 * len(kept)), layout="constrained", squeeze=False
+        len(shown), columns, figsize=(3.5 * columns, 3.6 * len(shown)), layout="constrained", squeeze=False
     )
-    for row, (name, (domain, truth, found)) in zip(axes, kept.items(), strict=True):
-        low, high = np.log(np.quantile(truth, (0.01, 0.99)))
-        for ax, (label, values) in zip(row, {"truth": truth, **found}.items(), strict=True):
-            ax.imshow(
-                domain.to_grid(np.log(values)), vmin=low, vmax=high, cmap="viridis", interpolation="nearest"
-            )
-            ax.set_title(f"{name}: {label}", fontsize=9)
+    for row, (case, found) in zip(axes, shown, strict=True):
+        low, high = np.log(np.quantile(case.truth, (0.01, 0.99)))
+        for ax, (label, values) in zip(row, {"truth": case.truth, **found}.items(), strict=False):
+            image = case.domain.to_grid(np.log(values))
+            ax.imshow(image, vmin=low, vmax=high, cmap="viridis", interpolation="nearest")
+            ax.set_title(f"{case.coast}: {label}", fontsize=9)
+        for ax in row:
             ax.set_axis_off()
     figure.savefig(RESULTS / "coasts.png", dpi=110)
 
 
+MEASURES = ("KL", "all", "shore", "islands", "totals", "finite", "seconds")
+
+
+def lines(found: dict[tuple[str, str, str], list[dict[str, Any]]]) -> list[list[object]]:
+    """Return a line of the table for each coast, truth and estimate: means over seeds."""
+    out: list[list[object]] = []
+    for (coast, kind, name), runs in found.items():
+        mean = {key: float(np.mean([run.get(key, np.nan) for run in runs])) for key in MEASURES}
+        rho = ", ".join(f"{run['rho']:g}" for run in runs) if name == "default" else ""
+        shares = [f"{100 * mean[key]:.0f} %" if np.isfinite(mean[key]) else "-" for key in MEASURES[1:-1]]
+        out.append([coast, kind, name, f"{mean['KL']:.4f}", *shares, rho, f"{mean['seconds']:.1f}"])
+    return out
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rows", type=Path, help="folder in which rows are kept as they come")
+    parser.add_argument("--before", type=Path, help="checkout of an earlier version to compare with")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--points", type=int, default=1500)
-    parser.add_argument("--only", nargs="*", default=list(coasts()))
+    parser.add_argument("--only", nargs="*", choices=coasts(), default=list(coasts()), help="coasts to run")
+    parser.add_argument("--estimates", nargs="*", help="estimates to run")
     args = parser.parse_args()
     warnings.simplefilter("ignore")
-    names = ("KL", "all", "shore", "islands", "totals", "finite")
-    rows, pictures = [], {}
+    ways = estimates(args.before)
+    if args.estimates is not None:
+        ways = {name: ways[name] for name in args.estimates}
+    rows = Rows(args.rows)
+    found: dict[tuple[str, str, str], list[dict[str, Any]]] = {
+        (coast, kind, name): [] for coast in args.only for kind in TRUTHS for name in ways
+    }
+    shown = []
     for coast in args.only:
-        domain = coasts()[coast]()
-        groups = groups_of(domain)
-        area = domain.node_areas / domain.area_unit[0]
-        ways = estimates(domain.geometry, domain.cell_size, domain.crs)
-        for kind, make in TRUTHS.items():
-            found: dict[str, list[dict[str, float]]] = {name: [] for name in ways}
-            for seed in range(args.seeds):
-                truth = np.exp(make(domain, np.random.default_rng([seed, len(kind)])))
-                truth *= args.points / float(truth @ area)
-                points = simulate_points(domain, truth, seed=seed)
-                drawn = {}
-                for name, way in ways.items():
-                    begin = time.perf_counter()
-                    posterior = way(points, domain)
-                    seconds = time.perf_counter() - begin
-                    if posterior.domain.n_nodes != domain.n_nodes:
-                        raise RuntimeError("The land was cut otherwise than the truth.")
-                    one = scores(posterior, truth, groups) | {"seconds": seconds}
-                    one["rho"] = posterior.basis.permeability
-                    found[name].append(one)
-                    drawn[name] = np.exp(posterior.fit.states[0].node_moments()[0])
-                if kind == "ignores water" and seed == 0:
-                    pictures[coast] = (domain, truth, {k: drawn[k] for k in ("default", "natural, m = 128")})
-            for name, runs in found.items():
-                mean = {
-                    key: float(np.mean([run.get(key, np.nan) for run in runs])) for key in (*names, "seconds")
+        groups: dict[str, np.ndarray] = {}
+        for case in cases(coast, args.seeds, args.points):
+            groups = groups or groups_of(case.domain)
+            for name, way in ways.items():
+                key = (coast, case.kind, case.seed, args.points, name)
+                row = rows.of(partial(measure, case, way, groups), *key)
+                print(*key, {k: v for k, v in row.items() if k != "map"}, flush=True)
+                found[coast, case.kind, name].append(row)
+            if case.drawn:
+                maps = {
+                    name: found[coast, case.kind, name][0] for name in ("default", "before") if name in ways
                 }
-                rho = ", ".join(f"{run['rho']:g}" for run in runs)
-                rows.append(
-                    [coast, kind, name, f"{mean['KL']:.4f}"]
-                    + [f"{100 * mean[key]:.0f} %" if np.isfinite(mean[key]) else "-" for key in names[1:]]
-                    + [rho if name == "default" else "", f"{mean['seconds']:.1f}"]
-                )
-                print(rows[-1], flush=True)
-    draw(pictures)
+                shown.append((case, {name: np.array(row["map"]) for name, row in maps.items()}))
     head = [
         "coast",
         "truth",
@@ -260,11 +347,15 @@ def main() -> None:
         "permeability",
         "s",
     ]
-    keep(
-        "coasts",
+    text = (
         f"# Ragged coasts: KL per point, and what 90 % intervals hold\n\n{machine()}\n{args.seeds} seeds, "
-        f"{args.points:,} points each.\n\n{table(head, rows)}",
+        f"{args.points:,} points each.\n\n{table(head, lines(found))}"
     )
+    if args.estimates is not None or len(args.only) < len(coasts()):
+        print(text)
+        return
+    keep("coasts", text)
+    draw(shown)
 
 
 if __name__ == "__main__":
