@@ -39,6 +39,7 @@ from tables import RESULTS, Rows, keep, machine, table
 import geobgp
 from geobgp import Domain, simulate_points
 from geobgp.prior.laplacian import discretise
+from geobgp.text import count
 
 HERE = Path(__file__).resolve().parent
 DATA = HERE / "data"
@@ -348,7 +349,7 @@ def main() -> None:
         "s",
     ]
     text = (
-        f"# Ragged coasts: KL per point, and what 90 % intervals hold\n\n{machine()}\n{args.seeds} seeds, "
+        f"# Ragged coasts: KL per point, and what 90 % intervals hold\n\n{machine()}\n{count(args.seeds, 'seed')}, "
         f"{args.points:,} points each.\n\n{table(head, lines(found))}"
     )
     if args.estimates is not None or len(args.only) < len(coasts()):

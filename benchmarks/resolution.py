@@ -36,6 +36,7 @@ from tables import RESULTS, Rows, keep, machine, table
 
 from geobgp import Domain, map_intensity
 from geobgp.land.pieces import cover, ring_segments, split_at_grid_lines
+from geobgp.text import count
 
 HERE = Path(__file__).resolve().parent
 #: Densities are raised to this share of an even one.
@@ -439,7 +440,7 @@ def main() -> None:
         "# Held-out score of clustered patterns (nats per point over an even density)",
         "",
         machine(),
-        f"{thinnings} thinnings of each pattern, a quarter of the points held out: mean ± standard error over the "
+        f"{count(thinnings, 'thinning')} of each pattern, a quarter of the points held out: mean ± standard error over the "
         "thinnings, and the difference to the default, paired by thinning, with its own. Seconds from points to map "
         f"by the {'processor' if options.clock == 'cpu' else 'wall'} clock, mean over the thinnings.",
         *(f"{way}: left out, {why}." for way, why in absent.items()),
