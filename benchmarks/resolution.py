@@ -440,9 +440,9 @@ def main() -> None:
         "# Held-out score of clustered patterns (nats per point over an even density)",
         "",
         machine(),
-        f"{count(thinnings, 'thinning')} of each pattern, a quarter of the points held out: mean ± standard error over the "
-        "thinnings, and the difference to the default, paired by thinning, with its own. Seconds from points to map "
-        f"by the {'processor' if options.clock == 'cpu' else 'wall'} clock, mean over the thinnings.",
+        f"{count(thinnings, 'thinning')} of each pattern, a quarter of the points held out: mean ± standard error "
+        "over the thinnings, and the difference to the default, paired by thinning, with its own. Seconds from points "
+        f"to map by the {'processor' if options.clock == 'cpu' else 'wall'} clock, mean over the thinnings.",
         *(f"{way}: left out, {why}." for way, why in absent.items()),
         "",
         table(
