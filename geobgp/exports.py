@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from geobgp.checks.excursions import Excursion
+    from geobgp.checks.versus import Versus
     from geobgp.inference.likelihoods import Likelihood
     from geobgp.inference.mixture import NormalMixture
     from geobgp.land.domain import Domain
@@ -142,6 +143,25 @@ class Outputs:
         return ranks(
             cast("Posterior", self), regions, top=top, reference=reference, n_samples=n_samples, seed=seed
         )
+
+    def versus(self, other: Posterior, *, names: Sequence[str] | None = None) -> Versus:
+        """Compare this map with another one of the same land: two periods, two diseases.
+
+        Parameters
+        ----------
+        other : Posterior
+            On the same domain, in the same unit, of other events: the two are taken to be independent.
+        names : (str, str), optional
+            What this map and the other are called; by default their titles.
+
+        Returns
+        -------
+        Versus
+            `ratio`, `difference`, `increase`, `totals`; `to_raster`, `to_map`, `plot`.
+        """
+        from geobgp.checks.versus import versus
+
+        return versus(cast("Posterior", self), other, names)
 
     def latent(self, quantiles: Sequence[float] = QUANTILES) -> xr.Dataset:
         """Return the linear predictor on the grid (the log-intensity, for counts): mean, sd and quantiles."""

@@ -99,6 +99,22 @@ class NormalMixture:
             mean, variance = self._moments(means, means**2 * np.expm1(self.var))
         return mean, np.where(np.isnan(variance) & ~np.isnan(mean), np.inf, variance)
 
+    def minus(self, other: NormalMixture) -> NormalMixture:
+        """Return the difference from another mixture that is independent of this one, at the same places.
+
+        Examples
+        --------
+        >>> one = NormalMixture(np.ones(1), np.ones((1, 2)), np.ones((1, 2)))
+        >>> one.minus(one).var
+        array([[2., 2.]])
+        """
+        n = self.mu.shape[1]
+        return NormalMixture(
+            np.outer(self.weight, other.weight).ravel(),
+            (self.mu[:, None, :] - other.mu).reshape(-1, n),
+            (self.var[:, None, :] + other.var).reshape(-1, n),
+        )
+
     def sf(self, value: float | np.ndarray) -> np.ndarray:
         """Return the probability of lying above `value`, (n,)."""
         return np.clip(self.weight @ ndtr((self.mu - value) / self._sd), 0.0, 1.0)

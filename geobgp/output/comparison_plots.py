@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from geobgp.errors import DataError, option
 from geobgp.output import palette
 from geobgp.output.plot_parts import show_cells
 from geobgp.text import percent
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     import matplotlib.axes
 
     from geobgp.checks.excursions import Excursion
+    from geobgp.checks.versus import Versus
 
 
 def plot_excursion(
@@ -36,3 +38,45 @@ def plot_excursion(
         "title": data.attrs["title"] if title is None else title,
     }
     return show_cells(found.domain, data["excursion"].values, ax, **options | kwargs)
+
+
+def plot_versus(
+    compared: Versus,
+    ax: matplotlib.axes.Axes | None = None,
+    *,
+    variable: str = "ratio",
+    title: str | None = None,
+    **kwargs: Any,
+) -> matplotlib.axes.Axes:
+    """Draw one map against another, in the same classes and colours as the rasters.
+
+    Parameters
+    ----------
+    compared : Versus
+    ax : Axes, optional
+        By default a new figure's.
+    variable : {"ratio", "difference", "increase"}
+        The median of the ratio, the mean of the difference, or the probability of an increase.
+    title : str, optional
+        By default what is compared.
+    **kwargs
+        Passed to `show_cells`.
+    """
+    if variable == "increase":
+        values, label = compared.increase(), "probability of an increase"
+        classes = palette.classes_for("probability", values.values)
+    elif variable == "difference":
+        values, label = compared.difference(())["mean"], f"difference, {compared.units}"
+        classes = palette.signed_classes(values.values)
+    elif variable == "ratio":
+        values, label = compared.ratio((0.5,))["q50"], "ratio"
+        classes = palette.ratio_classes()
+    else:
+        raise DataError(
+            f'{option("variable")} is "ratio", "difference" or "increase"; found {variable!r}.',
+            option="variable",
+            found=variable,
+        )
+    heading = compared.title if title is None else title
+    options: dict[str, Any] = {"classes": classes, "label": label, "title": heading}
+    return show_cells(compared.domain, values.values, ax, **options | kwargs)

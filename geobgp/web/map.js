@@ -200,8 +200,11 @@ window.geobgp = (function () {
       const key = config.layers[active].key;
       if (key === "uncertainty") {
         readout.appendChild(el("div", "geobgp-quiet", "sd / mean " + number(v.cv) + " %"));
-      } else if (key === "exceedance") {
-        readout.appendChild(el("div", "geobgp-quiet", "probability > " + config.threshold + ": " + percent(v.p)));
+      } else if (key === "difference") {
+        const pair = number(v.first) + " against " + number(v.second);
+        readout.appendChild(el("div", "geobgp-quiet", pair + " " + config.layers[active].units));
+      } else if (key === "exceedance" || key === "increase") {
+        readout.appendChild(el("div", "geobgp-quiet", config.chance + ": " + percent(v.p)));
       }
     }
     show(null);
@@ -216,10 +219,11 @@ window.geobgp = (function () {
     map.on("click", function (e) {
       const v = at(e.latlng);
       if (!v) { map.closePopup(); return; }
-      const rows = [["mean", number(v.mean)], ["90 % interval", number(v.q05) + " \u2013 " + number(v.q95)]];
+      const rows = [[config.centre, number(v.mean)], ["90 % interval", number(v.q05) + " \u2013 " + number(v.q95)]];
       if ("q50" in v) rows.push(["median", number(v.q50)]);
-      rows.push(["standard deviation", number(v.sd)]);
-      if ("p" in v) rows.push(["probability > " + config.threshold, percent(v.p)]);
+      if ("sd" in v) rows.push(["standard deviation", number(v.sd)]);
+      if ("p" in v) rows.push([config.chance, percent(v.p)]);
+      config.pair.forEach(function (name, k) { rows.push([name, number(k ? v.second : v.first)]); });
       const box = el("div");
       box.appendChild(table(rows));
       box.appendChild(el("div", "geobgp-quiet", config.units + "; " + place(e.latlng)));

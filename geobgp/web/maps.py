@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     import geopandas as gpd
     import xarray as xr
 
+    from geobgp.checks.versus import Versus
     from geobgp.land.domain import Domain
     from geobgp.posterior import Posterior
 
@@ -101,40 +103,117 @@ def intensity_map(
         chance = posterior.exceedance(float(threshold))
         fields["p"] = chance.values
         layers.append(_chance_layer(chance, float(threshold), units))
-    numbers = Numbers.of(domain, fields, 2 * max_bytes // 3)
-    plane, pictures = _fit_into(domain, layers, max_pixels, max_bytes - numbers.size)
-    opacity = float(opacity) if opacity is not None else (1.0 if tiles is None else 0.75)
-    config: dict[str, Any] = {
-        "title": data.attrs["title"] if title is None else title,
-        "subtitle": f"{count(posterior.n_points, 'point')}; mean, {units}",
-        "about": [*_about_map(plane, domain, numbers), *posterior.summary().rows()],
-        "local": plane.local,
-        "bounds": plane.bounds,
-        "grid": {
-            "rows": plane.shape[0], "cols": plane.shape[1],
-            "west": plane.west, "north": plane.north, "pixel": plane.pixel,
-        },
-        "units": units,
-        "hint": "Point at the land for its value, click for more.",
-        "threshold": "" if threshold is False else number(float(threshold), 3),
-        "layers": [layer.config() for layer in layers],
-        "arrays": numbers.arrays,
-        "cells": numbers.config(),
-        "patches": Patches.over(plane).config(),
-        "shoreline": plane.shoreline(),
-        "opacity": opacity,
-        "points": None,
-    }  # fmt: skip
-    if show_points:
-        if points is None:
-            raise DataError(
-                f"{option('show_points', True)} needs the points: a posterior does not keep them.",
-                option="points",
-                remedy=f"Pass {option('points', python='points=...')}.",
-            )
-        config["points"] = _points(points, point_labels, plane)
-    named = [(layer.name, picture) for layer, picture in zip(layers, pictures, strict=True)]
-    return assemble(config, named, tiles=tiles)
+    page = _Page(
+        title=data.attrs["title"] if title is None else title,
+        subtitle=f"{count(posterior.n_points, 'point')}; mean, {units}",
+        about=posterior.summary().rows(),
+        units=units,
+        threshold="" if threshold is False else number(float(threshold), 3),
+    )
+    if show_points and points is None:
+        raise DataError(
+            f"{option('show_points', True)} needs the points: a posterior does not keep them.",
+            option="points",
+            remedy=f"Pass {option('points', python='points=...')}.",
+        )
+    shown = (points, point_labels) if show_points else None
+    return page.map(domain, layers, fields, shown, tiles, opacity, max_pixels, max_bytes)
+
+
+def versus_map(
+    compared: Versus,
+    *,
+    tiles: str | folium.TileLayer | None = None,
+    title: str | None = None,
+    opacity: float | None = None,
+    max_pixels: int = MAX_PIXELS,
+    max_bytes: int = MAX_BYTES,
+) -> folium.Map:
+    """Return an interactive map of one posterior against another.
+
+    Layers: the ratio (its median), the probability of an increase, and the difference (its mean). The ratio
+    under the cursor is shown with its 90 % interval.
+
+    Parameters
+    ----------
+    compared : Versus
+    tiles, title, opacity, max_pixels, max_bytes
+        As for `intensity_map`.
+    """
+    ratio, means = compared.ratio(), [p.intensity()["mean"].values for p in (compared.first, compared.second)]
+    chance, gap = compared.increase().values, means[0] - means[1]
+    chances = palette.classes_for("probability", chance)
+    layers = [
+        _Layer("ratio", "Ratio", "Ratio", compared.title, ratio["q50"].values, palette.ratio_classes()),
+        _Layer("increase", "Probability of an increase", "Probability of an increase", "%", chance, chances),
+        _Layer("difference", "Difference", "Difference", compared.units, gap, palette.signed_classes(gap)),
+    ]
+    fields = {"mean": ratio["q50"].values, "q05": ratio["q05"].values, "q95": ratio["q95"].values}
+    fields |= {"first": means[0], "second": means[1], "p": chance}
+    page = _Page(
+        title=compared.title if title is None else title,
+        subtitle="ratio of two maps; the median",
+        about=[["first", repr(compared.first)], ["second", repr(compared.second)]],
+        units=f"times {compared.names[1]}",
+        centre="ratio",
+        chance="probability of an increase",
+        pair=[f"mean, {name}" for name in compared.names],
+    )
+    return page.map(compared.domain, layers, fields, None, tiles, opacity, max_pixels, max_bytes)
+
+
+@dataclass(frozen=True)
+class _Page:
+    """The words of a page; `map` makes it of layers and numbers."""
+
+    title: str
+    subtitle: str
+    about: Any
+    units: str
+    threshold: str = ""
+    centre: str = "mean"
+    chance: str = ""
+    pair: Sequence[str] = ()
+
+    def map(
+        self,
+        domain: Domain,
+        layers: list[_Layer],
+        fields: dict[str, np.ndarray],
+        points: tuple[Any, Any] | None,
+        tiles: str | folium.TileLayer | None,
+        opacity: float | None,
+        max_pixels: int,
+        max_bytes: int,
+    ) -> folium.Map:
+        numbers = Numbers.of(domain, fields, 2 * max_bytes // 3)
+        plane, pictures = _fit_into(domain, layers, max_pixels, max_bytes - numbers.size)
+        config: dict[str, Any] = {
+            "title": self.title,
+            "subtitle": self.subtitle,
+            "about": [*_about_map(plane, domain, numbers), *self.about],
+            "local": plane.local,
+            "bounds": plane.bounds,
+            "grid": {
+                "rows": plane.shape[0], "cols": plane.shape[1],
+                "west": plane.west, "north": plane.north, "pixel": plane.pixel,
+            },
+            "units": self.units,
+            "hint": "Point at the land for its value, click for more.",
+            "threshold": self.threshold,
+            "centre": self.centre,
+            "chance": self.chance or f"probability > {self.threshold}",
+            "pair": list(self.pair),
+            "layers": [layer.config() for layer in layers],
+            "arrays": numbers.arrays,
+            "cells": numbers.config(),
+            "patches": Patches.over(plane).config(),
+            "shoreline": plane.shoreline(),
+            "opacity": float(opacity) if opacity is not None else (1.0 if tiles is None else 0.75),
+            "points": None if points is None else _points(*points, plane),
+        }  # fmt: skip
+        named = [(layer.name, picture) for layer, picture in zip(layers, pictures, strict=True)]
+        return assemble(config, named, tiles=tiles)
 
 
 def save(made: folium.Map, path: str | os.PathLike[str]) -> Path:
@@ -162,7 +241,7 @@ class _Layer:
 
     def config(self) -> dict[str, Any]:
         # Probabilities are read in per cent.
-        factor = 100 if self.key == "exceedance" else 1
+        factor = 100 if self.key in ("exceedance", "increase") else 1
         labels = Classes(self.classes.breaks * factor, self.classes.colours).labels()
         entries = zip(self.classes.hex, labels, strict=True)
         return {

@@ -1,0 +1,268 @@
+"""Versus: one map against another, as ratio and difference with intervals and the probability of an increase."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from geobgp.checks.excursions import sample_blocks
+from geobgp.errors import DataError, DomainError, option
+from geobgp.exports import QUANTILES
+from geobgp.inference.differences import LogNormalDifference
+from geobgp.inference.mixture import NormalMixture, check_probabilities, quantile_name
+from geobgp.land.regions import area_shares, read_regions, sum_samples, table
+from geobgp.text import number
+
+if TYPE_CHECKING:
+    import folium
+    import geopandas as gpd
+    import matplotlib.axes
+    import xarray as xr
+
+    from geobgp.land.domain import Domain
+    from geobgp.posterior import Posterior
+
+
+@dataclass(frozen=True, eq=False)
+class Versus:
+    """Two maps of the same land, the first against the second: two periods, two diseases.
+
+    The two are taken to be independent, as fits to different events are. `Posterior.versus` makes one.
+
+    Attributes
+    ----------
+    first, second : Posterior
+        The ratio is first / second, the difference first - second.
+    names : (str, str)
+        What they are called in titles and legends.
+    """
+
+    first: Posterior = field(repr=False)
+    second: Posterior = field(repr=False)
+    names: tuple[str, str] = ("this map", "the other")
+
+    def __post_init__(self) -> None:
+        for posterior in (self.first, self.second):
+            posterior._need_counts("versus()")
+        one, two = self.first, self.second
+        if one is two:
+            raise DataError("A map is compared with another one; both are the same.", option="other")
+        if one.domain.content_hash() != two.domain.content_hash():
+            raise DomainError(
+                "Two maps are compared node by node, and these lie on different land: "
+                f"{_land(one.domain)} against {_land(two.domain)}.",
+                option="other",
+                remedy="Fit both on one Domain, or give both the same land, water, "
+                f"{option('cell_size')} and {option('crs')}.",
+            )
+        if one.units != two.units:
+            raise DataError(
+                f"One map is in {one.units}, the other in {two.units}; their ratio has no meaning.",
+                option="other",
+                found=(one.units, two.units),
+                remedy="Give both the same kind of exposure.",
+            )
+        if len(self.names) != 2:
+            raise DataError(
+                f"Two maps have two names; found {len(self.names)}.", option="names", found=self.names
+            )
+
+    @property
+    def domain(self) -> Domain:
+        """The land that both maps lie on."""
+        return self.first.domain
+
+    @property
+    def units(self) -> str:
+        """Unit of the difference; the ratio has none."""
+        return self.first.units
+
+    @property
+    def title(self) -> str:
+        """What is compared."""
+        return f"{self.names[0]} against {self.names[1]}"
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """Where the numbers come from, as attributes that rasters can hold."""
+        own = self.first.provenance
+        mine = {"title": self.title, "source": own["source"], "first": self.names[0], "second": self.names[1]}
+        return mine | {"created": own["created"], "second_created": self.second.created}
+
+    @cached_property
+    def _log_ratio(self) -> NormalMixture:
+        return self.first._nodes.minus(self.second._nodes)
+
+    @cached_property
+    def _difference(self) -> LogNormalDifference:
+        return LogNormalDifference(self.first._nodes, self.second._nodes)
+
+    # -- on the grid -------------------------------------------------------------------------------
+
+    def node_ratio(self, quantiles: Sequence[float] = QUANTILES) -> dict[str, np.ndarray]:
+        """Return mean, sd and quantiles of the ratio at every node, exactly."""
+        mean, var = self._log_ratio.exp_moments()
+        chances = check_probabilities(quantiles)
+        found = {"mean": mean, "sd": np.sqrt(var)}
+        return found | {quantile_name(q): np.exp(self._log_ratio.quantile(q)) for q in chances}
+
+    def node_difference(self, quantiles: Sequence[float] = QUANTILES) -> dict[str, np.ndarray]:
+        """Return mean, sd and quantiles of the difference at every node; the quantiles by quadrature."""
+        mean, var = self._difference.moments()
+        chances = check_probabilities(quantiles)
+        found = {"mean": mean, "sd": np.sqrt(var)}
+        return found | {quantile_name(q): self._difference.quantile(q) for q in chances}
+
+    def ratio(self, quantiles: Sequence[float] = QUANTILES) -> xr.Dataset:
+        """Return the ratio on the grid: mean, sd and quantiles. The median is what maps and rasters show."""
+        return self._dataset(self.node_ratio(quantiles), f"ratio, {self.title}", "1")
+
+    def difference(self, quantiles: Sequence[float] = QUANTILES) -> xr.Dataset:
+        """Return the difference on the grid: mean, sd and quantiles, in `units`."""
+        return self._dataset(self.node_difference(quantiles), f"difference, {self.title}", self.units)
+
+    def increase(self, factor: float = 1.0) -> xr.DataArray:
+        """Return the probability that the first map is more than `factor` times the second, on the grid."""
+        if not (np.isfinite(factor) and factor > 0):
+            raise DataError(
+                f"{option('factor')} is a positive number; found {factor!r}.", option="factor", found=factor
+            )
+        chance = self._log_ratio.sf(float(np.log(factor)))
+        words = "an increase" if factor == 1 else f"a ratio above {number(factor, 6)}"
+        made = self._dataset({"probability_increase": chance}, f"probability of {words}, {self.title}", "1")
+        made["probability_increase"].attrs["factor"] = float(factor)
+        return made["probability_increase"]
+
+    def _dataset(self, values: dict[str, np.ndarray], what: str, unit: str) -> xr.Dataset:
+        from geobgp.output.grids import dataset
+
+        single = len(values) == 1
+        about = {name: {"long_name": what if single else f"{what}, {name}", "units": unit} for name in values}
+        return dataset(self.domain, values, variables=about, attrs=self.provenance)
+
+    def to_dataset(self) -> xr.Dataset:
+        """Return all that the rasters hold.
+
+        ``ratio`` (the median) and ``difference`` (the mean), each with ``_q05`` and ``_q95``, and
+        ``probability_increase``.
+        """
+        ratio, difference = self.ratio(), self.difference((0.05, 0.95))
+        made = ratio[["q50"]].rename(q50="ratio")
+        made["difference"] = difference["mean"]
+        for name in ("q05", "q95"):
+            made[f"ratio_{name}"] = ratio[name]
+            made[f"difference_{name}"] = difference[name]
+        made["probability_increase"] = self.increase()
+        return made
+
+    # -- regions -----------------------------------------------------------------------------------
+
+    def totals(
+        self,
+        regions: Any = None,
+        *,
+        quantiles: Sequence[float] = (0.05, 0.95),
+        n_samples: int = 2000,
+        seed: int = 0,
+    ) -> gpd.GeoDataFrame:
+        """Return ratio and difference of the rates of regions, from joint samples of both maps.
+
+        A region's rate is its expected events per unit of exposure (per km² of land where there is none).
+
+        Parameters
+        ----------
+        regions : GeoDataFrame, GeoSeries, geometry, list of geometries or path, optional
+            As for `Posterior.totals`; None: the whole domain.
+        quantiles : sequence of float
+        n_samples, seed : int
+
+        Returns
+        -------
+        GeoDataFrame
+            The regions with their land, ``expected_first`` and ``expected_second`` (numbers of events), ``ratio``
+            (the median) and ``ratio_q05``, ...; ``difference`` (the mean) and ``difference_q05``, ... in `units`;
+            and ``p_increase``. NaN where a region holds no land or nobody is exposed.
+        """
+        chances = check_probabilities(quantiles)
+        frame = read_regions(regions, self.domain)
+        shares = area_shares(self.domain, frame)
+        rates, means, expected = [], [], []
+        seeds = np.random.SeedSequence(seed).spawn(2)
+        for posterior, own in zip((self.first, self.second), seeds, strict=True):
+            weights = shares.multiply(posterior.exposure).tocsr()
+            exposure = shares @ posterior.exposure
+            exposed = np.where(exposure > 0, exposure, np.nan)
+            sums = sum_samples(sample_blocks(posterior, n_samples, np.random.default_rng(own)), weights)
+            rates.append(sums / exposed)
+            expected.append(weights @ posterior._nodes.exp_mean())
+            means.append(expected[-1] / exposed)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = rates[0] / rates[1]
+        gap = rates[0] - rates[1]
+        columns = {"expected_first": expected[0], "expected_second": expected[1]}
+        columns |= {"ratio": np.median(ratio, axis=0)}
+        columns |= {f"ratio_{quantile_name(q)}": np.quantile(ratio, q, axis=0) for q in chances}
+        columns |= {"difference": means[0] - means[1]}
+        columns |= {f"difference_{quantile_name(q)}": np.quantile(gap, q, axis=0) for q in chances}
+        columns |= {"p_increase": np.where(np.isnan(gap).any(axis=0), np.nan, (gap > 0).mean(axis=0))}
+        made = table(frame, shares, self.domain, columns)
+        made.attrs["units"] = self.units
+        return made
+
+    # -- files and figures -------------------------------------------------------------------------
+
+    def to_raster(self, path: str | Path) -> list[Path]:
+        """Write `to_dataset` as GeoTIFFs with QGIS styles: a directory, or one ``.tif`` with all bands."""
+        from geobgp.output.cog import write_rasters
+
+        return write_rasters(self.to_dataset(), path, title=self.title)
+
+    def to_map(self, path: str | Path | None = None, **kwargs: Any) -> folium.Map:
+        """Return the interactive map of the ratio; write it to `path` if given, as HTML that needs nothing else."""
+        from geobgp.web import maps
+
+        made = maps.versus_map(self, **kwargs)
+        if path is not None:
+            maps.save(made, path)
+        return made
+
+    def plot(self, ax: matplotlib.axes.Axes | None = None, **kwargs: Any) -> matplotlib.axes.Axes:
+        """Draw the ratio, or another variable; see `geobgp.output.comparison_plots.plot_versus`."""
+        from geobgp.output.comparison_plots import plot_versus
+
+        return plot_versus(self, ax, **kwargs)
+
+    def __repr__(self) -> str:
+        up = self._log_ratio.sf(0.0)
+        land = self.domain.node_areas
+        shares = [float(land[which].sum() / land.sum()) for which in (up > 0.95, up < 0.05)]
+        return (
+            f"Versus({self.title}: surely (95 %) higher on {100 * shares[0]:.0f} % of the land, "
+            f"surely lower on {100 * shares[1]:.0f} %)"
+        )
+
+
+def _land(domain: Domain) -> str:
+    unit = "m" if domain.crs is not None else "units"
+    return f"{domain.n_nodes:,} nodes of {number(domain.cell_size)} {unit}"
+
+
+def versus(first: Posterior, second: Any, names: Sequence[str] | None = None) -> Versus:
+    """Return the comparison of two posteriors; see `Posterior.versus`."""
+    from geobgp.posterior import Posterior
+
+    if not isinstance(second, Posterior):
+        raise DataError(
+            f"A map is compared with another Posterior; found {type(second).__name__}.",
+            option="other",
+            found=second,
+        )
+    if names is None:
+        named = first.title and second.title and first.title != second.title
+        names = (first.title, second.title) if named else ("this map", "the other")
+    return Versus(first, second, tuple(str(name) for name in names))  # type: ignore[arg-type]
