@@ -31,6 +31,15 @@ window.geobgp = (function () {
     const decimals = Math.max(digits - 1 - Math.floor(Math.log10(size)), 0);
     return value.toLocaleString("en-GB", { maximumFractionDigits: Math.min(decimals, 20) });
   }
+  // The longest length of one digit, 1, 2 or 5, that is not above one.
+  function roundLength(most) {
+    const power = Math.pow(10, Math.floor(Math.log10(most))), first = most / power;
+    return power * (first >= 5 ? 5 : first >= 2 ? 2 : 1);
+  }
+  function lengthText(length, local) {
+    if (local) return number(length) + (length === 1 ? " unit" : " units");
+    return length < 1000 ? number(length) + " m" : number(length / 1000) + " km";
+  }
   // As geobgp.web.numbers.chance_codes rounds them.
   function percent(p) {
     if (!Number.isFinite(p)) return "\u2013";
@@ -97,6 +106,15 @@ window.geobgp = (function () {
     return out.map(w => w / sum);
   }
 
+  // The classes of a layer, the highest first.
+  function entries(list, layer) {
+    for (const entry of layer.classes.slice().reverse()) {
+      const row = list.appendChild(el("li"));
+      row.appendChild(el("i")).style.background = entry.colour;
+      row.appendChild(el("span", "", entry.label));
+    }
+  }
+
   function start(map, layers, groups, layerControl, config) {
     const grid = config.grid, cells = config.cells, narrow = window.innerWidth <= 640;
     const bounds = L.latLngBounds(config.bounds);
@@ -145,34 +163,30 @@ window.geobgp = (function () {
       more.open = open;
       more.appendChild(el("summary", "", layer.heading));
       more.appendChild(el("div", "geobgp-units", layer.units));
-      const list = more.appendChild(el("ul")), strip = legendBox.appendChild(el("div", "geobgp-strip"));
-      layer.classes.forEach(function (entry, k) {
-        const mine = layer.classes[layer.classes.length - 1 - k];
-        const row = list.appendChild(el("li"));
-        row.appendChild(el("i")).style.background = mine.colour;
-        row.appendChild(el("span", "", mine.label));
-        strip.appendChild(el("i")).style.background = entry.colour;
-      });
+      entries(more.appendChild(el("ul")), layer);
+      const strip = legendBox.appendChild(el("div", "geobgp-strip"));
+      for (const entry of layer.classes) strip.appendChild(el("i")).style.background = entry.colour;
     }
     card("bottomright", "geobgp-legend", function (box) { legendBox = box; legend(); });
     card("bottomright", "geobgp-readout", function (box) { readout = box; });
     const scale = L.control.scale({ position: "bottomleft", imperial: false, maxWidth: 140 });
     if (config.local) scale._updateMetric = function (length) {
-      const power = Math.pow(10, Math.floor(Math.log10(length))), most = length / power;
-      const round = power * (most >= 5 ? 5 : most >= 2 ? 2 : 1);
-      this._updateScale(this._mScale, number(round) + (round === 1 ? " unit" : " units"), round / length);
+      const round = roundLength(length);
+      this._updateScale(this._mScale, lengthText(round, true), round / length);
     };
     scale.addTo(map);
 
+    // Column and row of the picture at a place.
+    function pixel(lng, lat) {
+      const x = config.local ? lng : R * lng * Math.PI / 180;
+      const y = config.local ? lat : R * Math.asinh(Math.tan(lat * Math.PI / 180));
+      return [(x - grid.west) / grid.pixel, (grid.north - y) / grid.pixel];
+    }
     // Everything known about the cell at a place; null where it has none, or the picture shows no land.
     function at(latlng) {
-      let x = latlng.lng, y = latlng.lat;
-      if (!config.local) {
-        const west = bounds.getWest();
-        x = R * (west + ((((x - west) % 360) + 360) % 360)) * Math.PI / 180;
-        y = R * Math.asinh(Math.tan(y * Math.PI / 180));
-      }
-      const px = (x - grid.west) / grid.pixel, py = (grid.north - y) / grid.pixel;
+      const west = bounds.getWest();
+      const lng = config.local ? latlng.lng : west + ((((latlng.lng - west) % 360) + 360) % 360);
+      const [px, py] = pixel(lng, latlng.lat);
       if (!shown || !(px >= 0 && py >= 0 && px < grid.cols && py < grid.rows)) return null;
       if (!shown[Math.floor(py) * (grid.cols + 1) + 1 + Math.floor(px)]) return null;
       const [u, v] = locate(config.patches, px / grid.cols, py / grid.rows);
@@ -216,9 +230,10 @@ window.geobgp = (function () {
     }
     map.on("mousemove", function (e) { show(at(e.latlng)); });
     map.on("mouseout", function () { show(null); });
-    map.on("click", function (e) {
-      const v = at(e.latlng);
-      if (!v) { map.closePopup(); return; }
+    // All there is to say of a place, in a popup; false where there is nothing.
+    function open(latlng, options) {
+      const v = at(latlng);
+      if (!v) { map.closePopup(); return false; }
       const rows = [[config.centre, number(v.mean)], ["90 % interval", number(v.q05) + " \u2013 " + number(v.q95)]];
       if ("q50" in v) rows.push(["median", number(v.q50)]);
       if ("sd" in v) rows.push(["standard deviation", number(v.sd)]);
@@ -226,9 +241,30 @@ window.geobgp = (function () {
       config.pair.forEach(function (name, k) { rows.push([name, number(k ? v.second : v.first)]); });
       const box = el("div");
       box.appendChild(table(rows));
-      box.appendChild(el("div", "geobgp-quiet", config.units + "; " + place(e.latlng)));
+      box.appendChild(el("div", "geobgp-quiet", config.units + "; " + place(latlng)));
       if (cells.block > 1) box.appendChild(el("div", "geobgp-quiet", averaged));
-      L.popup({ maxWidth: 300 }).setLatLng(e.latlng).setContent(box).openOn(map);
+      L.popup({ maxWidth: 300, ...options }).setLatLng(latlng).setContent(box).openOn(map);
+      spoken.textContent = rows.map(row => row.join(": ")).join(", ") + "; " + config.units + "; " + place(latlng);
+      return true;
+    }
+    map.on("click", function (e) { open(e.latlng); });
+
+    // The same with keys alone: arrows and + - are Leaflet's, Enter reads the middle, which a cross marks.
+    const frame = map.getContainer(), spoken = frame.appendChild(el("div", "geobgp-spoken"));
+    spoken.setAttribute("role", "status");
+    spoken.setAttribute("aria-live", "polite");
+    const keys = "Arrow keys move the map, + and - zoom, Enter reads the value at the cross.";
+    frame.setAttribute("role", "region");
+    frame.setAttribute("aria-label", "Map: " + config.title + ". " + keys);
+    frame.appendChild(el("div", "geobgp-cross")).setAttribute("aria-hidden", "true");
+    function say(text) { readout.replaceChildren(el("span", "geobgp-quiet", text)); }
+    frame.addEventListener("focus", function () { if (frame.matches(":focus-visible")) say(keys); });
+    frame.addEventListener("blur", function () { show(null); });
+    frame.addEventListener("keydown", function (e) {
+      if (e.key !== "Enter" || e.target !== frame) return;
+      const middle = map.getCenter();
+      if (open(middle, { autoPan: false })) show(at(middle));
+      else { say("No land at the cross."); spoken.textContent = "No land at the cross; " + place(middle); }
     });
     map.on("baselayerchange", function (e) {
       const k = layers.indexOf(e.layer);
@@ -253,6 +289,16 @@ window.geobgp = (function () {
     map.attributionControl.setPrefix("geobgp | Leaflet");
     map.fitBounds(bounds);
 
+    window.addEventListener("beforeprint", function () {
+      document.body.appendChild(window.geobgp.sheet(config, {
+        active: active, picture: layers[active]._url, opacity: input.value / 100,
+        shoreline: map.hasLayer(groups.shoreline), points: config.points && map.hasLayer(groups.points)
+      }, pixel));
+    });
+    window.addEventListener("afterprint", function () {
+      document.querySelectorAll(".geobgp-print").forEach(sheet => sheet.remove());
+    });
+
     async function load() {
       if (!("DecompressionStream" in window)) {
         config.hint = "This browser is too old for the read-out.";
@@ -264,5 +310,5 @@ window.geobgp = (function () {
     }
     return { map: map, layers: layers, at: at, ready: load(), number: number };
   }
-  return { start: start, number: number };
+  return { start: start, number: number, el: el, entries: entries, roundLength: roundLength, lengthText: lengthText };
 })();

@@ -90,7 +90,8 @@ def intensity_map(
     Returns
     -------
     folium.Map
-        Add to it what you like; `geobgp.web.maps.save` writes it.
+        Add to it what you like; `geobgp.web.maps.save` writes it. Printed, it shows the layers made here, all
+        of the land on one page, without a basemap.
     """
     domain = posterior.domain
     data = posterior.intensity()

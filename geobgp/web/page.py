@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import folium
-from branca.element import Element
+from branca.element import Element, Figure
 from folium.map import CustomPane
 from folium.raster_layers import ImageOverlay
 
@@ -41,6 +41,7 @@ def assemble(
         crs="Simple" if local else "EPSG3857", zoom_snap=0.25 if tiles is None else 1, **reach,
     )  # fmt: skip
     made.default_js, made.default_css = [], []
+    _Page().add_child(made)
     server = None
     if tiles is not None:
         if local:
@@ -90,6 +91,15 @@ def assemble(
     )
     root.script.add_child(_Raw(start), name="geobgp")
     return made
+
+
+class _Page(Figure):
+    """The page, in its language; readers may enlarge it on any screen."""
+
+    def render(self, **kwargs: Any) -> str:
+        text = super().render(**kwargs).replace("<html>", '<html lang="en">', 1)
+        viewport = '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        return re.sub(r'<meta name="viewport"[^>]*>', viewport, text, count=1)
 
 
 class _Raw(Element):

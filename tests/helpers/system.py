@@ -186,6 +186,19 @@ class Chromium:
                 self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
             self.settle()
 
+    def key(self, name: str, code: int) -> None:
+        """Press a key; `code` is its virtual key code."""
+        for kind in ("keyDown", "keyUp"):
+            self.call("Input.dispatchKeyEvent", type=kind, key=name, code=name, windowsVirtualKeyCode=code)
+        self.settle()
+
+    def pdf(self, *, landscape: bool) -> bytes:
+        """Print the page on A4."""
+        printed = self.call(
+            "Page.printToPDF", landscape=landscape, printBackground=True, paperWidth=8.27, paperHeight=11.69
+        )
+        return base64.b64decode(printed["data"])
+
     def screenshot(self, path: Path | None = None) -> Any:
         """Return the page as an (height, width, 3) uint8 array; write it too if a path is given."""
         import io

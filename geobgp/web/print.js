@@ -1,0 +1,51 @@
+// The map on paper: all of the land, fitted to the page whatever its size, with title, legend and scale.
+window.geobgp.sheet = (function () {
+  "use strict";
+  const el = window.geobgp.el;
+
+  function svg(tag, attributes, text) {
+    const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    for (const name in attributes) node.setAttribute(name, attributes[name]);
+    if (text !== undefined) node.textContent = text;
+    return node;
+  }
+
+  // state: the number of the layer, its picture and opacity, whether shoreline and points are shown;
+  // pixel: from longitude and latitude to column and row of the picture.
+  function sheet(config, state, pixel) {
+    const layer = config.layers[state.active], grid = config.grid;
+    const out = el("div", "geobgp-print"), body = el("div", "geobgp-sheet");
+    out.appendChild(el("h1", "", config.title));
+    if (config.subtitle) out.appendChild(el("p", "", config.subtitle));
+    out.appendChild(body);
+    // Below the land there is room for the scale.
+    const text = 0.022 * Math.max(grid.cols, grid.rows);
+    const map = svg("svg", { viewBox: [0, 0, grid.cols, grid.rows + 3 * text].join(" ") });
+    map.appendChild(svg("image", {
+      href: state.picture, width: grid.cols, height: grid.rows, opacity: state.opacity,
+      preserveAspectRatio: "none", style: "image-rendering: pixelated"
+    }));
+    const line = { fill: "none", stroke: "#33434b", "vector-effect": "non-scaling-stroke" };
+    if (state.shoreline) {
+      const path = config.shoreline.map(part => "M" + part.map(c => pixel(c[0], c[1]).map(v => v.toFixed(2))).join("L"));
+      map.appendChild(svg("path", { ...line, d: path.join(""), "stroke-width": 0.7 }));
+    }
+    if (state.points) for (const [lat, lng] of config.points.coords) {
+      const [x, y] = pixel(lng, lat);
+      map.appendChild(svg("circle", { cx: x, cy: y, r: text / 6, fill: "#16323f" }));
+    }
+    const [[south], [north]] = config.bounds;
+    const unit = grid.pixel * (config.local ? 1 : Math.cos((south + north) * Math.PI / 360));
+    const length = window.geobgp.roundLength(grid.cols * unit / 4), y = grid.rows + 2.4 * text;
+    map.appendChild(svg("path", { ...line, d: `M0 ${y - text / 3}V${y}H${length / unit}V${y - text / 3}`, "stroke-width": 1.2 }));
+    map.appendChild(svg("text", { x: text / 4, y: y - text / 2, "font-size": text },
+      window.geobgp.lengthText(length, config.local)));
+    body.appendChild(map);
+    const legend = body.appendChild(el("div", "geobgp-legend"));
+    legend.appendChild(el("b", "", layer.heading));
+    legend.appendChild(el("div", "geobgp-units", layer.units));
+    window.geobgp.entries(legend.appendChild(el("ul")), layer);
+    return out;
+  }
+  return sheet;
+})();
