@@ -36,6 +36,8 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from geobgp.auto.pipeline import map_intensity
+    from geobgp.checks.compare import compare
+    from geobgp.checks.crossval import CrossValidation
     from geobgp.data.counts import Counts, bin_points
     from geobgp.errors import (
         CacheError,
@@ -61,6 +63,7 @@ _HOME = {
     "CRSError": "errors",
     "CacheError": "errors",
     "Counts": "data.counts",
+    "CrossValidation": "checks.crossval",
     "DataError": "errors",
     "Domain": "land.domain",
     "DomainError": "errors",
@@ -76,6 +79,7 @@ _HOME = {
     "SizeError": "errors",
     "SquaredExponential": "prior.kernels",
     "bin_points": "data.counts",
+    "compare": "checks.compare",
     "map_intensity": "auto.pipeline",
     "simulate_points": "simulate",
 }
@@ -86,6 +90,7 @@ __all__ = [
     "CRSError",
     "CacheError",
     "Counts",
+    "CrossValidation",
     "DataError",
     "Domain",
     "DomainError",
@@ -100,6 +105,7 @@ __all__ = [
     "SizeError",
     "SquaredExponential",
     "bin_points",
+    "compare",
     "map_intensity",
     "simulate_points",
 ]

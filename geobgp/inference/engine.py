@@ -78,6 +78,10 @@ class State(Protocol):
         """Return mean and variance of the linear predictor at coordinates; NaN off land."""
         ...
 
+    def node_covariance(self, nodes: np.ndarray) -> np.ndarray:
+        """Return the joint covariance of the linear predictor at some nodes."""
+        ...
+
     def coefficients(self) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and covariance of the fixed effects."""
         ...

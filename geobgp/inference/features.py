@@ -185,6 +185,25 @@ class PartedFeatures:
             out[self._rows] = np.square(self._values * half.alone[self._part])
         return out
 
+    def covariance(self, half: Blocks, rows: np.ndarray) -> np.ndarray:
+        """Return the products of ``half @ row`` among some observations, dense; the blocks are lower triangular."""
+        out = np.zeros((len(rows), len(rows)))
+        place = np.full(self.shape[0], -1)
+        place[rows] = np.arange(len(rows))
+        for part, block in zip(self.parts, half.dense, strict=True):
+            there = place[part.rows]
+            mine = np.flatnonzero(there >= 0)
+            if len(mine):
+                product = blas.dtrmm(1.0, block, part.matrix[mine].T, lower=1)
+                at = there[mine]
+                lower = blas.dsyrk(1.0, product, trans=1, lower=1)
+                out[np.ix_(at, at)] = np.tril(lower) + np.tril(lower, -1).T
+        mine = np.flatnonzero(place[self._rows] >= 0)
+        at, part_of = place[self._rows[mine]], self._part[mine]
+        value = self._values[mine] * half.alone[part_of]
+        out[np.ix_(at, at)] += np.where(part_of[:, None] == part_of, value[:, None] * value, 0.0)
+        return out
+
     def split(self, vector: np.ndarray) -> Blocks:
         """Return a vector over the features (m,) by part."""
         return Blocks([vector[part.columns] for part in self.parts], vector[self._alone])

@@ -74,6 +74,10 @@ class Likelihood(ABC):
         """Return mean and variance that ask for given sites; None where no formula tells them."""
         return None
 
+    def of(self, values: np.ndarray, exposure: np.ndarray) -> Likelihood:
+        """Return the likelihood of other observations, f being the whole linear predictor."""
+        raise DataError(f"A {self.name} likelihood cannot be asked about other observations.")
+
     @abstractmethod
     def predicted(self, at: NormalMixture, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and variance of a new observation where f is distributed as `at`.
@@ -181,6 +185,10 @@ class Poisson(Likelihood):
         with np.errstate(divide="ignore"):
             rate = np.log(np.where(held, precision, 1.0)) - np.where(held, self._base, 0.0)
         return mean, np.where(held, 2.0 * (rate - mean), 0.0)
+
+    def of(self, values: np.ndarray, exposure: np.ndarray) -> Poisson:
+        """Return the likelihood of other counts."""
+        return Poisson(values, exposure)
 
     def predicted(self, at: NormalMixture, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and variance of a count with one unit of exposure."""

@@ -94,6 +94,16 @@ class _State(ABC):
             out[:, land] = self._moments(self._field(coords[land]), columns)
         return out[0], out[1]
 
+    def node_covariance(self, nodes: np.ndarray) -> np.ndarray:
+        """Return the joint covariance of the linear predictor at some nodes."""
+        covariance, tied = self._field_covariance(nodes)
+        rest = self.fixed[nodes] - tied
+        return covariance + rest @ self.beta_cov @ rest.T
+
+    @abstractmethod
+    def _field_covariance(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the field's covariance at some nodes for given β, and how it falls with β there."""
+
     def coefficients(self) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and covariance of the fixed effects, on the standardised scale, intercept first."""
         mean = self.beta.copy()
@@ -184,6 +194,17 @@ class FeatureState(_State):
             e**2 * features.variances(self._half(features)),
             e[:, None] * features.apply(self.coupling),
         )
+
+    @cached_property
+    def _at_nodes(self) -> tuple[PartedFeatures, Blocks, np.ndarray, np.ndarray]:
+        features = PartedFeatures(*self.basis.by_part(None))
+        e = self._unevenness(features)
+        return features, self._half(features), e, e[:, None] * features.apply(self.coupling)
+
+    def _field_covariance(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        features, half, even, tied = self._at_nodes
+        e = even[nodes]
+        return e[:, None] * features.covariance(half, nodes) * e, tied[nodes]
 
     def sample_nodes(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Return (n, n_nodes) joint draws of the linear predictor at the nodes."""
@@ -342,6 +363,11 @@ class SparseState(_State):
                 factor = self.full.posterior_factor(self.nu, self.lengthscale, self.sd, self.precision)
             self.full.keep(self.key, factor)
         return factor
+
+    def _field_covariance(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        e = self.even[nodes]
+        covariance = self._factor().inverse_block(self.full.field.to_nodes[nodes])
+        return e[:, None] * covariance * e, self._at_nodes.tied[nodes]
 
     def sample_nodes(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Return (n, n_nodes) joint draws of the linear predictor at the nodes."""

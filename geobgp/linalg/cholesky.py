@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
-from scipy.linalg.blas import dgemm, dsymm, dtrsm
+import scipy.sparse as sp
+from scipy.linalg.blas import dgemm, dsymm, dsyrk, dtrsm
 from scipy.linalg.lapack import dpotri
 
 from geobgp.linalg.fronts import Blocks, Front, Fronts, backward, forward
@@ -68,6 +69,32 @@ class Cholesky:
         out = np.empty_like(x)
         out[self.fronts.order] = x
         return out
+
+    def inverse_block(self, rows: sp.csr_array) -> np.ndarray:
+        """Return R A⁻¹ Rᵀ, dense, for a few sparse rows R and the matrix A.
+
+        It is the square of L⁻¹ Rᵀ, in which only the fronts that own R's unknowns, and those above them, take part.
+        """
+        f = self.fronts
+        rank = np.empty(f.n, np.int64)
+        rank[f.order] = np.arange(f.n)
+        entries = sp.coo_array(rows)
+        there = rank[entries.col]
+        stops = np.array([front.stop for front in f.fronts])
+        needed = np.zeros(len(stops), bool)
+        needed[np.searchsorted(stops, there, side="right")] = True
+        for number in np.flatnonzero(needed):
+            above = f.fronts[number].parent
+            while above >= 0 and not needed[above]:
+                needed[above] = True
+                above = f.fronts[above].parent
+        x = np.zeros((f.n, rows.shape[0]))
+        np.add.at(x, (there, entries.row), entries.data)
+        columns = [self._columns[number] for number in np.flatnonzero(needed)]
+        forward(columns, x, {})
+        mine = np.concatenate([x[:0], *(x[start:stop] for start, stop, *_ in columns)])
+        lower = dsyrk(1.0, mine.T, lower=1)
+        return np.tril(lower) + np.tril(lower, -1).T
 
     def selected_inverse(self, length: int) -> np.ndarray:
         """Return the inverse's entries at the pattern's `length` places, in the pattern's order."""

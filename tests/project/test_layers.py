@@ -32,6 +32,7 @@ LAYERS = (
 BESIDE = {"gpflow": "output"}
 #: Who may import upwards, inside a function, and what: methods that are doors to what is made of an object.
 DOORS = {
+    ("checks.crossval:CrossValidation.plot", "output.check_plots"),
     ("checks.excursions:Excursion.plot", "output.comparison_plots"),
     ("checks.excursions:Excursion.to_dataset", "output.grids"),
     ("checks.excursions:Excursion.to_polygons", "output.contours"),
@@ -51,6 +52,7 @@ DOORS = {
     ("exports:Outputs.versus", "checks.versus"),
     ("land.domain:Domain.plot", "output.plots"),
     ("model:LGCP._fit", "gpflow.fit"),
+    ("posterior:Posterior.cross_validate", "checks.crossval"),
     ("prior.harmonic:HarmonicBasis.plot", "output.plots"),
 }
 

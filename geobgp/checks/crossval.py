@@ -1,0 +1,340 @@
+"""Cross-validation: every block of the land predicted from all others, without new fits."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import geopandas as gpd
+import numpy as np
+import pandas as pd
+from scipy.spatial import cKDTree
+from scipy.special import bdtr, gammaln, kolmogorov, logsumexp, ndtri, pdtr, xlogy
+
+from geobgp.checks.blocks import Blocks, make_blocks
+from geobgp.errors import DataError, SizeError, option
+from geobgp.inference.leave_out import ROUNDS, JointNormal, LeftOut, leave_out
+from geobgp.text import count, number, percent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from geobgp.inference.likelihoods import Likelihood
+    from geobgp.land.domain import Domain
+    from geobgp.posterior import Posterior
+
+#: Joint draws behind the predicted number of events in a block.
+DRAWS = 500
+#: Neighbours of a block whose sites are renewed: at least so many, or half as many as the block has.
+NEIGHBOURS = 100
+#: Nodes that can be left out at once: the algebra on them is dense.
+MOST_NODES = 6000
+#: Chance that a check raises a false alarm: of the coverage, and of the dispersion and the PIT values.
+ALARM, RARE_ALARM = 0.01, 0.001
+
+
+@dataclass(frozen=True, eq=False)
+class CrossValidation:
+    """How well blocks of the land are predicted from the events outside them.
+
+    Attributes
+    ----------
+    blocks : GeoDataFrame
+        One row per block: ``observed`` and ``expected`` events, their 90 % predictive interval (``q05``, ``q95``),
+        the randomised PIT value (``pit``), ``score`` and ``log_density`` in nats, ``land_km2`` (``land_area`` on a
+        local domain), and the block's outline.
+    block_of : (n_nodes,) int array
+        The row of `blocks` that each node belongs to; -1 for nodes that were never left out.
+    domain : Domain
+    side : float, optional
+        Side of the blocks, if they are squares, in the domain's unit.
+    buffer : float
+        Width of the strip around each block that was left out with it.
+    seconds : float
+        Time that it took.
+
+    Notes
+    -----
+    A block's ``log_density`` is the logarithm of the predictive density of its events, number and places, as a point
+    process per km²: Σ log p(y | outside) + log y! - y log area over the nodes, in which the counts of all nodes
+    of the block are taken together. It does not depend on the grid, so that maps with different cells can be compared.
+    ``score`` is the same less that of a map with one rate everywhere (events per exposure): 0 says nothing, and 0.7 per
+    event that events were twice as likely where they happened as on that map.
+
+    PIT values are level between 0 and 1 if the map knows how sure it is. `coverage` counts those between 0.05 and 0.95.
+    """
+
+    blocks: gpd.GeoDataFrame
+    block_of: np.ndarray
+    domain: Domain
+    side: float | None
+    buffer: float
+    seconds: float
+
+    @property
+    def n_events(self) -> float:
+        """Events in all blocks."""
+        return float(self.blocks["observed"].sum())
+
+    @property
+    def score(self) -> float:
+        """Held-out log score in nats per event, above a map with one rate everywhere."""
+        return float(self.blocks["score"].sum()) / self.n_events
+
+    @property
+    def se(self) -> float:
+        """Standard error of the score, from the spread among blocks."""
+        return per_event(self.blocks["score"].to_numpy(), self.blocks["observed"].to_numpy())[1]
+
+    @property
+    def pit(self) -> np.ndarray:
+        """Randomised PIT value of every block."""
+        return self.blocks["pit"].to_numpy()
+
+    @property
+    def coverage(self) -> float:
+        """Share of blocks whose number of events lies within its 90 % predictive interval (by PIT value)."""
+        return float(np.mean((self.pit >= 0.05) & (self.pit <= 0.95)))
+
+    @cached_property
+    def coverage_band(self) -> tuple[float, float]:
+        """Where the coverage of true 90 % intervals lies with 99 % probability, by the binomial distribution."""
+        n = len(self.blocks)
+        below = bdtr(np.arange(n + 1, dtype=float), n, 0.9)
+        low = int(np.searchsorted(below, 0.5 * ALARM))
+        high = int(np.searchsorted(below, 1.0 - 0.5 * ALARM))
+        return low / n, high / n
+
+    @property
+    def dispersion(self) -> float:
+        """Mean square of the PIT values as normal scores: 1 where intervals are right, more where too narrow."""
+        return float(np.mean(ndtri(np.clip(self.pit, 1e-4, 1.0 - 1e-4)) ** 2))
+
+    @property
+    def pit_chance(self) -> float:
+        """Chance that level PIT values stray from the diagonal as far as these (Kolmogorov and Smirnov)."""
+        n = len(self.pit)
+        ranked = np.sort(self.pit)
+        steps = np.arange(1, n + 1) / n
+        distance = float(np.max(np.maximum(steps - ranked, ranked - steps + 1.0 / n)))
+        return float(kolmogorov(distance * (np.sqrt(n) + 0.12 + 0.11 / np.sqrt(n))))
+
+    def failures(self) -> list[str]:
+        """Return in words what is wrong; empty where all checks hold."""
+        low, high = self.coverage_band
+        n, out = len(self.blocks), []
+        share = f"{percent(self.coverage)} of {n:,} left-out blocks lie within their 90 % predictive interval"
+        band = f"{percent(low)} to {percent(high)} would be by chance"
+        if self.coverage < low:
+            out.append(f"Only {share} ({band}): the map is surer than it should be.")
+        elif self.coverage > high:
+            out.append(f"{share} ({band}): the map is less sure than it could be.")
+        spread = -ndtri(0.5 * RARE_ALARM) * np.sqrt(2.0 / n)
+        if not out and self.dispersion > 1.0 + spread:
+            out.append(
+                f"Left-out blocks stray from what is predicted {number(np.sqrt(self.dispersion), 2)} times as far as "
+                "they should: some blocks surprise the map."
+            )
+        if not out and self.pit_chance < RARE_ALARM:
+            side = "more" if float(np.mean(self.pit)) > 0.5 else "fewer"
+            out.append(f"Left-out blocks have {side} events than predicted, time and again.")
+        return out
+
+    def verdict(self) -> str:
+        """Return in a sentence or two what the blocks say."""
+        low, high = self.coverage_band
+        told = self.failures() or [
+            f"{percent(self.coverage)} of {len(self.blocks):,} left-out blocks lie within their 90 % predictive "
+            f"interval ({percent(low)} to {percent(high)} would be by chance)."
+        ]
+        return " ".join([*told, self._about_score()])
+
+    def _about_score(self) -> str:
+        times = np.exp(self.score)
+        return (
+            f"Held-out score {number(self.score, 3)} ± {number(self.se, 2)} nats per event: "
+            f"where events happened they were {number(times, 2)} times as likely as with one rate everywhere."
+        )
+
+    def facts(self) -> dict[str, Any]:
+        """Return the numbers, as JSON can hold them."""
+        return {
+            "blocks": len(self.blocks), "block_side": self.side, "buffer": self.buffer,
+            "score_per_event": self.score, "score_se": self.se, "coverage_90": self.coverage,
+            "coverage_band_99": list(self.coverage_band), "dispersion": self.dispersion,
+            "pit_chance": self.pit_chance, "fine": not self.failures(), "failures": self.failures(),
+        }  # fmt: skip
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw observed and predicted numbers, the map of scores and the PIT values; returns the three axes."""
+        from geobgp.output.check_plots import plot_cross_validation
+
+        return plot_cross_validation(self, axes)
+
+    def __repr__(self) -> str:
+        return (
+            f"CrossValidation({count(len(self.blocks), 'block')}: score {number(self.score, 3)} ± "
+            f"{number(self.se, 2)} nats per event, coverage {percent(self.coverage)} of 90 % intervals)"
+        )
+
+
+def per_event(scores: np.ndarray, events: np.ndarray) -> tuple[float, float]:
+    """Return the sum of blocks' scores per event, and its standard error.
+
+    Examples
+    --------
+    >>> per_event(np.array([1.0, 3.0]), np.array([2.0, 2.0]))
+    (1.0, 0.5)
+    """
+    total, n = float(events.sum()), len(scores)
+    mean = float(scores.sum()) / total
+    spread = float(np.sum((scores - mean * events) ** 2))
+    return mean, float(np.sqrt(spread * n / (n - 1)) / total)
+
+
+def cross_validate(
+    posterior: Posterior, blocks: Any = "auto", buffer: float = 0.0, *, rounds: int = ROUNDS, seed: int = 0
+) -> CrossValidation:
+    """Leave out blocks in turn; see `Posterior.cross_validate`."""
+    from threadpoolctl import threadpool_limits
+
+    begin = time.perf_counter()
+    values = _observed(posterior)
+    if not np.isfinite(buffer) or buffer < 0:
+        raise DataError(
+            f"{option('buffer')} is a distance of 0 or more, in the domain's unit; found {buffer!r}.",
+            option="buffer",
+            found=buffer,
+        )
+    made = blocks if isinstance(blocks, Blocks) else make_blocks(blocks, posterior)
+    rng = np.random.default_rng(seed)
+    with threadpool_limits(limits=1, user_api="blas"):
+        means = [state.node_moments()[0] for state in posterior.fit.states]
+        groups = _groups(posterior, made, buffer, rounds)
+        rows = [_row(posterior, values, means, group, rng, rounds) for group in groups]
+    table = pd.DataFrame(rows, index=made.labels)
+    land = np.bincount(made.of[made.of >= 0], posterior.domain.node_areas[made.of >= 0], len(made))
+    name = "land_area" if posterior.domain.crs is None else "land_km2"
+    table.insert(0, name, land / posterior.domain.area_unit[0])
+    table["log_density"] += table["observed"] * np.log(posterior.domain.area_unit[0])
+    table["score"] = table["log_density"] - _one_rate(posterior, values, made)
+    frame = gpd.GeoDataFrame(table, geometry=made.geometry, crs=posterior.domain.crs)
+    frame.index.name = "block"
+    return CrossValidation(
+        frame, made.of, posterior.domain, made.side, float(buffer), time.perf_counter() - begin
+    )
+
+
+def _observed(posterior: Posterior) -> np.ndarray:
+    if posterior.observed is None:
+        raise DataError(
+            f"Blocks are left out of fits of counts on a domain that know their counts; this fit has a "
+            f"{posterior.likelihood.name} likelihood and knows none.",
+            remedy="Fit again with LGCP, or load a file that holds the counts.",
+        )
+    total = float(posterior.observed.sum())
+    if total < 2:
+        raise DataError(
+            f"Cross-validation predicts events from others: at least two are needed; found {number(total)}.",
+            found=total,
+        )
+    return posterior.observed
+
+
+@dataclass(frozen=True, eq=False)
+class _Group:
+    """Nodes of a block, of the strip around it, and of its neighbours, in this order."""
+
+    nodes: np.ndarray
+    n_block: int
+    n_left: int
+
+
+def _groups(posterior: Posterior, blocks: Blocks, buffer: float, rounds: int) -> Iterator[_Group]:
+    points = posterior.domain.node_points
+    tree = cKDTree(points)
+    for block in range(len(blocks)):
+        mine = np.flatnonzero(blocks.of == block)
+        taken = np.zeros(len(points), bool)
+        taken[mine] = True
+        strip = mine[:0]
+        if buffer > 0:
+            found = tree.query_ball_point(points[mine], buffer)
+            strip = np.setdiff1d(np.concatenate([np.asarray(some, int) for some in found]), mine)
+            taken[strip] = True
+        left = np.concatenate([mine, strip])
+        if len(left) > MOST_NODES:
+            raise SizeError(
+                f"A block of {len(left):,} nodes cannot be left out at once; the most is {MOST_NODES:,}.",
+                option="blocks",
+                found=len(left),
+                remedy=f"Use smaller {option('blocks')}.",
+            )
+        near = mine[:0]
+        if rounds:
+            wanted = max(NEIGHBOURS, len(left) // 2)
+            distance = cKDTree(points[left]).query(points)[0]
+            distance[taken] = np.inf
+            some = min(wanted, int((~taken).sum()))
+            near = np.argpartition(distance, some - 1)[:some] if some else near
+        yield _Group(np.concatenate([left, near]), len(mine), len(left))
+
+
+def _row(
+    posterior: Posterior,
+    values: np.ndarray,
+    means: list[np.ndarray],
+    group: _Group,
+    rng: np.random.Generator,
+    rounds: int,
+) -> dict[str, float]:
+    """Return what is predicted for a block, and how well."""
+    nodes, states = group.nodes, posterior.fit.states
+
+    def observed(some: np.ndarray) -> Likelihood:
+        return posterior.likelihood.of(values[nodes[some]], posterior.exposure[nodes[some]])
+
+    found: list[LeftOut] = []
+    for state, mean in zip(states, means, strict=True):
+        at = JointNormal(mean[nodes], state.node_covariance(nodes))
+        found.append(leave_out(at, observed, group.n_block, group.n_left, rounds))
+    # Without the block, the hyperparameters that it spoke for weigh less: p(y | rest) = 1 / E 1 / p(y | rest, θ).
+    logs = np.log([state.weight for state in states]) - [one.log_score for one in found]
+    log_score = float(logsumexp(np.log([state.weight for state in states])) - logsumexp(logs))
+    shares = rng.multinomial(DRAWS, np.exp(logs - logsumexp(logs)))
+    block = nodes[: group.n_block]
+    exposure, y = posterior.exposure[block], values[block]
+    with np.errstate(over="ignore"):
+        rates = np.concatenate(
+            [np.exp(one.predicted.draw(n, rng)) @ exposure for one, n in zip(found, shares, strict=True)]
+        )
+    total = float(y.sum())
+    rates = np.minimum(rates, 1e15)
+    low, high = np.quantile(rng.poisson(rates), [0.05, 0.95], method="inverted_cdf")
+    below, upto = (float(_chance(n, rates).mean()) for n in (total - 1.0, total))
+    areas = posterior.domain.node_areas[block]
+    return {
+        "observed": total,
+        "expected": float(rates.mean()),
+        "q05": float(low),
+        "q95": float(high),
+        "pit": below + rng.random() * (upto - below),
+        "log_density": log_score + float(np.sum(gammaln(y + 1.0) - xlogy(y, areas))),
+    }
+
+
+def _chance(n: float, rates: np.ndarray) -> np.ndarray:
+    return pdtr(np.floor(n), rates) if n >= 0 else np.zeros(len(rates))
+
+
+def _one_rate(posterior: Posterior, values: np.ndarray, blocks: Blocks) -> np.ndarray:
+    """Return the log density of each block's events on a map with one rate everywhere, per unit of area."""
+    inside = blocks.of >= 0
+    of, y, exposure = blocks.of[inside], values[inside], posterior.exposure[inside]
+    areas = posterior.domain.node_areas[inside] / posterior.domain.area_unit[0]
+    rate = float(values.sum()) / float(posterior.exposure.sum())
+    density = np.divide(rate * exposure, areas, out=np.zeros(len(areas)), where=areas > 0)
+    each = xlogy(y, density) - rate * exposure
+    return np.bincount(of, each, len(blocks))
