@@ -167,6 +167,9 @@ def by_folds(domain: Domain, folds: Any) -> Blocks:
 
 def are_folds(blocks: Any) -> bool:
     """Whether blocks are given as labels: neither by size nor by shapes."""
-    if isinstance(blocks, (str, Path, gpd.GeoDataFrame, gpd.GeoSeries, shapely.Geometry)) or np.ndim(blocks) == 0:
+    if (
+        isinstance(blocks, (str, Path, gpd.GeoDataFrame, gpd.GeoSeries, shapely.Geometry))
+        or np.ndim(blocks) == 0
+    ):
         return False
     return not any(isinstance(one, shapely.Geometry) for one in blocks)
