@@ -203,7 +203,13 @@ class Posterior(Outputs):
         moments = np.array([state.node_moments() for state in self.fit.states])
         return NormalMixture(_weights(self.fit.states), moments[:, 0], moments[:, 1])
 
-    def _at(self, coords: Any, covariates: Mapping[str, np.ndarray] | pd.DataFrame | None) -> NormalMixture:
+    def _at(
+        self,
+        coords: Any,
+        covariates: Mapping[str, np.ndarray] | pd.DataFrame | None,
+        *,
+        by_node: bool = False,
+    ) -> NormalMixture:
         coords = place_coordinates(coords, self.domain.crs)
         fixed = None
         if covariates is not None and self.effects.names:
@@ -213,7 +219,7 @@ class Posterior(Outputs):
         if land.any():
             some = None if fixed is None else fixed[land]
             for k, state in enumerate(self.fit.states):
-                found[:, k, land] = state.moments_at(coords[land], some)
+                found[:, k, land] = state.moments_at(coords[land], some, by_node=by_node)
         return NormalMixture(_weights(self.fit.states), found[0], found[1])
 
     def _need_counts(self, what: str) -> None:
@@ -236,7 +242,10 @@ class Posterior(Outputs):
         quantiles: Sequence[float] = QUANTILES,
         covariates: Mapping[str, np.ndarray] | pd.DataFrame | None = None,
     ) -> pd.DataFrame:
-        """Return mean, sd and quantiles of the intensity at any coordinates; NaN off land.
+        """Return mean, sd and quantiles of the intensity at places: those of the node that a place lies on.
+
+        A node's value is the mean over its land, and what the raster and the map show there too (in a cell with
+        several nodes these show their mean by land). NaN off land.
 
         Parameters
         ----------
@@ -247,7 +256,7 @@ class Posterior(Outputs):
             Values there, in their own units; by default those of the node on whose land a coordinate lies.
         """
         self._need_counts("intensity_at()")
-        frame = pd.DataFrame(_columns(self._at(coords, covariates), quantiles))
+        frame = pd.DataFrame(_columns(self._at(coords, covariates, by_node=True), quantiles))
         frame.attrs["units"] = self.units
         return frame
 
@@ -383,7 +392,11 @@ class Posterior(Outputs):
     def predict(
         self, coords: Any, covariates: Mapping[str, np.ndarray] | pd.DataFrame | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean and variance of the linear predictor at coordinates (k, 2); NaN off land."""
+        """Return mean and variance of the linear predictor at coordinates (k, 2); NaN off land.
+
+        Features are smooth functions, and so is what they predict; at full rank it is the value of the node that a
+        coordinate lies on.
+        """
         return self._at(coords, covariates).moments()
 
     def predict_y(

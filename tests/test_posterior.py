@@ -104,11 +104,37 @@ def test_intensity_at(posterior, domain):
     at = posterior.intensity_at(domain.node_points[centres])
     here = posterior.node_intensity().iloc[centres].reset_index(drop=True)
     assert list(at.columns) == list(here.columns) and at.attrs["units"] == "events per unit area"
-    np.testing.assert_allclose(at, here, rtol=1e-6)
+    np.testing.assert_allclose(at, here, rtol=1e-12)
     off = posterior.intensity_at(np.array([[100.0, 0.0], [0.0, 2.0], [6.0, -1.12]]))
     assert off.isna().all(axis=1).tolist() == [True, False, True]
     with pytest.raises(DataError, match=r"\(k, 2\)"):
         posterior.intensity_at(np.array([0.0, 2.0]))
+
+
+def test_a_place_has_one_value(posterior, domain):
+    """Anywhere within a cell `intensity_at` gives what the raster shows there."""
+    rng = np.random.default_rng(4)
+    places = rng.uniform([-5.0, -5.0], [9.1, 5.0], (500, 2))
+    places = places[domain.locate(places) >= 0]
+    rows, cols, _ = domain.grid.cell_of(*places.T)
+    alone = np.bincount(domain.pieces.cell[domain.piece_node >= 0], minlength=domain.grid.n_cells)
+    single = alone[rows * domain.grid.shape[1] + cols] == 1
+    assert 100 < single.sum() < len(places)
+    shown, at = posterior.intensity(), posterior.intensity_at(places)
+    for name in shown.data_vars:
+        raster = shown[name].to_numpy()[rows, cols]
+        np.testing.assert_allclose(at[name][single], raster[single], rtol=1e-12)
+    assert not np.allclose(at["mean"][~single], raster[~single])  # two sides of a river, apart
+    node = domain.locate(places)
+    np.testing.assert_allclose(at["mean"], posterior.node_intensity()["mean"].to_numpy()[node], rtol=1e-12)
+
+
+def test_features_predict_smoothly_and_full_rank_by_node(fits, domain):
+    inside = np.array([[2.05, 2.05], [2.45, 2.45]])
+    assert domain.locate(inside)[0] == domain.locate(inside)[1]
+    smooth, stepped = fits["map"].predict(inside)[0], fits["full"].predict(inside)[0]
+    assert abs(smooth[0] - smooth[1]) > 1e-3
+    assert stepped[0] == stepped[1]
 
 
 def test_covariates_at_coordinates(fits):

@@ -73,7 +73,7 @@ class State(Protocol):
         ...
 
     def moments_at(
-        self, coords: np.ndarray, fixed: np.ndarray | None = None
+        self, coords: np.ndarray, fixed: np.ndarray | None = None, *, by_node: bool = False
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and variance of the linear predictor at coordinates; NaN off land."""
         ...

@@ -72,10 +72,10 @@ class _State(ABC):
 
     def node_moments(self) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and variance of the linear predictor at every node."""
-        return self._moments(self._field(None), self.fixed)
+        return self._moments(self._at_nodes, self.fixed)
 
     def moments_at(
-        self, coords: np.ndarray, fixed: np.ndarray | None = None
+        self, coords: np.ndarray, fixed: np.ndarray | None = None, *, by_node: bool = False
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and variance of the linear predictor at coordinates; NaN off land.
 
@@ -84,6 +84,8 @@ class _State(ABC):
         coords : (k, 2) array
         fixed : (k, columns) array, optional
             Fixed effects there; by default those of the node on whose land a coordinate lies.
+        by_node : bool
+            Take the field of that node too, whether or not the prior is smooth within it.
         """
         coords = np.asarray(coords, float).reshape(-1, 2)
         node = self.domain.locate(coords)
@@ -91,7 +93,8 @@ class _State(ABC):
         out = np.full((2, len(coords)), np.nan)
         if land.any():
             columns = self.fixed[node[land]] if fixed is None else np.asarray(fixed)[land]
-            out[:, land] = self._moments(self._field(coords[land]), columns)
+            field = self._of_nodes(node[land]) if by_node else self._field(coords[land])
+            out[:, land] = self._moments(field, columns)
         return out[0], out[1]
 
     def node_covariance(self, nodes: np.ndarray) -> np.ndarray:
@@ -103,6 +106,13 @@ class _State(ABC):
     @abstractmethod
     def _field_covariance(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the field's covariance at some nodes for given β, and how it falls with β there."""
+
+    @cached_property
+    def _at_nodes(self) -> _Field:
+        return self._field(None)
+
+    def _of_nodes(self, node: np.ndarray) -> _Field:
+        return _Field(*(values[node] for values in self._at_nodes))
 
     def coefficients(self) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and covariance of the fixed effects, on the standardised scale, intercept first."""
@@ -341,17 +351,12 @@ class SparseState(_State):
         """What tells this state's factor from others'."""
         return (self.lengthscale, self.sd, self.nu, self.precision.tobytes())
 
-    @cached_property
-    def _at_nodes(self) -> _Field:
+    def _field(self, coords: np.ndarray | None) -> _Field:
+        if coords is not None:
+            return self._of_nodes(self.domain.locate(coords))
         to_nodes = self.full.field.to_nodes
         tied = self.even[:, None] * (to_nodes @ self.coupling)
         return _Field(self.even * (to_nodes @ self.z), self.even**2 * self.variance, tied)
-
-    def _field(self, coords: np.ndarray | None) -> _Field:
-        if coords is None:
-            return self._at_nodes
-        node = self.domain.locate(coords)
-        return _Field(*(values[node] for values in self._at_nodes))
 
     def _factor(self) -> Cholesky:
         from threadpoolctl import threadpool_limits
