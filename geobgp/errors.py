@@ -128,6 +128,10 @@ class MissedVarianceWarning(GeobgpWarning):
     """The features are too few for the lengthscale that the data show."""
 
 
+class ResolutionWarning(GeobgpWarning):
+    """Time ended the search for cells as fine as the points ask for."""
+
+
 class DroppedPointsWarning(GeobgpWarning):
     """Points were moved or left out."""
 

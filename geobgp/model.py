@@ -137,19 +137,6 @@ class LGCP:
             observed=np.array(counts, float),
         )
 
-    def quick_bound(self, counts: Counts | np.ndarray, *, nodes: int = 1500) -> float:
-        """Return the bound of a fit in which land is joined into larger squares, about as many as `nodes`.
-
-        It compares priors on the same land: boundary conditions, permeable water. A basis that cannot be made coarser
-        is fitted as it is.
-        """
-        engine, likelihood, parameters = self._problem(counts)
-        levels = int(np.ceil(np.log(max(self.basis.domain.n_nodes / nodes, 1.0)) / np.log(4.0)))
-        coarser = list(engine.rehearsals())
-        if levels and coarser:
-            engine = coarser[-min(levels, len(coarser))]
-        return fit(engine, likelihood, _capped(parameters, self.basis), worth=0.2).elbo
-
     def _problem(self, counts: Counts | np.ndarray) -> tuple[Engine, Poisson, Hyper]:
         """Return what a fit is made of: the prior at the nodes, the likelihood, the hyperparameters."""
         domain = self.basis.domain

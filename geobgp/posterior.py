@@ -18,7 +18,7 @@ from geobgp.exports import QUANTILES, Outputs
 from geobgp.inference.leave_out import ROUNDS
 from geobgp.inference.mixture import NormalMixture, check_probabilities, quantile_name
 from geobgp.land.reproject import place_coordinates
-from geobgp.summary import Summary, coefficient_table, describe
+from geobgp.summary import Rung, Summary, coefficient_table, describe
 from geobgp.text import number
 
 if TYPE_CHECKING:
@@ -71,6 +71,8 @@ class Posterior(Outputs):
         Whether the prior's sd is the same on every piece of land.
     observed : (n_nodes,) array, optional
         The counts that were fitted; None for values at locations.
+    tried : tuple of Rung
+        The fits that `map_intensity` compared: cells, prior, water, bound, seconds.
 
     Examples
     --------
@@ -101,6 +103,7 @@ class Posterior(Outputs):
     choices: Mapping[str, str] = field(default_factory=dict, repr=False)
     scaling: Scaling = "natural"
     observed: np.ndarray | None = field(default=None, repr=False)
+    tried: tuple[Rung, ...] = field(default=(), repr=False)
 
     # -- facts -------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +61,8 @@ class Summary(Mapping[str, Any]):
             label = name.replace("_", " ")
             if name == "coefficients":
                 out += [(f"  {c['name']}" if k else c["name"], _coefficient(c)) for k, c in enumerate(value)]
+            elif name == "tried":
+                out += [("tried" if k == 0 else "", _rung(rung)) for k, rung in enumerate(value)]
             elif name == "choices":
                 out += [(f"{what.replace('_', ' ')} chosen", str(why)) for what, why in value.items()]
             elif isinstance(value, dict):
@@ -94,6 +96,35 @@ class Choice:
 
     def __str__(self) -> str:
         return f"{self.value} ({self.why})"
+
+
+@dataclass(frozen=True)
+class Rung:
+    """A fit that was tried on the way to the one that is kept.
+
+    Attributes
+    ----------
+    cell_size : float
+        In metres (units of a local domain).
+    nodes : int
+    prior : str
+        How many features, or full resolution.
+    water : str
+        Closed, open, or the permeability.
+    gain : float
+        The bound of the points' log-likelihood less that of an even rate, in nats.
+    seconds : float
+        What the fit took.
+    kept : bool
+    """
+
+    cell_size: float
+    nodes: int
+    prior: str
+    water: str
+    gain: float
+    seconds: float
+    kept: bool = False
 
 
 def point_facts(counts: Counts | np.ndarray) -> dict[str, float]:
@@ -160,6 +191,7 @@ def describe(posterior: Posterior) -> Summary:
         "seconds": {name: float(value) for name, value in fit.seconds.items()},
         "created": posterior.created,
         "choices": dict(posterior.choices),
+        "tried": [asdict(rung) for rung in posterior.tried],
     }
     return Summary(facts)
 
@@ -185,6 +217,14 @@ def _coefficient(c: Mapping[str, Any]) -> str:
         low, high = number(c["rate_ratio_q05"]), number(c["rate_ratio_q95"])
         text += f"; rate x {number(ratio)} ({low} to {high}) per unit"
     return text
+
+
+def _rung(rung: Mapping[str, Any]) -> str:
+    kept = ", kept" if rung["kept"] else ""
+    return (
+        f"cells of {number(rung['cell_size'])} ({rung['nodes']:,} nodes), {rung['prior']}, {rung['water']} water: "
+        f"{rung['gain']:,.1f} nats over an even rate, {rung['seconds']:.1f} s{kept}"
+    )
 
 
 def _parts(name: str, value: Mapping[str, Any]) -> str:

@@ -1,44 +1,36 @@
-"""The land of a run: polygons with the CRS that was given for them, and cells of the size that was chosen."""
+"""The land of a run: polygons with the CRS that was given for them, and what is told of their domain."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import shapely
 
-from geobgp.auto.choices import cell_size_for
 from geobgp.errors import GeometryError
 from geobgp.files import read_vector
 from geobgp.land.crs import as_crs
 from geobgp.land.domain import Domain
-from geobgp.land.grid import Grid
-from geobgp.land.polygons import land_polygons, read_lines, read_polygons
+from geobgp.land.polygons import Land, land_polygons, read_lines, read_polygons
 from geobgp.summary import Choice
 from geobgp.text import number
 
 
-def make_domain(
+def read_land(
     land: Any,
     water: Any = None,
     barriers: Any = None,
     bridges: Any = None,
     *,
-    cell_size: float | None = None,
     crs: Any = None,
     land_crs: Any = None,
-    min_coverage: float = 0.02,
-    n_points: Callable[[], int | None] = lambda: None,
-) -> tuple[Domain, dict[str, Choice]]:
-    """Return the domain, and why it has this CRS and this cell size.
+) -> Land:
+    """Return land, water, barriers and bridges in one CRS, to be cut into cells of any size.
 
     Parameters
     ----------
-    land, water, barriers, bridges, cell_size, crs, land_crs, min_coverage
+    land, water, barriers, bridges, crs, land_crs
         As for `map_intensity`.
-    n_points : callable
-        Asked for the number of points, if it is known, where a cell size must be chosen.
     """
     if land_crs is not None:
         land, water, barriers = (
@@ -49,34 +41,10 @@ def make_domain(
             bridges = read_vector(bridges, "bridges") if isinstance(bridges, (str, Path)) else bridges
             if hasattr(bridges, "set_crs") and bridges.crs is None:
                 bridges = bridges.set_crs(as_crs(land_crs, "land_crs"))
-    why = "given"
-    if cell_size is not None:
-        domain = Domain.from_polygons(
-            land,
-            water=water,
-            barriers=barriers,
-            bridges=bridges,
-            cell_size=cell_size,
-            crs=crs,
-            min_coverage=min_coverage,
-        )
-    else:
-        prepared = land_polygons(land, water, barriers, crs, bridges)
-        area = float(shapely.area(prepared.geometry))
-        if not area > 0:
-            raise GeometryError("land: the polygons enclose no area, so that no cell size can be chosen.")
-        cell_size, why = cell_size_for(area, n_points(), prepared.crs)
-        west, south, east, north = shapely.bounds(prepared.geometry).tolist()
-        domain = Domain.from_geometry(
-            prepared.geometry,
-            Grid.from_bounds((west, south, east, north), cell_size, prepared.crs),
-            barriers=prepared.barriers,
-            bridges=prepared.bridges,
-            water_geometry=prepared.water,
-            min_coverage=min_coverage,
-            notes=tuple(prepared.notes),
-        )
-    return domain, {"CRS": _about_crs(domain, crs), "cell size": Choice(_side(domain), why)}
+    found = land_polygons(land, water, barriers, crs, bridges)
+    if not shapely.area(found.geometry) > 0:
+        raise GeometryError("land: the polygons enclose no area, so that no cell size can be chosen.")
+    return found
 
 
 def _with_crs(source: Any, name: str, crs: Any) -> Any:
@@ -87,7 +55,8 @@ def _with_crs(source: Any, name: str, crs: Any) -> Any:
     return series if series.crs is not None else series.set_crs(as_crs(crs, "land_crs"))
 
 
-def _about_crs(domain: Domain, given: Any) -> Choice:
+def about_crs(domain: Domain, given: Any) -> Choice:
+    """Return which CRS a domain has, and why."""
     found = domain.crs
     if found is None:
         return Choice("local", "given: planar coordinates with no place on Earth")
@@ -100,7 +69,8 @@ def _about_crs(domain: Domain, given: Any) -> Choice:
     return Choice(name, "equal-area around the land, which does not fit one UTM zone")
 
 
-def _side(domain: Domain) -> str:
+def side(domain: Domain) -> str:
+    """Return the side of a cell, with its unit."""
     return f"{number(domain.cell_size)} {'m' if domain.crs is not None else 'units'}"
 
 
@@ -109,4 +79,4 @@ def describe(domain: Domain) -> str:
     unit, name = domain.area_unit
     area = f"{number(domain.node_areas.sum() / unit)} {name if domain.crs is not None else 'square units'}"
     parts = f", {domain.n_components:,} separate parts" if domain.n_components > 1 else ""
-    return f"{area} in {domain.n_nodes:,} nodes of {_side(domain)}{parts}"
+    return f"{area} in {domain.n_nodes:,} nodes of {side(domain)}{parts}"

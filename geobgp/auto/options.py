@@ -226,10 +226,10 @@ class Options(OptionSet):
         choices=("map", "integrate"),
     )
     max_seconds: float = setting(
-        "Begin no larger model that would end after this time.",
+        "Begin no finer or larger model that would end after this time.",
         "Model",
         "number",
-        default=600.0,
+        default=60.0,
         metavar="S",
         least=0.0,
     )

@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import time
-import warnings
 from collections.abc import Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from geobgp.auto.choices import practical_features
-from geobgp.auto.domain import describe, make_domain
+from geobgp.auto.candidates import Fits
+from geobgp.auto.ladder import Ladder
 from geobgp.auto.options import Features, Options
-from geobgp.auto.selection import ModelSearch
-from geobgp.data.counts import Counts, bin_points
-from geobgp.data.effects import fixed_effects
-from geobgp.data.exposure import node_exposure
-from geobgp.data.points import number_of_rows
-from geobgp.errors import DataError, DroppedPointsWarning, GeometryError, warn
-from geobgp.land.polygons import own_crs
+from geobgp.auto.scene import Scenes
+from geobgp.data.counts import Counts
+from geobgp.errors import warn
 from geobgp.prior.kernels import Kernel
-from geobgp.progress import ProgressLike, Stage, as_progress
+from geobgp.progress import ProgressLike, as_progress
 from geobgp.summary import Choice
 
 if TYPE_CHECKING:
@@ -64,7 +57,7 @@ def map_intensity(
     permeability: float | Literal["auto"] = "auto",
     kernel: Kernel | None = None,
     hyper: Literal["map", "integrate"] = "map",
-    max_seconds: float = 600.0,
+    max_seconds: float = 60.0,
     max_features: int = 1024,
     cache: bool = True,
     title: str = "",
@@ -87,7 +80,9 @@ def map_intensity(
     exposure, exposure_column, covariates, fill_missing
         What events are counted per, and what may explain them; as for `LGCP`.
     cell_size : float, optional
-        In metres. By default from the area of the land and the number of points: 2,000 to 16,000 cells.
+        In metres. By default it is found: from cells by the area of the land and the number of points (2,000 to
+        16,000 of them) on, they are halved for as long as the points gain by it and `max_seconds` allow;
+        `posterior.tried` has what was compared.
     crs : optional
         By default a UTM zone or an equal-area projection around the land; "local" for a plane.
     land_crs : optional
@@ -104,20 +99,24 @@ def map_intensity(
         What to do with points off the land.
     m : "auto", "full" or int
         Number of features. "auto" takes as many as miss less than 5 % of the prior variance at the
-        lengthscale that the data show; where more than `max_features` would be needed, full resolution
-        instead.
+        lengthscale that the data show, or full resolution where that gains more than 2 nats or more than
+        `max_features` would be needed.
     boundary : "neumann" or "dirichlet"
         Under Neumann the log-intensity levels off freely at the shore; under Dirichlet it is held there at its mean,
         which is for those who know that it is so.
     permeability : "auto" or float
         How far information crosses water, as a share of how far it reaches over land: 0 is closed, 1 open. "auto"
-        compares closed, open and half-open water by quick fits, and keeps it closed unless another leads by 2 nats.
+        compares closed, open and half-open water on coarse cells (and again on finer ones those that are near to each
+        other), and keeps it closed unless another leads by 2 nats.
     kernel : Kernel, optional
         `Matern(1.5)` for features, `Matern(1.0)` at full resolution, with learned lengthscale and sd.
     hyper : "map" or "integrate"
         The best hyperparameters, or a mixture over those that the data allow.
-    max_seconds, max_features : float, int
-        Bounds of what is tried when m is chosen.
+    max_seconds : float
+        No finer cells or larger models are begun that would end after this time. Where it ends the search,
+        `posterior.summary()` says what would have come next.
+    max_features : int
+        The most features that are tried when m is chosen.
     cache : bool
         Keep computed features on disk for the next time.
     title : str
@@ -180,107 +179,18 @@ def run(options: Options, progress: ProgressLike = False, *, keep_coordinates: b
     o = options
     o.check_files()
     progress = as_progress(progress)
-    with progress.stage("land") as stage:
-        domain, choices = make_domain(
-            o.land,
-            o.water,
-            o.barriers,
-            o.bridges,
-            cell_size=o.cell_size,
-            crs=o.crs,
-            land_crs=o.land_crs,
-            min_coverage=o.min_coverage,
-            n_points=lambda: number_of_rows(o.points, o.layer),
-        )
-        stage.note(describe(domain))
-    with progress.stage("points") as stage:
-        counts = _counts(o, domain, keep_coordinates, stage)
-        stage.note(_about_counts(counts))
-    with progress.stage("inputs") if o.exposure is not None or o.covariates else nullcontext():
-        exposure, exposure_kind = node_exposure(o.exposure, domain, o.exposure_column)
-        effects = fixed_effects(o.covariates, domain, o.fill_missing)
-    search = ModelSearch(
-        domain=domain,
-        counts=counts,
-        kernel=o.kernel,
-        exposure=exposure,
-        exposure_kind=exposure_kind,
-        effects=effects,
-        cache=o.cache,
-        title=o.title,
-        progress=progress,
-        deadline=time.perf_counter() + o.max_seconds,
-        most=practical_features(domain.n_nodes, o.max_features),
-    )
-    kept = search.best(o.m, o.boundary, o.permeability)
-    choices |= search.choices
+    scenes = Scenes(o, progress, keep_coordinates)
+    fits = Fits(o.kernel, o.cache, o.title, progress, time.perf_counter() + o.max_seconds)
+    kept, choices = Ladder(o, scenes, fits).climb()
+    tried = tuple(dataclasses.replace(rung, kept=rung is kept.rung) for rung in fits.tried)
     choices["hyperparameters"] = Choice("the best ones", "'integrate' would add their own uncertainty")
     if o.hyper == "integrate":
-        kept = search.integrate(kept)
+        kept = fits.integrate(kept)
         mixed = f"a mixture over {len(kept.posterior.fit.states)} values"
         choices["hyperparameters"] = Choice("integrated", mixed)
-    for warning in kept.warnings:
+    for warning in (*kept.scene.warnings, *kept.warnings):
         warn(warning)
     posterior = dataclasses.replace(
-        kept.posterior, choices={name: str(choice) for name, choice in choices.items()}
+        kept.posterior, choices={name: str(choice) for name, choice in choices.items()}, tried=tried
     )
-    return Mapped(posterior, counts, choices, dict(progress.seconds))
-
-
-def _counts(o: Options, domain: Domain, keep_coordinates: bool, stage: Stage) -> Counts:
-    reading: dict[str, Any] = {
-        name: getattr(o, name)
-        for name in (
-            "weights", "on_water", "max_snap", "chunksize", "longitude", "latitude", "easting", "northing",
-            "layer",
-        )
-    } | {"crs": o.points_crs, "keep_coordinates": keep_coordinates, "progress": stage}  # fmt: skip
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DroppedPointsWarning)  # it may be taken back below
-        counts = bin_points(o.points, domain, **reading)
-        if counts.n_used == 0 and counts.n_read and o.points_crs is None:
-            counts = _in_crs_of_land(o, domain, reading) or counts
-    if counts.n_read == 0:
-        rows = f" ({counts.n_missing:,} rows have none)" if counts.n_missing else ""
-        raise DataError(
-            f"points: there are no points to map{rows}.",
-            option="points",
-            remedy="Check the file, its layer and its columns.",
-        )
-    if counts.n_used == 0 and counts.warning is not None:
-        raise GeometryError(
-            f"points: none is left to map. {counts.warning.message}",
-            option="points",
-            remedy=counts.warning.remedy,
-        )
-    if counts.weighted and counts.total_weight == 0:
-        raise DataError(
-            f"weights: all {counts.n_used:,} are zero, so that there is nothing to map.", option="weights"
-        )
-    if counts.warning is not None:
-        warn(counts.warning)
-    return counts
-
-
-def _in_crs_of_land(o: Options, domain: Domain, reading: dict[str, Any]) -> Counts | None:
-    """Count once more with bare eastings and northings taken to be in the CRS of the land's own file.
-
-    Without a CRS they are taken to be in the domain's, which may have been chosen here.
-    """
-    theirs = own_crs(o.land)
-    again = isinstance(o.points, (str, Path)) or hasattr(o.points, "__len__")
-    if not again or theirs is None or domain.crs is None or not theirs.is_projected or theirs == domain.crs:
-        return None
-    counts = bin_points(o.points, domain, **reading | {"crs": theirs})
-    return counts if 2 * counts.n_used > counts.n_read else None
-
-
-def _about_counts(counts: Counts) -> str:
-    out = f"{counts.n_used:,} used"
-    if counts.n_snapped:
-        out += f", {counts.n_snapped:,} of them moved to the nearest land"
-    if counts.n_dropped:
-        out += f", {counts.n_dropped:,} dropped"
-    if counts.n_missing:
-        out += f", {counts.n_missing:,} rows without a point"
-    return out
+    return Mapped(posterior, kept.scene.counts, choices, dict(progress.seconds))

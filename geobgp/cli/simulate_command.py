@@ -7,19 +7,20 @@ from typing import TYPE_CHECKING
 
 import click
 import numpy as np
+import shapely
 
-from geobgp.auto.domain import make_domain
+from geobgp.auto.choices import cell_size_for
+from geobgp.auto.domain import read_land
 from geobgp.cli.messages import showing_warnings
 from geobgp.cli.options import SimulateOptions
 from geobgp.errors import DataError, GeobgpError, option
 from geobgp.files import check_exists, replacing
+from geobgp.land.domain import Domain
 from geobgp.progress import ConsoleProgress, Progress
 from geobgp.simulate import simulate_points
 
 if TYPE_CHECKING:
     import geopandas as gpd
-
-    from geobgp.land.domain import Domain
 
 _FORMATS = (".gpkg", ".geojson", ".parquet", ".csv")
 
@@ -70,9 +71,9 @@ def _known_intensity(o: SimulateOptions) -> tuple[Domain, float | np.ndarray]:
         posterior = Posterior.load(o.posterior)
         expected = posterior.node_intensity()["mean"].to_numpy() * posterior.exposure
         return posterior.domain, expected / (posterior.domain.node_areas / posterior.domain.area_unit[0])
-    domain, _ = make_domain(
-        o.land, o.water, o.barriers, cell_size=o.cell_size, crs=o.crs, land_crs=o.land_crs
-    )
+    land = read_land(o.land, o.water, o.barriers, crs=o.crs, land_crs=o.land_crs)
+    cell_size = o.cell_size or cell_size_for(float(shapely.area(land.geometry)), None, land.crs)[0]
+    domain = Domain.from_land(land, cell_size)
     assert o.intensity is not None
     try:
         return domain, float(o.intensity)

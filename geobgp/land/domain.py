@@ -20,7 +20,7 @@ from geobgp.land.bridges import BridgeLines, Bridges, join_nodes
 from geobgp.land.corners import Corners
 from geobgp.land.crs import areal_scale
 from geobgp.land.grid import Grid
-from geobgp.land.polygons import land_polygons
+from geobgp.land.polygons import Land, land_polygons
 from geobgp.text import count, number, percent
 
 if TYPE_CHECKING:
@@ -123,8 +123,12 @@ class Domain:
         >>> domain.n_nodes, domain.n_components
         (110, 2)
         """
-        prepared = land_polygons(land, water, barriers, crs, bridges)
-        bounds = shapely.bounds(prepared.geometry)
+        return cls.from_land(land_polygons(land, water, barriers, crs, bridges), cell_size, min_coverage)
+
+    @classmethod
+    def from_land(cls, land: Land, cell_size: float, min_coverage: float = 0.02) -> Domain:
+        """Make a domain from land that has been read, on cells of any size."""
+        bounds = shapely.bounds(land.geometry)
         extent = max(bounds[2] - bounds[0], bounds[3] - bounds[1])
         if cell_size > extent:
             raise DomainError(
@@ -133,15 +137,14 @@ class Domain:
                 found=cell_size,
                 remedy=f"Use a smaller one, for example {_round_down(extent / 100):g}.",
             )
-        grid = Grid.from_bounds(tuple(bounds), cell_size, prepared.crs)
         return cls.from_geometry(
-            prepared.geometry,
-            grid,
-            barriers=prepared.barriers,
-            water_geometry=prepared.water,
-            bridges=prepared.bridges,
+            land.geometry,
+            Grid.from_bounds(tuple(bounds), cell_size, land.crs),
+            barriers=land.barriers,
+            water_geometry=land.water,
+            bridges=land.bridges,
             min_coverage=min_coverage,
-            notes=tuple(prepared.notes),
+            notes=tuple(land.notes),
         )
 
     @classmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from geobgp.land.grid import Grid
 from geobgp.prior import full_rank, harmonic, kernels  # noqa: F401 (bases register themselves)
 from geobgp.prior.base import BASES
 from geobgp.storage import store
+from geobgp.summary import Rung
 
 if TYPE_CHECKING:
     from geobgp.posterior import Posterior
@@ -109,6 +111,7 @@ def save(posterior: Posterior, path: str | Path) -> Path:
         "title": posterior.title,
         "scaling": posterior.scaling,
         "choices": dict(posterior.choices),
+        "tried": [asdict(rung) for rung in posterior.tried],
         "n_states": len(fit.states),
         "fit": {
             "elbo": float(fit.elbo),
@@ -163,6 +166,7 @@ def load(path: str | Path) -> Posterior:
             scaling=header["scaling"],
             observed=arrays.get("observed"),
             choices=header["choices"],
+            tried=tuple(Rung(**rung) for rung in header["tried"]),
         )
     except (KeyError, TypeError) as error:
         raise CacheError(

@@ -1,0 +1,223 @@
+"""Scenes: what is to be explained at one size of cells: the land, the counts on it, exposure and covariates."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+import warnings
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.spatial import cKDTree
+from scipy.special import gammaln
+
+from geobgp.auto.domain import describe, read_land
+from geobgp.data.counts import Counts, bin_points
+from geobgp.data.effects import fixed_effects
+from geobgp.data.exposure import node_exposure
+from geobgp.data.points import number_of_rows
+from geobgp.errors import DataError, DroppedPointsWarning, GeobgpWarning, GeometryError, hearing, warn
+from geobgp.land.domain import Domain
+from geobgp.land.polygons import Land, own_crs
+
+if TYPE_CHECKING:
+    from geobgp.auto.options import Options
+    from geobgp.data.effects import Effects
+    from geobgp.posterior import Posterior
+    from geobgp.progress import Progress, Stage
+
+#: Share of points on top of others from which places count and not points; and the most points that are looked at.
+SHARED, MOST_LOOKED_AT = 0.3, 2_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """Land, counts, exposure and covariates on cells of one size.
+
+    Attributes
+    ----------
+    domain : Domain
+    counts : Counts
+    exposure : (n_nodes,) array
+    exposure_kind : str
+    effects : Effects
+    spacing : float
+        How far apart the places of the points are, where many points share them; else zero.
+    warnings : tuple of GeobgpWarning
+        What is to be said of the inputs, if this scene is kept.
+    seconds : float
+        What it took to make.
+    """
+
+    domain: Domain
+    counts: Counts
+    exposure: np.ndarray
+    exposure_kind: str
+    effects: Effects
+    spacing: float
+    warnings: tuple[GeobgpWarning, ...]
+    seconds: float
+
+    @cached_property
+    def _reference(self) -> float:
+        """Nats between the bound of the counts and the gain of the points over an even rate."""
+        y, area = self.counts.values, self.domain.node_areas
+        total = float(y.sum())
+        even = total * math.log(total / float(area.sum())) - total
+        return float(np.sum(gammaln(y + 1.0) - y * np.log(area))) - even
+
+    def gain(self, posterior: Posterior) -> float:
+        """Return the bound of the points' own log-likelihood less that of an even rate, in nats.
+
+        Where within their cells the points lie is part of it, so that fits on cells of different sizes can be compared.
+        """
+        return posterior.elbo + self._reference
+
+
+@dataclass(frozen=True, eq=False)
+class Scenes:
+    """The scenes of a run, on cells of any size; polygons are read once for all.
+
+    Parameters
+    ----------
+    options : Options
+    progress : Progress
+    keep_coordinates : bool
+        Keep the points' coordinates with the counts.
+    """
+
+    options: Options
+    progress: Progress
+    keep_coordinates: bool = False
+    _made: dict[float, Scene] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def land(self) -> Land:
+        """The polygons."""
+        o = self.options
+        return read_land(o.land, o.water, o.barriers, o.bridges, crs=o.crs, land_crs=o.land_crs)
+
+    @cached_property
+    def n_points(self) -> int | None:
+        """Number of points, where it is known before they are read."""
+        return number_of_rows(self.options.points, self.options.layer)
+
+    @property
+    def one_size(self) -> bool:
+        """Whether points can be read only once, or inputs are given for the nodes of one size of cells."""
+        o = self.options
+        once = not isinstance(o.points, (str, Path)) and not hasattr(o.points, "__len__")
+        return once or any(isinstance(v, np.ndarray) for v in (o.exposure, *(o.covariates or {}).values()))
+
+    def at(self, cell_size: float, reach: float | None = None) -> Scene:
+        """Return the scene on cells of a size.
+
+        Parameters
+        ----------
+        cell_size : float
+        reach : float, optional
+            How far points are moved to land where no distance was given: the same on all cells that are compared.
+        """
+        if cell_size not in self._made:
+            begin, heard = time.perf_counter(), list[GeobgpWarning]()
+            with hearing(heard.append):
+                made = self._make(cell_size, reach)
+            self._made[cell_size] = Scene(*made, tuple(heard), time.perf_counter() - begin)
+        return self._made[cell_size]
+
+    def _make(
+        self, cell_size: float, reach: float | None
+    ) -> tuple[Domain, Counts, np.ndarray, str, Effects, float]:
+        o = self.options
+        with self.progress.stage("land") as stage:
+            domain = Domain.from_land(self.land, cell_size, o.min_coverage)
+            stage.note(describe(domain))
+        with self.progress.stage("points") as stage:
+            counts = self._counts(domain, reach, stage)
+            stage.note(_about_counts(counts))
+        spacing = _spacing(counts)
+        if not self.keep_coordinates:
+            counts = dataclasses.replace(counts, coordinates=None)
+        with self.progress.stage("inputs") if o.exposure is not None or o.covariates else nullcontext():
+            exposure, exposure_kind = node_exposure(o.exposure, domain, o.exposure_column)
+            effects = fixed_effects(o.covariates, domain, o.fill_missing)
+        return domain, counts, exposure, exposure_kind, effects, spacing
+
+    def _counts(self, domain: Domain, reach: float | None, stage: Stage) -> Counts:
+        o = self.options
+        reading: dict[str, Any] = {
+            name: getattr(o, name)
+            for name in (
+                "weights", "on_water", "chunksize", "longitude", "latitude", "easting", "northing", "layer",
+            )
+        }  # fmt: skip
+        reading |= {"crs": o.points_crs, "progress": stage}
+        # Where many points share few places, cells finer than those say nothing.
+        reading["keep_coordinates"] = self.keep_coordinates or (self.n_points or math.inf) <= MOST_LOOKED_AT
+        reading["max_snap"] = reach if o.max_snap is None else o.max_snap
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DroppedPointsWarning)  # it may be taken back below
+            counts = bin_points(o.points, domain, **reading)
+            if counts.n_used == 0 and counts.n_read and o.points_crs is None:
+                counts = _in_crs_of_land(o, domain, reading) or counts
+        if counts.n_read == 0:
+            rows = f" ({counts.n_missing:,} rows have none)" if counts.n_missing else ""
+            raise DataError(
+                f"points: there are no points to map{rows}.",
+                option="points",
+                remedy="Check the file, its layer and its columns.",
+            )
+        if counts.n_used == 0 and counts.warning is not None:
+            raise GeometryError(
+                f"points: none is left to map. {counts.warning.message}",
+                option="points",
+                remedy=counts.warning.remedy,
+            )
+        if counts.weighted and counts.total_weight == 0:
+            raise DataError(
+                f"weights: all {counts.n_used:,} are zero, so that there is nothing to map.", option="weights"
+            )
+        if counts.warning is not None:
+            warn(counts.warning)
+        return counts
+
+
+def _in_crs_of_land(o: Options, domain: Domain, reading: Mapping[str, Any]) -> Counts | None:
+    """Count once more with bare eastings and northings taken to be in the CRS of the land's own file.
+
+    Without a CRS they are taken to be in the domain's, which may have been chosen here.
+    """
+    theirs = own_crs(o.land)
+    again = isinstance(o.points, (str, Path)) or hasattr(o.points, "__len__")
+    if not again or theirs is None or domain.crs is None or not theirs.is_projected or theirs == domain.crs:
+        return None
+    counts = bin_points(o.points, domain, **{**reading, "crs": theirs})
+    return counts if 2 * counts.n_used > counts.n_read else None
+
+
+def _spacing(counts: Counts) -> float:
+    """Return how far apart the places of points are, half of them nearer, where many points share one; else 0."""
+    if counts.coordinates is None or not len(counts.coordinates):
+        return 0.0
+    places = np.unique(counts.coordinates, axis=0)
+    if len(places) < 2 or len(places) > (1.0 - SHARED) * max(counts.total_weight, counts.n_read):
+        return 0.0
+    sample = places[:: max(len(places) // 20_000, 1)]
+    return float(np.median(cKDTree(places).query(sample, k=2)[0][:, 1]))
+
+
+def _about_counts(counts: Counts) -> str:
+    out = f"{counts.n_used:,} used"
+    if counts.n_snapped:
+        out += f", {counts.n_snapped:,} of them moved to the nearest land"
+    if counts.n_dropped:
+        out += f", {counts.n_dropped:,} dropped"
+    if counts.n_missing:
+        out += f", {counts.n_missing:,} rows without a point"
+    return out
