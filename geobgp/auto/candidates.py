@@ -118,7 +118,12 @@ class Fits:
     tried: list[Rung] = field(default_factory=list)
 
     def fit(
-        self, scene: Scene, shore: Shore, m: int | Literal["full"], kernel: Kernel | None = None
+        self,
+        scene: Scene,
+        shore: Shore,
+        m: int | Literal["full"],
+        kernel: Kernel | None = None,
+        start: Posterior | None = None,
     ) -> Candidate:
         """Compute the basis and fit it; warnings are kept until it is known which fit stays.
 
@@ -129,6 +134,8 @@ class Fits:
         m : int or "full"
         kernel : Kernel, optional
             In place of the one of the run.
+        start : Posterior, optional
+            A fit with the same prior on other cells, to begin from.
         """
         begin, heard = time.perf_counter(), list[GeobgpWarning]()
         with hearing(heard.append):
@@ -144,7 +151,7 @@ class Fits:
                     cache=self.cache,
                     progress=self.progress,
                 )
-            posterior = self._fit(scene, basis, kernel or self.kernel, "map", "fit")
+            posterior = self._fit(scene, basis, kernel or self.kernel, "map", "fit", start)
         rung = Rung(
             cell_size=scene.domain.cell_size,
             nodes=scene.domain.n_nodes,
@@ -160,7 +167,9 @@ class Fits:
         """Fit once more as the best fit was, with a mixture over hyperparameters."""
         heard = list[GeobgpWarning]()
         with hearing(heard.append):
-            posterior = self._fit(best.scene, best.basis, self.kernel, "integrate", "integrate")
+            posterior = self._fit(
+                best.scene, best.basis, self.kernel, "integrate", "integrate", best.posterior
+            )
         return Candidate(best.scene, best.shore, posterior, tuple(heard), best.rung)
 
     def _fit(
@@ -170,6 +179,7 @@ class Fits:
         kernel: Kernel | None,
         hyper: Literal["map", "integrate"],
         name: str,
+        start: Posterior | None = None,
     ) -> Posterior:
         model = LGCP(basis, kernel)
         model.exposure, model.exposure_kind, model.effects = (
@@ -179,7 +189,9 @@ class Fits:
         )
         with self.progress.stage(name) as stage:
             try:
-                posterior = model.fit(scene.counts, hyper=hyper, progress=stage, title=self.title)
+                posterior = model.fit(
+                    scene.counts, hyper=hyper, progress=stage, title=self.title, start=start
+                )
             except np.linalg.LinAlgError as error:
                 stage.note("failed")
                 raise FitError(f"The fit broke down: {error}.") from error

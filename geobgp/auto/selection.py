@@ -158,7 +158,7 @@ class ModelSearch:
     def again(self, scene: Scene, like: Candidate) -> Candidate:
         """Return a fit to another scene with the prior and the shore of a fit."""
         if not like.basis.truncated:
-            return self.fits.fit(scene, like.shore, "full")
+            return self.fits.fit(scene, like.shore, "full", start=like.posterior)
         found, choice = self.with_enough_features(scene, like.shore)
         why = self.choices["features"].why
         if "; full resolution" in why:

@@ -54,6 +54,34 @@ class Fit:
     rounds: int = 0
 
 
+@dataclass(frozen=True, eq=False)
+class Start:
+    """Where a fit may begin: what one like it, on other cells, has found.
+
+    Attributes
+    ----------
+    theta : array
+        Hyperparameters.
+    covariance : array
+        Theirs, zero where they were fixed.
+    mean, variance : arrays
+        Of the linear predictor (less its centre) at the observations.
+    """
+
+    theta: np.ndarray
+    covariance: np.ndarray
+    mean: np.ndarray
+    variance: np.ndarray
+
+    def curvature(self, free: np.ndarray) -> np.ndarray | None:
+        """Return the Hessian of the maximised bound in θ, None if that of a free parameter is not known."""
+        if not np.all(np.diag(self.covariance)[free] > 0):
+            return None
+        out = -np.eye(len(free))
+        out[np.ix_(free, free)] = -np.linalg.inv(self.covariance[np.ix_(free, free)])
+        return out
+
+
 def fit(
     engine: Engine,
     likelihood: Likelihood,
@@ -62,6 +90,7 @@ def fit(
     integrate: bool = False,
     max_rounds: int = MAX_ROUNDS,
     worth: float = WORTH,
+    start: Start | None = None,
     stage: Stage | None = None,
 ) -> Fit:
     """Fit the posterior, and the hyperparameters that are free.
@@ -77,6 +106,8 @@ def fit(
         Mix posteriors over a small grid of hyperparameters instead of taking the best ones.
     worth : float
         Nats that a step of the hyperparameters must promise to be taken.
+    start : Start, optional
+        Where to begin; by default on coarser fields, or with fewer features.
     stage : Stage, optional
         Told of every round, in words.
 
@@ -88,7 +119,7 @@ def fit(
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(limits=1, user_api="blas"):
-        return _fit(engine, likelihood, hyper, integrate, max_rounds, worth, stage or Stage())
+        return _fit(engine, likelihood, hyper, integrate, max_rounds, worth, start, stage or Stage())
 
 
 def _fit(
@@ -98,6 +129,7 @@ def _fit(
     integrate: bool,
     max_rounds: int,
     worth: float,
+    known: Start | None,
     stage: Stage,
 ) -> Fit:
     begin = time.perf_counter()
@@ -105,7 +137,10 @@ def _fit(
     learn = bool(hyper.free.any())
     nothing = (np.zeros(likelihood.size), np.zeros(likelihood.size))
     theta, guess, hoped, drift = hyper.start, nothing, -np.inf, np.zeros(len(hyper.start))
-    for part in engine.rehearsals() if not solver.conjugate else ():
+    if known is not None:
+        theta, guess = np.clip(known.theta, hyper.lower, hyper.upper), (known.mean, known.variance)
+        solver.curvature = known.curvature(hyper.free)
+    for part in engine.rehearsals() if not (solver.conjugate or known) else ():
         rehearsal = Solver(part, likelihood, hyper, Stage())
         rehearsal.curvature = solver.curvature
         early = _start(rehearsal, theta, guess, nothing, hoped)
