@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -116,6 +116,7 @@ class Fits:
     progress: Progress
     deadline: float
     tried: list[Rung] = field(default_factory=list)
+    _made: dict[Any, Candidate] = field(default_factory=dict, repr=False)
 
     def fit(
         self,
@@ -137,6 +138,9 @@ class Fits:
         start : Posterior, optional
             A fit with the same prior on other cells, to begin from.
         """
+        key = (id(scene), shore, m, kernel or self.kernel)
+        if key in self._made:
+            return self._made[key]
         begin, heard = time.perf_counter(), list[GeobgpWarning]()
         with hearing(heard.append):
             basis: Basis
@@ -161,7 +165,8 @@ class Fits:
             seconds=time.perf_counter() - begin,
         )
         self.tried.append(rung)
-        return Candidate(scene, shore, posterior, tuple(heard), rung)
+        self._made[key] = Candidate(scene, shore, posterior, tuple(heard), rung)
+        return self._made[key]
 
     def integrate(self, best: Candidate) -> Candidate:
         """Fit once more as the best fit was, with a mixture over hyperparameters."""

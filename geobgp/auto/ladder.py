@@ -30,7 +30,7 @@ FADE = 0.7
 WORTH_PER_POINT = 0.005
 #: Nats per point that time must have cost for a warning.
 LOSS_PER_POINT = 0.02
-#: How much narrower the next cells are; the second where the first would take too long.
+#: How much narrower the next cells are; the second, about, where the first would take too long.
 STEPS = (2.0, 1.5)
 
 
@@ -153,21 +153,21 @@ class Ladder:
                 shared = f"{why}; many points share their places, and these are about {self._side(2 * finest)} apart"
                 return now, shared, None
             late = ""
-            for step in STEPS:
-                if not (late := self._late(now, here / step)):
+            for size in (here / STEPS[0], round_size(here / STEPS[1])):
+                if not (late := self._late(now, size)):
                     break
             if late:
                 more = f"cells of {self._side(here / STEPS[0])} would gain about {number(promise, 2)} nats"
                 return now, *self._ended(now, f"{why}; {more}, but {late}", promise)
             try:
-                scene = self.scenes.at(here / step, reach)
+                scene = self.scenes.at(size, reach)
                 finer = search.again(scene, now)
             except (GeobgpError, FitError) as error:
-                text = f"{why}; cells of {self._side(here / step)} cannot be had: {in_words(error.message)}"
+                text = f"{why}; cells of {self._side(size)} cannot be had: {in_words(error.message)}"
                 return now, *self._ended(now, text, promise)
             lead = finer.gain - now.gain
             if lead <= 0.0:
-                return now, f"{why}; cells of {self._side(here / step)} gain nothing", None
+                return now, f"{why}; cells of {self._side(size)} gain nothing", None
             why = (
                 f"{number(lead)} nats above cells of {self._side(here)}, for {count(round(n_points), 'point')} on "
                 f"{count(scene.domain.n_nodes, 'node')}"
@@ -183,5 +183,5 @@ class Ladder:
             f"The map could be sharper. It has cells of {side(found.scene.domain)}: {in_words(why)}.",
             option="max_seconds",
             found=found.scene.domain.cell_size,
-            remedy=f"Raise {option('max_seconds')}, or give {option('cell_size', finer)}.",
+            remedy=f"Raise {option('max_seconds')}, or give {option('cell_size', finer, python=f'cell_size={finer}')}.",
         )

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 #: More features than the lengthscale of a fit with few asks for: with more it turns out a little shorter.
 MARGIN = 1.25
 #: Permeabilities that are compared, the closed shore first; how near closed and open water must be for one between
-#: them to be tried; and how near a shore must be to the best one on coarse cells to be tried again on finer ones.
+#: them to be tried; and how near the next must be to the best one on coarse cells to be tried again on finer ones.
 PERMEABILITIES, NEAR, RIVAL = (0.0, 1.0, 0.3), 25.0, 10.0
 #: Nats by which anything must lead over what is simpler: closed water, features.
 LEAD = 2.0
@@ -103,7 +103,7 @@ class ModelSearch:
             order[0].shore.words,
             f"{question[:30]}{question[30].upper()}{question[31:]} (bounds with cells of {cells} {unit})",
         )
-        rivals = [c for c in order if order[0].gain - c.gain < RIVAL]
+        rivals = [c for c in order[:2] if order[0].gain - c.gain < RIVAL]
         return list(rivals if self.options.kernel == kernel else [c.shore for c in rivals])
 
     def settle_water(self, rivals: list[Candidate]) -> Candidate:

@@ -21,6 +21,7 @@ from geobgp.land.corners import Corners
 from geobgp.land.crs import areal_scale
 from geobgp.land.grid import Grid
 from geobgp.land.polygons import Land, land_polygons
+from geobgp.linalg.memory import frozen
 from geobgp.text import count, number, percent
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ class Domain:
     def from_land(cls, land: Land, cell_size: float, min_coverage: float = 0.02) -> Domain:
         """Make a domain from land that has been read, on cells of any size."""
         bounds = shapely.bounds(land.geometry)
-        extent = max(bounds[2] - bounds[0], bounds[3] - bounds[1])
+        extent = float(np.ptp(bounds.reshape(2, 2), axis=0).max())
         if cell_size > extent:
             raise DomainError(
                 f"{option('cell_size')} is {cell_size:g} but the land is only {number(extent, 6)} across.",
@@ -201,16 +202,16 @@ class Domain:
             geometry=geometry,
             barriers=barriers,
             min_coverage=min_coverage,
-            coverage=_frozen(pieces.coverage),
-            cell_area=_frozen(cell_area),
-            node_rows=_frozen(rows),
-            node_cols=_frozen(cols),
-            node_areas=_frozen(areas),
-            components=_frozen(labels),
+            coverage=frozen(pieces.coverage),
+            cell_area=frozen(cell_area),
+            node_rows=frozen(rows),
+            node_cols=frozen(cols),
+            node_areas=frozen(areas),
+            components=frozen(labels),
             notes=notes,
             pieces=pieces,
-            piece_node=_frozen(piece_node),
-            main_piece=_frozen(main),
+            piece_node=frozen(piece_node),
+            main_piece=frozen(main),
             water_geometry=water_geometry,
         )
         if bridges is None:
@@ -243,7 +244,7 @@ class Domain:
         """Area (n,) of each node's land on the plane of the CRS; `node_areas` are those on the ground."""
         used = self.piece_node >= 0
         cells = np.bincount(self.piece_node[used], self.pieces.area[used], self.n_nodes)
-        return _frozen(cells * self.cell_size**2)
+        return frozen(cells * self.cell_size**2)
 
     @property
     def area_unit(self) -> tuple[float, str]:
@@ -262,7 +263,7 @@ class Domain:
         off = np.flatnonzero(~self.holds_centre)
         inside = shapely.get_coordinates(shapely.point_on_surface(self.pieces.polygon[self.main_piece[off]]))
         u[off], v[off] = inside[:, 0], inside[:, 1]
-        return _frozen(np.column_stack(self.grid.from_cells(u, v)))
+        return frozen(np.column_stack(self.grid.from_cells(u, v)))
 
     @cached_property
     def holds_centre(self) -> np.ndarray:
@@ -273,7 +274,7 @@ class Domain:
         u, v = self.node_cols[cut] + 0.5, self.node_rows[cut] + 0.5
         shapely.prepare(polygon[cut])
         out[cut] = shapely.contains_properly(polygon[cut], shapely.points(u, v))
-        return _frozen(out)
+        return frozen(out)
 
     @cached_property
     def _node_whole(self) -> np.ndarray:
@@ -462,7 +463,7 @@ class Domain:
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
     def __repr__(self) -> str:
-        return "Domain(" + ", ".join(f"{name}: {value}" for name, value in self.facts().items()) + ")"
+        return f"Domain({', '.join(f'{name}: {value}' for name, value in self.facts().items())})"
 
     def _repr_html_(self) -> str:
         from html import escape
@@ -476,11 +477,6 @@ class Domain:
         from geobgp.output.plots import plot_domain
 
         return plot_domain(self, ax=ax, **kwargs)
-
-
-def _frozen(array: np.ndarray) -> np.ndarray:
-    array.setflags(write=False)
-    return array
 
 
 def _with(notes: tuple[str, ...], *more: str) -> tuple[str, ...]:

@@ -1,10 +1,12 @@
-"""How much memory is free, as far as the system tells."""
+"""Memory: how much of it is free, and arrays that nobody can write to."""
 
 from __future__ import annotations
 
 import os
 import re
 from pathlib import Path
+
+import numpy as np
 
 
 def free_memory() -> int | None:
@@ -33,3 +35,15 @@ def free_memory() -> int | None:
         except (OSError, ValueError):
             continue
     return max(min(found), 0)
+
+
+def frozen(array: np.ndarray) -> np.ndarray:
+    """Return an array that cannot be written to any more.
+
+    Examples
+    --------
+    >>> frozen(np.arange(3.0)).flags.writeable
+    False
+    """
+    array.setflags(write=False)
+    return array

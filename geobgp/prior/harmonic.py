@@ -16,7 +16,7 @@ from geobgp.errors import SizeError, option
 from geobgp.land.domain import Domain
 from geobgp.land.reproject import place_coordinates
 from geobgp.linalg.eigen import EigenPart, eigenpairs_by_part, memory_needed
-from geobgp.linalg.memory import free_memory
+from geobgp.linalg.memory import free_memory, frozen
 from geobgp.prior import cache as stored
 from geobgp.prior.base import Basis
 from geobgp.prior.kernels import Kernel, Matern
@@ -135,7 +135,7 @@ class HarmonicBasis(Basis):
                     stored.write(key, *found)
             stage.note(f"{wanted:,}, {boundary}")
         values = correct_eigenvalues(found[0], domain.cell_size)
-        return cls(domain, boundary, scheme, _frozen(values), found[1], made, permeability)
+        return cls(domain, boundary, scheme, frozen(values), found[1], made, permeability)
 
     @classmethod
     def from_vectors(
@@ -175,14 +175,14 @@ class HarmonicBasis(Basis):
     @cached_property
     def vectors(self) -> np.ndarray:
         """Values at the unknowns, (u, m), C order: `parts` written out."""
-        return _frozen(dense(self.parts, len(self.mass), self.m))
+        return frozen(dense(self.parts, len(self.mass), self.m))
 
     @cached_property
     def features(self) -> np.ndarray:
         """Values at the nodes, (n_nodes, m), C order."""
         if self._nodes_are_unknowns:
             return self.vectors[: self.domain.n_nodes]
-        return _frozen(np.ascontiguousarray(self.discretisation.to_nodes @ self.vectors))
+        return frozen(np.ascontiguousarray(self.discretisation.to_nodes @ self.vectors))
 
     @property
     def _nodes_are_unknowns(self) -> bool:
@@ -250,7 +250,7 @@ class HarmonicBasis(Basis):
             raise SizeError(
                 f"The basis has {self.m} features, fewer than m = {m} asks for; compute a larger one."
             )
-        values = _frozen(self.eigenvalues[:number].copy())
+        values = frozen(self.eigenvalues[:number].copy())
         return replace(self, eigenvalues=values, parts=first_features(self.parts, number))
 
     def default_kernel(self) -> Kernel:
@@ -333,7 +333,7 @@ def _compute(made: Discretisation, number: int, stage: Stage) -> tuple[np.ndarra
         for start in range(0, len(out), 512):
             rows = slice(start, start + 512)
             np.multiply(part.vectors[rows], root[rows, None], out=out[rows])
-        parts.append(FeaturePart(part.rows, part.columns, _frozen(out)))
+        parts.append(FeaturePart(part.rows, part.columns, frozen(out)))
     return values, tuple(parts)
 
 
@@ -389,8 +389,3 @@ def _number_of_features(made: Discretisation, domain: Domain, m: int) -> int:
 
 def _at_most(m: int) -> str:
     return option("m", f"{m} or fewer", python=f"m <= {m:,}")
-
-
-def _frozen(array: np.ndarray) -> np.ndarray:
-    array.setflags(write=False)
-    return array

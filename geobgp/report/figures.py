@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from geobgp.checks.residuals import Checks
     from geobgp.posterior import Posterior
+    from geobgp.summary import Rung
 
 _DPI = 130
 
@@ -61,6 +63,37 @@ def hyperparameters(posterior: Posterior) -> str:
     """Return the densities of lengthscale and standard deviation."""
     figure = _new((9.6, 2.7))
     plots.plot_hyperparameters(posterior, axes=figure.subplots(1, 2))
+    return _done(figure)
+
+
+def ladder(tried: Sequence[Rung]) -> str:
+    """Return the gain of the fits that were compared, by number of nodes, a line for each prior and shore."""
+    figure = _new((5.4, 3.0))
+    ax = figure.subplots()
+    kinds = list(dict.fromkeys((r.prior, r.water) for r in tried))
+    for k, kind in enumerate(kinds):
+        mine = sorted((r.nodes, r.gain) for r in tried if (r.prior, r.water) == kind)
+        ax.plot(
+            *zip(*mine, strict=True),
+            marker="o",
+            markersize=4,
+            linewidth=1.2,
+            label=", ".join(kind),
+            color=f"C{k}",
+        )
+    kept = [(r.nodes, r.gain) for r in tried if r.kept]
+    if kept:
+        ax.plot(
+            *zip(*kept, strict=True), marker="o", markersize=10, color=INK, fillstyle="none", linestyle="none"
+        )
+    ax.set_xscale("log")
+    nodes = sorted({r.nodes for r in tried})
+    ax.set_xticks(nodes, [f"{n:,}" for n in nodes])
+    ax.minorticks_off()
+    ax.set_xlabel("nodes")
+    ax.set_ylabel("gain in nats")
+    ax.legend(frameon=False, fontsize=8)
+    hide_spines(ax, "right", "top")
     return _done(figure)
 
 

@@ -96,6 +96,8 @@ def render(posterior: Posterior, inputs: ReportInputs) -> str:
         cards=_cards(posterior, inputs),
         found=_found(posterior, inputs),
         chosen=_chosen(posterior, inputs),
+        ladder=_ladder(posterior),
+        water=_water(posterior),
         estimates=_estimates(posterior),
         computation=_computation(posterior, inputs),
         **_checks(posterior, inputs.checks),
@@ -111,6 +113,7 @@ def _pictures(posterior: Posterior, inputs: ReportInputs) -> dict[str, Any]:
         "exceedance": [(value, figures.exceedance(posterior, value)) for value in inputs.thresholds],
         "hyperparameters": figures.hyperparameters(posterior),
         "blocks": None if checks is None else figures.blocks(posterior, checks),
+        "ladder": figures.ladder(posterior.tried) if len({r.nodes for r in posterior.tried}) > 1 else None,
     }
 
 
@@ -173,6 +176,33 @@ def _chosen(posterior: Posterior, inputs: ReportInputs) -> list[tuple[str, ...]]
     if inputs.choices:
         return [(_capital(name), str(choice.value), choice.why) for name, choice in inputs.choices.items()]
     return [(_capital(name), text) for name, text in posterior.choices.items()]
+
+
+def _ladder(posterior: Posterior) -> list[tuple[str, ...]]:
+    """Return the fits that were compared, one row each."""
+    unit = "" if posterior.domain.crs is None else " m"
+    return [
+        (
+            f"{number(r.cell_size)}{unit}",
+            f"{r.nodes:,}",
+            r.prior,
+            r.water,
+            f"{r.gain:,.1f}",
+            f"{r.seconds:.1f}",
+            "kept" if r.kept else "",
+        )
+        for r in posterior.tried
+    ]
+
+
+def _water(posterior: Posterior) -> str:
+    """Return how far information crosses water, in a sentence."""
+    share = posterior.basis.permeability
+    if share == 0:
+        return "Nothing passes across water."
+    if share == 1:
+        return "Information crosses water as far as land."
+    return f"Information crosses water {percent(share)} as far as land."
 
 
 def _estimates(posterior: Posterior) -> list[tuple[str, str, str]]:

@@ -104,7 +104,7 @@ def test_numbers_of_numpy_are_numbers():
 
 def test_what_is_given_is_known_and_what_is_usual_is_not():
     assert options().given() == {}
-    assert options(cell_size=None, max_seconds=600, title="").given() == {}
+    assert options(cell_size=None, max_seconds=60, title="").given() == {}
     weights = np.ones(1)
     assert options(weights=weights).given()["weights"] is weights
 
