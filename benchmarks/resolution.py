@@ -221,16 +221,22 @@ def _tables(
         rows, cols = domain.grid.shape
         box = pd.DataFrame({"xmin": [0], "xmax": [cols], "ymin": [0], "ymax": [rows]})
         return {"points": frame(points), "places": frame(places), "frame": box}, {"pixels": share}
-    counts = np.bincount(domain.locate(points), minlength=domain.n_nodes)
-    xy = domain.node_points
-    more = {}
-    if way == "soap":
-        inner, rings, knots = _soap(domain)
-        xy, places = _into(xy, inner), _into(places, inner)
-        parts = [frame(ring).assign(ring=k) for k, ring in enumerate(rings)]
-        more = {"rings": pd.concat(parts), "knots": frame(knots)}
-    nodes = frame(xy).assign(area=domain.planar_areas / h**2, count=counts)
-    return {"points": frame(points), "places": frame(places), "nodes": nodes, **more}, {}
+    nodes = frame(domain.node_points).assign(
+        area=domain.planar_areas / h**2, count=np.bincount(domain.locate(points), minlength=domain.n_nodes)
+    )
+    if way == "tp":
+        return {"points": frame(points), "places": frame(places), "nodes": nodes}, {}
+    inner, rings, knots = _soap(domain)
+    # Four cells are one row: the film's knots lie some ten cells apart, and its rows are dear.
+    square = (domain.node_rows // 2) * domain.grid.shape[1] + domain.node_cols // 2
+    sums = nodes.assign(x=nodes.x * nodes.area, y=nodes.y * nodes.area).groupby(square).sum()
+    middle = sums[["x", "y"]].to_numpy() / sums[["area"]].to_numpy()
+    nodes = frame(_into(middle * h + origin, inner)).assign(
+        area=sums["area"].to_numpy(), count=sums["count"].to_numpy()
+    )
+    parts = [frame(ring).assign(ring=k) for k, ring in enumerate(rings)]
+    more = {"rings": pd.concat(parts), "knots": frame(knots), "nodes": nodes}
+    return {"points": frame(points), "places": frame(_into(places, inner)), **more}, {}
 
 
 def _land_shares(domain: Domain) -> np.ndarray:
