@@ -412,6 +412,7 @@ def main() -> None:
     parser.add_argument(
         "--only", nargs="*", choices=WAYS, default=[w for w in WAYS if not w.startswith("full")]
     )
+    parser.add_argument("--clock", choices=("wall", "cpu"), default="wall", help="the seconds to show")
     parser.add_argument(
         "--quick", action="store_true", help="a coarse grid and one thinning; nothing is kept"
     )
