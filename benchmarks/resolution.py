@@ -260,14 +260,15 @@ def _soap(domain: Domain) -> tuple[shapely.Geometry, list[np.ndarray], np.ndarra
         if part.area > least
     ]
     land = shapely.simplify(shapely.union_all(parts), h)
-    rings = [shapely.get_coordinates(ring) for ring in shapely.get_rings(land)]
+    rings = [shapely.get_coordinates(ring) for ring in shapely.get_rings(shapely.get_parts(land))]
     inner = land.buffer(-0.3 * h)
     west, south, east, north = land.bounds
     step = np.sqrt(land.area / 150)
     grid = np.stack(
         np.meshgrid(np.arange(west + step / 2, east, step), np.arange(south + step / 2, north, step)), axis=-1
     ).reshape(-1, 2)
-    away = land.buffer(-1.5 * h)
+    # mgcv solves for the film on a grid of its own, 150 cells along the longer side: knots stay clear of its edge.
+    away = land.buffer(-1.5 * max(h, max(east - west, north - south) / 150))
     return inner, rings, grid[shapely.contains_xy(away, grid[:, 0], grid[:, 1])]
 
 
