@@ -206,15 +206,14 @@ class FeatureState(_State):
         )
 
     @cached_property
-    def _at_nodes(self) -> tuple[PartedFeatures, Blocks, np.ndarray, np.ndarray]:
+    def _halves(self) -> tuple[PartedFeatures, Blocks, np.ndarray]:
         features = PartedFeatures(*self.basis.by_part(None))
-        e = self._unevenness(features)
-        return features, self._half(features), e, e[:, None] * features.apply(self.coupling)
+        return features, self._half(features), self._unevenness(features)
 
     def _field_covariance(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        features, half, even, tied = self._at_nodes
+        features, half, even = self._halves
         e = even[nodes]
-        return e[:, None] * features.covariance(half, nodes) * e, tied[nodes]
+        return e[:, None] * features.covariance(half, nodes) * e, self._at_nodes.tied[nodes]
 
     def sample_nodes(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Return (n, n_nodes) joint draws of the linear predictor at the nodes."""
