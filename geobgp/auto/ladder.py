@@ -144,11 +144,8 @@ class Ladder:
             here = now.scene.domain.cell_size
             promise = 2.0 * FADE * rate * math.log2(STEPS[0])
             if promise < worth:
-                return (
-                    now,
-                    f"{why}; half as wide, they would gain about {number(max(promise, 0.0), 2)} nats",
-                    None,
-                )
+                little = f"about {number(max(promise, 0.0), 2)} nats, and {number(worth, 2)} are asked for"
+                return now, f"{why}; half as wide, they would gain {little}", None
             if here / STEPS[0] < finest:
                 shared = f"{why}; many points share their places, and these are about {self._side(2 * finest)} apart"
                 return now, shared, None
