@@ -58,10 +58,14 @@ class Effects:
 
     def own_units(self, mean: np.ndarray, cov: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and variance of intercept and slopes in the covariates' own units."""
+        turn = self.to_own_units(len(mean))
+        return turn @ mean, np.diag(turn @ cov @ turn.T)
+
+    def to_own_units(self, k: int) -> np.ndarray:
+        """Return the (k, k) matrix from standardised effects, the last k, to the covariates' own units."""
         turn = np.diag(np.r_[1.0, 1.0 / self.scales])
         turn[0, 1:] = -self.means / self.scales
-        turn = turn[-len(mean) or len(turn) :, -len(mean) or len(turn) :]
-        return turn @ mean, np.diag(turn @ cov @ turn.T)
+        return turn[-k or len(turn) :, -k or len(turn) :]
 
 
 def fixed_effects(

@@ -68,6 +68,10 @@ class State(Protocol):
         """Return mean and variance of the linear predictor at every node."""
         ...
 
+    def sample_joint(self, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Return joint draws of the linear predictor at the nodes, (n, n_nodes), and of the fixed effects, (n, k)."""
+        ...
+
     def sample_nodes(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Return (n, n_nodes) joint draws of the linear predictor."""
         ...

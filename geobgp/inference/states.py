@@ -121,6 +121,21 @@ class _State(ABC):
             mean[0] += self.centre
         return mean, self.beta_cov
 
+    @abstractmethod
+    def sample_joint(self, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Return joint draws of the linear predictor at the nodes, (n, n_nodes), and of the fixed effects, (n, k).
+
+        The fixed effects are on the standardised scale, as `coefficients` has them.
+        """
+
+    def sample_nodes(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        """Return (n, n_nodes) joint draws of the linear predictor at the nodes."""
+        return self.sample_joint(n, rng)[0]
+
+    def _effects(self, shift: np.ndarray) -> np.ndarray:
+        """Return (n, k) fixed effects from their draws about the means."""
+        return (self.coefficients()[0][:, None] + shift).T
+
     def _shifts(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Return (k, n) draws of the fixed effects about their means."""
         root = np.linalg.cholesky(self.beta_cov) if len(self.beta) else self.beta_cov
@@ -215,8 +230,8 @@ class FeatureState(_State):
         e = even[nodes]
         return e[:, None] * features.covariance(half, nodes) * e, self._at_nodes.tied[nodes]
 
-    def sample_nodes(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        """Return (n, n_nodes) joint draws of the linear predictor at the nodes."""
+    def sample_joint(self, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Return joint draws of the linear predictor at the nodes, (n, n_nodes), and of the fixed effects, (n, k)."""
         features = PartedFeatures(*self.basis.by_part(None))
         noise = features.split(rng.standard_normal((len(self.mean), n)))
         dense = [
@@ -230,7 +245,7 @@ class FeatureState(_State):
         out *= self._unevenness(features)[:, None]
         out += self.fixed @ (self.beta[:, None] + shift)
         out += self.centre
-        return np.ascontiguousarray(out.T)
+        return np.ascontiguousarray(out.T), self._effects(shift)
 
     def joint(self) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and covariance of all weights, in the order of the basis, and of the fixed effects after them."""
@@ -373,13 +388,13 @@ class SparseState(_State):
         covariance = self._factor().inverse_block(self.full.field.to_nodes[nodes])
         return e[:, None] * covariance * e, self._at_nodes.tied[nodes]
 
-    def sample_nodes(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        """Return (n, n_nodes) joint draws of the linear predictor at the nodes."""
+    def sample_joint(self, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Return joint draws of the linear predictor at the nodes, (n, n_nodes), and of the fixed effects, (n, k)."""
         noise = self._factor().half_solve(rng.standard_normal((len(self.z), n)))
         shift = self._shifts(n, rng)
         z = self.z[:, None] + noise - self.coupling @ shift
         out = self.even[:, None] * (self.full.field.to_nodes @ z) + self.fixed @ (self.beta[:, None] + shift)
-        return np.ascontiguousarray(self.centre + out.T)
+        return np.ascontiguousarray(self.centre + out.T), self._effects(shift)
 
     def _arrays(self) -> dict[str, np.ndarray]:
         names = ("precision", "z", "coupling", "even", "variance")

@@ -14,8 +14,8 @@ from paths import ROOT
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 #: Distributions that are not named as they are imported.
 NAMED = {"xstatic": "xstatic-leaflet", "PIL": "pillow"}
-#: Folders that only work with an extra, and which.
-EXTRAS = {"gpflow": "gpflow", "scale": "dask"}
+#: Folders and modules that only work with an extra, and which.
+EXTRAS = {"gpflow": "gpflow", "scale": "dask", "output/inference_data.py": "arviz"}
 
 
 def declared(requirements: list[str]) -> set[str]:
@@ -43,9 +43,10 @@ OPTIONAL = {name: declared(lines) for name, lines in PROJECT["optional-dependenc
 
 
 def allowed(path: Path) -> set[str]:
-    """Return what a module may import: the core's requirements, and those of its folder's extra."""
-    folder = path.relative_to(ROOT / "geobgp").parts[0]
-    return CORE | OPTIONAL[EXTRAS[folder]] if folder in EXTRAS else CORE
+    """Return what a module may import: the core's requirements, and those of its own or its folder's extra."""
+    own = path.relative_to(ROOT / "geobgp")
+    extra = EXTRAS.get(own.as_posix(), EXTRAS.get(own.parts[0]))
+    return CORE if extra is None else CORE | OPTIONAL[extra]
 
 
 def test_every_direct_import_is_declared():

@@ -45,6 +45,7 @@ DOORS = {
     ("exports:Outputs.excursion", "checks.excursions"),
     ("exports:Outputs.plot", "output.plots"),
     ("exports:Outputs.ranks", "checks.ranks"),
+    ("exports:Outputs.to_arviz", "output.inference_data"),
     ("exports:Outputs.to_map", "web.maps"),
     ("exports:Outputs.to_netcdf", "output.grids"),
     ("exports:Outputs.to_polygons", "output.contours"),
