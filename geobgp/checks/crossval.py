@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from geobgp.posterior import Posterior
 
 #: Joint draws behind the predicted number of events in a block.
-DRAWS = 500
+DRAWS = 400
 #: Neighbours of a block whose sites are renewed: at least so many, or half as many as the block has.
-NEIGHBOURS = 100
+NEIGHBOURS = 200
 #: Nodes that can be left out at once: the algebra on them is dense.
 MOST_NODES = 6000
 #: Chance that a check raises a false alarm: of the coverage, and of the dispersion and the PIT values.

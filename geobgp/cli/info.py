@@ -68,7 +68,7 @@ def _results(folder: Path) -> str:
                 f"{points['used']:,} used, {points['moved']:,} moved to land, {points['dropped']:,} dropped",
             ),
             *((name, f"{c['value']} ({c['why']})") for name, c in choices.items()),
-            ("checks", f"{percent(record['checks']['within_90'])} of blocks within their 90 % interval"),
+            *_checks(record["checks"]),
             *(("warning", text) for text in record["warnings"]),
             ("files", ", ".join(n for n in record["files"] if not n.endswith(".qml"))),
             ("command", record["command"]),
@@ -175,3 +175,12 @@ def _table(path: Path) -> str:
             rows.append(("coordinates", _extent(*low, *high)))
         rows += [("note", note) for note in stream.notes]
     return _lines([("table", path.name), ("columns", ", ".join(stream.columns)), *rows])
+
+
+def _checks(facts: dict[str, Any]) -> list[tuple[str, str]]:
+    if "coverage_90" not in facts:
+        return []
+    within = (
+        f"{percent(facts['coverage_90'])} of {facts['blocks']:,} left-out blocks within their 90 % interval"
+    )
+    return [("checks", within)]

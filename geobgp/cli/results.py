@@ -11,18 +11,26 @@ import pandas as pd
 
 import geobgp
 from geobgp.auto.pipeline import Mapped
+from geobgp.checks.advice import check_warning, what_to_try
 from geobgp.checks.residuals import Checks, check
-from geobgp.cli.options import MapOptions, command_line
+from geobgp.cli.options import MapOptions, command_line, speak
 from geobgp.cli.workspace import RECORD
+from geobgp.errors import in_words, warn
 from geobgp.land.regions import area_shares, read_regions
 from geobgp.report.report import ReportInputs, write_report
 from geobgp.summary import plain
 from geobgp.text import count, percent, size_text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from geobgp.checks.crossval import CrossValidation
+    from geobgp.posterior import Posterior
     from geobgp.progress import Progress
 
 _REGION_SAMPLES = 500
+#: Fewer events or nodes than these are not left out in blocks.
+_FEWEST_POINTS, _FEWEST_NODES = 20, 50
 _ABOUT = {
     "mean.tif": "posterior mean of the intensity",
     "sd.tif": "its standard deviation",
@@ -75,7 +83,10 @@ def write_results(
             stage.note(count(len(regions), "region"))
     with progress.stage("checks") as stage:
         checks = check(posterior, mapped.counts.values)
-        stage.note(f"{percent(checks.covered)} of {len(checks.blocks):,} blocks within their 90 % interval")
+        checked, advice = _left_out(posterior)
+        if checked is not None:
+            within = f"{percent(checked.coverage)} of {len(checked.blocks):,} left-out blocks"
+            stage.note(f"{within} within their 90 % interval")
     with progress.stage("posterior") as stage:
         saved = posterior.save(folder / "posterior.geobgp")
         stage.note(size_text(saved.stat().st_size))
@@ -86,6 +97,8 @@ def write_results(
         counts=mapped.counts,
         choices=mapped.choices,
         checks=checks,
+        validation=checked,
+        advice=advice,
         warnings=warnings,
         thresholds=thresholds,
         regions=regions,
@@ -95,7 +108,7 @@ def write_results(
     )
     with progress.stage("report"):
         write_report(folder / "report.html", posterior, inputs)
-    record = _record(mapped, options, inputs, checks) | {"files": names}
+    record = _record(mapped, options, inputs) | {"files": names}
     text = json.dumps(plain(record), indent=2, ensure_ascii=False, allow_nan=False)
     (folder / RECORD).write_text(text + "\n", "utf-8")
 
@@ -124,7 +137,27 @@ def _about(name: str) -> str:
     return _ABOUT.get(name, "")
 
 
-def _record(mapped: Mapped, options: MapOptions, inputs: ReportInputs, checks: Checks) -> dict[str, Any]:
+def _left_out(posterior: Posterior) -> tuple[CrossValidation | None, list[str]]:
+    """Return how blocks are predicted that were left out, and what to try where that fails, which is warned of."""
+    if posterior.n_points < _FEWEST_POINTS or posterior.domain.n_nodes < _FEWEST_NODES:
+        return None, []
+    # Neighbours of blocks are left as they are: quick, and near enough to judge intervals.
+    checked = posterior.cross_validate(rounds=0)
+    warning = check_warning(posterior, checked)
+    if warning is None:
+        return checked, []
+    warn(warning)
+    return checked, [in_words(one.words, speak) for one in what_to_try(posterior, checked)]
+
+
+def _checks(checks: Checks | None, checked: CrossValidation | None, advice: Sequence[str]) -> dict[str, Any]:
+    out = {} if checked is None else checked.facts() | {"try": list(advice)}
+    if checks is not None:
+        out["empty_nodes"] = {"observed": checks.empty_observed, "expected": checks.empty_expected}
+    return out
+
+
+def _record(mapped: Mapped, options: MapOptions, inputs: ReportInputs) -> dict[str, Any]:
     """Return what ``summary.json`` holds."""
     posterior, counts = mapped.posterior, mapped.counts
     return {
@@ -140,11 +173,7 @@ def _record(mapped: Mapped, options: MapOptions, inputs: ReportInputs, checks: C
         },
         "choices": {name: {"value": c.value, "why": c.why} for name, c in mapped.choices.items()},
         "summary": {k: v for k, v in posterior.summary().to_dict().items() if k != "choices"},
-        "checks": {
-            "blocks": len(checks.blocks), "block_side": checks.side, "within_90": checks.covered,
-            "mean_squared_pearson": checks.dispersion, "fine": checks.verdict()[0],
-            "empty_nodes_observed": checks.empty_observed, "empty_nodes_expected": checks.empty_expected,
-        },
+        "checks": _checks(inputs.checks, inputs.validation, inputs.advice),
         "warnings": inputs.warnings,
         "seconds": inputs.seconds,
         "command": inputs.command,

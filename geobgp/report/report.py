@@ -16,6 +16,7 @@ from geobgp.web import templates
 if TYPE_CHECKING:
     import pandas as pd
 
+    from geobgp.checks.crossval import CrossValidation
     from geobgp.checks.residuals import Checks
     from geobgp.data.counts import Counts
     from geobgp.posterior import Posterior
@@ -37,6 +38,11 @@ class ReportInputs:
         What became of the points.
     choices : mapping of str to Choice
     checks : Checks
+        Numbers by piece of land, from the points that made the map.
+    validation : CrossValidation
+        Blocks that were left out: what the verdict rests on.
+    advice : sequence of str
+        What to try where they are predicted badly, the best first.
     warnings : sequence of str
     thresholds : sequence of float
         Exceedance maps to show.
@@ -54,6 +60,8 @@ class ReportInputs:
     counts: Counts | None = None
     choices: Mapping[str, Choice] = field(default_factory=dict)
     checks: Checks | None = None
+    validation: CrossValidation | None = None
+    advice: Sequence[str] = ()
     warnings: Sequence[str] = ()
     thresholds: Sequence[float] = ()
     regions: pd.DataFrame | None = None
@@ -101,19 +109,23 @@ def render(posterior: Posterior, inputs: ReportInputs) -> str:
         estimates=_estimates(posterior),
         computation=_computation(posterior, inputs),
         **_checks(posterior, inputs.checks),
+        **_validation(inputs.validation),
         **_regions(inputs.regions),
     )
 
 
 def _pictures(posterior: Posterior, inputs: ReportInputs) -> dict[str, Any]:
-    checks = inputs.checks
     return {
         "mean": figures.intensity(posterior),
         "uncertainty": figures.uncertainty(posterior),
         "exceedance": [(value, figures.exceedance(posterior, value)) for value in inputs.thresholds],
         "hyperparameters": figures.hyperparameters(posterior),
+<<<<<<< HEAD
         "blocks": None if checks is None else figures.blocks(posterior, checks),
         "ladder": figures.ladder(posterior.tried) if len({r.nodes for r in posterior.tried}) > 1 else None,
+=======
+        "blocks": None if inputs.validation is None else figures.validation(inputs.validation),
+>>>>>>> 9b34679 (The report rests on blocks that were left out; where they fail it says so first, and what to try)
     }
 
 
@@ -129,9 +141,10 @@ def _cards(posterior: Posterior, inputs: ReportInputs) -> list[tuple[str, str, s
         ("Lengthscale", *_quantity(facts["lengthscale"])),
         ("Spread (log scale)", *_quantity(facts["sd"])),
     ]
-    if inputs.checks is not None:
-        word = "fine" if inputs.checks.verdict()[0] else "look closer"
-        cards.append(("Checks", word, f"{percent(inputs.checks.covered)} of blocks within 90 %"))
+    if inputs.validation is not None:
+        word = "look closer" if inputs.validation.failures() else "fine"
+        share = f"{percent(inputs.validation.coverage)} of left-out blocks within 90 %"
+        cards.append(("Checks", word, share))
     if not posterior.converged:
         cards.append(("Fit", "not converged", "see below"))
     return cards
@@ -221,7 +234,7 @@ def _estimates(posterior: Posterior) -> list[tuple[str, str, str]]:
 
 
 def _checks(posterior: Posterior, checks: Checks | None) -> dict[str, Any]:
-    """Return the verdict, the table of the pieces of land, and the side of the squares."""
+    """Return the table of the pieces of land."""
     if checks is None:
         return {}
     domain = posterior.domain
@@ -233,13 +246,18 @@ def _checks(posterior: Posterior, checks: Checks | None) -> dict[str, Any]:
         (name, number(r.land), number(r.observed), events(r.expected), f"{events(r.q05)} to {events(r.q95)}")
         for name, r in zip(names, checks.parts.itertuples(), strict=True)
     ]
-    scale, unit = domain.length_unit
-    return {
-        "verdict": checks.verdict(),
-        "area_unit": _area_unit(posterior),
-        "parts": rows[1:] if last == 1 else rows,
-        "side": f"{number(checks.side / scale)} {unit}",
-    }
+    return {"area_unit": _area_unit(posterior), "parts": rows[1:] if last == 1 else rows}
+
+
+def _validation(checked: CrossValidation | None) -> dict[str, Any]:
+    """Return what left-out blocks say, and what they are."""
+    if checked is None:
+        return {"failures": ()}
+    blocks = f"{len(checked.blocks):,} blocks"
+    if checked.side is not None:
+        scale, unit = checked.domain.length_unit
+        blocks = f"{len(checked.blocks):,} squares of {number(checked.side / scale)} {unit}"
+    return {"failures": checked.failures(), "verdict": checked.verdict(), "left_out": blocks}
 
 
 def _regions(frame: pd.DataFrame | None) -> dict[str, Any]:

@@ -1,3 +1,4 @@
+import dataclasses
 import re
 from html import unescape
 from pathlib import Path
@@ -35,6 +36,7 @@ def inputs(mapped):
         counts=mapped.counts,
         choices=mapped.choices,
         checks=check(mapped.posterior, mapped.counts.values),
+        validation=mapped.posterior.cross_validate(rounds=0),
         warnings=[f"a warning {NASTY}"],
         thresholds=[2.0],
         regions=regions,
@@ -85,6 +87,21 @@ def test_a_posterior_alone_has_a_report(mapped):
     text = render(mapped.posterior, ReportInputs())
     assert ">Checks</h2>" not in text and ">Model</h2>" in text
     assert text.count("data:image/png;base64,") == 3
+
+
+def test_a_map_that_fails_says_so_before_anything_else(mapped, inputs, text):
+    assert "may mislead" not in text and "left-out blocks lie within" in text
+    pit = inputs.validation.blocks.assign(pit=0.999)
+    bad = dataclasses.replace(
+        inputs,
+        validation=dataclasses.replace(inputs.validation, blocks=pit),
+        advice=[f"covariates {NASTY}", "smaller cells"],
+    )
+    page = render(mapped.posterior, bad)
+    start = page.index("This map may mislead.")
+    assert start < page.index('class="cards"') and page.index("smaller cells") < page.index('class="cards"')
+    assert "Only 0 % of" in page and "<script" not in page
+    assert "look closer" in page
 
 
 def test_the_report_is_written_whole_or_not_at_all(mapped, tmp_path, monkeypatch):
