@@ -120,12 +120,8 @@ def _pictures(posterior: Posterior, inputs: ReportInputs) -> dict[str, Any]:
         "uncertainty": figures.uncertainty(posterior),
         "exceedance": [(value, figures.exceedance(posterior, value)) for value in inputs.thresholds],
         "hyperparameters": figures.hyperparameters(posterior),
-<<<<<<< HEAD
-        "blocks": None if checks is None else figures.blocks(posterior, checks),
         "ladder": figures.ladder(posterior.tried) if len({r.nodes for r in posterior.tried}) > 1 else None,
-=======
         "blocks": None if inputs.validation is None else figures.validation(inputs.validation),
->>>>>>> 9b34679 (The report rests on blocks that were left out; where they fail it says so first, and what to try)
     }
 
 
