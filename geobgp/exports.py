@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from geobgp.checks.excursions import Excursion
+    from geobgp.checks.pearson import Residuals
     from geobgp.checks.versus import Versus
     from geobgp.inference.likelihoods import Likelihood
     from geobgp.inference.mixture import NormalMixture
@@ -143,6 +144,25 @@ class Outputs:
         return ranks(
             cast("Posterior", self), regions, top=top, reference=reference, n_samples=n_samples, seed=seed
         )
+
+    def residuals(self, *, n_simulations: int = 99, seed: int = 0) -> Residuals:
+        """Return residuals of the events that made the map, with bands of events simulated from it.
+
+        Parameters
+        ----------
+        n_simulations : int
+            At least 39.
+        seed : int
+
+        Returns
+        -------
+        Residuals
+            `pearson` in squares, `dispersion`, `lurking` variables, `pairs` of events by distance, `plot()`.
+        """
+        from geobgp.checks.pearson import residuals
+
+        self._need_counts("residuals()")
+        return residuals(cast("Posterior", self), n_simulations=n_simulations, seed=seed)
 
     def versus(self, other: Posterior, *, names: Sequence[str] | None = None) -> Versus:
         """Compare this map with another one of the same land: two periods, two diseases.
