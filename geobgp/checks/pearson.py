@@ -32,8 +32,8 @@ class Curve:
         A variable's values, or distances in the domain's unit.
     observed, low, high : (k,) arrays
     outside : float
-        Share of simulations whose curve leaves the middle of its band as far as the observed one somewhere: a small
-        one (under 0.05) says that the fit does not explain the curve.
+        Share of all curves, the observed one among them, that leave the middle of the band somewhere as far as the
+        observed one does: a small one (under 0.05) says that the fit does not explain the curve.
     """
 
     at: np.ndarray
@@ -188,12 +188,11 @@ def _pairs(domain: Domain, every: np.ndarray, expected: np.ndarray) -> Curve:
     own = np.zeros(len(edges) - 1)
     own[0] = 1.0
     base = by_ring(expected)
-    used = base > 0
+    lags = np.bincount(ring[kept], minlength=len(edges) - 1)
+    used = (lags > 0) & (base > 1e-9 * base.max())
     found = np.array([by_ring(row) - own * row.sum() for row in every])[:, used] / base[used]
-    reached = np.bincount(ring[kept], distance[kept], len(edges) - 1) / np.bincount(
-        ring[kept], minlength=len(edges) - 1
-    )
-    return _curve(reached[used] * domain.cell_size, found)
+    reached = np.bincount(ring[kept], distance[kept], len(edges) - 1)[used] / lags[used]
+    return _curve(reached * domain.cell_size, found)
 
 
 def _curve(at: np.ndarray, curves: np.ndarray) -> Curve:

@@ -67,7 +67,6 @@ def plot_residuals(found: Residuals, figure: Any = None) -> Any:
     axes = [figure.add_subplot(grid[k // 2, 1 + k % 2]) for k in range(1 + len(shown_variables(found)))]
     _draw(axes[0], found.pairs, scale, f"distance ({unit})", "pairs / expected", "Pairs of events")
     axes[0].axhline(1.0, color=QUIET, linewidth=1, linestyle=":")
-    axes[0].set_ylim(bottom=0)
     for ax, name in zip(axes[1:], shown_variables(found), strict=True):
         place = name in ("easting", "northing")
         words = f"{name} ({unit})" if place else name

@@ -6,7 +6,7 @@ import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from geobgp.output import plots
+from geobgp.output import plots, residual_plots
 from geobgp.output.plot_parts import INK, hide_spines, map_size
 from geobgp.web.embed import data_url
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from geobgp.checks.crossval import CrossValidation
+    from geobgp.checks.pearson import Residuals
     from geobgp.posterior import Posterior
     from geobgp.summary import Rung
 
@@ -101,4 +102,11 @@ def validation(checked: CrossValidation) -> str:
     ratios = [3.6, wide, 2.9]
     figure = _new((sum(ratios), max(tall, 3.4)))
     checked.plot(figure.subplots(1, 3, width_ratios=ratios))
+    return _done(figure)
+
+
+def residuals(found: Residuals) -> str:
+    """Return the residual map, pairs of events and lurking variables."""
+    figure = _new(residual_plots.layout(found)[0])
+    residual_plots.plot_residuals(found, figure)
     return _done(figure)

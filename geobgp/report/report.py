@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from geobgp.files import replacing
 from geobgp.report import figures
-from geobgp.text import events, number, percent
+from geobgp.text import events, listed, number, percent
 from geobgp.web import templates
 
 if TYPE_CHECKING:
@@ -108,6 +108,7 @@ def render(posterior: Posterior, inputs: ReportInputs) -> str:
         water=_water(posterior),
         estimates=_estimates(posterior),
         computation=_computation(posterior, inputs),
+        **_residuals(posterior),
         **_checks(posterior, inputs.checks),
         **_validation(inputs.validation),
         **_regions(inputs.regions),
@@ -254,6 +255,20 @@ def _validation(checked: CrossValidation | None) -> dict[str, Any]:
         scale, unit = checked.domain.length_unit
         blocks = f"{len(checked.blocks):,} squares of {number(checked.side / scale)} {unit}"
     return {"failures": checked.failures(), "verdict": checked.verdict(), "left_out": blocks}
+
+
+def _residuals(posterior: Posterior) -> dict[str, Any]:
+    """Return the picture of the residuals and what it shows; nothing where the counts are not known."""
+    if posterior.observed is None or not posterior.observed.any():
+        return {"residuals": None}
+    found = posterior.residuals()
+    left = found.unexplained()
+    return {
+        "residuals": figures.residuals(found),
+        "dispersion": (f"{found.dispersion:.2f}", *(f"{v:.2f}" for v in found.dispersion_band)),
+        "clustered": "pairs" in left,
+        "unexplained": listed(name for name in left if name != "pairs"),
+    }
 
 
 def _regions(frame: pd.DataFrame | None) -> dict[str, Any]:

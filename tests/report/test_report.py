@@ -59,6 +59,7 @@ def test_every_section_is_there(text, mapped):
         "Choices",
         "Model",
         "Checks",
+        "Residuals",
         "Totals by region",
         "Files",
     ):
@@ -67,7 +68,7 @@ def test_every_section_is_there(text, mapped):
     assert f"{mapped.counts.n_used:,}" in text
     for choice in mapped.choices.values():
         assert choice.why in unescape(text)
-    assert text.count("data:image/png;base64,") == 5
+    assert text.count("data:image/png;base64,") == 6
 
 
 def test_text_from_data_is_escaped(text):
@@ -86,7 +87,7 @@ def test_nothing_is_fetched_and_no_script_may_run(text):
 def test_a_posterior_alone_has_a_report(mapped):
     text = render(mapped.posterior, ReportInputs())
     assert ">Checks</h2>" not in text and ">Model</h2>" in text
-    assert text.count("data:image/png;base64,") == 3
+    assert text.count("data:image/png;base64,") == 4
 
 
 def test_a_map_that_fails_says_so_before_anything_else(mapped, inputs, text):
@@ -143,6 +144,6 @@ def test_the_page_in_a_browser(mapped, inputs, tmp_path):
             broken = "[...document.images].filter(i => !i.complete || i.naturalWidth === 0).length"
             assert browser.run(broken) == 0
             assert browser.run("document.documentElement.scrollWidth") <= width
-            assert browser.run("document.querySelectorAll('section').length") == 10
+            assert browser.run("document.querySelectorAll('section').length") == 11
             assert browser.console == []
             assert {url.split(":")[0] for url in browser.requests} <= {"file", "data"}
