@@ -60,11 +60,13 @@ def _water(posterior: Posterior, checked: CrossValidation) -> Iterator[Advice]:
     n = len(checked.blocks)
     wet = np.bincount(checked.block_of[inside], shore[inside], n) > 0
     strays = _normal_scores(checked) ** 2
+    ratio, why = 1.0, "it is closed here, and nothing is known across it"
     if 3 <= wet.sum() <= n - 3:
         ratio = float(np.sqrt(strays[wet].mean() / max(strays[~wet].mean(), 1e-12)))
+    if ratio > 1.1:
         why = f"blocks at the shore stray {number(ratio, 2)} times as far as those inland"
-    else:
-        ratio, why = 1.0, "water is closed here, and nothing is known across it"
+    elif domain.water_geometry is None and domain.n_components == 1:
+        return
     told = option("permeability", "auto", python="permeability=0.3 or 1")
     yield Advice(float(np.clip(ratio - 1.0, 0.05, 2.0)), f"water that information may cross ({told}): {why}")
 

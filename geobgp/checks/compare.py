@@ -62,8 +62,8 @@ def compare(
     found = dict(posteriors)
     _check(found)
     if isinstance(blocks, str) and blocks == "auto":
-        coarsest = max(p.domain.cell_size for p in found.values())
-        blocks = max(auto_side(p, coarsest) for p in found.values())
+        cell = _common_cell([p.domain.cell_size for p in found.values()])
+        blocks = max(auto_side(p, cell) for p in found.values())
     elif are_folds(blocks) and len({p.domain.n_nodes for p in found.values()}) > 1:
         raise DataError(
             "Folds are labels of one domain's nodes, and these maps have different ones.",
@@ -81,6 +81,22 @@ def compare(
     table.insert(2, "difference_se", [se for _, se in pairs])
     table.index.name = "map"
     return table
+
+
+def _common_cell(sizes: list[float]) -> float:
+    """Return a size of which all cells' sizes are whole shares, or else the largest: blocks then hold whole cells.
+
+    Examples
+    --------
+    >>> _common_cell([20.0, 30.0]), _common_cell([10.0, 3.141])
+    (60.0, 10.0)
+    """
+    largest = max(sizes)
+    for times in range(1, 7):
+        shares = times * largest / np.array(sizes)
+        if np.allclose(shares, np.rint(shares), rtol=1e-9):
+            return times * largest
+    return largest
 
 
 def point_process_bound(posterior: Posterior) -> float:

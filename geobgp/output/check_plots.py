@@ -42,15 +42,17 @@ def plot_cross_validation(checked: CrossValidation, axes: Any = None) -> Any:
 
 def draw_counts(ax: Any, blocks: pd.DataFrame) -> None:
     """Draw observed against expected numbers with their predictive intervals; those outside are red."""
-    top = max(float(blocks["observed"].max()), float(np.quantile(blocks["q95"], 0.95)), 1.0)
+    # A single interval may reach far beyond all others: it is cut off.
+    top = max(float(blocks["observed"].max()), float(np.quantile(blocks["q95"], 0.8)), 1.0)
+    expected = np.minimum(blocks["expected"], 1.04 * top)
     # Square roots, in which Poisson noise is equally wide everywhere.
     ax.set_xscale("function", functions=(_root, np.square))
     ax.set_yscale("function", functions=(_root, np.square))
     ax.plot([0, 1.05 * top], [0, 1.05 * top], color=QUIET, linewidth=1, linestyle=":")
-    ax.vlines(blocks["expected"], blocks["q05"], blocks["q95"], color=SHORE, linewidth=1, alpha=0.3)
+    ax.vlines(expected, blocks["q05"], blocks["q95"], color=SHORE, linewidth=1, alpha=0.3)
     outside = (blocks["pit"] < 0.05) | (blocks["pit"] > 0.95)
     colours = np.where(outside, "#d1495b", SHORE).tolist()
-    ax.scatter(blocks["expected"], blocks["observed"], s=13, color=colours, zorder=3)
+    ax.scatter(expected, blocks["observed"], s=13, color=colours, zorder=3)
     ticks = _ticks(top)
     for axis, name in ((ax.xaxis, "expected events"), (ax.yaxis, "observed events")):
         axis.set_ticks(ticks)
@@ -65,18 +67,18 @@ def _draw_scores(ax: Any, checked: CrossValidation) -> None:
     b = checked.blocks
     held = checked.block_of >= 0
     values = np.full(len(held), np.nan)
-    values[held] = (b["score"] / np.maximum(b["observed"], 1.0)).to_numpy()[checked.block_of[held]]
-    limit = max(0.5, float(np.nanquantile(np.abs(values), 0.98)))
+    values[held] = b["score"].to_numpy()[checked.block_of[held]]
+    limit = max(1.0, float(np.nanquantile(np.abs(values), 0.9)))
     plots.show_cells(
         checked.domain,
         np.clip(values, -limit, limit),
         ax=ax,
         ramp="signed",
         limits=(-limit, limit),
-        label="nats per event above one rate everywhere",
+        label="nats above one rate",
         scale_bar=False,
     )
-    ax.set_title("Held-out score", fontsize=12, loc="left")
+    ax.set_title("Held-out score of blocks", fontsize=12, loc="left")
 
 
 def draw_pit(ax: Any, pit: np.ndarray) -> None:

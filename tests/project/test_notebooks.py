@@ -16,6 +16,7 @@ NAMES = (
     "03_know_your_boundaries",
     "04_paper_experiments",
     "05_real_data",
+    "06_can_i_trust_this_map",
 )
 #: What belongs to one machine, and not in a notebook.
 PRIVATE = re.compile(
