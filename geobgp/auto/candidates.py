@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from geobgp.prior.laplacian import Boundary
     from geobgp.progress import Progress
 
-#: The time of a fit grows with this power of the number of nodes.
-GROWTH = 1.25
+#: The time of a fit grows with this power of the number of nodes; one that goes on from another takes this share.
+GROWTH, GOING_ON = 1.25, 0.6
 
 
 class FitError(GeobgpError):
@@ -55,6 +55,7 @@ class Candidate:
     posterior: Posterior
     warnings: tuple[GeobgpWarning, ...]
     rung: Rung
+    from_nothing: bool = True
 
     @property
     def seconds(self) -> float:
@@ -77,8 +78,9 @@ class Candidate:
         return percent(self.posterior.fit.missed_share)
 
     def seconds_with(self, nodes: float) -> float:
-        """Return about how long the scene and the fit would take with so many nodes."""
-        return (self.seconds + self.scene.seconds) * (nodes / self.scene.domain.n_nodes) ** GROWTH
+        """Return about how long the scene and a fit that goes on from this one would take with so many nodes."""
+        fit = self.seconds * (GOING_ON if self.from_nothing else 1.0)
+        return (fit + self.scene.seconds) * (nodes / self.scene.domain.n_nodes) ** GROWTH
 
     def warned(self, warning: GeobgpWarning) -> Candidate:
         """Return the same with one more warning."""
@@ -165,7 +167,7 @@ class Fits:
             seconds=time.perf_counter() - begin,
         )
         self.tried.append(rung)
-        self._made[key] = Candidate(scene, shore, posterior, tuple(heard), rung)
+        self._made[key] = Candidate(scene, shore, posterior, tuple(heard), rung, start is None)
         return self._made[key]
 
     def integrate(self, best: Candidate) -> Candidate:
