@@ -6,10 +6,11 @@ from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.linalg.blas import dgemm, dsymm, dsyrk, dtrsm
-from scipy.linalg.lapack import dpotri
+from scipy.linalg.blas import dgemm, dsyrk, dtrsm
 
-from geobgp.linalg.fronts import Blocks, Front, Fronts, backward, forward
+from geobgp.linalg.batches import Shape, columns_of
+from geobgp.linalg.elimination import Blocks, backward, eliminate, forward, selected_inverse
+from geobgp.linalg.fronts import Fronts
 
 
 class Cholesky:
@@ -40,20 +41,20 @@ class Cholesky:
 
     def __init__(self, fronts: Fronts, data: np.ndarray) -> None:
         self.fronts = fronts
-        self._columns = fronts.eliminate(data, 0.0, _refuse)
+        self._columns = eliminate(fronts, data, 0.0, _refuse)
 
     @cached_property
     def log_det(self) -> float:
         """Log determinant of the matrix."""
-        diagonals = [own.diagonal() for *_, own, _ in self._columns]
-        return 2.0 * float(np.log(np.concatenate(diagonals)).sum())
+        pairs = zip(self.fronts.batches, self._columns, strict=True)
+        return 2.0 * float(np.log(np.concatenate([own[batch.diagonal] for batch, own in pairs])).sum())
 
     def solve(self, right: np.ndarray) -> np.ndarray:
         """Return the matrix's inverse times (n,) or (n, k) right-hand sides."""
         if np.size(right) == 0:
             return np.zeros(np.shape(right))
         x = np.ascontiguousarray(self._two_dimensional(right)[self.fronts.order])
-        forward(self._columns, x, {})
+        forward(self.fronts, self._columns, x, {})
         return self._backward(x).reshape(np.shape(right))
 
     def half_solve(self, right: np.ndarray) -> np.ndarray:
@@ -65,7 +66,7 @@ class Cholesky:
         return np.asarray(right, float).reshape(self.fronts.n, -1)
 
     def _backward(self, x: np.ndarray) -> np.ndarray:
-        backward(self._columns, x, {})
+        backward(self.fronts, self._columns, x, {})
         out = np.empty_like(x)
         out[self.fronts.order] = x
         return out
@@ -90,41 +91,31 @@ class Cholesky:
                 above = f.fronts[above].parent
         x = np.zeros((f.n, rows.shape[0]))
         np.add.at(x, (there, entries.row), entries.data)
-        columns = [self._columns[number] for number in np.flatnonzero(needed)]
-        forward(columns, x, {})
-        mine = np.concatenate([x[:0], *(x[start:stop] for start, stop, *_ in columns)])
-        lower = dsyrk(1.0, mine.T, lower=1)
+        shapes = [
+            (shape, columns)
+            for batch, columns in zip(f.batches, self._columns, strict=True)
+            for shape in batch.shapes
+        ]
+        solved = [x[:0]]
+        for number in np.flatnonzero(needed):
+            (shape, columns), front = shapes[number], f.fronts[number]
+            (own, side), mine = columns_of(shape, columns), x[front.start : front.stop]
+            dtrsm(1.0, own, mine.T, side=1, lower=1, trans_a=1, overwrite_b=1)
+            if shape.b:
+                taken = x.take(front.border, axis=0).T
+                x[front.border] = dgemm(-1.0, mine.T, side, beta=1.0, c=taken, trans_b=1, overwrite_c=1).T
+            solved.append(mine)
+        lower = dsyrk(1.0, np.concatenate(solved).T, lower=1)
         return np.tril(lower) + np.tril(lower, -1).T
 
     def selected_inverse(self, length: int) -> np.ndarray:
         """Return the inverse's entries at the pattern's `length` places, in the pattern's order."""
-        f = self.fronts
-        found = np.empty(len(f.place))
-        above: dict[int, Blocks] = {}
-        waiting = [len(front.children) for front in f.fronts]
-        for number in reversed(range(len(f.fronts))):
-            front, (*_, own, side) = f.fronts[number], self._columns[number]
-            values = np.empty(own.size + side.size)
-            inverse, cross = front.columns(values)
-            inverse[:] = own
-            dpotri(inverse, lower=1, overwrite_c=1)
-            outer = np.empty((0, 0))
-            if len(side):
-                outer = front.take(above[front.parent])
-                waiting[front.parent] -= 1
-                if waiting[front.parent] == 0:
-                    del above[front.parent]
-                ratio = dtrsm(1.0, own, side, side=1, lower=1)
-                dsymm(-1.0, outer, ratio, beta=0.0, c=cross, lower=1, overwrite_c=1)
-                dgemm(-1.0, ratio, cross, beta=1.0, c=inverse, trans_a=1, overwrite_c=1)
-            found[front.entries] = values[f.place[front.entries]]
-            if front.children:
-                above[number] = inverse, cross, outer
+        found = selected_inverse(self.fronts, self._columns)
         out = np.empty(length)
-        out[f.lower] = found
-        out[f.upper] = found
+        out[self.fronts.lower] = found
+        out[self.fronts.upper] = found
         return out
 
 
-def _refuse(front: Front, blocks: Blocks, own: np.ndarray) -> None:
+def _refuse(front: Shape, blocks: Blocks, own: np.ndarray) -> None:
     raise np.linalg.LinAlgError("the matrix is not positive definite")

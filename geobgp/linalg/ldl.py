@@ -6,7 +6,9 @@ import numpy as np
 from scipy.linalg.blas import dgemm, dtrsm
 from scipy.linalg.lapack import dsyconv, dsytrf
 
-from geobgp.linalg.fronts import Blocks, Front, Fronts, backward, forward
+from geobgp.linalg.batches import Shape
+from geobgp.linalg.elimination import Blocks, backward, eliminate, forward
+from geobgp.linalg.fronts import Fronts
 
 
 class LDL:
@@ -42,21 +44,23 @@ class LDL:
 
     def __init__(self, fronts: Fronts, data: np.ndarray, shift: float) -> None:
         self.fronts = fronts
-        self.negative = 0
+        self._negative: dict[int, int] = {}
         # D⁻¹: its diagonal, and what is beside it.
         self._diagonal = np.ones((fronts.n, 1))
         self._beside = np.zeros((fronts.n, 1))
         self._pivots: dict[int, np.ndarray] = {}
-        self._columns = fronts.eliminate(data, shift, self._eliminate)
+        self._columns = eliminate(fronts, data, shift, self._eliminate)
+        self.negative = sum(self._negative.values())
         self._pairs = np.flatnonzero(self._beside)
 
-    def _eliminate(self, front: Front, blocks: Blocks, before: np.ndarray) -> None:
+    def _eliminate(self, front: Shape, blocks: Blocks, before: np.ndarray) -> None:
         """Eliminate a front that is not positive definite."""
         own, side, rest = blocks
         lower, order, diagonal, beside, pairs, negative = _bunch_kaufman(before)
-        self.negative += negative
-        self._diagonal[front.start : front.stop, 0] = diagonal
-        self._beside[front.start : front.stop, 0] = beside
+        self._negative[front.start] = negative
+        stop = front.start + front.k
+        self._diagonal[front.start : stop, 0] = diagonal
+        self._beside[front.start : stop, 0] = beside
         self._pivots[front.start] = order
         np.fill_diagonal(lower, 1.0)
         own[:] = lower
@@ -66,19 +70,19 @@ class LDL:
             np.multiply(product, diagonal, out=side)
             side[:, pairs] += product[:, pairs + 1] * beside[pairs]
             side[:, pairs + 1] += product[:, pairs] * beside[pairs]
-            dgemm(-1.0, side, product, beta=1.0, c=rest, trans_b=1, overwrite_c=1)
+            dgemm(-1.0, side, product, beta=0.0, c=rest, trans_b=1, overwrite_c=1)
 
     def solve(self, right: np.ndarray) -> np.ndarray:
         """Solve (matrix - shift I) X = right for a block of vectors (n, p); C order suits best."""
         x = np.ascontiguousarray(right[self.fronts.order])
-        forward(self._columns, x, self._pivots)
+        forward(self.fronts, self._columns, x, self._pivots)
         # D couples only pairs of neighbours, within the fronts that are not definite.
         pairs = self._pairs
         first, second = x[pairs] * self._beside[pairs], x[pairs + 1] * self._beside[pairs]
         x *= self._diagonal
         x[pairs] += second
         x[pairs + 1] += first
-        backward(self._columns, x, self._pivots)
+        backward(self.fronts, self._columns, x, self._pivots)
         out = np.empty_like(x)
         out[self.fronts.order] = x
         return out

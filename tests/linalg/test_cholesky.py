@@ -102,3 +102,48 @@ def test_fill_grows_like_n_log_n():
     per_node = np.array(entries) / np.array(sizes)
     assert per_node[2] - per_node[1] < 1.4 * (per_node[1] - per_node[0]) + 40
     assert Fronts.of(matrix, cells).memory > 8 * entries[-1]
+
+
+def test_two_threads_give_the_same_numbers_as_one(monkeypatch):
+    matrix, cells = lattice(np.ones((90, 90), bool), 2)
+    fronts = Fronts.of(matrix, cells)
+    assert len(fronts.limbs) == 2
+    found = []
+    for threads in (1, 2):
+        monkeypatch.setattr("geobgp.linalg.threads.cores", lambda threads=threads: threads)
+        factor = Cholesky(fronts, matrix.data)
+        found.append([factor.selected_inverse(matrix.nnz), factor.solve(np.arange(8100.0))])
+        with pytest.raises(np.linalg.LinAlgError):
+            Cholesky(fronts, -matrix.data)
+    assert np.array_equal(found[0][0], found[1][0])
+    assert np.array_equal(found[0][1], found[1][1])
+    assert np.allclose(matrix @ found[0][1], np.arange(8100.0))
+
+
+def test_limbs_have_about_the_same_work_and_nothing_to_do_with_each_other():
+    matrix, cells = lattice(np.ones((120, 90), bool), 2)
+    fronts = Fronts.of(matrix, cells)
+    limb = np.full(len(fronts.batches), 2)
+    for which, batches in enumerate(fronts.limbs):
+        limb[batches.start : batches.stop] = which
+    unknown = np.repeat(limb, [batch.stop - batch.start for batch in fronts.batches])
+    work = np.repeat(limb, [len(batch.shapes) for batch in fronts.batches])
+    flops = np.array([s.k * (s.k + s.b) ** 2 for batch in fronts.batches for s in batch.shapes])
+    share = np.bincount(work, flops) / flops.sum()
+    assert share[2] < 0.5 and max(share[:2]) < 1.5 * min(share[:2])
+    inverse = np.empty(len(unknown), int)
+    inverse[fronts.order] = unknown
+    i, j = matrix.tocoo().coords
+    assert not ((inverse[i] == 0) & (inverse[j] == 1)).any()
+
+
+def test_without_pointers_to_the_routines_of_scipy(monkeypatch):
+    """Where SciPy does not offer its BLAS by pointers, its Python functions give the same."""
+    from geobgp.linalg import blas
+
+    for name in ("dpotrf", "dpotri", "dtrsm", "dsyrk", "dsymm", "dgemm", "dtrsv", "dgemv"):
+        monkeypatch.setattr(blas, name, getattr(blas, f"_{name}"))
+    mask = np.ones((13, 19), bool)
+    mask[4:9, 6:9] = False
+    check(*lattice(mask, 2), 20)
+    assert blas._pointer(np.linalg, "dgemm") is None
