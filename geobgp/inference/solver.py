@@ -51,6 +51,8 @@ class Point:
     guess: Guess
     #: Share of a Newton step that led here.
     share: float = 1.0
+    #: Tolerance to which it was seen to be settled.
+    settled: float = np.inf
 
     @property
     def found(self) -> Guess:
@@ -145,6 +147,8 @@ class Solver:
         """
         if self.conjugate:
             return Outcome(point, True, "exact")
+        if point.settled <= tolerance:
+            return Outcome(point, True, f"converged in {self.rounds} rounds")
         base, failures, calm, gain, share = point, 0, 0, np.inf, 1.0
         for number_ in range(1, max_rounds + 1):
             rounding = _ROUNDING * max(1.0, abs(point.score))
@@ -157,7 +161,7 @@ class Solver:
                         point, gain < 1e3 * limit, f"no step raises the bound any more (round {number_})"
                     )
             self.rounds += 1
-            base, share = new, new.share
+            base, share, before = new, new.share, gain
             gain, change = new.score - point.score, _change(point.moments, new.moments)
             if gain >= -rounding:
                 point, failures = new, 0
@@ -169,8 +173,11 @@ class Solver:
                 self.stage.tell(f"round {self.rounds}: ELBO {point.elbo:,.3f}, gain {gain:.2g}")
             calm = calm + 1 if abs(gain) < limit and share == 1.0 else 0
             if calm and (change < tolerance or calm >= 20):
+                point.settled = tolerance
                 return Outcome(point, True, f"converged in {self.rounds} rounds")
-            if tolerance >= ROUGH and share == 1.0 and abs(gain) < 0.1 * WORTH:
+            # Newton steps converge at least as fast as the last two gains say.
+            left = gain * gain / before if 0.0 < gain < before < np.inf else abs(gain)
+            if tolerance >= ROUGH and share == 1.0 and left < 0.1 * WORTH:
                 return Outcome(point, True, "near enough")
             if point.score + 10.0 * max(gain, 0.0) < enough:
                 return Outcome(point, False, "falls short")
@@ -274,20 +281,24 @@ class Solver:
             step = np.zeros_like(point.theta)
             step[free] = newton_step(gradient[free], inner)
             promise = 0.5 * float(gradient[free] @ np.linalg.solve(-negative(inner), gradient[free]))
-            if promise < worth and not sure:
+            if promise < 0.1 * worth and not sure:
                 point = self.settle(point, TOLERANCE, max_rounds).point
                 gradient, sure = self.gradient(point), True
                 continue
-            if promise < 0.03 * worth or (sure and promise < 0.1 * worth):
+            if sure and promise < 0.1 * worth:
                 return self._ended(point, f"no step of the hyperparameters promises {number(worth)} nats")
             if self.rounds >= max_rounds or steps >= 60:
                 said = f"the hyperparameters still promise {promise:.3g} nats after {self.rounds} rounds"
                 return Outcome(point, False, said)
             steps += 1
-            trial, reached = self._step(point, step, TOLERANCE if sure else ROUGH, max_rounds)
+            trial, reached = self._step(point, step, TOLERANCE if promise < worth else ROUGH, max_rounds)
             if promise < worth:
                 polished += 1
                 if trial is None or trial.score <= point.score:
+                    if not sure:
+                        point = self.settle(point, TOLERANCE, max_rounds).point
+                        gradient, sure = self.gradient(point), True
+                        continue
                     return self._ended(point, "steps of the hyperparameters gain nothing")
                 if polished >= 3:
                     return self._ended(trial, "steps of the hyperparameters gain next to nothing")
