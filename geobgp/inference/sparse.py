@@ -63,9 +63,11 @@ class SparseEngine(Engine):
         scaling: Scaling,
     ) -> None:
         variance = None
+        #: The table of the even prior's variances, which knows determinants as well.
+        self.table: TabulatedVariance | None = None
         if scaling == "even":
-            table = TabulatedVariance(field, kernel.nu, full.domain.cell_size)
-            variance = ShiftedVariance(table, only_unknown(observe))
+            self.table = TabulatedVariance(field, kernel.nu, full.domain.cell_size)
+            variance = ShiftedVariance(self.table, only_unknown(observe))
         super().__init__(design, fixed_sd, variance)
         self.field, self.kernel, self.observe = field, kernel, observe
         self._full, self._columns, self._centre, self._node = full, columns, centre, node
@@ -134,7 +136,7 @@ class _SparsePrior:
     """The prior of a field at one θ: see `PriorAt`."""
 
     def __init__(self, engine: SparseEngine, theta: np.ndarray) -> None:
-        self._engine = engine
+        self._engine, self._log_length = engine, float(theta[0])
         unit = engine._full.domain.cell_size
         self.kappa2, self.coefficients, self.inner = coefficients(
             engine.kernel.nu, float(np.exp(theta[0])) / unit, float(np.exp(theta[1]))
@@ -147,10 +149,18 @@ class _SparsePrior:
         return np.asarray(self._engine.observe.T @ rows)
 
     @cached_property
+    def _determinant(self) -> tuple[float, float]:
+        """log|κ²I + S|, and the trace of κ² (κ²I + S)⁻¹."""
+        table, field = self._engine.table, self._engine.field
+        if table is not None:
+            return table.determinant(self._log_length)
+        return field.log_det(self.kappa2), self.kappa2 * field.inverse_trace(self.kappa2)
+
+    @cached_property
     def log_det(self) -> float:
         """log|Q|."""
         u, power = self._engine.field.size, int(self._engine.kernel.nu) + 1
-        return u * float(np.log(self.coefficients[-1])) + power * self._engine.field.log_det(self.kappa2)
+        return u * float(np.log(self.coefficients[-1])) + power * self._determinant[0]
 
     def factorise(self, precision: np.ndarray, factor: float) -> SparseFactor:
         matrices = self._engine.matrices
@@ -181,7 +191,7 @@ class _SparsePrior:
             forms.append(float(weights @ (matrix @ weights)) + trace)
         nu, field = self._engine.kernel.nu, self._engine.field
         by_sd = forms[0] - field.size
-        by_length = -nu * by_sd + (nu + 1) * self.kappa2 * (forms[1] - field.inverse_trace(self.kappa2))
+        by_length = -nu * by_sd + (nu + 1) * (self.kappa2 * forms[1] - self._determinant[1])
         return np.array([by_length, by_sd])
 
 

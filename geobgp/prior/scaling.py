@@ -23,6 +23,8 @@ Scaling = Literal["even", "natural"]
 
 #: Distance of the table's knots in log lengthscale, and how many take part in an interpolation.
 _STEP, _KNOTS = 0.25, 10
+#: How many of these take part in that of the determinant, whose slopes at the knots are known too.
+_INNER = 8
 
 
 class Variance(Protocol):
@@ -93,9 +95,28 @@ class TabulatedVariance:
             v, slope = math.pi * (g2 + 2.0 * g1), math.pi * (g3 + 2.0 * g2)
         return np.log(v), slope / v
 
+    def determinant(self, log_length: float) -> tuple[float, float]:
+        """Return log|κ²I + S| and the trace of κ² (κ²I + S)⁻¹, from the same knots.
+
+        Both are known at every knot, and the second is -½ the derivative of the first in log ℓ: the polynomial that
+        has these values and slopes at eight knots is exact to about 1e-9 for every eigenvalue near κ².
+        """
+        tau = log_length - math.log(self._unit)
+        first = math.floor(tau / _STEP) - _INNER // 2 + 1
+        knots = range(first, first + _INNER)
+        mass, field = self._field.mass, self._field
+        logs = np.array([field.log_det(self._kappa2(k)) for k in knots])
+        slopes = np.array([-2.0 * _STEP * float(mass @ self._knot(k)) for k in knots])
+        # Less the value at one knot, so that nothing is lost to rounding.
+        value, slope = _hermite(tau / _STEP - first) @ np.concatenate([logs - logs[0], slopes])
+        return float(logs[0] + value), float(-0.5 * slope / _STEP)
+
+    def _kappa2(self, k: int) -> float:
+        return 2.0 * self._nu * math.exp(-2.0 * k * _STEP)
+
     def _knot(self, k: int) -> np.ndarray:
         if k not in self._known:
-            kappa2 = 2.0 * self._nu * math.exp(-2.0 * k * _STEP)
+            kappa2 = self._kappa2(k)
             self._known[k] = kappa2 * self._field.inverse_diagonal(kappa2) / self._field.mass
         return self._known[k]
 
@@ -111,6 +132,21 @@ def _derivatives(x: float) -> np.ndarray:
         falling = np.prod([order - j for j in range(d)], axis=0) if d else np.ones(_KNOTS)
         rows.append(np.where(order >= d, falling * y ** np.maximum(order - d, 0), 0.0))
     return np.linalg.solve(powers.T, np.array(rows).T).T
+
+
+def _hermite(x: float) -> np.ndarray:
+    """Return (2, 2 knots) weights of a polynomial with values and slopes at 0, 1, ...: its value and slope at x."""
+    half = (_INNER - 1) / 2.0
+
+    def chebyshev(points: np.ndarray) -> np.ndarray:
+        values, slopes = [np.ones_like(points), points], [np.zeros_like(points), np.ones_like(points)]
+        for _ in range(2 * _INNER - 2):
+            slopes.append(2.0 * values[-1] + 2.0 * points * slopes[-1] - slopes[-2])
+            values.append(2.0 * points * values[-1] - values[-2])
+        return np.column_stack([np.array(values), np.array(slopes) / half])
+
+    knots = chebyshev((np.arange(_INNER) - half) / half)
+    return np.linalg.solve(knots, chebyshev(np.array([(x - half) / half]))).T
 
 
 def only_unknown(rows: sp.csr_array) -> np.ndarray:

@@ -123,6 +123,18 @@ def test_the_slope_is_that_of_the_table_itself(nu):
         np.testing.assert_allclose(slope, (up - down) / (2 * step), atol=1e-5)
 
 
+@NU
+def test_the_determinant_and_its_slope_are_those_of_all_eigenvalues(nu):
+    field = FullRank(ragged()).field
+    table = TabulatedVariance(field, nu, CELL)
+    values = np.linalg.eigvalsh(field.matrix.toarray())
+    for tau in (-0.61, 0.1, 1.13, 3.3):
+        kappa2 = 2 * nu * np.exp(-2 * tau)
+        log_det, trace = table.determinant(np.log(CELL) + tau)
+        assert log_det == pytest.approx(np.log(kappa2 + values).sum(), abs=1e-6)
+        assert trace == pytest.approx((kappa2 / (kappa2 + values)).sum(), rel=1e-6)
+
+
 @pytest.mark.parametrize("permeability", [0.0, 0.3])
 @pytest.mark.parametrize("kind", ["features", "full"])
 def test_draws_have_that_sd_and_the_natural_correlations(kind, permeability):
