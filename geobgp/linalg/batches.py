@@ -74,8 +74,10 @@ class Batch:
         From the batches below.
     children : tuple of int
         These, each once.
-    to_own, to_border : csr_array
-        For vectors: from the borders of the children, in a row, to the unknowns and to the border.
+    up : array
+        For vectors: where the borders of the children, in a row, lie among the unknowns and, behind these, the border.
+    add : csr_array
+        The same as a matrix of ones.
     """
 
     start: int
@@ -89,8 +91,8 @@ class Batch:
     border: np.ndarray
     moves: tuple[Move, ...]
     children: tuple[int, ...]
-    to_own: sp.csr_array
-    to_border: sp.csr_array
+    up: np.ndarray
+    add: sp.csr_array
 
 
 class _Layout:
@@ -160,29 +162,25 @@ class _Layout:
             for (child, _), parts in sorted(groups.items(), key=lambda item: item[0])
         ]
 
-    def vectors(self, number: int, children: list[int]) -> tuple[sp.csr_array, sp.csr_array]:
-        """Return the ways from the borders below a batch to its unknowns and its border."""
+    def up(self, number: int, children: list[int]) -> np.ndarray:
+        """Return where the borders below a batch lie among its unknowns and, behind these, its border."""
         tree, bounds = self.tree, self.tree.bounds
-        width = {c: int(self.side[bounds[c] : bounds[c + 1]].sum()) for c in children}
-        offset = dict(zip(children, np.cumsum([0, *width.values()]).tolist(), strict=False))
-        below = np.array(self.below[number], np.int64)
-        length = self.side[below]
-        front = np.repeat(below, length)
+        # All fronts of the children in a row; what belongs to those of another batch is added to a place behind.
+        fronts = np.concatenate(
+            [np.arange(bounds[c], bounds[c + 1]) for c in children] + [np.empty(0, np.int64)]
+        )
+        fronts = fronts.astype(np.int64)
+        length = self.side[fronts]
+        front = np.repeat(fronts, length)
         inside = np.arange(len(front)) - np.repeat(np.cumsum(length) - length, length)
         where, parent = self.where[self.cuts[front] + inside], tree.parents[front]
-        source = (
-            inside
-            + self.edges[front]
-            + np.array([offset[int(b)] for b in self.batch[below]], np.int64).repeat(length)
+        own, start = self.own[parent], tree.starts[bounds[number]]
+        unknowns = tree.starts[bounds[number + 1]] - start
+        edges = self.side[bounds[number] : bounds[number + 1]].sum()
+        out = np.where(
+            where < own, where + tree.starts[parent] - start, where - own + self.edges[parent] + unknowns
         )
-        inner = where < self.own[parent]
-        own = where[inner] + tree.starts[parent[inner]] - tree.starts[bounds[number]]
-        edge = where[~inner] - self.own[parent[~inner]] + self.edges[parent[~inner]]
-        fronts, total = slice(bounds[number], bounds[number + 1]), sum(width.values())
-        return (
-            _selection(own, source[inner], (int(self.own[fronts].sum()), total)),
-            _selection(edge, source[~inner], (int(self.side[fronts].sum()), total)),
-        )
+        return np.where(self.batch[parent] == number, out, unknowns + edges)
 
 
 def batches_of(tree: Tree, row: np.ndarray, col: np.ndarray, integers: Integers) -> list[Batch]:
@@ -207,12 +205,15 @@ def batches_of(tree: Tree, row: np.ndarray, col: np.ndarray, integers: Integers)
                 strict=True,
             )
         ]
+        up = layout.up(number, children)
+        length = int(own.sum() + side.sum()) + 1
+        add = sp.csr_array((np.ones(len(up)), (up, np.arange(len(up)))), shape=(length, len(up)))
         out.append(
             Batch(
                 int(starts[a]), int(starts[b]), tuple(shapes), int((own * (own + side)).sum()),
                 int((side**2).sum()), entries, place[entries], diagonal,
                 layout.borders[layout.cuts[a] : layout.cuts[b]], tuple(layout.moves(number)), tuple(children),
-                *layout.vectors(number, children),
+                up, add,
             )
         )  # fmt: skip
     return out
@@ -229,8 +230,3 @@ def _triangle(m: int) -> tuple[np.ndarray, np.ndarray]:
     """Return columns and rows of a lower triangle, column by column."""
     cols, rows = np.triu_indices(m)
     return cols, rows
-
-
-def _selection(rows: np.ndarray, cols: np.ndarray, shape: tuple[int, int]) -> sp.csr_array:
-    """Return a matrix of ones at these places."""
-    return sp.csr_array((np.ones(len(rows)), (rows, cols)), shape=shape)

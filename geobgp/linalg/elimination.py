@@ -172,13 +172,15 @@ def forward(fronts: Fronts, columns: list[np.ndarray], x: np.ndarray, pivots: di
 
     def visit(number: int) -> None:
         batch, factor = fronts.batches[number], columns[number]
-        mine = x[batch.start : batch.stop]
+        mine, edge = x[batch.start : batch.stop], np.zeros((len(batch.border), p))
         if batch.children:
             given = np.concatenate([left.kept[child] for child in batch.children])
-            mine += batch.to_own @ given
-            edge = batch.to_border @ given
-        else:
-            edge = np.zeros((len(batch.border), p))
+            many, size = p > 1, batch.add.shape[0]
+            added: np.ndarray = (
+                batch.add @ given if many else np.bincount(batch.up, given[:, 0], size)[:, None]
+            )
+            mine += added[: len(mine)]
+            edge = added[len(mine) : -1]
         factor_at, mine_at, edge_at = factor.ctypes.data, mine.ctypes.data, edge.ctypes.data
         dtrsv, dgemv, dtrsm, dgemm = blas.dtrsv, blas.dgemv, blas.dtrsm, blas.dgemm
         for start, k, b, k_at, b_at, own, side, _, first, border in batch.shapes:
