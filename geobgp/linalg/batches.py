@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -225,8 +224,9 @@ def _within(sizes: np.ndarray, first: np.ndarray) -> np.ndarray:
     return starts[:-1] - starts[first]
 
 
-@cache
 def _triangle(m: int) -> tuple[np.ndarray, np.ndarray]:
     """Return columns and rows of a lower triangle, column by column."""
-    cols, rows = np.triu_indices(m)
-    return cols, rows
+    first = np.arange(m)
+    length = m - first
+    cols = np.repeat(first, length)
+    return cols, np.arange(len(cols)) + np.repeat(m - np.cumsum(length), length)
