@@ -156,7 +156,11 @@ def main() -> None:
         text += ["## Full resolution, Matern 1, with hyperparameters", "", table(names, rows), ""]
         exponent = slope([c["n"] for c in found], [c["seconds"] for c in found])
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-        text += [f"Seconds grow like n^{exponent:.2f}. Peak memory of the whole run: {peak:.1f} GB.", ""]
+        each = 1e6 * peak / max(c["n"] for c in found)
+        memory = (
+            f"Peak memory of the whole run: {peak:.1f} GB, {each:.0f} kB for each node of the largest fit."
+        )
+        text += [f"Seconds grow like n^{exponent:.2f}. {memory}", ""]
     keep("inference", "\n".join(text).rstrip())
     if options.gpflow:
         subprocess.run([sys.executable, str(HERE / "gpflow.py"), "--clock", options.clock], check=True)
