@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from geobgp.checks.compare import compare
     from geobgp.checks.crossval import CrossValidation
     from geobgp.data.counts import Counts, bin_points
+    from geobgp.data.standardise import expected_counts
     from geobgp.errors import (
         CacheError,
         CRSError,
@@ -80,6 +81,7 @@ _HOME = {
     "SquaredExponential": "prior.kernels",
     "bin_points": "data.counts",
     "compare": "checks.compare",
+    "expected_counts": "data.standardise",
     "map_intensity": "auto.pipeline",
     "simulate_points": "simulate",
 }
@@ -106,6 +108,7 @@ __all__ = [
     "SquaredExponential",
     "bin_points",
     "compare",
+    "expected_counts",
     "map_intensity",
     "simulate_points",
 ]

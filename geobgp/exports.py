@@ -43,6 +43,8 @@ class Outputs:
         @property
         def provenance(self) -> dict[str, Any]: ...  # noqa: D102
         @property
+        def quantity(self) -> str: ...  # noqa: D102
+        @property
         def units(self) -> str: ...  # noqa: D102
         @property
         def _nodes(self) -> NormalMixture: ...
@@ -68,7 +70,10 @@ class Outputs:
         """
         self._need_counts("intensity()")
         table = self.node_intensity(quantiles)
-        about = {name: {"long_name": f"intensity, {_words(name)}", "units": self.units} for name in table}
+        what = self.quantity
+        about = {name: {"long_name": f"{what}, {_words(name)}", "units": self.units} for name in table}
+        if what != "intensity":
+            about = {name: facts | {"quantity": what} for name, facts in about.items()}
         return self._dataset({name: table[name].to_numpy() for name in table}, about)
 
     def exceedance(self, threshold: float) -> xr.DataArray:

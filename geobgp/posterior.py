@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 #: Numbers in a block of samples: 64 MB.
 _SAMPLE_BLOCK = 8_000_000
+#: Exposures that are numbers of events, by kind: the map is a relative risk, in this unit.
+RISKS = {"expected": "times the expected"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +60,8 @@ class Posterior(Outputs):
     exposure : (n_nodes,) array
         What the intensity is multiplied by to give expected events: km² by default.
     exposure_kind : str
-        "area"; "population" or "exposure", if one was given; "observation" for values at locations.
+        "area"; "population", "expected" (numbers of events) or "exposure", if one was given; "observation" for values
+        at locations.
     effects : Effects
     points : dict
         Numbers of points or values: used, dropped, snapped, total weight.
@@ -152,8 +155,15 @@ class Posterior(Outputs):
         }
 
     @property
+    def quantity(self) -> str:
+        """What the map shows: an intensity, or a relative risk."""
+        return "relative risk" if self.exposure_kind in RISKS else "intensity"
+
+    @property
     def units(self) -> str:
         """Unit of the intensity."""
+        if self.exposure_kind in RISKS:
+            return RISKS[self.exposure_kind]
         per = {
             "area": self.domain.area_unit[1],
             "population": "person",
@@ -163,13 +173,18 @@ class Posterior(Outputs):
         return f"events per {per.get(self.exposure_kind, self.exposure_kind)}"
 
     @property
+    def default_title(self) -> str:
+        """Title of maps and files that were given none."""
+        return "Relative risk" if self.exposure_kind in RISKS else f"Intensity in {self.units}"
+
+    @property
     def provenance(self) -> dict[str, Any]:
         """Where the numbers come from, as attributes that rasters and netCDF files can hold."""
         import geobgp
 
         info = self.basis_info
         return {
-            "title": self.title or f"Intensity in {self.units}",
+            "title": self.title or self.default_title,
             "source": f"geobgp {geobgp.__version__}",
             "created": self.created,
             "likelihood": self.likelihood.name,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from geobgp.data.raster_in import LEFT_OUT, read_to_nodes
+from geobgp.data.standardise import EXPECTED
 from geobgp.errors import DataError, InputWarning, option, warn
 from geobgp.files import kind_of, read_vector
 from geobgp.land.regions import spread_shares
@@ -37,18 +38,19 @@ def node_exposure(
         more than 1 %.
     domain : Domain
     column : str, optional
-        The GeoDataFrame's column; by default "population", or the only numeric one.
+        The GeoDataFrame's column; by default "expected" (see `expected_counts`), "population", or the only numeric one.
 
     Returns
     -------
-    (n_nodes,) array, and "area", "population" or "exposure"
+    (n_nodes,) array, and "area", "population", "expected" (cases, so that the map is a relative risk) or "exposure"
     """
     if exposure is None:
         return domain.node_areas / domain.area_unit[0], "area"
     if isinstance(exposure, (str, os.PathLike)) and kind_of(os.fspath(exposure)) in ("vector", "parquet"):
         exposure = read_vector(os.fspath(exposure), "exposure")
     if hasattr(exposure, "geometry") and hasattr(exposure, "crs"):
-        return _spread(exposure, domain, column), "population"
+        column = _population_column(exposure, column)
+        return _spread(exposure, domain, column), EXPECTED if column == EXPECTED else "population"
     if isinstance(exposure, (str, os.PathLike)) or hasattr(exposure, "dims"):
         values, kind = read_to_nodes(exposure, domain, "sum"), "population"  # type: ignore[arg-type]
         empty = int(np.isnan(values).sum())
@@ -91,9 +93,8 @@ def _check_amounts(values: np.ndarray, what: str) -> None:
         )
 
 
-def _spread(areas: gpd.GeoDataFrame, domain: Domain, column: str | None) -> np.ndarray:
+def _spread(areas: gpd.GeoDataFrame, domain: Domain, column: str) -> np.ndarray:
     """Return people per node: those of each area that live on the node's land."""
-    column = _population_column(areas, column)
     people = np.asarray(areas[column], float)
     _check_amounts(people, f"The column {column!r}")
     shares = spread_shares(domain, areas, "areas of the exposure")
@@ -111,7 +112,8 @@ def _population_column(areas: gpd.GeoDataFrame, column: str | None) -> str:
     names = [c for c in areas.columns if c != areas.geometry.name]
     numeric = [c for c in names if areas[c].dtype.kind in "iuf"]
     if column is None:
-        column = "population" if "population" in names else (numeric[0] if len(numeric) == 1 else None)
+        usual = [c for c in (EXPECTED, "population") if c in names]
+        column = usual[0] if usual else (numeric[0] if len(numeric) == 1 else None)
     if column is None or column not in names:
         numbers = f"{len(numeric) or 'no'} columns hold numbers"
         missing = f"there is no column {column!r}" if column else numbers

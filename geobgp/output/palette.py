@@ -210,6 +210,8 @@ def classes_in(data: xr.Dataset, name: str) -> Classes:
     if name == "excursion" and "legend" in own.attrs:
         return excursion_classes(tuple(str(own.attrs["legend"]).split("; ")))
     like_mean = name[:1] == "q" and name[1:].replace("_", "").replace(".", "").isdigit()
+    if own.attrs.get("quantity") == "relative risk" and (like_mean or name == "mean"):
+        return ratio_classes(units)
     source = data["mean"] if like_mean and "mean" in data else own
     if name.startswith("difference_q") and "difference" in data:
         source = data["difference"]

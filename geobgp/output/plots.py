@@ -78,8 +78,9 @@ def plot_intensity(
         )
     classes = palette.classes_in(data, variable)
     if title is None:
-        quantile = f"Intensity, {variable[1:].lstrip('0')} % quantile"
-        heading = "Standard deviation of the intensity" if variable == "sd" else quantile
+        what = posterior.quantity
+        quantile = f"{what.capitalize()}, {variable[1:].lstrip('0')} % quantile"
+        heading = f"Standard deviation of the {what}" if variable == "sd" else quantile
         title = str(data.attrs["title"]) if variable == "mean" else heading
     options: dict[str, Any] = {"classes": classes, "label": posterior.units, "title": title} | kwargs
     ax = show_cells(posterior.domain, data[variable].values, ax, **options)

@@ -45,7 +45,9 @@ def _map(posterior: Posterior, draw: Any) -> str:
 
 def intensity(posterior: Posterior) -> str:
     """Return the map of the mean."""
-    return _map(posterior, lambda ax: plots.plot_intensity(posterior, ax=ax, title="Mean intensity"))
+    return _map(
+        posterior, lambda ax: plots.plot_intensity(posterior, ax=ax, title=f"Mean {posterior.quantity}")
+    )
 
 
 def uncertainty(posterior: Posterior) -> str:

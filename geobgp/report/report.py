@@ -97,7 +97,7 @@ def render(posterior: Posterior, inputs: ReportInputs) -> str:
         "report/report.html.j2",
         posterior=posterior,
         inputs=inputs,
-        title=posterior.title or f"Intensity in {posterior.units}",
+        title=posterior.title or posterior.default_title,
         units=posterior.units,
         version=geobgp.__version__,
         pictures=_pictures(posterior, inputs),

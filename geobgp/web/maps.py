@@ -99,7 +99,7 @@ def intensity_map(
     layers = [_mean_layer(data, units), _uncertainty_layer(data)]
     fields = {name: data[name].values for name in _SHARED} | {"cv": relative_uncertainty(data)}
     if threshold is None or threshold is True:
-        threshold = _overall(domain, fields["mean"])
+        threshold = 1.0 if posterior.quantity == "relative risk" else _overall(domain, fields["mean"])
     if threshold is not False:
         chance = posterior.exceedance(float(threshold))
         fields["p"] = chance.values
@@ -255,7 +255,8 @@ class _Layer:
 
 def _mean_layer(data: xr.Dataset, units: str) -> _Layer:
     values = data["mean"].values.astype(np.float32)
-    return _Layer("mean", "Mean intensity", "Mean intensity", units, values, palette.classes_in(data, "mean"))
+    name = f"Mean {data['mean'].attrs.get('quantity', 'intensity')}"
+    return _Layer("mean", name, name, units, values, palette.classes_in(data, "mean"))
 
 
 def _uncertainty_layer(data: xr.Dataset) -> _Layer:
