@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from geobgp.checks.compare import compare
     from geobgp.checks.crossval import CrossValidation
     from geobgp.data.counts import Counts, bin_points
+    from geobgp.data.levels import Categorical
     from geobgp.data.standardise import expected_counts
     from geobgp.errors import (
         CacheError,
@@ -63,6 +64,7 @@ _HOME = {
     "BoundaryGP": "model",
     "CRSError": "errors",
     "CacheError": "errors",
+    "Categorical": "data.levels",
     "Counts": "data.counts",
     "CrossValidation": "checks.crossval",
     "DataError": "errors",
@@ -91,6 +93,7 @@ __all__ = [
     "BoundaryGP",
     "CRSError",
     "CacheError",
+    "Categorical",
     "Counts",
     "CrossValidation",
     "DataError",

@@ -80,7 +80,7 @@ def split_layer(path: str, layer: str | None = None) -> tuple[str, str | None]:
 
 def check_exists(path: str | Path, what: str) -> None:
     """Raise GeometryError when a local file is missing; GDAL's virtual paths and URLs pass."""
-    path = split_layer(str(path))[0].split("|band=")[0]
+    path = split_layer(str(path))[0].removesuffix("|levels").removesuffix("|numbers").split("|band=")[0]
     if path.startswith("/vsi") or "://" in path or Path(path).exists():
         return
     folder = Path(path).resolve().parent

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -25,7 +25,7 @@ from geobgp.text import number, percent
 
 if TYPE_CHECKING:
     from geobgp.data.counts import Counts
-    from geobgp.data.effects import Covariate
+    from geobgp.data.effects import Covariates
     from geobgp.data.exposure import Exposure
 
 #: Prior standard deviation of the intercept (around the log of the overall rate) and of standardised
@@ -55,13 +55,14 @@ class LGCP:
         array) give a rate, or a relative risk where the exposure is the expected number of events. Zero is
         allowed. People are spread evenly over their pixel or area, and those on the domain's land count; see
         `geobgp.data.exposure.node_exposure`.
-    covariates : mapping of name to array, callable or raster, optional
-        One value per node, a callable of (n, 2) coordinates, or a raster (averaged by area). They are
-        standardised inside and reported in their own units.
+    covariates : mapping of name to array, callable, raster or polygons; or a DataFrame, optional
+        One value per node, a callable of (n, 2) coordinates, or a raster or polygons (averaged by area). They are
+        standardised inside and reported in their own units. Text and `Categorical` values are levels, each with an
+        effect against the most common one; see `geobgp.data.effects.fixed_effects`.
     exposure_column : str, optional
         Column of an exposure GeoDataFrame.
     fill_missing : "mean", optional
-        What to do where a covariate has no value; by default an error.
+        What to do where a covariate has no value; by default slivers take the nearest, and more is an error.
     scaling : "even" or "natural", optional
         Whether the prior's standard deviation is the same on every piece of land, or what the features add up to:
         more at shores, and far more on islets. By default even under Neumann and natural under Dirichlet conditions.
@@ -86,7 +87,7 @@ class LGCP:
         kernel: Kernel | None = None,
         *,
         exposure: Exposure | None = None,
-        covariates: Mapping[str, Covariate] | None = None,
+        covariates: Covariates | None = None,
         exposure_column: str | None = None,
         fill_missing: Literal["mean"] | None = None,
         scaling: Scaling | None = None,

@@ -13,7 +13,7 @@ import pandas as pd
 from scipy.special import ndtri
 
 from geobgp.data.counts import Counts
-from geobgp.data.effects import Effects
+from geobgp.data.effects import AGAINST, Effects
 from geobgp.inference.mixture import NormalMixture
 from geobgp.text import number
 
@@ -215,7 +215,8 @@ def _coefficient(c: Mapping[str, Any]) -> str:
     ratio = c.get("rate_ratio", math.nan)
     if math.isfinite(ratio):
         low, high = number(c["rate_ratio_q05"]), number(c["rate_ratio_q95"])
-        text += f"; rate x {number(ratio)} ({low} to {high}) per unit"
+        per = "" if AGAINST in str(c["name"]) else " per unit"
+        text += f"; rate x {number(ratio)} ({low} to {high}){per}"
     return text
 
 

@@ -155,7 +155,7 @@ class Options(OptionSet):
         "The column of polygons with the exposure.", "Rates and covariates", "column"
     )
     covariates: Mapping[str, Covariate] | None = setting(
-        "A raster that may explain the intensity; may be repeated.",
+        "A raster that may explain the intensity; may be repeated. Codes: 'NAME=RASTER|levels'.",
         "Rates and covariates",
         "rasters",
         flag="--covariate",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,6 +12,7 @@ from geobgp.auto.ladder import Ladder
 from geobgp.auto.options import Features, Options
 from geobgp.auto.scene import Scenes
 from geobgp.data.counts import Counts
+from geobgp.data.effects import named_covariates
 from geobgp.errors import warn
 from geobgp.prior.kernels import Kernel
 from geobgp.progress import ProgressLike, as_progress
@@ -21,7 +21,7 @@ from geobgp.summary import Choice
 if TYPE_CHECKING:
     import numpy as np
 
-    from geobgp.data.effects import Covariate
+    from geobgp.data.effects import Covariates
     from geobgp.data.exposure import Exposure
     from geobgp.land.domain import Domain
     from geobgp.posterior import Posterior
@@ -36,7 +36,7 @@ def map_intensity(
     bridges: Any = None,
     exposure: Exposure | None = None,
     exposure_column: str | None = None,
-    covariates: Mapping[str, Covariate] | None = None,
+    covariates: Covariates | None = None,
     fill_missing: Literal["mean"] | None = None,
     cell_size: float | None = None,
     crs: Any = None,
@@ -137,7 +137,8 @@ def map_intensity(
     >>> posterior.converged, posterior.n_points
     (True, 300)
     """
-    given = locals()  # every argument, and nothing else as yet
+    given = dict(locals())  # every argument, and nothing else as yet
+    given["covariates"] = None if covariates is None else named_covariates(covariates)
     return run(Options(**{name: given[name] for name in given if name != "progress"}), progress).posterior
 
 

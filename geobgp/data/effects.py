@@ -8,21 +8,40 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
+import pandas as pd
+from scipy.spatial import cKDTree
 
+from geobgp.data.levels import (
+    Categorical,
+    is_categorical,
+    level_shares,
+    level_word,
+    polygon_means,
+    refuse_codes,
+    split_use,
+)
 from geobgp.data.raster_in import read_to_nodes
 from geobgp.errors import DataError, InputWarning, option, warn
 from geobgp.text import number, percent
 
 if TYPE_CHECKING:
+    import geopandas as gpd
     import xarray as xr
 
     from geobgp.land.domain import Domain
 
     Raster: TypeAlias = str | os.PathLike[str] | xr.DataArray
-    Covariate: TypeAlias = np.ndarray | Callable[[np.ndarray], np.ndarray] | Raster
+    Covariate: TypeAlias = (
+        np.ndarray | Callable[[np.ndarray], np.ndarray] | Raster | Categorical | gpd.GeoDataFrame
+    )
+    Covariates: TypeAlias = Mapping[str, Covariate] | pd.DataFrame
 
 #: Correlation of two covariates from which on their separate effects are said to be hardly known.
 _CORRELATED = 0.98
+#: Share of the land that may lack a value and takes that of the nearest land, with a warning.
+SLIVERS = 0.01
+#: Between a level and the one that it is compared with, in the name of its effect.
+AGAINST = " against "
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +65,13 @@ class Effects:
 
     def standardise(self, values: Mapping[str, Any], n: int) -> np.ndarray:
         """Return (n, 1 + k): a column of ones and the standardised values of every covariate at n places."""
+        values = {str(name): values[name] for name in values}
+        for name in self.names:
+            whole, mark, level = name.partition(": ")
+            if mark and AGAINST in level and name not in values and whole in values:
+                told = np.broadcast_to(np.asarray(values[whole], dtype=object), (n,))
+                wanted = level.split(AGAINST)[0]
+                values[name] = np.array([level_word(v) == wanted for v in told], float)
         missing = [name for name in self.names if name not in values]
         if missing:
             raise DataError(
@@ -68,8 +94,29 @@ class Effects:
         return turn[-k or len(turn) :, -k or len(turn) :]
 
 
+def named_covariates(covariates: Covariates | None) -> dict[str, Any]:
+    """Return covariates by name; the columns of a table are one each.
+
+    A GeoDataFrame of polygons gives every column with its polygons, a DataFrame one value per node.
+    """
+    if not isinstance(covariates, pd.DataFrame):
+        return {str(name): value for name, value in dict(covariates or {}).items()}
+    if not hasattr(covariates, "geometry") or getattr(covariates, "active_geometry_name", None) is None:
+        return {str(c): covariates[c].to_numpy() for c in covariates.columns}
+    shape = covariates.geometry.name
+    kinds = set(covariates.geom_type.dropna()) - {"Polygon", "MultiPolygon"}
+    if kinds:
+        raise DataError(
+            f"Covariates of a GeoDataFrame are those of polygons; found {', '.join(sorted(kinds))}.",
+            option="covariates",
+            found=sorted(kinds),
+            remedy="Give the areas that the values hold for, or a raster.",
+        )
+    return {str(c): covariates[[c, shape]] for c in covariates.columns if c != shape}
+
+
 def fixed_effects(
-    covariates: Mapping[str, Covariate] | None,
+    covariates: Covariates | None,
     domain: Domain,
     fill_missing: Literal["mean"] | None = None,
 ) -> Effects:
@@ -77,12 +124,14 @@ def fixed_effects(
 
     Parameters
     ----------
-    covariates : mapping of name to array, callable or raster
-        One value per node; or a callable that gets (n, 2) eastings and northings; or a raster, averaged by
-        area.
+    covariates : mapping of name to array, callable, raster or polygons; or a DataFrame
+        One value per node; or a callable that gets (n, 2) eastings and northings; or a raster or the column of
+        polygons, averaged by area. Text is taken for levels, and numbers are with `Categorical` or
+        ``"soil.tif|levels"``: all but the most common level have an effect, against that one. Where a raster's
+        values may be codes (it has a colour table, or few whole values) and nothing is said, it is an error.
     fill_missing : "mean", optional
-        Give nodes without a value the mean of the others, with a warning that says how many; by default they
-        are an error.
+        Give nodes without a value the mean of the others, with a warning that says how many. By default slivers,
+        less than 1 % of the land, take the value of the nearest land, with a warning; more is an error.
     """
     if fill_missing not in (None, "mean"):
         raise DataError(
@@ -91,10 +140,9 @@ def fixed_effects(
             found=fill_missing,
         )
     weight = domain.node_areas / domain.node_areas.sum()
-    values = {
-        str(name): _covariate(str(name), value, domain, fill_missing)
-        for name, value in dict(covariates or {}).items()
-    }
+    values: dict[str, np.ndarray] = {}
+    for name, value in named_covariates(covariates).items():
+        values |= _columns(name, value, domain, fill_missing)
     means = np.array([weight @ v for v in values.values()])
     scales = np.array([np.sqrt(weight @ np.square(v - v @ weight)) for v in values.values()])
     for name, mean, scale in zip(values, means, scales, strict=True):
@@ -112,20 +160,48 @@ def fixed_effects(
     return replace(effects, columns=columns)
 
 
-def _covariate(name: str, value: Any, domain: Domain, fill_missing: str | None) -> np.ndarray:
-    if callable(value):
-        out = np.asarray(value(domain.node_points), float)
+def _columns(name: str, value: Any, domain: Domain, fill_missing: str | None) -> dict[str, np.ndarray]:
+    """Return a covariate's columns: one, or one for each level but the most common."""
+    found: Any
+    if hasattr(value, "geometry") and isinstance(value, pd.DataFrame):
+        found = polygon_means(value, next(c for c in value.columns if c != value.geometry.name), domain)
+    elif is_categorical(value):
+        found = level_shares(value, domain, name)
+    elif callable(value):
+        found = np.asarray(value(domain.node_points), float)
     elif isinstance(value, (str, os.PathLike)) or hasattr(value, "dims"):
-        out = read_to_nodes(value, domain, "mean")
+        refuse_codes(value, domain, name)
+        found = read_to_nodes(split_use(value)[0], domain, "mean")
     else:
-        out = np.array(value, float)
-    if out.shape != (domain.n_nodes,):
+        found = np.array(value, float)
+    if not isinstance(found, pd.DataFrame):
+        if found.shape != (domain.n_nodes,):
+            raise DataError(
+                f"The covariate {name!r} is one value per node, {domain.n_nodes:,}; found the shape {found.shape}.",
+                option="covariates",
+                found=found.shape,
+            )
+        return {name: _filled(name, found[:, None], domain, fill_missing)[:, 0]}
+    shares = _filled(name, found.to_numpy(float), domain, fill_missing)
+    common = int(np.argmax(domain.node_areas @ shares))
+    if (shares[:, common] >= 1.0 - 1e-12).all():
         raise DataError(
-            f"The covariate {name!r} is one value per node, {domain.n_nodes:,}; found the shape {out.shape}.",
+            f"The covariate {name!r} has one level on all of the land, {found.columns[common]!r}; it cannot be told "
+            "from the intercept.",
             option="covariates",
-            found=out.shape,
+            found=name,
+            remedy="Leave it out.",
         )
-    missing = ~np.isfinite(out)
+    return {
+        f"{name}: {level}{AGAINST}{found.columns[common]}": shares[:, k]
+        for k, level in enumerate(found.columns)
+        if k != common
+    }
+
+
+def _filled(name: str, out: np.ndarray, domain: Domain, fill_missing: str | None) -> np.ndarray:
+    """Return values (n_nodes, k) with gaps filled as was asked for; slivers from the nearest land."""
+    missing = ~np.isfinite(out).all(axis=1)
     gaps = int(missing.sum())
     if gaps == len(out):
         raise DataError(
@@ -133,15 +209,26 @@ def _covariate(name: str, value: Any, domain: Domain, fill_missing: str | None) 
             option="covariates",
             found=name,
         )
-    if gaps:
-        share = percent(domain.node_areas[missing].sum() / domain.node_areas.sum(), 2)
-        text = f"The covariate {name!r} has no value at {gaps:,} of {len(out):,} nodes ({share} of land)"
-        facts: dict[str, Any] = {"option": "covariates", "found": gaps}
-        if fill_missing is None:
-            remedy = f"Fill them, or ask for their mean with {option('fill_missing', 'mean')}."
-            raise DataError(f"{text}.", remedy=remedy, **facts)
-        warn(InputWarning(f"{text}; they are given the mean of the others.", **facts))
-        out[missing] = np.average(out[~missing], weights=domain.node_areas[~missing])
+    if not gaps:
+        return out
+    share = float(domain.node_areas[missing].sum() / domain.node_areas.sum())
+    text = (
+        f"The covariate {name!r} has no value at {gaps:,} of {len(out):,} nodes ({percent(share, 2)} of land)"
+    )
+    facts: dict[str, Any] = {"option": "covariates", "found": gaps}
+    if fill_missing is None and share >= SLIVERS:
+        remedy = f"Fill them, or ask for their mean with {option('fill_missing', 'mean')}."
+        raise DataError(f"{text}.", remedy=remedy, **facts)
+    whose = "the nearest land" if fill_missing is None else "the mean of the others"
+    warn(
+        InputWarning(f"{text}; they are given {'that of ' if fill_missing is None else ''}{whose}.", **facts)
+    )
+    out = out.copy()
+    if fill_missing is None:
+        near = cKDTree(domain.node_points[~missing]).query(domain.node_points[missing])[1]
+        out[missing] = out[~missing][near]
+    else:
+        out[missing] = np.average(out[~missing], axis=0, weights=domain.node_areas[~missing])
     return out
 
 

@@ -81,17 +81,43 @@ def read_to_nodes(
         outlines = Outlines.make(raster, domain, link)
         if how == "linear" and outlines.pixels_per_cell < 16:
             return _linear(raster, domain, link, outlines)
-        value, known, tally = _overlay(raster, link, outlines, how == "sum")
-        if len(outlines.torn):
-            more = _by_points(raster, domain, link, outlines.torn, how == "sum")
-            value, known = value + more[0], known + more[1]
-    if how == "sum":
-        _check(tally, raster.name)
-        out = np.where(value > _NO_AMOUNT * tally.taken, value, 0.0)
-    else:
-        with np.errstate(invalid="ignore", divide="ignore"):
-            out = value / known
+        if how != "sum":
+            return _means(raster, domain, link, outlines)
+        value, known, tally = _integrals(raster, domain, link, outlines, amounts=True)
+    _check(tally, raster.name)
+    out = np.where(value > _NO_AMOUNT * tally.taken, value, 0.0)
     return np.where(known > _NO_AREA * outlines.area, out, np.nan)
+
+
+def node_means(raster: RasterSource, domain: Domain) -> np.ndarray:
+    """Return the mean of an open raster over each node's land; NaN where it has no data."""
+    link = PixelLink.make(raster, domain)
+    return _means(raster, domain, link, Outlines.make(raster, domain, link))
+
+
+def blocks_on_land(raster: RasterSource, domain: Domain) -> Iterator[np.ndarray]:
+    """Yield the values of an open raster around the land, block by block."""
+    top, left, bottom, right = Outlines.make(raster, domain, PixelLink.make(raster, domain)).window
+    height = max(_BLOCK // max(right - left, 1), 1)
+    for start in range(top, bottom, height):
+        yield raster.read(start, left, min(start + height, bottom), right)
+
+
+def _means(raster: RasterSource, domain: Domain, link: PixelLink, outlines: Outlines) -> np.ndarray:
+    value, known, _ = _integrals(raster, domain, link, outlines, amounts=False)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(known > _NO_AREA * outlines.area, value / known, np.nan)
+
+
+def _integrals(
+    raster: RasterSource, domain: Domain, link: PixelLink, outlines: Outlines, amounts: bool
+) -> tuple[np.ndarray, np.ndarray, _Tally]:
+    """Return the integrals of `_overlay`, those of torn nodes by points."""
+    value, known, tally = _overlay(raster, link, outlines, amounts)
+    if len(outlines.torn):
+        more = _by_points(raster, domain, link, outlines.torn, amounts)
+        value, known = value + more[0], known + more[1]
+    return value, known, tally
 
 
 # -- pixels and nodes overlaid exactly

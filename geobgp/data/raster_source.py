@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,6 +38,8 @@ class RasterSource:
         A further value that means missing.
     name : str
         For messages.
+    whole, coloured : bool
+        Whether its values are of a type of whole numbers, and whether it has a colour table: they may be codes.
     """
 
     shape: tuple[int, int]
@@ -46,6 +48,17 @@ class RasterSource:
     reader: Any
     nodata: float | None
     name: str
+    whole: bool = False
+    coloured: bool = False
+
+    def where(self, value: float) -> RasterSource:
+        """Return the same raster with 1 where it has a value, 0 where another, NaN where none."""
+
+        def reader(top: int, left: int, bottom: int, right: int) -> np.ndarray:
+            values = self.read(top, left, bottom, right)
+            return np.where(np.isnan(values), np.nan, values == value)
+
+        return replace(self, reader=reader, nodata=None)
 
     def read(self, top: int, left: int, bottom: int, right: int) -> np.ndarray:
         """Return rows top:bottom, columns left:right as float64, NaN where there is no data."""
@@ -80,7 +93,11 @@ def open_raster(source: Any, band: int | None, nodata: float | None) -> Iterator
                 return known * scale + offset
 
             crs = None if src.crs is None else pyproj.CRS.from_wkt(src.crs.to_wkt())
-            yield RasterSource(src.shape, src.transform, crs, reader, nodata, path)
+            coloured = src.colorinterp[band - 1] == rasterio.enums.ColorInterp.palette
+            whole = (
+                src.dtypes[band - 1].startswith(("int", "uint")) and scale == 1 and float(offset).is_integer()
+            )
+            yield RasterSource(src.shape, src.transform, crs, reader, nodata, path, whole, coloured)
         return
     import rioxarray  # noqa: F401
     import xarray as xr
@@ -104,13 +121,14 @@ def open_raster(source: Any, band: int | None, nodata: float | None) -> Iterator
         values = values[band - 1]
     if values.ndim != 2:
         raise DataError(f"{name} has {array.ndim} dimensions; a raster has two, or three with bands first.")
+    whole = values.dtype.kind in "iu"
     values = values.astype(float)
     own = source.rio.nodata
     if own is not None and np.isfinite(own):
         values = np.where(np.isclose(values, float(own), rtol=1e-6, atol=0), np.nan, values)
     crs = None if crs_found is None else pyproj.CRS.from_wkt(crs_found.to_wkt())
     shape = (values.shape[0], values.shape[1])
-    yield RasterSource(shape, affine, crs, lambda t, a, b, c: values[t:b, a:c], nodata, name)
+    yield RasterSource(shape, affine, crs, lambda t, a, b, c: values[t:b, a:c], nodata, name, whole)
 
 
 def split_band(source: str | os.PathLike[str], band: int | None = None) -> tuple[str, int | None]:

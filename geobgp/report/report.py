@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from geobgp.data.effects import AGAINST
 from geobgp.files import replacing
 from geobgp.report import figures
 from geobgp.text import events, listed, number, percent
@@ -225,8 +226,9 @@ def _estimates(posterior: Posterior) -> list[tuple[str, str, str]]:
         if c["name"] == "intercept":
             rows.append(("Intercept (log-intensity)", number(c["mean"]), _interval(c)))
         else:
-            rate = f"{_interval(c)}; rate x {number(c['rate_ratio'])} per unit"
-            rows.append((f"{c['name']}, per unit", number(c["mean"]), rate))
+            per = "" if AGAINST in c["name"] else "per unit"
+            rate = f"{_interval(c)}; rate x {number(c['rate_ratio'])} {per}".rstrip()
+            rows.append((", ".join(filter(None, (c["name"], per))), number(c["mean"]), rate))
     return rows
 
 

@@ -99,7 +99,7 @@ def intensity_map(
     layers = [_mean_layer(data, units), _uncertainty_layer(data)]
     fields = {name: data[name].values for name in _SHARED} | {"cv": relative_uncertainty(data)}
     if threshold is None or threshold is True:
-        threshold = 1.0 if posterior.quantity == "relative risk" else _overall(domain, fields["mean"])
+        threshold = 1.0 if "quantity" in data["mean"].attrs else _overall(domain, fields["mean"])
     if threshold is not False:
         chance = posterior.exceedance(float(threshold))
         fields["p"] = chance.values
