@@ -21,7 +21,7 @@ from geobgp.errors import DataError, GeometryError, option
 if TYPE_CHECKING:
     import numpy as np
 
-    from geobgp.data.effects import Covariate
+    from geobgp.data.effects import Covariates
     from geobgp.data.exposure import Exposure
     from geobgp.prior.kernels import Kernel
 
@@ -154,7 +154,7 @@ class Options(OptionSet):
     exposure_column: str | None = setting(
         "The column of polygons with the exposure.", "Rates and covariates", "column"
     )
-    covariates: Mapping[str, Covariate] | None = setting(
+    covariates: Covariates | None = setting(
         "A raster that may explain the intensity; may be repeated. Codes: 'NAME=RASTER|levels'.",
         "Rates and covariates",
         "rasters",
@@ -257,6 +257,10 @@ class Options(OptionSet):
                 remedy=f"Leave it out, and see {option('permeability')}.",
             )
         super().__post_init__()
+        if hasattr(self.covariates, "columns"):  # a table: its columns by name
+            from geobgp.data.effects import named_covariates
+
+            object.__setattr__(self, "covariates", named_covariates(self.covariates))
         if self.boundary == "dirichlet" and self.permeability not in ("auto", 0):
             raise DataError(
                 f"Permeable water needs a Neumann condition; found boundary='dirichlet' and a permeability of "

@@ -12,7 +12,6 @@ from geobgp.auto.ladder import Ladder
 from geobgp.auto.options import Features, Options
 from geobgp.auto.scene import Scenes
 from geobgp.data.counts import Counts
-from geobgp.data.effects import named_covariates
 from geobgp.errors import warn
 from geobgp.prior.kernels import Kernel
 from geobgp.progress import ProgressLike, as_progress
@@ -137,8 +136,7 @@ def map_intensity(
     >>> posterior.converged, posterior.n_points
     (True, 300)
     """
-    given = dict(locals())  # every argument, and nothing else as yet
-    given["covariates"] = None if covariates is None else named_covariates(covariates)
+    given = locals()  # every argument, and nothing else as yet
     return run(Options(**{name: given[name] for name in given if name != "progress"}), progress).posterior
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 
 from geobgp.data.raster_in import blocks_on_land, node_means
 from geobgp.data.raster_source import RasterSource, open_raster
-from geobgp.errors import DataError, in_python
+from geobgp.errors import DataError, option
 from geobgp.land.regions import area_shares
 from geobgp.text import count, listed
 
@@ -140,10 +140,10 @@ def refuse_codes(source: Any, domain: Domain, name: str) -> None:
             return
     why = "it has a colour table" if raster.coloured else f"they are {count(len(found), 'whole number')}"
     shown = path if isinstance(path, str | os.PathLike) else "x"
-    levels = in_python(
-        f"covariates={{{name!r}: Categorical({shown!r})}}", f"--covariate '{name}={shown}|levels'"
+    levels, numbers = (
+        option("covariates", f"'{name}={shown}|{use}'", python=python)
+        for use, python in (("levels", f"Categorical({shown!r})"), ("numbers", repr(f"{shown}|numbers")))
     )
-    numbers = in_python(f"{f'{shown}|numbers'!r}", f"--covariate '{name}={shown}|numbers'")
     raise DataError(
         f"Are the values of the covariate {name!r} levels (as of land use) or numbers (as of elevation)? In "
         f"{raster.name} {why}.",

@@ -61,7 +61,7 @@ def test_a_raster_of_codes_asks(landuse, tmp_path):
         DataError, match=r"levels .* or numbers .* 3 whole numbers.*Categorical.*\|numbers"
     ) as error:
         fixed_effects({"use": landuse}, domain)
-    assert "--covariate 'use=" in error.value.words(lambda name, value: name)
+    assert f"'use={landuse}|levels' for levels" in error.value.words(lambda name, value: value)
     numbers = fixed_effects({"use": f"{landuse}|numbers"}, domain)
     assert numbers.names == ("use",) and numbers.means[0] == pytest.approx(codes().mean())
     yes_no = write(tmp_path / "yes.tif", (codes() == 2).astype(np.uint8))
