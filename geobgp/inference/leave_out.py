@@ -17,9 +17,10 @@ from scipy.linalg import blas, lapack
 from geobgp.inference.likelihoods import Likelihood, sites
 
 #: Rounds in which the neighbours' sites are renewed, and nats per event below which that is not worth it.
-ROUNDS, _WORTH = 12, 1e-3
-#: Rounds in which a block's own observations are taken in, and nats at which they end.
-_MOST_ROUNDS, _SETTLED = 30, 1e-4
+ROUNDS, _WORTH = 20, 1e-3
+#: Rounds in which a block's own observations are taken in, and the gain in nats at which either end: the bound is flat
+#: where means still move.
+_MOST_ROUNDS, _SETTLED = 30, 1e-6
 
 #: From indices of observations to their likelihood.
 Observed = Callable[[np.ndarray], Likelihood]
@@ -179,7 +180,7 @@ def _observe(prior: JointNormal, likelihood: Likelihood, posterior: JointNormal,
             seen, share = new, min(1.0, 2.0 * share)
         else:  # a small enough share of the sites asked for raises the bound
             share *= 0.25
-        if abs(gain) < _SETTLED:
+        if -1e-9 < gain < _SETTLED or share < 1e-3:
             break
     return seen
 

@@ -118,6 +118,23 @@ def test_the_summary_is_for_programs(result):
     }
 
 
+def test_a_map_that_fails_its_checks_says_so_everywhere(files, tmp_path, say):
+    """Every tenth event thirty times over, on one spot: twelve features cannot follow that."""
+    crowds = pd.concat([gpd.read_file(files.points_gpkg).iloc[::10]] * 30)
+    crowds.to_file(tmp_path / "crowds.gpkg")
+    out = tmp_path / "out"
+    few = ("--cell-size", "1000", "--features", "12", "--permeability", "0")
+    code, _, err = say("map", tmp_path / "crowds.gpkg", "--land", files.land_gpkg, "-o", out, *few)
+    told = [line for line in err.splitlines() if "left-out blocks lie within" in line]
+    assert code == 0 and len(told) == 1 and told[0].startswith("Warning: Only ") and "Try " in told[0]
+    record = json.loads((out / "summary.json").read_text("utf-8"))
+    assert record["checks"]["fine"] is False and record["checks"]["try"]
+    assert told[0].removeprefix("Warning: ") in record["warnings"]
+    page = (out / "report.html").read_text("utf-8")
+    assert page.index("This map may mislead.") < page.index('class="cards"')
+    assert "m=" not in "".join(record["checks"]["try"])  # the shell has its own words
+
+
 def test_no_coordinates_of_points_are_in_the_pages(result, files):
     found = gpd.read_file(files.points_gpkg).geometry
     spelled = [f"{v:.5f}" for v in found.iloc[:20].y] + [f"{v:.5f}" for v in found.iloc[:20].x]
