@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from geobgp.auto.pipeline import map_intensity
     from geobgp.checks.compare import compare
     from geobgp.checks.crossval import CrossValidation
+    from geobgp.data.areas import AreaCounts, bin_areas
     from geobgp.data.counts import Counts, bin_points
     from geobgp.data.levels import Categorical
     from geobgp.data.standardise import expected_counts
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from geobgp.simulate import simulate_points
 
 _HOME = {
+    "AreaCounts": "data.areas",
     "BoundaryGP": "model",
     "CRSError": "errors",
     "CacheError": "errors",
@@ -81,6 +83,7 @@ _HOME = {
     "Posterior": "posterior",
     "SizeError": "errors",
     "SquaredExponential": "prior.kernels",
+    "bin_areas": "data.areas",
     "bin_points": "data.counts",
     "compare": "checks.compare",
     "expected_counts": "data.standardise",
@@ -90,6 +93,7 @@ _HOME = {
 
 __all__ = [
     "LGCP",
+    "AreaCounts",
     "BoundaryGP",
     "CRSError",
     "CacheError",
@@ -109,6 +113,7 @@ __all__ = [
     "Posterior",
     "SizeError",
     "SquaredExponential",
+    "bin_areas",
     "bin_points",
     "compare",
     "expected_counts",

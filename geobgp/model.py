@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from geobgp.data.combined import combine, sort_counts
 from geobgp.data.effects import Effects, fixed_effects
 from geobgp.data.exposure import node_exposure
-from geobgp.errors import ConvergenceWarning, DataError, MissedVarianceWarning, option, warn
+from geobgp.errors import DataError, option
 from geobgp.inference.engine import Engine, engine_for
-from geobgp.inference.fit import Fit, Start, fit
+from geobgp.inference.fit import Fit, Start
 from geobgp.inference.hyper import Hyper
 from geobgp.inference.likelihoods import Bernoulli, Gaussian, Likelihood, Poisson
+from geobgp.inference.limits import run, run_one
+from geobgp.inference.renewal import NodeProblem, Observed, Problem, RowProblem, fit_counts
+from geobgp.inference.rows import NodeFeatures
 from geobgp.land.reproject import place_coordinates
 from geobgp.posterior import Posterior
-from geobgp.prior.base import MISSED_SHARE, Basis
+from geobgp.prior.base import Basis
 from geobgp.prior.kernels import Kernel
 from geobgp.prior.scaling import Scaling, resolve
 from geobgp.progress import ProgressLike, as_progress
 from geobgp.summary import point_facts
-from geobgp.text import number, percent
 
 if TYPE_CHECKING:
+    from geobgp.data.areas import AreaCounts
     from geobgp.data.counts import Counts
     from geobgp.data.effects import Covariates
     from geobgp.data.exposure import Exposure
@@ -63,6 +68,9 @@ class LGCP:
         Column of an exposure GeoDataFrame.
     fill_missing : "mean", optional
         What to do where a covariate has no value; by default slivers take the nearest, and more is an error.
+    likelihood : "poisson" or "negative-binomial"
+        Counts about their mean: as independent events are, or with more spread, of which the size is learned. For
+        areas it is that of an area's count, else that of a node's.
     scaling : "even" or "natural", optional
         Whether the prior's standard deviation is the same on every piece of land, or what the features add up to:
         more at shores, and far more on islets. By default even under Neumann and natural under Dirichlet conditions.
@@ -90,8 +98,16 @@ class LGCP:
         covariates: Covariates | None = None,
         exposure_column: str | None = None,
         fill_missing: Literal["mean"] | None = None,
+        likelihood: Literal["poisson", "negative-binomial"] = "poisson",
         scaling: Scaling | None = None,
     ) -> None:
+        if likelihood not in ("poisson", "negative-binomial"):
+            raise DataError(
+                f"{option('likelihood')} is 'poisson' or 'negative-binomial'; found {likelihood!r}.",
+                option="likelihood",
+                found=likelihood,
+            )
+        self.overdispersed = likelihood == "negative-binomial"
         self.basis = basis
         self.kernel = _kernel(basis, kernel)
         self.scaling: Scaling = resolve(scaling, basis)
@@ -100,7 +116,7 @@ class LGCP:
 
     def fit(
         self,
-        counts: Counts | np.ndarray,
+        counts: Counts | AreaCounts | np.ndarray | Sequence[Counts | AreaCounts | np.ndarray],
         *,
         hyper: Literal["map", "integrate"] = "map",
         engine: Literal["numpy", "gpflow"] = "numpy",
@@ -112,7 +128,9 @@ class LGCP:
 
         Parameters
         ----------
-        counts : Counts or (n_nodes,) array
+        counts : Counts, AreaCounts, (n_nodes,) array, or a list of several
+            What was counted at the nodes, in areas, or both: points that have a place, and areas with the number of
+            those that have none. Areas need a basis of features.
         hyper : "map" or "integrate"
             The best hyperparameters, or a mixture over those that the data allow.
         engine : "numpy" or "gpflow"
@@ -126,30 +144,45 @@ class LGCP:
         """
         if engine not in ("numpy", "gpflow"):
             raise DataError(f"engine is 'numpy' or 'gpflow'; found {engine!r}.")
-        result = self._fit(counts, hyper=hyper, gpflow=engine == "gpflow", progress=progress, start=start)
+        points, areas = sort_counts(counts)
+        if areas is not None and points is not None:
+            areas = replace(areas, located=self._at_nodes(points))
+        if engine == "gpflow" and (areas is not None or self.overdispersed):
+            raise DataError("GPflow's solver is for Poisson counts at the nodes.", remedy="Leave engine out.")
+        likelihood = self.likelihood
+        if areas is None and not self.overdispersed:
+            assert points is not None
+            result = self._fit(points, hyper=hyper, gpflow=engine == "gpflow", progress=progress, start=start)
+        else:
+            result, likelihood = self._fit_in_passes(points, areas, hyper, progress, start)
         return Posterior(
             fit=result,
             basis=self.basis,
             kernel=self.kernel,
-            likelihood=self.likelihood,
+            likelihood=likelihood,
             exposure=self.exposure,
             exposure_kind=self.exposure_kind,
             effects=self.effects,
-            points=point_facts(counts),
+            points=point_facts(points, areas),
             title=title,
             scaling=self.scaling,
-            observed=np.array(counts, float),
+            observed=np.array(points, float) if areas is None else None,
+            areas=areas,
         )
+
+    def _at_nodes(self, counts: Counts | np.ndarray) -> np.ndarray:
+        n, values = self.basis.domain.n_nodes, np.asarray(counts, float)
+        if values.shape != (n,):
+            raise DataError(
+                f"The domain has {n:,} nodes, so counts have the shape ({n},); found {values.shape}. "
+                "Count points with bin_points(points, domain)."
+            )
+        return values
 
     def _problem(self, counts: Counts | np.ndarray) -> tuple[Engine, Poisson, Hyper]:
         """Return what a fit is made of: the prior at the nodes, the likelihood, the hyperparameters."""
         domain = self.basis.domain
-        values = np.asarray(counts, float)
-        if values.shape != (domain.n_nodes,):
-            raise DataError(
-                f"The domain has {domain.n_nodes:,} nodes, so counts have the shape ({domain.n_nodes},); "
-                f"found {values.shape}. Count points with bin_points(points, domain)."
-            )
+        values = self._at_nodes(counts)
         total, exposed = float(values.sum()), float(self.exposure.sum())
         centre = float(np.log((total if total > 0 else 0.5) / exposed))
         likelihood = Poisson(values, self.exposure, centre)
@@ -176,7 +209,64 @@ class LGCP:
             with as_progress(progress).stage("fit") as stage:
                 return fit_lgcp(self, likelihood, parameters, integrate=hyper == "integrate", stage=stage)
         known = None if start is None else self._start(start, likelihood.centre)
-        return _run(engine, likelihood, parameters, self.basis, hyper, progress, known)
+        return run_one(engine, likelihood, parameters, self.basis, hyper, progress, known)
+
+    def _fit_in_passes(
+        self,
+        points: Counts | np.ndarray | None,
+        areas: AreaCounts | None,
+        hyper: str,
+        progress: ProgressLike,
+        start: Posterior | None,
+    ) -> tuple[Fit, Likelihood]:
+        """Fit areas, whose rows are renewed, or counts with more spread than Poisson ones."""
+        problem: Problem
+        if areas is None:
+            assert points is not None
+            engine, plain, parameters = self._problem(points)
+            problem = NodeProblem(engine, plain.counts, self.exposure, plain.centre)
+        else:
+            problem, parameters = self._rows(areas)
+        known = None if start is None else self._start(start, problem.centre)
+        return run(
+            lambda stage, capped: fit_counts(
+                problem,
+                capped,
+                overdispersed=self.overdispersed,
+                integrate=hyper == "integrate",
+                start=known,
+                stage=stage,
+            ),
+            parameters, self.basis, hyper, progress,
+        )  # fmt: skip
+
+    def _rows(self, areas: AreaCounts) -> tuple[RowProblem, Hyper]:
+        domain, basis = self.basis.domain, self.basis
+        if not basis.truncated:
+            raise DataError(
+                f"Counts by area need features: every area sees all of its nodes. Found {basis.label}.",
+                option="m",
+                found=basis.label,
+                remedy=f"Use {option('m', 256, python='HarmonicBasis.compute(domain)')}.",
+            )
+        if areas.shares.shape[1] != domain.n_nodes:
+            raise DataError(
+                f"The domain has {domain.n_nodes:,} nodes; these areas were read for one of "
+                f"{areas.shares.shape[1]:,}. Read them with bin_areas(areas, domain, count)."
+            )
+        seen = combine(areas, self.exposure)
+        total, exposed = float(seen.counts.sum()), float(seen.exposure.sum())
+        centre = float(np.log((total if total > 0 else 0.5) / exposed))
+        columns = self.effects.columns
+        problem = RowProblem(
+            NodeFeatures(basis, self.kernel, self.scaling),  # type: ignore[arg-type]
+            Observed(seen.counts, seen.exposure, seen.hidden, seen.interval),
+            columns,
+            np.full(columns.shape[1], FIXED_SD),
+            centre,
+        )
+        size = float(np.sqrt(domain.node_areas.sum()))
+        return problem, Hyper.for_domain(self.kernel, size, domain.cell_size)
 
     def _start(self, posterior: Posterior, centre: float) -> Start:
         """Return where a fit begins that goes on from another one."""
@@ -309,7 +399,7 @@ class BoundaryGP:
         parameters = Hyper.for_domain(
             self.kernel, size, domain.cell_size, sd_unit=unit, noise=noise, learn_noise=learn_noise
         )
-        return _run(engine, likelihood, parameters, self.basis, hyper, progress)
+        return run_one(engine, likelihood, parameters, self.basis, hyper, progress)
 
     def _scaled(self, y: np.ndarray, constant: bool) -> tuple[float, float, float | None, Likelihood]:
         """Return the centre of f, its scale, the known noise, and the likelihood about that centre."""
@@ -327,52 +417,3 @@ def _kernel(basis: Basis, kernel: Kernel | None) -> Kernel:
     kernel = kernel or basis.default_kernel()
     basis.check_kernel(kernel)
     return kernel
-
-
-def _run(
-    engine: Engine,
-    likelihood: Likelihood,
-    parameters: Hyper,
-    basis: Basis,
-    hyper: str,
-    progress: ProgressLike,
-    start: Start | None = None,
-) -> Fit:
-    if hyper not in ("map", "integrate"):
-        raise DataError(f"hyper is 'map' or 'integrate'; found {hyper!r}.")
-    parameters = _capped(parameters, basis)
-    with as_progress(progress).stage("fit") as stage:
-        result = fit(engine, likelihood, parameters, integrate=hyper == "integrate", start=start, stage=stage)
-        stage.note(f"ELBO {result.elbo:,.1f}")
-    if result.missed_share > MISSED_SHARE:
-        missed, lengthscale = percent(result.missed_share, 1), _length(np.exp(result.hyper_mean[0]), basis)
-        warn(
-            MissedVarianceWarning(
-                f"The {basis.label} miss {missed} of the prior variance at the lengthscale of {lengthscale}: "
-                "the map is smoother than the data ask for.",
-                option="m",
-                found=result.missed_share,
-                remedy=f"Use more features ({option('m')}), or {option('m', 'full', python='FullRank')}.",
-            )
-        )
-    return result
-
-
-def _capped(parameters: Hyper, basis: Basis) -> Hyper:
-    """Return the hyperparameters within what the basis can hold."""
-    longest, given = basis.longest_lengthscale(parameters.kernel), parameters.kernel.lengthscale
-    if given is not None and given > longest:
-        warn(
-            ConvergenceWarning(
-                f"A lengthscale of {_length(given, basis)} is more than {basis.label} can hold at this cell "
-                f"size; {_length(longest, basis)} was used.",
-                found=given,
-                remedy="Use a HarmonicBasis, or larger cells.",
-            )
-        )
-    return parameters.capped(longest)
-
-
-def _length(value: float, basis: Basis) -> str:
-    scale, unit = basis.domain.length_unit
-    return f"{number(value / scale, 3)} {unit}"

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import geopandas as gpd
 
     from geobgp.checks.crossval import CrossValidation
+    from geobgp.data.areas import AreaCounts
     from geobgp.inference.fit import Fit
     from geobgp.inference.likelihoods import Likelihood
     from geobgp.land.domain import Domain
@@ -73,7 +74,9 @@ class Posterior(Outputs):
     scaling : "even" or "natural"
         Whether the prior's sd is the same on every piece of land.
     observed : (n_nodes,) array, optional
-        The counts that were fitted; None for values at locations.
+        The counts of the nodes that were fitted; None for values at locations, and where only areas were counted.
+    areas : AreaCounts, optional
+        The counts by area that were fitted.
     tried : tuple of Rung
         The fits that `map_intensity` compared: cells, prior, water, bound, seconds.
 
@@ -106,6 +109,7 @@ class Posterior(Outputs):
     choices: Mapping[str, str] = field(default_factory=dict, repr=False)
     scaling: Scaling = "natural"
     observed: np.ndarray | None = field(default=None, repr=False)
+    areas: AreaCounts | None = field(default=None, repr=False)
     tried: tuple[Rung, ...] = field(default=(), repr=False)
 
     # -- facts -------------------------------------------------------------------------------------
@@ -333,7 +337,7 @@ class Posterior(Outputs):
         quantiles : sequence of float
         predicted : bool
             Add ``predicted_q05``, ...: quantiles of the number of events in such a period as was observed,
-            which varies around the expected number as a Poisson count does.
+            which varies around the expected number as the likelihood's counts do.
         n_samples, seed : int
             Joint samples behind sd and quantiles; the mean is exact.
 
@@ -359,8 +363,22 @@ class Posterior(Outputs):
         columns |= {"expected": weights @ self._nodes.exp_mean(), "sd": sums.std(axis=0, ddof=1)}
         columns |= {quantile_name(q): np.quantile(sums, q, axis=0) for q in chances}
         if predicted:
-            columns |= {f"predicted_{quantile_name(q)}": totals.poisson_quantile(sums, q) for q in chances}
+            means = self._scattered(sums, weights, n_samples, seed)
+            columns |= {f"predicted_{quantile_name(q)}": totals.poisson_quantile(means, q) for q in chances}
         return totals.table(frame, shares, self.domain, columns)
+
+    def _scattered(self, sums: np.ndarray, weights: Any, n_samples: int, seed: int) -> np.ndarray:
+        """Return means about which counts in regions are Poisson: more spread than sums of intensities, or the same."""
+        from geobgp.land.regions import sum_samples
+
+        rng = np.random.default_rng([seed, 1])
+        by_region = self.likelihood.scatter(sums.shape, rng)
+        if by_region is None:
+            return sums
+        if self.areas is not None:
+            return np.asarray(sums * by_region)
+        blocks = self._sample_blocks(n_samples, seed)
+        return sum_samples((b * self.likelihood.scatter(b.shape, rng) for b in blocks), weights)
 
     # -- checks ------------------------------------------------------------------------------------
 
@@ -370,7 +388,8 @@ class Posterior(Outputs):
         """Predict every block of the land from the events outside it, without new fits.
 
         A block's observations are taken out of the posterior, and its neighbourhood is brought up to date; the
-        hyperparameters are held (a mixture over them is weighed anew).
+        hyperparameters are held (a mixture over them is weighed anew). Of counts by area each area with a number is a
+        block, and `blocks`, `buffer` and `rounds` say nothing.
 
         Parameters
         ----------
@@ -401,8 +420,11 @@ class Posterior(Outputs):
         (25, True)
         """
         from geobgp.checks.crossval import cross_validate
+        from geobgp.checks.left_out_areas import cross_validate_areas
 
         self._need_counts("cross_validate()")
+        if self.areas is not None:
+            return cross_validate_areas(self, blocks, buffer, seed=seed)
         return cross_validate(self, blocks, buffer, rounds=rounds, seed=seed)
 
     # -- predictions at coordinates ----------------------------------------------------------------

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtri
 
+from geobgp.data.areas import AreaCounts
 from geobgp.data.counts import Counts
 from geobgp.data.effects import AGAINST, Effects
 from geobgp.inference.mixture import NormalMixture
@@ -20,6 +21,9 @@ from geobgp.text import number
 if TYPE_CHECKING:
     from geobgp.inference.fit import Fit
     from geobgp.posterior import Posterior
+
+#: Nats by which more spread than that of Poisson counts must lead to be called needed.
+NEEDED = 2.0
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -127,8 +131,15 @@ class Rung:
     kept: bool = False
 
 
-def point_facts(counts: Counts | np.ndarray) -> dict[str, float]:
-    """Return numbers of points, from what was counted, or from an array of counts per node."""
+def point_facts(counts: Counts | np.ndarray | None, areas: AreaCounts | None = None) -> dict[str, float]:
+    """Return numbers of points, from what was counted, or from an array of counts per node; and of areas."""
+    if areas is not None:
+        known = {"used": 0.0, "dropped": 0.0} if counts is None else point_facts(counts)
+        in_areas = {"in_areas": areas.n_used, "areas": len(areas.values)}
+        hidden = {"suppressed": int(areas.hidden.sum())} if areas.hidden.any() else {}
+        placed = 0 if counts is not None or areas.located is None else round(float(areas.located.sum()))
+        return known | {"used": known["used"] + placed + areas.n_used} | in_areas | hidden
+    assert counts is not None
     if not isinstance(counts, Counts):
         return {"used": round(float(np.sum(counts))), "dropped": 0}
     found = {"used": counts.n_used, "dropped": counts.n_dropped, "snapped": counts.n_snapped}
@@ -178,6 +189,8 @@ def describe(posterior: Posterior) -> Summary:
         "lengthscale": _hyper(fit, 0, scale, unit, kernel.lengthscale is None),
         "sd": _hyper(fit, 1, 1.0, "", kernel.sd is None),
     }
+    if "k" in (spread := posterior.likelihood.facts()):
+        facts["overdispersion"] = _spread(spread["k"], spread.get("gain", math.nan))
     noise = sum(state.weight * state.noise for state in fit.states)
     if np.isfinite(noise):
         facts["noise"] = float(noise)
@@ -194,6 +207,16 @@ def describe(posterior: Posterior) -> Summary:
         "tried": [asdict(rung) for rung in posterior.tried],
     }
     return Summary(facts)
+
+
+def _spread(k: float, gain: float) -> str:
+    """Return the size of a negative binomial, and whether it was needed, in words."""
+    size = f"size {number(k, 3)}"
+    if not math.isfinite(gain):
+        return size
+    if gain > NEEDED:
+        return f"{size}: needed, {number(gain, 3)} nats above Poisson counts"
+    return f"{size}: not needed, {number(max(gain, 0.0), 2)} nats above Poisson counts"
 
 
 def _hyper(fit: Fit, k: int, scale: float, unit: str, learned: bool) -> dict[str, Any]:

@@ -43,7 +43,7 @@ def check_warning(posterior: Posterior, checked: CrossValidation) -> CheckWarnin
 
 
 def _resolution(posterior: Posterior) -> Iterator[Advice]:
-    if posterior.basis.truncated:
+    if posterior.basis.truncated and posterior.areas is None:
         missed = posterior.fit.missed_share
         why = f"the {posterior.basis.label} miss {percent(missed, 1)} of the prior variance"
         full = option("m", "full", python="FullRank, or m='full'")

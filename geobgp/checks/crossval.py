@@ -307,9 +307,11 @@ def _row(
     block = nodes[: group.n_block]
     exposure, y = posterior.exposure[block], values[block]
     with np.errstate(over="ignore"):
-        rates = np.concatenate(
-            [np.exp(one.predicted.draw(n, rng)) @ exposure for one, n in zip(found, shares, strict=True)]
+        each = np.concatenate(
+            [np.exp(one.predicted.draw(n, rng)) for one, n in zip(found, shares, strict=True)]
         )
+    scatter = posterior.likelihood.scatter(each.shape, rng)
+    rates = (each if scatter is None else each * scatter) @ exposure
     total = float(y.sum())
     rates = np.minimum(rates, 1e15)
     low, high = np.quantile(rng.poisson(rates), [0.05, 0.95], method="inverted_cdf")

@@ -116,9 +116,10 @@ def residuals(posterior: Posterior, *, n_simulations: int = 99, seed: int = 0) -
         )
     rng = np.random.default_rng(seed)
     expected = posterior.exposure * posterior._nodes.exp_mean()
-    drawn = rng.poisson(np.minimum(posterior.sample(n_simulations, rng) * posterior.exposure, 1e15)).astype(
-        float
-    )
+    rates = posterior.sample(n_simulations, rng) * posterior.exposure
+    scatter = posterior.likelihood.scatter(rates.shape, rng)
+    rates = rates if scatter is None else rates * scatter
+    drawn = rng.poisson(np.minimum(rates, 1e15)).astype(float)
     every = np.vstack([counts, drawn])
     square, side, n = _squares(domain, float(counts.sum()))
     summed = np.array([np.bincount(square, row, n) for row in every])

@@ -142,6 +142,8 @@ def _sample_sums(
     out, empty = [], 0.0
     for _ in range(SAMPLES // _BLOCK):
         draws = posterior.sample(_BLOCK, rng)
+        scatter = posterior.likelihood.scatter(draws.shape, rng)
+        draws = draws if scatter is None else draws * scatter
         out.append((gather @ draws.T).T)
         empty += float(np.exp(-draws * posterior.exposure).mean()) * _BLOCK / SAMPLES
     return np.concatenate(out), empty

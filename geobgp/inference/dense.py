@@ -62,6 +62,9 @@ class FeatureEngine(Engine):
     scaling : "natural" or "even"
     """
 
+    #: Whether all features are one block, whatever the parts of the land.
+    joined = False
+
     def __init__(
         self,
         features: PartedFeatures,
@@ -98,9 +101,9 @@ class FeatureEngine(Engine):
                     self._basis, self._columns, self._centre, self._scaling,
                 )  # fmt: skip
 
-    def prior_at(self, theta: np.ndarray) -> _FeaturePrior:
+    def prior_at(self, theta: np.ndarray) -> FeaturePrior:
         """Return the features' prior at θ."""
-        return _FeaturePrior(self, theta)
+        return FeaturePrior(self, theta)
 
     def gram(self, precision: np.ndarray) -> Blocks:
         """Return Φᵀ diag(precision) Φ; the last one is remembered."""
@@ -154,7 +157,7 @@ class FeatureEngine(Engine):
     def state(self, theta: np.ndarray, sites: Sites, weight: float) -> FeatureState:
         """Return the posterior as a state that stands by itself."""
         s = self.solve(theta, sites)
-        prior: _FeaturePrior = s.prior  # type: ignore[assignment]
+        prior: FeaturePrior = s.prior  # type: ignore[assignment]
         return FeatureState(
             **hyper_numbers(theta, weight),
             centre=self._centre,
@@ -167,10 +170,11 @@ class FeatureEngine(Engine):
             coupling=prior.scale[:, None] * s.coupling,
             scale=prior.scale,
             chol=Blocks(s.factor.chol, s.factor.alone),
+            joined=self.joined,
         )
 
 
-class _FeaturePrior:
+class FeaturePrior:
     """The features' prior at one θ: see `PriorAt`."""
 
     def __init__(self, engine: FeatureEngine, theta: np.ndarray) -> None:
@@ -180,20 +184,25 @@ class _FeaturePrior:
         self.scale = np.exp(0.5 * log_s)
 
     def apply(self, weights: np.ndarray) -> np.ndarray:
+        """Return O z."""
         return self.features.apply(_rows(self.scale, weights))
 
     def project(self, rows: np.ndarray) -> np.ndarray:
+        """Return Oᵀ r."""
         return _rows(self.scale, self.features.adjoint(rows))
 
     def factorise(self, precision: np.ndarray, factor: float) -> FeatureFactor:
+        """Return the factor of B."""
         return FeatureFactor(self.features, self.scale, self._engine.gram(precision), factor)
 
     def square(self, weights: np.ndarray) -> float:
+        """Return zᵀ z."""
         return float(weights @ weights)
 
     def gradient(
         self, weights: np.ndarray, factor: FeatureFactor, coupling: np.ndarray, beta_cov: np.ndarray
     ) -> np.ndarray:
+        """Return the derivatives of the site objective in log ℓ and log σ, rows held."""
         spread = factor.inverse_diagonal() + np.einsum("ij,jk,ik->i", coupling, beta_cov, coupling)
         by_log_s = 0.5 * (weights**2 + spread - 1.0)
         return np.array([float(by_log_s @ self.first), 2.0 * float(by_log_s.sum())])

@@ -89,6 +89,10 @@ class Likelihood(ABC):
             Standard deviation of Gaussian noise for each component; NaN where there is none.
         """
 
+    def scatter(self, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray | None:
+        """Draw what rates are multiplied by before a Poisson count is drawn; None where nothing is."""
+        return None
+
     def facts(self) -> dict[str, Any]:
         """Return what `without_data` needs, as JSON can hold it."""
         return {}
@@ -186,6 +190,12 @@ class Poisson(Likelihood):
             rate = np.log(np.where(held, precision, 1.0)) - np.where(held, self._base, 0.0)
         return mean, np.where(held, 2.0 * (rate - mean), 0.0)
 
+    def log_p(self, y: float, log_rate: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return log p(y) at log rates, with two derivatives."""
+        with np.errstate(over="ignore"):
+            rate = np.exp(log_rate)
+        return y * log_rate - rate - float(gammaln(y + 1.0)), y - rate, -rate
+
     def of(self, values: np.ndarray, exposure: np.ndarray) -> Poisson:
         """Return the likelihood of other counts."""
         return Poisson(values, exposure)
@@ -244,8 +254,8 @@ class Gaussian(Likelihood):
 
 
 #: Gauss-Hermite points for expectations without a closed form.
-_POINTS, _WEIGHTS = roots_hermitenorm(40)
-_WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
+POINTS, WEIGHTS = roots_hermitenorm(40)
+WEIGHTS = WEIGHTS / WEIGHTS.sum()
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,7 +294,7 @@ class Bernoulli(Likelihood):
     def _at_points(self, mean: np.ndarray, variance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the values' signs and sign · f at the quadrature's points."""
         sign = 2.0 * self.values - 1.0
-        return sign, sign[:, None] * (mean[:, None] + np.sqrt(variance)[:, None] * _POINTS)
+        return sign, sign[:, None] * (mean[:, None] + np.sqrt(variance)[:, None] * POINTS)
 
     def expected(self, mean: np.ndarray, variance: np.ndarray) -> Expected:
         """Return E log p and its derivatives."""
@@ -296,7 +306,7 @@ class Bernoulli(Likelihood):
             log_p = log_ndtr(f)
             first = _hazard(f, log_p)
             second = -first * (f + first)
-        return Expected(log_p @ _WEIGHTS, sign * (first @ _WEIGHTS), 0.5 * (second @ _WEIGHTS))
+        return Expected(log_p @ WEIGHTS, sign * (first @ WEIGHTS), 0.5 * (second @ WEIGHTS))
 
     def slopes(self, mean: np.ndarray, variance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the derivatives of the site precision: from the third and fourth ones of log p."""
@@ -309,13 +319,13 @@ class Bernoulli(Likelihood):
             r = _hazard(f, log_ndtr(f))
             third = r * (f**2 - 1.0 + 3.0 * f * r + 2.0 * r**2)
             fourth = -r * (f + r) * (f**2 - 1.0 + 6.0 * f * r + 6.0 * r**2) + 2.0 * f * r + 3.0 * r**2
-        return -sign * (third @ _WEIGHTS), -0.5 * (fourth @ _WEIGHTS)
+        return -sign * (third @ WEIGHTS), -0.5 * (fourth @ WEIGHTS)
 
     def probability(self, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
         """Return P(y = 1) under N(mean, variance)."""
         if self.link == "probit":
             return ndtr(mean / np.sqrt(1.0 + variance))
-        return expit(mean[:, None] + np.sqrt(variance)[:, None] * _POINTS) @ _WEIGHTS
+        return expit(mean[:, None] + np.sqrt(variance)[:, None] * POINTS) @ WEIGHTS
 
     def predicted(self, at: NormalMixture, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the probability p of a 1, and p (1 - p)."""

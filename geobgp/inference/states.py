@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
+from scipy import sparse
 from scipy.linalg import blas, lapack
 
 from geobgp.inference.features import Blocks, PartedFeatures
@@ -183,6 +184,8 @@ class FeatureState(_State):
         Lower factors L of the posterior precision L Lᵀ of the whitened weights (weights / scale) given β, by part of
         the land; the precision itself of those that stand alone.
     basis : HarmonicBasis
+    joined : bool
+        Whether all features are one block, because observations reach over several parts of the land.
     """
 
     even: bool
@@ -191,11 +194,16 @@ class FeatureState(_State):
     scale: np.ndarray = field(repr=False)
     chol: Blocks = field(repr=False)
     basis: HarmonicBasis = field(repr=False)
+    joined: bool = False
 
     @property
     def domain(self) -> Domain:
         """The land."""
         return self.basis.domain
+
+    def _features(self, coords: np.ndarray | None = None) -> PartedFeatures:
+        """Return the features at the nodes, or at coordinates on land, in the blocks of this state."""
+        return _layout(self.basis, coords, self.joined)
 
     def _half(self, features: PartedFeatures) -> Blocks:
         scale = features.split(self.scale)
@@ -212,7 +220,7 @@ class FeatureState(_State):
         return self.sd / np.sqrt(features.squares(self.scale[:, None] ** 2)[:, 0])
 
     def _field(self, coords: np.ndarray | None) -> _Field:
-        features = PartedFeatures(*self.basis.by_part(coords))
+        features = self._features(coords)
         e = self._unevenness(features)
         return _Field(
             e * features.apply(self.mean),
@@ -222,7 +230,7 @@ class FeatureState(_State):
 
     @cached_property
     def _halves(self) -> tuple[PartedFeatures, Blocks, np.ndarray]:
-        features = PartedFeatures(*self.basis.by_part(None))
+        features = self._features()
         return features, self._half(features), self._unevenness(features)
 
     def _field_covariance(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -232,7 +240,7 @@ class FeatureState(_State):
 
     def sample_joint(self, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Return joint draws of the linear predictor at the nodes, (n, n_nodes), and of the fixed effects, (n, k)."""
-        features = PartedFeatures(*self.basis.by_part(None))
+        features = self._features()
         noise = features.split(rng.standard_normal((len(self.mean), n)))
         dense = [
             blas.dtrsm(1.0, chol, z, lower=1, trans_a=1)
@@ -249,7 +257,7 @@ class FeatureState(_State):
 
     def joint(self) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and covariance of all weights, in the order of the basis, and of the fixed effects after them."""
-        features = PartedFeatures(*self.basis.by_part(None))
+        features = self._features()
         m, k = len(self.mean), len(self.beta)
         covariance = np.zeros((m + k, m + k))
         half = self._half(features)
@@ -303,10 +311,23 @@ class FeatureState(_State):
             **others,
         )
 
+    def moments_of(self, rows: sparse.csr_array) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and variance of weighted sums (n, n_nodes) of the nodes' linear predictor, less its centre."""
+        weights = rows.multiply(self._unevenness(self._features())).tocsr()
+        matrix = np.ascontiguousarray(weights @ self.basis.features)
+        features = PartedFeatures(len(matrix), [slice(None)], [matrix])
+        fixed, tied = rows @ self.fixed, features.apply(self.coupling)
+        rest = fixed - tied
+        variance = features.variances(self._half(features)) + np.einsum(
+            "ij,jk,ik->i", rest, self.beta_cov, rest
+        )
+        return features.apply(self.mean) + fixed @ self.beta, variance
+
     def _arrays(self) -> dict[str, np.ndarray]:
         flat = [np.zeros(0), *(chol.ravel(order="F") for chol in self.chol.dense)]
         return {
             "even": np.array([self.even]),
+            "joined": np.array([self.joined]),
             "mean": self.mean,
             "coupling": self.coupling,
             "scale": self.scale,
@@ -318,12 +339,21 @@ class FeatureState(_State):
     def from_arrays(cls, arrays: dict[str, np.ndarray], basis: HarmonicBasis) -> Self:
         """Rebuild a state from `to_arrays` and the basis it was fitted with."""
         own = {name: arrays[name] for name in ("mean", "coupling", "scale")}
-        parts = PartedFeatures(*basis.by_part(None)).parts
+        joined = bool(arrays["joined"][0]) if "joined" in arrays else False
+        parts = _layout(basis, None, joined).parts
         widths = [part.matrix.shape[1] for part in parts]
         flat = np.split(arrays["chol"], np.cumsum(np.square(widths))[:-1]) if widths else []
         dense = [block.reshape(m, m, order="F") for block, m in zip(flat, widths, strict=True)]
         chol = Blocks(dense, arrays["alone"])
-        return cls(**_common(arrays), **own, even=bool(arrays["even"][0]), chol=chol, basis=basis)  # type: ignore[arg-type]
+        more = {"even": bool(arrays["even"][0]), "joined": joined, "chol": chol, "basis": basis}
+        return cls(**_common(arrays), **own, **more)  # type: ignore[arg-type]
+
+
+def _layout(basis: HarmonicBasis, coords: np.ndarray | None, joined: bool) -> PartedFeatures:
+    if not joined:
+        return PartedFeatures(*basis.by_part(coords))
+    matrix = basis.features if coords is None else np.ascontiguousarray(basis.evaluate(coords))
+    return PartedFeatures(len(matrix), [slice(None)], [matrix])
 
 
 @dataclass(frozen=True, eq=False)

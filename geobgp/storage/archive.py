@@ -10,9 +10,12 @@ import numpy as np
 import pyproj
 import shapely
 from affine import Affine
+from scipy import sparse
 
+from geobgp.data.areas import AreaCounts
 from geobgp.data.effects import Effects
 from geobgp.errors import CacheError
+from geobgp.inference import count_likelihoods  # noqa: F401 (likelihoods register themselves)
 from geobgp.inference.engine import state_from_arrays
 from geobgp.inference.likelihoods import LIKELIHOODS
 from geobgp.land.bridges import BridgeLines
@@ -91,6 +94,43 @@ def _same_nodes(domain: Domain, arrays: dict[str, np.ndarray]) -> bool:
     )
 
 
+def areas_record(areas: AreaCounts) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Return what `areas_from` needs, as JSON-able facts and arrays."""
+    header = {
+        "names": list(areas.names),
+        "suppressed": areas.suppressed,
+        "crs": None if areas.crs is None else areas.crs.to_wkt(),
+        "covered": areas.covered,
+        "n_off": areas.n_off,
+        "n_nodes": areas.shares.shape[1],
+    }
+    shapes = shapely.GeometryCollection(list(areas.geometry))
+    arrays = {
+        "values": np.array(areas.values),
+        "shares": areas.shares.data,
+        "indices": areas.shares.indices.astype(np.int64),
+        "indptr": areas.shares.indptr.astype(np.int64),
+        "geometry": np.frombuffer(shapely.to_wkb(shapes), np.uint8),
+    }
+    return header, arrays if areas.located is None else arrays | {"located": areas.located}
+
+
+def areas_from(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> AreaCounts:
+    """Rebuild counts by area."""
+    shape = len(arrays["values"]), header["n_nodes"]
+    return AreaCounts(
+        values=arrays["values"],
+        shares=sparse.csr_array((arrays["shares"], arrays["indices"], arrays["indptr"]), shape=shape),
+        names=tuple(header["names"]),
+        suppressed=None if header["suppressed"] is None else tuple(header["suppressed"]),
+        geometry=np.array(shapely.get_parts(shapely.from_wkb(arrays["geometry"].tobytes())), dtype=object),
+        crs=None if header["crs"] is None else pyproj.CRS.from_wkt(header["crs"]),
+        covered=header["covered"],
+        n_off=header["n_off"],
+        located=arrays.get("located"),
+    )
+
+
 def save(posterior: Posterior, path: str | Path) -> Path:
     """Write a posterior; see `Posterior.save`."""
     fit = posterior.fit
@@ -132,6 +172,9 @@ def save(posterior: Posterior, path: str | Path) -> Path:
     }
     if posterior.observed is not None:
         arrays["observed"] = posterior.observed
+    if posterior.areas is not None:
+        header["areas"], area_arrays = areas_record(posterior.areas)
+        arrays |= _named("areas", area_arrays)
     arrays |= _named("domain", domain_arrays) | _named("basis", posterior.basis.to_arrays())
     for k, state in enumerate(fit.states):
         arrays |= _named(f"state{k}", state.to_arrays())
@@ -165,6 +208,7 @@ def load(path: str | Path) -> Posterior:
             title=header["title"],
             scaling=header["scaling"],
             observed=arrays.get("observed"),
+            areas=areas_from(header["areas"], _of("areas", arrays)) if "areas" in header else None,
             choices=header["choices"],
             tried=tuple(Rung(**rung) for rung in header["tried"]),
         )

@@ -56,6 +56,7 @@ DOORS = {
     ("land.domain:Domain.plot", "output.plots"),
     ("model:LGCP._fit", "gpflow.fit"),
     ("posterior:Posterior.cross_validate", "checks.crossval"),
+    ("posterior:Posterior.cross_validate", "checks.left_out_areas"),
     ("prior.harmonic:HarmonicBasis.plot", "output.plots"),
 }
 
