@@ -105,6 +105,7 @@ class Fits:
     progress : Progress
     deadline : float
         On `time.perf_counter`: a larger model that would end after it is not begun.
+    likelihood : "poisson" or "negative-binomial"
 
     Attributes
     ----------
@@ -117,6 +118,7 @@ class Fits:
     title: str
     progress: Progress
     deadline: float
+    likelihood: Literal["poisson", "negative-binomial"] = "poisson"
     tried: list[Rung] = field(default_factory=list)
     _made: dict[Any, Candidate] = field(default_factory=dict, repr=False)
 
@@ -188,7 +190,7 @@ class Fits:
         name: str,
         start: Posterior | None = None,
     ) -> Posterior:
-        model = LGCP(basis, kernel)
+        model = LGCP(basis, kernel, likelihood=self.likelihood)
         model.exposure, model.exposure_kind, model.effects = (
             scene.exposure,
             scene.exposure_kind,

@@ -22,6 +22,8 @@ MAX_FEATURE_BYTES = 1_500_000_000
 FEWEST_NODES, MOST_NODES, DEFAULT_NODES = 2000, 16_000, 10_000
 #: Nodes aimed at grow with the square root of the number of points, this many times.
 NODES_PER_ROOT_POINT = 150.0
+#: Cells aimed at within an area with a count, between the fewest and the most nodes.
+CELLS_PER_AREA = 16
 #: Cell sizes are one of these times a power of ten.
 ROUND_SIZES = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 7.5, 10.0)
 
@@ -62,6 +64,20 @@ def cell_size_for(area: float, n_points: int | None, crs: pyproj.CRS | None) -> 
     size = round_size(math.sqrt(area / nodes))
     land = f"{number(area / 1e6)} km²" if crs is not None else f"{number(area)} square units"
     return size, f"for {n_points:,} points on {land}: about {number(area / size**2, 2)} cells of land"
+
+
+def cell_size_for_areas(area: float, n_areas: int) -> tuple[float, str]:
+    """Choose a cell size from the area of the land and the number of areas with counts; return why as well.
+
+    Examples
+    --------
+    >>> cell_size_for_areas(127_000e6, 100)
+    (7500.0, 'about 23 cells for each of 100 areas')
+    """
+    nodes = min(max(CELLS_PER_AREA * n_areas, FEWEST_NODES), MOST_NODES)
+    size = round_size(math.sqrt(area / nodes))
+    each = area / size**2 / n_areas
+    return size, f"about {number(each, 2)} cells for each of {n_areas:,} areas"
 
 
 def features_needed(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import shapely
 
 from geobgp.auto.candidates import Candidate, FitError, Fits, Shore
-from geobgp.auto.choices import cell_size_for, round_size
+from geobgp.auto.choices import cell_size_for, cell_size_for_areas, round_size
 from geobgp.auto.domain import about_crs, side
 from geobgp.auto.selection import LEAD, ModelSearch
 from geobgp.errors import GeobgpError, ResolutionWarning, in_words, option
@@ -61,7 +61,11 @@ class Ladder:
         if isinstance(o.m, int) and first != usual:
             scene = self.scenes.at(usual, reach)
             first, shores = usual, [s if isinstance(s, Shore) else s.shore for s in shores]
-        found = search.prior(scene, shores[0])
+        if o.areas is not None:
+            shore = shores[0] if isinstance(shores[0], Shore) else shores[0].shore
+            found, search.choices["features"] = search.with_enough_features(scene, shore)
+        else:
+            found = search.prior(scene, shores[0])
         warning: ResolutionWarning | None = None
         if first != usual:
             before = found
@@ -92,6 +96,8 @@ class Ladder:
     def _usual_cell_size(self) -> tuple[float, str]:
         if self.options.cell_size is not None:
             return float(self.options.cell_size), "given"
+        if self.options.areas is not None:
+            return cell_size_for_areas(self._area, self.scenes.n_areas)
         return cell_size_for(self._area, self.scenes.n_points, self.scenes.land.crs)
 
     def _coarse(self, usual: float) -> float:

@@ -37,6 +37,7 @@ Kind = Literal[
     "number",
     "numbers",
     "features",
+    "interval",
     "share",
     "choice",
     "flag",
@@ -66,6 +67,8 @@ class Setting:
         Numbers must be above, or at least, this.
     matters : bool
         Whether the results depend on it.
+    always : bool
+        Whether it is told in any case, so that it is not listed among what was given.
     """
 
     help: str = ""
@@ -79,6 +82,7 @@ class Setting:
     above: float = -math.inf
     least: float = -math.inf
     matters: bool = True
+    always: bool = False
 
 
 def setting(
@@ -99,7 +103,8 @@ class OptionSet:
 
     def given(self) -> dict[str, Any]:
         """Return the options that are not as they are by default, by name; none that must be given."""
-        named = (f for f in dataclasses.fields(self) if f.default is not MISSING)
+        told = (f for f in dataclasses.fields(self) if f.default is not MISSING)
+        named = (f for f in told if not f.metadata["setting"].always)
         return {f.name: value for f in named if not _same(value := getattr(self, f.name), f.default)}
 
     def files(self) -> dict[str, str]:
@@ -143,8 +148,15 @@ class Options(OptionSet):
     geobgp.errors.DataError: boundary must be 'neumann' or 'dirichlet'; found 'open'.
     """
 
-    points: Any = setting("The points.", kind="file", default=MISSING)
-    land: Any = setting("Polygons of the land.", kind="file", default=MISSING)
+    points: Any = setting("The points.", kind="file", always=True)
+    land: Any = setting("Polygons of the land.", kind="file", always=True)
+    areas: Any = setting("Polygons with a number of events each, in place of points or besides.", kind="file")
+    count: str | None = setting("The column of the areas with the number of events.", kind="column")
+    suppressed: tuple[int, int] | None = setting(
+        "What areas without a number are known to lie between, such as 1-4.",
+        kind="interval",
+        metavar="LOW-HIGH",
+    )
     water: Any = setting("Polygons to take out of the land.", kind="file")
     barriers: Any = setting("Lines that nothing passes.", kind="file")
     bridges: Any = setting("Lines that join what water parts.", kind="file")
@@ -217,6 +229,13 @@ class Options(OptionSet):
         "share",
         default="auto",
     )
+    likelihood: Literal["poisson", "negative-binomial"] = setting(
+        "How counts vary about their mean: as independent events do, or more.",
+        "Model",
+        "choice",
+        default="poisson",
+        choices=("poisson", "negative-binomial"),
+    )
     kernel: Kernel | None = setting(group="Model")
     hyper: Literal["map", "integrate"] = setting(
         "Take the best hyperparameters, or average over them.",
@@ -261,6 +280,7 @@ class Options(OptionSet):
             from geobgp.data.effects import named_covariates
 
             object.__setattr__(self, "covariates", named_covariates(self.covariates))
+        self._check_data()
         if self.boundary == "dirichlet" and self.permeability not in ("auto", 0):
             raise DataError(
                 f"Permeable water needs a Neumann condition; found boundary='dirichlet' and a permeability of "
@@ -279,6 +299,39 @@ class Options(OptionSet):
                 option="kernel",
                 found=self.kernel,
                 remedy="Use one of these, or features.",
+            )
+
+    def _check_data(self) -> None:
+        """Refuse to begin without land, without events, or with half of what areas need."""
+        if self.land is None:
+            raise DataError(
+                "There is no land to map.", option="land", remedy=f"Give its polygons: {option('land')}."
+            )
+        if self.areas is None:
+            if self.points is None:
+                both = f"{option('areas')} with {option('count')}"
+                raise DataError(
+                    "There is nothing to map.", option="points", remedy=f"Give points, or {both}."
+                )
+            for name in ("count", "suppressed"):
+                if getattr(self, name) is not None:
+                    raise DataError(
+                        f"{option(name)} belongs to counts by area.",
+                        option=name,
+                        remedy=f"Give their polygons: {option('areas')}.",
+                    )
+        elif self.count is None:
+            raise DataError(
+                "Which column of the areas holds the number of events?",
+                option="count",
+                remedy=f"Name it with {option('count')}.",
+            )
+        elif self.m == "full":
+            raise DataError(
+                "Counts by area need features: every area sees all of its nodes.",
+                option="m",
+                found="full",
+                remedy=f"Leave {option('m')} out, or give a number.",
             )
 
 
@@ -320,6 +373,10 @@ def _check(name: str, value: Any, how: Setting) -> None:
         allowed = "'auto', 'full' or a number of features of at least 1"
         whole = isinstance(value, Integral) and not isinstance(value, bool)
         right = value in ("auto", "full") if isinstance(value, str) else whole and value >= 1
+    elif how.kind == "interval":
+        allowed = "two whole numbers, the lowest and the highest that a suppressed count can be"
+        pair = isinstance(value, (tuple, list)) and len(value) == 2
+        right = pair and all(isinstance(v, Integral) for v in value) and 0 <= value[0] <= value[1]
     elif how.kind == "share":
         allowed = "'auto' or a number from 0 to 1"
         right = isinstance(value, Real) and not isinstance(value, bool) and 0.0 <= float(value) <= 1.0

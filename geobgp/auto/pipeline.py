@@ -11,6 +11,7 @@ from geobgp.auto.candidates import Fits
 from geobgp.auto.ladder import Ladder
 from geobgp.auto.options import Features, Options
 from geobgp.auto.scene import Scenes
+from geobgp.data.areas import AreaCounts
 from geobgp.data.counts import Counts
 from geobgp.errors import warn
 from geobgp.prior.kernels import Kernel
@@ -27,9 +28,12 @@ if TYPE_CHECKING:
 
 
 def map_intensity(
-    points: Any,
-    land: Any,
+    points: Any = None,
+    land: Any = None,
     *,
+    areas: Any = None,
+    count: str | None = None,
+    suppressed: tuple[int, int] | None = None,
     water: Any = None,
     barriers: Any = None,
     bridges: Any = None,
@@ -54,6 +58,7 @@ def map_intensity(
     m: Features = "auto",
     boundary: Literal["neumann", "dirichlet"] = "neumann",
     permeability: float | Literal["auto"] = "auto",
+    likelihood: Literal["poisson", "negative-binomial"] = "poisson",
     kernel: Kernel | None = None,
     hyper: Literal["map", "integrate"] = "map",
     max_seconds: float = 60.0,
@@ -69,9 +74,14 @@ def map_intensity(
     Parameters
     ----------
     points : GeoDataFrame, DataFrame, (k, 2) array, path, or iterable of chunks
-        In any CRS; see `bin_points`.
+        In any CRS; see `bin_points`. None where only counts by area are known.
     land, water : GeoDataFrame, GeoSeries, shapely geometry or path
         Polygons.
+    areas, count : GeoDataFrame or path, and the name of a column
+        Polygons with a number of events each, in place of points: districts, counties. Together with points they count
+        the events that have no place, so that nobody is counted twice. See `bin_areas`.
+    suppressed : (int, int), optional
+        Between which numbers the counts of areas without a number are known to lie.
     barriers : the same, of lines
         What nothing passes: rivers, fences.
     bridges : the same, of lines
@@ -107,6 +117,9 @@ def map_intensity(
         How far information crosses water, as a share of how far it reaches over land: 0 is closed, 1 open. "auto"
         compares closed, open and half-open water on coarse cells (and again on finer ones those that are near to each
         other), and keeps it closed unless another leads by 2 nats.
+    likelihood : "poisson" or "negative-binomial"
+        Whether counts vary about their mean as independent events do, or more; the summary says whether more spread was
+        needed.
     kernel : Kernel, optional
         `Matern(1.5)` for features, `Matern(1.0)` at full resolution, with learned lengthscale and sd.
     hyper : "map" or "integrate"
@@ -147,7 +160,7 @@ class Mapped:
     Attributes
     ----------
     posterior : Posterior
-    counts : Counts
+    counts : Counts or AreaCounts
     choices : dict of str to Choice
         CRS, cell size, water, features, boundary, kernel, hyperparameters: what was taken and why.
     seconds : dict of str to float
@@ -155,7 +168,7 @@ class Mapped:
     """
 
     posterior: Posterior
-    counts: Counts
+    counts: Counts | AreaCounts
     choices: dict[str, Choice]
     seconds: dict[str, float]
 
@@ -179,7 +192,7 @@ def run(options: Options, progress: ProgressLike = False, *, keep_coordinates: b
     o.check_files()
     progress = as_progress(progress)
     scenes = Scenes(o, progress, keep_coordinates)
-    fits = Fits(o.kernel, o.cache, o.title, progress, time.perf_counter() + o.max_seconds)
+    fits = Fits(o.kernel, o.cache, o.title, progress, time.perf_counter() + o.max_seconds, o.likelihood)
     kept, choices = Ladder(o, scenes, fits).climb()
     tried = tuple(dataclasses.replace(rung, kept=rung is kept.rung) for rung in fits.tried)
     choices["hyperparameters"] = Choice("the best ones", "'integrate' would add their own uncertainty")

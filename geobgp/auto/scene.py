@@ -18,11 +18,14 @@ from scipy.spatial import cKDTree
 from scipy.special import gammaln
 
 from geobgp.auto.domain import describe, read_land
+from geobgp.data.areas import AreaCounts, bin_areas
+from geobgp.data.combined import combine, even_rate
 from geobgp.data.counts import Counts, bin_points
 from geobgp.data.effects import fixed_effects
 from geobgp.data.exposure import node_exposure
 from geobgp.data.points import number_of_rows
 from geobgp.errors import DataError, DroppedPointsWarning, GeobgpWarning, GeometryError, hearing, warn
+from geobgp.files import read_vector
 from geobgp.land.domain import Domain
 from geobgp.land.polygons import Land, own_crs
 
@@ -43,7 +46,7 @@ class Scene:
     Attributes
     ----------
     domain : Domain
-    counts : Counts
+    counts : Counts or AreaCounts
     exposure : (n_nodes,) array
     exposure_kind : str
     effects : Effects
@@ -56,7 +59,7 @@ class Scene:
     """
 
     domain: Domain
-    counts: Counts
+    counts: Counts | AreaCounts
     exposure: np.ndarray
     exposure_kind: str
     effects: Effects
@@ -67,6 +70,8 @@ class Scene:
     @cached_property
     def _reference(self) -> float:
         """Nats between the bound of the counts and the gain of the points over an even rate."""
+        if isinstance(self.counts, AreaCounts):
+            return -even_rate(combine(self.counts, self.exposure))
         y, area = self.counts.values, self.domain.node_areas
         total = float(y.sum())
         even = total * math.log(total / float(area.sum())) - total
@@ -104,6 +109,12 @@ class Scenes:
         return read_land(o.land, o.water, o.barriers, o.bridges, crs=o.crs, land_crs=o.land_crs)
 
     @cached_property
+    def n_areas(self) -> int:
+        """Number of areas."""
+        areas = self.options.areas
+        return len(read_vector(areas, "areas") if isinstance(areas, (str, Path)) else areas)
+
+    @cached_property
     def n_points(self) -> int | None:
         """Number of points, where it is known before they are read."""
         return number_of_rows(self.options.points, self.options.layer)
@@ -112,6 +123,8 @@ class Scenes:
     def one_size(self) -> bool:
         """Whether points can be read only once, or inputs are given for the nodes of one size of cells."""
         o = self.options
+        if o.areas is not None:
+            return True
         once = not isinstance(o.points, (str, Path)) and not hasattr(o.points, "__len__")
         return once or any(isinstance(v, np.ndarray) for v in (o.exposure, *(o.covariates or {}).values()))
 
@@ -133,17 +146,27 @@ class Scenes:
 
     def _make(
         self, cell_size: float, reach: float | None
-    ) -> tuple[Domain, Counts, np.ndarray, str, Effects, float]:
+    ) -> tuple[Domain, Counts | AreaCounts, np.ndarray, str, Effects, float]:
         o = self.options
         with self.progress.stage("land") as stage:
             domain = Domain.from_land(self.land, cell_size, o.min_coverage)
             stage.note(describe(domain))
-        with self.progress.stage("points") as stage:
-            counts = self._counts(domain, reach, stage)
-            stage.note(_about_counts(counts))
-        spacing = _spacing(counts)
-        if not self.keep_coordinates:
-            counts = dataclasses.replace(counts, coordinates=None)
+        counts: Counts | AreaCounts
+        spacing = 0.0
+        if o.points is not None:
+            with self.progress.stage("points") as stage:
+                counts = self._counts(domain, reach, stage)
+                stage.note(_about_counts(counts))
+            spacing = _spacing(counts)
+            if not self.keep_coordinates:
+                counts = dataclasses.replace(counts, coordinates=None)
+        if o.areas is not None:
+            with self.progress.stage("areas") as stage:
+                areas = bin_areas(o.areas, domain, o.count or "", suppressed=o.suppressed)
+                stage.note(f"{areas.n_used:,} events in {len(areas.values):,} areas")
+            counts = (
+                areas if o.points is None else dataclasses.replace(areas, located=np.array(counts.values))
+            )
         with self.progress.stage("inputs") if o.exposure is not None or o.covariates else nullcontext():
             exposure, exposure_kind = node_exposure(o.exposure, domain, o.exposure_column)
             effects = fixed_effects(o.covariates, domain, o.fill_missing)

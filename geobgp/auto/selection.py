@@ -24,6 +24,7 @@ from geobgp.text import number, percent
 if TYPE_CHECKING:
     from geobgp.auto.options import Features, Options
     from geobgp.auto.scene import Scene
+    from geobgp.prior.kernels import Kernel
 
 #: More features than the lengthscale of a fit with few asks for: with more it turns out a little shorter.
 MARGIN = 1.25
@@ -68,6 +69,10 @@ class ModelSearch:
         if o.permeability != "auto":
             shore = Shore("neumann", float(o.permeability))
             self.choices["water"] = Choice(shore.words, "given")
+            return [shore]
+        if o.areas is not None:
+            shore = Shore("neumann", 0.0)
+            self.choices["water"] = Choice(shore.words, "counts by area say little of it")
             return [shore]
         return self._compare_shores(scene)
 
@@ -166,6 +171,10 @@ class ModelSearch:
         self.choices["features"] = choice
         return found
 
+    def _has_full(self, kernel: Kernel | None) -> bool:
+        """Tell whether full resolution is possible: not with counts by area."""
+        return has_full_resolution(kernel) and self.options.areas is None
+
     def _first_m(self, scene: Scene, most: int) -> int | Literal["full"]:
         """Return how many features to begin with."""
         m: Features = self.options.m
@@ -176,7 +185,7 @@ class ModelSearch:
             return min(FIRST_FEATURES, most)
         area = float(scene.domain.node_areas.sum())
         need = MARGIN * features_needed(kernel, kernel.lengthscale, area)
-        if need > most and has_full_resolution(kernel):
+        if need > most and self._has_full(kernel):
             return "full"
         return round_features(need, most)
 
@@ -188,7 +197,7 @@ class ModelSearch:
         try:
             found = self.fits.fit(scene, shore, first)
         except FitError:
-            if o.m != "auto" or first == "full" or not has_full_resolution(o.kernel):
+            if o.m != "auto" or first == "full" or not self._has_full(o.kernel):
                 raise
             return self.fits.fit(scene, shore, "full"), Choice(
                 "full resolution", f"the fit with {first} features broke down"
@@ -225,7 +234,9 @@ class ModelSearch:
         """Go to full resolution, or say why that cannot be."""
         kernel, scene = self.options.kernel, found.scene
         remedy = ""
-        if kernel is not None and not has_full_resolution(kernel):
+        if self.options.areas is not None:
+            reason = f"counts by area need features, about {need:,} of them"
+        elif kernel is not None and not has_full_resolution(kernel):
             reason = f"full resolution needs Matern(1.0) or Matern(2.0), not {kernel.name}"
         elif late := self.fits.too_late("full resolution", 3.0 * found.seconds):
             reason, remedy = late, MORE_TIME

@@ -54,6 +54,8 @@ class CrossValidation:
         Width of the strip around each block that was left out with it.
     seconds : float
         Time that it took.
+    what : str
+        What was left out: "blocks", or "areas" with their counts.
 
     Notes
     -----
@@ -72,6 +74,7 @@ class CrossValidation:
     side: float | None
     buffer: float
     seconds: float
+    what: str = "blocks"
 
     @property
     def n_events(self) -> float:
@@ -125,7 +128,7 @@ class CrossValidation:
         """Return in words what is wrong; empty where all checks hold."""
         low, high = self.coverage_band
         n, out = len(self.blocks), []
-        share = f"{percent(self.coverage)} of {n:,} left-out blocks lie within their 90 % predictive interval"
+        share = f"{percent(self.coverage)} of {n:,} left-out {self.what} lie within their 90 % predictive interval"
         band = f"{percent(low)} to {percent(high)} would be by chance"
         if self.coverage < low:
             out.append(f"Only {share} ({band}): the map is surer than it should be.")
@@ -134,27 +137,29 @@ class CrossValidation:
         spread = -ndtri(0.5 * RARE_ALARM) * np.sqrt(2.0 / n)
         if not out and self.dispersion > 1.0 + spread:
             out.append(
-                f"Left-out blocks stray from what is predicted {number(np.sqrt(self.dispersion), 2)} times as far as "
-                "they should: some blocks surprise the map."
+                f"Left-out {self.what} stray from what is predicted {number(np.sqrt(self.dispersion), 2)} times as far as "
+                f"they should: some {self.what} surprise the map."
             )
         if not out and self.pit_chance < RARE_ALARM:
             side = "more" if float(np.mean(self.pit)) > 0.5 else "fewer"
-            out.append(f"Left-out blocks have {side} events than predicted, time and again.")
+            out.append(f"Left-out {self.what} have {side} events than predicted, time and again.")
         return out
 
     def verdict(self) -> str:
         """Return in a sentence or two what the blocks say."""
         low, high = self.coverage_band
         told = self.failures() or [
-            f"{percent(self.coverage)} of {len(self.blocks):,} left-out blocks lie within their 90 % predictive "
+            f"{percent(self.coverage)} of {len(self.blocks):,} left-out {self.what} lie within their 90 % predictive "
             f"interval ({percent(low)} to {percent(high)} would be by chance)."
         ]
         return " ".join([*told, self._about_score()])
 
     def _about_score(self) -> str:
-        times = np.exp(self.score)
+        times, score = np.exp(self.score), f"{number(self.score, 3)} ± {number(self.se, 2)} nats per event"
+        if self.what == "areas":
+            return f"Held-out score of their counts {score}, above one rate everywhere."
         return (
-            f"Held-out score {number(self.score, 3)} ± {number(self.se, 2)} nats per event: "
+            f"Held-out score {score}: "
             f"where events happened they were {number(times, 2)} times as likely as with one rate everywhere."
         )
 

@@ -37,7 +37,7 @@ def cli() -> None:
 
 
 @cli.command("map", cls=GroupedCommand, short_help="Map the intensity of points on land.")
-@click.argument("points")
+@click.argument("points", required=False)
 @shell_options(MapOptions)
 @_talk
 def map_command(quiet: bool, verbose: bool, debug: bool, **options: Any) -> None:

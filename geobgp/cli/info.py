@@ -63,10 +63,7 @@ def _results(folder: Path) -> str:
         rows = [
             ("results", record["title"] or folder.name),
             ("made by", f"geobgp {record['geobgp']}, {record['created']}"),
-            (
-                "points",
-                f"{points['used']:,} used, {points['moved']:,} moved to land, {points['dropped']:,} dropped",
-            ),
+            _counted(points),
             *((name, f"{c['value']} ({c['why']})") for name, c in choices.items()),
             *_checks(record["checks"]),
             *(("warning", text) for text in record["warnings"]),
@@ -175,6 +172,17 @@ def _table(path: Path) -> str:
             rows.append(("coordinates", _extent(*low, *high)))
         rows += [("note", note) for note in stream.notes]
     return _lines([("table", path.name), ("columns", ", ".join(stream.columns)), *rows])
+
+
+def _counted(points: dict[str, Any]) -> tuple[str, str]:
+    """Return what became of the points, or what was counted in areas."""
+    if "areas" in points:
+        hidden = f", {points['suppressed']:,} counts suppressed" if points["suppressed"] else ""
+        placed = points["used"] - points["in_areas"]
+        besides = f", {placed:,} with a place besides" if placed else ""
+        return "events", f"{points['in_areas']:,} in {points['areas']:,} areas{hidden}{besides}"
+    moved, dropped = points["moved"], points["dropped"]
+    return "points", f"{points['used']:,} used, {moved:,} moved to land, {dropped:,} dropped"
 
 
 def _checks(facts: dict[str, Any]) -> list[tuple[str, str]]:

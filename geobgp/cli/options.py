@@ -48,7 +48,7 @@ class MapOptions(Options):
 
 
 def _as_in(name: str, **more: Any) -> Any:
-    how = dataclasses.replace(settings(MapOptions)[name], **more)
+    how = dataclasses.replace(settings(MapOptions)[name], always=False, **more)
     return field(default=False if how.kind == "flag" else None, metadata={"setting": how})
 
 
@@ -113,6 +113,20 @@ class _Share(click.ParamType):
         if not 0.0 <= share <= 1.0:
             self.fail(f"{share:g} is not between 0 and 1.", param, ctx)
         return share
+
+
+class _Interval(click.ParamType):
+    """Two whole numbers with a dash between them."""
+
+    name = "LOW-HIGH"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, tuple):
+            return value
+        low, dash, high = value.partition("-")
+        if not (dash and low.strip().isdigit() and high.strip().isdigit() and int(low) <= int(high)):
+            self.fail(f"{value!r}: give the lowest and the highest number, such as 1-4.", param, ctx)
+        return int(low), int(high)
 
 
 class _Named(click.ParamType):
@@ -208,10 +222,12 @@ def _details(how: Setting, default: Any) -> dict[str, Any]:
         details["type"] = _Features()
     elif how.kind == "share":
         details["type"] = _Share()
+    elif how.kind == "interval":
+        details["type"] = _Interval()
     else:
         number = int if isinstance(default, int) else float
         details |= {"type": number if how.kind == "number" else str, "metavar": metavar}
-    if default is MISSING:
+    if default is MISSING or how.always:
         return details | {"required": True}
     return details | {"default": default, "show_default": default not in (None, "")}
 
@@ -239,7 +255,8 @@ def command_line(options: MapOptions) -> str:
     >>> command_line(told)
     'geobgp map bites.csv --land coast.gpkg --features 64 --threshold 0.5 -o out'
     """
-    words = ["geobgp", "map", _file_name(options.points), "--land", _file_name(options.land)]
+    words = ["geobgp", "map"] + ([] if options.points is None else [_file_name(options.points)])
+    words += ["--land", _file_name(options.land)]
     for name, value in options.given().items():
         how = settings(MapOptions)[name]
         flag = flag_of(name, how)
@@ -275,4 +292,6 @@ def _file_name(path: Any) -> str:
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, tuple):
+        return "-".join(map(str, value))
     return f"{value:g}" if isinstance(value, float) else str(value)

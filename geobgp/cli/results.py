@@ -15,6 +15,7 @@ from geobgp.checks.advice import check_warning, what_to_try
 from geobgp.checks.residuals import Checks, check
 from geobgp.cli.options import MapOptions, command_line, speak
 from geobgp.cli.workspace import RECORD
+from geobgp.data.areas import AreaCounts
 from geobgp.errors import in_words, warn
 from geobgp.land.regions import area_shares, read_regions
 from geobgp.report.report import ReportInputs, write_report
@@ -25,12 +26,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from geobgp.checks.crossval import CrossValidation
+    from geobgp.data.counts import Counts
     from geobgp.posterior import Posterior
     from geobgp.progress import Progress
 
 _REGION_SAMPLES = 500
-#: Fewer events or nodes than these are not left out in blocks.
-_FEWEST_POINTS, _FEWEST_NODES = 20, 50
+#: Fewer events, nodes or areas than these are not left out.
+_FEWEST_POINTS, _FEWEST_NODES, _FEWEST_AREAS = 20, 50, 5
 _ABOUT = {
     "mean.tif": "posterior mean of the intensity",
     "sd.tif": "its standard deviation",
@@ -76,16 +78,17 @@ def write_results(
         )
         stage.note(size_text(page.stat().st_size))
     regions = None
-    if options.regions:
+    if options.regions or posterior.areas is not None:
         with progress.stage("regions") as stage:
             regions = region_totals(mapped, options.regions)
             regions.to_file(folder / "regions.gpkg", layer="regions", driver="GPKG")
             stage.note(count(len(regions), "region"))
     with progress.stage("checks") as stage:
-        checks = check(posterior, mapped.counts.values)
+        checks = check(posterior, mapped.counts.values) if posterior.areas is None else None
         checked, advice = _left_out(posterior)
         if checked is not None:
-            within = f"{percent(checked.coverage)} of {len(checked.blocks):,} left-out blocks"
+            left = "blocks" if posterior.areas is None else "areas"
+            within = f"{percent(checked.coverage)} of {len(checked.blocks):,} left-out {left}"
             stage.note(f"{within} within their 90 % interval")
     with progress.stage("posterior") as stage:
         saved = posterior.save(folder / "posterior.geobgp")
@@ -113,8 +116,14 @@ def write_results(
     (folder / RECORD).write_text(text + "\n", "utf-8")
 
 
-def region_totals(mapped: Mapped, path: str) -> gpd.GeoDataFrame:
-    """Return totals of regions, with a name and the number observed; polygons of one name are one region."""
+def region_totals(mapped: Mapped, path: str | None) -> gpd.GeoDataFrame:
+    """Return totals of regions, with a name and the number observed; polygons of one name are one region.
+
+    Without regions, those of the areas whose counts made the map. What lies in other regions is not known then.
+    """
+    areas = mapped.posterior.areas
+    if path is None and areas is not None:
+        return mapped.posterior.totals(areas.frame(), predicted=True, n_samples=_REGION_SAMPLES)
     frame = read_regions(path, mapped.domain)
     words = [
         column
@@ -127,7 +136,8 @@ def region_totals(mapped: Mapped, path: str) -> gpd.GeoDataFrame:
     if frame["name"].duplicated().any():
         frame = frame.dissolve(by="name", sort=False).reset_index()
     totals = mapped.posterior.totals(frame, predicted=True, n_samples=_REGION_SAMPLES)
-    totals["observed"] = area_shares(mapped.domain, frame) @ mapped.counts.values
+    if areas is None:
+        totals["observed"] = area_shares(mapped.domain, frame) @ mapped.counts.values
     return totals
 
 
@@ -140,6 +150,8 @@ def _about(name: str) -> str:
 def _left_out(posterior: Posterior) -> tuple[CrossValidation | None, list[str]]:
     """Return how blocks are predicted that were left out, and what to try where that fails, which is warned of."""
     if posterior.n_points < _FEWEST_POINTS or posterior.domain.n_nodes < _FEWEST_NODES:
+        return None, []
+    if posterior.areas is not None and (~posterior.areas.hidden).sum() < _FEWEST_AREAS:
         return None, []
     # Neighbours of blocks are left as they are: quick, and near enough to judge intervals.
     checked = posterior.cross_validate(rounds=0)
@@ -157,6 +169,22 @@ def _checks(checks: Checks | None, checked: CrossValidation | None, advice: Sequ
     return out
 
 
+def _counted(counts: Counts | AreaCounts) -> dict[str, Any]:
+    """Return what was counted, as ``summary.json`` holds it."""
+    if isinstance(counts, AreaCounts):
+        placed = 0 if counts.located is None else round(float(counts.located.sum()))
+        return {
+            "read": placed + counts.n_used, "used": placed + counts.n_used, "moved": 0, "dropped": 0,
+            "areas": len(counts.values), "in_areas": counts.n_used, "suppressed": int(counts.hidden.sum()),
+            "land_in_areas": counts.covered,
+        }  # fmt: skip
+    return {
+        "read": counts.n_read, "used": counts.n_used, "moved": counts.n_snapped,
+        "dropped": counts.n_dropped, "rows_without_point": counts.n_missing,
+        "largest_move": counts.max_snap_distance, "total_weight": counts.total_weight,
+    }  # fmt: skip
+
+
 def _record(mapped: Mapped, options: MapOptions, inputs: ReportInputs) -> dict[str, Any]:
     """Return what ``summary.json`` holds."""
     posterior, counts = mapped.posterior, mapped.counts
@@ -166,11 +194,7 @@ def _record(mapped: Mapped, options: MapOptions, inputs: ReportInputs) -> dict[s
         "created": posterior.created,
         "inputs": inputs.sources,
         "options": options.record(),
-        "points": {
-            "read": counts.n_read, "used": counts.n_used, "moved": counts.n_snapped,
-            "dropped": counts.n_dropped, "rows_without_point": counts.n_missing,
-            "largest_move": counts.max_snap_distance, "total_weight": counts.total_weight,
-        },
+        "points": _counted(counts),
         "choices": {name: {"value": c.value, "why": c.why} for name, c in mapped.choices.items()},
         "summary": {k: v for k, v in posterior.summary().to_dict().items() if k != "choices"},
         "checks": _checks(inputs.checks, inputs.validation, inputs.advice),

@@ -159,8 +159,8 @@ def coordinates_of(geoms: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
                 option="points",
                 found=int(wrong.sum()),
                 remedy=(
-                    "Use a point within each, e.g. "
-                    f"{in_python('frame.geometry.representative_point()', 'its centroid')}."
+                    f"Counts by area are mapped as {option('areas')}, with {option('count')}; of buildings and other "
+                    f"small shapes take {in_python('frame.geometry.representative_point()', 'a point within each')}."
                 ),
             )
     coords, rows = shapely.get_coordinates(geoms, return_index=True)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from geobgp.checks.crossval import CrossValidation
     from geobgp.checks.residuals import Checks
+    from geobgp.data.areas import AreaCounts
     from geobgp.data.counts import Counts
     from geobgp.posterior import Posterior
     from geobgp.summary import Choice
@@ -35,8 +36,8 @@ class ReportInputs:
     ----------
     sources : mapping of str to str
         What went in: a file's role and its name.
-    counts : Counts
-        What became of the points.
+    counts : Counts or AreaCounts
+        What became of the points, or was counted in areas.
     choices : mapping of str to Choice
     checks : Checks
         Numbers by piece of land, from the points that made the map.
@@ -58,7 +59,7 @@ class ReportInputs:
     """
 
     sources: Mapping[str, str] = field(default_factory=dict)
-    counts: Counts | None = None
+    counts: Counts | AreaCounts | None = None
     choices: Mapping[str, Choice] = field(default_factory=dict)
     checks: Checks | None = None
     validation: CrossValidation | None = None
@@ -111,7 +112,7 @@ def render(posterior: Posterior, inputs: ReportInputs) -> str:
         computation=_computation(posterior, inputs),
         **_residuals(posterior),
         **_checks(posterior, inputs.checks),
-        **_validation(inputs.validation),
+        **_validation(posterior, inputs.validation),
         **_regions(inputs.regions),
     )
 
@@ -133,7 +134,11 @@ def _cards(posterior: Posterior, inputs: ReportInputs) -> list[tuple[str, str, s
     parts = f"{domain.n_components:,} separate parts" if domain.n_components > 1 else "one piece"
     land = f"{number(domain.node_areas.sum() / domain.area_unit[0])} {_area_unit(posterior)}"
     cards = [
-        ("Points used", f"{posterior.n_points:,}", _lost(posterior)),
+        (
+            "Events" if posterior.areas is not None else "Points used",
+            f"{posterior.n_points:,}",
+            _lost(posterior),
+        ),
         ("Land", land, parts),
         ("Overall", number(expected / posterior.exposure.sum()), posterior.units),
         ("Lengthscale", *_quantity(facts["lengthscale"])),
@@ -141,7 +146,8 @@ def _cards(posterior: Posterior, inputs: ReportInputs) -> list[tuple[str, str, s
     ]
     if inputs.validation is not None:
         word = "look closer" if inputs.validation.failures() else "fine"
-        share = f"{percent(inputs.validation.coverage)} of left-out blocks within 90 %"
+        left = "blocks" if posterior.areas is None else "areas"
+        share = f"{percent(inputs.validation.coverage)} of left-out {left} within 90 %"
         cards.append(("Checks", word, share))
     if not posterior.converged:
         cards.append(("Fit", "not converged", "see below"))
@@ -153,6 +159,10 @@ def _area_unit(posterior: Posterior) -> str:
 
 
 def _lost(posterior: Posterior) -> str:
+    if posterior.areas is not None:
+        hidden = int(posterior.areas.hidden.sum())
+        rest = f", {hidden:,} of them suppressed" if hidden else ""
+        return f"in {len(posterior.areas.values):,} areas{rest}"
     dropped, snapped = int(posterior.points.get("dropped", 0)), int(posterior.points.get("snapped", 0))
     if dropped or snapped:
         return f"{snapped:,} moved to land, {dropped:,} dropped"
@@ -222,6 +232,8 @@ def _estimates(posterior: Posterior) -> list[tuple[str, str, str]]:
         ("Lengthscale", *_quantity(facts["lengthscale"])),
         ("Standard deviation of the log-intensity", *_quantity(facts["sd"])),
     ]
+    if "overdispersion" in facts:
+        rows.append(("More spread than Poisson counts", *facts["overdispersion"].split(": ", 1)))
     for c in facts["coefficients"]:
         if c["name"] == "intercept":
             rows.append(("Intercept (log-intensity)", number(c["mean"]), _interval(c)))
@@ -248,11 +260,13 @@ def _checks(posterior: Posterior, checks: Checks | None) -> dict[str, Any]:
     return {"area_unit": _area_unit(posterior), "parts": rows[1:] if last == 1 else rows}
 
 
-def _validation(checked: CrossValidation | None) -> dict[str, Any]:
+def _validation(posterior: Posterior, checked: CrossValidation | None) -> dict[str, Any]:
     """Return what left-out blocks say, and what they are."""
     if checked is None:
         return {"failures": ()}
     blocks = f"{len(checked.blocks):,} blocks"
+    if posterior.areas is not None:
+        blocks = f"{len(checked.blocks):,} areas"
     if checked.side is not None:
         scale, unit = checked.domain.length_unit
         blocks = f"{len(checked.blocks):,} squares of {number(checked.side / scale)} {unit}"
