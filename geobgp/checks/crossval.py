@@ -137,8 +137,8 @@ class CrossValidation:
         spread = -ndtri(0.5 * RARE_ALARM) * np.sqrt(2.0 / n)
         if not out and self.dispersion > 1.0 + spread:
             out.append(
-                f"Left-out {self.what} stray from what is predicted {number(np.sqrt(self.dispersion), 2)} times as far as "
-                f"they should: some {self.what} surprise the map."
+                f"Left-out {self.what} stray from what is predicted {number(np.sqrt(self.dispersion), 2)} times as far "
+                f"as they should: some {self.what} surprise the map."
             )
         if not out and self.pit_chance < RARE_ALARM:
             side = "more" if float(np.mean(self.pit)) > 0.5 else "fewer"
