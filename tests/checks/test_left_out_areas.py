@@ -34,7 +34,7 @@ def test_a_left_out_area_is_predicted_as_by_a_fit_without_it(case):
     assert 0.75 <= checked.coverage <= 1.0
     assert checked.score > 0
     assert checked.block_of.min() == 0 and checked.block_of.max() == 24
-    assert "left-out blocks" in checked.verdict()
+    assert "left-out areas" in checked.verdict()
 
 
 def test_suppressed_areas_are_not_predicted(case):

@@ -17,6 +17,7 @@ NAMES = (
     "04_paper_experiments",
     "05_real_data",
     "06_can_i_trust_this_map",
+    "07_counts_by_area",
 )
 #: What belongs to one machine, and not in a notebook.
 PRIVATE = re.compile(
