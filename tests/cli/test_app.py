@@ -234,7 +234,10 @@ def test_force_quiet_and_verbose(files, say, tmp_path):
         (("{points}", "--land", "{bare}"), ("land is not known", "--land-crs EPSG:4326")),
         (("{points}", "--land", "{bare}", "--land-crs", "EPSG:x"), ("--land-crs EPSG:x is no",)),
         (("{points}", "--land", "{points}"), ("land: polygons were expected", "Point")),
-        (("{land}", "--land", "{land}"), ("points were expected", "Polygon", "Counts by area are mapped as --areas")),
+        (
+            ("{land}", "--land", "{land}"),
+            ("points were expected", "Polygon", "Counts by area are mapped as --areas"),
+        ),
         (("{points}", "--land", "{land}", "--water", "{land}"), ("No land is left",)),
         (("{points}", "--land", "{land}", "--crs", "EPSG:4326"), ("projected", "Leave --crs out")),
         (("{points}", "--land", "{land}", "--crs", "nonsense"), ("--crs nonsense is no",)),
