@@ -36,6 +36,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from geobgp.auto.pipeline import map_intensity
+    from geobgp.auto.risk import map_risk
     from geobgp.checks.compare import compare
     from geobgp.checks.crossval import CrossValidation
     from geobgp.data.areas import AreaCounts, bin_areas
@@ -88,6 +89,7 @@ _HOME = {
     "compare": "checks.compare",
     "expected_counts": "data.standardise",
     "map_intensity": "auto.pipeline",
+    "map_risk": "auto.risk",
     "simulate_points": "simulate",
 }
 
@@ -118,6 +120,7 @@ __all__ = [
     "compare",
     "expected_counts",
     "map_intensity",
+    "map_risk",
     "simulate_points",
 ]
 

@@ -252,6 +252,40 @@ class Outputs:
             write_polygons(frame, path)
         return frame
 
+    def tolerance_contours(
+        self, path: str | Path | None = None, *, probability: float = 0.975, risk: float = 1.0
+    ) -> gpd.GeoDataFrame:
+        """Return where the relative risk is nearly surely raised or lowered, as polygons; write them if asked to.
+
+        Parameters
+        ----------
+        path : str or path, optional
+            A GeoPackage.
+        probability : float
+            Of a risk above `risk` (raised), or below it (lowered), place by place.
+        risk : float
+            1 is the average risk.
+
+        Returns
+        -------
+        GeoDataFrame
+            Columns ``risk`` ("raised" or "lowered"), ``probability``, ``area``; without rows where nothing is so sure.
+        """
+        from geobgp.output.contours import to_polygons, write_polygons
+
+        if not 0.5 < probability < 1.0:
+            raise DataError(
+                f"A probability between 0.5 and 1 is needed; found {probability!r}.", option="probability"
+            )
+        frame = to_polygons(self.exceedance(risk), [1 - probability, probability], domain=self.domain)
+        frame = frame[frame["lower"].isna() | frame["upper"].isna()].reset_index(drop=True)
+        frame.insert(0, "risk", np.where(frame["upper"].isna(), "raised", "lowered"))
+        frame.insert(1, "probability", probability)
+        frame = frame[["risk", "probability", "area", "geometry"]]
+        if path is not None:
+            write_polygons(frame, path)
+        return frame
+
     def to_arviz(self, draws: int = 250, *, chains: int = 4, seed: int = 0) -> Any:
         """Return joint draws for ArviZ, so that ``az.summary``, ``az.loo`` and ``az.plot_*`` work.
 

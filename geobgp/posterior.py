@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 #: Numbers in a block of samples: 64 MB.
 _SAMPLE_BLOCK = 8_000_000
 #: Exposures that are numbers of events, by kind: the map is a relative risk, in this unit.
-RISKS = {"expected": "times the expected"}
+RISKS = {"expected": "times the expected", "risk": "times the average risk"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -345,7 +345,8 @@ class Posterior(Outputs):
         -------
         GeoDataFrame
             The regions with ``land_km2`` (land of the domain within), ``exposure`` (where one was given),
-            ``expected``, ``sd`` and the quantiles of the expected number. NaN where a region holds no land.
+            ``expected``, ``sd`` and the quantiles of the expected number, and ``relative_risk`` with quantiles where
+            that is mapped. NaN where a region holds no land.
         """
         from geobgp.land import regions as totals
 
@@ -362,6 +363,12 @@ class Posterior(Outputs):
         columns = {} if self.exposure_kind == "area" else {"exposure": shares @ self.exposure}
         columns |= {"expected": weights @ self._nodes.exp_mean(), "sd": sums.std(axis=0, ddof=1)}
         columns |= {quantile_name(q): np.quantile(sums, q, axis=0) for q in chances}
+        if self.exposure_kind in RISKS:
+            exposed = np.where(columns["exposure"] > 0, columns["exposure"], np.nan)
+            columns |= {"relative_risk": columns["expected"] / exposed}
+            columns |= {
+                f"relative_risk_{quantile_name(q)}": columns[quantile_name(q)] / exposed for q in chances
+            }
         if predicted:
             means = self._scattered(sums, weights, n_samples, seed)
             columns |= {f"predicted_{quantile_name(q)}": totals.poisson_quantile(means, q) for q in chances}

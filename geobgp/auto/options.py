@@ -33,6 +33,7 @@ Kind = Literal[
     "folder",
     "text",
     "column",
+    "columns",
     "crs",
     "number",
     "numbers",

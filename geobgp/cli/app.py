@@ -1,4 +1,4 @@
-"""The command line: `geobgp map`, `demo`, `simulate`, `info`, `cache`; imports are inside the commands."""
+"""The command line: `geobgp map`, `risk`, `demo`, `simulate`, `info`, `cache`; imports are inside the commands."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import click
 
 from geobgp import __version__
-from geobgp.cli.options import GroupedCommand, MapOptions, SimulateOptions, chosen, shell_options
+from geobgp.cli.options import GroupedCommand, MapOptions, RiskFiles, SimulateOptions, chosen, shell_options
 
 
 def _talk(function: Any) -> Any:
@@ -49,6 +49,22 @@ def map_command(quiet: bool, verbose: bool, debug: bool, **options: Any) -> None
     from geobgp.cli.map_command import map_files
 
     map_files(chosen(MapOptions, options), quiet=quiet, verbose=verbose)
+
+
+@cli.command(cls=GroupedCommand, short_help="Map the relative risk of cases against controls.")
+@click.argument("cases")
+@click.argument("controls")
+@shell_options(RiskFiles)
+@_talk
+def risk(quiet: bool, verbose: bool, debug: bool, **options: Any) -> None:
+    """Map the relative risk of CASES against CONTROLS, files with a row per person, on land.
+
+    Writes to OUT/: rasters with QGIS styles (mean.tif, q05.tif, ..., exceedance_1.tif), tolerance.gpkg, map.html,
+    report.html, summary.json and posterior.geobgp. Nothing is there until all of it is.
+    """
+    from geobgp.cli.risk_command import risk_files
+
+    risk_files(chosen(RiskFiles, options), quiet=quiet, verbose=verbose)
 
 
 @cli.command(cls=GroupedCommand, short_help="Make a map of the sample data.")

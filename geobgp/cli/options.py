@@ -12,9 +12,12 @@ from typing import Any, TypeVar
 import click
 
 from geobgp.auto.options import Options, OptionSet, Setting, setting, settings
+from geobgp.auto.risk_options import RiskOptions
 
 Chosen = TypeVar("Chosen", bound=OptionSet)
 
+#: What is no option but an argument.
+_ARGUMENTS = ("points", "cases", "controls")
 _METAVAR = {"file": "FILE", "folder": "OUT/", "text": "TEXT", "column": "COLUMN", "crs": "CRS", "number": "N"}
 
 
@@ -47,7 +50,8 @@ class MapOptions(Options):
     )
 
 
-def _as_in(name: str, **more: Any) -> Any:
+def as_in(name: str, **more: Any) -> Any:
+    """Return the field of an option that ``geobgp map`` has too."""
     how = dataclasses.replace(settings(MapOptions)[name], always=False, **more)
     return field(default=False if how.kind == "flag" else None, metadata={"setting": how})
 
@@ -56,12 +60,12 @@ def _as_in(name: str, **more: Any) -> Any:
 class SimulateOptions(OptionSet):
     """What ``geobgp simulate`` is told."""
 
-    land: str | None = _as_in("land")
-    water: str | None = _as_in("water")
-    barriers: str | None = _as_in("barriers")
-    cell_size: float | None = _as_in("cell_size")
-    crs: str | None = _as_in("crs")
-    land_crs: str | None = _as_in("land_crs")
+    land: str | None = as_in("land")
+    water: str | None = as_in("water")
+    barriers: str | None = as_in("barriers")
+    cell_size: float | None = as_in("cell_size")
+    crs: str | None = as_in("crs")
+    land_crs: str | None = as_in("land_crs")
     intensity: str | None = setting(
         "Events per km², everywhere or as a raster.", "Data", metavar="NUMBER|RASTER"
     )
@@ -75,7 +79,17 @@ class SimulateOptions(OptionSet):
         short="-o",
         metavar="FILE",
     )
-    force: bool = _as_in("force")
+    force: bool = as_in("force")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class RiskFiles(RiskOptions):
+    """What ``geobgp risk`` is told: the options of `map_risk`, and what to write."""
+
+    regions: str | None = as_in("regions")
+    tiles: str | None = as_in("tiles")
+    output: str = setting("Folder to write.", "Results", "folder", default=MISSING, short="-o")
+    force: bool = as_in("force")
 
 
 # -- click
@@ -187,7 +201,7 @@ def shell_options(
     fields = [
         f
         for f in dataclasses.fields(options)
-        if f.metadata["setting"].help and f.name != "points" and (only is None or f.name in set(only))
+        if f.metadata["setting"].help and f.name not in _ARGUMENTS and (only is None or f.name in set(only))
     ]
 
     def decorate(function: Any) -> Any:
@@ -212,10 +226,9 @@ def _details(how: Setting, default: Any) -> dict[str, Any]:
     metavar = how.metavar or _METAVAR.get(how.kind)
     if how.kind == "flag":
         return details | {"is_flag": True}
-    if how.kind in ("numbers", "rasters"):
-        return details | {
-            "type": float if how.kind == "numbers" else _Named(), "multiple": True, "metavar": metavar,
-        }  # fmt: skip
+    several: dict[str, Any] = {"numbers": float, "rasters": _Named(), "columns": str}
+    if how.kind in several:
+        return details | {"type": several[how.kind], "multiple": True, "metavar": metavar}
     if how.kind == "choice":
         details["type"] = click.Choice(how.choices)
     elif how.kind == "features":
@@ -257,8 +270,14 @@ def command_line(options: MapOptions) -> str:
     """
     words = ["geobgp", "map"] + ([] if options.points is None else [_file_name(options.points)])
     words += ["--land", _file_name(options.land)]
+    return shlex.join([*words, *option_words(options)])
+
+
+def option_words(options: OptionSet) -> list[str]:
+    """Return the words of a command line that set what was given, and where the results go."""
+    words: list[str] = []
     for name, value in options.given().items():
-        how = settings(MapOptions)[name]
+        how = settings(type(options))[name]
         flag = flag_of(name, how)
         if not (how.help and how.matters):
             continue
@@ -267,9 +286,9 @@ def command_line(options: MapOptions) -> str:
         elif how.kind == "rasters":
             words += [w for key, path in value.items() for w in (flag, f"{key}={_file_name(path)}")]
         else:
-            several = value if how.kind == "numbers" else [value]
+            several = value if how.kind in ("numbers", "columns") else [value]
             words += [w for v in several for w in (flag, _file_name(v) if how.kind == "file" else _text(v))]
-    return shlex.join([*words, "-o", _file_name(options.output)])
+    return [*words, "-o", _file_name(options.output)]  # type: ignore[attr-defined]
 
 
 def speak(name: str, value: Any = None) -> str:
@@ -280,7 +299,9 @@ def speak(name: str, value: Any = None) -> str:
     >>> speak("m", "full"), speak("cache", False), speak("on_water"), speak("output")
     ('--features full', '--no-cache', '--on-water', '-o')
     """
-    how = (settings(SimulateOptions) | settings(MapOptions)).get(name)
+    how = (settings(RiskFiles) | settings(SimulateOptions) | settings(MapOptions)).get(name)
+    if name in _ARGUMENTS:
+        return name.upper()
     if how is None or not how.help:
         return name if value is None else f"{name}={value!r}"
     flag = how.short or flag_of(name, how)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from geobgp.checks.crossval import CrossValidation
     from geobgp.data.counts import Counts
+    from geobgp.land.domain import Domain
     from geobgp.posterior import Posterior
     from geobgp.progress import Progress
 
@@ -105,7 +106,7 @@ def write_results(
         warnings=warnings,
         thresholds=thresholds,
         regions=regions,
-        files={name: _about(name) for name in names if not name.endswith(".qml")},
+        files={name: about_file(name) for name in names if not name.endswith(".qml")},
         seconds=progress.seconds,
         command=command_line(options),
     )
@@ -116,15 +117,9 @@ def write_results(
     (folder / RECORD).write_text(text + "\n", "utf-8")
 
 
-def region_totals(mapped: Mapped, path: str | None) -> gpd.GeoDataFrame:
-    """Return totals of regions, with a name and the number observed; polygons of one name are one region.
-
-    Without regions, those of the areas whose counts made the map. What lies in other regions is not known then.
-    """
-    areas = mapped.posterior.areas
-    if path is None and areas is not None:
-        return mapped.posterior.totals(areas.frame(), predicted=True, n_samples=_REGION_SAMPLES)
-    frame = read_regions(path, mapped.domain)
+def read_named_regions(path: str | None, domain: Domain) -> gpd.GeoDataFrame:
+    """Return regions with a name; polygons of one name are one region."""
+    frame = read_regions(path, domain)
     words = [
         column
         for column in frame.columns
@@ -135,13 +130,26 @@ def region_totals(mapped: Mapped, path: str | None) -> gpd.GeoDataFrame:
     frame = gpd.GeoDataFrame({"name": names}, geometry=frame.geometry.to_numpy(), crs=frame.crs)
     if frame["name"].duplicated().any():
         frame = frame.dissolve(by="name", sort=False).reset_index()
+    return frame
+
+
+def region_totals(mapped: Mapped, path: str | None) -> gpd.GeoDataFrame:
+    """Return totals of regions, with a name and the number observed; polygons of one name are one region.
+
+    Without regions, those of the areas whose counts made the map. What lies in other regions is not known then.
+    """
+    areas = mapped.posterior.areas
+    if path is None and areas is not None:
+        return mapped.posterior.totals(areas.frame(), predicted=True, n_samples=_REGION_SAMPLES)
+    frame = read_named_regions(path, mapped.domain)
     totals = mapped.posterior.totals(frame, predicted=True, n_samples=_REGION_SAMPLES)
     if areas is None:
         totals["observed"] = area_shares(mapped.domain, frame) @ mapped.counts.values
     return totals
 
 
-def _about(name: str) -> str:
+def about_file(name: str) -> str:
+    """Return what a file of results is."""
     if name.startswith("exceedance_"):
         return f"probability of more than {name.removeprefix('exceedance_').removesuffix('.tif')}"
     return _ABOUT.get(name, "")

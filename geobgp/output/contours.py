@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -101,7 +102,8 @@ def write_polygons(frame: gpd.GeoDataFrame, path: str | os.PathLike[str], *, lay
             option="path",
             found=path,
         )
-    with replacing(path, parents=True) as temporary:
+    with replacing(path, parents=True) as temporary, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "'crs' was not provided")  # a local domain has none
         frame.to_file(temporary, layer=layer, driver="GPKG")
     return path
 

@@ -230,7 +230,10 @@ def _estimates(posterior: Posterior) -> list[tuple[str, str, str]]:
     facts = posterior.summary()
     rows = [
         ("Lengthscale", *_quantity(facts["lengthscale"])),
-        ("Standard deviation of the log-intensity", *_quantity(facts["sd"])),
+        (
+            f"Standard deviation of the log {posterior.quantity}".replace("log i", "log-i"),
+            *_quantity(facts["sd"]),
+        ),
     ]
     if "overdispersion" in facts:
         rows.append(("More spread than Poisson counts", *facts["overdispersion"].split(": ", 1)))
@@ -239,7 +242,8 @@ def _estimates(posterior: Posterior) -> list[tuple[str, str, str]]:
             rows.append(("Intercept (log-intensity)", number(c["mean"]), _interval(c)))
         else:
             per = "" if AGAINST in c["name"] else "per unit"
-            rate = f"{_interval(c)}; rate x {number(c['rate_ratio'])} {per}".rstrip()
+            what = "odds" if posterior.exposure_kind == "risk" else "rate"
+            rate = f"{_interval(c)}; {what} x {number(c['rate_ratio'])} {per}".rstrip()
             rows.append((", ".join(filter(None, (c["name"], per))), number(c["mean"]), rate))
     return rows
 
@@ -297,9 +301,12 @@ def _regions(frame: pd.DataFrame | None) -> dict[str, Any]:
     if "observed" in frame:
         columns["Observed"] = [events(v) for v in frame["observed"]]
     columns["Expected"] = [events(v) for v in frame["expected"]]
-    columns["90 % interval"] = [
-        f"{events(low)} to {events(high)}" for low, high in zip(frame["q05"], frame["q95"], strict=True)
-    ]
+    show, start = events, ""
+    if "relative_risk" in frame:
+        show, start = number, "relative_risk_"
+        columns["Relative risk"] = [number(v) for v in frame["relative_risk"]]
+    ends = zip(frame[f"{start}q05"], frame[f"{start}q95"], strict=True)
+    columns["90 % interval"] = [f"{show(low)} to {show(high)}" for low, high in ends]
     rows = list(zip(*columns.values(), strict=True))
     return {
         "region_head": tuple(columns),

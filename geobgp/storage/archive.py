@@ -15,7 +15,7 @@ from scipy import sparse
 from geobgp.data.areas import AreaCounts
 from geobgp.data.effects import Effects
 from geobgp.errors import CacheError
-from geobgp.inference import count_likelihoods  # noqa: F401 (likelihoods register themselves)
+from geobgp.inference import binomial, count_likelihoods  # noqa: F401 (likelihoods register themselves)
 from geobgp.inference.engine import state_from_arrays
 from geobgp.inference.likelihoods import LIKELIHOODS
 from geobgp.land.bridges import BridgeLines

@@ -47,6 +47,7 @@ DOORS = {
     ("exports:Outputs.plot", "output.plots"),
     ("exports:Outputs.ranks", "checks.ranks"),
     ("exports:Outputs.residuals", "checks.pearson"),
+    ("exports:Outputs.tolerance_contours", "output.contours"),
     ("exports:Outputs.to_arviz", "output.inference_data"),
     ("exports:Outputs.to_map", "web.maps"),
     ("exports:Outputs.to_netcdf", "output.grids"),
