@@ -19,12 +19,13 @@ from geobgp.auto.risk_options import RiskOptions
 from geobgp.auto.selection import LEAD, NEAR, PERMEABILITIES
 from geobgp.data.effects import Effects
 from geobgp.data.persons import Persons, confounder_effects, place_persons, read_table
-from geobgp.errors import DataError
+from geobgp.errors import DataError, GeobgpWarning, hearing, warn
 from geobgp.inference.binomial import Binomial
 from geobgp.inference.engine import engine_for
 from geobgp.inference.fit import Fit, fit
 from geobgp.inference.hyper import Hyper
 from geobgp.land.domain import Domain
+from geobgp.land.polygons import own_crs
 from geobgp.model import FIXED_SD
 from geobgp.posterior import Posterior
 from geobgp.prior.full_rank import FullRank
@@ -150,9 +151,7 @@ def run_risk(options: RiskOptions, progress: ProgressLike = False) -> RiskMapped
     reading = {name: getattr(o, name) for name in ("longitude", "latitude", "easting", "northing")}
     reading |= {"on_water": o.on_water, "max_snap": o.max_snap, "crs": o.points_crs}
     with progress.stage("persons") as stage:
-        cases, controls = (
-            place_persons(table, domain, what, o.confounders, **reading) for what, table in tables.items()
-        )
+        cases, controls = (_placed(table, what, domain, o, reading) for what, table in tables.items())
         stage.note(f"{count(len(cases.node), 'case')}, {count(len(controls.node), 'control')}")
     groups = Groups.of(cases, controls)
     posterior, water = _with_water(groups, domain, o, progress)
@@ -172,6 +171,24 @@ def run_risk(options: RiskOptions, progress: ProgressLike = False) -> RiskMapped
         points=dict(posterior.points) | lost,
     )
     return RiskMapped(posterior, cases, controls, choices, dict(progress.seconds))
+
+
+def _placed(table: Any, what: str, domain: Domain, o: RiskOptions, reading: dict[str, Any]) -> Persons:
+    """Return persons on land; bare eastings and northings may be in the CRS of the land's own file."""
+    heard, theirs = list[GeobgpWarning](), own_crs(o.land)
+    try:
+        with hearing(heard.append):
+            found = place_persons(table, domain, what, o.confounders, **reading)
+    except DataError as error:
+        if error.found != 0 or o.points_crs is not None or theirs is None or theirs == domain.crs:
+            raise
+        try:
+            return place_persons(table, domain, what, o.confounders, **reading | {"crs": theirs})
+        except DataError:
+            raise error from None
+    for warning in heard:
+        warn(warning)
+    return found
 
 
 # -- the model
