@@ -24,7 +24,7 @@ class RiskOptions(OptionSet):
 
     cases: Any = setting("The persons who fell ill.", kind="file", default=MISSING)
     controls: Any = setting("Some who did not.", kind="file", default=MISSING)
-    land: Any = _like("land")
+    land: Any = setting("Polygons of the land.", kind="file", default=MISSING)
     confounders: Sequence[str] = setting(
         "A column of both tables to allow for, a number or levels; may be repeated.",
         "Rates and covariates",
