@@ -13,6 +13,7 @@ from geobgp.auto.choices import cell_size_for, cell_size_for_areas, round_size
 from geobgp.auto.domain import about_crs, side
 from geobgp.auto.selection import LEAD, ModelSearch
 from geobgp.errors import GeobgpError, ResolutionWarning, in_words, option
+from geobgp.prior.harmonic import check_features
 from geobgp.summary import Choice
 from geobgp.text import count, number
 
@@ -56,9 +57,15 @@ class Ladder:
         settled = o.m != "auto" and (o.boundary == "dirichlet" or o.permeability != "auto")
         first = usual if settled and (o.cell_size is not None or o.m != "full") else self._coarse(usual)
         reach = 2.0 * usual
+        counted = not isinstance(o.m, str)
+        if first != usual and (o.cell_size is not None or counted):
+            # What cannot be is told before anything is fitted.
+            given = self.scenes.at(usual, reach)
+            if not isinstance(o.m, str):
+                check_features(given.domain, o.m, o.boundary)
         scene = self.scenes.at(first, reach)
         shores = search.shores(scene)
-        if isinstance(o.m, int) and first != usual:
+        if counted and first != usual:
             scene = self.scenes.at(usual, reach)
             first, shores = usual, [s if isinstance(s, Shore) else s.shore for s in shores]
         if o.areas is not None:
@@ -72,7 +79,7 @@ class Ladder:
             reason = self._late(found, usual) if o.cell_size is None else ""
             if not reason:
                 found = self._on_usual(search, found, shores, usual, reach)
-                if o.cell_size is None and not isinstance(o.m, int):
+                if o.cell_size is None and not counted:
                     found, why, warning = self._refine(search, before, found, why, reach)
             else:
                 why, warning = self._ended(found, f"cells of {self._side(usual)}: {reason}", math.inf)

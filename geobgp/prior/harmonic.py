@@ -350,6 +350,11 @@ def _whole_number(m: Any) -> int:
     return value
 
 
+def check_features(domain: Domain, m: int, boundary: Boundary) -> None:
+    """Refuse a number of features that the domain lacks, or the memory does not hold, before anything is computed."""
+    _number_of_features(discretise(domain, boundary=boundary), domain, _whole_number(m))
+
+
 def _number_of_features(made: Discretisation, domain: Domain, m: int) -> int:
     """Return how many features `m` stands for; refuse what the domain lacks, or the memory does not hold.
 

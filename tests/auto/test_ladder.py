@@ -9,7 +9,7 @@ from geobgp import LGCP, Domain, FullRank, HarmonicBasis, Matern, Posterior, bin
 from geobgp.auto import ladder, pipeline
 from geobgp.auto.options import Options
 from geobgp.auto.scene import Scenes
-from geobgp.errors import GeometryError, ResolutionWarning
+from geobgp.errors import GeometryError, ResolutionWarning, SizeError
 from geobgp.progress import Progress
 
 SQUARE = shapely.box(0.0, 0.0, 10.0, 10.0)
@@ -186,3 +186,10 @@ def test_a_fit_goes_on_only_from_one_with_the_same_kernel():
 def test_map_intensity_has_the_ladder_too():
     posterior = map_intensity(smooth(100), SQUARE, crs="local", permeability=0.0, cell_size=1.0, cache=False)
     assert [dataclasses.asdict(rung)["kept"] for rung in posterior.tried].count(True) == 1
+
+
+@pytest.mark.parametrize(("options", "words"), [({"cell_size": 1e-4}, "limit"), ({"m": 99_999}, "at most")])
+def test_what_cannot_be_is_told_before_anything_is_fitted(options, words, monkeypatch):
+    monkeypatch.setattr(LGCP, "fit", lambda *a, **k: pytest.fail("something was fitted"))
+    with pytest.raises(SizeError, match=words):
+        run(smooth(), permeability="auto", **options)
