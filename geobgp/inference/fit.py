@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -204,28 +205,47 @@ def _hyper_covariance(solver: Solver, point: Point, exact: bool) -> np.ndarray:
     return out
 
 
-def _integrate(solver: Solver, best: Point, covariance: np.ndarray) -> tuple[list[Point], np.ndarray]:
-    """Return posteriors on a 3 x 3 grid (Gauss-Hermite, scaled to the curvature) and their weights.
+class GridPoint(NamedTuple):
+    """Hyperparameters of a mixture: their place in standard deviations from the best ones, and the log weight there."""
 
-    A grid point's weight is its quadrature weight times the ratio of its true to its Gaussian density.
-    """
-    free = np.flatnonzero(solver.hyper.free)
+    theta: np.ndarray
+    place: np.ndarray
+    log_weight: float
+
+
+def hyper_grid(best: np.ndarray, covariance: np.ndarray, hyper: Hyper) -> list[GridPoint]:
+    """Return a 3 x 3 grid (Gauss-Hermite, scaled to the curvature) about the best hyperparameters, these first."""
+    free = np.flatnonzero(hyper.free)
     values, vectors = np.linalg.eigh(covariance[np.ix_(free, free)])
     root = vectors * np.sqrt(values)
     abscissa, quadrature = (0.0, np.sqrt(3.0), -np.sqrt(3.0)), (2 / 3, 1 / 6, 1 / 6)
-    points, logs = [], []
+    out = []
     for which in itertools.product(range(3), repeat=len(free)):
-        x = np.array([abscissa[i] for i in which])
-        if not x.any():
-            point = best
-        else:
-            theta = best.theta.copy()
-            theta[free] += root @ x
-            theta = np.clip(theta, solver.hyper.lower, solver.hyper.upper)
-            start = solver.at(theta, solver.sites_at(*best.found), best.found)
-            point = solver.settle(start, ROUGH, 20).point
-        points.append(point)
-        density = point.score - best.score + 0.5 * float(x @ x)
-        logs.append(density + sum(np.log(quadrature[i]) for i in which))
-    weights = np.exp(np.array(logs) - max(logs))
-    return points, weights / weights.sum()
+        x, theta = np.array([abscissa[i] for i in which]), best.copy()
+        theta[free] += root @ x
+        log_weight = float(sum(np.log(quadrature[i]) for i in which))
+        out.append(GridPoint(np.clip(theta, hyper.lower, hyper.upper), x, log_weight))
+    return out
+
+
+def grid_weights(grid: list[GridPoint], scores: list[float]) -> np.ndarray:
+    """Return the weights of a mixture from the bounds and priors of its grid, the best one's first.
+
+    A grid point's weight is its quadrature weight times the ratio of its true to its Gaussian density.
+    """
+    logs = np.array([
+        score - scores[0] + 0.5 * float(at.place @ at.place) + at.log_weight
+        for at, score in zip(grid, scores, strict=True)
+    ])  # fmt: skip
+    weights = np.exp(logs - logs.max())
+    return np.asarray(weights / weights.sum())
+
+
+def _integrate(solver: Solver, best: Point, covariance: np.ndarray) -> tuple[list[Point], np.ndarray]:
+    """Return posteriors on a grid of hyperparameters and their weights."""
+    grid = hyper_grid(best.theta, covariance, solver.hyper)
+    points = [best]
+    for at in grid[1:]:
+        start = solver.at(at.theta, solver.sites_at(*best.found), best.found)
+        points.append(solver.settle(start, ROUGH, 20).point)
+    return points, grid_weights(grid, [point.score for point in points])

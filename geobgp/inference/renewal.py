@@ -20,7 +20,7 @@ from scipy.optimize import brentq, minimize_scalar
 from geobgp.errors import ConvergenceWarning, GeobgpWarning, hearing, warn
 from geobgp.inference.count_likelihoods import LARGEST_K, SMALLEST_K, NegativeBinomial, SuppressedCounts
 from geobgp.inference.engine import Engine, State
-from geobgp.inference.fit import Fit, Start, fit
+from geobgp.inference.fit import Fit, Start, fit, grid_weights, hyper_grid
 from geobgp.inference.hyper import Hyper
 from geobgp.inference.likelihoods import Likelihood, Poisson
 from geobgp.inference.rows import NodeFeatures, RowEngine, row_weights
@@ -220,6 +220,7 @@ def fit_counts(
     stage = stage or Stage()
     best = plain = settle(problem, hyper, math.inf, None, start, stage)
     about: Likelihood = Poisson.without_data({})
+    k = math.inf
     if overdispersed:
         best, k = _learn_k(problem, hyper, plain, stage)
         about = NegativeBinomial.without_data({"k": k, "gain": best.fit.elbo - plain.fit.elbo})
@@ -227,11 +228,31 @@ def fit_counts(
     if integrate and hyper.free.any():
         again = Start(result.hyper_mean, result.hyper_cov, *best.seen)
         result = fit(best.last.engine, best.likelihood, hyper, integrate=True, start=again, stage=stage)
+        if problem.renews:
+            result = _renewed_mixture(problem, hyper, k, best, result, stage)
     if not best.settled:
         message = result.message if not result.converged else f"areas still change after {MOST_PASSES} passes"
         result = dataclasses.replace(result, converged=False, message=message)
         warn(ConvergenceWarning(f"The fit did not converge: {message}."))
     return result, about
+
+
+def _renewed_mixture(
+    problem: Problem, hyper: Hyper, k: float, best: Settled, mixed: Fit, stage: Stage
+) -> Fit:
+    """Return a mixture over hyperparameters in which every posterior has rows of its own."""
+    grid = hyper_grid(mixed.hyper_mean, mixed.hyper_cov, hyper)
+    found = [best]
+    for at in grid[1:]:
+        held = dataclasses.replace(hyper, start=at.theta, lower=at.theta, upper=at.theta)
+        found.append(settle(problem, held, k, best, None, stage))
+    scores = [one.fit.elbo + hyper.log_prior(at.theta)[0] for at, one in zip(grid, found, strict=True)]
+    weights = grid_weights(grid, scores)
+    states: list[Any] = [one.fit.states[0] for one in found]
+    mixture = tuple(
+        dataclasses.replace(state, weight=float(w)) for state, w in zip(states, weights, strict=True)
+    )
+    return dataclasses.replace(mixed, states=mixture)
 
 
 def _learn_k(problem: Problem, hyper: Hyper, plain: Settled, stage: Stage) -> tuple[Settled, float]:

@@ -233,6 +233,11 @@ def test_integrated_hyperparameters_widen_the_map(domain, basis):
     best, mixed = LGCP(basis, kernel).fit(counts), LGCP(basis, kernel).fit(counts, hyper="integrate")
     assert len(mixed.fit.states) == 3
     assert mixed.node_intensity()["sd"].mean() > best.node_intensity()["sd"].mean()
+    # Every one of the mixed posteriors has rows of its own, and keeps to the counts.
+    for state in mixed.fit.states:
+        mean, variance = state.node_moments()
+        expected = counts.shares @ (domain.node_areas * np.exp(mean + 0.5 * variance))
+        assert expected.sum() == pytest.approx(counts.values.sum(), rel=1e-3)
 
 
 def test_full_resolution_says_what_areas_need(domain):
