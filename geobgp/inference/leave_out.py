@@ -160,7 +160,8 @@ class _Seen:
         log_det = 2.0 * float(np.log(self.chol.diagonal()).sum())
         divergence = 0.5 * (float(self.pull @ moved) - float(self.precision @ variance) + log_det)
         expected = likelihood.expected(mean, variance)
-        self.bound = float(expected.value.sum()) - divergence
+        with np.errstate(over="ignore"):
+            self.bound = float(expected.value.sum()) - divergence
         #: The sites that the posterior asks for.
         self.asked = sites(expected, mean)
 

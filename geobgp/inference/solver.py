@@ -107,7 +107,8 @@ class Solver:
         """Return the posterior and the bound for given hyperparameters and sites."""
         moments = self._timed("posterior", lambda: self.engine.posterior(theta, with_sites))
         expected = self._likelihood(theta).expected(moments.mean, moments.variance)
-        elbo = float(expected.value.sum()) - moments.divergence
+        with np.errstate(over="ignore"):  # a step far too long
+            elbo = float(expected.value.sum()) - moments.divergence
         if not np.isfinite(elbo):
             elbo = -np.inf
         return Point(theta, with_sites, moments, elbo + self.hyper.log_prior(theta)[0], elbo, guess)
