@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from geobgp.errors import DataError
-from geobgp.inference.mixture import check_probabilities, quantile_name
+from geobgp.inference.mixture import QUANTILES, check_probabilities, quantile_name
 
 if TYPE_CHECKING:
     import folium
@@ -18,17 +18,11 @@ if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
-    from geobgp.checks.excursions import Excursion
-    from geobgp.checks.pearson import Residuals
-    from geobgp.checks.versus import Versus
     from geobgp.inference.likelihoods import Likelihood
     from geobgp.inference.mixture import NormalMixture
     from geobgp.land.domain import Domain
     from geobgp.posterior import Posterior
     from geobgp.summary import Summary
-
-#: The quantiles that are reported unless others are asked for.
-QUANTILES = (0.05, 0.5, 0.95)
 
 
 class Outputs:
@@ -88,105 +82,6 @@ class Outputs:
             "threshold": float(threshold),
         }
         return self._dataset({"exceedance": values}, {"exceedance": about})["exceedance"]
-
-    def excursion(
-        self, threshold: float, probability: float = 0.9, *, n_samples: int = 1000, seed: int = 0
-    ) -> Excursion:
-        """Return the largest region that exceeds `threshold` everywhere at once with `probability`, and its opposite.
-
-        Parameters
-        ----------
-        threshold : float
-            In the intensity's unit.
-        probability : float
-            From 0.5 to less than 1.
-        n_samples, seed : int
-            Joint samples behind it.
-
-        Returns
-        -------
-        Excursion
-            `above`, `below` (nodes) and what is between; `to_raster`, `to_polygons`, `plot`.
-        """
-        from geobgp.checks.excursions import excursion
-
-        self._need_counts("excursion()")
-        return excursion(cast("Posterior", self), threshold, probability, n_samples=n_samples, seed=seed)
-
-    def ranks(
-        self,
-        regions: Any,
-        *,
-        top: int = 3,
-        reference: float | None = None,
-        n_samples: int = 2000,
-        seed: int = 0,
-    ) -> gpd.GeoDataFrame:
-        """Return how regions rank by their rate, with the probability of each claim.
-
-        Parameters
-        ----------
-        regions : GeoDataFrame, GeoSeries, list of geometries or path
-            As for `totals`.
-        top : int
-            How many regions are the top.
-        reference : float, optional
-            A rate in `units`; by default that of all the land, which is drawn together with the regions'.
-        n_samples, seed : int
-            Joint samples behind it.
-
-        Returns
-        -------
-        GeoDataFrame
-            The regions with their land, ``rate`` (expected events per unit of exposure, in `units`) and its 90 %
-            interval, ``rank`` (1 is the highest; the median) and its 90 % interval, and the probabilities
-            ``p_first`` of rank 1, ``p_top3`` of being among the top, ``p_above`` of a rate above the reference.
-            NaN where a region holds no land or nobody is exposed.
-        """
-        from geobgp.checks.ranks import ranks
-
-        self._need_counts("ranks()")
-        return ranks(
-            cast("Posterior", self), regions, top=top, reference=reference, n_samples=n_samples, seed=seed
-        )
-
-    def residuals(self, *, n_simulations: int = 99, seed: int = 0) -> Residuals:
-        """Return residuals of the events that made the map, with bands of events simulated from it.
-
-        Parameters
-        ----------
-        n_simulations : int
-            At least 39.
-        seed : int
-
-        Returns
-        -------
-        Residuals
-            `pearson` in squares, `dispersion`, `lurking` variables, `pairs` of events by distance, `plot()`.
-        """
-        from geobgp.checks.pearson import residuals
-
-        self._need_counts("residuals()")
-        return residuals(cast("Posterior", self), n_simulations=n_simulations, seed=seed)
-
-    def versus(self, other: Posterior, *, names: Sequence[str] | None = None) -> Versus:
-        """Compare this map with another one of the same land: two periods, two diseases.
-
-        Parameters
-        ----------
-        other : Posterior
-            On the same domain, in the same unit, of other events: the two are taken to be independent.
-        names : (str, str), optional
-            What this map and the other are called; by default their titles.
-
-        Returns
-        -------
-        Versus
-            `ratio`, `difference`, `increase`, `totals`; `to_raster`, `to_map`, `plot`.
-        """
-        from geobgp.checks.versus import versus
-
-        return versus(cast("Posterior", self), other, names)
 
     def latent(self, quantiles: Sequence[float] = QUANTILES) -> xr.Dataset:
         """Return the linear predictor on the grid (the log-intensity, for counts): mean, sd and quantiles."""

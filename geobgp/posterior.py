@@ -1,4 +1,4 @@
-"""Posterior: what a fit knows, in NumPy; intensities, probabilities, samples, regional totals, files."""
+"""Posterior: what a fit knows, in NumPy; intensities, samples, predictions, its file."""
 
 from __future__ import annotations
 
@@ -14,17 +14,16 @@ import pandas as pd
 
 from geobgp.data.effects import Effects
 from geobgp.errors import DataError
-from geobgp.exports import QUANTILES, Outputs
-from geobgp.inference.leave_out import ROUNDS
-from geobgp.inference.mixture import NormalMixture, check_probabilities, quantile_name
+from geobgp.exports import Outputs
+from geobgp.inference.mixture import QUANTILES, NormalMixture, check_probabilities, quantile_name
 from geobgp.land.reproject import place_coordinates
+from geobgp.questions import Questions
 from geobgp.summary import Rung, Summary, coefficient_table, describe
 from geobgp.text import number
 
 if TYPE_CHECKING:
     import geopandas as gpd
 
-    from geobgp.checks.crossval import CrossValidation
     from geobgp.data.areas import AreaCounts
     from geobgp.inference.fit import Fit
     from geobgp.inference.likelihoods import Likelihood
@@ -40,7 +39,7 @@ RISKS = {"expected": "times the expected", "risk": "times the average risk"}
 
 
 @dataclass(frozen=True, eq=False)
-class Posterior(Outputs):
+class Posterior(Outputs, Questions):
     """The result of a fit: a Gaussian posterior of the linear predictor, or a mixture of several.
 
     The linear predictor is eta = intercept + covariates + f. For counts, exp(eta) is the intensity: events
@@ -282,7 +281,7 @@ class Posterior(Outputs):
         frame.attrs["units"] = self.units
         return frame
 
-    # -- samples and totals ------------------------------------------------------------------------
+    # -- samples ------------------------------------------------------------------------
 
     def sample(self, n: int, seed: int | np.random.Generator) -> np.ndarray:
         """Draw joint samples of the intensity at all nodes.
@@ -300,9 +299,10 @@ class Posterior(Outputs):
             One intensity (in `units`) per node; whole rows belong together.
         """
         self._need_counts("sample()")
-        return np.concatenate([np.zeros((0, self.domain.n_nodes)), *self._sample_blocks(n, seed)])
+        return np.concatenate([np.zeros((0, self.domain.n_nodes)), *self.sample_blocks(n, seed)])
 
-    def _sample_blocks(self, n: int, seed: int | np.random.Generator) -> Iterator[np.ndarray]:
+    def sample_blocks(self, n: int, seed: int | np.random.Generator) -> Iterator[np.ndarray]:
+        """Yield joint samples of exp(eta), events per unit of `exposure`, some at a time: n in all."""
         if n < 0:
             raise DataError(f"The number of samples cannot be negative; found {n}.")
         rng = np.random.default_rng(seed)
@@ -316,123 +316,6 @@ class Posterior(Outputs):
             for k in np.unique(mine):
                 block[mine == k] = self.fit.states[k].sample_nodes(int((mine == k).sum()), rng)
             yield np.exp(block, out=block)
-
-    def totals(
-        self,
-        regions: gpd.GeoDataFrame | gpd.GeoSeries | str | Path | Any = None,
-        *,
-        quantiles: Sequence[float] = QUANTILES,
-        predicted: bool = False,
-        n_samples: int = 2000,
-        seed: int = 0,
-    ) -> gpd.GeoDataFrame:
-        """Return the expected number of events in regions, with intervals from the joint posterior.
-
-        A node that a region's border crosses is shared by land area, exactly.
-
-        Parameters
-        ----------
-        regions : GeoDataFrame, GeoSeries, geometry, list of geometries or path, optional
-            In any CRS (bare geometries: in the domain's). None: the whole domain as one region.
-        quantiles : sequence of float
-        predicted : bool
-            Add ``predicted_q05``, ...: quantiles of the number of events in such a period as was observed,
-            which varies around the expected number as the likelihood's counts do.
-        n_samples, seed : int
-            Joint samples behind sd and quantiles; the mean is exact.
-
-        Returns
-        -------
-        GeoDataFrame
-            The regions with ``land_km2`` (land of the domain within), ``exposure`` (where one was given),
-            ``expected``, ``sd`` and the quantiles of the expected number, and ``relative_risk`` with quantiles where
-            that is mapped. NaN where a region holds no land.
-        """
-        from geobgp.land import regions as totals
-
-        self._need_counts("totals()")
-        if self.exposure_kind == "observation":
-            raise DataError(
-                "totals() belongs to counts on a domain (LGCP); this fit has counts at locations."
-            )
-        chances = check_probabilities(quantiles)
-        frame = totals.read_regions(regions, self.domain)
-        shares = totals.area_shares(self.domain, frame)
-        weights = shares.multiply(self.exposure).tocsr()
-        sums = totals.sum_samples(self._sample_blocks(n_samples, seed), weights)
-        columns = {} if self.exposure_kind == "area" else {"exposure": shares @ self.exposure}
-        columns |= {"expected": weights @ self._nodes.exp_mean(), "sd": sums.std(axis=0, ddof=1)}
-        columns |= {quantile_name(q): np.quantile(sums, q, axis=0) for q in chances}
-        if self.exposure_kind in RISKS:
-            exposed = np.where(columns["exposure"] > 0, columns["exposure"], np.nan)
-            columns |= {"relative_risk": columns["expected"] / exposed}
-            columns |= {
-                f"relative_risk_{quantile_name(q)}": columns[quantile_name(q)] / exposed for q in chances
-            }
-        if predicted:
-            means = self._scattered(sums, weights, n_samples, seed)
-            columns |= {f"predicted_{quantile_name(q)}": totals.poisson_quantile(means, q) for q in chances}
-        return totals.table(frame, shares, self.domain, columns)
-
-    def _scattered(self, sums: np.ndarray, weights: Any, n_samples: int, seed: int) -> np.ndarray:
-        """Return means about which counts in regions are Poisson: more spread than sums of intensities, or the same."""
-        from geobgp.land.regions import sum_samples
-
-        rng = np.random.default_rng([seed, 1])
-        by_region = self.likelihood.scatter(sums.shape, rng)
-        if by_region is None:
-            return sums
-        if self.areas is not None:
-            return np.asarray(sums * by_region)
-        blocks = self._sample_blocks(n_samples, seed)
-        return sum_samples((b * self.likelihood.scatter(b.shape, rng) for b in blocks), weights)
-
-    # -- checks ------------------------------------------------------------------------------------
-
-    def cross_validate(
-        self, blocks: Any = "auto", buffer: float = 0.0, *, rounds: int = ROUNDS, seed: int = 0
-    ) -> CrossValidation:
-        """Predict every block of the land from the events outside it, without new fits.
-
-        A block's observations are taken out of the posterior, and its neighbourhood is brought up to date; the
-        hyperparameters are held (a mixture over them is weighed anew). Of counts by area each area with a number is a
-        block, and `blocks`, `buffer` and `rounds` say nothing.
-
-        Parameters
-        ----------
-        blocks : "auto", float, regions or folds
-            "auto": squares of about two lengthscales, some dozens of them at least. A number: the side of squares, in
-            the domain's unit. Polygons (whatever `totals` takes): a node belongs to the one with the most of its land.
-            An array with a label for each node: nodes of one label are left out together; those without one never are.
-        buffer : float
-            Width of a strip around each block that is left out with it and not predicted, in the domain's unit.
-        rounds : int
-            How often the neighbours of a block are brought up to date; 0 is quicker, and near where data are plenty.
-        seed : int
-            Of the predictive draws and of the randomised PIT values.
-
-        Returns
-        -------
-        CrossValidation
-            ``score`` and ``se`` in nats per event, ``coverage`` of 90 % intervals, ``pit``, ``blocks``, ``plot()``.
-
-        Examples
-        --------
-        >>> import shapely
-        >>> from geobgp import LGCP, Domain, FullRank, Matern
-        >>> domain = Domain.from_polygons(shapely.box(0, 0, 10, 10), cell_size=1, crs="local")
-        >>> counts = np.random.default_rng(0).poisson(np.exp(0.3 * domain.node_points[:, 0]))
-        >>> checked = LGCP(FullRank(domain), Matern(1.0, 8.0, 1.0)).fit(counts).cross_validate(2.0)
-        >>> len(checked.blocks), checked.score > 0.2
-        (25, True)
-        """
-        from geobgp.checks.crossval import cross_validate
-        from geobgp.checks.left_out_areas import cross_validate_areas
-
-        self._need_counts("cross_validate()")
-        if self.areas is not None:
-            return cross_validate_areas(self, blocks, buffer, seed=seed)
-        return cross_validate(self, blocks, buffer, rounds=rounds, seed=seed)
 
     # -- predictions at coordinates ----------------------------------------------------------------
 

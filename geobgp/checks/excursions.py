@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,9 +19,6 @@ if TYPE_CHECKING:
 
     from geobgp.land.domain import Domain
     from geobgp.posterior import Posterior
-
-#: Numbers in a block of samples: 32 MB.
-_BLOCK = 4_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,7 +192,7 @@ def excursion(
     for k, order in enumerate((np.argsort(-chance, kind="stable"), np.argsort(chance, kind="stable"))):
         place[k, order] = np.arange(n)
     failed = []
-    for block in sample_blocks(posterior, n_samples, seed):
+    for block in posterior.sample_blocks(n_samples, seed):
         over = block > threshold
         failed.append([np.where(over, n, place[0]).min(axis=1), np.where(over, place[1], n).min(axis=1)])
     first = np.sort(np.concatenate(failed, axis=1), axis=1)
@@ -230,11 +226,3 @@ def check_probability(probability: float, n_samples: int) -> float:
             remedy=f"Use {option('n_samples')} of {least:,} or more; 1,000 are usual.",
         )
     return float(probability)
-
-
-def sample_blocks(posterior: Posterior, n: int, seed: int | np.random.Generator) -> Iterator[np.ndarray]:
-    """Yield joint samples of the intensity, some at a time, n in all."""
-    rng = np.random.default_rng(seed)
-    size = max(1, _BLOCK // posterior.domain.n_nodes)
-    for start in range(0, n, size):
-        yield posterior.sample(min(size, n - start), rng)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
-from geobgp.checks.excursions import sample_blocks
 from geobgp.errors import DataError, option
 from geobgp.inference.mixture import quantile_name
 from geobgp.land.regions import area_shares, read_regions, sum_samples, table
@@ -52,7 +51,7 @@ def ranks(
     weights = sp.csr_array(sp.vstack([shares, np.ones((1, domain.n_nodes))]).multiply(posterior.exposure))
     exposure = np.asarray(weights.sum(axis=1))
     with np.errstate(divide="ignore", invalid="ignore"):
-        rates = sum_samples(sample_blocks(posterior, n_samples, seed), weights) / exposure
+        rates = sum_samples(posterior.sample_blocks(n_samples, seed), weights) / exposure
         mean = (weights @ posterior._nodes.exp_mean() / exposure)[:-1]
     rates, overall = rates[:, :-1], rates[:, -1:]
     ranked = exposure[:-1] > 0

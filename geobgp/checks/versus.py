@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from geobgp.checks.excursions import sample_blocks
 from geobgp.errors import DataError, DomainError, option
-from geobgp.exports import QUANTILES
 from geobgp.inference.differences import LogNormalDifference
-from geobgp.inference.mixture import NormalMixture, check_probabilities, quantile_name
+from geobgp.inference.mixture import QUANTILES, NormalMixture, check_probabilities, quantile_name
 from geobgp.land.regions import area_shares, read_regions, sum_samples, table
 from geobgp.text import number
 
@@ -197,7 +195,7 @@ class Versus:
             weights = shares.multiply(posterior.exposure).tocsr()
             exposure = shares @ posterior.exposure
             exposed = np.where(exposure > 0, exposure, np.nan)
-            sums = sum_samples(sample_blocks(posterior, n_samples, np.random.default_rng(own)), weights)
+            sums = sum_samples(posterior.sample_blocks(n_samples, np.random.default_rng(own)), weights)
             rates.append(sums / exposed)
             expected.append(weights @ posterior._nodes.exp_mean())
             means.append(expected[-1] / exposed)

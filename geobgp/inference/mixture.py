@@ -37,6 +37,10 @@ def check_probabilities(quantiles: Sequence[float]) -> tuple[float, ...]:
     return found
 
 
+#: The quantiles that are reported unless others are asked for.
+QUANTILES = (0.05, 0.5, 0.95)
+
+
 def quantile_name(q: float) -> str:
     """Return the column name of a quantile.
 

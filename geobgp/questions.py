@@ -1,0 +1,217 @@
+"""What can be asked of a posterior: totals, ranks, excursions, residuals, left-out blocks, another map."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from geobgp.inference.leave_out import ROUNDS
+from geobgp.inference.mixture import QUANTILES
+
+if TYPE_CHECKING:
+    import geopandas as gpd
+
+    from geobgp.checks.crossval import CrossValidation
+    from geobgp.checks.excursions import Excursion
+    from geobgp.checks.pearson import Residuals
+    from geobgp.checks.versus import Versus
+    from geobgp.data.areas import AreaCounts
+    from geobgp.posterior import Posterior
+
+
+class Questions:
+    """What a posterior answers about land as a whole; each method hands it to the module that knows."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def areas(self) -> AreaCounts | None: ...  # noqa: D102
+        def _need_counts(self, what: str) -> None: ...
+
+    def totals(
+        self,
+        regions: gpd.GeoDataFrame | gpd.GeoSeries | str | Path | Any = None,
+        *,
+        quantiles: Sequence[float] = QUANTILES,
+        predicted: bool = False,
+        n_samples: int = 2000,
+        seed: int = 0,
+    ) -> gpd.GeoDataFrame:
+        """Return the expected number of events in regions, with intervals from the joint posterior.
+
+        A node that a region's border crosses is shared by land area, exactly.
+
+        Parameters
+        ----------
+        regions : GeoDataFrame, GeoSeries, geometry, list of geometries or path, optional
+            In any CRS (bare geometries: in the domain's). None: the whole domain as one region.
+        quantiles : sequence of float
+        predicted : bool
+            Add ``predicted_q05``, ...: quantiles of the number of events in such a period as was observed,
+            which varies around the expected number as the likelihood's counts do.
+        n_samples, seed : int
+            Joint samples behind sd and quantiles; the mean is exact.
+
+        Returns
+        -------
+        GeoDataFrame
+            The regions with ``land_km2`` (land of the domain within), ``exposure`` (where one was given),
+            ``expected``, ``sd`` and the quantiles of the expected number, and ``relative_risk`` with quantiles where
+            that is mapped. NaN where a region holds no land.
+        """
+        from geobgp.totals import totals
+
+        self._need_counts("totals()")
+        return totals(
+            cast("Posterior", self),
+            regions,
+            quantiles=quantiles,
+            predicted=predicted,
+            n_samples=n_samples,
+            seed=seed,
+        )
+
+    def excursion(
+        self, threshold: float, probability: float = 0.9, *, n_samples: int = 1000, seed: int = 0
+    ) -> Excursion:
+        """Return the largest region that exceeds `threshold` everywhere at once with `probability`, and its opposite.
+
+        Parameters
+        ----------
+        threshold : float
+            In the intensity's unit.
+        probability : float
+            From 0.5 to less than 1.
+        n_samples, seed : int
+            Joint samples behind it.
+
+        Returns
+        -------
+        Excursion
+            `above`, `below` (nodes) and what is between; `to_raster`, `to_polygons`, `plot`.
+        """
+        from geobgp.checks.excursions import excursion
+
+        self._need_counts("excursion()")
+        return excursion(cast("Posterior", self), threshold, probability, n_samples=n_samples, seed=seed)
+
+    def ranks(
+        self,
+        regions: Any,
+        *,
+        top: int = 3,
+        reference: float | None = None,
+        n_samples: int = 2000,
+        seed: int = 0,
+    ) -> gpd.GeoDataFrame:
+        """Return how regions rank by their rate, with the probability of each claim.
+
+        Parameters
+        ----------
+        regions : GeoDataFrame, GeoSeries, list of geometries or path
+            As for `totals`.
+        top : int
+            How many regions are the top.
+        reference : float, optional
+            A rate in `units`; by default that of all the land, which is drawn together with the regions'.
+        n_samples, seed : int
+            Joint samples behind it.
+
+        Returns
+        -------
+        GeoDataFrame
+            The regions with their land, ``rate`` (expected events per unit of exposure, in `units`) and its 90 %
+            interval, ``rank`` (1 is the highest; the median) and its 90 % interval, and the probabilities
+            ``p_first`` of rank 1, ``p_top3`` of being among the top, ``p_above`` of a rate above the reference.
+            NaN where a region holds no land or nobody is exposed.
+        """
+        from geobgp.checks.ranks import ranks
+
+        self._need_counts("ranks()")
+        return ranks(
+            cast("Posterior", self), regions, top=top, reference=reference, n_samples=n_samples, seed=seed
+        )
+
+    def residuals(self, *, n_simulations: int = 99, seed: int = 0) -> Residuals:
+        """Return residuals of the events that made the map, with bands of events simulated from it.
+
+        Parameters
+        ----------
+        n_simulations : int
+            At least 39.
+        seed : int
+
+        Returns
+        -------
+        Residuals
+            `pearson` in squares, `dispersion`, `lurking` variables, `pairs` of events by distance, `plot()`.
+        """
+        from geobgp.checks.pearson import residuals
+
+        self._need_counts("residuals()")
+        return residuals(cast("Posterior", self), n_simulations=n_simulations, seed=seed)
+
+    def versus(self, other: Posterior, *, names: Sequence[str] | None = None) -> Versus:
+        """Compare this map with another one of the same land: two periods, two diseases.
+
+        Parameters
+        ----------
+        other : Posterior
+            On the same domain, in the same unit, of other events: the two are taken to be independent.
+        names : (str, str), optional
+            What this map and the other are called; by default their titles.
+
+        Returns
+        -------
+        Versus
+            `ratio`, `difference`, `increase`, `totals`; `to_raster`, `to_map`, `plot`.
+        """
+        from geobgp.checks.versus import versus
+
+        return versus(cast("Posterior", self), other, names)
+
+    def cross_validate(
+        self, blocks: Any = "auto", buffer: float = 0.0, *, rounds: int = ROUNDS, seed: int = 0
+    ) -> CrossValidation:
+        """Predict every block of the land from the events outside it, without new fits.
+
+        A block's observations are taken out of the posterior, and its neighbourhood is brought up to date; the
+        hyperparameters are held (a mixture over them is weighed anew). Of counts by area each area with a number is a
+        block, and `blocks`, `buffer` and `rounds` say nothing.
+
+        Parameters
+        ----------
+        blocks : "auto", float, regions or folds
+            "auto": squares of about two lengthscales, some dozens of them at least. A number: the side of squares, in
+            the domain's unit. Polygons (whatever `totals` takes): a node belongs to the one with the most of its land.
+            An array with a label for each node: nodes of one label are left out together; those without one never are.
+        buffer : float
+            Width of a strip around each block that is left out with it and not predicted, in the domain's unit.
+        rounds : int
+            How often the neighbours of a block are brought up to date; 0 is quicker, and near where data are plenty.
+        seed : int
+            Of the predictive draws and of the randomised PIT values.
+
+        Returns
+        -------
+        CrossValidation
+            ``score`` and ``se`` in nats per event, ``coverage`` of 90 % intervals, ``pit``, ``blocks``, ``plot()``.
+
+        Examples
+        --------
+        >>> import shapely
+        >>> from geobgp import LGCP, Domain, FullRank, Matern
+        >>> domain = Domain.from_polygons(shapely.box(0, 0, 10, 10), cell_size=1, crs="local")
+        >>> counts = np.random.default_rng(0).poisson(np.exp(0.3 * domain.node_points[:, 0]))
+        >>> checked = LGCP(FullRank(domain), Matern(1.0, 8.0, 1.0)).fit(counts).cross_validate(2.0)
+        >>> len(checked.blocks), checked.score > 0.2
+        (25, True)
+        """
+        from geobgp.checks.crossval import cross_validate
+        from geobgp.checks.left_out_areas import cross_validate_areas
+
+        self._need_counts("cross_validate()")
+        if self.areas is not None:
+            return cross_validate_areas(cast("Posterior", self), blocks, buffer, seed=seed)
+        return cross_validate(cast("Posterior", self), blocks, buffer, rounds=rounds, seed=seed)
