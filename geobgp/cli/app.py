@@ -36,7 +36,14 @@ def cli() -> None:
     """
 
 
-@cli.command("map", cls=GroupedCommand, short_help="Map the intensity of points on land.")
+_MAP_EXAMPLE = """\b
+Example:
+  geobgp map bites.gpkg --land coast.gpkg --water lakes.gpkg --threshold 0.3 -o bites/"""
+
+
+@cli.command(
+    "map", cls=GroupedCommand, short_help="Map the intensity of points on land.", epilog=_MAP_EXAMPLE
+)
 @click.argument("points", required=False)
 @shell_options(MapOptions)
 @_talk
