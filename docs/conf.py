@@ -52,4 +52,4 @@ html_theme_options = {
     "footer_start": ["copyright"],
     "footer_end": [],
 }
-copyright = "The geobgp developers, MIT licence"  # noqa: A001
+copyright = "The geobgp developers, MIT licence"
