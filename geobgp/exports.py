@@ -45,6 +45,7 @@ class Outputs:
         def _need_counts(self, what: str) -> None: ...
         def node_intensity(self, quantiles: Sequence[float] = QUANTILES) -> pd.DataFrame: ...  # noqa: D102
         def summary(self) -> Summary: ...  # noqa: D102
+        def totals(self, regions: Any) -> gpd.GeoDataFrame: ...  # noqa: D102
 
     def intensity(self, quantiles: Sequence[float] = QUANTILES) -> xr.Dataset:
         """Return the intensity on the grid: mean, sd and quantiles.
@@ -127,6 +128,41 @@ class Outputs:
         from geobgp.output.grids import write_netcdf
 
         return write_netcdf(self._layers(quantiles, thresholds), path)
+
+    def to_qgis(
+        self,
+        path: str | Path,
+        thresholds: Sequence[float] = (),
+        *,
+        regions: Any = None,
+        quantiles: Sequence[float] = QUANTILES,
+    ) -> Path:
+        """Write a QGIS project with all that it shows: rasters, shoreline, the land that exceeds thresholds, regions.
+
+        Parameters
+        ----------
+        path : str or path
+            A folder, made if it is missing, for ``map.qgz`` and its files; or the project itself, ending in ``.qgz``.
+            Paths in the project are relative: it moves with its folder.
+        thresholds : sequence of float
+            In `units`. Each adds the probability of exceeding it, and where that is probable, as polygons.
+        regions : GeoDataFrame, GeoSeries, list of geometries or path, optional
+            As for `totals`; their totals are in ``regions.gpkg``, and their names on the map.
+        quantiles : sequence of float
+
+        Returns
+        -------
+        Path
+            The project.
+        """
+        from geobgp.output.qgis_map import write_layers, write_qgis
+
+        project = Path(path) if Path(path).suffix.lower() == ".qgz" else Path(path) / "map.qgz"
+        totals = None if regions is None else self.totals(regions)
+        rasters = self.to_raster(project.parent, thresholds, quantiles=quantiles)
+        if totals is not None:
+            write_layers(project.parent / "regions.gpkg", {"regions": totals})
+        return write_qgis(cast("Posterior", self), project, rasters, thresholds=thresholds, regions=totals)
 
     def to_polygons(
         self,

@@ -51,7 +51,8 @@ def map_command(quiet: bool, verbose: bool, debug: bool, **options: Any) -> None
     """Map the intensity of POINTS (GeoPackage, GeoParquet, CSV, ...) on land.
 
     Writes to OUT/: rasters with QGIS styles (mean.tif, sd.tif, q05.tif, q50.tif, q95.tif, exceedance_T.tif),
-    map.html, report.html, summary.json and posterior.geobgp. Nothing is there until all of it is.
+    map.qgz (a QGIS project), map.html, report.html, summary.json and posterior.geobgp. Nothing is there until all of
+    it is.
     """
     from geobgp.cli.map_command import map_files
 
@@ -66,8 +67,8 @@ def map_command(quiet: bool, verbose: bool, debug: bool, **options: Any) -> None
 def risk(quiet: bool, verbose: bool, debug: bool, **options: Any) -> None:
     """Map the relative risk of CASES against CONTROLS, files with a row per person, on land.
 
-    Writes to OUT/: rasters with QGIS styles (mean.tif, q05.tif, ..., exceedance_1.tif), tolerance.gpkg, map.html,
-    report.html, summary.json and posterior.geobgp. Nothing is there until all of it is.
+    Writes to OUT/: rasters with QGIS styles (mean.tif, q05.tif, ..., exceedance_1.tif), tolerance.gpkg, map.qgz (a QGIS
+    project), map.html, report.html, summary.json and posterior.geobgp. Nothing is there until all of it is.
     """
     from geobgp.cli.risk_command import risk_files
 

@@ -41,5 +41,5 @@ def map_files(options: MapOptions, *, quiet: bool = False, verbose: bool = False
 def _where(target: Path, files: list[Path]) -> None:
     """Say where the results are and what to open."""
     click.echo(f"{len(files)} files ({size_text(sum(f.stat().st_size for f in files))}) in {target}")
-    click.echo(f"Open {target / 'map.html'} in a browser and {target / 'mean.tif'} in QGIS.")
+    click.echo(f"Open {target / 'map.html'} in a browser and {target / 'map.qgz'} in QGIS.")
     click.echo(f"How the map was made: {target / 'report.html'}")

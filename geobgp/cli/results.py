@@ -18,6 +18,7 @@ from geobgp.cli.workspace import RECORD
 from geobgp.data.areas import AreaCounts
 from geobgp.errors import in_words, warn
 from geobgp.land.regions import area_shares, read_regions
+from geobgp.output.qgis_map import write_qgis
 from geobgp.report.report import ReportInputs, write_report
 from geobgp.summary import plain
 from geobgp.text import count, percent, size_text
@@ -42,6 +43,8 @@ _ABOUT = {
     "q95.tif": "95 % quantile",
     "coverage.tif": "share of each cell that is land",
     "map.html": "interactive map; opens in any browser, without network",
+    "map.qgz": "QGIS project: all of it, styled",
+    "map.gpkg": "shoreline, and the land that probably exceeds a threshold; polygons of the QGIS project",
     "report.html": "this report",
     "regions.gpkg": "expected numbers by region, with intervals",
     "summary.json": "numbers and choices, for programs",
@@ -84,6 +87,8 @@ def write_results(
             regions = region_totals(mapped, options.regions)
             regions.to_file(folder / "regions.gpkg", layer="regions", driver="GPKG")
             stage.note(count(len(regions), "region"))
+    with progress.stage("project"):
+        write_qgis(posterior, folder / "map.qgz", made, thresholds=thresholds, regions=regions)
     with progress.stage("checks") as stage:
         checks = check(posterior, mapped.counts.values) if posterior.areas is None else None
         checked, advice = _left_out(posterior)

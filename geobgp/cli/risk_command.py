@@ -15,6 +15,7 @@ from geobgp.cli.messages import showing_warnings
 from geobgp.cli.options import RiskFiles, option_words
 from geobgp.cli.results import about_file, read_named_regions
 from geobgp.cli.workspace import RECORD, Workspace, not_written
+from geobgp.output.qgis_map import write_qgis
 from geobgp.progress import ConsoleProgress, Progress
 from geobgp.report.report import ReportInputs, write_report
 from geobgp.summary import plain
@@ -51,7 +52,7 @@ def risk_files(options: RiskFiles, *, quiet: bool = False, verbose: bool = False
     if not quiet:
         progress.line(f"{sum(progress.seconds.values()):.1f} s in all")
         click.echo(f"{len(files)} files ({size_text(sum(f.stat().st_size for f in files))}) in {work.target}")
-        click.echo(f"Open {work.target / 'map.html'} in a browser and {work.target / 'mean.tif'} in QGIS.")
+        click.echo(f"Open {work.target / 'map.html'} in a browser and {work.target / 'map.qgz'} in QGIS.")
 
 
 def _write(
@@ -59,7 +60,7 @@ def _write(
 ) -> None:
     posterior = mapped.posterior
     with progress.stage("rasters"):
-        posterior.to_raster(folder, [AVERAGE])
+        made = posterior.to_raster(folder, [AVERAGE])
         posterior.tolerance_contours(folder / "tolerance.gpkg")
     with progress.stage("map"):
         posterior.to_map(folder / "map.html", threshold=AVERAGE, tiles=options.tiles)
@@ -69,6 +70,8 @@ def _write(
             regions = posterior.totals(read_named_regions(options.regions, posterior.domain))
             regions.to_file(folder / "regions.gpkg", layer="regions", driver="GPKG")
             stage.note(count(len(regions), "region"))
+    with progress.stage("project"):
+        write_qgis(posterior, folder / "map.qgz", made, thresholds=[AVERAGE], regions=regions)
     with progress.stage("posterior"):
         posterior.save(folder / "posterior.geobgp")
     names = sorted({p.name for p in folder.iterdir()} | {"report.html", RECORD})

@@ -1,7 +1,9 @@
-"""QGIS styles (.qml) for rasters: a discrete ramp with the classes of `geobgp.output.palette`."""
+"""QGIS styles (.qml): rasters with the classes of `geobgp.output.palette`, polygons with outlines and labels."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from xml.sax.saxutils import quoteattr
 
 from geobgp.output.palette import Classes
@@ -53,3 +55,99 @@ def raster_qml(classes: Classes, low: float, high: float, *, band: int = 1) -> s
   <blendMode>0</blendMode>
 </qgis>
 """  # noqa: E501
+
+
+@dataclass(frozen=True)
+class Fill:
+    """How polygons are drawn.
+
+    Attributes
+    ----------
+    outline : str
+        Colour as "#rrggbb".
+    width : float
+        Of the outline, in millimetres.
+    colour : str
+        Of the inside; empty leaves it open.
+    value : str
+        The polygons that are drawn so: those with this value in the column that tells them apart.
+    """
+
+    outline: str
+    width: float = 0.26
+    colour: str = ""
+    value: str = ""
+
+
+def polygon_qml(fills: Sequence[Fill], *, column: str = "", label: str = "") -> str:
+    """Return a style for polygons.
+
+    Parameters
+    ----------
+    fills : sequence of Fill
+        One for all polygons, or one for each value of `column`.
+    column : str
+        Tells polygons apart that are drawn in several ways.
+    label : str
+        The column that is written on the polygons; none if empty.
+
+    Examples
+    --------
+    >>> 'labelsEnabled="1"' in polygon_qml([Fill("#404040")], label="name")
+    True
+    """
+    symbols = "\n".join(_symbol(k, fill) for k, fill in enumerate(fills))
+    if column:
+        kinds = "\n".join(
+            f'      <category value={quoteattr(f.value)} label={quoteattr(f.value)} symbol="{k}" render="true"/>'
+            for k, f in enumerate(fills)
+        )
+        kind = f'type="categorizedSymbol" attr={quoteattr(column)}'
+        symbols = f"    <categories>\n{kinds}\n    </categories>\n    <symbols>\n{symbols}\n    </symbols>"
+    else:
+        kind, symbols = 'type="singleSymbol"', f"    <symbols>\n{symbols}\n    </symbols>"
+    return f"""<!DOCTYPE qgis PUBLIC 'http://mrcc.com/qgis.dtd' 'SYSTEM'>
+<qgis version="3.22.0" styleCategories="Symbology|Labeling" labelsEnabled="{int(bool(label))}">
+  <renderer-v2 {kind} forceraster="0" symbollevels="0" enableorderby="0">
+{symbols}
+  </renderer-v2>
+{_labels(label) if label else ""}  <blendMode>0</blendMode>
+</qgis>
+"""
+
+
+def _symbol(number: int, fill: Fill) -> str:
+    facts = {
+        "style": "solid" if fill.colour else "no",
+        "color": _rgba(fill.colour or "#ffffff"),
+        "outline_color": _rgba(fill.outline),
+        "outline_style": "solid",
+        "outline_width": f"{fill.width:g}",
+        "outline_width_unit": "MM",
+        "joinstyle": "round",
+    }
+    options = "".join(f'<Option type="QString" name="{k}" value="{v}"/>' for k, v in facts.items())
+    return (
+        f'      <symbol name="{number}" type="fill" alpha="1" clip_to_extent="1" force_rhr="0">'
+        '<layer class="SimpleFill" enabled="1" locked="0" pass="0">'
+        f'<Option type="Map">{options}</Option></layer></symbol>'
+    )
+
+
+def _labels(column: str) -> str:
+    """Return dark letters with a light rim, within each polygon."""
+    return f"""  <labeling type="simple">
+    <settings calloutType="simple">
+      <text-style fieldName={quoteattr(column)} isExpression="0" fontSize="9" fontSizeUnit="Point" textColor="32,32,32,255" textOpacity="1" multilineHeight="1">
+        <text-buffer bufferDraw="1" bufferSize="0.8" bufferSizeUnits="MM" bufferColor="255,255,255,255" bufferOpacity="0.85" bufferJoinStyle="128"/>
+      </text-style>
+      <text-format multilineAlign="1"/>
+      <placement placement="4" priority="5" centroidWhole="0" centroidInside="1" polygonPlacementFlags="2"/>
+      <rendering drawLabels="1" maxNumLabels="2000" obstacle="0" fontMaxPixelSize="10000"/>
+    </settings>
+  </labeling>
+"""  # noqa: E501
+
+
+def _rgba(colour: str) -> str:
+    return ",".join(str(int(colour[k : k + 2], 16)) for k in (1, 3, 5)) + ",255"

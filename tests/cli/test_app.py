@@ -27,7 +27,7 @@ from geobgp.errors import in_words, option
 QUICK = ("--cell-size", "1000", "--features", "48", "--permeability", "0")
 OUTPUTS = {
     "coverage.tif", "exceedance_2.tif", "mean.tif", "sd.tif", "q05.tif", "q50.tif", "q95.tif", "map.html",
-    "regions.gpkg", "report.html", "summary.json", "posterior.geobgp",
+    "map.gpkg", "map.qgz", "regions.gpkg", "report.html", "summary.json", "posterior.geobgp",
 }  # fmt: skip
 
 

@@ -48,6 +48,7 @@ DOORS = {
     ("exports:Outputs.to_map", "web.maps"),
     ("exports:Outputs.to_netcdf", "output.grids"),
     ("exports:Outputs.to_polygons", "output.contours"),
+    ("exports:Outputs.to_qgis", "output.qgis_map"),
     ("exports:Outputs.to_raster", "output.cog"),
     ("exports:Outputs.tolerance_contours", "output.contours"),
     ("land.domain:Domain.plot", "output.plots"),
