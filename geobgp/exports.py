@@ -45,7 +45,6 @@ class Outputs:
         def _need_counts(self, what: str) -> None: ...
         def node_intensity(self, quantiles: Sequence[float] = QUANTILES) -> pd.DataFrame: ...  # noqa: D102
         def summary(self) -> Summary: ...  # noqa: D102
-        def totals(self, regions: Any) -> gpd.GeoDataFrame: ...  # noqa: D102
 
     def intensity(self, quantiles: Sequence[float] = QUANTILES) -> xr.Dataset:
         """Return the intensity on the grid: mean, sd and quantiles.
@@ -158,7 +157,7 @@ class Outputs:
         from geobgp.output.qgis_map import write_layers, write_qgis
 
         project = Path(path) if Path(path).suffix.lower() == ".qgz" else Path(path) / "map.qgz"
-        totals = None if regions is None else self.totals(regions)
+        totals = None if regions is None else cast("Posterior", self).totals(regions)
         rasters = self.to_raster(project.parent, thresholds, quantiles=quantiles)
         if totals is not None:
             write_layers(project.parent / "regions.gpkg", {"regions": totals})
