@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from geobgp.data.areas import AreaCounts, bin_areas
     from geobgp.data.counts import Counts, bin_points
     from geobgp.data.levels import Categorical
+    from geobgp.data.periods import Periods
     from geobgp.data.standardise import expected_counts
     from geobgp.errors import (
         CacheError,
@@ -81,6 +82,7 @@ _HOME = {
     "HarmonicBasis": "prior.harmonic",
     "LGCP": "model",
     "Matern": "prior.kernels",
+    "Periods": "data.periods",
     "Posterior": "posterior",
     "SizeError": "errors",
     "SquaredExponential": "prior.kernels",
@@ -112,6 +114,7 @@ __all__ = [
     "Grid",
     "HarmonicBasis",
     "Matern",
+    "Periods",
     "Posterior",
     "SizeError",
     "SquaredExponential",

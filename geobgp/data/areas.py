@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import geopandas as gpd
 import numpy as np
@@ -13,12 +13,14 @@ import pandas as pd
 import pyproj
 from scipy import sparse
 
+from geobgp.data.clock import Clock
 from geobgp.errors import DataError, GeometryError, InputWarning, option, warn
 from geobgp.land.regions import area_shares, read_regions
 from geobgp.text import count as counted
 from geobgp.text import listed, percent
 
 if TYPE_CHECKING:
+    from geobgp.data.periods import Periods
     from geobgp.land.domain import Domain
 
 #: Share of the land that may lie in several areas without a warning.
@@ -133,6 +135,11 @@ def bin_areas(
     *,
     suppressed: tuple[int, int] | None = None,
     name: str | None = None,
+    time: str | None = None,
+    every: str | Periods | Any = None,
+    between: tuple[Any, Any] | None = None,
+    date_format: str | None = None,
+    absent: Literal["zero", "unknown"] | None = None,
 ) -> AreaCounts:
     """Read counts by area: districts, counties, wards with a column of numbers.
 
@@ -149,10 +156,19 @@ def bin_areas(
         number is an error.
     name : str, optional
         The column with names, for messages and tables; by default one is looked for.
+    time : str, optional
+        A column of dates (weeks, months, years), where every row is an area in a period: the counts are then by period,
+        a `PeriodAreaCounts`. Rows of one area have the same polygon; several of one area and period are added up.
+    every, between, date_format
+        As for `bin_points`.
+    absent : "zero" or "unknown", optional
+        What it means that an area has no row in a period: no events, or that nothing is known. Without it that is an
+        error.
 
     Returns
     -------
     AreaCounts
+        With `time` a `PeriodAreaCounts`.
 
     Examples
     --------
@@ -163,6 +179,7 @@ def bin_areas(
     >>> bin_areas(halves, domain, "cases", suppressed=(1, 4))
     AreaCounts(7 events in 2 areas, 1 suppressed)
     """
+    clock = Clock.asked(time, every, between, date_format)
     frame = read_regions(areas, domain, "areas")
     if count not in frame.columns or count == frame.geometry.name:
         columns = [str(c) for c in frame.columns if c != frame.geometry.name]
@@ -175,6 +192,21 @@ def bin_areas(
     interval = _interval(suppressed)
     names = _names(frame, name)
     values = _numbers(frame[count], names, count, interval)
+    if clock is not None:
+        from geobgp.data.period_areas import bin_period_areas
+
+        return bin_period_areas(frame, domain, values, names, interval, clock, absent)
+    return place_areas(frame, domain, values, names, interval)[0]
+
+
+def place_areas(
+    frame: gpd.GeoDataFrame,
+    domain: Domain,
+    values: np.ndarray,
+    names: Sequence[str],
+    interval: tuple[int, int] | None,
+) -> tuple[AreaCounts, np.ndarray]:
+    """Return areas with the nodes' land that they hold, and which were kept: those with land."""
     shares = sparse.csr_array(area_shares(domain, frame))
     land = shares @ domain.node_areas
     if not (land > 0).any():
@@ -199,7 +231,7 @@ def bin_areas(
     _warn_overlap(inside, domain)
     values = values[kept]
     values.setflags(write=False)
-    return AreaCounts(
+    found = AreaCounts(
         values=values,
         shares=sparse.csr_array(shares[kept]),
         names=tuple(names[i] for i in kept),
@@ -209,6 +241,7 @@ def bin_areas(
         covered=float(np.minimum(inside, 1.0) @ domain.node_areas / domain.node_areas.sum()),
         n_off=int(off.sum()),
     )
+    return found, kept
 
 
 def _interval(suppressed: Any) -> tuple[int, int] | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyproj
 
+from geobgp.data.clock import Clock
 from geobgp.data.points import Chunk, Options, Stream, argument
 from geobgp.errors import DataError, DroppedPointsWarning, GeometryError, option, warn
 from geobgp.land.crs import as_crs
@@ -17,6 +18,7 @@ from geobgp.progress import ProgressLike, as_progress
 from geobgp.text import number, percent
 
 if TYPE_CHECKING:
+    from geobgp.data.periods import Periods
     from geobgp.land.domain import Domain
 
 #: Share of points that may be dropped without a warning.
@@ -80,6 +82,11 @@ class Counts:
     coordinates: np.ndarray | None = field(default=None, repr=False)
     warning: DroppedPointsWarning | None = None
 
+    @property
+    def warnings(self) -> list[DroppedPointsWarning]:
+        """All that `bin_points` warned of."""
+        return [] if self.warning is None else [self.warning]
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.array(self.values, dtype) if copy else np.asarray(self.values, dtype)
 
@@ -124,6 +131,10 @@ def bin_points(
     domain: Domain,
     *,
     weights: str | np.ndarray | None = None,
+    time: str | Any = None,
+    every: str | Periods | Any = None,
+    between: tuple[Any, Any] | None = None,
+    date_format: str | None = None,
     on_water: str = "nearest",
     max_snap: float | None = None,
     chunksize: int = 200_000,
@@ -148,6 +159,17 @@ def bin_points(
     domain : Domain
     weights : str or array, optional
         A column, or a number for each row, to be summed in place of ones; none may be negative.
+    time : str or array, optional
+        A column of dates, or a date for each row: counts are then by period, a `PeriodCounts`. Dates, datetimes, ISO
+        strings, years, months ("2020-03") and weeks ("2020-W05", ISO 8601); of a time with a zone the date that the
+        clock showed there. Or plain numbers, with `every` a list of numbers.
+    every : "day", "week", "month", "quarter", "year", list of edges, or Periods
+        How long periods are. Those between the first and the last event that have none stay in.
+    between : (first, last), optional
+        The periods to count, such as ``("2015-01", "2020-12")``; by default from that of the first event to that of the
+        last. Events outside are left out and told.
+    date_format : str, optional
+        How dates are written that are not year first: "%d/%m/%Y" for 31/12/2020.
     on_water : {"nearest", "drop", "error"}
         What to do with points off the land: count them on the nearest node that is within `max_snap`, leave
         them out, or refuse.
@@ -169,7 +191,8 @@ def bin_points(
     Returns
     -------
     Counts
-        ``values.sum() + n_dropped == n_read`` where there are no weights.
+        ``values.sum() + n_dropped == n_read`` where there are no weights. With `time` a `PeriodCounts`, with values by
+        period and node.
 
     Warns
     -----
@@ -209,6 +232,7 @@ def bin_points(
             raise GeometryError(f"points: name both columns, {both}, or neither.", option=pair[0])
     options = Options(
         weights=weights if isinstance(weights, str) else None,
+        time=time if isinstance(time, str) else None,
         crs=None if crs is None else as_crs(crs),
         domain_crs=domain.crs,
         layer=layer,
@@ -216,19 +240,27 @@ def bin_points(
         **names,
     )
     stream = Stream(points, options)
-    tally = _Tally(domain, on_water, reach, None if isinstance(weights, str) else weights, keep_coordinates)
+    given = None if isinstance(weights, str) else weights
+    clock = Clock.asked(time, every, between, date_format)
+    tally: Tally
+    if clock is None:
+        tally = Tally(domain, on_water, reach, given, keep_coordinates)
+    else:
+        from geobgp.data.period_counts import PeriodTally
+
+        tally = PeriodTally(domain, on_water, reach, given, keep_coordinates, clock)
     with as_progress(progress).stage("points") as stage:
         for chunk in stream:
             tally.add(chunk)
             stage.step(tally.rows, stream.total)
         counts = tally.result(tuple(stream.notes))
         stage.note(f"{counts.n_used:,} used")
-    if counts.warning is not None:
-        warn(counts.warning)
+    for warning in counts.warnings:
+        warn(warning)
     return counts
 
 
-class _Tally:
+class Tally:
     """The running sums of `bin_points`."""
 
     def __init__(self, domain: Domain, on_water: str, reach: float, weights: Any, keep: bool) -> None:
@@ -236,7 +268,7 @@ class _Tally:
         self.given = None if weights is None else np.asarray(weights, float).ravel()
         self.weighted = self.given is not None
         self.values = np.zeros(domain.n_nodes)
-        self.rows = self.read = self.snapped = self.dropped = self.missing = 0
+        self.rows = self.read = self.snapped = self.dropped = self.missing = self.out_of_time = 0
         self.farthest = self.lost = 0.0
         self.unit = "m" if domain.crs is not None else domain.length_unit[1]
         self.strays: np.ndarray = np.empty((0, 2))  # some of the dropped points, as they were read
@@ -245,6 +277,7 @@ class _Tally:
         self.kept: list[np.ndarray] | None = [] if keep else None
 
     def add(self, chunk: Chunk) -> None:
+        """Add the points of a chunk."""
         weights = self._weights(chunk)
         coords = transform(chunk.coords, chunk.crs, self.domain.crs)
         self.points_crs = self.points_crs or chunk.crs
@@ -271,10 +304,20 @@ class _Tally:
             if len(self.strays) < _SAMPLE:
                 self.stray_crs = chunk.crs
                 self.strays = np.concatenate([self.strays, chunk.coords[off][:_SAMPLE]])[:_SAMPLE]
-        self.values += np.bincount(node, mine, minlength=self.domain.n_nodes)
+        self._sum(node, mine, used)
         self.read += len(coords)
         self.missing += chunk.n_missing
         self.rows += chunk.n_rows
+
+    def _values(self) -> np.ndarray:
+        return self.values
+
+    def _counts(self, **known: Any) -> Counts:
+        return Counts(**known)
+
+    def _sum(self, node: np.ndarray, weights: np.ndarray | None, used: np.ndarray) -> None:
+        """Add the points that are `used`, on their nodes."""
+        self.values += np.bincount(node, weights, minlength=self.domain.n_nodes)
 
     def _nearest(self, coords: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if self.reach == 0:
@@ -288,7 +331,7 @@ class _Tally:
         if self.given is not None:
             weights = self.given[self.rows : self.rows + chunk.n_rows]
             if len(weights) < chunk.n_rows:
-                raise _uneven(len(self.given), f"at least {self.rows + chunk.n_rows:,}")
+                raise uneven("weights", len(self.given), f"at least {self.rows + chunk.n_rows:,}")
         if weights is None:
             return None
         self.weighted = True
@@ -324,18 +367,20 @@ class _Tally:
         )
 
     def result(self, notes: tuple[str, ...]) -> Counts:
+        """Return what was counted."""
         if self.given is not None and len(self.given) != self.rows:
-            raise _uneven(len(self.given), f"{self.rows:,}")
-        self.values.setflags(write=False)
-        counts = Counts(
-            values=self.values,
+            raise uneven("weights", len(self.given), f"{self.rows:,}")
+        values = self._values()
+        values.setflags(write=False)
+        counts = self._counts(
+            values=values,
             n_read=self.read,
-            n_used=self.read - self.dropped,
+            n_used=self.read - self.dropped - self.out_of_time,
             n_snapped=self.snapped,
             n_dropped=self.dropped,
             n_missing=self.missing,
             max_snap_distance=self.farthest,
-            total_weight=float(self.values.sum()),
+            total_weight=float(values.sum()),
             dropped_weight=self.lost,
             weighted=self.weighted,
             unit=self.unit,
@@ -381,10 +426,11 @@ class _Tally:
         return DroppedPointsWarning(text, option="points", found=counts.n_dropped, remedy=remedy)
 
 
-def _uneven(n: int, rows: str) -> DataError:
+def uneven(what: str, n: int, rows: str, things: str = "numbers") -> DataError:
+    """Return what to say of an array that does not fit the rows of points."""
     return DataError(
-        f"weights: {n:,} numbers for {rows} rows of points.",
-        option="weights",
+        f"{what}: {n:,} {things} for {rows} rows of points.",
+        option=what,
         found=n,
         remedy="Give one for each row.",
     )

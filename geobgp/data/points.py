@@ -57,6 +57,8 @@ class Chunk:
         Rows of the chunk, and those of them without a point.
     crs : pyproj.CRS or None
     weights : (n_rows,) array or None
+    times : (n_rows,) Series or None
+        The column of dates, as it was read.
     """
 
     coords: np.ndarray
@@ -65,6 +67,7 @@ class Chunk:
     n_missing: int
     crs: pyproj.CRS | None
     weights: np.ndarray | None
+    times: pd.Series | None = None
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,7 @@ class Options:
     """How to read points: names of columns, the CRS where a source has none, the rows of a chunk."""
 
     weights: str | None = None
+    time: str | None = None
     longitude: str | None = None
     latitude: str | None = None
     easting: str | None = None
@@ -83,11 +87,12 @@ class Options:
 
 
 class _Raw(NamedTuple):
-    """Rows as they were read: (n,) geometries or (n, 2) coordinates, their CRS, their weights."""
+    """Rows as they were read: (n,) geometries or (n, 2) coordinates, their CRS, their weights and dates."""
 
     values: np.ndarray
     crs: pyproj.CRS | None
     weights: np.ndarray | None
+    times: pd.Series | None
 
 
 class Stream:
@@ -135,58 +140,58 @@ class Stream:
 
     def _chunks(self, part: Any) -> Iterator[Chunk]:
         """Cut a table into chunks of points."""
-        values, crs, weights = part if isinstance(part, _Raw) else self._raw(part)
+        values, crs, weights, times = part if isinstance(part, _Raw) else self._raw(part)
         size = self.options.chunksize
         for start in range(0, len(values), size):
             some = values[start : start + size]
             n = len(some)
             coords, rows, missing = coordinates_of(some) if some.ndim == 1 else finite_rows(some)
             mine = None if weights is None else weights[start : start + size]
-            yield Chunk(coords, rows, n, missing, crs, mine)
+            when = None if times is None else times.iloc[start : start + size]
+            yield Chunk(coords, rows, n, missing, crs, mine, when)
 
     def _raw(self, table: Any) -> _Raw:
-        """Return the geometries or coordinates of a table, their CRS and their weights."""
+        """Return the geometries or coordinates of a table, their CRS, their weights and their dates."""
         o = self.options
+        weights = times = None
         if isinstance(table, pd.DataFrame):
-            weights = self._weights(table)
-        elif o.weights is not None:
-            raise DataError(
-                f"{option('weights', o.weights)} is no column: the points are a {type(table).__name__}.",
-                option="weights",
-                found=o.weights,
-            )
+            self._wanted(table.columns)
+            weights = None if o.weights is None else _numbers(table[o.weights])
+            times = None if o.time is None else table[o.time]
         else:
-            weights = None
+            for name, column in self._columns.items():
+                raise DataError(
+                    f"{option(name, column)} is no column: the points are a {type(table).__name__}.",
+                    option=name,
+                    found=column,
+                )
         if isinstance(table, gpd.GeoSeries) or _has_geometry(table):
-            return _Raw(table.geometry.to_numpy(), table.crs or o.crs, weights)
+            return _Raw(table.geometry.to_numpy(), table.crs or o.crs, weights, times)
         if isinstance(table, pd.DataFrame):
-            return _Raw(*self._coordinates(table), weights)
+            return _Raw(*self._coordinates(table), weights, times)
         if _is_coordinates(table):
-            return _Raw(np.asarray(table, float), o.crs or o.domain_crs, weights)
+            return _Raw(np.asarray(table, float), o.crs or o.domain_crs, weights, times)
         raise GeometryError(
             "points: each chunk must be a GeoDataFrame, a GeoSeries, a DataFrame with named coordinates "
             f"or a (k, 2) array; found {type(table).__name__}."
         )
 
-    def _weights(self, frame: pd.DataFrame) -> np.ndarray | None:
-        name = self.options.weights
-        if name is None:
-            return None
-        self._wanted(frame.columns)
-        return _numbers(frame[name])
+    @property
+    def _columns(self) -> dict[str, str]:
+        """The columns to read besides the coordinates, by what they are for."""
+        both = {"weights": self.options.weights, "time": self.options.time}
+        return {name: column for name, column in both.items() if column is not None}
 
     def _wanted(self, columns: Any) -> list[str]:
-        """Return the columns to read besides the geometry; refuse weights that are not among them."""
-        name = self.options.weights
-        if name is None:
-            return []
-        if name not in columns:
-            raise DataError(
-                f"weights: there is no column {name!r}; there are {listed(columns)}.",
-                option="weights",
-                found=list(columns),
-            )
-        return [name]
+        """Return the columns to read besides the geometry; refuse those that are not there."""
+        for name, column in self._columns.items():
+            if column not in columns:
+                raise DataError(
+                    f"{name}: there is no column {column!r}; there are {listed(columns)}.",
+                    option=name,
+                    found=list(columns),
+                )
+        return list(dict.fromkeys(self._columns.values()))
 
     # -- coordinates in named columns ----------------------------------------------------------------------
 
@@ -269,12 +274,12 @@ class Stream:
         sample = pd.read_csv(path, nrows=100, dtype=str, **common)
         self.columns = tuple(map(str, sample.columns))
         first, second, _ = self._named = self._choose(sample)
-        if self.options.weights is not None:
-            self._weights(sample)
-        wanted = {first, second, self.options.weights}
+        wanted = {first, second, *self._wanted(sample.columns)}
+        time = self.options.time
         yield from pd.read_csv(
             path,
             usecols=lambda name: name in wanted,
+            dtype=None if time is None or time == self.options.weights else {time: str},
             chunksize=self.options.chunksize,
             low_memory=False,
             **common,
@@ -317,9 +322,10 @@ class Stream:
         else:
             xy = [geometry.field(axis).to_numpy(zero_copy_only=False) for axis in ("x", "y")]
             values = np.where(geometry.is_valid(), xy, np.nan).T
-        name = self.options.weights
+        name, time = self.options.weights, self.options.time
         weights = None if name is None else _numbers(batch.column(name).to_pandas())
-        return _Raw(values, crs or self.options.crs, weights)
+        times = None if time is None else batch.column(time).to_pandas()
+        return _Raw(values, crs or self.options.crs, weights, times)
 
 
 def _wkb_points(binary: Any) -> np.ndarray | None:

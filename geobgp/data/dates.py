@@ -1,0 +1,229 @@
+"""Dates: what a column of dates, years, months or weeks says, as first and last days.
+
+A value stands for all the days that it may mean: "2020-03-01" for one, "2020-W05" for a week from Monday to Sunday
+(ISO 8601), "2020-03", "2020 Q1" and "2020" for a month, a quarter, a year. Of a time of day the date alone counts, as
+the clock showed it where it was written: a time zone is neither needed nor converted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from geobgp.errors import DataError, option
+
+NOT_A_DATE = np.datetime64("NaT", "D")
+#: Days from the Monday of a week to its middle: an ISO week belongs to the month and the year of its Thursday.
+_THURSDAY = 3
+_AMBIGUOUS = re.compile(r"\d{1,2}([/.\- ])\d{1,2}\1(\d{4}|\d{2})(?!\d)")
+_ZONE = re.compile(r"\d:\d\d(?::\d\d(?:\.\d+)?)?\s*(Z|UTC|[+-]\d\d:?\d\d)$")
+#: What stands for no date at all.
+_NOTHING = {"", "nan", "nat", "none", "na", "n/a", "null", "<na>", "-", "."}
+#: Values of a column that are looked at for time zones.
+_SAMPLE = 1000
+
+
+class Days(NamedTuple):
+    """First and last day that values stand for, (k,) datetime64[D] each; NaT where there is none."""
+
+    first: np.ndarray
+    last: np.ndarray
+
+
+class Texts(NamedTuple):
+    """A column as text: its distinct values, which of them each row has (-1: none), and time zones found."""
+
+    values: list[str]
+    which: np.ndarray
+    zones: tuple[str, ...]
+
+
+def texts_of(column: Any) -> Texts:
+    """Return a column of dates of any kind as text, without times of day.
+
+    Examples
+    --------
+    >>> texts = texts_of(["2020-03-01T23:30:00+02:00", None, "2020-03-01"])
+    >>> texts.values, texts.which.tolist(), texts.zones
+    (['2020-03-01'], [0, -1, 0], ('+02:00',))
+    """
+    column = column if isinstance(column, pd.Series) else pd.Series(column)
+    zones: tuple[str, ...] = ()
+    if pd.api.types.is_datetime64_any_dtype(column.dtype):
+        zone = getattr(column.dt, "tz", None)
+        if zone is not None:
+            zones, column = (str(zone),), column.dt.tz_localize(None)
+        days = column.to_numpy().astype("datetime64[D]")
+        which, found = pd.factorize(days)
+        which = np.where(np.isnat(days), -1, which)
+        return Texts([str(day) for day in found], which, zones)
+    if pd.api.types.is_numeric_dtype(column.dtype):
+        numbers = column.to_numpy(float, na_value=np.nan)
+        which, found = pd.factorize(numbers)
+        return Texts([f"{v:.0f}" if v == round(v) else repr(float(v)) for v in found], which, ())
+    which, found = pd.factorize(column)
+    words = [str(value).strip() for value in found]
+    zones = tuple(dict.fromkeys(m[1] for word in words[:_SAMPLE] if (m := _ZONE.search(word))))
+    short = [word[:10] if len(word) > 10 and word[10] in "Tt " and word[4] == "-" else word for word in words]
+    again, distinct = pd.factorize(np.array(short, dtype=object))
+    codes = np.append(again, -1)[which]
+    nothing = np.array([word.lower() in _NOTHING for word in distinct], bool)
+    return Texts([str(w) for w in distinct], np.where(np.append(nothing, True)[codes], -1, codes), zones)
+
+
+def parse(values: Sequence[str], date_format: str | None = None, *, weeks: bool = False) -> Days:
+    """Return the days that texts stand for; NaT for what is no date.
+
+    Parameters
+    ----------
+    values : sequence of str
+    date_format : str, optional
+        As for ``strptime``, such as "%d/%m/%Y"; by default dates are written year first (ISO 8601).
+    weeks : bool
+        Take six digits for a year and a week; by default for a year and a month.
+
+    Raises
+    ------
+    DataError
+        At a date whose day and month could be either.
+
+    Examples
+    --------
+    >>> days = parse(["2020-02", "2020W05", "2020-02-30", "1961"])
+    >>> [str(day) for day in days.first], [str(day) for day in days.last]
+    (['2020-02-01', '2020-01-27', 'NaT', '1961-01-01'], ['2020-02-29', '2020-02-02', 'NaT', '1961-12-31'])
+    >>> str(parse(["3/4/2020"], "%d/%m/%Y").first[0])
+    '2020-04-03'
+    """
+    if date_format is not None:
+        return _formatted(values, date_format)
+    first = np.full(len(values), NOT_A_DATE)
+    last = first.copy()
+    for k, value in enumerate(values):
+        days = _parse_one(value, weeks)
+        if days is not None:
+            first[k], last[k] = days
+        elif _AMBIGUOUS.match(value):
+            raise _ask(value)
+    return Days(first, last)
+
+
+def middle_of_weeks(days: Days) -> Days:
+    """Return days with whole weeks replaced by their Thursday, which tells their month and their year."""
+    week = (days.last - days.first) == np.timedelta64(6, "D")
+    return Days(
+        np.where(week, days.first + _THURSDAY, days.first), np.where(week, days.first + _THURSDAY, days.last)
+    )
+
+
+def check_format(date_format: Any) -> None:
+    """Refuse what is no format of dates."""
+    if date_format is None or (isinstance(date_format, str) and "%" in date_format):
+        return
+    raise DataError(
+        f"{option('date_format')} says how dates are written, in the signs of strptime; found {date_format!r}.",
+        option="date_format",
+        found=date_format,
+        remedy="Such as '%d/%m/%Y' for 31/12/2020.",
+    )
+
+
+def _ask(value: str) -> DataError:
+    day_first = _like(value, "%d{0}%m{0}%Y")
+    month_first = _like(value, "%m{0}%d{0}%Y")
+    return DataError(
+        f"Dates such as {value!r} can be read in two ways: day or month first?",
+        option="date_format",
+        found=value,
+        remedy=(
+            f"Say which: {option('date_format', day_first)} or {option('date_format', month_first)}; or write "
+            "dates as 2020-12-31."
+        ),
+    )
+
+
+def _like(value: str, pattern: str) -> str:
+    match = _AMBIGUOUS.match(value)
+    assert match is not None
+    text = pattern.format(match[1])
+    return text if len(match[2]) == 4 else text.replace("%Y", "%y")
+
+
+# -- kinds of text
+
+
+def _day(year: str, month: str, day: str) -> tuple[np.datetime64, np.datetime64]:
+    found = np.datetime64(f"{year}-{month:0>2}-{day:0>2}", "D")
+    return found, found
+
+
+def _month(year: str, month: str, months: int = 1) -> tuple[np.datetime64, np.datetime64]:
+    found = np.datetime64(f"{year}-{month:0>2}", "M")
+    return found.astype("M8[D]"), (found + months).astype("M8[D]") - 1
+
+
+def _quarter(year: str, quarter: str) -> tuple[np.datetime64, np.datetime64]:
+    return _month(year, str(3 * int(quarter) - 2), 3)
+
+
+def _year(year: str) -> tuple[np.datetime64, np.datetime64]:
+    return _month(year, "1", 12)
+
+
+def _week(year: str, week: str, day: str | None = None) -> tuple[np.datetime64, np.datetime64]:
+    start = week_start(int(year), int(week))
+    if day is None:
+        return start, start + 6
+    return start + int(day) - 1, start + int(day) - 1
+
+
+def week_start(year: int, week: int) -> np.datetime64:
+    """Return the Monday of an ISO week."""
+    fourth = np.datetime64(f"{year:04d}-01-04", "D")  # always in week 1
+    start = fourth - (int(fourth.astype(np.int64)) + _THURSDAY) % 7 + 7 * (week - 1)
+    thursday = start + _THURSDAY
+    if week < 1 or int(str(thursday)[:4]) != year:
+        raise ValueError(f"{year} has no week {week}")
+    return np.datetime64(start, "D")
+
+
+_Kind = Callable[..., tuple[np.datetime64, np.datetime64]]
+_YEAR = r"([12]\d{3})"
+_KINDS: list[tuple[re.Pattern[str], _Kind]] = [
+    (re.compile(_YEAR + r"-(\d{1,2})-(\d{1,2})"), _day),
+    (re.compile(_YEAR + r"[/.](\d{1,2})[/.](\d{1,2})"), _day),
+    (re.compile(_YEAR + r"(\d{2})(\d{2})"), _day),
+    (re.compile(_YEAR + r"[ -]?[Ww](\d{1,2})(?:-?([1-7]))?"), _week),
+    (re.compile(_YEAR + r"[ -]?[Qq]([1-4])"), _quarter),
+    (re.compile(_YEAR + r"[-/](\d{1,2})"), _month),
+    (re.compile(_YEAR), _year),
+]
+_SIX = re.compile(_YEAR + r"(\d{2})")
+
+
+def _parse_one(value: str, weeks: bool) -> tuple[np.datetime64, np.datetime64] | None:
+    six = _SIX.fullmatch(value)
+    try:
+        if six is not None:
+            return _week(six[1], six[2]) if weeks else _month(six[1], six[2])
+        for pattern, kind in _KINDS:
+            match = pattern.fullmatch(value)
+            if match is not None:
+                return kind(*match.groups())
+    except ValueError:  # a 30th of February
+        pass
+    return None
+
+
+def _formatted(values: Sequence[str], date_format: str) -> Days:
+    found = pd.to_datetime(pd.Series(list(values), dtype=object), format=date_format, errors="coerce")
+    first = found.to_numpy().astype("datetime64[D]")
+    if re.search("%[dDjuxc]", date_format):
+        return Days(first, first.copy())
+    months = 1 if re.search("%[mbB]", date_format) else 12
+    after = (first.astype("datetime64[M]") + months).astype("datetime64[D]")
+    return Days(first, after - 1)
