@@ -39,7 +39,7 @@ def main(checkout: str, given: str, found: str) -> None:
         median=np.exp(posterior.fit.states[0].node_moments()[0]),
         low=nodes["q05"].to_numpy(),
         high=nodes["q95"].to_numpy(),
-        draws=posterior.sample(300, 0),
+        draws=np.asarray(posterior.sample(300, 0)),
         areas=posterior.domain.node_areas,
         seconds=seconds,
         permeability=np.nan,

@@ -147,7 +147,7 @@ def mapped(points: Any, domain: Domain, **options: Any) -> Estimate:
         np.exp(posterior.fit.states[0].node_moments()[0]),
         nodes["q05"].to_numpy(),
         nodes["q95"].to_numpy(),
-        posterior.sample(300, 0),
+        np.asarray(posterior.sample(300, 0)),
         posterior.domain.node_areas,
         seconds,
         posterior.basis.permeability,

@@ -42,6 +42,9 @@ class Outputs:
         def units(self) -> str: ...  # noqa: D102
         @property
         def _nodes(self) -> NormalMixture: ...
+        @property
+        def _shown_nodes(self) -> NormalMixture: ...
+        def in_units(self, units: str | None) -> Posterior: ...  # noqa: D102
         def _need_counts(self, what: str) -> None: ...
         def node_intensity(self, quantiles: Sequence[float] = QUANTILES) -> pd.DataFrame: ...  # noqa: D102
         def summary(self) -> Summary: ...  # noqa: D102
@@ -71,11 +74,11 @@ class Outputs:
         return self._dataset({name: table[name].to_numpy() for name in table}, about)
 
     def exceedance(self, threshold: float) -> xr.DataArray:
-        """Return the probability that the intensity exceeds `threshold` (in its own unit), on the grid."""
+        """Return the probability that the intensity exceeds `threshold` (in `units`), on the grid."""
         self._need_counts("exceedance()")
         if not np.isfinite(threshold):
             raise DataError(f"A threshold is a finite number of {self.units}; found {threshold!r}.")
-        values = self._nodes.sf(np.log(threshold)) if threshold > 0 else np.ones(self.domain.n_nodes)
+        values = self._shown_nodes.sf(np.log(threshold)) if threshold > 0 else np.ones(self.domain.n_nodes)
         about = {
             "long_name": f"probability of more than {threshold:g} {self.units}",
             "units": "1",
@@ -90,7 +93,7 @@ class Outputs:
         values = {"mean": mean, "sd": np.sqrt(var)} | {
             quantile_name(q): self._nodes.quantile(q) for q in chances
         }
-        unit = f"log({self.units})" if self.likelihood.is_intensity else "1"
+        unit = f"log({self.in_units(None).units})" if self.likelihood.is_intensity else "1"
         about = {name: {"long_name": f"linear predictor, {_words(name)}", "units": unit} for name in values}
         return self._dataset(values, about)
 

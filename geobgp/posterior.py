@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -20,9 +21,11 @@ from geobgp.land.reproject import place_coordinates
 from geobgp.questions import Questions
 from geobgp.summary import Rung, Summary, coefficient_table, describe
 from geobgp.text import number
+from geobgp.units import RELATIVE_RISK, Units
 
 if TYPE_CHECKING:
     import geopandas as gpd
+    import xarray as xr
 
     from geobgp.data.areas import AreaCounts
     from geobgp.inference.fit import Fit
@@ -34,8 +37,6 @@ if TYPE_CHECKING:
 
 #: Numbers in a block of samples: 64 MB.
 _SAMPLE_BLOCK = 8_000_000
-#: Exposures that are numbers of events, by kind: the map is a relative risk, in this unit.
-RISKS = {"expected": "times the expected", "risk": "times the average risk"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +79,8 @@ class Posterior(Outputs, Questions):
         The counts by area that were fitted.
     tried : tuple of Rung
         The fits that `map_intensity` compared: cells, prior, water, bound, seconds.
+    shown_in : str
+        The units that were asked for, as in "per 100,000"; empty for the own unit. See `in_units`.
 
     Examples
     --------
@@ -110,6 +113,7 @@ class Posterior(Outputs, Questions):
     observed: np.ndarray | None = field(default=None, repr=False)
     areas: AreaCounts | None = field(default=None, repr=False)
     tried: tuple[Rung, ...] = field(default=(), repr=False)
+    shown_in: str = field(default="", repr=False)
 
     # -- facts -------------------------------------------------------------------------------------
 
@@ -160,25 +164,46 @@ class Posterior(Outputs, Questions):
     @property
     def quantity(self) -> str:
         """What the map shows: an intensity, or a relative risk."""
-        return "relative risk" if self.exposure_kind in RISKS else "intensity"
+        return self.shown.quantity
 
     @property
     def units(self) -> str:
-        """Unit of the intensity."""
-        if self.exposure_kind in RISKS:
-            return RISKS[self.exposure_kind]
-        per = {
-            "area": self.domain.area_unit[1],
-            "population": "person",
-            "exposure": "unit of exposure",
-            "observation": "observation",
-        }
-        return f"events per {per.get(self.exposure_kind, self.exposure_kind)}"
+        """Unit of the intensity, and of thresholds."""
+        return self.shown.words
+
+    @cached_property
+    def shown(self) -> Units:
+        """In what the intensity is shown: the factor from events per unit of `exposure`, and the words."""
+        return Units.of(self.shown_in, self.exposure_kind, self.domain.area_unit, lambda: self.overall)
+
+    @property
+    def overall(self) -> float:
+        """Expected events per unit of `exposure`, over all the land: what a relative risk is relative to."""
+        return float(self.exposure @ self._nodes.exp_mean() / self.exposure.sum())
+
+    def in_units(self, units: str | None) -> Posterior:
+        """Return the same posterior with its intensity in other units.
+
+        Parameters
+        ----------
+        units : str or None
+            "per 100,000", "per 1,000 women", "per million" and the like of a population; "per km²", "per ha", "per
+            100 km²" of land; "relative risk", the ratio to the average over all people; None for the own unit.
+
+        Returns
+        -------
+        Posterior
+            All of its maps, tables, files and thresholds are in these units; samples too. The linear predictor
+            (`latent`, `predict`) and expected numbers of events stay as they are.
+        """
+        made = replace(self, shown_in=units or "")
+        made.shown  # noqa: B018  (what does not fit is said now)
+        return made
 
     @property
     def default_title(self) -> str:
         """Title of maps and files that were given none."""
-        return "Relative risk" if self.exposure_kind in RISKS else f"Intensity in {self.units}"
+        return "Relative risk" if self.quantity == RELATIVE_RISK else f"Intensity in {self.units}"
 
     @property
     def provenance(self) -> dict[str, Any]:
@@ -224,6 +249,11 @@ class Posterior(Outputs, Questions):
         moments = np.array([state.node_moments() for state in self.fit.states])
         return NormalMixture(_weights(self.fit.states), moments[:, 0], moments[:, 1])
 
+    @property
+    def _shown_nodes(self) -> NormalMixture:
+        """The log-intensity of the nodes in the units that are shown."""
+        return self._nodes.plus(math.log(self.shown.factor))
+
     def _at(
         self,
         coords: Any,
@@ -253,7 +283,7 @@ class Posterior(Outputs, Questions):
     def node_intensity(self, quantiles: Sequence[float] = QUANTILES) -> pd.DataFrame:
         """Return mean, sd and quantiles of the intensity, one row per node of the domain."""
         self._need_counts("node_intensity()")
-        frame = pd.DataFrame(_columns(self._nodes, quantiles))
+        frame = pd.DataFrame(_columns(self._shown_nodes, quantiles))
         frame.attrs["units"] = self.units
         return frame
 
@@ -277,31 +307,42 @@ class Posterior(Outputs, Questions):
             Values there, in their own units; by default those of the node on whose land a coordinate lies.
         """
         self._need_counts("intensity_at()")
-        frame = pd.DataFrame(_columns(self._at(coords, covariates, by_node=True), quantiles))
+        found = self._at(coords, covariates, by_node=True).plus(math.log(self.shown.factor))
+        frame = pd.DataFrame(_columns(found, quantiles))
         frame.attrs["units"] = self.units
         return frame
 
     # -- samples ------------------------------------------------------------------------
 
-    def sample(self, n: int, seed: int | np.random.Generator) -> np.ndarray:
+    def sample(self, n: int, seed: int | np.random.Generator | None = None) -> xr.DataArray:
         """Draw joint samples of the intensity at all nodes.
 
         Parameters
         ----------
         n : int
             Number of samples; 1,000 samples of 15,000 nodes take 120 MB.
-        seed : int or Generator
-            The same seed gives the same samples.
+        seed : int or Generator, optional
+            The same seed gives the same samples; None gives others every time.
 
         Returns
         -------
-        (n, n_nodes) array
-            One intensity (in `units`) per node; whole rows belong together.
+        xarray.DataArray, (draw, node)
+            One intensity (in `units`) per node, with its easting and northing; whole rows belong together.
         """
-        self._need_counts("sample()")
-        return np.concatenate([np.zeros((0, self.domain.n_nodes)), *self.sample_blocks(n, seed)])
+        import xarray as xr
 
-    def sample_blocks(self, n: int, seed: int | np.random.Generator) -> Iterator[np.ndarray]:
+        self._need_counts("sample()")
+        values = np.concatenate([np.zeros((0, self.domain.n_nodes)), *self.sample_blocks(n, seed)])
+        easting, northing = self.domain.node_points.T
+        return xr.DataArray(
+            values * self.shown.factor,
+            {"draw": np.arange(n), "easting": ("node", easting), "northing": ("node", northing)},
+            ("draw", "node"),
+            name="intensity",
+            attrs={"long_name": f"{self.quantity}, joint samples", "units": self.units},
+        )
+
+    def sample_blocks(self, n: int, seed: int | np.random.Generator | None) -> Iterator[np.ndarray]:
         """Yield joint samples of exp(eta), events per unit of `exposure`, some at a time: n in all."""
         if n < 0:
             raise DataError(f"The number of samples cannot be negative; found {n}.")

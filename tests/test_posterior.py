@@ -150,7 +150,7 @@ def test_covariates_at_coordinates(fits):
 
 
 def test_exceedance(posterior, domain):
-    draws = posterior.sample(4000, seed=1)
+    draws = np.asarray(posterior.sample(4000, seed=1))
     for threshold in (2.0, 5.0):
         chance = posterior.exceedance(threshold)
         assert chance.name == "exceedance" and chance.attrs["units"] == "1"
@@ -176,7 +176,7 @@ def test_latent(posterior, domain):
 
 def test_samples_agree_with_the_analytic_moments(posterior):
     n = 6000
-    draws = posterior.sample(n, seed=2)
+    draws = np.asarray(posterior.sample(n, seed=2))
     table = posterior.node_intensity()
     z = (draws.mean(axis=0) - table["mean"]) / (table["sd"] / np.sqrt(n))
     assert np.abs(z).max() < 6
@@ -197,7 +197,7 @@ def test_sample_covariance_agrees_with_the_analytic_one(fits, basis):
     mean = np.exp(state.node_moments()[0] + np.diag(covariance) / 2)
     exact = mean[:, None] * mean * np.expm1(covariance)
     n = 20_000
-    got = np.cov(posterior.sample(n, seed=4).T)
+    got = np.cov(np.asarray(posterior.sample(n, seed=4)).T)
     scale = np.sqrt(np.diag(exact))
     error = (got - exact) / (scale[:, None] * scale)
     assert np.sqrt(np.mean(error**2)) < 2.5 / np.sqrt(n)
@@ -208,7 +208,7 @@ def test_sample_covariance_agrees_with_the_analytic_one(fits, basis):
 def test_samples_of_a_mixture_use_every_state(fits):
     posterior = fits["integrate"]
     assert len(posterior.fit.states) > 1
-    draws = np.log(posterior.sample(20_000, seed=5))
+    draws = np.log(np.asarray(posterior.sample(20_000, seed=5)))
     mean, var = posterior._nodes.moments()
     np.testing.assert_allclose(draws.var(axis=0), var, rtol=0.1)
     np.testing.assert_allclose(draws.mean(axis=0), mean, atol=0.05)
@@ -219,7 +219,7 @@ def test_totals_against_a_loop(posterior, domain):
     regions = gpd.GeoDataFrame({"name": ["west", "east", "island"]}, geometry=cuts)
     table = posterior.totals(regions, n_samples=500, seed=9)
     mean = posterior.node_intensity()["mean"].to_numpy()
-    samples = posterior.sample(500, seed=9)
+    samples = np.asarray(posterior.sample(500, seed=9))
     land = domain.polygon_of(np.arange(domain.n_nodes))
     for row, cut in zip(table.itertuples(), cuts, strict=True):
         weight = np.array([piece.intersection(cut).area for piece in land])
@@ -248,7 +248,7 @@ def test_predicted_counts_are_wider(fits):
     assert table["predicted_q05"].iloc[0] < table["q05"].iloc[0]
     assert table["predicted_q95"].iloc[0] > table["q95"].iloc[0]
     rng = np.random.default_rng(0)
-    sums = posterior.sample(4000, 1) @ np.asarray(posterior_shares(posterior)).ravel()
+    sums = np.asarray(posterior.sample(4000, 1)) @ np.asarray(posterior_shares(posterior)).ravel()
     drawn = np.quantile(rng.poisson(sums), [0.05, 0.95])
     assert np.abs(drawn - table[["predicted_q05", "predicted_q95"]].to_numpy()).max() <= 2
 

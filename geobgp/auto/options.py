@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from geobgp.errors import DataError, GeometryError, option
+from geobgp.units import check_units
 
 if TYPE_CHECKING:
     import numpy as np
@@ -264,6 +265,9 @@ class Options(OptionSet):
         sets=False,
         matters=False,
     )
+    units: str | None = setting(
+        "What events are shown per: 'per 100,000', 'per ha', or 'relative risk'.", "Results", metavar="TEXT"
+    )
     title: str = setting("Title of map and report.", "Results", default="", metavar="TEXT")
 
     def __post_init__(self) -> None:
@@ -282,6 +286,7 @@ class Options(OptionSet):
 
             object.__setattr__(self, "covariates", named_covariates(self.covariates))
         self._check_data()
+        check_units(self.units, self.exposure is not None)
         if self.boundary == "dirichlet" and self.permeability not in ("auto", 0):
             raise DataError(
                 f"Permeable water needs a Neumann condition; found boundary='dirichlet' and a permeability of "

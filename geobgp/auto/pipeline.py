@@ -64,6 +64,7 @@ def map_intensity(
     max_seconds: float = 60.0,
     max_features: int = 1024,
     cache: bool = True,
+    units: str | None = None,
     title: str = "",
     progress: ProgressLike = False,
 ) -> Posterior:
@@ -131,6 +132,11 @@ def map_intensity(
         The most features that are tried when m is chosen.
     cache : bool
         Keep computed features on disk for the next time.
+    units : str, optional
+        What events are shown per: "per 100,000", "per 1,000 women", "per million" of a population; "per ha", "per 100
+        km²" of land; "relative risk", the ratio to the average over all people. By default per person or per km²;
+        expected cases as exposure always give a relative risk. Maps, tables, files and thresholds are all in it;
+        `Posterior.in_units` changes it later.
     title : str
         Title of maps.
     progress : bool, Progress, Stage or callable
@@ -205,4 +211,5 @@ def run(options: Options, progress: ProgressLike = False, *, keep_coordinates: b
     posterior = dataclasses.replace(
         kept.posterior, choices={name: str(choice) for name, choice in choices.items()}, tried=tried
     )
+    posterior = posterior.in_units(o.units)
     return Mapped(posterior, kept.scene.counts, choices, dict(progress.seconds))

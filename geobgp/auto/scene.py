@@ -28,6 +28,7 @@ from geobgp.errors import DataError, DroppedPointsWarning, GeobgpWarning, Geomet
 from geobgp.files import read_vector
 from geobgp.land.domain import Domain
 from geobgp.land.polygons import Land, own_crs
+from geobgp.units import Units
 
 if TYPE_CHECKING:
     from geobgp.auto.options import Options
@@ -169,6 +170,8 @@ class Scenes:
             )
         with self.progress.stage("inputs") if o.exposure is not None or o.covariates else nullcontext():
             exposure, exposure_kind = node_exposure(o.exposure, domain, o.exposure_column)
+            # What does not fit is said before the fit.
+            Units.of(o.units or "", exposure_kind, domain.area_unit)
             effects = fixed_effects(o.covariates, domain, o.fill_missing)
         return domain, counts, exposure, exposure_kind, effects, spacing
 

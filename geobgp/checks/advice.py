@@ -76,8 +76,8 @@ def _crowds(posterior: Posterior) -> Iterator[Advice]:
     y = posterior.observed
     if y is None:
         return
-    mean, variance = posterior.node_intensity(())[["mean", "sd"]].to_numpy().T
-    expected = float(np.sum(posterior.exposure**2 * (mean**2 + variance**2)))
+    mean, variance = posterior._nodes.exp_moments()
+    expected = float(np.sum(posterior.exposure**2 * (mean**2 + variance)))
     pairs = float(np.sum(np.maximum(y * (y - 1.0), 0.0)))
     ratio = pairs / expected if expected > 0 else 1.0
     if ratio > 1.1:

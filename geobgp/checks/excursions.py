@@ -185,7 +185,7 @@ def excursion(
             found=threshold,
         )
     probability = check_probability(probability, n_samples)
-    chance = posterior._nodes.sf(np.log(threshold))
+    chance = posterior._shown_nodes.sf(np.log(threshold))
     n = posterior.domain.n_nodes
     # The place of every node in the order in which it joins each region.
     place = np.empty((2, n), np.int64)
@@ -193,7 +193,7 @@ def excursion(
         place[k, order] = np.arange(n)
     failed = []
     for block in posterior.sample_blocks(n_samples, seed):
-        over = block > threshold
+        over = block > threshold / posterior.shown.factor
         failed.append([np.where(over, n, place[0]).min(axis=1), np.where(over, place[1], n).min(axis=1)])
     first = np.sort(np.concatenate(failed, axis=1), axis=1)
     joint = [(n_samples - np.searchsorted(first[k], place[k], "right")) / (n_samples + 1) for k in range(2)]

@@ -116,7 +116,7 @@ def residuals(posterior: Posterior, *, n_simulations: int = 99, seed: int = 0) -
         )
     rng = np.random.default_rng(seed)
     expected = posterior.exposure * posterior._nodes.exp_mean()
-    rates = posterior.sample(n_simulations, rng) * posterior.exposure
+    rates = np.concatenate(list(posterior.sample_blocks(n_simulations, rng))) * posterior.exposure
     scatter = posterior.likelihood.scatter(rates.shape, rng)
     rates = rates if scatter is None else rates * scatter
     drawn = rng.poisson(np.minimum(rates, 1e15)).astype(float)

@@ -50,9 +50,10 @@ def ranks(
     shares = area_shares(domain, frame)
     weights = sp.csr_array(sp.vstack([shares, np.ones((1, domain.n_nodes))]).multiply(posterior.exposure))
     exposure = np.asarray(weights.sum(axis=1))
+    factor = posterior.shown.factor
     with np.errstate(divide="ignore", invalid="ignore"):
-        rates = sum_samples(posterior.sample_blocks(n_samples, seed), weights) / exposure
-        mean = (weights @ posterior._nodes.exp_mean() / exposure)[:-1]
+        rates = factor * sum_samples(posterior.sample_blocks(n_samples, seed), weights) / exposure
+        mean = (factor * (weights @ posterior._nodes.exp_mean()) / exposure)[:-1]
     rates, overall = rates[:, :-1], rates[:, -1:]
     ranked = exposure[:-1] > 0
     place = _places(rates, ranked)

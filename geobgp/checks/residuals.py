@@ -141,7 +141,7 @@ def _sample_sums(
     """Return (SAMPLES, groups) expected numbers from joint samples, and the expected share of empty nodes."""
     out, empty = [], 0.0
     for _ in range(SAMPLES // _BLOCK):
-        draws = posterior.sample(_BLOCK, rng)
+        draws = np.concatenate(list(posterior.sample_blocks(_BLOCK, rng)))
         scatter = posterior.likelihood.scatter(draws.shape, rng)
         draws = draws if scatter is None else draws * scatter
         out.append((gather @ draws.T).T)

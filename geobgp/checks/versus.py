@@ -94,11 +94,11 @@ class Versus:
 
     @cached_property
     def _log_ratio(self) -> NormalMixture:
-        return self.first._nodes.minus(self.second._nodes)
+        return self.first._shown_nodes.minus(self.second._shown_nodes)
 
     @cached_property
     def _difference(self) -> LogNormalDifference:
-        return LogNormalDifference(self.first._nodes, self.second._nodes)
+        return LogNormalDifference(self.first._shown_nodes, self.second._shown_nodes)
 
     # -- on the grid -------------------------------------------------------------------------------
 
@@ -194,7 +194,7 @@ class Versus:
         for posterior, own in zip((self.first, self.second), seeds, strict=True):
             weights = shares.multiply(posterior.exposure).tocsr()
             exposure = shares @ posterior.exposure
-            exposed = np.where(exposure > 0, exposure, np.nan)
+            exposed = np.where(exposure > 0, exposure, np.nan) / posterior.shown.factor
             sums = sum_samples(posterior.sample_blocks(n_samples, np.random.default_rng(own)), weights)
             rates.append(sums / exposed)
             expected.append(weights @ posterior._nodes.exp_mean())

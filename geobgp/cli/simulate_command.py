@@ -69,7 +69,7 @@ def _known_intensity(o: SimulateOptions) -> tuple[Domain, float | np.ndarray]:
         from geobgp.posterior import Posterior
 
         posterior = Posterior.load(o.posterior)
-        expected = posterior.node_intensity()["mean"].to_numpy() * posterior.exposure
+        expected = posterior._nodes.exp_mean() * posterior.exposure
         return posterior.domain, expected / (posterior.domain.node_areas / posterior.domain.area_unit[0])
     land = read_land(o.land, o.water, o.barriers, crs=o.crs, land_crs=o.land_crs)
     cell_size = o.cell_size or cell_size_for(float(shapely.area(land.geometry)), None, land.crs)[0]

@@ -103,6 +103,10 @@ class NormalMixture:
             mean, variance = self._moments(means, means**2 * np.expm1(self.var))
         return mean, np.where(np.isnan(variance) & ~np.isnan(mean), np.inf, variance)
 
+    def plus(self, shift: float) -> NormalMixture:
+        """Return the mixture moved by a number: its exponential is multiplied."""
+        return NormalMixture(self.weight, self.mu + shift, self.var)
+
     def minus(self, other: NormalMixture) -> NormalMixture:
         """Return the difference from another mixture that is independent of this one, at the same places.
 

@@ -87,7 +87,11 @@ def _groups(posterior: Posterior, draws: int, chains: int, rng: np.random.Genera
         for name in ("lengthscale", "sd"):
             values = np.array([getattr(state, name) for state in states])[owner]
             sampled[name] = (("chain", "draw"), values.reshape(chains, draws))
-    sampled["intensity"] = (per_node, np.exp(nodes).reshape(shape), {"units": posterior.units})
+    sampled["intensity"] = (
+        per_node,
+        posterior.shown.factor * np.exp(nodes).reshape(shape),
+        {"units": posterior.units},
+    )
     names = ["intercept", *posterior.effects.names][len(posterior.effects.names) + 1 - effects.shape[1] :]
     places = {
         "exposure": ("node", exposure),

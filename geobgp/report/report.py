@@ -130,7 +130,6 @@ def _pictures(posterior: Posterior, inputs: ReportInputs) -> dict[str, Any]:
 
 def _cards(posterior: Posterior, inputs: ReportInputs) -> list[tuple[str, str, str]]:
     facts, domain = posterior.summary(), posterior.domain
-    expected = float((posterior.exposure * posterior.node_intensity()["mean"].to_numpy()).sum())
     parts = f"{domain.n_components:,} separate parts" if domain.n_components > 1 else "one piece"
     land = f"{number(domain.node_areas.sum() / domain.area_unit[0])} {_area_unit(posterior)}"
     cards = [
@@ -140,7 +139,7 @@ def _cards(posterior: Posterior, inputs: ReportInputs) -> list[tuple[str, str, s
             _lost(posterior),
         ),
         ("Land", land, parts),
-        ("Overall", number(expected / posterior.exposure.sum()), posterior.units),
+        ("Overall", number(posterior.overall * posterior.shown.factor), posterior.units),
         ("Lengthscale", *_quantity(facts["lengthscale"])),
         ("Spread (log scale)", *_quantity(facts["sd"])),
     ]

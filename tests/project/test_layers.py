@@ -13,7 +13,7 @@ from paths import ROOT
 PACKAGE = ROOT / "geobgp"
 #: From the bottom up. A room may import itself, its neighbours on the same layer and all that lies below.
 LAYERS = (
-    ("errors", "text", "files", "progress", "registry", "storage.store"),
+    ("errors", "text", "units", "files", "progress", "registry", "storage.store"),
     ("linalg",),
     ("land",),
     ("prior",),

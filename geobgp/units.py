@@ -1,0 +1,199 @@
+"""Units: in what an intensity is shown, the factor from its own unit to that, and the words."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from geobgp.errors import DataError, option
+from geobgp.text import number
+
+#: Exposures that are numbers of events, by kind: the map is a relative risk, in this unit.
+RISKS: Final = {"expected": "times the expected", "risk": "times the average risk"}
+#: What maps of ratios to an average are called.
+RELATIVE_RISK: Final = "relative risk"
+#: Square metres of the areas that events can be counted per.
+_AREAS: Final = {
+    "km²": 1e6, "km2": 1e6, "km^2": 1e6, "square kilometre": 1e6, "square kilometer": 1e6, "ha": 1e4,
+    "hectare": 1e4, "m²": 1.0, "m2": 1.0, "m^2": 1.0, "square metre": 1.0, "square meter": 1.0,
+    "mi²": 2_589_988.110336, "mi2": 2_589_988.110336, "square mile": 2_589_988.110336, "acre": 4_046.8564224,
+}  # fmt: skip
+_SHORT: Final = {"km2": "km²", "km^2": "km²", "m2": "m²", "m^2": "m²", "mi2": "mi²"}
+_WORDS: Final = {"hundred": 100.0, "thousand": 1e3, "million": 1e6}
+_ONES: Final = {"population": ("person", "people"), "exposure": ("unit of exposure", "units of exposure")}
+_EXAMPLES: Final = "'per 100,000', 'per 1,000 people', 'per million', 'per km²', 'per ha' or 'relative risk'"
+
+
+@dataclass(frozen=True)
+class Units:
+    """In what an intensity is shown.
+
+    Attributes
+    ----------
+    factor : float
+        What an intensity in its own unit (events per km², per person) is multiplied by.
+    words : str
+        As in "events per 100,000 people"; they stand after a number.
+    quantity : "intensity" or "relative risk"
+        What is shown; a relative risk has classes about 1.
+
+    Examples
+    --------
+    >>> units = Units.of("per 100,000", "population")
+    >>> units.words, units.factor, units.per("month").words
+    ('events per 100,000 people', 100000.0, 'events per 100,000 people per month')
+    >>> Units.of("per ha", "area", (1e6, "km²")).factor
+    0.01
+    """
+
+    factor: float
+    words: str
+    quantity: str = "intensity"
+
+    @classmethod
+    def of(
+        cls,
+        asked: str,
+        kind: str,
+        area: tuple[float, str] = (1e6, "km²"),
+        overall: Callable[[], float] | None = None,
+    ) -> Units:
+        """Return the units that were asked for, or say why these do not fit what events are counted per.
+
+        Parameters
+        ----------
+        asked : str
+            "per 100,000", "per 1,000 women", "per ha", "relative risk"; empty for the own unit.
+        kind : str
+            What the exposure is: "area", "population", "expected", "risk", "exposure" or "observation".
+        area : (float, str)
+            The area that events are counted per by themselves, in m², and its name.
+        overall : callable, optional
+            Gives the average intensity in its own unit, which a relative risk is the ratio to; left out before the fit.
+        """
+        if kind in RISKS:
+            if asked and asked.strip().lower() != RELATIVE_RISK:
+                raise _unfit(asked, "this map is a relative risk, which has no other unit", "Leave it out.")
+            return cls(1.0, RISKS[kind], RELATIVE_RISK)
+        if not asked:
+            one = {"area": area[1], "observation": "observation"} | {k: v[0] for k, v in _ONES.items()}
+            return cls(1.0, f"events per {one.get(kind, kind)}")
+        if asked.strip().lower() == RELATIVE_RISK:
+            if kind not in _ONES:
+                raise _unfit(
+                    asked,
+                    f"a relative risk is one of people, and events are counted per {area[1]} here",
+                    f"Give the population (or expected cases) as {option('exposure')}.",
+                )
+            return cls(
+                1.0 / overall() if overall is not None else 1.0, "times the average risk", RELATIVE_RISK
+            )
+        size, noun = _parse(asked)
+        return (
+            cls._per_area(asked, size, noun, kind, area)
+            if noun in _AREAS
+            else cls._each(asked, size, noun, kind)
+        )
+
+    @classmethod
+    def _per_area(cls, asked: str, size: float, noun: str, kind: str, area: tuple[float, str]) -> Units:
+        if kind != "area":
+            raise _unfit(
+                asked,
+                f"events are counted per {_ONES.get(kind, (kind,))[0]} here, not by area",
+                f"Say 'per 100,000', or leave {option('exposure')} out.",
+            )
+        if area[0] != 1e6:
+            raise _unfit(asked, "land in local coordinates has no square kilometres", "Leave it out.")
+        several = size != 1
+        name = _SHORT.get(noun, noun) + ("s" if several and noun.endswith(("e", "er")) else "")
+        many = f"{_amount(size)} " if several else ""
+        return cls(size * _AREAS[noun] / area[0], f"events per {many}{name}")
+
+    @classmethod
+    def _each(cls, asked: str, size: float, noun: str, kind: str) -> Units:
+        if kind not in _ONES:
+            raise _unfit(
+                asked,
+                "no population was given, so that events are counted by area",
+                f"Give it as {option('exposure')}, or say 'per km²' or 'per ha'.",
+            )
+        things = noun or _ONES[kind][size != 1]
+        return cls(size, f"events per {_amount(size)} {things}" if size != 1 else f"events per {things}")
+
+    def per(self, period: str, times: float = 1.0) -> Units:
+        """Return units of events per period as well; a relative risk stays one.
+
+        Parameters
+        ----------
+        period : str
+            "month", "year".
+        times : float
+            How many of the own period these are.
+        """
+        if self.quantity == RELATIVE_RISK:
+            return self
+        return dataclasses.replace(self, factor=self.factor * times, words=f"{self.words} per {period}")
+
+
+def check_units(asked: str | None, exposed: bool) -> None:
+    """Refuse words that are no unit, and those that cannot fit, before anything is read.
+
+    Parameters
+    ----------
+    asked : str, optional
+    exposed : bool
+        Whether an exposure was given.
+
+    Examples
+    --------
+    >>> check_units("per 1,000", exposed=True)
+    >>> check_units("per furlong", exposed=True)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    geobgp.errors.DataError: units='per furlong' does not fit: it is neither a number nor an area. ...
+    """
+    if not asked or asked.strip().lower() == RELATIVE_RISK:
+        if asked and not exposed:
+            Units.of(asked, "area")
+        return
+    _, noun = _parse(asked)
+    if not exposed:
+        Units.of(asked, "area")
+    elif noun in _AREAS:
+        Units.of(asked, "population")
+
+
+def _parse(asked: str) -> tuple[float, str]:
+    """Return how many of what events are counted per; the noun is empty where it was not said."""
+    found = re.fullmatch(
+        r"(?:events\s+)?per\s+(?:(\d[\d,_ ]*(?:\.\d+)?(?:[eE]\+?\d+)?)\s*)?(hundred|thousand|million)?\b\s*(.*)",
+        asked.strip(),
+        flags=re.IGNORECASE,
+    )
+    if found is None or not any(found.groups()):
+        raise _unfit(asked, "it should begin with 'per'")
+    digits, word, noun = found.groups()
+    size = float(re.sub(r"[,_ ]", "", digits)) if digits else 1.0
+    size *= _WORDS[word.lower()] if word else 1.0
+    single = noun.lower().removesuffix("s")
+    noun = single if single in _AREAS else noun
+    if not size > 0 or (size == 1 and noun not in _AREAS and noun not in ("person", "unit of exposure")):
+        raise _unfit(asked, "it is neither a number nor an area")
+    return size, "" if noun in ("person", "unit of exposure") else noun
+
+
+def _amount(size: float) -> str:
+    return "million" if size == 1e6 else number(size, 12)
+
+
+def _unfit(asked: str, why: str, remedy: str = "") -> DataError:
+    return DataError(
+        f"{option('units', asked)} does not fit: {why}.",
+        option="units",
+        found=asked,
+        remedy=remedy or f"Say {_EXAMPLES}.",
+    )
