@@ -10,6 +10,7 @@ import numpy as np
 
 from geobgp.data.combined import combine, sort_counts
 from geobgp.data.effects import Effects, fixed_effects
+from geobgp.data.effort import check_events, node_effort, seen_exposure
 from geobgp.data.exposure import node_exposure
 from geobgp.errors import DataError, option
 from geobgp.inference.engine import Engine, engine_for
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from geobgp.data.areas import AreaCounts
     from geobgp.data.counts import Counts
     from geobgp.data.effects import Covariates
+    from geobgp.data.effort import Effort
     from geobgp.data.exposure import Exposure
 
 #: Prior standard deviation of the intercept (around the log of the overall rate) and of standardised
@@ -46,7 +48,7 @@ _WITHOUT_DATA: dict[str, Callable[[str], Likelihood]] = {
 
 
 class LGCP:
-    """A log-Gaussian Cox process: counts with mean exposure · exp(intercept + covariates + f).
+    """A log-Gaussian Cox process: counts with mean exposure · effort · exp(intercept + covariates + f).
 
     Parameters
     ----------
@@ -66,6 +68,11 @@ class LGCP:
         effect against the most common one; see `geobgp.data.effects.fixed_effects`.
     exposure_column : str, optional
         Column of an exposure GeoDataFrame.
+    effort : array, GeoDataFrame or raster, optional
+        The share of events that get reported, from 0 to 1: per node, or averaged by area. The map is then of what would
+        be seen with full effort; where there is none the data say nothing. See `geobgp.data.effort.node_effort`.
+    effort_column : str, optional
+        Column of an effort GeoDataFrame; by default "effort", or the only one with numbers.
     fill_missing : "mean", optional
         What to do where a covariate has no value; by default slivers take the nearest, and more is an error.
     likelihood : "poisson" or "negative-binomial"
@@ -97,6 +104,8 @@ class LGCP:
         exposure: Exposure | None = None,
         covariates: Covariates | None = None,
         exposure_column: str | None = None,
+        effort: Effort | None = None,
+        effort_column: str | None = None,
         fill_missing: Literal["mean"] | None = None,
         likelihood: Literal["poisson", "negative-binomial"] = "poisson",
         scaling: Scaling | None = None,
@@ -112,7 +121,13 @@ class LGCP:
         self.kernel = _kernel(basis, kernel)
         self.scaling: Scaling = resolve(scaling, basis)
         self.exposure, self.exposure_kind = node_exposure(exposure, basis.domain, exposure_column)
+        self.effort = node_effort(effort, basis.domain, effort_column)
         self.effects = fixed_effects(covariates, basis.domain, fill_missing)
+
+    @property
+    def seen_exposure(self) -> np.ndarray:
+        """The exposure times the effort: what stands behind the events that were reported."""
+        return seen_exposure(self.exposure, self.effort)
 
     def fit(
         self,
@@ -147,6 +162,8 @@ class LGCP:
         points, areas = sort_counts(counts)
         if areas is not None and points is not None:
             areas = replace(areas, located=self._at_nodes(points))
+        located = None if points is None else self._at_nodes(points)
+        check_events(located, areas, self.exposure, self.effort)
         if engine == "gpflow" and (areas is not None or self.overdispersed):
             raise DataError("GPflow's solver is for Poisson counts at the nodes.", remedy="Leave engine out.")
         likelihood = self.likelihood
@@ -162,6 +179,7 @@ class LGCP:
             likelihood=likelihood,
             exposure=self.exposure,
             exposure_kind=self.exposure_kind,
+            effort=self.effort,
             effects=self.effects,
             points=point_facts(points, areas),
             title=title,
@@ -183,9 +201,9 @@ class LGCP:
         """Return what a fit is made of: the prior at the nodes, the likelihood, the hyperparameters."""
         domain = self.basis.domain
         values = self._at_nodes(counts)
-        total, exposed = float(values.sum()), float(self.exposure.sum())
+        total, exposed = float(values.sum()), float(self.seen_exposure.sum())
         centre = float(np.log((total if total > 0 else 0.5) / exposed))
-        likelihood = Poisson(values, self.exposure, centre)
+        likelihood = Poisson(values, self.seen_exposure, centre)
         columns = self.effects.columns
         fixed_sd = np.full(columns.shape[1], FIXED_SD)
         size = float(np.sqrt(domain.node_areas.sum()))
@@ -224,7 +242,7 @@ class LGCP:
         if areas is None:
             assert points is not None
             engine, plain, parameters = self._problem(points)
-            problem = NodeProblem(engine, plain.counts, self.exposure, plain.centre)
+            problem = NodeProblem(engine, plain.counts, plain.exposure, plain.centre)
         else:
             problem, parameters = self._rows(areas)
         known = None if start is None else self._start(start, problem.centre)
@@ -254,7 +272,7 @@ class LGCP:
                 f"The domain has {domain.n_nodes:,} nodes; these areas were read for one of "
                 f"{areas.shares.shape[1]:,}. Read them with bin_areas(areas, domain, count)."
             )
-        seen = combine(areas, self.exposure)
+        seen = combine(areas, self.seen_exposure)
         total, exposed = float(seen.counts.sum()), float(seen.exposure.sum())
         centre = float(np.log((total if total > 0 else 0.5) / exposed))
         columns = self.effects.columns

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from geobgp.data.effects import Effects
+from geobgp.data.effort import seen_exposure
 from geobgp.errors import DataError
 from geobgp.exports import Outputs
 from geobgp.inference.mixture import QUANTILES, NormalMixture, check_probabilities, quantile_name
@@ -63,6 +64,8 @@ class Posterior(Outputs, Questions):
     exposure_kind : str
         "area"; "population", "expected" (numbers of events) or "exposure", if one was given; "observation" for values
         at locations.
+    effort : (n_nodes,) array, optional
+        The share of events that get reported; the intensity is that of all.
     effects : Effects
     points : dict
         Numbers of points or values: used, dropped, snapped, total weight.
@@ -114,6 +117,7 @@ class Posterior(Outputs, Questions):
     areas: AreaCounts | None = field(default=None, repr=False)
     tried: tuple[Rung, ...] = field(default=(), repr=False)
     shown_in: str = field(default="", repr=False)
+    effort: np.ndarray | None = field(default=None, repr=False)
 
     # -- facts -------------------------------------------------------------------------------------
 
@@ -121,6 +125,11 @@ class Posterior(Outputs, Questions):
     def domain(self) -> Domain:
         """The land that was fitted."""
         return self.basis.domain
+
+    @property
+    def seen_exposure(self) -> np.ndarray:
+        """The exposure times the effort: what stands behind the events that get reported."""
+        return seen_exposure(self.exposure, self.effort)
 
     @property
     def elbo(self) -> float:
@@ -228,7 +237,7 @@ class Posterior(Outputs, Questions):
             "n_points": self.n_points,
             "converged": str(self.converged).lower(),
             "elbo": self.elbo,
-        }
+        } | ({} if self.effort is None else {"effort": "as with full effort"})
 
     @cached_property
     def coefficients(self) -> pd.DataFrame:

@@ -48,7 +48,7 @@ class Questions:
             In any CRS (bare geometries: in the domain's). None: the whole domain as one region.
         quantiles : sequence of float
         predicted : bool
-            Add ``predicted_q05``, ...: quantiles of the number of events in such a period as was observed,
+            Add ``predicted_q05``, ...: quantiles of the number of events reported in such a period as was observed,
             which varies around the expected number as the likelihood's counts do.
         n_samples, seed : int
             Joint samples behind sd and quantiles; the mean is exact.
@@ -57,8 +57,8 @@ class Questions:
         -------
         GeoDataFrame
             The regions with ``land_km2`` (land of the domain within), ``exposure`` (where one was given),
-            ``expected``, ``sd`` and the quantiles of the expected number, and ``relative_risk`` with quantiles where
-            that is mapped. NaN where a region holds no land.
+            ``expected``, ``sd`` and the quantiles of the expected number, ``relative_risk`` with quantiles where that
+            is mapped, and ``reported``, the part of ``expected`` that an effort lets see. NaN where there is no land.
         """
         from geobgp.totals import totals
 

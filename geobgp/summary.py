@@ -15,6 +15,7 @@ from scipy.special import ndtri
 from geobgp.data.areas import AreaCounts
 from geobgp.data.counts import Counts
 from geobgp.data.effects import AGAINST, Effects
+from geobgp.data.effort import about_effort
 from geobgp.inference.mixture import NormalMixture
 from geobgp.text import number
 
@@ -180,6 +181,7 @@ def describe(posterior: Posterior) -> Summary:
         "land": f"{number(domain.node_areas.sum() / area)} {area_name}, {domain.n_nodes:,} nodes",
         "likelihood": posterior.likelihood.name,
         "unit": posterior.units if posterior.likelihood.is_intensity else None,
+        "effort": None if posterior.effort is None else about_effort(posterior.effort, domain),
         "boundary": info["boundary"],
         "permeability": info["permeability"],
         "prior_sd": "the same on all land" if posterior.scaling == "even" else "as the features add up",

@@ -41,6 +41,10 @@ def totals(
         exposed = np.where(columns["exposure"] > 0, columns["exposure"], np.nan)
         columns |= {"relative_risk": columns["expected"] / exposed}
         columns |= {f"relative_risk_{quantile_name(q)}": columns[quantile_name(q)] / exposed for q in chances}
+    if posterior.effort is not None:
+        weights = shares.multiply(posterior.seen_exposure).tocsr()
+        sums = sum_samples(posterior.sample_blocks(n_samples, seed), weights)
+        columns |= {"reported": weights @ posterior._nodes.exp_mean()}
     if predicted:
         means = _scattered(posterior, sums, weights, n_samples, seed)
         columns |= {f"predicted_{quantile_name(q)}": poisson_quantile(means, q) for q in chances}

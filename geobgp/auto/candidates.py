@@ -191,11 +191,8 @@ class Fits:
         start: Posterior | None = None,
     ) -> Posterior:
         model = LGCP(basis, kernel, likelihood=self.likelihood)
-        model.exposure, model.exposure_kind, model.effects = (
-            scene.exposure,
-            scene.exposure_kind,
-            scene.effects,
-        )
+        for name in ("exposure", "exposure_kind", "effort", "effects"):
+            setattr(model, name, getattr(scene, name))
         with self.progress.stage(name) as stage:
             try:
                 posterior = model.fit(

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from geobgp.data.effects import Covariates
+    from geobgp.data.effort import Effort
     from geobgp.data.exposure import Exposure
     from geobgp.prior.kernels import Kernel
 
@@ -167,6 +168,14 @@ class Options(OptionSet):
     )
     exposure_column: str | None = setting(
         "The column of polygons with the exposure.", "Rates and covariates", "column"
+    )
+    effort: Effort | None = setting(
+        "The share of events that get reported, 0 to 1 (raster or polygons): the map is of all events.",
+        "Rates and covariates",
+        "file",
+    )
+    effort_column: str | None = setting(
+        "The column of polygons with the effort.", "Rates and covariates", "column"
     )
     covariates: Covariates | None = setting(
         "A raster that may explain the intensity; may be repeated. Codes: 'NAME=RASTER|levels'.",

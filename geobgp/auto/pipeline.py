@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from geobgp.data.effects import Covariates
+    from geobgp.data.effort import Effort
     from geobgp.data.exposure import Exposure
     from geobgp.land.domain import Domain
     from geobgp.posterior import Posterior
@@ -39,6 +40,8 @@ def map_intensity(
     bridges: Any = None,
     exposure: Exposure | None = None,
     exposure_column: str | None = None,
+    effort: Effort | None = None,
+    effort_column: str | None = None,
     covariates: Covariates | None = None,
     fill_missing: Literal["mean"] | None = None,
     cell_size: float | None = None,
@@ -89,6 +92,9 @@ def map_intensity(
         What joins land that water parts; see `Domain.from_polygons`.
     exposure, exposure_column, covariates, fill_missing
         What events are counted per, and what may explain them; as for `LGCP`.
+    effort, effort_column : raster, polygons (with a column) or array, optional
+        The share of events that get reported, from 0 to 1. The map is of what would be seen with full effort; where
+        there is none the data say nothing, and intervals are wide. As for `LGCP`.
     cell_size : float, optional
         In metres. By default it is found: from cells by the area of the land and the number of points (2,000 to
         16,000 of them) on, they are halved for as long as the points gain by it and `max_seconds` allow;

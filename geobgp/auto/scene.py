@@ -22,6 +22,7 @@ from geobgp.data.areas import AreaCounts, bin_areas
 from geobgp.data.combined import combine, even_rate
 from geobgp.data.counts import Counts, bin_points
 from geobgp.data.effects import fixed_effects
+from geobgp.data.effort import check_events, node_effort, seen_exposure
 from geobgp.data.exposure import node_exposure
 from geobgp.data.points import number_of_rows
 from geobgp.errors import DataError, DroppedPointsWarning, GeobgpWarning, GeometryError, hearing, warn
@@ -50,6 +51,7 @@ class Scene:
     counts : Counts or AreaCounts
     exposure : (n_nodes,) array
     exposure_kind : str
+    effort : (n_nodes,) array or None
     effects : Effects
     spacing : float
         How far apart the places of the points are, where many points share them; else zero.
@@ -63,6 +65,7 @@ class Scene:
     counts: Counts | AreaCounts
     exposure: np.ndarray
     exposure_kind: str
+    effort: np.ndarray | None
     effects: Effects
     spacing: float
     warnings: tuple[GeobgpWarning, ...]
@@ -72,7 +75,7 @@ class Scene:
     def _reference(self) -> float:
         """Nats between the bound of the counts and the gain of the points over an even rate."""
         if isinstance(self.counts, AreaCounts):
-            return -even_rate(combine(self.counts, self.exposure))
+            return -even_rate(combine(self.counts, seen_exposure(self.exposure, self.effort)))
         y, area = self.counts.values, self.domain.node_areas
         total = float(y.sum())
         even = total * math.log(total / float(area.sum())) - total
@@ -127,7 +130,8 @@ class Scenes:
         if o.areas is not None:
             return True
         once = not isinstance(o.points, (str, Path)) and not hasattr(o.points, "__len__")
-        return once or any(isinstance(v, np.ndarray) for v in (o.exposure, *(o.covariates or {}).values()))
+        per_node = (o.exposure, o.effort, *(o.covariates or {}).values())
+        return once or any(isinstance(v, np.ndarray) for v in per_node)
 
     def at(self, cell_size: float, reach: float | None = None) -> Scene:
         """Return the scene on cells of a size.
@@ -147,7 +151,7 @@ class Scenes:
 
     def _make(
         self, cell_size: float, reach: float | None
-    ) -> tuple[Domain, Counts | AreaCounts, np.ndarray, str, Effects, float]:
+    ) -> tuple[Domain, Counts | AreaCounts, np.ndarray, str, np.ndarray | None, Effects, float]:
         o = self.options
         with self.progress.stage("land") as stage:
             domain = Domain.from_land(self.land, cell_size, o.min_coverage)
@@ -168,12 +172,18 @@ class Scenes:
             counts = (
                 areas if o.points is None else dataclasses.replace(areas, located=np.array(counts.values))
             )
-        with self.progress.stage("inputs") if o.exposure is not None or o.covariates else nullcontext():
+        some = o.exposure is not None or o.effort is not None or o.covariates
+        with self.progress.stage("inputs") if some else nullcontext():
             exposure, exposure_kind = node_exposure(o.exposure, domain, o.exposure_column)
             # What does not fit is said before the fit.
             Units.of(o.units or "", exposure_kind, domain.area_unit)
+            effort = node_effort(o.effort, domain, o.effort_column)
             effects = fixed_effects(o.covariates, domain, o.fill_missing)
-        return domain, counts, exposure, exposure_kind, effects, spacing
+        if isinstance(counts, AreaCounts):
+            check_events(counts.located, counts, exposure, effort)
+        else:
+            check_events(counts.values, None, exposure, effort)
+        return domain, counts, exposure, exposure_kind, effort, effects, spacing
 
     def _counts(self, domain: Domain, reach: float | None, stage: Stage) -> Counts:
         o = self.options

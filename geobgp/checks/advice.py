@@ -77,7 +77,7 @@ def _crowds(posterior: Posterior) -> Iterator[Advice]:
     if y is None:
         return
     mean, variance = posterior._nodes.exp_moments()
-    expected = float(np.sum(posterior.exposure**2 * (mean**2 + variance)))
+    expected = float(np.sum(posterior.seen_exposure**2 * (mean**2 + variance)))
     pairs = float(np.sum(np.maximum(y * (y - 1.0), 0.0)))
     ratio = pairs / expected if expected > 0 else 1.0
     if ratio > 1.1:

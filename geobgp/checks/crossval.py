@@ -299,7 +299,7 @@ def _row(
     nodes, states = group.nodes, posterior.fit.states
 
     def observed(some: np.ndarray) -> Likelihood:
-        return posterior.likelihood.of(values[nodes[some]], posterior.exposure[nodes[some]])
+        return posterior.likelihood.of(values[nodes[some]], posterior.seen_exposure[nodes[some]])
 
     found: list[LeftOut] = []
     for state, mean in zip(states, means, strict=True):
@@ -310,7 +310,7 @@ def _row(
     log_score = float(logsumexp(np.log([state.weight for state in states])) - logsumexp(logs))
     shares = rng.multinomial(DRAWS, np.exp(logs - logsumexp(logs)))
     block = nodes[: group.n_block]
-    exposure, y = posterior.exposure[block], values[block]
+    exposure, y = posterior.seen_exposure[block], values[block]
     with np.errstate(over="ignore"):
         each = np.concatenate(
             [np.exp(one.predicted.draw(n, rng)) for one, n in zip(found, shares, strict=True)]
@@ -339,9 +339,9 @@ def _chance(n: float, rates: np.ndarray) -> np.ndarray:
 def _one_rate(posterior: Posterior, values: np.ndarray, blocks: Blocks) -> np.ndarray:
     """Return the log density of each block's events on a map with one rate everywhere, per unit of area."""
     inside = blocks.of >= 0
-    of, y, exposure = blocks.of[inside], values[inside], posterior.exposure[inside]
+    of, y, exposure = blocks.of[inside], values[inside], posterior.seen_exposure[inside]
     areas = posterior.domain.node_areas[inside] / posterior.domain.area_unit[0]
-    rate = float(values.sum()) / float(posterior.exposure.sum())
+    rate = float(values.sum()) / float(posterior.seen_exposure.sum())
     density = np.divide(rate * exposure, areas, out=np.zeros(len(areas)), where=areas > 0)
     each = xlogy(y, density) - rate * exposure
     return np.bincount(of, each, len(blocks))

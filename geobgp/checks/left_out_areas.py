@@ -38,7 +38,7 @@ def cross_validate_areas(
         )
     begin, areas, domain = time.perf_counter(), posterior.areas, posterior.domain
     assert areas is not None
-    seen = combine(areas, posterior.exposure)
+    seen = combine(areas, posterior.seen_exposure)
     told = np.flatnonzero((seen.area >= 0) & ~seen.hidden)
     if len(told) < 2 or seen.counts.sum() < 2:
         raise DataError(

@@ -115,8 +115,8 @@ def residuals(posterior: Posterior, *, n_simulations: int = 99, seed: int = 0) -
             remedy=f"Use {option('n_simulations', 99)}.",
         )
     rng = np.random.default_rng(seed)
-    expected = posterior.exposure * posterior._nodes.exp_mean()
-    rates = np.concatenate(list(posterior.sample_blocks(n_simulations, rng))) * posterior.exposure
+    expected = posterior.seen_exposure * posterior._nodes.exp_mean()
+    rates = np.concatenate(list(posterior.sample_blocks(n_simulations, rng))) * posterior.seen_exposure
     scatter = posterior.likelihood.scatter(rates.shape, rng)
     rates = rates if scatter is None else rates * scatter
     drawn = rng.poisson(np.minimum(rates, 1e15)).astype(float)

@@ -87,7 +87,10 @@ def check(posterior: Posterior, counts: np.ndarray, *, seed: int = 0) -> Checks:
     groups = [(part, n_parts), (block_of, len(places)), (np.zeros(domain.n_nodes, int), 1)]
     gather = sp.csr_array(
         sp.vstack(
-            [sp.csr_array((posterior.exposure, (g, np.arange(len(g)))), shape=(n, len(g))) for g, n in groups]
+            [
+                sp.csr_array((posterior.seen_exposure, (g, np.arange(len(g)))), shape=(n, len(g)))
+                for g, n in groups
+            ]
         )
     )
     rng = np.random.default_rng(seed)
@@ -145,7 +148,7 @@ def _sample_sums(
         scatter = posterior.likelihood.scatter(draws.shape, rng)
         draws = draws if scatter is None else draws * scatter
         out.append((gather @ draws.T).T)
-        empty += float(np.exp(-draws * posterior.exposure).mean()) * _BLOCK / SAMPLES
+        empty += float(np.exp(-draws * posterior.seen_exposure).mean()) * _BLOCK / SAMPLES
     return np.concatenate(out), empty
 
 

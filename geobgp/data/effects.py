@@ -181,8 +181,8 @@ def _columns(name: str, value: Any, domain: Domain, fill_missing: str | None) ->
                 option="covariates",
                 found=found.shape,
             )
-        return {name: _filled(name, found[:, None], domain, fill_missing)[:, 0]}
-    shares = _filled(name, found.to_numpy(float), domain, fill_missing)
+        return {name: filled(f"The covariate {name!r}", found[:, None], domain, fill_missing)[:, 0]}
+    shares = filled(f"The covariate {name!r}", found.to_numpy(float), domain, fill_missing)
     common = int(np.argmax(domain.node_areas @ shares))
     if (shares[:, common] >= 1.0 - 1e-12).all():
         raise DataError(
@@ -199,26 +199,43 @@ def _columns(name: str, value: Any, domain: Domain, fill_missing: str | None) ->
     }
 
 
-def _filled(name: str, out: np.ndarray, domain: Domain, fill_missing: str | None) -> np.ndarray:
-    """Return values (n_nodes, k) with gaps filled as was asked for; slivers from the nearest land."""
+def filled(
+    what: str,
+    out: np.ndarray,
+    domain: Domain,
+    fill_missing: str | None,
+    *,
+    name: str = "covariates",
+    remedy: str = "",
+) -> np.ndarray:
+    """Return values (n_nodes, k) with gaps filled as was asked for; slivers from the nearest land.
+
+    Parameters
+    ----------
+    what : str
+        What has the gaps, as the subject of a sentence.
+    out : (n_nodes, k) array
+    domain : Domain
+    fill_missing : "mean" or None
+    name : str
+        The option that the values are of.
+    remedy : str
+        What to do where there are more than slivers; by default to ask for the mean.
+    """
     missing = ~np.isfinite(out).all(axis=1)
     gaps = int(missing.sum())
     if gaps == len(out):
         raise DataError(
-            f"The covariate {name!r} has no value on this domain's land; check its place and CRS.",
-            option="covariates",
-            found=name,
+            f"{what} has no value on this domain's land; check its place and CRS.", option=name, found=gaps
         )
     if not gaps:
         return out
     share = float(domain.node_areas[missing].sum() / domain.node_areas.sum())
-    text = (
-        f"The covariate {name!r} has no value at {gaps:,} of {len(out):,} nodes ({percent(share, 2)} of land)"
-    )
-    facts: dict[str, Any] = {"option": "covariates", "found": gaps}
+    text = f"{what} has no value at {gaps:,} of {len(out):,} nodes ({percent(share, 2)} of land)"
+    facts: dict[str, Any] = {"option": name, "found": gaps}
     if fill_missing is None and share >= SLIVERS:
-        remedy = f"Fill them, or ask for their mean with {option('fill_missing', 'mean')}."
-        raise DataError(f"{text}.", remedy=remedy, **facts)
+        usual = f"Fill them, or ask for their mean with {option('fill_missing', 'mean')}."
+        raise DataError(f"{text}.", remedy=remedy or usual, **facts)
     whose = "the nearest land" if fill_missing is None else "the mean of the others"
     warn(
         InputWarning(f"{text}; they are given {'that of ' if fill_missing is None else ''}{whose}.", **facts)

@@ -76,13 +76,14 @@ def lgcp_svgp(
     basis = _basis(model)
     values = np.asarray(counts, float)
     if centre is None:
-        centre = float(np.log((values.sum() or 0.5) / model.exposure.sum()))
+        centre = float(np.log((values.sum() or 0.5) / model.seen_exposure.sum()))
     features = HarmonicFeatures(basis, fixed=model.effects.columns, fixed_sd=FIXED_SD)
     size = float(np.sqrt(basis.domain.node_areas.sum()))
     kernel = HarmonicKernel(_gpflow_kernel(model.kernel, size), features, scaling=model.scaling)
-    exposed = np.flatnonzero(model.exposure > 0)
+    seen = model.seen_exposure
+    exposed = np.flatnonzero(seen > 0)
     offset = np.zeros(len(values))
-    offset[exposed] = np.log(model.exposure[exposed]) + centre
+    offset[exposed] = np.log(seen[exposed]) + centre
     svgp = gpflow.models.SVGP(
         kernel,
         gpflow.likelihoods.Poisson() if likelihood is None else likelihood,

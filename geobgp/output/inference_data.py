@@ -78,7 +78,7 @@ def _groups(posterior: Posterior, draws: int, chains: int, rng: np.random.Genera
     import xarray as xr
 
     nodes, effects, owner = _draw(posterior, draws * chains, rng)
-    domain, exposure, shape = posterior.domain, posterior.exposure, (chains, draws, -1)
+    domain, seen, shape = posterior.domain, posterior.seen_exposure, (chains, draws, -1)
     states = posterior.fit.states
     coords = {"chain": np.arange(chains), "draw": np.arange(draws), "node": np.arange(domain.n_nodes)}
     per_node = ("chain", "draw", "node")
@@ -94,18 +94,20 @@ def _groups(posterior: Posterior, draws: int, chains: int, rng: np.random.Genera
     )
     names = ["intercept", *posterior.effects.names][len(posterior.effects.names) + 1 - effects.shape[1] :]
     places = {
-        "exposure": ("node", exposure),
+        "exposure": ("node", posterior.exposure),
         "easting": ("node", domain.node_points[:, 0]),
         "northing": ("node", domain.node_points[:, 1]),
     }
+    if posterior.effort is not None:
+        places["effort"] = ("node", posterior.effort)
     groups = {
         "posterior": xr.Dataset(sampled, coords | {"effect": names}, attrs=posterior.provenance),
         "constant_data": xr.Dataset(places, {"node": coords["node"]}),
     }
     observed = posterior.observed
     if observed is not None:
-        rate = np.exp(nodes) * exposure
-        likelihood = posterior.likelihood.of(observed, exposure)
+        rate = np.exp(nodes) * seen
+        likelihood = posterior.likelihood.of(observed, seen)
         log_p = likelihood.expected(nodes, np.zeros_like(nodes)).value
         groups["observed_data"] = xr.Dataset({"events": ("node", observed)}, {"node": coords["node"]})
         groups["log_likelihood"] = xr.Dataset({"events": (per_node, log_p.reshape(shape))}, coords)

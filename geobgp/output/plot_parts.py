@@ -143,6 +143,32 @@ def show_cells(
     return ax
 
 
+def hatch_cells(ax: matplotlib.axes.Axes, domain: Domain, which: np.ndarray, label: str) -> None:
+    """Hatch the land of some nodes, and say below the map what that means.
+
+    Parameters
+    ----------
+    ax : Axes
+    domain : Domain
+    which : (n_nodes,) bool array
+    label : str
+    """
+    from matplotlib.patches import PathPatch
+
+    if not which.any():
+        return
+    rows, cols = np.nonzero(domain.to_grid(which.astype(float), 0.0) >= 0.5)
+    east, north = domain.grid.centres(rows, cols)
+    half = 0.5 * domain.cell_size
+    squares = shapely.union_all(shapely.box(east - half, north - half, east + half, north + half))
+    hatched = PathPatch(
+        land_path(squares), facecolor="none", edgecolor=SHORE, hatch="////", linewidth=0.0, zorder=1.5
+    )
+    ax.add_artist(hatched)
+    hatched.set_clip_path(PathPatch(land_path(domain.geometry), transform=ax.transData))
+    ax.set_xlabel(label, fontsize=10, loc="left", color=QUIET)
+
+
 def _swatches(ax: matplotlib.axes.Axes, classes: Classes, label: str) -> None:
     """Draw a legend instead of a colour bar, for one or two classes and for those with names."""
     from matplotlib.patches import Patch

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from geobgp.data.effort import NONE
 from geobgp.errors import DataError, option
 from geobgp.land.reproject import point_coordinates
 from geobgp.output import palette
@@ -16,6 +17,7 @@ from geobgp.output.plot_parts import (
     SHORE,
     draw_lines,
     dress,
+    hatch_cells,
     hide_spines,
     land_path,
     length_text,
@@ -23,7 +25,7 @@ from geobgp.output.plot_parts import (
     new_axes,
     show_cells,
 )
-from geobgp.text import count, number
+from geobgp.text import count, number, percent
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -84,6 +86,7 @@ def plot_intensity(
         title = str(data.attrs["title"]) if variable == "mean" else heading
     options: dict[str, Any] = {"classes": classes, "label": posterior.units, "title": title} | kwargs
     ax = show_cells(posterior.domain, data[variable].values, ax, **options)
+    hatch_unseen(ax, posterior)
     if points is not None:
         draw_points(ax, points, posterior.domain)
     return ax
@@ -106,7 +109,7 @@ def plot_uncertainty(
     classes = palette.classes_for("cv", share.astype(np.float32), "%")
     heading = "Relative uncertainty" if title is None else title
     options: dict[str, Any] = {"classes": classes, "label": "sd / mean, %", "title": heading} | kwargs
-    return show_cells(posterior.domain, share, ax, **options)
+    return hatch_unseen(show_cells(posterior.domain, share, ax, **options), posterior)
 
 
 def plot_exceedance(
@@ -123,7 +126,15 @@ def plot_exceedance(
     if title is None:
         title = f"Probability of more than {number(threshold, 3)} {posterior.units}"
     options: dict[str, Any] = {"classes": classes, "label": "probability", "title": title} | kwargs
-    return show_cells(posterior.domain, chance.values, ax, **options)
+    return hatch_unseen(show_cells(posterior.domain, chance.values, ax, **options), posterior)
+
+
+def hatch_unseen(ax: matplotlib.axes.Axes, posterior: Posterior) -> matplotlib.axes.Axes:
+    """Hatch the land where hardly any event gets reported, so that the data say nothing; returns the axes."""
+    if posterior.effort is not None:
+        label = f"hatched: effort under {percent(NONE)}, the data say nothing"
+        hatch_cells(ax, posterior.domain, posterior.effort < NONE, label)
+    return ax
 
 
 def draw_points(ax: matplotlib.axes.Axes, points: Any, domain: Domain) -> None:

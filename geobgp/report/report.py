@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from geobgp.data.effects import AGAINST
+from geobgp.data.effort import about_effort
 from geobgp.files import replacing
 from geobgp.report import figures
 from geobgp.text import events, listed, number, percent
@@ -108,6 +109,7 @@ def render(posterior: Posterior, inputs: ReportInputs) -> str:
         chosen=_chosen(posterior, inputs),
         ladder=_ladder(posterior),
         water=_water(posterior),
+        effort="" if posterior.effort is None else about_effort(posterior.effort, posterior.domain),
         estimates=_estimates(posterior),
         computation=_computation(posterior, inputs),
         **_residuals(posterior),
@@ -299,6 +301,8 @@ def _regions(frame: pd.DataFrame | None) -> dict[str, Any]:
             columns[unit] = [number(v) for v in frame[area]]
     if "observed" in frame:
         columns["Observed"] = [events(v) for v in frame["observed"]]
+    if "reported" in frame:
+        columns["Expected reports"] = [events(v) for v in frame["reported"]]
     columns["Expected"] = [events(v) for v in frame["expected"]]
     show, start = events, ""
     if "relative_risk" in frame:

@@ -171,6 +171,8 @@ def save(posterior: Posterior, path: str | Path) -> Path:
         "hyper_mean": fit.hyper_mean,
         "hyper_cov": fit.hyper_cov,
     }
+    if posterior.effort is not None:
+        arrays["effort"] = posterior.effort
     if posterior.observed is not None:
         arrays["observed"] = posterior.observed
     if posterior.areas is not None:
@@ -210,6 +212,7 @@ def load(path: str | Path) -> Posterior:
             shown_in=header.get("shown_in", ""),
             scaling=header["scaling"],
             observed=arrays.get("observed"),
+            effort=arrays.get("effort"),
             areas=areas_from(header["areas"], _of("areas", arrays)) if "areas" in header else None,
             choices=header["choices"],
             tried=tuple(Rung(**rung) for rung in header["tried"]),

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 import folium
 import numpy as np
 
+from geobgp.data.effort import unseen_share
 from geobgp.errors import DataError, option
 from geobgp.files import replacing
 from geobgp.land.reproject import point_coordinates
 from geobgp.output import palette
 from geobgp.output.grids import relative_uncertainty
 from geobgp.output.palette import Classes
-from geobgp.text import count, number, rounded
+from geobgp.text import count, number, percent, rounded
 from geobgp.web.embed import data_url, palette_png
 from geobgp.web.numbers import DIGITS, Numbers
 from geobgp.web.page import assemble
@@ -106,7 +107,7 @@ def intensity_map(
         layers.append(_chance_layer(chance, float(threshold), units))
     page = _Page(
         title=data.attrs["title"] if title is None else title,
-        subtitle=f"{count(posterior.n_points, 'point')}; mean, {units}",
+        subtitle=f"{count(posterior.n_points, 'point')}; mean, {units}{_seen(posterior)}",
         about=posterior.summary().rows(),
         units=units,
         threshold="" if threshold is False else number(float(threshold), 3),
@@ -296,6 +297,16 @@ def _fit_into(
         if size <= max_bytes or cell.size <= 10_000:
             return plane, pictures
         max_pixels = int(min(cell.size, max_pixels) * min(0.9 * max_bytes / size, 0.75))
+
+
+def _seen(posterior: Posterior) -> str:
+    """Return what a map with effort is of, and on how much of the land the data say nothing."""
+    if posterior.effort is None:
+        return ""
+    share = unseen_share(posterior.effort, posterior.domain)
+    return (
+        f", with full effort; no data on {percent(share)} of the land" if share > 0 else ", with full effort"
+    )
 
 
 def _about_map(plane: Plane, domain: Domain, numbers: Numbers) -> list[list[str]]:

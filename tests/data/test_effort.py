@@ -1,0 +1,122 @@
+"""Effort at the nodes: from rasters, polygons and arrays, and what is refused."""
+
+from __future__ import annotations
+
+import geopandas as gpd
+import numpy as np
+import pytest
+import shapely
+
+from geobgp import DataError, Domain, bin_areas
+from geobgp.data.effort import about_effort, check_events, node_effort, seen_exposure, unseen_share
+from geobgp.errors import InputWarning
+from geobgp.output.grids import dataset
+
+
+@pytest.fixture(scope="module")
+def domain():
+    return Domain.from_polygons(shapely.box(0, 0, 10_000, 4000), cell_size=500, crs=32631)
+
+
+def halves(west: float, east: float, at: float = 5000.0) -> gpd.GeoDataFrame:
+    shapes = [shapely.box(0, 0, at, 4000), shapely.box(at, 0, 10_000, 4000)]
+    return gpd.GeoDataFrame({"effort": [west, east], "id": [1, 2]}, geometry=shapes, crs=32631)
+
+
+def test_without_effort_all_events_are_reported(domain):
+    assert node_effort(None, domain) is None
+    exposure = np.arange(3.0)
+    assert seen_exposure(exposure, None) is exposure
+    np.testing.assert_array_equal(seen_exposure(exposure, np.full(3, 0.5)), [0.0, 0.5, 1.0])
+
+
+def test_polygons_are_averaged_by_area_in_any_crs(domain, tmp_path):
+    found = node_effort(halves(1.0, 0.2, 5125.0), domain)
+    east = domain.node_points[:, 0]
+    np.testing.assert_allclose(found[east < 5000], 1.0)
+    np.testing.assert_allclose(found[east > 5500], 0.2)
+    np.testing.assert_allclose(found[(east > 5000) & (east < 5500)], 0.25 + 0.75 * 0.2)
+    path = tmp_path / "effort.gpkg"
+    halves(1.0, 0.2, 5125.0).to_crs(4326).to_file(path)
+    np.testing.assert_allclose(node_effort(path, domain, "effort"), found, atol=1e-3)
+
+
+def test_a_raster_is_averaged_not_summed(domain):
+    fine = Domain.from_polygons(domain.geometry, cell_size=250, crs=32631)
+    values = np.clip(fine.node_points[:, 0] / 10_000, 0.0, 1.0)
+    raster = dataset(fine, {"effort": values})["effort"]
+    np.testing.assert_allclose(node_effort(raster, domain), domain.node_points[:, 0] / 10_000, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("values", "found", "said"),
+    [
+        ([40.0, 100.0], 2, "divide it by 100"),
+        ([0.5, 255.0], 1, "declare it"),
+        ([-0.1, 1.0], 1, "from -0.1 to 1"),
+    ],
+)
+def test_what_is_no_share_is_refused_with_its_number(domain, values, found, said):
+    with pytest.raises(DataError, match="from 0 to 1") as raised:
+        node_effort(halves(*values), domain)
+    assert raised.value.option == "effort" and raised.value.found == found
+    assert said in str(raised.value)
+    with pytest.raises(DataError, match=rf"of {domain.n_nodes:,} nodes"):
+        node_effort(np.where(domain.node_points[:, 0] < 5000, *values), domain)
+
+
+def test_slivers_are_filled_and_more_is_an_error(domain):
+    effort = np.full(domain.n_nodes, 0.5)
+    effort[0] = np.nan
+    with pytest.warns(InputWarning, match="effort has no value at 1 of"):
+        np.testing.assert_array_equal(node_effort(effort, domain), 0.5)
+    effort[:20] = np.nan
+    with pytest.raises(DataError, match="0 where nobody looked") as raised:
+        node_effort(effort, domain)
+    assert raised.value.option == "effort" and raised.value.found == 20
+    with pytest.raises(DataError, match="has no value at 80 of 160"):
+        node_effort(halves(0.5, np.nan), domain)
+
+
+def test_no_effort_anywhere_other_shapes_and_columns_are_refused(domain):
+    with pytest.raises(DataError, match="zero everywhere"):
+        node_effort(np.zeros(domain.n_nodes), domain)
+    with pytest.raises(DataError, match=r"one share per node, 160; found the shape \(3,\)"):
+        node_effort(np.ones(3), domain)
+    with pytest.raises(DataError, match="Which column") as raised:
+        node_effort(halves(1, 1).rename(columns={"effort": "share"}), domain)
+    assert raised.value.option == "effort_column"
+    named = halves(1.0, 0.5).assign(share=["much", "little"])
+    with pytest.raises(DataError, match="does not hold numbers"):
+        node_effort(named, domain, "share")
+    with pytest.raises(DataError, match="there is no column 'reports'"):
+        node_effort(named, domain, "reports")
+    with pytest.raises(DataError, match="belongs to polygons"):
+        node_effort(None, domain, "effort")
+
+
+def test_events_where_nobody_looks_are_counted(domain):
+    effort, exposure = np.ones(domain.n_nodes), np.ones(domain.n_nodes)
+    effort[:3] = 0.0
+    located = np.zeros(domain.n_nodes)
+    located[[0, 1, 9]] = [2.0, 1.0, 4.0]
+    with pytest.raises(
+        DataError, match=r"3 of 7 events lie where the effort is zero \(on 2 nodes\)"
+    ) as raised:
+        check_events(located, None, exposure, effort)
+    assert raised.value.found == 3.0
+    check_events(located, None, exposure, None)
+    areas = bin_areas(halves(0, 0).assign(name=["west", "east"], cases=[4, 5]), domain, "cases")
+    dark = np.where(domain.node_points[:, 0] < 5000, 0.0, 1.0)
+    with pytest.raises(DataError, match="The area west has events but no effort"):
+        check_events(None, areas, exposure, dark)
+    check_events(None, areas, exposure, np.maximum(dark, 0.01))
+
+
+def test_where_the_data_say_nothing_is_told(domain):
+    dark = np.where(domain.node_points[:, 0] < 2500, 0.0, 0.8)
+    assert unseen_share(dark, domain) == pytest.approx(0.25, abs=1e-3)
+    told = about_effort(dark, domain)
+    assert f"On {domain.node_areas[dark == 0].sum() / 1e6:.4g} km²" in told
+    assert "(25 % of the land)" in told and "say nothing" in told
+    assert "nothing" not in about_effort(np.maximum(dark, 0.1), domain)
