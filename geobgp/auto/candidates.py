@@ -191,8 +191,8 @@ class Fits:
         start: Posterior | None = None,
     ) -> Posterior:
         model = LGCP(basis, kernel, likelihood=self.likelihood)
-        for name in ("exposure", "exposure_kind", "effort", "effects"):
-            setattr(model, name, getattr(scene, name))
+        model.exposure, model.exposure_kind = scene.exposure, scene.exposure_kind
+        model.effort, model.effects = scene.effort, scene.effects
         with self.progress.stage(name) as stage:
             try:
                 posterior = model.fit(
