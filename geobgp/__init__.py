@@ -23,6 +23,7 @@ The house, from the ground up; each folder imports only from those before it::
     web         the interactive map
     report      the page that says what was done and found
     auto        map_intensity: its options, its choices, the search for the model
+    scale       past one machine: who does independent work, strata, tiles
     cli         the shell
     gpflow      the same model in GPflow, beside output
 """

@@ -120,6 +120,10 @@ class WriteError(GeobgpError):
     """A file cannot be written."""
 
 
+class WorkerError(GeobgpError):
+    """A cluster cannot be reached, or those who did the work have died."""
+
+
 class GeobgpWarning(_Told, UserWarning):
     """Something the user should know, with the number found and the remedy."""
 

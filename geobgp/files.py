@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import glob
 import importlib
 import json
 import os
@@ -78,10 +79,27 @@ def split_layer(path: str, layer: str | None = None) -> tuple[str, str | None]:
     return path, layer
 
 
+def is_pattern(path: str) -> bool:
+    """Tell whether a path may name several files.
+
+    Examples
+    --------
+    >>> is_pattern("days/*.parquet"), is_pattern("day.parquet")
+    (True, False)
+    """
+    return glob.has_magic(path)
+
+
+def matching(pattern: str) -> list[str]:
+    """Return the local files that a pattern names, such as ``days/*.parquet`` or ``days/**/*.parquet``."""
+    names = glob.glob(pattern, recursive=True) if is_pattern(pattern) else []  # noqa: PTH207 (any root)
+    return sorted(name for name in names if Path(name).is_file())
+
+
 def check_exists(path: str | Path, what: str) -> None:
     """Raise GeometryError when a local file is missing; GDAL's virtual paths and URLs pass."""
     path = split_layer(str(path))[0].removesuffix("|levels").removesuffix("|numbers").split("|band=")[0]
-    if path.startswith("/vsi") or "://" in path or Path(path).exists():
+    if path.startswith("/vsi") or "://" in path or Path(path).exists() or matching(path):
         return
     folder = Path(path).resolve().parent
     if folder.is_dir():

@@ -24,6 +24,7 @@ from geobgp.data.counts import Counts, bin_points
 from geobgp.data.effects import fixed_effects
 from geobgp.data.effort import check_events, node_effort, seen_exposure
 from geobgp.data.exposure import node_exposure
+from geobgp.data.parts import n_rows_of
 from geobgp.data.points import number_of_rows
 from geobgp.errors import DataError, DroppedPointsWarning, GeobgpWarning, GeometryError, hearing, warn
 from geobgp.files import read_vector
@@ -121,7 +122,8 @@ class Scenes:
     @cached_property
     def n_points(self) -> int | None:
         """Number of points, where it is known before they are read."""
-        return number_of_rows(self.options.points, self.options.layer)
+        found = n_rows_of(self.options.points)
+        return number_of_rows(self.options.points, self.options.layer) if found is None else found
 
     @property
     def one_size(self) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 import pyproj
 
 from geobgp.data.clock import Clock
+from geobgp.data.parts import is_partitioned
 from geobgp.data.points import Chunk, Options, Stream, argument
 from geobgp.errors import DataError, DroppedPointsWarning, GeometryError, option, warn
 from geobgp.land.crs import as_crs
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 
 #: Share of points that may be dropped without a warning.
 QUIET_SHARE = 0.01
-_SAMPLE = 1000
+#: Dropped points that are remembered.
+SAMPLE = 1000
 _COLUMNS = ("longitude", "latitude", "easting", "northing")
 
 
@@ -145,17 +147,21 @@ def bin_points(
     crs: Any = None,
     layer: str | None = None,
     keep_coordinates: bool = False,
+    client: Any = None,
     progress: ProgressLike = False,
 ) -> Counts:
     """Count points on the nodes of a domain, each on its own side of every river.
 
     Parameters
     ----------
-    points : GeoDataFrame, GeoSeries, DataFrame, (k, 2) array, path, or iterable
-        Points in any CRS. A path is a CSV file, GeoParquet or anything that OGR reads, and is streamed; an
-        iterable gives tables or arrays, and only one is held at a time. Columns of a CSV file or a DataFrame
-        are recognised by name (longitude/latitude, lon/lat, easting/northing, x/y). An array holds
-        coordinates in the domain's CRS, or in `crs`.
+    points : GeoDataFrame, GeoSeries, DataFrame, (k, 2) array, path, iterable, or Dask collection
+        Points in any CRS. A path is a CSV file, GeoParquet or anything that OGR reads, and is streamed; a folder of
+        GeoParquet files, or a pattern such as ``bites/*.parquet``, is read row group by row group, without those
+        that lie off the land by their own statistics (they are counted as dropped). An iterable gives tables or
+        arrays, and only one is held at a time. Of a dask DataFrame or a dask-geopandas GeoDataFrame each partition is
+        counted where it is, and only counts come together. Columns of a CSV file or a DataFrame are recognised by
+        name (longitude/latitude, lon/lat, easting/northing, x/y). An array holds coordinates in the domain's CRS, or
+        in `crs`.
     domain : Domain
     weights : str or array, optional
         A column, or a number for each row, to be summed in place of ones; none may be negative.
@@ -185,6 +191,9 @@ def bin_points(
         The layer of a file that has several.
     keep_coordinates : bool
         Keep where the points lay in `Counts.coordinates`, to be shown on a map. They may be patients' homes.
+    client : distributed.Client or str, optional
+        The Dask client, or the address of the scheduler, whose workers count the parts of a folder or of a Dask
+        collection; by default the current client. Without one they are counted here, one after the other.
     progress : bool, Progress, Stage or callable
         Tell of it on standard error, or to whoever is given; see `geobgp.progress`.
 
@@ -239,7 +248,6 @@ def bin_points(
         chunksize=int(chunksize),
         **names,
     )
-    stream = Stream(points, options)
     given = None if isinstance(weights, str) else weights
     clock = Clock.asked(time, every, between, date_format)
     tally: Tally
@@ -250,10 +258,17 @@ def bin_points(
 
         tally = PeriodTally(domain, on_water, reach, given, keep_coordinates, clock)
     with as_progress(progress).stage("points") as stage:
-        for chunk in stream:
-            tally.add(chunk)
-            stage.step(tally.rows, stream.total)
-        counts = tally.result(tuple(stream.notes))
+        if is_partitioned(points):
+            from geobgp.data.partitions import tally_parts
+
+            notes = tally_parts(tally, points, options, client, stage)
+        else:
+            stream = Stream(points, options)
+            for chunk in stream:
+                tally.add(chunk)
+                stage.step(tally.rows, stream.total)
+            notes = tuple(stream.notes)
+        counts = tally.result(notes)
         stage.note(f"{counts.n_used:,} used")
     for warning in counts.warnings:
         warn(warning)
@@ -261,7 +276,7 @@ def bin_points(
 
 
 class Tally:
-    """The running sums of `bin_points`."""
+    """The running sums of `bin_points`, of all points or of a part of them."""
 
     def __init__(self, domain: Domain, on_water: str, reach: float, weights: Any, keep: bool) -> None:
         self.domain, self.on_water, self.reach = domain, on_water, reach
@@ -301,9 +316,9 @@ class Tally:
             node = node[used]
             self.lost += float(len(off) if weights is None else weights[off].sum())
             self.dropped += len(off)
-            if len(self.strays) < _SAMPLE:
+            if len(self.strays) < SAMPLE:
                 self.stray_crs = chunk.crs
-                self.strays = np.concatenate([self.strays, chunk.coords[off][:_SAMPLE]])[:_SAMPLE]
+                self.strays = np.concatenate([self.strays, chunk.coords[off][:SAMPLE]])[:SAMPLE]
         self._sum(node, mine, used)
         self.read += len(coords)
         self.missing += chunk.n_missing
@@ -336,10 +351,15 @@ class Tally:
             return None
         self.weighted = True
         weights = weights[chunk.rows]
+        self.check_weights(weights, chunk.rows)
+        return weights
+
+    def check_weights(self, weights: np.ndarray, rows: np.ndarray) -> None:
+        """Refuse weights of some rows that cannot be."""
         with np.errstate(invalid="ignore"):
             bad = ~(weights >= 0) | np.isinf(weights)
         if bad.any():
-            row = self.rows + int(chunk.rows[bad][0])
+            row = self.rows + int(rows[bad][0])
             raise DataError(
                 f"weights: {int(bad.sum()):,} are negative, missing or not finite, the first "
                 f"{weights[bad][0]:g} in row {row:,} (counted from 0).",
@@ -347,11 +367,10 @@ class Tally:
                 found=float(weights[bad][0]),
                 remedy="Weights must be 0 or more.",
             )
-        return weights
 
     def _refuse(self, off: np.ndarray, coords: np.ndarray, chunk: Chunk) -> None:
         row = self.rows + int(chunk.rows[off][0])
-        _, distance = self._nearest(coords[off][:_SAMPLE])
+        _, distance = self._nearest(coords[off][:SAMPLE])
         near = (
             f"{percent(np.isfinite(distance).mean())} of these within {number(self.reach)} {self.unit} of it"
         )

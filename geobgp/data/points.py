@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -86,6 +86,26 @@ class Options:
     chunksize: int = 200_000
 
 
+#: Two columns of coordinates, and their CRS.
+Named = tuple[Any, Any, "pyproj.CRS | None"]
+
+
+@dataclass(frozen=True)
+class RowGroups:
+    """Some row groups of a Parquet file; None: all of them."""
+
+    path: str
+    groups: tuple[int, ...] | None = None
+
+    def batches(self, size: int, columns: list[Any] | None) -> Iterator[Any]:
+        """Yield Arrow batches of at most so many rows, with some of the columns; None: all."""
+        from pyarrow import parquet
+
+        file = parquet.ParquetFile(self.path)
+        groups = None if self.groups is None else list(self.groups)
+        yield from file.iter_batches(batch_size=size, row_groups=groups, columns=columns)
+
+
 class _Raw(NamedTuple):
     """Rows as they were read: (n,) geometries or (n, 2) coordinates, their CRS, their weights and dates."""
 
@@ -100,8 +120,10 @@ class Stream:
 
     Parameters
     ----------
-    points : GeoDataFrame, GeoSeries, DataFrame, (k, 2) array, path, or an iterable of tables and arrays
+    points : GeoDataFrame, GeoSeries, DataFrame, (k, 2) array, path, RowGroups, or an iterable of tables and arrays
     options : Options
+    named : (column, column, CRS), optional
+        Where the coordinates are, if that has been settled before; see `coordinate_columns`.
 
     Attributes
     ----------
@@ -113,12 +135,12 @@ class Stream:
         What was assumed on the way.
     """
 
-    def __init__(self, points: Any, options: Options) -> None:
+    def __init__(self, points: Any, options: Options, named: Named | None = None) -> None:
         self.options = options
         self.notes: list[str] = []
         self.total: int | None = None
         self.columns: tuple[str, ...] = ()
-        self._named: tuple[Any, Any, pyproj.CRS | None] | None = None
+        self._named = named
         self._parts = self._open(points)
 
     def __iter__(self) -> Iterator[Chunk]:
@@ -128,6 +150,8 @@ class Stream:
     def _open(self, points: Any) -> Iterable[Any]:
         if isinstance(points, (str, Path)):
             return self._file(str(points))
+        if isinstance(points, RowGroups):
+            return self._parquet(points)
         if isinstance(points, (gpd.GeoSeries, pd.DataFrame)) or _is_coordinates(points):
             self.total = len(points)
             return [points]
@@ -208,7 +232,7 @@ class Stream:
                 )
         return np.column_stack([_numbers(frame[name]) for name in (first, second)]), crs
 
-    def _choose(self, frame: pd.DataFrame) -> tuple[Any, Any, pyproj.CRS | None]:
+    def _choose(self, frame: pd.DataFrame) -> Named:
         """Decide which columns hold the coordinates and in which CRS they are."""
         o = self.options
         planar = o.crs or o.domain_crs
@@ -240,9 +264,7 @@ class Stream:
             ),
         )
 
-    def _say(
-        self, frame: pd.DataFrame, a: Any, b: Any, crs: pyproj.CRS | None
-    ) -> tuple[Any, Any, pyproj.CRS | None]:
+    def _say(self, frame: pd.DataFrame, a: Any, b: Any, crs: pyproj.CRS | None) -> Named:
         if str(a).strip().lower() == "x" and self.options.crs is None and self.options.domain_crs is not None:
             x, y = _numbers(frame[a]), _numbers(frame[b])
             with np.errstate(invalid="ignore"):
@@ -265,7 +287,7 @@ class Stream:
             if kind == "table":
                 yield from self._csv(path)
             elif kind == "parquet":
-                yield from self._parquet(path)
+                yield from self._parquet(RowGroups(path))
             else:
                 yield from self._ogr(path, layer)
 
@@ -285,19 +307,22 @@ class Stream:
             **common,
         )
 
-    def _parquet(self, path: str) -> Iterator[Any]:
+    def _parquet(self, source: RowGroups) -> Iterator[Any]:
         from pyarrow import parquet
 
-        file = parquet.ParquetFile(path)
+        file = parquet.ParquetFile(source.path)
         self.total = file.metadata.num_rows
         column, about = parquet_geometry(file.metadata)
         encoding = about.get("encoding", "WKB").lower()
+        wanted = self._wanted(file.schema_arrow.names)
         if column and encoding not in ("wkb", "point"):
-            yield read_vector(path, "points", columns=self._wanted(file.schema_arrow.names))
+            yield read_vector(source.path, "points", columns=wanted)
             return
         crs = None if about["crs"] is None else as_crs(about["crs"])
-        names = [column, *self._wanted(file.schema_arrow.names)] if column else None
-        for batch in file.iter_batches(batch_size=self.options.chunksize, columns=names):
+        names = [column, *wanted] if column else None
+        if not column and self._named is not None:
+            names = list(dict.fromkeys([*self._named[:2], *wanted]))
+        for batch in source.batches(self.options.chunksize, names):
             yield batch.to_pandas() if column is None else self._arrow(batch, column, encoding, crs)
 
     def _ogr(self, path: str, layer: str | None) -> Iterator[_Raw]:
@@ -326,6 +351,28 @@ class Stream:
         weights = None if name is None else _numbers(batch.column(name).to_pandas())
         times = None if time is None else batch.column(time).to_pandas()
         return _Raw(values, crs or self.options.crs, weights, times)
+
+
+def coordinate_columns(
+    columns: Any, options: Options, beyond: Callable[[Any, Any], bool]
+) -> tuple[Named, tuple[str, ...]]:
+    """Settle which columns of a source in many parts hold the coordinates; return what is assumed as well.
+
+    Parameters
+    ----------
+    columns : sequence of str
+    options : Options
+    beyond : callable(column, column)
+        Tells whether values go beyond degrees in any part; asked only where that decides between two systems.
+    """
+    for value in (0.0, 1e9):  # within degrees, and beyond them
+        stream = Stream([], options)
+        named = stream._choose(pd.DataFrame({name: [value] for name in columns}))
+        recognised = options.easting is None and options.longitude is None
+        unsure = recognised and str(named[0]).strip().lower() == "x" and options.crs is None
+        if not (unsure and options.domain_crs is not None and value == 0.0 and beyond(*named[:2])):
+            break
+    return named, tuple(stream.notes)
 
 
 def _wkb_points(binary: Any) -> np.ndarray | None:

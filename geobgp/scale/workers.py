@@ -1,0 +1,351 @@
+"""Workers: who does independent pieces of work: this process, others of this machine, or those of a Dask cluster.
+
+Points, fits and tiles all go through `open_workers`, and see nothing of Dask:
+
+>>> with open_workers(n_jobs=1) as workers:
+...     base = workers.share(10)
+...     sorted(workers.run(divmod, [31, 42], base))
+[(0, (3, 1)), (1, (4, 2))]
+"""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from geobgp.errors import DataError, WorkerError, option
+from geobgp.linalg.threads import cores
+
+#: Seconds to wait for a scheduler, and for the first of its workers.
+PATIENCE = 10.0
+#: How many times a piece of work is begun again whose worker has died, or has lost what it needs.
+AGAIN = 3
+#: Pieces that are with the workers at a time, for each of them; partial sums that are joined at once.
+AHEAD, FAN = 4, 8
+
+
+@dataclass(frozen=True)
+class Failed:
+    """What stands in place of a result that there is not."""
+
+    error: Exception
+
+
+class Workers(ABC):
+    """Those who do the work.
+
+    Attributes
+    ----------
+    n : int
+        How many pieces are done at a time.
+    where : str
+        Where, in words.
+    """
+
+    n: int
+    where: str
+
+    @abstractmethod
+    def share(self, value: Any) -> Any:
+        """Hand a value to all workers, once; return what stands for it in `run` and `total`."""
+
+    @abstractmethod
+    def run(self, function: Callable, items: Sequence[Any], *shared: Any) -> Iterator[tuple[int, Any]]:
+        """Yield (k, ``function(items[k], *shared)``) as they are done, a `Failed` where that raised an error.
+
+        A piece whose worker dies is done again by another.
+        """
+
+    def total(
+        self,
+        function: Callable,
+        items: Sequence[Any],
+        combine: Callable,
+        *shared: Any,
+        step: Callable[[int, int], Any],
+    ) -> Any:
+        """Return the results for all items, combined two by two in their order; None if there are no items.
+
+        Parameters
+        ----------
+        function, items, shared
+            As in `run`; an item, or a part of a tuple, may be a Dask object yet to be computed. An error is raised.
+        combine : callable(a, b)
+        step : callable(done, all)
+            Told of the progress.
+        """
+        waiting: dict[int, Any] = {}
+        out, at = None, 0
+        for done, (k, result) in enumerate(self.run(function, items, *shared), start=1):
+            if isinstance(result, Failed):
+                raise result.error
+            waiting[k] = result
+            while at in waiting:
+                out, at = (waiting.pop(at) if out is None else combine(out, waiting.pop(at))), at + 1
+            step(done, len(items))
+        return out
+
+
+class Here(Workers):
+    """The process that asks: one piece after the other."""
+
+    n, where = 1, "this process"
+
+    def share(self, value: Any) -> Any:
+        """Return the value itself."""
+        return value
+
+    def run(self, function: Callable, items: Sequence[Any], *shared: Any) -> Iterator[tuple[int, Any]]:
+        """Yield results in order."""
+        for k, item in enumerate(items):
+            try:
+                yield k, function(_computed(item), *shared)
+            except Exception as error:
+                yield k, Failed(error)
+
+
+def _computed(item: Any) -> Any:
+    """Return an item with parts of Dask collections computed here and now; nothing of them is kept."""
+    if isinstance(item, tuple):
+        return tuple(_computed(one) for one in item)
+    return item.compute(scheduler="synchronous") if hasattr(item, "compute") else item
+
+
+class _Scattered:
+    """A value that all workers of a cluster have; it can be sent again to those that come later."""
+
+    def __init__(self, client: Any, value: Any) -> None:
+        self._client, self._value = client, value
+        self.send()
+
+    def send(self) -> None:
+        self.future = self._client.scatter(self._value, broadcast=True, hash=False)
+
+
+class Cluster(Workers):
+    """The workers of a Dask client.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    """
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+        threads = client.nthreads()
+        if not threads:
+            try:
+                client.wait_for_workers(1, timeout=PATIENCE)
+            except TimeoutError as error:
+                raise WorkerError(
+                    f"The cluster at {_address(client)} has no workers, after {PATIENCE:g} s still.",
+                    option="client",
+                    found=0,
+                    remedy="Start some.",
+                ) from error
+            threads = client.nthreads()
+        self.n = sum(threads.values())
+        self.where = f"{len(threads)} workers of the cluster at {_address(client)}"
+
+    def share(self, value: Any) -> Any:
+        """Scatter a value to every worker."""
+        return _Scattered(self.client, value)
+
+    def run(self, function: Callable, items: Sequence[Any], *shared: Any) -> Iterator[tuple[int, Any]]:
+        """Yield results as they come; only a few pieces are under way at a time."""
+        from distributed import as_completed
+
+        waiting = iter(range(len(items)))
+        under_way: dict[str, tuple[int, Any, int]] = {}
+        done = as_completed(loop=self.client.loop)
+
+        def submit(k: int, tries: int) -> None:
+            futures = [s.future if isinstance(s, _Scattered) else s for s in shared]
+            future = self.client.submit(function, items[k], *futures, pure=False)
+            under_way[future.key] = k, future, tries
+            done.add(future)
+
+        for k in islice(waiting, AHEAD * self.n):
+            submit(k, 0)
+        try:
+            for future in done:
+                k, _, tries = under_way.pop(future.key)
+                result, lost = _outcome(future)
+                if lost and tries < AGAIN:
+                    for one in shared:
+                        if isinstance(one, _Scattered):
+                            one.send()
+                    submit(k, tries + 1)
+                    continue
+                del future
+                yield k, result
+                for following in islice(waiting, 1):
+                    submit(following, 0)
+        finally:
+            if under_way:  # whoever asked has gone
+                self.client.cancel([future for _, future, _ in under_way.values()])
+
+    def total(
+        self,
+        function: Callable,
+        items: Sequence[Any],
+        combine: Callable,
+        *shared: Any,
+        step: Callable[[int, int], Any],
+    ) -> Any:
+        """Combine results in a tree on the workers: what is read is forgotten as soon as it has been summed."""
+        for tries in range(AGAIN + 1):
+            try:
+                return self._total(function, items, combine, shared, step)
+            except _lost_errors():
+                if tries == AGAIN:
+                    raise
+                for one in shared:
+                    if isinstance(one, _Scattered):
+                        one.send()
+        return None
+
+    def _total(
+        self,
+        function: Callable,
+        items: Sequence[Any],
+        combine: Callable,
+        shared: Sequence[Any],
+        step: Callable[[int, int], Any],
+    ) -> Any:
+        import dask
+        from distributed import as_completed
+
+        futures = [s.future if isinstance(s, _Scattered) else s for s in shared]
+        call, join = dask.delayed(function, pure=False), dask.delayed(_combined, pure=False)
+        level = [call(item, *futures) for item in items]
+        while len(level) > AHEAD * FAN:
+            level = [join(combine, level[k : k + FAN]) for k in range(0, len(level), FAN)]
+        computed = self.client.compute(level)
+        index = {future.key: k for k, future in enumerate(computed)}
+        results: list[Any] = [None] * len(level)
+        try:
+            for done, future in enumerate(as_completed(computed, loop=self.client.loop), start=1):
+                results[index[future.key]] = future.result()
+                step(round(done * len(items) / len(level)), len(items))
+        finally:
+            self.client.cancel(computed)
+        return _combined(combine, results) if results else None
+
+
+def _combined(combine: Callable, results: Sequence[Any]) -> Any:
+    out = results[0]
+    for other in results[1:]:
+        out = combine(out, other)
+    return out
+
+
+def _lost_errors() -> tuple[type[BaseException], ...]:
+    """Return the errors that speak of workers that died, and not of the work."""
+    from concurrent.futures import CancelledError
+
+    from distributed.scheduler import KilledWorker
+
+    return (CancelledError, KilledWorker)
+
+
+def _outcome(future: Any) -> tuple[Any, bool]:
+    """Return the result of a future, and whether it was lost with its workers."""
+    try:
+        return future.result(), False
+    except _lost_errors() as error:
+        told = WorkerError(
+            f"Every worker that took this piece of work died, {AGAIN + 1} of them.",
+            remedy="See the logs of the workers; most often it is memory.",
+        )
+        told.__cause__ = error
+        return Failed(told), True
+    except Exception as error:
+        return Failed(error), False
+
+
+def _address(client: Any) -> str:
+    return str(getattr(client.scheduler, "address", None) or client)
+
+
+def _current_client() -> Any:
+    """Return the Dask client that is in use, if any; Dask is not loaded to find out."""
+    distributed = sys.modules.get("distributed")
+    if distributed is None:
+        return None
+    try:
+        return distributed.default_client()
+    except ValueError:
+        return None
+
+
+@contextmanager
+def open_workers(client: Any = None, n_jobs: int | None = None) -> Iterator[Workers]:
+    """Yield those who shall do the work.
+
+    Parameters
+    ----------
+    client : distributed.Client or str, optional
+        A Dask client, or the address of a scheduler. By default the current client, if there is one.
+    n_jobs : int, optional
+        Processes of this machine, where there is no client: one for each core by default; 1 is this process.
+
+    Raises
+    ------
+    WorkerError
+        If there is no such scheduler, it has no workers, or the client has been closed.
+    """
+    if n_jobs is not None and n_jobs < 1:
+        raise DataError(
+            f"{option('n_jobs')} is a number of processes, at least 1; found {n_jobs!r}.",
+            option="n_jobs",
+            found=n_jobs,
+        )
+    client = _current_client() if client is None else client
+    if isinstance(client, str):
+        with _connected(client) as found:
+            yield Cluster(found)
+    elif client is not None:
+        if getattr(client, "status", None) != "running":
+            raise WorkerError(
+                f"The Dask client is {getattr(client, 'status', 'no client')}, not running: {client!r}.",
+                option="client",
+                remedy="Open another one.",
+            )
+        yield Cluster(client)
+    elif (n_jobs or cores()) == 1:
+        yield Here()
+    else:
+        from geobgp.scale.processes import Processes
+
+        with Processes(n_jobs or cores()) as processes:
+            yield processes
+
+
+@contextmanager
+def _connected(address: str) -> Iterator[Any]:
+    """Yield a client of a scheduler; refuse with its address where there is none."""
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise WorkerError(
+            f"Dask is not installed, and {option('client', address)} asks for it.",
+            option="client",
+            remedy="Install geobgp[dask].",
+        ) from error
+    try:
+        client = Client(address, timeout=PATIENCE, set_as_default=False)
+    except (OSError, TimeoutError, ValueError) as error:
+        raise WorkerError(
+            f"There is no Dask scheduler at {address}: nobody answered within {PATIENCE:g} s.",
+            option="client",
+            found=address,
+            remedy="Start one (dask scheduler), or leave it out to use this machine.",
+        ) from error
+    with client:
+        yield client
