@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -245,11 +245,70 @@ class Outputs:
         self._need_counts("to_arviz()")
         return inference_data(cast("Posterior", self), draws, chains, seed)
 
-    def to_map(self, path: str | Path | None = None, **kwargs: Any) -> folium.Map:
-        """Return the interactive map; write it to `path` if given, as HTML that needs nothing else."""
+    def to_map(
+        self,
+        path: str | Path | None = None,
+        *,
+        title: str | None = None,
+        threshold: float | bool | None = None,
+        thresholds: Sequence[float] | None = None,
+        regions: Any = None,
+        context: Any = None,
+        basemap: str | folium.TileLayer | None = None,
+        show_points: bool = False,
+        points: gpd.GeoDataFrame | gpd.GeoSeries | np.ndarray | None = None,
+        point_labels: Iterable[object] | str | None = None,
+        opacity: float | None = None,
+        max_pixels: int | None = None,
+        max_bytes: int | None = None,
+    ) -> folium.Map:
+        """Return the interactive map; write it to `path` if given, as HTML that needs nothing else.
+
+        Parameters
+        ----------
+        path : str or path, optional
+            An HTML file.
+        title : str, optional
+            By default the posterior's own.
+        threshold : float, optional
+            The layer of the probability of exceeding it; by default of the mean over all land. False: without.
+        thresholds : sequence of float, optional
+            Several of them, a layer each.
+        regions : GeoDataFrame or whatever `totals` takes, optional
+            Outlines with their numbers and intervals. A table from `totals` is shown as it is; of other regions the
+            totals are computed.
+        context : GeoDataFrame, GeoSeries or path, optional
+            Outlines and names for orientation, without network.
+        basemap : str or folium.TileLayer, optional
+            An online one, such as "OpenStreetMap": its server then learns where on the map the reader looks.
+        show_points : bool
+            Put `points` into the file, where **whoever has the file has every coordinate**.
+        points : GeoDataFrame, GeoSeries or (n, 2) array, optional
+            An array holds eastings and northings in the domain's CRS.
+        point_labels : str or iterable, optional
+            A column of `points`, or one label each.
+        opacity : float, optional
+            Of the pictures at first; 1, or 0.75 over a basemap.
+        max_pixels, max_bytes : int, optional
+            Limits on the size, by default 4 million and 12 MB.
+        """
         from geobgp.web import maps
 
-        made = maps.intensity_map(cast("Posterior", self), **kwargs)
+        made = maps.intensity_map(
+            cast("Posterior", self),
+            title=title,
+            threshold=threshold,
+            thresholds=thresholds,
+            regions=regions,
+            context=context,
+            basemap=basemap,
+            show_points=show_points,
+            points=points,
+            point_labels=point_labels,
+            opacity=opacity,
+            max_pixels=maps.MAX_PIXELS if max_pixels is None else max_pixels,
+            max_bytes=maps.MAX_BYTES if max_bytes is None else max_bytes,
+        )
         if path is not None:
             maps.save(made, path)
         return made

@@ -61,6 +61,8 @@ class Setting:
     kind : str
     flag, short : str
         Its name in the shell, by default that of Python with dashes; and one of a letter.
+    formerly : str
+        Another name in the shell, from before; it works, is not listed, and says what it is called now.
     metavar : str
     choices : tuple of str
         What it can be; the default besides.
@@ -79,6 +81,7 @@ class Setting:
     kind: Kind = "text"
     flag: str = ""
     short: str = ""
+    formerly: str = ""
     metavar: str = ""
     choices: tuple[str, ...] = ()
     sets: Any = True

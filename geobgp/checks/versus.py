@@ -220,11 +220,27 @@ class Versus:
 
         return write_rasters(self.to_dataset(), path, title=self.title)
 
-    def to_map(self, path: str | Path | None = None, **kwargs: Any) -> folium.Map:
-        """Return the interactive map of the ratio; write it to `path` if given, as HTML that needs nothing else."""
+    def to_map(
+        self,
+        path: str | Path | None = None,
+        *,
+        title: str | None = None,
+        context: Any = None,
+        basemap: str | folium.TileLayer | None = None,
+        opacity: float | None = None,
+    ) -> folium.Map:
+        """Return the interactive map of the ratio; write it to `path` if given, as HTML that needs nothing else.
+
+        Parameters
+        ----------
+        path : str or path, optional
+            An HTML file.
+        title, context, basemap, opacity
+            As for `Posterior.to_map`.
+        """
         from geobgp.web import maps
 
-        made = maps.versus_map(self, **kwargs)
+        made = maps.versus_map(self, title=title, context=context, basemap=basemap, opacity=opacity)
         if path is not None:
             maps.save(made, path)
         return made

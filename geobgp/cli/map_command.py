@@ -8,7 +8,7 @@ import click
 
 from geobgp.auto.pipeline import run
 from geobgp.cli.messages import showing_warnings
-from geobgp.cli.options import MapOptions
+from geobgp.cli.options import MapOptions, check_beforehand
 from geobgp.cli.results import write_results
 from geobgp.cli.workspace import Workspace, not_written
 from geobgp.progress import ConsoleProgress, Progress
@@ -24,7 +24,7 @@ def map_files(options: MapOptions, *, quiet: bool = False, verbose: bool = False
     quiet, verbose : bool
         Say nothing but warnings, or tell of every round of the fit.
     """
-    options.check_files()
+    check_beforehand(options)
     progress = Progress() if quiet else ConsoleProgress(verbose=verbose)
     with Workspace(options.output, force=options.force) as work, showing_warnings() as warnings:
         mapped = run(options, progress, keep_coordinates=options.show_points)

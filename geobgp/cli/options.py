@@ -21,6 +21,16 @@ _ARGUMENTS = ("points", "cases", "controls")
 _METAVAR = {"file": "FILE", "folder": "OUT/", "text": "TEXT", "column": "COLUMN", "crs": "CRS", "number": "N"}
 
 
+def check_beforehand(options: OptionSet) -> None:
+    """Refuse to begin where a file is missing, or a basemap that there is not is asked for."""
+    options.check_files()
+    basemap, crs = getattr(options, "basemap", None), getattr(options, "crs", None)
+    if basemap is not None:
+        from geobgp.web.basemaps import check_basemap
+
+        check_basemap(basemap, local=crs == "local")
+
+
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class MapOptions(Options):
     """What ``geobgp map`` is told: the options of `map_intensity`, and what to write."""
@@ -35,8 +45,11 @@ class MapOptions(Options):
         above=0.0,
     )
     regions: str | None = setting("Polygons to give totals for.", "Results", "file")
-    tiles: str | None = setting(
-        "An online basemap for map.html, e.g. OpenStreetMap.", "Results", metavar="NAME"
+    context: str | None = setting(
+        "Outlines and names for map.html, for orientation without network.", "Results", "file"
+    )
+    basemap: str | None = setting(
+        "An online basemap for map.html, e.g. OpenStreetMap.", "Results", metavar="NAME", formerly="--tiles"
     )
     show_points: bool = setting(
         "Put the points into map.html, where whoever has the file can read them.",
@@ -87,7 +100,8 @@ class RiskFiles(RiskOptions):
     """What ``geobgp risk`` is told: the options of `map_risk`, and what to write."""
 
     regions: str | None = as_in("regions")
-    tiles: str | None = as_in("tiles")
+    context: str | None = as_in("context")
+    basemap: str | None = as_in("basemap")
     output: str = setting("Folder to write.", "Results", "folder", default=MISSING, short="-o")
     force: bool = as_in("force")
 
@@ -210,6 +224,8 @@ def shell_options(
             function = click.option(*_names(f), cls=_Option, **_details(f.metadata["setting"], default))(
                 function
             )
+            if f.metadata["setting"].formerly:
+                function = click.option(f.metadata["setting"].formerly, hidden=True)(function)
         return function
 
     return decorate
@@ -250,6 +266,10 @@ def chosen(options: type[Chosen], values: Mapping[str, Any]) -> Chosen:
     known: dict[str, Any] = {}
     for f in dataclasses.fields(options):
         how, value = f.metadata["setting"], values.get(f.name)
+        before = values.get(how.formerly.lstrip("-").replace("-", "_")) if how.formerly else None
+        if before is not None and value is None:
+            click.echo(f"{how.formerly} is now called {flag_of(f.name, how)}.", err=True)
+            value = before
         if how.kind == "flag":
             value = how.sets if value else None
         elif how.kind == "rasters":

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import geopandas as gpd
-import pandas as pd
 
 import geobgp
 from geobgp.auto.pipeline import Mapped
@@ -17,7 +16,7 @@ from geobgp.cli.options import MapOptions, command_line, speak
 from geobgp.cli.workspace import RECORD
 from geobgp.data.areas import AreaCounts
 from geobgp.errors import in_words, warn
-from geobgp.land.regions import area_shares, read_regions
+from geobgp.land.regions import area_shares, name_column, read_regions
 from geobgp.output.qgis_map import write_qgis
 from geobgp.report.report import ReportInputs, write_report
 from geobgp.summary import plain
@@ -71,22 +70,24 @@ def write_results(
     with progress.stage("rasters") as stage:
         made = posterior.to_raster(folder, thresholds)
         stage.note(f"{len(made)} files")
-    with progress.stage("map") as stage:
-        page = folder / "map.html"
-        posterior.to_map(
-            page,
-            threshold=thresholds[0] if thresholds else None,
-            tiles=options.tiles,
-            show_points=options.show_points,
-            points=mapped.counts.coordinates,
-        )
-        stage.note(size_text(page.stat().st_size))
     regions = None
     if options.regions or posterior.areas is not None:
         with progress.stage("regions") as stage:
             regions = region_totals(mapped, options.regions)
             regions.to_file(folder / "regions.gpkg", layer="regions", driver="GPKG")
             stage.note(count(len(regions), "region"))
+    with progress.stage("map") as stage:
+        page = folder / "map.html"
+        posterior.to_map(
+            page,
+            thresholds=thresholds,
+            regions=regions,
+            context=options.context,
+            basemap=options.basemap,
+            show_points=options.show_points,
+            points=mapped.counts.coordinates,
+        )
+        stage.note(size_text(page.stat().st_size))
     with progress.stage("project"):
         write_qgis(posterior, folder / "map.qgz", made, thresholds=thresholds, regions=regions)
     with progress.stage("checks") as stage:
@@ -125,12 +126,7 @@ def write_results(
 def read_named_regions(path: str | None, domain: Domain) -> gpd.GeoDataFrame:
     """Return regions with a name; polygons of one name are one region."""
     frame = read_regions(path, domain)
-    words = [
-        column
-        for column in frame.columns
-        if column != frame.geometry.name and not pd.api.types.is_numeric_dtype(frame[column])
-    ]
-    named = next((c for c in words if "name" in str(c).lower()), words[0] if words else None)
+    named = name_column(frame)
     names = [f"region {k + 1}" for k in range(len(frame))] if named is None else frame[named].astype(str)
     frame = gpd.GeoDataFrame({"name": names}, geometry=frame.geometry.to_numpy(), crs=frame.crs)
     if frame["name"].duplicated().any():

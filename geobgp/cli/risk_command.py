@@ -12,7 +12,7 @@ import click
 import geobgp
 from geobgp.auto.risk import RiskMapped, run_risk
 from geobgp.cli.messages import showing_warnings
-from geobgp.cli.options import RiskFiles, option_words
+from geobgp.cli.options import RiskFiles, check_beforehand, option_words
 from geobgp.cli.results import about_file, read_named_regions
 from geobgp.cli.workspace import RECORD, Workspace, not_written
 from geobgp.output.qgis_map import write_qgis
@@ -40,7 +40,7 @@ def risk_files(options: RiskFiles, *, quiet: bool = False, verbose: bool = False
     options : RiskFiles
     quiet, verbose : bool
     """
-    options.check_files()
+    check_beforehand(options)
     progress = Progress() if quiet else ConsoleProgress(verbose=verbose)
     with Workspace(options.output, force=options.force) as work, showing_warnings() as warnings:
         mapped = run_risk(options, progress)
@@ -62,14 +62,20 @@ def _write(
     with progress.stage("rasters"):
         made = posterior.to_raster(folder, [AVERAGE])
         posterior.tolerance_contours(folder / "tolerance.gpkg")
-    with progress.stage("map"):
-        posterior.to_map(folder / "map.html", threshold=AVERAGE, tiles=options.tiles)
     regions = None
     if options.regions:
         with progress.stage("regions") as stage:
             regions = posterior.totals(read_named_regions(options.regions, posterior.domain))
             regions.to_file(folder / "regions.gpkg", layer="regions", driver="GPKG")
             stage.note(count(len(regions), "region"))
+    with progress.stage("map"):
+        posterior.to_map(
+            folder / "map.html",
+            threshold=AVERAGE,
+            regions=regions,
+            context=options.context,
+            basemap=options.basemap,
+        )
     with progress.stage("project"):
         write_qgis(posterior, folder / "map.qgz", made, thresholds=[AVERAGE], regions=regions)
     with progress.stage("posterior"):

@@ -63,6 +63,34 @@ def read_regions(regions: Any, domain: Domain, what: str = "regions") -> gpd.Geo
     return frame
 
 
+def name_column(frame: gpd.GeoDataFrame) -> Any:
+    """Return the column that names the rows: of those with words the first that is called a name, else the first.
+
+    Examples
+    --------
+    >>> table = {"code": ["a"], "NAME_1": ["Texel"], "people": [3], "geometry": [shapely.Point(0, 0)]}
+    >>> name_column(gpd.GeoDataFrame(table))
+    'NAME_1'
+    """
+    words = [
+        column
+        for column in frame.columns
+        if column != frame.geometry.name and not pd.api.types.is_numeric_dtype(frame[column])
+    ]
+    return next((c for c in words if "name" in str(c).lower()), words[0] if words else None)
+
+
+def near_domain(frame: gpd.GeoDataFrame, domain: Domain) -> np.ndarray:
+    """Return valid geometries of any kind in the domain's CRS, without what is far from the domain."""
+    geometries = np.array(frame.geometry.to_numpy(), dtype=object)
+    geometries[shapely.is_missing(geometries)] = shapely.Polygon()
+    bad = ~shapely.is_valid(geometries)
+    geometries[bad] = shapely.make_valid(geometries[bad])
+    if domain.crs is not None and frame.crs != domain.crs:
+        return _project(geometries, frame.crs, domain)[0]
+    return geometries
+
+
 def _in_plane(frame: gpd.GeoDataFrame, domain: Domain, what: str) -> tuple[np.ndarray, np.ndarray]:
     """Return valid polygons in the domain's CRS, without what is far away, and what share of each that is."""
     series = frame.geometry
@@ -97,6 +125,8 @@ def _project(geometries: np.ndarray, crs: pyproj.CRS, domain: Domain) -> tuple[n
         before = _ground(geometries[out], crs)
         geometries[out] = shapely.intersection(geometries[out], near)
         share[out] = _ground(geometries[out], crs) / np.where(before > 0, before, 1.0)
+    if shapely.is_empty(geometries).all():
+        return geometries, share
     moved = np.array(project_shapes(gpd.GeoSeries(geometries, crs=crs), domain.crs), dtype=object)
     bad = ~shapely.is_valid(moved)
     moved[bad] = shapely.make_valid(moved[bad])

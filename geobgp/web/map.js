@@ -18,6 +18,12 @@ window.geobgp = (function () {
     }
     return out;
   }
+  function svg(tag, attributes, text) {
+    const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    for (const name in attributes) node.setAttribute(name, attributes[name]);
+    if (text !== undefined) node.textContent = text;
+    return node;
+  }
   function number(value, digits) {
     digits = digits || 3;
     if (!Number.isFinite(value)) return "\u2013";
@@ -118,7 +124,7 @@ window.geobgp = (function () {
   function start(map, layers, groups, layerControl, config) {
     const grid = config.grid, cells = config.cells, narrow = window.innerWidth <= 640;
     const bounds = L.latLngBounds(config.bounds);
-    let active = 0, shown = null;
+    let active = 0, shown = null, pointed = null, popup = null, time = null;
     const arrays = {};
 
     function card(position, className, build) {
@@ -166,6 +172,7 @@ window.geobgp = (function () {
       entries(more.appendChild(el("ul")), layer);
       const strip = legendBox.appendChild(el("div", "geobgp-strip"));
       for (const entry of layer.classes) strip.appendChild(el("i")).style.background = entry.colour;
+      if (layer.note) more.appendChild(el("div", "geobgp-units", layer.note));
     }
     card("bottomright", "geobgp-legend", function (box) { legendBox = box; legend(); });
     card("bottomright", "geobgp-readout", function (box) { readout = box; });
@@ -182,44 +189,58 @@ window.geobgp = (function () {
       const y = config.local ? lat : R * Math.asinh(Math.tan(lat * Math.PI / 180));
       return [(x - grid.west) / grid.pixel, (grid.north - y) / grid.pixel];
     }
-    // Everything known about the cell at a place; null where it has none, or the picture shows no land.
-    function at(latlng) {
+    // The number of the cell at a place; -1 where it has none, or the picture shows no land.
+    function cellAt(latlng) {
       const west = bounds.getWest();
       const lng = config.local ? latlng.lng : west + ((((latlng.lng - west) % 360) + 360) % 360);
       const [px, py] = pixel(lng, latlng.lat);
-      if (!shown || !(px >= 0 && py >= 0 && px < grid.cols && py < grid.rows)) return null;
-      if (!shown[Math.floor(py) * (grid.cols + 1) + 1 + Math.floor(px)]) return null;
+      if (!shown || !(px >= 0 && py >= 0 && px < grid.cols && py < grid.rows)) return -1;
+      if (!shown[Math.floor(py) * (grid.cols + 1) + 1 + Math.floor(px)]) return -1;
       const [u, v] = locate(config.patches, px / grid.cols, py / grid.rows);
       const col = Math.floor((u - cells.col) / cells.block), row = Math.floor((v - cells.row) / cells.block);
-      if (!(row >= 0 && col >= 0 && row < cells.rows && col < cells.cols)) return null;
+      if (!(row >= 0 && col >= 0 && row < cells.rows && col < cells.cols)) return -1;
       const k = row * cells.cols + col;
-      if (!arrays.mean[k]) return null;
-      const out = {};
-      for (const name in arrays) {
-        const code = arrays[name][k];
-        out[name] = name !== "p" ? decode(code, cells) : code ? (code - 1) / 1000 : NaN;
-      }
+      return arrays.mean[k] ? k : -1;
+    }
+    // One number of a cell in a period.
+    function value(name, k, period) {
+      const code = arrays[name][period * cells.rows * cells.cols + k];
+      return name[0] !== "p" ? decode(code, cells) : code ? (code - 1) / 1000 : NaN;
+    }
+    // Everything known about the cell at a place; null where there is none.
+    function at(latlng) {
+      const k = cellAt(latlng), out = {};
+      if (k < 0) return null;
+      for (const name in arrays) out[name] = value(name, k, time ? time.shown() : 0);
       return out;
     }
+    const above = window.geobgp.overlays(map, groups, config, pixel, () => time ? time.shown() : 0);
     const averaged = "average of " + cells.block + " \u00d7 " + cells.block + " cells";
     function interval(v) { return "90 % interval " + number(v.q05) + " \u2013 " + number(v.q95); }
-    function show(v) {
+    function show(v, latlng) {
       readout.replaceChildren();
+      const region = v ? above.regionAt(latlng) : null;
+      above.mark(region);
       if (!v) { readout.appendChild(el("span", "geobgp-quiet", config.hint)); return; }
-      const first = readout.appendChild(el("div"));
+      const first = readout.appendChild(el("div")), layer = config.layers[active];
       first.appendChild(el("b", "", number(v.mean)));
       first.appendChild(document.createTextNode(" " + config.units));
       readout.appendChild(el("div", "", interval(v)));
       if (cells.block > 1) readout.appendChild(el("div", "geobgp-quiet", averaged));
-      const key = config.layers[active].key;
-      if (key === "uncertainty") {
+      if (layer.key === "uncertainty") {
         readout.appendChild(el("div", "geobgp-quiet", "sd / mean " + number(v.cv) + " %"));
-      } else if (key === "difference") {
+      } else if (layer.key === "difference") {
         const pair = number(v.first) + " against " + number(v.second);
-        readout.appendChild(el("div", "geobgp-quiet", pair + " " + config.layers[active].units));
-      } else if (key === "exceedance" || key === "increase") {
-        readout.appendChild(el("div", "geobgp-quiet", config.chance + ": " + percent(v.p)));
+        readout.appendChild(el("div", "geobgp-quiet", pair + " " + layer.units));
+      } else if (layer.field) {
+        readout.appendChild(el("div", "geobgp-quiet", layer.chance + ": " + percent(v[layer.field])));
       }
+      if (region) {
+        const box = readout.appendChild(el("div", "geobgp-region"));
+        box.appendChild(el("b", "", region.name));
+        box.appendChild(el("div", "", above.rows(region).slice(0, 2).map(row => row.join(" ")).join("; ")));
+      }
+      if (time) readout.appendChild(time.chart(cellAt(latlng), region));
     }
     show(null);
     function place(latlng) {
@@ -228,8 +249,8 @@ window.geobgp = (function () {
       return Math.abs(lat).toFixed(4) + "\u00b0 " + (lat < 0 ? "S" : "N") + ", " +
         Math.abs(lng).toFixed(4) + "\u00b0 " + (lng < 0 ? "W" : "E");
     }
-    map.on("mousemove", function (e) { show(at(e.latlng)); });
-    map.on("mouseout", function () { show(null); });
+    map.on("mousemove", function (e) { pointed = e.latlng; show(at(e.latlng), e.latlng); });
+    map.on("mouseout", function () { pointed = null; show(null); });
     // All there is to say of a place, in a popup; false where there is nothing.
     function open(latlng, options) {
       const v = at(latlng);
@@ -237,17 +258,25 @@ window.geobgp = (function () {
       const rows = [[config.centre, number(v.mean)], ["90 % interval", number(v.q05) + " \u2013 " + number(v.q95)]];
       if ("q50" in v) rows.push(["median", number(v.q50)]);
       if ("sd" in v) rows.push(["standard deviation", number(v.sd)]);
-      if ("p" in v) rows.push([config.chance, percent(v.p)]);
+      for (const layer of config.layers) if (layer.field) rows.push([layer.chance, percent(v[layer.field])]);
       config.pair.forEach(function (name, k) { rows.push([name, number(k ? v.second : v.first)]); });
-      const box = el("div");
+      const box = el("div"), region = above.regionAt(latlng), period = time ? time.label() + "; " : "";
       box.appendChild(table(rows));
-      box.appendChild(el("div", "geobgp-quiet", config.units + "; " + place(latlng)));
+      box.appendChild(el("div", "geobgp-quiet", period + config.units + "; " + place(latlng)));
       if (cells.block > 1) box.appendChild(el("div", "geobgp-quiet", averaged));
+      if (region) {
+        box.appendChild(el("h2", "", region.name));
+        box.appendChild(table(above.rows(region)));
+      }
+      if (time) box.appendChild(time.chart(cellAt(latlng), region));
       L.popup({ maxWidth: 300, ...options }).setLatLng(latlng).setContent(box).openOn(map);
-      spoken.textContent = rows.map(row => row.join(": ")).join(", ") + "; " + config.units + "; " + place(latlng);
+      popup = latlng;
+      const said = rows.map(row => row.join(": ")).join(", ") + "; " + period + config.units + "; " + place(latlng);
+      spoken.textContent = said + (region ? "; " + region.name + ": " + above.rows(region).map(row => row.join(": ")).join(", ") : "");
       return true;
     }
     map.on("click", function (e) { open(e.latlng); });
+    map.on("popupclose", function () { popup = null; });
 
     // The same with keys alone: arrows and + - are Leaflet's, Enter reads the middle, which a cross marks.
     const frame = map.getContainer(), spoken = frame.appendChild(el("div", "geobgp-spoken"));
@@ -257,13 +286,16 @@ window.geobgp = (function () {
     frame.setAttribute("role", "region");
     frame.setAttribute("aria-label", "Map: " + config.title + ". " + keys);
     frame.appendChild(el("div", "geobgp-cross")).setAttribute("aria-hidden", "true");
+    // Leaflet takes the focus at a click as well; the ring and the cross are for keys.
+    frame.addEventListener("pointerdown", function () { frame.classList.add("geobgp-pointing"); }, true);
+    window.addEventListener("keydown", function () { frame.classList.remove("geobgp-pointing"); }, true);
     function say(text) { readout.replaceChildren(el("span", "geobgp-quiet", text)); }
-    frame.addEventListener("focus", function () { if (frame.matches(":focus-visible")) say(keys); });
+    frame.addEventListener("focus", function () { if (frame.matches(":focus-visible:not(.geobgp-pointing)")) say(keys); });
     frame.addEventListener("blur", function () { show(null); });
     frame.addEventListener("keydown", function (e) {
       if (e.key !== "Enter" || e.target !== frame) return;
       const middle = map.getCenter();
-      if (open(middle, { autoPan: false })) show(at(middle));
+      if (open(middle, { autoPan: false })) show(at(middle), middle);
       else { say("No land at the cross."); spoken.textContent = "No land at the cross; " + place(middle); }
     });
     map.on("baselayerchange", function (e) {
@@ -281,6 +313,12 @@ window.geobgp = (function () {
 
     L.geoJSON({ type: "MultiLineString", coordinates: config.shoreline },
       { interactive: false, style: { color: "#33434b", weight: 1, opacity: 0.8, smoothFactor: 0 } }).addTo(groups.shoreline);
+    // What is read again when another period is shown.
+    function again() {
+      if (popup) open(popup, { autoPan: false });
+      show(pointed && at(pointed), pointed);
+    }
+    if (config.time) time = window.geobgp.time(map, layers, config, { value: value, number: number, card: card, say: say, again: again });
     if (config.points) config.points.coords.forEach(function (c, k) {
       const dot = L.circleMarker(c, { radius: 3, weight: 1, color: "#ffffff", fillColor: "#16323f", fillOpacity: 0.9 });
       if (config.points.labels) dot.bindTooltip(el("span", "", config.points.labels[k]));
@@ -292,7 +330,7 @@ window.geobgp = (function () {
     window.addEventListener("beforeprint", function () {
       document.body.appendChild(window.geobgp.sheet(config, {
         active: active, picture: layers[active]._url, opacity: input.value / 100,
-        shoreline: map.hasLayer(groups.shoreline), points: config.points && map.hasLayer(groups.points)
+        seen: key => Boolean(config[key] && map.hasLayer(groups[key])), period: time ? time.label() : ""
       }, pixel));
     });
     window.addEventListener("afterprint", function () {
@@ -305,10 +343,12 @@ window.geobgp = (function () {
         show(null);
         return;
       }
-      for (const name in config.arrays) arrays[name] = await unpack(config.arrays[name], cells.rows, cells.cols);
+      // Periods lie one below the other, each in one line.
+      const shape = config.time ? [config.time.labels.length, cells.rows * cells.cols] : [cells.rows, cells.cols];
+      for (const name in config.arrays) arrays[name] = await unpack(config.arrays[name], ...shape);
       shown = await pixels(layers[0]._url);
     }
-    return { map: map, layers: layers, at: at, ready: load(), number: number };
+    return { map: map, layers: layers, at: at, time: time, above: above, ready: load(), number: number };
   }
-  return { start: start, number: number, el: el, entries: entries, roundLength: roundLength, lengthText: lengthText };
+  return { start: start, number: number, el: el, svg: svg, entries: entries, roundLength: roundLength, lengthText: lengthText };
 })();

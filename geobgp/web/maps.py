@@ -14,12 +14,13 @@ import numpy as np
 from geobgp.data.effort import unseen_share
 from geobgp.errors import DataError, option
 from geobgp.files import replacing
-from geobgp.land.reproject import point_coordinates
 from geobgp.output import palette
 from geobgp.output.grids import relative_uncertainty
-from geobgp.output.palette import Classes
-from geobgp.text import count, number, percent, rounded
+from geobgp.text import count, percent
+from geobgp.web import overlays
+from geobgp.web.basemaps import check_basemap
 from geobgp.web.embed import data_url, palette_png
+from geobgp.web.layers import Layer, chance_layer, chosen_thresholds, mean_layer, overall, uncertainty_layer
 from geobgp.web.numbers import DIGITS, Numbers
 from geobgp.web.page import assemble
 from geobgp.web.patches import Patches
@@ -27,7 +28,6 @@ from geobgp.web.plane import Plane
 
 if TYPE_CHECKING:
     import geopandas as gpd
-    import xarray as xr
 
     from geobgp.checks.versus import Versus
     from geobgp.land.domain import Domain
@@ -37,17 +37,18 @@ if TYPE_CHECKING:
 MAX_PIXELS = 4_000_000
 #: Bytes of pictures and numbers in a map at most; when they take more, the map has fewer pixels.
 MAX_BYTES = 12_000_000
-#: Points that a map shows at most.
-MAX_POINTS = 50_000
 _SHARED = ("mean", "sd", "q05", "q50", "q95")
 
 
 def intensity_map(
     posterior: Posterior,
     *,
-    threshold: float | bool | None = None,
-    tiles: str | folium.TileLayer | None = None,
     title: str | None = None,
+    threshold: float | bool | None = None,
+    thresholds: Sequence[float] | None = None,
+    regions: Any = None,
+    context: Any = None,
+    basemap: str | folium.TileLayer | None = None,
     show_points: bool = False,
     points: gpd.GeoDataFrame | gpd.GeoSeries | np.ndarray | None = None,
     point_labels: Iterable[object] | str | None = None,
@@ -57,23 +58,32 @@ def intensity_map(
 ) -> folium.Map:
     """Return an interactive map of a posterior.
 
-    Layers: mean intensity, uncertainty (sd / mean), the probability of exceeding a threshold, and the
-    shoreline. The value under the cursor is shown with its 90 % interval; a click shows more. It is the value
-    of the cell there, as in the rasters, to the last digit shown. The page is self-contained: Leaflet is inside
-    it, and a Content-Security-Policy forbids all network.
+    Layers: mean intensity, uncertainty (sd / mean), the probability of exceeding each threshold, the shoreline, and
+    regions and context where they are given. The value under the cursor is shown with its 90 % interval; a click
+    shows more. It is the value of the cell there, as in the rasters, to the last digit shown. The page is
+    self-contained: Leaflet is inside it, and a Content-Security-Policy forbids all network.
 
     Parameters
     ----------
     posterior : Posterior
         Of counts.
+    title : str, optional
+        By default the posterior's own.
     threshold : float, optional
         For the probability of exceedance, in the intensity's unit. By default the mean over all land,
         rounded; False leaves the layer out.
-    tiles : str or folium.TileLayer, optional
+    thresholds : sequence of float, optional
+        Several of them, a layer each. That no place comes near one is warned of.
+    regions : GeoDataFrame or whatever `Posterior.totals` takes, optional
+        Outlines of regions; under the cursor and in the popup are their numbers with intervals. A table from
+        `Posterior.totals` is shown as it is (with a column ``observed`` where there is one); of other regions the
+        totals are computed.
+    context : GeoDataFrame, GeoSeries or path, optional
+        Outlines and names for orientation that need no network: borders, towns. The names are in the first column of
+        words that is called a name.
+    basemap : str or folium.TileLayer, optional
         An online basemap, such as "OpenStreetMap". Then, and only then, the page asks that server for
         pictures, and so tells it where on the map the reader looks.
-    title : str, optional
-        By default the posterior's own.
     show_points : bool
         Put `points` into the file. **Whoever has the file then has every coordinate in it**: leave it out for
         patients.
@@ -95,38 +105,41 @@ def intensity_map(
         of the land on one page, without a basemap.
     """
     domain = posterior.domain
-    data = posterior.intensity()
-    units = posterior.units
-    layers = [_mean_layer(data, units), _uncertainty_layer(data)]
-    fields = {name: data[name].values for name in _SHARED} | {"cv": relative_uncertainty(data)}
-    if threshold is None or threshold is True:
-        threshold = 1.0 if "quantity" in data["mean"].attrs else _overall(domain, fields["mean"])
-    if threshold is not False:
-        chance = posterior.exceedance(float(threshold))
-        fields["p"] = chance.values
-        layers.append(_chance_layer(chance, float(threshold), units))
-    page = _Page(
-        title=data.attrs["title"] if title is None else title,
-        subtitle=f"{count(posterior.n_points, 'point')}; mean, {units}{_seen(posterior)}",
-        about=posterior.summary().rows(),
-        units=units,
-        threshold="" if threshold is False else number(float(threshold), 3),
-    )
+    check_basemap(basemap, local=domain.crs is None)
     if show_points and points is None:
         raise DataError(
             f"{option('show_points', True)} needs the points: a posterior does not keep them.",
             option="points",
             remedy=f"Pass {option('points', python='points=...')}.",
         )
-    shown = (points, point_labels) if show_points else None
-    return page.map(domain, layers, fields, shown, tiles, opacity, max_pixels, max_bytes)
+    data = posterior.intensity()
+    units = posterior.units
+    layers = [mean_layer(data, units), uncertainty_layer(data)]
+    fields = {name: data[name].values for name in _SHARED} | {"cv": relative_uncertainty(data)}
+    default = 1.0 if "quantity" in data["mean"].attrs else overall(domain, fields["mean"])
+    for k, value in enumerate(chosen_thresholds(threshold, thresholds, default)):
+        fields[f"p{k}"] = posterior.exceedance(value).values
+        layers.append(chance_layer(fields[f"p{k}"], value, units, f"p{k}"))
+    page = Page(
+        title=data.attrs["title"] if title is None else title,
+        subtitle=f"{count(posterior.n_points, 'point')}; mean, {units}{_seen(posterior)}",
+        about=posterior.summary().rows(),
+        units=units,
+        points=(points, point_labels) if show_points else None,
+        regions=None if regions is None else overlays.region_totals(posterior, regions),
+        context=context,
+        basemap=basemap,
+        opacity=opacity,
+    )
+    return page.map(domain, layers, fields, max_pixels, max_bytes)
 
 
 def versus_map(
     compared: Versus,
     *,
-    tiles: str | folium.TileLayer | None = None,
     title: str | None = None,
+    context: Any = None,
+    basemap: str | folium.TileLayer | None = None,
     opacity: float | None = None,
     max_pixels: int = MAX_PIXELS,
     max_bytes: int = MAX_BYTES,
@@ -139,61 +152,71 @@ def versus_map(
     Parameters
     ----------
     compared : Versus
-    tiles, title, opacity, max_pixels, max_bytes
+    title, context, basemap, opacity, max_pixels, max_bytes
         As for `intensity_map`.
     """
     ratio, means = compared.ratio(), [p.intensity()["mean"].values for p in (compared.first, compared.second)]
     chance, gap = compared.increase().values, means[0] - means[1]
-    chances = palette.classes_for("probability", chance)
+    chances, words = palette.classes_for("probability", chance), "probability of an increase"
     layers = [
-        _Layer("ratio", "Ratio", "Ratio", compared.title, ratio["q50"].values, palette.ratio_classes()),
-        _Layer("increase", "Probability of an increase", "Probability of an increase", "%", chance, chances),
-        _Layer("difference", "Difference", "Difference", compared.units, gap, palette.signed_classes(gap)),
+        Layer("ratio", "Ratio", "Ratio", compared.title, ratio["q50"].values, palette.ratio_classes()),
+        Layer("increase", words.capitalize(), words.capitalize(), "%", chance, chances, "p", words),
+        Layer("difference", "Difference", "Difference", compared.units, gap, palette.signed_classes(gap)),
     ]
     fields = {"mean": ratio["q50"].values, "q05": ratio["q05"].values, "q95": ratio["q95"].values}
     fields |= {"first": means[0], "second": means[1], "p": chance}
-    page = _Page(
+    page = Page(
         title=compared.title if title is None else title,
         subtitle="ratio of two maps; the median",
         about=[["first", repr(compared.first)], ["second", repr(compared.second)]],
         units=f"times {compared.names[1]}",
         centre="ratio",
-        chance="probability of an increase",
         pair=[f"mean, {name}" for name in compared.names],
+        context=context,
+        basemap=basemap,
+        opacity=opacity,
     )
-    return page.map(compared.domain, layers, fields, None, tiles, opacity, max_pixels, max_bytes)
+    return page.map(compared.domain, layers, fields, max_pixels, max_bytes)
 
 
-@dataclass(frozen=True)
-class _Page:
-    """The words of a page; `map` makes it of layers and numbers."""
+@dataclass(frozen=True, eq=False)
+class Page:
+    """The words of a page and what lies on its map; `map` makes it of layers and numbers."""
 
     title: str
     subtitle: str
     about: Any
     units: str
-    threshold: str = ""
     centre: str = "mean"
-    chance: str = ""
     pair: Sequence[str] = ()
+    points: tuple[Any, Any] | None = None
+    regions: gpd.GeoDataFrame | None = None
+    context: Any = None
+    basemap: str | folium.TileLayer | None = None
+    opacity: float | None = None
 
     def map(
         self,
         domain: Domain,
-        layers: list[_Layer],
+        layers: list[Layer],
         fields: dict[str, np.ndarray],
-        points: tuple[Any, Any] | None,
-        tiles: str | folium.TileLayer | None,
-        opacity: float | None,
         max_pixels: int,
         max_bytes: int,
     ) -> folium.Map:
+        """Return the map of layers, with the numbers of fields on the grid."""
         numbers = Numbers.of(domain, fields, 2 * max_bytes // 3)
-        plane, pictures = _fit_into(domain, layers, max_pixels, max_bytes - numbers.size)
-        config: dict[str, Any] = {
+        plane, pictures = fit_into(domain, layers, max_pixels, max_bytes - numbers.size)
+        config = self.config(plane, layers, numbers)
+        named = [(layer.name, urls[0]) for layer, urls in zip(layers, pictures, strict=True)]
+        return assemble(config, named, basemap=self.basemap)
+
+    def config(self, plane: Plane, layers: list[Layer], numbers: Numbers) -> dict[str, Any]:
+        """Return what the page's script is started with."""
+        covered = self.basemap is not None
+        return {
             "title": self.title,
             "subtitle": self.subtitle,
-            "about": [*_about_map(plane, domain, numbers), *self.about],
+            "about": [*_about_map(plane, numbers), *self.about],
             "local": plane.local,
             "bounds": plane.bounds,
             "grid": {
@@ -202,20 +225,18 @@ class _Page:
             },
             "units": self.units,
             "hint": "Point at the land for its value, click for more.",
-            "threshold": self.threshold,
             "centre": self.centre,
-            "chance": self.chance or f"probability > {self.threshold}",
             "pair": list(self.pair),
             "layers": [layer.config() for layer in layers],
             "arrays": numbers.arrays,
             "cells": numbers.config(),
             "patches": Patches.over(plane).config(),
+            "opacity": float(self.opacity) if self.opacity is not None else (0.75 if covered else 1.0),
             "shoreline": plane.shoreline(),
-            "opacity": float(opacity) if opacity is not None else (1.0 if tiles is None else 0.75),
-            "points": None if points is None else _points(*points, plane),
+            "context": None if self.context is None else overlays.context_config(self.context, plane),
+            "regions": None if self.regions is None else overlays.region_config(self.regions, plane),
+            "points": None if self.points is None else overlays.point_config(*self.points, plane),
         }  # fmt: skip
-        named = [(layer.name, picture) for layer, picture in zip(layers, pictures, strict=True)]
-        return assemble(config, named, tiles=tiles)
 
 
 def save(made: folium.Map, path: str | os.PathLike[str]) -> Path:
@@ -230,70 +251,22 @@ def save(made: folium.Map, path: str | os.PathLike[str]) -> Path:
     return path
 
 
-# -- what is shown
-
-
-class _Layer:
-    """One picture: its classes and its words."""
-
-    def __init__(self, key: str, name: str, heading: str, units: str, values: np.ndarray, classes: Classes):
-        self.key, self.name, self.heading, self.units = key, name, heading, units
-        self.classes = classes
-        self.index = classes.index(values).astype(np.int16).ravel()
-
-    def config(self) -> dict[str, Any]:
-        # Probabilities are read in per cent.
-        factor = 100 if self.key in ("exceedance", "increase") else 1
-        labels = Classes(self.classes.breaks * factor, self.classes.colours).labels()
-        entries = zip(self.classes.hex, labels, strict=True)
-        return {
-            "key": self.key,
-            "heading": self.heading,
-            "units": self.units,
-            "classes": [{"colour": colour, "label": label} for colour, label in entries],
-        }
-
-
-def _mean_layer(data: xr.Dataset, units: str) -> _Layer:
-    values = data["mean"].values.astype(np.float32)
-    name = f"Mean {data['mean'].attrs.get('quantity', 'intensity')}"
-    return _Layer("mean", name, name, units, values, palette.classes_in(data, "mean"))
-
-
-def _uncertainty_layer(data: xr.Dataset) -> _Layer:
-    values = relative_uncertainty(data).astype(np.float32)
-    classes = palette.classes_for("cv", values)
-    return _Layer("uncertainty", "Uncertainty", "Relative uncertainty", "sd / mean, %", values, classes)
-
-
-def _chance_layer(chance: xr.DataArray, threshold: float, units: str) -> _Layer:
-    values = chance.values.astype(np.float32)
-    name = f"Probability > {number(threshold, 3)}"
-    classes = palette.classes_for("exceedance", values)
-    return _Layer(
-        "exceedance", name, name, f"% for more than {number(threshold, 3)} {units}", values, classes
-    )
-
-
-def _overall(domain: Domain, mean: np.ndarray) -> float:
-    """Return the mean over all land, rounded to two digits."""
-    weight = np.where(np.isfinite(mean), domain.coverage * domain.cell_area, 0.0)
-    return rounded(np.sum(np.where(weight > 0, mean, 0.0) * weight) / weight.sum(), 2)
-
-
-def _fit_into(
-    domain: Domain, layers: list[_Layer], max_pixels: int, max_bytes: int
-) -> tuple[Plane, list[str]]:
-    """Make the pictures, with fewer pixels until they fit."""
+def fit_into(
+    domain: Domain, layers: list[Layer], max_pixels: int, max_bytes: int
+) -> tuple[Plane, list[list[str]]]:
+    """Return the plane and the pictures of each layer (one a period), with fewer pixels until they fit."""
     while True:
         plane = Plane.over(domain, max_pixels)
         cell = plane.cells()
-        # One more entry at the end, for the pixels that show no cell (-1).
         pictures = [
-            data_url(palette_png(np.append(layer.index, -1)[cell], layer.classes.colours), "image/png")
+            [
+                # One more entry at the end, for the pixels that show no cell (-1).
+                data_url(palette_png(np.append(index, -1)[cell], layer.classes.colours), "image/png")
+                for index in np.atleast_2d(layer.index)
+            ]
             for layer in layers
         ]
-        size = sum(map(len, pictures))
+        size = sum(len(url) for urls in pictures for url in urls)
         if size <= max_bytes or cell.size <= 10_000:
             return plane, pictures
         max_pixels = int(min(cell.size, max_pixels) * min(0.9 * max_bytes / size, 0.75))
@@ -309,28 +282,12 @@ def _seen(posterior: Posterior) -> str:
     )
 
 
-def _about_map(plane: Plane, domain: Domain, numbers: Numbers) -> list[list[str]]:
+def _about_map(plane: Plane, numbers: Numbers) -> list[list[str]]:
     unit = "units" if plane.local else "m"
     every = "" if plane.oversampling >= 1 else "; the map shows fewer pixels than cells, the rasters show all"
     k = numbers.block
     whose = "the rasters' own" if k == 1 else f"averages of {k} x {k} cells, the rasters have all"
     return [
-        ["cells", f"{domain.cell_size:g} {unit}{every}"],
+        ["cells", f"{plane.domain.cell_size:g} {unit}{every}"],
         ["numbers", f"under the cursor: {whose}; {DIGITS} digits"],
     ]
-
-
-def _points(points: Any, labels: Any, plane: Plane) -> dict[str, Any]:
-    coords, rows, _ = point_coordinates(points, plane.domain.crs)
-    if isinstance(labels, str):
-        labels = points[labels]
-    names = None if labels is None else [str(name) for name in np.asarray(labels)[rows]]
-    if len(coords) > MAX_POINTS:
-        raise DataError(
-            f"{len(coords):,} points are too many for a web page.",
-            option="points",
-            found=len(coords),
-            remedy=f"Show at most {MAX_POINTS:,} of them.",
-        )
-    lon, lat = plane.to_degrees(*plane.to_plane(coords[:, 0], coords[:, 1]))
-    return {"coords": np.round(np.column_stack([lat, lon]), 6).tolist(), "labels": names}

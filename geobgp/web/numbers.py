@@ -109,6 +109,11 @@ def chance_codes(p: np.ndarray) -> np.ndarray:
     return np.where(np.isnan(p), 0, shown + 1).astype(np.uint16)
 
 
+def is_chance(name: str) -> bool:
+    """Return whether a field holds a probability: "p", "p0", "p1", ..."""
+    return name[:1] == "p"
+
+
 @dataclass(frozen=True, eq=False)
 class Numbers:
     """The numbers of all cells with land, packed.
@@ -123,7 +128,7 @@ class Numbers:
         1: each number is a cell's own. k: it is the average, by land, of k x k cells.
     decimals : Decimals
     arrays : mapping of str to str
-        From `geobgp.web.embed.pack`; "p" in `chance_codes`, all others in `decimals`.
+        From `geobgp.web.embed.pack`; "p", "p0", ... in `chance_codes`, all others in `decimals`.
     """
 
     shape: tuple[int, int]
@@ -143,9 +148,9 @@ class Numbers:
         block = max(math.ceil(math.sqrt(_BYTES * len(rows) * len(fields) / max_bytes)), 1)
         while True:
             cut = {name: _averages(values[box], land[box], block) for name, values in fields.items()}
-            decimals = Decimals.holding(*(values for name, values in cut.items() if name != "p"))
+            decimals = Decimals.holding(*(values for name, values in cut.items() if not is_chance(name)))
             arrays = {
-                name: pack(chance_codes(values) if name == "p" else decimals.encode(values))
+                name: pack(chance_codes(values) if is_chance(name) else decimals.encode(values))
                 for name, values in cut.items()
             }
             n_rows, n_cols = cut["mean"].shape

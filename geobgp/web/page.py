@@ -14,45 +14,41 @@ from branca.element import Element, Figure
 from folium.map import CustomPane
 from folium.raster_layers import ImageOverlay
 
-from geobgp.errors import DataError, option
+from geobgp.web.basemaps import basemap_layer, check_basemap
 from geobgp.web.embed import data_url
 from geobgp.web.templates import render, template
 
+#: What may lie above the pictures, from the bottom up, as the list of layers names it.
+_GROUPS = {"shoreline": "Shoreline", "context": "Context", "regions": "Regions", "points": "Points"}
+
 
 def assemble(
-    config: dict[str, Any], pictures: list[tuple[str, str]], *, tiles: str | folium.TileLayer | None = None
+    config: dict[str, Any], pictures: list[tuple[str, str]], *, basemap: str | folium.TileLayer | None = None
 ) -> folium.Map:
     """Return the folium map of what the page's script is to show.
 
     Parameters
     ----------
     config : dict
-        What ``map.js`` is started with: title, bounds, layers, numbers, shoreline, points.
+        What ``map.js`` is started with: title, bounds, layers, numbers, and what lies above them.
     pictures : list of (str, str)
         Name and data: URL of the picture of each of the layers; the first is shown.
-    tiles : str or folium.TileLayer, optional
-        An online basemap.
+    basemap : str or folium.TileLayer, optional
+        An online one.
     """
     bounds, local = config["bounds"], config["local"]
     middle = [(bounds[0][0] + bounds[1][0]) / 2, (bounds[0][1] + bounds[1][1]) / 2]
     reach: dict[str, Any] = {"min_zoom": -30, "max_zoom": 30} if local else {"max_zoom": 22}
     made = folium.Map(
         location=middle, tiles=None, zoom_control=False, prefer_canvas=True, font_size="14px", zoom_start=5,
-        crs="Simple" if local else "EPSG3857", zoom_snap=0.25 if tiles is None else 1, **reach,
+        crs="Simple" if local else "EPSG3857", zoom_snap=0.25 if basemap is None else 1, **reach,
     )  # fmt: skip
     made.default_js, made.default_css = [], []
     _Page().add_child(made)
     server = None
-    if tiles is not None:
-        if local:
-            raise DataError(
-                "A local domain has no place on Earth, so it cannot lie on a basemap.",
-                option="tiles",
-                found=tiles,
-                remedy=f"Leave {option('tiles')} out.",
-            )
-        if not isinstance(tiles, folium.TileLayer):
-            tiles = folium.TileLayer(tiles, name="Basemap", overlay=True)
+    check_basemap(basemap, local=local)
+    if basemap is not None:
+        tiles = basemap_layer(basemap)
         server = _server(str(tiles.tiles))
         made.add_child(tiles)
     css, js = _leaflet()
@@ -71,12 +67,12 @@ def assemble(
         )  # fmt: skip
         made.add_child(overlay)
         overlays.append(overlay.get_name())
-    shoreline = folium.FeatureGroup(name="Shoreline")
-    made.add_child(shoreline)
-    points = None
-    if config["points"] is not None:
-        points = folium.FeatureGroup(name="Points")
-        made.add_child(points)
+    groups = {}
+    for key, name in _GROUPS.items():
+        if config.get(key) is not None:
+            group = folium.FeatureGroup(name=name)
+            made.add_child(group)
+            groups[key] = group.get_name()
     control = _Layers()
     made.add_child(control)
     # Straight into the page: what goes through folium's templates would be read as a template itself.
@@ -84,8 +80,7 @@ def assemble(
         "web/start.js.j2",
         map=made.get_name(),
         layers=overlays,
-        shoreline=shoreline.get_name(),
-        points=None if points is None else points.get_name(),
+        groups=groups,
         control=control.get_name(),
         config=config,
     )

@@ -176,11 +176,23 @@ class Plane:
 
     def shoreline(self) -> list[list[list[float]]]:
         """Return the outline of the land as lines of [longitude, latitude], right well within a pixel."""
-        lines = [shapely.boundary(self.land)]
+        lines = [shapely.boundary(self.domain.geometry)]
         if self.domain.barriers is not None:
-            lines.append(self._project(self.domain.barriers))
-        whole = shapely.get_parts(shapely.get_parts(shapely.geometrycollections(lines)))
-        tolerance = 0.05 * self.pixel
+            lines.append(self.domain.barriers)
+        return self.outline(shapely.geometrycollections(lines), 0.05)
+
+    def outline(self, lines: shapely.Geometry, tolerance: float = 0.2) -> list[list[list[float]]]:
+        """Return lines in the domain's CRS as lists of [longitude, latitude].
+
+        Parameters
+        ----------
+        lines : geometry
+            Lines, or a collection of them.
+        tolerance : float
+            How far they may be off, in pixels; more where they have very many vertices.
+        """
+        whole = shapely.get_parts(shapely.get_parts(self._project(lines)))
+        tolerance *= self.pixel
         simple = shapely.simplify(whole, tolerance, preserve_topology=False)
         while shapely.get_num_coordinates(simple).sum() > _MAX_VERTICES:
             tolerance *= 2

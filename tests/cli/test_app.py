@@ -295,7 +295,7 @@ def test_a_csv_with_odd_columns_works_when_they_are_named(files, say, tmp_path):
     out = tmp_path / "out"
     code, _, _ = say(
         "map", files.odd_csv, "--land", files.bare_gpkg, "--land-crs", "EPSG:4326", "--longitude", "Coord_X",
-        "--latitude", "Coord_Y", "--weights", "n", "--show-points", "--tiles", "OpenStreetMap", "-o", out,
+        "--latitude", "Coord_Y", "--weights", "n", "--show-points", "--basemap", "OpenStreetMap", "-o", out,
         *QUICK,
     )  # fmt: skip
     assert code == 0

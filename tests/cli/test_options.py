@@ -1,6 +1,7 @@
 """The shell's options come from those of Python, and the command line in a report gives them back."""
 
 import ast
+import dataclasses
 import shlex
 
 import click
@@ -12,7 +13,8 @@ from paths import ROOT
 
 from geobgp.auto.options import settings
 from geobgp.cli.app import cli
-from geobgp.cli.options import MapOptions, SimulateOptions, chosen, command_line, speak
+from geobgp.cli.options import MapOptions, SimulateOptions, check_beforehand, chosen, command_line, speak
+from geobgp.errors import DataError
 
 TALK = {"quiet", "verbose", "debug"}
 WORDS = st.text(st.characters(exclude_categories=["C"], exclude_characters="/\\"), min_size=1, max_size=8)
@@ -23,7 +25,7 @@ NAMES = WORDS.filter(
 
 
 def params(command):
-    return {p.name: p for p in cli.commands[command].params}
+    return {p.name: p for p in cli.commands[command].params if not getattr(p, "hidden", False)}
 
 
 def read(*arguments):
@@ -37,6 +39,24 @@ def test_the_shell_has_every_option_that_has_help():
     assert set(params("map")) == shell | TALK
     assert set(params("simulate")) == set(settings(SimulateOptions)) | TALK
     assert set(params("demo")) == {"cache", "output", "force"} | TALK
+
+
+def test_a_former_name_works_and_says_what_it_is_called_now(capsys):
+    arguments = ("p.csv", "--land", "l.gpkg", "-o", "out")
+    assert read(*arguments, "--tiles", "OpenStreetMap").basemap == "OpenStreetMap"
+    assert capsys.readouterr().err == "--tiles is now called --basemap.\n"
+    assert read(*arguments, "--basemap", "OpenTopoMap").basemap == "OpenTopoMap"
+    assert capsys.readouterr().err == ""
+
+
+def test_a_basemap_that_there_is_not_is_refused_before_anything_is_read(tmp_path):
+    land = tmp_path / "land.gpkg"
+    land.write_text("never read")
+    told = MapOptions(points=str(land), land=str(land), basemap="OpenStretMap", output="out")
+    with pytest.raises(DataError, match="did you mean 'OpenStreetMap'"):
+        check_beforehand(told)
+    with pytest.raises(DataError, match="no place on Earth"):
+        check_beforehand(dataclasses.replace(told, basemap="OpenStreetMap", crs="local"))
 
 
 @pytest.mark.parametrize(("command", "options"), [("map", MapOptions), ("simulate", SimulateOptions)])
@@ -105,7 +125,8 @@ def test_flags_stand_for_what_python_says():
             "permeability": st.sampled_from([0.0, 0.3, 1.0]),
             "hyper": st.just("integrate"),
             "thresholds": st.lists(st.sampled_from([0.1, 1.0, 25.0]), min_size=1, max_size=3).map(tuple),
-            "tiles": NAMES,
+            "basemap": NAMES,
+            "context": NAMES,
             "show_points": st.just(True),
             "title": NAMES,
         },

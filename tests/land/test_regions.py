@@ -6,6 +6,7 @@ import geopandas as gpd
 import numpy as np
 import pytest
 import shapely
+from posteriors import island
 from scipy import sparse, stats
 
 from geobgp.errors import CRSError, DataError, GeobgpWarning, GeometryError
@@ -146,6 +147,11 @@ def test_reading_and_refusals(domain, tmp_path):
         totals.read_regions(gpd.GeoSeries([]), domain)
     with pytest.raises(GeometryError, match="must be polygons; found LineString"):
         totals.area_shares(domain, shapely.LineString([(0, 0), (1, 1)]))
+
+
+def test_regions_far_away_hold_nothing():
+    far = gpd.GeoSeries([shapely.box(100, 0, 101, 1)], crs=4326)
+    assert totals.area_shares(island(2000.0), far).nnz == 0
 
 
 def test_table_names_regions_without_land(domain):

@@ -407,7 +407,7 @@ def test_points_and_their_names(posterior, tmp_path):
 
 
 def test_tiles_are_asked_for_at_their_server_only(posterior, tmp_path):
-    path = maps.save(maps.intensity_map(posterior, tiles="OpenStreetMap"), tmp_path / "map.html")
+    path = maps.save(maps.intensity_map(posterior, basemap="OpenStreetMap"), tmp_path / "map.html")
     with Chromium(1000, 800) as page:
         page.open(path)
         hosts = {re.match(r"https?://([^/]+)", u).group(1) for u in page.requests if u.startswith("http")}

@@ -48,6 +48,11 @@ def config_of(html):
     return json.JSONDecoder().raw_decode(html[at:])[0]
 
 
+def threshold_of(config, k=2):
+    """The threshold of one of the layers."""
+    return float(config["layers"][k]["chance"].removeprefix("probability > "))
+
+
 def pictures_of(html):
     found = re.findall(r"L\.imageOverlay\(\s*\"data:image/png;base64,([A-Za-z0-9+/=]+)\"", html)
     return [Image.open(io.BytesIO(base64.b64decode(f))) for f in found]
@@ -99,7 +104,7 @@ def test_pictures_are_palettes_in_the_colours_of_the_classes(posterior, html):
     fields = {
         "mean": data["mean"].values,
         "cv": 100 * data["sd"].values / data["mean"].values,
-        "exceedance": posterior.exceedance(float(config["threshold"])).values,
+        "exceedance": posterior.exceedance(threshold_of(config)).values,
     }
     whole = np.argwhere(posterior.domain.coverage == 1)[::37]
     to_mercator = pyproj.Transformer.from_crs(28992, 3857, always_xy=True)
@@ -137,7 +142,7 @@ def read(html, x, y):
     for name, text in config["arrays"].items():
         codes = unpack(text, shape)[at]
         out[name] = np.full(len(x), np.nan)
-        if name == "p":
+        if name[0] == "p":
             out[name][inside] = np.where(codes > 0, (codes - 1.0) / 1000, np.nan)
         else:
             out[name][inside] = Decimals(cells["lowest"]).decode(codes)
@@ -196,7 +201,7 @@ def test_every_place_reads_the_rasters_value_there(kind):
     for name, values in raster.items():
         assert found[name][shown].tolist() == [rounded(v, 3) for v in values[shown].tolist()], name
     p = posterior.exceedance(1.0).values[row, col]
-    np.testing.assert_array_equal(found["p"][shown], (chance_codes(p[shown]) - 1.0) / 1000)
+    np.testing.assert_array_equal(found["p0"][shown], (chance_codes(p[shown]) - 1.0) / 1000)
     # On land there is a value, on the water none: but for a pixel along the shore, and land that has no node.
     pixel = config["grid"]["pixel"]
     inland = shapely.contains_xy(shapely.buffer(domain.geometry, -pixel), east, north)
@@ -208,16 +213,16 @@ def test_every_place_reads_the_rasters_value_there(kind):
 def test_the_default_threshold_is_the_mean_over_land(posterior, html):
     domain = posterior.domain
     mean = np.average(posterior.node_intensity()["mean"].to_numpy(), weights=domain.node_areas)
-    assert float(config_of(html)["threshold"]) == pytest.approx(mean, rel=0.05)
+    assert threshold_of(config_of(html)) == pytest.approx(mean, rel=0.05)
 
 
 def test_thresholds_can_be_chosen_or_left_out(posterior):
     config = config_of(maps.intensity_map(posterior, threshold=0.25).get_root().render())
-    assert config["threshold"] == "0.25"
+    assert threshold_of(config) == 0.25
     assert config["layers"][2]["classes"][-1]["label"] == "> 99"
     config = config_of(maps.intensity_map(posterior, threshold=False).get_root().render())
     assert [layer["key"] for layer in config["layers"]] == ["mean", "uncertainty"]
-    assert "p" not in config["arrays"]
+    assert "p0" not in config["arrays"]
 
 
 def test_legends_have_units(html):
@@ -254,16 +259,16 @@ def test_points_stay_out_unless_asked_for(posterior):
 
 
 def test_tiles_open_the_policy_for_their_server_only(posterior):
-    html = maps.intensity_map(posterior, tiles="OpenStreetMap").get_root().render()
+    html = maps.intensity_map(posterior, basemap="OpenStreetMap").get_root().render()
     policy = re.search(r'Security-Policy" content="([^"]+)"', html).group(1)
     assert "img-src data: blob: https://tile.openstreetmap.org;" in policy
     assert "connect-src 'none'" in policy
     assert config_of(html)["opacity"] == 0.75
     own = folium.TileLayer("https://{s}.example.org/{z}/{x}/{y}.png", attr="x", overlay=True)
-    html = maps.intensity_map(posterior, tiles=own).get_root().render()
+    html = maps.intensity_map(posterior, basemap=own).get_root().render()
     assert "https://*.example.org;" in html
     with pytest.raises(DataError, match="no place on Earth"):
-        maps.intensity_map(prescribed(disc(), 0.0, 0.3), tiles="OpenStreetMap")
+        maps.intensity_map(prescribed(disc(), 0.0, 0.3), basemap="OpenStreetMap")
 
 
 def test_maps_of_all_kinds_of_domain():

@@ -10,7 +10,7 @@ from jinja2 import UndefinedError
 
 from geobgp.web import templates
 
-NAMES = {"map": "m", "layers": ["a", "b"], "shoreline": "s", "points": None, "control": "c"}
+NAMES = {"map": "m", "layers": ["a", "b"], "groups": {"shoreline": "s"}, "control": "c"}
 words = st.text(st.characters(codec="utf-8"))
 
 

@@ -1,0 +1,154 @@
+"""Layers: the pictures of a web map, each with its classes and its words, and what thresholds they show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from geobgp.errors import DataError, InputWarning, option, warn
+from geobgp.output import palette
+from geobgp.output.grids import relative_uncertainty
+from geobgp.output.palette import Classes
+from geobgp.text import number, rounded
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from geobgp.land.domain import Domain
+
+#: Probabilities below it, or above one less it, are shown as such only: "< 0.1 %", "> 99.9 %".
+NEVER = 0.001
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """One picture: its classes and its words.
+
+    Attributes
+    ----------
+    key : str
+        What the page's script knows it by.
+    name, heading, units : str
+        In the list of layers, and above its legend.
+    values : array
+        On the grid, NaN off land; with a period first where there are several.
+    classes : Classes
+    field : str
+        The field that holds a probability for the read-out, such as "p0"; "" where it is none.
+    chance : str
+        What that is the probability of.
+    note : str
+        What a reader should know of it, below its legend.
+    """
+
+    key: str
+    name: str
+    heading: str
+    units: str
+    values: np.ndarray
+    classes: Classes
+    field: str = ""
+    chance: str = ""
+    note: str = ""
+
+    @property
+    def index(self) -> np.ndarray:
+        """The class of every cell, -1 off land, all in one line (one for each period)."""
+        shape = (*self.values.shape[:-2], -1)
+        return self.classes.index(self.values.astype(np.float32)).astype(np.int16).reshape(shape)
+
+    def config(self) -> dict[str, Any]:
+        """Return what the page's script needs."""
+        # Probabilities are read in per cent.
+        factor = 100 if self.field else 1
+        labels = Classes(self.classes.breaks * factor, self.classes.colours).labels()
+        entries = zip(self.classes.hex, labels, strict=True)
+        return {
+            "key": self.key,
+            "heading": self.heading,
+            "units": self.units,
+            "field": self.field,
+            "chance": self.chance,
+            "note": self.note,
+            "classes": [{"colour": colour, "label": label} for colour, label in entries],
+        }
+
+
+def mean_layer(data: xr.Dataset, units: str) -> Layer:
+    """Return the layer of the mean."""
+    name = f"Mean {data['mean'].attrs.get('quantity', 'intensity')}"
+    return Layer("mean", name, name, units, data["mean"].values, palette.classes_in(data, "mean"))
+
+
+def uncertainty_layer(data: xr.Dataset) -> Layer:
+    """Return the layer of the relative uncertainty."""
+    values = relative_uncertainty(data)
+    classes = palette.classes_for("cv", values.astype(np.float32))
+    return Layer("uncertainty", "Uncertainty", "Relative uncertainty", "sd / mean, %", values, classes)
+
+
+def chance_layer(values: np.ndarray, threshold: float, units: str, field: str) -> Layer:
+    """Return the layer of the probability of exceeding a threshold; that no place comes near it is warned of."""
+    text = number(threshold, 3)
+    classes = palette.classes_for("exceedance", values.astype(np.float32))
+    words = f"% for more than {text} {units}"
+    note = ""
+    if far := far_from(values):
+        which, odds = ("No", "over 0.1 %") if far == "below" else ("Every", "over 99.9 %")
+        note = f"{which} place exceeds {text} with a probability of {odds}."
+        warn(
+            InputWarning(
+                f"The threshold of {text} {units} says little: {note[0].lower()}{note[1:]}",
+                option="thresholds",
+                found=threshold,
+                remedy=f"Take a {'lower' if far == 'below' else 'higher'} one, among the values of the map.",
+            )
+        )
+    name = f"Probability > {text}"
+    return Layer("exceedance", name, name, words, values, classes, field, f"probability > {text}", note)
+
+
+def far_from(chance: np.ndarray) -> str:
+    """Return "below" where no place comes near a threshold, "above" where all exceed it, else "".
+
+    Examples
+    --------
+    >>> far_from(np.array([np.nan, 0.0002])), far_from(np.array([0.9999])), far_from(np.array([0.0, 0.5]))
+    ('below', 'above', '')
+    """
+    if np.nanmax(chance) < NEVER:
+        return "below"
+    return "above" if np.nanmin(chance) > 1 - NEVER else ""
+
+
+def chosen_thresholds(
+    threshold: float | bool | None, thresholds: Sequence[float] | None, default: float
+) -> list[float]:
+    """Return the thresholds to show, ascending: those given, or the default one; none if `threshold` is False.
+
+    Examples
+    --------
+    >>> chosen_thresholds(None, None, 0.3), chosen_thresholds(False, (), 0.3), chosen_thresholds(None, [2, 1], 0.3)
+    ([0.3], [], [1.0, 2.0])
+    """
+    many = [] if thresholds is None else np.atleast_1d(np.asarray(thresholds, float)).tolist()
+    one = [] if threshold is None or isinstance(threshold, bool) else [float(threshold)]
+    if many and (one or threshold is False):
+        raise DataError(
+            f"Both {option('threshold')} and {option('thresholds')} were given.",
+            option="thresholds",
+            found=[*one, *many],
+            remedy=f"Give all of them as {option('thresholds')}.",
+        )
+    if many or one:
+        return sorted(set(many + one))
+    return [] if threshold is False else [default]
+
+
+def overall(domain: Domain, mean: np.ndarray) -> float:
+    """Return the mean over all land (and all periods), rounded to two digits."""
+    weight = np.where(np.isfinite(mean), domain.coverage * domain.cell_area, 0.0)
+    return rounded(np.sum(np.where(weight > 0, mean, 0.0) * weight) / weight.sum(), 2)

@@ -1,0 +1,183 @@
+"""Overlays: points, regions with their numbers, and names and outlines for context, as a web map shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import geopandas as gpd
+import numpy as np
+import pandas as pd
+import shapely
+
+from geobgp.errors import DataError, GeometryError
+from geobgp.land.regions import name_column, near_domain, read_regions
+from geobgp.land.reproject import point_coordinates
+from geobgp.text import events, number, percent
+
+if TYPE_CHECKING:
+    from geobgp.posterior import Posterior
+    from geobgp.web.plane import Plane
+
+#: Points, regions and names that a map shows at most.
+MAX_POINTS, MAX_REGIONS, MAX_NAMES = 50_000, 5_000, 2_000
+#: Columns of `Posterior.totals` by which regions are known to have their numbers already.
+TOTALS = ("expected", "relative_risk", "rate")
+
+
+def point_config(points: Any, labels: Any, plane: Plane) -> dict[str, Any]:
+    """Return where points lie on the map, and their labels."""
+    coords, rows, _ = point_coordinates(points, plane.domain.crs)
+    if isinstance(labels, str):
+        labels = points[labels]
+    names = None if labels is None else [str(name) for name in np.asarray(labels)[rows]]
+    _few_enough(len(coords), MAX_POINTS, "points", "points")
+    lon, lat = plane.to_degrees(*plane.to_plane(coords[:, 0], coords[:, 1]))
+    return {"coords": np.round(np.column_stack([lat, lon]), 6).tolist(), "labels": names}
+
+
+def _few_enough(n: int, most: int, what: str, name: str) -> None:
+    if n > most:
+        raise DataError(
+            f"{n:,} {what} are too many for a web page.",
+            option=name,
+            found=n,
+            remedy=f"Show at most {most:,} of them.",
+        )
+
+
+# -- regions
+
+
+def region_totals(posterior: Posterior, regions: Any) -> gpd.GeoDataFrame:
+    """Return regions with their totals: as they are where they have them, else computed."""
+    frame = read_regions(regions, posterior.domain)
+    if any(column in frame for column in TOTALS):
+        return frame
+    return posterior.totals(frame)
+
+
+def region_config(frame: gpd.GeoDataFrame, plane: Plane) -> dict[str, Any]:
+    """Return outlines, names and numbers of regions, from `Posterior.totals`.
+
+    Parameters
+    ----------
+    frame : GeoDataFrame
+    plane : Plane
+    """
+    _few_enough(len(frame), MAX_REGIONS, "regions", "regions")
+    names, shapes = names_in(frame, "region"), near_domain(frame, plane.domain)
+    records = pd.DataFrame(frame.drop(columns=frame.geometry.name)).to_dict("records")
+    items = []
+    for name, shape, record in zip(names, shapes, records, strict=True):
+        outline = plane.outline(lines_of(shape))
+        if outline:
+            place = place_of(shape, plane)
+            items.append({"name": name, "rows": region_rows(record), "outline": outline, "place": place})
+    if not items:
+        raise GeometryError("None of the regions lies on the map.", option="regions", found=len(frame))
+    return {"items": items}
+
+
+def region_rows(record: dict[Any, Any]) -> list[list[str]]:
+    """Return what is said of a region: pairs of words and number, of what its record has.
+
+    Examples
+    --------
+    >>> region_rows({"name": "Texel", "land_km2": 163.2, "expected": 31.4, "q05": 25.0, "q95": 38.2, "observed": 33})
+    [['expected', '31'], ['90 % interval', '25 – 38'], ['observed', '33'], ['land', '163 km²']]
+    """
+    rows: list[list[str]] = []
+
+    def add(words: str, key: str, show: Any = number, unit: str = "") -> None:
+        if key in record and pd.notna(record[key]):
+            rows.append([words, f"{show(float(record[key]))}{unit}"])
+
+    def between(low: str, high: str, show: Any, words: str = "90 % interval") -> None:
+        if low in record and high in record and pd.notna(record[low]) and pd.notna(record[high]):
+            rows.append([words, f"{show(float(record[low]))} – {show(float(record[high]))}"])
+
+    def three(value: float) -> str:
+        return number(value, 3)
+
+    for key, words in (("relative_risk", "relative risk"), ("rate", "rate")):
+        if key in record:
+            add(words, key, three)
+            between(f"{key}_q05", f"{key}_q95", three)
+    add("expected", "expected", events)
+    between("q05", "q95", events, "90 % interval" if not rows or len(rows) == 1 else "of the expected, 90 %")
+    add("observed", "observed", events)
+    for key, words in (
+        ("p_above_1", "probability > 1"),
+        ("p_above", "probability of more than all the land"),
+    ):
+        add(words, key, percent)
+    add("land", "land_km2", three, " km²")
+    add("land", "land_area", three)
+    add("exposure", "exposure", three)
+    return rows
+
+
+def lines_of(shape: shapely.Geometry) -> shapely.MultiLineString:
+    """Return the outlines of polygons and the lines of a geometry of any kind; points have none."""
+    parts = shapely.get_parts(shapely.get_parts(shape))
+    area = shapely.get_dimensions(parts) == 2
+    lines = np.concatenate([shapely.boundary(parts[area]), parts[shapely.get_dimensions(parts) == 1]])
+    return shapely.multilinestrings(shapely.get_parts(lines))
+
+
+def place_of(shape: shapely.Geometry, plane: Plane) -> list[float]:
+    """Return latitude and longitude of a place within a shape, for its name."""
+    parts = shapely.get_parts(shape)
+    largest = parts[int(np.argmax(shapely.area(parts)))]
+    (easting, northing) = shapely.get_coordinates(shapely.point_on_surface(largest))[0]
+    lon, lat = plane.to_degrees(*plane.to_plane(np.array(easting), np.array(northing)))
+    return [round(float(lat), 5), round(float(lon), 5)]
+
+
+def names_in(frame: gpd.GeoDataFrame, thing: str) -> list[str]:
+    """Return the names of the rows of a table; numbers them where it has none."""
+    column = name_column(frame)
+    names: Sequence[Any] = frame[column] if column is not None else [None] * len(frame)
+    return [f"{thing} {k + 1}" if pd.isna(name) else str(name) for k, name in enumerate(names)]
+
+
+# -- context
+
+
+def context_config(context: Any, plane: Plane) -> dict[str, Any]:
+    """Return lines to draw and names to write, the most important first.
+
+    Parameters
+    ----------
+    context : GeoDataFrame, GeoSeries, list of geometries or path
+        Polygons (their outlines), lines, or points (their names alone); names are in the first column of words that is
+        called a name.
+    plane : Plane
+    """
+    frame = read_regions(context, plane.domain, "context")
+    shapes = near_domain(frame, plane.domain)
+    west, south, east, north = plane.domain.grid.bounds
+    margin = 0.1 * max(east - west, north - south)
+    shapes = shapely.intersection(
+        shapes, shapely.box(west - margin, south - margin, east + margin, north + margin)
+    )
+    there = ~shapely.is_empty(shapes)
+    if not there.any():
+        raise GeometryError(
+            f"None of the {len(frame):,} shapes for context lies on the map.",
+            option="context",
+            found=len(frame),
+            remedy="Check their coordinate reference system.",
+        )
+    size = np.where(shapely.area(shapes) > 0, shapely.area(shapes), 0.0)
+    labels: dict[str, list[Any]] = {}
+    if (column := name_column(frame)) is not None:
+        names = frame[column].fillna("").astype(str).tolist()
+        for k in np.argsort(-size, kind="stable"):
+            if there[k] and shapely.get_dimensions(shapes[k]) != 1 and names[k].strip():
+                labels.setdefault(names[k], [*place_of(shapes[k], plane), names[k]])
+    # A border that two share is drawn once.
+    borders = shapely.union_all([lines_of(shape) for shape in shapes[there]])
+    outline = plane.outline(shapely.line_merge(borders))
+    return {"lines": outline, "labels": list(labels.values())[:MAX_NAMES]}
