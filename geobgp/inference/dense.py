@@ -16,6 +16,7 @@ from functools import cached_property
 import numpy as np
 from scipy.linalg import blas, lapack
 
+from geobgp.inference import conjugate
 from geobgp.inference.engine import Engine, Sites, Solve, make_engine, make_state
 from geobgp.inference.features import Blocks, PartedFeatures
 from geobgp.inference.states import FeatureState, hyper_numbers
@@ -116,50 +117,14 @@ class FeatureEngine(Engine):
 
         Conjugate gradients, which the factor of `sites` preconditions: a few passes over the features.
         """
-        s = self.solve(theta, sites)
-        e = np.ones(len(precision)) if s.even is None else s.even
-        m = len(s.z)
-        tie = s.prior.project(e[:, None] * (sites.precision[:, None] * self.design))
-
-        def seen(x: np.ndarray) -> np.ndarray:
-            return e * s.prior.apply(x[:m]) + self.design @ x[m:]
-
-        def back(rows: np.ndarray) -> np.ndarray:
-            return np.concatenate([s.prior.project(e * rows), self.design.T @ rows])
-
-        def product(x: np.ndarray) -> np.ndarray:
-            return np.concatenate([x[:m], self.fixed_precision * x[m:]]) + back(precision * seen(x))
-
-        def solve(x: np.ndarray) -> np.ndarray:
-            z = s.factor.solve(x[:m])
-            beta = s.beta_cov @ (x[m:] - tie.T @ z)
-            return np.concatenate([z - s.coupling @ beta, beta])
-
-        def mean(natural: np.ndarray) -> np.ndarray:
-            residual = back(natural)
-            ahead = solve(residual)
-            x, direction = np.zeros_like(ahead), ahead
-            size = first = float(residual @ ahead)
-            for _ in range(50):
-                if size <= 1e-4 * first:
-                    break
-                image = product(direction)
-                step = size / float(direction @ image)
-                x = x + step * direction
-                residual = residual - step * image
-                ahead = solve(residual)
-                size, before = float(residual @ ahead), size
-                direction = ahead + (size / before) * direction
-            return seen(x)
-
-        return mean
+        return conjugate.means(self, self.solve(theta, sites), precision)
 
     def state(self, theta: np.ndarray, sites: Sites, weight: float) -> FeatureState:
         """Return the posterior as a state that stands by itself."""
         s = self.solve(theta, sites)
         prior: FeaturePrior = s.prior  # type: ignore[assignment]
         return FeatureState(
-            **hyper_numbers(theta, weight),
+            **hyper_numbers(theta, weight, self.noise_at),
             centre=self._centre,
             beta=s.beta,
             beta_cov=s.beta_cov,
@@ -194,6 +159,10 @@ class FeaturePrior:
     def factorise(self, precision: np.ndarray, factor: float) -> FeatureFactor:
         """Return the factor of B."""
         return FeatureFactor(self.features, self.scale, self._engine.gram(precision), factor)
+
+    def times(self, weights: np.ndarray) -> np.ndarray:
+        """Return z: the weights are whitened."""
+        return weights
 
     def square(self, weights: np.ndarray) -> float:
         """Return zᵀ z."""

@@ -129,6 +129,10 @@ class PriorAt(Protocol):
         """Return the factor of H = Q + factor · Oᵀ diag(precision) O."""
         ...
 
+    def times(self, weights: np.ndarray) -> np.ndarray:
+        """Return Q z."""
+        ...
+
     def square(self, weights: np.ndarray) -> float:
         """Return zᵀ Q z."""
         ...
@@ -136,7 +140,7 @@ class PriorAt(Protocol):
     def gradient(
         self, weights: np.ndarray, factor: Any, coupling: np.ndarray, beta_cov: np.ndarray
     ) -> np.ndarray:
-        """Return the site objective's derivatives in log ℓ and log σ, O held.
+        """Return the site objective's derivatives in the prior's own parameters, log ℓ and log σ first, O held.
 
         They are those of ½ log|Q| - ½ E zᵀQz, where z has the posterior mean `weights` and the covariance
         H⁻¹ + coupling · beta_cov · couplingᵀ.
@@ -177,6 +181,8 @@ class Engine:
 
     #: Times that a Newton step's lumping is corrected; 0 where `spread` is itself lumped.
     corrections = 0
+    #: Which parameter of θ is the log of Gaussian noise; None where there is none. The solver says so.
+    noise_at: int | None = None
 
     def __init__(self, design: np.ndarray, fixed_sd: np.ndarray, variance: Variance | None) -> None:
         self.design = np.asarray(design, float)
@@ -205,6 +211,10 @@ class Engine:
         """Yield cheaper engines for the same observations, the cheapest first, to find a good start with."""
         return iter(())
 
+    def unit(self, theta: np.ndarray) -> float:
+        """Return what the sites' precisions are multiplied by: one over the variance of Gaussian noise, if any."""
+        return 1.0 if self.noise_at is None else float(np.exp(-2.0 * theta[self.noise_at]))
+
     # -- posteriors ----------------------------------------------------------------------------------------
 
     def even(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
@@ -223,7 +233,7 @@ class Engine:
             if kept.sites is sites and np.array_equal(kept.theta, theta):
                 return kept
         self.rounds += 1
-        unit = float(np.exp(-2.0 * theta[2])) if len(theta) == 3 else 1.0
+        unit = self.unit(theta)
         scaling = self.even(theta)
         e = None if scaling is None else scaling[0]
         prior = self.prior_at(theta)
@@ -264,7 +274,7 @@ class Engine:
         """Return the sites' log evidence and its gradient in θ.
 
         Where the sites are those that the posterior asks for, it is the gradient of the bound, maximised over
-        posteriors. The Hessian is left to the search. Gaussian noise, θ's third parameter, scales sites that are
+        posteriors. The Hessian is left to the search. Gaussian noise, where θ has it, scales sites that are
         given for unit noise; the likelihood's own `constant` is to be added.
         """
         s = self.solve(theta, sites)
@@ -273,11 +283,12 @@ class Engine:
         return s.value, s.gradient.copy(), None
 
     def _gradient(self, s: Solution) -> np.ndarray:
-        unit = float(np.exp(-2.0 * s.theta[2])) if len(s.theta) == 3 else 1.0
+        unit = self.unit(s.theta)
         w, natural = unit * s.sites.precision, unit * s.sites.natural
         mean, variance = s.moments.mean, s.moments.variance
         out = np.zeros(len(s.theta))
-        out[:2] = s.prior.gradient(s.z, s.factor, s.coupling, s.beta_cov)
+        own = s.prior.gradient(s.z, s.factor, s.coupling, s.beta_cov)
+        out[: len(own)] = own
         scaling = self.even(s.theta)
         if scaling is not None:
             # The scaling moves with ℓ: f = e g, d log e / d log ℓ = -r'.
@@ -288,8 +299,8 @@ class Engine:
                 "ij,jk,ik->i", tied, s.beta_cov, self.design - tied
             )
             out[0] -= float(slope @ ((natural - w * mean) * f - w * with_f))
-        if len(s.theta) == 3:
-            out[2] = float(w @ (mean**2 + variance)) - 2.0 * float(natural @ mean)
+        if self.noise_at is not None:
+            out[self.noise_at] = float(w @ (mean**2 + variance)) - 2.0 * float(natural @ mean)
         return out
 
     def _border(self, prior: PriorAt, factor: Any, e: np.ndarray | None, w: np.ndarray) -> _Bordered:

@@ -165,8 +165,20 @@ class PartedFeatures:
                 )
                 out = blas.dsyrk(1.0, rows.T, beta=1.0, c=out, lower=1, overwrite_c=1)
             dense.append(out)
-        alone = self.shape[1] - self._alone.start
-        return Blocks(dense, np.bincount(self._part, self._values**2 * weights[self._rows], alone))
+        return Blocks(dense, self.alone_gram(weights))
+
+    @property
+    def n_alone(self) -> int:
+        """How many features, the last ones, stand alone on their part of the land."""
+        return self.shape[1] - self._alone.start
+
+    def alone_gram(self, weights: np.ndarray) -> np.ndarray:
+        """Return Σ w φ² of each feature that stands alone."""
+        return np.bincount(self._part, self._values**2 * weights[self._rows], self.n_alone)
+
+    def add_alone(self, out: np.ndarray, squares: np.ndarray) -> None:
+        """Add φ² s at the observations of features that stand alone, s (n_alone,)."""
+        out[self._rows] += self._values**2 * squares[self._part]
 
     def variances(self, half: Blocks) -> np.ndarray:
         """Return the squared length of ``half @ row`` at every observation; the blocks are lower triangular."""

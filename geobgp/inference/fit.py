@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -13,11 +14,11 @@ from geobgp.errors import ConvergenceWarning, warn
 from geobgp.inference.engine import Engine, State
 from geobgp.inference.hyper import Hyper
 from geobgp.inference.likelihoods import Likelihood
-from geobgp.inference.solver import MAX_ROUNDS, ROUGH, TIGHT, TOLERANCE, WORTH, Guess, Point, Solver
+from geobgp.inference.solver import MAX_ROUNDS, ROUGH, TIGHT, TOLERANCE, WORTH, Guess, Point, Solver, Start
 from geobgp.inference.states import FeatureState, SparseState
 from geobgp.progress import Stage
 
-__all__ = ["Engine", "FeatureState", "Fit", "SparseState", "State", "fit"]
+__all__ = ["Engine", "FeatureState", "Fit", "SparseState", "Start", "State", "fit"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,34 +56,6 @@ class Fit:
     rounds: int = 0
 
 
-@dataclass(frozen=True, eq=False)
-class Start:
-    """Where a fit may begin: what one like it, on other cells, has found.
-
-    Attributes
-    ----------
-    theta : array
-        Hyperparameters.
-    covariance : array
-        Theirs, zero where they were fixed.
-    mean, variance : arrays
-        Of the linear predictor (less its centre) at the observations.
-    """
-
-    theta: np.ndarray
-    covariance: np.ndarray
-    mean: np.ndarray
-    variance: np.ndarray
-
-    def curvature(self, free: np.ndarray) -> np.ndarray | None:
-        """Return the Hessian of the maximised bound in θ, None if that of a free parameter is not known."""
-        if not np.all(np.diag(self.covariance)[free] > 0):
-            return None
-        out = -np.eye(len(free))
-        out[np.ix_(free, free)] = -np.linalg.inv(self.covariance[np.ix_(free, free)])
-        return out
-
-
 def fit(
     engine: Engine,
     likelihood: Likelihood,
@@ -93,6 +66,7 @@ def fit(
     worth: float = WORTH,
     start: Start | None = None,
     stage: Stage | None = None,
+    keep: Callable[[Start], None] | None = None,
 ) -> Fit:
     """Fit the posterior, and the hyperparameters that are free.
 
@@ -111,6 +85,8 @@ def fit(
         Where to begin; by default on coarser fields, or with fewer features.
     stage : Stage, optional
         Told of every round, in words.
+    keep : callable, optional
+        Given a place from which such a fit could go on, after every round that raised the bound.
 
     Notes
     -----
@@ -120,7 +96,7 @@ def fit(
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(limits=1, user_api="blas"):
-        return _fit(engine, likelihood, hyper, integrate, max_rounds, worth, start, stage or Stage())
+        return _fit(engine, likelihood, hyper, integrate, max_rounds, worth, start, stage or Stage(), keep)
 
 
 def _fit(
@@ -132,9 +108,10 @@ def _fit(
     worth: float,
     known: Start | None,
     stage: Stage,
+    keep: Callable[[Start], None] | None,
 ) -> Fit:
     begin = time.perf_counter()
-    solver = Solver(engine, likelihood, hyper, stage)
+    solver = Solver(engine, likelihood, hyper, stage, keep)
     learn = bool(hyper.free.any())
     nothing = (np.zeros(likelihood.size), np.zeros(likelihood.size))
     theta, guess, hoped, drift = hyper.start, nothing, -np.inf, np.zeros(len(hyper.start))

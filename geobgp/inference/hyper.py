@@ -14,17 +14,32 @@ from geobgp.prior.kernels import Kernel, PCPrior
 Derivatives = tuple[float, np.ndarray, np.ndarray | None]
 
 
+#: The parameters of every kernel.
+SPATIAL: tuple[str, ...] = ("lengthscale", "sd")
+
+
 @dataclass(frozen=True, eq=False)
 class Hyper:
-    """θ = (log lengthscale, log sd) and, for a Gaussian likelihood, log noise.
+    """θ: the logs of lengthscale and sd, and of what else the names say.
 
     Parameters
     ----------
     kernel : Kernel
     prior : PCPrior
         Scaled to the domain.
-    start, lower, upper : (2,) or (3,) arrays
+    start, lower, upper : arrays
         Of θ; fixed parameters have start = lower = upper.
+    noise_unit : float
+        Scale of Gaussian noise.
+    names : tuple of str
+        Of the parameters: "lengthscale" and "sd" first; then "noise" of a Gaussian likelihood, or "tau", "level_sd" and
+        "level_tau" of a model in time.
+
+    Notes
+    -----
+    Noise and the level's sd have an exponential prior, P(> 3 units) = 0.05, as the sd has it. Correlation times have
+    the penalised-complexity prior of a range in one dimension, P(τ < half a period) = 0.05: a map that stays as it is
+    needs no explanation.
     """
 
     kernel: Kernel
@@ -33,6 +48,7 @@ class Hyper:
     lower: np.ndarray
     upper: np.ndarray
     noise_unit: float = 1.0
+    names: tuple[str, ...] = SPATIAL
 
     @classmethod
     def for_domain(
@@ -71,7 +87,44 @@ class Hyper:
             for values in (centre, low, high)
         ]
         start, lower, upper = (np.log(np.array(v, float)) for v in pick)
-        return cls(kernel, prior, start, lower, upper, sd_unit)
+        names = SPATIAL + ("noise",) * (len(start) - 2)
+        return cls(kernel, prior, start, lower, upper, sd_unit, names)
+
+    def over_periods(self, n: int, level: bool, **given: float) -> Hyper:
+        """Return the same with the parameters of a model over n periods; those that are given are held.
+
+        Parameters
+        ----------
+        n : int
+            Periods; of a single one nothing is learned.
+        level : bool
+            Whether each period has a level of its own.
+        **given
+            Values of `tau`, `level_sd` or `level_tau`.
+        """
+        middle = {"tau": (3.0, 0.05, 100.0 * n)}
+        if level:
+            middle |= {"level_sd": (0.5, 1e-3, 30.0), "level_tau": (max(n / 10.0, 3.0), 0.05, 100.0 * n)}
+        rows = []
+        for name, usual in middle.items():
+            held = given.get(name, usual[0] if n == 1 else None)
+            rows.append(usual if held is None else (held,) * 3)
+        more = np.log(np.array(rows)).T
+        start, lower, upper = (
+            np.append(a, b) for a, b in zip((self.start, self.lower, self.upper), more, strict=True)
+        )
+        return replace(self, start=start, lower=lower, upper=upper, names=self.names + tuple(middle))
+
+    @property
+    def noise_at(self) -> int | None:
+        """Which parameter is the noise; None where there is none."""
+        return self.names.index("noise") if "noise" in self.names else None
+
+    def held(self, theta: np.ndarray, names: tuple[str, ...]) -> Hyper:
+        """Return the same with some parameters held where θ has them."""
+        here = np.isin(self.names, names)
+        start, lower, upper = (np.where(here, theta, v) for v in (theta, self.lower, self.upper))
+        return replace(self, start=start, lower=lower, upper=upper)
 
     @property
     def free(self) -> np.ndarray:
@@ -88,16 +141,27 @@ class Hyper:
     def log_prior(self, theta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         """Return the log prior density of the learned parameters (in θ), its gradient and Hessian."""
         value, first, second = self.prior.log_density(theta)
-        if len(theta) == 3:
-            # An exponential prior on the noise, as on the sd, with the same default scale.
-            rate = -math.log(0.05) / (3.0 * self.noise_unit)
-            v = rate * math.exp(theta[2])
-            value, first, second = (
-                np.append(part, extra)
-                for part, extra in ((value, math.log(rate) + theta[2] - v), (first, 1.0 - v), (second, -v))
-            )
+        rows = [value, first, second]
+        for name, at in zip(self.names[2:], theta[2:], strict=True):
+            told = _time_prior(at) if name.endswith("tau") else _sd_prior(at, self.noise_unit)
+            rows = [np.append(part, extra) for part, extra in zip(rows, told, strict=True)]
+        value, first, second = rows
         free = self.free
         return float(value[free].sum()), np.where(free, first, 0.0), np.diag(np.where(free, second, 0.0))
+
+
+def _sd_prior(log_sd: float, unit: float) -> tuple[float, float, float]:
+    """Return the log density of a log sd that is exponential, P(sd > 3 units) = 0.05, and two derivatives."""
+    rate = -math.log(0.05) / (3.0 * unit)
+    v = rate * math.exp(log_sd)
+    return math.log(rate) + log_sd - v, 1.0 - v, -v
+
+
+def _time_prior(log_tau: float) -> tuple[float, float, float]:
+    """Return the log density of a log correlation time, P(τ < half a period) = 0.05, and two derivatives."""
+    rate = -math.log(0.05) * math.sqrt(0.5)
+    u = rate * math.exp(-0.5 * log_tau)
+    return math.log(0.5 * rate) - 0.5 * log_tau - u, 0.5 * (u - 1.0), -0.25 * u
 
 
 def maximise(

@@ -61,11 +61,12 @@ class Observed:
 
 
 class Pass(NamedTuple):
-    """What is fitted in one pass: an engine, and the exposure of each observation about its row."""
+    """What is fitted in one pass: an engine, the exposure of each observation about its row, and the rows if any."""
 
     engine: Engine
     exposure: np.ndarray
     start: Moments
+    rows: Any = None
 
 
 class Problem(Protocol):
@@ -136,7 +137,7 @@ class RowProblem:
         seen = (row_mean, np.zeros(len(log_total))) if state is None else state.moments_of(rows)
         exposure = np.exp(log_total - 0.5 * seen[1] - row_mean)
         engine = RowEngine(self.nodes, rows, self.columns, self.fixed_sd, self.centre)
-        return Pass(engine, exposure, seen)
+        return Pass(engine, exposure, seen, rows)
 
     def likelihood(self, exposure: np.ndarray, k: float) -> Likelihood:
         """Return the likelihood of the counts about their rows."""
@@ -159,7 +160,13 @@ class Settled:
 
 
 def settle(
-    problem: Problem, hyper: Hyper, k: float, before: Settled | None, known: Start | None, stage: Stage
+    problem: Problem,
+    hyper: Hyper,
+    k: float,
+    before: Settled | None,
+    known: Start | None,
+    stage: Stage,
+    keep: Callable[[Start], None] | None = None,
 ) -> Settled:
     """Go through passes until rows and posterior stay as they are; the size k is held."""
     state = None if before is None else before.fit.states[0]
@@ -180,6 +187,8 @@ def settle(
             found = fit(at.engine, likelihood, hyper, start=start, stage=stage)
         rounds += 1
         new = _less_centre(found.states[0], problem.centre)
+        if keep is not None:
+            keep(Start(found.hyper_mean, found.hyper_cov, *new))
         change = _change(moments, new)
         calm = change < SETTLED
         if not problem.renews or calm or rounds >= MOST_PASSES:
@@ -190,7 +199,7 @@ def settle(
         moments = new if moments is None else _between(moments, new, share)
         at = problem.at(found.states[0], moments)
         start = Start(found.hyper_mean, found.hyper_cov, *at.start)
-    seen = found.states[0].moments_of(at.engine.rows) if isinstance(at.engine, RowEngine) else new  # type: ignore[attr-defined]
+    seen = new if at.rows is None else found.states[0].moments_of(at.rows)  # type: ignore[attr-defined]
     return Settled(found, at, likelihood, seen, found.converged and (calm or not problem.renews))
 
 
@@ -202,6 +211,7 @@ def fit_counts(
     integrate: bool = False,
     start: Start | None = None,
     stage: Stage | None = None,
+    keep: Callable[[Start], None] | None = None,
 ) -> tuple[Fit, Likelihood]:
     """Fit counts; return the fit, and the likelihood without data.
 
@@ -216,13 +226,15 @@ def fit_counts(
     start : Start, optional
         Where to begin, at the nodes.
     stage : Stage, optional
+    keep : callable, optional
+        Given a place from which such a fit could go on, after every pass.
     """
     stage = stage or Stage()
-    best = plain = settle(problem, hyper, math.inf, None, start, stage)
+    best = plain = settle(problem, hyper, math.inf, None, start, stage, keep)
     about: Likelihood = Poisson.without_data({})
     k = math.inf
     if overdispersed:
-        best, k = _learn_k(problem, hyper, plain, stage)
+        best, k = _learn_k(problem, hyper, plain, stage, keep)
         about = NegativeBinomial.without_data({"k": k, "gain": best.fit.elbo - plain.fit.elbo})
     result = best.fit
     if integrate and hyper.free.any():
@@ -255,7 +267,9 @@ def _renewed_mixture(
     return dataclasses.replace(mixed, states=mixture)
 
 
-def _learn_k(problem: Problem, hyper: Hyper, plain: Settled, stage: Stage) -> tuple[Settled, float]:
+def _learn_k(
+    problem: Problem, hyper: Hyper, plain: Settled, stage: Stage, keep: Callable[[Start], None] | None
+) -> tuple[Settled, float]:
     """Return the fit with the size at which the bound is highest, and that size."""
     low, high = math.log(SMALLEST_K), math.log(LARGEST_K)
 
@@ -268,7 +282,7 @@ def _learn_k(problem: Problem, hyper: Hyper, plain: Settled, stage: Stage) -> tu
 
     def slope(log_k: float) -> float:
         nonlocal latest
-        latest = found[log_k] = settle(problem, hyper, math.exp(log_k), latest, None, stage)
+        latest = found[log_k] = settle(problem, hyper, math.exp(log_k), latest, None, stage, keep)
         return float(latest.likelihood.by_log_k(*latest.seen))
 
     here = float(minimize_scalar(loss, bounds=(low, high), method="bounded").x)
@@ -296,7 +310,7 @@ def _bracket(
 
 def _less_centre(state: State, centre: float) -> Moments:
     mean, variance = state.node_moments()
-    return mean - centre, variance
+    return mean.ravel() - centre, variance.ravel()
 
 
 def _between(old: Moments, new: Moments, share: float) -> Moments:

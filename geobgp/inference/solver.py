@@ -60,6 +60,34 @@ class Point:
         return self.moments.mean, self.moments.variance
 
 
+@dataclass(frozen=True, eq=False)
+class Start:
+    """Where a fit may begin: what one like it, on other cells, has found.
+
+    Attributes
+    ----------
+    theta : array
+        Hyperparameters.
+    covariance : array
+        Theirs, zero where they were fixed.
+    mean, variance : arrays
+        Of the linear predictor (less its centre) at the observations.
+    """
+
+    theta: np.ndarray
+    covariance: np.ndarray
+    mean: np.ndarray
+    variance: np.ndarray
+
+    def curvature(self, free: np.ndarray) -> np.ndarray | None:
+        """Return the Hessian of the maximised bound in θ, None if that of a free parameter is not known."""
+        if not np.all(np.diag(self.covariance)[free] > 0):
+            return None
+        out = -np.eye(len(free))
+        out[np.ix_(free, free)] = -np.linalg.inv(self.covariance[np.ix_(free, free)])
+        return out
+
+
 @dataclass(frozen=True)
 class Outcome:
     """How a climb ended."""
@@ -72,14 +100,29 @@ class Outcome:
 class Solver:
     """The loop, for one engine and one likelihood."""
 
-    def __init__(self, engine: Engine, likelihood: Likelihood, hyper: Hyper, stage: Stage | None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        likelihood: Likelihood,
+        hyper: Hyper,
+        stage: Stage | None,
+        keep: Callable[[Start], None] | None = None,
+    ) -> None:
         self.engine, self.likelihood, self.hyper, self.stage = engine, likelihood, hyper, stage
+        engine.noise_at = hyper.noise_at
+        self._keep = keep
         self.trace: list[float] = []
         self.conjugate = isinstance(likelihood, Gaussian)
         #: Hessian of the maximised bound in θ, as far as it is known.
         self.curvature: np.ndarray | None = None
         self.spent = {"posterior": 0.0, "ahead": 0.0, "gradient": 0.0}
         self.rounds = 0
+
+    @property
+    def _noise_at(self) -> int:
+        at = self.hyper.noise_at
+        assert at is not None, "a Gaussian likelihood has noise"
+        return at
 
     def _timed(self, stage: str, call: Callable[[], Any]) -> Any:
         begin = time.perf_counter()
@@ -89,7 +132,7 @@ class Solver:
 
     def _likelihood(self, theta: np.ndarray) -> Likelihood:
         if isinstance(self.likelihood, Gaussian):
-            return Gaussian(self.likelihood.values, float(np.exp(theta[2])))
+            return Gaussian(self.likelihood.values, float(np.exp(theta[self._noise_at])))
         return self.likelihood
 
     def penalised(self, theta: np.ndarray, at: Sites) -> Derivatives:
@@ -98,9 +141,9 @@ class Solver:
         prior, first_prior, _ = self.hyper.log_prior(theta)
         value, gradient = value + prior, gradient + first_prior
         if isinstance(self.likelihood, Gaussian):
-            constant, first, _ = self.likelihood.constant(theta[2])
+            constant, first, _ = self.likelihood.constant(float(theta[self._noise_at]))
             value += constant
-            gradient[2] += first
+            gradient[self._noise_at] += first
         return value, gradient, None
 
     def at(self, theta: np.ndarray, with_sites: Sites, guess: Guess) -> Point:
@@ -120,6 +163,14 @@ class Solver:
         if stiffen != 1.0:
             natural, precision = natural + (stiffen - 1.0) * precision * mean, stiffen * precision
         return Sites(precision, natural)
+
+    def _place(self, point: Point) -> Start:
+        """Return a point as a place where another fit may begin."""
+        free, curvature = self.hyper.free, self.curvature
+        covariance = np.zeros((len(free), len(free)))
+        if curvature is not None and free.any():
+            covariance[np.ix_(free, free)] = -np.linalg.inv(negative(curvature[np.ix_(free, free)]))
+        return Start(point.theta, covariance, *point.found)
 
     # -- the posterior at given hyperparameters ------------------------------------------------------------
 
@@ -166,6 +217,8 @@ class Solver:
             gain, change = new.score - point.score, _change(point.moments, new.moments)
             if gain >= -rounding:
                 point, failures = new, 0
+                if self._keep is not None:
+                    self._keep(self._place(point))
                 if record:
                     self.trace.append(point.score)
             else:

@@ -102,7 +102,7 @@ class SparseEngine(Engine):
     def state(self, theta: np.ndarray, sites: Sites, weight: float) -> SparseState:
         """Return the posterior as a state that stands by itself."""
         s = self.solve(theta, sites)
-        unit = float(np.exp(-2.0 * theta[2])) if len(theta) == 3 else 1.0
+        unit = self.unit(theta)
         nodes = self.field.to_nodes
         even = np.ones(nodes.shape[0])
         precision = unit * sites.precision
@@ -115,7 +115,7 @@ class SparseEngine(Engine):
                 assert isinstance(self.variance, ShiftedVariance)
                 even = np.exp(-0.5 * self.variance.elsewhere(only_unknown(nodes), theta[0]))
         state = SparseState(
-            **hyper_numbers(theta, weight),
+            **hyper_numbers(theta, weight, self.noise_at),
             centre=self._centre,
             beta=s.beta,
             beta_cov=s.beta_cov,
@@ -177,8 +177,11 @@ class _SparsePrior:
     def _precision(self) -> sp.csr_array:
         return self._matrix(self.coefficients)
 
+    def times(self, weights: np.ndarray) -> np.ndarray:
+        return np.asarray(self._precision @ weights)
+
     def square(self, weights: np.ndarray) -> float:
-        return float(weights @ (self._precision @ weights))
+        return float(weights @ self.times(weights))
 
     def gradient(
         self, weights: np.ndarray, factor: SparseFactor, coupling: np.ndarray, beta_cov: np.ndarray

@@ -153,9 +153,9 @@ class _State(ABC):
         """Return the arrays of this kind of state."""
 
 
-def hyper_numbers(theta: np.ndarray, weight: float) -> dict[str, float]:
+def hyper_numbers(theta: np.ndarray, weight: float, noise_at: int | None) -> dict[str, float]:
     """Return a state's share and its hyperparameters, by name, from θ."""
-    noise = float(np.exp(theta[2])) if len(theta) == 3 else float("nan")
+    noise = float("nan") if noise_at is None else float(np.exp(theta[noise_at]))
     length, sd = (float(v) for v in np.exp(theta[:2]))
     return {"weight": float(weight), "lengthscale": length, "sd": sd, "noise": noise}
 

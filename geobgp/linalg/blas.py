@@ -113,6 +113,25 @@ def _dtrsm(
     block[:] = blas.dtrsm(_number(alpha), triangle, block, side=right, lower=1, trans_a=turned)
 
 
+def _dtrmm(
+    side: int,
+    uplo: int,
+    trans: int,
+    diag: int,
+    m: int,
+    n: int,
+    alpha: int,
+    a: int,
+    lda: int,
+    b: int,
+    ldb: int,
+) -> None:
+    block = _matrix(b, _integer(m), _integer(n))
+    triangle = _matrix(a, _integer(lda), _integer(lda))
+    right, turned = _is(side, "R"), _is(trans, "T")
+    block[:] = blas.dtrmm(_number(alpha), triangle, block, side=right, lower=1, trans_a=turned)
+
+
 def _dsyrk(
     uplo: int, trans: int, n: int, k: int, alpha: int, a: int, lda: int, beta: int, c: int, ldc: int
 ) -> None:
@@ -163,6 +182,7 @@ def _dgemv(
 dpotrf: Routine = _pointer(cython_lapack, "dpotrf") or _dpotrf
 dpotri: Routine = _pointer(cython_lapack, "dpotri") or _dpotri
 dtrsm: Routine = _pointer(cython_blas, "dtrsm") or _dtrsm
+dtrmm: Routine = _pointer(cython_blas, "dtrmm") or _dtrmm
 dsyrk: Routine = _pointer(cython_blas, "dsyrk") or _dsyrk
 dsymm: Routine = _pointer(cython_blas, "dsymm") or _dsymm
 dgemm: Routine = _pointer(cython_blas, "dgemm") or _dgemm

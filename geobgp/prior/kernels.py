@@ -155,6 +155,11 @@ class Kernel(ABC):
         """Whether the precision matrix is sparse, as full resolution needs it."""
         return False
 
+    @property
+    def roughness(self) -> float:
+        """κ² ℓ²: how fast the density falls at eigenvalues beyond 1 / ℓ²."""
+        return 1.0
+
     @abstractmethod
     def missed_share(self, eigenvalue: float, lengthscale: float) -> float:
         """Return the share of the prior variance beyond `eigenvalue` (two dimensions, Weyl's law)."""
@@ -217,6 +222,11 @@ class Matern(Kernel):
     def sparse(self) -> bool:
         """Whether the precision matrix is sparse: for smoothness 1 and 2."""
         return self.nu in (1.0, 2.0)
+
+    @property
+    def roughness(self) -> float:
+        """κ² ℓ² = 2ν."""
+        return 2.0 * self.nu
 
     def log_shape(self, q: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return log shape(q) = -(ν + 1) log(1 + q / 2ν), with two derivatives in log ℓ."""

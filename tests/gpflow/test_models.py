@@ -311,6 +311,7 @@ def test_active_dims_name_the_coordinates(basis, places):
 def site_gradient(engine, state, likelihood, moments, noise=None):
     """Gradient of the bound in (log ℓ, log sd) from geobgp's own engine, at the sites of given moments."""
     theta = np.log([state.lengthscale, state.sd] + ([noise] if noise else []))
+    engine.noise_at = 2 if noise else None
     unit = Gaussian(likelihood.values) if noise else likelihood
     found = Sites(*sites(unit.expected(*moments), moments[0]))
     return engine.objective(theta, found)[1][:2]

@@ -1,0 +1,294 @@
+"""Fits in time: all periods in one model, dynamics chosen by the bound, memory refused in time, a way to resume."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from geobgp.errors import DataError, SizeError, option
+from geobgp.inference.chain import Setting
+from geobgp.inference.chain_state import season_columns
+from geobgp.inference.checkpoint import Checkpoint, content_key
+from geobgp.inference.dynamics import DynamicsName, check_dynamics
+from geobgp.inference.fit import Fit, Start, fit
+from geobgp.inference.hyper import SPATIAL, Hyper
+from geobgp.inference.limits import run
+from geobgp.inference.period_problems import AreaChain, NodeChain, dynamics_of
+from geobgp.inference.renewal import Observed, fit_counts
+from geobgp.linalg.memory import free_memory
+from geobgp.prior.harmonic import HarmonicBasis
+from geobgp.prior.kernels import Kernel, to_dict
+from geobgp.progress import ProgressLike, Stage
+from geobgp.text import number
+
+if TYPE_CHECKING:
+    from geobgp.inference.likelihoods import Likelihood
+    from geobgp.prior.base import Basis
+    from geobgp.prior.scaling import Scaling
+
+#: Years of data from which on there is a yearly cycle.
+YEARS = 2.0
+#: Arrays of the size of all blocks, and of all observations, that a fit holds at once; and of fixed effects.
+_BLOCKS, _VECTORS, _DESIGNS = 6, 30, 6
+#: Nats that a step of the hyperparameters must promise: on few features, and on all of them.
+_WORTH_FEW, _WORTH = 0.1, 0.05
+
+Chain = NodeChain | AreaChain
+
+
+@dataclass(frozen=True, eq=False)
+class ChainFit:
+    """A fit in time.
+
+    Attributes
+    ----------
+    fit : Fit
+        Its states are `ChainState`.
+    likelihood : Likelihood
+        Without data.
+    dynamics : "separable" or "diffusive"
+    bounds : dict
+        The bound reached with each of the dynamics that were compared; empty where they were given.
+    compared_with : int
+        How many features they were compared with.
+    """
+
+    fit: Fit
+    likelihood: Likelihood
+    dynamics: DynamicsName
+    bounds: dict[str, float] = field(default_factory=dict)
+    compared_with: int = 0
+
+
+def setting_of(
+    basis: Basis,
+    kernel: Kernel,
+    scaling: Scaling,
+    columns: np.ndarray,
+    centre: float,
+    steps: np.ndarray,
+    per_year: float | None,
+    fixed_sd: float,
+) -> Setting:
+    """Return what a model in time is about; a full-rank basis is refused.
+
+    A yearly cycle is there where the periods show one, and last two years or more.
+    """
+    if not isinstance(basis, HarmonicBasis):
+        raise DataError(
+            f"A model in time needs features: every period has a weight for each of them. Found {basis.label}.",
+            option="m",
+            found=basis.label,
+            remedy=f"Use {option('m', 256, python='HarmonicBasis.compute(domain)')}.",
+        )
+    clock = np.concatenate([[0.0], np.cumsum(steps)])
+    yearly = per_year is not None and clock[-1] + 1.0 >= YEARS * per_year
+    cycle = float(per_year) if yearly and per_year is not None else float("nan")
+    season = season_columns(clock, cycle)
+    sds = np.full(columns.shape[-1] + season.shape[1], fixed_sd)
+    return Setting(basis, kernel, scaling, columns, season, sds, centre, np.asarray(steps, float), cycle)
+
+
+def node_chain(
+    setting: Setting, counts: np.ndarray, exposure: np.ndarray, *, level: bool | None = None
+) -> NodeChain:
+    """Return the problem of counts at the nodes, (T, n_nodes); a single period has no level."""
+    level = len(counts) > 1 if level is None else level
+    check_memory(setting, counts.size, level)
+    return NodeChain(setting, dynamics_of(setting, "separable", level), counts, exposure)
+
+
+def area_chain(setting: Setting, observed: tuple[Observed, ...], *, level: bool | None = None) -> AreaChain:
+    """Return the problem of counts by area, of every period."""
+    level = len(observed) > 1 if level is None else level
+    n = sum(len(one.counts) for one in observed)
+    check_memory(setting, n, level, n_rows=n)
+    return AreaChain(setting, dynamics_of(setting, "separable", level), observed)
+
+
+def check_memory(setting: Setting, n: int, level: bool, *, n_rows: int = 0, states: int = 1) -> None:
+    """Refuse a fit that would not find room.
+
+    Parameters
+    ----------
+    setting : Setting
+    n : int
+        Observations of all periods.
+    level : bool
+    n_rows : int
+        Rows that have features of their own.
+    states : int
+        Posteriors that are kept in the end.
+    """
+    m, k = setting.basis.m + level, setting.columns.shape[-1] + setting.season.shape[1]
+    nodes = setting.n_periods * setting.basis.domain.n_nodes
+    need = 8.0 * (
+        (_BLOCKS + 2 * (states - 1)) * setting.n_periods * m**2
+        + _VECTORS * max(n, nodes)
+        + _DESIGNS * n * k
+        + 3 * n_rows * m
+    )
+    free = free_memory()
+    if free is not None and need > free:
+        raise SizeError(
+            f"{setting.n_periods:,} periods with {setting.basis.m:,} features on {setting.basis.domain.n_nodes:,} "
+            f"nodes need about {number(need / 1e9)} GB of memory; {number(free / 1e9)} GB are free.",
+            option="m",
+            found=need,
+            remedy=f"Use fewer features ({option('m')}), longer periods ({option('every')}) or larger cells.",
+        )
+
+
+def fit_chain(
+    problem: Chain,
+    *,
+    dynamics: Literal["auto", "separable", "diffusive"] = "auto",
+    overdispersed: bool = False,
+    hyper: str = "map",
+    progress: ProgressLike = False,
+    start: Start | None = None,
+    resume: bool = True,
+    held: dict[str, float] | None = None,
+) -> ChainFit:
+    """Fit counts of every period.
+
+    Parameters
+    ----------
+    problem : NodeChain or AreaChain
+    dynamics : "auto", "separable" or "diffusive"
+        Auto takes the one with the higher bound: compared with a quarter of the features where there are many.
+    overdispersed : bool
+        Learn the size of a negative binomial.
+    hyper : "map" or "integrate"
+        The best hyperparameters, or a mixture over lengthscales and sds with those of time held.
+    start : Start, optional
+        Where to begin: θ = (log ℓ, log σ, log τ, log level sd, log level τ), moments at the nodes of all periods.
+    resume : bool
+        Go on from where the same fit was cut off, and write down every so often where this one is.
+    held : dict, optional
+        Values of `tau`, `level_sd` or `level_tau` that are not to be learned.
+    """
+    check_dynamics(dynamics)
+    basis, setting = problem.setting.basis, problem.setting
+    domain = basis.domain
+    size = float(np.sqrt(domain.node_areas.sum()))
+    spatial = Hyper.for_domain(setting.kernel, size, domain.cell_size)
+    parameters = spatial.over_periods(setting.n_periods, problem.dynamics.level, **(held or {}))
+    if hyper == "integrate":
+        check_memory(setting, problem.at(None, None).exposure.size, problem.dynamics.level, states=9)
+    facts: dict[str, ChainFit] = {}
+
+    def call(stage: Stage, capped: Hyper) -> tuple[Fit, Likelihood]:
+        found = _Run(problem, capped, dynamics, overdispersed, stage, resume).run(start, hyper == "integrate")
+        facts["found"] = found
+        return found.fit, found.likelihood
+
+    result, likelihood = run(call, parameters, basis, hyper, progress)
+    return replace(facts["found"], fit=result, likelihood=likelihood)
+
+
+class _Run:
+    """One fit, with its checkpoint."""
+
+    def __init__(
+        self, problem: Chain, hyper: Hyper, dynamics: str, overdispersed: bool, stage: Stage, resume: bool
+    ) -> None:
+        self.problem, self.hyper, self.dynamics = problem, hyper, dynamics
+        self.overdispersed, self.stage = overdispersed, stage
+        self.checkpoint = Checkpoint(self._key()) if resume else None
+
+    def _key(self) -> str:
+        set_, hyper = self.problem.setting, self.hyper
+        arrays = [hyper.lower, hyper.upper, set_.columns, set_.season, set_.steps, set_.basis.eigenvalues]
+        arrays += [part.vectors for part in set_.basis.parts]
+        if isinstance(self.problem, NodeChain):
+            arrays += [self.problem.counts, self.problem.exposure]
+        else:
+            for one in self.problem.observed:
+                matrix = one.exposure
+                arrays += [one.counts, one.hidden, matrix.data, matrix.indices, matrix.indptr]
+        words = f"{to_dict(set_.kernel)} {set_.scaling} {self.dynamics} {self.overdispersed} {hyper.names}"
+        return content_key(words, arrays)
+
+    def run(self, start: Start | None, integrate: bool) -> ChainFit:
+        """Return the fit."""
+        kept = None if self.checkpoint is None else self.checkpoint.read()
+        bounds: dict[str, float] = {}
+        compared = 0
+        if kept is not None:
+            facts, start = kept
+            kind, bounds, compared = facts["dynamics"], dict(facts["bounds"]), int(facts["compared_with"])
+            self.stage.tell("going on from where it was cut off")
+        elif self.dynamics != "auto":
+            kind = self.dynamics
+        elif self.problem.setting.n_periods == 1:
+            kind = "separable"
+        else:
+            kind, start, bounds, compared = self._choose(start)
+        if self.checkpoint is not None:
+            told = {"dynamics": kind, "bounds": bounds, "compared_with": compared}
+            self.checkpoint.facts = told
+        problem = self.problem.with_dynamics(kind)
+        found, likelihood = self._fit(problem, self.hyper, start, integrate=False)
+        if integrate and self.hyper.free[: len(SPATIAL)].any():
+            again = self.hyper.held(found.hyper_mean, self.hyper.names[len(SPATIAL) :])
+            mixed, likelihood = self._fit(problem, again, _place(found, problem.centre), integrate=True)
+            found = replace(mixed, hyper_cov=found.hyper_cov)
+        if self.checkpoint is not None:
+            self.checkpoint.done()
+        return ChainFit(found, likelihood, kind, bounds, compared)
+
+    def _fit(
+        self, problem: Chain, hyper: Hyper, start: Start | None, integrate: bool
+    ) -> tuple[Fit, Likelihood]:
+        keep = None if self.checkpoint is None or integrate else self.checkpoint.offer
+        if isinstance(problem, NodeChain) and not self.overdispersed:
+            likelihood = problem.likelihood(problem.exposure.ravel(), np.inf)
+            found = fit(
+                problem.engine,
+                likelihood,
+                hyper,
+                integrate=integrate,
+                worth=_WORTH,
+                start=start,
+                stage=self.stage,
+                keep=keep,
+            )
+            return found, likelihood.without_data({})
+        return fit_counts(
+            problem,
+            hyper,
+            overdispersed=self.overdispersed,
+            integrate=integrate,
+            start=start,
+            stage=self.stage,
+            keep=keep,
+        )
+
+    def _choose(self, start: Start | None) -> tuple[DynamicsName, Start, dict[str, float], int]:
+        """Return the dynamics with the higher bound, where it was reached, both bounds, and features it took."""
+        bounds: dict[str, float] = {}
+        places: dict[str, Start] = {}
+        compared = self.problem.setting.basis.m
+        for kind in ("separable", "diffusive"):
+            problem = self.problem.with_dynamics(kind)
+            self.stage.tell(f"{kind} dynamics")
+            few = list(problem.engine.rehearsals())[-1:] if isinstance(problem, NodeChain) else []
+            if few and isinstance(problem, NodeChain):
+                compared = len(few[0].order)
+                likelihood = problem.likelihood(problem.exposure.ravel(), np.inf)
+                found = fit(few[0], likelihood, self.hyper, worth=_WORTH_FEW, start=start, stage=self.stage)
+            else:
+                found = self._fit(problem, self.hyper, start, integrate=False)[0]
+            bounds[kind] = found.elbo
+            start = places[kind] = _place(found, problem.centre)
+        best: DynamicsName = "diffusive" if bounds["diffusive"] > bounds["separable"] else "separable"
+        return best, places[best], bounds, compared
+
+
+def _place(found: Fit, centre: float) -> Start:
+    """Return where a fit ended, as a place where another may begin."""
+    mean, variance = found.states[0].node_moments()
+    return Start(found.hyper_mean, found.hyper_cov, mean.ravel() - centre, variance.ravel())
