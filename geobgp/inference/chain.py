@@ -191,7 +191,7 @@ class ChainPrior:
         self.shape = len(self.rows.ends) - 1, len(self.scale)
 
     def _blocks(self, weights: np.ndarray) -> np.ndarray:
-        return weights.reshape(*self.shape, -1)
+        return weights.reshape(*self.shape, *(weights.shape[1:] or (1,)))
 
     def apply(self, weights: np.ndarray) -> np.ndarray:
         """Return O z."""
@@ -199,11 +199,11 @@ class ChainPrior:
         out = self.rows.apply(u[:, : self.rows.m])
         if self.level:
             out += np.repeat(u[:, -1], np.diff(self.rows.ends), axis=0)
-        return out.reshape(-1, *weights.shape[1:])
+        return out.reshape(len(out), *weights.shape[1:])
 
     def project(self, rows: np.ndarray) -> np.ndarray:
         """Return Oᵀ r."""
-        values = rows.reshape(len(rows), -1)
+        values = rows.reshape(len(rows), *(rows.shape[1:] or (1,)))
         out = self.rows.project(values)
         if self.level:
             sums = (
@@ -211,18 +211,12 @@ class ChainPrior:
             )
             out = np.concatenate([out, sums[:, None]], axis=1)
         out *= self.scale[:, None]
-        return out.reshape(-1, *rows.shape[1:])
+        return out.reshape(self.shape[0] * self.shape[1], *rows.shape[1:])
 
     def moved(self, weights: np.ndarray) -> np.ndarray | None:
         """Return minus the derivative of O in log ℓ, scale held, times z; None if O does not move so."""
-        u = self._blocks(weights) * self.scale[:, None]
-        count = u.shape[2]
-        out = [self.rows.moved(u[:, : self.rows.m, k : k + 1]) for k in range(count)]
-        if any(part is None for part in out):
-            return None
-        return np.concatenate([*out, np.zeros((self.rows.ends[-1], 0))], axis=1).reshape(
-            -1, *weights.shape[1:]
-        )
+        out = self.rows.moved((self._blocks(weights) * self.scale[:, None])[:, : self.rows.m])
+        return None if out is None else out.reshape(len(out), *weights.shape[1:])
 
     def times(self, weights: np.ndarray) -> np.ndarray:
         """Return Q z."""

@@ -243,7 +243,9 @@ class _Run:
     def _fit(
         self, problem: Chain, hyper: Hyper, start: Start | None, integrate: bool
     ) -> tuple[Fit, Likelihood]:
-        keep = None if self.checkpoint is None or integrate else self.checkpoint.offer
+        # Not before the dynamics are chosen.
+        checkpoint = self.checkpoint
+        keep = None if checkpoint is None or integrate or not checkpoint.facts else checkpoint.offer
         if isinstance(problem, NodeChain) and not self.overdispersed:
             likelihood = problem.likelihood(problem.exposure.ravel(), np.inf)
             found = fit(

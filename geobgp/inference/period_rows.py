@@ -138,12 +138,14 @@ class NodeRows:
         count, m, k = weights.shape
         out = self._features.apply(np.ascontiguousarray(weights.transpose(1, 0, 2)).reshape(m, count * k))
         out *= self._e[:, None]
-        return np.ascontiguousarray(out.reshape(-1, count, k).transpose(1, 0, 2)).reshape(-1, k)
+        return np.ascontiguousarray(out.reshape(len(out), count, k).transpose(1, 0, 2)).reshape(
+            len(out) * count, k
+        )
 
     def project(self, rows: np.ndarray) -> np.ndarray:
         """Return Φᵀ e r, period by period."""
         k = rows.shape[1]
-        values = rows.reshape(self._n, -1, k) * self._e[:, None]
+        values = rows.reshape(self._n, len(self._e), k) * self._e[:, None]
         flat = np.ascontiguousarray(values.transpose(1, 0, 2)).reshape(len(self._e), self._n * k)
         return np.ascontiguousarray(
             self._features.adjoint(flat).reshape(self.m, self._n, k).transpose(1, 0, 2)
@@ -185,7 +187,10 @@ class NodeRows:
         """Return minus the derivative of `apply`."""
         if self._even is None:
             return None
-        return np.asarray(self.apply(weights).reshape(self._n, -1, 1) * self._even[1][:, None]).reshape(-1, 1)
+        seen = self.apply(weights)
+        return np.asarray(seen.reshape(self._n, len(self._e), -1) * self._even[1][:, None]).reshape(
+            seen.shape
+        )
 
     def fewer(self) -> tuple[NodeRows, np.ndarray]:
         """Return the rows of the features with the lowest eigenvalues."""

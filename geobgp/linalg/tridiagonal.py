@@ -167,9 +167,9 @@ class Tridiagonal:
     def solve(self, vector: np.ndarray) -> np.ndarray:
         """Return H⁻¹ b, for one b (T · M,) or several (T · M, k)."""
         n, m = self.shape
+        if vector.size == 0:
+            return np.zeros(vector.shape)
         y = np.array(vector, float).reshape(n, m, -1)
-        if y.size == 0:
-            return y.reshape(vector.shape)
         c = self.between[:, :, None]
         for t in range(1, n):
             y[t] -= c[t - 1] * self._times(t - 1, y[t - 1])

@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 #: Version of the solver: a change that alters vectors beyond rounding makes stored ones unused.
 _SOLVER = 2
 _NAME = re.compile(r"([0-9a-f]{40})-(\d+)\.basis")
+#: Where a fit was when it was cut off: see `geobgp.inference.checkpoint`.
+_FIT = re.compile(r"[0-9a-f]{40}\.fit")
 #: What `files.replacing` leaves behind when the machine goes down.
-_PART = re.compile(rf"\.{_NAME.pattern}-[0-9a-f]+\.part")
+_PART = re.compile(rf"\.({_NAME.pattern}|{_FIT.pattern})-[0-9a-f]+\.part")
 
 
 def cache_directory() -> Path:
@@ -56,12 +58,12 @@ def clear_cache() -> int:
 
 
 def _entries() -> list[Path]:
-    """Return the stored files, and folders with parts of files that a crash left."""
+    """Return the stored files, those of fits that were cut off, and folders with parts of files that a crash left."""
     try:
         paths = sorted(cache_directory().iterdir())
     except OSError:
         return []
-    return [path for path in paths if _NAME.fullmatch(path.name) or _PART.fullmatch(path.name)]
+    return [path for path in paths if any(kind.fullmatch(path.name) for kind in (_NAME, _FIT, _PART))]
 
 
 def _sizes(key: str) -> dict[Path, int]:

@@ -95,6 +95,7 @@ def test_value_and_gradient_of_the_site_objective(kernel, noisy, scaling):
     unit = np.exp(-2.0 * theta[2]) if noisy else 1.0
     for basis in bases:
         engine = engine_for(basis, kernel, columns, fixed_sd, scaling=scaling)
+        engine.noise_at = 2 if noisy else None
         value, gradient, _ = engine.objective(theta, sites)
         modes = basis if basis.truncated else all_modes(domain)
         s = kernel.with_parameters(2.0, 0.8).spectral_density(np.sqrt(modes.eigenvalues))
