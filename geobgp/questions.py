@@ -33,6 +33,8 @@ class Questions:
         self,
         regions: gpd.GeoDataFrame | gpd.GeoSeries | str | Path | Any = None,
         *,
+        by: str | None = None,
+        points: Any = None,
         quantiles: Sequence[float] = QUANTILES,
         predicted: bool = False,
         n_samples: int = 2000,
@@ -45,7 +47,14 @@ class Questions:
         Parameters
         ----------
         regions : GeoDataFrame, GeoSeries, geometry, list of geometries or path, optional
-            In any CRS (bare geometries: in the domain's). None: the whole domain as one region.
+            In any CRS (bare geometries: in the domain's). None: the whole domain as one region. One row each.
+        by : str, optional
+            A column of the regions: polygons with the same value in it are one region, as the parts of a province are.
+            Of the other columns nothing is left; polygons without a value stay apart.
+        points : GeoDataFrame, array, path or Counts, optional
+            The points that were mapped (what `bin_points` takes, or what it gave with ``keep_coordinates=True``):
+            ``observed`` is then the number of them inside each region, those off the land where they were moved to. A
+            posterior knows its events by node only, so that it cannot tell by itself.
         quantiles : sequence of float
         predicted : bool
             Add ``predicted_q05``, ...: quantiles of the number of events reported in such a period as was observed,
@@ -56,9 +65,11 @@ class Questions:
         Returns
         -------
         GeoDataFrame
-            The regions with ``land_km2`` (land of the domain within), ``exposure`` (where one was given),
-            ``expected``, ``sd`` and the quantiles of the expected number, ``relative_risk`` with quantiles where that
-            is mapped, and ``reported``, the part of ``expected`` that an effort lets see. NaN where there is no land.
+            The regions with ``land_km2`` (land of the domain within), ``exposure`` (where one was given), ``observed``
+            (of `points`), ``expected``, ``sd`` and the quantiles of the expected number; ``rate`` in `units` and, of
+            people or expected cases, ``relative_risk`` to the average, each with quantiles; ``p_above``, how probably
+            the rate is above the average of all land (of a relative risk: above 1); and ``reported``, the part of
+            ``expected`` that an effort lets see. NaN where a region holds no land or nobody is exposed.
         """
         from geobgp.totals import totals
 
@@ -66,6 +77,8 @@ class Questions:
         return totals(
             cast("Posterior", self),
             regions,
+            by=by,
+            points=points,
             quantiles=quantiles,
             predicted=predicted,
             n_samples=n_samples,
@@ -100,6 +113,7 @@ class Questions:
         self,
         regions: Any,
         *,
+        by: str | None = None,
         top: int = 3,
         reference: float | None = None,
         n_samples: int = 2000,
@@ -111,6 +125,8 @@ class Questions:
         ----------
         regions : GeoDataFrame, GeoSeries, list of geometries or path
             As for `totals`.
+        by : str, optional
+            A column of the regions: polygons with the same value in it are one region.
         top : int
             How many regions are the top.
         reference : float, optional
@@ -130,7 +146,13 @@ class Questions:
 
         self._need_counts("ranks()")
         return ranks(
-            cast("Posterior", self), regions, top=top, reference=reference, n_samples=n_samples, seed=seed
+            cast("Posterior", self),
+            regions,
+            by=by,
+            top=top,
+            reference=reference,
+            n_samples=n_samples,
+            seed=seed,
         )
 
     def residuals(self, *, n_simulations: int = 99, seed: int = 0) -> Residuals:

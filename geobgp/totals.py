@@ -7,13 +7,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from geobgp.data.counts import Counts, bin_points
 from geobgp.errors import DataError
 from geobgp.inference.mixture import check_probabilities, quantile_name
-from geobgp.land.regions import area_shares, poisson_quantile, read_regions, sum_samples, table
+from geobgp.land.regions import (
+    area_shares,
+    count_inside,
+    poisson_quantile,
+    read_regions,
+    sum_samples,
+    table,
+)
+from geobgp.units import RELATIVE_RISK, RISKS
 
 if TYPE_CHECKING:
     import geopandas as gpd
 
+    from geobgp.land.domain import Domain
     from geobgp.posterior import Posterior
 
 
@@ -21,6 +31,8 @@ def totals(
     posterior: Posterior,
     regions: Any,
     *,
+    by: str | None,
+    points: Any,
     quantiles: Sequence[float],
     predicted: bool,
     n_samples: int,
@@ -30,17 +42,20 @@ def totals(
     if posterior.exposure_kind == "observation":
         raise DataError("totals() belongs to counts on a domain (LGCP); this fit has counts at locations.")
     chances = check_probabilities(quantiles)
-    frame = read_regions(regions, posterior.domain)
-    shares = area_shares(posterior.domain, frame)
+    domain = posterior.domain
+    frame = read_regions(regions, domain, by=by)
+    shares = area_shares(domain, frame)
     weights = shares.multiply(posterior.exposure).tocsr()
     sums = sum_samples(posterior.sample_blocks(n_samples, seed), weights)
-    columns = {} if posterior.exposure_kind == "area" else {"exposure": shares @ posterior.exposure}
+    exposed = shares @ posterior.exposure
+    columns = {} if posterior.exposure_kind == "area" else {"exposure": exposed}
+    if points is not None:
+        columns["observed"] = count_inside(domain, frame, _placed(points, domain))
     columns |= {"expected": weights @ posterior._nodes.exp_mean(), "sd": sums.std(axis=0, ddof=1)}
     columns |= {quantile_name(q): np.quantile(sums, q, axis=0) for q in chances}
-    if posterior.quantity == "relative risk":
-        exposed = np.where(columns["exposure"] > 0, columns["exposure"], np.nan)
-        columns |= {"relative_risk": columns["expected"] / exposed}
-        columns |= {f"relative_risk_{quantile_name(q)}": columns[quantile_name(q)] / exposed for q in chances}
+    columns |= _rates(posterior, columns, exposed, chances)
+    average = 1.0 if posterior.exposure_kind in RISKS else posterior.overall
+    columns["p_above"] = np.where(exposed > 0, (sums > average * exposed).mean(axis=0), np.nan)
     if posterior.effort is not None:
         weights = shares.multiply(posterior.seen_exposure).tocsr()
         sums = sum_samples(posterior.sample_blocks(n_samples, seed), weights)
@@ -48,7 +63,38 @@ def totals(
     if predicted:
         means = _scattered(posterior, sums, weights, n_samples, seed)
         columns |= {f"predicted_{quantile_name(q)}": poisson_quantile(means, q) for q in chances}
-    return table(frame, shares, posterior.domain, columns)
+    made = table(frame, shares, domain, columns)
+    made.attrs["units"] = posterior.units
+    return made
+
+
+def _rates(
+    posterior: Posterior, columns: dict[str, np.ndarray], exposed: np.ndarray, chances: Sequence[float]
+) -> dict[str, np.ndarray]:
+    """Return rates in the units that are shown, and relative risks where they are of people, with quantiles."""
+    kinds = {} if posterior.quantity == RELATIVE_RISK else {"rate": posterior.shown.factor}
+    if posterior.exposure_kind in RISKS:
+        kinds["relative_risk"] = 1.0
+    elif posterior.exposure_kind != "area":
+        kinds["relative_risk"] = 1.0 / posterior.overall
+    per = np.where(exposed > 0, exposed, np.nan)
+    found: dict[str, np.ndarray] = {}
+    for name, factor in kinds.items():
+        found[name] = factor * columns["expected"] / per
+        found |= {f"{name}_{quantile_name(q)}": factor * columns[quantile_name(q)] / per for q in chances}
+    return found
+
+
+def _placed(points: Any, domain: Domain) -> np.ndarray:
+    """Return easting, northing and weight of points, those off the land as `bin_points` moves them."""
+    counts = points if isinstance(points, Counts) else bin_points(points, domain, keep_coordinates=True)
+    if counts.counted is None:
+        raise DataError(
+            "These counts do not know where their points lay.",
+            option="points",
+            remedy="Give the points, or count them with bin_points(..., keep_coordinates=True).",
+        )
+    return counts.counted
 
 
 def _scattered(posterior: Posterior, sums: np.ndarray, weights: Any, n_samples: int, seed: int) -> np.ndarray:

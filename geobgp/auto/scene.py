@@ -166,7 +166,7 @@ class Scenes:
                 stage.note(_about_counts(counts))
             spacing = _spacing(counts)
             if not self.keep_coordinates:
-                counts = dataclasses.replace(counts, coordinates=None)
+                counts = dataclasses.replace(counts, coordinates=None, counted=None)
         if o.areas is not None:
             with self.progress.stage("areas") as stage:
                 areas = bin_areas(o.areas, domain, o.count or "", suppressed=o.suppressed)

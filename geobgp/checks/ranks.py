@@ -23,6 +23,7 @@ def ranks(
     posterior: Posterior,
     regions: Any,
     *,
+    by: str | None = None,
     top: int = 3,
     reference: float | None = None,
     n_samples: int = 2000,
@@ -30,7 +31,7 @@ def ranks(
 ) -> gpd.GeoDataFrame:
     """Return the rate of every region, its rank and what is sure about it; see `Posterior.ranks`."""
     domain = posterior.domain
-    frame = read_regions(regions, domain)
+    frame = read_regions(regions, domain, by=by)
     if isinstance(top, bool) or int(top) != top or not 1 <= top <= len(frame):
         raise DataError(
             f"{option('top')} is a whole number from 1 to the number of regions, {len(frame):,}; found {top!r}.",

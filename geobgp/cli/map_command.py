@@ -27,7 +27,7 @@ def map_files(options: MapOptions, *, quiet: bool = False, verbose: bool = False
     check_beforehand(options)
     progress = Progress() if quiet else ConsoleProgress(verbose=verbose)
     with Workspace(options.output, force=options.force) as work, showing_warnings() as warnings:
-        mapped = run(options, progress, keep_coordinates=options.show_points)
+        mapped = run(options, progress, keep_coordinates=options.show_points or bool(options.regions))
         try:
             write_results(work.folder, mapped, options, progress, warnings)
             files = work.commit()

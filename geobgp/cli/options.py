@@ -45,6 +45,9 @@ class MapOptions(Options):
         above=0.0,
     )
     regions: str | None = setting("Polygons to give totals for.", "Results", "file")
+    regions_by: str | None = setting(
+        "The column with the regions' names; polygons of one name are one region.", "Results", "column"
+    )
     context: str | None = setting(
         "Outlines and names for map.html, for orientation without network.", "Results", "file"
     )
@@ -100,6 +103,7 @@ class RiskFiles(RiskOptions):
     """What ``geobgp risk`` is told: the options of `map_risk`, and what to write."""
 
     regions: str | None = as_in("regions")
+    regions_by: str | None = as_in("regions_by")
     context: str | None = as_in("context")
     basemap: str | None = as_in("basemap")
     output: str = setting("Folder to write.", "Results", "folder", default=MISSING, short="-o")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import geopandas as gpd
+import pandas as pd
 
 import geobgp
 from geobgp.auto.pipeline import Mapped
@@ -16,7 +17,7 @@ from geobgp.cli.options import MapOptions, command_line, speak
 from geobgp.cli.workspace import RECORD
 from geobgp.data.areas import AreaCounts
 from geobgp.errors import in_words, warn
-from geobgp.land.regions import area_shares, name_column, read_regions
+from geobgp.land.regions import name_column, read_regions
 from geobgp.output.qgis_map import write_qgis
 from geobgp.report.report import ReportInputs, write_report
 from geobgp.summary import plain
@@ -73,7 +74,7 @@ def write_results(
     regions = None
     if options.regions or posterior.areas is not None:
         with progress.stage("regions") as stage:
-            regions = region_totals(mapped, options.regions)
+            regions = region_totals(mapped, options.regions, options.regions_by)
             regions.to_file(folder / "regions.gpkg", layer="regions", driver="GPKG")
             stage.note(count(len(regions), "region"))
     with progress.stage("map") as stage:
@@ -123,30 +124,32 @@ def write_results(
     (folder / RECORD).write_text(text + "\n", "utf-8")
 
 
-def read_named_regions(path: str | None, domain: Domain) -> gpd.GeoDataFrame:
-    """Return regions with a name; polygons of one name are one region."""
+def read_named_regions(path: str | None, domain: Domain, by: str | None = None) -> gpd.GeoDataFrame:
+    """Return regions with a name; polygons of one name are one region, those without a name regions of their own."""
     frame = read_regions(path, domain)
-    named = name_column(frame)
-    names = [f"region {k + 1}" for k in range(len(frame))] if named is None else frame[named].astype(str)
-    frame = gpd.GeoDataFrame({"name": names}, geometry=frame.geometry.to_numpy(), crs=frame.crs)
-    if frame["name"].duplicated().any():
-        frame = frame.dissolve(by="name", sort=False).reset_index()
-    return frame
+    column = by or name_column(frame)
+    numbered = pd.Series([f"region {k + 1}" for k in range(len(frame))], index=frame.index)
+    if column is None:
+        names = numbered
+    elif column not in frame.columns:
+        return read_regions(frame, domain, by=column)  # which says what there is
+    else:
+        names = frame[column].astype(object).where(frame[column].notna(), numbered).astype(str)
+    named = gpd.GeoDataFrame({"name": names}, geometry=frame.geometry, crs=frame.crs)
+    return read_regions(named, domain, by="name")
 
 
-def region_totals(mapped: Mapped, path: str | None) -> gpd.GeoDataFrame:
+def region_totals(mapped: Mapped, path: str | None, by: str | None = None) -> gpd.GeoDataFrame:
     """Return totals of regions, with a name and the number observed; polygons of one name are one region.
 
     Without regions, those of the areas whose counts made the map. What lies in other regions is not known then.
     """
-    areas = mapped.posterior.areas
+    areas, counts = mapped.posterior.areas, mapped.counts
     if path is None and areas is not None:
         return mapped.posterior.totals(areas.frame(), predicted=True, n_samples=_REGION_SAMPLES)
-    frame = read_named_regions(path, mapped.domain)
-    totals = mapped.posterior.totals(frame, predicted=True, n_samples=_REGION_SAMPLES)
-    if areas is None:
-        totals["observed"] = area_shares(mapped.domain, frame) @ mapped.counts.values
-    return totals
+    frame = read_named_regions(path, mapped.domain, by)
+    points = None if isinstance(counts, AreaCounts) or counts.counted is None else counts
+    return mapped.posterior.totals(frame, points=points, predicted=True, n_samples=_REGION_SAMPLES)
 
 
 def about_file(name: str) -> str:

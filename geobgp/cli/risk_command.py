@@ -65,7 +65,9 @@ def _write(
     regions = None
     if options.regions:
         with progress.stage("regions") as stage:
-            regions = posterior.totals(read_named_regions(options.regions, posterior.domain))
+            regions = posterior.totals(
+                read_named_regions(options.regions, posterior.domain, options.regions_by)
+            )
             regions.to_file(folder / "regions.gpkg", layer="regions", driver="GPKG")
             stage.note(count(len(regions), "region"))
     with progress.stage("map"):

@@ -64,6 +64,9 @@ class Counts:
     coordinates : (k, 2) array or None
         Where the points lay, moved and dropped ones included, as easting and northing in the domain's CRS;
         only if `bin_points` was asked to keep them. Those that the CRS cannot show are left out.
+    counted : (j, 3) array or None
+        Easting, northing and weight of the points that are in `values`, those moved to land at a point of it; kept
+        together with `coordinates`.
     warning : DroppedPointsWarning or None
         What `bin_points` warned of.
     """
@@ -82,6 +85,7 @@ class Counts:
     notes: tuple[str, ...] = ()
     points_crs: pyproj.CRS | None = None
     coordinates: np.ndarray | None = field(default=None, repr=False)
+    counted: np.ndarray | None = field(default=None, repr=False)
     warning: DroppedPointsWarning | None = None
 
     @property
@@ -290,6 +294,7 @@ class Tally:
         self.stray_crs: pyproj.CRS | None = None
         self.points_crs: pyproj.CRS | None = None
         self.kept: list[np.ndarray] | None = [] if keep else None
+        self.placed: list[np.ndarray] = []
 
     def add(self, chunk: Chunk) -> None:
         """Add the points of a chunk."""
@@ -299,7 +304,8 @@ class Tally:
         if self.kept is not None:
             self.kept.append(coords[np.isfinite(coords).all(axis=1)])
         node = np.asarray(self.domain.locate(coords))
-        off = np.flatnonzero(node < 0)
+        on_water = node < 0
+        off = np.flatnonzero(on_water)
         if len(off) and self.on_water == "error":
             self._refuse(off, coords, chunk)
         if len(off) and self.on_water == "nearest":
@@ -319,6 +325,9 @@ class Tally:
             if len(self.strays) < SAMPLE:
                 self.stray_crs = chunk.crs
                 self.strays = np.concatenate([self.strays, chunk.coords[off][:SAMPLE]])[:SAMPLE]
+        if self.kept is not None:
+            place = np.where(on_water[used, None], self.domain.node_points[node], coords[used])
+            self.placed.append(np.column_stack([place, np.ones(len(node)) if mine is None else mine]))
         self._sum(node, mine, used)
         self.read += len(coords)
         self.missing += chunk.n_missing
@@ -406,6 +415,7 @@ class Tally:
             notes=notes,
             points_crs=self.points_crs,
             coordinates=None if self.kept is None else np.concatenate([np.empty((0, 2)), *self.kept]),
+            counted=None if self.kept is None else np.concatenate([np.empty((0, 3)), *self.placed]),
         )
         return replace(counts, warning=self._warning(counts))
 

@@ -126,6 +126,7 @@ def merge(tally: Tally, other: Tally) -> Tally:
     _stray(tally, other.strays, other.stray_crs)
     if tally.kept is not None and other.kept is not None:
         tally.kept += other.kept
+        tally.placed += other.placed
     return tally
 
 

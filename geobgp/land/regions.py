@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 _TILE_VERTICES = 256
 
 
-def read_regions(regions: Any, domain: Domain, what: str = "regions") -> gpd.GeoDataFrame:
+def read_regions(
+    regions: Any, domain: Domain, what: str = "regions", *, by: str | None = None
+) -> gpd.GeoDataFrame:
     """Return `regions` as a GeoDataFrame in their own CRS, checked against the domain.
 
     Parameters
@@ -34,6 +36,8 @@ def read_regions(regions: Any, domain: Domain, what: str = "regions") -> gpd.Geo
     domain : Domain
     what : str
         What they are, for messages.
+    by : str, optional
+        A column: polygons with the same value in it become one region.
     """
     if regions is None:
         return gpd.GeoDataFrame({"geometry": [domain.geometry]}, crs=domain.crs)
@@ -60,7 +64,46 @@ def read_regions(regions: Any, domain: Domain, what: str = "regions") -> gpd.Geo
             'Earth (crs="local").',
             remedy=f"Give {what} in the same coordinates, without CRS.",
         )
-    return frame
+    return frame if by is None else _merged(frame, by)
+
+
+def _merged(frame: gpd.GeoDataFrame, by: str) -> gpd.GeoDataFrame:
+    """Return one row for each value of a column, in the order in which they come; rows without one stay apart."""
+    columns = [column for column in frame.columns if column != frame.geometry.name]
+    if by not in columns:
+        raise DataError(
+            f"The regions have no column {by!r}; found {', '.join(map(str, columns)) or 'none'}.",
+            option="by",
+            found=by,
+            remedy="Name one of these.",
+        )
+    code = pd.factorize(frame[by])[0]
+    code = np.where(code < 0, len(frame) + np.arange(len(frame)), code)
+    first, group = np.unique(code, return_index=True, return_inverse=True)[1:]
+    shapes = np.array(frame.geometry.to_numpy(), dtype=object)
+    bad = ~shapely.is_valid(shapes) & ~shapely.is_missing(shapes)
+    shapes[bad] = shapely.make_valid(shapes[bad])
+    size = np.bincount(group)
+    order = np.argsort(first, kind="stable")
+    merged = [shapes[first[k]] if size[k] == 1 else shapely.union_all(shapes[group == k]) for k in order]
+    return gpd.GeoDataFrame({by: frame[by].to_numpy()[first[order]]}, geometry=merged, crs=frame.crs)
+
+
+def count_inside(domain: Domain, regions: gpd.GeoDataFrame, points: np.ndarray) -> np.ndarray:
+    """Return the weight of the points inside each region.
+
+    Parameters
+    ----------
+    domain : Domain
+    regions : GeoDataFrame
+        From `read_regions`.
+    points : (k, 3) array
+        Easting and northing in the domain's CRS, and weight.
+    """
+    geometries = _in_plane(regions, domain, "regions")[0]
+    tree = shapely.STRtree(shapely.points(points[:, :2]))
+    region, point = tree.query(geometries, predicate="intersects")
+    return np.bincount(region, points[point, 2], len(geometries))
 
 
 def name_column(frame: gpd.GeoDataFrame) -> Any:

@@ -87,6 +87,7 @@ def test_coordinates_are_kept_in_order(points, domain, client):
     found = bin_points(collection, domain, keep_coordinates=True, client=client)
     expected = bin_points(points, domain, keep_coordinates=True)
     np.testing.assert_array_equal(found.coordinates, expected.coordinates)
+    np.testing.assert_array_equal(found.counted, expected.counted)
 
 
 def write_folder(points, folder, pieces=6, **how):
