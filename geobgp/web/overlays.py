@@ -73,13 +73,14 @@ def region_config(frame: gpd.GeoDataFrame, plane: Plane) -> dict[str, Any]:
         outline = plane.outline(lines_of(shape))
         if outline:
             place = place_of(shape, plane)
-            items.append({"name": name, "rows": region_rows(record), "outline": outline, "place": place})
+            rows = region_rows(record, str(frame.attrs.get("units", "")))
+            items.append({"name": name, "rows": rows, "outline": outline, "place": place})
     if not items:
         raise GeometryError("None of the regions lies on the map.", option="regions", found=len(frame))
     return {"items": items}
 
 
-def region_rows(record: dict[Any, Any]) -> list[list[str]]:
+def region_rows(record: dict[Any, Any], units: str = "") -> list[list[str]]:
     """Return what is said of a region: pairs of words and number, of what its record has.
 
     Examples
@@ -102,16 +103,12 @@ def region_rows(record: dict[Any, Any]) -> list[list[str]]:
 
     for key, words in (("relative_risk", "relative risk"), ("rate", "rate")):
         if key in record:
-            add(words, key, three)
+            add(words, key, three, f" {units}" if units and key == "rate" else "")
             between(f"{key}_q05", f"{key}_q95", three)
     add("expected", "expected", events)
     between("q05", "q95", events, "90 % interval" if not rows or len(rows) == 1 else "of the expected, 90 %")
     add("observed", "observed", events)
-    for key, words in (
-        ("p_above_1", "probability > 1"),
-        ("p_above", "probability of more than all the land"),
-    ):
-        add(words, key, percent)
+    add("probability > average", "p_above", percent)
     add("land", "land_km2", three, " km²")
     add("land", "land_area", three)
     add("exposure", "exposure", three)

@@ -11,6 +11,7 @@ from posteriors import across_180, bumps, disc, island, prescribed
 from system import Chromium
 
 from geobgp.errors import CRSError, DataError, GeometryError
+from geobgp.text import number
 from geobgp.web import maps, overlays
 from geobgp.web.plane import Plane
 
@@ -45,7 +46,10 @@ def test_regions_without_numbers_get_their_totals(posterior, halves):
     config = overlays.region_config(made, Plane.over(posterior.domain, 10_000))
     assert [item["name"] for item in config["items"]] == halves["name"].tolist()
     words = [row[0] for row in config["items"][0]["rows"]]
-    assert words == ["expected", "90 % interval", "land"]
+    assert words == [
+        "rate", "90 % interval", "expected", "of the expected, 90 %", "probability > average", "land",
+    ]  # fmt: skip
+    assert config["items"][0]["rows"][0][1].endswith(" events per km²")
 
 
 def test_rows_of_a_region_with_a_relative_risk():
@@ -139,7 +143,8 @@ def test_the_region_under_the_cursor(page, posterior, halves):
         page.mouse(*screen(page, easting, 457_000))
         words = page.run("document.querySelector('.geobgp-region').innerText")
         assert words.split("\n")[0] == name
-        assert f"expected {totals['expected'].iloc[k]:.0f}; 90 % interval" in words
+        rate, unit = number(totals["rate"].iloc[k], 3), "events per km²"
+        assert f"rate {rate} {unit}; 90 % interval" in words
     x, y = screen(page, 165_000, 457_000)
     page.mouse(x, y, click=True)
     popup = page.run("document.querySelector('.leaflet-popup-content').innerText")
