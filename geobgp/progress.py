@@ -13,6 +13,9 @@ eigenpairs, 128 of 256
 
 from __future__ import annotations
 
+import json
+import math
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -175,6 +178,56 @@ class ConsoleProgress(Progress):
         from rich.text import Text
 
         self._print(Text(f"  {words}"))
+
+
+class JsonProgress(Progress):
+    """Progress for programs: a line of JSON for each thing that is told.
+
+    A line has the ``stage`` and its ``state``: "begin", "under way" (with ``words``, ``done``, ``total``) or "end"
+    (with ``words`` and ``seconds``).
+
+    Parameters
+    ----------
+    write : callable(str), optional
+        Is given each line; by default it goes to standard error.
+
+    Examples
+    --------
+    >>> with JsonProgress(print).stage("features") as stage:
+    ...     stage.step(128, 256)
+    {"stage": "features", "state": "begin"}
+    {"stage": "features", "state": "under way", "words": "", "done": 128, "total": 256}
+    {"stage": "features", "state": "end", "words": "", "seconds": 0.0}
+    """
+
+    def __init__(self, write: Callable[[str], None] | None = None) -> None:
+        super().__init__()
+        self._write = write or (lambda line: print(line, file=sys.stderr, flush=True))
+        self._told = -math.inf
+
+    @contextmanager
+    def _shown(self, name: str) -> Iterator[Stage]:
+        def say(state: str, **facts: Any) -> None:
+            self._write(json.dumps({"stage": name, "state": state} | facts))
+
+        def show(words: str, done: int | None, total: int | None) -> None:
+            # Steps may come in thousands.
+            if done is None or done == total or time.perf_counter() - self._told > PATIENCE / 4:
+                self._told = time.perf_counter()
+                say("under way", words=words, done=done, total=total)
+
+        begin = time.perf_counter()
+        say("begin")
+        stage = Stage(name, show)
+        yield stage
+        say("end", words=stage.detail, seconds=round(time.perf_counter() - begin, 1))
+
+
+def shell_progress(*, quiet: bool, verbose: bool, form: str = "console") -> Progress:
+    """Return the progress that a command shows: none, on the console, or as lines of "json"."""
+    if quiet:
+        return Progress()
+    return JsonProgress() if form == "json" else ConsoleProgress(verbose=verbose)
 
 
 class _Within(Progress):

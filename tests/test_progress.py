@@ -1,6 +1,7 @@
 """Stages: what is told, to whom, and when it is shown."""
 
 import io
+import json
 import re
 import time
 
@@ -8,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from geobgp import progress as module
-from geobgp.progress import ConsoleProgress, Progress, Stage, as_progress
+from geobgp.progress import ConsoleProgress, JsonProgress, Progress, Stage, as_progress, shell_progress
 
 
 def terminal() -> tuple[Console, io.StringIO]:
@@ -113,3 +114,29 @@ def test_nothing_is_left_running_after_an_error(monkeypatch):
     before = len(text.getvalue())
     time.sleep(0.3)
     assert len(text.getvalue()) == before
+
+
+def test_lines_for_programs_are_json_and_not_thousands():
+    lines = []
+    progress = JsonProgress(lines.append)
+    with progress.stage("fit") as stage:
+        stage.tell("rounds – ²")
+        for k in range(1000):
+            stage.step(k + 1, 1000)
+        stage.note("done")
+    told = [json.loads(line) for line in lines]
+    assert all(line.isascii() and "\n" not in line for line in lines)
+    assert told[0] == {"stage": "fit", "state": "begin"}
+    assert told[1] == {"stage": "fit", "state": "under way", "words": "rounds – ²", "done": None, "total": None}
+    assert told[-2]["done"] == 1000 and len(told) < 100
+    assert told[-1]["state"] == "end" and told[-1]["words"] == "done"
+    assert progress.seconds["fit"] >= 0
+
+
+def test_what_a_command_shows(capfd):
+    assert type(shell_progress(quiet=True, verbose=False, form="json")) is Progress
+    assert isinstance(shell_progress(quiet=False, verbose=True), ConsoleProgress)
+    with shell_progress(quiet=False, verbose=False, form="json").stage("land"):
+        pass
+    out, err = capfd.readouterr()
+    assert out == "" and [json.loads(line)["state"] for line in err.splitlines()] == ["begin", "end"]

@@ -1,4 +1,4 @@
-"""The command line: `geobgp map`, `risk`, `demo`, `simulate`, `info`, `cache`; imports are inside the commands."""
+"""The command line: `geobgp map`, `risk`, `demo` and the others; imports are inside the commands."""
 
 from __future__ import annotations
 
@@ -47,7 +47,10 @@ Example:
 @click.argument("points", required=False)
 @shell_options(MapOptions)
 @_talk
-def map_command(quiet: bool, verbose: bool, debug: bool, **options: Any) -> None:
+@click.option(
+    "--progress", "progress_form", type=click.Choice(("console", "json")), default="console", hidden=True
+)
+def map_command(quiet: bool, verbose: bool, debug: bool, progress_form: str, **options: Any) -> None:
     """Map the intensity of POINTS (GeoPackage, GeoParquet, CSV, ...) on land.
 
     Writes to OUT/: rasters with QGIS styles (mean.tif, sd.tif, q05.tif, q50.tif, q95.tif, exceedance_T.tif),
@@ -56,7 +59,7 @@ def map_command(quiet: bool, verbose: bool, debug: bool, **options: Any) -> None
     """
     from geobgp.cli.map_command import map_files
 
-    map_files(chosen(MapOptions, options), quiet=quiet, verbose=verbose)
+    map_files(chosen(MapOptions, options), quiet=quiet, verbose=verbose, progress_form=progress_form)
 
 
 @cli.command(cls=GroupedCommand, short_help="Map the relative risk of cases against controls.")
@@ -103,6 +106,25 @@ def info(file: str, debug: bool) -> None:
     from geobgp.cli.info import describe
 
     click.echo(describe(file))
+
+
+@cli.command("qgis-script", short_help="Say where the script for QGIS is, or install it.")
+@click.option("--install", is_flag=True, help="Put it into the Processing toolbox of your QGIS.")
+@click.option("--profile", default="default", show_default=True, help="The profile of QGIS to install into.")
+@click.option("--copy-to", metavar="FOLDER", help="Put it into a folder, ready to be used with this Python.")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def qgis_script(install: bool, profile: str, copy_to: str | None, debug: bool) -> None:
+    """Say where the Processing script is that runs `geobgp map` from QGIS, or install it."""
+    from geobgp.cli.qgis_command import copy_script, profile_folder, script_path
+
+    if not install and copy_to is None:
+        click.echo(script_path())
+        return
+    if copy_to is not None:
+        click.echo(f"Wrote {copy_script(copy_to)}")
+    if install:
+        click.echo(f"Wrote {copy_script(profile_folder(profile))}")
+        click.echo("Restart QGIS: it is in the Processing toolbox, under Scripts, geobgp.")
 
 
 @cli.command(short_help="Say how large the cache is, or empty it.")

@@ -11,11 +11,13 @@ from geobgp.cli.messages import showing_warnings
 from geobgp.cli.options import MapOptions, check_beforehand
 from geobgp.cli.results import write_results
 from geobgp.cli.workspace import Workspace, not_written
-from geobgp.progress import ConsoleProgress, Progress
+from geobgp.progress import shell_progress
 from geobgp.text import size_text
 
 
-def map_files(options: MapOptions, *, quiet: bool = False, verbose: bool = False) -> None:
+def map_files(
+    options: MapOptions, *, quiet: bool = False, verbose: bool = False, progress_form: str = "console"
+) -> None:
     """Do what ``geobgp map`` does.
 
     Parameters
@@ -23,9 +25,11 @@ def map_files(options: MapOptions, *, quiet: bool = False, verbose: bool = False
     options : MapOptions
     quiet, verbose : bool
         Say nothing but warnings, or tell of every round of the fit.
+    progress_form : {"console", "json"}
+        "json" is for programs.
     """
     check_beforehand(options)
-    progress = Progress() if quiet else ConsoleProgress(verbose=verbose)
+    progress = shell_progress(quiet=quiet, verbose=verbose, form=progress_form)
     with Workspace(options.output, force=options.force) as work, showing_warnings() as warnings:
         mapped = run(options, progress, keep_coordinates=options.show_points or bool(options.regions))
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,7 +63,10 @@ DOORS = {
     ("questions:Questions.versus", "checks.versus"),
 }
 
-MODULES = sorted(p for p in PACKAGE.rglob("*.py") if p.name != "__init__.py")
+#: Cargo: a program for QGIS's Python, which nobody imports.
+CARGO = PACKAGE / "qgis_script"
+
+MODULES = sorted(p for p in PACKAGE.rglob("*.py") if p.name != "__init__.py" and p.parent != CARGO)
 
 
 def name_of(path: Path) -> str:
@@ -154,6 +158,20 @@ def test_a_module_says_what_it_owns_and_is_short(path):
     assert purpose and purpose[0].endswith("."), "the docstring's first line says what the module owns"
     assert len(purpose) == 1 or purpose[1] == "", "in one line"
     assert len(text.splitlines()) <= 500
+
+
+@pytest.mark.parametrize("path", sorted(CARGO.glob("*.py")), ids=lambda p: p.name)
+def test_cargo_needs_qgis_and_nothing_of_ours(path):
+    text = path.read_text("utf-8")
+    names = {n.module if isinstance(n, ast.ImportFrom) else n.names[0].name for n in ast.walk(ast.parse(text))
+             if isinstance(n, ast.Import | ast.ImportFrom)}  # fmt: skip
+    others = {name.split(".")[0] for name in names} - sys.stdlib_module_names
+    assert others == {"qgis"}
+    # QGIS 3.22 to 3.34 have Python 3.9 on Windows.
+    ast.parse(text, feature_version=(3, 9))
+    assert len(text.splitlines()) <= 500
+    everywhere = [p.read_text("utf-8") for p in MODULES]
+    assert not [t for t in everywhere if "import geobgp.qgis_script" in t or "from geobgp.qgis_script" in t]
 
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.glob("*/__init__.py")), ids=lambda p: p.parent.name)
