@@ -14,6 +14,7 @@ import small_case as case
 from paths import HELPERS, ROOT
 from system import QGIS_PYTHON, run_qgis
 
+from geobgp import Posterior
 from geobgp.cli import qgis_command
 from geobgp.cli.app import main
 from geobgp.cli.qgis_command import copy_script, script_path
@@ -50,7 +51,10 @@ def used(folder) -> int:
 
 @pytest.fixture(scope="module")
 def made(files, python, tmp_path_factory):
-    """In the background, of points in memory, land that is filtered; then a model, of selected points."""
+    """In the background, of points in memory, land that is filtered; then a model, of selected points.
+
+    Of those some are deleted but not saved, and the people are a column that QGIS computes.
+    """
     folder = tmp_path_factory.mktemp("runs")
     layers = {
         "points": {"path": files.points_gpkg, "memory": True},
@@ -61,9 +65,13 @@ def made(files, python, tmp_path_factory):
         "THRESHOLDS": "2", "TITLE": "Bites & <b>", "OPTIONS": f"{QUICK} --on-water drop",
         "PYTHON": str(python.parent.parent), "OUTPUT": str(folder / "a"),
     }  # fmt: skip
-    picked = {"points": {"path": files.points_gpkg, "select": '"deaths" = 2'}}
+    picked = {
+        "points": {"path": files.points_gpkg, "select": '"deaths" >= 2', "delete": '"deaths" = 3'},
+        "homes": {"path": files.land_gpkg, "computed": {"people": "if(name = 'island', 5, 200) * 1000"}},
+    }
     step = {
         "POINTS": {"layer": "points"}, "LAND": files.land_gpkg, "OPTIONS": QUICK, "PYTHON": str(python),
+        "POPULATION_AREAS": "homes", "POPULATION_FIELD": "people",
         "LOAD": False, "OUTPUT": str(folder / "b"),
     }  # fmt: skip
     jobs = [
@@ -92,6 +100,8 @@ class TestRuns:
         mainland = gpd.read_file(files.land_gpkg).query("name == 'mainland'").union_all()
         assert used(folder / "a") == points.within(mainland).sum() < len(points)
         assert used(folder / "b") == (points["deaths"] == 2).sum()
+        posterior = Posterior.load(folder / "b" / "posterior.geobgp")
+        assert posterior.exposure.sum() == pytest.approx(205_000, rel=1e-3)
         with rasterio.open(folder / "a" / "mean.tif") as src:
             assert src.bounds.right < case.WEST + 26_000  # no island
 

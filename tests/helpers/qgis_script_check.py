@@ -1,7 +1,7 @@
 """Runs inside QGIS's own Python: the Processing script through the registry, as a person, a batch or a model uses it.
 
 Usage: qgis_script_check.py SCRIPT JOBS_JSON; prints one line of JSON, an answer for each job. A job has "how" ("run",
-"task", "model", "check"), "parameters", "layers" to open, to copy into memory, to filter or to select in, and
+"task", "model", "check"), "parameters", "layers" to open, to copy into memory, to filter, edit or select in, and
 "cancel_at", a word at whose mention it is cancelled.
 """
 
@@ -13,6 +13,7 @@ import sys
 from qgis.core import (
     QgsApplication,
     QgsFeatureRequest,
+    QgsField,
     QgsProcessingAlgRunnerTask,
     QgsProcessingContext,
     QgsProcessingException,
@@ -29,6 +30,7 @@ from qgis.core import (
     QgsProject,
     QgsVectorLayer,
 )
+from qgis.PyQt.QtCore import QVariant
 
 
 class Feedback(QgsProcessingFeedback):
@@ -89,8 +91,14 @@ def make_layers(project, wanted):
             layer.setName(name)
         if about.get("filter"):
             layer.setSubsetString(about["filter"])
+        if about.get("delete"):  # and never save it
+            layer.selectByExpression(about["delete"])
+            layer.startEditing()
+            layer.deleteSelectedFeatures()
         if about.get("select"):
             layer.selectByExpression(about["select"])
+        for column, expression in about.get("computed", {}).items():
+            layer.addExpressionField(expression, QgsField(column, QVariant.Double))
         project.addMapLayer(layer)
 
 
