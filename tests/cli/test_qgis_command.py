@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from system import QGIS_PYTHON, run_qgis
 
 from geobgp import Posterior
 from geobgp.cli import qgis_command
-from geobgp.cli.app import main
+from geobgp.cli.app import cli, main
 from geobgp.cli.qgis_command import copy_script, script_path
 
 QUICK = "--cell-size 1000 --features 48 --permeability 0"
@@ -193,6 +194,12 @@ def test_the_shell_says_where_the_script_is(capfd):
     assert main(["qgis-script"]) == 0
     path = Path(capfd.readouterr().out.strip())
     assert path == script_path() and path.name == "geobgp_map.py" and path.exists()
+
+
+def test_the_script_knows_no_option_that_the_shell_does_not():
+    written = set(re.findall(r'"(--[a-z-]+)"', script_path().read_text("utf-8")))
+    known = {opt for param in cli.commands["map"].params for opt in param.opts}
+    assert {"--land", "--progress", "--exposure-column"} <= written <= known
 
 
 def test_a_copy_knows_this_python(tmp_path, capfd):
