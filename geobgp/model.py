@@ -24,9 +24,23 @@ from geobgp.land.reproject import place_coordinates
 from geobgp.posterior import Posterior
 from geobgp.prior.base import Basis
 from geobgp.prior.kernels import Kernel
-from geobgp.prior.scaling import Scaling, resolve
+from geobgp.prior.scaling import SCALING, Scaling, resolve
 from geobgp.progress import ProgressLike, as_progress
 from geobgp.summary import point_facts
+from geobgp.validate import (
+    ARRAY,
+    BASIS,
+    COVARIATES,
+    KERNEL,
+    NAME,
+    POSTERIOR,
+    PROGRESS,
+    TEXT,
+    as_floats,
+    choice,
+    door,
+    number,
+)
 
 if TYPE_CHECKING:
     from geobgp.data.areas import AreaCounts
@@ -38,6 +52,8 @@ if TYPE_CHECKING:
 #: Prior standard deviation of the intercept (around the log of the overall rate) and of standardised
 #: covariates.
 FIXED_SD = 10.0
+
+HYPER = choice("map", "integrate")
 
 #: The likelihoods of values at locations, by name; a link is for those that have one.
 _WITHOUT_DATA: dict[str, Callable[[str], Likelihood]] = {
@@ -96,6 +112,16 @@ class LGCP:
 
     likelihood: Likelihood = Poisson.without_data({})
 
+    @door(
+        basis=BASIS,
+        kernel=KERNEL,
+        covariates=COVARIATES,
+        exposure_column=NAME,
+        effort_column=NAME,
+        fill_missing=choice("mean"),
+        likelihood=choice("poisson", "negative-binomial"),
+        scaling=SCALING,
+    )
     def __init__(
         self,
         basis: Basis,
@@ -110,12 +136,6 @@ class LGCP:
         likelihood: Literal["poisson", "negative-binomial"] = "poisson",
         scaling: Scaling | None = None,
     ) -> None:
-        if likelihood not in ("poisson", "negative-binomial"):
-            raise DataError(
-                f"{option('likelihood')} is 'poisson' or 'negative-binomial'; found {likelihood!r}.",
-                option="likelihood",
-                found=likelihood,
-            )
         self.overdispersed = likelihood == "negative-binomial"
         self.basis = basis
         self.kernel = _kernel(basis, kernel)
@@ -129,6 +149,7 @@ class LGCP:
         """The exposure times the effort: what stands behind the events that were reported."""
         return seen_exposure(self.exposure, self.effort)
 
+    @door(hyper=HYPER, engine=choice("numpy", "gpflow"), progress=PROGRESS, title=TEXT, start=POSTERIOR)
     def fit(
         self,
         counts: Counts | AreaCounts | np.ndarray | Sequence[Counts | AreaCounts | np.ndarray],
@@ -157,8 +178,6 @@ class LGCP:
         start : Posterior, optional
             A fit of the same points with the same kernel, on cells of another size, to begin from: it saves time.
         """
-        if engine not in ("numpy", "gpflow"):
-            raise DataError(f"engine is 'numpy' or 'gpflow'; found {engine!r}.")
         points, areas = sort_counts(counts)
         if areas is not None and points is not None:
             areas = replace(areas, located=self._at_nodes(points))
@@ -189,11 +208,13 @@ class LGCP:
         )
 
     def _at_nodes(self, counts: Counts | np.ndarray) -> np.ndarray:
-        n, values = self.basis.domain.n_nodes, np.asarray(counts, float)
+        n, values = self.basis.domain.n_nodes, as_floats("counts", counts)
         if values.shape != (n,):
             raise DataError(
-                f"The domain has {n:,} nodes, so counts have the shape ({n},); found {values.shape}. "
-                "Count points with bin_points(points, domain)."
+                f"The domain has {n:,} nodes, so counts have the shape ({n},); found {values.shape}.",
+                option="counts",
+                found=values.shape,
+                remedy="Count points with bin_points(points, domain).",
             )
         return values
 
@@ -336,6 +357,15 @@ class BoundaryGP:
     True
     """
 
+    @door(
+        basis=BASIS,
+        kernel=KERNEL,
+        likelihood=choice(*_WITHOUT_DATA),
+        noise=number(above=0.0),
+        link=choice("probit", "logit"),
+        mean=choice("constant", "zero"),
+        scaling=SCALING,
+    )
     def __init__(
         self,
         basis: Basis,
@@ -347,12 +377,6 @@ class BoundaryGP:
         mean: Literal["constant", "zero"] | None = None,
         scaling: Scaling | None = None,
     ) -> None:
-        if likelihood not in _WITHOUT_DATA:
-            raise DataError(f"likelihood is 'gaussian', 'bernoulli' or 'poisson'; found {likelihood!r}.")
-        if mean not in (None, "constant", "zero"):
-            raise DataError(f"mean is 'constant' or 'zero'; found {mean!r}.")
-        if noise is not None and not (np.isfinite(noise) and noise > 0):
-            raise DataError(f"noise is a positive standard deviation or None (learn it); found {noise!r}.")
         self.basis = basis
         self.kernel = _kernel(basis, kernel)
         self.link = link
@@ -361,6 +385,7 @@ class BoundaryGP:
         self.scaling: Scaling = resolve(scaling, basis)
         self.mean = mean or ("zero" if basis.boundary == "dirichlet" else "constant")
 
+    @door(values=ARRAY, hyper=HYPER, progress=PROGRESS)
     def fit(
         self,
         coords: Any,
@@ -397,15 +422,22 @@ class BoundaryGP:
         self, coords: Any, values: np.ndarray, *, hyper: str = "map", progress: ProgressLike = False
     ) -> Fit:
         domain = self.basis.domain
-        xy, y = place_coordinates(coords, domain.crs), np.asarray(values, float).ravel()
+        xy, y = place_coordinates(coords, domain.crs), as_floats("values", values).ravel()
         if len(xy) != len(y) or len(y) == 0:
-            raise DataError(f"One value per location; found {len(y)} values and {len(xy)} locations.")
+            raise DataError(
+                f"One value per location; found {len(y)} values and {len(xy)} locations.", option="values"
+            )
         if not np.isfinite(y).all():
-            raise DataError(f"Values must be finite; {int((~np.isfinite(y)).sum()):,} of {len(y):,} are not.")
+            bad = int((~np.isfinite(y)).sum())
+            raise DataError(
+                f"Values must be finite; {bad:,} of {len(y):,} are not.", option="values", found=bad
+            )
         off = int((domain.locate(xy) < 0).sum())
         if off:
             raise DataError(
-                f"{off:,} of {len(xy):,} locations are not on the domain's land; move or drop them."
+                f"{off:,} of {len(xy):,} locations are not on the domain's land; move or drop them.",
+                option="coords",
+                found=off,
             )
         constant = self.mean == "constant"
         centre, unit, noise, likelihood = self._scaled(y, constant)

@@ -9,9 +9,12 @@ import geopandas as gpd
 import numpy as np
 import shapely
 
-from geobgp.errors import DataError, GeobgpError, SizeError
-from geobgp.prior.scaling import Scaling, resolve
+from geobgp.errors import CRSError, DataError, GeobgpError, SizeError
+from geobgp.land.crs import as_crs
+from geobgp.land.reproject import move
+from geobgp.prior.scaling import SCALING, Scaling, resolve
 from geobgp.text import number
+from geobgp.validate import BASIS, DOMAIN, KERNEL, SEED_OR_GENERATOR, as_floats, door, whole
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -26,6 +29,7 @@ _MAX_TRIES = 1 << 22
 _ROUND = 1 << 21
 
 
+@door(domain=DOMAIN, seed=SEED_OR_GENERATOR)
 def simulate_points(
     domain: Domain,
     intensity: float | np.ndarray | xr.DataArray | Callable[[np.ndarray], np.ndarray],
@@ -41,9 +45,9 @@ def simulate_points(
     domain : Domain
     intensity : float, (n_nodes,) array, DataArray or callable
         Events per km² (per unit area where the domain is local). A number holds everywhere; a DataArray with
-        coordinates northing and easting, such as a variable of `Posterior.intensity()`, is read at each node
-        (the nearest cell); a callable gets (n_nodes, 2) eastings and northings of the nodes and returns one
-        value for each.
+        coordinates northing and easting, such as a variable of `Posterior.intensity()`, is read at each node: the
+        cell that it lies in, in the raster's own CRS, or the domain's where it has none. A callable gets (n_nodes,
+        2) eastings and northings of the nodes and returns one value for each.
     seed : int or Generator
         The same seed gives the same points.
 
@@ -67,6 +71,7 @@ def simulate_points(
     if not expected.sum() <= MAX_POINTS:
         raise SizeError(
             f"This intensity gives {number(expected.sum(), 3)} points; the limit is {number(MAX_POINTS)}.",
+            option="intensity",
             found=expected.sum(),
             remedy=f"Is it in events per {domain.area_unit[1]}?",
         )
@@ -79,33 +84,89 @@ def simulate_points(
 def node_intensity(domain: Domain, intensity: Any) -> np.ndarray:
     """Return one intensity per node from anything `simulate_points` takes, or say what is wrong with it."""
     if hasattr(intensity, "dims"):
-        missing = {"northing", "easting"} - set(intensity.dims)
-        if missing or len(intensity.dims) != 2:
-            raise DataError(
-                f"An intensity raster has the dimensions northing and easting; found {tuple(intensity.dims)}."
-            )
-        grid, array = domain.grid, intensity.transpose("northing", "easting")
-        east = np.asarray(array["easting"].to_index().get_indexer(grid.eastings, method="nearest"))
-        north = np.asarray(array["northing"].to_index().get_indexer(grid.northings, method="nearest"))
-        values = np.asarray(array.to_numpy(), float)[north[domain.node_rows], east[domain.node_cols]]
+        values = _of_raster(domain, intensity)
     elif callable(intensity):
-        values = np.asarray(intensity(domain.node_points), float)
+        values = as_floats("intensity", intensity(domain.node_points))
     else:
-        values = np.asarray(intensity, float)
+        values = as_floats("intensity", intensity)
     if values.ndim == 0:
         values = np.full(domain.n_nodes, float(values))
     if values.shape != (domain.n_nodes,):
         raise DataError(
             f"The intensity must have one value for each of the domain's {domain.n_nodes} nodes; "
-            f"found shape {values.shape}."
+            f"found shape {values.shape}.",
+            option="intensity",
+            found=values.shape,
         )
     wrong = ~(np.isfinite(values) & (values >= 0))
     if wrong.any():
         raise DataError(
             f"An intensity is finite and not negative; {int(wrong.sum())} of {values.size} nodes have "
-            f"another value (the first: {values[wrong][0]}). Fill or clip them first."
+            f"another value (the first: {values[wrong][0]}).",
+            option="intensity",
+            found=int(wrong.sum()),
+            remedy="Fill or clip them first.",
         )
     return values
+
+
+def _of_raster(domain: Domain, intensity: Any) -> np.ndarray:
+    """Return the value of the cell of a raster that each node's own cell lies on, in any CRS; NaN beyond it."""
+    import rioxarray  # noqa: F401
+
+    missing = {"northing", "easting"} - set(intensity.dims)
+    if missing or len(intensity.dims) != 2:
+        raise DataError(
+            f"An intensity raster has the dimensions northing and easting; found {tuple(intensity.dims)}.",
+            option="intensity",
+            found=tuple(intensity.dims),
+        )
+    array = intensity.transpose("northing", "easting")
+    theirs = None if array.rio.crs is None else as_crs(array.rio.crs, "intensity")
+    if theirs is not None and domain.crs is None:
+        raise CRSError(
+            f"The intensity is in {theirs.name}, but the domain is local, with no place on Earth.",
+            option="intensity",
+            found=theirs.name,
+            remedy="Make the domain with a CRS, or the raster without one.",
+        )
+    easting, northing = domain.grid.centres(domain.node_rows, domain.node_cols)
+    coords = np.column_stack([easting, northing])
+    if (
+        theirs is not None
+        and domain.crs is not None
+        and not theirs.equals(domain.crs, ignore_axis_order=True)
+    ):
+        coords = move(coords, domain.crs, theirs)
+    col, row = _nearest(array["easting"], coords[:, 0]), _nearest(array["northing"], coords[:, 1])
+    off = (row < 0) | (col < 0)
+    if off.any():
+        raise DataError(
+            f"The intensity raster does not reach {int(off.sum()):,} of {domain.n_nodes:,} nodes of the land.",
+            option="intensity",
+            found=int(off.sum()),
+            remedy="Check its place and its CRS, or give values for all of the land.",
+        )
+    return np.asarray(array.to_numpy(), float)[row, col]
+
+
+def _nearest(axis: xr.DataArray, at: np.ndarray) -> np.ndarray:
+    """Return the place along an axis of cells' centres of the cell that each coordinate lies in, -1 beyond them."""
+    centres = as_floats("intensity", axis.to_numpy())
+    if not (len(centres) > 1 and np.isfinite(centres).all() and len(np.unique(centres)) == len(centres)):
+        raise DataError(
+            "An intensity raster has two or more rows and columns, each with a coordinate of its own.",
+            option="intensity",
+        )
+    order = np.argsort(centres)
+    middle = centres[order]
+    steps = np.diff(middle)
+    edges = np.r_[middle[0] - steps[0] / 2, middle[:-1] + steps / 2, middle[-1] + steps[-1] / 2]
+    slack = 1e-6 * steps.min()
+    with np.errstate(invalid="ignore"):
+        inside = (at >= edges[0] - slack) & (at <= edges[-1] + slack)
+    place = np.clip(np.searchsorted(edges, np.where(inside, at, edges[0]), "right") - 1, 0, len(middle) - 1)
+    return np.where(inside, order[place], -1)
 
 
 def points_in_nodes(domain: Domain, node: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -151,6 +212,7 @@ def _whole(domain: Domain) -> np.ndarray:
     return alone & domain.pieces.whole[domain.node_rows, domain.node_cols]
 
 
+@door(basis=BASIS, kernel=KERNEL, seed=SEED_OR_GENERATOR, n=whole(), scaling=SCALING)
 def simulate_prior(
     basis: Basis,
     kernel: Kernel,

@@ -12,10 +12,10 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field
-from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from geobgp import validate
 from geobgp.errors import DataError, GeometryError, option
 from geobgp.units import check_units
 
@@ -45,6 +45,7 @@ Kind = Literal[
     "choice",
     "flag",
     "rasters",
+    "kernel",
 ]
 Features = int | Literal["auto", "full"]
 
@@ -68,8 +69,8 @@ class Setting:
         What it can be; the default besides.
     sets : object
         What a flag stands for.
-    above, least : float
-        Numbers must be above, or at least, this.
+    above, least, below : float
+        Numbers must be above, at least, or below this.
     matters : bool
         Whether the results depend on it.
     always : bool
@@ -87,6 +88,7 @@ class Setting:
     sets: Any = True
     above: float = -math.inf
     least: float = -math.inf
+    below: float = math.inf
     matters: bool = True
     always: bool = False
 
@@ -104,8 +106,10 @@ class OptionSet:
 
     def __post_init__(self) -> None:
         for f in dataclasses.fields(self):
-            if not _same(value := getattr(self, f.name), f.default):
-                _check(f.name, value, f.metadata["setting"])
+            value = getattr(self, f.name)
+            rule = None if value is f.default else _rule(f.name, f.metadata["setting"], f.default)
+            if rule is not None:
+                object.__setattr__(self, f.name, rule(f.name, value))
 
     def given(self) -> dict[str, Any]:
         """Return the options that are not as they are by default, by name; none that must be given."""
@@ -198,7 +202,7 @@ class Options(OptionSet):
     )
     crs: Any = setting("Projected CRS of the map, or 'local'; by default chosen.", "Land", "crs")
     land_crs: Any = setting("CRS of land, water, barriers if their files do not say.", "Land", "crs")
-    min_coverage: float = setting(default=0.02, group="Land", kind="number", least=0.0)
+    min_coverage: float = setting(default=0.02, group="Land", kind="number", least=0.0, below=1.0)
     weights: str | np.ndarray | None = setting(
         "A column to add up in place of counting points.", "Points", "column"
     )
@@ -250,7 +254,7 @@ class Options(OptionSet):
         default="poisson",
         choices=("poisson", "negative-binomial"),
     )
-    kernel: Kernel | None = setting(group="Model")
+    kernel: Kernel | None = setting(group="Model", kind="kernel")
     hyper: Literal["map", "integrate"] = setting(
         "Take the best hyperparameters, or average over them.",
         "Model",
@@ -368,41 +372,51 @@ def _plain(value: Any, kind: Kind) -> Any:
     return value if isinstance(value, (str, int, float)) else f"a {type(value).__name__}"
 
 
-def _is_number(value: Any, how: Setting) -> bool:
-    return isinstance(value, Real) and how.above < float(value) < math.inf and float(value) >= how.least
-
-
 def _same(value: Any, default: Any) -> bool:
     return value is default or (isinstance(value, (str, int, float)) and value == default)
 
 
-def _check(name: str, value: Any, how: Setting) -> None:
-    """Refuse a value that cannot be."""
-    if how.kind == "crs" and not (name == "crs" and value == "local"):
+def _rule(name: str, how: Setting, default: Any) -> validate.Rule | None:
+    """Return what the value of an option must be; None where anything may be."""
+    if how.choices:
+        return validate.choice(*how.choices)
+    if how.kind in ("number", "numbers"):
+        whole = isinstance(default, int)
+        one = (
+            validate.whole(int(how.least))
+            if whole
+            else validate.number(how.above, how.least, below=how.below)
+        )
+        return one if how.kind == "number" else validate.numbers(one, f"a list, each {one.words}")
+    if how.kind == "crs":
         from geobgp.land.crs import as_crs
 
-        as_crs(value, name)
-    if how.choices:
-        allowed = " or ".join(
-            ", ".join(map(repr, part)) for part in (how.choices[:-1], how.choices[-1:]) if part
-        )
-        right = value in how.choices if isinstance(value, (str, bool)) else False
-    elif how.kind == "features":
-        allowed = "'auto', 'full' or a number of features of at least 1"
-        whole = isinstance(value, Integral) and not isinstance(value, bool)
-        right = value in ("auto", "full") if isinstance(value, str) else whole and value >= 1
-    elif how.kind == "interval":
-        allowed = "two whole numbers, the lowest and the highest that a suppressed count can be"
-        pair = isinstance(value, (tuple, list)) and len(value) == 2
-        right = pair and all(isinstance(v, Integral) for v in value) and 0 <= value[0] <= value[1]
-    elif how.kind == "share":
-        allowed = "'auto' or a number from 0 to 1"
-        right = isinstance(value, Real) and not isinstance(value, bool) and 0.0 <= float(value) <= 1.0
-    elif how.kind in ("number", "numbers"):
-        allowed = "a positive number" if how.above == 0 else f"a number of at least {how.least:g}"
-        wrong = [v for v in (value if how.kind == "numbers" else [value]) if not _is_number(v, how)]
-        right, value = not wrong, wrong[0] if wrong else value
-    else:
-        return
-    if not right:
-        raise DataError(f"{option(name)} must be {allowed}; found {value!r}.", option=name, found=value)
+        def known(value: Any) -> Any:
+            if not (name == "crs" and isinstance(value, str) and value.lower() == "local"):
+                as_crs(value, name)
+            return value
+
+        return validate.Rule("a CRS", known)
+    if name == "weights":
+        return validate.WEIGHTS
+    return _RULES.get(how.kind)
+
+
+_RULES: dict[Kind, validate.Rule] = {
+    "file": validate.SOURCE,
+    "folder": validate.PATH,
+    "text": validate.TEXT,
+    "column": validate.NAME,
+    "columns": validate.names("a list of names of columns"),
+    "features": validate.either(
+        validate.choice("auto", "full"),
+        validate.whole(1),
+        words="'auto', 'full' or a number of features of at least 1",
+    ),
+    "interval": validate.SUPPRESSED,
+    "share": validate.either(
+        validate.choice("auto"), validate.number(least=0.0, most=1.0), words="'auto' or a number from 0 to 1"
+    ),
+    "rasters": validate.COVARIATES,
+    "kernel": validate.KERNEL,
+}

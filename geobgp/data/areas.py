@@ -18,6 +18,7 @@ from geobgp.errors import DataError, GeometryError, InputWarning, option, warn
 from geobgp.land.regions import area_shares, read_regions
 from geobgp.text import count as counted
 from geobgp.text import listed, percent
+from geobgp.validate import DOMAIN, NAME, SOURCE, SUPPRESSED, door
 
 if TYPE_CHECKING:
     from geobgp.data.periods import Periods
@@ -128,6 +129,7 @@ class AreaCounts:
         return f"<table>{rows}</table>"
 
 
+@door(areas=SOURCE, domain=DOMAIN, count=NAME, suppressed=SUPPRESSED, name=NAME)
 def bin_areas(
     areas: Any,
     domain: Domain,
@@ -189,7 +191,7 @@ def bin_areas(
             found=count,
             remedy=f"Name the column with the number of events: {option('count')}.",
         )
-    interval = _interval(suppressed)
+    interval = suppressed
     names = _names(frame, name)
     values = _numbers(frame[count], names, count, interval)
     if clock is not None:
@@ -242,25 +244,6 @@ def place_areas(
         n_off=int(off.sum()),
     )
     return found, kept
-
-
-def _interval(suppressed: Any) -> tuple[int, int] | None:
-    if suppressed is None:
-        return None
-    try:
-        low, high = (int(v) for v in suppressed)
-        fine = 0 <= low <= high and (low, high) == tuple(float(v) for v in suppressed)
-    except (TypeError, ValueError):
-        fine = False
-    if not fine:
-        raise DataError(
-            f"{option('suppressed')} is the lowest and the highest number that a suppressed count can be; found "
-            f"{suppressed!r}.",
-            option="suppressed",
-            found=suppressed,
-            remedy=f"Such as {option('suppressed', '1-4', python='suppressed=(1, 4)')}.",
-        )
-    return low, high
 
 
 def _names(frame: gpd.GeoDataFrame, name: str | None) -> list[str]:

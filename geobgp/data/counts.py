@@ -17,6 +17,19 @@ from geobgp.land.crs import as_crs
 from geobgp.land.reproject import WGS84, transform
 from geobgp.progress import ProgressLike, as_progress
 from geobgp.text import number, percent
+from geobgp.validate import (
+    DOMAIN,
+    FLAG,
+    NAME,
+    PROGRESS,
+    SOURCE,
+    WEIGHTS,
+    as_floats,
+    choice,
+    door,
+    whole,
+)
+from geobgp.validate import number as a_number
 
 if TYPE_CHECKING:
     from geobgp.data.periods import Periods
@@ -132,6 +145,21 @@ class Counts:
         return f"<table>{rows}</table>"
 
 
+@door(
+    points=SOURCE,
+    domain=DOMAIN,
+    weights=WEIGHTS,
+    on_water=choice("nearest", "drop", "error"),
+    max_snap=a_number(least=0.0, infinite=True),
+    chunksize=whole(1),
+    longitude=NAME,
+    latitude=NAME,
+    easting=NAME,
+    northing=NAME,
+    layer=NAME,
+    keep_coordinates=FLAG,
+    progress=PROGRESS,
+)
 def bin_points(
     points: Any,
     domain: Domain,
@@ -221,23 +249,7 @@ def bin_points(
     >>> counts.n_used, counts.n_snapped, round(counts.max_snap_distance, 6)
     (3, 1, 0.7)
     """
-    if on_water not in ("nearest", "drop", "error"):
-        raise DataError(
-            f"{option('on_water')} must be 'nearest', 'drop' or 'error'; found {on_water!r}.",
-            option="on_water",
-            found=on_water,
-        )
-    reach = 2 * domain.cell_size if max_snap is None else float(max_snap)
-    if not reach >= 0:
-        raise DataError(
-            f"{option('max_snap')} must be a distance of 0 or more; found {max_snap!r}.",
-            option="max_snap",
-            found=max_snap,
-        )
-    if not chunksize >= 1:
-        raise DataError(
-            f"chunksize must be at least 1 row; found {chunksize!r}.", option="chunksize", found=chunksize
-        )
+    reach = 2 * domain.cell_size if max_snap is None else max_snap
     names = dict(zip(_COLUMNS, (longitude, latitude, easting, northing), strict=True))
     for pair in (("longitude", "latitude"), ("easting", "northing")):
         if (names[pair[0]] is None) != (names[pair[1]] is None):
@@ -249,7 +261,7 @@ def bin_points(
         crs=None if crs is None else as_crs(crs),
         domain_crs=domain.crs,
         layer=layer,
-        chunksize=int(chunksize),
+        chunksize=chunksize,
         **names,
     )
     given = None if isinstance(weights, str) else weights
@@ -284,7 +296,7 @@ class Tally:
 
     def __init__(self, domain: Domain, on_water: str, reach: float, weights: Any, keep: bool) -> None:
         self.domain, self.on_water, self.reach = domain, on_water, reach
-        self.given = None if weights is None else np.asarray(weights, float).ravel()
+        self.given = None if weights is None else as_floats("weights", weights).ravel()
         self.weighted = self.given is not None
         self.values = np.zeros(domain.n_nodes)
         self.rows = self.read = self.snapped = self.dropped = self.missing = self.out_of_time = 0

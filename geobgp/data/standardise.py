@@ -11,6 +11,8 @@ import pandas as pd
 from geobgp.errors import DataError, option
 from geobgp.text import count as counted
 from geobgp.text import listed, number
+from geobgp.validate import NAME, door, either
+from geobgp.validate import names as some_names
 
 if TYPE_CHECKING:
     import geopandas as gpd
@@ -19,6 +21,12 @@ if TYPE_CHECKING:
 EXPECTED = "expected"
 
 
+@door(
+    by=either(NAME, some_names(least=1), words="the name of a column, or a list of them"),
+    count=NAME,
+    people=NAME,
+    area=NAME,
+)
 def expected_counts(
     cases: pd.DataFrame,
     population: pd.DataFrame,
@@ -72,8 +80,6 @@ def expected_counts(
     [14.0, 30.0]
     """
     strata = [by] if isinstance(by, str) else list(by)
-    if not strata:
-        raise DataError(f"{option('by')} names no column.", option="by", remedy="Name one, such as 'age'.")
     _need(cases, [*strata, *([count] if count else [])], "cases")
     _need(population, [*strata, people, *([area] if area else [])], "population")
     living = _amounts(population, people, "population")

@@ -19,16 +19,21 @@ from geobgp.land import pieces as _pieces
 from geobgp.land.bridges import BridgeLines, Bridges, join_nodes
 from geobgp.land.corners import Corners
 from geobgp.land.crs import areal_scale
-from geobgp.land.grid import Grid
+from geobgp.land.grid import Grid, round_down
 from geobgp.land.polygons import Land, land_polygons
 from geobgp.linalg.memory import frozen
 from geobgp.text import count, number, percent
+from geobgp.validate import a, door
+from geobgp.validate import number as a_number
 
 if TYPE_CHECKING:
     import geopandas as gpd
     import matplotlib.axes
 
     from geobgp.land.water import Water
+
+_CELL = a_number(above=0.0).raising(DomainError)
+_SHARE = a_number(least=0.0, below=1.0).raising(DomainError)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +89,7 @@ class Domain:
     bridges: Bridges | None = field(default=None, repr=False)
 
     @classmethod
+    @door(cell_size=_CELL, min_coverage=_SHARE)
     def from_polygons(
         cls,
         land: gpd.GeoDataFrame | gpd.GeoSeries | shapely.Geometry | str | Path,
@@ -127,6 +133,7 @@ class Domain:
         return cls.from_land(land_polygons(land, water, barriers, crs, bridges), cell_size, min_coverage)
 
     @classmethod
+    @door(land=a("Land"), cell_size=_CELL, min_coverage=_SHARE)
     def from_land(cls, land: Land, cell_size: float, min_coverage: float = 0.02) -> Domain:
         """Make a domain from land that has been read, on cells of any size."""
         bounds = shapely.bounds(land.geometry)
@@ -136,7 +143,7 @@ class Domain:
                 f"{option('cell_size')} is {cell_size:g} but the land is only {number(extent, 6)} across.",
                 option="cell_size",
                 found=cell_size,
-                remedy=f"Use a smaller one, for example {_round_down(extent / 100):g}.",
+                remedy=f"Use a smaller one, for example {round_down(extent / 100):g}.",
             )
         return cls.from_geometry(
             land.geometry,
@@ -149,6 +156,7 @@ class Domain:
         )
 
     @classmethod
+    @door(min_coverage=_SHARE)
     def from_geometry(
         cls,
         geometry: shapely.Geometry,
@@ -161,12 +169,6 @@ class Domain:
         notes: tuple[str, ...] = (),
     ) -> Domain:
         """Make a domain from clean land in the CRS of a given grid; `from_polygons` ends here."""
-        if not 0 <= min_coverage < 1:
-            raise DomainError(
-                f"min_coverage is a share of a cell, 0 <= min_coverage < 1; found {min_coverage!r}.",
-                option="min_coverage",
-                found=min_coverage,
-            )
         in_cells = _pieces.on_lattice(grid.shapes_to_cells(geometry))
         lines = None if barriers is None else grid.shapes_to_cells(barriers)
         pieces = _pieces.cut(in_cells, lines, grid.shape)
@@ -490,9 +492,3 @@ def _cell_area(grid: Grid) -> np.ndarray:
         return planar
     east, north = np.meshgrid(grid.eastings, grid.northings)
     return planar / areal_scale(grid.crs, east, north)
-
-
-def _round_down(value: float) -> float:
-    """Return the largest of 1, 2, 5 times a power of ten that is at most `value`."""
-    power = 10.0 ** np.floor(np.log10(value))
-    return float(max(k * power for k in (1, 2, 5) if k * power <= value * (1 + 1e-12)))

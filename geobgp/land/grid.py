@@ -12,9 +12,32 @@ import shapely
 from affine import Affine
 
 from geobgp.errors import DomainError, SizeError, option
+from geobgp.validate import Rule, door, number
 
 #: The largest grid that `Grid.from_bounds` makes, in cells (land and water together).
 MAX_CELLS = 50_000_000
+
+
+def _bounds(value: Any) -> tuple[float, ...]:
+    west, south, east, north = found = tuple(number().take(v) for v in value)
+    if west > east or south > north:
+        raise ValueError
+    return found
+
+
+_BOUNDS = Rule("finite numbers: west, south, east (not less) and north (not less)", _bounds, DomainError)
+
+
+def round_down(value: float) -> float:
+    """Return the largest of 1, 2, 5 times a power of ten that is at most `value`.
+
+    Examples
+    --------
+    >>> round_down(0.73), round_down(2000.0)
+    (0.5, 2000.0)
+    """
+    power = 10.0 ** math.floor(math.log10(value))
+    return max(k * power for k in (1, 2, 5) if k * power <= value * (1 + 1e-12))
 
 
 @dataclass(frozen=True)
@@ -54,6 +77,7 @@ class Grid:
             raise DomainError(f"A grid is north-up with square cells; found the transform {tuple(a)[:6]}.")
 
     @classmethod
+    @door(bounds=_BOUNDS, cell_size=number(above=0.0).raising(DomainError))
     def from_bounds(
         cls,
         bounds: tuple[float, float, float, float],
@@ -64,16 +88,8 @@ class Grid:
 
         Two grids of one cell size and one CRS therefore share their cells wherever they overlap.
         """
-        west, south, east, north = (float(v) for v in bounds)
-        if not all(math.isfinite(v) for v in (west, south, east, north)):
-            raise DomainError(f"The bounds of the domain are not finite: {bounds}.", found=bounds)
-        if not (math.isfinite(cell_size) and cell_size > 0):
-            raise DomainError(
-                f"{option('cell_size')} must be a positive number of metres; found {cell_size!r}.",
-                option="cell_size",
-                found=cell_size,
-            )
-        h = float(cell_size)
+        west, south, east, north = bounds
+        h = cell_size
         # A shore that lies on a grid line up to rounding does not open one more row of empty cells.
         slack = 1e-9
         col0, col1 = math.floor(west / h + slack), math.ceil(east / h - slack)

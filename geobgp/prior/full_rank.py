@@ -24,9 +24,10 @@ from geobgp.errors import GeobgpError
 from geobgp.linalg.cholesky import Cholesky
 from geobgp.prior.base import Basis
 from geobgp.prior.kernels import Kernel, Matern
-from geobgp.prior.laplacian import Boundary, Discretisation, Scheme, discretise
+from geobgp.prior.laplacian import PRIOR, Boundary, Discretisation, Scheme, discretise
 from geobgp.prior.powers import Powers, symmetric
-from geobgp.prior.scaling import Scaling, TabulatedVariance, only_unknown
+from geobgp.prior.scaling import SCALING, Scaling, TabulatedVariance, only_unknown
+from geobgp.validate import DOMAIN, KERNEL, door, whole
 
 if TYPE_CHECKING:
     from geobgp.land.domain import Domain
@@ -57,6 +58,7 @@ class FullRank(Basis):
 
     truncated = False
 
+    @door(domain=DOMAIN, **PRIOR)
     def __init__(
         self,
         domain: Domain,
@@ -120,15 +122,19 @@ class FullRank(Basis):
         """Return `Matern(1.0)`."""
         return Matern(1.0)
 
+    @door(kernel=KERNEL)
     def check_kernel(self, kernel: Kernel) -> None:
         """Raise an error unless the precision of this kernel is sparse."""
         if not kernel.sparse:
             raise GeobgpError(
-                f"Full resolution needs Matern(1.0) or Matern(2.0), whose precision matrices are sparse; "
-                "found "
-                f"{kernel.name}. Use one of these, or a HarmonicBasis, which takes any kernel."
+                "Full resolution needs Matern(1.0) or Matern(2.0), whose precision matrices are sparse; found "
+                f"{kernel.name}.",
+                option="kernel",
+                found=kernel,
+                remedy="Use one of these, or a HarmonicBasis, which takes any kernel.",
             )
 
+    @door(kernel=KERNEL, n=whole(), scaling=SCALING)
     def sample_prior(
         self, kernel: Kernel, n: int, rng: np.random.Generator, scaling: Scaling = "natural"
     ) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -20,14 +19,17 @@ from geobgp.linalg.memory import free_memory, frozen
 from geobgp.prior import cache as stored
 from geobgp.prior.base import Basis
 from geobgp.prior.kernels import Kernel, Matern
-from geobgp.prior.laplacian import Boundary, Discretisation, Scheme, correct_eigenvalues, discretise
+from geobgp.prior.laplacian import PRIOR, Boundary, Discretisation, Scheme, correct_eigenvalues, discretise
 from geobgp.prior.parts import FeaturePart, dense, first_features, from_arrays, to_arrays
-from geobgp.prior.scaling import Scaling
+from geobgp.prior.scaling import SCALING, Scaling
 from geobgp.progress import ProgressLike, Stage, as_progress
 from geobgp.text import count, number
+from geobgp.validate import DOMAIN, FLAG, KERNEL, PROGRESS, door, whole
 
 if TYPE_CHECKING:
     import matplotlib.axes
+
+_FEATURES = whole(1).raising(SizeError)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +91,7 @@ class HarmonicBasis(Basis):
     permeability: float = 0.0
 
     @classmethod
+    @door(domain=DOMAIN, m=_FEATURES, **PRIOR, cache=FLAG, progress=PROGRESS)
     def compute(
         cls,
         domain: Domain,
@@ -122,7 +125,6 @@ class HarmonicBasis(Basis):
         progress : bool, Progress, Stage or callable
             Tell of it on standard error, or to whoever is given; see `geobgp.progress`.
         """
-        m = _whole_number(m)
         with as_progress(progress).stage("features") as stage:
             stage.tell("operator")
             made = discretise(domain, boundary=boundary, scheme=scheme, permeability=permeability)
@@ -242,9 +244,9 @@ class HarmonicBasis(Basis):
         ]
         return len(coords), [*mine], matrices, columns
 
+    @door(m=_FEATURES)
     def truncate(self, m: int) -> HarmonicBasis:
         """Return the basis that `compute` gives for a smaller `m`."""
-        m = _whole_number(m)
         number = _number_of_features(self.discretisation, self.domain, m)
         if number > self.m:
             raise SizeError(
@@ -257,6 +259,7 @@ class HarmonicBasis(Basis):
         """Return `Matern(1.5)`."""
         return Matern(1.5)
 
+    @door(kernel=KERNEL, n=whole(), scaling=SCALING)
     def sample_prior(
         self, kernel: Kernel, n: int, rng: np.random.Generator, scaling: Scaling = "natural"
     ) -> np.ndarray:
@@ -281,6 +284,7 @@ class HarmonicBasis(Basis):
         parts = from_arrays(arrays, made.matrix.shape[0], len(values))
         return cls(domain=domain, discretisation=made, eigenvalues=values, parts=parts, **facts)
 
+    @door(k=whole(1))
     def plot(self, k: int = 15, axes: Any = None) -> Any:
         """Draw the first `k` features on the domain; see `geobgp.output.plots.plot_basis`."""
         from geobgp.output.plots import plot_basis
@@ -340,19 +344,9 @@ def _compute(made: Discretisation, number: int, stage: Stage) -> tuple[np.ndarra
 # -- limits --------------------------------------------------------------------------------------------------
 
 
-def _whole_number(m: Any) -> int:
-    try:
-        value = operator.index(m)
-    except TypeError:
-        raise SizeError(f"m, the number of features, is a whole number; found {m!r}.") from None
-    if value < 1:
-        raise SizeError(f"m, the number of features, is at least 1; found {value}.")
-    return value
-
-
 def check_features(domain: Domain, m: int, boundary: Boundary) -> None:
     """Refuse a number of features that the domain lacks, or the memory does not hold, before anything is computed."""
-    _number_of_features(discretise(domain, boundary=boundary), domain, _whole_number(m))
+    _number_of_features(discretise(domain, boundary=boundary), domain, _FEATURES("m", m))
 
 
 def _number_of_features(made: Discretisation, domain: Domain, m: int) -> int:

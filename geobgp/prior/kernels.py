@@ -21,6 +21,15 @@ import numpy as np
 
 from geobgp.errors import DataError, GeobgpError
 from geobgp.registry import Family
+from geobgp.validate import Rule, a, check, door, number
+
+
+def _pair(value: Any) -> tuple[float, float]:
+    bound, alpha = value
+    return number(above=0.0).take(bound), number(above=0.0, below=1.0).take(alpha)
+
+
+_PAIR = Rule("a pair: a bound above 0 and a probability between 0 and 1", _pair)
 
 
 @dataclass(frozen=True)
@@ -51,14 +60,7 @@ class PCPrior:
 
     def __post_init__(self) -> None:
         for name in ("lengthscale", "sd"):
-            pair = getattr(self, name)
-            if pair is None:
-                continue
-            bound, alpha = (float(v) for v in pair)
-            if not (math.isfinite(bound) and bound > 0 and 0 < alpha < 1):
-                raise GeobgpError(
-                    f"The prior of the {name} is (bound > 0, probability in (0, 1)); found {pair}."
-                )
+            object.__setattr__(self, name, check(name, getattr(self, name), _PAIR))
 
     def scaled(self, size: float, cell_size: float, sd_unit: float = 1.0) -> PCPrior:
         """Return the same prior with what was left open set for a domain of this size."""
@@ -82,6 +84,8 @@ class PCPrior:
         return value, np.array([u - 1.0, 1.0 - v]), np.array([-u, -v])
 
 
+#: A parameter of a kernel.
+_LEARNED = replace(number(above=0.0), words="a positive number or None (learn it)")
 #: Every kernel, by the name that it is stored under.
 KERNELS: Family[Kernel] = Family("kernel")
 
@@ -112,12 +116,10 @@ class Kernel(ABC):
 
     def __post_init__(self) -> None:
         for name in ("lengthscale", "sd"):
-            value = getattr(self, name)
-            if value is not None and not (math.isfinite(value) and value > 0):
-                raise GeobgpError(
-                    f"The {name} must be a positive number or None (learn it); found {value!r}."
-                )
+            object.__setattr__(self, name, check(name, getattr(self, name), _LEARNED))
+        a("PCPrior")("prior", self.prior)
 
+    @door(lengthscale=number(above=0.0), sd=number(above=0.0))
     def with_parameters(self, lengthscale: float, sd: float) -> Self:
         """Return the same kernel with both parameters fixed."""
         return replace(self, lengthscale=float(lengthscale), sd=float(sd))  # type: ignore[type-var]
@@ -215,8 +217,7 @@ class Matern(Kernel):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not (math.isfinite(self.nu) and self.nu > 0):
-            raise GeobgpError(f"nu must be a positive number (0.5, 1.5, 2.5, ...); found {self.nu!r}.")
+        object.__setattr__(self, "nu", number(above=0.0)("nu", self.nu))
 
     @property
     def sparse(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -14,6 +14,7 @@ from geobgp.errors import DomainError, option
 from geobgp.land.domain import Domain
 from geobgp.land.pieces import PRECISION, line_segments, ring_segments
 from geobgp.prior.neumann import finite_volumes
+from geobgp.validate import DOMAIN, choice, door, number
 
 Boundary = Literal["neumann", "dirichlet"]
 Scheme = Literal["subcell", "staircase"]
@@ -118,6 +119,17 @@ def correct_eigenvalues(eigenvalues: np.ndarray, cell_size: float) -> np.ndarray
     return 12 * s / cell_size**2
 
 
+#: What a prior is told of the shore and the water.
+PRIOR = {
+    "boundary": choice(*get_args(Boundary)).raising(DomainError),
+    "scheme": choice(*get_args(Scheme)).raising(DomainError),
+    "permeability": replace(
+        number(least=0.0, most=1.0), words="a share from 0 (closed) to 1 (as land)", error=DomainError
+    ),
+}
+
+
+@door(domain=DOMAIN, **PRIOR)
 def discretise(
     domain: Domain,
     *,
@@ -145,17 +157,6 @@ def discretise(
     >>> len(closed.mass), open_water.n_nodes, len(open_water.mass) > 64
     (64, 64, True)
     """
-    if boundary not in get_args(Boundary) or scheme not in get_args(Scheme):
-        raise DomainError(
-            f"boundary is 'neumann' or 'dirichlet' and scheme is 'subcell' or 'staircase'; "
-            f"found boundary={boundary!r}, scheme={scheme!r}."
-        )
-    if not 0 <= permeability <= 1:
-        raise DomainError(
-            f"The permeability of water is a share from 0 (closed) to 1 (as land); found {permeability!r}.",
-            option="permeability",
-            found=permeability,
-        )
     if (boundary, scheme) == ("neumann", "subcell"):
         return _neumann(domain, float(permeability))
     here = f"boundary={boundary!r} and scheme={scheme!r}"

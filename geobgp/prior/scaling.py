@@ -14,12 +14,14 @@ import numpy as np
 import scipy.sparse as sp
 
 from geobgp.errors import DataError, option
+from geobgp.validate import choice
 
 if TYPE_CHECKING:
     from geobgp.prior.base import Basis
     from geobgp.prior.full_rank import Field
 
 Scaling = Literal["even", "natural"]
+SCALING = choice("even", "natural")
 
 #: Distance of the table's knots in log lengthscale, and how many take part in an interpolation.
 _STEP, _KNOTS = 0.25, 10
@@ -39,10 +41,7 @@ def resolve(scaling: str | None, basis: Basis) -> Scaling:
     """Return the scaling to use: as given, or even under Neumann and natural under Dirichlet conditions."""
     if scaling is None:
         return "natural" if basis.boundary == "dirichlet" else "even"
-    if scaling not in ("even", "natural"):
-        raise DataError(
-            "scaling is 'even' or 'natural'.", option="scaling", found=scaling, remedy=f"Found {scaling!r}."
-        )
+    SCALING("scaling", scaling)
     if scaling == "even" and basis.boundary == "dirichlet":
         raise DataError(
             "An even prior has the same standard deviation everywhere; under Dirichlet conditions it falls to zero at "

@@ -72,7 +72,7 @@ def test_options_cannot_be_changed():
         ({"cell_size": math.inf}, "found inf"),
         ({"cell_size": "2 km"}, "found '2 km'"),
         ({"max_snap": -1}, "max_snap must be a number of at least 0; found -1."),
-        ({"chunksize": 0}, "chunksize must be a number of at least 1; found 0."),
+        ({"chunksize": 0}, "chunksize must be a whole number of at least 1; found 0."),
         ({"m": "full", "kernel": Matern(1.5)}, "Full resolution needs Matern"),
     ],
 )

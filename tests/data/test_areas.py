@@ -81,7 +81,7 @@ def test_wrong_columns_and_numbers_are_refused(domain):
 
 @pytest.mark.parametrize("interval", [(4, 1), (-1, 3), (1.5, 3), 4, "few", (1, 2, 3)])
 def test_an_interval_is_two_whole_numbers(domain, interval):
-    with pytest.raises(DataError, match="the lowest and the highest number"):
+    with pytest.raises(DataError, match="the lowest and the highest that a suppressed count can be"):
         bin_areas(frame([3, 5], HALVES), domain, "cases", suppressed=interval)
 
 

@@ -251,9 +251,9 @@ def test_as_many_weights_as_rows(square, n):
     ("options", "error", "message"),
     [
         ({"on_water": "sink"}, DataError, "on_water must be 'nearest', 'drop' or 'error'; found 'sink'"),
-        ({"max_snap": -1}, DataError, "max_snap must be a distance of 0 or more; found -1"),
+        ({"max_snap": -1}, DataError, "max_snap must be a number of at least 0; found -1"),
         ({"max_snap": np.nan}, DataError, "max_snap must be"),
-        ({"chunksize": 0}, DataError, "chunksize must be at least 1 row; found 0"),
+        ({"chunksize": 0}, DataError, "chunksize must be a whole number of at least 1; found 0"),
         ({"longitude": "x"}, GeometryError, "name both columns, longitude= and latitude="),
         ({"crs": "nonsense"}, CRSError, "no coordinate reference system"),
     ],

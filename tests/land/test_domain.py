@@ -351,7 +351,7 @@ def test_refusals():
         Domain.from_polygons(square, cell_size=3, crs="local")
     with pytest.raises(SizeError, match=r"100,000,000,000,000 cells.*Use cell_size >="):
         Domain.from_polygons(square, cell_size=1e-7, crs="local")
-    with pytest.raises(DomainError, match="min_coverage is a share"):
+    with pytest.raises(DomainError, match="min_coverage must be a number of at least 0 and below 1; found 2"):
         Domain.from_polygons(square, cell_size=0.1, crs="local", min_coverage=2)
     specks = shapely.union_all([shapely.box(k + 0.4, 0.4, k + 0.41, 0.41) for k in range(9)])
     with pytest.raises(DomainError, match="9 pieces of land, all smaller than min_coverage"):

@@ -77,9 +77,9 @@ def test_refusals_have_numbers_and_remedies():
         Grid.from_bounds((0, 0, 1e6, 1e6), 1.0)
     fits = float(str(error.value).rsplit(">=", 1)[1].rstrip(". "))
     assert Grid.from_bounds((0, 0, 1e6, 1e6), fits).n_cells <= MAX_CELLS
-    with pytest.raises(DomainError, match="positive number of metres; found -5"):
+    with pytest.raises(DomainError, match="cell_size must be a positive number; found -5"):
         Grid.from_bounds((0, 0, 10, 10), -5)
-    with pytest.raises(DomainError, match="not finite"):
+    with pytest.raises(DomainError, match="bounds must be finite numbers"):
         Grid.from_bounds((0, 0, np.inf, 10), 1)
     with pytest.raises(DomainError, match="north-up"):
         Grid((2, 2), Affine(1, 0, 0, 0, 1, 0))

@@ -217,8 +217,8 @@ def test_coordinates_of_a_wrong_shape(basis, coords):
     [
         (0, "at least 1; found 0"),
         (-3, "at least 1; found -3"),
-        (2.5, "whole number; found 2.5"),
-        ("ten", "whole number; found 'ten'"),
+        (2.5, "whole number of at least 1; found 2.5"),
+        ("ten", "whole number of at least 1; found 'ten'"),
         (399, "399 .*400 unknowns give at most 398. Use m <= 398"),
         (100_000, "100,000 .* at most 398"),
     ],

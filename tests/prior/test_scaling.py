@@ -198,7 +198,7 @@ def test_what_even_cannot_be():
                 act(basis)
             assert caught.value.option == "scaling"
         assert LGCP(basis, kernel).scaling == "natural"
-    with pytest.raises(DataError, match="Found 'wide'"):
+    with pytest.raises(DataError, match="found 'wide'"):
         LGCP(FullRank(domain), kernel, scaling="wide")
     assert LGCP(FullRank(domain), kernel).scaling == "even"
 

@@ -1,0 +1,439 @@
+"""Validators: what an argument may be, checked at every public door in one way and told in one kind of message.
+
+A `Rule` says in words what a value must be, and returns it as it is used inside. `door` puts rules before a function:
+
+>>> @door(n=whole(1), kind=choice("mean", "sum"))
+... def draw(n, kind="mean"):
+...     return n, kind
+>>> draw(3.0)
+Traceback (most recent call last):
+...
+geobgp.errors.DataError: n must be a whole number of at least 1; found 3.0.
+>>> draw(3, kind="median")
+Traceback (most recent call last):
+...
+geobgp.errors.DataError: kind must be 'mean' or 'sum'; found 'median'.
+
+What is the argument's default passes as it is. NumPy's numbers are numbers; words, NaN, True and False are none.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+import operator
+import os
+import types
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from numbers import Real
+from typing import Any, TypeVar, cast
+
+from geobgp.errors import DataError, GeobgpError, option
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+#: Letters of a wrong value that a message shows.
+_SHOWN = 60
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a value must be.
+
+    Attributes
+    ----------
+    words : str
+        "a positive number": what follows "must be".
+    take : callable
+        Returns the value as it is used, or raises TypeError, ValueError or OverflowError.
+    error : subclass of GeobgpError
+    remedy : str
+    """
+
+    words: str
+    take: Callable[[Any], Any]
+    error: type[GeobgpError] = DataError
+    remedy: str = ""
+
+    def raising(self, error: type[GeobgpError]) -> Rule:
+        """Return the same rule with another kind of error."""
+        return replace(self, error=error)
+
+    def __call__(self, name: str, value: Any) -> Any:
+        """Return the value of an argument as it is used; raise an error that names it if it cannot be."""
+        try:
+            return self.take(value)
+        except GeobgpError:
+            raise
+        except (TypeError, ValueError, OverflowError):
+            raise self.error(
+                f"{option(name)} must be {self.words}; found {shown(value)}.",
+                option=name,
+                found=value,
+                remedy=self.remedy,
+            ) from None
+
+
+def shown(value: Any) -> str:
+    """Return a value for a message: short ones as Python writes them, others by what they are.
+
+    Examples
+    --------
+    >>> shown("ten"), shown([]), shown(object()), shown("x" * 99)[-6:]
+    ("'ten'", '[]', 'an object', "xx...'")
+    """
+    if isinstance(value, (str, bytes)) and len(value) > _SHOWN:
+        return repr(value[:_SHOWN])[:-1] + "...'"
+    if value is None or isinstance(value, (str, bytes, Real)):
+        plain = getattr(value, "item", lambda: value)
+        return repr(plain())
+    if isinstance(value, (list, tuple, dict)) and len(text := repr(value)) <= _SHOWN:
+        return text
+    kind = type(value).__name__
+    return f"{'an' if kind[:1].lower() in 'aeiou' else 'a'} {kind}"
+
+
+def door(**rules: Rule) -> Callable[[F], F]:
+    """Return a decorator that checks the arguments of a function before it begins.
+
+    Parameters
+    ----------
+    **rules : Rule
+        By the name of the argument; the function is given what the rule returns.
+    """
+
+    def decorate(function: F) -> F:
+        signature = inspect.signature(function)
+        defaults = {name: signature.parameters[name].default for name in rules}
+
+        def checked(*args: Any, **kwargs: Any) -> Any:
+            try:
+                bound = signature.bind(*args, **kwargs)
+            except TypeError:
+                return function(*args, **kwargs)  # Python's own words for arguments that are not there
+            given = bound.arguments
+            for name, rule in rules.items():
+                if name in given and given[name] is not defaults[name]:
+                    given[name] = rule(name, given[name])
+            return function(*bound.args, **bound.kwargs)
+
+        # At home in the function's module, where doctest looks for examples.
+        made = types.FunctionType(
+            checked.__code__, function.__globals__, function.__name__, None, checked.__closure__
+        )
+        made.__kwdefaults__ = checked.__kwdefaults__
+        return cast(F, functools.update_wrapper(made, function))
+
+    return decorate
+
+
+def check(name: str, value: Any, rule: Rule, default: Any = None) -> Any:
+    """Return the value of one argument as it is used; what is the default passes as it is."""
+    return value if value is default else rule(name, value)
+
+
+# -- numbers
+
+
+def _real(value: Any) -> float:
+    plain = isinstance(value, Real) and not isinstance(value, bool)
+    if not (plain or (getattr(value, "ndim", None) == 0 and getattr(value.dtype, "kind", "") in "iuf")):
+        raise TypeError
+    found = float(value)
+    if math.isnan(found):
+        raise ValueError
+    return found
+
+
+def number(
+    above: float = -math.inf,
+    least: float = -math.inf,
+    most: float = math.inf,
+    below: float = math.inf,
+    *,
+    what: str = "",
+    infinite: bool = False,
+) -> Rule:
+    """Return the rule of a number: finite (unless `infinite` may be), and within limits.
+
+    Parameters
+    ----------
+    above, least, most, below : float
+        Limits, the first and the last of which are not themselves allowed.
+    what : str
+        What it is a number of: "metres".
+    infinite : bool
+    """
+
+    def take(value: Any) -> float:
+        found = _real(value)
+        if not (infinite or math.isfinite(found)) or not (least <= found <= most):
+            raise ValueError
+        if (above > -math.inf and not found > above) or (below < math.inf and not found < below):
+            raise ValueError
+        return found
+
+    of = f" of {what}" if what else ""
+    if above == 0 and most == below == math.inf:
+        return Rule(f"a positive number{of}", take)
+    if least > -math.inf and most < math.inf:
+        return Rule(f"a number{of} from {least:g} to {most:g}", take)
+    named = (("above", above), ("of at least", least), ("of at most", most), ("below", below))
+    limits = " and ".join(f"{word} {limit:g}" for word, limit in named if math.isfinite(limit))
+    return Rule(f"a number{of} {limits}" if limits else f"a {'' if infinite else 'finite '}number{of}", take)
+
+
+def whole(least: int = 0, *, what: str = "") -> Rule:
+    """Return the rule of a whole number, at least `least`; NumPy's are taken, and none with a point."""
+
+    def take(value: Any) -> int:
+        if type(value).__name__ in ("bool", "bool_"):
+            raise TypeError
+        found = operator.index(value)
+        if found < least:
+            raise ValueError
+        return found
+
+    return Rule(f"a whole number{f' of {what}' if what else ''} of at least {least}", take)
+
+
+def numbers(rule: Rule, what: str, least: int = 0) -> Rule:
+    """Return the rule of several numbers, `least` at least; a single one is taken for a list of one."""
+
+    def take(value: Any) -> tuple[float, ...]:
+        if isinstance(value, (str, bytes, Mapping)):
+            raise TypeError
+        single = isinstance(value, Real) or getattr(value, "ndim", None) == 0
+        found = tuple(rule.take(one) for one in ([value] if single else value))
+        if len(found) < least:
+            raise ValueError
+        return found
+
+    return Rule(what, take)
+
+
+def _probabilities(value: Any) -> tuple[float, ...]:
+    found: tuple[float, ...] = numbers(number(above=0.0, below=1.0), "").take(value)
+    if len(set(found)) < len(found):
+        raise ValueError
+    return found
+
+
+#: Quantiles to be reported, each a probability.
+QUANTILES = Rule(
+    "different probabilities strictly between 0 and 1",
+    _probabilities,
+    remedy="For the 90 % interval ask for (0.05, 0.95).",
+)
+THRESHOLDS = numbers(number(), "a list of finite numbers")
+
+
+def _interval(value: Any) -> tuple[int, int]:
+    if isinstance(value, (str, bytes)):
+        raise TypeError
+    low, high = (whole().take(v) for v in value)
+    if low > high:
+        raise ValueError
+    return low, high
+
+
+#: Between which numbers suppressed counts lie.
+SUPPRESSED = Rule(
+    "two whole numbers, the lowest and the highest that a suppressed count can be",
+    _interval,
+    remedy=f"Such as {option('suppressed', '1-4', python='suppressed=(1, 4)')}.",
+)
+
+
+def _seed(value: Any) -> Any:
+    if hasattr(value, "bit_generator"):
+        return value
+    return whole().take(value)
+
+
+#: Where draws begin.
+SEED = whole()
+SEED_OR_GENERATOR = Rule("a whole number of at least 0 or a numpy.random.Generator", _seed)
+
+
+# -- words
+
+
+def choice(*allowed: Any) -> Rule:
+    """Return the rule of one of some words (or True and False)."""
+
+    def take(value: Any) -> Any:
+        if not isinstance(value, (str, bool)) or value not in allowed:
+            raise ValueError
+        return value
+
+    parts = (", ".join(map(repr, part)) for part in (allowed[:-1], allowed[-1:]) if part)
+    return Rule(" or ".join(parts), take)
+
+
+def _flag(value: Any) -> bool:
+    if type(value).__name__ not in ("bool", "bool_"):
+        raise TypeError
+    return bool(value)
+
+
+FLAG = Rule("True or False", _flag)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    value.encode()  # half a surrogate pair, from bytes that are no UTF-8, cannot be written
+    return value
+
+
+def _name(value: Any) -> str:
+    if not _text(value).strip():
+        raise ValueError
+    return value
+
+
+TEXT = Rule("text that can be written as UTF-8", _text)
+#: The name of a column, or of a layer.
+NAME = Rule("a name", _name)
+
+
+def names(what: str = "names", n: int | None = None, least: int = 0) -> Rule:
+    """Return the rule of several names: `n` if that is given, or `least` at least."""
+
+    def take(value: Any) -> tuple[str, ...]:
+        if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
+            raise TypeError
+        found = tuple(_name(one) for one in value)
+        if (n is not None and len(found) != n) or len(found) < least:
+            raise ValueError
+        return found
+
+    return Rule(what, take)
+
+
+def _path(value: Any) -> Any:
+    if not os.fspath(value):
+        raise ValueError
+    return value
+
+
+PATH = Rule("the path of a file or folder", _path)
+
+
+# -- data
+
+
+def _array(value: Any) -> Any:
+    if (
+        not (hasattr(value, "__array__") or isinstance(value, (list, tuple)))
+        or getattr(value, "ndim", 1) == 0
+    ):
+        raise TypeError
+    return value
+
+
+def _source(value: Any) -> Any:
+    if isinstance(value, (bytes, Mapping, set)) or not (
+        isinstance(value, Iterable) or hasattr(value, "__fspath__") or hasattr(value, "geom_type")
+    ):
+        raise TypeError
+    if isinstance(value, (str, os.PathLike)):
+        return _path(value)
+    return value
+
+
+def _covariates(value: Any) -> Any:
+    if not hasattr(value, "columns"):
+        if not isinstance(value, Mapping):
+            raise TypeError
+        for name, one in value.items():
+            NAME.take(name)
+            if not (callable(one) or hasattr(one, "source")):
+                _source(one)
+    return value
+
+
+ARRAY = Rule("an array of numbers", _array)
+#: Shapes, tables, rasters or numbers; what reads them says more.
+SOURCE = Rule("a path, a table, shapes or an array", _source)
+COVARIATES = Rule(
+    "covariates by name, each a raster, an array, a function or polygons; or a table of them", _covariates
+)
+
+
+def as_floats(name: str, value: Any) -> Any:
+    """Return an argument as an array of floats; words, objects and ragged lists are none."""
+    import numpy as np
+
+    try:
+        found = np.asarray(value)
+        if found.dtype.kind in "USM" or (
+            found.dtype.kind == "O" and any(isinstance(v, str) for v in found.flat)
+        ):
+            raise TypeError
+        return np.asarray(found, float)
+    except (TypeError, ValueError):
+        raise DataError(
+            f"{option(name)} must be numbers; found {shown(value)}.", option=name, found=value
+        ) from None
+
+
+WEIGHTS = Rule(
+    "a column's name or a number for each point",
+    lambda value: _name(value) if isinstance(value, str) else _array(value),
+)
+
+
+# -- objects
+
+
+def a(*kinds: str, words: str = "") -> Rule:
+    """Return the rule of an object of one of geobgp's classes, by their names: no class need be loaded for it.
+
+    Examples
+    --------
+    >>> a("Domain", "Grid")("domain", 3)
+    Traceback (most recent call last):
+    ...
+    geobgp.errors.DataError: domain must be a Domain or a Grid; found 3.
+    """
+
+    def take(value: Any) -> Any:
+        if not any(base.__name__ in kinds for base in type(value).__mro__):
+            raise TypeError
+        return value
+
+    return Rule(words or " or ".join(f"a {kind}" for kind in kinds), take)
+
+
+def either(*rules: Rule, words: str = "") -> Rule:
+    """Return the rule of what one of several rules takes; the first that does decides."""
+
+    def take(value: Any) -> Any:
+        for rule in rules:
+            try:
+                return rule.take(value)
+            except (TypeError, ValueError, OverflowError):
+                continue
+        raise ValueError
+
+    return Rule(words or " or ".join(rule.words for rule in rules), take)
+
+
+DOMAIN = a("Domain")
+BASIS = a("Basis", words="a HarmonicBasis or a FullRank")
+KERNEL = a("Kernel", words="a kernel such as Matern(1.5)")
+POSTERIOR = a("Posterior")
+
+
+def _progress(value: Any) -> Any:
+    kinds = {base.__name__ for base in type(value).__mro__}
+    if not (kinds & {"bool", "bool_", "Progress", "Stage"} or callable(value)):
+        raise TypeError
+    return value
+
+
+PROGRESS = Rule("True, False, a Progress, a Stage or a function of the words to tell", _progress)
