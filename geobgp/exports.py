@@ -10,6 +10,24 @@ import numpy as np
 
 from geobgp.errors import DataError
 from geobgp.inference.mixture import QUANTILES, check_probabilities, quantile_name
+from geobgp.validate import (
+    ARRAY,
+    AXES,
+    BASEMAP,
+    FLAG,
+    LEVELS,
+    NAME,
+    PATH,
+    PROBABILITIES,
+    SEED,
+    SOURCE,
+    TEXT,
+    THRESHOLDS,
+    door,
+    either,
+    number,
+    whole,
+)
 
 if TYPE_CHECKING:
     import folium
@@ -49,6 +67,7 @@ class Outputs:
         def node_intensity(self, quantiles: Sequence[float] = QUANTILES) -> pd.DataFrame: ...  # noqa: D102
         def summary(self) -> Summary: ...  # noqa: D102
 
+    @door(quantiles=PROBABILITIES)
     def intensity(self, quantiles: Sequence[float] = QUANTILES) -> xr.Dataset:
         """Return the intensity on the grid: mean, sd and quantiles.
 
@@ -73,11 +92,10 @@ class Outputs:
             about = {name: facts | {"quantity": what} for name, facts in about.items()}
         return self._dataset({name: table[name].to_numpy() for name in table}, about)
 
+    @door(threshold=number())
     def exceedance(self, threshold: float) -> xr.DataArray:
         """Return the probability that the intensity exceeds `threshold` (in `units`), on the grid."""
         self._need_counts("exceedance()")
-        if not np.isfinite(threshold):
-            raise DataError(f"A threshold is a finite number of {self.units}; found {threshold!r}.")
         values = self._shown_nodes.sf(np.log(threshold)) if threshold > 0 else np.ones(self.domain.n_nodes)
         about = {
             "long_name": f"probability of more than {threshold:g} {self.units}",
@@ -86,6 +104,7 @@ class Outputs:
         }
         return self._dataset({"exceedance": values}, {"exceedance": about})["exceedance"]
 
+    @door(quantiles=PROBABILITIES)
     def latent(self, quantiles: Sequence[float] = QUANTILES) -> xr.Dataset:
         """Return the linear predictor on the grid (the log-intensity, for counts): mean, sd and quantiles."""
         chances = check_probabilities(quantiles)
@@ -111,6 +130,7 @@ class Outputs:
         data["coverage"] = self._dataset({}, {}, coverage=True)["coverage"]
         return data
 
+    @door(path=PATH, thresholds=THRESHOLDS, quantiles=PROBABILITIES)
     def to_raster(
         self, path: str | Path, thresholds: Sequence[float] = (), *, quantiles: Sequence[float] = QUANTILES
     ) -> list[Path]:
@@ -123,6 +143,7 @@ class Outputs:
 
         return write_rasters(self._layers(quantiles, thresholds), path, title=self.provenance["title"])
 
+    @door(path=PATH, thresholds=THRESHOLDS, quantiles=PROBABILITIES)
     def to_netcdf(
         self, path: str | Path, thresholds: Sequence[float] = (), *, quantiles: Sequence[float] = QUANTILES
     ) -> Path:
@@ -131,6 +152,7 @@ class Outputs:
 
         return write_netcdf(self._layers(quantiles, thresholds), path)
 
+    @door(path=PATH, thresholds=THRESHOLDS, quantiles=PROBABILITIES)
     def to_qgis(
         self,
         path: str | Path,
@@ -166,6 +188,7 @@ class Outputs:
             write_layers(project.parent / "regions.gpkg", {"regions": totals})
         return write_qgis(cast("Posterior", self), project, rasters, thresholds=thresholds, regions=totals)
 
+    @door(levels=LEVELS, path=PATH, variable=NAME)
     def to_polygons(
         self,
         levels: Sequence[float],
@@ -179,12 +202,17 @@ class Outputs:
 
         data = self.intensity()
         if variable not in data:
-            raise DataError(f"variable is one of {', '.join(map(str, data.data_vars))}; found {variable!r}.")
+            raise DataError(
+                f"variable is one of {', '.join(map(str, data.data_vars))}; found {variable!r}.",
+                option="variable",
+                found=variable,
+            )
         frame = to_polygons(data[variable], levels, domain=self.domain, **kwargs)
         if path is not None:
             write_polygons(frame, path)
         return frame
 
+    @door(path=PATH, probability=number(above=0.5, below=1.0), risk=number(above=0.0))
     def tolerance_contours(
         self, path: str | Path | None = None, *, probability: float = 0.975, risk: float = 1.0
     ) -> gpd.GeoDataFrame:
@@ -206,10 +234,6 @@ class Outputs:
         """
         from geobgp.output.contours import to_polygons, write_polygons
 
-        if not 0.5 < probability < 1.0:
-            raise DataError(
-                f"A probability between 0.5 and 1 is needed; found {probability!r}.", option="probability"
-            )
         frame = to_polygons(self.exceedance(risk), [1 - probability, probability], domain=self.domain)
         frame = frame[frame["lower"].isna() | frame["upper"].isna()].reset_index(drop=True)
         frame.insert(0, "risk", np.where(frame["upper"].isna(), "raised", "lowered"))
@@ -219,6 +243,7 @@ class Outputs:
             write_polygons(frame, path)
         return frame
 
+    @door(draws=whole(1), chains=whole(1), seed=SEED)
     def to_arviz(self, draws: int = 250, *, chains: int = 4, seed: int = 0) -> Any:
         """Return joint draws for ArviZ, so that ``az.summary``, ``az.loo`` and ``az.plot_*`` work.
 
@@ -245,6 +270,19 @@ class Outputs:
         self._need_counts("to_arviz()")
         return inference_data(cast("Posterior", self), draws, chains, seed)
 
+    @door(
+        path=PATH,
+        title=TEXT,
+        threshold=either(FLAG, number(above=0.0)),
+        thresholds=THRESHOLDS,
+        basemap=BASEMAP,
+        show_points=FLAG,
+        points=ARRAY,
+        point_labels=SOURCE,
+        opacity=number(least=0.0, most=1.0),
+        max_pixels=whole(1),
+        max_bytes=whole(1),
+    )
     def to_map(
         self,
         path: str | Path | None = None,
@@ -313,6 +351,7 @@ class Outputs:
             maps.save(made, path)
         return made
 
+    @door(ax=AXES)
     def plot(self, ax: matplotlib.axes.Axes | None = None, **kwargs: Any) -> Any:
         """Draw the mean intensity; see `geobgp.output.plots.plot_intensity`."""
         from geobgp.output.plots import plot_intensity

@@ -36,9 +36,11 @@ from geobgp.validate import (
     POSTERIOR,
     PROGRESS,
     TEXT,
+    a,
     as_floats,
     choice,
     door,
+    either,
     number,
 )
 
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
 FIXED_SD = 10.0
 
 HYPER = choice("map", "integrate")
+COUNTS = either(a("Counts", "AreaCounts"), ARRAY, words="Counts, AreaCounts, an array, or a list of them")
 
 #: The likelihoods of values at locations, by name; a link is for those that have one.
 _WITHOUT_DATA: dict[str, Callable[[str], Likelihood]] = {
@@ -149,7 +152,14 @@ class LGCP:
         """The exposure times the effort: what stands behind the events that were reported."""
         return seen_exposure(self.exposure, self.effort)
 
-    @door(hyper=HYPER, engine=choice("numpy", "gpflow"), progress=PROGRESS, title=TEXT, start=POSTERIOR)
+    @door(
+        counts=COUNTS,
+        hyper=HYPER,
+        engine=choice("numpy", "gpflow"),
+        progress=PROGRESS,
+        title=TEXT,
+        start=POSTERIOR,
+    )
     def fit(
         self,
         counts: Counts | AreaCounts | np.ndarray | Sequence[Counts | AreaCounts | np.ndarray],

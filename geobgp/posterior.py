@@ -23,6 +23,7 @@ from geobgp.questions import Questions
 from geobgp.summary import Rung, Summary, coefficient_table, describe
 from geobgp.text import number
 from geobgp.units import RELATIVE_RISK, Units
+from geobgp.validate import PATH, PROBABILITIES, SEED_OR_GENERATOR, UNITS, VALUES, door, whole
 
 if TYPE_CHECKING:
     import geopandas as gpd
@@ -190,6 +191,7 @@ class Posterior(Outputs, Questions):
         """Expected events per unit of `exposure`, over all the land: what a relative risk is relative to."""
         return float(self.exposure @ self._nodes.exp_mean() / self.exposure.sum())
 
+    @door(units=UNITS)
     def in_units(self, units: str | None) -> Posterior:
         """Return the same posterior with its intensity in other units.
 
@@ -289,6 +291,7 @@ class Posterior(Outputs, Questions):
                 remedy="Use predict or predict_y.",
             )
 
+    @door(quantiles=PROBABILITIES)
     def node_intensity(self, quantiles: Sequence[float] = QUANTILES) -> pd.DataFrame:
         """Return mean, sd and quantiles of the intensity, one row per node of the domain."""
         self._need_counts("node_intensity()")
@@ -296,6 +299,7 @@ class Posterior(Outputs, Questions):
         frame.attrs["units"] = self.units
         return frame
 
+    @door(quantiles=PROBABILITIES, covariates=VALUES)
     def intensity_at(
         self,
         coords: np.ndarray | gpd.GeoDataFrame | gpd.GeoSeries,
@@ -323,6 +327,7 @@ class Posterior(Outputs, Questions):
 
     # -- samples ------------------------------------------------------------------------
 
+    @door(n=whole(), seed=SEED_OR_GENERATOR)
     def sample(self, n: int, seed: int | np.random.Generator | None = None) -> xr.DataArray:
         """Draw joint samples of the intensity at all nodes.
 
@@ -353,8 +358,6 @@ class Posterior(Outputs, Questions):
 
     def sample_blocks(self, n: int, seed: int | np.random.Generator | None) -> Iterator[np.ndarray]:
         """Yield joint samples of exp(eta), events per unit of `exposure`, some at a time: n in all."""
-        if n < 0:
-            raise DataError(f"The number of samples cannot be negative; found {n}.")
         rng = np.random.default_rng(seed)
         # Each state gets its share of the rows, in random order: rows are independent draws of the mixture.
         owner = np.repeat(np.arange(len(self.fit.states)), rng.multinomial(n, _weights(self.fit.states)))
@@ -369,6 +372,7 @@ class Posterior(Outputs, Questions):
 
     # -- predictions at coordinates ----------------------------------------------------------------
 
+    @door(covariates=VALUES)
     def predict(
         self, coords: Any, covariates: Mapping[str, np.ndarray] | pd.DataFrame | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
@@ -379,6 +383,7 @@ class Posterior(Outputs, Questions):
         """
         return self._at(coords, covariates).moments()
 
+    @door(covariates=VALUES)
     def predict_y(
         self, coords: Any, covariates: Mapping[str, np.ndarray] | pd.DataFrame | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
@@ -392,6 +397,7 @@ class Posterior(Outputs, Questions):
 
     # -- files -------------------------------------------------------------------------------------
 
+    @door(path=PATH)
     def save(self, path: str | Path) -> Path:
         """Write everything to one file, from which `load` gives back the same posterior, number for number.
 
@@ -404,6 +410,7 @@ class Posterior(Outputs, Questions):
         return save(self, path)
 
     @classmethod
+    @door(path=PATH)
     def load(cls, path: str | Path) -> Posterior:
         """Read a posterior that `save` wrote; a damaged or foreign file raises CacheError."""
         from geobgp.storage.archive import load

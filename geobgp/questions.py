@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from geobgp.inference.leave_out import ROUNDS
 from geobgp.inference.mixture import QUANTILES
+from geobgp.validate import FLAG, POSTERIOR, PROBABILITIES, SEED, door, number, whole
+from geobgp.validate import names as some_names
 
 if TYPE_CHECKING:
     import geopandas as gpd
@@ -29,6 +31,7 @@ class Questions:
         def areas(self) -> AreaCounts | None: ...  # noqa: D102
         def _need_counts(self, what: str) -> None: ...
 
+    @door(quantiles=PROBABILITIES, predicted=FLAG, n_samples=whole(2), seed=SEED)
     def totals(
         self,
         regions: gpd.GeoDataFrame | gpd.GeoSeries | str | Path | Any = None,
@@ -85,6 +88,9 @@ class Questions:
             seed=seed,
         )
 
+    @door(
+        threshold=number(above=0.0), probability=number(least=0.5, below=1.0), n_samples=whole(1), seed=SEED
+    )
     def excursion(
         self, threshold: float, probability: float = 0.9, *, n_samples: int = 1000, seed: int = 0
     ) -> Excursion:
@@ -109,6 +115,7 @@ class Questions:
         self._need_counts("excursion()")
         return excursion(cast("Posterior", self), threshold, probability, n_samples=n_samples, seed=seed)
 
+    @door(top=whole(1), reference=number(least=0.0), n_samples=whole(1), seed=SEED)
     def ranks(
         self,
         regions: Any,
@@ -155,6 +162,7 @@ class Questions:
             seed=seed,
         )
 
+    @door(n_simulations=whole(39), seed=SEED)
     def residuals(self, *, n_simulations: int = 99, seed: int = 0) -> Residuals:
         """Return residuals of the events that made the map, with bands of events simulated from it.
 
@@ -174,6 +182,7 @@ class Questions:
         self._need_counts("residuals()")
         return residuals(cast("Posterior", self), n_simulations=n_simulations, seed=seed)
 
+    @door(other=POSTERIOR, names=some_names("two names", 2))
     def versus(self, other: Posterior, *, names: Sequence[str] | None = None) -> Versus:
         """Compare this map with another one of the same land: two periods, two diseases.
 
@@ -193,6 +202,7 @@ class Questions:
 
         return versus(cast("Posterior", self), other, names)
 
+    @door(buffer=number(least=0.0), rounds=whole(), seed=SEED)
     def cross_validate(
         self, blocks: Any = "auto", buffer: float = 0.0, *, rounds: int = ROUNDS, seed: int = 0
     ) -> CrossValidation:
@@ -222,7 +232,7 @@ class Questions:
 
         Examples
         --------
-        >>> import shapely
+        >>> import numpy as np, shapely
         >>> from geobgp import LGCP, Domain, FullRank, Matern
         >>> domain = Domain.from_polygons(shapely.box(0, 0, 10, 10), cell_size=1, crs="local")
         >>> counts = np.random.default_rng(0).poisson(np.exp(0.3 * domain.node_points[:, 0]))

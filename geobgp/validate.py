@@ -137,12 +137,12 @@ def check(name: str, value: Any, rule: Rule, default: Any = None) -> Any:
 # -- numbers
 
 
-def _real(value: Any) -> float:
+def _real(value: Any, missing: bool = False) -> float:
     plain = isinstance(value, Real) and not isinstance(value, bool)
     if not (plain or (getattr(value, "ndim", None) == 0 and getattr(value.dtype, "kind", "") in "iuf")):
         raise TypeError
     found = float(value)
-    if math.isnan(found):
+    if math.isnan(found) and not missing:
         raise ValueError
     return found
 
@@ -155,6 +155,7 @@ def number(
     *,
     what: str = "",
     infinite: bool = False,
+    missing: bool = False,
 ) -> Rule:
     """Return the rule of a number: finite (unless `infinite` may be), and within limits.
 
@@ -164,11 +165,14 @@ def number(
         Limits, the first and the last of which are not themselves allowed.
     what : str
         What it is a number of: "metres".
-    infinite : bool
+    infinite, missing : bool
+        Whether infinity, or NaN, is taken too.
     """
 
     def take(value: Any) -> float:
-        found = _real(value)
+        found = _real(value, missing)
+        if math.isnan(found):
+            return found
         if not (infinite or math.isfinite(found)) or not (least <= found <= most):
             raise ValueError
         if (above > -math.inf and not found > above) or (below < math.inf and not found < below):
@@ -222,11 +226,12 @@ def _probabilities(value: Any) -> tuple[float, ...]:
 
 
 #: Quantiles to be reported, each a probability.
-QUANTILES = Rule(
+PROBABILITIES = Rule(
     "different probabilities strictly between 0 and 1",
     _probabilities,
     remedy="For the 90 % interval ask for (0.05, 0.95).",
 )
+LEVELS = numbers(number(), "one or more finite numbers", least=1)
 THRESHOLDS = numbers(number(), "a list of finite numbers")
 
 
@@ -296,6 +301,7 @@ def _name(value: Any) -> str:
 
 
 TEXT = Rule("text that can be written as UTF-8", _text)
+UNITS = Rule('units such as "per 100,000", or None', lambda value: value if value is None else _text(value))
 #: The name of a column, or of a layer.
 NAME = Rule("a name", _name)
 
@@ -337,7 +343,8 @@ def _array(value: Any) -> Any:
 
 def _source(value: Any) -> Any:
     if isinstance(value, (bytes, Mapping, set)) or not (
-        isinstance(value, Iterable) or hasattr(value, "__fspath__") or hasattr(value, "geom_type")
+        isinstance(value, Iterable)
+        or any(hasattr(value, name) for name in ("__fspath__", "geom_type", "columns"))
     ):
         raise TypeError
     if isinstance(value, (str, os.PathLike)):
@@ -356,6 +363,21 @@ def _covariates(value: Any) -> Any:
     return value
 
 
+def _values(value: Any) -> Any:
+    if not (isinstance(value, Mapping) or hasattr(value, "columns")):
+        raise TypeError
+    return value
+
+
+def _table(value: Any) -> Any:
+    if not (hasattr(value, "columns") and hasattr(value, "iloc")):
+        raise TypeError
+    return value
+
+
+TABLE = Rule("a table, a DataFrame or GeoDataFrame", _table)
+#: Values of covariates at places.
+VALUES = Rule("values by name: a mapping or a table", _values)
 ARRAY = Rule("an array of numbers", _array)
 #: Shapes, tables, rasters or numbers; what reads them says more.
 SOURCE = Rule("a path, a table, shapes or an array", _source)
@@ -364,23 +386,36 @@ COVARIATES = Rule(
 )
 
 
-def as_floats(name: str, value: Any) -> Any:
-    """Return an argument as an array of floats; words, objects and ragged lists are none."""
+def as_floats(name: str, value: Any, shape: tuple[int, ...] | None = None) -> Any:
+    """Return an argument as an array of floats (of a shape, if given); words, objects and ragged lists are none."""
     import numpy as np
 
     try:
+        if value is None or isinstance(value, bool):
+            raise TypeError
         found = np.asarray(value)
         if found.dtype.kind in "USM" or (
             found.dtype.kind == "O" and any(isinstance(v, str) for v in found.flat)
         ):
             raise TypeError
-        return np.asarray(found, float)
+        found = np.asarray(found, float)
     except (TypeError, ValueError):
         raise DataError(
             f"{option(name)} must be numbers; found {shown(value)}.", option=name, found=value
         ) from None
+    if shape is not None and found.shape != shape:
+        raise DataError(
+            f"{option(name)} must have the shape {shape}; found {found.shape}.",
+            option=name,
+            found=found.shape,
+        )
+    return found
 
 
+TIMES = Rule(
+    "a column's name or a date for each row",
+    lambda value: _name(value) if isinstance(value, str) else _array(value),
+)
 WEIGHTS = Rule(
     "a column's name or a number for each point",
     lambda value: _name(value) if isinstance(value, str) else _array(value),
@@ -423,10 +458,40 @@ def either(*rules: Rule, words: str = "") -> Rule:
     return Rule(words or " or ".join(rule.words for rule in rules), take)
 
 
+#: An online basemap; those that are known are told where it is used.
+BASEMAP = Rule(
+    "the name of a basemap or a folium.TileLayer",
+    lambda value: _name(value) if isinstance(value, str) else a("TileLayer").take(value),
+)
+
+
+def _client(value: Any) -> Any:
+    return _name(value) if isinstance(value, str) else a("Client").take(value)
+
+
+CLIENT = Rule("a distributed.Client or the address of a scheduler", _client)
 DOMAIN = a("Domain")
 BASIS = a("Basis", words="a HarmonicBasis or a FullRank")
 KERNEL = a("Kernel", words="a kernel such as Matern(1.5)")
 POSTERIOR = a("Posterior")
+
+
+def _axes(value: Any) -> Any:
+    if not hasattr(value, "imshow"):
+        raise TypeError
+    return value
+
+
+def _several_axes(value: Any) -> Any:
+    for one in getattr(value, "flat", value):
+        _axes(one)
+    return value
+
+
+#: Where figures are drawn.
+AXES = Rule("matplotlib's Axes", _axes)
+SEVERAL_AXES = Rule("several of matplotlib's Axes", _several_axes)
+FIGURE = a("FigureBase", words="a figure of matplotlib")
 
 
 def _progress(value: Any) -> Any:

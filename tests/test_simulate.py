@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import geopandas as gpd
 import numpy as np
+import pyproj
 import pytest
+import rioxarray  # noqa: F401
 import shapely
+import xarray as xr
+from posteriors import disc, island
 from scipy import stats
 
-from geobgp.errors import DataError, GeobgpError, SizeError
+from geobgp.errors import CRSError, DataError, GeobgpError, SizeError
 from geobgp.land.domain import Domain
+from geobgp.land.reproject import move
 from geobgp.output.grids import dataset
 from geobgp.prior.full_rank import FullRank
 from geobgp.prior.harmonic import HarmonicBasis
@@ -177,3 +182,28 @@ def test_prior_draws_need_a_whole_kernel(domain):
         simulate_prior(FullRank(domain), Matern(1.0, lengthscale=3.0), 0)
     with pytest.raises(GeobgpError, match="squared exponential"):
         simulate_prior(FullRank(domain), SquaredExponential(3.0, 1.0), 0)
+
+
+def test_an_intensity_raster_is_read_where_it_lies_or_refused():
+    domain = island(2000.0)
+    data = dataset(domain, {"rate": domain.node_points[:, 0] / 1e5})["rate"]
+    here = node_intensity(domain, data)
+    np.testing.assert_allclose(here, node_intensity(domain, data.isel(northing=slice(None, None, -1))))
+    elsewhere = data.assign_coords(easting=data["easting"] + 1e6)
+    with pytest.raises(DataError, match=r"does not reach [\d,]+ of [\d,]+ nodes of the land"):
+        simulate_points(domain, elsewhere, 1)
+    # A field of the same numbers in another CRS, at a finer step, is found again but for half a cell of its own.
+    utm, step = pyproj.CRS(32631), 500.0
+    corners = move(np.array(domain.grid.bounds).reshape(2, 2), domain.crs, utm)
+    east, north = (np.arange(low - 2e4, high + 2e4, step) for low, high in corners.T)
+    places = np.array(np.meshgrid(east, north)).reshape(2, -1).T
+    values = move(places, utm, domain.crs)[:, 0].reshape(len(north), len(east)) / 1e5
+    far = xr.DataArray(values, {"northing": north, "easting": east}, ("northing", "easting")).rio.write_crs(
+        utm
+    )
+    easting = domain.grid.centres(domain.node_rows, domain.node_cols)[0]
+    assert np.abs(node_intensity(domain, far) - easting / 1e5).max() < step / 1e5
+    with pytest.raises(CRSError, match="the domain is local"):
+        simulate_points(disc(), data, 1)
+    bare = data.drop_vars("spatial_ref")
+    np.testing.assert_allclose(node_intensity(domain, bare), here)

@@ -17,6 +17,7 @@ from geobgp.errors import warn
 from geobgp.prior.kernels import Kernel
 from geobgp.progress import ProgressLike, as_progress
 from geobgp.summary import Choice
+from geobgp.validate import PROGRESS, door
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from geobgp.posterior import Posterior
 
 
+@door(progress=PROGRESS)
 def map_intensity(
     points: Any = None,
     land: Any = None,

@@ -34,12 +34,14 @@ from geobgp.prior.scaling import resolve
 from geobgp.progress import Progress, ProgressLike, as_progress
 from geobgp.summary import Choice
 from geobgp.text import count
+from geobgp.validate import PROGRESS, door
 
 if TYPE_CHECKING:
     from geobgp.inference.states import SparseState
     from geobgp.progress import Stage
 
 
+@door(progress=PROGRESS)
 def map_risk(
     cases: Any,
     controls: Any,

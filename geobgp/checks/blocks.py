@@ -117,7 +117,7 @@ def squares(domain: Domain, side: float) -> Blocks:
 
 def by_regions(domain: Domain, regions: Any) -> Blocks:
     """Return regions as blocks; a node belongs to the one that holds the most of its land."""
-    frame = read_regions(regions, domain)
+    frame = read_regions(regions, domain, "blocks")
     shares = area_shares(domain, frame).toarray()
     of = np.where(shares.sum(axis=0) >= 0.5, shares.argmax(axis=0), -1)
     held = np.unique(of[of >= 0])

@@ -13,6 +13,8 @@ from geobgp.checks.blocks import are_folds, auto_side
 from geobgp.checks.crossval import CrossValidation, per_event
 from geobgp.errors import DataError
 from geobgp.text import listed, number
+from geobgp.validate import NAME, POSTERIOR, SEED, Rule, door
+from geobgp.validate import number as at_least
 
 if TYPE_CHECKING:
     from geobgp.posterior import Posterior
@@ -21,6 +23,16 @@ if TYPE_CHECKING:
 _SAME = 0.01
 
 
+def _maps(value: Any) -> dict[str, Posterior]:
+    if not isinstance(value, Mapping):
+        raise TypeError
+    return {NAME.take(name): POSTERIOR.take(one) for name, one in value.items()}
+
+
+_MAPS = Rule("posteriors by name", _maps)
+
+
+@door(posteriors=_MAPS, buffer=at_least(least=0.0), seed=SEED)
 def compare(
     posteriors: Mapping[str, Posterior], blocks: Any = "auto", buffer: float = 0.0, *, seed: int = 0
 ) -> pd.DataFrame:
@@ -141,7 +153,9 @@ def _difference(one: CrossValidation, best: CrossValidation) -> tuple[float, flo
 
 def _check(found: dict[str, Posterior]) -> None:
     if len(found) < 2:
-        raise DataError(f"Two maps or more can be compared; found {len(found)}.", found=len(found))
+        raise DataError(
+            f"Two maps or more can be compared; found {len(found)}.", option="posteriors", found=len(found)
+        )
     totals = {name: float(_counts(p, repr(name)).sum()) for name, p in found.items()}
     (first, one), *others = found.items()
     for name, other in others:

@@ -17,6 +17,7 @@ from geobgp.checks.blocks import Blocks, make_blocks
 from geobgp.errors import DataError, SizeError, option
 from geobgp.inference.leave_out import ROUNDS, JointNormal, LeftOut, leave_out
 from geobgp.text import count, number, percent
+from geobgp.validate import SEVERAL_AXES, door
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -172,6 +173,7 @@ class CrossValidation:
             "pit_chance": self.pit_chance, "fine": not self.failures(), "failures": self.failures(),
         }  # fmt: skip
 
+    @door(axes=SEVERAL_AXES)
     def plot(self, axes: Any = None) -> Any:
         """Draw observed and predicted numbers, the map of scores and the PIT values; returns the three axes."""
         from geobgp.output.check_plots import plot_cross_validation
@@ -207,12 +209,6 @@ def cross_validate(
 
     begin = time.perf_counter()
     values = _observed(posterior)
-    if not np.isfinite(buffer) or buffer < 0:
-        raise DataError(
-            f"{option('buffer')} is a distance of 0 or more, in the domain's unit; found {buffer!r}.",
-            option="buffer",
-            found=buffer,
-        )
     made = blocks if isinstance(blocks, Blocks) else make_blocks(blocks, posterior)
     rng = np.random.default_rng(seed)
     with threadpool_limits(limits=1, user_api="blas"):

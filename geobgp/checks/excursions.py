@@ -11,6 +11,8 @@ import numpy as np
 
 from geobgp.errors import DataError, option
 from geobgp.text import number, percent
+from geobgp.validate import AXES, PATH, door
+from geobgp.validate import number as a_number
 
 if TYPE_CHECKING:
     import geopandas as gpd
@@ -120,6 +122,7 @@ class Excursion:
         np.minimum.at(out, domain.pieces.cell[used], np.asarray(values, float)[domain.piece_node[used]])
         return np.where(np.isfinite(out), out, np.nan).reshape(domain.grid.shape)
 
+    @door(path=PATH)
     def to_raster(self, path: str | Path) -> list[Path]:
         """Write `to_dataset` as GeoTIFFs with QGIS styles: a directory, or one ``.tif`` with all bands."""
         from geobgp.output.cog import write_rasters
@@ -127,6 +130,7 @@ class Excursion:
         data = self.to_dataset()
         return write_rasters(data, path, title=data.attrs["title"])
 
+    @door(path=PATH)
     def to_polygons(self, path: str | Path | None = None) -> gpd.GeoDataFrame:
         """Return the regions as polygons that end at the shore; write them to a GeoPackage if `path` is given.
 
@@ -150,6 +154,7 @@ class Excursion:
             write_polygons(frame, path, layer="excursion")
         return frame
 
+    @door(ax=AXES)
     def plot(self, ax: matplotlib.axes.Axes | None = None, **kwargs: Any) -> matplotlib.axes.Axes:
         """Draw the regions; see `geobgp.output.comparison_plots.plot_excursion`."""
         from geobgp.output.comparison_plots import plot_excursion
@@ -178,12 +183,6 @@ def excursion(
     n_samples, seed : int
         Joint samples of all nodes.
     """
-    if not (np.isfinite(threshold) and threshold > 0):
-        raise DataError(
-            f"{option('threshold')} is a positive number of {posterior.units}; found {threshold!r}.",
-            option="threshold",
-            found=threshold,
-        )
     probability = check_probability(probability, n_samples)
     chance = posterior._shown_nodes.sf(np.log(threshold))
     n = posterior.domain.n_nodes
@@ -211,12 +210,7 @@ def excursion(
 
 def check_probability(probability: float, n_samples: int) -> float:
     """Return a probability that so many samples can tell from 1, or say what is wrong with it."""
-    if not 0.5 <= probability < 1:
-        raise DataError(
-            f"{option('probability')} of a region that is sure is at least 0.5 and below 1; found {probability!r}.",
-            option="probability",
-            found=probability,
-        )
+    probability = a_number(least=0.5, below=1.0)("probability", probability)
     least = int(np.ceil(round(probability / (1 - probability), 6)))
     if n_samples < least:
         raise DataError(

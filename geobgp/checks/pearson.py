@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import fft
 
-from geobgp.errors import DataError, option
+from geobgp.errors import DataError
+from geobgp.validate import FIGURE, door, number
 
 if TYPE_CHECKING:
     from geobgp.land.domain import Domain
@@ -87,12 +88,14 @@ class Residuals:
         """Pearson residual (observed - expected) / √expected of each square."""
         return _pearson(self.observed, self.expected)
 
+    @door(figure=FIGURE)
     def plot(self, figure: Any = None) -> Any:
         """Draw the residual map, the pairs and the variables; see `geobgp.output.residual_plots.plot_residuals`."""
         from geobgp.output.residual_plots import plot_residuals
 
         return plot_residuals(self, figure)
 
+    @door(level=number(least=0.0, most=1.0))
     def unexplained(self, level: float = 0.05) -> list[str]:
         """Return what simulations do not explain: "pairs", or names of variables whose curve is out at `level`."""
         curves = {"pairs": self.pairs} | self.lurking
@@ -106,13 +109,6 @@ def residuals(posterior: Posterior, *, n_simulations: int = 99, seed: int = 0) -
         raise DataError(
             f"Residuals belong to a fit of counts that knows them; this fit ({posterior.likelihood.name}) knows none.",
             remedy="Fit again with LGCP, or load a file that holds the counts.",
-        )
-    if n_simulations < 39:
-        raise DataError(
-            f"A band of 95 % needs at least 39 simulations; found {n_simulations}.",
-            option="n_simulations",
-            found=n_simulations,
-            remedy=f"Use {option('n_simulations', 99)}.",
         )
     rng = np.random.default_rng(seed)
     expected = posterior.seen_exposure * posterior._nodes.exp_mean()

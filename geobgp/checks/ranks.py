@@ -32,21 +32,11 @@ def ranks(
     """Return the rate of every region, its rank and what is sure about it; see `Posterior.ranks`."""
     domain = posterior.domain
     frame = read_regions(regions, domain, by=by)
-    if isinstance(top, bool) or int(top) != top or not 1 <= top <= len(frame):
+    if top > len(frame):
         raise DataError(
             f"{option('top')} is a whole number from 1 to the number of regions, {len(frame):,}; found {top!r}.",
             option="top",
             found=top,
-        )
-    if reference is not None and not (np.isfinite(reference) and reference >= 0):
-        raise DataError(
-            f"{option('reference')} is a number of {posterior.units}, 0 or more; found {reference!r}.",
-            option="reference",
-            found=reference,
-        )
-    if n_samples < 1:
-        raise DataError(
-            f"At least one sample is needed; found {n_samples}.", option="n_samples", found=n_samples
         )
     shares = area_shares(domain, frame)
     weights = sp.csr_array(sp.vstack([shares, np.ones((1, domain.n_nodes))]).multiply(posterior.exposure))

@@ -15,6 +15,8 @@ from geobgp.inference.differences import LogNormalDifference
 from geobgp.inference.mixture import QUANTILES, NormalMixture, check_probabilities, quantile_name
 from geobgp.land.regions import area_shares, read_regions, sum_samples, table
 from geobgp.text import number
+from geobgp.validate import AXES, BASEMAP, PATH, SEED, TEXT, door, whole
+from geobgp.validate import number as a_number
 
 if TYPE_CHECKING:
     import folium
@@ -124,12 +126,9 @@ class Versus:
         """Return the difference on the grid: mean, sd and quantiles, in `units`."""
         return self._dataset(self.node_difference(quantiles), f"difference, {self.title}", self.units)
 
+    @door(factor=a_number(above=0.0))
     def increase(self, factor: float = 1.0) -> xr.DataArray:
         """Return the probability that the first map is more than `factor` times the second, on the grid."""
-        if not (np.isfinite(factor) and factor > 0):
-            raise DataError(
-                f"{option('factor')} is a positive number; found {factor!r}.", option="factor", found=factor
-            )
         chance = self._log_ratio.sf(float(np.log(factor)))
         words = "an increase" if factor == 1 else f"a ratio above {number(factor, 6)}"
         made = self._dataset({"probability_increase": chance}, f"probability of {words}, {self.title}", "1")
@@ -160,6 +159,7 @@ class Versus:
 
     # -- regions -----------------------------------------------------------------------------------
 
+    @door(n_samples=whole(2), seed=SEED)
     def totals(
         self,
         regions: Any = None,
@@ -214,12 +214,14 @@ class Versus:
 
     # -- files and figures -------------------------------------------------------------------------
 
+    @door(path=PATH)
     def to_raster(self, path: str | Path) -> list[Path]:
         """Write `to_dataset` as GeoTIFFs with QGIS styles: a directory, or one ``.tif`` with all bands."""
         from geobgp.output.cog import write_rasters
 
         return write_rasters(self.to_dataset(), path, title=self.title)
 
+    @door(path=PATH, title=TEXT, basemap=BASEMAP, opacity=a_number(least=0.0, most=1.0))
     def to_map(
         self,
         path: str | Path | None = None,
@@ -245,6 +247,7 @@ class Versus:
             maps.save(made, path)
         return made
 
+    @door(ax=AXES)
     def plot(self, ax: matplotlib.axes.Axes | None = None, **kwargs: Any) -> matplotlib.axes.Axes:
         """Draw the ratio, or another variable; see `geobgp.output.comparison_plots.plot_versus`."""
         from geobgp.output.comparison_plots import plot_versus
@@ -268,14 +271,6 @@ def _land(domain: Domain) -> str:
 
 def versus(first: Posterior, second: Any, names: Sequence[str] | None = None) -> Versus:
     """Return the comparison of two posteriors; see `Posterior.versus`."""
-    from geobgp.posterior import Posterior
-
-    if not isinstance(second, Posterior):
-        raise DataError(
-            f"A map is compared with another Posterior; found {type(second).__name__}.",
-            option="other",
-            found=second,
-        )
     if names is None:
         named = first.title and second.title and first.title != second.title
         names = (first.title, second.title) if named else ("this map", "the other")

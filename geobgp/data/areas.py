@@ -18,7 +18,7 @@ from geobgp.errors import DataError, GeometryError, InputWarning, option, warn
 from geobgp.land.regions import area_shares, read_regions
 from geobgp.text import count as counted
 from geobgp.text import listed, percent
-from geobgp.validate import DOMAIN, NAME, SOURCE, SUPPRESSED, door
+from geobgp.validate import DOMAIN, NAME, SOURCE, SUPPRESSED, choice, door
 
 if TYPE_CHECKING:
     from geobgp.data.periods import Periods
@@ -129,7 +129,16 @@ class AreaCounts:
         return f"<table>{rows}</table>"
 
 
-@door(areas=SOURCE, domain=DOMAIN, count=NAME, suppressed=SUPPRESSED, name=NAME)
+@door(
+    areas=SOURCE,
+    domain=DOMAIN,
+    count=NAME,
+    suppressed=SUPPRESSED,
+    name=NAME,
+    time=NAME,
+    date_format=NAME,
+    absent=choice("zero", "unknown"),
+)
 def bin_areas(
     areas: Any,
     domain: Domain,

@@ -18,11 +18,13 @@ from geobgp.land.reproject import WGS84, transform
 from geobgp.progress import ProgressLike, as_progress
 from geobgp.text import number, percent
 from geobgp.validate import (
+    CLIENT,
     DOMAIN,
     FLAG,
     NAME,
     PROGRESS,
     SOURCE,
+    TIMES,
     WEIGHTS,
     as_floats,
     choice,
@@ -149,6 +151,9 @@ class Counts:
     points=SOURCE,
     domain=DOMAIN,
     weights=WEIGHTS,
+    time=TIMES,
+    date_format=NAME,
+    client=CLIENT,
     on_water=choice("nearest", "drop", "error"),
     max_snap=a_number(least=0.0, infinite=True),
     chunksize=whole(1),

@@ -14,6 +14,7 @@ from geobgp.data.raster_in import read_to_nodes
 from geobgp.errors import DataError, option
 from geobgp.files import kind_of, read_vector
 from geobgp.text import count, events, listed, number, percent
+from geobgp.validate import as_floats
 
 if TYPE_CHECKING:
     import geopandas as gpd
@@ -72,7 +73,7 @@ def node_effort(effort: Effort | None, domain: Domain, column: str | None = None
     elif isinstance(given, (str, os.PathLike)) or hasattr(given, "dims"):
         values = read_to_nodes(given, domain, "mean")
     else:
-        values = np.array(given, float)
+        values = np.array(as_floats("effort", given))
         if values.shape != (domain.n_nodes,):
             raise DataError(
                 f"The effort is one share per node, {domain.n_nodes:,}; found the shape {values.shape}.",

@@ -13,6 +13,7 @@ from geobgp.errors import DataError, InputWarning, option, warn
 from geobgp.files import kind_of, read_vector
 from geobgp.land.regions import spread_shares
 from geobgp.text import count, number, percent
+from geobgp.validate import as_floats
 
 if TYPE_CHECKING:
     import geopandas as gpd
@@ -67,7 +68,7 @@ def node_exposure(
             )
             values = np.nan_to_num(values, nan=0.0)
     else:
-        values, kind = np.array(exposure, float), "exposure"
+        values, kind = np.array(as_floats("exposure", exposure)), "exposure"
     if values.shape != (domain.n_nodes,):
         raise DataError(
             f"The exposure is one number per node, {domain.n_nodes:,}; found the shape {values.shape}.",

@@ -14,6 +14,7 @@ from geobgp.data.raster_source import RasterSource, open_raster
 from geobgp.errors import DataError, option
 from geobgp.land.regions import area_shares
 from geobgp.text import count, listed
+from geobgp.validate import SOURCE
 
 if TYPE_CHECKING:
     import geopandas as gpd
@@ -48,6 +49,9 @@ class Categorical:
     """
 
     source: Any
+
+    def __post_init__(self) -> None:
+        SOURCE("source", self.source)
 
 
 def split_use(source: Any) -> tuple[Any, str | None]:

@@ -14,6 +14,7 @@ import pandas as pd
 from geobgp.data.dates import middle_of_weeks, parse, texts_of
 from geobgp.errors import DataError, SizeError, option
 from geobgp.text import count, number
+from geobgp.validate import door, whole
 
 Every = Literal["day", "week", "month", "quarter", "year", "edges"]
 #: Calendar periods, from the shortest.
@@ -275,6 +276,7 @@ class Periods:
 
     # -- others --------------------------------------------------------------------------------------------
 
+    @door(k=whole(1))
     def ahead(self, k: int) -> Periods:
         """Return the k periods that follow; after given edges, of their usual width.
 
@@ -283,13 +285,6 @@ class Periods:
         >>> Periods.calendar("quarter", "1975", "1975").ahead(2).labels
         ('1976 Q1', '1976 Q2')
         """
-        if k < 1:
-            raise DataError(
-                f"At least 1 period ahead is needed; found {k}.",
-                option="periods",
-                found=k,
-                remedy="Give 1 or more.",
-            )
         if self.every != "edges":
             last = int(ordinals(self.edges[-1:].astype("datetime64[D]") - 1, self.every)[0])
             return Periods.of_ordinals(self.every, last + 1, last + k)

@@ -11,7 +11,7 @@ import pandas as pd
 from geobgp.errors import DataError, option
 from geobgp.text import count as counted
 from geobgp.text import listed, number
-from geobgp.validate import NAME, door, either
+from geobgp.validate import NAME, TABLE, door, either
 from geobgp.validate import names as some_names
 
 if TYPE_CHECKING:
@@ -22,6 +22,9 @@ EXPECTED = "expected"
 
 
 @door(
+    cases=TABLE,
+    population=TABLE,
+    areas=TABLE,
     by=either(NAME, some_names(least=1), words="the name of a column, or a list of them"),
     count=NAME,
     people=NAME,
@@ -117,12 +120,6 @@ def expected_counts(
 
 def _need(table: Any, columns: Sequence[str], what: str) -> None:
     """Refuse a table that lacks columns."""
-    if not isinstance(table, pd.DataFrame):
-        raise DataError(
-            f"{option(what)} is a table, a DataFrame or GeoDataFrame; found {type(table).__name__}.",
-            option=what,
-            found=type(table).__name__,
-        )
     missing = [c for c in columns if c not in table.columns]
     if missing:
         raise DataError(

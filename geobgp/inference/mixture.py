@@ -13,6 +13,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from geobgp.errors import DataError
+from geobgp.validate import PROBABILITIES
 
 _TINY_SD = 1e-150
 
@@ -25,16 +26,7 @@ def check_probabilities(quantiles: Sequence[float]) -> tuple[float, ...]:
     >>> check_probabilities([0.05, 0.95])
     (0.05, 0.95)
     """
-    found = tuple(float(q) for q in np.atleast_1d(np.asarray(quantiles, float)))
-    wrong = [q for q in found if not 0 < q < 1]
-    if wrong:
-        raise DataError(
-            f"Quantiles are probabilities strictly between 0 and 1; found {wrong[0]:g}. "
-            "For the 90 % interval ask for quantiles=(0.05, 0.95)."
-        )
-    if len(set(found)) < len(found):
-        raise DataError(f"The same quantile is asked for twice: {found}. Name each only once.")
-    return found
+    return PROBABILITIES("quantiles", quantiles)
 
 
 #: The quantiles that are reported unless others are asked for.

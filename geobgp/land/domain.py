@@ -19,11 +19,11 @@ from geobgp.land import pieces as _pieces
 from geobgp.land.bridges import BridgeLines, Bridges, join_nodes
 from geobgp.land.corners import Corners
 from geobgp.land.crs import areal_scale
-from geobgp.land.grid import Grid, round_down
+from geobgp.land.grid import Grid, pairs, round_down
 from geobgp.land.polygons import Land, land_polygons
 from geobgp.linalg.memory import frozen
 from geobgp.text import count, number, percent
-from geobgp.validate import a, door
+from geobgp.validate import AXES, a, as_floats, door
 from geobgp.validate import number as a_number
 
 if TYPE_CHECKING:
@@ -301,11 +301,10 @@ class Domain:
         coords : (k, 2) array
             Easting and northing in the domain's CRS.
         """
-        piece = self._piece_at(coords)
+        piece = self._piece_at(pairs(coords))
         return np.where(piece >= 0, self.piece_node[piece], -1)
 
     def _piece_at(self, coords: np.ndarray) -> np.ndarray:
-        coords = np.asarray(coords, float).reshape(-1, 2)
         rows, cols, inside = self.grid.cell_of(coords[:, 0], coords[:, 1])
         start = self._first_piece
         cell = rows * np.int64(self.grid.shape[1]) + cols
@@ -341,12 +340,13 @@ class Domain:
         shapely.prepare(polygons)
         return polygons
 
+    @door(max_distance=a_number(least=0.0, infinite=True))
     def nearest(self, coords: np.ndarray, max_distance: float) -> tuple[np.ndarray, np.ndarray]:
         """Return, for each coordinate, the node with the nearest land and the distance to it.
 
         The node is -1 and the distance infinite where no land lies within `max_distance` (metres).
         """
-        coords = np.asarray(coords, float).reshape(-1, 2)
+        coords = pairs(coords)
         node = self.locate(coords)
         distance = np.where(node >= 0, 0.0, np.inf)
         off = np.flatnonzero((node < 0) & np.isfinite(coords).all(axis=1))
@@ -403,7 +403,7 @@ class Domain:
         coordinate's own within those four cells; the weights of the others are shared out. Rows off land are
         empty.
         """
-        coords = np.asarray(coords, float).reshape(-1, 2)
+        coords = pairs(coords)
         own = self._piece_at(coords)
         inside = (own >= 0) & (self.piece_node[own] >= 0)
         at = np.flatnonzero(inside)
@@ -431,9 +431,10 @@ class Domain:
 
         return water_around(self)
 
+    @door(fill=a_number(infinite=True, missing=True))
     def to_grid(self, values: np.ndarray, fill: float = np.nan) -> np.ndarray:
         """Return node values as (rows, cols), cells with several nodes averaged by land; `fill` off land."""
-        values = np.asarray(values, float)
+        values = as_floats("values", values, (self.n_nodes,))
         used = self.piece_node >= 0
         cell, node = self.pieces.cell[used], self.piece_node[used]
         area = self.pieces.area[used]
@@ -474,6 +475,7 @@ class Domain:
         body = "".join(f"<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>" for k, v in rows)
         return f"<table><caption>Domain</caption>{body}</table>"
 
+    @door(ax=AXES)
     def plot(self, ax: matplotlib.axes.Axes | None = None, **kwargs: Any) -> matplotlib.axes.Axes:
         """Draw the land, the cells and the shoreline; see `geobgp.output.plots.plot_domain`."""
         from geobgp.output.plots import plot_domain

@@ -12,7 +12,8 @@ import shapely
 from affine import Affine
 
 from geobgp.errors import DomainError, SizeError, option
-from geobgp.validate import Rule, door, number
+from geobgp.validate import Rule, as_floats, check, door, number, whole
+from geobgp.validate import a as is_a
 
 #: The largest grid that `Grid.from_bounds` makes, in cells (land and water together).
 MAX_CELLS = 50_000_000
@@ -25,7 +26,20 @@ def _bounds(value: Any) -> tuple[float, ...]:
     return found
 
 
+def _shape(value: Any) -> tuple[int, int]:
+    rows, cols = (whole().take(v) for v in value)
+    return rows, cols
+
+
+_SHAPE = Rule("two whole numbers, rows and columns", _shape, DomainError)
 _BOUNDS = Rule("finite numbers: west, south, east (not less) and north (not less)", _bounds, DomainError)
+
+
+def pairs(coords: Any) -> np.ndarray:
+    """Return coordinates as (k, 2); a single pair is one row."""
+    found = as_floats("coords", coords)
+    found = found.reshape(-1, 2) if found.size in (0, 2) else found
+    return as_floats("coords", found, (len(found) if found.ndim else 0, 2))
 
 
 def round_down(value: float) -> float:
@@ -67,8 +81,9 @@ class Grid:
     crs: pyproj.CRS | None = None
 
     def __post_init__(self) -> None:
-        rows, cols = self.shape
-        a = self.affine
+        rows, cols = _SHAPE("shape", self.shape)
+        a = is_a("Affine")("affine", self.affine)
+        check("crs", self.crs, is_a("CRS", words="a pyproj.CRS or None"))
         if rows < 1 or cols < 1:
             raise DomainError(
                 f"A grid needs at least one row and one column; found {rows} x {cols}.", found=(rows, cols)

@@ -16,6 +16,7 @@ import shapely
 
 from geobgp.errors import CRSError, DataError, GeometryError, in_python, option
 from geobgp.text import count
+from geobgp.validate import as_floats
 
 #: Longest edge that is projected as it stands; longer ones get vertices in between (degrees, metres).
 MAX_EDGE_DEGREES, MAX_EDGE_METRES = 0.1, 10_000.0
@@ -118,10 +119,11 @@ def point_coordinates(points: Any, crs: pyproj.CRS | None) -> tuple[np.ndarray, 
     if hasattr(points, "geometry") and hasattr(points, "crs"):
         coords, rows, n_missing = coordinates_of(points.geometry.to_numpy())
         return transform(coords, points.crs, crs), rows, n_missing
-    coords = np.asarray(points, float)
+    coords = as_floats("coords", points)
     if coords.ndim != 2 or coords.shape[1] != 2:
         raise DataError(
             f"Coordinates are (k, 2), easting and northing; found the shape {coords.shape}.",
+            option="coords",
             found=coords.shape,
         )
     return finite_rows(coords)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from geobgp.errors import DataError, GeobgpError, SizeError, option
+from geobgp.errors import GeobgpError, SizeError, option
 from geobgp.inference.likelihoods import Poisson
 from geobgp.linalg.memory import free_memory
 from geobgp.text import size_text
@@ -35,13 +35,8 @@ def inference_data(posterior: Posterior, draws: int = 250, chains: int = 4, seed
     arviz.InferenceData, or xarray.DataTree from ArviZ 1.0 on
     """
     arviz = _arviz()
-    for name, value in (("draws", draws), ("chains", chains)):
-        if isinstance(value, bool) or int(value) != value or value < 1:
-            raise DataError(
-                f"{option(name)} is a whole number of 1 or more; found {value!r}.", option=name, found=value
-            )
     _check_size(posterior, draws * chains)
-    made = _groups(posterior, int(draws), int(chains), np.random.default_rng(seed))
+    made = _groups(posterior, draws, chains, np.random.default_rng(seed))
     if hasattr(arviz, "InferenceData"):
         return arviz.InferenceData(**made)
     import xarray as xr

@@ -24,7 +24,7 @@ from geobgp.prior.parts import FeaturePart, dense, first_features, from_arrays, 
 from geobgp.prior.scaling import SCALING, Scaling
 from geobgp.progress import ProgressLike, Stage, as_progress
 from geobgp.text import count, number
-from geobgp.validate import DOMAIN, FLAG, KERNEL, PROGRESS, door, whole
+from geobgp.validate import AXES, DOMAIN, FLAG, KERNEL, PROGRESS, SEVERAL_AXES, door, whole
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -284,13 +284,14 @@ class HarmonicBasis(Basis):
         parts = from_arrays(arrays, made.matrix.shape[0], len(values))
         return cls(domain=domain, discretisation=made, eigenvalues=values, parts=parts, **facts)
 
-    @door(k=whole(1))
+    @door(k=whole(1), axes=SEVERAL_AXES)
     def plot(self, k: int = 15, axes: Any = None) -> Any:
         """Draw the first `k` features on the domain; see `geobgp.output.plots.plot_basis`."""
         from geobgp.output.plots import plot_basis
 
         return plot_basis(self, k, axes)
 
+    @door(ax=AXES)
     def plot_sparsity(self, ax: matplotlib.axes.Axes | None = None) -> matplotlib.axes.Axes:
         """Draw where the operator's entries are: a pixel for every unknown, or for a square of them."""
         import matplotlib.pyplot as plt

@@ -21,7 +21,7 @@ import numpy as np
 
 from geobgp.errors import DataError, GeobgpError
 from geobgp.registry import Family
-from geobgp.validate import Rule, a, check, door, number
+from geobgp.validate import Rule, a, as_floats, check, door, number
 
 
 def _pair(value: Any) -> tuple[float, float]:
@@ -138,7 +138,7 @@ class Kernel(ABC):
                 "Give both, for example with_parameters(lengthscale, sd)."
             )
         theta = np.log([self.lengthscale, self.sd])
-        return np.exp(self.log_density(np.square(np.asarray(omega, float)), theta)[0])
+        return np.exp(self.log_density(np.square(as_floats("omega", omega)), theta)[0])
 
     def log_density(
         self, eigenvalues: np.ndarray, theta: np.ndarray

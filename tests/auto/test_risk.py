@@ -162,7 +162,7 @@ def test_outputs(tmp_path):
     assert sure.set_index("risk")["area"]["raised"] == pytest.approx(
         (above > 0.975).sum() * 100 / cells, abs=8
     )
-    with pytest.raises(DataError, match=r"between 0\.5 and 1"):
+    with pytest.raises(DataError, match=r"above 0\.5 and below 1"):
         posterior.tolerance_contours(probability=0.2)
     posterior.save(tmp_path / "a.geobgp")
     loaded = Posterior.load(tmp_path / "a.geobgp")

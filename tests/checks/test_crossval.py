@@ -206,7 +206,7 @@ def test_blocks_that_make_no_sense(posterior, blocks, words):
 
 
 def test_other_mistakes(posterior, monkeypatch):
-    with pytest.raises(DataError, match="buffer is a distance of 0 or more"):
+    with pytest.raises(DataError, match="buffer must be a number of at least 0"):
         posterior.cross_validate(3.0, buffer=-1.0)
     domain = posterior.domain
     lonely = np.zeros(domain.n_nodes)

@@ -141,7 +141,7 @@ def test_the_figure_names_its_classes():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"threshold": 0.0}, "positive number of events per km²; found 0.0"),
+        ({"threshold": 0.0}, "threshold must be a positive number; found 0.0"),
         ({"threshold": float("nan")}, "found nan"),
         ({"threshold": 1.0, "probability": 0.3}, "at least 0.5 and below 1; found 0.3"),
         ({"threshold": 1.0, "probability": 1.0}, "found 1.0"),

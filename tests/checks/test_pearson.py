@@ -112,7 +112,7 @@ def test_a_real_fit_and_its_figure():
 
 def test_mistakes():
     posterior = fitted()[0]
-    with pytest.raises(DataError, match="at least 39 simulations; found 10"):
+    with pytest.raises(DataError, match="at least 39; found 10"):
         posterior.residuals(n_simulations=10)
     with pytest.raises(DataError, match="knows none"):
         dataclasses.replace(posterior, observed=None).residuals()

@@ -72,11 +72,11 @@ def test_regions_without_land_have_no_rank():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"top": 0}, "from 1 to the number of regions, 2; found 0"),
+        ({"top": 0}, "whole number of at least 1; found 0"),
         ({"top": 3}, "found 3"),
         ({"top": 1.5}, "found 1.5"),
-        ({"top": 1, "reference": -1.0}, "events per unit area, 0 or more; found -1.0"),
-        ({"top": 1, "n_samples": 0}, "At least one sample is needed; found 0"),
+        ({"top": 1, "reference": -1.0}, "a number of at least 0; found -1.0"),
+        ({"top": 1, "n_samples": 0}, "n_samples must be a whole number of at least 1; found 0"),
     ],
 )
 def test_mistakes(options, words):

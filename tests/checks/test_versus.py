@@ -175,9 +175,9 @@ def test_mistakes(compared):
         first.versus(first)
     with pytest.raises(DomainError, match=r"nodes of 1,000 m against .* nodes of 2,000 m.*the same land"):
         first.versus(prescribed(island(2000.0), 0.0, 0.1))
-    with pytest.raises(DataError, match="another Posterior; found int"):
+    with pytest.raises(DataError, match="other must be a Posterior; found 3"):
         first.versus(3)
-    with pytest.raises(DataError, match="two names; found 1"):
+    with pytest.raises(DataError, match="must be two names; found"):
         first.versus(compared.second, names=["ticks"])
     with pytest.raises(DataError, match="positive number; found 0"):
         compared.increase(0)

@@ -85,7 +85,7 @@ def test_one_stratum_shares_by_people():
         (lambda c, p: (c, p.assign(population=-1)), "36 of 36 values are missing, negative"),
         (lambda c, p: (c.assign(age=[None, *c.age[1:]]), p), "1 of 200 rows of cases have no age or sex"),
         (lambda c, p: (c.iloc[:0], p), "no cases to share out"),
-        (lambda c, p: ("cases.csv", p), "found str"),
+        (lambda c, p: ("cases.csv", p), "found .cases.csv."),
     ],
 )
 def test_what_cannot_be(change, message):

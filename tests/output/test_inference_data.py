@@ -138,9 +138,9 @@ def test_without_arviz(posterior, monkeypatch):
 
 
 def test_mistakes(posterior, monkeypatch):
-    with pytest.raises(DataError, match="draws is a whole number of 1 or more; found 0"):
+    with pytest.raises(DataError, match="draws must be a whole number of at least 1; found 0"):
         posterior.to_arviz(0)
-    with pytest.raises(DataError, match=r"chains is a whole number of 1 or more; found 1.5"):
+    with pytest.raises(DataError, match=r"chains must be a whole number of at least 1; found 1.5"):
         posterior.to_arviz(chains=1.5)
     monkeypatch.setattr(inference_data, "free_memory", lambda: 1_000_000)
     with pytest.raises(SizeError, match=r"1,000 draws at 144 nodes take 5.8 MB; 1.0 MB are free"):

@@ -236,7 +236,7 @@ def test_correction_undoes_the_dispersion_of_plane_waves():
 
 
 def test_unknown_names_are_refused():
-    with pytest.raises(DomainError, match="boundary must be .*; found 'robin'"):
+    with pytest.raises(DomainError, match=r"boundary must be .*; found 'robin'"):
         operator(disc(10), boundary="robin")
 
 
