@@ -8,26 +8,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from geobgp.arguments import ARRAY, AXES, BASEMAP, LEVELS, PROBABILITIES, SOURCE, THRESHOLDS
 from geobgp.errors import DataError
 from geobgp.inference.mixture import QUANTILES, check_probabilities, quantile_name
-from geobgp.validate import (
-    ARRAY,
-    AXES,
-    BASEMAP,
-    FLAG,
-    LEVELS,
-    NAME,
-    PATH,
-    PROBABILITIES,
-    SEED,
-    SOURCE,
-    TEXT,
-    THRESHOLDS,
-    door,
-    either,
-    number,
-    whole,
-)
+from geobgp.validate import FLAG, NAME, PATH, SEED, TEXT, door, either, number, whole
 
 if TYPE_CHECKING:
     import folium

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from geobgp.arguments import ARRAY, BASIS, COVARIATES, KERNEL, POSTERIOR, PROGRESS
 from geobgp.data.combined import combine, sort_counts
 from geobgp.data.effects import Effects, fixed_effects
 from geobgp.data.effort import check_events, node_effort, seen_exposure
@@ -27,22 +28,7 @@ from geobgp.prior.kernels import Kernel
 from geobgp.prior.scaling import SCALING, Scaling, resolve
 from geobgp.progress import ProgressLike, as_progress
 from geobgp.summary import point_facts
-from geobgp.validate import (
-    ARRAY,
-    BASIS,
-    COVARIATES,
-    KERNEL,
-    NAME,
-    POSTERIOR,
-    PROGRESS,
-    TEXT,
-    a,
-    as_floats,
-    choice,
-    door,
-    either,
-    number,
-)
+from geobgp.validate import NAME, TEXT, a, as_floats, choice, door, either, number
 
 if TYPE_CHECKING:
     from geobgp.data.areas import AreaCounts

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from geobgp.arguments import PROBABILITIES, UNITS, VALUES
 from geobgp.data.effects import Effects
 from geobgp.data.effort import seen_exposure
 from geobgp.errors import DataError
@@ -23,7 +24,7 @@ from geobgp.questions import Questions
 from geobgp.summary import Rung, Summary, coefficient_table, describe
 from geobgp.text import number
 from geobgp.units import RELATIVE_RISK, Units
-from geobgp.validate import PATH, PROBABILITIES, SEED_OR_GENERATOR, UNITS, VALUES, door, whole
+from geobgp.validate import PATH, SEED_OR_GENERATOR, door, whole
 
 if TYPE_CHECKING:
     import geopandas as gpd

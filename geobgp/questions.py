@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from geobgp.arguments import POSTERIOR, PROBABILITIES
 from geobgp.inference.leave_out import ROUNDS
 from geobgp.inference.mixture import QUANTILES
-from geobgp.validate import FLAG, POSTERIOR, PROBABILITIES, SEED, door, number, whole
+from geobgp.validate import FLAG, SEED, door, number, whole
 from geobgp.validate import names as some_names
 
 if TYPE_CHECKING:

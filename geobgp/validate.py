@@ -218,40 +218,6 @@ def numbers(rule: Rule, what: str, least: int = 0) -> Rule:
     return Rule(what, take)
 
 
-def _probabilities(value: Any) -> tuple[float, ...]:
-    found: tuple[float, ...] = numbers(number(above=0.0, below=1.0), "").take(value)
-    if len(set(found)) < len(found):
-        raise ValueError
-    return found
-
-
-#: Quantiles to be reported, each a probability.
-PROBABILITIES = Rule(
-    "different probabilities strictly between 0 and 1",
-    _probabilities,
-    remedy="For the 90 % interval ask for (0.05, 0.95).",
-)
-LEVELS = numbers(number(), "one or more finite numbers", least=1)
-THRESHOLDS = numbers(number(), "a list of finite numbers")
-
-
-def _interval(value: Any) -> tuple[int, int]:
-    if isinstance(value, (str, bytes)):
-        raise TypeError
-    low, high = (whole().take(v) for v in value)
-    if low > high:
-        raise ValueError
-    return low, high
-
-
-#: Between which numbers suppressed counts lie.
-SUPPRESSED = Rule(
-    "two whole numbers, the lowest and the highest that a suppressed count can be",
-    _interval,
-    remedy=f"Such as {option('suppressed', '1-4', python='suppressed=(1, 4)')}.",
-)
-
-
 def _seed(value: Any) -> Any:
     if hasattr(value, "bit_generator"):
         return value
@@ -301,7 +267,6 @@ def _name(value: Any) -> str:
 
 
 TEXT = Rule("text that can be written as UTF-8", _text)
-UNITS = Rule('units such as "per 100,000", or None', lambda value: value if value is None else _text(value))
 #: The name of a column, or of a layer.
 NAME = Rule("a name", _name)
 
@@ -329,61 +294,7 @@ def _path(value: Any) -> Any:
 PATH = Rule("the path of a file or folder", _path)
 
 
-# -- data
-
-
-def _array(value: Any) -> Any:
-    if (
-        not (hasattr(value, "__array__") or isinstance(value, (list, tuple)))
-        or getattr(value, "ndim", 1) == 0
-    ):
-        raise TypeError
-    return value
-
-
-def _source(value: Any) -> Any:
-    if isinstance(value, (bytes, Mapping, set)) or not (
-        isinstance(value, Iterable)
-        or any(hasattr(value, name) for name in ("__fspath__", "geom_type", "columns"))
-    ):
-        raise TypeError
-    if isinstance(value, (str, os.PathLike)):
-        return _path(value)
-    return value
-
-
-def _covariates(value: Any) -> Any:
-    if not hasattr(value, "columns"):
-        if not isinstance(value, Mapping):
-            raise TypeError
-        for name, one in value.items():
-            NAME.take(name)
-            if not (callable(one) or hasattr(one, "source")):
-                _source(one)
-    return value
-
-
-def _values(value: Any) -> Any:
-    if not (isinstance(value, Mapping) or hasattr(value, "columns")):
-        raise TypeError
-    return value
-
-
-def _table(value: Any) -> Any:
-    if not (hasattr(value, "columns") and hasattr(value, "iloc")):
-        raise TypeError
-    return value
-
-
-TABLE = Rule("a table, a DataFrame or GeoDataFrame", _table)
-#: Values of covariates at places.
-VALUES = Rule("values by name: a mapping or a table", _values)
-ARRAY = Rule("an array of numbers", _array)
-#: Shapes, tables, rasters or numbers; what reads them says more.
-SOURCE = Rule("a path, a table, shapes or an array", _source)
-COVARIATES = Rule(
-    "covariates by name, each a raster, an array, a function or polygons; or a table of them", _covariates
-)
+# -- arrays and objects
 
 
 def as_floats(name: str, value: Any, shape: tuple[int, ...] | None = None) -> Any:
@@ -410,19 +321,6 @@ def as_floats(name: str, value: Any, shape: tuple[int, ...] | None = None) -> An
             found=found.shape,
         )
     return found
-
-
-TIMES = Rule(
-    "a column's name or a date for each row",
-    lambda value: _name(value) if isinstance(value, str) else _array(value),
-)
-WEIGHTS = Rule(
-    "a column's name or a number for each point",
-    lambda value: _name(value) if isinstance(value, str) else _array(value),
-)
-
-
-# -- objects
 
 
 def a(*kinds: str, words: str = "") -> Rule:
@@ -456,49 +354,3 @@ def either(*rules: Rule, words: str = "") -> Rule:
         raise ValueError
 
     return Rule(words or " or ".join(rule.words for rule in rules), take)
-
-
-#: An online basemap; those that are known are told where it is used.
-BASEMAP = Rule(
-    "the name of a basemap or a folium.TileLayer",
-    lambda value: _name(value) if isinstance(value, str) else a("TileLayer").take(value),
-)
-
-
-def _client(value: Any) -> Any:
-    return _name(value) if isinstance(value, str) else a("Client").take(value)
-
-
-CLIENT = Rule("a distributed.Client or the address of a scheduler", _client)
-DOMAIN = a("Domain")
-BASIS = a("Basis", words="a HarmonicBasis or a FullRank")
-KERNEL = a("Kernel", words="a kernel such as Matern(1.5)")
-POSTERIOR = a("Posterior")
-
-
-def _axes(value: Any) -> Any:
-    if not hasattr(value, "imshow"):
-        raise TypeError
-    return value
-
-
-def _several_axes(value: Any) -> Any:
-    for one in getattr(value, "flat", value):
-        _axes(one)
-    return value
-
-
-#: Where figures are drawn.
-AXES = Rule("matplotlib's Axes", _axes)
-SEVERAL_AXES = Rule("several of matplotlib's Axes", _several_axes)
-FIGURE = a("FigureBase", words="a figure of matplotlib")
-
-
-def _progress(value: Any) -> Any:
-    kinds = {base.__name__ for base in type(value).__mro__}
-    if not (kinds & {"bool", "bool_", "Progress", "Stage"} or callable(value)):
-        raise TypeError
-    return value
-
-
-PROGRESS = Rule("True, False, a Progress, a Stage or a function of the words to tell", _progress)

@@ -15,7 +15,7 @@ from dataclasses import MISSING, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from geobgp import validate
+from geobgp import arguments, validate
 from geobgp.errors import DataError, GeometryError, option
 from geobgp.units import check_units
 
@@ -398,12 +398,12 @@ def _rule(name: str, how: Setting, default: Any) -> validate.Rule | None:
 
         return validate.Rule("a CRS", known)
     if name == "weights":
-        return validate.WEIGHTS
+        return arguments.WEIGHTS
     return _RULES.get(how.kind)
 
 
 _RULES: dict[Kind, validate.Rule] = {
-    "file": validate.SOURCE,
+    "file": arguments.SOURCE,
     "folder": validate.PATH,
     "text": validate.TEXT,
     "column": validate.NAME,
@@ -413,10 +413,10 @@ _RULES: dict[Kind, validate.Rule] = {
         validate.whole(1),
         words="'auto', 'full' or a number of features of at least 1",
     ),
-    "interval": validate.SUPPRESSED,
+    "interval": arguments.SUPPRESSED,
     "share": validate.either(
         validate.choice("auto"), validate.number(least=0.0, most=1.0), words="'auto' or a number from 0 to 1"
     ),
-    "rasters": validate.COVARIATES,
-    "kernel": validate.KERNEL,
+    "rasters": arguments.COVARIATES,
+    "kernel": arguments.KERNEL,
 }

@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from geobgp.arguments import PROGRESS
 from geobgp.auto.candidates import Fits
 from geobgp.auto.ladder import Ladder
 from geobgp.auto.options import Features, Options
@@ -17,7 +18,7 @@ from geobgp.errors import warn
 from geobgp.prior.kernels import Kernel
 from geobgp.progress import ProgressLike, as_progress
 from geobgp.summary import Choice
-from geobgp.validate import PROGRESS, door
+from geobgp.validate import door
 
 if TYPE_CHECKING:
     import numpy as np

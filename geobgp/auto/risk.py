@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 import shapely
 
+from geobgp.arguments import PROGRESS
 from geobgp.auto.candidates import Shore
 from geobgp.auto.choices import cell_size_for
 from geobgp.auto.domain import about_crs, describe, read_land, side
@@ -34,7 +35,7 @@ from geobgp.prior.scaling import resolve
 from geobgp.progress import Progress, ProgressLike, as_progress
 from geobgp.summary import Choice
 from geobgp.text import count
-from geobgp.validate import PROGRESS, door
+from geobgp.validate import door
 
 if TYPE_CHECKING:
     from geobgp.inference.states import SparseState

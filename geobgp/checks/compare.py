@@ -9,11 +9,12 @@ import numpy as np
 import pandas as pd
 from scipy.special import gammaln, xlogy
 
+from geobgp.arguments import POSTERIOR
 from geobgp.checks.blocks import are_folds, auto_side
 from geobgp.checks.crossval import CrossValidation, per_event
 from geobgp.errors import DataError
 from geobgp.text import listed, number
-from geobgp.validate import NAME, POSTERIOR, SEED, Rule, door
+from geobgp.validate import NAME, SEED, Rule, door
 from geobgp.validate import number as at_least
 
 if TYPE_CHECKING:

@@ -13,11 +13,12 @@ import pandas as pd
 from scipy.spatial import cKDTree
 from scipy.special import bdtr, gammaln, kolmogorov, logsumexp, ndtri, pdtr, xlogy
 
+from geobgp.arguments import SEVERAL_AXES
 from geobgp.checks.blocks import Blocks, make_blocks
 from geobgp.errors import DataError, SizeError, option
 from geobgp.inference.leave_out import ROUNDS, JointNormal, LeftOut, leave_out
 from geobgp.text import count, number, percent
-from geobgp.validate import SEVERAL_AXES, door
+from geobgp.validate import door
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

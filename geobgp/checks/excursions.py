@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from geobgp.arguments import AXES
 from geobgp.errors import DataError, option
 from geobgp.text import number, percent
-from geobgp.validate import AXES, PATH, door
+from geobgp.validate import PATH, door
 from geobgp.validate import number as a_number
 
 if TYPE_CHECKING:

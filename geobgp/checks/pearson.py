@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import fft
 
+from geobgp.arguments import FIGURE
 from geobgp.errors import DataError
-from geobgp.validate import FIGURE, door, number
+from geobgp.validate import door, number
 
 if TYPE_CHECKING:
     from geobgp.land.domain import Domain

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from geobgp.arguments import AXES, BASEMAP
 from geobgp.errors import DataError, DomainError, option
 from geobgp.inference.differences import LogNormalDifference
 from geobgp.inference.mixture import QUANTILES, NormalMixture, check_probabilities, quantile_name
 from geobgp.land.regions import area_shares, read_regions, sum_samples, table
 from geobgp.text import number
-from geobgp.validate import AXES, BASEMAP, PATH, SEED, TEXT, door, whole
+from geobgp.validate import PATH, SEED, TEXT, door, whole
 from geobgp.validate import number as a_number
 
 if TYPE_CHECKING:

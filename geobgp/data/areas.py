@@ -13,12 +13,13 @@ import pandas as pd
 import pyproj
 from scipy import sparse
 
+from geobgp.arguments import DOMAIN, SOURCE, SUPPRESSED
 from geobgp.data.clock import Clock
 from geobgp.errors import DataError, GeometryError, InputWarning, option, warn
 from geobgp.land.regions import area_shares, read_regions
 from geobgp.text import count as counted
 from geobgp.text import listed, percent
-from geobgp.validate import DOMAIN, NAME, SOURCE, SUPPRESSED, choice, door
+from geobgp.validate import NAME, choice, door
 
 if TYPE_CHECKING:
     from geobgp.data.periods import Periods

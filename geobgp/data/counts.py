@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyproj
 
+from geobgp.arguments import CLIENT, DOMAIN, PROGRESS, SOURCE, TIMES, WEIGHTS
 from geobgp.data.clock import Clock
 from geobgp.data.parts import is_partitioned
 from geobgp.data.points import Chunk, Options, Stream, argument
@@ -17,20 +18,7 @@ from geobgp.land.crs import as_crs
 from geobgp.land.reproject import WGS84, transform
 from geobgp.progress import ProgressLike, as_progress
 from geobgp.text import number, percent
-from geobgp.validate import (
-    CLIENT,
-    DOMAIN,
-    FLAG,
-    NAME,
-    PROGRESS,
-    SOURCE,
-    TIMES,
-    WEIGHTS,
-    as_floats,
-    choice,
-    door,
-    whole,
-)
+from geobgp.validate import FLAG, NAME, as_floats, choice, door, whole
 from geobgp.validate import number as a_number
 
 if TYPE_CHECKING:

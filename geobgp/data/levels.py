@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from geobgp.arguments import SOURCE
 from geobgp.data.raster_in import blocks_on_land, node_means
 from geobgp.data.raster_source import RasterSource, open_raster
 from geobgp.errors import DataError, option
 from geobgp.land.regions import area_shares
 from geobgp.text import count, listed
-from geobgp.validate import SOURCE
 
 if TYPE_CHECKING:
     import geopandas as gpd

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from geobgp.arguments import PROBABILITIES
 from geobgp.errors import DataError
-from geobgp.validate import PROBABILITIES
 
 _TINY_SD = 1e-150
 

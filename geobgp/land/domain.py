@@ -14,6 +14,7 @@ import scipy.sparse as sp
 import shapely
 from scipy.sparse.csgraph import connected_components
 
+from geobgp.arguments import AXES
 from geobgp.errors import DomainError, option
 from geobgp.land import pieces as _pieces
 from geobgp.land.bridges import BridgeLines, Bridges, join_nodes
@@ -23,7 +24,7 @@ from geobgp.land.grid import Grid, pairs, round_down
 from geobgp.land.polygons import Land, land_polygons
 from geobgp.linalg.memory import frozen
 from geobgp.text import count, number, percent
-from geobgp.validate import AXES, a, as_floats, door
+from geobgp.validate import a, as_floats, door
 from geobgp.validate import number as a_number
 
 if TYPE_CHECKING:

@@ -20,6 +20,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
+from geobgp.arguments import DOMAIN, KERNEL
 from geobgp.errors import GeobgpError
 from geobgp.linalg.cholesky import Cholesky
 from geobgp.prior.base import Basis
@@ -27,7 +28,7 @@ from geobgp.prior.kernels import Kernel, Matern
 from geobgp.prior.laplacian import PRIOR, Boundary, Discretisation, Scheme, discretise
 from geobgp.prior.powers import Powers, symmetric
 from geobgp.prior.scaling import SCALING, Scaling, TabulatedVariance, only_unknown
-from geobgp.validate import DOMAIN, KERNEL, door, whole
+from geobgp.validate import door, whole
 
 if TYPE_CHECKING:
     from geobgp.land.domain import Domain

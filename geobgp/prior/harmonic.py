@@ -11,6 +11,7 @@ import numpy as np
 from scipy.linalg import blas
 from scipy.sparse.csgraph import connected_components
 
+from geobgp.arguments import AXES, DOMAIN, KERNEL, PROGRESS, SEVERAL_AXES
 from geobgp.errors import SizeError, option
 from geobgp.land.domain import Domain
 from geobgp.land.reproject import place_coordinates
@@ -24,7 +25,7 @@ from geobgp.prior.parts import FeaturePart, dense, first_features, from_arrays, 
 from geobgp.prior.scaling import SCALING, Scaling
 from geobgp.progress import ProgressLike, Stage, as_progress
 from geobgp.text import count, number
-from geobgp.validate import AXES, DOMAIN, FLAG, KERNEL, PROGRESS, SEVERAL_AXES, door, whole
+from geobgp.validate import FLAG, door, whole
 
 if TYPE_CHECKING:
     import matplotlib.axes

@@ -10,11 +10,12 @@ import numpy as np
 import scipy.sparse as sp
 import shapely
 
+from geobgp.arguments import DOMAIN
 from geobgp.errors import DomainError, option
 from geobgp.land.domain import Domain
 from geobgp.land.pieces import PRECISION, line_segments, ring_segments
 from geobgp.prior.neumann import finite_volumes
-from geobgp.validate import DOMAIN, choice, door, number
+from geobgp.validate import choice, door, number
 
 Boundary = Literal["neumann", "dirichlet"]
 Scheme = Literal["subcell", "staircase"]

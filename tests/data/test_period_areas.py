@@ -61,7 +61,7 @@ def test_what_is_absent_is_asked(domain):
     # A period between others without any row is there too.
     gap = weeks([FULL[0], FULL[1], (1, "2020-W07", WEST), (1, "2020-W07", EAST)], domain, absent="unknown")
     assert gap.n_periods == 3 and gap.unknown[1].all()
-    with pytest.raises(DataError, match="absent is 'zero' or 'unknown'"):
+    with pytest.raises(DataError, match="absent must be 'zero' or 'unknown'"):
         weeks(FULL, domain, absent="none")
 
 

@@ -14,7 +14,7 @@ from paths import ROOT
 PACKAGE = ROOT / "geobgp"
 #: From the bottom up. A room may import itself, its neighbours on the same layer and all that lies below.
 LAYERS = (
-    ("errors", "text", "units", "files", "progress", "registry", "validate", "storage.store"),
+    ("errors", "text", "units", "files", "progress", "registry", "validate", "arguments", "storage.store"),
     ("linalg", "scale.workers", "scale.processes"),
     ("land",),
     ("prior",),
