@@ -10,7 +10,7 @@ The way of the data::
 
 The house, from the ground up; each folder imports only from those before it::
 
-    errors, text, files, progress, validate, arguments   what everybody uses: errors, numbers in words, files, stages, arguments
+    errors, text, files, progress, validate, arguments   what everybody uses: errors, words, files, stages, rules
     linalg      eigenpairs and factors of sparse matrices, without any geography
     land        polygons to a grid: CRS, pieces of cells, Domain, regions
     prior       the Laplacian on a domain, its features or its full resolution, kernels, the cache of bases
