@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from geobgp.arguments import POSTERIOR, PROBABILITIES
 from geobgp.inference.leave_out import ROUNDS
 from geobgp.inference.mixture import QUANTILES
-from geobgp.validate import FLAG, SEED, door, number, whole
+from geobgp.validate import FLAG, NAME, SEED, door, number, whole
 from geobgp.validate import names as some_names
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Questions:
         def areas(self) -> AreaCounts | None: ...  # noqa: D102
         def _need_counts(self, what: str) -> None: ...
 
-    @door(quantiles=PROBABILITIES, predicted=FLAG, n_samples=whole(2), seed=SEED)
+    @door(by=NAME, quantiles=PROBABILITIES, predicted=FLAG, n_samples=whole(2), seed=SEED)
     def totals(
         self,
         regions: gpd.GeoDataFrame | gpd.GeoSeries | str | Path | Any = None,
@@ -116,7 +116,7 @@ class Questions:
         self._need_counts("excursion()")
         return excursion(cast("Posterior", self), threshold, probability, n_samples=n_samples, seed=seed)
 
-    @door(top=whole(1), reference=number(least=0.0), n_samples=whole(1), seed=SEED)
+    @door(by=NAME, top=whole(1), reference=number(least=0.0), n_samples=whole(1), seed=SEED)
     def ranks(
         self,
         regions: Any,
