@@ -139,7 +139,7 @@ def _labels(column: str) -> str:
     return f"""  <labeling type="simple">
     <settings calloutType="simple">
       <text-style fieldName={quoteattr(column)} isExpression="0" fontSize="9" fontSizeUnit="Point" textColor="32,32,32,255" textOpacity="1" multilineHeight="1">
-        <text-buffer bufferDraw="1" bufferSize="0.8" bufferSizeUnits="MM" bufferColor="255,255,255,255" bufferOpacity="0.85" bufferJoinStyle="128"/>
+        <text-buffer bufferDraw="1" bufferSize="0.6" bufferSizeUnits="MM" bufferColor="255,255,255,255" bufferOpacity="0.85" bufferJoinStyle="128"/>
       </text-style>
       <text-format multilineAlign="1"/>
       <placement placement="4" priority="5" centroidWhole="0" centroidInside="1" polygonPlacementFlags="2"/>

@@ -66,7 +66,7 @@ def write_qgis(
     write_layers(folder / POLYGONS, {"shoreline": shoreline(domain)} | above)
     members: list[ProjectLayer | Group] = []
     if regions is not None:
-        style = polygon_qml([Fill("#303030", 0.4)], label=label_column(regions))
+        style = polygon_qml([Fill("#303030", 0.3)], label=label_column(regions))
         members.append(_vector("Regions", "regions.gpkg", "regions", style, regions.crs))
     members.append(_vector("Shoreline", POLYGONS, "shoreline", _SHORE, domain.crs))
     for threshold, layer in zip(sorted(set(thresholds)), above, strict=True):

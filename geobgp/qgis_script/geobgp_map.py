@@ -63,6 +63,8 @@ FLAGS = {
     "POINTS": "", "AREAS": "--areas", "LAND": "--land", "WATER": "--water", "POPULATION_AREAS": "--exposure",
     "REGIONS": "--regions",
 }  # fmt: skip
+#: What is typed or chosen from a list.
+TEXTS = {"COUNT": "--count", "POPULATION_FIELD": "--exposure-column", "UNITS": "--units", "TITLE": "--title"}
 HELP = """Maps the intensity of points, or of counts by area, on land, with its uncertainty. The shore is respected, and
 information crosses water only as far as the data say.
 
@@ -138,6 +140,7 @@ class GeobgpMap(QgsProcessingAlgorithm):
             layer("REGIONS", "Regions to give totals for"),
             QgsProcessingParameterNumber("CELL_SIZE", size, decimal, optional=True, minValue=0.0),
             text("THRESHOLDS", "Thresholds"),
+            text("UNITS", "Units, such as: per 100,000"),
             text("TITLE", "Title"),
             text("OPTIONS", "More options of geobgp map"),
             QgsProcessingParameterFile("PYTHON", "Python with geobgp", **program),
@@ -213,11 +216,7 @@ class GeobgpMap(QgsProcessingAlgorithm):
             if raster.providerType() != "gdal" or not Path(raster.source()).exists():
                 raise QgsProcessingException(f"{raster.name()} is no file. Export it as a GeoTIFF first.")
             words += ["--exposure", raster.source()]
-        for name, flag in (
-            ("COUNT", "--count"),
-            ("POPULATION_FIELD", "--exposure-column"),
-            ("TITLE", "--title"),
-        ):
+        for name, flag in TEXTS.items():
             text = self.parameterAsString(parameters, name, context)
             words += [flag, text] if text else []
         if parameters.get("CELL_SIZE") not in (None, ""):

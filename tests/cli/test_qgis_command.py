@@ -72,7 +72,7 @@ def made(files, python, tmp_path_factory):
     }
     step = {
         "POINTS": {"layer": "points"}, "LAND": files.land_gpkg, "OPTIONS": QUICK, "PYTHON": str(python),
-        "POPULATION_AREAS": "homes", "POPULATION_FIELD": "people",
+        "POPULATION_AREAS": "homes", "POPULATION_FIELD": "people", "UNITS": "per 1,000",
         "LOAD": False, "OUTPUT": str(folder / "b"),
     }  # fmt: skip
     jobs = [
@@ -103,6 +103,8 @@ class TestRuns:
         assert used(folder / "b") == (points["deaths"] == 2).sum()
         posterior = Posterior.load(folder / "b" / "posterior.geobgp")
         assert posterior.exposure.sum() == pytest.approx(205_000, rel=1e-3)
+        with rasterio.open(folder / "b" / "mean.tif") as src:
+            assert "per 1,000" in src.units[0]
         with rasterio.open(folder / "a" / "mean.tif") as src:
             assert src.bounds.right < case.WEST + 26_000  # no island
 
