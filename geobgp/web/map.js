@@ -139,6 +139,9 @@ window.geobgp = (function () {
       return control.addTo(map);
     }
 
+    // All of the land, above the bar of a map over time.
+    function whole() { map.fitBounds(bounds, { paddingBottomRight: [0, config.time ? 64 : 0] }); }
+
     card("topleft", "geobgp-title", function (box) {
       box.appendChild(el("h1", "", config.title));
       if (config.subtitle) box.appendChild(el("p", "", config.subtitle));
@@ -154,7 +157,7 @@ window.geobgp = (function () {
       const bar = el("div", "leaflet-bar leaflet-control"), link = el("a", "geobgp-home", "\u2302");
       link.href = "#"; link.title = "Show all"; link.setAttribute("role", "button");
       link.setAttribute("aria-label", "Show all");
-      L.DomEvent.on(link, "click", function (e) { L.DomEvent.stop(e); map.fitBounds(bounds); });
+      L.DomEvent.on(link, "click", function (e) { L.DomEvent.stop(e); whole(); });
       L.DomEvent.disableClickPropagation(bar);
       bar.appendChild(link);
       return bar;
@@ -264,13 +267,15 @@ window.geobgp = (function () {
       box.appendChild(table(rows));
       box.appendChild(el("div", "geobgp-quiet", period + config.units + "; " + place(latlng)));
       if (cells.block > 1) box.appendChild(el("div", "geobgp-quiet", averaged));
+      if (time) box.appendChild(time.chart(cellAt(latlng), null));
       if (region) {
         box.appendChild(el("h2", "", region.name));
         box.appendChild(table(above.rows(region)));
+        if (time) box.appendChild(time.chart(-1, region));
       }
-      if (time) box.appendChild(time.chart(cellAt(latlng), region));
       L.popup({ maxWidth: 300, ...options }).setLatLng(latlng).setContent(box).openOn(map);
       popup = latlng;
+      if (options && options.quiet) return true;
       const said = rows.map(row => row.join(": ")).join(", ") + "; " + period + config.units + "; " + place(latlng);
       spoken.textContent = said + (region ? "; " + region.name + ": " + above.rows(region).map(row => row.join(": ")).join(", ") : "");
       return true;
@@ -282,7 +287,8 @@ window.geobgp = (function () {
     const frame = map.getContainer(), spoken = frame.appendChild(el("div", "geobgp-spoken"));
     spoken.setAttribute("role", "status");
     spoken.setAttribute("aria-live", "polite");
-    const keys = "Arrow keys move the map, + and - zoom, Enter reads the value at the cross.";
+    const keys = "Arrow keys move the map, + and - zoom, Enter reads the value at the cross" +
+      (config.time ? "; Page Up and Page Down change the " + config.time.noun + ", the space bar plays." : ".");
     frame.setAttribute("role", "region");
     frame.setAttribute("aria-label", "Map: " + config.title + ". " + keys);
     frame.appendChild(el("div", "geobgp-cross")).setAttribute("aria-hidden", "true");
@@ -314,18 +320,20 @@ window.geobgp = (function () {
     L.geoJSON({ type: "MultiLineString", coordinates: config.shoreline },
       { interactive: false, style: { color: "#33434b", weight: 1, opacity: 0.8, smoothFactor: 0 } }).addTo(groups.shoreline);
     // What is read again when another period is shown.
-    function again() {
-      if (popup) open(popup, { autoPan: false });
-      show(pointed && at(pointed), pointed);
+    function again(quiet) {
+      if (!time || !arrays.mean) return;
+      if (popup) open(popup, { autoPan: false, quiet: quiet });
+      if (pointed) show(at(pointed), pointed);
     }
-    if (config.time) time = window.geobgp.time(map, layers, config, { value: value, number: number, card: card, say: say, again: again });
+    function speak(words) { spoken.textContent = words; }
+    if (config.time) time = window.geobgp.time(map, layers, config, { value: value, number: number, speak: speak, again: again });
     if (config.points) config.points.coords.forEach(function (c, k) {
       const dot = L.circleMarker(c, { radius: 3, weight: 1, color: "#ffffff", fillColor: "#16323f", fillOpacity: 0.9 });
       if (config.points.labels) dot.bindTooltip(el("span", "", config.points.labels[k]));
       dot.addTo(groups.points);
     });
     map.attributionControl.setPrefix("geobgp | Leaflet");
-    map.fitBounds(bounds);
+    whole();
 
     window.addEventListener("beforeprint", function () {
       document.body.appendChild(window.geobgp.sheet(config, {

@@ -140,20 +140,27 @@ class Numbers:
 
     @classmethod
     def of(cls, domain: Domain, fields: Mapping[str, np.ndarray], max_bytes: int) -> Numbers:
-        """Return the numbers of fields on the domain's grid; averages only where cells would take too much."""
-        land = np.where(np.isfinite(fields["mean"]), domain.coverage * domain.cell_area, 0.0)
+        """Return the numbers of fields on the domain's grid; averages only where cells would take too much.
+
+        Fields are (rows, cols), or (periods, rows, cols).
+        """
+        known = np.isfinite(fields["mean"])
+        periods = known.shape[:-2]
+        land = np.where(known.any(axis=0) if periods else known, domain.coverage * domain.cell_area, 0.0)
         rows, cols = np.nonzero(land)
         row, col = int(rows.min()), int(cols.min())
         box = np.s_[row : rows.max() + 1, col : cols.max() + 1]
-        block = max(math.ceil(math.sqrt(_BYTES * len(rows) * len(fields) / max_bytes)), 1)
+        n = len(rows) * len(fields) * math.prod(periods)
+        block = max(math.ceil(math.sqrt(_BYTES * n / max_bytes)), 1)
         while True:
-            cut = {name: _averages(values[box], land[box], block) for name, values in fields.items()}
+            cut = {name: _averages(values[(..., *box)], land[box], block) for name, values in fields.items()}
             decimals = Decimals.holding(*(values for name, values in cut.items() if not is_chance(name)))
-            arrays = {
-                name: pack(chance_codes(values) if is_chance(name) else decimals.encode(values))
-                for name, values in cut.items()
-            }
-            n_rows, n_cols = cut["mean"].shape
+            arrays = {}
+            for name, values in cut.items():
+                codes = chance_codes(values) if is_chance(name) else decimals.encode(values)
+                # Periods lie one below the other, each in one line.
+                arrays[name] = pack(codes.reshape(*periods, -1) if periods else codes)
+            n_rows, n_cols = cut["mean"].shape[-2:]
             made = cls((n_rows, n_cols), row, col, block, decimals, arrays)
             if made.size <= max_bytes or max(made.shape) == 1:
                 return made
@@ -176,10 +183,10 @@ def _averages(values: np.ndarray, weights: np.ndarray, block: int) -> np.ndarray
     """Return weighted averages of block x block values; NaN where there is no value with a weight."""
     if block == 1:
         return values
-    at = [np.arange(0, n, block) for n in values.shape]
+    at = [np.arange(0, n, block) for n in values.shape[-2:]]
 
     def total(array: np.ndarray) -> np.ndarray:
-        return np.add.reduceat(np.add.reduceat(array, at[0], axis=0), at[1], axis=1)
+        return np.add.reduceat(np.add.reduceat(array, at[0], axis=-2), at[1], axis=-1)
 
     weights = np.where(np.isfinite(values), weights, 0.0)
     with np.errstate(invalid="ignore"):

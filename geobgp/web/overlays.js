@@ -63,7 +63,7 @@
       ring = item ? draw(item.outline, groups.regions, { color: "#1c2529", weight: 3.5 }) : null;
     }
     // What is known of a region, in the period that is shown.
-    function rows(item) { return Array.isArray(item.rows[0][0]) ? item.rows[period()] : item.rows; }
+    function rows(item) { return item.series ? window.geobgp.time.rows(item, period()) : item.rows; }
 
     // Names, as many as have room.
     let written = [];

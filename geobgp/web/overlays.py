@@ -69,12 +69,12 @@ def region_config(frame: gpd.GeoDataFrame, plane: Plane) -> dict[str, Any]:
     names, shapes = names_in(frame, "region"), near_domain(frame, plane.domain)
     records = pd.DataFrame(frame.drop(columns=frame.geometry.name)).to_dict("records")
     items = []
-    for name, shape, record in zip(names, shapes, records, strict=True):
+    for k, (name, shape, record) in enumerate(zip(names, shapes, records, strict=True)):
         outline = plane.outline(lines_of(shape))
         if outline:
             place = place_of(shape, plane)
             rows = region_rows(record, str(frame.attrs.get("units", "")))
-            items.append({"name": name, "rows": rows, "outline": outline, "place": place})
+            items.append({"name": name, "row": k, "rows": rows, "outline": outline, "place": place})
     if not items:
         raise GeometryError("None of the regions lies on the map.", option="regions", found=len(frame))
     return {"items": items}

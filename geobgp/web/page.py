@@ -54,7 +54,12 @@ def assemble(
     css, js = _leaflet()
     root: Any = made.get_root()
     head = render(
-        "web/head.html.j2", title=config["title"], tile_server=server, leaflet_css=css, leaflet_js=js
+        "web/head.html.j2",
+        title=config["title"],
+        tile_server=server,
+        leaflet_css=css,
+        leaflet_js=js,
+        timed="time" in config,
     )
     # The first thing in the page after its encoding: a policy holds for what comes after it.
     root.header.add_child(_Raw(head), name="geobgp", index=1)

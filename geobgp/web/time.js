@@ -1,0 +1,133 @@
+// A map over time: which period is shown, a bar to choose it and to play them all, and the course of a place.
+window.geobgp.time = (function () {
+  "use strict";
+  const el = window.geobgp.el, svg = window.geobgp.svg;
+  const WIDTH = 216, HEIGHT = 96, LEFT = 4, RIGHT = 4, TOP = 16, BOTTOM = 16;
+
+  function events(value) {
+    if (!Number.isFinite(value)) return "\u2013";
+    const whole = value >= 10 || value === Math.round(value);
+    return value.toLocaleString("en-GB", { minimumFractionDigits: whole ? 0 : 1, maximumFractionDigits: whole ? 0 : 1 });
+  }
+  // What is said of a region in a period, by its series.
+  function rows(item, period) {
+    const s = item.series, risk = "relative_risk" in s, show = risk ? v => window.geobgp.number(v) : events, out = [];
+    const start = risk ? "relative_risk_" : "", main = risk ? "relative_risk" : "expected";
+    out.push([risk ? "relative risk" : "expected", show(s[main][period])]);
+    if (s[start + "q05"]) out.push(["90 % interval", show(s[start + "q05"][period]) + " \u2013 " + show(s[start + "q95"][period])]);
+    if (risk) out.push(["expected", events(s.expected[period])]);
+    if (s.observed && s.observed[period] !== null) out.push(["observed", events(s.observed[period])]);
+    return out;
+  }
+
+  function time(map, layers, config, tools) {
+    const told = config.time, n = told.labels.length, number = tools.number;
+    let shown = told.start, timer = null;
+    const frame = map.getContainer(), bar = el("div", "geobgp-time");
+    document.body.classList.add("geobgp-timed");
+    frame.appendChild(bar);
+    L.DomEvent.disableClickPropagation(bar);
+    L.DomEvent.disableScrollPropagation(bar);
+    function button(text, label, act) {
+      const out = bar.appendChild(el("button", "", text));
+      out.type = "button";
+      out.setAttribute("aria-label", label);
+      out.title = label;
+      out.addEventListener("click", act);
+      return out;
+    }
+    const back = button("\u2039", "Back", () => step(-1));
+    const player = button("\u25b6", "Play", toggle);
+    const on = button("\u203a", "On", () => step(1));
+    back.setAttribute("aria-label", "Back by one " + told.noun);
+    on.setAttribute("aria-label", "On by one " + told.noun);
+    const track = bar.appendChild(el("div", "geobgp-track")), slider = track.appendChild(el("input"));
+    slider.type = "range"; slider.min = 0; slider.max = n - 1; slider.step = 1;
+    slider.setAttribute("aria-label", told.noun[0].toUpperCase() + told.noun.slice(1));
+    slider.addEventListener("input", function () { pause(); set(Number(slider.value)); });
+    const ends = track.appendChild(el("div", "geobgp-ends"));
+    ends.setAttribute("aria-hidden", "true");
+    ends.appendChild(el("span", "", told.labels[0]));
+    ends.appendChild(el("span", "", told.labels[n - 1]));
+    const caption = bar.appendChild(el("div", "geobgp-period"));
+
+    function label() { return told.labels[shown] + (shown >= told.ahead ? " (forecast)" : ""); }
+    function set(period, quiet) {
+      shown = Math.min(Math.max(period, 0), n - 1);
+      layers.forEach((layer, k) => layer.setUrl(told.pictures[k][shown]));
+      slider.value = shown;
+      slider.setAttribute("aria-valuetext", label());
+      caption.textContent = label();
+      tools.again(quiet);
+    }
+    function step(by) { pause(); set((shown + by + n) % n); }
+    function pause() {
+      if (timer !== null) window.clearInterval(timer);
+      timer = null;
+      player.textContent = "\u25b6";
+      player.setAttribute("aria-label", "Play");
+      player.title = "Play";
+    }
+    function toggle() {
+      if (timer !== null) { pause(); return; }
+      player.textContent = "\u2759\u2759";
+      player.setAttribute("aria-label", "Pause");
+      player.title = "Pause";
+      if (shown === n - 1) set(0, true);
+      timer = window.setInterval(function () {
+        set(shown + 1, true);
+        if (shown === n - 1) pause();
+      }, told.milliseconds);
+    }
+    frame.addEventListener("keydown", function (e) {
+      if (e.target !== frame) return;
+      if (e.key === "PageDown") step(1);
+      else if (e.key === "PageUp") step(-1);
+      else if (e.key === " ") toggle();
+      else return;
+      e.preventDefault();
+      if (e.key !== " ") tools.speak(label());
+    });
+
+    // The numbers of a cell, or of a region, over all periods.
+    function series(cell, region) {
+      const at = Array.from({ length: n }, (_, t) => t);
+      if (!region) {
+        return Object.fromEntries(["mean", "q05", "q95"].map(name => [name, at.map(t => tools.value(name, cell, t))]));
+      }
+      const s = region.series, risk = "relative_risk" in s, start = risk ? "relative_risk_" : "";
+      return { mean: s[risk ? "relative_risk" : "expected"], q05: s[start + "q05"], q95: s[start + "q95"] };
+    }
+    // A small line chart with its band; the line is broken where it is a forecast.
+    function chart(cell, region) {
+      const s = series(cell, region), most = Math.max(...s.q95.filter(Number.isFinite), ...s.mean.filter(Number.isFinite), 0) || 1;
+      const x = t => LEFT + (n > 1 ? t / (n - 1) : 0.5) * (WIDTH - LEFT - RIGHT);
+      const y = v => TOP + (1 - v / most) * (HEIGHT - TOP - BOTTOM);
+      const out = svg("svg", { class: "geobgp-chart", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img" });
+      const what = (region ? region.name + ", " + ("relative_risk" in region.series ? "relative risk" : "expected") : "This place") +
+        " over time, with 90 % interval";
+      out.setAttribute("aria-label", what);
+      const point = (v, t) => x(t).toFixed(2) + " " + y(v).toFixed(2);
+      const path = points => points.length ? "M" + points.join("L") : "";
+      const known = Math.min(told.ahead, n), there = Array.from({ length: n }, (_, t) => t).filter(t => Number.isFinite(s.mean[t]));
+      const line = (from, to) => path(there.filter(t => t >= from && t < to).map(t => point(s.mean[t], t)));
+      const band = path([...there.map(t => point(s.q95[t], t)), ...there.map(t => point(s.q05[t], t)).reverse()]);
+      out.appendChild(svg("path", { d: band, class: "geobgp-band" }));
+      out.appendChild(svg("path", { d: `M${LEFT} ${y(0)}H${WIDTH - RIGHT}`, class: "geobgp-axis" }));
+      out.appendChild(svg("path", { d: line(0, known), class: "geobgp-line" }));
+      if (known < n) out.appendChild(svg("path", { d: line(Math.max(known - 1, 0), n), class: "geobgp-line geobgp-ahead" }));
+      out.appendChild(svg("path", { d: `M${x(shown).toFixed(2)} ${TOP}V${y(0)}`, class: "geobgp-now" }));
+      if (Number.isFinite(s.mean[shown])) out.appendChild(svg("circle", { cx: x(shown).toFixed(2), cy: y(s.mean[shown]).toFixed(2), r: 3, class: "geobgp-dot" }));
+      out.appendChild(svg("text", { x: LEFT, y: TOP - 5 }, number(most)));
+      out.appendChild(svg("text", { x: LEFT, y: HEIGHT - 4 }, told.labels[0]));
+      out.appendChild(svg("text", { x: WIDTH - RIGHT, y: HEIGHT - 4, "text-anchor": "end" }, told.labels[n - 1]));
+      const box = el("div", "geobgp-course");
+      box.appendChild(out);
+      return box;
+    }
+    set(shown, true);
+    return { shown: () => shown, label: label, set: set, chart: chart, series: series, playing: () => timer !== null };
+  }
+  time.rows = rows;
+  return time;
+})();
