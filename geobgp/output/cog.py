@@ -17,6 +17,8 @@ from geobgp.output.qgis import raster_qml
 if TYPE_CHECKING:
     import xarray as xr
 
+    from geobgp.output.palette import Classes
+
 
 def write_rasters(
     data: xr.Dataset, path: str | os.PathLike[str], *, title: str | None = None, overwrite: bool = True
@@ -66,17 +68,21 @@ def write_rasters(
             remedy=f"Use {option('overwrite', True)} or another path.",
         )
     for target, bands in jobs:
-        _write_cog(data, bands, target, title)
-        values = data[bands[0]].values.astype(np.float32)
-        if np.isfinite(values).any():
-            classes = palette.classes_in(data, bands[0])
-            low, high = float(np.nanmin(values)), float(np.nanmax(values))
-            with replacing(target.with_suffix(".qml")) as temporary:
-                temporary.write_text(raster_qml(classes, low, high), encoding="utf-8")
+        write_cog(data, bands, target, title)
+        if np.isfinite(data[bands[0]].values).any():
+            write_style(palette.classes_in(data, bands[0]), data[bands[0]].values, target)
     return [target for target, _ in jobs]
 
 
-def _write_cog(data: xr.Dataset, names: list[str], target: Path, title: str | None) -> None:
+def write_style(classes: Classes, values: np.ndarray, target: Path) -> None:
+    """Write the style of a raster beside it: classes, and from which to which of the values they go."""
+    known = values[np.isfinite(values)].astype(np.float32)
+    with replacing(target.with_suffix(".qml")) as temporary:
+        temporary.write_text(raster_qml(classes, float(known.min()), float(known.max())), encoding="utf-8")
+
+
+def write_cog(data: xr.Dataset, names: list[str], target: Path, title: str | None) -> None:
+    """Write variables of a dataset as bands of one file, complete or not at all."""
     import rasterio
     from rasterio.io import MemoryFile
     from rasterio.shutil import copy
