@@ -272,7 +272,7 @@ class LGCP:
                 start=known,
                 stage=stage,
             ),
-            parameters, self.basis, hyper, progress,
+            parameters, self.basis, hyper, progress, full=areas is None,
         )  # fmt: skip
 
     def _rows(self, areas: AreaCounts) -> tuple[RowProblem, Hyper]:

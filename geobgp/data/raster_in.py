@@ -24,6 +24,13 @@ if TYPE_CHECKING:
 _BLOCK = 2_000_000
 #: People off the land are told from this share on.
 LEFT_OUT = 0.01
+#: Values that stand for no data in files that do not say so: the largest of their type, nines, and what cannot be.
+_NO_DATA = frozenset(
+    [float(2**bits - 1) for bits in (7, 8, 15, 16, 31, 32)] + [float(10**n - 1) for n in range(3, 10)]
+)
+_NO_AMOUNT_AT_ALL = 1e15
+#: How many times the next largest value the largest must be, held by several pixels, to be told of.
+_FAR_BEYOND = 100.0
 #: Shares of a pixel or a node, and of a total, that are no more than rounding errors.
 _NO_AREA, _NO_AMOUNT = 1e-9, 1e-12
 
@@ -131,12 +138,33 @@ class _Tally:
     left_out: float = 0.0
     negative: int = 0
     lowest: float = 0.0
+    #: The largest value and the next, how many pixels hold the former.
+    highest: float = 0.0
+    second: float = 0.0
+    n_highest: int = 0
 
     def add(self, values: np.ndarray, share: np.ndarray) -> None:
         self.taken += float(values @ share)
         self.left_out += float(values @ (1 - share))
         self.negative += int((values < 0).sum())
         self.lowest = min(self.lowest, float(values.min(initial=0.0)))
+        top = float(values.max(initial=0.0))
+        held = self.n_highest if self.highest >= top else 0
+        smaller = float(values.max(initial=0.0, where=values < max(top, self.highest)))
+        others = (smaller, self.second, min(top, self.highest) if top != self.highest else 0.0)
+        self.highest, self.second = max(top, self.highest), max(others)
+        self.n_highest = held + int((values == self.highest).sum())
+
+    @property
+    def strange(self) -> bool:
+        """Whether the largest value is far beyond all others and yet held by several pixels."""
+        return self.n_highest > 1 and self.highest > _FAR_BEYOND * self.second > 0
+
+    @property
+    def marks_nothing(self) -> bool:
+        """Whether the largest value is one that files use where they have no data, and stands out."""
+        usual = self.highest in _NO_DATA or self.highest > _NO_AMOUNT_AT_ALL
+        return usual and self.n_highest > 1 and self.highest > 2.0 * self.second > 0
 
 
 def _overlay(
@@ -182,7 +210,7 @@ def _overlay(
 
 
 def _check(tally: _Tally, name: str) -> None:
-    """Refuse negative amounts; tell what lies off the land."""
+    """Refuse negative amounts and those that mean no data; tell of strange ones, and what lies off the land."""
     if tally.negative:
         raise DataError(
             f"{name} is to hold amounts, but {count(tally.negative, 'pixel')} on this land "
@@ -191,6 +219,22 @@ def _check(tally: _Tally, name: str) -> None:
             remedy="If that means no data, declare it as nodata in the file, for example with gdal_edit "
             "-a_nodata; otherwise put zero there.",
         )
+    if tally.marks_nothing or tally.strange:
+        text = (
+            f"{count(tally.n_highest, 'pixel')} of {name} on this land hold {number(tally.highest, 6)}, far beyond all "
+            f"others, which reach {number(tally.second, 6)}"
+        )
+        remedy = (
+            f"If that means no data, declare it as nodata in the file, for example with gdal_edit -a_nodata "
+            f"{tally.highest:.10g}"
+        )
+        if tally.marks_nothing:
+            raise DataError(
+                f"{text}: such a number is used where there are no data.",
+                found=tally.n_highest,
+                remedy=f"{remedy}; otherwise put the amount there.",
+            )
+        warn(InputWarning(f"{text}.", found=tally.n_highest, remedy=f"{remedy}."))
     touched = tally.taken + tally.left_out
     if tally.left_out > LEFT_OUT * touched:
         warn(

@@ -44,8 +44,22 @@ def run(
     basis: Basis,
     hyper: str,
     progress: ProgressLike,
+    *,
+    full: bool = True,
 ) -> tuple[Fit, Likelihood]:
-    """Call for a fit with hyperparameters that the basis can hold, and warn where it is too narrow."""
+    """Call for a fit with hyperparameters that the basis can hold, and warn where it is too narrow.
+
+    Parameters
+    ----------
+    call : callable
+        From a stage and hyperparameters to a fit and its likelihood.
+    parameters : Hyper
+    basis : Basis
+    hyper : "map" or "integrate"
+    progress : bool, Progress, Stage or callable
+    full : bool
+        Whether full resolution could fit the same observations.
+    """
     if hyper not in ("map", "integrate"):
         raise DataError(f"hyper is 'map' or 'integrate'; found {hyper!r}.")
     parameters = _capped(parameters, basis)
@@ -53,6 +67,7 @@ def run(
         result, likelihood = call(stage, parameters)
         stage.note(f"ELBO {result.elbo:,.1f}")
     if result.missed_share > MISSED_SHARE:
+        or_full = f", or {option('m', 'full', python='FullRank')}" if full else ""
         missed, lengthscale = percent(result.missed_share, 1), _length(np.exp(result.hyper_mean[0]), basis)
         warn(
             MissedVarianceWarning(
@@ -60,7 +75,7 @@ def run(
                 "the map is smoother than the data ask for.",
                 option="m",
                 found=result.missed_share,
-                remedy=f"Use more features ({option('m')}), or {option('m', 'full', python='FullRank')}.",
+                remedy=f"Use more features ({option('m')}){or_full}.",
             )
         )
     return result, likelihood

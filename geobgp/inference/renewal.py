@@ -17,14 +17,16 @@ import numpy as np
 from scipy import sparse
 from scipy.optimize import brentq, minimize_scalar
 
-from geobgp.errors import ConvergenceWarning, GeobgpWarning, hearing, warn
+from geobgp.errors import ConvergenceWarning, DataError, GeobgpWarning, hearing, option, warn
 from geobgp.inference.count_likelihoods import LARGEST_K, SMALLEST_K, NegativeBinomial, SuppressedCounts
 from geobgp.inference.engine import Engine, State
 from geobgp.inference.fit import Fit, Start, fit, grid_weights, hyper_grid
 from geobgp.inference.hyper import Hyper
 from geobgp.inference.likelihoods import Likelihood, Poisson
 from geobgp.inference.rows import NodeFeatures, RowEngine, row_weights
+from geobgp.prior.scaling import Scaling
 from geobgp.progress import Stage
+from geobgp.text import number
 
 #: Passes after which rows that still change are reported; change (in posterior sds, and relatively) that ends them.
 MOST_PASSES, SETTLED = 40, 0.01
@@ -135,7 +137,16 @@ class RowProblem:
         rows, log_total = row_weights(self.observed.exposure, mean, variance)
         row_mean = rows @ mean
         seen = (row_mean, np.zeros(len(log_total))) if state is None else state.moments_of(rows)
-        exposure = np.exp(log_total - 0.5 * seen[1] - row_mean)
+        with np.errstate(over="ignore", under="ignore"):
+            exposure = np.exp(log_total - 0.5 * seen[1] - row_mean)
+        if not (np.isfinite(exposure) & ((exposure > 0) | (self.observed.counts == 0))).all():
+            raise DataError(
+                "The fit broke down: some land within areas has a prior so wide (a standard deviation of the "
+                f"log-intensity of {number(float(np.sqrt(variance.max())), 2)}) that nothing can be expected of it.",
+                option="scaling",
+                found=float(np.sqrt(variance.max())),
+                remedy=_remedy(self.nodes.scaling),
+            )
         engine = RowEngine(self.nodes, rows, self.columns, self.fixed_sd, self.centre)
         return Pass(engine, exposure, seen, rows)
 
@@ -245,8 +256,16 @@ def fit_counts(
     if not best.settled:
         message = result.message if not result.converged else f"areas still change after {MOST_PASSES} passes"
         result = dataclasses.replace(result, converged=False, message=message)
-        warn(ConvergenceWarning(f"The fit did not converge: {message}."))
+        remedy = _remedy(problem.nodes.scaling) if isinstance(problem, RowProblem) else ""
+        warn(ConvergenceWarning(f"The fit did not converge: {message}.", remedy=remedy))
     return result, about
+
+
+def _remedy(scaling: Scaling) -> str:
+    """Return what to do where areas do not settle."""
+    if scaling == "natural":
+        return f"Use {option('scaling', 'even')}: as wide on islets as elsewhere."
+    return f"Give the lengthscale and sd of {option('kernel')}, or fewer features."
 
 
 def _renewed_mixture(

@@ -222,6 +222,36 @@ def test_negative_amounts_are_refused(domain, tmp_path):
     assert read_to_nodes(path, domain).min() < -1000, "a mean may be negative"
 
 
+@pytest.mark.parametrize("mark", [255.0, 65535.0, 9999.0, 1e20])
+def test_what_means_no_data_without_saying_so_is_refused(domain, tmp_path, mark):
+    values, transform, crs = over(domain, 500.0, lambda e, n: 20.0 + 10.0 * np.sin(e / 7000.0))
+    values[20:23, 30] = mark
+    path = write(tmp_path / "n.tif", values, transform, crs)
+    with pytest.raises(
+        DataError, match=r"3 pixels of .* far beyond all others, which reach (30|29\.9).*nodata"
+    ) as caught:
+        read_to_nodes(path, domain, "sum")
+    assert caught.value.found == 3
+    declared = write(tmp_path / "m.tif", values, transform, crs, nodata=mark)
+    assert np.nanmax(amounts(declared, domain)) < 31 * 4 + 1e-6
+
+
+def test_strange_amounts_are_told_and_large_ones_are_not(domain, tmp_path, monkeypatch):
+    values, transform, crs = over(domain, 500.0, lambda e, n: 20.0 + 10.0 * np.sin(e / 7000.0))
+    values[20:23, 30] = 5000.0
+    monkeypatch.setattr("geobgp.data.raster_in._BLOCK", 700)  # they lie in several strips
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        read_to_nodes(write(tmp_path / "a.tif", values, transform, crs), domain, "sum")
+    strange = [one.message for one in told if "hold 5,000, far beyond" in str(one.message)]
+    assert [one.found for one in strange] == [3]
+    values[20:23, 30] = [255.0, 200.0, 140.0]  # a town
+    assert amounts(write(tmp_path / "b.tif", values, transform, crs), domain).max() > 100
+    values[20, 30] = 9999.0  # and one pixel alone
+    values[21:23, 30] = 25.0
+    assert amounts(write(tmp_path / "c.tif", values, transform, crs), domain).max() > 9000
+
+
 def test_no_people_is_none_at_all(domain, tmp_path):
     """Nodes without people hold none, not what rounding leaves."""
     values, transform, crs = over(domain, 130.0, lambda e, n: np.where(e < 150_000, 1e6, 0.0))

@@ -14,6 +14,7 @@ from shapely import box
 
 from geobgp import LGCP, DataError, Domain, FullRank, HarmonicBasis, Matern, bin_areas, bin_points
 from geobgp.data.combined import combine
+from geobgp.errors import MissedVarianceWarning
 from geobgp.inference.engine import Sites
 from geobgp.inference.renewal import Observed, RowProblem
 from geobgp.inference.rows import NodeFeatures, RowEngine, row_weights
@@ -275,3 +276,25 @@ def test_points_may_be_counted_before(domain, basis):
         [bin_points(points, domain), bin_areas(squares(domain, 8.0), domain, "cases")]
     )
     assert posterior.points["in_areas"] + 3 == posterior.n_points
+
+
+def test_a_natural_prior_too_wide_on_islets_says_so():
+    """The natural prior's variance grows without bound on islets: rows of areas that hold some cannot be made."""
+    islets = [box(14 + 3 * k, 3, 15 + 3 * k, 4) for k in range(4)]
+    domain = Domain.from_polygons(shapely.union_all([box(0, 0, 12, 12), *islets]), cell_size=1, crs="local")
+    basis = HarmonicBasis.compute(domain, 30, cache=False)
+    frame = gpd.GeoDataFrame(
+        {"cases": [5, 9, 3]}, geometry=[box(0, 0, 6, 12), box(6, 0, 12, 12), box(13, 0, 26, 12)]
+    )
+    areas, kernel = bin_areas(frame, domain, "cases"), Matern(1.5, 60.0, 1.5)
+    with pytest.raises(DataError, match="prior so wide") as raised:
+        LGCP(basis, kernel, scaling="natural").fit(areas)
+    assert raised.value.option == "scaling" and raised.value.found > 10 and "even" in raised.value.remedy
+    assert LGCP(basis, kernel).fit(areas).converged
+
+
+def test_missed_variance_of_areas_is_mended_by_features_alone(domain):
+    areas = bin_areas(squares(domain, 4), domain, "cases")
+    with pytest.warns(MissedVarianceWarning) as told:
+        LGCP(HarmonicBasis.compute(domain, 12, cache=False), Matern(1.5, 2.0, 1.0)).fit(areas)
+    assert "more features" in told[0].message.remedy and "FullRank" not in told[0].message.remedy
