@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from geobgp.data.areas import AreaCounts
+    from geobgp.data.persons import Groups
     from geobgp.inference.fit import Fit
     from geobgp.inference.likelihoods import Likelihood
     from geobgp.land.domain import Domain
@@ -68,6 +69,8 @@ class Posterior(Outputs, Questions):
         at locations.
     effort : (n_nodes,) array, optional
         The share of events that get reported; the intensity is that of all.
+    persons : Groups, optional
+        The cases and controls that were fitted; files keep them only where there are no confounders.
     effects : Effects
     points : dict
         Numbers of points or values: used, dropped, snapped, total weight.
@@ -120,6 +123,7 @@ class Posterior(Outputs, Questions):
     tried: tuple[Rung, ...] = field(default=(), repr=False)
     shown_in: str = field(default="", repr=False)
     effort: np.ndarray | None = field(default=None, repr=False)
+    persons: Groups | None = field(default=None, repr=False)
 
     # -- facts -------------------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ class Questions:
     """What a posterior answers about land as a whole; each method hands it to the module that knows."""
 
     if TYPE_CHECKING:
+        exposure_kind: str
 
         @property
         def areas(self) -> AreaCounts | None: ...  # noqa: D102
@@ -211,7 +212,8 @@ class Questions:
 
         A block's observations are taken out of the posterior, and its neighbourhood is brought up to date; the
         hyperparameters are held (a mixture over them is weighed anew). Of counts by area each area with a number is a
-        block, and `blocks`, `buffer` and `rounds` say nothing.
+        block, and `blocks`, `buffer` and `rounds` say nothing. Of cases and controls, the cases among the persons of a
+        block are predicted.
 
         Parameters
         ----------
@@ -243,8 +245,11 @@ class Questions:
         """
         from geobgp.checks.crossval import cross_validate
         from geobgp.checks.left_out_areas import cross_validate_areas
+        from geobgp.checks.left_out_persons import cross_validate_persons
 
         self._need_counts("cross_validate()")
         if self.areas is not None:
             return cross_validate_areas(cast("Posterior", self), blocks, buffer, seed=seed)
+        if self.exposure_kind == "risk":
+            return cross_validate_persons(cast("Posterior", self), blocks, buffer, rounds=rounds, seed=seed)
         return cross_validate(cast("Posterior", self), blocks, buffer, rounds=rounds, seed=seed)

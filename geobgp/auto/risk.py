@@ -18,8 +18,7 @@ from geobgp.auto.choices import cell_size_for
 from geobgp.auto.domain import about_crs, describe, read_land, side
 from geobgp.auto.risk_options import RiskOptions
 from geobgp.auto.selection import LEAD, NEAR, PERMEABILITIES
-from geobgp.data.effects import Effects
-from geobgp.data.persons import Persons, confounder_effects, place_persons, read_table
+from geobgp.data.persons import Groups, Persons, place_persons, read_table
 from geobgp.errors import DataError, GeobgpWarning, hearing, warn
 from geobgp.inference.binomial import Binomial
 from geobgp.inference.engine import engine_for
@@ -197,53 +196,6 @@ def _placed(table: Any, what: str, domain: Domain, o: RiskOptions, reading: dict
 # -- the model
 
 
-@dataclass(frozen=True, eq=False)
-class Groups:
-    """Persons of one node with the same confounders, who are one observation.
-
-    Attributes
-    ----------
-    node : (k,) int array
-    cases, persons : (k,) arrays
-    effects : Effects
-        Confounders, standardised over persons; its columns are those of the groups.
-    """
-
-    node: np.ndarray
-    cases: np.ndarray
-    persons: np.ndarray
-    effects: Effects
-
-    @classmethod
-    def of(cls, cases: Persons, controls: Persons) -> Groups:
-        """Return the groups of cases and controls."""
-        import pandas as pd
-
-        node = np.concatenate([cases.node, controls.node])
-        ill = np.r_[np.ones(len(cases.node)), np.zeros(len(controls.node))]
-        effects = confounder_effects(pd.concat([cases.table, controls.table], ignore_index=True))
-        rows = np.column_stack([node, effects.columns[:, 1:]])
-        found, group = np.unique(rows, axis=0, return_inverse=True)
-        group = group.ravel()
-        columns = np.column_stack([np.ones(len(found)), found[:, 1:]])
-        return cls(
-            found[:, 0].astype(np.int64),
-            np.bincount(group, ill, len(found)),
-            np.bincount(group, minlength=len(found)).astype(float),
-            dataclasses.replace(effects, columns=columns),
-        )
-
-    @property
-    def offset(self) -> float:
-        """The log odds of being a case."""
-        n_cases = float(self.cases.sum())
-        return math.log(n_cases / (float(self.persons.sum()) - n_cases))
-
-    def controls_at(self, n_nodes: int) -> np.ndarray:
-        """Return the number of controls on each node."""
-        return np.bincount(self.node, self.persons - self.cases, n_nodes)
-
-
 def fit_risk(
     groups: Groups,
     basis: FullRank,
@@ -292,6 +244,7 @@ def fit_risk(
         points={"used": n_cases + n_controls, "cases": n_cases, "controls": n_controls},
         title=title,
         scaling=scaling,
+        persons=groups,
     )
     log_mean = math.log(float(share @ made._nodes.exp_mean()))
     odds = Binomial.without_data({"offset": groups.offset + log_mean})

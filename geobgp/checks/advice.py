@@ -29,7 +29,13 @@ def what_to_try(posterior: Posterior, checked: CrossValidation) -> list[Advice]:
 
     Options are named with `geobgp.errors.option`, to be said in the words of whoever shows them.
     """
-    found = [*_resolution(posterior), *_water(posterior, checked), *_crowds(posterior), *_pattern(checked)]
+    risk = posterior.exposure_kind == "risk"
+    found = [
+        *_resolution(posterior),
+        *_water(posterior, checked),
+        *_crowds(posterior),
+        *_pattern(checked, risk),
+    ]
     return sorted(found, key=lambda one: -one.evidence)
 
 
@@ -88,7 +94,7 @@ def _crowds(posterior: Posterior) -> Iterator[Advice]:
         )
 
 
-def _pattern(checked: CrossValidation) -> Iterator[Advice]:
+def _pattern(checked: CrossValidation, risk: bool) -> Iterator[Advice]:
     """Speak for covariates where neighbouring blocks err alike."""
     centre = np.array([[p.x, p.y] for p in checked.blocks.geometry.representative_point()])
     score = _normal_scores(checked)
@@ -98,12 +104,15 @@ def _pattern(checked: CrossValidation) -> Iterator[Advice]:
     deviation = score - score.mean()
     products = deviation[:, None] * deviation
     alike = float(products[near].mean() / max(float(np.mean(deviation**2)), 1e-12)) if near.any() else 0.0
+    what = f"covariates that explain where events happen ({option('covariates')})"
     why = ", or an exposure"
+    if risk:
+        what, why = f"what else may explain who falls ill ({option('confounders')})", ""
     if alike > 0.1:
         why = f": neighbouring blocks err alike (correlation {number(alike, 2)})"
     yield Advice(
         0.1 + 2.0 * max(alike, 0.0),
-        f"covariates that explain where events happen ({option('covariates')}){why}",
+        f"{what}{why}",
     )
 
 

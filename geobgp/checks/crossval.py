@@ -58,6 +58,9 @@ class CrossValidation:
         Time that it took.
     what : str
         What was left out: "blocks", or "areas" with their counts.
+    events : str
+        What was predicted: "events", or "cases" among the persons of a block. The score of cases is that of who they
+        are, above one risk for everybody.
 
     Notes
     -----
@@ -77,6 +80,7 @@ class CrossValidation:
     buffer: float
     seconds: float
     what: str = "blocks"
+    events: str = "events"
 
     @property
     def n_events(self) -> float:
@@ -144,7 +148,7 @@ class CrossValidation:
             )
         if not out and self.pit_chance < RARE_ALARM:
             side = "more" if float(np.mean(self.pit)) > 0.5 else "fewer"
-            out.append(f"Left-out {self.what} have {side} events than predicted, time and again.")
+            out.append(f"Left-out {self.what} have {side} {self.events} than predicted, time and again.")
         return out
 
     def verdict(self) -> str:
@@ -158,6 +162,8 @@ class CrossValidation:
 
     def _about_score(self) -> str:
         times, score = np.exp(self.score), f"{number(self.score, 3)} ± {number(self.se, 2)} nats per event"
+        if self.events == "cases":
+            return f"Held-out score {score.replace('event', 'case')}, above one risk everywhere."
         if self.what == "areas":
             return f"Held-out score of their counts {score}, above one rate everywhere."
         return (
@@ -214,8 +220,8 @@ def cross_validate(
     rng = np.random.default_rng(seed)
     with threadpool_limits(limits=1, user_api="blas"):
         means = [state.node_moments()[0] for state in posterior.fit.states]
-        groups = _groups(posterior, made, buffer, rounds)
-        rows = [_row(posterior, values, means, group, rng, rounds) for group in groups]
+        groups = left_out_groups(posterior.domain, made, buffer, rounds)
+        rows = [_row(posterior, values, means, _Group.of(*parts), rng, rounds) for parts in groups]
     table = pd.DataFrame(rows, index=made.labels)
     land = np.bincount(made.of[made.of >= 0], posterior.domain.node_areas[made.of >= 0], len(made))
     name = "land_area" if posterior.domain.crs is None else "land_km2"
@@ -253,9 +259,16 @@ class _Group:
     n_block: int
     n_left: int
 
+    @classmethod
+    def of(cls, block: np.ndarray, strip: np.ndarray, near: np.ndarray) -> _Group:
+        return cls(np.concatenate([block, strip, near]), len(block), len(block) + len(strip))
 
-def _groups(posterior: Posterior, blocks: Blocks, buffer: float, rounds: int) -> Iterator[_Group]:
-    points = posterior.domain.node_points
+
+def left_out_groups(
+    domain: Domain, blocks: Blocks, buffer: float, rounds: int
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Yield the nodes of every block, of the strip around it, and of its neighbours, the nearest first."""
+    points = domain.node_points
     tree = cKDTree(points)
     for block in range(len(blocks)):
         mine = np.flatnonzero(blocks.of == block)
@@ -281,7 +294,8 @@ def _groups(posterior: Posterior, blocks: Blocks, buffer: float, rounds: int) ->
             distance[taken] = np.inf
             some = min(wanted, int((~taken).sum()))
             near = np.argpartition(distance, some - 1)[:some] if some else near
-        yield _Group(np.concatenate([left, near]), len(mine), len(left))
+            near = near[np.argsort(distance[near], kind="stable")]
+        yield mine, strip, near
 
 
 def _row(

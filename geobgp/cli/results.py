@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from geobgp.data.counts import Counts
     from geobgp.land.domain import Domain
     from geobgp.posterior import Posterior
-    from geobgp.progress import Progress
+    from geobgp.progress import Progress, Stage
 
 _REGION_SAMPLES = 500
 #: Fewer events, nodes or areas than these are not left out.
@@ -93,11 +93,7 @@ def write_results(
         write_qgis(posterior, folder / "map.qgz", made, thresholds=thresholds, regions=regions)
     with progress.stage("checks") as stage:
         checks = check(posterior, mapped.counts.values) if posterior.areas is None else None
-        checked, advice = _left_out(posterior)
-        if checked is not None:
-            left = "blocks" if posterior.areas is None else "areas"
-            within = f"{percent(checked.coverage)} of {len(checked.blocks):,} left-out {left}"
-            stage.note(f"{within} within their 90 % interval")
+        checked, advice = left_out(posterior, stage)
     with progress.stage("posterior") as stage:
         saved = posterior.save(folder / "posterior.geobgp")
         stage.note(size_text(saved.stat().st_size))
@@ -159,14 +155,17 @@ def about_file(name: str) -> str:
     return _ABOUT.get(name, "")
 
 
-def _left_out(posterior: Posterior) -> tuple[CrossValidation | None, list[str]]:
+def left_out(posterior: Posterior, stage: Stage) -> tuple[CrossValidation | None, list[str]]:
     """Return how blocks are predicted that were left out, and what to try where that fails, which is warned of."""
-    if posterior.n_points < _FEWEST_POINTS or posterior.domain.n_nodes < _FEWEST_NODES:
+    n_events = posterior.points.get("cases", posterior.n_points)
+    if n_events < _FEWEST_POINTS or posterior.domain.n_nodes < _FEWEST_NODES:
         return None, []
     if posterior.areas is not None and (~posterior.areas.hidden).sum() < _FEWEST_AREAS:
         return None, []
     # Neighbours of blocks are left as they are: quick, and near enough to judge intervals.
     checked = posterior.cross_validate(rounds=0)
+    within = f"{percent(checked.coverage)} of {len(checked.blocks):,} left-out {checked.what}"
+    stage.note(f"{within} within their 90 % interval")
     warning = check_warning(posterior, checked)
     if warning is None:
         return checked, []
@@ -174,7 +173,10 @@ def _left_out(posterior: Posterior) -> tuple[CrossValidation | None, list[str]]:
     return checked, [in_words(one.words, speak) for one in what_to_try(posterior, checked)]
 
 
-def _checks(checks: Checks | None, checked: CrossValidation | None, advice: Sequence[str]) -> dict[str, Any]:
+def check_facts(
+    checks: Checks | None, checked: CrossValidation | None, advice: Sequence[str]
+) -> dict[str, Any]:
+    """Return the numbers of the checks, as ``summary.json`` holds them."""
     out = {} if checked is None else checked.facts() | {"try": list(advice)}
     if checks is not None:
         out["empty_nodes"] = {"observed": checks.empty_observed, "expected": checks.empty_expected}
@@ -209,7 +211,7 @@ def _record(mapped: Mapped, options: MapOptions, inputs: ReportInputs) -> dict[s
         "points": _counted(counts),
         "choices": {name: {"value": c.value, "why": c.why} for name, c in mapped.choices.items()},
         "summary": {k: v for k, v in posterior.summary().to_dict().items() if k != "choices"},
-        "checks": _checks(inputs.checks, inputs.validation, inputs.advice),
+        "checks": check_facts(inputs.checks, inputs.validation, inputs.advice),
         "warnings": inputs.warnings,
         "seconds": inputs.seconds,
         "command": inputs.command,

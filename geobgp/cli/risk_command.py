@@ -13,7 +13,7 @@ import geobgp
 from geobgp.auto.risk import RiskMapped, run_risk
 from geobgp.cli.messages import showing_warnings
 from geobgp.cli.options import RiskFiles, check_beforehand, option_words
-from geobgp.cli.results import about_file, read_named_regions
+from geobgp.cli.results import about_file, check_facts, left_out, read_named_regions
 from geobgp.cli.workspace import RECORD, Workspace, not_written
 from geobgp.output.qgis_map import write_qgis
 from geobgp.progress import ConsoleProgress, Progress
@@ -80,12 +80,16 @@ def _write(
         )
     with progress.stage("project"):
         write_qgis(posterior, folder / "map.qgz", made, thresholds=[AVERAGE], regions=regions)
+    with progress.stage("checks") as stage:
+        checked, advice = left_out(posterior, stage)
     with progress.stage("posterior"):
         posterior.save(folder / "posterior.geobgp")
     names = sorted({p.name for p in folder.iterdir()} | {"report.html", RECORD})
     inputs = ReportInputs(
         sources={what.capitalize(): Path(path).name for what, path in options.files().items()},
         choices=mapped.choices,
+        validation=checked,
+        advice=advice,
         warnings=warnings,
         thresholds=[AVERAGE],
         regions=regions,
@@ -117,7 +121,7 @@ def _record(mapped: RiskMapped, options: RiskFiles, inputs: ReportInputs) -> dic
         },
         "choices": {name: {"value": c.value, "why": c.why} for name, c in mapped.choices.items()},
         "summary": {k: v for k, v in posterior.summary().to_dict().items() if k != "choices"},
-        "checks": {},
+        "checks": check_facts(None, inputs.validation, inputs.advice),
         "warnings": inputs.warnings,
         "seconds": inputs.seconds,
         "command": inputs.command,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,51 @@ class Persons:
     counts: Counts
     node: np.ndarray
     table: pd.DataFrame
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Persons of one node with the same confounders, who are one observation.
+
+    Attributes
+    ----------
+    node : (k,) int array
+    cases, persons : (k,) arrays
+    effects : Effects
+        Confounders, standardised over persons; its columns are those of the groups.
+    """
+
+    node: np.ndarray
+    cases: np.ndarray
+    persons: np.ndarray
+    effects: Effects
+
+    @classmethod
+    def of(cls, cases: Persons, controls: Persons) -> Groups:
+        """Return the groups of cases and controls."""
+        node = np.concatenate([cases.node, controls.node])
+        ill = np.r_[np.ones(len(cases.node)), np.zeros(len(controls.node))]
+        effects = confounder_effects(pd.concat([cases.table, controls.table], ignore_index=True))
+        rows = np.column_stack([node, effects.columns[:, 1:]])
+        found, group = np.unique(rows, axis=0, return_inverse=True)
+        group = group.ravel()
+        columns = np.column_stack([np.ones(len(found)), found[:, 1:]])
+        return cls(
+            found[:, 0].astype(np.int64),
+            np.bincount(group, ill, len(found)),
+            np.bincount(group, minlength=len(found)).astype(float),
+            replace(effects, columns=columns),
+        )
+
+    @property
+    def offset(self) -> float:
+        """The log odds of being a case."""
+        n_cases = float(self.cases.sum())
+        return math.log(n_cases / (float(self.persons.sum()) - n_cases))
+
+    def controls_at(self, n_nodes: int) -> np.ndarray:
+        """Return the number of controls on each node."""
+        return np.bincount(self.node, self.persons - self.cases, n_nodes)
 
 
 def read_table(source: Any, what: str) -> Any:

@@ -86,6 +86,10 @@ class State(Protocol):
         """Return the joint covariance of the linear predictor at some nodes."""
         ...
 
+    def joint_at(self, nodes: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and joint covariance of the linear predictor at nodes, for given columns of fixed effects."""
+        ...
+
     def coefficients(self) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and covariance of the fixed effects."""
         ...

@@ -104,6 +104,20 @@ class _State(ABC):
         rest = self.fixed[nodes] - tied
         return covariance + rest @ self.beta_cov @ rest.T
 
+    def joint_at(self, nodes: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and joint covariance of the linear predictor at some nodes, which may recur.
+
+        Parameters
+        ----------
+        nodes : (k,) int array
+        columns : (k, n_effects) array
+            Of the fixed effects, in place of the nodes' own.
+        """
+        covariance, tied = self._field_covariance(nodes)
+        rest = columns - tied
+        mean = self._of_nodes(nodes).mean + columns @ self.beta + self.centre
+        return mean, covariance + rest @ self.beta_cov @ rest.T
+
     @abstractmethod
     def _field_covariance(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the field's covariance at some nodes for given β, and how it falls with β there."""

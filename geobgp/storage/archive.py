@@ -14,6 +14,7 @@ from scipy import sparse
 
 from geobgp.data.areas import AreaCounts
 from geobgp.data.effects import Effects
+from geobgp.data.persons import Groups
 from geobgp.errors import CacheError
 from geobgp.inference import binomial, count_likelihoods  # noqa: F401 (likelihoods register themselves)
 from geobgp.inference.engine import state_from_arrays
@@ -175,6 +176,9 @@ def save(posterior: Posterior, path: str | Path) -> Path:
         arrays["effort"] = posterior.effort
     if posterior.observed is not None:
         arrays["observed"] = posterior.observed
+    if (persons := posterior.persons) is not None and not posterior.effects.names:
+        # With confounders they would be persons, and not numbers of them.
+        arrays |= _named("persons", {k: getattr(persons, k) for k in ("node", "cases", "persons")})
     if posterior.areas is not None:
         header["areas"], area_arrays = areas_record(posterior.areas)
         arrays |= _named("areas", area_arrays)
@@ -213,6 +217,7 @@ def load(path: str | Path) -> Posterior:
             scaling=header["scaling"],
             observed=arrays.get("observed"),
             effort=arrays.get("effort"),
+            persons=_persons(_of("persons", arrays)),
             areas=areas_from(header["areas"], _of("areas", arrays)) if "areas" in header else None,
             choices=header["choices"],
             tried=tuple(Rung(**rung) for rung in header["tried"]),
@@ -222,6 +227,13 @@ def load(path: str | Path) -> Posterior:
             f"{str(path)!r} was written by {header.get('source')} and lacks {error} that this "
             "version needs. Load it with that version, or fit and save again."
         ) from error
+
+
+def _persons(arrays: dict[str, np.ndarray]) -> Groups | None:
+    """Rebuild cases and controls by node."""
+    if not arrays:
+        return None
+    return Groups(**arrays, effects=Effects(columns=np.ones((len(arrays["node"]), 1))))
 
 
 def _named(prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -57,6 +57,7 @@ DOORS = {
     ("prior.harmonic:HarmonicBasis.plot", "output.plots"),
     ("questions:Questions.cross_validate", "checks.crossval"),
     ("questions:Questions.cross_validate", "checks.left_out_areas"),
+    ("questions:Questions.cross_validate", "checks.left_out_persons"),
     ("questions:Questions.excursion", "checks.excursions"),
     ("questions:Questions.ranks", "checks.ranks"),
     ("questions:Questions.residuals", "checks.pearson"),
