@@ -107,7 +107,6 @@ class LGCP:
         covariates=COVARIATES,
         exposure_column=NAME,
         effort_column=NAME,
-        effort_column=NAME,
         fill_missing=choice("mean"),
         likelihood=choice("poisson", "negative-binomial"),
         scaling=SCALING,

@@ -91,7 +91,7 @@ def test_a_buffer_and_blocks_without_persons():
     assert checked.plot() is not None
     advice = " ".join(one.words for one in what_to_try(posterior, checked))
     assert "confounders" in advice and "exposure" not in advice
-    with pytest.raises(DataError, match="distance of 0 or more"):
+    with pytest.raises(DataError, match="number of at least 0"):
         posterior.cross_validate(4.0, buffer=-1.0)
     with pytest.raises(DataError, match="at least two"):
         posterior.cross_validate(np.where(domain.node_points[:, 0] > 8.0, "east", "west"))
