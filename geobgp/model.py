@@ -428,7 +428,7 @@ class BoundaryGP:
             raise DataError(
                 f"Values must be finite; {bad:,} of {len(y):,} are not.", option="values", found=bad
             )
-        off = int((domain.locate(xy) < 0).sum())
+        off = int((domain.node_at(xy) < 0).sum())
         if off:
             raise DataError(
                 f"{off:,} of {len(xy):,} locations are not on the domain's land; move or drop them.",

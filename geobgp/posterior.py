@@ -19,7 +19,7 @@ from geobgp.data.effort import seen_exposure
 from geobgp.errors import DataError
 from geobgp.exports import Outputs
 from geobgp.inference.mixture import QUANTILES, NormalMixture, check_probabilities, quantile_name
-from geobgp.land.reproject import place_coordinates
+from geobgp.land.reproject import as_given, place_coordinates
 from geobgp.questions import Questions
 from geobgp.summary import Rung, Summary, coefficient_table, describe
 from geobgp.text import number
@@ -277,11 +277,11 @@ class Posterior(Outputs, Questions):
         *,
         by_node: bool = False,
     ) -> NormalMixture:
-        coords = place_coordinates(coords, self.domain.crs)
+        coords = place_coordinates(coords, self.domain.crs, self.domain.grid.bounds)
         fixed = None
         if covariates is not None and self.effects.names:
             fixed = self.effects.standardise(covariates, len(coords))
-        land = self.domain.locate(coords) >= 0
+        land = self.domain.node_at(coords) >= 0
         found = np.full((2, len(self.fit.states), len(coords)), np.nan)
         if land.any():
             some = None if fixed is None else fixed[land]
@@ -319,14 +319,14 @@ class Posterior(Outputs, Questions):
         Parameters
         ----------
         coords : (k, 2) array, GeoDataFrame or GeoSeries
-            Easting and northing in the domain's CRS, or points in any CRS.
+            Easting and northing in the domain's CRS, or points in any CRS, whose index the rows then have.
         quantiles : sequence of float
         covariates : mapping or DataFrame, optional
             Values there, in their own units; by default those of the node on whose land a coordinate lies.
         """
         self._need_counts("intensity_at()")
         found = self._at(coords, covariates, by_node=True).plus(math.log(self.shown.factor))
-        frame = pd.DataFrame(_columns(found, quantiles))
+        frame = pd.DataFrame(_columns(found, quantiles), index=getattr(coords, "index", None))
         frame.attrs["units"] = self.units
         return frame
 
@@ -381,24 +381,28 @@ class Posterior(Outputs, Questions):
     def predict(
         self, coords: Any, covariates: Mapping[str, np.ndarray] | pd.DataFrame | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean and variance of the linear predictor at coordinates (k, 2); NaN off land.
+        """Return mean and variance of the linear predictor at places; NaN off land.
 
+        Places are coordinates (k, 2) in the domain's CRS; or a GeoDataFrame or GeoSeries in any, and mean and variance
+        are then Series with its index.
         Features are smooth functions, and so is what they predict; at full rank it is the value of the node that a
         coordinate lies on.
         """
-        return self._at(coords, covariates).moments()
+        mean, variance = self._at(coords, covariates).moments()
+        return as_given(mean, coords), as_given(variance, coords)
 
     @door(covariates=VALUES)
     def predict_y(
         self, coords: Any, covariates: Mapping[str, np.ndarray] | pd.DataFrame | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean and variance of a new observation at coordinates (k, 2); NaN off land.
+        """Return mean and variance of a new observation at places, given as for `predict`; NaN off land.
 
         Gaussian: the noise is added. Bernoulli: the probability of a 1, and p (1 - p). Poisson: of a count
         with one unit of exposure.
         """
         noise = np.array([state.noise for state in self.fit.states])
-        return self.likelihood.predicted(self._at(coords, covariates), noise)
+        mean, variance = self.likelihood.predicted(self._at(coords, covariates), noise)
+        return as_given(mean, coords), as_given(variance, coords)
 
     # -- files -------------------------------------------------------------------------------------
 

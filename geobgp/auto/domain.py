@@ -11,7 +11,7 @@ from geobgp.errors import GeometryError
 from geobgp.files import read_vector
 from geobgp.land.crs import as_crs
 from geobgp.land.domain import Domain
-from geobgp.land.polygons import Land, land_polygons, read_lines, read_polygons
+from geobgp.land.polygons import CRS_NOTE, Land, land_polygons, read_lines, read_polygons
 from geobgp.summary import Choice
 from geobgp.text import number
 
@@ -64,6 +64,11 @@ def about_crs(domain: Domain, given: Any) -> Choice:
     name = f"{':'.join(code)}, {found.name}" if code else found.name
     if given is not None:
         return Choice(name, "given")
+    own = next((note.removeprefix(CRS_NOTE) for note in domain.notes if note.startswith(CRS_NOTE)), "")
+    if own == "the land's own":
+        return Choice(name, own)
+    if own:
+        return Choice(name, f"chosen, for {own}")
     if code:
         return Choice(name, "the land lies within this UTM zone")
     return Choice(name, "equal-area around the land, which does not fit one UTM zone")

@@ -103,7 +103,8 @@ def map_intensity(
         16,000 of them) on, they are halved for as long as the points gain by it and `max_seconds` allow;
         `posterior.tried` has what was compared.
     crs : optional
-        By default a UTM zone or an equal-area projection around the land; "local" for a plane.
+        By default that of the land, where it is a metric one and true there, else a UTM zone or an equal-area
+        projection around the land; "local" for a plane.
     land_crs : optional
         CRS of land, water and barriers where they do not say.
     min_coverage : float

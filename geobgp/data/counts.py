@@ -308,7 +308,7 @@ class Tally:
         self.points_crs = self.points_crs or chunk.crs
         if self.kept is not None:
             self.kept.append(coords[np.isfinite(coords).all(axis=1)])
-        node = np.asarray(self.domain.locate(coords))
+        node = np.asarray(self.domain.node_at(coords))
         on_water = node < 0
         off = np.flatnonzero(on_water)
         if len(off) and self.on_water == "error":
@@ -350,7 +350,7 @@ class Tally:
 
     def _nearest(self, coords: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if self.reach == 0:
-            node = np.asarray(self.domain.locate(coords))
+            node = np.asarray(self.domain.node_at(coords))
             return node, np.where(node < 0, np.inf, 0.0)
         return self.domain.nearest(coords, self.reach)
 

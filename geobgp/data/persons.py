@@ -158,7 +158,7 @@ def place_persons(
     for chunk in Stream(table, how):
         coords = transform(chunk.coords, chunk.crs, domain.crs)
         node = np.asarray(
-            domain.nearest(coords, reach)[0] if on_water == "nearest" else domain.locate(coords)
+            domain.nearest(coords, reach)[0] if on_water == "nearest" else domain.node_at(coords)
         )
         nodes.append(node[node >= 0])
         rows.append(before + chunk.rows[node >= 0])

@@ -264,7 +264,7 @@ def _samples(domain: Domain) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarra
         for start in range(0, len(at_row), chunk):
             east, north = domain.grid.centres(at_row[start : start + chunk], at_col[start : start + chunk])
             coords = np.column_stack([(east[:, None] + du).ravel(), (north[:, None] + dv).ravel()])
-            node = domain.locate(coords)
+            node = domain.node_at(coords)
             on = node >= 0
             # A node may own slivers in a neighbouring cell, which come in another part: add up all first.
             parts.append((node[on], coords[on], side**-2))

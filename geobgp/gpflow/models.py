@@ -143,12 +143,12 @@ class HarmonicFeatures(gpflow.inducing_variables.InducingVariables):
         @lru_cache(maxsize=4)
         def evaluate(data: bytes) -> np.ndarray:
             coords = np.frombuffer(data).reshape(-1, 2)
-            there = columns[np.maximum(basis.domain.locate(coords), 0)]
+            there = columns[np.maximum(basis.domain.node_at(coords), 0)]
             return np.concatenate([unit * basis.evaluate(coords), there], axis=1)
 
         @lru_cache(maxsize=4)
         def locate(data: bytes) -> np.ndarray:
-            return np.asarray(basis.domain.locate(np.frombuffer(data).reshape(-1, 2)), np.int64)
+            return np.asarray(basis.domain.node_at(np.frombuffer(data).reshape(-1, 2)), np.int64)
 
         self._evaluate, self._locate = evaluate, locate
 

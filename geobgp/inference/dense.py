@@ -276,7 +276,7 @@ def _engine(
     scaling: Scaling,
 ) -> FeatureEngine:
     features = PartedFeatures(*basis.by_part(coords))
-    design = columns if coords is None else columns[basis.domain.locate(coords)]
+    design = columns if coords is None else columns[basis.domain.node_at(coords)]
     return FeatureEngine(
         features, basis.eigenvalues[features.order], kernel, design, fixed_sd, basis, columns, centre, scaling
     )

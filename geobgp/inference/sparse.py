@@ -248,7 +248,7 @@ def _engine(
 ) -> SparseEngine:
     full.check_kernel(kernel)
     assert isinstance(kernel, Matern)
-    node = None if coords is None else full.domain.locate(coords)
+    node = None if coords is None else full.domain.node_at(coords)
     observe, design = full.field.to_nodes, columns
     if node is not None:
         observe, design = sp.csr_array(observe[node]), columns[node]

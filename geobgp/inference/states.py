@@ -89,7 +89,7 @@ class _State(ABC):
             Take the field of that node too, whether or not the prior is smooth within it.
         """
         coords = np.asarray(coords, float).reshape(-1, 2)
-        node = self.domain.locate(coords)
+        node = self.domain.node_at(coords)
         land = node >= 0
         out = np.full((2, len(coords)), np.nan)
         if land.any():
@@ -411,7 +411,7 @@ class SparseState(_State):
 
     def _field(self, coords: np.ndarray | None) -> _Field:
         if coords is not None:
-            return self._of_nodes(self.domain.locate(coords))
+            return self._of_nodes(self.domain.node_at(coords))
         to_nodes = self.full.field.to_nodes
         tied = self.even[:, None] * (to_nodes @ self.coupling)
         return _Field(self.even * (to_nodes @ self.z), self.even**2 * self.variance, tied)

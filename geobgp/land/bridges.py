@@ -163,7 +163,7 @@ def _over_water(domain: Domain, parts: np.ndarray) -> tuple[np.ndarray, ...]:
     stretch = np.concatenate([*stretches, np.empty(0, object)])
     middle = _coordinates(domain, shapely.line_interpolate_point(stretch, 0.5, normalized=True))
     # What is left over inner land, far from all water, is no water.
-    wet = np.flatnonzero((shapely.length(stretch) > PRECISION) & (domain.locate(middle) < 0))
+    wet = np.flatnonzero((shapely.length(stretch) > PRECISION) & (domain.node_at(middle) < 0))
     owner, stretch = owner[wet], stretch[wet]
     ends = [
         domain.nearest(_coordinates(domain, shapely.get_point(stretch, k)), _REACH * domain.cell_size)[0]
@@ -180,7 +180,7 @@ def _over_barriers(domain: Domain, parts: np.ndarray) -> tuple[np.ndarray, ...]:
     places, part = shapely.get_coordinates(crossing, return_index=True)
     along = shapely.line_locate_point(parts[part], shapely.points(places))
     sides = [
-        domain.locate(_coordinates(domain, shapely.line_interpolate_point(parts[part], along + step)))
+        domain.node_at(_coordinates(domain, shapely.line_interpolate_point(parts[part], along + step)))
         for step in (-_BESIDE, _BESIDE)
     ]
     return part, sides[0], sides[1], np.zeros(len(part))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import geopandas as gpd
 import numpy as np
@@ -13,8 +13,15 @@ from scipy.ndimage import map_coordinates
 from geobgp.errors import CRSError, option
 from geobgp.land.reproject import CHOOSE, WGS84, centre, in_degrees, lonlat, move, unknown_crs, unwrap
 
+if TYPE_CHECKING:
+    from geobgp.land.grid import Grid
+
 #: A domain is mapped in a UTM zone when it stays within this many degrees of the zone's meridian.
 UTM_HALF_WIDTH = 4.5
+#: A CRS that the land has is kept when areas are so true there, and lengths in all directions so much alike.
+TRUE_AREA, TRUE_SHAPE = 0.03, 0.05
+#: Degrees by which land may reach out of the area that a CRS is made for.
+EDGE = 2.0
 
 
 def choose_crs(geoms: Any) -> pyproj.CRS:
@@ -60,6 +67,63 @@ def choose_crs(geoms: Any) -> pyproj.CRS:
     name = f"WGS 84 / LAEA {abs(lat0):g}{'N' if lat0 >= 0 else 'S'} {abs(lon0):g}{'E' if lon0 >= 0 else 'W'}"
     conversion = pyproj.crs.coordinate_operation.LambertAzimuthalEqualAreaConversion(lat0, lon0)
     return pyproj.crs.ProjectedCRS(conversion, name=name, geodetic_crs=WGS84)
+
+
+def metric_crs(geoms: Any) -> tuple[pyproj.CRS, str]:
+    """Return the CRS to map land in: its own where that will do, else one that is chosen; and why, in words.
+
+    Its own will do if it is projected, in metres, made for where the land is and not for the whole world, and true to
+    areas and shapes there: to 3 % of the area, and 5 % between one direction and another.
+
+    Examples
+    --------
+    >>> from shapely.geometry import box
+    >>> land = gpd.GeoSeries([box(5, 52, 6, 53)], crs="EPSG:4326")
+    >>> metric_crs(land.to_crs(28992))[0].to_string()
+    'EPSG:28992'
+    >>> found, why = metric_crs(land.to_crs(3857))
+    >>> found.to_string(), why
+    ('EPSG:32631', "the land's own, WGS 84 / Pseudo-Mercator, is made for the whole world")
+    """
+    own = geoms.crs
+    if own is None or own.is_geographic:
+        return choose_crs(geoms), ""
+    wrong = _unsuited(own, geoms)
+    if wrong:
+        return choose_crs(geoms), f"the land's own, {own.name}, {wrong}"
+    return check_crs(own), "the land's own"
+
+
+def _unsuited(own: pyproj.CRS, geoms: Any) -> str:
+    """Return what speaks against mapping shapes in their own CRS; empty if nothing does."""
+    try:
+        crs = check_crs(own)
+    except CRSError:
+        return "is no projected one whose axes run east and north"
+    if crs.name != own.name:
+        return f"has the unit {own.axis_info[0].unit_name}"
+    use = crs.area_of_use
+    if use is not None:
+        if use.north - use.south > 120 and (use.east - use.west) % 360 in (0, 360):
+            return "is made for the whole world"
+        longitude, latitude = lonlat(geoms)
+        beyond = (longitude - (use.west - EDGE)) % 360 > (use.east - use.west) % 360 + 2 * EDGE
+        if use.east - use.west != 360 and beyond.any():
+            return "is made for elsewhere, in whole or in part"
+        if latitude.min() < use.south - EDGE or latitude.max() > use.north + EDGE:
+            return "is made for elsewhere, in whole or in part"
+    at = shapely.get_coordinates(geoms.to_numpy())
+    some = at[:: max(1, len(at) // 2000)]
+    east, north = _steps(crs, some[:, 0], some[:, 1])
+    area = np.linalg.norm(np.cross(east, north), axis=-1)
+    one, two, both = ((v * w).sum(axis=-1) for v, w in ((east, east), (north, north), (east, north)))
+    spread = np.hypot((one - two) / 2, both)
+    longest = np.sqrt(((one + two) / 2 + spread) / np.maximum((one + two) / 2 - spread, 1e-12))
+    if not np.nanmax(np.abs(area - 1)) <= TRUE_AREA:
+        return f"shows areas {100 * float(np.nanmax(np.abs(area - 1))):.0f} % wrong there"
+    if not np.nanmax(longest) <= 1 + TRUE_SHAPE:
+        return f"stretches shapes by {100 * (float(np.nanmax(longest)) - 1):.0f} % there"
+    return ""
 
 
 def as_crs(value: Any, what: str = "crs") -> pyproj.CRS:
@@ -161,6 +225,15 @@ def areal_scale(crs: pyproj.CRS, easting: np.ndarray, northing: np.ndarray) -> n
     return np.asarray(scale)
 
 
+def ground_areas(grid: Grid) -> np.ndarray:
+    """Return the true ground area of every cell of a grid, (rows, cols)."""
+    planar = np.full(grid.shape, grid.cell_size**2)
+    if grid.crs is None:
+        return planar
+    east, north = np.meshgrid(grid.eastings, grid.northings)
+    return planar / areal_scale(grid.crs, east, north)
+
+
 def _between(table: np.ndarray, at: np.ndarray) -> np.ndarray:
     """Return the rows of a table at fractional positions, linearly."""
     low = np.clip(at.astype(int), 0, len(table) - 2)
@@ -169,6 +242,13 @@ def _between(table: np.ndarray, at: np.ndarray) -> np.ndarray:
 
 
 def _areal_scale(crs: pyproj.CRS, easting: np.ndarray, northing: np.ndarray) -> np.ndarray:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        scale = 1 / np.linalg.norm(np.cross(*_steps(crs, easting, northing)), axis=-1)
+    return np.asarray(scale).reshape(easting.shape)
+
+
+def _steps(crs: pyproj.CRS, easting: np.ndarray, northing: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return where one metre of the plane to the east, and one to the north, leads on the ellipsoid, (n, 3) each."""
     geod = crs.get_geod() or pyproj.Geod(ellps="WGS84")
     a, e2, step = geod.a, geod.es, 1000.0
     at = np.column_stack([easting.ravel(), northing.ravel()])
@@ -181,5 +261,4 @@ def _areal_scale(crs: pyproj.CRS, easting: np.ndarray, northing: np.ndarray) -> 
 
     with np.errstate(invalid="ignore"):
         east, north = place(step, 0.0) - place(-step, 0.0), place(0.0, step) - place(0.0, -step)
-        scale = (2 * step) ** 2 / np.linalg.norm(np.cross(east, north), axis=-1)
-    return np.asarray(scale).reshape(easting.shape)
+    return east / (2 * step), north / (2 * step)

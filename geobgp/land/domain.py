@@ -19,9 +19,10 @@ from geobgp.errors import DomainError, option
 from geobgp.land import pieces as _pieces
 from geobgp.land.bridges import BridgeLines, Bridges, join_nodes
 from geobgp.land.corners import Corners
-from geobgp.land.crs import areal_scale
+from geobgp.land.crs import ground_areas
 from geobgp.land.grid import Grid, pairs, round_down
 from geobgp.land.polygons import Land, land_polygons
+from geobgp.land.reproject import as_given, place_coordinates
 from geobgp.linalg.memory import frozen
 from geobgp.text import count, number, percent
 from geobgp.validate import a, as_floats, door
@@ -116,8 +117,8 @@ class Domain:
         cell_size : float
             Side of a cell in metres (in the coordinates' own unit for ``crs="local"``).
         crs : optional
-            None chooses a UTM zone or an equal-area projection; anything that pyproj takes, projected and in
-            metres; "local" for planar coordinates with no place on Earth.
+            None keeps a metric one that the land has, or chooses a UTM zone or an equal-area projection; anything that
+            pyproj takes, projected and in metres; "local" for planar coordinates with no place on Earth.
         min_coverage : float
             Pieces of land under this share of a cell join the largest piece they touch; those that touch
             none are left out and counted in `notes`.
@@ -191,7 +192,7 @@ class Domain:
             )
             notes = _with(notes, note)
         rows, cols = np.divmod(pieces.cell[main], grid.shape[1])
-        cell_area = _cell_area(grid)
+        cell_area = ground_areas(grid)
         used = piece_node >= 0
         areas = np.bincount(
             piece_node[used], pieces.area[used] * cell_area.ravel()[pieces.cell[used]], minlength=len(main)
@@ -294,14 +295,19 @@ class Domain:
         digest.update(self.node_areas.tobytes())
         return digest.hexdigest()
 
-    def locate(self, coords: np.ndarray) -> np.ndarray:
-        """Return the node on whose land each coordinate lies, -1 off land.
+    def locate(self, coords: Any) -> Any:
+        """Return the node on whose land each place lies, -1 off land.
 
         Parameters
         ----------
-        coords : (k, 2) array
-            Easting and northing in the domain's CRS.
+        coords : (k, 2) array, GeoDataFrame or GeoSeries
+            Easting and northing in the domain's CRS, or points in any, whose index the result (a Series) then has.
         """
+        given = coords if hasattr(coords, "geometry") else pairs(coords)
+        return as_given(self.node_at(place_coordinates(given, self.crs, self.grid.bounds)), coords)
+
+    def node_at(self, coords: np.ndarray) -> np.ndarray:
+        """Return the node on whose land each of (k, 2) coordinates in the domain's CRS lies, -1 off land."""
         piece = self._piece_at(pairs(coords))
         return np.where(piece >= 0, self.piece_node[piece], -1)
 
@@ -348,7 +354,7 @@ class Domain:
         The node is -1 and the distance infinite where no land lies within `max_distance` (metres).
         """
         coords = pairs(coords)
-        node = self.locate(coords)
+        node = self.node_at(coords)
         distance = np.where(node >= 0, 0.0, np.inf)
         off = np.flatnonzero((node < 0) & np.isfinite(coords).all(axis=1))
         if len(off) and max_distance > 0:
@@ -463,8 +469,10 @@ class Domain:
 
     def report(self) -> str:
         """Return the domain's facts and notes as text."""
-        lines = [f"{name}: {value}" for name, value in self.facts().items()]
-        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+        return "\n".join(f"{name}: {value}" for name, value in self._rows())
+
+    def _rows(self) -> list[tuple[str, str]]:
+        return [*self.facts().items(), *(("note", note) for note in self.notes)]
 
     def __repr__(self) -> str:
         return f"Domain({', '.join(f'{name}: {value}' for name, value in self.facts().items())})"
@@ -472,8 +480,7 @@ class Domain:
     def _repr_html_(self) -> str:
         from html import escape
 
-        rows = [*self.facts().items(), *(("note", note) for note in self.notes)]
-        body = "".join(f"<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>" for k, v in rows)
+        body = "".join(f"<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>" for k, v in self._rows())
         return f"<table><caption>Domain</caption>{body}</table>"
 
     @door(ax=AXES)
@@ -487,11 +494,3 @@ class Domain:
 def _with(notes: tuple[str, ...], *more: str) -> tuple[str, ...]:
     """Return notes and those that are new: a domain that was stored has its own already."""
     return (*notes, *(note for note in more if note not in notes))
-
-
-def _cell_area(grid: Grid) -> np.ndarray:
-    planar = np.full(grid.shape, grid.cell_size**2)
-    if grid.crs is None:
-        return planar
-    east, north = np.meshgrid(grid.eastings, grid.northings)
-    return planar / areal_scale(grid.crs, east, north)

@@ -16,7 +16,7 @@ from scipy.sparse.csgraph import connected_components
 from geobgp.errors import CRSError, DomainError, GeometryError, option
 from geobgp.files import layers, read_vector, split_layer
 from geobgp.land.bridges import BridgeLines, bridge_table
-from geobgp.land.crs import areal_scale, as_crs, check_crs, choose_crs
+from geobgp.land.crs import areal_scale, as_crs, check_crs, metric_crs
 from geobgp.land.reproject import (
     CHOOSE,
     LonLat,
@@ -165,6 +165,10 @@ def _clean(series: Any, what: str, wanted: tuple[int, ...], plural: str) -> tupl
     return gpd.GeoSeries(geoms[keep], index=index[keep], crs=series.crs), notes
 
 
+#: What the note on the CRS of the land's own file begins with.
+CRS_NOTE = "CRS: "
+
+
 @dataclass(frozen=True, eq=False)
 class Land:
     """Land minus water on one plane.
@@ -203,7 +207,8 @@ def land_polygons(
     land, water : anything `read_polygons` takes; water may be None
     barriers : anything `read_lines` takes, or None
     crs : None, "local", or anything pyproj takes
-        None chooses (see `choose_crs`); "local" takes the coordinates as a plane with no place on Earth.
+        None keeps the land's own or chooses (see `metric_crs`); "local" takes the coordinates as a plane with no
+        place on Earth.
     bridges : anything `bridge_table` takes, or None
 
     Examples
@@ -232,7 +237,11 @@ def land_polygons(
         sources = {"land": land, "water": water, "barriers": barriers, "bridges": bridges}
         _give_crs(series, sources, crs, notes)
         series = {name: in_degrees(s) for name, s in series.items()}
-        target = choose_crs(series["land"]) if crs is None else check_crs(crs, series["land"])
+        if crs is None:
+            target, why = metric_crs(series["land"])
+            notes += [f"{CRS_NOTE}{why}"] if why else []
+        else:
+            target = check_crs(crs, series["land"])
     dry, lines, wet = _dry_land(series, target)
     if target is not None:
         notes += _distortion(dry, target)

@@ -129,9 +129,23 @@ def point_coordinates(points: Any, crs: pyproj.CRS | None) -> tuple[np.ndarray, 
     return finite_rows(coords)
 
 
-def place_coordinates(places: Any, crs: pyproj.CRS | None) -> np.ndarray:
-    """Return (n, 2) coordinates of places, one a row, as `point_coordinates`; NaN where it has none."""
+def place_coordinates(
+    places: Any, crs: pyproj.CRS | None, bounds: tuple[float, float, float, float] | None = None
+) -> np.ndarray:
+    """Return (n, 2) coordinates of places, one a row, as `point_coordinates`; NaN where it has none.
+
+    Where the `bounds` (west, south, east, north) of the land are given, an array that looks like degrees is refused.
+    """
     coords, rows, _ = point_coordinates(places, crs)
+    if crs is not None and bounds is not None and not hasattr(places, "crs") and len(coords):
+        far = bounds[0] > 180 or bounds[1] > 90 or bounds[2] < -180 or bounds[3] < -90
+        if far and np.abs(coords[:, 0]).max() <= 180 and np.abs(coords[:, 1]).max() <= 90:
+            first = ", ".join(f"{v:g}" for v in coords[0])
+            raise CRSError(
+                f"These coordinates look like degrees (the first: {first}), and the land is in {crs.name}, in metres.",
+                found=first,
+                remedy="Give a GeoSeries with its CRS, such as gpd.GeoSeries(gpd.points_from_xy(lon, lat), crs=4326).",
+            )
     if len(np.unique(rows)) < len(rows):
         raise GeometryError(
             f"Places are one point in each row; found {len(rows):,} points in {len(places):,} rows.",
@@ -141,6 +155,15 @@ def place_coordinates(places: Any, crs: pyproj.CRS | None) -> np.ndarray:
     out = np.full((len(places), 2), np.nan)
     out[rows] = coords
     return out
+
+
+def as_given(values: np.ndarray, places: Any) -> Any:
+    """Return one value per place: a Series with the index of a GeoDataFrame or GeoSeries, else the array itself."""
+    if not hasattr(places, "geometry"):
+        return values
+    import pandas as pd
+
+    return pd.Series(values, index=places.index)
 
 
 def finite_rows(coords: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:

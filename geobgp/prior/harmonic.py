@@ -233,7 +233,7 @@ class HarmonicBasis(Basis):
         for k, part in enumerate(self.parts):
             label[part.unknowns] = k
         way = self.discretisation.at(coords)[0]
-        own = label[self.domain.locate(coords)]
+        own = label[self.domain.node_at(coords)]
         order = np.argsort(own, kind="stable")
         ends = np.searchsorted(own[order], np.arange(len(self.parts) + 1))
         mine = [order[a:b] for a, b in pairwise(ends)]

@@ -13,9 +13,11 @@ from paths import FIXTURES, SAMPLE
 from shapely.geometry import MultiPolygon, Polygon, box
 
 from geobgp import CRSError, Domain
-from geobgp.land.crs import areal_scale, check_crs, choose_crs
+from geobgp.auto.domain import about_crs
+from geobgp.land.crs import areal_scale, check_crs, choose_crs, metric_crs
 from geobgp.land.polygons import land_polygons
 from geobgp.land.reproject import project_shapes, transform
+from geobgp.summary import Choice
 
 GEOD = pyproj.Geod(ellps="WGS84")
 
@@ -357,3 +359,50 @@ def test_the_crs_of_a_domain_can_be_given_again():
     assert domain.crs.to_authority() is None
     again = Domain.from_polygons(domain.geometry, cell_size=50_000, crs=domain.crs)
     assert again.n_nodes == domain.n_nodes and again.crs.equals(domain.crs)
+
+
+NETHERLANDS = gpd.GeoSeries([box(3.4, 50.8, 7.2, 53.5)], crs=4326).segmentize(0.05)
+GROUND = abs(GEOD.geometry_area_perimeter(NETHERLANDS.iloc[0])[0])
+
+
+@pytest.mark.parametrize("code", [28992, 3035, 32631, 25831])
+def test_a_metric_crs_that_the_land_has_is_kept(code):
+    crs, why = metric_crs(NETHERLANDS.to_crs(code))
+    assert (crs.to_epsg(), why) == (code, "the land's own")
+    domain = Domain.from_polygons(NETHERLANDS.to_crs(code), cell_size=20_000)
+    assert domain.crs.to_epsg() == code and "CRS: the land's own" in domain.notes
+    assert about_crs(domain, None) == Choice(f"EPSG:{code}, {domain.crs.name}", "the land's own")
+    # Whatever the plane, the land is as large as it is.
+    assert domain.node_areas.sum() == pytest.approx(GROUND, rel=0.002)
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        (3857, "is made for the whole world"),
+        (6933, "is made for the whole world"),
+        (3395, "is made for the whole world"),
+        (32633, "is made for elsewhere"),
+        (27700, "is made for elsewhere"),
+        (3034, "shows areas 7 % wrong there"),
+        (2264, "has the unit US survey foot"),
+    ],
+)
+def test_another_is_chosen_where_the_lands_own_will_not_do(code, why):
+    crs, told = metric_crs(NETHERLANDS.to_crs(code))
+    assert crs.to_epsg() == 32631 and why in told
+    domain = Domain.from_polygons(NETHERLANDS.to_crs(code), cell_size=20_000)
+    assert domain.crs.to_epsg() == 32631
+    assert why in about_crs(domain, None).why
+
+
+def test_a_plane_that_stretches_shapes_is_not_kept():
+    flat = NETHERLANDS.to_crs("+proj=cea +lat_ts=30 +units=m")  # equal-area, far from its parallel
+    crs, why = metric_crs(flat)
+    assert crs.to_epsg() == 32631 and "stretches shapes" in why
+    near = NETHERLANDS.to_crs("+proj=laea +lat_0=45 +lon_0=0 +units=m")
+    assert metric_crs(near)[1] == "the land's own"
+
+
+def test_degrees_are_brought_to_metres_as_ever():
+    assert metric_crs(NETHERLANDS) == (choose_crs(NETHERLANDS), "")
