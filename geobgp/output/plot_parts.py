@@ -91,8 +91,7 @@ def show_cells(
     -------
     Axes
     """
-    from matplotlib.cm import ScalarMappable
-    from matplotlib.colors import BoundaryNorm, ListedColormap, Normalize
+    from matplotlib.colors import ListedColormap, Normalize
     from matplotlib.patches import PathPatch
 
     values = np.asarray(node_values, float)
@@ -113,9 +112,7 @@ def show_cells(
         index = np.where(np.isnan(values), np.nan, classes.index(values))
         shades = ListedColormap(classes.colours / 255)
         image = ax.imshow(index, cmap=shades, norm=Normalize(-0.5, classes.n - 0.5), **common)
-        bar_like = classes.n > 2 and not classes.names
-        norm: Any = BoundaryNorm(classes.breaks, classes.n, extend="both") if bar_like else None
-        source = None if norm is None else ScalarMappable(norm, shades)
+        source = class_mappable(classes)
     else:
         shades = ListedColormap(palette.colours(256, ramp) / 255)
         low, high = limits if limits is not None else (np.nanmin(values), np.nanmax(values))
@@ -131,16 +128,32 @@ def show_cells(
         if domain.barriers is not None:
             draw_lines(ax, domain.barriers)
     if colour_bar and source is not None:
-        bar = ax.figure.colorbar(source, ax=ax, shrink=0.75, aspect=22, pad=0.02, spacing="uniform")
-        bar.set_label(label, fontsize=11)
-        bar.outline.set_linewidth(0.5)
-        if classes is not None:
-            bar.set_ticks(classes.breaks.tolist(), labels=[number(b, 6) for b in classes.breaks])
-        bar.ax.tick_params(labelsize=10, length=2)
+        draw_bar(ax.figure, ax, source, label, classes)
     elif colour_bar and classes is not None:
-        _swatches(ax, classes, label)
+        draw_swatches(ax, classes, label)
     dress(ax, domain, title=title, scale_bar=scale_bar)
     return ax
+
+
+def class_mappable(classes: Classes) -> Any:
+    """Return what a colour bar of classes is made of; None for one or two classes and for those with names."""
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import BoundaryNorm, ListedColormap
+
+    if classes.n <= 2 or classes.names:
+        return None
+    norm = BoundaryNorm(classes.breaks, classes.n, extend="both")
+    return ScalarMappable(norm, ListedColormap(classes.colours / 255))
+
+
+def draw_bar(figure: Any, axes: Any, source: Any, label: str, classes: Classes | None = None) -> None:
+    """Draw a colour bar beside axes, or beside several of them together."""
+    bar = figure.colorbar(source, ax=axes, shrink=0.75, aspect=22, pad=0.02, spacing="uniform")
+    bar.set_label(label, fontsize=11)
+    bar.outline.set_linewidth(0.5)
+    if classes is not None:
+        bar.set_ticks(classes.breaks.tolist(), labels=[number(b, 6) for b in classes.breaks])
+    bar.ax.tick_params(labelsize=10, length=2)
 
 
 def hatch_cells(ax: matplotlib.axes.Axes, domain: Domain, which: np.ndarray, label: str) -> None:
@@ -169,7 +182,7 @@ def hatch_cells(ax: matplotlib.axes.Axes, domain: Domain, which: np.ndarray, lab
     ax.set_xlabel(label, fontsize=10, loc="left", color=QUIET)
 
 
-def _swatches(ax: matplotlib.axes.Axes, classes: Classes, label: str) -> None:
+def draw_swatches(ax: matplotlib.axes.Axes, classes: Classes, label: str) -> None:
     """Draw a legend instead of a colour bar, for one or two classes and for those with names."""
     from matplotlib.patches import Patch
 

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 _DPI = 130
 
 
-def _new(size: tuple[float, float]) -> Figure:
+def new_figure(size: tuple[float, float]) -> Figure:
+    """Return a figure without a window."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -30,7 +31,8 @@ def _new(size: tuple[float, float]) -> Figure:
     return figure
 
 
-def _done(figure: Figure) -> str:
+def done(figure: Figure) -> str:
+    """Return a figure as a data URL."""
     out = io.BytesIO()
     # savefig would draw everything twice.
     figure.canvas.print_png(out, metadata={"Software": None})  # type: ignore[attr-defined]
@@ -38,9 +40,9 @@ def _done(figure: Figure) -> str:
 
 
 def _map(posterior: Posterior, draw: Any) -> str:
-    figure = _new(map_size(posterior.domain))
+    figure = new_figure(map_size(posterior.domain))
     draw(figure.subplots())
-    return _done(figure)
+    return done(figure)
 
 
 def intensity(posterior: Posterior) -> str:
@@ -62,14 +64,14 @@ def exceedance(posterior: Posterior, threshold: float) -> str:
 
 def hyperparameters(posterior: Posterior) -> str:
     """Return the densities of lengthscale and standard deviation."""
-    figure = _new((9.6, 2.7))
+    figure = new_figure((9.6, 2.7))
     plots.plot_hyperparameters(posterior, axes=figure.subplots(1, 2))
-    return _done(figure)
+    return done(figure)
 
 
 def ladder(tried: Sequence[Rung]) -> str:
     """Return the gain of the fits that were compared, by number of nodes, a line for each prior and shore."""
-    figure = _new((5.4, 3.0))
+    figure = new_figure((5.4, 3.0))
     ax = figure.subplots()
     kinds = list(dict.fromkeys((r.prior, r.water) for r in tried))
     for k, kind in enumerate(kinds):
@@ -95,20 +97,20 @@ def ladder(tried: Sequence[Rung]) -> str:
     ax.set_ylabel("gain in nats")
     ax.legend(frameon=False, fontsize=8)
     hide_spines(ax, "right", "top")
-    return _done(figure)
+    return done(figure)
 
 
 def validation(checked: CrossValidation) -> str:
     """Return observed against predicted numbers of left-out blocks, their scores on the map, and the PIT values."""
     wide, tall = map_size(checked.domain, height=3.6, beside=1.0)
     ratios = [3.6, wide, 2.9]
-    figure = _new((sum(ratios), max(tall, 3.4)))
+    figure = new_figure((sum(ratios), max(tall, 3.4)))
     checked.plot(figure.subplots(1, 3, width_ratios=ratios))
-    return _done(figure)
+    return done(figure)
 
 
 def residuals(found: Residuals) -> str:
     """Return the residual map, pairs of events and lurking variables."""
-    figure = _new(residual_plots.layout(found)[0])
+    figure = new_figure(residual_plots.layout(found)[0])
     residual_plots.plot_residuals(found, figure)
-    return _done(figure)
+    return done(figure)

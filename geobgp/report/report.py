@@ -115,7 +115,7 @@ def render(posterior: Posterior, inputs: ReportInputs) -> str:
         **_residuals(posterior),
         **_checks(posterior, inputs.checks),
         **_validation(posterior, inputs.validation),
-        **_regions(inputs.regions),
+        **region_table(inputs.regions),
     )
 
 
@@ -179,7 +179,8 @@ def _interval(fact: Mapping[str, Any]) -> str:
     return f"90 % interval {number(fact['q05'])} to {number(fact['q95'])}"
 
 
-def _capital(name: str) -> str:
+def capital(name: str) -> str:
+    """Return a name with a capital first letter."""
     return name[:1].upper() + name[1:]
 
 
@@ -191,13 +192,13 @@ def _found(posterior: Posterior, inputs: ReportInputs) -> list[tuple[str, str]]:
         points = {name: f"{value:,.6g}" for name, value in posterior.points.items()}
     domain = posterior.domain
     rows = [*points.items(), *domain.facts().items(), *(("note", note) for note in domain.notes)]
-    return [(_capital(name), text) for name, text in rows]
+    return [(capital(name), text) for name, text in rows]
 
 
 def _chosen(posterior: Posterior, inputs: ReportInputs) -> list[tuple[str, ...]]:
     if inputs.choices:
-        return [(_capital(name), str(choice.value), choice.why) for name, choice in inputs.choices.items()]
-    return [(_capital(name), text) for name, text in posterior.choices.items()]
+        return [(capital(name), str(choice.value), choice.why) for name, choice in inputs.choices.items()]
+    return [(capital(name), text) for name, text in posterior.choices.items()]
 
 
 def _ladder(posterior: Posterior) -> list[tuple[str, ...]]:
@@ -292,7 +293,8 @@ def _residuals(posterior: Posterior) -> dict[str, Any]:
     }
 
 
-def _regions(frame: pd.DataFrame | None) -> dict[str, Any]:
+def region_table(frame: pd.DataFrame | None) -> dict[str, Any]:
+    """Return head and rows of the table of regions, and how many are left out."""
     if frame is None:
         return {"region_head": ()}
     columns: dict[str, list[str]] = {"Region": [str(name) for name in frame.get("name", [""] * len(frame))]}

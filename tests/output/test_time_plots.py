@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import matplotlib
+import numpy as np
+import pytest
+from over_time import Stack, moving
+from posteriors import disc, island, prescribed
+
+from geobgp.data.periods import Periods
+from geobgp.errors import DataError
+from geobgp.output import palette
+from geobgp.output.course import Course
+from geobgp.output.time_plots import plot_level, plot_periods
+
+MONTHS = Periods.calendar("month", "2018-01", "2020-06")
+
+
+@pytest.fixture(autouse=True)
+def _no_window():
+    import matplotlib.pyplot as plt
+
+    before = matplotlib.get_backend()
+    plt.switch_backend("Agg")
+    yield
+    plt.close("all")
+    plt.switch_backend(before)
+
+
+@pytest.fixture(scope="module")
+def source():
+    return moving(disc(), MONTHS, title="Bites")
+
+
+@pytest.fixture(scope="module")
+def ahead():
+    return moving(disc(), MONTHS.ahead(3), observed=False)
+
+
+def panels(figure):
+    return [ax for ax in figure.axes if ax.get_title(loc="left")]
+
+
+def test_a_map_for_each_period_in_one_set_of_classes(source, ahead):
+    figure = plot_periods(source, forecast=ahead, periods=["2018-01", "2020-06", "2020-07"])
+    drawn = panels(figure)
+    assert [ax.get_title(loc="left") for ax in drawn] == ["2018-01", "2020-06", "2020-07 (forecast)"]
+    course = Course(source, ahead)
+    classes = palette.classes_in(course.data, "mean")
+    for ax, k in zip(drawn, (0, 29, 30), strict=True):
+        values = course.data["mean"].values[k]
+        shown = np.ma.filled(ax.images[0].get_array(), np.nan)
+        np.testing.assert_array_equal(shown, np.where(np.isnan(values), np.nan, classes.index(values)))
+        assert ax.images[0].norm.vmax == classes.n - 0.5
+    # One colour bar for them all, with the unit.
+    bars = [ax for ax in figure.axes if ax.get_ylabel()]
+    assert [ax.get_ylabel() for ax in bars] == ["events per unit area"]
+
+
+def test_of_many_periods_every_second_is_drawn(source):
+    figure = plot_periods(source)
+    assert len(panels(figure)) == 15
+    assert panels(figure)[-1].get_title(loc="left") == "2020-06"
+    assert figure._suptitle.get_text() == "Bites; 15 of 30 months"
+
+
+def test_uncertainty_and_a_map_of_one_class():
+    same = Stack(MONTHS.slice(0, 2), (prescribed(island(4000.0), 0.0, 0.3),) * 2)
+    assert len(panels(plot_periods(same, variable="uncertainty"))) == 2
+
+
+def test_mistakes(source):
+    with pytest.raises(DataError, match="variable is one of mean, sd"):
+        plot_periods(source, variable="median")
+    with pytest.raises(DataError, match="There is no period '2031'"):
+        plot_periods(source, periods=["2031"])
+    with pytest.raises(DataError, match="none was named"):
+        plot_periods(source, periods=[])
+
+
+def test_the_level_and_its_forecast(source, ahead):
+    course = Course(source, ahead)
+    figure = plot_level(course)
+    top, below = figure.axes
+    lines = {line.get_linestyle(): line for line in top.lines if len(line.get_xdata()) > 2}
+    np.testing.assert_allclose(lines["-"].get_ydata(), course.level["mean"][:30])
+    np.testing.assert_allclose(lines["--"].get_ydata(), course.level["mean"][29:])
+    band = top.collections[0].get_paths()[0].vertices[:, 1]
+    assert band.min() == pytest.approx(course.level["q05"][:30].min())
+    heights = [bar.get_height() for bar in below.patches]
+    np.testing.assert_array_equal(heights[:30], source.observed)
+    # Where nothing was observed there is the level alone.
+    assert len(plot_level(Course(ahead)).axes) == 1

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import re
+
+import geopandas as gpd
+import pandas as pd
+import pytest
+from over_time import moving
+from posteriors import island
+
+from geobgp.data.periods import Periods
+from geobgp.report.report import ReportInputs
+from geobgp.report.time_report import write_time_report
+from geobgp.summary import Choice
+from geobgp.text import events, number
+
+MONTHS = Periods.calendar("month", "2015-01", "2020-06")
+NASTY = "<script>alert(1)</script>{{ 7*7 }}"
+
+
+class Check:
+    """What a comparison of forecasts with what came says."""
+
+    coverage, coverage_band = 0.92, (0.8, 0.98)
+
+    def verdict(self):
+        return "Of 3 periods left out, 92 % lie within."
+
+    def by_period(self):
+        return pd.DataFrame({"observed": [40.0], "expected": [38.2], "coverage": [0.92]}, index=["2020-06"])
+
+
+@pytest.fixture(scope="module")
+def source():
+    return moving(island(4000.0), MONTHS, title="Bites " + NASTY)
+
+
+@pytest.fixture(scope="module")
+def html(source, tmp_path_factory):
+    region = gpd.GeoDataFrame({"name": ["All " + NASTY]}, geometry=[source.domain.geometry], crs=28992)
+    inputs = ReportInputs(
+        sources={"Points": "bites.csv"},
+        choices={"cells": Choice(4000, "given")},
+        warnings=["Mind " + NASTY],
+        regions=source.totals(region),
+        files={"map.html": "interactive map"},
+        seconds={"fit": 1.25},
+        command="geobgp map",
+    )
+    ahead = moving(source.domain, MONTHS.ahead(2), observed=False)
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    return write_time_report(path, source, inputs, forecast=ahead, check=Check()).read_text("utf-8")
+
+
+def test_it_has_every_part(html):
+    parts = re.findall(r'<section id="(\w+)">', html)
+    assert parts == [
+        "maps",
+        "level",
+        "input",
+        "warnings",
+        "choices",
+        "model",
+        "checks",
+        "regions",
+        "fit",
+        "files",
+    ]
+    assert html.count('src="data:image/png') == 3
+    assert "every third month" in html and "broken where it is a forecast" in html
+
+
+def test_the_table_by_period_has_the_numbers(html, source):
+    level = source.level()
+    for k in (-1, -20):
+        row = level.iloc[k]
+        cells = [row["period"], events(row["observed"]), events(row["expected"]), number(row["mean"], 3)]
+        pattern = r"\s*</td>\s*<td class=n>".join(map(re.escape, cells))
+        assert re.search(pattern, html), cells
+    assert "2020-08 (forecast)" in html and ">2015-01<" not in html
+    assert "8 earlier months are not listed" in html
+
+
+def test_checks_and_regions(html, source):
+    assert '<p class="good">Of 3 periods left out' in html and ">92 %<" in html
+    assert "<p>2020-06:</p>" in html
+
+
+def test_words_from_the_data_stay_words(html):
+    assert "<script" not in html and "49" not in re.findall(r"<title>(.*?)</title>", html)[0]
+    assert "default-src 'none'" in html
+
+
+def test_the_barest(source, tmp_path):
+    html = write_time_report(tmp_path / "r.html", moving(source.domain, MONTHS.slice(0, 2))).read_text(
+        "utf-8"
+    )
+    assert re.findall(r'<section id="(\w+)">', html) == ["maps", "level", "input", "model", "fit"]
