@@ -17,6 +17,7 @@ The house, from the ground up; each folder imports only from those before it::
     data        points, exposure, covariates and rasters to numbers per node
     inference   likelihoods, engines, the rounds of a fit, mixtures over hyperparameters
     model, posterior, summary, simulate   LGCP and BoundaryGP, what they find, points drawn from it
+    spacetime   the same over periods
     storage     posteriors and arrays in files
     checks      does the map agree with the points?
     output      xarray datasets, GeoTIFFs, contours, QGIS styles, colours, plots
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from geobgp.prior.harmonic import HarmonicBasis
     from geobgp.prior.kernels import Matern, SquaredExponential
     from geobgp.simulate import simulate_points
+    from geobgp.spacetime.posterior import SpaceTimePosterior
 
 _HOME = {
     "AreaCounts": "data.areas",
@@ -86,6 +88,7 @@ _HOME = {
     "Periods": "data.periods",
     "Posterior": "posterior",
     "SizeError": "errors",
+    "SpaceTimePosterior": "spacetime.posterior",
     "SquaredExponential": "prior.kernels",
     "bin_areas": "data.areas",
     "bin_points": "data.counts",
@@ -118,6 +121,7 @@ __all__ = [
     "Periods",
     "Posterior",
     "SizeError",
+    "SpaceTimePosterior",
     "SquaredExponential",
     "bin_areas",
     "bin_points",

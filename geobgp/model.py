@@ -10,9 +10,9 @@ import numpy as np
 
 from geobgp.arguments import ARRAY, BASIS, COVARIATES, KERNEL, POSTERIOR, PROGRESS
 from geobgp.data.combined import combine, sort_counts
-from geobgp.data.effects import Effects, fixed_effects
+from geobgp.data.effects import Effects
 from geobgp.data.effort import check_events, node_effort, seen_exposure
-from geobgp.data.exposure import node_exposure
+from geobgp.data.period_inputs import period_effects, period_exposure
 from geobgp.errors import DataError, option
 from geobgp.inference.engine import Engine, engine_for
 from geobgp.inference.fit import Fit, Start
@@ -27,8 +27,9 @@ from geobgp.prior.base import Basis
 from geobgp.prior.kernels import Kernel
 from geobgp.prior.scaling import SCALING, Scaling, resolve
 from geobgp.progress import ProgressLike, as_progress
+from geobgp.spacetime.fitting import fit_periods, has_periods, refuse_periods
 from geobgp.summary import point_facts
-from geobgp.validate import NAME, TEXT, a, as_floats, choice, door, either, number
+from geobgp.validate import FLAG, NAME, TEXT, a, as_floats, choice, door, either, number
 
 if TYPE_CHECKING:
     from geobgp.data.areas import AreaCounts
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from geobgp.data.effects import Covariates
     from geobgp.data.effort import Effort
     from geobgp.data.exposure import Exposure
+    from geobgp.data.periods import Periods
 
 #: Prior standard deviation of the intercept (around the log of the overall rate) and of standardised
 #: covariates.
@@ -86,6 +88,12 @@ class LGCP:
     scaling : "even" or "natural", optional
         Whether the prior's standard deviation is the same on every piece of land, or what the features add up to:
         more at shores, and far more on islets. By default even under Neumann and natural under Dirichlet conditions.
+    dynamics : "auto", "separable" or "diffusive"
+        Over periods: whether all patches fade alike, or small ones sooner; by default what the events tell.
+
+    Notes
+    -----
+    Over periods an exposure or a covariate may change: a (n_periods, n_nodes) array, or a list with one for each.
 
     Examples
     --------
@@ -110,6 +118,7 @@ class LGCP:
         fill_missing=choice("mean"),
         likelihood=choice("poisson", "negative-binomial"),
         scaling=SCALING,
+        dynamics=choice("auto", "separable", "diffusive"),
     )
     def __init__(
         self,
@@ -124,14 +133,16 @@ class LGCP:
         fill_missing: Literal["mean"] | None = None,
         likelihood: Literal["poisson", "negative-binomial"] = "poisson",
         scaling: Scaling | None = None,
+        dynamics: Literal["auto", "separable", "diffusive"] = "auto",
     ) -> None:
+        self.dynamics = dynamics
         self.overdispersed = likelihood == "negative-binomial"
         self.basis = basis
         self.kernel = _kernel(basis, kernel)
         self.scaling: Scaling = resolve(scaling, basis)
-        self.exposure, self.exposure_kind = node_exposure(exposure, basis.domain, exposure_column)
+        self.exposure, self.exposure_kind = period_exposure(exposure, basis.domain, exposure_column)
         self.effort = node_effort(effort, basis.domain, effort_column)
-        self.effects = fixed_effects(covariates, basis.domain, fill_missing)
+        self.effects = period_effects(covariates, basis.domain, fill_missing)
 
     @property
     def seen_exposure(self) -> np.ndarray:
@@ -145,16 +156,20 @@ class LGCP:
         progress=PROGRESS,
         title=TEXT,
         start=POSTERIOR,
+        periods=a("Periods"),
+        resume=FLAG,
     )
     def fit(
         self,
         counts: Counts | AreaCounts | np.ndarray | Sequence[Counts | AreaCounts | np.ndarray],
         *,
+        periods: Periods | None = None,
         hyper: Literal["map", "integrate"] = "map",
         engine: Literal["numpy", "gpflow"] = "numpy",
         progress: ProgressLike = False,
         title: str = "",
         start: Posterior | None = None,
+        resume: bool = True,
     ) -> Posterior:
         """Fit the posterior; the model stays as it was.
 
@@ -162,7 +177,10 @@ class LGCP:
         ----------
         counts : Counts, AreaCounts, (n_nodes,) array, or a list of several
             What was counted at the nodes, in areas, or both: points that have a place, and areas with the number of
-            those that have none. Areas need a basis of features.
+            those that have none. Areas need a basis of features. By period (`PeriodCounts`, `PeriodAreaCounts`, or an
+            (n_periods, n_nodes) array) all periods are fitted together, and the result is a `SpaceTimePosterior`.
+        periods : Periods, optional
+            Those of the rows of an array; by default they are numbered.
         hyper : "map" or "integrate"
             The best hyperparameters, or a mixture over those that the data allow.
         engine : "numpy" or "gpflow"
@@ -173,7 +191,13 @@ class LGCP:
             Title of maps and rasters.
         start : Posterior, optional
             A fit of the same points with the same kernel, on cells of another size, to begin from: it saves time.
+        resume : bool
+            Over periods: go on from where the same fit was cut off.
         """
+        if has_periods(counts):
+            given = {"periods": periods, "hyper": hyper, "engine": engine, "start": start, "resume": resume}
+            return fit_periods(self, counts, progress=progress, title=title, **given)  # type: ignore[arg-type]
+        refuse_periods(self, periods)
         points, areas = sort_counts(counts)
         if areas is not None and points is not None:
             areas = replace(areas, located=self._at_nodes(points))

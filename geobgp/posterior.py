@@ -89,6 +89,8 @@ class Posterior(Outputs, Questions):
         The fits that `map_intensity` compared: cells, prior, water, bound, seconds.
     shown_in : str
         The units that were asked for, as in "per 100,000"; empty for the own unit. See `in_units`.
+    per : str
+        The time that events are counted per as well, as in "month"; empty where the map has no time.
 
     Examples
     --------
@@ -122,6 +124,7 @@ class Posterior(Outputs, Questions):
     areas: AreaCounts | None = field(default=None, repr=False)
     tried: tuple[Rung, ...] = field(default=(), repr=False)
     shown_in: str = field(default="", repr=False)
+    per: str = field(default="", repr=False)
     effort: np.ndarray | None = field(default=None, repr=False)
     persons: Groups | None = field(default=None, repr=False)
 
@@ -189,7 +192,8 @@ class Posterior(Outputs, Questions):
     @cached_property
     def shown(self) -> Units:
         """In what the intensity is shown: the factor from events per unit of `exposure`, and the words."""
-        return Units.of(self.shown_in, self.exposure_kind, self.domain.area_unit, lambda: self.overall)
+        units = Units.of(self.shown_in, self.exposure_kind, self.domain.area_unit, lambda: self.overall)
+        return units.per(self.per) if self.per else units
 
     @property
     def overall(self) -> float:
@@ -263,7 +267,7 @@ class Posterior(Outputs, Questions):
     @cached_property
     def _nodes(self) -> NormalMixture:
         moments = np.array([state.node_moments() for state in self.fit.states])
-        return NormalMixture(_weights(self.fit.states), moments[:, 0], moments[:, 1])
+        return NormalMixture(weights_of(self.fit.states), moments[:, 0], moments[:, 1])
 
     @property
     def _shown_nodes(self) -> NormalMixture:
@@ -287,7 +291,7 @@ class Posterior(Outputs, Questions):
             some = None if fixed is None else fixed[land]
             for k, state in enumerate(self.fit.states):
                 found[:, k, land] = state.moments_at(coords[land], some, by_node=by_node)
-        return NormalMixture(_weights(self.fit.states), found[0], found[1])
+        return NormalMixture(weights_of(self.fit.states), found[0], found[1])
 
     def _need_counts(self, what: str) -> None:
         if not self.likelihood.is_intensity:
@@ -300,7 +304,7 @@ class Posterior(Outputs, Questions):
     def node_intensity(self, quantiles: Sequence[float] = QUANTILES) -> pd.DataFrame:
         """Return mean, sd and quantiles of the intensity, one row per node of the domain."""
         self._need_counts("node_intensity()")
-        frame = pd.DataFrame(_columns(self._shown_nodes, quantiles))
+        frame = pd.DataFrame(statistics(self._shown_nodes, quantiles))
         frame.attrs["units"] = self.units
         return frame
 
@@ -326,7 +330,7 @@ class Posterior(Outputs, Questions):
         """
         self._need_counts("intensity_at()")
         found = self._at(coords, covariates, by_node=True).plus(math.log(self.shown.factor))
-        frame = pd.DataFrame(_columns(found, quantiles), index=getattr(coords, "index", None))
+        frame = pd.DataFrame(statistics(found, quantiles), index=getattr(coords, "index", None))
         frame.attrs["units"] = self.units
         return frame
 
@@ -365,7 +369,7 @@ class Posterior(Outputs, Questions):
         """Yield joint samples of exp(eta), events per unit of `exposure`, some at a time: n in all."""
         rng = np.random.default_rng(seed)
         # Each state gets its share of the rows, in random order: rows are independent draws of the mixture.
-        owner = np.repeat(np.arange(len(self.fit.states)), rng.multinomial(n, _weights(self.fit.states)))
+        owner = np.repeat(np.arange(len(self.fit.states)), rng.multinomial(n, weights_of(self.fit.states)))
         owner = rng.permutation(owner)
         size = max(1, _SAMPLE_BLOCK // self.domain.n_nodes)
         for start in range(0, n, size):
@@ -436,12 +440,14 @@ class Posterior(Outputs, Questions):
         )
 
 
-def _weights(states: Sequence[Any]) -> np.ndarray:
+def weights_of(states: Sequence[Any]) -> np.ndarray:
+    """Return the shares of states in a mixture."""
     weight = np.array([state.weight for state in states], float)
     return weight / weight.sum()
 
 
-def _columns(mixture: NormalMixture, quantiles: Sequence[float]) -> dict[str, np.ndarray]:
+def statistics(mixture: NormalMixture, quantiles: Sequence[float]) -> dict[str, np.ndarray]:
+    """Return mean, sd and quantiles of the exponential of a mixture, by name."""
     chances = check_probabilities(quantiles)
     mean, var = mixture.exp_moments()
     return {"mean": mean, "sd": np.sqrt(var)} | {

@@ -22,7 +22,10 @@ from geobgp.text import number
 if TYPE_CHECKING:
     from geobgp.inference.fit import Fit
     from geobgp.posterior import Posterior
+    from geobgp.spacetime.posterior import SpaceTimePosterior
 
+#: What the effects of a yearly cycle are called.
+SEASON = ("cosine of the year", "sine of the year")
 #: Nats by which more spread than that of Poisson counts must lead to be called needed.
 NEEDED = 2.0
 
@@ -160,7 +163,9 @@ def coefficient_table(states: Sequence[Any], effects: Effects, ratios: bool) -> 
         weight / weight.sum(), np.array([m for m, _ in pairs]), np.array([v for _, v in pairs])
     )
     mean, var = mixture.moments()
-    names = ["intercept", *effects.names][len(effects.names) + 1 - len(mean) :]
+    names = ["intercept", *effects.names]
+    names += list(SEASON[: max(len(mean) - len(names), 0)])
+    names = names[len(names) - len(mean) :]
     values = {"mean": mean, "sd": np.sqrt(var), "q05": mixture.quantile(0.05), "q95": mixture.quantile(0.95)}
     frame = pd.DataFrame({"name": names} | values)
     if ratios:
@@ -209,6 +214,41 @@ def describe(posterior: Posterior) -> Summary:
         "tried": [asdict(rung) for rung in posterior.tried],
     }
     return Summary(facts)
+
+
+def describe_in_time(posterior: SpaceTimePosterior) -> Summary:
+    """Return the summary of a posterior over periods."""
+    known, fit, periods = describe(posterior).facts, posterior.fit, posterior.periods
+    noun = f"{periods.noun}s"
+    facts: dict[str, Any] = {"points": known.pop("points"), "periods": periods.words()}
+    events = posterior.observed.sum(axis=1) if posterior.observed is not None else None
+    if events is not None and (events == 0).any():
+        facts["periods"] += f", {int((events == 0).sum()):,} without events"
+    for name in ("land", "likelihood", "unit"):
+        facts[name] = known.pop(name)
+    if periods.n > 1:
+        fades = {
+            "separable": "all patches fade alike",
+            "diffusive": "the smaller a patch, the sooner it fades",
+        }
+        facts["dynamics"] = f"{posterior.dynamics}: {fades[posterior.dynamics]}"
+        facts["correlation_time"] = _hyper(fit, 2, 1.0, noun, bool(fit.hyper_cov[2, 2] > 0))
+    if periods.n > 1 and len(fit.hyper_mean) > 3:
+        facts["level_sd"] = _hyper(fit, 3, 1.0, "", bool(fit.hyper_cov[3, 3] > 0))
+    facts["yearly_cycle"] = _season(posterior)
+    return Summary(facts | known)
+
+
+def _season(posterior: SpaceTimePosterior) -> str | None:
+    """Return when a year's peak is, and how much higher it is than the lowest, in words."""
+    table, periods = posterior.coefficients.set_index("name")["mean"], posterior.periods
+    if SEASON[0] not in table.index or periods.per_year is None:
+        return None
+    cosine, sine = float(table[SEASON[0]]), float(table[SEASON[1]])
+    when = math.atan2(sine, cosine) / (2.0 * math.pi) * 365.25
+    day = periods.middles[0].astype("datetime64[D]") + round(when % 365.25)
+    month = day.astype(object).strftime("%B")
+    return f"highest in {month}, {number(math.exp(2.0 * math.hypot(cosine, sine)), 2)} times the lowest"
 
 
 def _spread(k: float, gain: float) -> str:

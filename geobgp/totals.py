@@ -53,7 +53,7 @@ def totals(
         columns["observed"] = count_inside(domain, frame, _placed(points, domain))
     columns |= {"expected": weights @ posterior._nodes.exp_mean(), "sd": sums.std(axis=0, ddof=1)}
     columns |= {quantile_name(q): np.quantile(sums, q, axis=0) for q in chances}
-    columns |= _rates(posterior, columns, exposed, chances)
+    columns |= rates(posterior, columns, exposed, chances)
     average = 1.0 if posterior.exposure_kind in RISKS else posterior.overall
     columns["p_above"] = np.where(exposed > 0, (sums > average * exposed).mean(axis=0), np.nan)
     if posterior.effort is not None:
@@ -68,7 +68,7 @@ def totals(
     return made
 
 
-def _rates(
+def rates(
     posterior: Posterior, columns: dict[str, np.ndarray], exposed: np.ndarray, chances: Sequence[float]
 ) -> dict[str, np.ndarray]:
     """Return rates in the units that are shown, and relative risks where they are of people, with quantiles."""

@@ -88,9 +88,14 @@ class Effects:
         return turn @ mean, np.diag(turn @ cov @ turn.T)
 
     def to_own_units(self, k: int) -> np.ndarray:
-        """Return the (k, k) matrix from standardised effects, the last k, to the covariates' own units."""
-        turn = np.diag(np.r_[1.0, 1.0 / self.scales])
-        turn[0, 1:] = -self.means / self.scales
+        """Return the (k, k) matrix from standardised effects, the last k, to the covariates' own units.
+
+        Effects beyond those of the covariates, such as a season's, have no other unit.
+        """
+        known = 1 + len(self.scales)
+        turn = np.eye(max(k, known))
+        turn[:known, :known] = np.diag(np.r_[1.0, 1.0 / self.scales])
+        turn[0, 1:known] = -self.means / self.scales
         return turn[-k or len(turn) :, -k or len(turn) :]
 
 
@@ -142,7 +147,7 @@ def fixed_effects(
     weight = domain.node_areas / domain.node_areas.sum()
     values: dict[str, np.ndarray] = {}
     for name, value in named_covariates(covariates).items():
-        values |= _columns(name, value, domain, fill_missing)
+        values |= covariate_columns(name, value, domain, fill_missing)
     means = np.array([weight @ v for v in values.values()])
     scales = np.array([np.sqrt(weight @ np.square(v - v @ weight)) for v in values.values()])
     for name, mean, scale in zip(values, means, scales, strict=True):
@@ -160,7 +165,9 @@ def fixed_effects(
     return replace(effects, columns=columns)
 
 
-def _columns(name: str, value: Any, domain: Domain, fill_missing: str | None) -> dict[str, np.ndarray]:
+def covariate_columns(
+    name: str, value: Any, domain: Domain, fill_missing: str | None
+) -> dict[str, np.ndarray]:
     """Return a covariate's columns: one, or one for each level but the most common."""
     found: Any
     if hasattr(value, "geometry") and isinstance(value, pd.DataFrame):

@@ -75,7 +75,7 @@ def node_exposure(
             option="exposure",
             found=values.shape,
         )
-    _check_amounts(values, "Exposure")
+    check_amounts(values, "Exposure")
     if values.sum() <= 0:
         raise DataError(
             "The exposure is zero everywhere, so that nothing could happen anywhere.", option="exposure"
@@ -83,7 +83,8 @@ def node_exposure(
     return values, kind
 
 
-def _check_amounts(values: np.ndarray, what: str) -> None:
+def check_amounts(values: np.ndarray, what: str) -> None:
+    """Refuse amounts that are negative or no numbers."""
     bad = int((~np.isfinite(values) | (values < 0)).sum())
     if bad:
         raise DataError(
@@ -97,7 +98,7 @@ def _check_amounts(values: np.ndarray, what: str) -> None:
 def _spread(areas: gpd.GeoDataFrame, domain: Domain, column: str) -> np.ndarray:
     """Return people per node: those of each area that live on the node's land."""
     people = np.asarray(areas[column], float)
-    _check_amounts(people, f"The column {column!r}")
+    check_amounts(people, f"The column {column!r}")
     shares = spread_shares(domain, areas, "areas of the exposure")
     kept = np.asarray(shares.sum(axis=1)).ravel()
     if not (kept > 0).any():

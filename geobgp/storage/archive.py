@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +14,12 @@ from scipy import sparse
 
 from geobgp.data.areas import AreaCounts
 from geobgp.data.effects import Effects
+from geobgp.data.period_areas import PeriodAreaCounts
+from geobgp.data.periods import Periods
 from geobgp.data.persons import Groups
 from geobgp.errors import CacheError
 from geobgp.inference import binomial, count_likelihoods  # noqa: F401 (likelihoods register themselves)
+from geobgp.inference.chain_state import ChainState
 from geobgp.inference.engine import state_from_arrays
 from geobgp.inference.likelihoods import LIKELIHOODS
 from geobgp.land.bridges import BridgeLines
@@ -113,13 +116,18 @@ def areas_record(areas: AreaCounts) -> tuple[dict[str, Any], dict[str, np.ndarra
         "indptr": areas.shares.indptr.astype(np.int64),
         "geometry": np.frombuffer(shapely.to_wkb(shapes), np.uint8),
     }
+    if isinstance(areas, PeriodAreaCounts):
+        header |= {"n_untimed": areas.n_untimed, "n_outside": areas.n_outside}
+        arrays["unknown"] = areas.unknown
     return header, arrays if areas.located is None else arrays | {"located": areas.located}
 
 
-def areas_from(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> AreaCounts:
-    """Rebuild counts by area."""
-    shape = len(arrays["values"]), header["n_nodes"]
-    return AreaCounts(
+def areas_from(
+    header: dict[str, Any], arrays: dict[str, np.ndarray], periods: Periods | None = None
+) -> AreaCounts:
+    """Rebuild counts by area, and by period where there are some."""
+    shape = arrays["values"].shape[-1], header["n_nodes"]
+    plain = AreaCounts(
         values=arrays["values"],
         shares=sparse.csr_array((arrays["shares"], arrays["indices"], arrays["indptr"]), shape=shape),
         names=tuple(header["names"]),
@@ -130,10 +138,21 @@ def areas_from(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> AreaCou
         n_off=header["n_off"],
         located=arrays.get("located"),
     )
+    if periods is None:
+        return plain
+    known = {f.name: getattr(plain, f.name) for f in fields(plain)}
+    own = {name: header[name] for name in ("n_untimed", "n_outside")}
+    return PeriodAreaCounts(**known, periods=periods, unknown=arrays["unknown"], **own)
+
+
+def _state_in_space(arrays: dict[str, np.ndarray], basis: Any) -> Any:
+    return state_from_arrays(basis, arrays)
 
 
 def save(posterior: Posterior, path: str | Path) -> Path:
     """Write a posterior; see `Posterior.save`."""
+    from geobgp.spacetime.posterior import SpaceTimePosterior
+
     fit = posterior.fit
     domain, domain_arrays = domain_record(posterior.domain)
     header = {
@@ -151,6 +170,7 @@ def save(posterior: Posterior, path: str | Path) -> Path:
         "created": posterior.created,
         "title": posterior.title,
         "shown_in": posterior.shown_in,
+        "per": posterior.per,
         "scaling": posterior.scaling,
         "choices": dict(posterior.choices),
         "tried": [asdict(rung) for rung in posterior.tried],
@@ -182,6 +202,9 @@ def save(posterior: Posterior, path: str | Path) -> Path:
     if posterior.areas is not None:
         header["areas"], area_arrays = areas_record(posterior.areas)
         arrays |= _named("areas", area_arrays)
+    if isinstance(posterior, SpaceTimePosterior):
+        header["in_time"] = True
+        arrays |= _named("periods", posterior.periods.to_arrays())
     arrays |= _named("domain", domain_arrays) | _named("basis", posterior.basis.to_arrays())
     for k, state in enumerate(fit.states):
         arrays |= _named(f"state{k}", state.to_arrays())
@@ -192,17 +215,22 @@ def load(path: str | Path) -> Posterior:
     """Read a posterior; see `Posterior.load`."""
     from geobgp.inference.fit import Fit
     from geobgp.posterior import Posterior
+    from geobgp.spacetime.posterior import SpaceTimePosterior
 
     header, arrays = store.read(path, _KIND)
     try:
         domain = domain_from(header["domain"], _of("domain", arrays))
         kind = BASES.find(header["basis"]["kind"])
         basis = kind.from_arrays(domain, header["basis"]["facts"], _of("basis", arrays))
-        states = tuple(state_from_arrays(basis, _of(f"state{k}", arrays)) for k in range(header["n_states"]))
+        in_time = bool(header.get("in_time"))
+        rebuild: Any = ChainState.from_arrays if in_time else _state_in_space
+        states = tuple(rebuild(_of(f"state{k}", arrays), basis) for k in range(header["n_states"]))
+        periods = Periods.from_arrays(_of("periods", arrays)) if in_time else None
+        more: dict[str, Any] = {} if periods is None else {"periods": periods}
         found: dict[str, Any] = {name: arrays[name] for name in ("elbo_trace", "hyper_mean", "hyper_cov")}
         effects = Effects(tuple(header["covariates"]), arrays["covariate_means"], arrays["covariate_scales"])
         likelihood = LIKELIHOODS.find(header["likelihood"]["kind"])
-        return Posterior(
+        return (SpaceTimePosterior if in_time else Posterior)(
             fit=Fit(states=states, **found, **header["fit"]),
             basis=basis,
             kernel=kernels.from_dict(header["kernel"]),
@@ -214,13 +242,15 @@ def load(path: str | Path) -> Posterior:
             created=header["created"],
             title=header["title"],
             shown_in=header.get("shown_in", ""),
+            per=header.get("per", ""),
             scaling=header["scaling"],
             observed=arrays.get("observed"),
             effort=arrays.get("effort"),
             persons=_persons(_of("persons", arrays)),
-            areas=areas_from(header["areas"], _of("areas", arrays)) if "areas" in header else None,
+            areas=areas_from(header["areas"], _of("areas", arrays), periods) if "areas" in header else None,
             choices=header["choices"],
             tried=tuple(Rung(**rung) for rung in header["tried"]),
+            **more,
         )
     except (KeyError, TypeError) as error:
         raise CacheError(

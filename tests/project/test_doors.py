@@ -33,7 +33,7 @@ RESULTS = (Excursion, Residuals, Versus)
 BESIDES = (simulate_prior,)
 #: Classes that others make: their constructors are no doors.
 MADE_ELSEWHERE = {"AreaCounts", "Counts", "CrossValidation", "Domain", "Excursion", "HarmonicBasis", "Periods",
-                  "Posterior", "Residuals", "Versus"}  # fmt: skip
+                  "Posterior", "Residuals", "SpaceTimePosterior", "Versus"}  # fmt: skip
 #: Methods for the rooms of the house, not for visitors.
 INSIDE = {
     "Domain": {"from_land", "from_geometry", "interpolation", "polygon_of"},
@@ -43,12 +43,15 @@ INSIDE = {
     "Matern": {"log_density", "log_shape", "missed_share", "eigenvalue_needed"},
     "Periods": {"from_arrays", "index_of", "index_of_days", "of_ordinals", "same_as", "slice"},
     "Posterior": {"sample_blocks"},
+    "SpaceTimePosterior": {"draws", "sample_blocks", "write_rasters"},
     "SquaredExponential": {"log_density", "log_shape", "missed_share", "eigenvalue_needed"},
 }  # fmt: skip
 #: Where a value that is wrong elsewhere is right.
 ALLOWED = {
     ("Posterior.to_map", "title"): ("",),
     ("Posterior.in_units", "units"): ("",),
+    ("SpaceTimePosterior.in_units", "units"): ("",),
+    ("SpaceTimePosterior.to_map", "title"): ("",),
     ("Versus.to_map", "title"): ("",),
     ("map_intensity", "units"): ("",),
     ("bin_points", "max_snap"): (math.inf,),
@@ -88,6 +91,7 @@ def world() -> dict[str, Any]:
         "AreaCounts": geobgp.bin_areas(table, domain, "n"),
         "square": square, "points": rng.random((40, 2)) * 10, "counts": counts, "other": other, "table": table,
         "Periods": geobgp.Periods.calendar("month", "2020-01", "2020-05"),
+        "SpaceTimePosterior": LGCP(basis, kernel, dynamics="separable").fit(np.array([counts] * 6), resume=False),
         "cases": pd.DataFrame({"age": ["a", "b"]}),
     }  # fmt: skip
 
@@ -108,7 +112,7 @@ def good(door: str, name: str, tmp: Path) -> Any:
         "cell_size": 1.0, "intensity": 2.0, "seed": 1, "n": 2, "m": 4, "threshold": 2.0, "levels": [1.0],
         "probability": 0.8, "lengthscale": 2.0, "sd": 1.0, "omega": np.ones(2), "max_distance": 1.0,
         "values": np.ones(100), "every": "month", "first": "2020-01-01", "last": "2020-03-01", "edges": [0, 1], "k": 2,
-        "period": 0, "units": None, "bounds": (0, 0, 4, 4), "shape": (2, 2), "affine": w["Grid"].affine,
+        "period": 0, "periods": 1, "units": None, "bounds": (0, 0, 4, 4), "shape": (2, 2), "affine": w["Grid"].affine,
     }  # fmt: skip
     found = special.get((door, name), usual.get(name))
     assert found is not None, f"{door} needs {name!r}: say in this test what a right one is"
@@ -175,7 +179,8 @@ def test_a_wrong_argument_is_refused_by_name(door, owner, name, tmp_path):
         return
     function = find(door, owner)
     parameters = inspect.signature(function).parameters
-    needed = {p.name for p in parameters.values() if p.default is p.empty and p.kind is not p.VAR_KEYWORD}
+    several = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    needed = {p.name for p in parameters.values() if p.default is p.empty and p.kind not in several}
     needed |= {"points", "land"} & set(parameters)
     given = {n: good(door, n, tmp_path) for n in needed - {name}}
     if door in ("map_intensity", "map_risk"):

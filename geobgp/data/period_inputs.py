@@ -1,0 +1,154 @@
+"""Exposure and covariates that change from period to period."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from geobgp.data.effects import Effects, covariate_columns, fixed_effects, named_covariates
+from geobgp.data.exposure import check_amounts, node_exposure
+from geobgp.errors import DataError, option
+from geobgp.text import count
+
+if TYPE_CHECKING:
+    from geobgp.data.periods import Periods
+    from geobgp.land.domain import Domain
+
+
+def varies(value: Any) -> bool:
+    """Whether something is given for each period: a table by period and node, or a list of what there is per period.
+
+    Examples
+    --------
+    >>> varies(np.ones((3, 10))), varies(["2019.tif", "2020.tif"]), varies(np.ones(10)), varies([1.0, 2.0])
+    (True, True, False, False)
+    """
+    if isinstance(value, np.ndarray):
+        return value.ndim == 2
+    if isinstance(value, Mapping):
+        return True
+    if not isinstance(value, (list, tuple)) or not value:
+        return False
+    return all(
+        isinstance(one, (str, os.PathLike)) or np.ndim(one) > 0 or hasattr(one, "dims") for one in value
+    )
+
+
+def period_exposure(exposure: Any, domain: Domain, column: str | None = None) -> tuple[np.ndarray, str]:
+    """Return the exposure of every node, (n_nodes,) or (n_periods, n_nodes), and what it is.
+
+    Parameters
+    ----------
+    exposure
+        As for `node_exposure`, the same in every period; or a (n_periods, n_nodes) array, or a list (or mapping by
+        label) with an exposure of any kind for each period.
+    """
+    if not varies(exposure):
+        return node_exposure(exposure, domain, column)
+    if isinstance(exposure, np.ndarray):
+        values = _rows(np.array(exposure, float), domain, "exposure")
+        check_amounts(values.ravel(), "Exposure")
+        kind = "exposure"
+    else:
+        parts = exposure.values() if isinstance(exposure, Mapping) else exposure
+        found = [node_exposure(one, domain, column) for one in parts]
+        values, kind = np.array([one for one, _ in found]), found[0][1]
+    empty = np.flatnonzero(values.sum(axis=1) <= 0)
+    if len(empty):
+        raise DataError(
+            f"The exposure is zero everywhere in {count(len(empty), 'period')}, the first number {empty[0]} (from 0).",
+            option="exposure",
+            found=len(empty),
+            remedy="Leave these periods out, or give their exposure.",
+        )
+    return values, kind
+
+
+def period_effects(covariates: Any, domain: Domain, fill_missing: Literal["mean"] | None = None) -> Effects:
+    """Return the fixed effects of a model whose covariates may change: columns (n_nodes, k) or (n_periods, n_nodes, k).
+
+    What changes is standardised over all periods, so that an effect is the same in each of them.
+
+    Parameters
+    ----------
+    covariates
+        As for `fixed_effects`; a value may be a (n_periods, n_nodes) array, or a list with a raster, an array or a
+        callable for each period.
+    fill_missing : "mean", optional
+    """
+    named = named_covariates(covariates)
+    moving = {name: value for name, value in named.items() if varies(value)}
+    if not moving:
+        return fixed_effects(covariates, domain, fill_missing)
+    still = fixed_effects({k: v for k, v in named.items() if k not in moving}, domain, fill_missing)
+    tables = {name: _table(name, value, domain, fill_missing) for name, value in moving.items()}
+    lengths = {len(table) for table in tables.values()}
+    if len(lengths) > 1:
+        raise DataError(
+            f"Covariates are given for {' and '.join(str(n) for n in sorted(lengths))} periods: which is it?",
+            option="covariates",
+            found=sorted(lengths),
+        )
+    weight = domain.node_areas / domain.node_areas.sum()
+    means = np.array([np.mean(t @ weight) for t in tables.values()])
+    scales = np.array(
+        [np.sqrt(np.mean(np.square(t - np.mean(t @ weight)) @ weight)) for t in tables.values()]
+    )
+    for name, mean, scale in zip(tables, means, scales, strict=True):
+        if not scale > 1e-10 * abs(mean):
+            raise DataError(
+                f"The covariate {name!r} is {mean:g} everywhere and always; it cannot be told from the intercept.",
+                option="covariates",
+                found=name,
+                remedy="Leave it out.",
+            )
+    n_periods = lengths.pop()
+    columns = [np.broadcast_to(still.columns, (n_periods, *still.columns.shape))]
+    columns += [((t - m) / s)[:, :, None] for t, m, s in zip(tables.values(), means, scales, strict=True)]
+    return replace(
+        still,
+        names=(*still.names, *tables),
+        means=np.concatenate([still.means, means]),
+        scales=np.concatenate([still.scales, scales]),
+        columns=np.concatenate(columns, axis=2),
+    )
+
+
+def check_periods(n_given: int | None, periods: Periods, what: str) -> None:
+    """Refuse what is given for another number of periods than there are."""
+    if n_given is not None and n_given != periods.n:
+        raise DataError(
+            f"{option(what)} is given for {count(n_given, 'period')}; there are {periods.words()}.",
+            option=what,
+            found=n_given,
+            remedy="Give one for each period, or one for all.",
+        )
+
+
+def _table(name: str, value: Any, domain: Domain, fill_missing: Literal["mean"] | None) -> np.ndarray:
+    """Return a covariate by period and node."""
+    parts = list(value.values()) if isinstance(value, Mapping) else list(value)
+    found = [covariate_columns(name, part, domain, fill_missing) for part in parts]
+    if any(list(one) != [name] for one in found):
+        raise DataError(
+            f"The covariate {name!r} has levels; those that change from period to period are numbers.",
+            option="covariates",
+            found=name,
+            remedy="Give an indicator for each level.",
+        )
+    return np.array([one[name] for one in found])
+
+
+def _rows(values: np.ndarray, domain: Domain, what: str) -> np.ndarray:
+    if values.ndim != 2 or values.shape[1] != domain.n_nodes:
+        raise DataError(
+            f"The {what} of periods has a row for each period and a column for each of {domain.n_nodes:,} nodes; found "
+            f"the shape {values.shape}.",
+            option=what,
+            found=values.shape,
+        )
+    return values

@@ -1,0 +1,199 @@
+"""Totals, trends and forecasts over periods, from joint draws of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import sparse
+from scipy.special import ndtr, ndtri
+
+from geobgp.data.periods import Periods
+from geobgp.errors import DataError
+from geobgp.inference.mixture import check_probabilities, quantile_name
+from geobgp.land.regions import area_shares, poisson_quantile, read_regions, table
+from geobgp.totals import rates
+from geobgp.units import RISKS
+
+if TYPE_CHECKING:
+    import geopandas as gpd
+
+    from geobgp.spacetime.posterior import SpaceTimePosterior
+
+
+def totals_by_period(
+    posterior: SpaceTimePosterior,
+    regions: Any,
+    *,
+    by: str | None,
+    quantiles: Sequence[float],
+    predicted: bool,
+    n_samples: int,
+    seed: int,
+) -> gpd.GeoDataFrame:
+    """Return the expected number of events by period and region; see `SpaceTimePosterior.totals`."""
+    chances = check_probabilities(quantiles)
+    frame = read_regions(regions, posterior.domain, by=by)
+    shares = area_shares(posterior.domain, frame)
+    exposure, means = posterior.by_period, posterior.mean_by_period()
+    exposed = _by_region(shares, exposure)
+    sums = region_sums(posterior, shares, n_samples, seed)
+    flat = sums.reshape(len(sums), -1)
+    columns: dict[str, np.ndarray] = {} if posterior.exposure_kind == "area" else {"exposure": exposed}
+    if posterior.observed is not None:
+        columns["observed"] = _by_region(shares, posterior.observed)
+    columns |= {"expected": _by_region(shares, exposure * means), "sd": flat.std(axis=0, ddof=1)}
+    columns |= {quantile_name(q): np.quantile(flat, q, axis=0) for q in chances}
+    columns |= rates(posterior, columns, exposed, chances)
+    average = 1.0 if posterior.exposure_kind in RISKS else posterior.overall
+    columns["p_above"] = np.where(exposed > 0, (flat > average * exposed).mean(axis=0), np.nan)
+    if posterior.effort is not None:
+        columns["reported"] = _by_region(shares, exposure * posterior.effort * means)
+    if predicted:
+        spread = region_sums(posterior, shares, n_samples, seed, reported=True).reshape(len(sums), -1)
+        columns |= {f"predicted_{quantile_name(q)}": poisson_quantile(spread, q) for q in chances}
+    count = posterior.n_periods
+    rows = np.repeat(np.arange(count), len(frame))
+    long = frame.iloc[np.tile(np.arange(len(frame)), count)]
+    whole = sparse.csr_array(sparse.vstack([shares] * count))
+    made = table(long.reset_index(drop=True), whole, posterior.domain, columns)
+    for k, (name, values) in enumerate(_when(posterior.periods, rows).items()):
+        made.insert(k, name if name not in made else f"{name}_", values)
+    made.attrs["units"] = posterior.units
+    return made.set_index(long.index)
+
+
+def _when(periods: Periods, rows: np.ndarray) -> dict[str, Any]:
+    return {"period": np.array(periods.labels, dtype=object)[rows], "start": periods.starts[rows]}
+
+
+def _by_region(shares: Any, values: np.ndarray) -> np.ndarray:
+    """Return what nodes' values (n_periods, n_nodes) add up to, period by period and region by region, in one line."""
+    return np.asarray((shares @ values.T).T).ravel()
+
+
+def region_sums(
+    posterior: SpaceTimePosterior, shares: Any, n_samples: int, seed: int, *, reported: bool = False
+) -> np.ndarray:
+    """Return joint draws of the expected events of regions, (n_samples, n_periods, n_regions).
+
+    Parameters
+    ----------
+    reported : bool
+        Draw means about which the counts that get reported are Poisson: with the effort, and with the spread of a
+        negative binomial, where there is one.
+    """
+    exposure, count = posterior.by_period, posterior.n_periods
+    if reported and posterior.effort is not None:
+        exposure = exposure * posterior.effort
+    weights = [
+        sparse.csr_array(shares.multiply(exposure[t])) for t in range(count if exposure.strides[0] else 1)
+    ]
+    rng, scatter = np.random.default_rng([seed, 1]), posterior.likelihood.scatter
+    out = []
+    for block in posterior.sample_blocks(n_samples, seed):
+        spread = scatter(block.shape, rng) if reported and posterior.areas is None else None
+        values = block if spread is None else block * spread
+        out.append(np.stack([(weights[t % len(weights)] @ values[:, t].T).T for t in range(count)], axis=1))
+    sums = np.concatenate(out)
+    by_region = scatter(sums.shape, rng) if reported and posterior.areas is not None else None
+    return sums if by_region is None else sums * by_region
+
+
+def slope_weights(periods: Periods) -> np.ndarray:
+    """Return what log-intensities are multiplied by to give the slope of a straight line through them, per year.
+
+    Examples
+    --------
+    >>> years = Periods.calendar("year", "2018", "2020")
+    >>> slope_weights(years).tolist(), float(slope_weights(years) @ [1.0, 3.0, 5.0])
+    ([-0.5, 0.0, 0.5], 2.0)
+    """
+    x = periods.years - periods.years.mean()
+    return np.asarray(x / (x @ x))
+
+
+def trend_map(
+    posterior: SpaceTimePosterior, n_samples: int, seed: int
+) -> tuple[dict[str, np.ndarray], dict[str, dict[str, Any]]]:
+    """Return the trend at every node and what the numbers are; see `SpaceTimePosterior.trend`.
+
+    The slope of a Gaussian log-intensity is Gaussian: its mean is exact, its standard deviation that of the draws.
+    """
+    c = slope_weights(posterior.periods)
+    n = posterior.domain.n_nodes
+    mean = c @ posterior._nodes.moments()[0].reshape(posterior.n_periods, n)
+    square, count = np.zeros(n), 0
+    for block in posterior.draws(n_samples, seed):
+        square += np.square(np.einsum("t,stn->sn", c, block) - mean).sum(axis=0)
+        count += len(block)
+    sd = np.sqrt(square / max(count, 1))
+    spread = float(ndtri(0.95)) * sd
+    per = posterior.periods.per
+    values = {
+        "change": np.expm1(mean),
+        "q05": np.expm1(mean - spread),
+        "q95": np.expm1(mean + spread),
+        "p_increase": ndtr(np.divide(mean, sd, out=np.zeros(n), where=sd > 0)),
+    }
+    words = {"change": "median", "q05": "5 % quantile", "q95": "95 % quantile"}
+    about: dict[str, dict[str, Any]] = {
+        name: {"long_name": f"relative change per {per}, {word}", "units": "1"}
+        for name, word in words.items()
+    }
+    about["p_increase"] = {"long_name": "probability of an increase", "units": "1"}
+    return values, about
+
+
+def trend_of_regions(
+    posterior: SpaceTimePosterior, regions: Any, n_samples: int, seed: int
+) -> gpd.GeoDataFrame:
+    """Return the trend of regions; see `SpaceTimePosterior.trend`."""
+    frame = read_regions(
+        None if isinstance(regions, str) and regions == "land" else regions, posterior.domain
+    )
+    shares = area_shares(posterior.domain, frame)
+    exposed = np.array([shares @ row for row in posterior.by_period])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = np.log(region_sums(posterior, shares, n_samples, seed) / exposed)
+    slopes = np.einsum("t,str->sr", slope_weights(posterior.periods), logs)
+    columns = {"change": np.expm1(np.median(slopes, axis=0))}
+    columns |= {quantile_name(q): np.expm1(np.quantile(slopes, q, axis=0)) for q in (0.05, 0.95)}
+    columns["p_increase"] = (slopes > 0).mean(axis=0)
+    made = table(frame, shares, posterior.domain, columns)
+    made.attrs["per"] = posterior.periods.per
+    return made
+
+
+def steps_ahead(periods: Periods, after: Periods) -> np.ndarray:
+    """Return the distance of each period ahead from the one before it, in usual periods."""
+    if after.dated != periods.dated or after.every != periods.every or after.edges[0] != periods.edges[-1]:
+        raise DataError(
+            f"Periods ahead follow the last one without a gap; found {after.words()} after {periods.words()}.",
+            option="periods",
+            found=after.words(),
+            remedy=f"Give a number, such as {periods.n // 10 + 1}.",
+        )
+    if periods.every != "edges":
+        return np.ones(after.n)
+    joined = np.concatenate([periods.edges[-2:-1], after.edges[0:1], after.edges[1:]])
+    lengths, usual = np.diff(joined).astype(float), np.median(np.diff(periods.edges).astype(float))
+    return np.asarray((lengths[1:] + lengths[:-1]) / 2 / usual)
+
+
+def exposure_ahead(posterior: SpaceTimePosterior, after: Periods, exposure: np.ndarray | None) -> np.ndarray:
+    """Return the exposure of periods ahead: what was given, or that of the last period."""
+    last = posterior.by_period[-1] / posterior.periods.widths[-1]
+    rows = last if exposure is None else np.asarray(exposure, float)
+    n = posterior.domain.n_nodes
+    if rows.shape not in ((n,), (after.n, n)):
+        raise DataError(
+            f"The exposure ahead has {n:,} numbers, or so many for each of {after.n} periods; found the shape "
+            f"{rows.shape}.",
+            option="exposure",
+            found=rows.shape,
+        )
+    if np.all(after.widths == 1.0):
+        return np.array(rows)
+    return np.asarray(np.broadcast_to(rows, (after.n, n)) * after.widths[:, None])

@@ -1,0 +1,67 @@
+"""Forecasts against what came: calibrated on simulated periods, ahead of what is simpler."""
+
+import numpy as np
+import outbreak
+import pytest
+
+from geobgp import LGCP, DataError, Matern
+
+
+def simulated(seed, n_periods=24, level=0.3):
+    """Draw counts from the model itself: patches of an AR(1), and a level."""
+    rng, basis = np.random.default_rng(seed), outbreak.basis()
+    scale = np.sqrt(Matern(1.5, 4.0, 0.8).spectral_density(np.sqrt(basis.eigenvalues)))
+    a, b = np.exp(-1 / 8.0), np.exp(-1 / 10.0)
+    z, common, rows = rng.standard_normal(basis.m), rng.normal(), []
+    for _ in range(n_periods):
+        rows.append(1.0 + basis.features @ (scale * z) + level * common)
+        z = a * z + np.sqrt(1 - a**2) * rng.standard_normal(basis.m)
+        common = b * common + np.sqrt(1 - b**2) * rng.normal()
+    return basis, rng.poisson(np.exp(rows)).astype(float)
+
+
+def test_forecasts_of_the_model_itself_are_calibrated_and_ahead():
+    pits, pooled, naive = [], [], []
+    for seed in range(5):
+        basis, y = simulated(seed)
+        posterior = LGCP(basis, dynamics="separable").fit(y, resume=False)
+        found = posterior.cross_validate(3, 3.0, seed=seed)
+        pits.append(found.table["pit"])
+        pooled.append(found.gains["pooled"])
+        naive.append(found.gains["naive"])
+    pit = np.concatenate(pits)
+    assert 0.82 <= np.mean((pit >= 0.05) & (pit <= 0.95)) <= 0.97
+    assert np.mean(pooled) > 0 and np.mean(naive) > 0
+
+
+def test_the_table_says_what_came():
+    posterior = outbreak.fitted(30)
+    found = posterior.cross_validate(2, 4.0)
+    assert found.table["period"].unique().tolist() == ["2012-05", "2012-06"]
+    assert found.by_period()["observed"].tolist() == posterior.observed[-2:].sum(axis=1).tolist()
+    assert found.score > 0 and 0.0 <= found.coverage <= 1.0 and found.coverage_band[0] < 0.9
+    assert "2 periods left out" in found.verdict() and found.facts()["periods_left_out"] == 2
+    # One season before the last month is a month of the year before.
+    seen = posterior.observed[29 - 12].sum()
+    assert seen > 0 and found.seconds > 0 and "ForecastCheck(2 periods" in repr(found)
+
+
+def test_what_is_left_out_is_not_seen():
+    y = outbreak.counts(20)
+    model = LGCP(outbreak.basis(), outbreak.KERNEL, dynamics="separable")
+    periods = outbreak.months(20)
+    first = model.fit(y, periods=periods, resume=False).cross_validate(3, 4.0)
+    y[-3:] = 7.0 * y[-3:]
+    other = model.fit(y, periods=periods, resume=False).cross_validate(3, 4.0)
+    # Only the time's hyperparameters have seen the last periods.
+    assert other.table["observed"].sum() == 7 * first.table["observed"].sum()
+    ratio = other.table["expected"].sum() / first.table["expected"].sum()
+    assert 0.5 < ratio < 2.0 and other.coverage < first.coverage
+
+
+def test_mistakes_are_told():
+    posterior = outbreak.fitted(4)
+    with pytest.raises(DataError, match="how many of 4 periods are left out"):
+        posterior.cross_validate(3)
+    with pytest.raises(DataError, match="knows none"):
+        posterior.forecast(4).cross_validate(1)

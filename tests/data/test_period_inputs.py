@@ -1,0 +1,51 @@
+"""Exposure and covariates that change from period to period."""
+
+import numpy as np
+import pytest
+from shapely.geometry import box
+
+from geobgp import DataError, Domain
+from geobgp.data.effects import fixed_effects
+from geobgp.data.period_inputs import period_effects, period_exposure
+
+
+@pytest.fixture(scope="module")
+def domain():
+    return Domain.from_polygons(box(0, 0, 4, 2), cell_size=1, crs="local")
+
+
+def test_what_is_the_same_in_all_periods_stays_as_it_is(domain):
+    exposure, kind = period_exposure(None, domain)
+    assert exposure.shape == (8,) and kind == "area"
+    values = {"x": np.arange(8.0)}
+    np.testing.assert_array_equal(
+        period_effects(values, domain).columns, fixed_effects(values, domain).columns
+    )
+
+
+def test_exposures_of_periods(domain):
+    rows = np.arange(1.0, 17.0).reshape(2, 8)
+    for given in (rows, list(rows), {"2019": rows[0], "2020": rows[1]}):
+        values, kind = period_exposure(given, domain)
+        np.testing.assert_array_equal(values, rows)
+        assert kind == "exposure"
+    with pytest.raises(DataError, match="zero everywhere in 1 period, the first number 1"):
+        period_exposure(np.array([np.ones(8), np.zeros(8)]), domain)
+    with pytest.raises(DataError, match="a column for each of 8 nodes"):
+        period_exposure(np.ones((2, 3)), domain)
+    with pytest.raises(DataError, match="not negative"):
+        period_exposure(-rows, domain)
+
+
+def test_covariates_are_standardised_over_all_periods(domain):
+    rain = np.random.default_rng(0).gamma(2.0, 3.0, (5, 8))
+    effects = period_effects({"east": domain.node_points[:, 0], "rain": rain}, domain)
+    assert effects.names == ("east", "rain") and effects.columns.shape == (5, 8, 3)
+    assert effects.columns[:, :, 2].mean() == pytest.approx(0.0, abs=1e-12)
+    assert effects.columns[:, :, 2].std() == pytest.approx(1.0)
+    np.testing.assert_allclose(effects.columns[:, :, 2] * effects.scales[1] + effects.means[1], rain)
+    np.testing.assert_array_equal(effects.columns[0, :, 1], effects.columns[4, :, 1])
+    with pytest.raises(DataError, match="3 and 5 periods"):
+        period_effects({"rain": rain, "snow": rain[:3]}, domain)
+    with pytest.raises(DataError, match="everywhere and always"):
+        period_effects({"rain": np.ones((3, 8))}, domain)
