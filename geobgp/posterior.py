@@ -330,7 +330,8 @@ class Posterior(Outputs, Questions):
         """
         self._need_counts("intensity_at()")
         found = self._at(coords, covariates, by_node=True).plus(math.log(self.shown.factor))
-        frame = pd.DataFrame(statistics(found, quantiles), index=getattr(coords, "index", None))
+        index = getattr(coords, "index", None) if hasattr(coords, "iloc") else None
+        frame = pd.DataFrame(statistics(found, quantiles), index=index)
         frame.attrs["units"] = self.units
         return frame
 

@@ -234,11 +234,13 @@ class SpaceTimePosterior(TimeOutputs, Posterior):  # type: ignore[misc]
         Returns
         -------
         DataFrame
-            ``place`` (its row, or its index in a table), ``period``, ``start``, and the numbers: those of the node that a place lies on; NaN off
-            land.
+            ``place`` (its row, or its index in a table), ``period``, ``start``, and the numbers: those of the node that
+            a place lies on; NaN off land.
         """
         which = range(self.n_periods) if period is None else [self.periods.find(period)]
-        node = np.asarray(self.domain.locate(place_coordinates(coords, self.domain.crs)))
+        node = np.asarray(
+            self.domain.locate(place_coordinates(coords, self.domain.crs, self.domain.grid.bounds))
+        )
         n, land = self.domain.n_nodes, node >= 0
         pick = np.concatenate([t * n + np.where(land, node, 0) for t in which])
         off = np.tile(~land, len(which))
@@ -246,7 +248,7 @@ class SpaceTimePosterior(TimeOutputs, Posterior):  # type: ignore[misc]
         mu, var = (np.where(off, np.nan, part[:, pick]) for part in (found.mu, found.var))
         frame = pd.DataFrame(statistics(NormalMixture(found.weight, mu, var), quantiles))
         rows = np.repeat(np.array(which), len(node))
-        places = getattr(coords, "index", np.arange(len(node)))
+        places = coords.index if hasattr(coords, "iloc") else np.arange(len(node))
         frame.insert(0, "place", np.tile(np.asarray(places), len(which)))
         frame.insert(1, "period", [self.periods.labels[t] for t in rows])
         frame.insert(2, "start", self.periods.starts[rows])
