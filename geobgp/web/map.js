@@ -273,7 +273,10 @@ window.geobgp = (function () {
         box.appendChild(table(above.rows(region)));
         if (time) box.appendChild(time.chart(-1, region));
       }
-      L.popup({ maxWidth: 300, ...options }).setLatLng(latlng).setContent(box).openOn(map);
+      // Where there is little room it scrolls, below the title.
+      const top = frame.querySelector(".geobgp-title").offsetHeight + 20, most = frame.clientHeight - top - (config.time ? 190 : 120);
+      const room = { maxWidth: 300, maxHeight: Math.max(most, 150), autoPanPaddingTopLeft: [10, narrow ? top : 10] };
+      L.popup({ ...room, ...options }).setLatLng(latlng).setContent(box).openOn(map);
       popup = latlng;
       if (options && options.quiet) return true;
       const said = rows.map(row => row.join(": ")).join(", ") + "; " + period + config.units + "; " + place(latlng);

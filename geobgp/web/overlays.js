@@ -17,7 +17,7 @@
   function names(config, seen) {
     const context = seen("context") ? config.context.labels : [];
     const known = new Set(context.map(label => label[2]));
-    const regions = seen("regions") ? config.regions.items.filter(item => !known.has(item.name)) : [];
+    const regions = seen("regions") ? config.regions.items.filter(item => item.place && !known.has(item.name)) : [];
     return [...regions.map(item => [...item.place, item.name]), ...context];
   }
 

@@ -68,11 +68,14 @@ def region_config(frame: gpd.GeoDataFrame, plane: Plane) -> dict[str, Any]:
     _few_enough(len(frame), MAX_REGIONS, "regions", "regions")
     names, shapes = names_in(frame, "region"), near_domain(frame, plane.domain)
     records = pd.DataFrame(frame.drop(columns=frame.geometry.name)).to_dict("records")
+    largest = pd.Series(shapely.area(shapes)).groupby(names).max()
     items = []
     for k, (name, shape, record) in enumerate(zip(names, shapes, records, strict=True)):
         outline = plane.outline(lines_of(shape))
         if outline:
-            place = place_of(shape, plane)
+            # Of several with one name the largest is where it is written.
+            size = float(shapely.area(shape))
+            place = place_of(shape, plane) if size >= largest[name] else None
             rows = region_rows(record, str(frame.attrs.get("units", "")))
             items.append({"name": name, "row": k, "rows": rows, "outline": outline, "place": place})
     if not items:

@@ -6,6 +6,7 @@ window.geobgp.time = (function () {
 
   function events(value) {
     if (!Number.isFinite(value)) return "\u2013";
+    if (value > 0 && value < 0.05) return "< 0.1";
     const whole = value >= 10 || value === Math.round(value);
     return value.toLocaleString("en-GB", { minimumFractionDigits: whole ? 0 : 1, maximumFractionDigits: whole ? 0 : 1 });
   }

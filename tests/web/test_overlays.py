@@ -52,6 +52,13 @@ def test_regions_without_numbers_get_their_totals(posterior, halves):
     assert config["items"][0]["rows"][0][1].endswith(" events per km²")
 
 
+def test_a_name_that_several_have_is_written_once(posterior, halves):
+    pieces = halves.assign(name="Both")
+    items = overlays.region_config(posterior.totals(pieces), Plane.over(posterior.domain, 10_000))["items"]
+    assert [item["name"] for item in items] == ["Both", "Both"]
+    assert sum(item["place"] is not None for item in items) == 1
+
+
 def test_rows_of_a_region_with_a_relative_risk():
     record = {
         "relative_risk": 1.234, "relative_risk_q05": 1.0, "relative_risk_q95": 1.5, "expected": 12.0, "q05": 9.0,
