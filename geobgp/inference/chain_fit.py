@@ -17,6 +17,7 @@ from geobgp.inference.hyper import SPATIAL, Hyper
 from geobgp.inference.limits import run
 from geobgp.inference.period_problems import AreaChain, NodeChain, dynamics_of
 from geobgp.inference.renewal import Observed, fit_counts
+from geobgp.inference.solver import WORTH
 from geobgp.linalg.memory import free_memory
 from geobgp.prior.harmonic import HarmonicBasis
 from geobgp.prior.kernels import Kernel, to_dict
@@ -32,8 +33,10 @@ if TYPE_CHECKING:
 YEARS = 2.0
 #: Arrays of the size of all blocks, and of all observations, that a fit holds at once; and of fixed effects.
 _BLOCKS, _VECTORS, _DESIGNS = 6, 30, 6
-#: Nats that a step of the hyperparameters must promise: on few features, and on all of them.
-_WORTH_FEW, _WORTH = 0.1, 0.05
+#: Nats that a step of the hyperparameters must promise in rehearsals, and where a round takes long (so many products).
+_WORTH_FEW, _WORTH_LONG, _LONG = 1.0, 0.2, 1e10
+#: Periods from which on hyperparameters are first sought on a stretch of them: one in so many, but at least so many.
+_STRETCHED, _SHARE, _LEAST = 60, 8, 30
 
 Chain = NodeChain | AreaChain
 
@@ -216,13 +219,17 @@ class _Run:
         """Return the fit."""
         kept = None if self.checkpoint is None else self.checkpoint.read()
         bounds: dict[str, float] = {}
+        kind: DynamicsName
         compared = 0
         if kept is not None:
             facts, start = kept
             kind, bounds, compared = facts["dynamics"], dict(facts["bounds"]), int(facts["compared_with"])
             self.stage.tell("going on from where it was cut off")
         elif self.dynamics != "auto":
-            kind = self.dynamics
+            kind = "diffusive" if self.dynamics == "diffusive" else "separable"
+            if start is None and isinstance(self.problem, NodeChain):
+                quick = self._rehearse(self.problem.with_dynamics(kind), None)
+                start = None if quick is None else _place(quick[0], self.problem.centre)
         elif self.problem.setting.n_periods == 1:
             kind = "separable"
         else:
@@ -253,7 +260,7 @@ class _Run:
                 likelihood,
                 hyper,
                 integrate=integrate,
-                worth=_WORTH,
+                worth=self._worth(problem),
                 start=start,
                 stage=self.stage,
                 keep=keep,
@@ -269,6 +276,29 @@ class _Run:
             keep=keep,
         )
 
+    def _worth(self, problem: NodeChain) -> float:
+        return _WORTH_LONG if problem.counts.size * problem.setting.basis.m**2 > _LONG else WORTH
+
+    def _rehearse(self, problem: NodeChain, start: Start | None) -> tuple[Fit, int] | None:
+        """Return a fit with about a quarter of the features, and their number; None if these would be too few."""
+        few = list(problem.engine.rehearsals())[-1:]
+        if not few:
+            return None
+        count = problem.setting.n_periods
+        if count >= _STRETCHED and self.hyper.free.any():
+            stretch = problem.stretch(max(count // _SHARE, _LEAST))
+            engine = next(reversed(list(stretch.engine.rehearsals())))
+            likelihood = stretch.likelihood(stretch.exposure.ravel(), np.inf)
+            told = None if start is None else _begin(start.theta, start.covariance, stretch.counts.size)
+            found = fit(engine, likelihood, self.hyper, worth=_WORTH_FEW, start=told, stage=self.stage)
+            # What all periods say is so much surer.
+            covariance = found.hyper_cov * stretch.setting.n_periods / count
+            moments = None if start is None else (start.mean, start.variance)
+            start = _begin(found.hyper_mean, covariance, problem.counts.size, moments)
+        likelihood = problem.likelihood(problem.exposure.ravel(), np.inf)
+        found = fit(few[0], likelihood, self.hyper, worth=_WORTH_FEW, start=start, stage=self.stage)
+        return found, len(few[0].order)
+
     def _choose(self, start: Start | None) -> tuple[DynamicsName, Start, dict[str, float], int]:
         """Return the dynamics with the higher bound, where it was reached, both bounds, and features it took."""
         bounds: dict[str, float] = {}
@@ -277,17 +307,23 @@ class _Run:
         for kind in ("separable", "diffusive"):
             problem = self.problem.with_dynamics(kind)
             self.stage.tell(f"{kind} dynamics")
-            few = list(problem.engine.rehearsals())[-1:] if isinstance(problem, NodeChain) else []
-            if few and isinstance(problem, NodeChain):
-                compared = len(few[0].order)
-                likelihood = problem.likelihood(problem.exposure.ravel(), np.inf)
-                found = fit(few[0], likelihood, self.hyper, worth=_WORTH_FEW, start=start, stage=self.stage)
+            quick = self._rehearse(problem, start) if isinstance(problem, NodeChain) else None
+            if quick is not None:
+                found, compared = quick
             else:
                 found = self._fit(problem, self.hyper, start, integrate=False)[0]
             bounds[kind] = found.elbo
             start = places[kind] = _place(found, problem.centre)
         best: DynamicsName = "diffusive" if bounds["diffusive"] > bounds["separable"] else "separable"
         return best, places[best], bounds, compared
+
+
+def _begin(
+    theta: np.ndarray, covariance: np.ndarray, n: int, moments: tuple[np.ndarray, np.ndarray] | None = None
+) -> Start:
+    """Return a place to begin from hyperparameters, and from moments if they are known."""
+    mean, variance = (np.zeros(n), np.zeros(n)) if moments is None else moments
+    return Start(theta, covariance, mean, variance)
 
 
 def _place(found: Fit, centre: float) -> Start:

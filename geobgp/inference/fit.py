@@ -127,7 +127,10 @@ def _fit(
         drift = early.theta - theta if np.isfinite(hoped) else 0.0 * drift
         theta = np.clip(early.theta + 0.8 * drift, hyper.lower, hyper.upper)
         guess, hoped, solver.curvature = early.found, early.score, rehearsal.curvature
-    start = _start(solver, theta, guess, nothing, hoped)
+    if known is not None and known.variance.any():
+        start = solver.first(theta, guess, near=True)
+    else:
+        start = _start(solver, theta, guess, nothing, hoped)
     learned = solver.learn(start, worth, max_rounds) if learn else None
     best, tolerance = (start, TIGHT) if learned is None else (learned.point, TOLERANCE)
     solver.trace.append(best.score)

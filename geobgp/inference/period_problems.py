@@ -70,6 +70,16 @@ class NodeChain:
             object.__setattr__(out, name, value)
         return out
 
+    def stretch(self, count: int) -> NodeChain:
+        """Return the same for so many periods in the middle."""
+        first = (len(self.counts) - count) // 2
+        some, set_ = slice(first, first + count), self.setting
+        columns = set_.columns if set_.columns.ndim == 2 else set_.columns[some]
+        steps = set_.steps[first : first + count - 1]
+        setting = replace(set_, columns=columns, season=set_.season[some], steps=steps)
+        dynamics = replace(self.dynamics, steps=steps)
+        return NodeChain(setting, dynamics, self.counts[some], self.exposure[some])
+
     def at(self, state: Any | None, moments: Moments | None) -> Pass:
         """Return the one pass that there is."""
         zero = np.zeros(self.counts.size)

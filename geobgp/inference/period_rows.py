@@ -22,6 +22,8 @@ from geobgp.linalg.tridiagonal import Symmetric
 
 #: Rows that are worked on at a time.
 _ROWS = 1024
+#: Columns of a triangular factor that are taken together.
+_COLUMNS = 64
 #: One in so many features, but at least so many, tell how posterior variances answer to the sites.
 _TELLING, _LEAST = 4, 64
 #: e = 1/√v at the nodes and ½ d log v / d log ℓ; None for a natural prior.
@@ -102,17 +104,23 @@ class _Work:
         return self.block
 
     def variances(self, matrix: np.ndarray) -> np.ndarray:
-        """Return φᵀ A φ of every row, A the matrix of which the block holds the lower factor."""
-        m, out = self._integers.at(self._m), np.empty(len(matrix))
+        """Return φᵀ A φ of every row, A the matrix of which the block holds the lower factor.
+
+        A few columns of the factor at a time, without those above the diagonal: rows are read where they are.
+        """
+        at, width, out = self._integers.at, self._m, np.zeros(len(matrix))
+        self.block[np.tril_indices(width, -1)] = 0.0  # in Fortran order, what is above the diagonal
         for start in range(0, len(matrix), _ROWS):
-            stop = min(start + _ROWS, len(matrix))
-            rows = self._buffer[: stop - start]
-            rows[:] = matrix[start:stop]
-            blas.dtrmm(
-                blas.LEFT, blas.LOWER, blas.TRANSPOSED, blas.PLAIN, m, self._integers.at(stop - start), blas.ONE,
-                self.block.ctypes.data, m, rows.ctypes.data, m,
-            )  # fmt: skip
-            np.einsum("ij,ij->i", rows, rows, out=out[start:stop])
+            rows = matrix[start : start + _ROWS]
+            for left in range(0, width, _COLUMNS):
+                wide = min(_COLUMNS, width - left)
+                product = self._buffer.ravel()[: len(rows) * wide].reshape(len(rows), wide)
+                blas.dgemm(
+                    blas.TRANSPOSED, blas.PLAIN, at(wide), at(len(rows)), at(width - left), blas.ONE,
+                    self.block.ctypes.data + 8 * (left * width + left), at(width),
+                    rows.ctypes.data + 8 * left, at(width), blas.ZERO, product.ctypes.data, at(wide),
+                )  # fmt: skip
+                out[start : start + _ROWS] += np.einsum("ij,ij->i", product, product)
         return out
 
 

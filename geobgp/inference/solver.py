@@ -71,7 +71,7 @@ class Start:
     covariance : array
         Theirs, zero where they were fixed.
     mean, variance : arrays
-        Of the linear predictor (less its centre) at the observations.
+        Of the linear predictor (less its centre) at the observations; zeros where they are not known.
     """
 
     theta: np.ndarray
@@ -174,8 +174,15 @@ class Solver:
 
     # -- the posterior at given hyperparameters ------------------------------------------------------------
 
-    def first(self, theta: np.ndarray, guess: Guess) -> Point:
-        """Return a first point from guessed moments; sites are made stiffer if rates overflow."""
+    def first(self, theta: np.ndarray, guess: Guess, *, near: bool = False) -> Point:
+        """Return a first point from guessed moments, which may be near; sites are made stiffer if rates overflow."""
+        if near:
+            with np.errstate(over="ignore", invalid="ignore"):
+                asked = self.sites_at(*guess)
+            if np.isfinite(asked.natural).all():
+                point = self.at(theta, asked, guess)
+                if np.isfinite(point.score):
+                    return point
         guess = self.likelihood.start(*guess), guess[1]
         for power in range(8):
             point = self.at(theta, self.sites_at(*guess, stiffen=10.0**power), guess)

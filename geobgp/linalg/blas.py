@@ -76,10 +76,11 @@ def _is(address: int, letter: str) -> int:
     return int(ctypes.c_char.from_address(address).value == letter.encode())
 
 
-def _matrix(address: int, rows: int, cols: int) -> np.ndarray:
-    """Return a matrix in Fortran order at an address."""
-    values = (ctypes.c_double * (rows * cols)).from_address(address)
-    return np.ctypeslib.as_array(values).reshape(cols, rows).T
+def _matrix(address: int, rows: int, cols: int, leading: int | None = None) -> np.ndarray:
+    """Return a matrix in Fortran order at an address, of which columns lie `leading` numbers apart."""
+    apart = rows if leading is None else leading
+    values = (ctypes.c_double * (apart * max(cols - 1, 0) + rows)).from_address(address)
+    return np.ndarray((rows, cols), float, buffer=values, strides=(8, 8 * apart))  # type: ignore[arg-type]
 
 
 def _dpotrf(uplo: int, n: int, a: int, lda: int, info: int) -> None:
@@ -113,25 +114,6 @@ def _dtrsm(
     block[:] = blas.dtrsm(_number(alpha), triangle, block, side=right, lower=1, trans_a=turned)
 
 
-def _dtrmm(
-    side: int,
-    uplo: int,
-    trans: int,
-    diag: int,
-    m: int,
-    n: int,
-    alpha: int,
-    a: int,
-    lda: int,
-    b: int,
-    ldb: int,
-) -> None:
-    block = _matrix(b, _integer(m), _integer(n))
-    triangle = _matrix(a, _integer(lda), _integer(lda))
-    right, turned = _is(side, "R"), _is(trans, "T")
-    block[:] = blas.dtrmm(_number(alpha), triangle, block, side=right, lower=1, trans_a=turned)
-
-
 def _dsyrk(
     uplo: int, trans: int, n: int, k: int, alpha: int, a: int, lda: int, beta: int, c: int, ldc: int
 ) -> None:
@@ -156,9 +138,9 @@ def _dgemm(
 ) -> None:  # fmt: skip
     rows, cols, inner = _integer(m), _integer(n), _integer(k)
     first, second = _is(trans_a, "T"), _is(trans_b, "T")
-    left = _matrix(a, *((inner, rows) if first else (rows, inner)))
-    right = _matrix(b, *((cols, inner) if second else (inner, cols)))
-    block = _matrix(c, rows, cols)
+    left = _matrix(a, *((inner, rows) if first else (rows, inner)), _integer(lda))
+    right = _matrix(b, *((cols, inner) if second else (inner, cols)), _integer(ldb))
+    block = _matrix(c, rows, cols, _integer(ldc))
     block[:] = blas.dgemm(
         _number(alpha), left, right, beta=_number(beta), c=block, trans_a=first, trans_b=second
     )
@@ -182,7 +164,6 @@ def _dgemv(
 dpotrf: Routine = _pointer(cython_lapack, "dpotrf") or _dpotrf
 dpotri: Routine = _pointer(cython_lapack, "dpotri") or _dpotri
 dtrsm: Routine = _pointer(cython_blas, "dtrsm") or _dtrsm
-dtrmm: Routine = _pointer(cython_blas, "dtrmm") or _dtrmm
 dsyrk: Routine = _pointer(cython_blas, "dsyrk") or _dsyrk
 dsymm: Routine = _pointer(cython_blas, "dsymm") or _dsymm
 dgemm: Routine = _pointer(cython_blas, "dgemm") or _dgemm
