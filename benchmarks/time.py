@@ -167,7 +167,8 @@ and sd of the model in time.
 {table(["way", "score", "against the first"], rows)}
 
 Forecasts: 90 % predictive intervals of the counts of 16 regions, {ahead} months ahead; over all
-{100 * np.mean(inside):.1f} % hold what came (ranks among equal counts are drawn). Diffusive dynamics were chosen in {sum(d == "diffusive" for d in first)} of {seeds}.
+{100 * np.mean(inside):.1f} % hold what came (ranks among equal counts are drawn).
+Diffusive dynamics were chosen in {sum(d == "diffusive" for d in first)} of {seeds}.
 
 {table(["months ahead", "held"], ahead_rows)}
 """

@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from scipy.linalg import lapack
 
 from geobgp.errors import DataError
 from geobgp.inference.dynamics import Transition
@@ -157,19 +156,24 @@ class ChainState:
         if not -self.n_periods <= t < self.n_periods:
             raise DataError(f"There are {self.n_periods} periods; found number {t}.", found=t)
         t %= self.n_periods
-        m, size, k = self.basis.m, len(self.scale), self._columns(t).shape[1]
+        m, k = self.basis.m, self._columns(t).shape[1]
         tied = np.vstack([-self.coupling[t], np.eye(len(self.beta))])
         joint = tied @ self.beta_cov @ tied.T
+        size = len(self.scale)
         joint[:size, :size] += self._covariances[t]
-        mean = np.concatenate([self.mean[t], self.beta])
         turn = self._to_space(t, k)
-        mean, joint = turn @ mean, turn @ joint @ turn.T
-        beta_cov = joint[m:, m:]
-        falls = np.linalg.solve(beta_cov, joint[m:, :m]) if k else np.zeros((0, m))
-        rest = joint[:m, :m] - joint[:m, m:] @ falls
+        mean = np.concatenate([self.mean[t], self.beta])
+        beta, with_beta = turn @ mean, turn @ joint
+        beta_cov = with_beta @ turn.T
+        falls = np.linalg.solve(beta_cov, with_beta[:, :m]) if k else np.zeros((0, m))
         # In the order of the basis, in which all features are one block.
         back = np.argsort(self._features.order)
-        precision = np.linalg.inv(0.5 * (rest + rest.T))[np.ix_(back, back)]
+        precision = (joint[:m, :m] - with_beta[:, :m].T @ falls)[np.ix_(back, back)]
+        precision = 0.5 * (precision + precision.T)
+        work = Symmetric(m)
+        work.factorise(precision)
+        work.invert(precision)
+        work.factorise(precision)
         s = self.scale[:m]
         return FeatureState(
             weight=self.weight,
@@ -177,28 +181,27 @@ class ChainState:
             sd=self.sd,
             noise=self.noise,
             centre=self.centre,
-            beta=mean[m:],
+            beta=beta,
             beta_cov=beta_cov,
             fixed=self._columns(t),
             even=self.even,
             mean=(s * mean[:m])[back],
             coupling=(-s[:, None] * falls.T)[back],
             scale=s[back],
-            chol=Blocks([_lower(precision)], np.zeros(0)),
+            chol=Blocks([np.asfortranarray(np.tril(precision.T))], np.zeros(0)),
             basis=self.basis,
             joined=True,
         )
 
     def _to_space(self, t: int, k: int) -> np.ndarray:
-        """Return the matrix from weights, level and β to weights and the k fixed effects of a period in space."""
-        m, size = self.basis.m, len(self.scale)
-        out = np.zeros((m + k, size + len(self.beta)))
-        out[:m, :m] = np.eye(m)
-        out[m:, size : size + k] = np.eye(k)
+        """Return the matrix from weights, level and β to the k fixed effects of a period in space."""
+        size = len(self.scale)
+        out = np.zeros((k, size + len(self.beta)))
+        out[:, size : size + k] = np.eye(k, min(k, len(self.beta)))
         if k:
             if self.has_level:
-                out[m, m] = self.scale[m]
-            out[m, size + k :] = self.season[t]
+                out[0, -1 - len(self.beta)] = self.scale[-1]
+            out[0, size + k :] = self.season[t]
         return out
 
     def node_moments(self) -> tuple[np.ndarray, np.ndarray]:
@@ -262,7 +265,7 @@ class ChainState:
         size, k = len(self.scale), self._columns(0).shape[1]
         mean, variance = np.empty(self.n_periods), np.empty(self.n_periods)
         for t in range(self.n_periods):
-            row = self._to_space(t, max(k, 1))[self.basis.m]
+            row = self._to_space(t, k)[0]
             own, beta = row[:size], row[size:] - self.coupling[t].T @ row[:size]
             mean[t] = self.centre + own @ self.mean[t] + row[size:] @ self.beta
             variance[t] = own @ self._covariances[t] @ own + beta @ self.beta_cov @ beta
@@ -379,11 +382,3 @@ class ChainState:
             basis=basis,
             known=(arrays["node_mean"].ravel(), arrays["node_variance"].ravel()),
         )
-
-
-def _lower(matrix: np.ndarray) -> np.ndarray:
-    """Return the lower factor of a positive definite matrix, in Fortran order."""
-    chol, info = lapack.dpotrf(np.asfortranarray(0.5 * (matrix + matrix.T)), lower=1, clean=1)
-    if info != 0:
-        raise np.linalg.LinAlgError("the posterior covariance of a period is not positive definite")
-    return np.asarray(chol)

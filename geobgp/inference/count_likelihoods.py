@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
@@ -18,6 +19,8 @@ from geobgp.errors import DataError
 from geobgp.inference.likelihoods import POINTS, WEIGHTS, Expected, Likelihood, Poisson
 from geobgp.inference.mixture import NormalMixture
 
+#: Observations whose expectations are summed at a time: 40 points of each, several times, are some 100 MB.
+_BLOCK = 100_000
 #: Sizes k between which that of a negative binomial is learned; at the largest it is as good as Poisson.
 SMALLEST_K, LARGEST_K = 0.01, 1e5
 
@@ -75,8 +78,17 @@ class NegativeBinomial(Likelihood):
         """Return log λ - log k at the quadrature's points, (n, points)."""
         return (self._base + mean - math.log(self.k))[..., None] + np.sqrt(variance)[..., None] * POINTS
 
+    def _blocks(self) -> Iterator[tuple[slice, NegativeBinomial]]:
+        """Yield the likelihood of some observations after another."""
+        for start in range(0, self.size, _BLOCK):
+            some = slice(start, start + _BLOCK)
+            yield some, dataclasses.replace(self, counts=self.counts[some], exposure=self.exposure[some])
+
     def expected(self, mean: np.ndarray, variance: np.ndarray) -> Expected:
         """Return E log p and its derivatives."""
+        if self.size > _BLOCK:
+            parts = [some.expected(mean[at], variance[at]) for at, some in self._blocks()]
+            return Expected(*(np.concatenate(part) for part in zip(*parts, strict=True)))
         ratio, y, k = self._log_ratio(mean, variance), self.counts, self.k
         share = expit(ratio)
         log_sum = np.logaddexp(0.0, ratio) @ WEIGHTS
@@ -94,6 +106,9 @@ class NegativeBinomial(Likelihood):
 
     def slopes(self, mean: np.ndarray, variance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the derivatives of the site precision: from the third and fourth ones of log p."""
+        if self.size > _BLOCK:
+            parts = [some.slopes(mean[at], variance[at]) for at, some in self._blocks()]
+            return np.concatenate([p for p, _ in parts]), np.concatenate([p for _, p in parts])
         share = expit(self._log_ratio(mean, variance))
         spread, n = share * (1.0 - share), self.counts + self.k
         return (
@@ -103,6 +118,8 @@ class NegativeBinomial(Likelihood):
 
     def by_log_k(self, mean: np.ndarray, variance: np.ndarray) -> float:
         """Return the derivative of the summed E log p in log k."""
+        if self.size > _BLOCK:
+            return sum(some.by_log_k(mean[at], variance[at]) for at, some in self._blocks())
         ratio, y, k = self._log_ratio(mean, variance), self.counts, self.k
         log_sum, share = np.logaddexp(0.0, ratio) @ WEIGHTS, expit(ratio) @ WEIGHTS
         return float(np.sum(k * (digamma(y + k) - digamma(k) - log_sum) - y + (y + k) * share))

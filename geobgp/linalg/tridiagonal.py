@@ -214,6 +214,7 @@ class Tridiagonal:
         for t in range(n - 2, -1, -1):
             own = mirrored(self.inverses[t])
             tied = own * self.between[t]
-            after = own + tied @ after @ tied.T
+            across = scipy_blas.dgemm(1.0, after, tied, trans_b=1)
+            after = own + scipy_blas.dgemm(1.0, tied, across)
             after = 0.5 * (after + after.T)
             yield t, after

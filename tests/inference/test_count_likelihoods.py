@@ -165,3 +165,15 @@ def test_a_spread_fit_has_the_outputs_of_any_other(domain, tmp_path):
 def test_a_likelihood_of_another_name_is_refused(domain):
     with pytest.raises(DataError, match="'poisson' or 'negative-binomial'; found 'binomial'"):
         LGCP(FullRank(domain), likelihood="binomial")
+
+
+def test_many_observations_are_taken_block_by_block(monkeypatch):
+    rng = np.random.default_rng(0)
+    counts, exposure = rng.poisson(2.0, 23).astype(float), rng.uniform(0.5, 2.0, 23)
+    at = rng.normal(size=23), rng.uniform(0.1, 1.0, 23)
+    likelihood = NegativeBinomial(counts, exposure, 0.2, k=1.5)
+    whole = [*likelihood.expected(*at), *likelihood.slopes(*at), likelihood.by_log_k(*at)]
+    monkeypatch.setattr("geobgp.inference.count_likelihoods._BLOCK", 5)
+    parts = [*likelihood.expected(*at), *likelihood.slopes(*at), likelihood.by_log_k(*at)]
+    for one, other in zip(whole, parts, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
