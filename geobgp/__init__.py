@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from geobgp.prior.full_rank import FullRank
     from geobgp.prior.harmonic import HarmonicBasis
     from geobgp.prior.kernels import Matern, SquaredExponential
+    from geobgp.scale.strata import map_strata
     from geobgp.simulate import simulate_points
     from geobgp.spacetime.posterior import SpaceTimePosterior
 
@@ -96,6 +97,7 @@ _HOME = {
     "expected_counts": "data.standardise",
     "map_intensity": "auto.pipeline",
     "map_risk": "auto.risk",
+    "map_strata": "scale.strata",
     "simulate_points": "simulate",
 }
 
@@ -129,6 +131,7 @@ __all__ = [
     "expected_counts",
     "map_intensity",
     "map_risk",
+    "map_strata",
     "simulate_points",
 ]
 

@@ -156,6 +156,10 @@ class CheckWarning(GeobgpWarning):
     """The map does not agree with the points."""
 
 
+class StrataWarning(GeobgpWarning):
+    """Some of many maps could not be made."""
+
+
 def warn(warning: GeobgpWarning) -> None:
     """Raise a warning that points to the line, outside of geobgp, whose call led to it."""
     level, frame = 2, sys._getframe(1)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from geobgp.arguments import ARRAY, BASIS, COVARIATES, KERNEL, POSTERIOR, PROGRESS
+from geobgp.arguments import ARRAY, BASIS, CLIENT, COVARIATES, KERNEL, PROGRESS
 from geobgp.data.combined import combine, sort_counts
 from geobgp.data.effects import Effects
 from geobgp.data.effort import check_events, node_effort, seen_exposure
@@ -155,10 +155,10 @@ class LGCP:
         engine=choice("numpy", "gpflow"),
         progress=PROGRESS,
         title=TEXT,
-        start=POSTERIOR,
+        start=a("Posterior", "Start"),
         periods=a("Periods"),
-        resume=FLAG,
-    )
+        resume=FLAG, measure=FLAG, client=CLIENT,
+    )  # fmt: skip
     def fit(
         self,
         counts: Counts | AreaCounts | np.ndarray | Sequence[Counts | AreaCounts | np.ndarray],
@@ -168,8 +168,10 @@ class LGCP:
         engine: Literal["numpy", "gpflow"] = "numpy",
         progress: ProgressLike = False,
         title: str = "",
-        start: Posterior | None = None,
+        start: Posterior | Start | None = None,
         resume: bool = True,
+        measure: bool = False,
+        client: Any = None,
     ) -> Posterior:
         """Fit the posterior; the model stays as it was.
 
@@ -193,6 +195,11 @@ class LGCP:
             A fit of the same points with the same kernel, on cells of another size, to begin from: it saves time.
         resume : bool
             Over periods: go on from where the same fit was cut off.
+        measure : bool
+            Measure how well the points know the hyperparameters (``fit.hyper_cov``): the search only learns about it.
+        client : distributed.Client or str, optional
+            The Dask client, or the address of the scheduler, whose workers share a mixture over hyperparameters; by
+            default the current client. Without one it is all done here.
         """
         if has_periods(counts):
             given = {"periods": periods, "hyper": hyper, "engine": engine, "start": start, "resume": resume}
@@ -208,7 +215,8 @@ class LGCP:
         likelihood = self.likelihood
         if areas is None and not self.overdispersed:
             assert points is not None
-            result = self._fit(points, hyper=hyper, gpflow=engine == "gpflow", progress=progress, start=start)
+            more = {"gpflow": engine == "gpflow", "measure": measure, "client": client}
+            result = self._fit(points, hyper=hyper, progress=progress, start=start, **more)
         else:
             result, likelihood = self._fit_in_passes(points, areas, hyper, progress, start)
         return Posterior(
@@ -259,7 +267,8 @@ class LGCP:
         hyper: str = "map",
         gpflow: bool = False,
         progress: ProgressLike = False,
-        start: Posterior | None = None,
+        start: Posterior | Start | None = None,
+        **more: Any,
     ) -> Fit:
         engine, likelihood, parameters = self._problem(counts)
         if gpflow:
@@ -268,7 +277,7 @@ class LGCP:
             with as_progress(progress).stage("fit") as stage:
                 return fit_lgcp(self, likelihood, parameters, integrate=hyper == "integrate", stage=stage)
         known = None if start is None else self._start(start, likelihood.centre)
-        return run_one(engine, likelihood, parameters, self.basis, hyper, progress, known)
+        return run_one(engine, likelihood, parameters, self.basis, hyper, progress, known, **more)
 
     def _fit_in_passes(
         self,
@@ -276,7 +285,7 @@ class LGCP:
         areas: AreaCounts | None,
         hyper: str,
         progress: ProgressLike,
-        start: Posterior | None,
+        start: Posterior | Start | None,
     ) -> tuple[Fit, Likelihood]:
         """Fit areas, whose rows are renewed, or counts with more spread than Poisson ones."""
         problem: Problem
@@ -327,8 +336,10 @@ class LGCP:
         size = float(np.sqrt(domain.node_areas.sum()))
         return problem, Hyper.for_domain(self.kernel, size, domain.cell_size)
 
-    def _start(self, posterior: Posterior, centre: float) -> Start:
+    def _start(self, posterior: Posterior | Start, centre: float) -> Start:
         """Return where a fit begins that goes on from another one."""
+        if isinstance(posterior, Start):
+            return posterior
         if posterior.kernel != self.kernel:
             raise DataError(
                 f"A fit goes on from one with the same kernel; found {posterior.kernel.name} after {self.kernel.name}."

@@ -106,6 +106,8 @@ class Fits:
     deadline : float
         On `time.perf_counter`: a larger model that would end after it is not begun.
     likelihood : "poisson" or "negative-binomial"
+    client : distributed.Client or str, optional
+        Who shares a mixture over hyperparameters.
 
     Attributes
     ----------
@@ -119,6 +121,7 @@ class Fits:
     progress: Progress
     deadline: float
     likelihood: Literal["poisson", "negative-binomial"] = "poisson"
+    client: Any = None
     tried: list[Rung] = field(default_factory=list)
     _made: dict[Any, Candidate] = field(default_factory=dict, repr=False)
 
@@ -196,7 +199,12 @@ class Fits:
         with self.progress.stage(name) as stage:
             try:
                 posterior = model.fit(
-                    scene.counts, hyper=hyper, progress=stage, title=self.title, start=start
+                    scene.counts,
+                    hyper=hyper,
+                    progress=stage,
+                    title=self.title,
+                    start=start,
+                    client=self.client,
                 )
             except np.linalg.LinAlgError as error:
                 stage.note("failed")

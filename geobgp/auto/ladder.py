@@ -56,7 +56,7 @@ class Ladder:
         usual, why = self._usual_cell_size()
         settled = o.m != "auto" and (o.boundary == "dirichlet" or o.permeability != "auto")
         first = usual if settled and (o.cell_size is not None or o.m != "full") else self._coarse(usual)
-        reach = 2.0 * usual
+        reach = self.reach
         counted = not isinstance(o.m, str)
         if first != usual and (o.cell_size is not None or counted):
             # What cannot be is told before anything is fitted.
@@ -95,6 +95,11 @@ class Ladder:
         return found, choices
 
     # -- sizes
+
+    @property
+    def reach(self) -> float:
+        """How far points are moved to land, on all cells that are compared, where no distance was given."""
+        return 2.0 * self._usual_cell_size()[0]
 
     @property
     def _area(self) -> float:

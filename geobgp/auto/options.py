@@ -281,6 +281,13 @@ class Options(OptionSet):
         sets=False,
         matters=False,
     )
+    client: Any = setting(
+        "Address of a Dask scheduler whose workers count points in many parts and share mixtures.",
+        "Model",
+        flag="--scheduler",
+        metavar="ADDRESS",
+        matters=False,
+    )
     units: str | None = setting(
         "What events are shown per: 'per 100,000', 'per ha', or 'relative risk'.", "Results", metavar="TEXT"
     )

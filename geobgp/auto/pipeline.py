@@ -70,6 +70,7 @@ def map_intensity(
     max_seconds: float = 60.0,
     max_features: int = 1024,
     cache: bool = True,
+    client: Any = None,
     units: str | None = None,
     title: str = "",
     progress: ProgressLike = False,
@@ -142,6 +143,9 @@ def map_intensity(
         The most features that are tried when m is chosen.
     cache : bool
         Keep computed features on disk for the next time.
+    client : distributed.Client or str, optional
+        A Dask client, or the address of a scheduler, whose workers count points in many parts and share a mixture over
+        hyperparameters; by default the current client. Without one all is done here.
     units : str, optional
         What events are shown per: "per 100,000", "per 1,000 women", "per million" of a population; "per ha", "per 100
         km²" of land; "relative risk", the ratio to the average over all people. By default per person or per km²;
@@ -181,12 +185,15 @@ class Mapped:
         CRS, cell size, water, features, boundary, kernel, hyperparameters: what was taken and why.
     seconds : dict of str to float
         Time by stage.
+    reach : float
+        The farthest that a point may have been moved to land.
     """
 
     posterior: Posterior
     counts: Counts | AreaCounts
     choices: dict[str, Choice]
     seconds: dict[str, float]
+    reach: float
 
     @property
     def domain(self) -> Domain:
@@ -208,8 +215,10 @@ def run(options: Options, progress: ProgressLike = False, *, keep_coordinates: b
     o.check_files()
     progress = as_progress(progress)
     scenes = Scenes(o, progress, keep_coordinates)
-    fits = Fits(o.kernel, o.cache, o.title, progress, time.perf_counter() + o.max_seconds, o.likelihood)
-    kept, choices = Ladder(o, scenes, fits).climb()
+    deadline = time.perf_counter() + o.max_seconds
+    fits = Fits(o.kernel, o.cache, o.title, progress, deadline, o.likelihood, o.client)
+    ladder = Ladder(o, scenes, fits)
+    kept, choices = ladder.climb()
     tried = tuple(dataclasses.replace(rung, kept=rung is kept.rung) for rung in fits.tried)
     choices["hyperparameters"] = Choice("the best ones", "'integrate' would add their own uncertainty")
     if o.hyper == "integrate":
@@ -222,4 +231,5 @@ def run(options: Options, progress: ProgressLike = False, *, keep_coordinates: b
         kept.posterior, choices={name: str(choice) for name, choice in choices.items()}, tried=tried
     )
     posterior = posterior.in_units(o.units)
-    return Mapped(posterior, kept.scene.counts, choices, dict(progress.seconds))
+    reach = ladder.reach if o.max_snap is None else o.max_snap
+    return Mapped(posterior, kept.scene.counts, choices, dict(progress.seconds), reach)

@@ -195,7 +195,7 @@ class Scenes:
                 "weights", "on_water", "chunksize", "longitude", "latitude", "easting", "northing", "layer",
             )
         }  # fmt: skip
-        reading |= {"crs": o.points_crs, "progress": stage}
+        reading |= {"crs": o.points_crs, "client": o.client, "progress": stage}
         # Where many points share few places, cells finer than those say nothing.
         reading["keep_coordinates"] = self.keep_coordinates or (self.n_points or math.inf) <= MOST_LOOKED_AT
         reading["max_snap"] = reach if o.max_snap is None else o.max_snap

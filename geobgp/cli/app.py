@@ -13,7 +13,16 @@ from typing import Any, NoReturn
 import click
 
 from geobgp import __version__
-from geobgp.cli.options import GroupedCommand, MapOptions, RiskFiles, SimulateOptions, chosen, shell_options
+from geobgp.cli.options import (
+    GroupedCommand,
+    MapOptions,
+    RiskFiles,
+    SimulateOptions,
+    StrataFiles,
+    chosen,
+    shell_options,
+)
+from geobgp.scale.strata_options import strata_names
 
 
 def _talk(function: Any) -> Any:
@@ -76,6 +85,21 @@ def risk(quiet: bool, verbose: bool, debug: bool, **options: Any) -> None:
     from geobgp.cli.risk_command import risk_files
 
     risk_files(chosen(RiskFiles, options), quiet=quiet, verbose=verbose)
+
+
+@cli.command(cls=GroupedCommand, short_help="Map each value of a column by itself.")
+@click.argument("points")
+@shell_options(StrataFiles, strata_names())
+@_talk
+def strata(quiet: bool, verbose: bool, debug: bool, **options: Any) -> None:
+    """Map each value of a column of POINTS by itself, all on the same cells: diseases, ages, years.
+
+    Writes to OUT/: index.html (small maps under one legend), totals.gpkg and totals.csv, strata.csv, a GeoTIFF of each
+    stratum with its QGIS style, and summary.json. Nothing is there until all of it is.
+    """
+    from geobgp.cli.strata_command import strata_files
+
+    strata_files(chosen(StrataFiles, options), quiet=quiet, verbose=verbose)
 
 
 @cli.command(cls=GroupedCommand, short_help="Make a map of the sample data.")

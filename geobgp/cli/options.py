@@ -13,6 +13,7 @@ import click
 
 from geobgp.auto.options import Options, OptionSet, Setting, setting, settings
 from geobgp.auto.risk_options import RiskOptions
+from geobgp.scale.strata_options import StrataOptions
 
 Chosen = TypeVar("Chosen", bound=OptionSet)
 
@@ -106,6 +107,15 @@ class RiskFiles(RiskOptions):
     regions_by: str | None = as_in("regions_by")
     context: str | None = as_in("context")
     basemap: str | None = as_in("basemap")
+    output: str = setting("Folder to write.", "Results", "folder", default=MISSING, short="-o")
+    force: bool = as_in("force")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class StrataFiles(StrataOptions):
+    """What ``geobgp strata`` is told: the options of `map_strata`, and what to write."""
+
+    regions: str | None = as_in("regions")
     output: str = setting("Folder to write.", "Results", "folder", default=MISSING, short="-o")
     force: bool = as_in("force")
 
@@ -283,7 +293,7 @@ def chosen(options: type[Chosen], values: Mapping[str, Any]) -> Chosen:
     return options(**known)
 
 
-def command_line(options: MapOptions) -> str:
+def command_line(options: Options, command: str = "map") -> str:
     """Return a command line that does the same, with names of files only.
 
     Examples
@@ -292,7 +302,7 @@ def command_line(options: MapOptions) -> str:
     >>> command_line(told)
     'geobgp map bites.csv --land coast.gpkg --features 64 --threshold 0.5 -o out'
     """
-    words = ["geobgp", "map"] + ([] if options.points is None else [_file_name(options.points)])
+    words = ["geobgp", command] + ([] if options.points is None else [_file_name(options.points)])
     words += ["--land", _file_name(options.land)]
     return shlex.join([*words, *option_words(options)])
 
@@ -323,7 +333,9 @@ def speak(name: str, value: Any = None) -> str:
     >>> speak("m", "full"), speak("cache", False), speak("on_water"), speak("output")
     ('--features full', '--no-cache', '--on-water', '-o')
     """
-    how = (settings(RiskFiles) | settings(SimulateOptions) | settings(MapOptions)).get(name)
+    how = (
+        settings(RiskFiles) | settings(SimulateOptions) | settings(StrataFiles) | settings(MapOptions)
+    ).get(name)
     if name in _ARGUMENTS:
         return name.upper()
     if how is None or not how.help:

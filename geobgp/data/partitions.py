@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from geobgp.data.counts import SAMPLE, Tally
-from geobgp.data.parts import OffLand, Parts, beyond_in, need_columns, other_crs, parts_of_files
+from geobgp.data.parts import OffLand, Parts, beyond_in, is_dask, need_columns, other_crs, parts_of_files
 from geobgp.data.points import Named, Options, RowGroups, Stream, coordinate_columns
 from geobgp.errors import DataError, GeobgpError, GeometryError, option
 from geobgp.scale.workers import Workers, open_workers
@@ -157,11 +158,13 @@ def _skip(tally: Tally, off: OffLand, column: str | None) -> None:
 # -- parts
 
 
-def find_parts(points: Any, options: Options, tally: Tally, workers: Workers) -> Parts:
-    """Return the parts of points, with the columns to be read settled for all of them."""
-    if hasattr(points, "to_delayed"):
-        return _of_dask(points, options, workers)
-    return parts_of_files(points, options, tally, workers)
+def find_parts(
+    points: Any, options: Options, tally: Tally, workers: Workers, by: Sequence[str] = ()
+) -> Parts:
+    """Return the parts of points, with the columns to be read settled for all of them; labels `by` among these."""
+    if is_dask(points):
+        return _of_dask(points, options, workers, by)
+    return parts_of_files(points, options, tally, workers, by)
 
 
 def _check_part(table: Any, job: Job) -> None:
@@ -176,15 +179,14 @@ def _check_part(table: Any, job: Job) -> None:
         raise other_crs(table.crs, job.crs, "the collection")
 
 
-def _of_dask(points: Any, options: Options, workers: Workers) -> Parts:
+def _of_dask(points: Any, options: Options, workers: Workers, by: Sequence[str]) -> Parts:
     meta = points._meta
     columns, named, crs = None, None, None
     notes: tuple[str, ...] = ()
     if isinstance(meta, gpd.GeoSeries):
         crs = meta.crs
     elif isinstance(meta, pd.DataFrame):
-        wanted = [] if options.weights is None else [options.weights]
-        need_columns(wanted, meta.columns, "the points")
+        wanted = need_columns(options, by, meta.columns, "the points")
         if isinstance(meta, gpd.GeoDataFrame) and meta.active_geometry_name is not None:
             columns, crs = [*wanted, meta.geometry.name], meta.crs
         else:

@@ -142,15 +142,18 @@ def n_rows_of(points: Any) -> int | None:
     return None if files is None else sum(parquet.read_metadata(path).num_rows for path in files)
 
 
-def need_columns(wanted: Sequence[str], columns: Any, where: str) -> None:
-    """Refuse a part without a column of weights."""
-    lacking = [name for name in wanted if name not in columns]
-    if lacking:
-        raise DataError(
-            f"weights: there is no column {lacking[0]!r} in {where}; there are {listed(columns)}.",
-            option="weights",
-            found=list(columns),
-        )
+def need_columns(options: Options, by: Sequence[str], columns: Any, where: str) -> list[str]:
+    """Return the columns to read besides coordinates: weights and labels; refuse a part that lacks one."""
+    weights = [] if options.weights is None else [options.weights]
+    for what, wanted in (("weights", weights), ("by", by)):
+        lacking = [name for name in wanted if name not in columns]
+        if lacking:
+            raise DataError(
+                f"{what}: there is no column {lacking[0]!r} in {where}; there are {listed(columns)}.",
+                option=what,
+                found=list(columns),
+            )
+    return [*by, *weights]
 
 
 def other_crs(found: Any, expected: Any, whose: str, name: str = "") -> CRSError:
@@ -202,8 +205,13 @@ def _either(first: bool, second: bool) -> bool:
 # -- Parquet files
 
 
-def parts_of_files(points: Any, options: Options, tally: Tally, workers: Workers) -> Parts:
-    """Return the row groups of files, in parts; those off the land by their statistics are marked."""
+def parts_of_files(
+    points: Any, options: Options, tally: Tally, workers: Workers, by: Sequence[str] = ()
+) -> Parts:
+    """Return the row groups of files, in parts; those off the land by their statistics are marked.
+
+    Where labels are to be read, the columns `by`, every row must be.
+    """
     from pyarrow import parquet
 
     files = parquet_files(points) or []
@@ -220,7 +228,7 @@ def parts_of_files(points: Any, options: Options, tally: Tally, workers: Workers
             columns = list(file.schema_arrow.names)
             column, about = parquet_geometry(file.metadata)
         crs = None if column is None or about["crs"] is None else as_crs(about["crs"])
-        need_columns([] if options.weights is None else [options.weights], columns, name)
+        need_columns(options, by, columns, name)
         if k == 0:
             has_geometry, common = column is not None, crs
             if column is None:
@@ -243,7 +251,7 @@ def parts_of_files(points: Any, options: Options, tally: Tally, workers: Workers
                 found=columns,
             )
         n_rows += file.metadata.num_rows
-        for item in _cut(path, file.metadata, column, about, options, crs or options.crs, tally):
+        for item in _cut(path, file.metadata, column, about, options, crs or options.crs, tally, bool(by)):
             items.append(item)
             names.append(name)
     return Parts(items, names, named, common, notes, n_rows)
@@ -257,12 +265,13 @@ def _cut(
     options: Options,
     crs: pyproj.CRS | None,
     tally: Tally,
+    seen: bool,
 ) -> list[Any]:
-    """Return the parts of a file."""
+    """Return the parts of a file; all rows are to be `seen`, or only those that may be near the land."""
     if column is not None and about.get("encoding", "WKB").lower() not in ("wkb", "point"):
         return [RowGroups(path)]
     # Rows that lie off the land need not be seen if each is known to be one point or none.
-    seen = tally.on_water == "error" or tally.kept is not None or about.get("geometry_types") != ["Point"]
+    seen |= tally.on_water == "error" or tally.kept is not None or about.get("geometry_types") != ["Point"]
     parts: list[Any] = []
     groups: list[int] = []
     rows = 0

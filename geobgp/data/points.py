@@ -339,14 +339,7 @@ class Stream:
                 yield self._arrow(batch, meta["geometry_name"] or "wkb_geometry", "wkb", crs)
 
     def _arrow(self, batch: Any, column: str, encoding: str, crs: pyproj.CRS | None) -> _Raw:
-        geometry = batch.column(column)
-        if encoding == "wkb":
-            values = _wkb_points(geometry)
-            if values is None:
-                values = shapely.from_wkb(geometry.to_numpy(zero_copy_only=False))
-        else:
-            xy = [geometry.field(axis).to_numpy(zero_copy_only=False) for axis in ("x", "y")]
-            values = np.where(geometry.is_valid(), xy, np.nan).T
+        values = arrow_points(batch.column(column), encoding)
         name, time = self.options.weights, self.options.time
         weights = None if name is None else _numbers(batch.column(name).to_pandas())
         times = None if time is None else batch.column(time).to_pandas()
@@ -373,6 +366,15 @@ def coordinate_columns(
         if not (unsure and options.domain_crs is not None and value == 0.0 and beyond(*named[:2])):
             break
     return named, tuple(stream.notes)
+
+
+def arrow_points(geometry: Any, encoding: str) -> np.ndarray:
+    """Return the points of an Arrow array as (n, 2) coordinates, or as (n,) geometries where some are not plain."""
+    if encoding != "wkb":
+        xy = [geometry.field(axis).to_numpy(zero_copy_only=False) for axis in ("x", "y")]
+        return np.where(geometry.is_valid(), xy, np.nan).T
+    values = _wkb_points(geometry)
+    return shapely.from_wkb(geometry.to_numpy(zero_copy_only=False)) if values is None else values
 
 
 def _wkb_points(binary: Any) -> np.ndarray | None:

@@ -197,6 +197,9 @@ class Engine:
         self._kept: list[Solution] = []
         self._scale: tuple[float, np.ndarray, np.ndarray] | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_kept": []}  # factors are as quickly made as sent
+
     # -- what a kind of basis gives ------------------------------------------------------------------------
 
     def prior_at(self, theta: np.ndarray) -> PriorAt:

@@ -6,7 +6,7 @@ import itertools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from geobgp.inference.likelihoods import Likelihood
 from geobgp.inference.solver import MAX_ROUNDS, ROUGH, TIGHT, TOLERANCE, WORTH, Guess, Point, Solver, Start
 from geobgp.inference.states import FeatureState, SparseState
 from geobgp.progress import Stage
+from geobgp.scale.workers import Failed, open_workers
 
 __all__ = ["Engine", "FeatureState", "Fit", "SparseState", "Start", "State", "fit"]
 
@@ -65,6 +66,8 @@ def fit(
     max_rounds: int = MAX_ROUNDS,
     worth: float = WORTH,
     start: Start | None = None,
+    measure: bool = False,
+    client: Any = None,
     stage: Stage | None = None,
     keep: Callable[[Start], None] | None = None,
 ) -> Fit:
@@ -83,6 +86,11 @@ def fit(
         Nats that a step of the hyperparameters must promise to be taken.
     start : Start, optional
         Where to begin; by default on coarser fields, or with fewer features.
+    measure : bool
+        Measure the curvature of the bound in the hyperparameters, in place of what the search has learned of it.
+    client
+        Who fits the posteriors of a mixture: as for `geobgp.scale.workers.open_workers`; by default the current Dask
+        client, else this process.
     stage : Stage, optional
         Told of every round, in words.
     keep : callable, optional
@@ -96,7 +104,19 @@ def fit(
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(limits=1, user_api="blas"):
-        return _fit(engine, likelihood, hyper, integrate, max_rounds, worth, start, stage or Stage(), keep)
+        return _fit(
+            engine,
+            likelihood,
+            hyper,
+            integrate,
+            max_rounds,
+            worth,
+            start,
+            measure,
+            client,
+            stage or Stage(),
+            keep,
+        )
 
 
 def _fit(
@@ -107,6 +127,8 @@ def _fit(
     max_rounds: int,
     worth: float,
     known: Start | None,
+    measure: bool,
+    client: Any,
     stage: Stage,
     keep: Callable[[Start], None] | None,
 ) -> Fit:
@@ -138,10 +160,10 @@ def _fit(
     point = ended.point
     converged = ended.converged and (learned is None or learned.converged)
     message = ended.message if learned is None or learned.converged else learned.message
-    covariance = _hyper_covariance(solver, point, integrate)
+    covariance = _hyper_covariance(solver, point, integrate or measure)
     points, weights = [point], np.ones(1)
     if integrate and learn:
-        points, weights = _integrate(solver, point, covariance)
+        points, weights = _integrate(solver, point, covariance, client)
     spent = {**solver.spent, "total": time.perf_counter() - begin}
     if not converged:
         warn(ConvergenceWarning(f"The fit did not converge: {message}."))
@@ -221,11 +243,28 @@ def grid_weights(grid: list[GridPoint], scores: list[float]) -> np.ndarray:
     return np.asarray(weights / weights.sum())
 
 
-def _integrate(solver: Solver, best: Point, covariance: np.ndarray) -> tuple[list[Point], np.ndarray]:
+def _integrate(
+    solver: Solver, best: Point, covariance: np.ndarray, client: Any
+) -> tuple[list[Point], np.ndarray]:
     """Return posteriors on a grid of hyperparameters and their weights."""
     grid = hyper_grid(best.theta, covariance, solver.hyper)
-    points = [best]
-    for at in grid[1:]:
-        start = solver.at(at.theta, solver.sites_at(*best.found), best.found)
-        points.append(solver.settle(start, ROUGH, 20).point)
-    return points, grid_weights(grid, [point.score for point in points])
+    points = {0: best}
+    with open_workers(client, 1) as workers:
+        # Others get a solver of their own, without the one who is told of its progress.
+        own = solver if workers.n == 1 else Solver(solver.engine, solver.likelihood, solver.hyper, None)
+        shared = workers.share(own), workers.share(best.found)
+        for k, found in workers.run(_settled, [at.theta for at in grid[1:]], *shared):
+            if isinstance(found, Failed):
+                raise found.error
+            points[k + 1] = found
+    ordered = [points[k] for k in range(len(grid))]
+    return ordered, grid_weights(grid, [point.score for point in ordered])
+
+
+def _settled(theta: np.ndarray, solver: Solver, found: Guess) -> Point:
+    """Return the posterior at other hyperparameters, from the moments at the best ones."""
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(limits=1, user_api="blas"):
+        start = solver.at(theta, solver.sites_at(*found), found)
+        return solver.settle(start, ROUGH, 20).point

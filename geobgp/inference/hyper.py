@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from geobgp.prior.kernels import Kernel, PCPrior
+from geobgp.prior.kernels import Kernel, Prior
 
 #: Value, gradient and Hessian (None: not known) of an objective.
 Derivatives = tuple[float, np.ndarray, np.ndarray | None]
@@ -25,7 +25,7 @@ class Hyper:
     Parameters
     ----------
     kernel : Kernel
-    prior : PCPrior
+    prior : PCPrior or NormalPrior
         Scaled to the domain.
     start, lower, upper : arrays
         Of θ; fixed parameters have start = lower = upper.
@@ -43,7 +43,7 @@ class Hyper:
     """
 
     kernel: Kernel
-    prior: PCPrior
+    prior: Prior
     start: np.ndarray
     lower: np.ndarray
     upper: np.ndarray

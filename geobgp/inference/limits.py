@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,11 +28,16 @@ def run_one(
     hyper: str,
     progress: ProgressLike,
     start: Start | None = None,
+    measure: bool = False,
+    client: Any = None,
 ) -> Fit:
     """Fit observations with one engine, and warn where the basis is too narrow."""
 
     def call(stage: Stage, capped: Hyper) -> tuple[Fit, Likelihood]:
-        found = fit(engine, likelihood, capped, integrate=hyper == "integrate", start=start, stage=stage)
+        found = fit(
+            engine, likelihood, capped, integrate=hyper == "integrate", start=start, measure=measure, client=client,
+            stage=stage,
+        )  # fmt: skip
         return found, likelihood
 
     return run(call, parameters, basis, hyper, progress)[0]

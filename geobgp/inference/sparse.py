@@ -76,7 +76,11 @@ class SparseEngine(Engine):
     @cached_property
     def matrices(self) -> Powers:
         """The posterior precision's parts on their common pattern."""
-        powers = Powers(self.field.matrix, int(self.kernel.nu) + 1, self.field.cells, self.observe)
+        power = int(self.kernel.nu) + 1
+        if self.observe is self.field.to_nodes:
+            powers = self.field.powers(power)
+        else:
+            powers = Powers(self.field.matrix, power, self.field.cells, self.observe)
         powers.check_memory()
         return powers
 
@@ -85,10 +89,11 @@ class SparseEngine(Engine):
         chain = [(self.field, self.observe)]
         while chain[-1][0].size > _COARSE:
             field, observe = chain[-1]
-            coarser, prolong = field.coarsen()
+            coarser, prolong = field.coarser
             if coarser.size > 0.7 * field.size:
                 break
-            chain.append((coarser, sp.csr_array(observe @ prolong)))
+            at_nodes = observe is field.to_nodes
+            chain.append((coarser, coarser.to_nodes if at_nodes else sp.csr_array(observe @ prolong)))
         for field, observe in reversed(chain[1:]):
             yield SparseEngine(
                 field, self.kernel, observe, self.design, self.fixed_precision**-0.5, self._full, self._columns,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 import scipy.sparse as sp
@@ -58,6 +58,9 @@ class Fronts:
     lower: np.ndarray = field(repr=False)
     upper: np.ndarray = field(repr=False)
     integers: Integers = field(repr=False)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("A plan of fronts knows addresses in memory: it cannot be sent to another process.")
 
     @classmethod
     def of(cls, pattern: sp.csr_array, coords: np.ndarray | None = None, leaf: int = _LEAF) -> Fronts:

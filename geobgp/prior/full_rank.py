@@ -77,6 +77,9 @@ class FullRank(Basis):
         )
         self._kept: OrderedDict[object, Cholesky] = OrderedDict()
 
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_kept": OrderedDict()}  # factors are as quickly made as sent
+
     def __repr__(self) -> str:
         return f"FullRank({len(self.discretisation.mass):,} unknowns, {self.boundary}, {self.scheme})"
 
@@ -162,9 +165,8 @@ class FullRank(Basis):
 
     def posterior_factor(self, nu: float, lengthscale: float, sd: float, precision: np.ndarray) -> Cholesky:
         """Return the factor of Q plus site precisions at the nodes."""
-        powers = Powers(self.field.matrix, int(nu) + 1, self.field.cells, self.field.to_nodes)
         q = coefficients(nu, lengthscale / self.domain.cell_size, sd)[1]
-        return powers.factor(q, precision)
+        return self.field.powers(int(nu) + 1).factor(q, precision)
 
     def keep(self, key: object, factor: Cholesky | None = None) -> Cholesky | None:
         """Return the factor kept under a key, after storing one if given; the oldest ones are forgotten."""
@@ -212,8 +214,19 @@ class Field:
         """A bound of the matrix's largest eigenvalue (Gershgorin's)."""
         return float(np.abs(self.matrix).sum(axis=1).max())
 
-    def coarsen(self) -> tuple[Field, sp.csr_array]:
-        """Return the field with unknowns joined two by two in each direction, and the way back to the fine z.
+    def powers(self, power: int) -> Powers:
+        """Return the parts of the posterior precision for observations at all nodes, planned once for all fits."""
+        if power not in self._powers:
+            self._powers[power] = Powers(self.matrix, power, self.cells, self.to_nodes)
+        return self._powers[power]
+
+    @cached_property
+    def _powers(self) -> dict[int, Powers]:
+        return {}
+
+    @cached_property
+    def coarser(self) -> tuple[Field, sp.csr_array]:
+        """The field with unknowns joined two by two in each direction, and the way back to the fine z.
 
         Only unknowns that conduct to each other within the same coarse cell are joined, land with land and water
         with water, so that rivers and shores stay. Between squares that have grown a conductance falls as their

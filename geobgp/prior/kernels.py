@@ -86,6 +86,48 @@ class PCPrior:
 
 #: A parameter of a kernel.
 _LEARNED = replace(number(above=0.0), words="a positive number or None (learn it)")
+
+
+@dataclass(frozen=True)
+class NormalPrior:
+    """Normal priors of log lengthscale and log sd: what many maps together have taught of them.
+
+    Parameters
+    ----------
+    log_lengthscale, log_sd : (float, float)
+        Mean and standard deviation.
+
+    Examples
+    --------
+    >>> prior = NormalPrior((math.log(5000.0), 0.5), (0.0, 0.3))
+    >>> prior.log_density(np.array([math.log(5000.0), 0.3]))[1].round(2).tolist()
+    [-0.0, -3.33]
+    """
+
+    log_lengthscale: tuple[float, float]
+    log_sd: tuple[float, float]
+
+    def __post_init__(self) -> None:
+        for name in ("log_lengthscale", "log_sd"):
+            mean, sd = getattr(self, name)
+            if not (math.isfinite(mean) and math.isfinite(sd) and sd > 0):
+                raise GeobgpError(f"The prior of {name} is (mean, sd > 0); found {getattr(self, name)}.")
+
+    def scaled(self, size: float, cell_size: float, sd_unit: float = 1.0) -> NormalPrior:
+        """Return the same prior: nothing is left open."""
+        return self
+
+    def log_density(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the log densities of log ℓ and of log σ at θ, with their first and second derivatives."""
+        mean, sd = np.array([self.log_lengthscale, self.log_sd]).T
+        z = (theta[:2] - mean) / sd
+        return -0.5 * z**2 - np.log(sd * math.sqrt(2.0 * math.pi)), -z / sd, -(sd**-2.0)
+
+
+#: What a prior of the learned parameters can be.
+Prior = PCPrior | NormalPrior
+
+
 #: Every kernel, by the name that it is stored under.
 KERNELS: Family[Kernel] = Family("kernel")
 
@@ -102,13 +144,13 @@ class Kernel(ABC):
         In the unit of the domain (metres). None: learned.
     sd : float, optional
         Standard deviation of the process away from the shore. None: learned.
-    prior : PCPrior
+    prior : PCPrior or NormalPrior
         Priors of the parameters that are learned.
     """
 
     lengthscale: float | None
     sd: float | None
-    prior: PCPrior
+    prior: Prior
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -213,7 +255,7 @@ class Matern(Kernel):
     nu: float = 1.5
     lengthscale: float | None = None
     sd: float | None = None
-    prior: PCPrior = PCPrior()
+    prior: Prior = PCPrior()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -258,7 +300,7 @@ class SquaredExponential(Kernel):
 
     lengthscale: float | None = None
     sd: float | None = None
-    prior: PCPrior = PCPrior()
+    prior: Prior = PCPrior()
 
     def log_shape(self, q: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return log shape(q) = -q / 2, with two derivatives in log ℓ."""
@@ -302,4 +344,5 @@ def from_dict(record: dict[str, Any]) -> Kernel:
     fields = dict(record)
     kind: Any = KERNELS.find(fields.pop("kernel"))
     pairs = {name: pair and tuple(pair) for name, pair in fields.pop("prior").items()}
-    return kind(prior=PCPrior(**pairs), **fields)
+    prior: Any = NormalPrior if "log_sd" in pairs else PCPrior
+    return kind(prior=prior(**pairs), **fields)

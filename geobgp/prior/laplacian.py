@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Literal, get_args
 
 import numpy as np
@@ -184,11 +185,6 @@ def _neumann(domain: Domain, permeability: float) -> Discretisation:
     root = sp.diags_array(1 / np.sqrt(volumes.mass))
     matrix = sp.csr_array(root @ volumes.stiffness @ root)
     n, u = domain.n_nodes, len(volumes.mass)
-
-    def at(coords: np.ndarray) -> tuple[sp.csr_array, np.ndarray]:
-        rows, inside = domain.interpolation(coords)
-        return sp.csr_array((rows.data, rows.indices, rows.indptr), shape=(rows.shape[0], u)), inside
-
     return Discretisation(
         domain,
         "neumann",
@@ -199,8 +195,14 @@ def _neumann(domain: Domain, permeability: float) -> Discretisation:
         volumes.cells,
         volumes.sides,
         permeability,
-        at,
+        partial(_interpolated, domain, u),
     )
+
+
+def _interpolated(domain: Domain, u: int, coords: np.ndarray) -> tuple[sp.csr_array, np.ndarray]:
+    """Interpolate between nodes, which are the first of u unknowns."""
+    rows, inside = domain.interpolation(coords)
+    return sp.csr_array((rows.data, rows.indices, rows.indptr), shape=(rows.shape[0], u)), inside
 
 
 def _dirichlet(domain: Domain, boundary: Boundary) -> Discretisation:
@@ -261,10 +263,7 @@ def _dirichlet(domain: Domain, boundary: Boundary) -> Discretisation:
     mass = np.full(n, domain.cell_size**2)
     column = np.full(domain.n_nodes, -1)
     column[nodes] = np.arange(n)
-
-    def at(coords: np.ndarray) -> tuple[sp.csr_array, np.ndarray]:
-        return _towards_shore(domain, column, n, tree, np.asarray(coords, float).reshape(-1, 2))
-
+    at = partial(_towards_shore, domain, column, n, tree)
     off = np.flatnonzero(column < 0)
     here_csr = sp.csr_array((np.ones(n), (nodes, np.arange(n))), shape=(domain.n_nodes, n))
     rest = at(domain.node_points[off])[0].tocoo()
@@ -333,6 +332,7 @@ def _towards_shore(
     Bilinear between four whole cells. Elsewhere value / distance to the shore is interpolated, and
     multiplied by the distance: exact for a field that rises linearly from a straight shore.
     """
+    coords = np.asarray(coords, float).reshape(-1, 2)
     plain, inside = domain.interpolation(coords)
     plain = plain.tocoo()
     row, node = plain.coords
@@ -384,11 +384,6 @@ def _staircase(domain: Domain, boundary: Boundary) -> Discretisation:
         column[off] = nearest
     has = np.flatnonzero(column >= 0)
     to_nodes = sp.csr_array((np.ones(len(has)), (has, column[has])), shape=(domain.n_nodes, n))
-
-    def at(coords: np.ndarray) -> tuple[sp.csr_array, np.ndarray]:
-        plain, inside = domain.interpolation(coords)
-        return sp.csr_array(plain @ to_nodes), inside
-
     return Discretisation(
         domain,
         boundary,
@@ -399,8 +394,16 @@ def _staircase(domain: Domain, boundary: Boundary) -> Discretisation:
         np.column_stack([rows, cols]),
         np.ones(n, np.int64),
         0.0,
-        at,
+        partial(_through_nodes, domain, to_nodes),
     )
+
+
+def _through_nodes(
+    domain: Domain, to_nodes: sp.csr_array, coords: np.ndarray
+) -> tuple[sp.csr_array, np.ndarray]:
+    """Interpolate between nodes, whose values are those of unknowns."""
+    plain, inside = domain.interpolation(coords)
+    return sp.csr_array(plain @ to_nodes), inside
 
 
 def _symmetric(matrix: sp.csr_array) -> sp.csr_array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -46,9 +47,19 @@ class Powers:
         self.pattern.sort_indices()
         self.terms = [self._spread(t) for t in terms]
         self.diagonal = np.flatnonzero(self.pattern.indices == self.rows)
-        self.fronts = Fronts.of(self.pattern, cells.astype(float))
+        self._cells = cells
         self._observe = None if observe is None else self._products(observe)
         self._observed = None if self._observe is None else sp.csr_array(self._observe.T)
+
+    @cached_property
+    def fronts(self) -> Fronts:
+        """The plan of their factors."""
+        return Fronts.of(self.pattern, self._cells.astype(float))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {
+            name: value for name, value in self.__dict__.items() if name != "fronts"
+        }  # which know addresses
 
     @cached_property
     def rows(self) -> np.ndarray:

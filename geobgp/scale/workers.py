@@ -10,16 +10,16 @@ Points, fits and tiles all go through `open_workers`, and see nothing of Dask:
 
 from __future__ import annotations
 
+import os
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 from geobgp.errors import DataError, WorkerError, option
-from geobgp.linalg.threads import cores
 
 #: Seconds to wait for a scheduler, and for the first of its workers.
 PATIENCE = 10.0
@@ -273,15 +273,28 @@ def _address(client: Any) -> str:
     return str(getattr(client.scheduler, "address", None) or client)
 
 
+def processors() -> int:
+    """Return how many cores this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on this system
+        return os.cpu_count() or 1
+
+
 def _current_client() -> Any:
-    """Return the Dask client that is in use, if any; Dask is not loaded to find out."""
+    """Return the Dask client that is in use, if any; Dask is not loaded to find out.
+
+    A worker does its own piece of work alone.
+    """
     distributed = sys.modules.get("distributed")
     if distributed is None:
         return None
-    try:
-        return distributed.default_client()
-    except ValueError:
+    with suppress(ValueError):
+        distributed.get_worker()
         return None
+    with suppress(ValueError):
+        return distributed.default_client()
+    return None
 
 
 @contextmanager
@@ -318,12 +331,12 @@ def open_workers(client: Any = None, n_jobs: int | None = None) -> Iterator[Work
                 remedy="Open another one.",
             )
         yield Cluster(client)
-    elif (n_jobs or cores()) == 1:
+    elif (n_jobs or processors()) == 1:
         yield Here()
     else:
         from geobgp.scale.processes import Processes
 
-        with Processes(n_jobs or cores()) as processes:
+        with Processes(n_jobs or processors()) as processes:
             yield processes
 
 

@@ -164,7 +164,7 @@ def test_memory_is_estimated_and_refused_with_numbers(monkeypatch):
 def test_coarser_fields_keep_mass_constants_and_rivers():
     domain = archipelago(0.4)
     field = FullRank(domain).field
-    coarse, prolong = field.coarsen()
+    coarse, prolong = field.coarser
     assert coarse.size < 0.4 * field.size
     assert coarse.mass.sum() == pytest.approx(field.mass.sum())
     # A constant stays a constant, and costs nothing.

@@ -1,0 +1,87 @@
+"""Many strata on the reference domain: `map_strata` against a plain loop of `map_intensity`.
+
+Run ``python benchmarks/strata.py [--strata 200] [--jobs 2] [--loop 10]``. The strata are simulated from different
+fields, with 20 to 400 points each. The loop is run for some of them and taken to go on like that; it has the same cells
+and the same features, which it finds in the cache.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from rich.console import Console
+from rich.table import Table
+
+from geobgp import Domain, FullRank, Matern, map_intensity, map_strata
+
+SAMPLE = Path(__file__).resolve().parents[1] / "sample_data"
+LAND, WATER = str(SAMPLE / "netherlands_land.gpkg"), str(SAMPLE / "netherlands_water.gpkg")
+
+
+def simulated(strata: int) -> pd.DataFrame:
+    """Return points of so many strata, each with a field of its own."""
+    rng = np.random.default_rng(1)
+    domain = Domain.from_polygons(LAND, water=WATER, cell_size=3000)
+    fields = FullRank(domain).sample_prior(Matern(1.0, 20_000.0, 1.0), strata, rng, "even")
+    tables = []
+    for k, field in enumerate(fields):
+        weight = domain.node_areas * np.exp(field)
+        n = int(np.exp(rng.uniform(np.log(20), np.log(400))))
+        node = rng.choice(domain.n_nodes, n, p=weight / weight.sum())
+        coords = domain.node_points[node] + rng.uniform(-500, 500, (n, 2))
+        tables.append(
+            pd.DataFrame(coords, columns=["easting", "northing"]).assign(stratum=f"stratum {k:03d}")
+        )
+    return pd.concat(tables, ignore_index=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--strata", type=int, default=200)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--loop", type=int, default=10)
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    points = simulated(arguments.strata)
+    crs = Domain.from_polygons(LAND, water=WATER, cell_size=3000).crs
+    told = {"water": WATER, "cell_size": 1500.0, "permeability": 0.0, "crs": crs, "points_crs": crs}
+    table = Table("prior", "way", "seconds", "seconds per stratum", "against the loop")
+    for m in (256, "full"):
+        names = sorted(points["stratum"].unique())
+        map_intensity(points, LAND, m=m, **told)  # fills the cache of features
+        begin = time.perf_counter()
+        for name in names[: arguments.loop]:
+            map_intensity(points[points["stratum"] == name], LAND, m=m, **told)
+        each = (time.perf_counter() - begin) / arguments.loop
+        table.add_row(
+            str(m),
+            f"loop ({arguments.loop} of {len(names)})",
+            f"{each * len(names):.0f}",
+            f"{each:.2f}",
+            "1.00",
+        )
+        for way, more in (("free", {}), ("pooled", {"pool": True})):
+            begin = time.perf_counter()
+            found = map_strata(points, LAND, "stratum", n_jobs=arguments.jobs, m=m, **more, **told)
+            seconds = time.perf_counter() - begin
+            assert len(found) == len(names)
+            ratio = f"{each * len(names) / seconds:.2f}"
+            table.add_row(
+                str(m),
+                f"map_strata, {way}, {arguments.jobs} processes",
+                f"{seconds:.0f}",
+                f"{seconds / len(names):.2f}",
+                ratio,
+            )
+    load = f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+    Console(width=120).print(f"{arguments.strata} strata, {len(points):,} points, {load}", table)
+
+
+if __name__ == "__main__":
+    main()

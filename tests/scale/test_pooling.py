@@ -1,0 +1,99 @@
+"""Small strata borrow: the common prior is that of the draws, and brings estimates nearer to the truth."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.optimize import minimize
+
+from geobgp import Domain, FullRank, map_strata
+from geobgp.prior.kernels import Matern, NormalPrior, PCPrior
+from geobgp.scale.pooling import NARROWEST, Evidence, learn_prior, moved
+
+
+def told(seen, spread):
+    return [Evidence(np.diag(1.0 / s**2), t / s**2) for t, s in zip(seen, spread, strict=True)]
+
+
+def test_the_prior_maximises_the_likelihood_of_all():
+    rng = np.random.default_rng(3)
+    theta = rng.normal([8.0, 0.3], [0.6, 0.25], (60, 2))
+    spread = rng.uniform(0.05, 1.5, (60, 2))
+    seen = theta + spread * rng.standard_normal((60, 2))
+    found = learn_prior(told(seen, spread), seen)
+
+    def minus(x):
+        v = np.exp(2 * x[2:]) + spread**2
+        return 0.5 * np.sum(np.log(v) + (seen - x[:2]) ** 2 / v)
+
+    best = minimize(
+        minus, [8.0, 0.0, -0.5, -1.0], method="Nelder-Mead", options={"maxiter": 4000, "xatol": 1e-5}
+    ).x
+    np.testing.assert_allclose([found.log_lengthscale[0], found.log_sd[0]], best[:2], atol=0.01)
+    np.testing.assert_allclose([found.log_lengthscale[1], found.log_sd[1]], np.exp(best[2:]), rtol=0.03)
+
+
+def test_strata_that_say_nothing_change_nothing():
+    rng = np.random.default_rng(4)
+    seen = rng.normal([8.0, 0.0], 0.5, (30, 2))
+    some = told(seen, np.full((30, 2), 0.1))
+    nothing = [Evidence(np.zeros((2, 2)), np.zeros(2))] * 20
+    a, b = learn_prior(some, seen), learn_prior(some + nothing, np.vstack([seen, seen[:20]]))
+    np.testing.assert_allclose([*a.log_lengthscale, *a.log_sd], [*b.log_lengthscale, *b.log_sd], atol=0.01)
+    assert moved(None, a) == np.inf and moved(a, a) == 0.0 and moved(a, b) < 0.05
+
+
+def test_strata_that_agree_are_nearly_one():
+    seen = np.tile([8.0, 0.0], (10, 1))
+    found = learn_prior(told(seen, np.full((10, 2), 0.5)), seen)
+    assert found.log_sd[1] == pytest.approx(NARROWEST, rel=0.5)
+
+
+def test_evidence_is_what_the_prior_is_not():
+    # A quadratic log-likelihood about (7, -1), and a prior: at the best θ under both, the first is found again.
+    precision = np.array([[3.0, 1.0], [1.0, 2.0]])
+    centre = np.array([7.0, -1.0])
+    for prior in (PCPrior((500.0, 0.05), (3.0, 0.05)), NormalPrior((8.0, 0.7), (0.5, 0.4))):
+
+        def minus(theta, prior=prior):
+            d = theta - centre
+            return 0.5 * d @ precision @ d - prior.log_density(theta)[0].sum()
+
+        best = minimize(minus, centre, tol=1e-12).x
+        curvature = precision - np.diag(prior.log_density(best)[2])
+        found = Evidence.of_fit(best, np.linalg.inv(curvature), prior)
+        np.testing.assert_allclose(found.precision, precision, atol=1e-6)
+        np.testing.assert_allclose(np.linalg.solve(found.precision, found.natural), centre, atol=1e-3)
+    fixed = Evidence.of_fit(centre, np.zeros((2, 2)), prior)
+    assert not fixed.precision.any() and not fixed.natural.any()
+
+
+@pytest.mark.filterwarnings("ignore::geobgp.errors.GeobgpWarning")
+def test_small_strata_borrow():
+    import shapely
+
+    square = shapely.box(0, 0, 18, 18)
+    domain = Domain.from_polygons(square, cell_size=1.0, crs="local")
+    rng = np.random.default_rng(5)
+    length, sd, tables = 4.0, 1.2, []
+    fields = FullRank(domain).sample_prior(Matern(1.0, length, sd), 12, rng, "even")
+    for k, f in enumerate(fields):
+        n = 40 if k % 2 else 500
+        node = rng.choice(domain.n_nodes, n, p=np.exp(f) / np.exp(f).sum())
+        coords = domain.node_points[node] + rng.uniform(-0.5, 0.5, (n, 2))
+        tables.append(pd.DataFrame(coords, columns=["easting", "northing"]).assign(k=f"{k:02d}"))
+    told = {"crs": "local", "cell_size": 1.0, "m": "full", "permeability": 0.0, "n_jobs": 1}
+    free, pooled = (map_strata(pd.concat(tables), square, "k", pool=pool, **told) for pool in (False, True))
+    small = [name for name in free if free[name].n_points == 40]
+
+    def off(strata):
+        theta = np.array([strata[n].fit.hyper_mean for n in small])
+        return np.sqrt(np.mean((theta - np.log([length, sd])) ** 2, axis=0))
+
+    assert (off(pooled) < 0.7 * off(free)).all(), (off(pooled), off(free))
+    assert free.prior is None and pooled.prior is not None
+    m, s = pooled.prior.log_lengthscale
+    assert abs(m - np.log(length)) < 0.4 and s < 0.5
+    assert all(p.kernel.prior == pooled.prior for p in pooled.values())
+    assert "partly pooled" in pooled["01"].choices["hyperparameters"]
