@@ -46,6 +46,7 @@ Kind = Literal[
     "flag",
     "rasters",
     "kernel",
+    "client",
 ]
 Features = int | Literal["auto", "full"]
 
@@ -284,6 +285,7 @@ class Options(OptionSet):
     client: Any = setting(
         "Address of a Dask scheduler whose workers count points in many parts and share mixtures.",
         "Model",
+        "client",
         flag="--scheduler",
         metavar="ADDRESS",
         matters=False,
@@ -426,4 +428,5 @@ _RULES: dict[Kind, validate.Rule] = {
     ),
     "rasters": arguments.COVARIATES,
     "kernel": arguments.KERNEL,
+    "client": arguments.CLIENT,
 }

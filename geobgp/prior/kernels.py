@@ -159,7 +159,7 @@ class Kernel(ABC):
     def __post_init__(self) -> None:
         for name in ("lengthscale", "sd"):
             object.__setattr__(self, name, check(name, getattr(self, name), _LEARNED))
-        a("PCPrior")("prior", self.prior)
+        a("PCPrior", "NormalPrior")("prior", self.prior)
 
     @door(lengthscale=number(above=0.0), sd=number(above=0.0))
     def with_parameters(self, lengthscale: float, sd: float) -> Self:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from geobgp.arguments import CLIENT, PROGRESS, SOURCE
 from geobgp.auto.pipeline import Mapped, run
 from geobgp.data.strata_counts import StrataCounts, bin_strata
 from geobgp.errors import DataError, GeobgpWarning, StrataWarning, hearing, in_words, warn
@@ -22,6 +23,7 @@ from geobgp.scale.strata_maps import Strata
 from geobgp.scale.strata_options import StrataOptions
 from geobgp.scale.workers import Failed, Workers, open_workers
 from geobgp.text import count, listed
+from geobgp.validate import FLAG, NAME, door, either, names, whole
 
 if TYPE_CHECKING:
     from geobgp.data.counts import Counts
@@ -32,6 +34,15 @@ if TYPE_CHECKING:
 FEWEST_POOLED, POOL_ROUNDS, POOL_SETTLED = 3, 4, 0.1
 
 
+@door(
+    points=SOURCE,
+    land=SOURCE,
+    by=either(NAME, names("names of columns", least=1)),
+    pool=FLAG,
+    client=CLIENT,
+    n_jobs=whole(1),
+    progress=PROGRESS,
+)
 def map_strata(
     points: Any,
     land: Any,
@@ -185,7 +196,6 @@ def fit_stratum(task: Task, job: Job) -> Fitted:
             title=task.title,
             start=task.start,
             measure=job.measure,
-            client=False,
         )
     return Fitted(Packed.of(found), tuple(str(warning) for warning in heard))
 

@@ -93,6 +93,7 @@ def world() -> dict[str, Any]:
         "Periods": geobgp.Periods.calendar("month", "2020-01", "2020-05"),
         "SpaceTimePosterior": LGCP(basis, kernel, dynamics="separable").fit(np.array([counts] * 6), resume=False),
         "cases": pd.DataFrame({"age": ["a", "b"]}),
+        "labelled": pd.DataFrame({"x": [1.0, 2.0, 3.0], "y": [4.0, 5.0, 6.0], "age": ["a", "a", "b"]}),
     }  # fmt: skip
 
 
@@ -101,6 +102,7 @@ def good(door: str, name: str, tmp: Path) -> Any:
     w = world()
     special = {
         ("bin_areas", "count"): "n", ("expected_counts", "by"): "age", ("expected_counts", "cases"): w["cases"],
+        ("map_strata", "by"): "age", ("map_strata", "points"): w["labelled"],
         ("expected_counts", "population"): w["table"], ("BoundaryGP.fit", "values"): np.ones(40),
         ("Categorical", "source"): "soil.tif", ("FullRank.check_kernel", "kernel"): Matern(1.0),
     }  # fmt: skip
