@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from datetime import date
+from numbers import Integral
 from typing import Any
 
 from geobgp.errors import option
@@ -153,6 +155,20 @@ def _several_axes(value: Any) -> Any:
 AXES = Rule("matplotlib's Axes", _axes)
 SEVERAL_AXES = Rule("several of matplotlib's Axes", _several_axes)
 FIGURE = a("FigureBase", words="a figure of matplotlib")
+
+
+def _several_periods(value: Any) -> Any:
+    found = [] if isinstance(value, (str, bytes, Mapping)) else list(value)
+    dated = {"datetime64"}
+    if not found or not all(
+        isinstance(one, (str, Integral, date)) or type(one).__name__ in dated for one in found
+    ):
+        raise ValueError
+    return found
+
+
+#: Periods by their names.
+SEVERAL_PERIODS = Rule("a list of periods, each a label, a number or a date", _several_periods)
 
 
 def _progress(value: Any) -> Any:

@@ -335,6 +335,29 @@ class Outputs:
             maps.save(made, path)
         return made
 
+    @door(path=PATH, thresholds=THRESHOLDS)
+    def to_report(self, path: str | Path, *, thresholds: Sequence[float] = (), regions: Any = None) -> Path:
+        """Write the report: maps, what went in, the model, residuals, totals of regions, on one page.
+
+        Parameters
+        ----------
+        path : str or path
+            An HTML file, which needs nothing else.
+        thresholds : sequence of float
+            In `units`; a map of the probability of exceeding each.
+        regions : GeoDataFrame, optional
+            From `totals`, or anything that it takes.
+        """
+        from geobgp.report.report import ReportInputs, write_report
+
+        self._need_counts("to_report()")
+        me = cast("Posterior", self)
+        if regions is not None and "expected" not in getattr(regions, "columns", ()):
+            regions = me.totals(regions)
+        checked = me.cross_validate(rounds=0) if me.observed is not None and me.observed.any() else None
+        inputs = ReportInputs(thresholds=thresholds, regions=regions, validation=checked)
+        return write_report(path, me, inputs)
+
     @door(ax=AXES)
     def plot(self, ax: matplotlib.axes.Axes | None = None, **kwargs: Any) -> Any:
         """Draw the mean intensity; see `geobgp.output.plots.plot_intensity`."""

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from geobgp.arguments import BASEMAP, PROBABILITIES, THRESHOLDS
+from geobgp.arguments import AXES, BASEMAP, FIGURE, PROBABILITIES, SEVERAL_PERIODS, THRESHOLDS
 from geobgp.inference.mixture import QUANTILES
-from geobgp.validate import PATH, TEXT, a, door, number
+from geobgp.validate import NAME, PATH, TEXT, a, door, either, number, whole
 
 if TYPE_CHECKING:
     import folium
     import xarray as xr
+    from matplotlib.figure import Figure
 
+    from geobgp.checks.forecasts import ForecastCheck
     from geobgp.data.periods import Periods
     from geobgp.land.domain import Domain
     from geobgp.output.qgis_map import Dated
@@ -172,3 +174,89 @@ class TimeOutputs:
         if path is not None:
             maps.save(made, path)
         return made
+
+    @door(
+        figure=either(FIGURE, AXES), forecast=a("SpaceTimePosterior"), variable=NAME, periods=SEVERAL_PERIODS,
+        columns=whole(1), title=TEXT,
+    )  # fmt: skip
+    def plot(
+        self,
+        figure: Any = None,
+        *,
+        period: Any = None,
+        forecast: SpaceTimePosterior | None = None,
+        variable: str = "mean",
+        periods: Sequence[Any] | None = None,
+        columns: int | None = None,
+        title: str | None = None,
+    ) -> Any:
+        """Draw a small map of each period, all under one legend; of one `period` a map as `Posterior.plot` draws it.
+
+        Parameters
+        ----------
+        figure : Figure, optional
+            By default a new one. (Axes, where `period` is given.)
+        period : optional
+            Only this one.
+        forecast : SpaceTimePosterior, optional
+            From `forecast`: its periods follow, marked as such.
+        variable : str
+            A variable of `intensity`, or "uncertainty" (sd / mean, %).
+        periods : sequence, optional
+            Which, by label, number or date; by default all; of many every second, third, ...
+        columns : int, optional
+            Maps beside each other.
+        title : str, optional
+
+        Returns
+        -------
+        Figure, or Axes of one period
+        """
+        me = cast("SpaceTimePosterior", self)
+        if period is not None:
+            return me.at(period).plot(figure, variable=variable, title=title)
+        from geobgp.output.time_plots import plot_periods
+
+        return plot_periods(
+            me, figure, forecast=forecast, variable=variable, periods=periods, columns=columns, title=title
+        )
+
+    @door(figure=FIGURE, forecast=a("SpaceTimePosterior"))
+    def plot_level(
+        self, figure: Figure | None = None, *, forecast: SpaceTimePosterior | None = None
+    ) -> Figure:
+        """Draw the level of each period with its 90 % interval, and the numbers observed and expected."""
+        from geobgp.output.course import Course
+        from geobgp.output.time_plots import plot_level
+
+        return plot_level(Course(cast("SpaceTimePosterior", self), forecast), figure)
+
+    @door(path=PATH, forecast=a("SpaceTimePosterior"), check=a("ForecastCheck"))
+    def to_report(
+        self,
+        path: str | Path,
+        *,
+        forecast: SpaceTimePosterior | None = None,
+        check: ForecastCheck | None = None,
+        regions: Any = None,
+    ) -> Path:
+        """Write the report: small maps, the level from period to period, a table by period, and the checks.
+
+        Parameters
+        ----------
+        path : str or path
+            An HTML file, which needs nothing else.
+        forecast : SpaceTimePosterior, optional
+            From `forecast`.
+        check : ForecastCheck, optional
+            From `cross_validate`.
+        regions : GeoDataFrame, optional
+            From `totals`, or anything that it takes.
+        """
+        from geobgp.report.report import ReportInputs
+        from geobgp.report.time_report import write_time_report
+
+        me = cast("SpaceTimePosterior", self)
+        if regions is not None and "expected" not in getattr(regions, "columns", ()):
+            regions = me.totals(regions)
+        return write_time_report(path, me, ReportInputs(regions=regions), forecast=forecast, check=check)

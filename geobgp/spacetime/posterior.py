@@ -62,7 +62,7 @@ class SpaceTimePosterior(TimeOutputs, Posterior):  # type: ignore[misc]
     """The result of a fit over periods: one Gaussian posterior (or a mixture) of all of them together.
 
     `at` gives the map of one period as a plain `Posterior`, of which everything can be asked. What `Posterior` says of
-    one map (`plot`, `excursion`, `ranks`, ...) is said of one period: give ``period=``.
+    one map (`excursion`, `ranks`, `residuals`, ...) is said of one period: give ``period=``.
 
     Do not make one by hand: `LGCP.fit` of counts by period and `SpaceTimePosterior.load` do.
 
@@ -193,7 +193,6 @@ class SpaceTimePosterior(TimeOutputs, Posterior):  # type: ignore[misc]
     to_polygons = _of_one_period("to_polygons")
     tolerance_contours = _of_one_period("tolerance_contours")
     to_arviz = _of_one_period("to_arviz")
-    plot = _of_one_period("plot")
     predict = _of_one_period("predict")
     predict_y = _of_one_period("predict_y")
 

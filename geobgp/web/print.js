@@ -20,9 +20,11 @@ window.geobgp.sheet = (function () {
       preserveAspectRatio: "none", style: "image-rendering: pixelated"
     }));
     const line = { fill: "none", stroke: "#33434b", "vector-effect": "non-scaling-stroke" };
+    // What goes on beyond the picture is cut off.
+    const frame = map.appendChild(svg("svg", { width: grid.cols, height: grid.rows }));
     function lines(parts, style) {
       const path = parts.map(part => "M" + part.map(c => pixel(c[0], c[1]).map(v => v.toFixed(2))).join("L"));
-      map.appendChild(svg("path", { ...line, d: path.join(""), ...style }));
+      frame.appendChild(svg("path", { ...line, d: path.join(""), ...style }));
     }
     if (state.seen("shoreline")) lines(config.shoreline, { "stroke-width": 0.7 });
     if (state.seen("context")) lines(config.context.lines, { "stroke-width": 0.6, "stroke-dasharray": "3 2" });

@@ -51,6 +51,7 @@ ALLOWED = {
     ("Posterior.to_map", "title"): ("",),
     ("Posterior.in_units", "units"): ("",),
     ("SpaceTimePosterior.in_units", "units"): ("",),
+    ("SpaceTimePosterior.plot", "title"): ("",),
     ("SpaceTimePosterior.to_map", "title"): ("",),
     ("Versus.to_map", "title"): ("",),
     ("map_intensity", "units"): ("",),

@@ -149,7 +149,7 @@ def test_what_was_found_is_told(posterior):
     assert posterior.provenance["periods"] == "30 months, 2010-01 to 2012-06"
 
 
-@pytest.mark.parametrize("name", ["plot", "excursion", "ranks", "residuals", "to_polygons", "predict"])
+@pytest.mark.parametrize("name", ["excursion", "ranks", "residuals", "to_polygons", "predict"])
 def test_what_belongs_to_one_period_asks_which(posterior, name):
     with pytest.raises(DataError, match=rf"{name}\(\) is about one month.*posterior.at\('2012-06'\).{name}"):
         getattr(posterior, name)(1.0)
