@@ -7,6 +7,7 @@ import glob
 import importlib
 import json
 import os
+import re
 import secrets
 import shutil
 import zipfile
@@ -155,7 +156,20 @@ def read_vector(
             frame = gpd.read_parquet(name)
             return frame if columns is None else frame[[*columns, frame.geometry.name]]
         layer = pick_layer(name, layer, what)
-        return pyogrio.read_dataframe(ogr_name(name), layer=layer, columns=columns)
+        frame = pyogrio.read_dataframe(ogr_name(name), layer=layer, columns=columns)
+        return frame if known_crs(frame.crs) is not None else frame.set_crs(None, allow_override=True)
+
+
+def known_crs(crs: Any) -> Any:
+    """Return the CRS that a file gives, None where it says that it is undefined, as a GeoPackage can.
+
+    Examples
+    --------
+    >>> known_crs("EPSG:4326"), known_crs('ENGCRS["Undefined Cartesian SRS",...]')
+    ('EPSG:4326', None)
+    """
+    text = "" if crs is None else crs if isinstance(crs, str) else crs.to_wkt()
+    return None if crs is None or re.search("Undefined (geographic|Cartesian) SRS", text, re.I) else crs
 
 
 @dataclass(frozen=True)
@@ -201,7 +215,7 @@ def layers(path: str | Path, what: str = "file") -> list[Layer]:
                     str(layer),
                     n_rows if n_rows >= 0 else None,
                     info["geometry_type"],
-                    info["crs"],
+                    known_crs(info["crs"]),
                     None if bounds is None else tuple(map(float, bounds)),
                     tuple(map(str, info["fields"])),
                 )

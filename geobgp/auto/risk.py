@@ -25,7 +25,7 @@ from geobgp.inference.engine import engine_for
 from geobgp.inference.fit import Fit, fit
 from geobgp.inference.hyper import Hyper
 from geobgp.land.domain import Domain
-from geobgp.land.polygons import own_crs
+from geobgp.land.polygons import check_one_plane, own_crs
 from geobgp.model import FIXED_SD
 from geobgp.posterior import Posterior
 from geobgp.prior.full_rank import FullRank
@@ -155,6 +155,9 @@ def run_risk(options: RiskOptions, progress: ProgressLike = False) -> RiskMapped
     with progress.stage("persons") as stage:
         cases, controls = (_placed(table, what, domain, o, reading) for what, table in tables.items())
         stage.note(f"{count(len(cases.node), 'case')}, {count(len(controls.node), 'control')}")
+    if domain.crs is None:
+        on_plane = {"cases": cases.counts.points_crs, "controls": controls.counts.points_crs}
+        check_one_plane({"land": own_crs(o.land)} | on_plane)
     groups = Groups.of(cases, controls)
     posterior, water = _with_water(groups, domain, o, progress)
     choices = {

@@ -29,7 +29,7 @@ from geobgp.data.points import number_of_rows
 from geobgp.errors import DataError, DroppedPointsWarning, GeobgpWarning, GeometryError, hearing, warn
 from geobgp.files import read_vector
 from geobgp.land.domain import Domain
-from geobgp.land.polygons import Land, own_crs
+from geobgp.land.polygons import Land, check_one_plane, own_crs
 from geobgp.units import Units
 
 if TYPE_CHECKING:
@@ -204,6 +204,8 @@ class Scenes:
             counts = bin_points(o.points, domain, **reading)
             if counts.n_used == 0 and counts.n_read and o.points_crs is None:
                 counts = _in_crs_of_land(o, domain, reading) or counts
+        if domain.crs is None:
+            check_one_plane({"land": own_crs(o.land), "points": counts.points_crs})
         if counts.n_read == 0:
             rows = f" ({counts.n_missing:,} rows have none)" if counts.n_missing else ""
             raise DataError(

@@ -12,7 +12,7 @@ import pyproj
 from geobgp.arguments import CLIENT, DOMAIN, PROGRESS, SOURCE, TIMES, WEIGHTS
 from geobgp.data.clock import Clock
 from geobgp.data.parts import is_partitioned
-from geobgp.data.points import Chunk, Options, Stream, argument
+from geobgp.data.points import QUIET_SHARE, Chunk, Options, Stream, argument, with_unreadable
 from geobgp.errors import DataError, DroppedPointsWarning, GeometryError, option, warn
 from geobgp.land.crs import as_crs
 from geobgp.land.reproject import WGS84, transform
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from geobgp.data.periods import Periods
     from geobgp.land.domain import Domain
 
-#: Share of points that may be dropped without a warning.
-QUIET_SHARE = 0.01
 #: Dropped points that are remembered.
 SAMPLE = 1000
 _COLUMNS = ("longitude", "latitude", "easting", "northing")
@@ -422,7 +420,7 @@ class Tally:
             coordinates=None if self.kept is None else np.concatenate([np.empty((0, 2)), *self.kept]),
             counted=None if self.kept is None else np.concatenate([np.empty((0, 3)), *self.placed]),
         )
-        return replace(counts, warning=self._warning(counts))
+        return replace(counts, warning=with_unreadable(self._warning(counts), self.missing, self.read))
 
     def _warning(self, counts: Counts) -> DroppedPointsWarning | None:
         """Say how many points were dropped; if nearly all, where they are and what may be wrong."""

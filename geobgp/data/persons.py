@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,12 +15,14 @@ import pandas as pd
 from geobgp.data.counts import Counts, bin_points
 from geobgp.data.effects import AGAINST, Effects
 from geobgp.data.levels import indicators, is_categorical
-from geobgp.data.points import Options, Stream, csv_format
-from geobgp.errors import DataError, GeometryError, option
+from geobgp.data.points import Options, Stream
+from geobgp.data.tables import csv_format, telling_of_lines
+from geobgp.errors import DataError, GeobgpError, GeometryError, option
 from geobgp.files import check_exists, driver_errors, kind_of, read_vector, split_layer
 from geobgp.land.crs import as_crs
 from geobgp.land.reproject import transform
 from geobgp.text import count, listed, number
+from geobgp.validate import as_floats
 
 if TYPE_CHECKING:
     from geobgp.land.domain import Domain
@@ -94,7 +97,7 @@ def read_table(source: Any, what: str) -> Any:
     if not isinstance(source, str | Path):
         if isinstance(source, pd.DataFrame) or hasattr(source, "geometry"):
             return source
-        array = np.asarray(source, float)
+        array = as_floats(what, source)
         if array.ndim != 2 or array.shape[1] != 2:
             raise GeometryError(
                 f"{what}: expected a GeoDataFrame, a DataFrame, a (k, 2) array or a path; found "
@@ -105,8 +108,8 @@ def read_table(source: Any, what: str) -> Any:
     path = split_layer(str(source))[0]
     check_exists(path, what)
     if kind_of(path) == "table":
-        with driver_errors(path, what):
-            return pd.read_csv(path, low_memory=False, **csv_format(path))
+        with driver_errors(path, what), telling_of_lines(path, what):
+            return pd.read_csv(path, low_memory=False, **csv_format(path, what))
     return read_vector(str(source), what)
 
 
@@ -143,7 +146,8 @@ def place_persons(
             found=lacking,
             remedy="Confounders are columns of both tables.",
         )
-    counts = bin_points(table, domain, on_water=on_water, max_snap=max_snap, crs=crs, **names)
+    with _named(what):
+        counts = bin_points(table, domain, on_water=on_water, max_snap=max_snap, crs=crs, **names)
     if counts.n_used == 0:
         raise DataError(
             f"{option(what)}: nobody is left to map; {counts.n_read:,} were read, {counts.n_dropped:,} lie off the "
@@ -166,6 +170,18 @@ def place_persons(
     row = np.concatenate(rows)
     kept = pd.DataFrame({c: table[c].to_numpy()[row] for c in confounders}, index=range(len(row)))
     return Persons(counts, np.concatenate(nodes), kept)
+
+
+@contextmanager
+def _named(what: str) -> Iterator[None]:
+    """Let errors about points speak of cases or controls."""
+    try:
+        yield
+    except GeobgpError as error:
+        if error.option != "points":
+            raise
+        message = error.message.replace("points:", f"{what}:", 1)
+        raise type(error)(message, option=what, found=error.found, remedy=error.remedy) from error
 
 
 def confounder_effects(table: pd.DataFrame) -> Effects:

@@ -12,7 +12,7 @@ from affine import Affine
 
 from geobgp.data.raster_source import RasterSource
 from geobgp.errors import CRSError, DataError
-from geobgp.land.reproject import transform_xy
+from geobgp.land.reproject import check_place, transform_xy
 
 if TYPE_CHECKING:
     from geobgp.land.domain import Domain
@@ -52,6 +52,8 @@ class PixelLink:
                 f"{raster.name} has no CRS, so its place is unknown; the domain is in {domain.crs.name}.",
                 remedy="Set it first, for example with array.rio.write_crs(...) or gdal_edit -a_srs.",
             )
+        if raster.crs is not None:
+            check_place(raster.crs, raster.name)
         if domain.crs is None and raster.crs is not None:
             raise CRSError(
                 f"{raster.name} is in {raster.crs.name} but the domain is local, with no place on Earth.",

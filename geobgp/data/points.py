@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,11 +14,13 @@ import pyogrio
 import pyproj
 import shapely
 
-from geobgp.errors import DataError, GeobgpError, GeometryError, option
+from geobgp.data.tables import about_encoding, csv_format, telling_of_lines
+from geobgp.errors import DataError, DroppedPointsWarning, GeobgpError, GeometryError, option
 from geobgp.files import (
     check_exists,
     driver_errors,
     kind_of,
+    known_crs,
     layers,
     ogr_name,
     open_packed,
@@ -30,8 +31,10 @@ from geobgp.files import (
 )
 from geobgp.land.crs import as_crs
 from geobgp.land.reproject import WGS84, coordinates_of, finite_rows
-from geobgp.text import listed
+from geobgp.text import listed, percent
 
+#: Share of points that may be dropped, and of rows that may have none, without a warning.
+QUIET_SHARE = 0.01
 #: Names of columns that are recognised, in any case; the first pair that is there counts.
 DEGREES = (
     ("longitude", "latitude"),
@@ -140,6 +143,7 @@ class Stream:
         self.notes: list[str] = []
         self.total: int | None = None
         self.columns: tuple[str, ...] = ()
+        self._encoding = ""
         self._named = named
         self._parts = self._open(points)
 
@@ -243,7 +247,7 @@ class Stream:
             for name in (first, second):
                 if name not in frame.columns:
                     raise GeometryError(
-                        f"points: there is no column {name!r}; there are {listed(frame.columns)}.",
+                        f"points: there is no column {name!r}; there are {listed(frame.columns)}.{self._encoding}",
                         option="points",
                         found=list(frame.columns),
                     )
@@ -254,7 +258,7 @@ class Stream:
                 if a in there and b in there:
                     return self._say(frame, there[a], there[b], crs)
         raise GeometryError(
-            f"points: no columns with coordinates among {listed(frame.columns)}.",
+            f"points: no columns with coordinates among {listed(frame.columns)}.{self._encoding}",
             option="points",
             found=list(frame.columns),
             remedy=(
@@ -293,19 +297,21 @@ class Stream:
 
     def _csv(self, path: str) -> Iterator[pd.DataFrame]:
         common = csv_format(path)
+        self._encoding = about_encoding(common["encoding"])
         sample = pd.read_csv(path, nrows=100, dtype=str, **common)
         self.columns = tuple(map(str, sample.columns))
         first, second, _ = self._named = self._choose(sample)
         wanted = {first, second, *self._wanted(sample.columns)}
         time = self.options.time
-        yield from pd.read_csv(
-            path,
-            usecols=lambda name: name in wanted,
-            dtype=None if time is None or time == self.options.weights else {time: str},
-            chunksize=self.options.chunksize,
-            low_memory=False,
-            **common,
-        )
+        with telling_of_lines(path, "points"):
+            yield from pd.read_csv(
+                path,
+                usecols=lambda name: name in wanted,
+                dtype=None if time is None or time == self.options.weights else {time: str},
+                chunksize=self.options.chunksize,
+                low_memory=False,
+                **common,
+            )
 
     def _parquet(self, source: RowGroups) -> Iterator[Any]:
         from pyarrow import parquet
@@ -334,7 +340,7 @@ class Stream:
             meta,
             batches,
         ):
-            crs = None if meta["crs"] is None else as_crs(meta["crs"])
+            crs = None if known_crs(meta["crs"]) is None else as_crs(meta["crs"])
             for batch in batches:
                 yield self._arrow(batch, meta["geometry_name"] or "wkb_geometry", "wkb", crs)
 
@@ -414,30 +420,20 @@ def _numbers(column: pd.Series) -> np.ndarray:
     return np.asarray(column, float)
 
 
-def csv_format(path: str | Path) -> dict[str, Any]:
-    """Return how a table is written, as `pandas.read_csv` takes it: separator and encoding.
-
-    UTF-8, or UTF-16 if it begins so; what is neither is taken for the western encoding of old spreadsheets.
-    """
-    with open_packed(path) as file:
-        start = file.read(1 << 16)
-    encoding = "utf-16" if start[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
-    try:
-        text = codecs.getincrementaldecoder(encoding)().decode(start)
-    except UnicodeDecodeError:
-        encoding = "cp1252"
-        text = start.decode(encoding, "replace")
-    head = text.split("\n", 1)[0]
-    if not head.strip():
-        raise GeometryError(
-            f"points: {path} is empty, or its first line is.", option="points", found=str(path)
-        )
-    return {
-        "sep": max(",;\t|", key=head.count),
-        "encoding": encoding,
-        "encoding_errors": "replace",
-        "skipinitialspace": True,
-    }
+def with_unreadable(
+    warning: DroppedPointsWarning | None, n_missing: int, n_read: int
+) -> DroppedPointsWarning | None:
+    """Return a warning of dropped points with the rows that have no point, where these are many; or of these alone."""
+    rows = n_missing + n_read
+    if n_read == 0 or n_missing <= QUIET_SHARE * rows:
+        return warning
+    share = percent(n_missing / rows, 1)
+    text = f"{n_missing:,} of {rows:,} rows ({share}) have no point that can be read, and are left out."
+    if warning is not None:
+        text, remedy = f"{text} {warning.message}", warning.remedy
+        return DroppedPointsWarning(text, option=warning.option, found=warning.found, remedy=remedy)
+    remedy = "Check their geometries, or their coordinates: each is a number."
+    return DroppedPointsWarning(text, option="points", found=n_missing, remedy=remedy)
 
 
 def number_of_rows(points: Any, layer: str | None = None) -> int | None:

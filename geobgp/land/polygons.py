@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from geobgp.land.crs import areal_scale, as_crs, check_crs, metric_crs
 from geobgp.land.reproject import (
     CHOOSE,
     LonLat,
+    check_place,
     in_degrees,
     kinds_text,
     lonlat,
@@ -257,6 +259,7 @@ def land_polygons(
 
 
 def _check_planar(series: dict[str, Any], notes: list[str]) -> None:
+    check_one_plane({name: s.crs for name, s in series.items()})
     for name, s in series.items():
         if s.crs is not None and s.crs.is_geographic:
             raise CRSError(
@@ -270,6 +273,21 @@ def _check_planar(series: dict[str, Any], notes: list[str]) -> None:
             notes.append(f"{name}: on a local plane, so the coordinates of {s.crs.name} are used as they are")
 
 
+def check_one_plane(found: Mapping[str, pyproj.CRS | None]) -> None:
+    """Refuse coordinates on a local plane that are in different CRSs: their numbers do not fit each other."""
+    known = {name: crs for name, crs in found.items() if crs is not None}
+    first = next(iter(known), "")
+    for name, crs in known.items():
+        if not crs.equals(known[first], ignore_axis_order=True):
+            raise CRSError(
+                f"{option('crs', 'local')} takes coordinates as they are, but {first} has {known[first].name} "
+                f"and {name} {crs.name}.",
+                option="crs",
+                found=crs.name,
+                remedy=f"{CHOOSE}, or bring both to one.",
+            )
+
+
 def _no_rows(source: Any) -> bool:
     """Tell whether a source is a table or list without rows: no water, rather than an error."""
     single = isinstance(source, (str, Path, shapely.Geometry))
@@ -280,6 +298,7 @@ def _give_crs(series: dict[str, Any], sources: dict[str, Any], crs: Any, notes: 
     """Give bare geometries the CRS they must have been meant in; refuse tables and files without one."""
     for name, s in series.items():
         if s.crs is not None:
+            check_place(s.crs, name)
             continue
         bare = isinstance(sources[name], (shapely.Geometry, list, tuple, np.ndarray))
         assumed = crs if name == "land" else series["land"].crs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,9 @@ from scipy.special import pdtr
 
 from geobgp.errors import CRSError, DataError, GeometryError, InputWarning, warn
 from geobgp.files import read_vector
-from geobgp.land.reproject import project_shapes
+from geobgp.land.reproject import check_place, project_shapes
+from geobgp.text import listed
+from geobgp.validate import shown
 
 if TYPE_CHECKING:
     from geobgp.land.domain import Domain
@@ -48,22 +51,42 @@ def read_regions(
     elif isinstance(regions, shapely.Geometry):
         frame = gpd.GeoDataFrame({"geometry": [regions]}, crs=domain.crs)
     elif isinstance(regions, (list, tuple, np.ndarray)):
+        if not all(one is None or isinstance(one, shapely.Geometry) for one in regions):
+            raise GeometryError(
+                f"{what}: a list of them holds shapely geometries and nothing else.", option=what
+            )
         frame = gpd.GeoDataFrame({"geometry": list(regions)}, crs=domain.crs)
+    elif not isinstance(regions, (str, os.PathLike)):
+        raise GeometryError(
+            f"{what}: expected a GeoDataFrame, a GeoSeries, geometries or the path of a file; found {shown(regions)}.",
+            option=what,
+            found=type(regions).__name__,
+        )
     else:
-        frame = read_vector(regions, what)
+        frame = read_vector(os.fspath(regions), what)
+    if getattr(frame, "active_geometry_name", None) is None:
+        raise GeometryError(
+            f"{what}: no geometry column among {listed(frame.columns)}.",
+            option=what,
+            remedy="Name it with frame.set_geometry(...).",
+        )
     if len(frame) == 0:
-        raise GeometryError(f"There are no {what} to add up over; found a table of 0 rows.")
+        raise GeometryError(f"There are no {what} to add up over; found a table of 0 rows.", option=what)
     if domain.crs is not None and frame.crs is None:
         raise CRSError(
             f"The {what} have no coordinate reference system; the domain is in {domain.crs.name}.",
+            option=what,
             remedy="Set theirs first, e.g. frame.set_crs(4326).",
         )
     if domain.crs is None and frame.crs is not None:
         raise CRSError(
             f"The {what} are in {frame.crs.name}, but the domain has planar coordinates with no place on "
             'Earth (crs="local").',
+            option=what,
             remedy=f"Give {what} in the same coordinates, without CRS.",
         )
+    if frame.crs is not None:
+        check_place(frame.crs, what)
     return frame if by is None else _merged(frame, by)
 
 

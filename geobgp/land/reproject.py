@@ -80,7 +80,24 @@ def transform(coords: np.ndarray, source: pyproj.CRS | None, crs: pyproj.CRS | N
         return coords
     if source is None:
         raise unknown_crs("points")
+    check_place(source, "points")
     return coords if source.equals(crs, ignore_axis_order=True) else move(coords, source, crs)
+
+
+def check_place(crs: pyproj.CRS, what: str) -> None:
+    """Refuse a CRS whose two coordinates are no place on Earth: engineering, geocentric, vertical ones."""
+    planar = crs.is_geographic or crs.is_projected
+    if not planar or any(not axis.unit_conversion_factor > 0 for axis in crs.axis_info):
+        raise CRSError(
+            f"{what}: {crs.name} is of the type {crs.type_name}, in which two coordinates are no place on Earth.",
+            option=what,
+            found=crs.name,
+            remedy=(
+                "Give the CRS that the coordinates are in"
+                f"{in_python(', with frame.set_crs(..., allow_override=True)', ', in the file')}; "
+                f"{option('crs', 'local')} is for planes with no place on Earth."
+            ),
+        )
 
 
 def unknown_crs(what: str, more: str = "") -> CRSError:
