@@ -297,7 +297,7 @@ def why_not_written(error: BaseException, place: str | Path) -> tuple[str, str]:
     number = getattr(error, "errno", None)
     elsewhere = f"Choose another place with {option('output', python='another path')}."
     # GDAL and HDF5 do not say why a file could not be written.
-    if number in (errno.ENOSPC, errno.EDQUOT) or (number in (None, errno.EIO) and _full(place)):
+    if number in (errno.ENOSPC, errno.EDQUOT) or (number in (None, errno.EIO) and full(place)):
         return (
             "the disk is full.",
             f"Free some space, or choose another place with {option('output', python='another path')}.",
@@ -313,7 +313,7 @@ def why_not_written(error: BaseException, place: str | Path) -> tuple[str, str]:
     return f"{getattr(error, 'strerror', None) or error}.", ""
 
 
-def _full(place: str | Path) -> bool:
+def full(place: str | Path) -> bool:
     """Tell whether the disk under an existing place has no room left."""
     with suppress(OSError):
         return shutil.disk_usage(place).free < 1_000_000
@@ -354,8 +354,51 @@ def replacing(path: str | os.PathLike[str], *, parents: bool = False) -> Iterato
         with (folder / path.name).open("rb") as file:
             os.fsync(file.fileno())
         (folder / path.name).replace(path)
-    except OSError as error:
-        reason, remedy = why_not_written(error, path.absolute().parent)
-        raise WriteError(f"{path} cannot be written: {reason}", remedy=remedy) from error
+    except Exception as error:
+        raise _not_written(path, error) from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def together(folder: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yield a hidden folder for files that belong together; all of them come to `folder` when all went well.
+
+    The folder and those above it are made if they are missing. Nothing is left behind when anything fails.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> place = Path(tempfile.mkdtemp()) / "rasters"
+    >>> with together(place) as hidden:
+    ...     _ = (hidden / "a.txt").write_text("whole")
+    >>> [path.name for path in place.iterdir()]
+    ['a.txt']
+    """
+    place = Path(folder).absolute()
+    missing = [p for p in (place, *place.parents) if not p.exists()]
+    hidden = place / f".{secrets.token_hex(6)}.part"
+    try:
+        hidden.mkdir(parents=True)
+        yield hidden
+        for path in sorted(hidden.iterdir()):
+            path.replace(place / path.name)
+        missing = []
+    except Exception as error:
+        raise _not_written(Path(folder), error) from error
+    finally:
+        shutil.rmtree(hidden, ignore_errors=True)
+        for made in missing:
+            with suppress(OSError):
+                made.rmdir()
+
+
+def _not_written(path: Path, error: Exception) -> Exception:
+    """Return the error to raise where a file could not be written: drivers have their own for a full disk."""
+    place = next(p for p in path.absolute().parents if p.exists())
+    if isinstance(error, GeobgpError) or not (isinstance(error, OSError) or full(place)):
+        return error
+    reason, remedy = why_not_written(
+        error if isinstance(error, OSError) else OSError(), path.absolute().parent
+    )
+    return WriteError(f"{path} cannot be written: {reason}", remedy=remedy)

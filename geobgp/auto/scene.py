@@ -219,6 +219,10 @@ class Scenes:
                 option="points",
                 remedy=counts.warning.remedy,
             )
+        if getattr(o, "show_points", False) and counts.coordinates is not None:
+            from geobgp.web.overlays import MAX_POINTS, few_enough
+
+            few_enough(len(counts.coordinates), MAX_POINTS, "points", "show_points")
         if counts.weighted and counts.total_weight == 0:
             raise DataError(
                 f"weights: all {counts.n_used:,} are zero, so that there is nothing to map.", option="weights"

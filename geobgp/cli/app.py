@@ -128,8 +128,9 @@ def simulate(quiet: bool, verbose: bool, debug: bool, **options: Any) -> None:
 def info(file: str, debug: bool) -> None:
     """Say what is in FILE: results of geobgp, a posterior, a raster, polygons, points."""
     from geobgp.cli.info import describe
+    from geobgp.cli.messages import say
 
-    click.echo(describe(file))
+    say(describe(file))
 
 
 @cli.command("qgis-script", short_help="Say where the script for QGIS is, or install it.")

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import click
-
 from geobgp.auto.pipeline import run
-from geobgp.cli.messages import showing_warnings
-from geobgp.cli.options import MapOptions, check_beforehand
+from geobgp.cli.beforehand import check_beforehand
+from geobgp.cli.messages import say, showing_warnings
+from geobgp.cli.options import MapOptions
 from geobgp.cli.results import write_results
-from geobgp.cli.workspace import Workspace, not_written
+from geobgp.cli.workspace import Workspace
 from geobgp.progress import shell_progress
 from geobgp.text import size_text
 
@@ -32,11 +31,9 @@ def map_files(
     progress = shell_progress(quiet=quiet, verbose=verbose, form=progress_form)
     with Workspace(options.output, force=options.force) as work, showing_warnings() as warnings:
         mapped = run(options, progress, keep_coordinates=options.show_points or bool(options.regions))
-        try:
+        with work.telling():
             write_results(work.folder, mapped, options, progress, warnings)
             files = work.commit()
-        except OSError as error:
-            raise not_written(work.target, error, work.folder) from error
     if not quiet:
         progress.line(f"{sum(progress.seconds.values()):.1f} s in all")
         _where(work.target, files)
@@ -44,6 +41,7 @@ def map_files(
 
 def _where(target: Path, files: list[Path]) -> None:
     """Say where the results are and what to open."""
-    click.echo(f"{len(files)} files ({size_text(sum(f.stat().st_size for f in files))}) in {target}")
-    click.echo(f"Open {target / 'map.html'} in a browser and {target / 'map.qgz'} in QGIS.")
-    click.echo(f"How the map was made: {target / 'report.html'}")
+    done = f"The results are in {target} all the same."
+    say(f"{len(files)} files ({size_text(sum(f.stat().st_size for f in files))}) in {target}", done)
+    say(f"Open {target / 'map.html'} in a browser and {target / 'map.qgz'} in QGIS.", done)
+    say(f"How the map was made: {target / 'report.html'}", done)

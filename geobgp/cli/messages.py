@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +11,7 @@ from contextlib import contextmanager
 import click
 
 from geobgp.cli.options import speak
-from geobgp.errors import GeobgpError, GeobgpWarning, hearing, in_words
+from geobgp.errors import GeobgpError, GeobgpWarning, WriteError, hearing, in_words
 from geobgp.files import why_not_written
 
 
@@ -26,7 +28,8 @@ def explain(error: BaseException) -> str:
         name = f" ({error.filename})" if error.filename else ""
         reason, remedy = why_not_written(error, ".")
         told = in_words(f"{reason} {remedy}".strip(), speak)
-        return f"A file could not be read or written{name}: {told} Nothing was written."
+        nothing = " Nothing was written." if name else ""  # without a name it may be standard output
+        return f"A file could not be read or written{name}: {told}{nothing}"
     return (
         f"geobgp has failed in a way that it should not: {type(error).__name__}: {error}. Nothing was "
         "written. Run it again with --debug, and report what it prints."
@@ -36,6 +39,25 @@ def explain(error: BaseException) -> str:
 def paragraph(told: GeobgpError | GeobgpWarning) -> str:
     """Return an error or a warning in the words of the shell, on one line."""
     return " ".join(told.words(speak).split())
+
+
+def say(words: str, done: str = "") -> None:
+    """Write to standard output; where that cannot be, say so, and what was `done` all the same.
+
+    Parameters
+    ----------
+    words : str
+    done : str
+        "The results are in out/": what is there whether it can be said or not.
+    """
+    try:
+        click.echo(words)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115  (what is left in its buffer cannot be written either)
+        reason = why_not_written(error, ".")[0]
+        raise WriteError(f"Standard output cannot be written: {reason} {done}".strip()) from error
 
 
 @contextmanager

@@ -13,6 +13,7 @@ import click
 
 from geobgp.auto.options import Options, OptionSet, Setting, setting, settings
 from geobgp.auto.risk_options import RiskOptions
+from geobgp.errors import DataError
 from geobgp.scale.strata_options import StrataOptions
 
 Chosen = TypeVar("Chosen", bound=OptionSet)
@@ -20,16 +21,6 @@ Chosen = TypeVar("Chosen", bound=OptionSet)
 #: What is no option but an argument.
 _ARGUMENTS = ("points", "cases", "controls")
 _METAVAR = {"file": "FILE", "folder": "OUT/", "text": "TEXT", "column": "COLUMN", "crs": "CRS", "number": "N"}
-
-
-def check_beforehand(options: OptionSet) -> None:
-    """Refuse to begin where a file is missing, or a basemap that there is not is asked for."""
-    options.check_files()
-    basemap, crs = getattr(options, "basemap", None), getattr(options, "crs", None)
-    if basemap is not None:
-        from geobgp.web.basemaps import check_basemap
-
-        check_basemap(basemap, local=crs == "local")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -287,10 +278,25 @@ def chosen(options: type[Chosen], values: Mapping[str, Any]) -> Chosen:
         if how.kind == "flag":
             value = how.sets if value else None
         elif how.kind == "rasters":
-            value = dict(value or ())
+            value = _by_name(f.name, value or ())
         if value not in (None, {}):
             known[f.name] = value
     return options(**known)
+
+
+def _by_name(option: str, pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return what was given by name; a name that comes twice is refused."""
+    found: dict[str, str] = {}
+    for name, path in pairs:
+        if name in found:
+            raise DataError(
+                f"Two rasters are called {name!r}: {found[name]} and {path}.",
+                option=option,
+                found=name,
+                remedy="Give each a name of its own.",
+            )
+        found[name] = path
+    return found
 
 
 def command_line(options: Options, command: str = "map") -> str:

@@ -7,14 +7,13 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-import click
-
 import geobgp
 from geobgp.auto.risk import RiskMapped, run_risk
-from geobgp.cli.messages import showing_warnings
-from geobgp.cli.options import RiskFiles, check_beforehand, option_words
+from geobgp.cli.beforehand import check_beforehand
+from geobgp.cli.messages import say, showing_warnings
+from geobgp.cli.options import RiskFiles, option_words
 from geobgp.cli.results import about_file, check_facts, left_out, read_named_regions
-from geobgp.cli.workspace import RECORD, Workspace, not_written
+from geobgp.cli.workspace import RECORD, Workspace
 from geobgp.output.qgis_map import write_qgis
 from geobgp.progress import ConsoleProgress, Progress
 from geobgp.report.report import ReportInputs, write_report
@@ -44,15 +43,14 @@ def risk_files(options: RiskFiles, *, quiet: bool = False, verbose: bool = False
     progress = Progress() if quiet else ConsoleProgress(verbose=verbose)
     with Workspace(options.output, force=options.force) as work, showing_warnings() as warnings:
         mapped = run_risk(options, progress)
-        try:
+        with work.telling():
             _write(work.folder, mapped, options, progress, warnings)
             files = work.commit()
-        except OSError as error:
-            raise not_written(work.target, error, work.folder) from error
     if not quiet:
         progress.line(f"{sum(progress.seconds.values()):.1f} s in all")
-        click.echo(f"{len(files)} files ({size_text(sum(f.stat().st_size for f in files))}) in {work.target}")
-        click.echo(f"Open {work.target / 'map.html'} in a browser and {work.target / 'map.qgz'} in QGIS.")
+        done = f"The results are in {work.target} all the same."
+        say(f"{len(files)} files ({size_text(sum(f.stat().st_size for f in files))}) in {work.target}", done)
+        say(f"Open {work.target / 'map.html'} in a browser and {work.target / 'map.qgz'} in QGIS.", done)
 
 
 def _write(

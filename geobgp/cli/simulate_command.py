@@ -11,7 +11,7 @@ import shapely
 
 from geobgp.auto.choices import cell_size_for
 from geobgp.auto.domain import read_land
-from geobgp.cli.messages import showing_warnings
+from geobgp.cli.messages import say, showing_warnings
 from geobgp.cli.options import SimulateOptions
 from geobgp.errors import DataError, GeobgpError, option
 from geobgp.files import check_exists, replacing
@@ -60,7 +60,7 @@ def simulate_file(options: SimulateOptions, *, quiet: bool = False, verbose: boo
             stage.note(f"{len(points):,}")
         _write(points, target)
     if not quiet:
-        click.echo(f"{len(points):,} points in {target}")
+        say(f"{len(points):,} points in {target}", f"The points are in {target} all the same.")
 
 
 def _known_intensity(o: SimulateOptions) -> tuple[Domain, float | np.ndarray]:

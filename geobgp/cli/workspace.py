@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import secrets
 import shutil
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
 from geobgp.errors import GeobgpError, WriteError, option
-from geobgp.files import why_not_written
+from geobgp.files import full, why_not_written
 
 #: The file that lists what a run wrote.
 RECORD = "summary.json"
@@ -45,6 +47,7 @@ class Workspace:
         self.force = force
         self.folder = self.target
         self._made: list[Path] = []
+        self._held: int | None = None
 
     def __enter__(self) -> Workspace:
         target = self.target
@@ -54,7 +57,12 @@ class Workspace:
                 option="output",
                 remedy=f"Choose another folder with {option('output')}.",
             )
-        there = sorted(p.name for p in target.iterdir()) if target.is_dir() else []
+        self._clear_away(target)
+        there = (
+            sorted(p.name for p in target.iterdir() if not self._part.fullmatch(p.name))
+            if target.is_dir()
+            else []
+        )
         if there and not self.force:
             some = ", ".join(there[:4]) + (f" and {len(there) - 4} more" if len(there) > 4 else "")
             raise GeobgpError(
@@ -72,6 +80,7 @@ class Workspace:
             self._make_parents(beside)
             self.folder = beside / f".{target.absolute().name}-{secrets.token_hex(4)}.part"
             self.folder.mkdir()
+            self._hold(self.folder)
         except OSError as error:
             self._remove()
             raise not_written(target, error, beside) from error
@@ -82,10 +91,14 @@ class Workspace:
     ) -> None:
         with _undisturbed():
             self._remove()
+        if self._held is not None:
+            os.close(self._held)
+            self._held = None
 
     def commit(self) -> list[Path]:
         """Put all files in place; return where they are."""
-        names = sorted(p.name for p in self.folder.iterdir())
+        # The record comes last: what it lists is there.
+        names = sorted((p.name for p in self.folder.iterdir()), key=lambda name: (name == RECORD, name))
         with _undisturbed():
             if self.target.is_dir():
                 stale = set(_earlier(self.target)) - set(names)
@@ -97,6 +110,50 @@ class Workspace:
                 self.folder.rename(self.target)
             self._made = []
         return [self.target / name for name in names]
+
+    @contextmanager
+    def telling(self) -> Iterator[None]:
+        """Say why results could not be written; drivers have their own errors for a full disk."""
+        try:
+            yield
+        except GeobgpError:
+            raise
+        except Exception as error:
+            if isinstance(error, OSError) or full(self.folder):
+                raise not_written(self.target, error, self.folder) from error
+            raise
+
+    @property
+    def _part(self) -> re.Pattern[str]:
+        """What the hidden folder of a run is called."""
+        return re.compile(rf"\.{re.escape(self.target.absolute().name)}-[0-9a-f]{{8}}\.part")
+
+    def _clear_away(self, target: Path) -> None:
+        """Remove what runs left behind that were killed; nobody holds it any more."""
+        for place in (target, target.absolute().parent):
+            for path in place.iterdir() if place.is_dir() else ():
+                if self._part.fullmatch(path.name) and path.is_dir() and self._hold(path, keep=False):
+                    shutil.rmtree(path, ignore_errors=True)
+
+    def _hold(self, folder: Path, *, keep: bool = True) -> bool:
+        """Lock a hidden folder for as long as this process lives, or tell whether nobody does."""
+        try:
+            import fcntl
+        except ImportError:  # no such locks here: what was left behind stays
+            return False
+        with suppress(OSError):
+            held = os.open(folder, os.O_RDONLY)
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                os.close(held)
+                return False
+            if keep:
+                self._held = held
+            else:
+                os.close(held)
+            return True
+        return False
 
     def _make_parents(self, folder: Path) -> None:
         missing = [p for p in (folder, *folder.parents) if not p.exists()]
@@ -113,9 +170,9 @@ class Workspace:
         self._made = []
 
 
-def not_written(target: Path, error: OSError, place: Path) -> WriteError:
+def not_written(target: Path, error: Exception, place: Path) -> WriteError:
     """Return the error to raise where results could not be written."""
-    reason, remedy = why_not_written(error, place)
+    reason, remedy = why_not_written(error if isinstance(error, OSError) else OSError(), place)
     return WriteError(f"Results cannot be written to {target}: {reason}", option="output", remedy=remedy)
 
 

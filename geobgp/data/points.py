@@ -14,7 +14,7 @@ import pyogrio
 import pyproj
 import shapely
 
-from geobgp.data.tables import about_encoding, csv_format, telling_of_lines
+from geobgp.data.tables import about_encoding, check_lines, csv_format
 from geobgp.errors import DataError, DroppedPointsWarning, GeobgpError, GeometryError, option
 from geobgp.files import (
     check_exists,
@@ -303,15 +303,15 @@ class Stream:
         first, second, _ = self._named = self._choose(sample)
         wanted = {first, second, *self._wanted(sample.columns)}
         time = self.options.time
-        with telling_of_lines(path, "points"):
-            yield from pd.read_csv(
-                path,
-                usecols=lambda name: name in wanted,
-                dtype=None if time is None or time == self.options.weights else {time: str},
-                chunksize=self.options.chunksize,
-                low_memory=False,
-                **common,
-            )
+        check_lines(path, common, len(sample.columns))
+        yield from pd.read_csv(
+            path,
+            usecols=lambda name: name in wanted,
+            dtype=None if time is None or time == self.options.weights else {time: str},
+            chunksize=self.options.chunksize,
+            low_memory=False,
+            **common,
+        )
 
     def _parquet(self, source: RowGroups) -> Iterator[Any]:
         from pyarrow import parquet
@@ -428,7 +428,12 @@ def with_unreadable(
     if n_read == 0 or n_missing <= QUIET_SHARE * rows:
         return warning
     share = percent(n_missing / rows, 1)
-    text = f"{n_missing:,} of {rows:,} rows ({share}) have no point that can be read, and are left out."
+    have = (
+        "has no point that can be read, and is"
+        if n_missing == 1
+        else "have no point that can be read, and are"
+    )
+    text = f"{n_missing:,} of {rows:,} rows ({share}) {have} left out."
     if warning is not None:
         text, remedy = f"{text} {warning.message}", warning.remedy
         return DroppedPointsWarning(text, option=warning.option, found=warning.found, remedy=remedy)

@@ -14,7 +14,8 @@ import pandas as pd
 from geobgp.data.counts import Counts, Tally
 from geobgp.data.partitions import empty_like, find_parts, merge
 from geobgp.data.parts import is_partitioned
-from geobgp.data.points import Named, Options, RowGroups, Stream, arrow_points, coordinate_columns, csv_format
+from geobgp.data.points import Named, Options, RowGroups, Stream, arrow_points, coordinate_columns
+from geobgp.data.tables import csv_format
 from geobgp.errors import DataError, DroppedPointsWarning, GeobgpError, option, warn
 from geobgp.files import check_exists, driver_errors, kind_of, parquet_geometry, read_vector, split_layer
 from geobgp.land.crs import as_crs

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import codecs
 import csv
+import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -63,8 +64,24 @@ def csv_format(path: str | Path, what: str = "points") -> dict[str, Any]:
         "encoding": encoding,
         "encoding_errors": "replace",
         "skipinitialspace": True,
-        "index_col": False,
     }
+
+
+def check_lines(path: str | Path, form: Mapping[str, Any], n_fields: int, what: str = "points") -> None:
+    """Refuse a table with a line of more fields than the header: read by some columns only, nobody would notice."""
+    separator = form["sep"]
+    with open_packed(path) as raw, io.TextIOWrapper(raw, form["encoding"], "replace") as text:
+        for k, line in enumerate(text, 1):
+            if line.count(separator) < n_fields:
+                continue
+            # A quoted field may go on for several lines: those are left to the reader.
+            fields = (
+                0
+                if line.count('"') % 2
+                else len(next(csv.reader([line], delimiter=separator, skipinitialspace=True)))
+            )
+            if fields > n_fields:
+                raise _too_many(path, what, f"line {k}", fields, n_fields)
 
 
 def about_encoding(encoding: str) -> str:

@@ -14,7 +14,7 @@ import shapely
 from scipy import sparse
 from scipy.special import pdtr
 
-from geobgp.errors import CRSError, DataError, GeometryError, InputWarning, warn
+from geobgp.errors import CRSError, DataError, GeometryError, InputWarning, in_python, warn
 from geobgp.files import read_vector
 from geobgp.land.reproject import check_place, project_shapes
 from geobgp.text import listed
@@ -64,33 +64,60 @@ def read_regions(
         )
     else:
         frame = read_vector(os.fspath(regions), what)
+    check_frame(
+        frame, domain.crs is None, what, "" if domain.crs is None else f"; the domain is in {domain.crs.name}"
+    )
+    return frame if by is None else merged(frame, by)
+
+
+def check_frame(frame: gpd.GeoDataFrame, local: bool, what: str = "regions", place: str = "") -> None:
+    """Refuse regions that have no polygons, or no CRS where the map has one (or one where it has none).
+
+    Parameters
+    ----------
+    frame : GeoDataFrame
+    local : bool
+        Whether the domain is a plane with no place on Earth.
+    what : str
+        What they are, for messages.
+    place : str
+        What is said of the domain's CRS.
+    """
+    name = what.rsplit(" ", 1)[-1]
     if getattr(frame, "active_geometry_name", None) is None:
         raise GeometryError(
             f"{what}: no geometry column among {listed(frame.columns)}.",
-            option=what,
+            option=name,
             remedy="Name it with frame.set_geometry(...).",
         )
     if len(frame) == 0:
-        raise GeometryError(f"There are no {what} to add up over; found a table of 0 rows.", option=what)
-    if domain.crs is not None and frame.crs is None:
+        raise GeometryError(f"There are no {what} to add up over; found a table of 0 rows.", option=name)
+    if not local and frame.crs is None:
         raise CRSError(
-            f"The {what} have no coordinate reference system; the domain is in {domain.crs.name}.",
-            option=what,
-            remedy="Set theirs first, e.g. frame.set_crs(4326).",
+            f"The {what} have no coordinate reference system{place}.",
+            option=name,
+            remedy=f"Set theirs first{in_python(', e.g. frame.set_crs(4326)', ', in the file')}.",
         )
-    if domain.crs is None and frame.crs is not None:
+    if local and frame.crs is not None:
         raise CRSError(
             f"The {what} are in {frame.crs.name}, but the domain has planar coordinates with no place on "
             'Earth (crs="local").',
-            option=what,
+            option=name,
             remedy=f"Give {what} in the same coordinates, without CRS.",
         )
     if frame.crs is not None:
-        check_place(frame.crs, what)
-    return frame if by is None else _merged(frame, by)
+        check_place(frame.crs, name)
+    kinds = set(frame.geometry.geom_type.dropna()) - {"Polygon", "MultiPolygon", "GeometryCollection"}
+    if kinds:
+        raise GeometryError(
+            f"The {what} must be polygons; found {', '.join(sorted(kinds))}.",
+            option=name,
+            found=sorted(kinds),
+            remedy="Give the areas, not their lines or points.",
+        )
 
 
-def _merged(frame: gpd.GeoDataFrame, by: str) -> gpd.GeoDataFrame:
+def merged(frame: gpd.GeoDataFrame, by: str) -> gpd.GeoDataFrame:
     """Return one row for each value of a column, in the order in which they come; rows without one stay apart."""
     columns = [column for column in frame.columns if column != frame.geometry.name]
     if by not in columns:
@@ -160,13 +187,6 @@ def near_domain(frame: gpd.GeoDataFrame, domain: Domain) -> np.ndarray:
 def _in_plane(frame: gpd.GeoDataFrame, domain: Domain, what: str) -> tuple[np.ndarray, np.ndarray]:
     """Return valid polygons in the domain's CRS, without what is far away, and what share of each that is."""
     series = frame.geometry
-    kinds = set(series.geom_type.dropna()) - {"Polygon", "MultiPolygon", "GeometryCollection"}
-    if kinds:
-        raise GeometryError(
-            f"The {what} must be polygons; found {', '.join(sorted(kinds))}.",
-            found=sorted(kinds),
-            remedy="Give the areas, not their lines or points.",
-        )
     geometries = np.array(series.to_numpy(), dtype=object)
     geometries[shapely.is_missing(geometries)] = shapely.Polygon()
     bad = ~shapely.is_valid(geometries)

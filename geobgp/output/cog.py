@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from geobgp.errors import DataError, option
-from geobgp.files import replacing
+from geobgp.files import replacing, together
 from geobgp.output import palette
 from geobgp.output.grids import transform_of
 from geobgp.output.qgis import raster_qml
@@ -45,7 +45,7 @@ def write_rasters(
     Notes
     -----
     Float32, NaN as nodata, DEFLATE, internal overviews. Band names, units and statistics are in the file.
-    Each file is written under another name and moved into place when it is complete.
+    Files are written in a hidden folder, and moved into place when all of them are complete.
     """
     path = Path(path)
     names = [str(n) for n, v in data.data_vars.items() if v.dims == ("northing", "easting")]
@@ -67,10 +67,12 @@ def write_rasters(
             found=taken,
             remedy=f"Use {option('overwrite', True)} or another path.",
         )
-    for target, bands in jobs:
-        write_cog(data, bands, target, title)
-        if np.isfinite(data[bands[0]].values).any():
-            write_style(palette.classes_in(data, bands[0]), data[bands[0]].values, target)
+    with together(jobs[0][0].parent) as folder:
+        for target, bands in jobs:
+            hidden = folder / target.name
+            write_cog(data, bands, hidden, title)
+            if np.isfinite(data[bands[0]].values).any():
+                write_style(palette.classes_in(data, bands[0]), data[bands[0]].values, hidden)
     return [target for target, _ in jobs]
 
 
@@ -112,11 +114,14 @@ def write_cog(data: xr.Dataset, names: list[str], target: Path, title: str | Non
                 dst.set_band_unit(band, str(data[name].attrs.get("units", "")))
                 dst.update_tags(band, **_statistics(values))
                 dst.update_tags(band, **{str(k): str(v) for k, v in data[name].attrs.items()})
-        with replacing(target, parents=True) as temporary, memory.open() as src:
+        # In memory first: GDAL says little of a disk that is full, and Python says it.
+        with memory.open() as src, MemoryFile(ext=".tif") as made:
             copy(
-                src, temporary, driver="COG", compress="DEFLATE", predictor="YES", level=9, blocksize=block,
+                src, made.name, driver="COG", compress="DEFLATE", predictor="YES", level=9, blocksize=block,
                 resampling="AVERAGE", overviews="AUTO", bigtiff="IF_SAFER", num_threads="1",
             )  # fmt: skip
+            with replacing(target, parents=True) as temporary:
+                temporary.write_bytes(made.getbuffer())
 
 
 def _statistics(values: np.ndarray) -> dict[str, str]:

@@ -31,12 +31,13 @@ def point_config(points: Any, labels: Any, plane: Plane) -> dict[str, Any]:
     if isinstance(labels, str):
         labels = points[labels]
     names = None if labels is None else [str(name) for name in np.asarray(labels)[rows]]
-    _few_enough(len(coords), MAX_POINTS, "points", "points")
+    few_enough(len(coords), MAX_POINTS, "points", "points")
     lon, lat = plane.to_degrees(*plane.to_plane(coords[:, 0], coords[:, 1]))
     return {"coords": np.round(np.column_stack([lat, lon]), 6).tolist(), "labels": names}
 
 
-def _few_enough(n: int, most: int, what: str, name: str) -> None:
+def few_enough(n: int, most: int, what: str, name: str) -> None:
+    """Refuse more of something than a web page can show."""
     if n > most:
         raise DataError(
             f"{n:,} {what} are too many for a web page.",
@@ -65,7 +66,7 @@ def region_config(frame: gpd.GeoDataFrame, plane: Plane) -> dict[str, Any]:
     frame : GeoDataFrame
     plane : Plane
     """
-    _few_enough(len(frame), MAX_REGIONS, "regions", "regions")
+    few_enough(len(frame), MAX_REGIONS, "regions", "regions")
     names, shapes = names_in(frame, "region"), near_domain(frame, plane.domain)
     records = pd.DataFrame(frame.drop(columns=frame.geometry.name)).to_dict("records")
     largest = pd.Series(shapely.area(shapes)).groupby(names).max()

@@ -218,7 +218,8 @@ def test_the_deaths_of_broad_street():
 
 def test_weights_of_multipoints_and_gaps(square):
     points = gpd.GeoSeries([MultiPoint([(0.5, 0.5), (1.5, 0.5)]), None, Point(2.5, 0.5)])
-    counts = bin_points(points, square, weights=[2.0, np.nan, 5.0], chunksize=1)
+    with pytest.warns(DroppedPointsWarning, match=r"1 of 4 rows \(25.0 %\) has no point that can be read"):
+        counts = bin_points(points, square, weights=[2.0, np.nan, 5.0], chunksize=1)
     at = square.locate(np.array([[0.5, 0.5], [1.5, 0.5], [2.5, 0.5]]))
     assert counts.values[at].tolist() == [2, 2, 5]
     assert (counts.n_read, counts.n_missing, counts.total_weight) == (3, 1, 9)
@@ -312,3 +313,17 @@ def test_kept_coordinates_leave_out_what_no_crs_can_show(netherlands):
         counts = bin_points(points, netherlands, keep_coordinates=True)
     assert counts.coordinates.shape == (1, 2) and counts.n_read == 2
     assert counts.warning is not None and counts.warning.found == 1
+
+
+def test_rows_without_a_readable_point_are_warned_of(square):
+    words = pd.DataFrame({"easting": ["0.5", "unknown"] * 30, "northing": "0.5"})
+    with pytest.warns(DroppedPointsWarning, match=r"30 of 60 rows \(50.0 %\) have no point") as heard:
+        counts = bin_points(words, square)
+    assert (counts.n_used, counts.n_missing, heard[0].message.option) == (30, 30, "points")
+    gone = gpd.GeoSeries([Point(0.5, 0.5)] * 2 + [Point(99, 99)] + [None] * 57)
+    with pytest.warns(
+        DroppedPointsWarning, match=r"57 of 60 rows \(95.0 %\).*1 of 3 points .* lie off the land"
+    ):
+        bin_points(gone, square)
+    few = gpd.GeoSeries([Point(0.5, 0.5)] * 199 + [None])
+    assert bin_points(few, square).warning is None  # half a per cent

@@ -1,6 +1,8 @@
 """Coordinate reference systems: the choice, the checks, whole shapes, true areas."""
 
+import sqlite3
 import time
+from contextlib import closing
 
 import geopandas as gpd
 import numpy as np
@@ -12,10 +14,13 @@ from hypothesis import strategies as st
 from paths import FIXTURES, SAMPLE
 from shapely.geometry import MultiPolygon, Polygon, box
 
-from geobgp import CRSError, Domain
+from geobgp import CRSError, Domain, bin_areas, bin_points, map_intensity
 from geobgp.auto.domain import about_crs
+from geobgp.data.exposure import node_exposure
+from geobgp.files import read_vector
 from geobgp.land.crs import areal_scale, check_crs, choose_crs, metric_crs
 from geobgp.land.polygons import land_polygons
+from geobgp.land.regions import area_shares
 from geobgp.land.reproject import project_shapes, transform
 from geobgp.summary import Choice
 
@@ -406,3 +411,57 @@ def test_a_plane_that_stretches_shapes_is_not_kept():
 
 def test_degrees_are_brought_to_metres_as_ever():
     assert metric_crs(NETHERLANDS) == (choose_crs(NETHERLANDS), "")
+
+
+ENGINEERING = pyproj.CRS('LOCAL_CS["site",UNIT["metre",1]]')
+
+
+@pytest.mark.parametrize(
+    "crs", [ENGINEERING, pyproj.CRS(4978), pyproj.CRS(5703)], ids=lambda crs: crs.type_name
+)
+def test_a_crs_without_places_is_refused_wherever_it_comes(crs):
+    square = shapely.box(600_000, 5_800_000, 610_000, 5_810_000)
+    there = gpd.GeoDataFrame({"n": [3.0]}, geometry=[square], crs=32631)
+    odd = there.set_crs(crs, allow_override=True)
+    domain = Domain.from_polygons(there, cell_size=2000)
+    points = gpd.GeoSeries([square.centroid], crs=crs)
+    tries = {
+        "land": lambda: Domain.from_polygons(odd, cell_size=2000),
+        "water": lambda: Domain.from_polygons(there, water=odd, cell_size=2000),
+        "points": lambda: bin_points(points, domain),
+        "areas": lambda: bin_areas(odd, domain, "n"),
+        "regions": lambda: area_shares(domain, odd),
+        "exposure": lambda: node_exposure(odd, domain, "n"),
+    }
+    for name, call in tries.items():
+        with pytest.raises(CRSError, match=r"two coordinates are no place on Earth") as caught:
+            call()
+        assert caught.value.option == name
+
+
+def test_local_coordinates_are_in_one_crs():
+    land = gpd.GeoSeries([shapely.box(0, 0, 100, 100)], crs=32631)
+    water = gpd.GeoSeries([shapely.box(0, 0, 10, 10)], crs=28992)
+    with pytest.raises(CRSError, match="land has WGS 84 / UTM zone 31N and water Amersfoort / RD New"):
+        Domain.from_polygons(land, water=water, cell_size=10, crs="local")
+    points = gpd.GeoSeries(gpd.points_from_xy([5, 50], [50, 5]), crs=28992)
+    with pytest.raises(CRSError, match="land has WGS 84 / UTM zone 31N and points Amersfoort"):
+        map_intensity(points, land, cell_size=20, crs="local", cache=False)
+    assert Domain.from_polygons(
+        land, water=water.set_crs(32631, allow_override=True), cell_size=10, crs="local"
+    )
+
+
+def test_a_geopackage_of_undefined_crs_has_none(tmp_path):
+    path = tmp_path / "land.gpkg"
+    gpd.GeoDataFrame(geometry=[shapely.box(600_000, 5_800_000, 610_000, 5_810_000)], crs=32631).to_file(path)
+    with closing(sqlite3.connect(path)) as file:
+        file.execute("update gpkg_contents set srs_id = -1")
+        file.execute("update gpkg_geometry_columns set srs_id = -1")
+        file.commit()
+    assert read_vector(path, "land").crs is None
+    with pytest.raises(CRSError, match="reference system of land is not known"):
+        Domain.from_polygons(path, cell_size=2000)
+    points = np.array([[605_000.0, 5_805_000.0]] * 30)
+    made = map_intensity(points, path, land_crs=32631, cell_size=2000, m="full", cache=False, max_seconds=0)
+    assert made.domain.crs == pyproj.CRS(32631)

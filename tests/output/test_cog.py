@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 from xml.etree import ElementTree
@@ -87,12 +88,13 @@ def test_nothing_is_overwritten_unless_allowed_and_no_half_file_is_left(data, tm
         write_rasters(data[["mean"]], tmp_path, overwrite=False)
     before = (tmp_path / "mean.tif").read_bytes()
 
-    def fail(src, target, **options):
-        target.write_bytes(b"half")
-        raise OSError("no space left on device")
+    def fail(self, content):
+        with self.open("wb") as file:
+            file.write(content[:100])
+        raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("rasterio.shutil.copy", fail)
-    with pytest.raises(WriteError, match="no space"):
+    monkeypatch.setattr("pathlib.Path.write_bytes", fail)
+    with pytest.raises(WriteError, match="the disk is full"):
         write_rasters(data[["mean"]] * 2, tmp_path)
     assert (tmp_path / "mean.tif").read_bytes() == before
     assert sorted(p.name for p in tmp_path.iterdir()) == ["mean.qml", "mean.tif"]
