@@ -133,6 +133,11 @@ def _client(value: Any) -> Any:
 
 
 CLIENT = Rule("a distributed.Client or the address of a scheduler", _client)
+#: Processes; None: one for each core.
+JOBS = Rule(
+    "a number of processes of at least 1, or None",
+    lambda value: value if value is None else whole(1).take(value),
+)
 DOMAIN = a("Domain")
 BASIS = a("Basis", words="a HarmonicBasis or a FullRank")
 KERNEL = a("Kernel", words="a kernel such as Matern(1.5)")

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from geobgp.arguments import POSTERIOR, PROBABILITIES
+from geobgp.arguments import CLIENT, JOBS, POSTERIOR, PROBABILITIES
+from geobgp.errors import DataError
 from geobgp.inference.leave_out import ROUNDS
 from geobgp.inference.mixture import QUANTILES
 from geobgp.validate import FLAG, NAME, SEED, door, number, whole
@@ -204,9 +205,17 @@ class Questions:
 
         return versus(cast("Posterior", self), other, names)
 
-    @door(buffer=number(least=0.0), rounds=whole(), seed=SEED)
+    @door(buffer=number(least=0.0), rounds=whole(), seed=SEED, refit=FLAG, client=CLIENT, n_jobs=JOBS)
     def cross_validate(
-        self, blocks: Any = "auto", buffer: float = 0.0, *, rounds: int = ROUNDS, seed: int = 0
+        self,
+        blocks: Any = "auto",
+        buffer: float = 0.0,
+        *,
+        rounds: int = ROUNDS,
+        seed: int = 0,
+        refit: bool = False,
+        client: Any = None,
+        n_jobs: int | None = 1,
     ) -> CrossValidation:
         """Predict every block of the land from the events outside it, without new fits.
 
@@ -227,6 +236,12 @@ class Questions:
             How often the neighbours of a block are brought up to date; 0 is quicker, and near where data are plenty.
         seed : int
             Of the predictive draws and of the randomised PIT values.
+        refit : bool
+            Fit anew without each block, hyperparameters too: for those who want to see that it makes little difference.
+        client : distributed.Client or str, optional
+            The Dask client, or the address of the scheduler, whose workers fit; by default the current client.
+        n_jobs : int, optional
+            Processes that fit, where there is no client: this one by default; None, one for each core.
 
         Returns
         -------
@@ -248,8 +263,15 @@ class Questions:
         from geobgp.checks.left_out_persons import cross_validate_persons
 
         self._need_counts("cross_validate()")
+        if refit and (self.areas is not None or self.exposure_kind == "risk"):
+            raise DataError(
+                "Only points are fitted anew without each block, not areas or persons.",
+                option="refit",
+                remedy="Leave it out.",
+            )
         if self.areas is not None:
             return cross_validate_areas(cast("Posterior", self), blocks, buffer, seed=seed)
         if self.exposure_kind == "risk":
             return cross_validate_persons(cast("Posterior", self), blocks, buffer, rounds=rounds, seed=seed)
-        return cross_validate(cast("Posterior", self), blocks, buffer, rounds=rounds, seed=seed)
+        more = {"refit": refit, "client": client, "n_jobs": n_jobs}
+        return cross_validate(cast("Posterior", self), blocks, buffer, rounds=rounds, seed=seed, **more)

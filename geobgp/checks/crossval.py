@@ -1,4 +1,4 @@
-"""Cross-validation: every block of the land predicted from all others, without new fits."""
+"""Cross-validation: every block of the land predicted from all others, without new fits or with them."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from scipy.special import bdtr, gammaln, kolmogorov, logsumexp, ndtri, pdtr, xlo
 
 from geobgp.arguments import SEVERAL_AXES
 from geobgp.checks.blocks import Blocks, make_blocks
+from geobgp.checks.refits import Predicted, refitted, seen
 from geobgp.errors import DataError, SizeError, option
-from geobgp.inference.leave_out import ROUNDS, JointNormal, LeftOut, leave_out
+from geobgp.inference.leave_out import ROUNDS, JointNormal, leave_out
 from geobgp.text import count, number, percent
 from geobgp.validate import door
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-    from geobgp.inference.likelihoods import Likelihood
     from geobgp.land.domain import Domain
     from geobgp.posterior import Posterior
 
@@ -209,7 +209,15 @@ def per_event(scores: np.ndarray, events: np.ndarray) -> tuple[float, float]:
 
 
 def cross_validate(
-    posterior: Posterior, blocks: Any = "auto", buffer: float = 0.0, *, rounds: int = ROUNDS, seed: int = 0
+    posterior: Posterior,
+    blocks: Any = "auto",
+    buffer: float = 0.0,
+    *,
+    rounds: int = ROUNDS,
+    seed: int = 0,
+    refit: bool = False,
+    client: Any = None,
+    n_jobs: int | None = 1,
 ) -> CrossValidation:
     """Leave out blocks in turn; see `Posterior.cross_validate`."""
     from threadpoolctl import threadpool_limits
@@ -219,9 +227,16 @@ def cross_validate(
     made = blocks if isinstance(blocks, Blocks) else make_blocks(blocks, posterior)
     rng = np.random.default_rng(seed)
     with threadpool_limits(limits=1, user_api="blas"):
-        means = [state.node_moments()[0] for state in posterior.fit.states]
-        groups = left_out_groups(posterior.domain, made, buffer, rounds)
-        rows = [_row(posterior, values, means, _Group.of(*parts), rng, rounds) for parts in groups]
+        parts = left_out_groups(posterior.domain, made, buffer, 0 if refit else rounds)
+        groups = (_Group.of(*some) for some in parts)
+        found: Iterable[tuple[_Group, Predicted]]
+        if refit:
+            kept = list(groups)
+            again = refitted(posterior, [(g.nodes, g.n_block, g.n_left) for g in kept], client, n_jobs)
+            found = zip(kept, again, strict=True)
+        else:
+            found = _taken_out(posterior, groups, rounds)
+        rows = [_row(posterior, values, group, one, rng) for group, one in found]
     table = pd.DataFrame(rows, index=made.labels)
     land = np.bincount(made.of[made.of >= 0], posterior.domain.node_areas[made.of >= 0], len(made))
     name = "land_area" if posterior.domain.crs is None else "land_km2"
@@ -298,27 +313,33 @@ def left_out_groups(
         yield mine, strip, near
 
 
+def _taken_out(
+    posterior: Posterior, groups: Iterable[_Group], rounds: int
+) -> Iterator[tuple[_Group, Predicted]]:
+    """Yield every block with what is said of it when its sites are taken out of the posterior."""
+    states = posterior.fit.states
+    means = [state.node_moments()[0] for state in states]
+    for group in groups:
+        observed, found = seen(posterior, group.nodes), []
+        for state, mean in zip(states, means, strict=True):
+            at = JointNormal(mean[group.nodes], state.node_covariance(group.nodes))
+            found.append(leave_out(at, observed, group.n_block, group.n_left, rounds))
+        yield group, ([state.weight for state in states], found)
+
+
 def _row(
     posterior: Posterior,
     values: np.ndarray,
-    means: list[np.ndarray],
     group: _Group,
+    predicted: Predicted,
     rng: np.random.Generator,
-    rounds: int,
 ) -> dict[str, float]:
     """Return what is predicted for a block, and how well."""
-    nodes, states = group.nodes, posterior.fit.states
-
-    def observed(some: np.ndarray) -> Likelihood:
-        return posterior.likelihood.of(values[nodes[some]], posterior.seen_exposure[nodes[some]])
-
-    found: list[LeftOut] = []
-    for state, mean in zip(states, means, strict=True):
-        at = JointNormal(mean[nodes], state.node_covariance(nodes))
-        found.append(leave_out(at, observed, group.n_block, group.n_left, rounds))
+    nodes = group.nodes
+    weights, found = predicted
     # Without the block, the hyperparameters that it spoke for weigh less: p(y | rest) = 1 / E 1 / p(y | rest, θ).
-    logs = np.log([state.weight for state in states]) - [one.log_score for one in found]
-    log_score = float(logsumexp(np.log([state.weight for state in states])) - logsumexp(logs))
+    logs = np.log(weights) - [one.log_score for one in found]
+    log_score = float(logsumexp(np.log(weights)) - logsumexp(logs))
     shares = rng.multinomial(DRAWS, np.exp(logs - logsumexp(logs)))
     block = nodes[: group.n_block]
     exposure, y = posterior.seen_exposure[block], values[block]
