@@ -19,7 +19,7 @@ from geobgp.output.grids import write_netcdf
 if TYPE_CHECKING:
     import xarray as xr
 
-CONVENTIONS: Final = "CF-1.11"
+CONVENTIONS: Final = "CF-1.8"
 #: What events are counted per, as UDUNITS has it; people and other things that are counted have no unit.
 _UNITS: Final = {
     "km²": "km-2", "m²": "m-2", "ha": "hectare-1", "hectare": "hectare-1", "day": "day-1", "week": "week-1",
@@ -68,7 +68,11 @@ def cf_dataset(data: xr.Dataset) -> xr.Dataset:
     out["time"].attrs |= {"axis": "T", "bounds": "time_bounds"} | ({} if dated else {"units": "1"})
     if "time_bounds" in out:
         out["time_bounds"].attrs = {}
-        out["time_bounds"].encoding = {"_FillValue": None} | days
+        out["time_bounds"].encoding = {"_FillValue": None, "coordinates": None} | days
+    if "period" in out:
+        out["period"].attrs.setdefault("long_name", "name of the period")
+    # Bounds and projection are no coordinates of a place or time, though they lie beside them.
+    out = out.reset_coords([name for name in ("time_bounds", "spatial_ref") if name in out.coords])
     plain = {name: re.sub(r"\W", "_", str(name)) for name in out.data_vars}
     return out.rename({name: new for name, new in plain.items() if name != new})
 
@@ -100,7 +104,11 @@ def udunits(words: str) -> str:
 
 def write_time_netcdf(data: xr.Dataset, path: str | os.PathLike[str]) -> Path:
     """Write a dataset over time to one netCDF file by CF conventions, complete or not at all."""
-    return write_netcdf(cf_dataset(data), path)
+    made = cf_dataset(data)
+    if "period" in made:
+        # Letters, not strings: what every reader of netCDF knows.
+        made["period"].encoding["dtype"] = "S1"
+    return write_netcdf(made, path)
 
 
 def write_zarr(data: xr.Dataset, path: str | os.PathLike[str]) -> Path:

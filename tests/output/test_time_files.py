@@ -51,7 +51,9 @@ def test_it_keeps_the_conventions(data, tmp_path):
     time = raw["time"]
     assert time.attrs["units"].startswith("days since ") and time.attrs["calendar"] == "proleptic_gregorian"
     assert time.attrs["bounds"] == "time_bounds" and time.attrs["axis"] == "T"
+    assert "coordinates" not in raw.attrs and raw["period"].dtype.kind == "S"
     bounds = raw["time_bounds"]
+    assert bounds.attrs == {}
     assert bounds.dims == ("time", "bounds") and bounds.dtype.kind == "f"
     assert (bounds[:, 0] <= time).all() and (time < bounds[:, 1]).all()
     np.testing.assert_array_equal(bounds[1:, 0], bounds[:-1, 1])
