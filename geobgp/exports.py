@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
 from geobgp.arguments import ARRAY, AXES, BASEMAP, LEVELS, PROBABILITIES, SOURCE, THRESHOLDS
 from geobgp.errors import DataError
 from geobgp.inference.mixture import QUANTILES, check_probabilities, quantile_name
+from geobgp.units import warn_if_far
 from geobgp.validate import FLAG, NAME, PATH, SEED, TEXT, door, either, number, whole
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from geobgp.inference.mixture import NormalMixture
     from geobgp.land.domain import Domain
     from geobgp.posterior import Posterior
+    from geobgp.style import Style
     from geobgp.summary import Summary
 
 
@@ -47,6 +49,8 @@ class Outputs:
         @property
         def _shown_nodes(self) -> NormalMixture: ...
         def in_units(self, units: str | None) -> Posterior: ...  # noqa: D102
+        @property
+        def style(self) -> Style: ...  # noqa: D102
         def _need_counts(self, what: str) -> None: ...
         def node_intensity(self, quantiles: Sequence[float] = QUANTILES) -> pd.DataFrame: ...  # noqa: D102
         def summary(self) -> Summary: ...  # noqa: D102
@@ -74,6 +78,8 @@ class Outputs:
         about = {name: {"long_name": f"{what}, {_words(name)}", "units": self.units} for name in table}
         if what != "intensity":
             about = {name: facts | {"quantity": what} for name, facts in about.items()}
+        look = self.style.attrs()
+        about = {name: facts | (look if name != "sd" else {}) for name, facts in about.items()}
         return self._dataset({name: table[name].to_numpy() for name in table}, about)
 
     @door(threshold=number())
@@ -110,22 +116,35 @@ class Outputs:
     def _layers(self, quantiles: Sequence[float], thresholds: Sequence[float]) -> xr.Dataset:
         data = self.intensity(quantiles)
         for threshold in np.atleast_1d(np.asarray(thresholds, float)):
-            data[f"exceedance_{threshold:g}"] = self.exceedance(float(threshold))
+            chance = self.exceedance(float(threshold))
+            data[f"exceedance_{threshold:g}"] = chance
+            ends = float(chance.min()), float(chance.max())
+            q = self.intensity((0.05, 0.95))
+            warn_if_far(float(threshold), self.units, ends, (float(q["q05"].min()), float(q["q95"].max())))
         data["coverage"] = self._dataset({}, {}, coverage=True)["coverage"]
         return data
 
     @door(path=PATH, thresholds=THRESHOLDS, quantiles=PROBABILITIES)
     def to_raster(
-        self, path: str | Path, thresholds: Sequence[float] = (), *, quantiles: Sequence[float] = QUANTILES
+        self,
+        path: str | Path,
+        thresholds: Sequence[float] = (),
+        *,
+        quantiles: Sequence[float] = QUANTILES,
+        classes: int | Sequence[float] | None = None,
+        vmin: float | None = None,
+        vmax: float | None = None,
+        cmap: Any = None,
     ) -> list[Path]:
         """Write GeoTIFFs with QGIS styles: a directory (a file per statistic) or one ``.tif`` (all bands).
 
         Each of `thresholds` adds the probability of exceeding it; ``coverage`` is the share of each cell that
-        is land.
+        is land. `classes`, `vmin`, `vmax` and `cmap` are of the styles; see `styled`.
         """
         from geobgp.output.cog import write_rasters
 
-        return write_rasters(self._layers(quantiles, thresholds), path, title=self.provenance["title"])
+        data = self._look(classes, vmin, vmax, cmap)._layers(quantiles, thresholds)
+        return write_rasters(data, path, title=self.provenance["title"])
 
     @door(path=PATH, thresholds=THRESHOLDS, quantiles=PROBABILITIES)
     def to_netcdf(
@@ -172,16 +191,36 @@ class Outputs:
             write_layers(project.parent / "regions.gpkg", {"regions": totals})
         return write_qgis(cast("Posterior", self), project, rasters, thresholds=thresholds, regions=totals)
 
-    @door(levels=LEVELS, path=PATH, variable=NAME)
+    @door(levels=LEVELS, path=PATH, variable=NAME, smooth=FLAG)
     def to_polygons(
         self,
         levels: Sequence[float],
         path: str | Path | None = None,
         *,
         variable: str = "mean",
-        **kwargs: Any,
+        kind: Literal["bands", "above"] = "bands",
+        smooth: bool = True,
     ) -> gpd.GeoDataFrame:
-        """Return the areas between levels of a variable of `intensity()`; write them to `path` if given."""
+        """Return the land between levels of a variable of `intensity()`; write it to `path` if given.
+
+        Parameters
+        ----------
+        levels : sequence of float
+            In `units`.
+        path : str or path, optional
+            A GeoPackage.
+        variable : str
+            "mean", "sd", "q05", "q50" or "q95".
+        kind : "bands" or "above"
+            All land in bands, or all that lies above each level.
+        smooth : bool
+            Interpolate between cells; False keeps whole ones.
+
+        Returns
+        -------
+        GeoDataFrame
+            Columns ``lower``, ``upper``, ``label``, ``units``, ``area``.
+        """
         from geobgp.output.contours import to_polygons, write_polygons
 
         data = self.intensity()
@@ -191,7 +230,7 @@ class Outputs:
                 option="variable",
                 found=variable,
             )
-        frame = to_polygons(data[variable], levels, domain=self.domain, **kwargs)
+        frame = to_polygons(data[variable], levels, domain=self.domain, kind=kind, smooth=smooth)
         if path is not None:
             write_polygons(frame, path)
         return frame
@@ -283,6 +322,10 @@ class Outputs:
         opacity: float | None = None,
         max_pixels: int | None = None,
         max_bytes: int | None = None,
+        classes: int | Sequence[float] | None = None,
+        vmin: float | None = None,
+        vmax: float | None = None,
+        cmap: Any = None,
     ) -> folium.Map:
         """Return the interactive map; write it to `path` if given, as HTML that needs nothing else.
 
@@ -313,11 +356,13 @@ class Outputs:
             Of the pictures at first; 1, or 0.75 over a basemap.
         max_pixels, max_bytes : int, optional
             Limits on the size, by default 4 million and 12 MB.
+        classes, vmin, vmax, cmap
+            Other classes and colours of the mean; see `styled`.
         """
         from geobgp.web import maps
 
         made = maps.intensity_map(
-            cast("Posterior", self),
+            self._look(classes, vmin, vmax, cmap),
             title=title,
             threshold=threshold,
             thresholds=thresholds,
@@ -358,12 +403,73 @@ class Outputs:
         inputs = ReportInputs(thresholds=thresholds, regions=regions, validation=checked)
         return write_report(path, me, inputs)
 
-    @door(ax=AXES)
-    def plot(self, ax: matplotlib.axes.Axes | None = None, **kwargs: Any) -> Any:
-        """Draw the mean intensity; see `geobgp.output.plots.plot_intensity`."""
+    @door(
+        ax=AXES,
+        variable=NAME,
+        points=SOURCE,
+        title=TEXT,
+        label=TEXT,
+        colour_bar=FLAG,
+        scale_bar=FLAG,
+        outline=FLAG,
+    )
+    def plot(
+        self,
+        ax: matplotlib.axes.Axes | None = None,
+        *,
+        variable: str = "mean",
+        points: Any = None,
+        title: str | None = None,
+        label: str | None = None,
+        colour_bar: bool = True,
+        scale_bar: bool = True,
+        outline: bool = True,
+        classes: int | Sequence[float] | None = None,
+        vmin: float | None = None,
+        vmax: float | None = None,
+        cmap: Any = None,
+    ) -> matplotlib.axes.Axes:
+        """Draw a statistic of the intensity as a map, in the classes and colours of the rasters.
+
+        Parameters
+        ----------
+        ax : Axes, optional
+            By default a new figure's.
+        variable : str
+            "mean", "sd", "q05", "q50" or "q95".
+        points : GeoDataFrame, GeoSeries or (n, 2) array, optional
+            Drawn on top.
+        title, label : str, optional
+            Above the map, and beside the colour bar; by default what is shown, and its unit.
+        colour_bar, scale_bar, outline : bool
+            Whether to draw them.
+        classes, vmin, vmax, cmap
+            Other classes and colours; see `styled`.
+        """
         from geobgp.output.plots import plot_intensity
 
-        return plot_intensity(cast("Posterior", self), ax=ax, **kwargs)
+        return plot_intensity(
+            cast("Posterior", self),
+            ax,
+            variable=variable,
+            points=points,
+            title=title,
+            colour_bar=colour_bar,
+            scale_bar=scale_bar,
+            outline=outline,
+            classes=classes,
+            vmin=vmin,
+            vmax=vmax,
+            cmap=cmap,
+            **({} if label is None else {"label": label}),
+        )
+
+    def _look(self, classes: Any, vmin: Any, vmax: Any, cmap: Any) -> Posterior:
+        """Return the posterior with the classes and colours that an output was asked for, if any."""
+        me = cast("Posterior", self)
+        if all(v is None for v in (classes, vmin, vmax, cmap)):
+            return me
+        return me.styled(classes, vmin=vmin, vmax=vmax, cmap=cmap)
 
     def _repr_html_(self) -> str:
         if not self.likelihood.is_intensity:

@@ -21,6 +21,7 @@ from geobgp.exports import Outputs
 from geobgp.inference.mixture import QUANTILES, NormalMixture, check_probabilities, quantile_name
 from geobgp.land.reproject import as_given, place_coordinates
 from geobgp.questions import Questions
+from geobgp.style import Style
 from geobgp.summary import Rung, Summary, coefficient_table, describe
 from geobgp.text import number
 from geobgp.units import RELATIVE_RISK, Units
@@ -91,6 +92,8 @@ class Posterior(Outputs, Questions):
         The units that were asked for, as in "per 100,000"; empty for the own unit. See `in_units`.
     per : str
         The time that events are counted per as well, as in "month"; empty where the map has no time.
+    style : Style
+        Classes and colours that were asked for; see `styled`.
 
     Examples
     --------
@@ -125,6 +128,7 @@ class Posterior(Outputs, Questions):
     tried: tuple[Rung, ...] = field(default=(), repr=False)
     shown_in: str = field(default="", repr=False)
     per: str = field(default="", repr=False)
+    style: Style = field(default=Style(), repr=False)
     effort: np.ndarray | None = field(default=None, repr=False)
     persons: Groups | None = field(default=None, repr=False)
 
@@ -219,6 +223,37 @@ class Posterior(Outputs, Questions):
         made = replace(self, shown_in=units or "")
         made.shown  # noqa: B018  (what does not fit is said now)
         return made
+
+    def styled(
+        self,
+        classes: int | Sequence[float] | None = None,
+        *,
+        vmin: float | None = None,
+        vmax: float | None = None,
+        cmap: Any = None,
+    ) -> Posterior:
+        """Return the same posterior with other classes and colours, on all of its maps, files and figures.
+
+        Parameters
+        ----------
+        classes : sequence of float or int, optional
+            Breaks between classes, in `units`; or how many classes.
+        vmin, vmax : float, optional
+            Even classes between these, in `units`; what lies beyond is in the first and the last.
+        cmap : str, sequence of colours or matplotlib colour map, optional
+            "intensity", "uncertainty", "probability", "signed", any of matplotlib's, or colours as "#rrggbb".
+
+        Returns
+        -------
+        Posterior
+            Of which all is as it was but the mean and the quantiles on maps, in rasters' styles and in figures.
+        """
+        from geobgp.output.palette import colours
+
+        style = Style.of(classes, vmin, vmax, cmap)
+        if style.cmap is not None:
+            colours(2, style.cmap)  # what is no colour map is said now
+        return replace(self, style=style)
 
     @property
     def default_title(self) -> str:

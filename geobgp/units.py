@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from geobgp.errors import DataError, option
+from geobgp.errors import DataError, InputWarning, option, warn
 from geobgp.text import number
 
 #: Exposures that are numbers of events, by kind: the map is a relative risk, in this unit.
@@ -24,6 +24,8 @@ _AREAS: Final = {
 _SHORT: Final = {"km2": "km²", "km^2": "km²", "m2": "m²", "m^2": "m²", "mi2": "mi²"}
 _WORDS: Final = {"hundred": 100.0, "thousand": 1e3, "million": 1e6}
 _ONES: Final = {"population": ("person", "people"), "exposure": ("unit of exposure", "units of exposure")}
+#: A threshold is far from the map where the probability of exceeding it is this near to 0, or to 1, everywhere.
+FAR: Final = 0.001
 _EXAMPLES: Final = "'per 100,000', 'per 1,000 people', 'per million', 'per km²', 'per ha' or 'relative risk'"
 
 
@@ -165,6 +167,38 @@ def check_units(asked: str | None, exposed: bool) -> None:
         Units.of(asked, "area")
     elif noun in _AREAS:
         Units.of(asked, "population")
+
+
+def warn_if_far(
+    threshold: float, units: str, chances: tuple[float, float], values: tuple[float, float]
+) -> str:
+    """Return what to say of a threshold that no place comes near, and warn of it; empty for the others.
+
+    Parameters
+    ----------
+    threshold : float
+    units : str
+    chances : (float, float)
+        The lowest and the highest probability of exceeding it on the map.
+    values : (float, float)
+        Between which the map lies: the lowest 5 % quantile and the highest 95 % quantile.
+    """
+    if chances[1] > FAR and chances[0] < 1 - FAR:
+        return ""
+    below = chances[1] <= FAR
+    words = number(threshold, 3)
+    odds = f"over {100 * FAR:g} %" if below else f"over {100 * (1 - FAR):g} %"
+    note = f"{'No' if below else 'Every'} place exceeds {words} with a probability of {odds}."
+    warn(
+        InputWarning(
+            f"The threshold of {words} {units} says little: {note[0].lower()}{note[1:]} The 90 % intervals of the map "
+            f"lie between {number(values[0], 3)} and {number(values[1], 3)}.",
+            option="thresholds",
+            found=threshold,
+            remedy=f"Take a {'lower' if below else 'higher'} one, among these.",
+        )
+    )
+    return note
 
 
 def _parse(asked: str) -> tuple[float, str]:

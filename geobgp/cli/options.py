@@ -15,6 +15,7 @@ from geobgp.auto.options import Options, OptionSet, Setting, setting, settings
 from geobgp.auto.risk_options import RiskOptions
 from geobgp.errors import DataError
 from geobgp.scale.strata_options import StrataOptions
+from geobgp.style import Style
 
 Chosen = TypeVar("Chosen", bound=OptionSet)
 
@@ -46,6 +47,16 @@ class MapOptions(Options):
     basemap: str | None = setting(
         "An online basemap for map.html, e.g. OpenStreetMap.", "Results", metavar="NAME", formerly="--tiles"
     )
+    classes: str | None = setting(
+        "Breaks between the map's classes, such as 0.1,0.2,0.5; or how many classes.",
+        "Results",
+        metavar="N,N,...",
+    )
+    vmin: float | None = setting("Classes are even from here on.", "Results", "number")
+    vmax: float | None = setting("Classes are even up to here.", "Results", "number")
+    cmap: str | None = setting(
+        "Colours: a name such as viridis, or '#ffffcc,#800026'.", "Results", metavar="NAME"
+    )
     show_points: bool = setting(
         "Put the points into map.html, where whoever has the file can read them.",
         "Results",
@@ -56,6 +67,10 @@ class MapOptions(Options):
     force: bool = setting(
         "Replace what an earlier run wrote.", "Results", "flag", default=False, matters=False
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        look(self)
 
 
 def as_in(name: str, **more: Any) -> Any:
@@ -98,8 +113,35 @@ class RiskFiles(RiskOptions):
     regions_by: str | None = as_in("regions_by")
     context: str | None = as_in("context")
     basemap: str | None = as_in("basemap")
+    classes: str | None = as_in("classes")
+    vmin: float | None = as_in("vmin")
+    vmax: float | None = as_in("vmax")
+    cmap: str | None = as_in("cmap")
     output: str = setting("Folder to write.", "Results", "folder", default=MISSING, short="-o")
     force: bool = as_in("force")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        look(self)
+
+
+def look(options: MapOptions | RiskFiles) -> dict[str, Any]:
+    """Return what `Posterior.styled` is told; what cannot be is said before anything is read."""
+    told = options.classes
+    classes: Any = told
+    if told is not None:
+        try:
+            classes = (
+                int(told) if told.strip().isdigit() else [float(v) for v in told.split(",") if v.strip()]
+            )
+        except ValueError:
+            classes = told
+    Style.of(classes, options.vmin, options.vmax, options.cmap)
+    if options.cmap is not None:
+        from geobgp.output.palette import colours
+
+        colours(2, Style.of(cmap=options.cmap).cmap or "")
+    return {"classes": classes, "vmin": options.vmin, "vmax": options.vmax, "cmap": options.cmap}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)

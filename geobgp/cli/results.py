@@ -13,7 +13,7 @@ import geobgp
 from geobgp.auto.pipeline import Mapped
 from geobgp.checks.advice import check_warning, what_to_try
 from geobgp.checks.residuals import Checks, check
-from geobgp.cli.options import MapOptions, command_line, speak
+from geobgp.cli.options import MapOptions, command_line, look, speak
 from geobgp.cli.workspace import RECORD
 from geobgp.data.areas import AreaCounts
 from geobgp.errors import in_words, warn
@@ -67,7 +67,7 @@ def write_results(
     warnings : list of str
         What was warned of, in the words of the shell.
     """
-    posterior, thresholds = mapped.posterior, sorted(set(options.thresholds))
+    posterior, thresholds = mapped.posterior.styled(**look(options)), sorted(set(options.thresholds))
     with progress.stage("rasters") as stage:
         made = posterior.to_raster(folder, thresholds)
         stage.note(f"{len(made)} files")

@@ -11,7 +11,7 @@ import geobgp
 from geobgp.auto.risk import RiskMapped, run_risk
 from geobgp.cli.beforehand import check_beforehand
 from geobgp.cli.messages import say, showing_warnings
-from geobgp.cli.options import RiskFiles, option_words
+from geobgp.cli.options import RiskFiles, look, option_words
 from geobgp.cli.results import about_file, check_facts, left_out, read_named_regions
 from geobgp.cli.workspace import RECORD, Workspace
 from geobgp.output.qgis_map import write_qgis
@@ -56,7 +56,7 @@ def risk_files(options: RiskFiles, *, quiet: bool = False, verbose: bool = False
 def _write(
     folder: Path, mapped: RiskMapped, options: RiskFiles, progress: Progress, warnings: list[str]
 ) -> None:
-    posterior = mapped.posterior
+    posterior = mapped.posterior.styled(**look(options))
     with progress.stage("rasters"):
         made = posterior.to_raster(folder, [AVERAGE])
         posterior.tolerance_contours(folder / "tolerance.gpkg")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from geobgp.errors import DataError
+from geobgp.style import Style
 from geobgp.text import number, rounded
 
 if TYPE_CHECKING:
@@ -98,6 +99,10 @@ class Classes:
         if self.n == 1:
             return ["all values"]
         text = [number(b, 6) for b in self.breaks]
+        for digits in range(7, 18):
+            if len(set(text)) == len(text):
+                break
+            text = [number(b, digits) for b in self.breaks]
         middle = [f"{a} – {b}" for a, b in pairwise(text)]
         return [f"≤ {text[0]}", *middle, f"> {text[-1]}"]
 
@@ -210,12 +215,59 @@ def classes_in(data: xr.Dataset, name: str) -> Classes:
     if name == "excursion" and "legend" in own.attrs:
         return excursion_classes(tuple(str(own.attrs["legend"]).split("; ")))
     like_mean = name[:1] == "q" and name[1:].replace("_", "").replace(".", "").isdigit()
+    asked = Style.in_attrs(own.attrs)
+    if asked is not None and (like_mean or name == "mean"):
+        whole = data.get("mean", own)
+        return styled_classes(asked, whole.values, units, ratio=own.attrs.get("quantity") == "relative risk")
     if own.attrs.get("quantity") == "relative risk" and (like_mean or name == "mean"):
         return ratio_classes(units)
     source = data["mean"] if like_mean and "mean" in data else own
     if name.startswith("difference_q") and "difference" in data:
         source = data["difference"]
     return classes_for(name, source.values.astype(np.float32), units)
+
+
+def styled_classes(
+    style: Style, values: np.ndarray, units: str = "", *, ratio: bool = False, ramp: str = ""
+) -> Classes:
+    """Return the classes that were asked for.
+
+    Parameters
+    ----------
+    style : Style
+    values : array
+        What is shown, for what the style leaves open.
+    units : str
+    ratio : bool
+        Whether 1 is the middle: the breaks then lie evenly on the scale of factors.
+    ramp : str
+        Where the style names none.
+
+    Examples
+    --------
+    >>> styled_classes(Style.of(classes=4, vmin=0, vmax=8), np.arange(9.0)).labels()
+    ['≤ 2', '2 – 4', '4 – 6', '> 6']
+    """
+    ramp = style.cmap or ramp or ("signed" if ratio else "intensity")
+    if isinstance(style.classes, tuple):
+        return fixed_classes(style.classes, ramp=ramp, units=units)
+    n = style.classes
+    if style.vmin is None and style.vmax is None:
+        if ratio and n is None:
+            return fixed_classes(RATIO_BREAKS, ramp=ramp, units=units)
+        shares = BREAK_PROBABILITIES if n is None else tuple(np.linspace(0.0, 1.0, n + 1)[1:-1])
+        return quantile_classes(values, probabilities=shares, ramp=ramp, units=units)
+    known = np.asarray(values, float)[np.isfinite(values)]
+    low = float(known.min()) if style.vmin is None else style.vmin
+    high = float(known.max()) if style.vmax is None else style.vmax
+    space = np.geomspace if ratio and low > 0 else np.linspace
+    exact = space(low, max(high, np.nextafter(low, np.inf)), (n or len(BREAK_PROBABILITIES) + 1) + 1)[1:-1]
+    breaks = exact
+    for digits in range(3, 16):
+        breaks = np.array([rounded(b, digits) for b in exact])
+        if len(np.unique(breaks)) == len(exact):
+            break
+    return fixed_classes(tuple(np.unique(breaks)), ramp=ramp, units=units)
 
 
 def colours(n: int, ramp: str = "intensity") -> np.ndarray:
@@ -229,19 +281,36 @@ def colours(n: int, ramp: str = "intensity") -> np.ndarray:
     if n < 1:
         raise DataError(f"A ramp has at least one colour; {n} were asked for.", option="n", found=n)
     at = np.linspace(0.0, 1.0, n) if n > 1 else np.array([0.5])
+    if ramp not in _CURVES:
+        return _between_colours(at, ramp)
     lab = _even_curve(ramp)
     where = np.linspace(0.0, 1.0, len(lab))
     picked = np.column_stack([np.interp(at, where, lab[:, k]) for k in range(3)])
     return np.round(np.clip(_oklab_to_srgb(picked), 0, 1) * 255).astype(np.uint8)
 
 
+def _between_colours(at: np.ndarray, cmap: str) -> np.ndarray:
+    """Return colours at shares of the way through a list of them, or through a colour map of matplotlib."""
+    if "#" in cmap:
+        stops = np.array([[int(c.strip()[k : k + 2], 16) for k in (1, 3, 5)] for c in cmap.split(",")], float)
+        where = np.linspace(0.0, 1.0, len(stops))
+        return np.round(np.column_stack([np.interp(at, where, stops[:, k]) for k in range(3)])).astype(
+            np.uint8
+        )
+    import matplotlib
+
+    if cmap not in matplotlib.colormaps:
+        raise DataError(
+            f"No colour map is called {cmap!r}; there are {', '.join(RAMPS)}, and matplotlib's, such as 'viridis'.",
+            option="cmap",
+            found=cmap,
+        )
+    return np.round(matplotlib.colormaps[cmap](at)[:, :3] * 255).astype(np.uint8)
+
+
 @lru_cache(maxsize=len(_CURVES))
 def _even_curve(ramp: str) -> np.ndarray:
     """OKLab coordinates of a ramp at equal steps of perceptual distance."""
-    if ramp not in _CURVES:
-        raise DataError(
-            f"No ramp is called {ramp!r}; there are {', '.join(RAMPS)}.", option="ramp", found=ramp
-        )
     stops = np.array(_CURVES[ramp], float)
     hue = np.unwrap(np.radians(stops[:, 2]))
     lab = np.column_stack([stops[:, 0], stops[:, 1] * np.cos(hue), stops[:, 1] * np.sin(hue)])

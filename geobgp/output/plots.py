@@ -25,7 +25,9 @@ from geobgp.output.plot_parts import (
     new_axes,
     show_cells,
 )
+from geobgp.style import Style
 from geobgp.text import count, number, percent
+from geobgp.units import RELATIVE_RISK
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -53,6 +55,10 @@ def plot_intensity(
     variable: str = "mean",
     points: Any = None,
     title: str | None = None,
+    classes: Any = None,
+    vmin: float | None = None,
+    vmax: float | None = None,
+    cmap: Any = None,
     **kwargs: Any,
 ) -> matplotlib.axes.Axes:
     """Draw a statistic of the intensity as a map, in the same classes and colours as the rasters.
@@ -68,6 +74,8 @@ def plot_intensity(
         Drawn on top; an array holds eastings and northings in the domain's CRS.
     title : str, optional
         By default what is shown.
+    classes, vmin, vmax, cmap
+        Other classes and colours, as for `Posterior.styled`; `classes` may be those of `palette` too.
     **kwargs
         Passed to `show_cells`.
     """
@@ -78,7 +86,16 @@ def plot_intensity(
             option="variable",
             found=variable,
         )
-    classes = palette.classes_in(data, variable)
+    if any(v is not None for v in (vmin, vmax, cmap)) or not isinstance(classes, palette.Classes | None):
+        style, ratio = (
+            Style.of(classes, vmin, vmax, cmap),
+            posterior.quantity == RELATIVE_RISK and variable != "sd",
+        )
+        base = "uncertainty" if variable == "sd" else ""
+        classes = palette.styled_classes(
+            style, data[variable].values, posterior.units, ratio=ratio, ramp=base
+        )
+    classes = palette.classes_in(data, variable) if classes is None else classes
     if title is None:
         what = posterior.quantity
         quantile = f"{what.capitalize()}, {variable[1:].lstrip('0')} % quantile"

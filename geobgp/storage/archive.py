@@ -28,6 +28,7 @@ from geobgp.land.grid import Grid
 from geobgp.prior import full_rank, harmonic, kernels  # noqa: F401 (bases register themselves)
 from geobgp.prior.base import BASES
 from geobgp.storage import store
+from geobgp.style import Style
 from geobgp.summary import Rung
 
 if TYPE_CHECKING:
@@ -171,6 +172,7 @@ def save(posterior: Posterior, path: str | Path) -> Path:
         "title": posterior.title,
         "shown_in": posterior.shown_in,
         "per": posterior.per,
+        "style": posterior.style.attrs(),
         "scaling": posterior.scaling,
         "choices": dict(posterior.choices),
         "tried": [asdict(rung) for rung in posterior.tried],
@@ -243,6 +245,7 @@ def load(path: str | Path) -> Posterior:
             title=header["title"],
             shown_in=header.get("shown_in", ""),
             per=header.get("per", ""),
+            style=Style.in_attrs(header.get("style", {})) or Style(),
             scaling=header["scaling"],
             observed=arrays.get("observed"),
             effort=arrays.get("effort"),

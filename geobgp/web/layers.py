@@ -8,19 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from geobgp.errors import DataError, InputWarning, option, warn
+from geobgp.errors import DataError, option
 from geobgp.output import palette
 from geobgp.output.grids import relative_uncertainty
 from geobgp.output.palette import Classes
 from geobgp.text import number, rounded
+from geobgp.units import warn_if_far
 
 if TYPE_CHECKING:
     import xarray as xr
 
     from geobgp.land.domain import Domain
-
-#: Probabilities below it, or above one less it, are shown as such only: "< 0.1 %", "> 99.9 %".
-NEVER = 0.001
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,38 +88,19 @@ def uncertainty_layer(data: xr.Dataset) -> Layer:
     return Layer("uncertainty", "Uncertainty", "Relative uncertainty", "sd / mean, %", values, classes)
 
 
-def chance_layer(values: np.ndarray, threshold: float, units: str, field: str) -> Layer:
-    """Return the layer of the probability of exceeding a threshold; that no place comes near it is warned of."""
+def chance_layer(
+    values: np.ndarray, threshold: float, units: str, field: str, span: tuple[float, float]
+) -> Layer:
+    """Return the layer of the probability of exceeding a threshold; that no place comes near it is warned of.
+
+    `span` is the lowest and the highest number of the map's 90 % intervals.
+    """
     text = number(threshold, 3)
     classes = palette.classes_for("exceedance", values.astype(np.float32))
     words = f"% for more than {text} {units}"
-    note = ""
-    if far := far_from(values):
-        which, odds = ("No", "over 0.1 %") if far == "below" else ("Every", "over 99.9 %")
-        note = f"{which} place exceeds {text} with a probability of {odds}."
-        warn(
-            InputWarning(
-                f"The threshold of {text} {units} says little: {note[0].lower()}{note[1:]}",
-                option="thresholds",
-                found=threshold,
-                remedy=f"Take a {'lower' if far == 'below' else 'higher'} one, among the values of the map.",
-            )
-        )
+    note = warn_if_far(threshold, units, (float(np.nanmin(values)), float(np.nanmax(values))), span)
     name = f"Probability > {text}"
     return Layer("exceedance", name, name, words, values, classes, field, f"probability > {text}", note)
-
-
-def far_from(chance: np.ndarray) -> str:
-    """Return "below" where no place comes near a threshold, "above" where all exceed it, else "".
-
-    Examples
-    --------
-    >>> far_from(np.array([np.nan, 0.0002])), far_from(np.array([0.9999])), far_from(np.array([0.0, 0.5]))
-    ('below', 'above', '')
-    """
-    if np.nanmax(chance) < NEVER:
-        return "below"
-    return "above" if np.nanmin(chance) > 1 - NEVER else ""
 
 
 def chosen_thresholds(

@@ -117,9 +117,10 @@ def intensity_map(
     layers = [mean_layer(data, units), uncertainty_layer(data)]
     fields = {name: data[name].values for name in _SHARED} | {"cv": relative_uncertainty(data)}
     default = 1.0 if "quantity" in data["mean"].attrs else overall(domain, fields["mean"])
+    span = float(np.nanmin(fields["q05"])), float(np.nanmax(fields["q95"]))
     for k, value in enumerate(chosen_thresholds(threshold, thresholds, default)):
         fields[f"p{k}"] = posterior.exceedance(value).values
-        layers.append(chance_layer(fields[f"p{k}"], value, units, f"p{k}"))
+        layers.append(chance_layer(fields[f"p{k}"], value, units, f"p{k}", span))
     page = Page(
         title=data.attrs["title"] if title is None else title,
         subtitle=f"{count(posterior.n_points, 'point')}; mean, {units}{_seen(posterior)}",

@@ -83,9 +83,10 @@ def time_map(
     layers = [mean_layer(data, units), uncertainty_layer(data)]
     fields = {name: data[name].values for name in ("mean", "q05", "q95")} | {"cv": relative_uncertainty(data)}
     default = 1.0 if "quantity" in data["mean"].attrs else overall(domain, fields["mean"])
+    span = float(np.nanmin(fields["q05"])), float(np.nanmax(fields["q95"]))
     for k, value in enumerate(chosen_thresholds(threshold, thresholds, default)):
         fields[f"p{k}"] = course.exceedance(value)
-        layers.append(chance_layer(fields[f"p{k}"], value, units, f"p{k}"))
+        layers.append(chance_layer(fields[f"p{k}"], value, units, f"p{k}", span))
     numbers = Numbers.of(domain, fields, max_bytes // 2)
     plane, pictures = fit_into(domain, layers, max_pixels, max_bytes - numbers.size)
     size = numbers.size + sum(len(url) for urls in pictures for url in urls)

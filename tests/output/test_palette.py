@@ -60,8 +60,8 @@ def test_colours_are_cached_values_nobody_can_change():
 
 
 def test_unknown_ramp_and_no_colour():
-    with pytest.raises(DataError, match="rainbow"):
-        palette.colours(3, "rainbow")
+    with pytest.raises(DataError, match="spectre"):
+        palette.colours(3, "spectre")
     with pytest.raises(DataError, match="at least one"):
         palette.colours(0)
 

@@ -14,7 +14,7 @@ from paths import HELPERS
 from posteriors import bumps, disc, island, prescribed
 from system import run_qgis
 
-from geobgp.errors import DataError
+from geobgp.errors import DataError, InputWarning
 from geobgp.land.domain import Domain
 from geobgp.output import palette
 from geobgp.output.cog import write_rasters
@@ -60,7 +60,8 @@ def posterior():
 def project(posterior, tmp_path_factory):
     """A project that was moved after it had been written."""
     folder = tmp_path_factory.mktemp("made") / "out"
-    made = posterior.to_qgis(folder, [0.3, 50.0], regions=halves(posterior.domain))
+    with pytest.warns(InputWarning, match="50 events per km² says little"):
+        made = posterior.to_qgis(folder, [0.3, 50.0], regions=halves(posterior.domain))
     assert made == folder / "map.qgz"
     folder.rename(folder.parent / "moved here")
     return folder.parent / "moved here" / "map.qgz"

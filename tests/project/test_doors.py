@@ -49,6 +49,8 @@ INSIDE = {
 #: Where a value that is wrong elsewhere is right.
 ALLOWED = {
     ("Posterior.to_map", "title"): ("",),
+    ("Posterior.plot", "title"): ("",),
+    ("Posterior.plot", "label"): ("",),
     ("Posterior.in_units", "units"): ("",),
     ("SpaceTimePosterior.in_units", "units"): ("",),
     ("SpaceTimePosterior.plot", "title"): ("",),

@@ -14,7 +14,18 @@ from paths import ROOT
 PACKAGE = ROOT / "geobgp"
 #: From the bottom up. A room may import itself, its neighbours on the same layer and all that lies below.
 LAYERS = (
-    ("errors", "text", "units", "files", "progress", "registry", "validate", "arguments", "storage.store"),
+    (
+        "errors",
+        "text",
+        "units",
+        "style",
+        "files",
+        "progress",
+        "registry",
+        "validate",
+        "arguments",
+        "storage.store",
+    ),
     ("linalg", "scale.workers", "scale.processes"),
     ("land",),
     ("prior",),
@@ -54,6 +65,7 @@ DOORS = {
     ("exports:Outputs.tolerance_contours", "output.contours"),
     ("land.domain:Domain.plot", "output.plots"),
     ("model:LGCP._fit", "gpflow.fit"),
+    ("posterior:Posterior.styled", "output.palette"),
     ("prior.harmonic:HarmonicBasis.plot", "output.plots"),
     ("spacetime.exports:TimeOutputs._dataset", "output.time_grids"),
     ("exports:Outputs.to_report", "report.report"),
