@@ -26,7 +26,8 @@ _BLOCK = 2_000_000
 LEFT_OUT = 0.01
 #: Values that stand for no data in files that do not say so: the largest of their type, nines, and what cannot be.
 _NO_DATA = frozenset(
-    [float(2**bits - 1) for bits in (7, 8, 15, 16, 31, 32)] + [float(10**n - 1) for n in range(3, 10)]
+    [float(kind(2**bits - 1)) for bits in (7, 8, 15, 16, 31, 32) for kind in (np.float32, np.float64)]
+    + [float(kind(10**n - 1)) for n in range(3, 10) for kind in (np.float32, np.float64)]
 )
 _NO_AMOUNT_AT_ALL = 1e15
 #: How many times the next largest value the largest must be, held by several pixels, to be told of.

@@ -32,6 +32,8 @@ from geobgp.text import number
 MOST_PASSES, SETTLED = 40, 0.01
 #: Precision to which log k is found.
 _NEAR = 0.02
+#: How often the standard deviation is halved where rows do not settle, and the log of one that is too wide.
+_ATTEMPTS, _WIDE = 5, math.log(8.0)
 #: Node means and variances of a posterior, less its centre.
 Moments = tuple[np.ndarray, np.ndarray]
 
@@ -241,7 +243,11 @@ def fit_counts(
         Given a place from which such a fit could go on, after every pass.
     """
     stage = stage or Stage()
-    best = plain = settle(problem, hyper, math.inf, None, start, stage, keep)
+    if isinstance(problem, RowProblem) and problem.renews and hyper.free[1]:
+        plain, hyper = _settle_within(problem, hyper, start, stage, keep)
+    else:
+        plain = settle(problem, hyper, math.inf, None, start, stage, keep)
+    best = plain
     about: Likelihood = Poisson.without_data({})
     k = math.inf
     if overdispersed:
@@ -266,6 +272,57 @@ def _remedy(scaling: Scaling) -> str:
     if scaling == "natural":
         return f"Use {option('scaling', 'even')}: as wide on islets as elsewhere."
     return f"Give the lengthscale and sd of {option('kernel')}, or fewer features."
+
+
+def _settle_within(
+    problem: Problem,
+    hyper: Hyper,
+    start: Start | None,
+    stage: Stage,
+    keep: Callable[[Start], None] | None,
+) -> tuple[Settled, Hyper]:
+    """Return a fit whose rows have settled, and the hyperparameters allowed in it.
+
+    Where the prior is wide, rows jump to whatever node is least known, and the bound at rows that have not settled is
+    none. The standard deviation is then held at half of what it was, until they settle; if they never do, the first fit
+    is returned.
+    """
+    allowed = hyper
+    first: Settled | DataError | None = None
+    for _ in range(_ATTEMPTS):
+        reached = _WIDE
+        try:
+            found = settle(problem, allowed, math.inf, None, start, stage, keep)
+        except DataError as error:
+            if error.option != "scaling":
+                raise
+            first = first or error
+        else:
+            if found.settled:
+                _warn_held(found, allowed, hyper)
+                return found, allowed
+            first, reached = first or found, float(found.fit.hyper_mean[1])
+        cap = max(min(float(allowed.upper[1]), reached) - math.log(2.0), float(hyper.lower[1]))
+        upper = np.where(np.arange(len(hyper.upper)) == 1, cap, hyper.upper)
+        allowed, start = dataclasses.replace(hyper, upper=upper, start=np.minimum(hyper.start, upper)), None
+    if isinstance(first, DataError):
+        raise first
+    assert first is not None
+    return first, hyper
+
+
+def _warn_held(found: Settled, allowed: Hyper, asked: Hyper) -> None:
+    """Tell that the standard deviation was held, if it would be larger."""
+    limit = float(allowed.upper[1])
+    if limit < asked.upper[1] and found.fit.hyper_mean[1] > limit - 0.01:
+        warn(
+            ConvergenceWarning(
+                f"The standard deviation of the log-intensity was held at {number(math.exp(limit), 3)}: with more, "
+                "what is expected of the areas does not settle. Rates of areas differ more than a map can follow.",
+                found=math.exp(limit),
+                remedy=f"Look for areas with many events on little land, or give {option('exposure')}.",
+            )
+        )
 
 
 def _renewed_mixture(

@@ -222,7 +222,7 @@ def test_negative_amounts_are_refused(domain, tmp_path):
     assert read_to_nodes(path, domain).min() < -1000, "a mean may be negative"
 
 
-@pytest.mark.parametrize("mark", [255.0, 65535.0, 9999.0, 1e20])
+@pytest.mark.parametrize("mark", [255.0, 65535.0, 9999.0, 2.0**31, 1e20])
 def test_what_means_no_data_without_saying_so_is_refused(domain, tmp_path, mark):
     values, transform, crs = over(domain, 500.0, lambda e, n: 20.0 + 10.0 * np.sin(e / 7000.0))
     values[20:23, 30] = mark

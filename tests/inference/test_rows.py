@@ -8,13 +8,14 @@ import geopandas as gpd
 import numpy as np
 import pytest
 import shapely
+from paths import ROOT
 from scipy import sparse
 from scipy.stats import poisson
 from shapely import box
 
 from geobgp import LGCP, DataError, Domain, FullRank, HarmonicBasis, Matern, bin_areas, bin_points
 from geobgp.data.combined import combine
-from geobgp.errors import MissedVarianceWarning
+from geobgp.errors import ConvergenceWarning, MissedVarianceWarning
 from geobgp.inference.engine import Sites
 from geobgp.inference.renewal import Observed, RowProblem
 from geobgp.inference.rows import NodeFeatures, RowEngine, row_weights
@@ -298,3 +299,22 @@ def test_missed_variance_of_areas_is_mended_by_features_alone(domain):
     with pytest.warns(MissedVarianceWarning) as told:
         LGCP(HarmonicBasis.compute(domain, 12, cache=False), Matern(1.5, 2.0, 1.0)).fit(areas)
     assert "more features" in told[0].message.remedy and "FullRank" not in told[0].message.remedy
+
+
+@pytest.mark.filterwarnings("ignore:.*features miss:geobgp.errors.GeobgpWarning")
+def test_areas_whose_rates_differ_a_thousandfold_settle():
+    """As many events on every Dutch island as in a province: a wide prior let rows jump to the least known node."""
+    land, water, parts = (
+        gpd.read_file(ROOT / "sample_data" / f"netherlands_{name}.gpkg")
+        for name in ("land", "water", "provinces")
+    )
+    domain = Domain.from_polygons(land, water=water, cell_size=8000)
+    frame = parts.assign(cases=40)
+    with pytest.warns(ConvergenceWarning, match="was held at 2: with more"):
+        posterior = LGCP(HarmonicBasis.compute(domain, 80, cache=False)).fit(
+            bin_areas(frame, domain, "cases")
+        )
+    assert posterior.converged
+    found = posterior.totals(frame)["expected"]
+    assert found.sum() == pytest.approx(frame["cases"].sum(), rel=0.01)
+    assert found.between(10, 60).all()
