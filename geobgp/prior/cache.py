@@ -88,10 +88,13 @@ def read(key: str, n: int, m: int) -> tuple[np.ndarray, tuple[FeaturePart, ...]]
         try:
             header, arrays = store.read(path, "basis")
             values = arrays["eigenvalues"]
-            if header["key"] != key or values.shape != (sizes[path],):
+            sound = (
+                values.shape == (sizes[path],) and np.isfinite(values).all() and (np.diff(values) >= 0).all()
+            )
+            if header["key"] != key or not sound or not np.isfinite(arrays["vectors"]).all():
                 raise CacheError(f"{str(path)!r} belongs to another basis.")
             parts = from_arrays(arrays, n, sizes[path])
-        except (CacheError, KeyError, MemoryError) as error:
+        except (CacheError, LookupError, TypeError, ValueError, MemoryError) as error:
             if not path.exists():  # another process has put a larger one in its place
                 continue
             warn(CacheWarning(f"A stored basis cannot be used and is computed again. {error}", found=path))

@@ -17,14 +17,14 @@ from geobgp.data.effects import Effects
 from geobgp.data.period_areas import PeriodAreaCounts
 from geobgp.data.periods import Periods
 from geobgp.data.persons import Groups
-from geobgp.errors import CacheError
+from geobgp.errors import CacheError, DataError
 from geobgp.inference import binomial, count_likelihoods  # noqa: F401 (likelihoods register themselves)
 from geobgp.inference.chain_state import ChainState
 from geobgp.inference.engine import state_from_arrays
 from geobgp.inference.likelihoods import LIKELIHOODS
 from geobgp.land.bridges import BridgeLines
 from geobgp.land.domain import Domain
-from geobgp.land.grid import Grid
+from geobgp.land.grid import MAX_CELLS, Grid
 from geobgp.prior import full_rank, harmonic, kernels  # noqa: F401 (bases register themselves)
 from geobgp.prior.base import BASES
 from geobgp.storage import store
@@ -64,6 +64,8 @@ def domain_from(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Domain
     """Rebuild a domain and check that it has the very same nodes."""
     crs = None if header["crs"] is None else pyproj.CRS.from_wkt(header["crs"])
     rows, cols = header["shape"]
+    if not 0 < rows * cols <= MAX_CELLS:
+        raise CacheError(f"The grid in this file has {rows:,} x {cols:,} cells.", found=rows * cols)
     grid = Grid((rows, cols), Affine(*header["affine"]), crs)
     shapes = {
         name: shapely.from_wkb(arrays[name].tobytes())
@@ -227,6 +229,9 @@ def load(path: str | Path) -> Posterior:
         in_time = bool(header.get("in_time"))
         rebuild: Any = ChainState.from_arrays if in_time else _state_in_space
         states = tuple(rebuild(_of(f"state{k}", arrays), basis) for k in range(header["n_states"]))
+        for state in () if in_time else states:
+            _check_state(state, domain.n_nodes)
+        _check_arrays(arrays, domain.n_nodes)
         periods = Periods.from_arrays(_of("periods", arrays)) if in_time else None
         more: dict[str, Any] = {} if periods is None else {"periods": periods}
         found: dict[str, Any] = {name: arrays[name] for name in ("elbo_trace", "hyper_mean", "hyper_cov")}
@@ -255,11 +260,49 @@ def load(path: str | Path) -> Posterior:
             tried=tuple(Rung(**rung) for rung in header["tried"]),
             **more,
         )
+    except (CacheError, DataError):
+        raise
     except (KeyError, TypeError) as error:
         raise CacheError(
             f"{str(path)!r} was written by {header.get('source')} and lacks {error} that this "
             "version needs. Load it with that version, or fit and save again."
         ) from error
+    except Exception as error:  # right checksums, wrong content: whatever reads it has its own words
+        raise CacheError(
+            f"{str(path)!r} does not hold what it claims to: {error}",
+            remedy="Take another copy, or fit and save again.",
+        ) from error
+
+
+def _check_state(state: Any, n_nodes: int) -> None:
+    """Refuse a state that does not fit its basis."""
+    fixed, beta = state.fixed, state.beta
+    fits = {
+        "fixed effects": fixed.ndim == 2 and fixed.shape == (n_nodes, len(beta)),
+        "coefficients": beta.ndim == 1 and state.beta_cov.shape == (len(beta), len(beta)),
+        "share": 0 < state.weight < np.inf,
+        "hyperparameters": 0 < state.lengthscale < np.inf and 0 < state.sd < np.inf,
+    }
+    _check(fits)
+
+
+def _check_arrays(arrays: dict[str, np.ndarray], n_nodes: int) -> None:
+    """Refuse numbers that do not belong to the nodes."""
+    amounts = {name: arrays[name] for name in ("exposure", "observed", "effort") if name in arrays}
+    _check(
+        {
+            name: array.ndim >= 1
+            and n_nodes in array.shape
+            and bool(np.isfinite(array).all() and (array >= 0).all())
+            for name, array in amounts.items()
+        }
+    )
+
+
+def _check(fits: dict[str, bool]) -> None:
+    wrong = [name for name, right in fits.items() if not right]
+    if wrong:
+        raise CacheError(f"The {wrong[0]} of this file do not fit its domain.", found=wrong)
 
 
 def _persons(arrays: dict[str, np.ndarray]) -> Groups | None:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -40,6 +42,7 @@ _DAMAGE = (
     OverflowError,
     struct.error,
     SyntaxError,
+    tokenize.TokenError,
 )
 
 
@@ -114,6 +117,7 @@ def read(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str, np.ndar
                 raise CacheError(
                     f"{foreign}: it does not start like one. Give a file made by Posterior.save."
                 )
+            _check_sizes(file, path)
             file.seek(0)
             with np.load(file, allow_pickle=False) as archive:
                 full, arrays = _open(archive, str(path), foreign, kind)
@@ -128,6 +132,29 @@ def read(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str, np.ndar
     if wrong:
         raise CacheError(f"{str(path)!r} is damaged: {wrong[0]!r} does not match its checksum.")
     return full["content"], arrays
+
+
+def _check_sizes(file: BinaryIO, path: Path) -> None:
+    """Refuse a file whose members claim more bytes than it has: packed ones, shared ones, arrays that lie."""
+    form: Any = np.lib.format
+    size = path.stat().st_size
+    with zipfile.ZipFile(file) as archive:
+        members = archive.infolist()
+        if sum(member.file_size for member in members) > size:
+            raise CacheError(
+                f"{str(path)!r} claims to hold more than its {size:,} bytes, and is not read.",
+                found=sum(member.file_size for member in members),
+                remedy="Take another copy, or fit and save again.",
+            )
+        for member in members:
+            with archive.open(member) as stream:
+                version = form.read_magic(stream)
+                read = form.read_array_header_1_0 if version == (1, 0) else form.read_array_header_2_0
+                shape, _, dtype = read(stream)
+                if dtype.hasobject or math.prod(shape) * dtype.itemsize != member.file_size - stream.tell():
+                    raise CacheError(
+                        f"{str(path)!r} is damaged: {member.filename!r} is not as large as it says."
+                    )
 
 
 def _open(archive: Any, path: str, foreign: str, kind: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

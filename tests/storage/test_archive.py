@@ -7,15 +7,19 @@ import subprocess
 import sys
 
 import numpy as np
+import pyproj
 import pytest
+import shapely
 from models import Mixed, all_modes, poisson_problem, square
 from paths import ROOT
+from posteriors import fitted
 
 from geobgp import LGCP, BoundaryGP, FullRank, HarmonicBasis, Matern, Posterior
 from geobgp.errors import CacheError, DataError
 from geobgp.inference.engine import engine_for
 from geobgp.inference.likelihoods import Bernoulli, Gaussian, Likelihood, Poisson
 from geobgp.prior.kernels import KERNELS, Kernel
+from geobgp.storage import store
 
 
 class Coast(HarmonicBasis):
@@ -109,3 +113,68 @@ def test_an_engine_for_every_basis_and_none_for_others():
         assert engine.missed_share(theta) == pytest.approx(basis.missed_share(kernel, 3.0), abs=1e-12)
     with pytest.raises(DataError, match="object"):
         engine_for(object(), kernel, columns, sd)
+
+
+def rewritten(path, target, change):
+    """Write a stored file once more with other content and right checksums."""
+    header, arrays = store.read(path, "posterior")
+    change(header, arrays)
+    return store.write(target, "posterior", header, arrays)
+
+
+def _larger(header, arrays):
+    header["domain"]["shape"] = [10**7, 10**7]
+
+
+def _elsewhere(header, arrays):
+    header["domain"]["crs"] = pyproj.CRS(3035).to_wkt()
+
+
+def _no_crs(header, arrays):
+    header["domain"]["crs"] = "PROJCS[nonsense"
+
+
+def _other_land(header, arrays):
+    shape = shapely.from_wkb(arrays["domain.geometry"].tobytes())
+    arrays["domain.geometry"] = np.frombuffer(shapely.to_wkb(shapely.affinity.scale(shape, 0.9)), np.uint8)
+
+
+def _no_land(header, arrays):
+    arrays["domain.geometry"] = np.frombuffer(b"\x01\x02\x03", np.uint8)
+
+
+def _fewer(header, arrays):
+    arrays["exposure"] = arrays["exposure"][:-1]
+
+
+def _negative(header, arrays):
+    arrays["exposure"] = -arrays["exposure"]
+
+
+def _other_state(header, arrays):
+    arrays["state0.fixed"] = arrays["state0.fixed"][:-1]
+
+
+def _half_a_factor(header, arrays):
+    arrays["state0.chol"] = arrays["state0.chol"][: len(arrays["state0.chol"]) // 2]
+
+
+def _other_features(header, arrays):
+    arrays["basis.vectors"] = arrays["basis.vectors"][:-1]
+
+
+def _other_likelihood(header, arrays):
+    header["likelihood"] = {"kind": "Sorcery", "facts": {}}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [_larger, _elsewhere, _no_crs, _other_land, _no_land, _fewer, _negative, _other_state, _half_a_factor,
+     _other_features, _other_likelihood],
+)  # fmt: skip
+def test_right_checksums_with_wrong_content_are_refused(change, tmp_path):
+    path = fitted()[0].save(tmp_path / "right.geobgp")
+    wrong = rewritten(path, tmp_path / "wrong.geobgp", change)
+    with pytest.raises((CacheError, DataError)):
+        Posterior.load(wrong)
+    assert Posterior.load(rewritten(path, tmp_path / "same.geobgp", lambda header, arrays: None)).elbo

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zipfile
+
 import numpy as np
 import pytest
 
@@ -108,3 +110,27 @@ def test_writing_fails_whole(tmp_path, monkeypatch):
         store.write(path, "test", {"old": False}, {})
     assert list(tmp_path.iterdir()) == [path]
     assert store.read(path, "test")[0] == {"old": True}
+
+
+def test_a_bomb_is_refused_by_its_size_before_it_is_unpacked(tmp_path):
+    path = tmp_path / "bomb.geobgp"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("a.npy", "w") as member:
+        np.lib.format.write_array_header_1_0(
+            member, {"descr": "<f8", "fortran_order": False, "shape": (25_000_000,)}
+        )
+        for _ in range(200):
+            member.write(bytes(1_000_000))
+    assert path.stat().st_size < 1_000_000
+    with pytest.raises(CacheError, match=r"claims to hold more than its [\d,]+ bytes"):
+        store.read(path, "thing")
+
+
+def test_an_array_that_says_it_is_larger_than_it_is_takes_no_memory(tmp_path):
+    path = tmp_path / "liar.geobgp"
+    with zipfile.ZipFile(path, "w") as archive, archive.open("a.npy", "w") as member:
+        np.lib.format.write_array_header_1_0(
+            member, {"descr": "<f8", "fortran_order": False, "shape": (10**12,)}
+        )
+        member.write(bytes(8))
+    with pytest.raises(CacheError, match=r"'a.npy' is not as large as it says"):
+        store.read(path, "thing")
