@@ -10,6 +10,7 @@ import pyproj
 import pytest
 from posteriors import across_180, bumps, disc, island, prescribed
 from scipy.spatial import KDTree
+from shapely import box
 from system import Chromium
 
 from geobgp import text
@@ -424,3 +425,32 @@ def test_in_a_notebooks_frame(posterior, tmp_path):
         inner = "document.querySelector('iframe').contentWindow.geobgp.current"
         assert page.run(f"{inner}.ready.then(() => {inner}.layers.length)") == 3
         assert page.console == []
+
+
+def test_nothing_runs_that_names_and_titles_bring_along(tmp_path):
+    """Hostile words wherever users write words; and markup that got past all escaping, which the policy stops."""
+    domain = island(2000.0)
+    nasty = NASTY + "'\"></script><svg onload=window.hacked=1>"
+    posterior = prescribed(domain, bumps(domain), 0.3, title=nasty)
+    west, south, east, north = domain.grid.bounds
+    halves = [box(west, south, (west + east) / 2, north), box((west + east) / 2, south, east, north)]
+    regions = gpd.GeoDataFrame({"name": [nasty, nasty + "2"]}, geometry=halves, crs=domain.crs)
+    points = gpd.GeoDataFrame({nasty: [nasty]}, geometry=[halves[0].centroid], crs=domain.crs)
+    path = tmp_path / "map.html"
+    posterior.to_map(
+        path, regions=regions, context=regions, show_points=True, points=points, point_labels=nasty
+    )
+    html = path.read_text("utf-8")
+    assert "script-src 'sha256-" in html and "script-src 'unsafe-inline'" not in html
+    with Chromium(800, 600) as page:
+        page.open(path)
+        assert page.run("typeof window.hacked") == "undefined"
+        # What was never escaped does not run either: a handler, a script, and a javascript: address.
+        page.run(
+            "(() => { const d = document.createElement('div');"
+            " d.innerHTML = `<img src=x onerror='window.hacked=1'><a id=bad href='javascript:window.hacked=1'>x</a>`;"
+            " document.body.append(d); const s = document.createElement('script'); s.textContent = 'window.hacked=1';"
+            " document.body.append(s); document.getElementById('bad').click(); return true; })()"
+        )
+        page.run("new Promise(done => setTimeout(() => done(true), 300))")
+        assert page.run("typeof window.hacked") == "undefined"
