@@ -32,7 +32,7 @@ def check_beforehand(options: OptionSet) -> None:
                 raise _as("regions_by", error) from error
     context = getattr(told, "context", None)
     if context is not None:
-        read_vector(context, "context", columns=[])
+        check_frame(read_vector(context, "context", columns=[]), local, "context", any_kind=True)
 
 
 def _as(name: str, error: GeobgpError) -> GeobgpError:

@@ -28,7 +28,12 @@ _TILE_VERTICES = 256
 
 
 def read_regions(
-    regions: Any, domain: Domain, what: str = "regions", *, by: str | None = None
+    regions: Any,
+    domain: Domain,
+    what: str = "regions",
+    *,
+    by: str | None = None,
+    any_kind: bool = False,
 ) -> gpd.GeoDataFrame:
     """Return `regions` as a GeoDataFrame in their own CRS, checked against the domain.
 
@@ -41,6 +46,8 @@ def read_regions(
         What they are, for messages.
     by : str, optional
         A column: polygons with the same value in it become one region.
+    any_kind : bool
+        Whether lines and points will do as well.
     """
     if regions is None:
         return gpd.GeoDataFrame({"geometry": [domain.geometry]}, crs=domain.crs)
@@ -64,13 +71,14 @@ def read_regions(
         )
     else:
         frame = read_vector(os.fspath(regions), what)
-    check_frame(
-        frame, domain.crs is None, what, "" if domain.crs is None else f"; the domain is in {domain.crs.name}"
-    )
+    place = "" if domain.crs is None else f"; the domain is in {domain.crs.name}"
+    check_frame(frame, domain.crs is None, what, place, any_kind=any_kind)
     return frame if by is None else merged(frame, by)
 
 
-def check_frame(frame: gpd.GeoDataFrame, local: bool, what: str = "regions", place: str = "") -> None:
+def check_frame(
+    frame: gpd.GeoDataFrame, local: bool, what: str = "regions", place: str = "", *, any_kind: bool = False
+) -> None:
     """Refuse regions that have no polygons, or no CRS where the map has one (or one where it has none).
 
     Parameters
@@ -82,6 +90,8 @@ def check_frame(frame: gpd.GeoDataFrame, local: bool, what: str = "regions", pla
         What they are, for messages.
     place : str
         What is said of the domain's CRS.
+    any_kind : bool
+        Whether lines and points will do as well.
     """
     name = what.rsplit(" ", 1)[-1]
     if getattr(frame, "active_geometry_name", None) is None:
@@ -108,7 +118,7 @@ def check_frame(frame: gpd.GeoDataFrame, local: bool, what: str = "regions", pla
     if frame.crs is not None:
         check_place(frame.crs, name)
     kinds = set(frame.geometry.geom_type.dropna()) - {"Polygon", "MultiPolygon", "GeometryCollection"}
-    if kinds:
+    if kinds and not any_kind:
         raise GeometryError(
             f"The {what} must be polygons; found {', '.join(sorted(kinds))}.",
             option=name,

@@ -156,7 +156,7 @@ def context_config(context: Any, plane: Plane) -> dict[str, Any]:
         called a name.
     plane : Plane
     """
-    frame = read_regions(context, plane.domain, "context")
+    frame = read_regions(context, plane.domain, "context", any_kind=True)
     shapes = near_domain(frame, plane.domain)
     west, south, east, north = plane.domain.grid.bounds
     margin = 0.1 * max(east - west, north - south)
