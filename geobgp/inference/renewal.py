@@ -32,6 +32,8 @@ from geobgp.text import number
 MOST_PASSES, SETTLED = 40, 0.01
 #: Precision to which log k is found.
 _NEAR = 0.02
+#: Log of a number of events that nobody can expect of an area.
+_TOO_MANY = 200.0
 #: How often the standard deviation is halved where rows do not settle, and the log of one that is too wide.
 _ATTEMPTS, _WIDE = 5, math.log(8.0)
 #: Node means and variances of a posterior, less its centre.
@@ -141,7 +143,8 @@ class RowProblem:
         seen = (row_mean, np.zeros(len(log_total))) if state is None else state.moments_of(rows)
         with np.errstate(over="ignore", under="ignore"):
             exposure = np.exp(log_total - 0.5 * seen[1] - row_mean)
-        if not (np.isfinite(exposure) & ((exposure > 0) | (self.observed.counts == 0))).all():
+        possible = np.isfinite(exposure) & (log_total + self.centre < _TOO_MANY)
+        if not (possible & ((exposure > 0) | (self.observed.counts == 0))).all():
             raise DataError(
                 "The fit broke down: some land within areas has a prior so wide (a standard deviation of the "
                 f"log-intensity of {number(float(np.sqrt(variance.max())), 2)}) that nothing can be expected of it.",
