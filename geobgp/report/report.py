@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from geobgp.data.effects import AGAINST
 from geobgp.data.effort import about_effort
 from geobgp.files import replacing
 from geobgp.report import figures
+from geobgp.report.meaning import in_sentences, water
 from geobgp.text import events, listed, number, percent
 from geobgp.web import templates
 
@@ -108,14 +110,15 @@ def render(posterior: Posterior, inputs: ReportInputs) -> str:
         found=_found(posterior, inputs),
         chosen=_chosen(posterior, inputs),
         ladder=_ladder(posterior),
-        water=_water(posterior),
+        water=water(posterior),
+        meaning=in_sentences(posterior),
         effort="" if posterior.effort is None else about_effort(posterior.effort, posterior.domain),
         estimates=_estimates(posterior),
         computation=_computation(posterior, inputs),
         **_residuals(posterior),
         **_checks(posterior, inputs.checks),
         **_validation(posterior, inputs.validation),
-        **region_table(inputs.regions),
+        **region_table(inputs.regions, "People" if posterior.exposure_kind == "population" else "Exposure"),
     )
 
 
@@ -141,6 +144,7 @@ def _cards(posterior: Posterior, inputs: ReportInputs) -> list[tuple[str, str, s
             _lost(posterior),
         ),
         ("Land", land, parts),
+        *_exposed(posterior),
         ("Overall", number(posterior.overall * posterior.shown.factor), posterior.units),
         ("Lengthscale", *_quantity(facts["lengthscale"])),
         ("Spread (log scale)", *_quantity(facts["sd"])),
@@ -153,6 +157,19 @@ def _cards(posterior: Posterior, inputs: ReportInputs) -> list[tuple[str, str, s
     if not posterior.converged:
         cards.append(("Fit", "not converged", "see below"))
     return cards
+
+
+def _exposed(posterior: Posterior) -> list[tuple[str, str, str]]:
+    """Return how many people there are in all, or cases that were expected."""
+    names = {
+        "population": ("People", "on the land"),
+        "expected": ("Expected cases", "at the reference rates"),
+        "exposure": ("Exposure", "in all"),
+    }
+    if posterior.exposure_kind not in names:
+        return []
+    name, words = names[posterior.exposure_kind]
+    return [(name, number(float(posterior.exposure.sum())), words)]
 
 
 def _area_unit(posterior: Posterior) -> str:
@@ -216,16 +233,6 @@ def _ladder(posterior: Posterior) -> list[tuple[str, ...]]:
         )
         for r in posterior.tried
     ]
-
-
-def _water(posterior: Posterior) -> str:
-    """Return how far information crosses water, in a sentence."""
-    share = posterior.basis.permeability
-    if share == 0:
-        return "Nothing passes across water."
-    if share == 1:
-        return "Information crosses water as far as land."
-    return f"Information crosses water {percent(share)} as far as land."
 
 
 def _estimates(posterior: Posterior) -> list[tuple[str, str, str]]:
@@ -293,31 +300,41 @@ def _residuals(posterior: Posterior) -> dict[str, Any]:
     }
 
 
-def region_table(frame: pd.DataFrame | None) -> dict[str, Any]:
-    """Return head and rows of the table of regions, and how many are left out."""
+def region_table(frame: pd.DataFrame | None, exposed: str = "Exposure") -> dict[str, Any]:
+    """Return head and rows of the table of regions, and how many are left out; `exposed` is what the exposure is."""
     if frame is None:
         return {"region_head": ()}
     columns: dict[str, list[str]] = {"Region": [str(name) for name in frame.get("name", [""] * len(frame))]}
     for area, unit in (("land_km2", "km²"), ("land_area", "square units")):
         if area in frame:
             columns[unit] = [number(v) for v in frame[area]]
+    if "exposure" in frame:
+        columns[exposed] = [number(v) for v in frame["exposure"]]
     if "observed" in frame:
         columns["Observed"] = [events(v) for v in frame["observed"]]
     if "reported" in frame:
         columns["Expected reports"] = [events(v) for v in frame["reported"]]
     columns["Expected"] = [events(v) for v in frame["expected"]]
-    show, start = events, ""
-    if "relative_risk" in frame:
-        show, start = number, "relative_risk_"
-        columns["Relative risk"] = [number(v) for v in frame["relative_risk"]]
-    ends = zip(frame[f"{start}q05"], frame[f"{start}q95"], strict=True)
-    columns["90 % interval"] = [f"{show(low)} to {show(high)}" for low, high in ends]
+    columns["90 % interval"] = _between(frame, "", events)
+    rate = f"Rate, {frame.attrs.get('units', '')}".rstrip(", ")
+    for key, name in (("rate", rate), ("relative_risk", "Relative risk")):
+        if key in frame:
+            columns[name] = [number(v, 3) for v in frame[key]]
+            columns[f"{name.split(',')[0]}, 90 %"] = _between(frame, f"{key}_", lambda v: number(v, 3))
+    if "p_above" in frame:
+        columns["Above average"] = ["-" if math.isnan(p) else percent(p) for p in frame["p_above"]]
     rows = list(zip(*columns.values(), strict=True))
     return {
         "region_head": tuple(columns),
         "region_rows": rows[:_MOST_REGIONS],
         "more_regions": len(rows) - _MOST_REGIONS,
     }
+
+
+def _between(frame: pd.DataFrame, start: str, show: Callable[[float], str]) -> list[str]:
+    """Return the 90 % intervals of a quantity of regions."""
+    ends = zip(frame[f"{start}q05"], frame[f"{start}q95"], strict=True)
+    return [f"{show(low)} to {show(high)}" for low, high in ends]
 
 
 def _computation(posterior: Posterior, inputs: ReportInputs) -> list[tuple[str, str]]:
