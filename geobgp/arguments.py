@@ -11,6 +11,8 @@ from typing import Any
 from geobgp.errors import option
 from geobgp.validate import NAME, PATH, TEXT, Rule, a, number, numbers, whole
 
+_SPAN = "between=('2015-01', '2020-12')"
+
 # -- numbers and words
 
 
@@ -113,6 +115,28 @@ TIMES = Rule(
     "a column's name or a date for each row",
     lambda value: NAME.take(value) if isinstance(value, str) else _array(value),
 )
+
+
+def _span(value: Any) -> tuple[Any, Any]:
+    if isinstance(value, str):
+        value = value.split("/")
+    first, last = value
+    return first, last
+
+
+def _every(value: Any) -> Any:
+    if isinstance(value, str):
+        return NAME.take(value)
+    return value if type(value).__name__ == "Periods" else _array(value)
+
+
+#: A first and a last period.
+SPAN = Rule(
+    "a first and a last date",
+    _span,
+    remedy=f"Such as {option('between', '2015-01/2020-12', python=_SPAN)}.",
+)
+EVERY = Rule("'day', 'week', 'month', 'quarter', 'year', a list of edges, or Periods", _every)
 WEIGHTS = Rule(
     "a column's name or a number for each point",
     lambda value: NAME.take(value) if isinstance(value, str) else _array(value),

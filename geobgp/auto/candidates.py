@@ -17,6 +17,7 @@ from geobgp.summary import Rung
 from geobgp.text import number, percent
 
 if TYPE_CHECKING:
+    from geobgp.auto.options import Options
     from geobgp.auto.scene import Scene
     from geobgp.posterior import Posterior
     from geobgp.prior.base import Basis
@@ -213,6 +214,27 @@ class Fits:
                 f"{basis.label}, {Shore(basis.boundary, basis.permeability).words} water: "
                 f"ELBO {posterior.elbo:,.1f}, lengthscale {length_of(posterior)}"
             )
+        return posterior
+
+    def fit_periods(
+        self, scene: Scene, basis: Basis, kernel: Kernel, options: Options, start: Any = None
+    ) -> Posterior:
+        """Fit all periods of a scene together."""
+        known = scene.in_time
+        assert known is not None
+        model = LGCP(basis, kernel, likelihood=self.likelihood, dynamics=options.dynamics)
+        model.exposure, model.exposure_kind = known.exposure, scene.exposure_kind
+        model.effort, model.effects = scene.effort, known.effects
+        with self.progress.stage("periods") as stage:
+            posterior = model.fit(
+                known.counts,
+                hyper=options.hyper,
+                progress=stage,
+                title=self.title,
+                start=start,
+                resume=self.cache,
+            )
+            stage.note(f"{known.periods.words()}, {basis.label}: ELBO {posterior.elbo:,.1f}")
         return posterior
 
     def too_late(self, what: str, seconds: float) -> str:

@@ -11,6 +11,7 @@ import shapely
 from geobgp.auto.candidates import Candidate, FitError, Fits, Shore
 from geobgp.auto.choices import cell_size_for, cell_size_for_areas, round_size
 from geobgp.auto.domain import about_crs, side
+from geobgp.auto.over_time import moderate_cells
 from geobgp.auto.selection import LEAD, ModelSearch
 from geobgp.errors import GeobgpError, ResolutionWarning, in_words, option
 from geobgp.prior.harmonic import check_features
@@ -54,6 +55,9 @@ class Ladder:
         """Return the fit to keep, and every choice with its reason."""
         o, search = self.options, ModelSearch(self.options, self.fits)
         usual, why = self._usual_cell_size()
+        in_time = o.time is not None
+        if in_time and o.cell_size is None and not self.scenes.one_size:
+            usual, why = self._moderate(usual, why)
         settled = o.m != "auto" and (o.boundary == "dirichlet" or o.permeability != "auto")
         first = usual if settled and (o.cell_size is not None or o.m != "full") else self._coarse(usual)
         reach = self.reach
@@ -68,7 +72,7 @@ class Ladder:
         if counted and first != usual:
             scene = self.scenes.at(usual, reach)
             first, shores = usual, [s if isinstance(s, Shore) else s.shore for s in shores]
-        if o.areas is not None:
+        if o.areas is not None or in_time:
             shore = shores[0] if isinstance(shores[0], Shore) else shores[0].shore
             found, search.choices["features"] = search.with_enough_features(scene, shore)
         else:
@@ -79,7 +83,7 @@ class Ladder:
             reason = self._late(found, usual) if o.cell_size is None else ""
             if not reason:
                 found = self._on_usual(search, found, shores, usual, reach)
-                if o.cell_size is None and not counted:
+                if o.cell_size is None and not counted and not in_time:
                     found, why, warning = self._refine(search, before, found, why, reach)
             else:
                 why, warning = self._ended(found, f"cells of {self._side(usual)}: {reason}", math.inf)
@@ -111,6 +115,12 @@ class Ladder:
         if self.options.areas is not None:
             return cell_size_for_areas(self._area, self.scenes.n_areas)
         return cell_size_for(self._area, self.scenes.n_points, self.scenes.land.crs)
+
+    def _moderate(self, usual: float, why: str) -> tuple[float, str]:
+        """Return cells that a model of all periods can have; the first ones tell how many periods there are."""
+        known = self.scenes.at(self._coarse(usual), 2.0 * usual).in_time
+        assert known is not None
+        return moderate_cells(self._area, usual, why, known.periods.n, self.options.max_seconds)
 
     def _coarse(self, usual: float) -> float:
         """Return the size of the cells on which water and prior are chosen."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from geobgp.prior.kernels import Kernel
 
 #: Headings under which the shell lists options.
-Group = Literal["Data", "Land", "Points", "Rates and covariates", "Model", "Results"]
+Group = Literal["Data", "Time", "Land", "Points", "Rates and covariates", "Model", "Results"]
 #: What a value is, in the words of files and the shell.
 Kind = Literal[
     "file",
@@ -47,6 +47,9 @@ Kind = Literal[
     "rasters",
     "kernel",
     "client",
+    "dates",
+    "periods",
+    "span",
 ]
 Features = int | Literal["auto", "full"]
 
@@ -167,6 +170,37 @@ class Options(OptionSet):
         "What areas without a number are known to lie between, such as 1-4.",
         kind="interval",
         metavar="LOW-HIGH",
+    )
+    time: str | np.ndarray | None = setting(
+        "The column of dates of the points (or areas): a map for each period.",
+        "Time",
+        "dates",
+        metavar="COLUMN",
+    )
+    every: Any = setting(
+        "How long a period is: day, week, month, quarter, year, or edges such as 2020-01-01,2020-07-01,2021-01-01.",
+        "Time",
+        "periods",
+        metavar="PERIOD",
+    )
+    between: Any = setting(
+        "First and last period, such as 2015-01/2020-12; by default those of the events.",
+        "Time",
+        "span",
+        metavar="FIRST/LAST",
+    )
+    date_format: str | None = setting(
+        "How dates are written that are not year first, such as %d/%m/%Y.", "Time", metavar="FORMAT"
+    )
+    absent: Literal["zero", "unknown"] | None = setting(
+        "What it means that an area has no row in a period.", "Time", "choice", choices=("zero", "unknown")
+    )
+    dynamics: Literal["auto", "separable", "diffusive"] = setting(
+        "Whether patches of all sizes fade alike, or small ones sooner; by default the data tell.",
+        "Time",
+        "choice",
+        default="auto",
+        choices=("auto", "separable", "diffusive"),
     )
     water: Any = setting("Polygons to take out of the land.", kind="file")
     barriers: Any = setting("Lines that nothing passes.", kind="file")
@@ -311,6 +345,7 @@ class Options(OptionSet):
 
             object.__setattr__(self, "covariates", named_covariates(self.covariates))
         self._check_data()
+        self._check_time()
         check_units(self.units, self.exposure is not None)
         if self.boundary == "dirichlet" and self.permeability not in ("auto", 0):
             raise DataError(
@@ -365,6 +400,27 @@ class Options(OptionSet):
                 remedy=f"Leave {option('m')} out, or give a number.",
             )
 
+    def _check_time(self) -> None:
+        """Refuse what cannot be said of time, before anything is read."""
+        from geobgp.data.clock import Clock
+
+        Clock.asked(self.time, self.every, self.between, self.date_format)
+        if self.time is None:
+            for name, usual in (("absent", None), ("dynamics", "auto")):
+                if getattr(self, name) != usual:
+                    raise DataError(
+                        f"{option(name)} belongs to events with dates.",
+                        option=name,
+                        remedy=f"Name the column of dates: {option('time')}.",
+                    )
+        elif self.m == "full":
+            raise DataError(
+                "A map over time needs features: every period has a weight for each of them.",
+                option="m",
+                found="full",
+                remedy=f"Leave {option('m')} out, or give a number.",
+            )
+
 
 def settings(options: type[OptionSet] = Options) -> dict[str, Setting]:
     """Return how each option is set, by its name in Python."""
@@ -376,8 +432,11 @@ def _plain(value: Any, kind: Kind) -> Any:
         return Path(value).name
     if isinstance(value, Mapping):
         return {str(name): _plain(v, kind) for name, v in value.items()}
+    if kind in ("periods", "dates") and not isinstance(value, str):
+        several = isinstance(value, (list, tuple)) and kind == "periods"
+        return [str(v) for v in value] if several else f"a {type(value).__name__}"
     if isinstance(value, (list, tuple)):
-        return list(value)
+        return [v if isinstance(v, (str, int, float)) else str(v) for v in value]
     return value if isinstance(value, (str, int, float)) else f"a {type(value).__name__}"
 
 
@@ -429,4 +488,7 @@ _RULES: dict[Kind, validate.Rule] = {
     "rasters": arguments.COVARIATES,
     "kernel": arguments.KERNEL,
     "client": arguments.CLIENT,
+    "dates": arguments.TIMES,
+    "periods": arguments.EVERY,
+    "span": arguments.SPAN,
 }

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from dataclasses import dataclass
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
 
 from geobgp.arguments import PROGRESS
 from geobgp.auto.candidates import Fits
 from geobgp.auto.ladder import Ladder
 from geobgp.auto.options import Features, Options
+from geobgp.auto.over_time import fit_over_time
 from geobgp.auto.scene import Scenes
 from geobgp.data.areas import AreaCounts
 from geobgp.data.counts import Counts
@@ -38,6 +39,12 @@ def map_intensity(
     areas: Any = None,
     count: str | None = None,
     suppressed: tuple[int, int] | None = None,
+    time: str | np.ndarray | None = None,
+    every: Any = None,
+    between: Any = None,
+    date_format: str | None = None,
+    absent: Literal["zero", "unknown"] | None = None,
+    dynamics: Literal["auto", "separable", "diffusive"] = "auto",
     water: Any = None,
     barriers: Any = None,
     bridges: Any = None,
@@ -90,6 +97,15 @@ def map_intensity(
         the events that have no place, so that nobody is counted twice. See `bin_areas`.
     suppressed : (int, int), optional
         Between which numbers the counts of areas without a number are known to lie.
+    time, every : str or array, and "day", "week", "month", "quarter", "year" or a list of edges
+        The column of dates of points (or areas), and how long a period is: all periods are one model, a
+        `SpaceTimePosterior`. See `bin_points`; areas have a row for each period, see `bin_areas`. Cells, water and
+        features are chosen on all periods together, and `exposure` and `covariates` may be lists with one for each.
+    between, date_format, absent
+        First and last period, how dates are written, and what it means that an area has no row in a period; as for
+        `bin_points` and `bin_areas`.
+    dynamics : "auto", "separable" or "diffusive"
+        Whether patches of all sizes fade alike, or small ones sooner.
     barriers : the same, of lines
         What nothing passes: rivers, fences.
     bridges : the same, of lines
@@ -159,6 +175,7 @@ def map_intensity(
     Returns
     -------
     Posterior
+        With `time` a `SpaceTimePosterior`.
 
     Examples
     --------
@@ -215,14 +232,17 @@ def run(options: Options, progress: ProgressLike = False, *, keep_coordinates: b
     o.check_files()
     progress = as_progress(progress)
     scenes = Scenes(o, progress, keep_coordinates)
-    deadline = time.perf_counter() + o.max_seconds
+    deadline = perf_counter() + o.max_seconds
     fits = Fits(o.kernel, o.cache, o.title, progress, deadline, o.likelihood, o.client)
     ladder = Ladder(o, scenes, fits)
     kept, choices = ladder.climb()
+    in_time = kept.scene.in_time
+    if in_time is not None:
+        kept = fit_over_time(o, fits, kept, choices)
     tried = tuple(dataclasses.replace(rung, kept=rung is kept.rung) for rung in fits.tried)
     choices["hyperparameters"] = Choice("the best ones", "'integrate' would add their own uncertainty")
     if o.hyper == "integrate":
-        kept = fits.integrate(kept)
+        kept = fits.integrate(kept) if in_time is None else kept
         mixed = f"a mixture over {len(kept.posterior.fit.states)} values"
         choices["hyperparameters"] = Choice("integrated", mixed)
     for warning in (*kept.scene.warnings, *kept.warnings):
@@ -231,5 +251,6 @@ def run(options: Options, progress: ProgressLike = False, *, keep_coordinates: b
         kept.posterior, choices={name: str(choice) for name, choice in choices.items()}, tried=tried
     )
     posterior = posterior.in_units(o.units)
+    counts = kept.scene.counts if in_time is None else in_time.counts
     reach = ladder.reach if o.max_snap is None else o.max_snap
-    return Mapped(posterior, kept.scene.counts, choices, dict(progress.seconds), reach)
+    return Mapped(posterior, counts, choices, dict(progress.seconds), reach)

@@ -21,10 +21,11 @@ from geobgp.auto.domain import describe, read_land
 from geobgp.data.areas import AreaCounts, bin_areas
 from geobgp.data.combined import combine, even_rate
 from geobgp.data.counts import Counts, bin_points
-from geobgp.data.effects import fixed_effects
 from geobgp.data.effort import check_events, node_effort, seen_exposure
-from geobgp.data.exposure import node_exposure
 from geobgp.data.parts import n_rows_of
+from geobgp.data.period_areas import PeriodAreaCounts
+from geobgp.data.period_counts import PeriodCounts
+from geobgp.data.period_inputs import check_periods, period_effects, period_exposure
 from geobgp.data.points import number_of_rows
 from geobgp.errors import DataError, DroppedPointsWarning, GeobgpWarning, GeometryError, hearing, warn
 from geobgp.files import read_vector
@@ -35,11 +36,33 @@ from geobgp.units import Units
 if TYPE_CHECKING:
     from geobgp.auto.options import Options
     from geobgp.data.effects import Effects
+    from geobgp.data.periods import Periods
     from geobgp.posterior import Posterior
     from geobgp.progress import Progress, Stage
 
 #: Share of points on top of others from which places count and not points; and the most points that are looked at.
 SHARED, MOST_LOOKED_AT = 0.3, 2_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class InTime:
+    """What is to be explained period by period.
+
+    Attributes
+    ----------
+    counts : PeriodCounts or PeriodAreaCounts
+    exposure : (n_nodes,) or (n_periods, n_nodes) array
+    effects : Effects
+    """
+
+    counts: PeriodCounts | PeriodAreaCounts
+    exposure: np.ndarray
+    effects: Effects
+
+    @property
+    def periods(self) -> Periods:
+        """The periods."""
+        return self.counts.periods
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +79,8 @@ class Scene:
     effects : Effects
     spacing : float
         How far apart the places of the points are, where many points share them; else zero.
+    in_time : InTime or None
+        The same period by period; counts, exposure and effects of the scene itself are then of all periods together.
     warnings : tuple of GeobgpWarning
         What is to be said of the inputs, if this scene is kept.
     seconds : float
@@ -69,6 +94,7 @@ class Scene:
     effort: np.ndarray | None
     effects: Effects
     spacing: float
+    in_time: InTime | None
     warnings: tuple[GeobgpWarning, ...]
     seconds: float
 
@@ -117,7 +143,8 @@ class Scenes:
     def n_areas(self) -> int:
         """Number of areas."""
         areas = self.options.areas
-        return len(read_vector(areas, "areas") if isinstance(areas, (str, Path)) else areas)
+        frame = read_vector(areas, "areas") if isinstance(areas, (str, Path)) else areas
+        return len(frame) if self.options.time is None else int(frame.geometry.to_wkb().nunique())
 
     @cached_property
     def n_points(self) -> int | None:
@@ -132,7 +159,8 @@ class Scenes:
         if o.areas is not None:
             return True
         once = not isinstance(o.points, (str, Path)) and not hasattr(o.points, "__len__")
-        per_node = (o.exposure, o.effort, *(o.covariates or {}).values())
+        given = (o.exposure, o.effort, *(o.covariates or {}).values())
+        per_node = [one for v in given for one in (v if isinstance(v, (list, tuple)) else [v])]
         return once or any(isinstance(v, np.ndarray) for v in per_node)
 
     def at(self, cell_size: float, reach: float | None = None) -> Scene:
@@ -153,12 +181,14 @@ class Scenes:
 
     def _make(
         self, cell_size: float, reach: float | None
-    ) -> tuple[Domain, Counts | AreaCounts, np.ndarray, str, np.ndarray | None, Effects, float]:
+    ) -> tuple[
+        Domain, Counts | AreaCounts, np.ndarray, str, np.ndarray | None, Effects, float, InTime | None
+    ]:
         o = self.options
         with self.progress.stage("land") as stage:
             domain = Domain.from_land(self.land, cell_size, o.min_coverage)
             stage.note(describe(domain))
-        counts: Counts | AreaCounts
+        counts: Counts | AreaCounts | None = None
         spacing = 0.0
         if o.points is not None:
             with self.progress.stage("points") as stage:
@@ -169,23 +199,27 @@ class Scenes:
                 counts = dataclasses.replace(counts, coordinates=None, counted=None)
         if o.areas is not None:
             with self.progress.stage("areas") as stage:
-                areas = bin_areas(o.areas, domain, o.count or "", suppressed=o.suppressed)
-                stage.note(f"{areas.n_used:,} events in {len(areas.values):,} areas")
-            counts = (
-                areas if o.points is None else dataclasses.replace(areas, located=np.array(counts.values))
-            )
+                when = {
+                    name: getattr(o, name) for name in ("time", "every", "between", "date_format", "absent")
+                }
+                if isinstance(counts, PeriodCounts):
+                    when["every"], when["between"] = counts.periods, None
+                areas = bin_areas(o.areas, domain, o.count or "", suppressed=o.suppressed, **when)
+                stage.note(f"{areas.n_used:,} events in {len(areas.names):,} areas")
+            counts = areas if counts is None else dataclasses.replace(areas, located=np.array(counts.values))
         some = o.exposure is not None or o.effort is not None or o.covariates
         with self.progress.stage("inputs") if some else nullcontext():
-            exposure, exposure_kind = node_exposure(o.exposure, domain, o.exposure_column)
+            exposure, exposure_kind = period_exposure(o.exposure, domain, o.exposure_column)
             # What does not fit is said before the fit.
             Units.of(o.units or "", exposure_kind, domain.area_unit)
             effort = node_effort(o.effort, domain, o.effort_column)
-            effects = fixed_effects(o.covariates, domain, o.fill_missing)
+            effects = period_effects(o.covariates, domain, o.fill_missing)
+        in_time, (counts, exposure, effects) = _pooled(counts, exposure, effects)
         if isinstance(counts, AreaCounts):
             check_events(counts.located, counts, exposure, effort)
         else:
             check_events(counts.values, None, exposure, effort)
-        return domain, counts, exposure, exposure_kind, effort, effects, spacing
+        return domain, counts, exposure, exposure_kind, effort, effects, spacing, in_time
 
     def _counts(self, domain: Domain, reach: float | None, stage: Stage) -> Counts:
         o = self.options
@@ -193,6 +227,7 @@ class Scenes:
             name: getattr(o, name)
             for name in (
                 "weights", "on_water", "chunksize", "longitude", "latitude", "easting", "northing", "layer",
+                "time", "every", "between", "date_format",
             )
         }  # fmt: skip
         reading |= {"crs": o.points_crs, "client": o.client, "progress": stage}
@@ -201,7 +236,7 @@ class Scenes:
         reading["max_snap"] = reach if o.max_snap is None else o.max_snap
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DroppedPointsWarning)  # it may be taken back below
-            counts = bin_points(o.points, domain, **reading)
+            counts = _timed(o, domain, reading)
             if counts.n_used == 0 and counts.n_read and o.points_crs is None:
                 counts = _in_crs_of_land(o, domain, reading) or counts
         if domain.crs is None:
@@ -227,9 +262,37 @@ class Scenes:
             raise DataError(
                 f"weights: all {counts.n_used:,} are zero, so that there is nothing to map.", option="weights"
             )
-        if counts.warning is not None:
-            warn(counts.warning)
+        for warning in counts.warnings:
+            warn(warning)
         return counts
+
+
+def _timed(o: Options, domain: Domain, reading: Mapping[str, Any]) -> Counts:
+    """Count points; where none has both a date and a place on the land, in the CRS of the land's own file."""
+    try:
+        return bin_points(o.points, domain, **reading)
+    except DataError as error:
+        again = _in_crs_of_land(o, domain, reading) if error.option == "time" and error.found == 0 else None
+        if again is None:
+            raise
+        return again
+
+
+def _pooled(
+    counts: Any, exposure: np.ndarray, effects: Effects
+) -> tuple[InTime | None, tuple[Counts | AreaCounts, np.ndarray, Effects]]:
+    """Return what is known by period, if anything is, and what is known of all periods together."""
+    if not isinstance(counts, (PeriodCounts, PeriodAreaCounts)):
+        return None, (counts, exposure, effects)
+    periods = counts.periods
+    check_periods(len(exposure) if exposure.ndim == 2 else None, periods, "exposure")
+    check_periods(len(effects.columns) if effects.columns.ndim == 3 else None, periods, "covariates")
+    in_time = InTime(counts, exposure, effects)
+    if exposure.ndim == 2:
+        exposure = exposure.sum(axis=0)
+    if effects.columns.ndim == 3:
+        effects = dataclasses.replace(effects, columns=effects.columns.mean(axis=0))
+    return in_time, (counts.pooled(), exposure, effects)
 
 
 def _in_crs_of_land(o: Options, domain: Domain, reading: Mapping[str, Any]) -> Counts | None:

@@ -172,8 +172,8 @@ class ModelSearch:
         return found
 
     def _has_full(self, kernel: Kernel | None) -> bool:
-        """Tell whether full resolution is possible: not with counts by area."""
-        return has_full_resolution(kernel) and self.options.areas is None
+        """Tell whether full resolution is possible: not with counts by area, nor over time."""
+        return has_full_resolution(kernel) and self.options.areas is None and self.options.time is None
 
     def _first_m(self, scene: Scene, most: int) -> int | Literal["full"]:
         """Return how many features to begin with."""
@@ -234,8 +234,9 @@ class ModelSearch:
         """Go to full resolution, or say why that cannot be."""
         kernel, scene = self.options.kernel, found.scene
         remedy = ""
-        if self.options.areas is not None:
-            reason = f"counts by area need features, about {need:,} of them"
+        if self.options.areas is not None or self.options.time is not None:
+            what = "counts by area" if self.options.areas is not None else "maps over time"
+            reason = f"{what} need features, about {need:,} of them"
         elif kernel is not None and not has_full_resolution(kernel):
             reason = f"full resolution needs Matern(1.0) or Matern(2.0), not {kernel.name}"
         elif late := self.fits.too_late("full resolution", 3.0 * found.seconds):

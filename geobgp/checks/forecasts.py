@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 #: Joint draws behind a forecast.
 DRAWS = 400
-#: Events that a block has at least in simple forecasts, so that none has a mean of zero.
-_SMALLEST = 0.5
+#: Events that simple forecasts add to those of a block, at the rate of all blocks, so that none has a mean of zero.
+_ADDED = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,10 +143,10 @@ def cross_validate(
     seen = values @ share.T
     rows = []
     for k in range(last):
-        naive = seen[_season_before(posterior, first, first + k)]
-        pooled = (
-            seen[:first].sum(axis=0) * (share @ exposure[first + k]) / (share @ exposure[:first].sum(axis=0))
-        )
+        there, past = share @ exposure[first + k], share @ exposure[:first].T
+        pooled = there * _rates(seen[:first].sum(axis=0), past.sum(axis=1), seen[:first], past)
+        same = _season_before(posterior, first, first + k)
+        naive = there * _rates(seen[same], past[:, same], seen[:first], past)
         for b, y in enumerate(seen[first + k]):
             rates = sums[:, k, b]
             below, upto = (float(_chance(n, rates).mean()) for n in (y - 1.0, y))
@@ -185,10 +185,16 @@ def _draws(
 
 def _one_rate(values: np.ndarray, exposure: np.ndarray, first: int) -> np.ndarray:
     """Return the log probability of each period's counts with the rate of all periods before, everywhere."""
-    rate = max(float(values[:first].sum()), _SMALLEST) / float(exposure[:first].sum())
+    rate = max(float(values[:first].sum()), 0.5) / float(exposure[:first].sum())
     rates = np.maximum(rate * exposure[first:], 1e-300)
     v = values[first:]
     return np.asarray((xlogy(v, rates) - rates - gammaln(v + 1.0)).sum(axis=1))
+
+
+def _rates(events: np.ndarray, exposed: np.ndarray, seen: np.ndarray, past: np.ndarray) -> np.ndarray:
+    """Return rates of blocks from their events, with a little of the rate of all blocks before."""
+    overall = max(float(seen.sum()), 0.5) / float(past.sum())
+    return np.asarray((events + _ADDED) / (exposed + _ADDED / overall))
 
 
 def _season_before(posterior: SpaceTimePosterior, first: int, t: int) -> int:
@@ -207,5 +213,5 @@ def _chance(n: float, rates: np.ndarray) -> np.ndarray:
 
 
 def _log_poisson(y: float, mean: float) -> float:
-    mean = max(mean, _SMALLEST)
+    mean = max(mean, 1e-12)
     return float(xlogy(y, mean) - mean - gammaln(y + 1.0))

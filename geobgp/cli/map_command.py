@@ -9,6 +9,7 @@ from geobgp.cli.beforehand import check_beforehand
 from geobgp.cli.messages import say, showing_warnings
 from geobgp.cli.options import MapOptions
 from geobgp.cli.results import write_results
+from geobgp.cli.time_results import write_time_results
 from geobgp.cli.workspace import Workspace
 from geobgp.progress import shell_progress
 from geobgp.text import size_text
@@ -32,7 +33,8 @@ def map_files(
     with Workspace(options.output, force=options.force) as work, showing_warnings() as warnings:
         mapped = run(options, progress, keep_coordinates=options.show_points or bool(options.regions))
         with work.telling():
-            write_results(work.folder, mapped, options, progress, warnings)
+            write = write_results if options.time is None else write_time_results
+            write(work.folder, mapped, options, progress, warnings)
             files = work.commit()
     if not quiet:
         progress.line(f"{sum(progress.seconds.values()):.1f} s in all")

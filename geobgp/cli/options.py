@@ -13,7 +13,7 @@ import click
 
 from geobgp.auto.options import Options, OptionSet, Setting, setting, settings
 from geobgp.auto.risk_options import RiskOptions
-from geobgp.errors import DataError
+from geobgp.errors import DataError, option
 from geobgp.scale.strata_options import StrataOptions
 from geobgp.style import Style
 
@@ -63,6 +63,9 @@ class MapOptions(Options):
         "flag",
         default=False,
     )
+    forecast: int = setting(
+        "Periods to forecast after the last one.", "Time", "number", default=0, least=0, metavar="N"
+    )
     output: str = setting("Folder to write.", "Results", "folder", default=MISSING, short="-o")
     force: bool = setting(
         "Replace what an earlier run wrote.", "Results", "flag", default=False, matters=False
@@ -71,6 +74,19 @@ class MapOptions(Options):
     def __post_init__(self) -> None:
         super().__post_init__()
         look(self)
+        if self.forecast and self.time is None:
+            raise DataError(
+                f"{option('forecast')} belongs to events with dates.",
+                option="forecast",
+                found=self.forecast,
+                remedy=f"Name the column of dates: {option('time')}.",
+            )
+        if self.show_points and self.time is not None:
+            raise DataError(
+                "A map over time shows no points: they are of all periods.",
+                option="show_points",
+                remedy=f"Leave {option('show_points')} out.",
+            )
 
 
 def as_in(name: str, **more: Any) -> Any:
@@ -368,6 +384,7 @@ def option_words(options: OptionSet) -> list[str]:
         elif how.kind == "rasters":
             words += [w for key, path in value.items() for w in (flag, f"{key}={_file_name(path)}")]
         else:
+            value = "/".join(map(str, value)) if how.kind == "span" else value
             several = value if how.kind in ("numbers", "columns") else [value]
             words += [w for v in several for w in (flag, _file_name(v) if how.kind == "file" else _text(v))]
     return [*words, "-o", _file_name(options.output)]  # type: ignore[attr-defined]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +15,9 @@ from geobgp.auto.pipeline import Mapped
 from geobgp.checks.advice import check_warning, what_to_try
 from geobgp.checks.residuals import Checks, check
 from geobgp.cli.options import MapOptions, command_line, look, speak
-from geobgp.cli.workspace import RECORD
+from geobgp.cli.workspace import RECORD, files_in
 from geobgp.data.areas import AreaCounts
+from geobgp.data.period_counts import PeriodCounts
 from geobgp.errors import in_words, warn
 from geobgp.land.regions import name_column, read_regions
 from geobgp.output.qgis_map import write_qgis
@@ -48,6 +50,10 @@ _ABOUT = {
     "report.html": "this report",
     "regions.gpkg": "expected numbers by region, with intervals",
     "summary.json": "numbers and choices, for programs",
+    "periods": "rasters of every period, mean_2020-03.tif and the like, with one legend",
+    "intensity.nc": "all periods in one netCDF file, by CF conventions",
+    "ratio_per_year.tif": "trend: the intensity from one year to the next, as a ratio",
+    "probability_of_increase.tif": "probability that the intensity rises over the periods",
     "posterior.geobgp": "everything; geobgp.Posterior.load reads it",
 }
 
@@ -97,25 +103,48 @@ def write_results(
     with progress.stage("posterior") as stage:
         saved = posterior.save(folder / "posterior.geobgp")
         stage.note(size_text(saved.stat().st_size))
-    names = sorted({p.name for p in folder.iterdir()} | {"report.html", RECORD})
-    sources = {what.capitalize(): Path(path).name for what, path in options.files().items()}
-    inputs = ReportInputs(
-        sources=sources,
-        counts=mapped.counts,
-        choices=mapped.choices,
+    names = file_names(folder)
+    inputs = replace(
+        report_inputs(mapped, options, progress, warnings, regions),
         checks=checks,
         validation=checked,
         advice=advice,
-        warnings=warnings,
-        thresholds=thresholds,
-        regions=regions,
-        files={name: about_file(name) for name in names if not name.endswith(".qml")},
-        seconds=progress.seconds,
-        command=command_line(options),
+        files=shown_files(names),
     )
     with progress.stage("report"):
         write_report(folder / "report.html", posterior, inputs)
-    record = _record(mapped, options, inputs) | {"files": names}
+    write_record(folder, record_of(mapped, options, inputs) | {"files": names})
+
+
+def file_names(folder: Path) -> list[str]:
+    """Return the names of all files of results, those that are still to be written too."""
+    return sorted({*files_in(folder), "report.html", RECORD})
+
+
+def shown_files(names: Sequence[str]) -> dict[str, str]:
+    """Return what the files of results are: styles are not told, and of a folder within it the folder."""
+    shown = sorted({name.split("/")[0] for name in names if not name.endswith(".qml")})
+    return {name: about_file(name) for name in shown}
+
+
+def report_inputs(
+    mapped: Mapped, options: MapOptions, progress: Progress, warnings: list[str], regions: Any
+) -> ReportInputs:
+    """Return what went into a map, for its report."""
+    return ReportInputs(
+        sources={what.capitalize(): Path(path).name for what, path in options.files().items()},
+        counts=mapped.counts,
+        choices=mapped.choices,
+        warnings=warnings,
+        thresholds=sorted(set(options.thresholds)),
+        regions=regions,
+        seconds=progress.seconds,
+        command=command_line(options),
+    )
+
+
+def write_record(folder: Path, record: dict[str, Any]) -> None:
+    """Write ``summary.json``."""
     text = json.dumps(plain(record), indent=2, ensure_ascii=False, allow_nan=False)
     (folder / RECORD).write_text(text + "\n", "utf-8")
 
@@ -189,17 +218,20 @@ def _counted(counts: Counts | AreaCounts) -> dict[str, Any]:
         placed = 0 if counts.located is None else round(float(counts.located.sum()))
         return {
             "read": placed + counts.n_used, "used": placed + counts.n_used, "moved": 0, "dropped": 0,
-            "areas": len(counts.values), "in_areas": counts.n_used, "suppressed": int(counts.hidden.sum()),
+            "areas": len(counts.names), "in_areas": counts.n_used, "suppressed": int(counts.hidden.sum()),
             "land_in_areas": counts.covered,
         }  # fmt: skip
-    return {
+    undated = {}
+    if isinstance(counts, PeriodCounts):
+        undated = {"undated": counts.n_untimed, "outside_the_periods": counts.n_outside}
+    return undated | {
         "read": counts.n_read, "used": counts.n_used, "moved": counts.n_snapped,
         "dropped": counts.n_dropped, "rows_without_point": counts.n_missing,
         "largest_move": counts.max_snap_distance, "total_weight": counts.total_weight,
     }  # fmt: skip
 
 
-def _record(mapped: Mapped, options: MapOptions, inputs: ReportInputs) -> dict[str, Any]:
+def record_of(mapped: Mapped, options: MapOptions, inputs: ReportInputs) -> dict[str, Any]:
     """Return what ``summary.json`` holds."""
     posterior, counts = mapped.posterior, mapped.counts
     return {

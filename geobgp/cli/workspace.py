@@ -9,9 +9,9 @@ import secrets
 import shutil
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from types import TracebackType
 
 from geobgp.errors import GeobgpError, WriteError, option
@@ -98,14 +98,16 @@ class Workspace:
     def commit(self) -> list[Path]:
         """Put all files in place; return where they are."""
         # The record comes last: what it lists is there.
-        names = sorted((p.name for p in self.folder.iterdir()), key=lambda name: (name == RECORD, name))
+        names = sorted(files_in(self.folder), key=lambda name: (name == RECORD, name))
         with _undisturbed():
             if self.target.is_dir():
                 stale = set(_earlier(self.target)) - set(names)
                 for name in names:
+                    (self.target / name).parent.mkdir(exist_ok=True)
                     (self.folder / name).replace(self.target / name)
                 for name in stale:
                     (self.target / name).unlink(missing_ok=True)
+                _remove_empty(self.target, stale)
             else:
                 self.folder.rename(self.target)
             self._made = []
@@ -180,9 +182,29 @@ def _earlier(folder: Path) -> list[str]:
     """Return the names of files that an earlier run says it wrote here."""
     try:
         names = json.loads((folder / RECORD).read_text(encoding="utf-8"))["files"]
-        return [n for n in names if isinstance(n, str) and Path(n).name == n and (folder / n).is_file()]
+        return [n for n in names if isinstance(n, str) and _inside(n) and (folder / n).is_file()]
     except (OSError, ValueError, KeyError, TypeError):
         return []
+
+
+def files_in(folder: Path) -> list[str]:
+    """Return the names of all files in a folder, those in folders within it with their folder."""
+    return sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
+
+
+def _inside(name: str) -> bool:
+    """Whether a name is that of a file in the folder itself, or in one within it."""
+    path = PurePosixPath(name)
+    return (
+        len(path.parts) in (1, 2) and not path.is_absolute() and ".." not in path.parts and "\\" not in name
+    )
+
+
+def _remove_empty(folder: Path, names: Iterable[str]) -> None:
+    """Remove folders within a folder that hold none of their files any more."""
+    for parent in {(folder / name).parent for name in names} - {folder}:
+        if parent.is_dir() and not any(parent.iterdir()):
+            parent.rmdir()
 
 
 @contextmanager

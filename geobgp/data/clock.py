@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from geobgp.arguments import SPAN
 from geobgp.data.dates import Days, check_format, middle_of_weeks, parse, texts_of
 from geobgp.data.periods import MOST_PERIODS, Periods, check_every, check_number, ordinals
 from geobgp.errors import DataError, DroppedPointsWarning, option
@@ -18,7 +19,6 @@ UNTIMED = int(np.iinfo(np.int64).min)
 OUTSIDE = UNTIMED + 1
 #: Rows before a column is judged by how much of it can be read, and examples that are kept.
 _JUDGED, _EXAMPLES = 20, 3
-_SPAN = "between=('2015-01', '2020-12')"
 
 
 class Clock:
@@ -58,7 +58,7 @@ class Clock:
         elif isinstance(every, str) and "," not in every:
             check_every(every)
             self.every = every
-            self.fixed = None if between is None else Periods.calendar(every, *_pair(between))
+            self.fixed = None if between is None else Periods.calendar(every, *SPAN("between", between))
         elif every is None:
             raise DataError(
                 "How long is a period?",
@@ -263,17 +263,6 @@ def _plain(column: pd.Series) -> bool:
         return False
     there = column.dropna()
     return bool(pd.to_numeric(there, errors="coerce").notna().all())
-
-
-def _pair(between: Any) -> tuple[Any, Any]:
-    if isinstance(between, (tuple, list)) and len(between) == 2:
-        return between[0], between[1]
-    raise DataError(
-        f"{option('between')} is a first and a last date; found {between!r}.",
-        option="between",
-        found=str(between),
-        remedy=f"Such as {option('between', '2015-01/2020-12', python=_SPAN)}.",
-    )
 
 
 def _split(every: str) -> list[Any]:

@@ -300,6 +300,23 @@ class Periods:
             )
         return Periods(self.every, _sealed(self.edges[start : stop + 1].copy()))
 
+    def joined(self, after: Periods) -> Periods:
+        """Return these periods and those that follow them.
+
+        Examples
+        --------
+        >>> quarters = Periods.calendar("quarter", "1975", "1975")
+        >>> quarters.joined(quarters.ahead(2)).words()
+        '6 quarters, 1975 Q1 to 1976 Q2'
+        """
+        if after.every != self.every or after.dated != self.dated or after.edges[0] != self.edges[-1]:
+            raise DataError(
+                f"Periods are joined that follow each other; found {after.words()} after {self.words()}.",
+                option="after",
+                found=after.words(),
+            )
+        return Periods(self.every, _sealed(np.concatenate([self.edges, after.edges[1:]])))
+
     def same_as(self, other: Periods) -> bool:
         """Whether others are the very same periods."""
         return self.every == other.every and bool(np.array_equal(self.edges, other.edges))

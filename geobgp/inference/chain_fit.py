@@ -188,7 +188,7 @@ def fit_chain(
         facts["found"] = found
         return found.fit, found.likelihood
 
-    result, likelihood = run(call, parameters, basis, hyper, progress)
+    result, likelihood = run(call, parameters, basis, hyper, progress, full=False)
     return replace(facts["found"], fit=result, likelihood=likelihood)
 
 

@@ -115,7 +115,11 @@ def _cards(course: Course, check: Any) -> list[tuple[str, str, str]]:
             f"level {number(table['mean'].loc[top], 3)} {source.units}",
         ),
     ]
-    for key, name in (("lengthscale", "Lengthscale"), ("sd", "Spread (log scale)"), ("tau", "Memory")):
+    for key, name in (
+        ("lengthscale", "Lengthscale"),
+        ("sd", "Spread (log scale)"),
+        ("correlation_time", "Memory"),
+    ):
         fact = facts.get(key)
         if isinstance(fact, Mapping) and "value" in fact:
             told = fact.get("learned") and "q05" in fact

@@ -73,13 +73,25 @@ class TimeOutputs:
         return [Path(one.path) for one in self.write_rasters(path, thresholds, quantiles)]
 
     def write_rasters(
-        self, path: str | Path, thresholds: Sequence[float] = (), quantiles: Sequence[float] = QUANTILES
+        self,
+        path: str | Path,
+        thresholds: Sequence[float] = (),
+        quantiles: Sequence[float] = QUANTILES,
+        forecast: SpaceTimePosterior | None = None,
     ) -> list[Dated]:
-        """Write the same, and return when each raster is."""
+        """Write the same, with those of a forecast under the same legend, and return when each raster is."""
+        import xarray as xr
+
         from geobgp.output.time_rasters import write_period_rasters
 
-        data = self._layers(quantiles, thresholds)
-        return write_period_rasters(data, self.periods, path, title=self.provenance["title"])
+        data, periods = self._layers(quantiles, thresholds), self.periods
+        if forecast is not None:
+            both = [data, forecast._layers(quantiles, thresholds)]
+            data = xr.concat(
+                both, "time", data_vars="minimal", coords="minimal", compat="override", join="override"
+            )
+            periods = periods.joined(forecast.periods)
+        return write_period_rasters(data, periods, path, title=self.provenance["title"])
 
     @door(path=PATH, thresholds=THRESHOLDS, quantiles=PROBABILITIES)
     def to_netcdf(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -165,26 +165,16 @@ class SpaceTimePosterior(TimeOutputs, Posterior):  # type: ignore[misc]
         if areas is not None:
             events = areas.total_weight
         label = self.periods.labels[t]
-        return Posterior(
-            fit=replace(self.fit, states=tuple(state.at(t) for state in self._states)),
-            basis=self.basis,
-            kernel=self.kernel,
-            likelihood=self.likelihood,
-            exposure=np.array(self.by_period[t]),
-            exposure_kind=self.exposure_kind,
-            effects=self.effects,
-            points={"used": round(events)},
-            created=self.created,
-            title=f"{self.title or self.default_title}, {label}",
-            choices=self.choices,
-            scaling=self.scaling,
-            observed=observed,
-            areas=areas,
-            effort=self.effort,
-            tried=self.tried,
-            shown_in=self.shown_in,
-            per=self.per,
-        )
+        known = {f.name: getattr(self, f.name) for f in fields(Posterior)}
+        own = {
+            "fit": replace(self.fit, states=tuple(state.at(t) for state in self._states)),
+            "exposure": np.array(self.by_period[t]),
+            "points": {"used": round(events)},
+            "title": f"{self.title or self.default_title}, {label}",
+            "observed": observed,
+            "areas": areas,
+        }
+        return Posterior(**(known | own))
 
     excursion = _of_one_period("excursion")
     ranks = _of_one_period("ranks")

@@ -165,7 +165,7 @@ def test_the_help_lists_options_under_their_headings():
     heads = [
         line.rstrip(":") for line in text.splitlines() if line.endswith(":") and not line.startswith(" ")
     ]
-    assert heads == ["Data", "Rates and covariates", "Land", "Points", "Model", "Results", "Other"]
+    assert heads == ["Data", "Time", "Rates and covariates", "Land", "Points", "Model", "Results", "Other"]
     assert (
         text.index("--cell-size")
         < text.index("\nPoints:")

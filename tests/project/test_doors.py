@@ -41,7 +41,7 @@ INSIDE = {
     "Grid": {"cell_of", "centres", "from_cells", "to_cells", "shapes_from_cells", "shapes_to_cells"},
     "HarmonicBasis": {"by_part", "from_arrays", "from_vectors", "sample_prior", "longest_lengthscale", "missed_share"},
     "Matern": {"log_density", "log_shape", "missed_share", "eigenvalue_needed"},
-    "Periods": {"from_arrays", "index_of", "index_of_days", "of_ordinals", "same_as", "slice"},
+    "Periods": {"from_arrays", "index_of", "index_of_days", "joined", "of_ordinals", "same_as", "slice"},
     "Posterior": {"sample_blocks"},
     "SpaceTimePosterior": {"draws", "sample_blocks", "write_rasters"},
     "SquaredExponential": {"log_density", "log_shape", "missed_share", "eigenvalue_needed"},

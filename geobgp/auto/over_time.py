@@ -1,0 +1,153 @@
+"""Over time: how many cells and features a model of all periods can have, and the fit of it."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TYPE_CHECKING
+
+from geobgp.auto.candidates import Candidate, Fits, length_of
+from geobgp.auto.choices import features_needed, is_enough, practical_features, round_features, round_size
+from geobgp.auto.selection import MARGIN
+from geobgp.errors import GeobgpWarning, MissedVarianceWarning, hearing, option
+from geobgp.prior.base import MISSED_SHARE
+from geobgp.prior.harmonic import HarmonicBasis
+from geobgp.spacetime.posterior import SpaceTimePosterior
+from geobgp.summary import Choice
+from geobgp.text import number, percent
+
+if TYPE_CHECKING:
+    from geobgp.auto.options import Options
+    from geobgp.data.periods import Periods
+    from geobgp.prior.kernels import Kernel
+
+#: Seconds of a fit per node, period and squared number of features; features that cells are chosen for.
+SECONDS, USUAL_FEATURES = 7e-10, 256
+#: Fewer cells than these are not asked for, however many periods there are, nor fewer features.
+FEWEST_CELLS, FEWEST_FEATURES = 1000, 64
+
+
+def seconds_of(n_nodes: float, m: float, n_periods: int) -> float:
+    """Return about how long a fit takes.
+
+    Examples
+    --------
+    >>> round(seconds_of(10_000, 256, 120))
+    55
+    """
+    return SECONDS * n_nodes * m**2 * n_periods
+
+
+def moderate_cells(area: float, size: float, why: str, n_periods: int, seconds: float) -> tuple[float, str]:
+    """Return cells that a model of so many periods can have in the time that is allowed, and why.
+
+    Examples
+    --------
+    >>> moderate_cells(1e10, 1000.0, "usual", 12, 60.0)
+    (1000.0, 'usual')
+    >>> moderate_cells(1e10, 1000.0, "usual", 520, 60.0)[0]
+    2000.0
+    """
+    most = max(seconds / seconds_of(1.0, USUAL_FEATURES, n_periods), FEWEST_CELLS)
+    if area / size**2 <= 1.2 * most:
+        return size, why
+    wider = round_size(math.sqrt(area / most))
+    return (
+        wider,
+        f"about {number(area / wider**2, 2)} cells, so that {n_periods:,} periods take no longer than allowed",
+    )
+
+
+def most_features(n_nodes: int, n_periods: int, seconds: float, ceiling: int) -> int:
+    """Return the most features that a fit may have: within the time that is allowed, and 64 at least."""
+    within = math.sqrt(max(seconds, 1.0) / seconds_of(n_nodes, 1.0, n_periods))
+    return max(min(practical_features(n_nodes, ceiling), int(within)), min(FEWEST_FEATURES, n_nodes // 3))
+
+
+def fit_over_time(options: Options, fits: Fits, pooled: Candidate, choices: dict[str, Choice]) -> Candidate:
+    """Fit all periods together on the cells, the water and the features that suit their sum; more of these if needed.
+
+    Parameters
+    ----------
+    options : Options
+    fits : Fits
+    pooled : Candidate
+        The fit of all periods as one.
+    choices : dict of str to Choice
+        Is told of what is chosen here.
+    """
+    scene, o = pooled.scene, options
+    assert scene.in_time is not None
+    periods = scene.in_time.periods
+    domain, m = scene.domain, pooled.basis.m
+    area = float(domain.node_areas.sum())
+    left = max(fits.deadline - time.perf_counter(), 0.25 * o.max_seconds)
+    most = most_features(domain.n_nodes, periods.n, left, o.max_features)
+    why = choices["features"].why
+    if o.m == "auto" and m > most:
+        m = round_features(most, most)
+        why = f"{pooled.basis.m:,} suit the sum of all periods; {periods.n:,} periods leave time for {m:,}"
+    found = _fit(o, fits, pooled, m, None)
+    while o.m == "auto" and not is_enough(found.posterior.fit.missed_share, found.posterior.sd):
+        posterior = found.posterior
+        need = features_needed(
+            posterior.kernel, posterior.lengthscale, area, (m, found.basis.highest_eigenvalue)
+        )
+        more = round_features(MARGIN * max(need, m), most)
+        if more <= m or fits.deadline - time.perf_counter() < seconds_of(domain.n_nodes, more, periods.n):
+            why = (
+                f"they miss {percent(posterior.fit.missed_share)} of the prior variance; time ends the search"
+            )
+            found = found.without_missed_variance(_too_few(found, need))
+            break
+        m, why = more, f"the lengthscale of single periods, {length_of(posterior)}, asks for about {need:,}"
+        found = _fit(o, fits, pooled, m, posterior)
+    choices["features"] = Choice(found.basis.label, why if o.m == "auto" else "given")
+    choices["periods"] = Choice(periods.words(), _about(periods, o))
+    told = found.posterior.choices.get("dynamics")
+    kind, _, reason = (told or f"{_posterior(found).dynamics} (given)").partition(" (")
+    choices["dynamics"] = Choice(kind, reason.rstrip(")"))
+    return found
+
+
+def _posterior(found: Candidate) -> SpaceTimePosterior:
+    assert isinstance(found.posterior, SpaceTimePosterior)
+    return found.posterior
+
+
+def _fit(
+    o: Options, fits: Fits, pooled: Candidate, m: int, start: SpaceTimePosterior | object | None
+) -> Candidate:
+    """Fit all periods with m features; warnings are kept."""
+    scene, heard = pooled.scene, list[GeobgpWarning]()
+    kernel: Kernel = pooled.posterior.kernel if o.kernel is None else o.kernel
+    with hearing(heard.append):
+        basis = pooled.basis
+        if basis.m != m:
+            basis = HarmonicBasis.compute(
+                scene.domain,
+                m,
+                boundary=pooled.shore.boundary,
+                permeability=pooled.shore.permeability,
+                cache=o.cache,
+                progress=fits.progress,
+            )
+        posterior = fits.fit_periods(scene, basis, kernel, o, start)
+    return Candidate(scene, pooled.shore, posterior, tuple(heard), pooled.rung)
+
+
+def _about(periods: Periods, o: Options) -> str:
+    if o.between is not None or periods.every == "edges":
+        return "given"
+    return "from the first event to the last; the first and the last may be seen in part only"
+
+
+def _too_few(found: Candidate, need: int) -> MissedVarianceWarning:
+    return MissedVarianceWarning(
+        f"The {found.basis.label} miss {found.missed} of the prior variance ({percent(MISSED_SHARE)} is aimed at); "
+        f"about {need:,} would be needed, which is more than the time allows. The maps are smoother than the data ask "
+        "for.",
+        option="max_seconds",
+        found=found.posterior.fit.missed_share,
+        remedy=f"Raise {option('max_seconds')}, or use longer periods ({option('every')}).",
+    )

@@ -1,0 +1,136 @@
+"""geobgp map --time: a folder with all periods, that plays, and is replaced as a whole."""
+
+import json
+
+import geopandas as gpd
+import numpy as np
+import pandas as pd
+import pytest
+import shapely
+
+from geobgp import SpaceTimePosterior
+from geobgp.cli.app import main
+
+CRS = "EPSG:32631"
+WEST, SOUTH = 600_000.0, 5_800_000.0
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("time")
+    rng = np.random.default_rng(5)
+    month = rng.integers(0, 8, 500)
+    x = WEST + 1000 * np.clip(rng.normal(3.0 + 2 * month, 2.5), 0.1, 19.9)
+    y = SOUTH + 1000 * rng.uniform(0.1, 11.9, 500)
+    dates = [f"{d:02d}/{m + 1:02d}/2020" for m, d in zip(month, rng.integers(1, 28, 500), strict=True)]
+    pd.DataFrame({"easting": x, "northing": y, "date": dates}).to_csv(folder / "cases.csv", index=False)
+    land = shapely.box(WEST, SOUTH, WEST + 20_000, SOUTH + 12_000)
+    gpd.GeoDataFrame({"name": ["land"]}, geometry=[land], crs=CRS).to_file(folder / "land.gpkg")
+    halves = [shapely.box(WEST + a, SOUTH, WEST + a + 10_000, SOUTH + 12_000) for a in (0, 10_000)]
+    gpd.GeoDataFrame({"name": ["west", "east"]}, geometry=halves, crs=CRS).to_file(folder / "regions.gpkg")
+    return folder
+
+
+def command(files, *more):
+    quick = [
+        "--cell-size",
+        "1000",
+        "--features",
+        "24",
+        "--permeability",
+        "0",
+        "--crs",
+        CRS,
+        "--points-crs",
+        CRS,
+    ]
+    base = ["map", str(files / "cases.csv"), "--land", str(files / "land.gpkg"), "--time", "date"]
+    return [*base, "--date-format", "%d/%m/%Y", *quick, "--no-cache", "-q", *more]
+
+
+@pytest.fixture(scope="module")
+def out(files):
+    target = files / "out"
+    code = main(command(files, "--every", "month", "--forecast", "2", "--regions", str(files / "regions.gpkg"),
+                        "--threshold", "0.5", "-o", str(target)))  # fmt: skip
+    assert code == 0
+    return target
+
+
+def test_the_folder_has_all_periods(out):
+    names = {p.name for p in out.iterdir()}
+    assert {"map.html", "map.qgz", "report.html", "intensity.nc", "regions.gpkg", "posterior.geobgp", "summary.json",
+            "ratio_per_year.tif", "probability_of_increase.tif", "periods"} <= names  # fmt: skip
+    rasters = sorted(p.name for p in (out / "periods").glob("mean_*.tif"))
+    assert rasters == [f"mean_2020-{m:02d}.tif" for m in range(1, 11)]
+    styles = {p.read_text() for p in (out / "periods").glob("mean_*.qml")}
+    assert len(styles) == 1, "one legend for all, the forecast too"
+    assert (out / "periods" / "exceedance_0.5_2020-03.tif").exists()
+
+
+def test_numbers_are_the_same_in_all_files(out):
+    import xarray as xr
+
+    posterior = SpaceTimePosterior.load(out / "posterior.geobgp")
+    record = json.loads((out / "summary.json").read_text())
+    assert posterior.n_periods == 8 and record["periods"]["labels"] == list(posterior.periods.labels)
+    assert record["points"]["used"] == 500 and record["options"]["every"] == "month"
+    np.testing.assert_allclose(record["periods"]["level"]["expected"], posterior.level()["expected"])
+    with xr.open_dataset(out / "intensity.nc") as data:
+        np.testing.assert_allclose(data["mean"], posterior.intensity()["mean"], rtol=1e-5)
+    regions = gpd.read_file(out / "regions.gpkg", layer="regions")
+    assert len(regions) == 16 and regions["observed"].sum() == pytest.approx(500)
+    trend = gpd.read_file(out / "regions.gpkg", layer="trend").set_index("name")
+    assert trend.loc["east", "p_increase"] > 0.95 > 0.05 > trend.loc["west", "p_increase"]
+    assert "--time date --every month" in record["command"] and record["checks"]["periods_left_out"] == 2
+    assert "2020-10" in (out / "map.html").read_text() and "forecast" in (out / "report.html").read_text()
+    assert posterior.cross_validate(2).coverage == record["checks"]["coverage_90"]
+
+
+def test_what_an_earlier_run_wrote_is_replaced(files, out):
+    (out / "mine.txt").write_text("stays")
+    more = ["--every", "quarter", "--dynamics", "separable", "--between", "2020-01/2020-12", "-o", str(out)]
+    assert main(command(files, *more)) == 1
+    assert main(command(files, *more, "--force")) == 0
+    assert sorted(p.name for p in (out / "periods").glob("mean_*.tif")) == [
+        f"mean_2020-Q{q}.tif" for q in (1, 2, 3, 4)
+    ]
+    assert (out / "mine.txt").exists() and not (out / "regions.gpkg").exists()
+    record = json.loads((out / "summary.json").read_text())
+    assert "--between 2020-01/2020-12" in record["command"] and len(record["periods"]["labels"]) == 4
+
+
+@pytest.mark.parametrize(
+    ("more", "text"),
+    [
+        (["--every", "fortnight"], "--every is 'day'"),
+        ([], "--every month"),
+        (["--every", "month", "--show-points"], "shows no points"),
+        (["--every", "month", "--features", "full"], "needs features"),
+        (["--every", "month", "--between", "2020"], "--between"),
+    ],
+)
+def test_mistakes_are_told_in_the_shells_words(files, tmp_path, capsys, more, text):
+    assert main([*command(files), *more, "-o", str(tmp_path / "no")]) == 1
+    assert text in capsys.readouterr().err and not (tmp_path / "no").exists()
+
+
+def test_ambiguous_dates_ask(files, tmp_path, capsys):
+    words = command(files, "--every", "month", "-o", str(tmp_path / "no"))
+    assert main([w for w in words if w not in ("--date-format", "%d/%m/%Y")]) == 1
+    assert "--date-format %d/%m/%Y or --date-format %m/%d/%Y" in capsys.readouterr().err
+
+
+def test_a_forecast_needs_dates(files, tmp_path, capsys):
+    words = [
+        "map",
+        str(files / "cases.csv"),
+        "--land",
+        str(files / "land.gpkg"),
+        "--forecast",
+        "2",
+        "-o",
+        str(tmp_path / "no"),
+    ]
+    assert main(words) == 1
+    assert "--forecast belongs to events with dates" in capsys.readouterr().err
