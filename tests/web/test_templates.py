@@ -25,7 +25,9 @@ def test_what_the_script_is_given_arrives_and_cannot_end_it(config):
 
 @given(words)
 def test_a_title_stays_a_title(title):
-    head = templates.render("web/head.html.j2", title=title, tile_server=None, leaflet_css="", leaflet_js="")
+    head = templates.render(
+        "web/head.html.j2", title=title, tile_server=None, leaflet_css="", leaflet_js="", timed=True
+    )
     start, end = head.index("<title>") + 7, head.index("</title>")
     assert not set("<>\"'") & set(head[start:end])
     assert unescape(head[start:end]) == unescape(escape(title))
@@ -33,11 +35,16 @@ def test_a_title_stays_a_title(title):
 
 def test_a_server_cannot_leave_the_policy():
     head = templates.render(
-        "web/head.html.j2", title="", tile_server='https://a"><script>', leaflet_css="", leaflet_js=""
+        "web/head.html.j2",
+        title="",
+        tile_server='https://a"><script>',
+        leaflet_css="",
+        leaflet_js="",
+        timed=True,
     )
     assert "img-src data: blob: https://a&#34;&gt;&lt;script&gt;; connect-src" in head
 
 
 def test_what_a_template_needs_must_be_given():
     with pytest.raises(UndefinedError, match="title"):
-        templates.render("web/head.html.j2", tile_server=None, leaflet_css="", leaflet_js="")
+        templates.render("web/head.html.j2", tile_server=None, leaflet_css="", leaflet_js="", timed=True)
