@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from geobgp.prior.harmonic import HarmonicBasis
     from geobgp.prior.kernels import Matern, SquaredExponential
     from geobgp.scale.strata import map_strata
+    from geobgp.scale.tiles import map_tiles
     from geobgp.simulate import simulate_points
     from geobgp.spacetime.posterior import SpaceTimePosterior
 
@@ -98,6 +99,7 @@ _HOME = {
     "map_intensity": "auto.pipeline",
     "map_risk": "auto.risk",
     "map_strata": "scale.strata",
+    "map_tiles": "scale.tiles",
     "simulate_points": "simulate",
 }
 
@@ -132,6 +134,7 @@ __all__ = [
     "map_intensity",
     "map_risk",
     "map_strata",
+    "map_tiles",
     "simulate_points",
 ]
 

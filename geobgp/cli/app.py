@@ -23,6 +23,7 @@ from geobgp.cli.options import (
     shell_options,
 )
 from geobgp.scale.strata_options import strata_names
+from geobgp.scale.tiles_options import TilesOptions
 
 
 def _talk(function: Any) -> Any:
@@ -100,6 +101,21 @@ def strata(quiet: bool, verbose: bool, debug: bool, **options: Any) -> None:
     from geobgp.cli.strata_command import strata_files
 
     strata_files(chosen(StrataFiles, options), quiet=quiet, verbose=verbose)
+
+
+@cli.command(cls=GroupedCommand, short_help="Map land of any size, tile by tile.")
+@click.argument("points")
+@shell_options(TilesOptions)
+@_talk
+def tiles(quiet: bool, verbose: bool, debug: bool, **options: Any) -> None:
+    """Map the intensity of POINTS on land that is too large for one fit, tile by tile.
+
+    Writes to OUT/: mosaic.tif with its QGIS style, mosaic.zarr, summary.json, and tiles/. A run that was cut off goes
+    on where it was: give the same folder again.
+    """
+    from geobgp.cli.tiles_command import tiles_files
+
+    tiles_files(chosen(TilesOptions, options), quiet=quiet, verbose=verbose)
 
 
 @cli.command(cls=GroupedCommand, short_help="Make a map of the sample data.")

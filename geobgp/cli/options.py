@@ -15,6 +15,7 @@ from geobgp.auto.options import Options, OptionSet, Setting, setting, settings
 from geobgp.auto.risk_options import RiskOptions
 from geobgp.errors import DataError, option
 from geobgp.scale.strata_options import StrataOptions
+from geobgp.scale.tiles_options import TilesOptions
 from geobgp.style import Style
 
 Chosen = TypeVar("Chosen", bound=OptionSet)
@@ -399,7 +400,11 @@ def speak(name: str, value: Any = None) -> str:
     ('--features full', '--no-cache', '--on-water', '-o')
     """
     how = (
-        settings(RiskFiles) | settings(SimulateOptions) | settings(StrataFiles) | settings(MapOptions)
+        settings(RiskFiles)
+        | settings(SimulateOptions)
+        | settings(TilesOptions)
+        | settings(StrataFiles)
+        | settings(MapOptions)
     ).get(name)
     if name in _ARGUMENTS:
         return name.upper()

@@ -105,7 +105,7 @@ def good(door: str, name: str, tmp: Path) -> Any:
     w = world()
     special = {
         ("bin_areas", "count"): "n", ("expected_counts", "by"): "age", ("expected_counts", "cases"): w["cases"],
-        ("map_strata", "by"): "age", ("map_strata", "points"): w["labelled"],
+        ("map_tiles", "out"): tmp / "tiles", ("map_strata", "by"): "age", ("map_strata", "points"): w["labelled"],
         ("expected_counts", "population"): w["table"], ("BoundaryGP.fit", "values"): np.ones(40),
         ("Categorical", "source"): "soil.tif", ("FullRank.check_kernel", "kernel"): Matern(1.0),
     }  # fmt: skip

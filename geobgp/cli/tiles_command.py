@@ -1,0 +1,29 @@
+"""``geobgp tiles``: points and land of any size in, one mosaic out; cut off, it goes on."""
+
+from __future__ import annotations
+
+import click
+
+from geobgp.cli.messages import showing_warnings
+from geobgp.progress import ConsoleProgress, Progress
+from geobgp.scale.tiles import run_tiles
+from geobgp.scale.tiles_options import TilesOptions
+from geobgp.text import count, size_text
+
+
+def tiles_files(options: TilesOptions, *, quiet: bool = False, verbose: bool = False) -> None:
+    """Do what ``geobgp tiles`` does.
+
+    Parameters
+    ----------
+    options : TilesOptions
+    quiet, verbose : bool
+    """
+    progress = Progress() if quiet else ConsoleProgress(verbose=verbose)
+    with showing_warnings():
+        made = run_tiles(options, progress)
+    if not quiet:
+        progress.line(f"{sum(progress.seconds.values()):.1f} s in all")
+        done = f"{made.n_fitted:,} of {count(len(made.table), 'tile')} fitted now"
+        click.echo(f"{done}; {made.raster} ({size_text(made.raster.stat().st_size)})")
+        click.echo(f"Open {made.raster} in QGIS. {made.folder / 'tiles'} is only needed to go on.")
