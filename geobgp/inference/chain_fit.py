@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 #: Years of data from which on there is a yearly cycle.
 YEARS = 2.0
 #: Arrays of the size of all blocks, and of all observations, that a fit holds at once; and of fixed effects.
-_BLOCKS, _VECTORS, _DESIGNS = 6, 30, 6
+_BLOCKS, _VECTORS, _DESIGNS = 6, 40, 6
 #: Nats that a step of the hyperparameters must promise in rehearsals, and where a round takes long (so many products).
 _WORTH_FEW, _WORTH_LONG, _LONG = 1.0, 0.2, 1e10
 #: Periods from which on hyperparameters are first sought on a stretch of them: one in so many, but at least so many.
