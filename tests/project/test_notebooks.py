@@ -18,6 +18,7 @@ NAMES = (
     "05_real_data",
     "06_can_i_trust_this_map",
     "07_counts_by_area",
+    "08_where_and_when",
 )
 #: What belongs to one machine, and not in a notebook.
 PRIVATE = re.compile(
