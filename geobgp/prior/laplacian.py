@@ -121,6 +121,8 @@ def correct_eigenvalues(eigenvalues: np.ndarray, cell_size: float) -> np.ndarray
     return 12 * s / cell_size**2
 
 
+#: Water that lets less through than this is closed: its numbers would be lost beside those of land.
+CLOSED = 1e-6
 #: What a prior is told of the shore and the water.
 PRIOR = {
     "boundary": choice(*get_args(Boundary)).raising(DomainError),
@@ -159,8 +161,9 @@ def discretise(
     >>> len(closed.mass), open_water.n_nodes, len(open_water.mass) > 64
     (64, 64, True)
     """
+    permeability = permeability if permeability >= CLOSED else 0.0
     if (boundary, scheme) == ("neumann", "subcell"):
-        return _neumann(domain, float(permeability))
+        return _neumann(domain, permeability)
     here = f"boundary={boundary!r} and scheme={scheme!r}"
     if permeability > 0:
         raise DomainError(

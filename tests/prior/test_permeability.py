@@ -258,3 +258,8 @@ def test_a_bridge_changes_nothing_but_the_link_of_its_two_nodes():
 def test_bridges_only_with_neumann_and_subcell(kind):
     with pytest.raises(DomainError, match="Bridges join land only under Neumann"):
         discretise(with_bridge(), **kind)
+
+
+def test_water_that_lets_next_to_nothing_through_is_closed():
+    closed, nearly = (discretise(strait(), permeability=rho) for rho in (0.0, 1e-288))
+    assert nearly.permeability == 0.0 and (closed.matrix != nearly.matrix).nnz == 0
