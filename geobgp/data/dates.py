@@ -58,8 +58,8 @@ def texts_of(column: Any) -> Texts:
         if zone is not None:
             zones, column = (str(zone),), column.dt.tz_localize(None)
         days = column.to_numpy().astype("datetime64[D]")
-        which, found = pd.factorize(days)
-        which = np.where(np.isnat(days), -1, which)
+        found, which = np.unique(days, return_inverse=True)
+        which = np.where(np.isnat(days), -1, which.reshape(-1))
         return Texts([str(day) for day in found], which, zones)
     if pd.api.types.is_numeric_dtype(column.dtype):
         numbers = column.to_numpy(float, na_value=np.nan)
