@@ -11,6 +11,7 @@ import numpy as np
 from geobgp.arguments import ARRAY, AXES, BASEMAP, LEVELS, PROBABILITIES, SOURCE, THRESHOLDS
 from geobgp.errors import DataError
 from geobgp.inference.mixture import QUANTILES, check_probabilities, quantile_name
+from geobgp.privacy import without_hidden
 from geobgp.units import warn_if_far
 from geobgp.validate import FLAG, NAME, PATH, SEED, TEXT, door, either, number, whole
 
@@ -111,7 +112,8 @@ class Outputs:
     ) -> xr.Dataset:
         from geobgp.output.grids import dataset
 
-        return dataset(self.domain, values, variables=variables, attrs=self.provenance, coverage=coverage)
+        shown = without_hidden(cast("Posterior", self), values)
+        return dataset(self.domain, shown, variables=variables, attrs=self.provenance, coverage=coverage)
 
     def _layers(self, quantiles: Sequence[float], thresholds: Sequence[float]) -> xr.Dataset:
         data = self.intensity(quantiles)

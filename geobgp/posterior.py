@@ -20,6 +20,7 @@ from geobgp.errors import DataError
 from geobgp.exports import Outputs
 from geobgp.inference.mixture import QUANTILES, NormalMixture, check_probabilities, quantile_name
 from geobgp.land.reproject import as_given, place_coordinates
+from geobgp.privacy import hide_rows
 from geobgp.questions import Questions
 from geobgp.style import Style
 from geobgp.summary import Rung, Summary, coefficient_table, describe
@@ -94,6 +95,8 @@ class Posterior(Outputs, Questions):
         The time that events are counted per as well, as in "month"; empty where the map has no time.
     style : Style
         Classes and colours that were asked for; see `styled`.
+    min_count : int
+        What rests on fewer events or people is hidden; see `protected`.
 
     Examples
     --------
@@ -131,6 +134,7 @@ class Posterior(Outputs, Questions):
     style: Style = field(default=Style(), repr=False)
     effort: np.ndarray | None = field(default=None, repr=False)
     persons: Groups | None = field(default=None, repr=False)
+    min_count: int = field(default=0, repr=False)
 
     # -- facts -------------------------------------------------------------------------------------
 
@@ -339,7 +343,7 @@ class Posterior(Outputs, Questions):
     def node_intensity(self, quantiles: Sequence[float] = QUANTILES) -> pd.DataFrame:
         """Return mean, sd and quantiles of the intensity, one row per node of the domain."""
         self._need_counts("node_intensity()")
-        frame = pd.DataFrame(statistics(self._shown_nodes, quantiles))
+        frame = hide_rows(pd.DataFrame(statistics(self._shown_nodes, quantiles)), self)
         frame.attrs["units"] = self.units
         return frame
 
@@ -367,6 +371,8 @@ class Posterior(Outputs, Questions):
         found = self._at(coords, covariates, by_node=True).plus(math.log(self.shown.factor))
         index = getattr(coords, "index", None) if hasattr(coords, "iloc") else None
         frame = pd.DataFrame(statistics(found, quantiles), index=index)
+        if self.min_count:
+            hide_rows(frame, self, self.domain.locate(place_coordinates(coords, self.domain.crs)))
         frame.attrs["units"] = self.units
         return frame
 

@@ -34,6 +34,32 @@ class Questions:
         def areas(self) -> AreaCounts | None: ...  # noqa: D102
         def _need_counts(self, what: str) -> None: ...
 
+    @door(min_count=whole())
+    def protected(self, min_count: int) -> Posterior:
+        """Return the same posterior, with the numbers hidden that rest on fewer events or people than `min_count`.
+
+        Parameters
+        ----------
+        min_count : int
+            Cells with 1 to `min_count` - 1 events, or (where people are counted) with fewer people, are NaN in
+            `intensity`, `exceedance`, `intensity_at`, rasters, maps and figures; regions in `totals` and `ranks`, whose
+            column ``hidden`` says so. 0 hides nothing.
+
+        Returns
+        -------
+        Posterior
+            It cannot be saved, for a file holds the counts of every cell. Samples and predictions are not hidden.
+
+        Notes
+        -----
+        Which cells are hidden is seen on the map: that something happened there is not hidden. A single hidden region
+        is known from the total of all and the others; and a number below `min_count` may follow from several maps of
+        the same events. Where that matters take larger cells and regions.
+        """
+        from geobgp.privacy import protected
+
+        return protected(cast("Posterior", self), min_count)
+
     @door(by=NAME, quantiles=PROBABILITIES, predicted=FLAG, n_samples=whole(2), seed=SEED)
     def totals(
         self,

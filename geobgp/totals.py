@@ -18,6 +18,7 @@ from geobgp.land.regions import (
     sum_samples,
     table,
 )
+from geobgp.privacy import hide_regions
 from geobgp.units import RELATIVE_RISK, RISKS
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def totals(
     if predicted:
         means = _scattered(posterior, sums, weights, n_samples, seed)
         columns |= {f"predicted_{quantile_name(q)}": poisson_quantile(means, q) for q in chances}
-    made = table(frame, shares, domain, columns)
+    made = hide_regions(table(frame, shares, domain, columns), posterior, shares, list(columns))
     made.attrs["units"] = posterior.units
     return made
 

@@ -15,7 +15,7 @@ from dataclasses import MISSING, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from geobgp import arguments, validate
+from geobgp.auto.option_rules import rule_of
 from geobgp.errors import DataError, GeometryError, option
 from geobgp.units import check_units
 
@@ -111,7 +111,7 @@ class OptionSet:
     def __post_init__(self) -> None:
         for f in dataclasses.fields(self):
             value = getattr(self, f.name)
-            rule = None if value is f.default else _rule(f.name, f.metadata["setting"], f.default)
+            rule = None if value is f.default else rule_of(f.name, f.metadata["setting"], f.default)
             if rule is not None:
                 object.__setattr__(self, f.name, rule(f.name, value))
 
@@ -328,6 +328,14 @@ class Options(OptionSet):
         "What events are shown per: 'per 100,000', 'per ha', or 'relative risk'.", "Results", metavar="TEXT"
     )
     title: str = setting("Title of map and report.", "Results", default="", metavar="TEXT")
+    min_count: int = setting(
+        "Hide cells and regions that rest on fewer events or people than this.",
+        "Results",
+        "number",
+        default=0,
+        metavar="K",
+        least=0,
+    )
 
     def __post_init__(self) -> None:
         if str(self.boundary) == "auto":
@@ -345,6 +353,7 @@ class Options(OptionSet):
 
             object.__setattr__(self, "covariates", named_covariates(self.covariates))
         self._check_data()
+        self._check_privacy()
         self._check_time()
         check_units(self.units, self.exposure is not None)
         if self.boundary == "dirichlet" and self.permeability not in ("auto", 0):
@@ -365,6 +374,23 @@ class Options(OptionSet):
                 option="kernel",
                 found=self.kernel,
                 remedy="Use one of these, or features.",
+            )
+
+    def _check_privacy(self) -> None:
+        """Refuse to hide small numbers where they would be shown all the same."""
+        if self.min_count and self.time is not None:
+            raise DataError(
+                f"{option('min_count')} hides cells of one map, and not yet those of every period.",
+                option="min_count",
+                found=self.min_count,
+                remedy=f"Leave out {option('min_count')}, or {option('time')}.",
+            )
+        if self.min_count and getattr(self, "show_points", False):
+            raise DataError(
+                f"{option('show_points')} shows every point, and {option('min_count')} hides where few are.",
+                option="min_count",
+                found=self.min_count,
+                remedy="Leave out one of them.",
             )
 
     def _check_data(self) -> None:
@@ -442,53 +468,3 @@ def _plain(value: Any, kind: Kind) -> Any:
 
 def _same(value: Any, default: Any) -> bool:
     return value is default or (isinstance(value, (str, int, float)) and value == default)
-
-
-def _rule(name: str, how: Setting, default: Any) -> validate.Rule | None:
-    """Return what the value of an option must be; None where anything may be."""
-    if how.choices:
-        return validate.choice(*how.choices)
-    if how.kind in ("number", "numbers"):
-        whole = isinstance(default, int)
-        one = (
-            validate.whole(int(how.least))
-            if whole
-            else validate.number(how.above, how.least, below=how.below)
-        )
-        return one if how.kind == "number" else validate.numbers(one, f"a list, each {one.words}")
-    if how.kind == "crs":
-        from geobgp.land.crs import as_crs
-
-        def known(value: Any) -> Any:
-            if not (name == "crs" and isinstance(value, str) and value.lower() == "local"):
-                as_crs(value, name)
-            return value
-
-        return validate.Rule("a CRS", known)
-    if name == "weights":
-        return arguments.WEIGHTS
-    return _RULES.get(how.kind)
-
-
-_RULES: dict[Kind, validate.Rule] = {
-    "file": arguments.SOURCE,
-    "folder": validate.PATH,
-    "text": validate.TEXT,
-    "column": validate.NAME,
-    "columns": validate.names("a list of names of columns"),
-    "features": validate.either(
-        validate.choice("auto", "full"),
-        validate.whole(1),
-        words="'auto', 'full' or a number of features of at least 1",
-    ),
-    "interval": arguments.SUPPRESSED,
-    "share": validate.either(
-        validate.choice("auto"), validate.number(least=0.0, most=1.0), words="'auto' or a number from 0 to 1"
-    ),
-    "rasters": arguments.COVARIATES,
-    "kernel": arguments.KERNEL,
-    "client": arguments.CLIENT,
-    "dates": arguments.TIMES,
-    "periods": arguments.EVERY,
-    "span": arguments.SPAN,
-}

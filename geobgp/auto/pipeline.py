@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
 
+from geobgp import privacy
 from geobgp.arguments import PROGRESS
 from geobgp.auto.candidates import Fits
 from geobgp.auto.ladder import Ladder
@@ -80,6 +81,7 @@ def map_intensity(
     client: Any = None,
     units: str | None = None,
     title: str = "",
+    min_count: int = 0,
     progress: ProgressLike = False,
 ) -> Posterior:
     """Map the intensity of points on land: the whole way in one call.
@@ -169,6 +171,8 @@ def map_intensity(
         `Posterior.in_units` changes it later.
     title : str
         Title of maps.
+    min_count : int
+        Hide cells and regions that rest on fewer events or people than this; see `Posterior.protected`.
     progress : bool, Progress, Stage or callable
         Tell of each stage on standard error, or to whoever is given; see `geobgp.progress`.
 
@@ -251,6 +255,11 @@ def run(options: Options, progress: ProgressLike = False, *, keep_coordinates: b
         kept.posterior, choices={name: str(choice) for name, choice in choices.items()}, tried=tried
     )
     posterior = posterior.in_units(o.units)
+    if o.min_count:
+        posterior = posterior.protected(o.min_count)
+        choices["small numbers"] = Choice(*privacy.in_words(posterior))
+        told = {name: str(choice) for name, choice in choices.items()}
+        posterior = dataclasses.replace(posterior, choices=told)
     counts = kept.scene.counts if in_time is None else in_time.counts
     reach = ladder.reach if o.max_snap is None else o.max_snap
     return Mapped(posterior, counts, choices, dict(progress.seconds), reach)

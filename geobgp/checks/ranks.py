@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from geobgp.errors import DataError, option
 from geobgp.inference.mixture import quantile_name
 from geobgp.land.regions import area_shares, read_regions, sum_samples, table
+from geobgp.privacy import hide_regions
 
 if TYPE_CHECKING:
     import geopandas as gpd
@@ -60,7 +61,7 @@ def ranks(
         "p_above": (rates > limit).mean(axis=0),
     }
     columns = {name: np.where(ranked, values, np.nan) for name, values in columns.items()}
-    made = table(frame, shares, domain, columns)
+    made = hide_regions(table(frame, shares, domain, columns), posterior, shares, list(columns))
     made.attrs["units"] = posterior.units
     return made
 

@@ -100,9 +100,12 @@ def write_results(
     with progress.stage("checks") as stage:
         checks = check(posterior, mapped.counts.values) if posterior.areas is None else None
         checked, advice = left_out(posterior, stage)
-    with progress.stage("posterior") as stage:
-        saved = posterior.save(folder / "posterior.geobgp")
-        stage.note(size_text(saved.stat().st_size))
+    if posterior.min_count:  # neither the counts of cells nor those of blocks and pieces of land
+        checks, checked = None, None
+    else:
+        with progress.stage("posterior") as stage:
+            saved = posterior.save(folder / "posterior.geobgp")
+            stage.note(size_text(saved.stat().st_size))
     names = file_names(folder)
     inputs = replace(
         report_inputs(mapped, options, progress, warnings, regions),

@@ -154,6 +154,13 @@ def _state_in_space(arrays: dict[str, np.ndarray], basis: Any) -> Any:
 
 def save(posterior: Posterior, path: str | Path) -> Path:
     """Write a posterior; see `Posterior.save`."""
+    if posterior.min_count:
+        raise DataError(
+            "A file holds the counts of every cell, and this posterior hides small ones.",
+            option="min_count",
+            found=posterior.min_count,
+            remedy="Save the posterior that it was made of, posterior.protected(0), where nobody else reads it.",
+        )
     from geobgp.spacetime.posterior import SpaceTimePosterior
 
     fit = posterior.fit
