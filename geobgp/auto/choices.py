@@ -84,7 +84,7 @@ def features_needed(
     kernel: Kernel,
     lengthscale: float,
     area: float,
-    known: tuple[int, float] | None = None,
+    known: tuple[float, float] | None = None,
     share: float = MISSED_SHARE,
 ) -> int:
     """Return the number of features that miss no more than `share` of the variance, by Weyl's law.

@@ -11,7 +11,7 @@ import shapely
 from geobgp.auto.candidates import Candidate, FitError, Fits, Shore
 from geobgp.auto.choices import cell_size_for, cell_size_for_areas, round_size
 from geobgp.auto.domain import about_crs, side
-from geobgp.auto.over_time import moderate_cells
+from geobgp.auto.over_time import affordable_shore, moderate_cells
 from geobgp.auto.selection import LEAD, ModelSearch
 from geobgp.errors import GeobgpError, ResolutionWarning, in_words, option
 from geobgp.prior.harmonic import check_features
@@ -74,6 +74,8 @@ class Ladder:
             first, shores = usual, [s if isinstance(s, Shore) else s.shore for s in shores]
         if o.areas is not None or in_time:
             shore = shores[0] if isinstance(shores[0], Shore) else shores[0].shore
+            if in_time:
+                shore = affordable_shore(o, shores, scene, usual, search.choices)
             found, search.choices["features"] = search.with_enough_features(scene, shore)
         else:
             found = search.prior(scene, shores[0])

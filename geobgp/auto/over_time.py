@@ -6,18 +6,27 @@ import math
 import time
 from typing import TYPE_CHECKING
 
-from geobgp.auto.candidates import Candidate, Fits, length_of
-from geobgp.auto.choices import features_needed, is_enough, practical_features, round_features, round_size
+from geobgp.auto.candidates import Candidate, Fits, Shore, length_of
+from geobgp.auto.choices import (
+    FIRST_FEATURES,
+    features_needed,
+    is_enough,
+    practical_features,
+    round_features,
+    round_size,
+)
 from geobgp.auto.selection import MARGIN
 from geobgp.errors import GeobgpWarning, MissedVarianceWarning, hearing, option
 from geobgp.prior.base import MISSED_SHARE
-from geobgp.prior.harmonic import HarmonicBasis
+from geobgp.prior.harmonic import HarmonicBasis, dilution
+from geobgp.prior.laplacian import discretise
 from geobgp.spacetime.posterior import SpaceTimePosterior
 from geobgp.summary import Choice
 from geobgp.text import number, percent
 
 if TYPE_CHECKING:
     from geobgp.auto.options import Options
+    from geobgp.auto.scene import Scene
     from geobgp.data.periods import Periods
     from geobgp.prior.kernels import Kernel
 
@@ -64,6 +73,46 @@ def most_features(n_nodes: int, n_periods: int, seconds: float, ceiling: int) ->
     return max(min(practical_features(n_nodes, ceiling), int(within)), min(FEWEST_FEATURES, n_nodes // 3))
 
 
+def affordable_shore(
+    options: Options,
+    shores: list[Candidate | Shore],
+    scene: Scene,
+    cell_size: float,
+    choices: dict[str, Choice],
+) -> Shore:
+    """Return the shore that events ask for, or closed water where a model of all periods cannot have it.
+
+    Features of permeable water come on top of the land's, and much water around little land makes them too many.
+
+    Parameters
+    ----------
+    options : Options
+    shores : list of Candidate or Shore
+        Those that may be right, the best first.
+    scene : Scene
+        On the cells that these were compared on.
+    cell_size : float
+        Of the cells that will be fitted.
+    choices : dict of str to Choice
+        Is told where water is closed for want of time.
+    """
+    best = shores[0]
+    shore = best if isinstance(best, Shore) else best.shore
+    if options.permeability != "auto" or shore.permeability == 0 or options.m != "auto":
+        return shore
+    assert scene.in_time is not None
+    domain, periods = scene.domain, scene.in_time.periods.n
+    nodes = round(domain.n_nodes * (domain.cell_size / cell_size) ** 2)
+    most = most_features(nodes, periods, options.max_seconds, options.max_features)
+    each = dilution(discretise(domain, boundary=shore.boundary, permeability=shore.permeability))
+    if FIRST_FEATURES * each <= most:
+        return shore
+    told = choices["water"]
+    need = f"{shore.words} water asks for {number(each, 2)} features for each one of the land"
+    choices["water"] = Choice("closed", f"{told.why}; {need}, too many for {periods:,} periods")
+    return Shore("neumann", 0.0)
+
+
 def fit_over_time(options: Options, fits: Fits, pooled: Candidate, choices: dict[str, Choice]) -> Candidate:
     """Fit all periods together on the cells, the water and the features that suit their sum; more of these if needed.
 
@@ -79,14 +128,16 @@ def fit_over_time(options: Options, fits: Fits, pooled: Candidate, choices: dict
     scene, o = pooled.scene, options
     assert scene.in_time is not None
     periods = scene.in_time.periods
-    domain, m = scene.domain, pooled.basis.m
+    domain, m = scene.domain, round(pooled.basis.land_features)
     area = float(domain.node_areas.sum())
     left = max(fits.deadline - time.perf_counter(), 0.25 * o.max_seconds)
-    most = most_features(domain.n_nodes, periods.n, left, o.max_features)
+    each = pooled.basis.m / pooled.basis.land_features
+    most = max(int(most_features(domain.n_nodes, periods.n, left, o.max_features) / each), 1)
     why = choices["features"].why
     if o.m == "auto" and m > most:
         m = round_features(most, most)
-        why = f"{pooled.basis.m:,} suit the sum of all periods; {periods.n:,} periods leave time for {m:,}"
+        room = f"{periods.n:,} periods leave time for {round(m * each):,}"
+        why = f"{pooled.basis.label} suit the sum of all periods; {room}"
     found = _fit(o, fits, pooled, m, None)
     while o.m == "auto" and not is_enough(found.posterior.fit.missed_share, found.posterior.sd):
         posterior = found.posterior
@@ -94,7 +145,9 @@ def fit_over_time(options: Options, fits: Fits, pooled: Candidate, choices: dict
             posterior.kernel, posterior.lengthscale, area, (m, found.basis.highest_eigenvalue)
         )
         more = round_features(MARGIN * max(need, m), most)
-        if more <= m or fits.deadline - time.perf_counter() < seconds_of(domain.n_nodes, more, periods.n):
+        if more <= m or fits.deadline - time.perf_counter() < seconds_of(
+            domain.n_nodes, each * more, periods.n
+        ):
             why = (
                 f"they miss {percent(posterior.fit.missed_share)} of the prior variance; time ends the search"
             )
@@ -123,7 +176,7 @@ def _fit(
     kernel: Kernel = pooled.posterior.kernel if o.kernel is None else o.kernel
     with hearing(heard.append):
         basis = pooled.basis
-        if basis.m != m:
+        if m != round(basis.land_features):
             basis = HarmonicBasis.compute(
                 scene.domain,
                 m,

@@ -206,7 +206,7 @@ class ModelSearch:
             return found, Choice(found.basis.label, "given")
         area = float(scene.domain.node_areas.sum())
         while not is_enough(found.posterior.fit.missed_share, found.posterior.sd):
-            fit, used = found.posterior, found.basis.m
+            fit, used = found.posterior, found.basis.land_features
             known = (used, found.basis.highest_eigenvalue)
             need = features_needed(fit.kernel, fit.lengthscale, area, known)
             if used >= most or need > most:

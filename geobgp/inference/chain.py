@@ -125,7 +125,7 @@ class ChainEngine(Engine):
         lowest = int(np.sum(ranked <= 0.0))
         for part in (16, 4):
             few = lowest + (len(ranked) - lowest) // part
-            if few - lowest >= 32:
+            if few - lowest >= 24:
                 some = features.truncate(eigenvalues <= ranked[few - 1])
                 yield node_engine(self.setting, self.dynamics, some, self.order[some.order], self.design)
 

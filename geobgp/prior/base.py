@@ -73,6 +73,11 @@ class Basis(ABC):
         """What its weights belong to, in words for a report."""
 
     @property
+    def land_features(self) -> float:
+        """About how many of the weights are the land's own: all but those of permeable water."""
+        return float(self.m)
+
+    @property
     def highest_eigenvalue(self) -> float:
         """The Laplacian's eigenvalue (1/length²) up to which the prior reaches."""
         return float("inf")

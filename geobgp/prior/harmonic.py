@@ -166,6 +166,11 @@ class HarmonicBasis(Basis):
         return f"{count(self.m, 'harmonic feature')} of the land"
 
     @property
+    def land_features(self) -> float:
+        """About how many of the features are the land's own: all but those of permeable water."""
+        return self.m / dilution(self.discretisation)
+
+    @property
     def highest_eigenvalue(self) -> float:
         """The last feature's eigenvalue."""
         return float(self.eigenvalues[-1])
@@ -351,6 +356,16 @@ def check_features(domain: Domain, m: int, boundary: Boundary) -> None:
     _number_of_features(discretise(domain, boundary=boundary), domain, _FEATURES("m", m))
 
 
+def dilution(made: Discretisation) -> float:
+    """Return how many features there are for each one of the land: more than one with permeable water.
+
+    By Weyl's law; waves on water are shorter by the permeability.
+    """
+    water = float(made.mass[made.n_nodes :].sum()) if made.permeability > 0 else 0.0
+    land = float(made.mass.sum()) - water
+    return 1.0 + (water / made.permeability**2 / land if water else 0.0)
+
+
 def _number_of_features(made: Discretisation, domain: Domain, m: int) -> int:
     """Return how many features `m` stands for; refuse what the domain lacks, or the memory does not hold.
 
@@ -358,10 +373,6 @@ def _number_of_features(made: Discretisation, domain: Domain, m: int) -> int:
     """
     n = made.matrix.shape[0]
     constants = connected_components(made.matrix, directed=False)[0] - 1 if made.boundary == "neumann" else 0
-    water = float(made.mass[made.n_nodes :].sum()) if made.permeability > 0 else 0.0
-    land = float(made.mass.sum()) - water
-    # Weyl's law: the share of features that live on water, whose waves are shorter by the permeability.
-    dilution = 1.0 + (water / made.permeability**2 / land if water else 0.0)
     below, above = (
         f"a {option('cell_size')} {side} {number(domain.cell_size)}" for side in ("below", "above")
     )
@@ -373,7 +384,7 @@ def _number_of_features(made: Discretisation, domain: Domain, m: int) -> int:
             found=m,
             remedy=f"Use {_at_most(most)}, or {below}." if most > 0 else f"Use {below}.",
         )
-    features = min(int(np.ceil(m * dilution)), most) + constants
+    features = min(int(np.ceil(m * dilution(made))), most) + constants
     free = free_memory()
     need = memory_needed(n, features) + (8 * domain.n_nodes * features if domain.n_nodes != n else 0)
     if free is not None and need > free:

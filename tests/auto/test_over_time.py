@@ -127,3 +127,22 @@ def test_cells_and_features_fit_the_time():
     assert most_features(10_000, 120, 60.0, 1024) == pytest.approx(267, abs=5)
     assert most_features(10_000, 2000, 1.0, 1024) == 64
     assert seconds_of(2000, 128, 24) < 2.0
+
+
+def test_open_water_is_closed_where_it_would_take_too_many_features():
+    rng = np.random.default_rng(5)
+    islands = shapely.union_all([shapely.Point(x, y).buffer(1.0) for x in (0, 6, 12) for y in (0, 6, 12)])
+    places = rng.uniform(-1, 13, (6000, 2))
+    places = places[shapely.contains_xy(islands, places)]
+    # The same trend over all islands, whatever water is between them.
+    places = places[rng.random(len(places)) < np.exp(-0.3 * (12.0 - places[:, 0]))]
+    cases = pd.DataFrame({"easting": places[:, 0], "northing": places[:, 1]})
+    cases["date"] = [f"2020-{m:02d}-10" for m in rng.integers(1, 13, len(cases))]
+    given = {"time": "date", "every": "month", "crs": "local", "cell_size": 0.25, "cache": False}
+    mapped = run(Options(points=cases, land=islands, max_seconds=5.0, **given))
+    water = mapped.choices["water"]
+    assert "Open" in water.why or "open" in water.why
+    assert (
+        water.value == "closed" and "features for each one of the land, too many for 12 periods" in water.why
+    )
+    assert mapped.posterior.basis.permeability == 0.0
