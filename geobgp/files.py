@@ -384,6 +384,8 @@ def together(folder: str | os.PathLike[str]) -> Iterator[Path]:
         for path in sorted(hidden.iterdir()):
             path.replace(place / path.name)
         missing = []
+    except WriteError as error:  # of a file within, which is named where it was to be
+        raise WriteError(error.message.replace(str(hidden), str(folder)), remedy=error.remedy) from error
     except Exception as error:
         raise _not_written(Path(folder), error) from error
     finally:
