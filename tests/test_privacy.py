@@ -15,6 +15,7 @@ from geobgp import LGCP, DataError, Domain, HarmonicBasis, Matern, Posterior, bi
 from geobgp.cli.app import main
 from geobgp.cli.options import MapOptions
 from geobgp.privacy import hidden_nodes
+from geobgp.scale.strata_options import StrataOptions
 from geobgp.web import maps
 
 K = 4
@@ -116,6 +117,10 @@ def test_what_would_show_them_all_the_same_is_refused(posterior, domain, tmp_pat
     with pytest.raises(DataError, match="holds the counts of every cell"):
         posterior.protected(K).save(tmp_path / "fit.geobgp")
     assert not list(tmp_path.iterdir())
+    with pytest.raises(DataError, match="hides small numbers is not compared"):
+        fitted(domain, posterior.observed + 1).versus(posterior.protected(K))
+    with pytest.raises(DataError, match="min_count does not go with strata"):
+        StrataOptions(points="p.csv", land="l.gpkg", by="disease", min_count=K)
     told = {"points": "p.csv", "land": "l.gpkg", "output": "out", "min_count": K}
     with pytest.raises(DataError, match="show_points shows every point") as caught:
         MapOptions(**told, show_points=True)

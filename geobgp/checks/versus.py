@@ -51,6 +51,13 @@ class Versus:
         for posterior in (self.first, self.second):
             posterior._need_counts("versus()")
         one, two = self.first, self.second
+        if one.min_count or two.min_count:
+            raise DataError(
+                "A map that hides small numbers is not compared: the ratio would show them.",
+                option="other",
+                found=max(one.min_count, two.min_count),
+                remedy="Compare the maps without min_count where nobody else reads it.",
+            )
         if one is two:
             raise DataError("A map is compared with another one; both are the same.", option="other")
         if one.domain.content_hash() != two.domain.content_hash():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from geobgp.auto.options import OptionSet
 from geobgp.errors import DataError, GeobgpError
 from geobgp.files import read_vector
@@ -16,21 +14,22 @@ def check_beforehand(options: OptionSet) -> None:
     Files that are missing; a basemap that there is not; regions without a CRS, a geometry or the column of their names.
     """
     options.check_files()
-    told: Any = options
-    local = isinstance(told.crs, str) and told.crs.lower() == "local"
-    if told.basemap is not None:
+    crs, basemap, regions, by, context = (
+        getattr(options, name, None) for name in ("crs", "basemap", "regions", "regions_by", "context")
+    )
+    local = isinstance(crs, str) and crs.lower() == "local"
+    if basemap is not None:
         from geobgp.web.basemaps import check_basemap
 
-        check_basemap(told.basemap, local=local)
-    if told.regions is not None:
-        frame = read_vector(told.regions, "regions")
+        check_basemap(basemap, local=local)
+    if regions is not None:
+        frame = read_vector(regions, "regions")
         check_frame(frame, local, "regions")
-        if told.regions_by is not None:
+        if by is not None:
             try:
-                merged(frame, told.regions_by)
+                merged(frame, by)
             except DataError as error:
                 raise _as("regions_by", error) from error
-    context = getattr(told, "context", None)
     if context is not None:
         check_frame(read_vector(context, "context", columns=[]), local, "context", any_kind=True)
 

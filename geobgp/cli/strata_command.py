@@ -6,13 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-import click
-
 import geobgp
-from geobgp.cli.messages import showing_warnings
+from geobgp.cli.beforehand import check_beforehand
+from geobgp.cli.messages import say, showing_warnings
 from geobgp.cli.options import StrataFiles, command_line
 from geobgp.cli.results import read_named_regions
-from geobgp.cli.workspace import RECORD, Workspace, not_written
+from geobgp.cli.workspace import RECORD, Workspace
 from geobgp.progress import ConsoleProgress, Progress
 from geobgp.scale.strata import run_strata
 from geobgp.scale.strata_maps import Strata
@@ -31,20 +30,19 @@ def strata_files(options: StrataFiles, *, quiet: bool = False, verbose: bool = F
     options : StrataFiles
     quiet, verbose : bool
     """
-    options.check_files()
+    check_beforehand(options)
     progress = Progress() if quiet else ConsoleProgress(verbose=verbose)
     with Workspace(options.output, force=options.force) as work, showing_warnings() as warnings:
         strata = run_strata(options, progress)
-        try:
+        with work.telling():
             _write(work.folder, strata, options, progress, warnings)
             files = work.commit()
-        except OSError as error:
-            raise not_written(work.target, error, work.folder) from error
     if not quiet:
         progress.line(f"{sum(progress.seconds.values()):.1f} s in all")
-        click.echo(f"{len(files)} files ({size_text(sum(f.stat().st_size for f in files))}) in {work.target}")
-        click.echo(
-            f"Open {work.target / 'index.html'} in a browser and {work.target / 'totals.gpkg'} in QGIS."
+        done = f"The results are in {work.target} all the same."
+        say(f"{len(files)} files ({size_text(sum(f.stat().st_size for f in files))}) in {work.target}", done)
+        say(
+            f"Open {work.target / 'index.html'} in a browser and {work.target / 'totals.gpkg'} in QGIS.", done
         )
 
 

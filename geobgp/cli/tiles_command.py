@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import click
-
-from geobgp.cli.messages import showing_warnings
+from geobgp.cli.messages import say, showing_warnings
 from geobgp.progress import ConsoleProgress, Progress
 from geobgp.scale.tiles import run_tiles
 from geobgp.scale.tiles_options import TilesOptions
@@ -25,5 +23,6 @@ def tiles_files(options: TilesOptions, *, quiet: bool = False, verbose: bool = F
     if not quiet:
         progress.line(f"{sum(progress.seconds.values()):.1f} s in all")
         done = f"{made.n_fitted:,} of {count(len(made.table), 'tile')} fitted now"
-        click.echo(f"{done}; {made.raster} ({size_text(made.raster.stat().st_size)})")
-        click.echo(f"Open {made.raster} in QGIS. {made.folder / 'tiles'} is only needed to go on.")
+        there = f"The mosaic is in {made.raster} all the same."
+        say(f"{done}; {made.raster} ({size_text(made.raster.stat().st_size)})", there)
+        say(f"Open {made.raster} in QGIS. {made.folder / 'tiles'} is only needed to go on.", there)

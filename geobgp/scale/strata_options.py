@@ -11,7 +11,7 @@ from geobgp.auto.options import Options, setting, settings
 from geobgp.errors import DataError, option
 
 #: Options of one map that many maps on one basis cannot have.
-_NOT_HERE = ("areas", "count", "suppressed", "time", "every", "between", "date_format")
+_NOT_HERE = ("areas", "count", "suppressed", "time", "every", "between", "date_format", "min_count")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -53,7 +53,8 @@ class StrataOptions(Options):
                 remedy=f"Name it with {option('by')}.",
             )
         for name in _NOT_HERE:
-            if getattr(self, name, None) is not None:
+            value = getattr(self, name)
+            if value is not None and not (name == "min_count" and value == 0):
                 raise DataError(
                     f"{option(name)} does not go with strata.", option=name, remedy="Leave it out."
                 )
