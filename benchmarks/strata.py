@@ -46,13 +46,16 @@ def main() -> None:
     parser.add_argument("--strata", type=int, default=200)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--loop", type=int, default=10)
+    parser.add_argument("--priors", nargs="+", default=["256", "full"])
+    parser.add_argument("--no-pool", action="store_true")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     points = simulated(arguments.strata)
     crs = Domain.from_polygons(LAND, water=WATER, cell_size=3000).crs
     told = {"water": WATER, "cell_size": 1500.0, "permeability": 0.0, "crs": crs, "points_crs": crs}
     table = Table("prior", "way", "seconds", "seconds per stratum", "against the loop")
-    for m in (256, "full"):
+    for prior in arguments.priors:
+        m = int(prior) if prior.isdigit() else prior
         names = sorted(points["stratum"].unique())
         map_intensity(points, LAND, m=m, **told)  # fills the cache of features
         begin = time.perf_counter()
@@ -67,7 +70,7 @@ def main() -> None:
             "1.00",
         )
         ways = (("free", {}), ("pooled", {"pool": True}))
-        for way, more in ways if m == 256 else ways[:1]:
+        for way, more in ways[:1] if arguments.no_pool or m == "full" else ways:
             begin = time.perf_counter()
             found = map_strata(points, LAND, "stratum", n_jobs=arguments.jobs, m=m, **more, **told)
             seconds = time.perf_counter() - begin

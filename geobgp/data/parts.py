@@ -111,6 +111,8 @@ def parquet_files(points: Any) -> list[str] | None:
             for p, parts in inside.items()
             if p.suffix.lower() in endings and not any(part[0] in "._" for part in parts)
         ]
+        if inside and not names:  # OGR may know what it is
+            return None
     elif is_pattern(text) and not Path(text).exists():
         names = matching(text)
         other = [Path(name).name for name in names if not name.lower().endswith(endings)]

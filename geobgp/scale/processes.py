@@ -87,7 +87,7 @@ class Processes(Workers):
                 except queue.Empty:
                     return
                 try:
-                    done.put((k, self._ask(slot, (function, items[k], shared))))
+                    done.put((k, self._ask(slot, (function, items[k], shared), stop)))
                 except Exception as error:  # what was asked for cannot be sent
                     done.put((k, Failed(error)))
 
@@ -109,11 +109,13 @@ class Processes(Workers):
             for thread in threads:
                 thread.join(timeout=5.0)
 
-    def _ask(self, slot: int, job: Any) -> Any:
+    def _ask(self, slot: int, job: Any, stop: threading.Event) -> Any:
         """Let a process do a piece of work; one that dies is replaced, and the work begun again."""
         sent = pickle.dumps(job, protocol=pickle.HIGHEST_PROTOCOL)
         code: int | None = None
         for _ in range(AGAIN + 1):
+            if stop.is_set():
+                break
             child = self._children[slot]
             if child is None or child.poll() is not None:
                 child = self._children[slot] = _begin()
@@ -142,6 +144,7 @@ def _begin() -> subprocess.Popen[bytes]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env=os.environ | one,
+        start_new_session=True,  # Ctrl-C is for the one who asks; without it they end by themselves
     )
 
 
@@ -172,12 +175,18 @@ def serve() -> None:
             function, item, shared = pickle.load(asked)
         except EOFError:
             return
-        _answer(answers, function, item, [_known(value, known) for value in shared])
+        try:
+            _answer(answers, function, item, shared, known)
+        except BrokenPipeError:  # whoever asked has gone
+            os._exit(0)
 
 
-def _answer(answers: BinaryIO, function: Callable, item: Any, shared: list[Any]) -> None:
+def _answer(
+    answers: BinaryIO, function: Callable, item: Any, shared: tuple[Any, ...], known: dict[Path, Any]
+) -> None:
     try:
-        sent = pickle.dumps(function(item, *shared), protocol=pickle.HIGHEST_PROTOCOL)
+        values = [_known(value, known) for value in shared]
+        sent = pickle.dumps(function(item, *values), protocol=pickle.HIGHEST_PROTOCOL)
     except Exception as error:
         sent = pickle.dumps(Failed(_plain(error)), protocol=pickle.HIGHEST_PROTOCOL)
     answers.write(sent)

@@ -233,6 +233,10 @@ def test_files_that_are_not_alike(points, domain, tmp_path):
     (tmp_path / "none").mkdir()
     with pytest.raises(GeometryError, match="no Parquet files in"):
         bin_points(tmp_path / "none", domain)
+    shapes = tmp_path / "shapes"
+    shapes.mkdir()
+    points[["n", "geometry"]].dropna().to_file(shapes / "a.shp")  # a folder that OGR reads
+    assert bin_points(shapes, domain).n_read == N - 3
     (tmp_path / "none" / "a.csv").write_text("longitude,latitude\n1,2\n")
     with pytest.raises(GeometryError, match=r"names 1 file, of which 1 are no Parquet: 'a.csv'"):
         bin_points(str(tmp_path / "none" / "*.csv"), domain)
