@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import time
 from collections.abc import Sequence
@@ -148,30 +149,29 @@ def fit_tile(task: tuple[Tile, np.ndarray], job: TileJob) -> Fitted:
         "megabytes": _peak(),
         "warnings": [str(w) for w in heard if not isinstance(w, DroppedPointsWarning)],
     }
+    del posterior, domain, table
+    gc.collect()  # factors refer to each other, and the next tile needs their room
     return Fitted(grids, facts)
 
 
-def tile_posterior(tile: Tile, coords: np.ndarray, job: TileJob) -> Posterior:
+def tile_posterior(tile: Tile, coords: np.ndarray, job: TileJob, *, measure: bool = False) -> Posterior:
     """Return the posterior of a tile: with what was taught held, or learned anew where nothing was."""
     domain = tile_domain(tile, job)
     basis = FullRank(domain, permeability=job.permeability)
     counts = bin_points(coords, domain, max_snap=job.max_snap)
     if job.taught is None:
-        return LGCP(basis, Matern(job.nu)).fit(counts)
+        return LGCP(basis, Matern(job.nu)).fit(counts, measure=measure)
     return held_posterior(basis, np.asarray(counts, float), job.taught, job.nu)
 
 
 def learn_tile(task: tuple[Tile, np.ndarray], job: TileJob) -> tuple[np.ndarray, np.ndarray]:
     """Return the hyperparameters that a tile learns by itself, and their covariance."""
-    tile, coords = task
     with hearing(lambda warning: None):
-        found = tile_posterior(tile, coords, replace(job, taught=None))
-        fit = (
-            LGCP(found.basis, found.kernel)
-            .fit(found.observed if found.observed is not None else [], start=found, measure=True)
-            .fit
-        )
-    return fit.hyper_mean, fit.hyper_cov
+        fit = tile_posterior(*task, replace(job, taught=None), measure=True).fit
+    found = fit.hyper_mean, fit.hyper_cov
+    del fit
+    gc.collect()  # factors refer to each other, and the next tile needs their room
+    return found
 
 
 def held_posterior(basis: FullRank, counts: np.ndarray, taught: Taught, nu: float) -> Posterior:
