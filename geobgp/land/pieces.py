@@ -276,7 +276,11 @@ def _rounded(shapes: np.ndarray) -> np.ndarray:
 
 def on_lattice(geometry: shapely.Geometry) -> shapely.Geometry:
     """Return polygons with coordinates rounded to PRECISION, and valid: most are so by rounding alone."""
-    parts = shapely.remove_repeated_points(_rounded(shapely.get_parts(geometry)))
+    parts = _rounded(shapely.get_parts(geometry))
+    try:  # a part or a hole may come down to a point, which is no ring
+        parts = shapely.remove_repeated_points(parts[shapely.area(parts) > 0])
+    except shapely.GEOSException:
+        return shapely.set_precision(geometry, PRECISION)
     parts = parts[~shapely.is_empty(parts)]
     whole = parts[0] if len(parts) == 1 else shapely.multipolygons(parts)
     return whole if shapely.is_valid(whole) else shapely.set_precision(geometry, PRECISION)

@@ -365,3 +365,11 @@ def test_views():
     for text in (repr(domain), domain.report(), domain._repr_html_()):
         assert f"{domain.n_nodes:,}" in text and "local" in text and "0.1" in text
     assert "connected land: 2" in repr(domain)
+
+
+def test_parts_and_holes_that_come_down_to_a_point_are_nothing():
+    speck = shapely.Polygon([(1, 1), (2, 0), (0, 7e-76), (0, 0), (1, 1)])  # repaired: a triangle and a speck
+    pinhole = shapely.box(0, 0, 2, 1).difference(shapely.box(1.2, 0.2, 1.2 + 1e-13, 0.2 + 1e-13))
+    for shape, area in ((speck, 1.0), (pinhole, 2.0)):
+        domain = Domain.from_polygons(shape, cell_size=0.5, crs="local")
+        assert domain.node_areas.sum() == pytest.approx(area)
