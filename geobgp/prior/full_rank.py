@@ -118,6 +118,8 @@ class FullRank(Basis):
         cells, and must stay below 1e14.
         """
         nu = kernel.nu if isinstance(kernel, Matern) else 1.0
+        if self.field.highest == 0:  # islets of one node each: no two are joined
+            return float("inf")
         return float(
             self.domain.cell_size * np.sqrt(2.0 * nu * 10.0 ** (14.0 / (nu + 1.0)) / self.field.highest)
         )
