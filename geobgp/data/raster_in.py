@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -237,6 +238,7 @@ def _check(tally: _Tally, name: str) -> None:
             )
         warn(InputWarning(f"{text}.", found=tally.n_highest, remedy=f"{remedy}."))
     touched = tally.taken + tally.left_out
+    name = Path(name).name  # warnings stand in reports, and these travel
     if tally.left_out > LEFT_OUT * touched:
         warn(
             InputWarning(
