@@ -280,10 +280,15 @@ def on_lattice(geometry: shapely.Geometry) -> shapely.Geometry:
     try:  # a part or a hole may come down to a point, which is no ring
         parts = shapely.remove_repeated_points(parts[shapely.area(parts) > 0])
     except shapely.GEOSException:
-        return shapely.set_precision(geometry, PRECISION)
+        return _snapped(geometry)
     parts = parts[~shapely.is_empty(parts)]
     whole = parts[0] if len(parts) == 1 else shapely.multipolygons(parts)
-    return whole if shapely.is_valid(whole) else shapely.set_precision(geometry, PRECISION)
+    return whole if shapely.is_valid(whole) else _snapped(geometry)
+
+
+def _snapped(geometry: shapely.Geometry) -> shapely.Geometry:
+    with np.errstate(all="ignore"):  # GEOS divides by slivers that are next to nothing, and mends it
+        return shapely.set_precision(geometry, PRECISION)
 
 
 def _tiles(polygons: np.ndarray, most: int = 64) -> np.ndarray:

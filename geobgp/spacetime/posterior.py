@@ -83,7 +83,7 @@ class SpaceTimePosterior(TimeOutputs, Posterior):  # type: ignore[misc]
     >>> rising = np.random.default_rng(0).poisson(np.exp(0.1 * np.arange(8.0))[:, None] * np.ones(domain.n_nodes))
     >>> years = Periods.calendar("year", "2013", "2020")
     >>> posterior = LGCP(basis, Matern(1.5, lengthscale=8.0, sd=0.3)).fit(rising, periods=years)
-    >>> posterior.units, posterior.at("2020").n_points == rising[-1].sum()
+    >>> posterior.units, posterior.at("2020").n_points == int(rising[-1].sum())
     ('events per unit area per year', True)
     >>> float(posterior.trend("land")["p_increase"].iloc[0])
     1.0

@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import geopandas as gpd
 import numpy as np
 import pytest
 import rasterio
@@ -20,18 +21,11 @@ from geobgp.storage import store
 pytestmark = pytest.mark.slow
 
 
-def start(files, out: Path, cache: Path) -> subprocess.Popen[bytes]:
-    line = [
-        "map",
-        files.points_gpkg,
-        "--land",
-        files.land_gpkg,
-        "--cell-size",
-        "2000",
-        "--features",
-        "32",
-        "-q",
-    ]
+def start(
+    files, out: Path, cache: Path, command: str = "map", points: str = "", *more: str
+) -> subprocess.Popen[bytes]:
+    line = [command, points or files.points_gpkg, "--land", files.land_gpkg]
+    line += ["--cell-size", "2000", "--features", "32", "-q", *more]
     return subprocess.Popen(
         [sys.executable, "-m", "geobgp.cli.app", *line, "--force", "-o", str(out)],
         env=os.environ | {"GEOBGP_CACHE_DIR": str(cache)},
@@ -83,6 +77,35 @@ def test_a_killed_run_leaves_old_files_whole_and_nothing_that_is_trusted(tmp_pat
     assert not list(out.glob(".*.part")), "what a killed run left is cleared away by the next"
     for path in cache.glob("*.basis"):
         store.read(path, "basis")
+
+
+def test_killed_strata_leave_old_files_whole(tmp_path):
+    files, cache, out = small_case.write_files(tmp_path), tmp_path / "cache", tmp_path / "out"
+    cases = gpd.read_file(files.points_gpkg)
+    cases.assign(kind=np.where(np.arange(len(cases)) % 3, "a", "b")).to_file(tmp_path / "kinds.gpkg")
+    given = (files, out, cache, "strata", str(tmp_path / "kinds.gpkg"), "--by", "kind")
+    begin = time.perf_counter()
+    finished(start(*given))
+    took = time.perf_counter() - begin
+
+    def content() -> dict[str, bytes]:
+        there = (p for p in out.rglob("*") if p.is_file() and not p.relative_to(out).parts[0].startswith("."))
+        return {str(p.relative_to(out)): p.read_bytes() for p in there}
+
+    before = content()
+    assert "index.html" in before
+    for share in (0.6, 0.9):
+        run = start(*given)
+        time.sleep(share * took)
+        run.kill()
+        run.communicate()
+        after = content()
+        # All old, or all new: what is there belongs together.
+        assert after.keys() == before.keys() and after["index.html"].rstrip().endswith(b"</html>")
+        assert after == before or after["summary.json"] != before["summary.json"]
+        before = after
+    finished(start(*given))
+    assert content().keys() == before.keys() and not list(out.glob(".*.part"))
 
 
 def test_what_a_killed_run_left_is_no_reason_to_refuse_and_what_a_running_one_has_stays(tmp_path):

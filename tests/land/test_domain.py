@@ -373,3 +373,10 @@ def test_parts_and_holes_that_come_down_to_a_point_are_nothing():
     for shape, area in ((speck, 1.0), (pinhole, 2.0)):
         domain = Domain.from_polygons(shape, cell_size=0.5, crs="local")
         assert domain.node_areas.sum() == pytest.approx(area)
+
+
+def test_water_a_hair_from_the_edge_is_cut_without_a_warning():
+    land, hair = shapely.box(0, 0, 10, 10), 1.40349e-223
+    water = shapely.Polygon([(1, 0), (1, 1), (hair, 1), (hair, 0)])
+    domain = Domain.from_polygons(land, water=water, cell_size=2.0, crs="local")
+    assert domain.node_areas.sum() == pytest.approx(99.0)
