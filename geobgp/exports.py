@@ -406,20 +406,15 @@ class Outputs:
         return write_report(path, me, inputs)
 
     @door(
-        ax=AXES,
-        variable=NAME,
-        points=SOURCE,
-        title=TEXT,
-        label=TEXT,
-        colour_bar=FLAG,
-        scale_bar=FLAG,
-        outline=FLAG,
-    )
+        ax=AXES, variable=NAME, threshold=number(), points=SOURCE, title=TEXT, label=TEXT, colour_bar=FLAG,
+        scale_bar=FLAG, outline=FLAG,
+    )  # fmt: skip
     def plot(
         self,
         ax: matplotlib.axes.Axes | None = None,
         *,
         variable: str = "mean",
+        threshold: float | None = None,
         points: Any = None,
         title: str | None = None,
         label: str | None = None,
@@ -438,7 +433,9 @@ class Outputs:
         ax : Axes, optional
             By default a new figure's.
         variable : str
-            "mean", "sd", "q05", "q50" or "q95".
+            "mean", "sd", "q05", "q50", "q95", or "uncertainty": sd / mean in per cent.
+        threshold : float, optional
+            Draw the probability that the intensity exceeds this, in the map's units, instead.
         points : GeoDataFrame, GeoSeries or (n, 2) array, optional
             Drawn on top.
         title, label : str, optional
@@ -448,12 +445,13 @@ class Outputs:
         classes, vmin, vmax, cmap
             Other classes and colours; see `styled`.
         """
-        from geobgp.output.plots import plot_intensity
+        from geobgp.output.plots import plot_posterior
 
-        return plot_intensity(
+        return plot_posterior(
             cast("Posterior", self),
             ax,
             variable=variable,
+            threshold=threshold,
             points=points,
             title=title,
             colour_bar=colour_bar,

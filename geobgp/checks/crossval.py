@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +14,10 @@ from scipy.spatial import cKDTree
 from scipy.special import bdtr, gammaln, kolmogorov, logsumexp, ndtri, pdtr, xlogy
 
 from geobgp.arguments import SEVERAL_AXES
+from geobgp.checks.advice import what_to_try
 from geobgp.checks.blocks import Blocks, make_blocks
 from geobgp.checks.refits import Predicted, refitted, seen
-from geobgp.errors import DataError, SizeError, option
+from geobgp.errors import DataError, SizeError, in_words, option
 from geobgp.inference.leave_out import ROUNDS, JointNormal, leave_out
 from geobgp.text import count, number, percent
 from geobgp.validate import door
@@ -61,6 +62,8 @@ class CrossValidation:
     events : str
         What was predicted: "events", or "cases" among the persons of a block. The score of cases is that of who they
         are, above one risk for everybody.
+    posterior : Posterior, optional
+        The map that was checked.
 
     Notes
     -----
@@ -81,6 +84,7 @@ class CrossValidation:
     seconds: float
     what: str = "blocks"
     events: str = "events"
+    posterior: Posterior | None = field(default=None, repr=False)
 
     @property
     def n_events(self) -> float:
@@ -150,6 +154,22 @@ class CrossValidation:
             side = "more" if float(np.mean(self.pit)) > 0.5 else "fewer"
             out.append(f"Left-out {self.what} have {side} {self.events} than predicted, time and again.")
         return out
+
+    def advice(self) -> list[str]:
+        """Return what to try where checks fail, what the fit's own numbers speak for first; empty where all hold.
+
+        Examples
+        --------
+        >>> import geobgp, numpy as np, shapely
+        >>> land = geobgp.Domain.from_polygons(shapely.box(0, 0, 8, 8), cell_size=0.5, crs="local")
+        >>> heaps = np.where(np.arange(land.n_nodes) % 9, 0, 12)
+        >>> model = geobgp.LGCP(geobgp.FullRank(land), geobgp.Matern(1.0, lengthscale=20.0, sd=0.1))
+        >>> model.fit(heaps).cross_validate(1.0).advice()[0][:13]
+        'smaller cells'
+        """
+        if self.posterior is None or not self.failures():
+            return []
+        return [in_words(one.words) for one in what_to_try(self.posterior, self)]
 
     def verdict(self) -> str:
         """Return in a sentence or two what the blocks say."""
@@ -246,7 +266,13 @@ def cross_validate(
     frame = gpd.GeoDataFrame(table, geometry=made.geometry, crs=posterior.domain.crs)
     frame.index.name = "block"
     return CrossValidation(
-        frame, made.of, posterior.domain, made.side, float(buffer), time.perf_counter() - begin
+        frame,
+        made.of,
+        posterior.domain,
+        made.side,
+        float(buffer),
+        time.perf_counter() - begin,
+        posterior=posterior,
     )
 
 

@@ -60,7 +60,8 @@ def cross_validate_areas(
     entries = shares.tocoo()
     order, owner = np.argsort(entries.data, kind="stable"), np.full(domain.n_nodes, -1)
     owner[entries.col[order]] = entries.row[order]
-    return CrossValidation(frame, owner, domain, None, 0.0, time.perf_counter() - begin, "areas")
+    seconds = time.perf_counter() - begin
+    return CrossValidation(frame, owner, domain, None, 0.0, seconds, "areas", posterior=posterior)
 
 
 def _predicted(

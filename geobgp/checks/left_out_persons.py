@@ -57,7 +57,9 @@ def cross_validate_persons(
     frame = gpd.GeoDataFrame(table, geometry=made.geometry, crs=domain.crs)
     frame.index.name = "block"
     seconds = time.perf_counter() - begin
-    return CrossValidation(frame, made.of, domain, made.side, float(buffer), seconds, events="cases")
+    return CrossValidation(
+        frame, made.of, domain, made.side, float(buffer), seconds, events="cases", posterior=posterior
+    )
 
 
 def _known(posterior: Posterior) -> Groups:

@@ -14,7 +14,6 @@ import scipy.sparse as sp
 import shapely
 from scipy.sparse.csgraph import connected_components
 
-from geobgp.arguments import AXES
 from geobgp.errors import DomainError, option
 from geobgp.land import pieces as _pieces
 from geobgp.land.bridges import BridgeLines, Bridges, join_nodes
@@ -23,6 +22,7 @@ from geobgp.land.crs import ground_areas
 from geobgp.land.grid import Grid, pairs, round_down
 from geobgp.land.polygons import Land, land_polygons
 from geobgp.land.reproject import as_given, place_coordinates
+from geobgp.land.shown import Shown
 from geobgp.linalg.memory import frozen
 from geobgp.text import count, number, percent
 from geobgp.validate import a, as_floats, door
@@ -30,7 +30,6 @@ from geobgp.validate import number as a_number
 
 if TYPE_CHECKING:
     import geopandas as gpd
-    import matplotlib.axes
 
     from geobgp.land.water import Water
 
@@ -38,8 +37,8 @@ _CELL = a_number(above=0.0).raising(DomainError)
 _SHARE = a_number(least=0.0, below=1.0).raising(DomainError)
 
 
-@dataclass(frozen=True, eq=False)
-class Domain:
+@dataclass(frozen=True, eq=False, repr=False)
+class Domain(Shown):
     """Land on a grid: the nodes are the connected pieces of land within cells.
 
     Make one with `Domain.from_polygons`. A river or barrier that crosses a cell divides it into two nodes,
@@ -453,42 +452,6 @@ class Domain:
         land = np.zeros(size, bool)
         land[cell] = True
         return np.where(land, mean, fill).reshape(self.grid.shape)
-
-    def facts(self) -> dict[str, str]:
-        """Return what the domain is, line by line: what each number is, and the number in words."""
-        unit, name = self.area_unit
-        rows, cols = self.grid.shape
-        return {
-            "grid": f"{rows} x {cols} cells of {self.cell_size:g} {'units' if self.crs is None else 'm'}",
-            "nodes": f"{self.n_nodes:,}",
-            "connected land": f"{self.n_components:,}",
-            "land area": f"{number(self.node_areas.sum() / unit, 6)} {name}",
-            **({} if self.bridges is None else {"bridges": f"{len(self.bridges.first):,}"}),
-            "CRS": "local" if self.crs is None else ":".join(self.crs.to_authority() or (self.crs.name,)),
-        }
-
-    def report(self) -> str:
-        """Return the domain's facts and notes as text."""
-        return "\n".join(f"{name}: {value}" for name, value in self._rows())
-
-    def _rows(self) -> list[tuple[str, str]]:
-        return [*self.facts().items(), *(("note", note) for note in self.notes)]
-
-    def __repr__(self) -> str:
-        return f"Domain({', '.join(f'{name}: {value}' for name, value in self.facts().items())})"
-
-    def _repr_html_(self) -> str:
-        from html import escape
-
-        body = "".join(f"<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>" for k, v in self._rows())
-        return f"<table><caption>Domain</caption>{body}</table>"
-
-    @door(ax=AXES)
-    def plot(self, ax: matplotlib.axes.Axes | None = None, **kwargs: Any) -> matplotlib.axes.Axes:
-        """Draw the land, the cells and the shoreline; see `geobgp.output.plots.plot_domain`."""
-        from geobgp.output.plots import plot_domain
-
-        return plot_domain(self, ax=ax, **kwargs)
 
 
 def _with(notes: tuple[str, ...], *more: str) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ from geobgp.output.plot_parts import (
 from geobgp.style import Style
 from geobgp.text import count, number, percent
 from geobgp.units import RELATIVE_RISK
+from geobgp.validate import as_floats
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -43,7 +44,9 @@ __all__ = [
     "plot_fit",
     "plot_hyperparameters",
     "plot_intensity",
+    "plot_posterior",
     "plot_uncertainty",
+    "plot_values",
     "show_cells",
 ]
 
@@ -86,15 +89,10 @@ def plot_intensity(
             option="variable",
             found=variable,
         )
-    if any(v is not None for v in (vmin, vmax, cmap)) or not isinstance(classes, palette.Classes | None):
-        style, ratio = (
-            Style.of(classes, vmin, vmax, cmap),
-            posterior.quantity == RELATIVE_RISK and variable != "sd",
-        )
-        base = "uncertainty" if variable == "sd" else ""
-        classes = palette.styled_classes(
-            style, data[variable].values, posterior.units, ratio=ratio, ramp=base
-        )
+    if not isinstance(classes, palette.Classes):
+        ratio = posterior.quantity == RELATIVE_RISK and variable != "sd"
+        ramp = "uncertainty" if variable == "sd" else ""
+        classes = _asked(classes, vmin, vmax, cmap, data[variable].values, posterior.units, ramp, ratio)
     classes = palette.classes_in(data, variable) if classes is None else classes
     if title is None:
         what = posterior.quantity
@@ -115,15 +113,21 @@ def plot_uncertainty(
     *,
     kind: Literal["relative", "sd"] = "relative",
     title: str | None = None,
+    classes: Any = None,
+    vmin: float | None = None,
+    vmax: float | None = None,
+    cmap: Any = None,
     **kwargs: Any,
 ) -> matplotlib.axes.Axes:
     """Draw how uncertain the intensity is: sd / mean in per cent, or the sd itself."""
     if kind == "sd":
-        return plot_intensity(posterior, ax, variable="sd", title=title, **kwargs)
+        look: dict[str, Any] = {"classes": classes, "vmin": vmin, "vmax": vmax, "cmap": cmap}
+        return plot_intensity(posterior, ax, variable="sd", title=title, **look, **kwargs)
     if kind != "relative":
         raise DataError(f'{option("kind")} is "relative" or "sd"; found {kind!r}.', option="kind", found=kind)
     share = relative_uncertainty(posterior.intensity())
-    classes = palette.classes_for("cv", share.astype(np.float32), "%")
+    asked = _asked(classes, vmin, vmax, cmap, share, "%", "uncertainty")
+    classes = palette.classes_for("cv", share.astype(np.float32), "%") if asked is None else asked
     heading = "Relative uncertainty" if title is None else title
     options: dict[str, Any] = {"classes": classes, "label": "sd / mean, %", "title": heading} | kwargs
     return hatch_unseen(show_cells(posterior.domain, share, ax, **options), posterior)
@@ -135,15 +139,93 @@ def plot_exceedance(
     ax: matplotlib.axes.Axes | None = None,
     *,
     title: str | None = None,
+    classes: Any = None,
+    vmin: float | None = None,
+    vmax: float | None = None,
+    cmap: Any = None,
     **kwargs: Any,
 ) -> matplotlib.axes.Axes:
     """Draw the probability that the intensity exceeds a threshold."""
-    chance = posterior.exceedance(threshold)
-    classes = palette.classes_for("exceedance", chance.values)
+    chance = posterior.exceedance(threshold).values
+    asked = _asked(classes, vmin, vmax, cmap, chance, "", "probability")
+    classes = palette.classes_for("exceedance", chance) if asked is None else asked
     if title is None:
         title = f"Probability of more than {number(threshold, 3)} {posterior.units}"
     options: dict[str, Any] = {"classes": classes, "label": "probability", "title": title} | kwargs
-    return hatch_unseen(show_cells(posterior.domain, chance.values, ax, **options), posterior)
+    return hatch_unseen(show_cells(posterior.domain, chance, ax, **options), posterior)
+
+
+def plot_posterior(
+    posterior: Posterior,
+    ax: matplotlib.axes.Axes | None = None,
+    *,
+    variable: str = "mean",
+    threshold: float | None = None,
+    points: Any = None,
+    **kwargs: Any,
+) -> matplotlib.axes.Axes:
+    """Draw a statistic of the intensity, its relative uncertainty, or the probability that it exceeds a threshold."""
+    if threshold is not None and variable != "mean":
+        raise DataError(
+            f"{option('threshold')} asks for a probability, {option('variable')} for {variable!r}.",
+            option="variable",
+            found=variable,
+            remedy="Draw one map of each.",
+        )
+    if threshold is not None:
+        ax = plot_exceedance(posterior, threshold, ax, **kwargs)
+    elif variable == "uncertainty":
+        ax = plot_uncertainty(posterior, ax, **kwargs)
+    else:
+        return plot_intensity(posterior, ax, variable=variable, points=points, **kwargs)
+    if points is not None:
+        draw_points(ax, points, posterior.domain)
+    return ax
+
+
+def _asked(
+    classes: Any,
+    vmin: float | None,
+    vmax: float | None,
+    cmap: Any,
+    values: np.ndarray,
+    units: str,
+    ramp: str = "",
+    ratio: bool = False,
+) -> palette.Classes | None:
+    """Return the classes that were asked for; None if nothing was."""
+    if all(v is None for v in (classes, vmin, vmax, cmap)):
+        return None
+    return palette.styled_classes(Style.of(classes, vmin, vmax, cmap), values, units, ratio=ratio, ramp=ramp)
+
+
+def plot_values(
+    domain: Domain,
+    values: Any,
+    ax: matplotlib.axes.Axes | None = None,
+    *,
+    classes: Any = None,
+    cmap: Any = None,
+    vmin: float | None = None,
+    vmax: float | None = None,
+    **kwargs: Any,
+) -> matplotlib.axes.Axes:
+    """Draw one value for every node; see `Domain.plot`. What else is given goes to `show_cells`."""
+    numbers = as_floats("values", values)
+    known = numbers[np.isfinite(numbers)]
+    if not known.size:
+        raise DataError(
+            f"{option('values')} hold no finite number to be drawn.", option="values", found=numbers.size
+        )
+    style = Style.of(classes, vmin, vmax, cmap)
+    ramp = style.cmap or "intensity"
+    if style.classes is not None:
+        made = palette.styled_classes(style, numbers)
+        return show_cells(domain, numbers, ax, classes=made, **kwargs)
+    low = float(known.min()) if style.vmin is None else style.vmin
+    high = float(known.max()) if style.vmax is None else style.vmax
+    about_zero = ramp == "signed" and style.vmin is None and style.vmax is None
+    return show_cells(domain, numbers, ax, ramp=ramp, limits=(low, high), symmetric=about_zero, **kwargs)
 
 
 def hatch_unseen(ax: matplotlib.axes.Axes, posterior: Posterior) -> matplotlib.axes.Axes:
@@ -257,6 +339,7 @@ def plot_domain(
     *,
     title: str | None = None,
     cells: bool | None = None,
+    scale_bar: bool = True,
 ) -> matplotlib.axes.Axes:
     """Draw a domain: land, shoreline, barriers, and the cells where they are large enough to see.
 
@@ -271,6 +354,8 @@ def plot_domain(
         By default the number of cells and nodes.
     cells : bool, optional
         Draw the edges of the cells; by default when there are at most 80 along the longer side.
+    scale_bar : bool
+        Whether to draw it.
     """
     from matplotlib.collections import LineCollection
     from matplotlib.colors import ListedColormap, Normalize
@@ -307,7 +392,7 @@ def plot_domain(
     if title is None:
         parts = f" in {domain.n_components:,} separate pieces of land" if domain.n_components > 1 else ""
         title = f"{domain.n_nodes:,} nodes{parts}, cells of {domain.cell_size:g} {unit}"
-    dress(ax, domain, title=title)
+    dress(ax, domain, title=title, scale_bar=scale_bar)
     return ax
 
 

@@ -49,6 +49,15 @@ def test_one_line_where_they_fail(plain):
     assert warning.found == 0.0
 
 
+def test_a_check_knows_what_to_try(plain):
+    posterior, checked = plain
+    assert checked.posterior is posterior and checked.advice() == []
+    wild = with_pit(checked, np.where(np.arange(len(checked.blocks)) % 2, 3.0, -3.0))
+    assert wild.advice() == [in_words(one.words) for one in what_to_try(posterior, wild)]
+    assert wild.advice()[0] in str(check_warning(posterior, wild))
+    assert dataclasses.replace(wild, posterior=None).advice() == []
+
+
 def test_neighbours_that_err_alike_speak_for_covariates(plain):
     posterior, checked = plain
     east = checked.blocks.centroid.x.to_numpy()

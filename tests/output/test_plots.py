@@ -232,3 +232,69 @@ def test_matplotlib_is_loaded_only_when_something_is_drawn():
     modules = ", ".join(f"geobgp.output.{name}" for name in ("plots", "cog", "grids", "palette"))
     code = f"import sys, {modules}; assert 'matplotlib' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def ticks(ax):
+    """Return the labels beside the colour bar."""
+    return [t.get_text() for t in ax.figure.axes[1].get_yticklabels()]
+
+
+def test_a_posterior_draws_its_uncertainty(real):
+    ax = real.plot(variable="uncertainty", scale_bar=False, outline=False)
+    assert ax.get_title(loc="left") == "Relative uncertainty"
+    assert ax.figure.axes[1].get_ylabel() == "sd / mean, %"
+    data = real.intensity()
+    share = 100 * data["sd"].values / data["mean"].values
+    breaks = [round(float(q)) for q in np.nanquantile(share, [0.3, 0.7])]
+    ax = real.plot(variable="uncertainty", classes=breaks, cmap=["#000000", "#ffffff"], scale_bar=False)
+    assert ticks(ax) == [str(b) for b in breaks]
+    index = np.where(np.isnan(share), np.nan, np.searchsorted(breaks, share))
+    np.testing.assert_array_equal(ax.images[0].get_array().filled(np.nan), index)
+
+
+def test_a_posterior_draws_the_probability_of_a_threshold(posterior):
+    ax = posterior.plot(threshold=0.2, points=posterior.domain.node_points[:5])
+    assert ax.get_title(loc="left") == "Probability of more than 0.2 events per km²"
+    assert ticks(ax) == [number(b, 6) for b in palette.PROBABILITY_BREAKS]
+    assert len(ax.collections) == 1
+    chance = posterior.exceedance(0.2).values
+    (image,) = ax.images
+    np.testing.assert_array_equal(np.isfinite(image.get_array().filled(np.nan)), np.isfinite(chance))
+    assert ticks(posterior.plot(threshold=0.2, classes=[0.1, 0.5, 0.9])) == ["0.1", "0.5", "0.9"]
+    with pytest.raises(DataError, match="asks for a probability") as caught:
+        posterior.plot(threshold=0.2, variable="sd")
+    assert caught.value.option == "variable"
+
+
+def test_a_domain_draws_a_value_for_every_node(posterior):
+    domain = posterior.domain
+    values = domain.node_points[:, 0] - domain.node_points[:, 0].mean()
+    ax = domain.plot(values=values, label="m east", title="East", scale_bar=False)
+    assert ax.get_title(loc="left") == "East" and ax.figure.axes[1].get_ylabel() == "m east"
+    assert not ax.texts
+    (image,) = ax.images
+    np.testing.assert_allclose(image.get_array().filled(np.nan), domain.to_grid(values))
+    assert image.get_clim() == (values.min(), values.max())
+
+    (image,) = domain.plot(values=values, cmap="signed").images
+    assert image.get_clim() == (-abs(values).max(), abs(values).max())
+    (image,) = domain.plot(values=values, cmap="signed", vmin=-10.0, vmax=30.0).images
+    assert image.get_clim() == (-10.0, 30.0)
+    assert ticks(domain.plot(values=values, classes=[-5000, 0, 5000])) == ["-5,000", "0", "5,000"]
+    assert len(ticks(domain.plot(values=values, classes=4))) == 3
+    assert len(domain.plot(values=values, colour_bar=False).figure.axes) == 1
+
+
+def test_options_of_values_are_not_lost_on_bare_land(posterior):
+    domain = posterior.domain
+    for name, value in {"classes": 4, "cmap": "signed", "vmin": 0.0, "vmax": 1.0, "label": "km"}.items():
+        with pytest.raises(DataError, match="none are given") as caught:
+            domain.plot(**{name: value})
+        assert caught.value.option == name
+    with pytest.raises(DataError, match="without values"):
+        domain.plot(values=domain.node_areas, cells=True)
+    with pytest.raises(DataError, match="no finite number"):
+        domain.plot(values=np.full(domain.n_nodes, np.nan))
+    with pytest.raises(DataError, match="do not fit the domain"):
+        domain.plot(values=np.zeros(domain.n_nodes + 1))
+    assert not domain.plot(scale_bar=False).texts

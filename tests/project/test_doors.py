@@ -51,6 +51,7 @@ ALLOWED = {
     ("Posterior.to_map", "title"): ("",),
     ("Posterior.plot", "title"): ("",),
     ("Posterior.plot", "label"): ("",),
+    ("Domain.plot", "title"): ("",),
     ("Posterior.in_units", "units"): ("",),
     ("SpaceTimePosterior.in_units", "units"): ("",),
     ("SpaceTimePosterior.plot", "title"): ("",),

@@ -74,7 +74,7 @@ DOORS = {
     ("exports:Outputs.to_qgis", "output.qgis_map"),
     ("exports:Outputs.to_raster", "output.cog"),
     ("exports:Outputs.tolerance_contours", "output.contours"),
-    ("land.domain:Domain.plot", "output.plots"),
+    ("land.shown:Shown.plot", "output.plots"),
     ("model:LGCP._fit", "gpflow.fit"),
     ("posterior:Posterior.styled", "output.palette"),
     ("prior.harmonic:HarmonicBasis.plot", "output.plots"),
