@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from pathlib import Path
 
 import pytest
 from paths import ROOT
+
+import geobgp
 
 FOLDER = ROOT / "notebooks"
 NAMES = (
@@ -82,3 +85,41 @@ def test_neither_maps_nor_points_are_in_it(notebook):
         assert len(text) < 20_000
         assert "<iframe" not in text and "leaflet" not in text.lower()
         assert "POINT (" not in text
+
+
+def inner_names(source: str) -> list[str]:
+    """Return what code uses of geobgp that is not public: imports, attributes of the package, names with a `_`."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "geobgp":
+            inside = node.module != "geobgp"
+            found += [f"{node.module}.{a.name}" for a in node.names if inside or a.name not in geobgp.__all__]
+        elif isinstance(node, ast.Import):
+            found += [a.name for a in node.names if a.name.startswith("geobgp.")]
+        elif isinstance(node, ast.Attribute):
+            of_package = isinstance(node.value, ast.Name) and node.value.id == "geobgp"
+            hidden = node.attr.startswith("_") and not node.attr.startswith("__")
+            if hidden or (of_package and node.attr not in {*geobgp.__all__, "__version__"}):
+                found.append(ast.unparse(node))
+    return found
+
+
+def test_inner_names_are_found():
+    assert inner_names("from geobgp.output import plots") == ["geobgp.output.plots"]
+    assert inner_names("from geobgp import Domain, errors") == ["geobgp.errors"]
+    assert inner_names("import geobgp.checks.advice") == ["geobgp.checks.advice"]
+    assert inner_names("import geobgp\ngeobgp.errors.in_words('')") == ["geobgp.errors"]
+    assert inner_names("posterior._nodes") == ["posterior._nodes"]
+    assert inner_names("import geobgp\ngeobgp.map_intensity(p, land).plot(); geobgp.__version__") == []
+
+
+def test_public_names_are_enough(notebook):
+    code = ["".join(c["source"]) for c in notebook["cells"] if c["cell_type"] == "code"]
+    assert inner_names("\n".join(code)) == []
+
+
+def test_it_goes_from_a_question_to_what_was_found(notebook):
+    text = ["".join(c["source"]) for c in notebook["cells"] if c["cell_type"] == "markdown"]
+    assert "question" in "\n".join(text[:2]).lower()
+    last = text[-1].lower()
+    assert "sentence for the paper" in last or "what was found" in last
