@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import bdtr, gammaln, logsumexp, pdtr, xlogy
+from scipy.special import bdtr, logsumexp
 
-from geobgp.checks.blocks import Blocks, make_blocks
-from geobgp.checks.crossval import per_event
+from geobgp.checks.forecast_parts import Parts, cumulative, log_chance, parts_of
 from geobgp.data.effort import seen_exposure
 from geobgp.errors import DataError, option
 from geobgp.text import count, number, percent
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
 
 #: Joint draws behind a forecast.
 DRAWS = 400
-#: Events that simple forecasts add to those of a block, at the rate of all blocks, so that none has a mean of zero.
-_ADDED = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,23 +29,44 @@ class ForecastCheck:
     Attributes
     ----------
     table : DataFrame
-        One row per period left out and block of the land: ``period``, ``ahead`` (1 is the first one), ``block``,
-        ``observed`` and ``expected`` events, ``q05`` and ``q95`` of their predictive distribution, ``pit``, and log
-        probabilities of the observed number: ``log_score`` of the forecast, ``pooled`` of the average of all periods
-        before, ``naive`` of the number one season before (or in the last period, where there is no season).
+        One row per period left out and block of the land (or area, where counts are by area): ``period``, ``ahead`` (1
+        is the first one), ``block``, ``observed`` (NaN where it is suppressed) and ``expected`` events, ``q05`` and
+        ``q95`` of their predictive distribution, ``pit``, and log probabilities of the observed number: ``log_score``
+        of the forecast, ``pooled`` of the average of all periods before, ``naive`` of the number one season before (or
+        in the last period, where there is no season). Of a suppressed number it is the probability of all that it may
+        be, and ``pit`` is drawn from that span, as it is from that of a number told.
     places : DataFrame
         One row per period: ``score``, log density of where and when events happened, above one rate everywhere.
     seconds : float
+    what : "blocks" or "areas"
+    interval : (int, int), optional
+        Between which numbers suppressed counts lie.
+    n_unknown : int
+        Numbers of areas and periods that nobody knows; they are not in the table.
     """
 
     table: pd.DataFrame
     places: pd.DataFrame
     seconds: float
+    what: str = "blocks"
+    interval: tuple[int, int] | None = None
+    n_unknown: int = 0
 
     @property
     def score(self) -> float:
         """Log score of places and times in nats per event, above one rate everywhere and always."""
-        return per_event(self.places["score"].to_numpy(), self.places["observed"].to_numpy())[0]
+        return float(self.places["score"].sum()) / max(float(self.places["observed"].sum()), 1.0)
+
+    @property
+    def n_suppressed(self) -> int:
+        """How many of the numbers are suppressed."""
+        return int(self.table["observed"].isna().sum())
+
+    @property
+    def _events(self) -> pd.Series:
+        """The numbers that came, one in the middle where they are suppressed."""
+        low, high = self.interval or (0, 0)
+        return self.table["observed"].fillna(float(np.sqrt(max(low, 0.5) * max(high, 0.5))))
 
     @property
     def coverage(self) -> float:
@@ -65,15 +83,15 @@ class ForecastCheck:
     @property
     def gains(self) -> dict[str, float]:
         """Nats per event by which the forecast of numbers in blocks is ahead of simple ones: "pooled", "naive"."""
-        total = max(float(self.table["observed"].sum()), 1.0)
+        total = max(float(self._events.sum()), 1.0)
         return {
             name: float((self.table["log_score"] - self.table[name]).sum()) / total
             for name in ("pooled", "naive")
         }
 
     def by_period(self) -> pd.DataFrame:
-        """Return observed and expected events, coverage and gains of each period."""
-        groups = self.table.groupby("period", sort=False)
+        """Return observed (about, where some are suppressed) and expected events, coverage and gains of each period."""
+        groups = self.table.assign(observed=self._events).groupby("period", sort=False)
         out = groups[["observed", "expected"]].sum()
         out["coverage"] = groups["pit"].apply(lambda pit: float(np.mean((pit >= 0.05) & (pit <= 0.95))))
         for name in ("pooled", "naive"):
@@ -86,8 +104,22 @@ class ForecastCheck:
         return (
             f"Of {count(n, 'period')} left out, {percent(self.coverage)} of {count(len(self.table), 'number')} lie "
             f"within their 90 % predictive interval; the forecast is {number(gains['pooled'], 2)} nats per event above "
-            f"the average of the past and {number(gains['naive'], 2)} above the numbers before."
+            f"the average of the past and {number(gains['naive'], 2)} above the numbers before.{self._besides()}"
         )
+
+    def _besides(self) -> str:
+        """Say which numbers are suppressed or unknown."""
+        text = ""
+        if self.n_suppressed:
+            low, high = self.interval or (0, 0)
+            text += (
+                f" Of {count(self.n_suppressed, 'number')} it is known only that they are {low} to {high}."
+            )
+        if self.n_unknown:
+            text += (
+                f" {self.n_unknown:,} {'is' if self.n_unknown == 1 else 'are'} not known, and not compared."
+            )
+        return text
 
     def facts(self) -> dict[str, Any]:
         """Return the numbers, as JSON can hold them."""
@@ -98,6 +130,9 @@ class ForecastCheck:
             "coverage_90": self.coverage,
             "above_pooled": self.gains["pooled"],
             "above_naive": self.gains["naive"],
+            "parts": self.what,
+            "suppressed": self.n_suppressed,
+            "unknown": self.n_unknown,
         }
 
     def __repr__(self) -> str:
@@ -114,14 +149,8 @@ def cross_validate(
     """Leave out the last periods; see `SpaceTimePosterior.cross_validate`."""
     from geobgp.spacetime.fitting import refit
 
-    begin = time.perf_counter()
-    values, effort = posterior.observed, posterior.effort
-    first = posterior.n_periods - last
-    if values is None:
-        raise DataError(
-            "Forecasts are compared with counts at the nodes; this fit knows none.",
-            remedy="Fit counts of points by period.",
-        )
+    begin, first = time.perf_counter(), posterior.n_periods - last
+    parts = parts_of(posterior, blocks)
     if first < 2:
         raise DataError(
             f"{option('last')} is how many of {count(posterior.n_periods, 'period')} are left out, with two before "
@@ -129,72 +158,97 @@ def cross_validate(
             option="last",
             found=last,
         )
-    made = blocks if isinstance(blocks, Blocks) else make_blocks(blocks, posterior)
+    _check_known(parts, first)
     before = refit(posterior, first)
-    exposure = np.array(seen_exposure(posterior.by_period, effort))
     ahead = before.forecast(
         int(last), exposure=posterior.by_period[first:] / posterior.periods.widths[first:, None]
     )
     rng = np.random.default_rng(seed)
-    inside = made.of >= 0
-    share = np.zeros((len(made), len(made.of)))
-    share[made.of[inside], np.flatnonzero(inside)] = 1.0
-    logs, sums = _draws(ahead, values[first:], exposure[first:], share, rng)
-    seen = values @ share.T
+    joint, means = _draws(posterior, ahead, parts, first, rng)
     rows = []
-    for k in range(last):
-        there, past = share @ exposure[first + k], share @ exposure[:first].T
-        pooled = there * _rates(seen[:first].sum(axis=0), past.sum(axis=1), seen[:first], past)
-        same = _season_before(posterior, first, first + k)
-        naive = there * _rates(seen[same], past[:, same], seen[:first], past)
-        for b, y in enumerate(seen[first + k]):
-            rates = sums[:, k, b]
-            below, upto = (float(_chance(n, rates).mean()) for n in (y - 1.0, y))
-            low, high = np.quantile(rng.poisson(np.minimum(rates, 1e15)), [0.05, 0.95], method="inverted_cdf")
+    for t in range(first, posterior.n_periods):
+        simple = {
+            "pooled": parts.expected_like(slice(first), t, first),
+            "naive": parts.expected_like(_season_before(posterior, first, t), t, first),
+        }
+        for b in np.flatnonzero(parts.known[t]):
+            rates, low, high = means[:, t - first, b], parts.low[t, b], parts.high[t, b]
+            below, upto = (float(cumulative(n, rates).mean()) for n in (low - 1.0, high))
+            q05, q95 = np.quantile(rng.poisson(np.minimum(rates, 1e15)), [0.05, 0.95], method="inverted_cdf")
             rows.append({
-                "period": posterior.periods.labels[first + k], "ahead": k + 1, "block": made.labels[b],
-                "observed": y, "expected": float(rates.mean()), "q05": float(low), "q95": float(high),
-                "pit": below + rng.random() * (upto - below), "log_score": float(np.log(max(upto - below, 1e-300))),
-                "pooled": _log_poisson(y, pooled[b]), "naive": _log_poisson(y, naive[b]),
+                "period": posterior.periods.labels[t], "ahead": t - first + 1, "block": parts.names[b],
+                "observed": np.nan if low < high else low, "expected": float(rates.mean()),
+                "q05": float(q05), "q95": float(q95), "pit": below + rng.random() * (upto - below),
+                "log_score": _log_mean(log_chance(low, high, rates)),
+                **{name: float(log_chance(low, high, max(mean[b], 1e-12))) for name, mean in simple.items()},
             })  # fmt: skip
     places = pd.DataFrame({
         "period": posterior.periods.labels[first:],
-        "observed": values[first:].sum(axis=1),
-        "score": logs - _one_rate(values, exposure, first),
+        "observed": _events(posterior, parts)[first:],
+        "score": joint,
     })  # fmt: skip
-    return ForecastCheck(pd.DataFrame(rows), places, time.perf_counter() - begin)
+    interval = None if posterior.areas is None else posterior.areas.suppressed
+    what = "blocks" if posterior.areas is None else "areas"
+    unknown = int((~parts.known[first:]).sum())
+    return ForecastCheck(pd.DataFrame(rows), places, time.perf_counter() - begin, what, interval, unknown)
+
+
+def _check_known(parts: Parts, first: int) -> None:
+    """Refuse periods of which nothing is known to compare with, or to learn from."""
+    for known, which in ((parts.known[:first], "before those left out"), (parts.known[first:], "left out")):
+        if not known.any():
+            raise DataError(
+                f"No number is known of the periods {which}.",
+                option="last",
+                found=0,
+                remedy="Leave out others.",
+            )
 
 
 def _draws(
+    posterior: SpaceTimePosterior,
     ahead: SpaceTimePosterior,
-    values: np.ndarray,
-    exposure: np.ndarray,
-    share: np.ndarray,
+    parts: Parts,
+    first: int,
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the log probability of each period's counts, and draws of the means of blocks, (draws, last, blocks)."""
+    """Return how far the log probability of each period is above one rate, and draws of means, (draws, last, parts).
+
+    Of what was counted at the nodes the probability is that of all nodes, else that of all areas.
+    """
+    exposure = np.array(seen_exposure(posterior.by_period, posterior.effort))
+    values, scatter = posterior.observed, ahead.likelihood.scatter
     logs, sums = [], []
     for block in ahead.sample_blocks(DRAWS, rng):
-        scatter = ahead.likelihood.scatter(block.shape, rng)
-        rates = np.maximum((block if scatter is None else block * scatter) * exposure, 1e-300)
-        logs.append((xlogy(values, rates) - rates - gammaln(values + 1.0)).sum(axis=2))
-        sums.append(rates @ share.T)
-    all_logs = np.concatenate(logs)
-    return logsumexp(all_logs, axis=0) - np.log(len(all_logs)), np.concatenate(sums)
+        rates = block * exposure[first:]
+        if values is not None:
+            spread = scatter(rates.shape, rng)
+            rates = rates if spread is None else rates * spread
+            logs.append(log_chance(values[first:], values[first:], rates).sum(axis=2))
+        means = np.stack([(parts.shares @ rates[:, k].T).T for k in range(rates.shape[1])], axis=1)
+        if values is None:
+            spread = scatter(means.shape, rng)
+            means = means if spread is None else means * spread
+            each = log_chance(parts.low[first:], parts.high[first:], means)
+            logs.append(np.where(parts.known[first:], each, 0.0).sum(axis=2))
+        sums.append(means)
+    if values is not None:
+        rate = max(float(values[:first].sum()), 0.5) / float(exposure[:first].sum())
+        even = log_chance(values[first:], values[first:], rate * exposure[first:])
+    else:
+        even = log_chance(parts.low[first:], parts.high[first:], parts.one_rate(first)[first:])
+        even = np.where(parts.known[first:], even, 0.0)
+    found = np.concatenate(logs)
+    above = np.array([_log_mean(of_period) for of_period in found.T]) - even.sum(axis=1)
+    return above, np.concatenate(sums)
 
 
-def _one_rate(values: np.ndarray, exposure: np.ndarray, first: int) -> np.ndarray:
-    """Return the log probability of each period's counts with the rate of all periods before, everywhere."""
-    rate = max(float(values[:first].sum()), 0.5) / float(exposure[:first].sum())
-    rates = np.maximum(rate * exposure[first:], 1e-300)
-    v = values[first:]
-    return np.asarray((xlogy(v, rates) - rates - gammaln(v + 1.0)).sum(axis=1))
+def _events(posterior: SpaceTimePosterior, parts: Parts) -> np.ndarray:
+    return parts.events.sum(axis=1) if posterior.observed is None else posterior.observed.sum(axis=1)
 
 
-def _rates(events: np.ndarray, exposed: np.ndarray, seen: np.ndarray, past: np.ndarray) -> np.ndarray:
-    """Return rates of blocks from their events, with a little of the rate of all blocks before."""
-    overall = max(float(seen.sum()), 0.5) / float(past.sum())
-    return np.asarray((events + _ADDED) / (exposed + _ADDED / overall))
+def _log_mean(logs: np.ndarray) -> float:
+    return float(logsumexp(logs) - np.log(len(logs)))
 
 
 def _season_before(posterior: SpaceTimePosterior, first: int, t: int) -> int:
@@ -206,12 +260,3 @@ def _season_before(posterior: SpaceTimePosterior, first: int, t: int) -> int:
     while t >= first:
         t -= step
     return t if t >= 0 else first - 1
-
-
-def _chance(n: float, rates: np.ndarray) -> np.ndarray:
-    return np.asarray(pdtr(np.floor(n), rates)) if n >= 0 else np.zeros(len(rates))
-
-
-def _log_poisson(y: float, mean: float) -> float:
-    mean = max(mean, 1e-12)
-    return float(xlogy(y, mean) - mean - gammaln(y + 1.0))

@@ -98,10 +98,13 @@ def _write_trend(posterior: SpaceTimePosterior, folder: Path) -> None:
 def _write_regions(posterior: SpaceTimePosterior, options: MapOptions, path: Path) -> gpd.GeoDataFrame:
     """Write totals of regions by period, and their trends; return the totals."""
     if options.regions is None and posterior.areas is not None:
-        frame = posterior.areas.frame()[["name", "geometry"]]
+        counted = posterior.areas.frame()
+        frame = counted.iloc[: len(counted) // posterior.n_periods][["name", "geometry"]]
+        totals = posterior.totals(frame, predicted=True)
+        totals.insert(totals.columns.get_loc("expected"), "observed", counted["observed"].to_numpy())
     else:
         frame = read_named_regions(options.regions, posterior.domain, options.regions_by)
-    totals = posterior.totals(frame, predicted=True)
+        totals = posterior.totals(frame, predicted=True)
     totals.to_file(path, layer="regions", driver="GPKG")
     if posterior.n_periods > 1:
         posterior.trend(frame).to_file(path, layer="trend", driver="GPKG")
@@ -141,7 +144,7 @@ def _write_map(
 def _left_out(posterior: SpaceTimePosterior, stage: Stage) -> ForecastCheck | None:
     """Return how well the last periods are forecast, if there are enough of them."""
     few = posterior.n_periods < FEWEST_PERIODS or posterior.n_points < FEWEST_EVENTS
-    if few or posterior.observed is None:
+    if few:
         return None
     check = posterior.cross_validate(min(LEFT_OUT, posterior.n_periods // 3))
     numbers = count(len(check.table), "number")

@@ -90,6 +90,16 @@ class PeriodAreaCounts(AreaCounts):
         located = None if self.located is None else self.located.sum(axis=0)
         return self._plain(np.arange(self.n_areas), np.round(self.guessed.sum(axis=0)), located)
 
+    def frame(self) -> gpd.GeoDataFrame:
+        """Return a row for each ``period`` and area, with its ``name`` and the number ``observed``."""
+        rows = np.tile(np.arange(self.n_areas), self.n_periods)
+        columns = {
+            "period": np.repeat(np.array(self.periods.labels, dtype=object), self.n_areas),
+            "name": np.array(self.names, dtype=object)[rows],
+            "observed": self.values.ravel(),
+        }
+        return gpd.GeoDataFrame(columns, geometry=list(self.geometry[rows]), crs=self.crs)
+
     def slice(self, start: int, stop: int) -> PeriodAreaCounts:
         """Return the counts of the periods from one number up to another, without it."""
         return replace(

@@ -109,11 +109,13 @@ def refit(posterior: SpaceTimePosterior, n_periods: int) -> SpaceTimePosterior:
         posterior.basis, kernel, posterior.scaling, columns, 0.0, periods.steps, periods.per_year, FIXED_SD
     )
     held = {name: float(getattr(best, name)) for name in ("tau", "level_sd", "level_tau")}
-    problem, _ = _problem(setting, values, areas, seen)
+    problem, centre = _problem(setting, values, areas, seen)
+    mean, variance = (part[:n_periods].ravel() for part in best.node_moments())
     found = fit_chain(
         problem,
         dynamics=best.dynamics,
         overdispersed="k" in posterior.likelihood.facts(),
+        start=Start(posterior.fit.hyper_mean, posterior.fit.hyper_cov, mean - centre, variance),
         held={name: value for name, value in held.items() if np.isfinite(value)},
         resume=False,
     )

@@ -416,7 +416,9 @@ class SpaceTimePosterior(TimeOutputs, Posterior):  # type: ignore[misc]
         last : int
             How many periods are left out.
         blocks : "auto", float, regions or folds
-            Parts of the land whose numbers are predicted; as for `Posterior.cross_validate`.
+            Parts of the land whose numbers are predicted; as for `Posterior.cross_validate`. Of counts by area they
+            are the areas: a suppressed count is scored by the probability of all that it may be, one that is not known
+            is not compared.
         seed : int
 
         Returns

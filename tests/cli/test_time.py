@@ -31,21 +31,13 @@ def files(tmp_path_factory):
     return folder
 
 
+QUICK = ["--cell-size", "1000", "--features", "24", "--permeability", "0", "--crs", CRS]
+
+
 def command(files, *more):
-    quick = [
-        "--cell-size",
-        "1000",
-        "--features",
-        "24",
-        "--permeability",
-        "0",
-        "--crs",
-        CRS,
-        "--points-crs",
-        CRS,
-    ]
     base = ["map", str(files / "cases.csv"), "--land", str(files / "land.gpkg"), "--time", "date"]
-    return [*base, "--date-format", "%d/%m/%Y", *quick, "--no-cache", "-q", *more]
+    form = ["--date-format", "%d/%m/%Y", "--points-crs", CRS]
+    return [*base, *form, *QUICK, "--no-cache", "-q", *more]
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +90,29 @@ def test_what_an_earlier_run_wrote_is_replaced(files, out):
     assert (out / "mine.txt").exists() and not (out / "regions.gpkg").exists()
     record = json.loads((out / "summary.json").read_text())
     assert "--between 2020-01/2020-12" in record["command"] and len(record["periods"]["labels"]) == 4
+
+
+def test_districts_by_month_are_checked_against_what_came(files):
+    rng, rows = np.random.default_rng(1), []
+    for k in range(4):
+        square = shapely.box(WEST + 5000 * k, SOUTH, WEST + 5000 * (k + 1), SOUTH + 12_000)
+        rows += [(f"d{k}", f"2020-{m:02d}", rng.poisson(5 + 3 * k), square) for m in range(1, 9)]
+    table = gpd.GeoDataFrame(rows, columns=["name", "month", "cases", "geometry"], crs=CRS)
+    table.loc[table["cases"] < 4, "cases"] = np.nan
+    table.to_file(files / "districts.gpkg")
+    words = ["map", "--areas", str(files / "districts.gpkg"), "--count", "cases", "--suppressed", "0-3",
+             "--land", str(files / "land.gpkg"), "--time", "month", "--every", "month", "--dynamics", "separable",
+             *QUICK, "--no-cache", "-q", "-o", str(files / "by_district")]  # fmt: skip
+    assert main(words) == 0
+    checks = json.loads((files / "by_district" / "summary.json").read_text())["checks"]
+    assert checks["parts"] == "areas" and checks["numbers"] == 8 and checks["unknown"] == 0
+    regions = gpd.read_file(files / "by_district" / "regions.gpkg", layer="regions")
+    seen = regions.set_index(["name", "period"])["observed"].sort_index()
+    pd.testing.assert_series_equal(
+        seen, table.set_index(["name", "month"])["cases"].sort_index(), check_names=False
+    )
+    assert checks["suppressed"] == int(table[table["month"] >= "2020-07"]["cases"].isna().sum())
+    assert "of left-out numbers within 90 %" in (files / "by_district" / "report.html").read_text()
 
 
 @pytest.mark.parametrize(
