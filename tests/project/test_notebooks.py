@@ -23,8 +23,6 @@ NAMES = (
     "07_counts_by_area",
     "08_where_and_when",
 )
-#: Does not go from a question to the sentence for a paper (yet).
-ITS_OWN_WAY = {"08_where_and_when"}
 #: What belongs to one machine, and not in a notebook.
 PRIVATE = re.compile(
     r"/(?:home|root|tmp|work|Users|usr|opt)/|[A-Z]:\\Users|site-packages|pypi|index-url", re.IGNORECASE
@@ -120,9 +118,7 @@ def test_public_names_are_enough(notebook):
     assert inner_names("\n".join(code)) == []
 
 
-def test_it_goes_from_a_question_to_what_was_found(notebook, path):
-    if path.stem in ITS_OWN_WAY:
-        return
+def test_it_goes_from_a_question_to_what_was_found(notebook):
     text = ["".join(c["source"]) for c in notebook["cells"] if c["cell_type"] == "markdown"]
     assert "question" in "\n".join(text[:2]).lower()
     last = text[-1].lower()
