@@ -136,7 +136,7 @@ SPAN = Rule(
     _span,
     remedy=f"Such as {option('between', '2015-01/2020-12', python=_SPAN)}.",
 )
-EVERY = Rule("'day', 'week', 'month', 'quarter', 'year', a list of edges, or Periods", _every)
+EVERY = Rule("'day', 'week', 'epiweek', 'month', 'quarter', 'year', a list of edges, or Periods", _every)
 WEIGHTS = Rule(
     "a column's name or a number for each point",
     lambda value: NAME.take(value) if isinstance(value, str) else _array(value),

@@ -178,7 +178,8 @@ class Options(OptionSet):
         metavar="COLUMN",
     )
     every: Any = setting(
-        "How long a period is: day, week, month, quarter, year, or edges such as 2020-01-01,2020-07-01,2021-01-01.",
+        "How long a period is: day, week, epiweek (from Sunday, MMWR), month, quarter, year, or edges such as "
+        "2020-01-01,2020-07-01,2021-01-01.",
         "Time",
         "periods",
         metavar="PERIOD",

@@ -99,7 +99,7 @@ def map_intensity(
         the events that have no place, so that nobody is counted twice. See `bin_areas`.
     suppressed : (int, int), optional
         Between which numbers the counts of areas without a number are known to lie.
-    time, every : str or array, and "day", "week", "month", "quarter", "year" or a list of edges
+    time, every : str or array, and "day", "week", "epiweek", "month", "quarter", "year" or a list of edges
         The column of dates of points (or areas), and how long a period is: all periods are one model, a
         `SpaceTimePosterior`. See `bin_points`; areas have a row for each period, see `bin_areas`. Cells, water and
         features are chosen on all periods together, and `exposure` and `covariates` may be lists with one for each.

@@ -10,7 +10,7 @@ import pandas as pd
 
 from geobgp.arguments import SPAN
 from geobgp.data.dates import Days, check_format, middle_of_weeks, parse, texts_of
-from geobgp.data.periods import MOST_PERIODS, Periods, check_every, check_number, ordinals
+from geobgp.data.periods import MOST_PERIODS, Periods, check_every, check_number, noun_of, ordinals
 from geobgp.errors import DataError, DroppedPointsWarning, option
 from geobgp.text import count, listed, percent
 
@@ -63,7 +63,7 @@ class Clock:
             raise DataError(
                 "How long is a period?",
                 option="every",
-                remedy=f"Say so: {option('every', 'month')}, or 'day', 'week', 'quarter', 'year', or a list of edges.",
+                remedy=f"Say so: {option('every', 'month')}, or 'day', 'week', 'epiweek', 'quarter', 'year', or edges.",
             )
         else:
             self.fixed = Periods.between(_split(every) if isinstance(every, str) else every)
@@ -141,7 +141,7 @@ class Clock:
     def _dates(self, column: pd.Series) -> np.ndarray:
         texts = texts_of(column)
         self._zones |= dict.fromkeys(texts.zones)
-        days = parse(texts.values, self.date_format, weeks=self.every == "week")
+        days = parse(texts.values, self.date_format, every=self.every)
         unreadable = np.append(np.isnat(days.first), False)
         code, coarse = self._codes_of(days if self.every == "day" else middle_of_weeks(days))
         code, coarse = np.append(code, UNTIMED), np.append(coarse, False)
@@ -175,7 +175,7 @@ class Clock:
         if 2 * self.n_coarse > self.rows:
             raise DataError(
                 f"The column {self.name!r} has values such as {listed(self._examples)}, which are longer than a "
-                f"{'period' if self.every == 'edges' else self.every}.",
+                f"{noun_of(self.every)}.",
                 option="every",
                 found=self.n_coarse,
                 remedy=f"Use longer periods: {option('every', 'year')}.",

@@ -190,9 +190,10 @@ def bin_points(
         A column, or a number for each row, to be summed in place of ones; none may be negative.
     time : str or array, optional
         A column of dates, or a date for each row: counts are then by period, a `PeriodCounts`. Dates, datetimes, ISO
-        strings, years, months ("2020-03") and weeks ("2020-W05", ISO 8601); of a time with a zone the date that the
-        clock showed there. Or plain numbers, with `every` a list of numbers.
-    every : "day", "week", "month", "quarter", "year", list of edges, or Periods
+        strings, years, months ("2020-03") and weeks ("2020-W05", ISO 8601; "2020-EW05", from Sunday as the CDC
+        counts them); of a time with a zone the date that the clock showed there. Or plain numbers, with
+        `every` a list of numbers.
+    every : "day", "week", "epiweek", "month", "quarter", "year", list of edges, or Periods
         How long periods are. Those between the first and the last event that have none stay in.
     between : (first, last), optional
         The periods to count, such as ``("2015-01", "2020-12")``; by default from that of the first event to that of the

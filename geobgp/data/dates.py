@@ -1,8 +1,9 @@
 """Dates: what a column of dates, years, months or weeks says, as first and last days.
 
 A value stands for all the days that it may mean: "2020-03-01" for one, "2020-W05" for a week from Monday to Sunday
-(ISO 8601), "2020-03", "2020 Q1" and "2020" for a month, a quarter, a year. Of a time of day the date alone counts, as
-the clock showed it where it was written: a time zone is neither needed nor converted.
+(ISO 8601), "2020-EW05" for one from Sunday to Saturday (MMWR), "2020-03", "2020 Q1" and "2020" for a month, a quarter,
+a year. Of a time of day the date alone counts, as the clock showed it where it was written: a time zone is neither
+needed nor converted.
 """
 
 from __future__ import annotations
@@ -17,8 +18,11 @@ import pandas as pd
 from geobgp.errors import DataError, option
 
 NOT_A_DATE = np.datetime64("NaT", "D")
-#: Days from the Monday of a week to its middle: an ISO week belongs to the month and the year of its Thursday.
-_THURSDAY = 3
+#: Kinds of weeks, and days from the start of one of them to 1970-01-01, a Thursday: ISO weeks begin on Monday, those of
+#: the CDC (MMWR) on Sunday.
+WEEKS = {"week": 3, "epiweek": 4}
+#: Days from the start of a week to its middle, whose month and year it belongs to: Thursday, or Wednesday (MMWR).
+_MIDDLE = 3
 _AMBIGUOUS = re.compile(r"\d{1,2}([/.\- ])\d{1,2}\1(\d{4}|\d{2})(?!\d)")
 _ZONE = re.compile(r"\d:\d\d(?::\d\d(?:\.\d+)?)?\s*(Z|UTC|[+-]\d\d:?\d\d)$")
 #: What stands for no date at all.
@@ -75,7 +79,7 @@ def texts_of(column: Any) -> Texts:
     return Texts([str(w) for w in distinct], np.where(np.append(nothing, True)[codes], -1, codes), zones)
 
 
-def parse(values: Sequence[str], date_format: str | None = None, *, weeks: bool = False) -> Days:
+def parse(values: Sequence[str], date_format: str | None = None, *, every: str = "") -> Days:
     """Return the days that texts stand for; NaT for what is no date.
 
     Parameters
@@ -83,8 +87,9 @@ def parse(values: Sequence[str], date_format: str | None = None, *, weeks: bool 
     values : sequence of str
     date_format : str, optional
         As for ``strptime``, such as "%d/%m/%Y"; by default dates are written year first (ISO 8601).
-    weeks : bool
-        Take six digits for a year and a week; by default for a year and a month.
+    every : str
+        The periods that are asked for: of "week" or "epiweek" six digits are a year and such a week; else a year and a
+        month.
 
     Raises
     ------
@@ -96,6 +101,8 @@ def parse(values: Sequence[str], date_format: str | None = None, *, weeks: bool 
     >>> days = parse(["2020-02", "2020W05", "2020-02-30", "1961"])
     >>> [str(day) for day in days.first], [str(day) for day in days.last]
     (['2020-02-01', '2020-01-27', 'NaT', '1961-01-01'], ['2020-02-29', '2020-02-02', 'NaT', '1961-12-31'])
+    >>> str(parse(["2020-EW01"]).first[0])
+    '2019-12-29'
     >>> str(parse(["3/4/2020"], "%d/%m/%Y").first[0])
     '2020-04-03'
     """
@@ -104,7 +111,7 @@ def parse(values: Sequence[str], date_format: str | None = None, *, weeks: bool 
     first = np.full(len(values), NOT_A_DATE)
     last = first.copy()
     for k, value in enumerate(values):
-        days = _parse_one(value, weeks)
+        days = _parse_one(value, every)
         if days is not None:
             first[k], last[k] = days
         elif _AMBIGUOUS.match(value):
@@ -113,11 +120,10 @@ def parse(values: Sequence[str], date_format: str | None = None, *, weeks: bool 
 
 
 def middle_of_weeks(days: Days) -> Days:
-    """Return days with whole weeks replaced by their Thursday, which tells their month and their year."""
+    """Return days with whole weeks replaced by their fourth day, which tells their month and their year."""
     week = (days.last - days.first) == np.timedelta64(6, "D")
-    return Days(
-        np.where(week, days.first + _THURSDAY, days.first), np.where(week, days.first + _THURSDAY, days.last)
-    )
+    middle = days.first + _MIDDLE
+    return Days(np.where(week, middle, days.first), np.where(week, middle, days.last))
 
 
 def check_format(date_format: Any) -> None:
@@ -181,12 +187,18 @@ def _week(year: str, week: str, day: str | None = None) -> tuple[np.datetime64, 
     return start + int(day) - 1, start + int(day) - 1
 
 
-def week_start(year: int, week: int) -> np.datetime64:
-    """Return the Monday of an ISO week."""
-    fourth = np.datetime64(f"{year:04d}-01-04", "D")  # always in week 1
-    start = fourth - (int(fourth.astype(np.int64)) + _THURSDAY) % 7 + 7 * (week - 1)
-    thursday = start + _THURSDAY
-    if week < 1 or int(str(thursday)[:4]) != year:
+def _epiweek(year: str, week: str) -> tuple[np.datetime64, np.datetime64]:
+    start = week_start(int(year), int(week), "epiweek")
+    return start, start + 6
+
+
+def week_start(year: int, week: int, every: str = "week") -> np.datetime64:
+    """Return the Monday of an ISO week, or the Sunday of an "epiweek"."""
+    fourth = np.datetime64(
+        f"{year:04d}-01-04", "D"
+    )  # always in week 1, which has four days in January or more
+    start = fourth - (int(fourth.astype(np.int64)) + WEEKS[every]) % 7 + 7 * (week - 1)
+    if week < 1 or int(str(start + _MIDDLE)[:4]) != year:
         raise ValueError(f"{year} has no week {week}")
     return np.datetime64(start, "D")
 
@@ -198,18 +210,20 @@ _KINDS: list[tuple[re.Pattern[str], _Kind]] = [
     (re.compile(_YEAR + r"[/.](\d{1,2})[/.](\d{1,2})"), _day),
     (re.compile(_YEAR + r"(\d{2})(\d{2})"), _day),
     (re.compile(_YEAR + r"[ -]?[Ww](\d{1,2})(?:-?([1-7]))?"), _week),
+    (re.compile(_YEAR + r"[ -]?[Ee][Ww](\d{1,2})"), _epiweek),
     (re.compile(_YEAR + r"[ -]?[Qq]([1-4])"), _quarter),
     (re.compile(_YEAR + r"[-/](\d{1,2})"), _month),
     (re.compile(_YEAR), _year),
 ]
 _SIX = re.compile(_YEAR + r"(\d{2})")
+_SIX_DIGITS: dict[str, _Kind] = {"week": _week, "epiweek": _epiweek}
 
 
-def _parse_one(value: str, weeks: bool) -> tuple[np.datetime64, np.datetime64] | None:
+def _parse_one(value: str, every: str) -> tuple[np.datetime64, np.datetime64] | None:
     six = _SIX.fullmatch(value)
     try:
         if six is not None:
-            return _week(six[1], six[2]) if weeks else _month(six[1], six[2])
+            return _SIX_DIGITS.get(every, _month)(six[1], six[2])
         for pattern, kind in _KINDS:
             match = pattern.fullmatch(value)
             if match is not None:

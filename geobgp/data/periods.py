@@ -11,18 +11,20 @@ from typing import Any, Literal, Self, cast
 import numpy as np
 import pandas as pd
 
-from geobgp.data.dates import middle_of_weeks, parse, texts_of
+from geobgp.data.dates import WEEKS, middle_of_weeks, parse, texts_of
 from geobgp.errors import DataError, SizeError, option
 from geobgp.text import count, number
 from geobgp.validate import door, whole
 
-Every = Literal["day", "week", "month", "quarter", "year", "edges"]
+Every = Literal["day", "week", "epiweek", "month", "quarter", "year", "edges"]
 #: Calendar periods, from the shortest.
-CALENDAR = ("day", "week", "month", "quarter", "year")
+CALENDAR = ("day", "week", "epiweek", "month", "quarter", "year")
 #: More periods than these are refused.
 MOST_PERIODS = 2000
 _YEAR = 365.25
-_PER_YEAR = {"day": _YEAR, "week": _YEAR / 7, "month": 12.0, "quarter": 4.0}
+_PER_YEAR = {"day": _YEAR, "week": _YEAR / 7, "epiweek": _YEAR / 7, "month": 12.0, "quarter": 4.0}
+#: What is proposed in place of too many; else years.
+_LONGER = {"day": "week", "week": "month", "epiweek": "month", "month": "quarter"}
 #: Given edges have a yearly cycle if they are of about the same width, and short enough to show it.
 _EVEN, _FEWEST_A_YEAR = 1.25, 2.0
 _SECONDS = 86_400
@@ -40,7 +42,8 @@ class Periods:
     Attributes
     ----------
     every : str
-        "day", "week" (from Monday to Sunday, ISO 8601), "month", "quarter", "year", or "edges".
+        "day", "week" (from Monday to Sunday, ISO 8601), "epiweek" (from Sunday to Saturday, as the CDC counts weeks:
+        MMWR), "month", "quarter", "year", or "edges".
     edges : (n + 1,) array
         Where periods begin, and where the last one ends: datetime64[s] (midnights), or floats.
 
@@ -64,12 +67,12 @@ class Periods:
 
         Parameters
         ----------
-        every : "day", "week", "month", "quarter" or "year"
+        every : "day", "week", "epiweek", "month", "quarter" or "year"
         first, last : date, datetime or str
-            Such as "2015-01-01", "2015-01", "2015-W03" or "2015".
+            Such as "2015-01-01", "2015-01", "2015-W03", "2015-EW03" or "2015".
         """
         check_every(every)
-        days = [parse(texts_of([date]).values or [""], weeks=every == "week") for date in (first, last)]
+        days = [parse(texts_of([date]).values or [""], every=every) for date in (first, last)]
         start, end = days[0].first[0], days[1].last[0]
         if np.isnat(start) or np.isnat(end) or end < start:
             raise DataError(
@@ -171,12 +174,12 @@ class Periods:
         """What an intensity is per: "month", "day", "unit of time"."""
         if self.every == "edges":
             return "day" if self.dated else "unit of time"
-        return self.every
+        return self.noun
 
     @property
     def noun(self) -> str:
         """What one of them is called."""
-        return "period" if self.every == "edges" else self.every
+        return noun_of(self.every)
 
     @property
     def per_year(self) -> float | None:
@@ -204,7 +207,7 @@ class Periods:
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
-        """What the periods are called: "2020-03-01", "2020-W05", "2020-03", "2020 Q1", "2020"."""
+        """What the periods are called: "2020-03-01", "2020-W05", "2020-EW05", "2020-03", "2020 Q1", "2020"."""
         if not self.dated:
             return tuple(f"{number(a)} to {number(b)}" for a, b in pairwise(self.edges))
         days = self.edges.astype("datetime64[D]")
@@ -227,7 +230,7 @@ class Periods:
         if self.every == "edges":
             whole = f"{self.labels[0].split(' to ')[0]} to {self.labels[-1].split(' to ')[1]}"
             return f"{count(self.n, 'period')}, {whole}"
-        return f"{count(self.n, self.every)}, {self.labels[0]}{span}"
+        return f"{count(self.n, self.noun)}, {self.labels[0]}{span}"
 
     # -- which one -----------------------------------------------------------------------------------------
 
@@ -238,7 +241,7 @@ class Periods:
             inside = (values >= self.edges[0]) & (values < self.edges[-1])
             return np.where(inside, np.searchsorted(self.edges, values, side="right") - 1, -1)
         texts = texts_of(pd.Series(np.asarray(times).ravel()))
-        days = middle_of_weeks(parse(texts.values))
+        days = middle_of_weeks(parse(texts.values, every=self.every))
         found = np.append(self.index_of_days(days.first), -1)
         return np.asarray(found[texts.which])
 
@@ -339,8 +342,8 @@ class Periods:
 
 def ordinals(days: np.ndarray, every: str) -> np.ndarray:
     """Return the number of the day, week, month, quarter or year that days lie in, from 1970 on."""
-    if every == "week":
-        return np.asarray((days.astype("datetime64[D]").astype(np.int64) + 3) // 7)
+    if every in WEEKS:
+        return np.asarray((days.astype("datetime64[D]").astype(np.int64) + WEEKS[every]) // 7)
     if every == "quarter":
         return np.asarray(days.astype("datetime64[M]").astype(np.int64) // 3)
     unit = {"day": "D", "month": "M", "year": "Y"}[every]
@@ -349,12 +352,17 @@ def ordinals(days: np.ndarray, every: str) -> np.ndarray:
 
 def starts_of(numbers: np.ndarray, every: str) -> np.ndarray:
     """Return the days (datetime64[D]) on which periods of these numbers begin."""
-    if every == "week":
-        return np.asarray((7 * numbers - 3).astype("datetime64[D]"))
+    if every in WEEKS:
+        return np.asarray((7 * numbers - WEEKS[every]).astype("datetime64[D]"))
     if every == "quarter":
         return np.asarray((3 * numbers).astype("datetime64[M]").astype("datetime64[D]"))
     unit = {"day": "D", "month": "M", "year": "Y"}[every]
     return np.asarray(numbers.astype(f"datetime64[{unit}]").astype("datetime64[D]"))
+
+
+def noun_of(every: str) -> str:
+    """Return what one period is called."""
+    return {"edges": "period", "epiweek": "week"}.get(every, every)
 
 
 def check_every(every: Any) -> None:
@@ -374,10 +382,9 @@ def check_number(n: int, every: str, first: str, last: str) -> None:
     """Refuse more periods than can be fitted."""
     if n <= MOST_PERIODS:
         return
-    longer = CALENDAR[min(CALENDAR.index(every) + 1, len(CALENDAR) - 1)] if every in CALENDAR else "year"
+    longer = _LONGER.get(every, "year")
     raise SizeError(
-        f"From {first} to {last} there are {n:,} {every if every != 'edges' else 'period'}s; at most "
-        f"{MOST_PERIODS:,} can be fitted.",
+        f"From {first} to {last} there are {n:,} {noun_of(every)}s; at most {MOST_PERIODS:,} can be fitted.",
         option="every",
         found=n,
         remedy=f"Use longer periods ({option('every', longer)}), or {option('between')}, if some dates are wrong.",
@@ -386,10 +393,11 @@ def check_number(n: int, every: str, first: str, last: str) -> None:
 
 def _label(day: np.datetime64, every: str) -> str:
     text = str(day)
-    if every == "week":
-        thursday = day + 3
-        year = thursday.astype("datetime64[Y]")
-        return f"{year}-W{int((thursday - year.astype('datetime64[D]')).astype(int)) // 7 + 1:02d}"
+    if every in WEEKS:
+        middle = day + 3
+        year = middle.astype("datetime64[Y]")
+        week = int((middle - year.astype("datetime64[D]")).astype(int)) // 7 + 1
+        return f"{year}-{'W' if every == 'week' else 'EW'}{week:02d}"
     if every == "quarter":
         return f"{text[:4]} Q{(int(text[5:7]) + 2) // 3}"
     return {"day": text, "month": text[:7], "year": text[:4]}[every]

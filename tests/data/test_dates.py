@@ -39,9 +39,26 @@ def test_a_week_is_that_of_the_calendar(day):
     both = monday.isoformat(), (monday + dt.timedelta(days=6)).isoformat()
     for text in (f"{year}-W{week:02d}", f"{year}W{week:02d}", f"{year} w{week}"):
         assert one(text) == both
-    assert one(f"{year}{week:02d}", weeks=True) == both
+    assert one(f"{year}{week:02d}", every="week") == both
     assert one(f"{year}-W{week:02d}-{weekday}") == (day.isoformat(), day.isoformat())
     assert str(week_start(year, week)) == monday.isoformat()
+
+
+@pytest.mark.parametrize(
+    ("week", "sunday"),
+    [
+        ("2020-EW01", "2019-12-29"),
+        ("2020-EW53", "2020-12-27"),
+        ("2021-EW01", "2021-01-03"),
+        ("2014-EW53", "2014-12-28"),
+        ("2015-EW01", "2015-01-04"),
+    ],
+)
+def test_weeks_of_the_cdc_begin_on_sunday(week, sunday):
+    both = sunday, str(np.datetime64(sunday) + 6)
+    for text in (week, week.replace("-", ""), week.replace("-EW", " ew")):
+        assert one(text) == both
+    assert one(week.replace("-EW", ""), every="epiweek") == both
 
 
 @given(days)
@@ -56,7 +73,20 @@ def test_months_quarters_and_years_end_on_their_last_day(day):
 
 
 @pytest.mark.parametrize(
-    "text", ["2020-02-30", "2020-13", "2021-W53", "2020-W00", "soon", "43831", "5 Jan 2020", "12.5"]
+    "text",
+    [
+        "2020-02-30",
+        "2020-13",
+        "2021-W53",
+        "2020-W00",
+        "2021-EW53",
+        "2020-EW54",
+        "2020-EW00",
+        "soon",
+        "43831",
+        "5 Jan 2020",
+        "12.5",
+    ],
 )
 def test_what_is_no_date_is_none(text):
     assert one(text) == ("NaT", "NaT")
@@ -113,7 +143,7 @@ def test_the_date_on_the_wall_counts():
     assert texts_of(pd.Series(["2020-03-01"])).zones == ()
 
 
-def test_weeks_belong_to_their_thursday():
-    found = middle_of_weeks(parse(["2020-W01", "2020-03-05", "2020-03"]))
-    assert [str(d) for d in found.first] == ["2020-01-02", "2020-03-05", "2020-03-01"]
-    assert [str(d) for d in found.last] == ["2020-01-02", "2020-03-05", "2020-03-31"]
+def test_weeks_belong_to_their_fourth_day():
+    found = middle_of_weeks(parse(["2020-W01", "2020-EW01", "2020-03-05", "2020-03"]))
+    assert [str(d) for d in found.first] == ["2020-01-02", "2020-01-01", "2020-03-05", "2020-03-01"]
+    assert [str(d) for d in found.last] == ["2020-01-02", "2020-01-01", "2020-03-05", "2020-03-31"]

@@ -88,7 +88,7 @@ def test_periods_together_are_the_counts_without_time(rows):
     stamps = pd.Timestamp("2020-01-01") + pd.to_timedelta([r[2] for r in rows], unit="D")
     frame = pd.DataFrame({"x": [r[0] for r in rows], "y": [r[1] for r in rows], "date": stamps})
     plain = bin_points(frame, SQUARE)
-    for every in ("day", "week", "month", "quarter", "year"):
+    for every in ("day", "week", "epiweek", "month", "quarter", "year"):
         counts = months(frame, every=every)
         np.testing.assert_array_equal(counts.values.sum(axis=0), plain.values)
         np.testing.assert_array_equal(counts.pooled().values, plain.values)
@@ -120,6 +120,9 @@ def test_years_weeks_and_six_digits():
     weeks = months(table([(1, 1, "2020-W53"), (1, 1, "2021W01")]), every="week")
     assert weeks.periods.labels == ("2020-W53", "2021-W01")
     assert months(table([(1, 1, 202053)]), every="week").periods.labels == ("2020-W53",)
+    sundays = months(table([(1, 1, "2020-EW53"), (1, 1, "2021EW01"), (1, 1, "2021-01-03")]), every="epiweek")
+    assert sundays.periods.labels == ("2020-EW53", "2021-EW01") and sundays.totals.tolist() == [1, 2]
+    assert months(table([(1, 1, 202053)]), every="epiweek").periods.labels == ("2020-EW53",)
     assert months(table([(1, 1, 202011)])).periods.labels == ("2020-11",)
     # A week is in the month of its Thursday.
     assert months(table([(1, 1, "2020-W05"), (1, 1, "2020-W18")])).periods.labels == (
@@ -237,6 +240,7 @@ def test_zones_are_said():
     [
         ([(1, 1, "2020")] * 3, {}, "longer than a month.*every='year'"),
         ([(1, 1, "2020-W03")] * 3, {"every": "day"}, "longer than a day"),
+        ([(1, 1, "2020-03")] * 3, {"every": "epiweek"}, "longer than a week"),
         ([(1, 1, "5 Jan 2020")] * 3, {}, "which are no dates.*date_format"),
         ([(1, 1, 43831)] * 3, {}, "which are no dates.*plain numbers"),
         ([(1, 1, "03/04/2020")], {}, "day or month first"),

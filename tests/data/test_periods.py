@@ -43,6 +43,20 @@ def test_what_is_ahead_goes_on_where_it_ended(every, first, n, k):
     assert again.same_as(whole) and again.labels == whole.labels
 
 
+@given(days)
+def test_a_day_lies_in_one_week_of_the_cdc(day):
+    (number,) = ordinals(np.array([np.datetime64(day)]), "epiweek")
+    week = Periods.of_ordinals("epiweek", number, number)
+    sunday = week.starts[0].astype("datetime64[D]").item()
+    assert sunday.isoweekday() == 7 and 0 <= (day - sunday).days < 7
+    # The rule, told by its days: a week is of the year in which it has at least four, and week 1 is the first of them.
+    all_days = [sunday + dt.timedelta(days=k) for k in range(7)]
+    year = next(y for y in (day.year - 1, day.year, day.year + 1) if sum(d.year == y for d in all_days) >= 4)
+    before = sum(1 for k in range(1, 54) if (sunday + dt.timedelta(days=3 - 7 * k)).year == year)
+    assert week.labels == (f"{year}-EW{before + 1:02d}",)
+    assert Periods.calendar("epiweek", *week.labels * 2).same_as(week)
+
+
 def test_labels():
     assert Periods.calendar("day", "2020-02-28", "2020-03-01").labels == (
         "2020-02-28",
@@ -50,6 +64,9 @@ def test_labels():
         "2020-03-01",
     )
     assert Periods.calendar("week", "2020-12-28", "2021-01-04").labels == ("2020-W53", "2021-W01")
+    assert Periods.calendar("epiweek", "2021-01-02", "2021-01-03").labels == ("2020-EW53", "2021-EW01")
+    assert Periods.calendar("epiweek", "2020-EW01", "2020-EW53").n == 53
+    assert Periods.calendar("epiweek", "2021-EW01", "2021-EW52").ahead(1).labels == ("2022-EW01",)
     assert Periods.calendar("quarter", "1961-02-16", "1961-07").labels == ("1961 Q1", "1961 Q2", "1961 Q3")
     assert Periods.between(["2020-01-01", "2020-01-15", "2020-03-01"]).labels == (
         "2020-01-01 to 2020-01-14",
@@ -73,6 +90,14 @@ def test_calendar_periods_count_as_equal_and_edges_by_their_days():
     assert thirty.per_year == pytest.approx(365.25 / 30)
 
 
+def test_weeks_of_the_cdc_are_weeks():
+    weeks = Periods.calendar("epiweek", "2020-EW05", "2020-EW07")
+    assert weeks.noun == weeks.unit == "week" and weeks.words() == "3 weeks, 2020-EW05 to 2020-EW07"
+    assert weeks.per_year == Periods.calendar("week", "2020-W05", "2020-W07").per_year
+    assert weeks.index_of(["2020-EW06", "202006", "2020-02-02", "2020-02-01"]).tolist() == [1, 1, 1, 0]
+    assert weeks.find(202007) == 2
+
+
 def test_after_edges_come_periods_of_their_usual_width():
     assert Periods.between([0.0, 2.0, 4.0, 7.0]).ahead(2).edges.tolist() == [7.0, 9.0, 11.0]
     more = Periods.between(["2020-01-01", "2020-01-11", "2020-01-21"]).ahead(1)
@@ -83,6 +108,9 @@ def test_too_many_are_refused_with_their_number():
     with pytest.raises(SizeError, match="there are 10,958 days; at most 2,000") as error:
         Periods.calendar("day", "1990-01-01", "2020-01-01")
     assert error.value.found == 10_958 and "every='week'" in str(error.value)
+    for every in ("week", "epiweek"):
+        with pytest.raises(SizeError, match=r"weeks; at most 2,000.*every='month'"):
+            Periods.calendar(every, "1900", "2000")
     assert Periods.calendar("day", "2015-01-01", "2019-12-31").n == 1826 < MOST_PERIODS
 
 
