@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 #: Seconds of a fit per node, period and squared number of features; features that cells are chosen for.
 SECONDS, USUAL_FEATURES = 7e-10, 256
+#: Of areas: seconds of a fit per period and cubed number of features; features for each area, as more tell nothing.
+AREA_SECONDS, AREA_FEATURES = 1.2e-7, 8
 #: Fewer cells than these are not asked for, however many periods there are, nor fewer features.
 FEWEST_CELLS, FEWEST_FEATURES = 1000, 64
 
@@ -67,9 +69,17 @@ def moderate_cells(area: float, size: float, why: str, n_periods: int, seconds: 
     )
 
 
-def most_features(n_nodes: int, n_periods: int, seconds: float, ceiling: int) -> int:
-    """Return the most features that a fit may have: within the time that is allowed, and 64 at least."""
+def most_features(n_nodes: int, n_periods: int, seconds: float, ceiling: int, n_areas: int = 0) -> int:
+    """Return the most features that a fit may have: within the time that is allowed, and 64 at least.
+
+    Examples
+    --------
+    >>> most_features(3000, 52, 60.0, 1024), most_features(3000, 52, 60.0, 1024, n_areas=12)
+    (741, 96)
+    """
     within = math.sqrt(max(seconds, 1.0) / seconds_of(n_nodes, 1.0, n_periods))
+    if n_areas:  # their rows are few, and change: what costs is the chain of blocks, many times
+        within = min(math.cbrt(max(seconds, 1.0) / (AREA_SECONDS * n_periods)), AREA_FEATURES * n_areas)
     return max(min(practical_features(n_nodes, ceiling), int(within)), min(FEWEST_FEATURES, n_nodes // 3))
 
 
@@ -132,11 +142,14 @@ def fit_over_time(options: Options, fits: Fits, pooled: Candidate, choices: dict
     area = float(domain.node_areas.sum())
     left = max(fits.deadline - time.perf_counter(), 0.25 * o.max_seconds)
     each = pooled.basis.m / pooled.basis.land_features
-    most = max(int(most_features(domain.n_nodes, periods.n, left, o.max_features) / each), 1)
+    n_areas = 0 if o.areas is None else scene.in_time.counts.values.shape[1]
+    most = max(int(most_features(domain.n_nodes, periods.n, left, o.max_features, n_areas) / each), 1)
     why = choices["features"].why
     if o.m == "auto" and m > most:
         m = round_features(most, most)
         room = f"{periods.n:,} periods leave time for {round(m * each):,}"
+        if n_areas and m >= AREA_FEATURES * n_areas:
+            room = f"{n_areas:,} areas tell no more than {round(m * each):,} apart"
         why = f"{pooled.basis.label} suit the sum of all periods; {room}"
     found = _fit(o, fits, pooled, m, None)
     while o.m == "auto" and not is_enough(found.posterior.fit.missed_share, found.posterior.sd):
@@ -151,7 +164,8 @@ def fit_over_time(options: Options, fits: Fits, pooled: Candidate, choices: dict
             why = (
                 f"they miss {percent(posterior.fit.missed_share)} of the prior variance; time ends the search"
             )
-            found = found.without_missed_variance(_too_few(found, need))
+            few = n_areas and m >= min(AREA_FEATURES * n_areas, most)  # what is missed lies within areas
+            found = found.without_missed_variance(*(() if few else (_too_few(found, need),)))
             break
         m, why = more, f"the lengthscale of single periods, {length_of(posterior)}, asks for about {need:,}"
         found = _fit(o, fits, pooled, m, posterior)

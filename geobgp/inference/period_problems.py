@@ -15,7 +15,7 @@ from geobgp.inference.dynamics import Dynamics, DynamicsName
 from geobgp.inference.features import PartedFeatures
 from geobgp.inference.likelihoods import Likelihood, Poisson
 from geobgp.inference.period_rows import AreaRows
-from geobgp.inference.renewal import Moments, Observed, Pass
+from geobgp.inference.renewal import Moments, Observed, Pass, broken_down, row_exposures
 from geobgp.inference.rows import NodeFeatures, row_weights
 
 
@@ -131,19 +131,22 @@ class AreaChain:
         row_mean = np.concatenate([r @ mean[t] for t, r in enumerate(rows)])
         seen = (row_mean, np.zeros(len(row_mean))) if state is None else state.moments_of(rows)
         log_total = np.concatenate([log for _, log in made])
-        exposure = np.exp(log_total - 0.5 * seen[1] - row_mean)
+        exposure = row_exposures(log_total, row_mean, seen[1], self._of("counts"), self.centre)
+        if exposure is None:
+            raise broken_down(float(variance.max()), set_.scaling)
         features = PartedFeatures(*set_.basis.by_part(None))
         design = np.concatenate([r @ set_.design(t) for t, r in enumerate(rows)])
         source = _AreaRowsAt(NodeFeatures(set_.basis, set_.kernel, set_.scaling), rows, features.order)
         engine = ChainEngine(set_, self.dynamics, source, features.order, design)
         return Pass(engine, exposure, seen, rows)
 
+    def _of(self, name: str) -> np.ndarray:
+        return np.concatenate([getattr(one, name) for one in self.observed])
+
     def likelihood(self, exposure: np.ndarray, k: float) -> Likelihood:
         """Return the likelihood of the counts about their rows."""
-        counts, hidden = (
-            np.concatenate([getattr(one, name) for one in self.observed]) for name in ("counts", "hidden")
-        )
-        told = _likelihood(counts, exposure, self.centre, k)
+        hidden = self._of("hidden")
+        told = _likelihood(self._of("counts"), exposure, self.centre, k)
         interval = next((one.interval for one in self.observed if one.hidden.any()), (0, 0))
         return SuppressedCounts(told, hidden, *interval) if hidden.any() else told
 

@@ -119,6 +119,27 @@ class NodeProblem:
         return NegativeBinomial(self.counts, exposure, self.centre, k)
 
 
+def row_exposures(
+    log_total: np.ndarray, row_mean: np.ndarray, row_variance: np.ndarray, counts: np.ndarray, centre: float
+) -> np.ndarray | None:
+    """Return the exposures about rows, with which they expect what their nodes do; None where that cannot be told."""
+    with np.errstate(over="ignore", under="ignore"):
+        exposure = np.exp(log_total - 0.5 * row_variance - row_mean)
+    possible = np.isfinite(exposure) & (log_total + centre < _TOO_MANY)
+    return exposure if (possible & ((exposure > 0) | (counts == 0))).all() else None
+
+
+def broken_down(variance: float, scaling: Scaling) -> DataError:
+    """Return the error of rows that expect nothing that can be told."""
+    return DataError(
+        "The fit broke down: some land within areas has a prior so wide (a standard deviation of the "
+        f"log-intensity of {number(math.sqrt(variance), 2)}) that nothing can be expected of it.",
+        option="scaling",
+        found=math.sqrt(variance),
+        remedy=_remedy(scaling),
+    )
+
+
 @dataclass(frozen=True, eq=False)
 class RowProblem:
     """Counts that are sums over nodes: the rows follow from the posterior."""
@@ -141,17 +162,9 @@ class RowProblem:
         rows, log_total = row_weights(self.observed.exposure, mean, variance)
         row_mean = rows @ mean
         seen = (row_mean, np.zeros(len(log_total))) if state is None else state.moments_of(rows)
-        with np.errstate(over="ignore", under="ignore"):
-            exposure = np.exp(log_total - 0.5 * seen[1] - row_mean)
-        possible = np.isfinite(exposure) & (log_total + self.centre < _TOO_MANY)
-        if not (possible & ((exposure > 0) | (self.observed.counts == 0))).all():
-            raise DataError(
-                "The fit broke down: some land within areas has a prior so wide (a standard deviation of the "
-                f"log-intensity of {number(float(np.sqrt(variance.max())), 2)}) that nothing can be expected of it.",
-                option="scaling",
-                found=float(np.sqrt(variance.max())),
-                remedy=_remedy(self.nodes.scaling),
-            )
+        exposure = row_exposures(log_total, row_mean, seen[1], self.observed.counts, self.centre)
+        if exposure is None:
+            raise broken_down(float(variance.max()), self.nodes.scaling)
         engine = RowEngine(self.nodes, rows, self.columns, self.fixed_sd, self.centre)
         return Pass(engine, exposure, seen, rows)
 
@@ -246,7 +259,7 @@ def fit_counts(
         Given a place from which such a fit could go on, after every pass.
     """
     stage = stage or Stage()
-    if isinstance(problem, RowProblem) and problem.renews and hyper.free[1]:
+    if problem.renews and hyper.free[1]:
         plain, hyper = _settle_within(problem, hyper, start, stage, keep)
     else:
         plain = settle(problem, hyper, math.inf, None, start, stage, keep)
