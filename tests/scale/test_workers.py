@@ -6,41 +6,14 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 from paths import ROOT
+from worker_jobs import add, die, halve, joined, named, who
 
 from geobgp.errors import DataError, WorkerError
 from geobgp.scale.processes import Processes
 from geobgp.scale.workers import Failed, Here, open_workers
-
-
-def halve(item: int, by: int) -> float:
-    return item / by
-
-
-def add(first: float, second: float) -> float:
-    return first + second
-
-
-def who(item: float, seconds: float) -> int:
-    time.sleep(seconds)
-    return os.getpid()
-
-
-def joined(first: str, second: str) -> str:
-    return f"{first} {second}"
-
-
-def named(item: int, tail: str) -> str:
-    return f"{item}{tail}"
-
-
-def die(item: int) -> int:
-    if item == 1:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return item
 
 
 @pytest.fixture(params=["here", "processes", "cluster"])
