@@ -117,7 +117,10 @@ class Processes(Workers):
             if stop.is_set():
                 break
             child = self._children[slot]
-            if child is None or child.poll() is not None:
+            if child is not None and child.poll() is not None:
+                _end(child)  # it died between two pieces of work: its pipes are closed
+                child = None
+            if child is None:
                 child = self._children[slot] = _begin()
             assert child.stdin is not None and child.stdout is not None
             try:
