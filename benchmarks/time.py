@@ -96,7 +96,7 @@ def growth() -> str:
     return f"""## Growth
 
 {SIDE**2:,} nodes, 256 features, about {EVENTS:g} events a month, hyperparameters and dynamics learned.
-Threads: {threads}; wall-clock times are of a machine that others used too. Rounds are those with all features.
+Threads: {threads}; load when it ended: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores. Rounds are those with all features.
 
 {table(head, rows)}
 """
