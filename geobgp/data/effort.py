@@ -67,7 +67,7 @@ def node_effort(effort: Effort | None, domain: Domain, column: str | None = None
     if isinstance(effort, (str, os.PathLike)) and kind_of(os.fspath(effort)) in ("vector", "parquet"):
         given = read_vector(os.fspath(effort), "effort")
     if hasattr(given, "geometry") and hasattr(given, "crs"):
-        name = _column(given, column)
+        name = share_column(given, column)
         _check_shares(np.asarray(given[name], float), "polygon")
         values = polygon_means(given[[name, given.geometry.name]], name, domain)
     elif isinstance(given, (str, os.PathLike)) or hasattr(given, "dims"):
@@ -176,7 +176,7 @@ def about_effort(effort: np.ndarray, domain: Domain) -> str:
     )
 
 
-def _column(polygons: Any, column: str | None) -> str:
+def share_column(polygons: Any, column: str | None) -> str:
     """Return the column of polygons that holds the effort."""
     names = [c for c in polygons.columns if c != polygons.geometry.name]
     numeric = [c for c in names if polygons[c].dtype.kind in "iufb"]

@@ -50,7 +50,7 @@ def node_exposure(
     if isinstance(exposure, (str, os.PathLike)) and kind_of(os.fspath(exposure)) in ("vector", "parquet"):
         exposure = read_vector(os.fspath(exposure), "exposure")
     if hasattr(exposure, "geometry") and hasattr(exposure, "crs"):
-        column = _population_column(exposure, column)
+        column = population_column(exposure, column)
         return _spread(exposure, domain, column), EXPECTED if column == EXPECTED else "population"
     if isinstance(exposure, (str, os.PathLike)) or hasattr(exposure, "dims"):
         values, kind = read_to_nodes(exposure, domain, "sum"), "population"  # type: ignore[arg-type]
@@ -110,7 +110,8 @@ def _spread(areas: gpd.GeoDataFrame, domain: Domain, column: str) -> np.ndarray:
     return np.asarray(shares.T @ people).ravel()
 
 
-def _population_column(areas: gpd.GeoDataFrame, column: str | None) -> str:
+def population_column(areas: gpd.GeoDataFrame, column: str | None) -> str:
+    """Return the column of areas that holds the exposure: that which was named, or the usual one."""
     names = [c for c in areas.columns if c != areas.geometry.name]
     numeric = [c for c in names if areas[c].dtype.kind in "iuf"]
     if column is None:

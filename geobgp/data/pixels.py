@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 STRAIGHT = 1e-5
 
 
+class ApartError(DataError):
+    """A raster and a domain have no place in common."""
+
+
 def apply_affine(affine: Affine, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return coordinates transformed by an affine map, element by element."""
     return affine.a * x + affine.b * y + affine.c, affine.d * x + affine.e * y + affine.f
@@ -144,7 +148,7 @@ class Outlines:
         """Return the outlines of all nodes, bent to the raster's CRS."""
         segments, owner, torn = _bent(domain, link)
         if len(owner) == 0:
-            raise DataError(
+            raise ApartError(
                 f"{raster.name} and the domain do not meet: the CRS of one does not reach the other."
             )
         area = _ring_areas(segments, owner, domain.n_nodes)
@@ -156,7 +160,7 @@ class Outlines:
         first = np.clip(np.floor(ends.min(axis=0, initial=np.inf)), 0, shape).astype(int)
         last = np.clip(np.ceil(ends.max(axis=0, initial=-np.inf)), 0, shape).astype(int)
         if (first >= last).any():
-            raise DataError(f"{raster.name} does not overlap the domain; check its extent and its CRS.")
+            raise ApartError(f"{raster.name} does not overlap the domain; check its extent and its CRS.")
         window = (int(first[0]), int(first[1]), int(last[0]), int(last[1]))
         return cls(segments, owner, area, torn, float(area.sum() / cells), window)
 

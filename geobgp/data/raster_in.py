@@ -92,10 +92,15 @@ def read_to_nodes(
             return _linear(raster, domain, link, outlines)
         if how != "sum":
             return _means(raster, domain, link, outlines)
-        value, known, tally = _integrals(raster, domain, link, outlines, amounts=True)
+        out, tally = _sums(raster, domain, link, outlines)
     _check(tally, raster.name)
-    out = np.where(value > _NO_AMOUNT * tally.taken, value, 0.0)
-    return np.where(known > _NO_AREA * outlines.area, out, np.nan)
+    return out
+
+
+def node_sums(raster: RasterSource, domain: Domain) -> np.ndarray:
+    """Return the amounts of an open raster on each node's land, none of them checked; NaN where it has no data."""
+    link = PixelLink.make(raster, domain)
+    return _sums(raster, domain, link, Outlines.make(raster, domain, link))[0]
 
 
 def node_means(raster: RasterSource, domain: Domain) -> np.ndarray:
@@ -116,6 +121,14 @@ def _means(raster: RasterSource, domain: Domain, link: PixelLink, outlines: Outl
     value, known, _ = _integrals(raster, domain, link, outlines, amounts=False)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(known > _NO_AREA * outlines.area, value / known, np.nan)
+
+
+def _sums(
+    raster: RasterSource, domain: Domain, link: PixelLink, outlines: Outlines
+) -> tuple[np.ndarray, _Tally]:
+    value, known, tally = _integrals(raster, domain, link, outlines, amounts=True)
+    out = np.where(value > _NO_AMOUNT * tally.taken, value, 0.0)
+    return np.where(known > _NO_AREA * outlines.area, out, np.nan), tally
 
 
 def _integrals(

@@ -306,17 +306,32 @@ def spread_shares(domain: Domain, regions: Any, what: str = "regions") -> sparse
     >>> spread_shares(domain, [box(-2, 0, 2, 2), box(3, 0, 9, 2)]).sum(axis=1).round(9).tolist()
     [0.5, 1.0]
     """
-    geometries, share = _in_plane(read_regions(regions, domain, what), domain, what)
+    geometries, dry = dry_areas(domain, regions, what)
     inside = _node_shares(domain, geometries)
     on_land = inside @ domain.planar_areas
-    whole = np.divide(shapely.area(geometries), share, out=np.zeros(len(share)), where=share > 0)
-    dry = whole - _wet_areas(domain, geometries)
     kept = np.divide(on_land, np.maximum(dry, on_land), out=np.zeros(len(dry)), where=on_land > 0)
     # Evenly over the ground, of which the plane may show one part larger than another.
     ground = sparse.csr_array(inside.multiply(domain.node_areas))
     total = ground.sum(axis=1)
     scale = np.divide(kept, total, out=np.zeros(len(kept)), where=total > 0)
     return sparse.csr_array(sparse.diags_array(scale) @ ground)
+
+
+def dry_areas(domain: Domain, regions: Any, what: str = "regions") -> tuple[np.ndarray, np.ndarray]:
+    """Return regions as polygons on the domain's plane, and the area of each without the domain's water.
+
+    Of a region that reaches far beyond the domain the far part is not among the polygons, but within the area.
+
+    Parameters
+    ----------
+    domain : Domain
+    regions : GeoDataFrame or what else `read_regions` takes
+    what : str
+        What they are, for messages.
+    """
+    geometries, share = _in_plane(read_regions(regions, domain, what), domain, what)
+    whole = np.divide(shapely.area(geometries), share, out=np.zeros(len(share)), where=share > 0)
+    return geometries, whole - _wet_areas(domain, geometries)
 
 
 def _wet_areas(domain: Domain, geometries: np.ndarray) -> np.ndarray:
