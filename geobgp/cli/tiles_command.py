@@ -6,7 +6,7 @@ from geobgp.cli.messages import say, showing_warnings
 from geobgp.progress import ConsoleProgress, Progress
 from geobgp.scale.tiles import run_tiles
 from geobgp.scale.tiles_options import TilesOptions
-from geobgp.text import count, size_text
+from geobgp.text import count, number, size_text
 
 
 def tiles_files(options: TilesOptions, *, quiet: bool = False, verbose: bool = False) -> None:
@@ -24,5 +24,9 @@ def tiles_files(options: TilesOptions, *, quiet: bool = False, verbose: bool = F
         progress.line(f"{sum(progress.seconds.values()):.1f} s in all")
         done = f"{made.n_fitted:,} of {count(len(made.table), 'tile')} fitted now"
         there = f"The mosaic is in {made.raster} all the same."
-        say(f"{done}; {made.raster} ({size_text(made.raster.stat().st_size)})", there)
+        say(f"{done}; {made.raster} ({size_text(made.raster.stat().st_size)}), in {made.units}", there)
+        for effect in made.coefficients.iloc[1:].itertuples():
+            low, high = number(effect.rate_ratio_q05, 3), number(effect.rate_ratio_q95, 3)
+            more = f"times {number(effect.rate_ratio, 3)} ({low} to {high}) the intensity for each unit more"
+            say(f"{effect.name}: {more}", there)
         say(f"Open {made.raster} in QGIS. {made.folder / 'tiles'} is only needed to go on.", there)

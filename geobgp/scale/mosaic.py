@@ -12,10 +12,11 @@ import pyproj
 
 from geobgp.errors import CacheError, WorkerError
 from geobgp.files import replacing
-from geobgp.output.palette import quantile_classes
+from geobgp.output.palette import quantile_classes, ratio_classes
 from geobgp.output.qgis import raster_qml
 from geobgp.scale.tiling import Frame, Tile, weights
 from geobgp.storage import store
+from geobgp.units import RELATIVE_RISK, Units
 
 if TYPE_CHECKING:
     from geobgp.scale.tile_fit import Fitted
@@ -53,8 +54,10 @@ class Mosaic:
     names : sequence of str
         Statistics.
     crs : pyproj.CRS or None
-    units : str
+    units : Units
+        What it is in; tiles are in the own unit, whatever that is.
     title : str
+        By default what it shows.
     """
 
     def __init__(
@@ -64,8 +67,8 @@ class Mosaic:
         tiles: Sequence[Tile],
         names: Sequence[str],
         crs: pyproj.CRS | None,
-        units: str,
-        title: str,
+        units: Units,
+        title: str = "",
     ) -> None:
         try:
             import zarr
@@ -75,7 +78,8 @@ class Mosaic:
                 remedy="Install geobgp[dask].",
             ) from error
         self.folder, self.frame, self.tiles, self.names = folder, frame, list(tiles), list(names)
-        self.crs, self.units, self.title = crs, units, title
+        shown = "Relative risk" if units.quantity == RELATIVE_RISK else f"Intensity in {units.words}"
+        self.crs, self.units, self.title = crs, units, title or shown
         #: Tiles that are blended into the core of each, and those of them that are not there yet.
         self._with = {t.number: [o for o in self.tiles if o.shown.meets(t.core)] for t in self.tiles}
         self._waiting = {n: {o.number for o in others} for n, others in self._with.items()}
@@ -83,7 +87,7 @@ class Mosaic:
         self._part = folder / ".mosaic.zarr.part"
         shutil.rmtree(self._part, ignore_errors=True)
         self._group: Any = zarr.open_group(str(self._part), mode="w")
-        self._group.attrs.update({"title": title, "units": units})
+        self._group.attrs.update({"title": self.title, "units": units.words})
         shape = frame.box.shape
         chunks = tuple(min(CHUNK, side) for side in shape)
         for name in self.names:
@@ -91,9 +95,12 @@ class Mosaic:
                 name, shape=shape, chunks=chunks, dtype="float32", fill_value=np.float32(np.nan),
                 dimension_names=("northing", "easting"),
             )  # fmt: skip
-            made.attrs.update(
-                {"units": units, "long_name": f"intensity, {name}", "grid_mapping": "spatial_ref"}
-            )
+            about = {
+                "units": units.words,
+                "long_name": f"{units.quantity}, {name}",
+                "quantity": units.quantity,
+            }
+            made.attrs.update({**about, "grid_mapping": "spatial_ref"})
         h = frame.cell_size
         axes = {
             "northing": frame.north - (np.arange(shape[0]) + 0.5) * h,
@@ -139,7 +146,9 @@ class Mosaic:
         with np.errstate(invalid="ignore", divide="ignore"):
             for name in self.names:
                 # Other tiles may have written next to it, never in it.
-                blended = np.where(total > 0, sums[name] / total, np.nan).astype(np.float32)
+                blended = np.where(total > 0, self.units.factor * sums[name] / total, np.nan).astype(
+                    np.float32
+                )
                 before = self._group[name][rows, cols]
                 self._group[name][rows, cols] = np.where(np.isfinite(blended), blended, before)
 
@@ -185,7 +194,8 @@ class Mosaic:
                             if band == 1:
                                 sample.append(values[np.isfinite(values)][:: max(1, rows * cols // _SAMPLE)])
                         out.set_band_description(band, name)
-                        out.set_band_unit(band, self.units)
+                        out.set_band_unit(band, self.units.words)
+                        out.update_tags(band, long_name=f"{self.units.quantity}, {name}")
                 with replacing(path) as temporary:
                     copy(
                         str(plain), temporary, driver="COG", compress="DEFLATE", predictor="YES", blocksize=CHUNK,
@@ -195,9 +205,9 @@ class Mosaic:
             plain.unlink(missing_ok=True)
         values = np.concatenate(sample)
         if len(values):
-            style = raster_qml(
-                quantile_classes(values, units=self.units), float(values.min()), float(values.max())
-            )
+            words, risk = self.units.words, self.units.quantity == RELATIVE_RISK
+            classes = ratio_classes(words) if risk else quantile_classes(values, units=words)
+            style = raster_qml(classes, float(values.min()), float(values.max()))
             with replacing(path.with_suffix(".qml")) as temporary:
                 temporary.write_text(style, encoding="utf-8")
         return path

@@ -1,4 +1,4 @@
-"""One tile: its land, its points and what the map of everything has taught in, its part of the map out."""
+"""One tile: its land, points, inputs and what the map of everything has taught in, its part of the map out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pyproj
 import shapely
 
 from geobgp.data.counts import bin_points
-from geobgp.errors import DroppedPointsWarning, GeobgpWarning, hearing
+from geobgp.errors import DomainError, DroppedPointsWarning, GeobgpWarning, InputWarning, hearing
 from geobgp.inference.engine import engine_for
 from geobgp.inference.hyper import Hyper
 from geobgp.inference.likelihoods import Poisson
@@ -24,6 +24,7 @@ from geobgp.land.domain import Domain
 from geobgp.model import LGCP
 from geobgp.prior.full_rank import FullRank
 from geobgp.prior.kernels import Matern
+from geobgp.scale.tile_inputs import Checked, Inputs, NodeInputs, Shapes
 from geobgp.scale.tiling import Frame, Tile
 
 if TYPE_CHECKING:
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
 #: Prior standard deviation of fixed effects that are held.
 HELD = 1e-4
 #: Files of another format are not read.
-FORMAT = 1
+FORMAT = 2
+#: A tile, its points, and the polygons of its inputs.
+Task = tuple[Tile, np.ndarray, Shapes]
 
 
 @dataclass(frozen=True)
@@ -42,14 +45,29 @@ class Taught:
     Attributes
     ----------
     lengthscale, sd : float
-    intercept, intercept_sd : float
-        Log-intensity about which the field varies, per km², and how well it is known.
+    coefficients : tuple of float
+        Intercept (the log-intensity about which the field varies, per unit of exposure) and the effects of the
+        standardised covariates.
+    covariance : tuple of tuples of float
+        How well these are known, together.
     """
 
     lengthscale: float
     sd: float
-    intercept: float
-    intercept_sd: float
+    coefficients: tuple[float, ...]
+    covariance: tuple[tuple[float, ...], ...]
+
+    @classmethod
+    def of(
+        cls,
+        lengthscale: float,
+        sd: float,
+        coefficients: Sequence[float],
+        covariance: Sequence[Sequence[float]],
+    ) -> Taught:
+        """Return what was learned, from arrays or lists."""
+        rows = tuple(tuple(float(v) for v in row) for row in covariance)
+        return cls(float(lengthscale), float(sd), tuple(float(v) for v in coefficients), rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +83,10 @@ class TileJob:
     quantiles : tuple of float
     taught : Taught or None
         None: the tile holds everything, and learns for itself.
+    inputs : Inputs
+        Exposure, effort and covariates.
+    slopes : tuple of float
+        Effects of the standardised covariates that tiles have which only learn lengthscale and sd.
     """
 
     frame: Frame
@@ -75,6 +97,8 @@ class TileJob:
     max_snap: float
     quantiles: tuple[float, ...]
     taught: Taught | None
+    inputs: Inputs
+    slopes: tuple[float, ...] = ()
 
     def key(self, tile: Tile, coords: np.ndarray) -> str:
         """Return a hash of all that the result of a tile depends on."""
@@ -82,6 +106,7 @@ class TileJob:
         plain = (
             FORMAT, tile.core, tile.shown, tile.outer, self.frame.cell_size, self.frame.west, self.frame.north,
             self.crs, self.nu, self.permeability, self.min_coverage, self.max_snap, self.quantiles, self.taught,
+            self.inputs.digest, self.inputs.effects.means.tolist(), self.inputs.effects.scales.tolist(), self.slopes,
         )  # fmt: skip
         digest.update(repr(plain).encode())
         digest.update(shapely.to_wkb(tile.geometry))
@@ -99,7 +124,8 @@ class Fitted:
     statistics : dict of str to (rows, cols) array
         On the tile's `shown` cells, NaN off land.
     facts : dict
-        Nodes, events of the core, hyperparameters, seconds, megabytes, warnings.
+        Nodes, events and exposure of the core, hyperparameters, seconds, megabytes, warnings; the coefficients where
+        they were learned here.
     """
 
     statistics: dict[str, np.ndarray]
@@ -117,73 +143,132 @@ def tile_domain(tile: Tile, job: TileJob) -> Domain:
     )
 
 
-def fit_tile(task: tuple[Tile, np.ndarray], job: TileJob) -> Fitted:
+def fit_tile(task: Task, job: TileJob) -> Fitted:
     """Fit one tile, wherever this is."""
     begin, heard = time.perf_counter(), list[GeobgpWarning]()
-    tile, coords = task
+    tile = task[0]
     with hearing(heard.append):
-        posterior = tile_posterior(tile, coords, job)
+        posterior = tile_posterior(task, job)
     domain = posterior.domain
     inner = tile.shown.within(tile.outer)
     table = posterior.node_intensity(job.quantiles)
     grids = {str(name): domain.to_grid(table[name].to_numpy())[inner].astype(np.float32) for name in table}
-    rows, cols = domain.node_rows + tile.outer.top, domain.node_cols + tile.outer.left
-    own = (
-        (rows >= tile.core.top)
-        & (rows < tile.core.bottom)
-        & (cols >= tile.core.left)
-        & (cols < tile.core.right)
-    )
+    own = _own(tile, domain)
     assert posterior.observed is not None
-    expected = posterior.exposure * table["mean"].to_numpy()
+    expected = posterior.seen_exposure * table["mean"].to_numpy()
     facts = {
         "nodes": domain.n_nodes,
         "core_nodes": int(own.sum()),
         "events": float(posterior.observed[own].sum()),
         "expected": float(expected[own].sum()),
+        "exposure": float(posterior.exposure[own].sum()),
         "lengthscale": posterior.lengthscale,
         "sd": posterior.sd,
         "converged": posterior.converged,
         "elbo": posterior.elbo,
         "seconds": time.perf_counter() - begin,
         "megabytes": _peak(),
-        "warnings": [str(w) for w in heard if not isinstance(w, DroppedPointsWarning)],
+        # What became of points and inputs is told once, of all tiles.
+        "warnings": [str(w) for w in heard if not isinstance(w, DroppedPointsWarning | InputWarning)],
     }
+    if job.taught is None:
+        facts["coefficients"] = posterior.coefficients.to_dict("records")
     del posterior, domain, table
     gc.collect()  # factors refer to each other, and the next tile needs their room
     return Fitted(grids, facts)
 
 
-def tile_posterior(tile: Tile, coords: np.ndarray, job: TileJob, *, measure: bool = False) -> Posterior:
-    """Return the posterior of a tile: with what was taught held, or learned anew where nothing was."""
-    domain = tile_domain(tile, job)
-    basis = FullRank(domain, permeability=job.permeability)
-    counts = bin_points(coords, domain, max_snap=job.max_snap)
-    if job.taught is None:
-        return LGCP(basis, Matern(job.nu)).fit(counts, measure=measure)
-    return held_posterior(basis, np.asarray(counts, float), job.taught, job.nu)
+def check_tile(task: Task, job: TileJob) -> Checked:
+    """Return what is to be known of a tile's inputs before anything is fitted."""
+    tile, coords, shapes = task
+    none = 0.0, 0
+    try:
+        domain = tile_domain(tile, job)
+    except DomainError:  # slivers, which are no land
+        return Checked(0, 0.0, 0.0, tuple((0, 0.0) for _ in job.inputs.sources), none, none)
+    own = _own(tile, domain)
+    with hearing(lambda warning: None):
+        given = job.inputs.read(domain, shapes, fill=False)
+        counts = np.asarray(bin_points(coords, domain, max_snap=job.max_snap), float)
+    missing = [own & given.gaps[source.key] for source in job.inputs.sources]
+    bare = own & (counts > 0) & (given.exposure == 0)
+    unseen = own & (counts > 0) & (given.effort == 0) if given.effort is not None else np.zeros_like(own)
+    return Checked(
+        int(own.sum()),
+        float(domain.node_areas[own].sum()),
+        float(counts[own].sum()),
+        tuple((int(gap.sum()), float(domain.node_areas[gap].sum())) for gap in missing),
+        (float(counts[bare].sum()), int(bare.sum())),
+        (float(counts[unseen].sum()), int(unseen.sum())),
+    )
 
 
-def learn_tile(task: tuple[Tile, np.ndarray], job: TileJob) -> tuple[np.ndarray, np.ndarray]:
+def _own(tile: Tile, domain: Domain) -> np.ndarray:
+    """Tell which nodes lie in a tile's core."""
+    rows, cols = domain.node_rows + tile.outer.top, domain.node_cols + tile.outer.left
+    core = tile.core
+    return np.asarray(
+        (rows >= core.top) & (rows < core.bottom) & (cols >= core.left) & (cols < core.right), bool
+    )
+
+
+def tile_posterior(task: Task, job: TileJob) -> Posterior:
+    """Return the posterior of a tile: with what was taught held, or that of the whole fit where nothing was."""
+    basis, counts, given = _observed(task, job)
+    if job.taught is not None:
+        return held_posterior(basis, counts, given, job)
+    inputs = job.inputs
+    model = LGCP(
+        basis,
+        Matern(job.nu),
+        exposure=None if inputs.exposure is None else given.exposure,
+        effort=given.effort,
+        covariates=given.by_name(inputs.effects) or None,
+        fill_missing=inputs.fill_missing,
+    )
+    return model.fit(counts)
+
+
+def learn_tile(task: Task, job: TileJob) -> tuple[np.ndarray, np.ndarray]:
     """Return the hyperparameters that a tile learns by itself, and their covariance."""
     with hearing(lambda warning: None):
-        fit = tile_posterior(*task, replace(job, taught=None), measure=True).fit
+        basis, counts, given = _observed(task, job, part=True)
+        exposure = given.seen * np.exp(given.columns(job.inputs.effects)[:, 1:] @ np.array(job.slopes))
+        fit = LGCP(basis, Matern(job.nu), exposure=exposure).fit(counts, measure=True).fit
     found = fit.hyper_mean, fit.hyper_cov
-    del fit
+    del basis, fit
     gc.collect()  # factors refer to each other, and the next tile needs their room
     return found
 
 
-def held_posterior(basis: FullRank, counts: np.ndarray, taught: Taught, nu: float) -> Posterior:
-    """Fit counts with lengthscale, sd and intercept held; the intercept's own uncertainty is in the result."""
-    kernel = Matern(nu, taught.lengthscale, taught.sd)
+def _observed(task: Task, job: TileJob, *, part: bool = False) -> tuple[FullRank, Any, NodeInputs]:
+    """Return the prior on a tile's land, the counts on it, and its inputs; gaps are filled if it is but a part."""
+    tile, coords, shapes = task
+    domain, part = tile_domain(tile, job), part or job.taught is not None
+    given = job.inputs.read(domain, shapes, fill=part)
+    counts: Any = bin_points(coords, domain, max_snap=job.max_snap)
+    if part:
+        # Points at sea may be moved to where nobody is at the edge of the halo; cores have been checked.
+        counts = np.where(given.seen > 0, np.asarray(counts, float), 0.0)
+    return FullRank(domain, permeability=job.permeability), counts, given
+
+
+def held_posterior(basis: FullRank, counts: np.ndarray, given: NodeInputs, job: TileJob) -> Posterior:
+    """Fit counts with lengthscale, sd, intercept and effects held; the joint uncertainty of these is in the result."""
+    taught, effects = job.taught, job.inputs.effects
+    assert taught is not None
+    kernel = Matern(job.nu, taught.lengthscale, taught.sd)
     model, domain = LGCP(basis, kernel), basis.domain
-    columns = np.ones((domain.n_nodes, 1))
-    engine = engine_for(basis, kernel, columns, np.array([HELD]), taught.intercept, None, model.scaling)
+    columns, centre = given.columns(effects), taught.coefficients[0]
+    slopes = np.array([0.0, *taught.coefficients[1:]])
+    held = np.full(len(slopes), HELD)
+    engine = engine_for(basis, kernel, columns, held, centre, None, model.scaling)
     size = float(np.sqrt(domain.node_areas.sum()))
-    likelihood = Poisson(counts, model.seen_exposure, taught.intercept)
+    # What is held goes with the exposure, and from there back into the effects.
+    likelihood = Poisson(counts, given.seen * np.exp(columns @ slopes), centre)
     fit = run_one(engine, likelihood, Hyper.for_domain(kernel, size, domain.cell_size), basis, "map", False)
-    state = replace(fit.states[0], beta_cov=np.array([[taught.intercept_sd**2]]))  # type: ignore[type-var]
+    found: Any = fit.states[0]
+    state = replace(found, beta=found.beta + slopes, beta_cov=np.array(taught.covariance))
     from geobgp.posterior import Posterior
 
     return Posterior(
@@ -191,9 +276,10 @@ def held_posterior(basis: FullRank, counts: np.ndarray, taught: Taught, nu: floa
         basis=basis,
         kernel=kernel,
         likelihood=model.likelihood,
-        exposure=model.exposure,
-        exposure_kind=model.exposure_kind,
-        effects=model.effects,
+        exposure=given.exposure,
+        exposure_kind="area" if job.inputs.exposure is None else "exposure",
+        effort=given.effort,
+        effects=replace(effects, columns=columns),
         points={"used": int(counts.sum())},
         scaling=model.scaling,
         observed=counts,
@@ -201,17 +287,23 @@ def held_posterior(basis: FullRank, counts: np.ndarray, taught: Taught, nu: floa
 
 
 def coords_of(tiles: Sequence[Tile], frame: Frame, coords: np.ndarray) -> list[np.ndarray]:
-    """Return the points of each tile, those of its halo included, in a fixed order."""
-    h = frame.cell_size
+    """Return the points of each tile, those of its halo included, in a fixed order.
+
+    Points beyond the edge of all land may belong to the land next to it. Those beyond an edge within the land do not:
+    they are on the land of another tile.
+    """
+    h, box = frame.cell_size, frame.box
     order = np.lexsort((coords[:, 1], coords[:, 0]))
     east, north = coords[order].T
     out = []
     for tile in tiles:
-        left, right = frame.west + tile.outer.left * h, frame.west + tile.outer.right * h
-        top, bottom = frame.north - tile.outer.top * h, frame.north - tile.outer.bottom * h
-        first, last = np.searchsorted(east, [left - 2 * h, right + 2 * h])
-        some = slice(first, last)
-        inside = (north[some] >= bottom - 2 * h) & (north[some] <= top + 2 * h)
+        outer = tile.outer
+        left = -np.inf if outer.left == box.left else frame.west + outer.left * h
+        right = np.inf if outer.right == box.right else frame.west + outer.right * h
+        top = np.inf if outer.top == box.top else frame.north - outer.top * h
+        bottom = -np.inf if outer.bottom == box.bottom else frame.north - outer.bottom * h
+        some = slice(*np.searchsorted(east, [left, right]))
+        inside = (north[some] >= bottom) & (north[some] <= top)
         out.append(np.column_stack([east[some][inside], north[some][inside]]))
     return out
 

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import MISSING, dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from geobgp.auto.options import Options, OptionSet, setting
 from geobgp.errors import DataError, option
+from geobgp.units import check_units
+
+#: Width of halos in lengthscales; and where land may be empty, through which information comes from farther away.
+HALO, HALO_WITH_VOIDS = 3.0, 4.0
 
 
 def like(name: str) -> Any:
@@ -32,16 +37,21 @@ class TilesOptions(OptionSet):
         default=50_000,
         least=100,
     )
-    halo: float = setting(
-        "Width of the halo around a tile, in lengthscales.",
+    halo: float | None = setting(
+        "Width of the halo around a tile, in lengthscales; by default 3, and 4 with exposure or effort.",
         "Model",
         "number",
-        default=3.0,
         metavar="N",
         least=3.0,
     )
     water: Any = like("water")
     barriers: Any = like("barriers")
+    exposure: Any = like("exposure")
+    exposure_column: str | None = like("exposure_column")
+    effort: Any = like("effort")
+    effort_column: str | None = like("effort_column")
+    covariates: Any = like("covariates")
+    fill_missing: Literal["mean"] | None = like("fill_missing")
     crs: Any = like("crs")
     land_crs: Any = like("land_crs")
     min_coverage: float = like("min_coverage")
@@ -53,6 +63,7 @@ class TilesOptions(OptionSet):
     layer: str | None = like("layer")
     max_snap: float | None = like("max_snap")
     permeability: float | Literal["auto"] = like("permeability")
+    units: str | None = like("units")
     title: str = like("title")
     client: Any = like("client")
     n_jobs: int | None = setting(
@@ -64,6 +75,13 @@ class TilesOptions(OptionSet):
         matters=False,
     )
 
+    @property
+    def wide(self) -> float:
+        """Width of the halo in lengthscales: more where exposure or effort may leave land without any information."""
+        if self.halo is not None:
+            return self.halo
+        return HALO if self.exposure is None and self.effort is None else HALO_WITH_VOIDS
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.n_jobs is not None:
@@ -72,3 +90,43 @@ class TilesOptions(OptionSet):
             raise DataError(
                 "How wide are the cells?", option="cell_size", remedy=f"Give {option('cell_size')} in metres."
             )
+        if hasattr(self.covariates, "columns"):  # a table: its columns by name
+            from geobgp.data.effects import named_covariates
+
+            object.__setattr__(self, "covariates", named_covariates(self.covariates))
+        for name in ("exposure", "effort"):
+            by_parts(name, getattr(self, name))
+        known = {name: by_parts("covariates", value) for name, value in (self.covariates or {}).items()}
+        object.__setattr__(self, "covariates", known or None)
+        check_units(self.units, self.exposure is not None)
+
+
+def by_parts(name: str, value: Any) -> Any:
+    """Return a source of which every tile can read its part; refuse any other.
+
+    Parameters
+    ----------
+    name : str
+        The option that it is of.
+    value : path, GeoDataFrame, or Categorical of a path
+    """
+    levels = getattr(value, "source", None)
+    if isinstance(levels, str | Path):
+        return f"{levels}|levels"
+    if value is None or isinstance(value, str | Path):
+        return value
+    if hasattr(value, "columns") and hasattr(value, "geometry"):
+        return value
+    if hasattr(value, "dims"):
+        found, remedy = "an array in memory", 'Write it to a file: array.rio.to_raster("raster.tif").'
+    elif callable(value):
+        found, remedy = "a function", "Write its values to a raster."
+    else:
+        found = f"a {type(value).__name__}, whose numbers would belong to the nodes of one domain"
+        remedy = "Give the path of a raster, or polygons."
+    raise DataError(
+        f"{option(name)}: every tile reads its own part of a raster file or of polygons; found {found}.",
+        option=name,
+        found=type(value).__name__,
+        remedy=remedy,
+    )
