@@ -14,12 +14,13 @@ from geobgp.data.effects import Effects
 from geobgp.data.effort import check_events, node_effort, seen_exposure
 from geobgp.data.period_inputs import period_effects, period_exposure
 from geobgp.errors import DataError, option
+from geobgp.inference.count_fit import fit_counts
 from geobgp.inference.engine import Engine, engine_for
 from geobgp.inference.fit import Fit, Start
 from geobgp.inference.hyper import Hyper
 from geobgp.inference.likelihoods import Bernoulli, Gaussian, Likelihood, Poisson
 from geobgp.inference.limits import run, run_one
-from geobgp.inference.renewal import NodeProblem, Observed, Problem, RowProblem, fit_counts
+from geobgp.inference.renewal import NodeProblem, Observed, Problem, RowProblem
 from geobgp.inference.rows import NodeFeatures
 from geobgp.land.reproject import place_coordinates
 from geobgp.posterior import Posterior

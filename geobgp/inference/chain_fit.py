@@ -11,12 +11,13 @@ from geobgp.errors import DataError, SizeError, option
 from geobgp.inference.chain import Setting
 from geobgp.inference.chain_state import season_columns
 from geobgp.inference.checkpoint import Checkpoint, content_key
+from geobgp.inference.count_fit import fit_counts
 from geobgp.inference.dynamics import DynamicsName, check_dynamics
 from geobgp.inference.fit import Fit, Start, fit
 from geobgp.inference.hyper import SPATIAL, Hyper
 from geobgp.inference.limits import run
 from geobgp.inference.period_problems import AreaChain, NodeChain, dynamics_of
-from geobgp.inference.renewal import Observed, fit_counts
+from geobgp.inference.renewal import Observed
 from geobgp.inference.solver import WORTH
 from geobgp.linalg.memory import free_memory
 from geobgp.prior.harmonic import HarmonicBasis

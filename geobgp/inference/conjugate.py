@@ -47,7 +47,10 @@ def means(engine: Engine, s: Solution, precision: np.ndarray) -> Solve:
             if size <= _ENOUGH * first:
                 break
             image = product(direction)
-            step = size / float(direction @ image)
+            curve = float(direction @ image)
+            if not curve > 0.0:  # too small for its square to be told from zero
+                break
+            step = size / curve
             x = x + step * direction
             residual = residual - step * image
             ahead = solve(residual)

@@ -70,6 +70,7 @@ def fit(
     client: Any = None,
     stage: Stage | None = None,
     keep: Callable[[Start], None] | None = None,
+    tolerance: float | None = None,
 ) -> Fit:
     """Fit the posterior, and the hyperparameters that are free.
 
@@ -95,6 +96,8 @@ def fit(
         Told of every round, in words.
     keep : callable, optional
         Given a place from which such a fit could go on, after every round that raised the bound.
+    tolerance : float, optional
+        Change of the posterior, in standard deviations, that is small enough where no hyperparameter is free.
 
     Notes
     -----
@@ -116,6 +119,7 @@ def fit(
             client,
             stage or Stage(),
             keep,
+            TIGHT if tolerance is None else tolerance,
         )
 
 
@@ -131,6 +135,7 @@ def _fit(
     client: Any,
     stage: Stage,
     keep: Callable[[Start], None] | None,
+    exact: float,
 ) -> Fit:
     begin = time.perf_counter()
     solver = Solver(engine, likelihood, hyper, stage, keep)
@@ -154,7 +159,7 @@ def _fit(
     else:
         start = _start(solver, theta, guess, nothing, hoped)
     learned = solver.learn(start, worth, max_rounds) if learn else None
-    best, tolerance = (start, TIGHT) if learned is None else (learned.point, TOLERANCE)
+    best, tolerance = (start, exact) if learned is None else (learned.point, TOLERANCE)
     solver.trace.append(best.score)
     ended = solver.settle(best, tolerance, max_rounds, record=True)
     point = ended.point

@@ -13,9 +13,10 @@ from geobgp.inference.chain import ChainEngine, Setting, node_engine
 from geobgp.inference.count_likelihoods import NegativeBinomial, SuppressedCounts
 from geobgp.inference.dynamics import Dynamics, DynamicsName
 from geobgp.inference.features import PartedFeatures
+from geobgp.inference.fixed_point import Moments
 from geobgp.inference.likelihoods import Likelihood, Poisson
 from geobgp.inference.period_rows import AreaRows
-from geobgp.inference.renewal import Moments, Observed, Pass, broken_down, row_exposures
+from geobgp.inference.renewal import Observed, Pass, broken_down, row_exposures
 from geobgp.inference.rows import NodeFeatures, row_weights
 
 
