@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -15,6 +15,7 @@ from geobgp.inference.count_fit import fit_counts
 from geobgp.inference.dynamics import DynamicsName, check_dynamics
 from geobgp.inference.fit import Fit, Start, fit
 from geobgp.inference.hyper import SPATIAL, Hyper
+from geobgp.inference.likelihoods import Likelihood
 from geobgp.inference.limits import run
 from geobgp.inference.period_problems import AreaChain, NodeChain, dynamics_of
 from geobgp.inference.renewal import Observed
@@ -26,7 +27,6 @@ from geobgp.progress import ProgressLike, Stage
 from geobgp.text import number
 
 if TYPE_CHECKING:
-    from geobgp.inference.likelihoods import Likelihood
     from geobgp.prior.base import Basis
     from geobgp.prior.scaling import Scaling
 
@@ -193,6 +193,19 @@ def fit_chain(
     return replace(facts["found"], fit=result, likelihood=likelihood)
 
 
+#: A fit, and its likelihood without data.
+Found = tuple[Fit, Likelihood]
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What is known of the dynamics, before the fit is done: the kind once it is chosen, and bounds of those tried."""
+
+    dynamics: DynamicsName | None = None
+    bounds: dict[str, float] = field(default_factory=dict)
+    compared_with: int = 0
+
+
 class _Run:
     """One fit, with its checkpoint."""
 
@@ -219,39 +232,40 @@ class _Run:
     def run(self, start: Start | None, integrate: bool) -> ChainFit:
         """Return the fit."""
         kept = None if self.checkpoint is None else self.checkpoint.read()
-        bounds: dict[str, float] = {}
-        kind: DynamicsName
-        compared = 0
+        told = _Told()
         if kept is not None:
-            facts, start = kept
-            kind, bounds, compared = facts["dynamics"], dict(facts["bounds"]), int(facts["compared_with"])
+            told, start = _Told(**kept[0]), kept[1]
             self.stage.tell("going on from where it was cut off")
         elif self.dynamics != "auto":
-            kind = "diffusive" if self.dynamics == "diffusive" else "separable"
+            kind: DynamicsName = "diffusive" if self.dynamics == "diffusive" else "separable"
+            told = _Told(kind)
             if start is None and isinstance(self.problem, NodeChain):
                 quick = self._rehearse(self.problem.with_dynamics(kind), None)
                 start = None if quick is None else _place(quick[0], self.problem.centre)
         elif self.problem.setting.n_periods == 1:
-            kind = "separable"
-        else:
-            kind, start, bounds, compared = self._choose(start)
-        if self.checkpoint is not None:
-            told = {"dynamics": kind, "bounds": bounds, "compared_with": compared}
-            self.checkpoint.facts = told
-        problem = self.problem.with_dynamics(kind)
-        found, likelihood = self._fit(problem, self.hyper, start, integrate=False)
+            told = _Told("separable")
+        done = None
+        if not told.dynamics:
+            told, start, done = self._choose(start, told)
+        assert told.dynamics
+        self._note(told)
+        problem = self.problem.with_dynamics(told.dynamics)
+        found, likelihood = done or self._fit(problem, self.hyper, start, integrate=False)
         if integrate and self.hyper.free[: len(SPATIAL)].any():
             again = self.hyper.held(found.hyper_mean, self.hyper.names[len(SPATIAL) :])
             mixed, likelihood = self._fit(problem, again, _place(found, problem.centre), integrate=True)
             found = replace(mixed, hyper_cov=found.hyper_cov)
         if self.checkpoint is not None:
             self.checkpoint.done()
-        return ChainFit(found, likelihood, kind, bounds, compared)
+        return ChainFit(found, likelihood, told.dynamics, told.bounds, told.compared_with)
 
-    def _fit(
-        self, problem: Chain, hyper: Hyper, start: Start | None, integrate: bool
-    ) -> tuple[Fit, Likelihood]:
-        # Not before the dynamics are chosen.
+    def _note(self, told: _Told) -> None:
+        """Have what is told so far written down with where the fit is."""
+        if self.checkpoint is not None:
+            self.checkpoint.facts = asdict(told)
+
+    def _fit(self, problem: Chain, hyper: Hyper, start: Start | None, integrate: bool) -> Found:
+        # Not in rehearsals.
         checkpoint = self.checkpoint
         keep = None if checkpoint is None or integrate or not checkpoint.facts else checkpoint.offer
         if isinstance(problem, NodeChain) and not self.overdispersed:
@@ -300,23 +314,26 @@ class _Run:
         found = fit(few[0], likelihood, self.hyper, worth=_WORTH_FEW, start=start, stage=self.stage)
         return found, len(few[0].order)
 
-    def _choose(self, start: Start | None) -> tuple[DynamicsName, Start, dict[str, float], int]:
-        """Return the dynamics with the higher bound, where it was reached, both bounds, and features it took."""
-        bounds: dict[str, float] = {}
+    def _choose(self, start: Start | None, told: _Told) -> tuple[_Told, Start | None, Found | None]:
+        """Return the dynamics with the higher bound, where it was reached, and that fit if it was a whole one."""
         places: dict[str, Start] = {}
-        compared = self.problem.setting.basis.m
-        for kind in ("separable", "diffusive"):
+        whole: dict[str, Found] = {}
+        bounds, compared = dict(told.bounds), self.problem.setting.basis.m
+        kinds: tuple[DynamicsName, ...] = ("separable", "diffusive")
+        for kind in (kind for kind in kinds if kind not in bounds):
             problem = self.problem.with_dynamics(kind)
             self.stage.tell(f"{kind} dynamics")
             quick = self._rehearse(problem, start) if isinstance(problem, NodeChain) else None
             if quick is not None:
                 found, compared = quick
             else:
-                found = self._fit(problem, self.hyper, start, integrate=False)[0]
+                self._note(_Told(None, bounds, compared))
+                whole[kind] = self._fit(problem, self.hyper, start, integrate=False)
+                found = whole[kind][0]
             bounds[kind] = found.elbo
             start = places[kind] = _place(found, problem.centre)
         best: DynamicsName = "diffusive" if bounds["diffusive"] > bounds["separable"] else "separable"
-        return best, places[best], bounds, compared
+        return _Told(best, bounds, compared), places.get(best, start), whole.get(best)
 
 
 def _begin(

@@ -82,6 +82,7 @@ class Profile:
         self.problem, self.hyper, self.stage, self._keep = problem, hyper, stage, keep
         self._lower, self._upper = hyper.lower, hyper.upper
         self._sized = False
+        self._covariance = np.zeros((len(hyper.start),) * 2)
         self._places: list[_Place] = []
         #: The lowest standard deviation at which rows were seen not to settle.
         self._too_wide = math.inf
@@ -159,9 +160,14 @@ class Profile:
         theta = self._theta(x)
         held = dataclasses.replace(self.hyper, start=theta, lower=theta, upper=theta)
         return settle(
-            self.problem, held, self._size(x), before=before, known=known, stage=self.stage, keep=self._keep,
+            self.problem, held, self._size(x), before=before, known=known, stage=self.stage, keep=self._offer,
             tolerance=tolerance,
         )  # fmt: skip
+
+    def _offer(self, at: Start) -> None:
+        """Hand on where a pass has ended, with what is known of θ."""
+        if self._keep is not None:
+            self._keep(dataclasses.replace(at, covariance=self._covariance))
 
     def _place(self, x: np.ndarray, found: Settled) -> _Place:
         place = _Place(x, found, found.fit.elbo + self.hyper.log_prior(self._theta(x))[0])
@@ -190,6 +196,7 @@ class Profile:
         free = self._upper > self._lower
         if curvature is None:
             curvature = -4.0 * np.eye(len(place.x))
+        self._know(curvature)
         ended = not free.any()
         for _ in range(0 if ended else _PULLS):
             pull = self._pull(place)
@@ -198,12 +205,13 @@ class Profile:
             said = ", ".join(number(v) for v in np.exp(place.x))
             self.stage.tell(f"settled at {said}: ELBO {place.settled.fit.elbo:,.2f}, promised {promise:.2g}")
             reached, curvature = self._steps(place, slope, pull, curvature)
+            self._know(curvature)
             # Where a fresh pull promises nothing, or leads nowhere, there is nothing more to gain.
             ended = promise < WORTH or (reached is place and not math.isfinite(self._too_wide))
             if ended or reached is place:
                 break
             place = reached
-        return self._best(place, curvature, ended, free)
+        return self._best(place, curvature, ended)
 
     def _steps(
         self, place: _Place, slope: np.ndarray, pull: np.ndarray, curvature: np.ndarray
@@ -232,23 +240,26 @@ class Profile:
             place, slope = trial, new
         return place, curvature
 
-    def _best(self, place: _Place, curvature: np.ndarray, ended: bool, free: np.ndarray) -> Best:
-        found = self._settle(place.x, place.settled, tolerance=SETTLED)
-        covariance = np.zeros((len(place.x), len(place.x)))
+    def _know(self, curvature: np.ndarray) -> None:
+        """Keep the covariance of θ that a curvature of the bound tells of."""
+        free = self.hyper.free
+        size = len(free)
         if free.any():
-            inner = negative(curvature[np.ix_(free, free)])
-            values, vectors = np.linalg.eigh(inner)
+            values, vectors = np.linalg.eigh(negative(curvature[:size, :size][np.ix_(free, free)]))
             # Directions in which the data say nothing are held at a standard deviation of 3 (a factor of 20).
-            covariance[np.ix_(free, free)] = (vectors / np.maximum(-values, 1.0 / 9.0)) @ vectors.T
-        size = len(self._theta(place.x))
+            inner = (vectors / np.maximum(-values, 1.0 / 9.0)) @ vectors.T
+            self._covariance = np.zeros((size, size))
+            self._covariance[np.ix_(free, free)] = inner
+
+    def _best(self, place: _Place, curvature: np.ndarray, ended: bool) -> Best:
+        found = self._settle(place.x, place.settled, tolerance=SETTLED)
+        self._know(curvature)
         held_at = None if ended or not math.isfinite(self._too_wide) else float(np.exp(place.x[1]))
         fitted, message = found.fit, found.fit.message
         converged = fitted.converged and (ended or held_at is not None)
         if fitted.converged and not converged:
             message = f"the hyperparameters still rise after {_PULLS} searches"
-        fitted = dataclasses.replace(
-            fitted, hyper_cov=covariance[:size, :size], converged=converged, message=message
-        )
+        fitted = dataclasses.replace(fitted, hyper_cov=self._covariance, converged=converged, message=message)
         settled = dataclasses.replace(found, fit=fitted, settled=found.settled and converged)
         return Best(settled, self._size(place.x), held_at)
 

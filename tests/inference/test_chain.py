@@ -414,3 +414,73 @@ def test_a_moving_outbreak_is_followed():
     each = [LGCP(basis).fit(row).fit.states[0].node_moments() for row in counts]
     assert ours > score(np.array([m for m, _ in each]), np.array([v for _, v in each])) + 20.0
     assert found.dynamics in ("separable", "diffusive")
+
+
+# -- few large areas over many periods ----------------------------------------------------------------------
+
+
+def few_areas(n_periods, seed=3, m=40, total=40.0):
+    """Return six areas of a square in which a bump travels, as a problem, and the true rate of every node."""
+    domain = square(12.0, 1.0)
+    basis = HarmonicBasis.compute(domain, m, cache=False)
+    x, y = domain.node_points.T
+    rate = []
+    for t in range(n_periods):
+        east, north = 6.0 + 4.0 * np.cos(t / 6.0 + seed), 6.0 + 4.0 * np.sin(t / 6.0 + seed)
+        rate.append(0.4 + 3.0 * np.exp(-((x - east) ** 2 + (y - north) ** 2) / (2 * 1.8**2)))
+    rate = np.array(rate) * domain.node_areas
+    rate *= total / rate.sum(axis=1).mean()
+    owner = (x // 6.0).astype(int) * 3 + (y // 4.0).astype(int)
+    one = sparse.csr_array((domain.node_areas, (owner, np.arange(len(x)))), shape=(6, len(x)))
+    rng = np.random.default_rng(seed)
+    seen = tuple(
+        Observed(np.bincount(owner, rng.poisson(row), 6).astype(float), one, np.zeros(6, bool))
+        for row in rate
+    )
+    counts = np.array([o.counts for o in seen])
+    setting = problem_of(basis, counts_of(domain, n_periods)[0]).setting
+    centre = float(np.log(counts.sum() / (n_periods * domain.node_areas.sum())))
+    return area_chain(replace(setting, centre=centre), seen), rate, owner
+
+
+def test_few_areas_over_many_periods_are_learned():
+    """A wide field that never changes, seen through rows that do, must not be taken for what changes."""
+    problem, rate, owner = few_areas(40)
+    found = fit_chain(problem, dynamics="separable", resume=False).fit
+    state = found.states[0]
+    assert found.converged and state.sd < 2.0 and state.tau < 100.0
+    # The bound is highest there, rows settled, whichever way one goes.
+    best = dict(tau=state.tau, level_sd=state.level_sd, level_tau=state.level_tau)
+    for length, sd, tau in ((1.0, 1.4, 1.0), (1.0, 0.7, 1.0), (1.0, 1.0, 2.5), (0.6, 1.0, 1.0)):
+        kernel = Matern(1.5, lengthscale=length * state.lengthscale, sd=sd * state.sd)
+        other = area_chain(replace(problem.setting, kernel=kernel), problem.observed)
+        held = best | {"tau": tau * state.tau}
+        assert fit_chain(other, dynamics="separable", held=held, resume=False).fit.elbo < found.elbo + 0.3
+    # Rates of areas are held by their intervals, and so are those of nodes, of which nobody saw any.
+    draws = (
+        np.exp(state.sample_nodes(400, np.random.default_rng(0))) * problem.setting.basis.domain.node_areas
+    )
+    by_area = np.eye(6)[owner]
+    for told, true, least in ((draws @ by_area, rate @ by_area, 0.82), (draws, rate, 0.82)):
+        low, high = np.quantile(told, (0.05, 0.95), axis=0)
+        assert np.mean((low <= true) & (true <= high)) > least
+
+
+def test_a_fit_of_areas_that_was_cut_off_goes_on(monkeypatch, tmp_path):
+    monkeypatch.setenv("GEOBGP_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(chain_fit, "Checkpoint", lambda key: Checkpoint(key, every=0.0))
+    problem = few_areas(6)[0]
+    whole, heard = fit_chain(problem, resume=False), []
+
+    def cut(words):
+        heard.append(words)
+        if len(list(tmp_path.glob("*.fit"))) and words == "diffusive dynamics":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit_chain(problem, progress=cut)
+    told = []
+    again = fit_chain(problem, progress=told.append)
+    assert told[0] == "going on from where it was cut off"
+    assert again.bounds == pytest.approx(whole.bounds, abs=0.1) and again.dynamics == whole.dynamics
+    assert again.fit.elbo == pytest.approx(whole.fit.elbo, abs=0.1)
