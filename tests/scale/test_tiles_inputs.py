@@ -203,6 +203,27 @@ def test_levels(points, tmp_path):
     assert np.nanmax(off) < 0.05, np.nanmax(off)
 
 
+def test_tiles_where_nobody_lives(points, tmp_path):
+    """A raster that ends long before the land does: the map goes on to its mean, as unsure as the prior."""
+    land = shapely.box(0, 0, 288, 24)
+    path = write(tmp_path / "people.tif", people()[:12] + 1.0)
+    some = points[points[:, 1] < 24]
+    told = {**TOLD, "tile_nodes": 1800, "exposure": path}
+    with pytest.warns(InputWarning, match=r"no value at 4,608 of 6,912 nodes .* taken as zero there"):
+        found = map_tiles(some, land, tmp_path / "out", **told)
+    assert found.table["converged"].all() and (found.table["exposure"].to_numpy()[2:] == 0).all()
+    domain = Domain.from_polygons(land, cell_size=1.0, crs="local")
+    exposure = node_exposure(
+        path, Domain.from_polygons(shapely.box(0, 0, 96, 24), cell_size=1.0, crs="local")
+    )[0]
+    there = np.zeros(domain.n_nodes)
+    there[domain.node_cols < 96] = exposure
+    kernel = Matern(1.0, found.lengthscale, found.sd)
+    whole = LGCP(FullRank(domain), kernel, exposure=there).fit(bin_points(some, domain)).intensity()
+    off = np.abs(bands(found)["mean"] - whole["mean"].values) / whole["sd"].values
+    assert np.nanmax(off) < 0.02, np.nanmax(off)
+
+
 def test_a_tile_beyond_a_raster(tmp_path):
     """Nobody lives where a population raster does not reach; effort and covariates have their means there."""
     domain = Domain.from_polygons(shapely.box(200, 0, 210, 10), cell_size=1.0, crs="local")
