@@ -37,6 +37,9 @@ class Fit:
         The bound, plus the log prior of the learned hyperparameters, after each round: it never falls.
     hyper_mean, hyper_cov : arrays
         Of θ = (log lengthscale, log sd[, log noise]); zero variance where fixed.
+    hyper_gradient : array, optional
+        Of the bound and the log prior at `hyper_mean`, where the curvature was measured: the search ends while little
+        is to be gained, not where nothing is, and a parameter may lie on its limit.
     missed_share : float
         Share of the prior variance that the features miss at the learned lengthscale; 0 at full rank.
     seconds : dict
@@ -55,6 +58,7 @@ class Fit:
     missed_share: float = 0.0
     seconds: dict[str, float] = field(default_factory=dict)
     rounds: int = 0
+    hyper_gradient: np.ndarray | None = None
 
 
 def fit(
@@ -88,7 +92,7 @@ def fit(
     start : Start, optional
         Where to begin; by default on coarser fields, or with fewer features.
     measure : bool
-        Measure the curvature of the bound in the hyperparameters, in place of what the search has learned of it.
+        Measure gradient and curvature of the bound in the hyperparameters, in place of what the search has learned.
     client
         Who fits the posteriors of a mixture: as for `geobgp.scale.workers.open_workers`; by default the current Dask
         client, else this process.
@@ -165,6 +169,7 @@ def _fit(
     point = ended.point
     converged = ended.converged and (learned is None or learned.converged)
     message = ended.message if learned is None or learned.converged else learned.message
+    gradient = solver.gradient(point) if measure and learn else None
     covariance = _hyper_covariance(solver, point, integrate or measure)
     points, weights = [point], np.ones(1)
     if integrate and learn:
@@ -183,6 +188,7 @@ def _fit(
         missed_share=engine.missed_share(point.theta),
         seconds=spent,
         rounds=engine.rounds,
+        hyper_gradient=gradient,
     )
 
 
