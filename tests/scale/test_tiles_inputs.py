@@ -15,6 +15,7 @@ from geobgp import LGCP, DataError, Domain, FullRank, GeobgpError, Matern, bin_p
 from geobgp.data.effects import fixed_effects
 from geobgp.data.effort import node_effort
 from geobgp.data.exposure import node_exposure
+from geobgp.data.raster_source import RasterSource
 from geobgp.errors import InputWarning
 from geobgp.scale import tiles_plan
 from geobgp.scale.tile_inputs import Inputs, Source
@@ -236,6 +237,20 @@ def test_a_tile_beyond_a_raster(tmp_path):
     found = inputs.read(domain, {})
     assert (found.exposure == 0).all() and (found.effort == 0.4).all() and (found.covariates == 7.0).all()
     assert all(gap.all() for gap in found.gaps.values())
+
+
+def test_a_tile_reads_its_own_window(given, monkeypatch):
+    windows, original = [], RasterSource.read
+
+    def read(self, top, left, bottom, right):
+        windows.append((top, left, bottom, right))
+        return original(self, top, left, bottom, right)
+
+    monkeypatch.setattr(RasterSource, "read", read)
+    domain = Domain.from_polygons(shapely.box(20, 30, 40, 50), cell_size=1.0, crs="local")
+    cover = Source("covariates", "green", given["covariates"]["green"])
+    Inputs(Source("exposure", "exposure", given["exposure"]), None, (cover,)).read(domain, {})
+    assert set(windows) == {(17, 10, 27, 20)}  # ten by ten of 42 x 48 pixels
 
 
 @pytest.fixture
