@@ -16,6 +16,8 @@ from geobgp.prior.kernels import NormalPrior, Prior
 
 #: The narrowest that the strata may be found to differ by, a standard deviation of log θ.
 NARROWEST = 0.03
+#: How far from a fit its evidence may be thought to point, in log θ: a factor of 7.
+REACH = 2.0
 #: Steps of expectation and maximisation at most, and the change of the prior's mean (in sds) and log sd that ends them.
 _STEPS, _SETTLED = 2000, 1e-4
 
@@ -36,28 +38,38 @@ class Evidence:
     natural: np.ndarray
 
     @classmethod
-    def of_fit(cls, theta: np.ndarray, covariance: np.ndarray, prior: Prior) -> Evidence:
+    def of_fit(
+        cls, theta: np.ndarray, covariance: np.ndarray, prior: Prior, gradient: np.ndarray | None = None
+    ) -> Evidence:
         """Return the evidence behind a fit under a prior: its curvature and slope without those of the prior.
 
         Parameters
         ----------
         theta : (2,) array
-            The best θ under the prior.
+            The best θ under the prior, or where the search for it ended.
         covariance : (2, 2) array
             Inverse of minus the curvature there; zero where θ is fixed.
         prior : PCPrior or NormalPrior
+        gradient : (2,) array, optional
+            Of the bound and the log prior there; by default zero, as it is at the best θ. Under a narrow prior a θ that
+            is best but for a thousandth of a nat still has a slope that is large beside that of the counts.
+
+        Notes
+        -----
+        A bound that hardly bends, or bends upwards, has its slope only near θ: the evidence is bent so that it ends
+        at a distance of `REACH`.
         """
         free = np.diag(covariance) > 0
         out = cls(np.zeros((2, 2)), np.zeros(2))
         if not free.any():
             return out
-        _, slope, bend = prior.log_density(theta)
+        _, of_prior, bend = prior.log_density(theta)
+        slope = ((0.0 if gradient is None else gradient) - of_prior)[free]
         at = np.ix_(free, free)
         values, vectors = np.linalg.eigh(np.linalg.inv(covariance[at]) + np.diag(bend[free]))
-        out.precision[at] = (vectors * np.maximum(values, 0.0)) @ vectors.T
-        # At the best θ the slope of the counts' own bound balances that of the prior.
-        seen = (vectors * (values > 0)) @ vectors.T
-        out.natural[free] = out.precision[at] @ theta[free] - seen @ slope[free]
+        values = np.maximum(values, np.abs(vectors.T @ slope) / REACH)
+        out.precision[at] = (vectors * values) @ vectors.T
+        out.natural[free] = out.precision[at] @ theta[free] + slope
         return out
 
 

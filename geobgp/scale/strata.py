@@ -277,7 +277,15 @@ def _common_prior(model: LGCP, fits: dict[str, Fitted], before: NormalPrior | No
     size = float(np.sqrt(domain.node_areas.sum()))
     prior = before or model.kernel.prior.scaled(size, domain.cell_size)
     some = [f.packed.fit for f in fits.values()]
-    told = [Evidence.of_fit(f.hyper_mean[:2], f.hyper_cov[:2, :2], prior) for f in some]
+    told = [
+        Evidence.of_fit(
+            f.hyper_mean[:2],
+            f.hyper_cov[:2, :2],
+            prior,
+            None if f.hyper_gradient is None else f.hyper_gradient[:2],
+        )
+        for f in some
+    ]
     return learn_prior(told, np.array([f.hyper_mean[:2] for f in some]))
 
 

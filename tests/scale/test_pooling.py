@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+import shapely
 from scipy.optimize import minimize
 
-from geobgp import Domain, FullRank, map_strata
+from geobgp import LGCP, Domain, FullRank, map_strata
 from geobgp.prior.kernels import Matern, NormalPrior, PCPrior
-from geobgp.scale.pooling import NARROWEST, Evidence, learn_prior, moved
+from geobgp.scale.pooling import NARROWEST, REACH, Evidence, learn_prior, moved
 
 
 def told(seen, spread):
@@ -69,10 +70,90 @@ def test_evidence_is_what_the_prior_is_not():
     assert not fixed.precision.any() and not fixed.natural.any()
 
 
+def test_evidence_is_the_same_wherever_the_search_ended():
+    # Under a narrow prior a hundredth off the best θ is a slope of ten: it is the search's, not the counts'.
+    precision, centre = np.array([[3.0, 1.0], [1.0, 2.0]]), np.array([8.5, 0.2])
+    prior = NormalPrior((8.0, 0.03), (0.5, 0.03))
+    for theta in (np.array([8.0, 0.5]), np.array([8.01, 0.49]), np.array([7.5, 0.9])):
+        _, slope, bend = prior.log_density(theta)
+        gradient = slope - precision @ (theta - centre)
+        found = Evidence.of_fit(theta, np.linalg.inv(precision - np.diag(bend)), prior, gradient)
+        np.testing.assert_allclose(found.precision, precision, atol=1e-9)
+        np.testing.assert_allclose(np.linalg.solve(found.precision, found.natural), centre, atol=1e-9)
+
+
+def test_a_bound_that_bends_upwards_keeps_its_slope():
+    theta, upwards, slope = np.array([8.0, 0.5]), np.diag([-0.4, 5.0]), np.array([0.6, -0.3])
+    prior = NormalPrior((7.9, 0.1), (0.5, 0.1))
+    _, of_prior, bend = prior.log_density(theta)
+    found = Evidence.of_fit(theta, np.linalg.inv(upwards - np.diag(bend)), prior, slope + of_prior)
+    np.testing.assert_allclose(found.natural - found.precision @ theta, slope)
+    np.testing.assert_allclose(np.linalg.solve(found.precision, found.natural) - theta, [REACH, -0.06])
+
+
+LAND, RIVER = shapely.box(0, 0, 18, 18), shapely.box(8.3, 0, 9.6, 15)
+TOLD = {"water": RIVER, "crs": "local", "cell_size": 1.0, "m": "full", "n_jobs": 1}
+
+
+def on_both_shores(field, n, rng):
+    """Return n points from the exponential of a field, a function of the nodes' coordinates or a value at each."""
+    domain = Domain.from_polygons(LAND, water=RIVER, cell_size=1.0, crs="local")
+    values = field(domain.node_points) if callable(field) else field
+    weight = domain.node_areas * np.exp(values)
+    node = rng.choice(domain.n_nodes, n, p=weight / weight.sum())
+    return pd.DataFrame(domain.node_points[node], columns=["easting", "northing"])
+
+
+@pytest.mark.filterwarnings("ignore::geobgp.errors.GeobgpWarning")
+@pytest.mark.parametrize("permeability", [0.0, 1.0])
+def test_one_pattern_split_at_random_is_pooled_where_all_bounds_together_are_highest(permeability):
+    # Smooth bumps that know nothing of the river, in strata of 4 to 200 points: none differs from the others.
+    rng = np.random.default_rng(7)
+    places, heights = rng.uniform(0, 18, (12, 2)), rng.choice([-1.5, 1.5], 12)
+
+    def bumps(at):
+        squares = ((at[:, None] - places) ** 2).sum(axis=2)
+        return np.exp(-0.5 * squares / 2.0**2) @ heights
+
+    points = on_both_shores(bumps, 700, rng)
+    share = np.exp(rng.normal(0.0, 1.2, 12))
+    points["k"] = rng.choice([f"{k:02d}" for k in range(12)], len(points), p=share / share.sum())
+    strata = map_strata(points, LAND, "k", pool=True, permeability=permeability, **TOLD)
+    (length, by_length), (sd, by_sd) = strata.prior.log_lengthscale, strata.prior.log_sd
+    assert by_length < 0.2 and by_sd < 0.1
+
+    def together(step):
+        at = np.exp([length + step[0], sd + step[1]])
+        model = LGCP(strata.everything.basis, Matern(1.0, *at))
+        return sum(model.fit(posterior.observed).elbo for posterior in strata.values())
+
+    steps = 0.2 * np.array([(i, j) for i in (-1, 0, 1) for j in (-1, 0, 1)])
+    x, y = steps.T
+    quadratic = np.linalg.lstsq(
+        np.column_stack([np.ones(9), x, y, x * x, x * y, y * y]), [together(s) for s in steps], rcond=None
+    )[0]
+    bend = np.array([[2 * quadratic[3], quadratic[4]], [quadratic[4], 2 * quadratic[5]]])
+    assert (np.linalg.eigvalsh(bend) < 0).all()
+    assert -0.5 * quadratic[1:3] @ np.linalg.solve(bend, quadratic[1:3]) < 0.1  # nats, of all strata together
+
+
+@pytest.mark.filterwarnings("ignore::geobgp.errors.GeobgpWarning")
+@pytest.mark.parametrize("permeability", [0.0, 1.0])
+def test_strata_that_differ_are_told_apart(permeability):
+    domain = Domain.from_polygons(LAND, water=RIVER, cell_size=1.0, crs="local")
+    prior, rng, tables = FullRank(domain, permeability=permeability), np.random.default_rng(8), []
+    lengths = {"short": 1.5, "long": 9.0}
+    for name, length in lengths.items():
+        for k, field in enumerate(prior.sample_prior(Matern(1.0, length, 1.2), 4, rng, "even")):
+            tables.append(on_both_shores(field, 800, rng).assign(k=f"{name} {k}"))
+    strata = map_strata(pd.concat(tables), LAND, "k", pool=True, permeability=permeability, **TOLD)
+    assert 0.4 < strata.prior.log_lengthscale[1] < 1.5 and strata.prior.log_sd[1] < 0.4
+    for name, posterior in strata.items():
+        assert (posterior.lengthscale > 3.7) == name.startswith("long"), name
+
+
 @pytest.mark.filterwarnings("ignore::geobgp.errors.GeobgpWarning")
 def test_small_strata_borrow():
-    import shapely
-
     square = shapely.box(0, 0, 18, 18)
     domain = Domain.from_polygons(square, cell_size=1.0, crs="local")
     rng = np.random.default_rng(5)
