@@ -22,6 +22,7 @@ from geobgp.errors import DataError
 from geobgp.files import replacing
 from geobgp.inference.mixture import QUANTILES
 from geobgp.land.domain import Domain
+from geobgp.land.water import SIDES
 from geobgp.model import LGCP
 from geobgp.prior.full_rank import FullRank
 from geobgp.prior.kernels import Matern
@@ -141,7 +142,7 @@ class Planner:
         return plan
 
     def _planned(self, job: TileJob) -> Plan:
-        tiles = self._cut(0.0 if job.taught is None else job.taught.lengthscale)
+        tiles = self._cut(0.0 if job.taught is None else job.taught.lengthscale, job.permeability)
         return Plan(job, tiles, self._tasks(tiles))
 
     def _tasks(self, tiles: list[Tile]) -> list[Task]:
@@ -174,8 +175,9 @@ class Planner:
             self.sources.inputs,
         )
 
-    def _cut(self, lengthscale: float) -> list[Tile]:
-        return cut_tiles(self.land, self.frame, self.o.tile_nodes, self.o.wide * lengthscale)
+    def _cut(self, lengthscale: float, rho: float) -> list[Tile]:
+        step = SIDES[-1] if rho > 0 else 1
+        return cut_tiles(self.land, self.frame, self.o.tile_nodes, self.o.wide * lengthscale, step)
 
     def _check_inputs(self, job: TileJob) -> None:
         """Refuse inputs that do not fit the land or the points, on cells as fine as they will be."""
@@ -220,7 +222,7 @@ class Planner:
 
     def _sampled(self, job: TileJob, theta: np.ndarray) -> np.ndarray:
         """Return the hyperparameters that some tiles together find most probable, on cells as fine as they will be."""
-        tasks = self._tasks(self._cut(float(np.exp(theta[0]))))
+        tasks = self._tasks(self._cut(float(np.exp(theta[0])), job.permeability))
         order = sorted(
             (k for k in range(len(tasks)) if len(tasks[k][1]) >= FEWEST_EVENTS),
             key=lambda k: len(tasks[k][1]),

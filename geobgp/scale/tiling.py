@@ -39,6 +39,10 @@ class Box:
             min(self.bottom + cells, within.bottom), min(self.right + cells, within.right),
         )  # fmt: skip
 
+    def from_multiples(self, step: int) -> Box:
+        """Return the box with more rows and columns at its top and left, until these are multiples of `step`."""
+        return Box(self.top // step * step, self.left // step * step, self.bottom, self.right)
+
     def meets(self, other: Box) -> bool:
         """Tell whether two boxes have cells in common."""
         return (
@@ -141,7 +145,7 @@ class Tile:
     barriers: shapely.Geometry | None = field(repr=False)
 
 
-def cut_tiles(land: Land, frame: Frame, tile_nodes: int, halo: float) -> list[Tile]:
+def cut_tiles(land: Land, frame: Frame, tile_nodes: int, halo: float, step: int = 1) -> list[Tile]:
     """Cut land into tiles of at most so many cells of land, with halos.
 
     Parameters
@@ -151,6 +155,9 @@ def cut_tiles(land: Land, frame: Frame, tile_nodes: int, halo: float) -> list[Ti
     tile_nodes : int
     halo : float
         In the unit of the land.
+    step : int
+        Halos begin at rows and columns that are multiples of this, and are wider where they must: so that the squares
+        into which far water is merged are the same in all tiles.
 
     Raises
     ------
@@ -158,11 +165,11 @@ def cut_tiles(land: Land, frame: Frame, tile_nodes: int, halo: float) -> list[Ti
         If a tile would be narrower than the halo.
     """
     halo_cells = math.ceil(halo / frame.cell_size - 1e-9)
-    cores = _halved(land.geometry, frame, frame.box, tile_nodes, halo_cells)
+    cores = _halved(land.geometry, frame, frame.box, tile_nodes, halo_cells, halo_cells + step - 1)
     single = len(cores) == 1
     tiles = []
     for k, (core, near) in enumerate(cores):
-        outer = frame.box if single else core.grown(halo_cells, frame.box)
+        outer = frame.box if single else core.grown(halo_cells, frame.box).from_multiples(step)
         shown = frame.box if single else core.grown(max(1, round(BLENDED * halo_cells)), frame.box)
         edge = frame.polygon(outer)
         geometry = land.geometry if single else _polygons(shapely.intersection(near, edge))
@@ -174,10 +181,10 @@ def cut_tiles(land: Land, frame: Frame, tile_nodes: int, halo: float) -> list[Ti
 
 
 def _halved(
-    geometry: shapely.Geometry, frame: Frame, box: Box, tile_nodes: int, halo: int
+    geometry: shapely.Geometry, frame: Frame, box: Box, tile_nodes: int, halo: int, reach: int
 ) -> list[tuple[Box, shapely.Geometry]]:
-    """Return the cores of tiles, each with the land around it as far as the halo reaches."""
-    near = shapely.intersection(geometry, frame.polygon(box.grown(halo, frame.box)))
+    """Return the cores of tiles, each with the land around it as far as its outer box may reach."""
+    near = shapely.intersection(geometry, frame.polygon(box.grown(reach, frame.box)))
     own = shapely.intersection(near, frame.polygon(box))
     cells = float(shapely.area(own)) / frame.cell_size**2
     if cells <= 1e-9:
@@ -202,7 +209,7 @@ def _halved(
     else:
         middle = (core.left + core.right) // 2
         halves = Box(core.top, core.left, core.bottom, middle), Box(core.top, middle, core.bottom, core.right)
-    return [part for half in halves for part in _halved(near, frame, half, tile_nodes, halo)]
+    return [part for half in halves for part in _halved(near, frame, half, tile_nodes, halo, reach)]
 
 
 def _polygons(geometry: shapely.Geometry) -> shapely.Geometry:

@@ -78,6 +78,26 @@ def test_no_seam_is_seen(points, made):
     assert made.table["expected"].sum() == pytest.approx(counts.n_used, rel=0.02)
 
 
+def test_no_seam_is_seen_where_water_is_open(tmp_path):
+    """Water is merged into the same squares in all tiles, across a lake and along a shore that waves."""
+    angle = np.linspace(0, 2 * np.pi, 400, endpoint=False)
+    wave = 0.9 * (1 + 0.12 * np.sin(5 * angle) + 0.06 * np.sin(17 * angle + 1))
+    shore = np.column_stack([48.3 + 46 * wave * np.cos(angle), 42.7 + 40 * wave * np.sin(angle)])
+    land = shapely.difference(shapely.Polygon(shore), shapely.Point(41.3, 50.2).buffer(9.4))
+    domain = Domain.from_polygons(land, cell_size=1.0, crs="local")
+    rng = np.random.default_rng(3)
+    field = FullRank(domain).sample_prior(Matern(1.0, 4.0, 1.0), 1, rng, "even")[0]
+    weight = domain.node_areas * np.exp(field)
+    some = domain.node_points[rng.choice(domain.n_nodes, 1500, p=weight / weight.sum())]
+    told = {**TOLD, "permeability": 1.0, "tile_nodes": 1600}
+    found = map_tiles(some, land, tmp_path / "out", **FIRST, **told)
+    assert len(found.table) == 4
+    kernel = Matern(1.0, found.lengthscale, found.sd)
+    whole = LGCP(FullRank(domain, permeability=1.0), kernel).fit(bin_points(some, domain)).intensity()
+    off = np.abs(bands(found)[0]["mean"] - whole["mean"].values) / whole["sd"].values
+    assert np.nanmax(off) < 0.003, np.nanmax(off)
+
+
 def test_the_mosaic_is_there_twice(made):
     found, profile = bands(made)
     data = made.open()

@@ -16,14 +16,15 @@ from geobgp.scale.tile_fit import coords_of
 from geobgp.scale.tiling import BLENDED, Box, Frame, cut_tiles, weights
 
 
-def made(tile_nodes=300, halo=2000.0, cell_size=500.0):
+def made(tile_nodes=300, halo=2000.0, cell_size=500.0, step=1):
     land = read_land(case.land(), case.water(), crs=case.CRS)
     frame = Frame.around(land.geometry, cell_size)
-    return land, frame, cut_tiles(land, frame, tile_nodes, halo)
+    return land, frame, cut_tiles(land, frame, tile_nodes, halo, step)
 
 
-def test_every_cell_of_land_is_in_one_core():
-    land, frame, tiles = made()
+@pytest.mark.parametrize("step", [1, 8])
+def test_every_cell_of_land_is_in_one_core(step):
+    land, frame, tiles = made(step=step)
     assert len(tiles) > 4
     domain = Domain.from_land(land, 500.0)
     assert frame.box.shape == domain.grid.shape and frame.affine() == domain.grid.affine
@@ -33,7 +34,10 @@ def test_every_cell_of_land_is_in_one_core():
         cells = shapely.area(shapely.intersection(land.geometry, frame.polygon(tile.core))) / 500.0**2
         assert cells <= 300
         grown = tile.core.grown(4, frame.box)
-        assert tile.outer == grown and tile.shown == tile.core.grown(max(1, round(4 * BLENDED)), frame.box)
+        assert tile.outer.top % step == tile.outer.left % step == 0
+        assert tile.outer == grown.from_multiples(step) and tile.shown == tile.core.grown(
+            max(1, round(4 * BLENDED)), frame.box
+        )
         expected = shapely.intersection(land.geometry, frame.polygon(tile.outer))
         assert shapely.area(shapely.symmetric_difference(tile.geometry, expected)) < 1e-3
     assert (owner[domain.node_rows, domain.node_cols] == 1).all()
