@@ -107,20 +107,20 @@ def on_both_shores(field, n, rng):
 @pytest.mark.filterwarnings("ignore::geobgp.errors.GeobgpWarning")
 @pytest.mark.parametrize("permeability", [0.0, 1.0])
 def test_one_pattern_split_at_random_is_pooled_where_all_bounds_together_are_highest(permeability):
-    # Smooth bumps that know nothing of the river, in strata of 4 to 200 points: none differs from the others.
-    rng = np.random.default_rng(7)
+    # Smooth bumps that know nothing of the river, in strata of few and of many points: none differs from the others.
+    rng = np.random.default_rng(5)
     places, heights = rng.uniform(0, 18, (12, 2)), rng.choice([-1.5, 1.5], 12)
 
     def bumps(at):
         squares = ((at[:, None] - places) ** 2).sum(axis=2)
         return np.exp(-0.5 * squares / 2.0**2) @ heights
 
-    points = on_both_shores(bumps, 700, rng)
-    share = np.exp(rng.normal(0.0, 1.2, 12))
-    points["k"] = rng.choice([f"{k:02d}" for k in range(12)], len(points), p=share / share.sum())
+    points = on_both_shores(bumps, 500, rng)
+    share = np.exp(rng.normal(0.0, 1.2, 8))
+    points["k"] = rng.choice([f"{k:02d}" for k in range(8)], len(points), p=share / share.sum())
     strata = map_strata(points, LAND, "k", pool=True, permeability=permeability, **TOLD)
     (length, by_length), (sd, by_sd) = strata.prior.log_lengthscale, strata.prior.log_sd
-    assert by_length < 0.2 and by_sd < 0.1
+    assert by_length < 0.2 and by_sd < 0.2
 
     def together(step):
         at = np.exp([length + step[0], sd + step[1]])
@@ -134,7 +134,9 @@ def test_one_pattern_split_at_random_is_pooled_where_all_bounds_together_are_hig
     )[0]
     bend = np.array([[2 * quadratic[3], quadratic[4]], [quadratic[4], 2 * quadratic[5]]])
     assert (np.linalg.eigvalsh(bend) < 0).all()
-    assert -0.5 * quadratic[1:3] @ np.linalg.solve(bend, quadratic[1:3]) < 0.1  # nats, of all strata together
+    assert (
+        -0.5 * quadratic[1:3] @ np.linalg.solve(bend, quadratic[1:3]) < 0.02
+    )  # nats, of all strata together
 
 
 @pytest.mark.filterwarnings("ignore::geobgp.errors.GeobgpWarning")
