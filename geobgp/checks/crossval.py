@@ -186,10 +186,10 @@ class CrossValidation:
             return f"Held-out score {score.replace('event', 'case')}, above one risk everywhere."
         if self.what == "areas":
             return f"Held-out score of their counts {score}, above one rate everywhere."
-        return (
-            f"Held-out score {score}: "
-            f"where events happened they were {number(times, 2)} times as likely as with one rate everywhere."
-        )
+        likely = f"{'' if times > 1 else 'only '}{number(times, 2)} times as likely as"
+        if abs(times - 1.0) < 0.05:
+            likely = "about as likely as"
+        return f"Held-out score {score}: where events happened they were {likely} with one rate everywhere."
 
     def facts(self) -> dict[str, Any]:
         """Return the numbers, as JSON can hold them."""

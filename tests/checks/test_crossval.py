@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import geopandas as gpd
 import numpy as np
 import pandas as pd
@@ -233,6 +235,16 @@ def test_a_standard_error_is_that_of_a_ratio():
     scores = 0.3 * events + rng.normal(0, 3.0, events.shape)
     pairs = np.array([per_event(s, e) for s, e in zip(scores, events, strict=True)])
     assert pairs[:, 1].mean() == pytest.approx(pairs[:, 0].std(), rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("times", "words"),
+    [(1.02, "about as"), (0.97, "about as"), (1.6, "1.6 times as"), (0.5, "only 0.5 times as")],
+)
+def test_the_score_in_words(checked, times, words):
+    blocks = checked.blocks.assign(score=np.log(times) * checked.blocks["observed"])
+    told = replace(checked, blocks=blocks).verdict()
+    assert told.endswith(f"where events happened they were {words} likely as with one rate everywhere.")
 
 
 def test_it_can_be_drawn(checked):
