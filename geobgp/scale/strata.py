@@ -71,6 +71,7 @@ def map_strata(
     pool : bool
         Take the log lengthscales and log sds of the strata for draws from a normal distribution whose mean and spread
         are learned from all of them, so that strata with few points borrow from the others. By default each is free.
+        What they are pooled at suits strata of their size best, and need not be what suits all points together.
     client : distributed.Client or str, optional
         A Dask client, or the address of a scheduler; by default the current client.
     n_jobs : int, optional
