@@ -1,10 +1,10 @@
 """Pooling: what many fits together teach of their hyperparameters, as a prior from which small ones borrow.
 
 θ_s, the log lengthscale and log sd of stratum s, is taken for a draw from N(m, diag(v)). The bound of a stratum's
-counts in θ is taken for a quadratic about the θ of its fit, with the gradient and curvature that were measured there, so
-that m and v follow by expectation and maximisation without new fits. With N(m, diag(v)) as their prior the strata are
-fitted again, and the quadratics taken anew about these fits, until m and v stay. Where strata do not differ, m is then
-the θ at which the bounds of all of them together are highest.
+counts in θ is taken for a quadratic about the θ of its fit, with the gradient and curvature that were measured there,
+so that m and v follow by expectation and maximisation without new fits. With N(m, diag(v)) as their prior the strata
+are fitted again, and the quadratics taken anew about these fits, until m and v stay. Where strata do not differ, m is
+then the θ at which the bounds of all of them together are highest.
 """
 
 from __future__ import annotations

@@ -219,7 +219,11 @@ def _fit_all(
     prior: NormalPrior | None = None
     tasks = {name: Task(each, name) for name, each in counts.items()}
     fits, failures = _run(tasks, shared, workers, progress, "fits")
-    for _ in range(POOL_ROUNDS if o.pool and len(fits) >= FEWEST_POOLED else 0):
+    rounds = POOL_ROUNDS if o.pool and len(fits) >= FEWEST_POOLED else 0
+    if any(f.packed.fit.hyper_gradient is None for f in fits.values()):
+        # Counts with more spread than Poisson ones: without gradients only a wide prior, the first, can be taken out.
+        rounds = min(rounds, 1)
+    for _ in range(rounds):
         before, prior = prior, _common_prior(model, fits, prior)
         if moved(before, prior) < POOL_SETTLED:
             prior = before

@@ -104,10 +104,8 @@ def on_both_shores(field, n, rng):
     return pd.DataFrame(domain.node_points[node], columns=["easting", "northing"])
 
 
-@pytest.mark.filterwarnings("ignore::geobgp.errors.GeobgpWarning")
-@pytest.mark.parametrize("permeability", [0.0, 1.0])
-def test_one_pattern_split_at_random_is_pooled_where_all_bounds_together_are_highest(permeability):
-    # Smooth bumps that know nothing of the river, in strata of few and of many points: none differs from the others.
+def split_at_random():
+    """Return smooth bumps that know nothing of the river, in strata of few and of many points that do not differ."""
     rng = np.random.default_rng(5)
     places, heights = rng.uniform(0, 18, (12, 2)), rng.choice([-1.5, 1.5], 12)
 
@@ -118,6 +116,13 @@ def test_one_pattern_split_at_random_is_pooled_where_all_bounds_together_are_hig
     points = on_both_shores(bumps, 500, rng)
     share = np.exp(rng.normal(0.0, 1.2, 8))
     points["k"] = rng.choice([f"{k:02d}" for k in range(8)], len(points), p=share / share.sum())
+    return points
+
+
+@pytest.mark.filterwarnings("ignore::geobgp.errors.GeobgpWarning")
+@pytest.mark.parametrize("permeability", [0.0, 1.0])
+def test_one_pattern_split_at_random_is_pooled_where_all_bounds_together_are_highest(permeability):
+    points = split_at_random()
     strata = map_strata(points, LAND, "k", pool=True, permeability=permeability, **TOLD)
     (length, by_length), (sd, by_sd) = strata.prior.log_lengthscale, strata.prior.log_sd
     assert by_length < 0.2 and by_sd < 0.2
@@ -134,9 +139,8 @@ def test_one_pattern_split_at_random_is_pooled_where_all_bounds_together_are_hig
     )[0]
     bend = np.array([[2 * quadratic[3], quadratic[4]], [quadratic[4], 2 * quadratic[5]]])
     assert (np.linalg.eigvalsh(bend) < 0).all()
-    assert (
-        -0.5 * quadratic[1:3] @ np.linalg.solve(bend, quadratic[1:3]) < 0.02
-    )  # nats, of all strata together
+    to_gain = -0.5 * quadratic[1:3] @ np.linalg.solve(bend, quadratic[1:3])
+    assert to_gain < 0.02  # nats, of all strata together
 
 
 @pytest.mark.filterwarnings("ignore::geobgp.errors.GeobgpWarning")
@@ -152,6 +156,17 @@ def test_strata_that_differ_are_told_apart(permeability):
     assert 0.4 < strata.prior.log_lengthscale[1] < 1.5 and strata.prior.log_sd[1] < 0.4
     for name, posterior in strata.items():
         assert (posterior.lengthscale > 3.7) == name.startswith("long"), name
+
+
+@pytest.mark.filterwarnings("ignore::geobgp.errors.GeobgpWarning")
+def test_counts_with_more_spread_are_pooled_nearly_there():
+    told = TOLD | {"pool": True, "permeability": 1.0}
+    plain, spread = (
+        map_strata(split_at_random(), LAND, "k", likelihood=name, **told).prior
+        for name in ("poisson", "negative-binomial")
+    )
+    assert abs(spread.log_lengthscale[0] - plain.log_lengthscale[0]) < 0.3 and spread.log_lengthscale[1] < 0.2
+    assert abs(spread.log_sd[0] - plain.log_sd[0]) < 0.2 and spread.log_sd[1] < 0.2
 
 
 @pytest.mark.filterwarnings("ignore::geobgp.errors.GeobgpWarning")
