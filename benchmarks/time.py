@@ -3,6 +3,7 @@
 python benchmarks/time.py            # all of it
 python benchmarks/time.py growth     # 24, 120 and 520 months on 10,000 nodes
 python benchmarks/time.py outbreaks  # held-out scores and forecasts
+python benchmarks/time.py provinces  # twelve areas over 52 weeks
 """
 
 from __future__ import annotations
@@ -14,12 +15,17 @@ import sys
 import time
 from pathlib import Path
 
+import geopandas as gpd
 import numpy as np
+import pandas as pd
 import shapely
 from tables import keep, machine, peak_memory, table
 
-from geobgp import LGCP, Domain, HarmonicBasis, Matern
+from geobgp import LGCP, Domain, HarmonicBasis, Matern, map_intensity
 from geobgp.inference.chain_fit import fit_chain, node_chain, setting_of
+from geobgp.land.regions import area_shares
+
+SAMPLE = Path(__file__).resolve().parents[1] / "sample_data"
 
 #: Events of a month, on average.
 EVENTS = 250.0
@@ -96,7 +102,8 @@ def growth() -> str:
     return f"""## Growth
 
 {SIDE**2:,} nodes, 256 features, about {EVENTS:g} events a month, hyperparameters and dynamics learned.
-Threads: {threads}; load when it ended: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores. Rounds are those with all features.
+Threads: {threads}; load when it ended: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores. Rounds are those with all
+features.
 
 {table(head, rows)}
 """
@@ -174,19 +181,67 @@ Diffusive dynamics were chosen in {sum(d == "diffusive" for d in first)} of {see
 """
 
 
+def provinces(seeds: int = 6, n_weeks: int = 52, events: float = 4000.0) -> str:
+    """Count events of outbreaks that travel by Dutch province and week, and see what the maps hold of the truth."""
+    frame = (
+        gpd.read_file(SAMPLE / "netherlands_provinces.gpkg")
+        .dissolve("name")
+        .reset_index()[["name", "geometry"]]
+    )
+    weeks = pd.date_range("2020-01-06", periods=n_weeks, freq="7D")
+    rows = []
+    for seed in range(seeds):
+        domain = Domain.from_polygons(
+            SAMPLE / "netherlands_land.gpkg", water=SAMPLE / "netherlands_water.gpkg", cell_size=4000
+        )
+        rate = outbreak(domain, n_weeks, events / n_weeks, seed)
+        owner = np.asarray(area_shares(domain, frame.to_crs(domain.crs)).todense()).argmax(axis=0)
+        by_area = np.eye(len(frame))[owner]
+        counts = np.random.default_rng(seed).poisson(rate) @ by_area
+        table_ = frame.loc[np.tile(np.arange(len(frame)), n_weeks)].assign(
+            cases=counts.ravel(), week=np.repeat(weeks, len(frame))
+        )
+        begin = time.perf_counter()
+        found = map_intensity(
+            areas=table_, count="cases", land=SAMPLE / "netherlands_land.gpkg", water=SAMPLE / "netherlands_water.gpkg",
+            time="week", every="week", cell_size=4000, permeability=0.0,
+        )  # fmt: skip
+        took = time.perf_counter() - begin
+        draws = found.by_period * np.concatenate(list(found.sample_blocks(400, seed)))
+        held = []
+        for told, true in ((draws, rate), (draws @ by_area, rate @ by_area)):
+            low, high = np.quantile(told, (0.05, 0.95), axis=0)
+            held.append(float(np.mean((low <= true) & (true <= high))))
+        rows.append([
+            str(seed), f"{took:.0f}", str(found.converged), f"{found.lengthscale / 1000:.0f}", f"{found.sd:.2f}",
+            found.dynamics, f"{100 * held[1]:.1f} %", f"{100 * held[0]:.1f} %",
+        ])  # fmt: skip
+        print(rows[-1], flush=True)
+    head = ["data set", "seconds", "converged", "km", "sd", "dynamics", "provinces held", "nodes held"]
+    return f"""## Provinces
+
+{len(frame)} Dutch provinces over {n_weeks} weeks, about {events:,.0f} events, the outbreaks of the part above; the map
+that `map_intensity` makes of the counts on {domain.n_nodes:,} nodes. Shares of 90 % intervals that hold the truth: of a
+province's rate in a week, and of a node's rate in a week, of which nothing was counted. Load {os.getloadavg()[0]:.1f}
+on {os.cpu_count()} cores when it ended.
+
+{table(head, rows)}
+"""
+
+
 def main() -> None:
     what = sys.argv[1] if len(sys.argv) > 1 else "all"
     if what == "one":
         print(json.dumps(one(int(sys.argv[2]))))
         return
-    parts = {"growth": growth, "outbreaks": outbreaks}
+    parts = {"growth": growth, "outbreaks": outbreaks, "provinces": provinces}
     path = Path(__file__).parent / "results" / "time.md"
     made = {name: make() for name, make in parts.items() if what in ("all", name)}
     if what != "all" and path.exists():  # the other part stays as it was
         old = path.read_text(encoding="utf-8").split("\n## ")
         made |= {
             name: f"## {text.strip()}\n"
-            for name, title in (("growth", "Growth"), ("outbreaks", "Outbreaks"))
+            for name, title in (("growth", "Growth"), ("outbreaks", "Outbreaks"), ("provinces", "Provinces"))
             for text in old[1:]
             if name not in made and text.startswith(title)
         }

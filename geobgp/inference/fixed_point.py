@@ -12,7 +12,7 @@ import numpy as np
 Moments = tuple[np.ndarray, np.ndarray]
 
 #: Passes that are remembered.
-_DEPTH = 5
+_DEPTH = 8
 #: The longest way that a mixture may lie from the last place, if a pass does not lead farther.
 _FAR = 2.0
 _SMALLEST = 1e-12

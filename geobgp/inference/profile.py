@@ -19,17 +19,19 @@ from geobgp.errors import DataError, GeobgpWarning, hearing
 from geobgp.inference.count_likelihoods import LARGEST_K, SMALLEST_K
 from geobgp.inference.fit import Start, fit
 from geobgp.inference.hyper import Hyper, bfgs, negative, newton_step
-from geobgp.inference.renewal import SETTLED, Problem, Settled, settle
+from geobgp.inference.renewal import MOST_PASSES, SETTLED, Problem, Settled, settle
 from geobgp.inference.solver import Solver
 from geobgp.progress import Stage
 from geobgp.text import number
 
-#: Nats that a step must promise to be taken, and change of rows that is small enough on the way.
-WORTH, ON_THE_WAY = 0.05, 0.03
-#: Steps of θ over which the pull of the rows is measured, how often it is, and steps that are taken with each.
-_STEP, _PULLS, _TRIES = 0.15, 5, 8
+#: Nats that a step must promise to be taken; change of rows that is small enough on the way, and passes for it.
+WORTH, ON_THE_WAY, _PASSES = 0.1, 0.03, 20
+#: The pull of the rows is measured over half a standard deviation of θ, within these bounds.
+_STEPS = 0.15, 0.6
+#: How often it is measured at the most, and steps that are taken with each.
+_PULLS, _TRIES = 6, 8
 #: Shares of a step that are tried, and nats that rows not fully settled may cost or feign.
-_SHARES, _NOISE = (1.0, 0.4, 0.1), 0.02
+_SHARES, _NOISE = (1.0, 0.4, 0.1), 0.05
 #: How often the standard deviation is halved where rows do not settle.
 _ATTEMPTS = 6
 #: Places that are remembered.
@@ -89,12 +91,12 @@ class Profile:
 
     def search(self, start: Start | None = None) -> Best:
         """Return where the bound of Poisson counts is highest, from a place to start at if there is one."""
-        theta, curvature = self._first(start)
         error: DataError | None = None
         unsettled: Settled | None = None
+        theta, curvature = self._first(start)
         for _ in range(_ATTEMPTS):
             try:
-                found = self._settle(theta, None, start)
+                found = self._settle(theta, None, start, final=True)
             except DataError as failed:
                 if failed.option != "scaling":
                     raise
@@ -103,10 +105,14 @@ class Profile:
                 if found.settled:
                     return self._climb(self._place(theta, found), curvature)
                 unsettled = unsettled or found
+            if start is not None:  # rows from elsewhere may lead astray
+                start = None
+                theta, curvature = self._first(None)
+                continue
             if not self.hyper.free[1]:
                 break
             self._too_wide = min(self._too_wide, float(np.exp(theta[1])))
-            theta, start = theta.copy(), None
+            theta = theta.copy()
             theta[1] = max(theta[1] - math.log(2.0), self._lower[1])
         if unsettled is None:
             assert error is not None
@@ -155,13 +161,13 @@ class Profile:
         return first.hyper_mean if start is None else theta, known
 
     def _settle(
-        self, x: np.ndarray, before: Settled | None, known: Start | None = None, tolerance: float = ON_THE_WAY
+        self, x: np.ndarray, before: Settled | None, known: Start | None = None, *, final: bool = False
     ) -> Settled:
         theta = self._theta(x)
         held = dataclasses.replace(self.hyper, start=theta, lower=theta, upper=theta)
         return settle(
             self.problem, held, self._size(x), before=before, known=known, stage=self.stage, keep=self._offer,
-            tolerance=tolerance,
+            tolerance=SETTLED if final else ON_THE_WAY, most=MOST_PASSES if final else _PASSES,
         )  # fmt: skip
 
     def _offer(self, at: Start) -> None:
@@ -204,13 +210,16 @@ class Profile:
             promise = self._promise(place.x, slope, curvature)
             said = ", ".join(number(v) for v in np.exp(place.x))
             self.stage.tell(f"settled at {said}: ELBO {place.settled.fit.elbo:,.2f}, promised {promise:.2g}")
+            self._too_wide = math.inf
             reached, curvature = self._steps(place, slope, pull, curvature)
             self._know(curvature)
-            # Where a fresh pull promises nothing, or leads nowhere, there is nothing more to gain.
-            ended = promise < WORTH or (reached is place and not math.isfinite(self._too_wide))
-            if ended or reached is place:
-                break
+            # Where a fresh pull promises nothing, or steps by it gain nothing, there is nothing more to gain;
+            # unless rows do not settle where it leads.
+            little = reached.score < place.score + WORTH
+            ended = promise < WORTH or (little and (reached is not place or math.isinf(self._too_wide)))
             place = reached
+            if ended or little:
+                break
         return self._best(place, curvature, ended)
 
     def _steps(
@@ -252,7 +261,7 @@ class Profile:
             self._covariance[np.ix_(free, free)] = inner
 
     def _best(self, place: _Place, curvature: np.ndarray, ended: bool) -> Best:
-        found = self._settle(place.x, place.settled, tolerance=SETTLED)
+        found = self._settle(place.x, place.settled, final=True)
         self._know(curvature)
         held_at = None if ended or not math.isfinite(self._too_wide) else float(np.exp(place.x[1]))
         fitted, message = found.fit, found.fit.message
@@ -273,8 +282,10 @@ class Profile:
     def _pull(self, place: _Place) -> np.ndarray:
         """Return what the slope at held rows lacks: how the bound changes as rows settle anew, by differences."""
         out = np.zeros(len(place.x))
+        sds = 0.5 * np.sqrt(np.append(np.diag(self._covariance), 0.0))
         for i in np.flatnonzero(self._upper > self._lower):
-            for step in (_STEP, -_STEP):
+            size = float(np.clip(sds[min(i, len(sds) - 1)], *_STEPS))
+            for step in (size, -size):
                 x = place.x.copy()
                 x[i] += step
                 if self._lower[i] <= x[i] <= self._upper[i]:

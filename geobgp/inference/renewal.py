@@ -22,13 +22,15 @@ from geobgp.inference.fixed_point import Anderson, Moments
 from geobgp.inference.hyper import Hyper
 from geobgp.inference.likelihoods import Likelihood, Poisson
 from geobgp.inference.rows import NodeFeatures, RowEngine, row_weights
-from geobgp.inference.solver import TOLERANCE
 from geobgp.prior.scaling import Scaling
 from geobgp.progress import Stage
 from geobgp.text import number
 
-#: Passes after which rows that still change are reported; change (in posterior sds, and relatively) that ends them.
-MOST_PASSES, SETTLED = 40, 0.01
+#: Passes after which rows that still change are reported; change (in posterior sds, and relatively) that ends them; and
+#: so many times it that will do where the bound, in nats, changes no more than that, or passes have come to an end.
+MOST_PASSES, SETTLED, _WILL_DO = 40, 0.01, 10.0
+#: Change of a posterior within a pass that is small enough: passes are mixed, which magnifies it.
+_EXACT = 1e-5
 #: Log of a number of events that nobody can expect of an area.
 _TOO_MANY = 200.0
 
@@ -214,6 +216,7 @@ def settle(
     stage: Stage,
     keep: Callable[[Start], None] | None = None,
     tolerance: float = SETTLED,
+    most: int = MOST_PASSES,
 ) -> Settled:
     """Go through passes until rows and posterior stay as they are; the size k is held.
 
@@ -230,6 +233,8 @@ def settle(
         Where to begin otherwise, at the nodes.
     tolerance : float
         Change of a pass, in posterior standard deviations, that is small enough.
+    most : int
+        Passes.
     """
     state = None if before is None else before.fit.states[0]
     moments = None if state is None else _less_centre(state, problem.centre)
@@ -241,26 +246,31 @@ def settle(
         start = Start(before.fit.hyper_mean, before.fit.hyper_cov, *at.start)
     elif known is not None:
         start = Start(known.theta, known.covariance, *at.start)
-    passes, first, mixing = 0, 0.0, Anderson()
+    passes, mixing, bounds = 0, Anderson(), list[float]()
+    best: tuple[float, Fit, Pass, Likelihood] | None = None
     while True:
         likelihood = problem.likelihood(at.exposure, k)
         heard: list[GeobgpWarning] = []
         with hearing(heard.append):
-            exact = TOLERANCE if problem.renews else None
+            exact = _EXACT if problem.renews else None
             found = fit(at.engine, likelihood, hyper, start=start, stage=stage, tolerance=exact)
         passes += 1
-        first = found.elbo if passes == 1 else first
+        bounds.append(found.elbo)
         new = _less_centre(found.states[0], problem.centre)
         if keep is not None:
             keep(Start(found.hyper_mean, found.hyper_cov, *new))
-        calm = not problem.renews or _change(moments, new) < tolerance
-        if calm or passes >= MOST_PASSES:
+        change = _change(moments, new) if problem.renews else 0.0
+        if best is None or change < best[0]:
+            best = change, found, at, likelihood
+        steady = len(bounds) > 2 and float(np.abs(np.diff(bounds[-3:])).max()) < tolerance
+        if change < tolerance * (_WILL_DO if steady else 1.0) or passes >= most:
             break
         moments = new if moments is None else mixing.next(moments, new)
         at = problem.at(found.states[0], moments)
         start = Start(found.hyper_mean, found.hyper_cov, *at.start)
+    change, found, at, likelihood = best
     seen = new if at.rows is None else found.states[0].moments_of(at.rows)  # type: ignore[attr-defined]
-    return Settled(found, at, likelihood, seen, found.converged and calm, first)
+    return Settled(found, at, likelihood, seen, found.converged and change < _WILL_DO * tolerance, bounds[0])
 
 
 def _less_centre(state: State, centre: float) -> Moments:
