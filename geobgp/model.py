@@ -40,8 +40,7 @@ if TYPE_CHECKING:
     from geobgp.data.exposure import Exposure
     from geobgp.data.periods import Periods
 
-#: Prior standard deviation of the intercept (around the log of the overall rate) and of standardised
-#: covariates.
+#: Prior standard deviation of the intercept (around the log of the overall rate) and of standardised covariates.
 FIXED_SD = 10.0
 
 HYPER = choice("map", "integrate")

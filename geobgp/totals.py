@@ -52,6 +52,8 @@ def totals(
     columns = {} if posterior.exposure_kind == "area" else {"exposure": exposed}
     if points is not None:
         columns["observed"] = count_inside(domain, frame, _placed(points, domain))
+    elif "observed" not in frame:
+        columns |= observed_in_areas(posterior, frame)
     columns |= {"expected": weights @ posterior._nodes.exp_mean(), "sd": sums.std(axis=0, ddof=1)}
     columns |= {quantile_name(q): np.quantile(sums, q, axis=0) for q in chances}
     columns |= rates(posterior, columns, exposed, chances)
@@ -67,6 +69,14 @@ def totals(
     made = hide_regions(table(frame, shares, domain, columns), posterior, shares, list(columns))
     made.attrs["units"] = posterior.units
     return made
+
+
+def observed_in_areas(posterior: Posterior, frame: gpd.GeoDataFrame) -> dict[str, np.ndarray]:
+    """Return the column ``observed`` of regions that areas with counts make up; nothing where none is so made."""
+    if posterior.areas is None or posterior.areas.located is not None:
+        return {}
+    found = posterior.areas.observed_in(frame).ravel()
+    return {"observed": found} if np.isfinite(found).any() else {}
 
 
 def rates(

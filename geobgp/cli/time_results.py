@@ -100,11 +100,9 @@ def _write_regions(posterior: SpaceTimePosterior, options: MapOptions, path: Pat
     if options.regions is None and posterior.areas is not None:
         counted = posterior.areas.frame()
         frame = counted.iloc[: len(counted) // posterior.n_periods][["name", "geometry"]]
-        totals = posterior.totals(frame, predicted=True)
-        totals.insert(totals.columns.get_loc("expected"), "observed", counted["observed"].to_numpy())
     else:
         frame = read_named_regions(options.regions, posterior.domain, options.regions_by)
-        totals = posterior.totals(frame, predicted=True)
+    totals = posterior.totals(frame, predicted=True)
     totals.to_file(path, layer="regions", driver="GPKG")
     if posterior.n_periods > 1:
         posterior.trend(frame).to_file(path, layer="trend", driver="GPKG")

@@ -13,7 +13,7 @@ from geobgp.data.periods import Periods
 from geobgp.errors import DataError
 from geobgp.inference.mixture import check_probabilities, quantile_name
 from geobgp.land.regions import area_shares, poisson_quantile, read_regions, table
-from geobgp.totals import rates
+from geobgp.totals import observed_in_areas, rates
 from geobgp.units import RISKS
 
 if TYPE_CHECKING:
@@ -43,6 +43,8 @@ def totals_by_period(
     columns: dict[str, np.ndarray] = {} if posterior.exposure_kind == "area" else {"exposure": exposed}
     if posterior.observed is not None:
         columns["observed"] = _by_region(shares, posterior.observed)
+    elif "observed" not in frame:
+        columns |= observed_in_areas(posterior, frame)
     columns |= {"expected": _by_region(shares, exposure * means), "sd": flat.std(axis=0, ddof=1)}
     columns |= {quantile_name(q): np.quantile(flat, q, axis=0) for q in chances}
     columns |= rates(posterior, columns, exposed, chances)

@@ -117,9 +117,17 @@ def test_areas_by_period(basis):
     ]
     assert posterior.n_periods == 6 and close > 0.9 and posterior.points["in_areas"] == y.sum()
     assert posterior.level()["observed"].tolist() == y.sum(axis=1).tolist()
+    # What was counted is told of areas, and of regions that are made of them; not of those that cut them.
+    west = shapely.union_all(boxes[:8])
+    found = posterior.totals(gpd.GeoSeries([boxes[3], west, shapely.box(0, 0, 3, 3)]), n_samples=10)
+    told = found["observed"].to_numpy().reshape(6, 3)
+    assert told[:, 0].tolist() == counts.values[:, 3].tolist()
+    assert told[:, 1].tolist() == counts.values[:, :8].sum(axis=1).tolist() and np.isnan(told[:, 2]).all()
     one = bin_areas(table[table["month"] == "2020-03"], domain, "cases", time="month", every="month")
     timed = LGCP(basis, KERNEL).fit(one, resume=False).at(0).node_intensity()
-    plain = LGCP(basis, KERNEL).fit(one.at(0)).node_intensity()
+    flat = LGCP(basis, KERNEL).fit(one.at(0))
+    assert flat.totals(gpd.GeoSeries([west]), n_samples=10)["observed"].item() == one.values[0, :8].sum()
+    plain = flat.node_intensity()
     np.testing.assert_allclose(timed["mean"], plain["mean"], rtol=0.01)
 
 
