@@ -38,6 +38,7 @@ def rule_of(name: str, how: Setting, default: Any) -> validate.Rule | None:
 
 _RULES: dict[str, validate.Rule] = {
     "file": arguments.SOURCE,
+    "files": arguments.SOURCE,
     "folder": validate.PATH,
     "text": validate.TEXT,
     "column": validate.NAME,

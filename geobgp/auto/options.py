@@ -32,6 +32,7 @@ Group = Literal["Data", "Time", "Land", "Points", "Rates and covariates", "Model
 #: What a value is, in the words of files and the shell.
 Kind = Literal[
     "file",
+    "files",
     "folder",
     "text",
     "column",
@@ -126,11 +127,11 @@ class OptionSet:
         found: dict[str, str] = {}
         for name, how in settings(type(self)).items():
             value = getattr(self, name)
-            if how.kind == "file":
-                found |= {name: str(value)} if isinstance(value, (str, Path)) else {}
+            if how.kind in ("file", "files"):
+                found |= _paths(name, value)
             elif how.kind == "rasters":
-                paths = {key: v for key, v in (value or {}).items() if isinstance(v, (str, Path))}
-                found |= {f"covariate {key}": str(v) for key, v in paths.items()}
+                for key, given in (value or {}).items():
+                    found |= _paths(f"covariate {key}", given)
         return found
 
     def check_files(self) -> None:
@@ -207,7 +208,9 @@ class Options(OptionSet):
     barriers: Any = setting("Lines that nothing passes.", kind="file")
     bridges: Any = setting("Lines that join what water parts.", kind="file")
     exposure: Exposure | None = setting(
-        "People per pixel (raster) or per area (polygons): the map is a rate.", "Rates and covariates", "file"
+        "People per pixel (raster) or per area (polygons): the map is a rate; repeated, one for each period.",
+        "Rates and covariates",
+        "files",
     )
     exposure_column: str | None = setting(
         "The column of polygons with the exposure.", "Rates and covariates", "column"
@@ -221,7 +224,8 @@ class Options(OptionSet):
         "The column of polygons with the effort.", "Rates and covariates", "column"
     )
     covariates: Covariates | None = setting(
-        "A raster that may explain the intensity; may be repeated. Codes: 'NAME=RASTER|levels'.",
+        "A raster that may explain the intensity; may be repeated, over time with one name for each period. Codes: "
+        "'NAME=RASTER|levels'.",
         "Rates and covariates",
         "rasters",
         flag="--covariate",
@@ -454,9 +458,20 @@ def settings(options: type[OptionSet] = Options) -> dict[str, Setting]:
     return {f.name: f.metadata["setting"] for f in dataclasses.fields(options)}
 
 
+def _paths(what: str, value: Any) -> dict[str, str]:
+    """Return the path of a file, or those of several, by what they are for."""
+    if isinstance(value, (str, Path)):
+        return {what: str(value)}
+    several = value if isinstance(value, (list, tuple)) else ()
+    return {f"{what} {k}": str(one) for k, one in enumerate(several, 1) if isinstance(one, (str, Path))}
+
+
 def _plain(value: Any, kind: Kind) -> Any:
-    if kind in ("file", "folder", "rasters") and isinstance(value, (str, Path)):
-        return Path(value).name
+    if kind in ("file", "files", "folder", "rasters"):
+        if isinstance(value, (str, Path)):
+            return Path(value).name
+        if isinstance(value, (list, tuple)) and any(isinstance(v, (str, Path)) for v in value):
+            return [_plain(v, kind) for v in value]
     if isinstance(value, Mapping):
         return {str(name): _plain(v, kind) for name, v in value.items()}
     if kind in ("periods", "dates") and not isinstance(value, str):

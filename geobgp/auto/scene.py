@@ -209,7 +209,10 @@ class Scenes:
             counts = areas if counts is None else dataclasses.replace(areas, located=np.array(counts.values))
         some = o.exposure is not None or o.effort is not None or o.covariates
         with self.progress.stage("inputs") if some else nullcontext():
-            exposure, exposure_kind = period_exposure(o.exposure, domain, o.exposure_column)
+            exposure, exposure_kind = period_exposure(
+                o.exposure, domain, o.exposure_column,
+                time=o.time, periods=getattr(counts, "periods", None), date_format=o.date_format,
+            )  # fmt: skip
             # What does not fit is said before the fit.
             Units.of(o.units or "", exposure_kind, domain.area_unit)
             effort = node_effort(o.effort, domain, o.effort_column)

@@ -22,7 +22,15 @@ Chosen = TypeVar("Chosen", bound=OptionSet)
 
 #: What is no option but an argument.
 _ARGUMENTS = ("points", "cases", "controls")
-_METAVAR = {"file": "FILE", "folder": "OUT/", "text": "TEXT", "column": "COLUMN", "crs": "CRS", "number": "N"}
+_METAVAR = {
+    "file": "FILE",
+    "files": "FILE",
+    "folder": "OUT/",
+    "text": "TEXT",
+    "column": "COLUMN",
+    "crs": "CRS",
+    "number": "N",
+}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -306,7 +314,7 @@ def _details(how: Setting, default: Any) -> dict[str, Any]:
     metavar = how.metavar or _METAVAR.get(how.kind)
     if how.kind == "flag":
         return details | {"is_flag": True}
-    several: dict[str, Any] = {"numbers": float, "rasters": _Named(), "columns": str}
+    several: dict[str, Any] = {"numbers": float, "rasters": _Named(), "columns": str, "files": str}
     if how.kind in several:
         return details | {"type": several[how.kind], "multiple": True, "metavar": metavar}
     if how.kind == "choice":
@@ -337,25 +345,27 @@ def chosen(options: type[Chosen], values: Mapping[str, Any]) -> Chosen:
         if how.kind == "flag":
             value = how.sets if value else None
         elif how.kind == "rasters":
-            value = _by_name(f.name, value or ())
+            value = _by_name(f.name, value or (), over_time=values.get("time") is not None)
+        elif how.kind == "files":
+            value = value[0] if value and len(value) == 1 else list(value or ()) or None
         if value not in (None, {}):
             known[f.name] = value
     return options(**known)
 
 
-def _by_name(option: str, pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return what was given by name; a name that comes twice is refused."""
-    found: dict[str, str] = {}
+def _by_name(option: str, pairs: Iterable[tuple[str, str]], *, over_time: bool) -> dict[str, Any]:
+    """Return what was given by name; a name that comes twice is refused, or over time has one for each period."""
+    found: dict[str, Any] = {}
     for name, path in pairs:
-        if name in found:
+        if name in found and not over_time:
             raise DataError(
-                f"Two rasters are called {name!r}: {found[name]} and {path}.",
+                f"Two rasters are called {name!r}: {found[name][0]} and {path}.",
                 option=option,
                 found=name,
                 remedy="Give each a name of its own.",
             )
-        found[name] = path
-    return found
+        found.setdefault(name, []).append(path)
+    return {name: paths[0] if len(paths) == 1 else paths for name, paths in found.items()}
 
 
 def command_line(options: Options, command: str = "map") -> str:
@@ -383,7 +393,10 @@ def option_words(options: OptionSet) -> list[str]:
         if how.kind == "flag":
             words.append(flag)
         elif how.kind == "rasters":
-            words += [w for key, path in value.items() for w in (flag, f"{key}={_file_name(path)}")]
+            each = [(key, path) for key, paths in value.items() for path in _several(paths)]
+            words += [w for key, path in each for w in (flag, f"{key}={_file_name(path)}")]
+        elif how.kind == "files":
+            words += [w for path in _several(value) for w in (flag, _file_name(path))]
         else:
             value = "/".join(map(str, value)) if how.kind == "span" else value
             several = value if how.kind in ("numbers", "columns") else [value]
@@ -412,6 +425,10 @@ def speak(name: str, value: Any = None) -> str:
         return name if value is None else f"{name}={value!r}"
     flag = how.short or flag_of(name, how)
     return flag if value is None or how.kind == "flag" else f"{flag} {_text(value)}"
+
+
+def _several(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
 def _file_name(path: Any) -> str:

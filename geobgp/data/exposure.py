@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -47,11 +47,10 @@ def node_exposure(
     """
     if exposure is None:
         return domain.node_areas / domain.area_unit[0], "area"
-    if isinstance(exposure, (str, os.PathLike)) and kind_of(os.fspath(exposure)) in ("vector", "parquet"):
-        exposure = read_vector(os.fspath(exposure), "exposure")
+    exposure = areas_of(exposure)
     if hasattr(exposure, "geometry") and hasattr(exposure, "crs"):
         column = population_column(exposure, column)
-        return _spread(exposure, domain, column), EXPECTED if column == EXPECTED else "population"
+        return _spread(exposure, domain, column), kind_of_amounts(column)
     if isinstance(exposure, (str, os.PathLike)) or hasattr(exposure, "dims"):
         values, kind = read_to_nodes(exposure, domain, "sum"), "population"  # type: ignore[arg-type]
         empty = int(np.isnan(values).sum())
@@ -99,6 +98,11 @@ def _spread(areas: gpd.GeoDataFrame, domain: Domain, column: str) -> np.ndarray:
     """Return people per node: those of each area that live on the node's land."""
     people = np.asarray(areas[column], float)
     check_amounts(people, f"The column {column!r}")
+    return np.asarray(people @ shares_of(areas, domain, column, people)).ravel()
+
+
+def shares_of(areas: gpd.GeoDataFrame, domain: Domain, column: str, people: np.ndarray) -> Any:
+    """Return which share of each area's people lives on which node, (n_areas, n_nodes); tell of those off the land."""
     shares = spread_shares(domain, areas, "areas of the exposure")
     kept = np.asarray(shares.sum(axis=1)).ravel()
     if not (kept > 0).any():
@@ -107,7 +111,19 @@ def _spread(areas: gpd.GeoDataFrame, domain: Domain, column: str) -> np.ndarray:
             option="exposure",
         )
     _warn_left_out(areas, column, people, kept)
-    return np.asarray(shares.T @ people).ravel()
+    return shares
+
+
+def areas_of(exposure: Any) -> Any:
+    """Return areas that a file holds; anything else as it is."""
+    if isinstance(exposure, (str, os.PathLike)) and kind_of(os.fspath(exposure)) in ("vector", "parquet"):
+        return read_vector(os.fspath(exposure), "exposure")
+    return exposure
+
+
+def kind_of_amounts(column: str) -> str:
+    """Return what a column of areas holds: people, or cases that are to be expected."""
+    return EXPECTED if column == EXPECTED else "population"
 
 
 def population_column(areas: gpd.GeoDataFrame, column: str | None) -> str:

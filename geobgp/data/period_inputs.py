@@ -8,13 +8,24 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import pandas as pd
 
+from geobgp.data.clock import OUTSIDE, Clock
 from geobgp.data.effects import Effects, covariate_columns, fixed_effects, named_covariates
-from geobgp.data.exposure import check_amounts, node_exposure
+from geobgp.data.exposure import (
+    areas_of,
+    check_amounts,
+    kind_of_amounts,
+    node_exposure,
+    population_column,
+    shares_of,
+)
 from geobgp.errors import DataError, option
-from geobgp.text import count
+from geobgp.text import count, listed
 
 if TYPE_CHECKING:
+    import geopandas as gpd
+
     from geobgp.data.periods import Periods
     from geobgp.land.domain import Domain
 
@@ -38,15 +49,33 @@ def varies(value: Any) -> bool:
     )
 
 
-def period_exposure(exposure: Any, domain: Domain, column: str | None = None) -> tuple[np.ndarray, str]:
+def period_exposure(
+    exposure: Any,
+    domain: Domain,
+    column: str | None = None,
+    *,
+    time: Any = None,
+    periods: Periods | None = None,
+    date_format: str | None = None,
+) -> tuple[np.ndarray, str]:
     """Return the exposure of every node, (n_nodes,) or (n_periods, n_nodes), and what it is.
 
     Parameters
     ----------
     exposure
         As for `node_exposure`, the same in every period; or a (n_periods, n_nodes) array, or a list (or mapping by
-        label) with an exposure of any kind for each period.
+        label) with an exposure of any kind for each period; or areas with a row for each period.
+    domain : Domain
+    column : str, optional
+    time : str, optional
+        The column of dates; areas that have it too have an exposure for each period.
+    periods : Periods, optional
+    date_format : str, optional
     """
+    if isinstance(time, str) and periods is not None:
+        exposure = areas_of(exposure)
+        if hasattr(exposure, "columns") and time in exposure.columns:
+            return _dated(exposure, domain, column, Clock(time, periods, None, date_format), periods)
     if not varies(exposure):
         return node_exposure(exposure, domain, column)
     if isinstance(exposure, np.ndarray):
@@ -66,6 +95,33 @@ def period_exposure(exposure: Any, domain: Domain, column: str | None = None) ->
             remedy="Leave these periods out, or give their exposure.",
         )
     return values, kind
+
+
+def _dated(
+    areas: gpd.GeoDataFrame, domain: Domain, column: str | None, clock: Clock, periods: Periods
+) -> tuple[np.ndarray, str]:
+    """Return the exposure by period and node of areas with a row for each period."""
+    column = population_column(areas.drop(columns=clock.name), column)
+    codes = clock.codes(areas[clock.name])
+    used = np.flatnonzero(codes > OUTSIDE)
+    there = np.bincount(codes[used], minlength=periods.n) > 0
+    if not there.all():
+        missing = [label for label, known in zip(periods.labels, there, strict=True) if not known]
+        raise DataError(
+            f"The exposure has a column {clock.name!r}, and no row for {count(len(missing), 'period')} of "
+            f"{periods.n:,}: {listed(missing, 3)}.",
+            option="exposure",
+            found=missing,
+            remedy="Give a row for each area and period, or leave that column out for the same exposure in all.",
+        )
+    areas, codes = areas.iloc[used], codes[used]
+    area, _ = pd.factorize(pd.Series(areas.geometry.to_wkb().to_numpy()))
+    people = np.asarray(areas[column], float)
+    check_amounts(people, f"The column {column!r}")
+    table = np.zeros((periods.n, int(area.max()) + 1))
+    np.add.at(table, (codes, area), people)
+    one = areas.iloc[np.unique(area, return_index=True)[1]]
+    return table @ shares_of(one, domain, column, table.mean(axis=0)), kind_of_amounts(column)
 
 
 def period_effects(covariates: Any, domain: Domain, fill_missing: Literal["mean"] | None = None) -> Effects:

@@ -172,3 +172,15 @@ def test_the_help_lists_options_under_their_headings():
         < text.index("--on-water")
         < text.index("\nModel:")
     )
+
+
+def test_rasters_of_one_name_are_of_periods():
+    base = {"points": "cases.csv", "land": "land.gpkg", "output": "out"}
+    pairs = (("rain", "a/jan.tif"), ("slope", "s.tif"), ("rain", "a/feb.tif"))
+    told = chosen(MapOptions, base | {"time": "date", "every": "month", "covariates": pairs})
+    assert told.covariates == {"rain": ["a/jan.tif", "a/feb.tif"], "slope": "s.tif"}
+    assert told.files()["covariate rain 2"] == "a/feb.tif"
+    assert "--covariate rain=jan.tif --covariate rain=feb.tif --covariate slope=s.tif" in command_line(told)
+    assert told.record()["covariates"] == {"rain": ["jan.tif", "feb.tif"], "slope": "s.tif"}
+    with pytest.raises(DataError, match="Two rasters are called 'rain'"):
+        chosen(MapOptions, base | {"covariates": pairs})

@@ -115,6 +115,45 @@ def test_districts_by_month_are_checked_against_what_came(files):
     assert "of left-out numbers within 90 %" in (files / "by_district" / "report.html").read_text()
 
 
+def test_people_who_change_from_month_to_month(files, capsys):
+    """A table with cases and people by district and month is its own exposure; so are files, one for each month."""
+    rng, rows = np.random.default_rng(2), []
+    for k in range(4):
+        square = shapely.box(WEST + 5000 * k, SOUTH, WEST + 5000 * (k + 1), SOUTH + 12_000)
+        for m in range(1, 7):
+            people = 1000.0 * (k + 1) * (3.0 if m > 3 else 1.0)
+            rows.append((f"d{k}", f"2020-{m:02d}", rng.poisson(0.02 * people), people, square))
+    columns = ["name", "month", "cases", "people", "geometry"]
+    table = gpd.GeoDataFrame(rows, columns=columns, crs=CRS)
+    table.to_file(files / "people.gpkg")
+    each = []
+    for m in range(1, 7):
+        each.append(files / f"people-{m}.gpkg")
+        table[table["month"] == f"2020-{m:02d}"].drop(columns="month").to_file(each[-1])
+    words = ["map", "--areas", str(files / "people.gpkg"), "--count", "cases", "--exposure-column", "people",
+             "--land", str(files / "land.gpkg"), "--time", "month", "--every", "month", "--dynamics", "separable",
+             *QUICK, "--no-cache", "-q"]  # fmt: skip
+    assert main([*words, "--exposure", str(files / "people.gpkg"), "-o", str(files / "long")]) == 0
+    several = [w for path in each for w in ("--exposure", str(path))]
+    assert main([*words, *several, "-o", str(files / "several")]) == 0
+    levels = []
+    for name in ("long", "several"):
+        regions = gpd.read_file(files / name / "regions.gpkg", layer="regions")
+        levels.append(regions["rate"].to_numpy())
+        assert regions.groupby("period")["exposure"].sum().round().tolist() == [10_000.0] * 3 + [30_000.0] * 3
+        # The rate stays what it is while people come and cases with them.
+        by_month = regions.groupby("period")["expected"].sum() / regions.groupby("period")["exposure"].sum()
+        assert by_month.between(0.013, 0.028).all()
+    np.testing.assert_allclose(levels[0], levels[1], rtol=1e-6)
+    record = json.loads((files / "several" / "summary.json").read_text())
+    assert record["options"]["exposure"] == [path.name for path in each]
+    assert record["command"].count("--exposure people-") == 6
+    assert main([*words, *several[:4], "-o", str(files / "two")]) == 1
+    assert "--exposure is given for 2 periods; there are 6 months" in capsys.readouterr().err
+    assert main([*words, "--exposure", str(files / "none.gpkg"), *several, "-o", str(files / "two")]) == 1
+    assert "none.gpkg" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("more", "text"),
     [

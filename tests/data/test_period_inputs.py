@@ -1,5 +1,6 @@
 """Exposure and covariates that change from period to period."""
 
+import geopandas as gpd
 import numpy as np
 import pytest
 from shapely.geometry import box
@@ -7,6 +8,7 @@ from shapely.geometry import box
 from geobgp import DataError, Domain
 from geobgp.data.effects import fixed_effects
 from geobgp.data.period_inputs import period_effects, period_exposure
+from geobgp.data.periods import Periods
 
 
 @pytest.fixture(scope="module")
@@ -49,3 +51,30 @@ def test_covariates_are_standardised_over_all_periods(domain):
         period_effects({"rain": rain, "snow": rain[:3]}, domain)
     with pytest.raises(DataError, match="everywhere and always"):
         period_effects({"rain": np.ones((3, 8))}, domain)
+
+
+def test_areas_with_a_row_for_each_period(domain):
+    """A long table, as registers write them: the people of every area and week."""
+    west, east = box(0, 0, 2, 2), box(2, 0, 4, 2)
+    weeks = ["2020-W05", "2020-W05", "2020-W06", "2020-W06"]
+    table = gpd.GeoDataFrame(
+        {"week": weeks, "cases": 1, "population": [40.0, 8.0, 44.0, 12.0]}, geometry=[west, east, west, east]
+    )
+    periods = Periods.calendar("week", "2020-W05", "2020-W06")
+    how = {"time": "week", "periods": periods}
+    values, kind = period_exposure(table, domain, "population", **how)
+    east_half = domain.node_points[:, 0] > 2
+    expected = [np.where(east_half, e / 4, w / 4) for w, e in ((40.0, 8.0), (44.0, 12.0))]
+    np.testing.assert_allclose(values, expected)
+    assert kind == "population"
+    # Each period by itself gives the same, and a table without dates is the same in all.
+    each = [period_exposure(table.iloc[rows], domain, "population")[0] for rows in ([0, 1], [2, 3])]
+    np.testing.assert_allclose(values, each)
+    still = period_exposure(table.iloc[:2].drop(columns="week"), domain, "population", **how)[0]
+    np.testing.assert_allclose(still, expected[0])
+    with pytest.raises(DataError, match=r"no row for 1 period of 3: '2020-W07'"):
+        later = Periods.calendar("week", "2020-W05", "2020-W07")
+        period_exposure(table, domain, "population", time="week", periods=later)
+    with pytest.raises(DataError, match="not negative; 1 of 4"):
+        table.loc[2, "population"] = -1.0
+        period_exposure(table, domain, "population", **how)
