@@ -13,7 +13,7 @@ import pandas as pd
 import geobgp
 from geobgp.auto.pipeline import Mapped
 from geobgp.checks.advice import check_warning, what_to_try
-from geobgp.checks.residuals import Checks, check
+from geobgp.checks.residuals import check
 from geobgp.cli.options import MapOptions, command_line, look, speak
 from geobgp.cli.workspace import RECORD, files_in
 from geobgp.data.areas import AreaCounts
@@ -28,6 +28,8 @@ from geobgp.text import count, percent, size_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from geobgp.auto.options import OptionSet
+    from geobgp.auto.risk import RiskMapped
     from geobgp.checks.crossval import CrossValidation
     from geobgp.data.counts import Counts
     from geobgp.land.domain import Domain
@@ -116,7 +118,7 @@ def write_results(
     )
     with progress.stage("report"):
         write_report(folder / "report.html", posterior, inputs)
-    write_record(folder, record_of(mapped, options, inputs) | {"files": names})
+    write_record(folder, record_of(mapped, options, inputs, counted(mapped.counts)) | {"files": names})
 
 
 def file_names(folder: Path) -> list[str]:
@@ -205,17 +207,16 @@ def left_out(posterior: Posterior, stage: Stage) -> tuple[CrossValidation | None
     return checked, [in_words(one.words, speak) for one in what_to_try(posterior, checked)]
 
 
-def check_facts(
-    checks: Checks | None, checked: CrossValidation | None, advice: Sequence[str]
-) -> dict[str, Any]:
+def _check_facts(inputs: ReportInputs) -> dict[str, Any]:
     """Return the numbers of the checks, as ``summary.json`` holds them."""
-    out = {} if checked is None else checked.facts() | {"try": list(advice)}
+    checks, checked = inputs.checks, inputs.validation
+    out = {} if checked is None else checked.facts() | {"try": list(inputs.advice)}
     if checks is not None:
         out["empty_nodes"] = {"observed": checks.empty_observed, "expected": checks.empty_expected}
     return out
 
 
-def _counted(counts: Counts | AreaCounts) -> dict[str, Any]:
+def counted(counts: Counts | AreaCounts) -> dict[str, Any]:
     """Return what was counted, as ``summary.json`` holds it."""
     if isinstance(counts, AreaCounts):
         placed = 0 if counts.located is None else round(float(counts.located.sum()))
@@ -234,19 +235,21 @@ def _counted(counts: Counts | AreaCounts) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def record_of(mapped: Mapped, options: MapOptions, inputs: ReportInputs) -> dict[str, Any]:
-    """Return what ``summary.json`` holds."""
-    posterior, counts = mapped.posterior, mapped.counts
+def record_of(
+    mapped: Mapped | RiskMapped, options: OptionSet, inputs: ReportInputs, points: dict[str, Any]
+) -> dict[str, Any]:
+    """Return what ``summary.json`` holds, with what was counted as its ``points``."""
+    posterior = mapped.posterior
     return {
         "geobgp": geobgp.__version__,
         "title": posterior.title,
         "created": posterior.created,
         "inputs": inputs.sources,
         "options": options.record(),
-        "points": _counted(counts),
+        "points": points,
         "choices": {name: {"value": c.value, "why": c.why} for name, c in mapped.choices.items()},
         "summary": {k: v for k, v in posterior.summary().to_dict().items() if k != "choices"},
-        "checks": check_facts(inputs.checks, inputs.validation, inputs.advice),
+        "checks": _check_facts(inputs),
         "warnings": inputs.warnings,
         "seconds": inputs.seconds,
         "command": inputs.command,

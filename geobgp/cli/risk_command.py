@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from pathlib import Path
-from typing import Any
 
-import geobgp
 from geobgp.auto.risk import RiskMapped, run_risk
-from geobgp.cli.beforehand import check_beforehand
-from geobgp.cli.messages import say, showing_warnings
 from geobgp.cli.options import RiskFiles, look, option_words
-from geobgp.cli.results import about_file, check_facts, left_out, read_named_regions
-from geobgp.cli.workspace import RECORD, Workspace
+from geobgp.cli.results import (
+    about_file,
+    file_names,
+    left_out,
+    read_named_regions,
+    record_of,
+    write_record,
+)
+from geobgp.cli.workspace import fill_folder
 from geobgp.output.qgis_map import write_qgis
-from geobgp.progress import ConsoleProgress, Progress
+from geobgp.progress import Progress
 from geobgp.report.report import ReportInputs, write_report
-from geobgp.summary import plain
-from geobgp.text import count, size_text
+from geobgp.text import count
 
 #: The threshold of every map: the average risk.
 AVERAGE = 1.0
@@ -39,18 +40,7 @@ def risk_files(options: RiskFiles, *, quiet: bool = False, verbose: bool = False
     options : RiskFiles
     quiet, verbose : bool
     """
-    check_beforehand(options)
-    progress = Progress() if quiet else ConsoleProgress(verbose=verbose)
-    with Workspace(options.output, force=options.force) as work, showing_warnings() as warnings:
-        mapped = run_risk(options, progress)
-        with work.telling():
-            _write(work.folder, mapped, options, progress, warnings)
-            files = work.commit()
-    if not quiet:
-        progress.line(f"{sum(progress.seconds.values()):.1f} s in all")
-        done = f"The results are in {work.target} all the same."
-        say(f"{len(files)} files ({size_text(sum(f.stat().st_size for f in files))}) in {work.target}", done)
-        say(f"Open {work.target / 'map.html'} in a browser and {work.target / 'map.qgz'} in QGIS.", done)
+    fill_folder(options, run_risk, _write, quiet=quiet, verbose=verbose)
 
 
 def _write(
@@ -82,7 +72,7 @@ def _write(
         checked, advice = left_out(posterior, stage)
     with progress.stage("posterior"):
         posterior.save(folder / "posterior.geobgp")
-    names = sorted({p.name for p in folder.iterdir()} | {"report.html", RECORD})
+    names = file_names(folder)
     inputs = ReportInputs(
         sources={what.capitalize(): Path(path).name for what, path in options.files().items()},
         choices=mapped.choices,
@@ -97,32 +87,16 @@ def _write(
     )
     with progress.stage("report"):
         write_report(folder / "report.html", posterior, inputs)
-    text = json.dumps(
-        plain(_record(mapped, options, inputs) | {"files": names}), indent=2, ensure_ascii=False
-    )
-    (folder / RECORD).write_text(text + "\n", "utf-8")
+    write_record(folder, record_of(mapped, options, inputs, _counted(mapped)) | {"files": names})
 
 
-def _record(mapped: RiskMapped, options: RiskFiles, inputs: ReportInputs) -> dict[str, Any]:
-    """Return what ``summary.json`` holds."""
-    posterior, both = mapped.posterior, (mapped.cases.counts, mapped.controls.counts)
+def _counted(mapped: RiskMapped) -> dict[str, int]:
+    """Return how many persons there are, as ``summary.json`` holds it."""
+    both = mapped.cases.counts, mapped.controls.counts
     return {
-        "geobgp": geobgp.__version__,
-        "title": posterior.title,
-        "created": posterior.created,
-        "inputs": inputs.sources,
-        "options": options.record(),
-        "points": {
-            "read": sum(c.n_read for c in both), "used": sum(c.n_used for c in both),
-            "moved": sum(c.n_snapped for c in both), "dropped": sum(c.n_dropped for c in both),
-            "cases": both[0].n_used, "controls": both[1].n_used,
-        },
-        "choices": {name: {"value": c.value, "why": c.why} for name, c in mapped.choices.items()},
-        "summary": {k: v for k, v in posterior.summary().to_dict().items() if k != "choices"},
-        "checks": check_facts(None, inputs.validation, inputs.advice),
-        "warnings": inputs.warnings,
-        "seconds": inputs.seconds,
-        "command": inputs.command,
+        "read": sum(c.n_read for c in both), "used": sum(c.n_used for c in both),
+        "moved": sum(c.n_snapped for c in both), "dropped": sum(c.n_dropped for c in both),
+        "cases": both[0].n_used, "controls": both[1].n_used,
     }  # fmt: skip
 
 

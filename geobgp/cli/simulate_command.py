@@ -16,7 +16,7 @@ from geobgp.cli.options import SimulateOptions
 from geobgp.errors import DataError, GeobgpError, option
 from geobgp.files import check_exists, replacing
 from geobgp.land.domain import Domain
-from geobgp.progress import ConsoleProgress, Progress
+from geobgp.progress import shell_progress
 from geobgp.simulate import simulate_points
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def simulate_file(options: SimulateOptions, *, quiet: bool = False, verbose: boo
         )
     if target.suffix.lower() not in _FORMATS:
         raise DataError(f"{target.name}: points are written as {', '.join(_FORMATS[:-1])} or {_FORMATS[-1]}.")
-    progress = Progress() if quiet else ConsoleProgress(verbose=verbose)
+    progress = shell_progress(quiet=quiet, verbose=verbose)
     with showing_warnings():
         with progress.stage("land") as stage:
             domain, intensity = _known_intensity(options)

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import geobgp
-from geobgp.cli.beforehand import check_beforehand
-from geobgp.cli.messages import say, showing_warnings
 from geobgp.cli.options import StrataFiles, command_line
-from geobgp.cli.results import read_named_regions
-from geobgp.cli.workspace import RECORD, Workspace
-from geobgp.progress import ConsoleProgress, Progress
+from geobgp.cli.results import read_named_regions, write_record
+from geobgp.cli.workspace import RECORD, files_in, fill_folder
+from geobgp.progress import Progress
 from geobgp.scale.strata import run_strata
 from geobgp.scale.strata_maps import Strata
-from geobgp.summary import plain
-from geobgp.text import count, size_text
+from geobgp.text import count
 
 #: Joint draws behind the intervals of totals.
 _SAMPLES = 500
@@ -30,20 +26,8 @@ def strata_files(options: StrataFiles, *, quiet: bool = False, verbose: bool = F
     options : StrataFiles
     quiet, verbose : bool
     """
-    check_beforehand(options)
-    progress = Progress() if quiet else ConsoleProgress(verbose=verbose)
-    with Workspace(options.output, force=options.force) as work, showing_warnings() as warnings:
-        strata = run_strata(options, progress)
-        with work.telling():
-            _write(work.folder, strata, options, progress, warnings)
-            files = work.commit()
-    if not quiet:
-        progress.line(f"{sum(progress.seconds.values()):.1f} s in all")
-        done = f"The results are in {work.target} all the same."
-        say(f"{len(files)} files ({size_text(sum(f.stat().st_size for f in files))}) in {work.target}", done)
-        say(
-            f"Open {work.target / 'index.html'} in a browser and {work.target / 'totals.gpkg'} in QGIS.", done
-        )
+    opens = ("index.html", "totals.gpkg")
+    fill_folder(options, run_strata, _write, quiet=quiet, verbose=verbose, opens=opens)
 
 
 def _write(
@@ -63,7 +47,6 @@ def _write(
     with progress.stage("page"):
         strata.to_index(folder / "index.html", title=options.title)
         strata.table().to_csv(folder / "strata.csv")
-    names = sorted({p.name for p in folder.iterdir()} | {RECORD})
     record: dict[str, Any] = {
         "geobgp": geobgp.__version__,
         "created": strata.everything.created,
@@ -74,7 +57,6 @@ def _write(
         "warnings": warnings,
         "seconds": progress.seconds,
         "command": command_line(options, "strata"),
-        "files": names,
+        "files": sorted({*files_in(folder), RECORD}),
     }
-    text = json.dumps(plain(record), indent=2, ensure_ascii=False, allow_nan=False)
-    (folder / RECORD).write_text(text + "\n", "utf-8")
+    write_record(folder, record)

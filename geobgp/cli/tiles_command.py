@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from geobgp.cli.messages import say, showing_warnings
-from geobgp.progress import ConsoleProgress, Progress
+from geobgp.progress import shell_progress
 from geobgp.scale.tiles import run_tiles
 from geobgp.scale.tiles_options import TilesOptions
 from geobgp.text import count, number, size_text
@@ -17,7 +17,7 @@ def tiles_files(options: TilesOptions, *, quiet: bool = False, verbose: bool = F
     options : TilesOptions
     quiet, verbose : bool
     """
-    progress = Progress() if quiet else ConsoleProgress(verbose=verbose)
+    progress = shell_progress(quiet=quiet, verbose=verbose)
     with showing_warnings():
         made = run_tiles(options, progress)
     if not quiet:

@@ -10,6 +10,7 @@ import geopandas as gpd
 
 from geobgp.cli.options import MapOptions, look
 from geobgp.cli.results import (
+    counted,
     file_names,
     read_named_regions,
     record_of,
@@ -75,7 +76,7 @@ def write_time_results(
     )
     with progress.stage("report"):
         write_time_report(folder / "report.html", posterior, inputs, forecast=ahead, check=check)
-    record = record_of(mapped, options, inputs) | {"files": names}
+    record = record_of(mapped, options, inputs, counted(mapped.counts)) | {"files": names}
     record["periods"] = {
         "every": posterior.periods.every,
         "labels": list(posterior.periods.labels),

@@ -9,13 +9,19 @@ import secrets
 import shutil
 import signal
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from types import TracebackType
+from typing import Any
 
+from geobgp.cli.beforehand import check_beforehand
+from geobgp.cli.messages import say, showing_warnings
+from geobgp.cli.options import MapOptions, RiskFiles, StrataFiles
 from geobgp.errors import GeobgpError, WriteError, option
 from geobgp.files import full, why_not_written
+from geobgp.progress import shell_progress
+from geobgp.text import size_text
 
 #: The file that lists what a run wrote.
 RECORD = "summary.json"
@@ -170,6 +176,49 @@ class Workspace:
             if path.is_dir() and not any(path.iterdir()):
                 path.rmdir()
         self._made = []
+
+
+def fill_folder(
+    options: MapOptions | RiskFiles | StrataFiles,
+    make: Callable[..., Any],
+    write: Callable[..., None],
+    *,
+    quiet: bool,
+    verbose: bool,
+    form: str = "console",
+    opens: tuple[str, str] = ("map.html", "map.qgz"),
+    report: str | None = None,
+) -> None:
+    """Do what a command does that fills a folder: check, make, write, and say where the results are.
+
+    Parameters
+    ----------
+    options : MapOptions, RiskFiles or StrataFiles
+    make : callable(options, progress)
+        Returns what is to be written.
+    write : callable(folder, made, options, progress, warnings)
+    quiet, verbose, form
+        As for `geobgp.progress.shell_progress`.
+    opens : (str, str)
+        The files to open in a browser and in QGIS.
+    report : str, optional
+        The file that says how the map was made.
+    """
+    check_beforehand(options)
+    progress = shell_progress(quiet=quiet, verbose=verbose, form=form)
+    with Workspace(options.output, force=options.force) as work, showing_warnings() as warnings:
+        made = make(options, progress)
+        with work.telling():
+            write(work.folder, made, options, progress, warnings)
+            files = work.commit()
+    if quiet:
+        return
+    progress.line(f"{sum(progress.seconds.values()):.1f} s in all")
+    target, done = work.target, f"The results are in {work.target} all the same."
+    say(f"{len(files)} files ({size_text(sum(f.stat().st_size for f in files))}) in {target}", done)
+    say(f"Open {target / opens[0]} in a browser and {target / opens[1]} in QGIS.", done)
+    if report is not None:
+        say(f"How the map was made: {target / report}", done)
 
 
 def not_written(target: Path, error: Exception, place: Path) -> WriteError:
