@@ -23,7 +23,7 @@ from geobgp.land.reproject import as_given, place_coordinates
 from geobgp.privacy import hide_rows
 from geobgp.questions import Questions
 from geobgp.style import Style
-from geobgp.summary import Rung, Summary, coefficient_table, describe
+from geobgp.summary import Rung, Summary, coefficient_table, describe, events_in_words
 from geobgp.text import number
 from geobgp.units import RELATIVE_RISK, Units
 from geobgp.validate import PATH, SEED_OR_GENERATOR, door, whole
@@ -475,7 +475,7 @@ class Posterior(Outputs, Questions):
     def __repr__(self) -> str:
         scale, unit = self.domain.length_unit
         return (
-            f"Posterior({self.likelihood.name}, {self.n_points:,} points, {self.domain.n_nodes:,} nodes, "
+            f"Posterior({self.likelihood.name}, {events_in_words(self.points)}, {self.domain.n_nodes:,} nodes, "
             f"{self.basis.boundary}, {self.basis.label}, {self.kernel.name}: "
             f"lengthscale {number(self.lengthscale / scale)} {unit}, sd {number(self.sd)}; "
             f"ELBO {self.elbo:.2f}{'' if self.converged else ', NOT converged'})"

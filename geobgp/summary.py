@@ -17,7 +17,7 @@ from geobgp.data.counts import Counts
 from geobgp.data.effects import AGAINST, Effects
 from geobgp.data.effort import about_effort
 from geobgp.inference.mixture import NormalMixture
-from geobgp.text import number
+from geobgp.text import count, number
 
 if TYPE_CHECKING:
     from geobgp.inference.fit import Fit
@@ -153,6 +153,21 @@ def point_facts(counts: Counts | np.ndarray | None, areas: AreaCounts | None = N
     if counts.total_weight != counts.n_used:
         facts["total_weight"] = float(counts.total_weight)
     return facts
+
+
+def events_in_words(points: Mapping[str, float]) -> str:
+    """Say how many events made a map: points, or numbers by area.
+
+    Examples
+    --------
+    >>> events_in_words({"used": 4446}), events_in_words({"used": 4975, "in_areas": 4975, "areas": 12})
+    ('4,446 points', '4,975 events in 12 areas')
+    """
+    used, in_areas = round(points.get("used", 0)), round(points.get("in_areas", 0))
+    if not in_areas:
+        return count(used, "point")
+    told = f"{count(in_areas, 'event')} in {count(round(points['areas']), 'area')}"
+    return told if used == in_areas else f"{count(used - in_areas, 'point')} and {told}"
 
 
 def coefficient_table(states: Sequence[Any], effects: Effects, ratios: bool) -> pd.DataFrame:

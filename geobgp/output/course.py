@@ -11,7 +11,7 @@ import numpy as np
 from geobgp.errors import DataError, option
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import pandas as pd
     import xarray as xr
@@ -34,6 +34,8 @@ class OverTime(Protocol):
     def quantity(self) -> str: ...  # noqa: D102
     @property
     def n_points(self) -> int: ...  # noqa: D102
+    @property
+    def points(self) -> Mapping[str, float]: ...  # noqa: D102
     @property
     def provenance(self) -> dict[str, Any]: ...  # noqa: D102
     def at(self, period: Any) -> Posterior: ...  # noqa: D102

@@ -19,7 +19,7 @@ from geobgp.inference.mixture import QUANTILES, NormalMixture
 from geobgp.land.reproject import place_coordinates
 from geobgp.posterior import Posterior, statistics, weights_of
 from geobgp.spacetime.exports import TimeOutputs
-from geobgp.summary import Summary, coefficient_table, describe_in_time
+from geobgp.summary import Summary, coefficient_table, describe_in_time, events_in_words
 from geobgp.text import number
 from geobgp.validate import FLAG, NAME, PATH, SEED, SEED_OR_GENERATOR, a, door, either, whole
 
@@ -445,7 +445,7 @@ class SpaceTimePosterior(TimeOutputs, Posterior):  # type: ignore[misc]
     def __repr__(self) -> str:
         scale, unit = self.domain.length_unit
         return (
-            f"SpaceTimePosterior({self.likelihood.name}, {self.n_points:,} points in {self.periods.words()}, "
+            f"SpaceTimePosterior({self.likelihood.name}, {events_in_words(self.points)} in {self.periods.words()}, "
             f"{self.domain.n_nodes:,} nodes, {self.basis.label}, {self.kernel.name}, {self.dynamics}: "
             f"lengthscale {number(self.lengthscale / scale)} {unit}, sd {number(self.sd)}, "
             f"tau {number(self.tau)} {self.periods.noun}s; ELBO {self.elbo:.2f}"

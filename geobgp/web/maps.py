@@ -16,7 +16,8 @@ from geobgp.errors import DataError, option
 from geobgp.files import replacing
 from geobgp.output import palette
 from geobgp.output.grids import relative_uncertainty
-from geobgp.text import count, percent
+from geobgp.summary import events_in_words
+from geobgp.text import percent
 from geobgp.web import overlays
 from geobgp.web.basemaps import check_basemap
 from geobgp.web.embed import data_url, palette_png
@@ -123,7 +124,7 @@ def intensity_map(
         layers.append(chance_layer(fields[f"p{k}"], value, units, f"p{k}", span))
     page = Page(
         title=data.attrs["title"] if title is None else title,
-        subtitle=f"{count(posterior.n_points, 'point')}; mean, {units}{_seen(posterior)}",
+        subtitle=f"{events_in_words(posterior.points)}; mean, {units}{_seen(posterior)}",
         about=posterior.summary().rows(),
         units=units,
         points=(points, point_labels) if show_points else None,

@@ -11,6 +11,7 @@ import pandas as pd
 from geobgp.errors import DataError, SizeError, option
 from geobgp.output.course import Course, OverTime
 from geobgp.output.grids import relative_uncertainty
+from geobgp.summary import events_in_words
 from geobgp.text import count, rounded, size_text
 from geobgp.web import overlays
 from geobgp.web.basemaps import check_basemap
@@ -100,7 +101,7 @@ def time_map(
         )
     page = Page(
         title=data.attrs["title"] if title is None else title,
-        subtitle=f"{count(source.n_points, 'point')}, {source.periods.words()}; mean, {units}",
+        subtitle=f"{events_in_words(source.points)}, {source.periods.words()}; mean, {units}",
         about=source.summary().rows(),
         units=units,
         context=context,

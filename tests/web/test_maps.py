@@ -338,7 +338,7 @@ def test_a_map_of_4096_by_4096_cells_stays_under_15_megabytes(tmp_path):
     data.attrs["title"] = "Noise"
     posterior = SimpleNamespace(
         effort=None,
-        domain=domain, units="events per km²", n_points=1, intensity=lambda: data,
+        domain=domain, units="events per km²", points={"used": 1}, intensity=lambda: data,
         summary=lambda: Summary({"points": {"used": 1}}),
         exceedance=lambda t: xr.DataArray(rng.random(grid.shape, np.float32), dims=("northing", "easting")),
     )  # fmt: skip
