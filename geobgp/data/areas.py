@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -19,7 +18,7 @@ from geobgp.data.clock import Clock
 from geobgp.errors import DataError, GeometryError, InputWarning, option, warn
 from geobgp.land.regions import area_shares, read_regions
 from geobgp.text import count as counted
-from geobgp.text import listed, percent
+from geobgp.text import html_table, listed, percent
 from geobgp.validate import NAME, choice, door
 
 if TYPE_CHECKING:
@@ -160,12 +159,7 @@ class AreaCounts:
         return f"AreaCounts({self.n_used:,} events in {counted(len(self.values), 'area')}{hidden})"
 
     def _repr_html_(self) -> str:
-        left = "style='text-align:left'"
-        rows = "".join(
-            f"<tr><th {left}>{html.escape(key)}</th><td {left}>{html.escape(value)}</td></tr>"
-            for key, value in self.facts().items()
-        )
-        return f"<table>{rows}</table>"
+        return html_table(self.facts().items())
 
 
 @door(

@@ -10,6 +10,7 @@ import geopandas as gpd
 import numpy as np
 import pandas as pd
 from scipy import sparse
+from scipy.special import logsumexp
 from scipy.stats import poisson
 
 from geobgp.data.areas import AreaCounts, these
@@ -112,9 +113,10 @@ def even_rate(seen: Combined) -> float:
     """Return the log-likelihood of counts with one rate everywhere."""
     expected = np.asarray(seen.exposure.sum(axis=1)).ravel() * float(seen.counts.sum() / seen.exposure.sum())
     log_p = poisson.logpmf(np.round(seen.counts), expected)
-    low, high = seen.interval
-    hidden = np.log(poisson.cdf(high, expected) - poisson.cdf(low - 1, expected))
-    return float(np.sum(np.where(seen.hidden, hidden, np.where(expected > 0, log_p, 0.0))))
+    # In logarithms: a hidden count of a large area can be next to impossible at one rate.
+    each = np.arange(seen.interval[0], seen.interval[1] + 1)[:, None]
+    log_p[seen.hidden] = logsumexp(poisson.logpmf(each, expected[seen.hidden]), axis=0)
+    return float(np.sum(np.where(expected > 0, log_p, 0.0)))
 
 
 def stack(several: Sequence[AreaCounts]) -> AreaCounts:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ from geobgp.errors import DataError, DroppedPointsWarning, GeometryError, option
 from geobgp.land.crs import as_crs
 from geobgp.land.reproject import WGS84, transform
 from geobgp.progress import ProgressLike, as_progress
-from geobgp.text import number, percent
+from geobgp.text import html_table, number, percent
 from geobgp.validate import FLAG, NAME, as_floats, choice, door, whole
 from geobgp.validate import number as a_number
 
@@ -125,12 +124,7 @@ class Counts:
         )
 
     def _repr_html_(self) -> str:
-        left = "style='text-align:left'"
-        rows = "".join(
-            f"<tr><th {left}>{html.escape(key)}</th><td {left}>{html.escape(value)}</td></tr>"
-            for key, value in self.facts().items()
-        )
-        return f"<table>{rows}</table>"
+        return html_table(self.facts().items())
 
 
 @door(

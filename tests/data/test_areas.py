@@ -7,10 +7,12 @@ from dataclasses import replace
 import geopandas as gpd
 import numpy as np
 import pytest
+from scipy import sparse
+from scipy.stats import poisson
 from shapely import box
 
 from geobgp import DataError, Domain, GeometryError, bin_areas
-from geobgp.data.combined import combine, sort_counts, stack
+from geobgp.data.combined import Combined, combine, even_rate, sort_counts, stack
 from geobgp.errors import CRSError, InputWarning
 
 
@@ -111,3 +113,18 @@ def test_what_is_fitted_is_sorted(domain):
     assert points.sum() == 2 * domain.n_nodes and areas.values.tolist() == [3, 3]
     assert stack([first]) is first
     assert areas.covered == pytest.approx(1.0) and areas.frame()["observed"].tolist() == [3, 3]
+
+
+def test_one_rate_everywhere_with_counts_that_are_hidden():
+    """In a large area a hidden count is next to impossible at one rate: its logarithm is a number all the same."""
+    exposure = sparse.csr_array(np.diag([1.0, 2.0, 2e6]))
+    seen = Combined(
+        np.array([900.0, 2100.0, 2.0]), exposure, np.array([False, False, True]), (1, 4), np.arange(3)
+    )
+    rate = 3002.0 / (2e6 + 3.0)
+    told = even_rate(seen)
+    expected = rate * np.array([1.0, 2.0, 2e6])
+    near = sum(poisson.logpmf([900, 2100], expected[:2])) + poisson.logpmf(4, expected[2])
+    assert near < told < near + 0.01
+    seen = Combined(np.array([3.0]), exposure[:1], np.array([True]), (1, 4), np.arange(1))
+    assert even_rate(seen) == pytest.approx(np.log(poisson.pmf([1, 2, 3, 4], 3.0).sum()))
