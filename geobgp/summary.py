@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from geobgp.data.counts import Counts
 from geobgp.data.effects import AGAINST, Effects
 from geobgp.data.effort import about_effort
 from geobgp.inference.mixture import NormalMixture
-from geobgp.text import count, number
+from geobgp.text import count, html_table, number
 
 if TYPE_CHECKING:
     from geobgp.inference.fit import Fit
@@ -87,12 +86,7 @@ class Summary(Mapping[str, Any]):
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        left = 'style="text-align:left"'
-        body = "".join(
-            f"<tr><th {left}>{escape(name)}</th><td {left}>{escape(text)}</td></tr>"
-            for name, text in self.rows()
-        )
-        return f"<table>{body}</table>"
+        return html_table(self.rows())
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from html import escape
 from typing import Any
 
 
@@ -115,3 +116,16 @@ def size_text(n_bytes: float) -> str:
     '1.2 MB'
     """
     return f"{n_bytes / 1e6:,.1f} MB"
+
+
+def html_table(rows: Iterable[tuple[str, str]]) -> str:
+    """Return names and what is said of each as a table for notebooks.
+
+    Examples
+    --------
+    >>> html_table([]), "<3" in html_table([("used", "<3")])
+    ('<table></table>', False)
+    """
+    left = "style='text-align:left'"
+    body = (f"<tr><th {left}>{escape(k)}</th><td {left}>{escape(v)}</td></tr>" for k, v in rows)
+    return f"<table>{''.join(body)}</table>"
