@@ -398,11 +398,9 @@ class Outputs:
         from geobgp.report.report import ReportInputs, write_report
 
         self._need_counts("to_report()")
-        me = cast("Posterior", self)
-        if regions is not None and "expected" not in getattr(regions, "columns", ()):
-            regions = me.totals(regions)
+        me, totals = cast("Posterior", self), self._with_totals(regions)
         checked = me.cross_validate(rounds=0) if me.observed is not None and me.observed.any() else None
-        inputs = ReportInputs(thresholds=thresholds, regions=regions, validation=checked)
+        inputs = ReportInputs(thresholds=thresholds, regions=totals, validation=checked)
         return write_report(path, me, inputs)
 
     @door(
@@ -463,6 +461,11 @@ class Outputs:
             cmap=cmap,
             **({} if label is None else {"label": label}),
         )
+
+    def _with_totals(self, regions: Any) -> Any:
+        """Return regions with their totals, which are computed where there are none yet."""
+        known = regions is None or "expected" in getattr(regions, "columns", ())
+        return regions if known else cast("Posterior", self).totals(regions)
 
     def _look(self, classes: Any, vmin: Any, vmax: Any, cmap: Any) -> Posterior:
         """Return the posterior with the classes and colours that an output was asked for, if any."""

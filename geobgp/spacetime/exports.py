@@ -180,9 +180,7 @@ class TimeOutputs:
         } | more  # fmt: skip
         if period is not None:
             return me.at(period).to_map(path, regions=regions, **how)
-        if regions is not None and "expected" not in getattr(regions, "columns", ()):
-            regions = me.totals(regions)
-        made = time_map(me, forecast=forecast, regions=regions, **how)
+        made = time_map(me, forecast=forecast, regions=me._with_totals(regions), **how)
         if path is not None:
             maps.save(made, path)
         return made
@@ -269,6 +267,5 @@ class TimeOutputs:
         from geobgp.report.time_report import write_time_report
 
         me = cast("SpaceTimePosterior", self)
-        if regions is not None and "expected" not in getattr(regions, "columns", ()):
-            regions = me.totals(regions)
-        return write_time_report(path, me, ReportInputs(regions=regions), forecast=forecast, check=check)
+        inputs = ReportInputs(regions=me._with_totals(regions))
+        return write_time_report(path, me, inputs, forecast=forecast, check=check)
