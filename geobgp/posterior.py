@@ -18,12 +18,12 @@ from geobgp.data.effects import Effects
 from geobgp.data.effort import seen_exposure
 from geobgp.errors import DataError
 from geobgp.exports import Outputs
-from geobgp.inference.mixture import QUANTILES, NormalMixture, check_probabilities, quantile_name
+from geobgp.inference.mixture import QUANTILES, NormalMixture
 from geobgp.land.reproject import as_given, place_coordinates
 from geobgp.privacy import hide_rows
 from geobgp.questions import Questions
 from geobgp.style import Style
-from geobgp.summary import Rung, Summary, coefficient_table, describe, events_in_words
+from geobgp.summary import Rung, Summary, coefficient_table, describe, events_in_words, statistics, weights_of
 from geobgp.text import number
 from geobgp.units import RELATIVE_RISK, Units
 from geobgp.validate import PATH, SEED_OR_GENERATOR, door, whole
@@ -397,29 +397,40 @@ class Posterior(Outputs, Questions):
         import xarray as xr
 
         self._need_counts("sample()")
-        values = np.concatenate([np.zeros((0, self.domain.n_nodes)), *self.sample_blocks(n, seed)])
+        values = np.concatenate([np.zeros((0, *self._shape)), *self.sample_blocks(n, seed)])
         easting, northing = self.domain.node_points.T
         return xr.DataArray(
             values * self.shown.factor,
             {"draw": np.arange(n), "easting": ("node", easting), "northing": ("node", northing)},
-            ("draw", "node"),
+            ("draw", "time", "node") if values.ndim == 3 else ("draw", "node"),
             name="intensity",
             attrs={"long_name": f"{self.quantity}, joint samples", "units": self.units},
         )
 
     def sample_blocks(self, n: int, seed: int | np.random.Generator | None) -> Iterator[np.ndarray]:
         """Yield joint samples of exp(eta), events per unit of `exposure`, some at a time: n in all."""
-        rng = np.random.default_rng(seed)
+        for block in self._draws(n, seed):
+            yield np.exp(block, out=block)
+
+    def _draws(self, n: int, seed: int | np.random.Generator | None) -> Iterator[np.ndarray]:
+        """Yield joint draws of eta, some at a time: n in all."""
+        if n < 0:
+            raise DataError(f"The number of samples cannot be negative; found {n}.")
+        rng, states = np.random.default_rng(seed), self.fit.states
         # Each state gets its share of the rows, in random order: rows are independent draws of the mixture.
-        owner = np.repeat(np.arange(len(self.fit.states)), rng.multinomial(n, weights_of(self.fit.states)))
-        owner = rng.permutation(owner)
-        size = max(1, _SAMPLE_BLOCK // self.domain.n_nodes)
+        owner = rng.permutation(np.repeat(np.arange(len(states)), rng.multinomial(n, weights_of(states))))
+        size = max(1, _SAMPLE_BLOCK // math.prod(self._shape))
         for start in range(0, n, size):
             mine = owner[start : start + size]
-            block = np.empty((len(mine), self.domain.n_nodes))
+            block = np.empty((len(mine), *self._shape))
             for k in np.unique(mine):
-                block[mine == k] = self.fit.states[k].sample_nodes(int((mine == k).sum()), rng)
-            yield np.exp(block, out=block)
+                block[mine == k] = states[k].sample_nodes(int((mine == k).sum()), rng)
+            yield block
+
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        """The shape of one draw."""
+        return (self.domain.n_nodes,)
 
     # -- predictions at coordinates ----------------------------------------------------------------
 
@@ -480,18 +491,3 @@ class Posterior(Outputs, Questions):
             f"lengthscale {number(self.lengthscale / scale)} {unit}, sd {number(self.sd)}; "
             f"ELBO {self.elbo:.2f}{'' if self.converged else ', NOT converged'})"
         )
-
-
-def weights_of(states: Sequence[Any]) -> np.ndarray:
-    """Return the shares of states in a mixture."""
-    weight = np.array([state.weight for state in states], float)
-    return weight / weight.sum()
-
-
-def statistics(mixture: NormalMixture, quantiles: Sequence[float]) -> dict[str, np.ndarray]:
-    """Return mean, sd and quantiles of the exponential of a mixture, by name."""
-    chances = check_probabilities(quantiles)
-    mean, var = mixture.exp_moments()
-    return {"mean": mean, "sd": np.sqrt(var)} | {
-        quantile_name(q): np.exp(mixture.quantile(q)) for q in chances
-    }

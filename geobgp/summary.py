@@ -15,7 +15,7 @@ from geobgp.data.areas import AreaCounts
 from geobgp.data.counts import Counts
 from geobgp.data.effects import AGAINST, Effects
 from geobgp.data.effort import about_effort
-from geobgp.inference.mixture import NormalMixture
+from geobgp.inference.mixture import NormalMixture, check_probabilities, quantile_name
 from geobgp.text import count, html_table, number
 
 if TYPE_CHECKING:
@@ -164,12 +164,26 @@ def events_in_words(points: Mapping[str, float]) -> str:
     return told if used == in_areas else f"{count(used - in_areas, 'point')} and {told}"
 
 
+def weights_of(states: Sequence[Any]) -> np.ndarray:
+    """Return the shares of states in a mixture."""
+    weight = np.array([state.weight for state in states], float)
+    return weight / weight.sum()
+
+
+def statistics(mixture: NormalMixture, quantiles: Sequence[float]) -> dict[str, np.ndarray]:
+    """Return mean, sd and quantiles of the exponential of a mixture, by name."""
+    chances = check_probabilities(quantiles)
+    mean, var = mixture.exp_moments()
+    return {"mean": mean, "sd": np.sqrt(var)} | {
+        quantile_name(q): np.exp(mixture.quantile(q)) for q in chances
+    }
+
+
 def coefficient_table(states: Sequence[Any], effects: Effects, ratios: bool) -> pd.DataFrame:
     """Return the fixed effects in their own units: name, mean, sd, q05, q95, and rate ratios if asked for."""
-    weight = np.array([state.weight for state in states], float)
     pairs = [effects.own_units(*state.coefficients()) for state in states]
     mixture = NormalMixture(
-        weight / weight.sum(), np.array([m for m, _ in pairs]), np.array([v for _, v in pairs])
+        weights_of(states), np.array([m for m, _ in pairs]), np.array([v for _, v in pairs])
     )
     mean, var = mixture.moments()
     names = ["intercept", *effects.names]

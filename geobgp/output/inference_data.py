@@ -10,6 +10,7 @@ import numpy as np
 from geobgp.errors import GeobgpError, SizeError, option
 from geobgp.inference.likelihoods import Poisson
 from geobgp.linalg.memory import free_memory
+from geobgp.summary import weights_of
 from geobgp.text import size_text
 
 if TYPE_CHECKING:
@@ -117,8 +118,7 @@ def _draw(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return joint draws of the linear predictor (n, n_nodes) and of the effects in own units, and their states."""
     states = posterior.fit.states
-    weight = np.array([state.weight for state in states], float)
-    owner = rng.permutation(np.repeat(np.arange(len(states)), rng.multinomial(n, weight / weight.sum())))
+    owner = rng.permutation(np.repeat(np.arange(len(states)), rng.multinomial(n, weights_of(states))))
     k = len(states[0].coefficients()[0])
     nodes, effects = np.empty((n, posterior.domain.n_nodes)), np.empty((n, k))
     for which in np.unique(owner):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,9 +17,16 @@ from geobgp.data.periods import Periods
 from geobgp.errors import DataError
 from geobgp.inference.mixture import QUANTILES, NormalMixture
 from geobgp.land.reproject import place_coordinates
-from geobgp.posterior import Posterior, statistics, weights_of
+from geobgp.posterior import Posterior
 from geobgp.spacetime.exports import TimeOutputs
-from geobgp.summary import Summary, coefficient_table, describe_in_time, events_in_words
+from geobgp.summary import (
+    Summary,
+    coefficient_table,
+    describe_in_time,
+    events_in_words,
+    statistics,
+    weights_of,
+)
 from geobgp.text import number
 from geobgp.validate import FLAG, NAME, PATH, SEED, SEED_OR_GENERATOR, a, door, either, whole
 
@@ -32,8 +39,6 @@ if TYPE_CHECKING:
 
 #: Periods ahead.
 AHEAD = either(whole(1), a("Periods"), words="a number of periods, at least 1, or Periods")
-#: Numbers in a block of samples: 64 MB.
-_SAMPLE_BLOCK = 8_000_000
 
 
 def _of_one_period(name: str) -> Any:
@@ -285,42 +290,16 @@ class SpaceTimePosterior(TimeOutputs, Posterior):  # type: ignore[misc]
         xarray.DataArray, (draw, time, node)
             One intensity (in `units`) per period and node; what has one draw belongs together.
         """
-        import xarray as xr
-
         from geobgp.output.time_grids import time_axis
 
-        shape = (0, self.n_periods, self.domain.n_nodes)
-        values = np.concatenate([np.zeros(shape), *self.sample_blocks(n, seed)])
-        easting, northing = self.domain.node_points.T
-        coords = {"draw": np.arange(n), "easting": ("node", easting), "northing": ("node", northing)}
-        return xr.DataArray(
-            values * self.shown.factor,
-            coords | {name: axis for name, axis in time_axis(self.periods).items() if name != "time_bounds"},
-            ("draw", "time", "node"),
-            name="intensity",
-            attrs={"long_name": f"{self.quantity}, joint samples", "units": self.units},
-        )
+        axes = {name: axis for name, axis in time_axis(self.periods).items() if name != "time_bounds"}
+        return super().sample(n, seed).assign_coords(axes)
 
-    def draws(self, n: int, seed: int | np.random.Generator | None) -> Iterator[np.ndarray]:
-        """Yield joint draws of eta, (some, n_periods, n_nodes), n in all."""
-        if n < 0:
-            raise DataError(f"The number of samples cannot be negative; found {n}.")
-        rng = np.random.default_rng(seed)
-        owner = np.repeat(np.arange(len(self._states)), rng.multinomial(n, weights_of(self._states)))
-        owner = rng.permutation(owner)
-        shape = self.n_periods, self.domain.n_nodes
-        size = max(1, _SAMPLE_BLOCK // (shape[0] * shape[1]))
-        for start in range(0, n, size):
-            mine = owner[start : start + size]
-            block = np.empty((len(mine), *shape))
-            for k in np.unique(mine):
-                block[mine == k] = self._states[k].sample_nodes(int((mine == k).sum()), rng)
-            yield block
+    draws = Posterior._draws
 
-    def sample_blocks(self, n: int, seed: int | np.random.Generator | None) -> Iterator[np.ndarray]:
-        """Yield joint samples of exp(eta), (some, n_periods, n_nodes), n in all."""
-        for block in self.draws(n, seed):
-            yield np.exp(block, out=block)
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        return self.n_periods, self.domain.n_nodes
 
     # -- questions ---------------------------------------------------------------------------------
 
