@@ -50,3 +50,15 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory):
         del os.environ["GEOBGP_CACHE_DIR"]
     else:
         os.environ["GEOBGP_CACHE_DIR"] = before
+
+
+@pytest.fixture
+def _no_window():
+    """Draw without a screen, and close all figures."""
+    import matplotlib.pyplot as plt
+
+    before = plt.get_backend()
+    plt.switch_backend("Agg")
+    yield
+    plt.close("all")
+    plt.switch_backend(before)

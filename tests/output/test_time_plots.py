@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import matplotlib
 import numpy as np
 import pytest
 from over_time import Stack, moving
@@ -12,18 +11,8 @@ from geobgp.output import palette
 from geobgp.output.course import Course
 from geobgp.output.time_plots import plot_level, plot_periods
 
+pytestmark = pytest.mark.usefixtures("_no_window")
 MONTHS = Periods.calendar("month", "2018-01", "2020-06")
-
-
-@pytest.fixture(autouse=True)
-def _no_window():
-    import matplotlib.pyplot as plt
-
-    before = matplotlib.get_backend()
-    plt.switch_backend("Agg")
-    yield
-    plt.close("all")
-    plt.switch_backend(before)
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import geopandas as gpd
-import matplotlib
 import numpy as np
 import outbreak
 import pytest
@@ -24,17 +23,6 @@ def posterior():
 @pytest.fixture(scope="module")
 def ahead(posterior):
     return posterior.forecast(2)
-
-
-@pytest.fixture
-def _no_window():
-    import matplotlib.pyplot as plt
-
-    before = matplotlib.get_backend()
-    plt.switch_backend("Agg")
-    yield
-    plt.close("all")
-    plt.switch_backend(before)
 
 
 @pytest.mark.usefixtures("_no_window")
