@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from geobgp.data.areas import observed_in
 from geobgp.data.counts import Counts, bin_points
 from geobgp.errors import DataError
 from geobgp.inference.mixture import check_probabilities, quantile_name
@@ -75,7 +76,7 @@ def observed_in_areas(posterior: Posterior, frame: gpd.GeoDataFrame) -> dict[str
     """Return the column ``observed`` of regions that areas with counts make up; nothing where none is so made."""
     if posterior.areas is None or posterior.areas.located is not None:
         return {}
-    found = posterior.areas.observed_in(frame).ravel()
+    found = observed_in(posterior.areas, frame).ravel()
     return {"observed": found} if np.isfinite(found).any() else {}
 
 

@@ -99,41 +99,6 @@ class AreaCounts:
         columns = {"name": list(self.names), "observed": self.values}
         return gpd.GeoDataFrame(columns, geometry=list(self.geometry), crs=self.crs)
 
-    def observed_in(self, regions: gpd.GeoDataFrame) -> np.ndarray:
-        """Return the events counted in regions, (..., n_regions); NaN for regions that cut an area in two.
-
-        Examples
-        --------
-        >>> from shapely.geometry import box
-        >>> from geobgp import Domain, bin_areas
-        >>> domain = Domain.from_polygons(box(0, 0, 4, 2), cell_size=1, crs="local")
-        >>> halves = gpd.GeoDataFrame({"cases": [7, 2]}, geometry=[box(0, 0, 2, 2), box(2, 0, 4, 2)])
-        >>> counts = bin_areas(halves, domain, "cases")
-        >>> shapes = [box(0, 0, 4, 2), box(2, 0, 4, 2), box(0, 0, 3, 2)]
-        >>> counts.observed_in(gpd.GeoDataFrame(geometry=shapes)).tolist()
-        [9.0, 2.0, nan]
-        """
-        shapes = regions.geometry if self.crs is None else regions.geometry.to_crs(self.crs)
-        places = shapely.make_valid(np.asarray(shapes.to_numpy(), dtype=object))
-        own = shapely.make_valid(np.asarray(self.geometry, dtype=object))
-        region, area = shapely.STRtree(own).query(places, predicate="intersects")
-        size = shapely.area(own)
-        within = shapely.area(shapely.intersection(places[region], own[area])) / np.maximum(
-            size[area], 1e-300
-        )
-        whole = np.zeros(len(places), bool)
-        whole[region[within > _SLIVER]] = True
-        whole[region[(within > _SLIVER) & (within < 1.0 - _SLIVER)]] = False
-        inside = within >= 1.0 - _SLIVER
-        members = sparse.csr_array(
-            (np.ones(int(inside.sum())), (region[inside], area[inside])), shape=(len(places), len(own))
-        )
-        # NaN where a count is hidden or unknown, and nowhere else.
-        known = np.isfinite(self.values)
-        total = np.asarray((members @ np.where(known, self.values, 0.0).T).T)
-        lacking = np.asarray((members @ (~known).astype(float).T).T) > 0
-        return np.where(whole & ~lacking, total, np.nan)
-
     def facts(self) -> dict[str, str]:
         """Return what was counted, line by line: what each number is, and the number in words."""
         facts = {
@@ -160,6 +125,40 @@ class AreaCounts:
 
     def _repr_html_(self) -> str:
         return html_table(self.facts().items())
+
+
+def observed_in(areas: AreaCounts, regions: gpd.GeoDataFrame) -> np.ndarray:
+    """Return the events counted in regions, (..., n_regions); NaN for regions that cut an area in two.
+
+    Examples
+    --------
+    >>> from shapely.geometry import box
+    >>> from geobgp import Domain, bin_areas
+    >>> domain = Domain.from_polygons(box(0, 0, 4, 2), cell_size=1, crs="local")
+    >>> halves = gpd.GeoDataFrame({"cases": [7, 2]}, geometry=[box(0, 0, 2, 2), box(2, 0, 4, 2)])
+    >>> counts = bin_areas(halves, domain, "cases")
+    >>> shapes = [box(0, 0, 4, 2), box(2, 0, 4, 2), box(0, 0, 3, 2)]
+    >>> observed_in(counts, gpd.GeoDataFrame(geometry=shapes)).tolist()
+    [9.0, 2.0, nan]
+    """
+    shapes = regions.geometry if areas.crs is None else regions.geometry.to_crs(areas.crs)
+    places = shapely.make_valid(np.asarray(shapes.to_numpy(), dtype=object))
+    own = shapely.make_valid(np.asarray(areas.geometry, dtype=object))
+    region, area = shapely.STRtree(own).query(places, predicate="intersects")
+    size = shapely.area(own)
+    within = shapely.area(shapely.intersection(places[region], own[area])) / np.maximum(size[area], 1e-300)
+    whole = np.zeros(len(places), bool)
+    whole[region[within > _SLIVER]] = True
+    whole[region[(within > _SLIVER) & (within < 1.0 - _SLIVER)]] = False
+    inside = within >= 1.0 - _SLIVER
+    members = sparse.csr_array(
+        (np.ones(int(inside.sum())), (region[inside], area[inside])), shape=(len(places), len(own))
+    )
+    # NaN where a count is hidden or unknown, and nowhere else.
+    known = np.isfinite(areas.values)
+    total = np.asarray((members @ np.where(known, areas.values, 0.0).T).T)
+    lacking = np.asarray((members @ (~known).astype(float).T).T) > 0
+    return np.where(whole & ~lacking, total, np.nan)
 
 
 @door(
