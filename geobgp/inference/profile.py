@@ -32,6 +32,8 @@ _STEPS = 0.15, 0.6
 _PULLS, _TRIES = 6, 8
 #: Shares of a step that are tried, and nats that rows not fully settled may cost or feign.
 _SHARES, _NOISE = (1.0, 0.4, 0.1), 0.05
+#: The least curvature that is believed: differences of rows not fully settled are worth no less.
+_FLATTEST = 0.3
 #: How often the standard deviation is halved where rows do not settle.
 _ATTEMPTS = 6
 #: Places that are remembered.
@@ -88,6 +90,7 @@ class Profile:
         self._places: list[_Place] = []
         #: The lowest standard deviation at which rows were seen not to settle.
         self._too_wide = math.inf
+        self._rounds, self._seconds = 0, dict[str, float]()
 
     def search(self, start: Start | None = None) -> Best:
         """Return where the bound of Poisson counts is highest, from a place to start at if there is one."""
@@ -165,10 +168,14 @@ class Profile:
     ) -> Settled:
         theta = self._theta(x)
         held = dataclasses.replace(self.hyper, start=theta, lower=theta, upper=theta)
-        return settle(
+        found = settle(
             self.problem, held, self._size(x), before=before, known=known, stage=self.stage, keep=self._offer,
             tolerance=SETTLED if final else ON_THE_WAY, most=MOST_PASSES if final else _PASSES,
         )  # fmt: skip
+        self._rounds += found.fit.rounds
+        for name, spent in found.fit.seconds.items():
+            self._seconds[name] = self._seconds.get(name, 0.0) + spent
+        return found
 
     def _offer(self, at: Start) -> None:
         """Hand on where a pass has ended, with what is known of θ."""
@@ -205,7 +212,7 @@ class Profile:
         self._know(curvature)
         ended = not free.any()
         for _ in range(0 if ended else _PULLS):
-            pull = self._pull(place)
+            pull, curvature = self._pull(place, curvature)
             slope = self._slope(place) + pull
             promise = self._promise(place.x, slope, curvature)
             said = ", ".join(number(v) for v in np.exp(place.x))
@@ -268,7 +275,10 @@ class Profile:
         converged = fitted.converged and (ended or held_at is not None)
         if fitted.converged and not converged:
             message = f"the hyperparameters still rise after {_PULLS} searches"
-        fitted = dataclasses.replace(fitted, hyper_cov=self._covariance, converged=converged, message=message)
+        fitted = dataclasses.replace(
+            fitted, hyper_cov=self._covariance, converged=converged, message=message, rounds=self._rounds,
+            seconds=self._seconds,
+        )  # fmt: skip
         settled = dataclasses.replace(found, fit=fitted, settled=found.settled and converged)
         return Best(settled, self._size(place.x), held_at)
 
@@ -279,11 +289,16 @@ class Profile:
         slope = solver.penalised(theta, solver.sites_at(*settled.seen))[1]
         return np.append(slope, settled.likelihood.by_log_k(*settled.seen)) if self._sized else slope
 
-    def _pull(self, place: _Place) -> np.ndarray:
-        """Return what the slope at held rows lacks: how the bound changes as rows settle anew, by differences."""
-        out = np.zeros(len(place.x))
+    def _pull(self, place: _Place, curvature: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return what the slope at held rows lacks, and the curvature, both by differences.
+
+        The pull is how the bound changes as rows settle anew; the curvature how the slope does, where it is known
+        already in a direction in which rows do not settle.
+        """
+        out, slope, bent = np.zeros(len(place.x)), self._slope(place), curvature.copy()
         sds = 0.5 * np.sqrt(np.append(np.diag(self._covariance), 0.0))
-        for i in np.flatnonzero(self._upper > self._lower):
+        free = self._upper > self._lower
+        for i in np.flatnonzero(free):
             size = float(np.clip(sds[min(i, len(sds) - 1)], *_STEPS))
             for step in (size, -size):
                 x = place.x.copy()
@@ -293,8 +308,10 @@ class Profile:
                     there = self._at(x, place)
                     if there is not None:
                         out[i] = (there.settled.fit.elbo - there.settled.first) / step
+                        bent[i] = np.where(free, (self._slope(there) - slope) / step, 0.0)
                         break
-        return out
+        values, vectors = np.linalg.eigh(0.5 * (bent + bent.T))
+        return out, -(vectors * np.maximum(np.abs(values), _FLATTEST)) @ vectors.T
 
     def _movable(self, x: np.ndarray, slope: np.ndarray) -> np.ndarray:
         """Return what can move: is not fixed, and not held by a bound."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -246,7 +246,7 @@ def settle(
         start = Start(before.fit.hyper_mean, before.fit.hyper_cov, *at.start)
     elif known is not None:
         start = Start(known.theta, known.covariance, *at.start)
-    passes, mixing, bounds = 0, Anderson(), list[float]()
+    passes, mixing, bounds, rounds, seconds = 0, Anderson(), list[float](), 0, dict[str, float]()
     best: tuple[float, Fit, Pass, Likelihood] | None = None
     while True:
         likelihood = problem.likelihood(at.exposure, k)
@@ -254,7 +254,8 @@ def settle(
         with hearing(heard.append):
             exact = _EXACT if problem.renews else None
             found = fit(at.engine, likelihood, hyper, start=start, stage=stage, tolerance=exact)
-        passes += 1
+        passes, rounds = passes + 1, rounds + found.rounds
+        seconds = {name: seconds.get(name, 0.0) + spent for name, spent in found.seconds.items()}
         bounds.append(found.elbo)
         new = _less_centre(found.states[0], problem.centre)
         if keep is not None:
@@ -269,6 +270,7 @@ def settle(
         at = problem.at(found.states[0], moments)
         start = Start(found.hyper_mean, found.hyper_cov, *at.start)
     change, found, at, likelihood = best
+    found = replace(found, rounds=rounds, seconds=seconds)
     seen = new if at.rows is None else found.states[0].moments_of(at.rows)  # type: ignore[attr-defined]
     return Settled(found, at, likelihood, seen, found.converged and change < _WILL_DO * tolerance, bounds[0])
 
