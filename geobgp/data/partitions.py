@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from geobgp.data.counts import SAMPLE, Tally
 from geobgp.data.parts import OffLand, Parts, beyond_in, is_dask, need_columns, other_crs, parts_of_files
 from geobgp.data.points import Named, Options, RowGroups, Stream, coordinate_columns
 from geobgp.errors import DataError, GeobgpError, GeometryError, option
-from geobgp.scale.workers import Workers, open_workers
+from geobgp.scale.workers import Failed, Workers, open_workers
 from geobgp.text import listed
 
 if TYPE_CHECKING:
@@ -73,14 +74,40 @@ def tally_parts(tally: Tally, points: Any, options: Options, client: Any, stage:
         parts = find_parts(points, options, tally, workers)
         job = workers.share(Job(empty_like(tally), options, parts.named, parts.crs))
         step = _shown(stage, parts.n_rows)
-        try:
-            total = workers.total(count_part, parts.named_items(), merge, job, step=step)
-        except KeyError:  # Dask could not pick the columns of a partition: which one says so itself
-            whole = replace(parts, items=list(points.to_delayed()))
-            total = workers.total(count_part, whole.named_items(), merge, job, step=step)
+        total = total_of(parts, points, workers, count_part, merge, job, step)
     if total is not None:
         merge(tally, total)
     return parts.notes
+
+
+def total_of(
+    parts: Parts, points: Any, workers: Workers, function: Any, combine: Any, job: Any, step: Any
+) -> Any:
+    """Return `function` of each part, combined; a partition that is not as its collection says is named.
+
+    Parameters
+    ----------
+    parts : Parts
+        Those of `points`.
+    workers, function, combine, step
+        As for `Workers.total`.
+    job
+        What the workers share, as they do.
+    """
+    try:
+        return workers.total(function, parts.named_items(), combine, job, step=step)
+    except GeobgpError:
+        raise
+    except (KeyError, ValueError, TypeError) as error:
+        if not is_dask(points):
+            raise
+        if isinstance(
+            error, KeyError
+        ):  # Dask could not pick the columns of a partition: which one says so itself
+            whole = replace(parts, items=list(points.to_delayed()))
+            with suppress(KeyError):
+                return workers.total(function, whole.named_items(), combine, job, step=step)
+        raise _not_made(parts, workers) or error from error
 
 
 def _shown(stage: Stage, n_rows: int | None) -> Any:
@@ -106,6 +133,25 @@ def count_part(part: tuple[Any, str], job: Job) -> Tally:
         raise
     tally.domain = None  # type: ignore[assignment]  # the sums alone are light enough to be sent
     return tally
+
+
+def _not_made(parts: Parts, workers: Workers) -> DataError | None:
+    """Return the error of a partition that Dask cannot make, in Dask's own words; None if it makes all."""
+    for k, found in workers.run(_made, parts.items):
+        if isinstance(found, Failed):
+            return DataError(
+                f"points, {parts.names[k]}: Dask cannot make it: {' '.join(str(found.error).split())}",
+                option="points",
+                found=k,
+                remedy="Every partition must have the columns that its collection says there are.",
+            )
+    return None
+
+
+def _made(part: Any) -> None:
+    """Have a partition made, and do nothing with it."""
+    if hasattr(part, "compute"):
+        part.compute(scheduler="synchronous")
 
 
 # -- sums
@@ -180,7 +226,7 @@ def _check_part(table: Any, job: Job) -> None:
 
 
 def _of_dask(points: Any, options: Options, workers: Workers, by: Sequence[str]) -> Parts:
-    meta = points._meta
+    meta = getattr(points, "_meta", points)
     columns, named, crs = None, None, None
     notes: tuple[str, ...] = ()
     if isinstance(meta, gpd.GeoSeries):

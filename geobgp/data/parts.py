@@ -13,7 +13,7 @@ import pyproj
 import shapely
 
 from geobgp.data.points import Named, Options, RowGroups, coordinate_columns
-from geobgp.errors import CRSError, DataError, GeometryError
+from geobgp.errors import CRSError, DataError, GeobgpError, GeometryError
 from geobgp.files import SUFFIXES, driver_errors, is_pattern, matching, parquet_geometry
 from geobgp.land.crs import as_crs
 from geobgp.land.reproject import transform
@@ -182,7 +182,12 @@ def beyond_in(points: Any, workers: Workers) -> Any:
         files = parquet_files(points)
         if files is None:
             tables = points[[first, second]].to_delayed()
-            return bool(workers.total(_beyond, list(tables), _either, step=lambda done, total: None))
+            try:
+                return bool(workers.total(_beyond, list(tables), _either, step=lambda done, total: None))
+            except GeobgpError:
+                raise
+            except (KeyError, ValueError, TypeError):  # a partition is at fault: counting says which
+                return False
         items = [(path, (first, second)) for path in files]
         return bool(workers.total(_beyond_in_file, items, _either, step=lambda done, total: None))
 

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from geobgp.data.periods import Periods
     from geobgp.land.domain import Domain
 
+#: In place of a column of dates: whether there is one is not known yet.
+UNKNOWN = object()
+
 
 def varies(value: Any) -> bool:
     """Whether something is given for each period: a table by period and node, or a list of what there is per period.
@@ -49,12 +52,39 @@ def varies(value: Any) -> bool:
     )
 
 
+def check_one(name: str, value: Any, where: str, remedy: str) -> None:
+    """Refuse what is given for each period where there are no periods.
+
+    Parameters
+    ----------
+    name : "exposure" or "covariates"
+    value
+        An exposure, or a covariate.
+    where : str
+        What has no periods.
+    remedy : str
+
+    Examples
+    --------
+    >>> check_one("exposure", ["2019.tif", "2020.tif"], "this map", "Give one.")
+    Traceback (most recent call last):
+    geobgp.errors.DataError: exposure is given for 2 periods, and this map has none. Give one.
+    """
+    if varies(value):
+        raise DataError(
+            f"{option(name)} is given for {count(len(value), 'period')}, and {where} has none.",
+            option=name,
+            found=len(value),
+            remedy=remedy,
+        )
+
+
 def period_exposure(
     exposure: Any,
     domain: Domain,
     column: str | None = None,
     *,
-    time: Any = None,
+    time: Any = UNKNOWN,
     periods: Periods | None = None,
     date_format: str | None = None,
 ) -> tuple[np.ndarray, str]:
@@ -67,11 +97,16 @@ def period_exposure(
         label) with an exposure of any kind for each period; or areas with a row for each period.
     domain : Domain
     column : str, optional
-    time : str, optional
-        The column of dates; areas that have it too have an exposure for each period.
+    time : str or None
+        The column of dates; areas that have it too have an exposure for each period. None: there are no dates, and
+        so no exposure for each period. Where it is left out the counts, which come later, will tell.
     periods : Periods, optional
     date_format : str, optional
     """
+    if time is None:
+        dates = option("time")
+        remedy = f"Several exposures belong to periods: give one, or name the column of dates with {dates}."
+        check_one("exposure", exposure, f"a map without {dates}", remedy)
     if isinstance(time, str) and periods is not None:
         exposure = areas_of(exposure)
         if hasattr(exposure, "columns") and time in exposure.columns:

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from geobgp.data.counts import Counts, Tally
-from geobgp.data.partitions import empty_like, find_parts, merge
+from geobgp.data.partitions import empty_like, find_parts, merge, total_of
 from geobgp.data.parts import is_partitioned
 from geobgp.data.points import Named, Options, RowGroups, Stream, arrow_points, coordinate_columns
 from geobgp.data.tables import csv_format
@@ -110,7 +110,7 @@ def bin_strata(
         if is_partitioned(points):
             parts = find_parts(points, options, tally, workers, columns)
             job = workers.share(_Job(tally, options, columns, parts.named))
-            found = workers.total(_count, parts.named_items(), _merged, job, step=stage.step) or _Sums({}, 0)
+            found = total_of(parts, points, workers, _count, _merged, job, stage.step) or _Sums({}, 0)
             notes = parts.notes
         else:
             named, notes = _settled(points, options, columns)

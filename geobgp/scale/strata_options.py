@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from geobgp.auto.options import Options, setting, settings
+from geobgp.data.period_inputs import check_one
 from geobgp.errors import DataError, option
 
 #: Options of one map that many maps on one basis cannot have.
@@ -30,6 +31,14 @@ class StrataOptions(Options):
         "Model",
         "flag",
         default=False,
+    )
+    client: Any = setting(
+        "Address of a Dask scheduler whose workers count points and fit strata.",
+        "Model",
+        "client",
+        flag="--scheduler",
+        metavar="ADDRESS",
+        matters=False,
     )
     n_jobs: int | None = setting(
         "Processes to use where there is no scheduler; one for each core by default.",
@@ -58,12 +67,17 @@ class StrataOptions(Options):
                 raise DataError(
                     f"{option(name)} does not go with strata.", option=name, remedy="Leave it out."
                 )
+        for name, value in (("exposure", self.exposure), *(("covariates", v) for v in self._covariates())):
+            check_one(name, value, "a map by stratum", "Give one for all: strata are not mapped over time.")
         if self.weights is not None and not isinstance(self.weights, str):
             raise DataError(
                 f"{option('weights')} of strata are a column of the points.",
                 option="weights",
                 found=type(self.weights).__name__,
             )
+
+    def _covariates(self) -> list[Any]:
+        return list((self.covariates or {}).values())
 
     def of_everything(self) -> Options:
         """Return the options of the map of all strata together."""

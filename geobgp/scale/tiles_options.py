@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from geobgp.auto.options import Options, OptionSet, setting
+from geobgp.data.period_inputs import check_one
 from geobgp.errors import DataError, option
 from geobgp.units import check_units
 
@@ -65,7 +66,14 @@ class TilesOptions(OptionSet):
     permeability: float | Literal["auto"] = like("permeability")
     units: str | None = like("units")
     title: str = like("title")
-    client: Any = like("client")
+    client: Any = setting(
+        "Address of a Dask scheduler whose workers count points and fit tiles.",
+        "Model",
+        "client",
+        flag="--scheduler",
+        metavar="ADDRESS",
+        matters=False,
+    )
     n_jobs: int | None = setting(
         "Processes to use where there is no scheduler; one for each core by default.",
         "Model",
@@ -117,6 +125,8 @@ def by_parts(name: str, value: Any) -> Any:
         return value
     if hasattr(value, "columns") and hasattr(value, "geometry"):
         return value
+    if isinstance(value, list | tuple):
+        check_one(name, value, "a map by tile", "Give one for all: tiles are not mapped over time.")
     if hasattr(value, "dims"):
         found, remedy = "an array in memory", 'Write it to a file: array.rio.to_raster("raster.tif").'
     elif callable(value):

@@ -124,7 +124,15 @@ class _Scattered:
         self.send()
 
     def send(self) -> None:
-        self.future = self._client.scatter(self._value, broadcast=True, hash=False)
+        try:
+            self.future = self._client.scatter(self._value, broadcast=True, hash=False)
+        except TimeoutError as error:
+            raise WorkerError(
+                f"The cluster at {_address(self._client)} has no workers left.",
+                option="client",
+                found=len(self._client.nthreads()),
+                remedy="See their logs: most often it is memory, or a module that they cannot import.",
+            ) from error
 
 
 class Cluster(Workers):

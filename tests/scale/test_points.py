@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dask
+import dask.bag
 import dask.dataframe as dd
 import dask_geopandas
 import geopandas as gpd
@@ -14,6 +15,7 @@ import small_case as case
 
 from geobgp import CRSError, DataError, GeometryError, bin_points, map_intensity
 from geobgp.data import parts
+from geobgp.data.strata_counts import bin_strata
 from geobgp.errors import DroppedPointsWarning
 
 N = 4000
@@ -197,6 +199,22 @@ def test_partitions_that_are_not_alike(points, domain, client, where):
         GeometryError, match=r"partition 1 of 2.*no column 'latitude'; it has 'n', 'longitude', 'lat'"
     ):
         bin_points(renamed, domain, **told)
+
+    def second_renamed(table, partition_info=None):
+        second = partition_info is not None and partition_info["number"] == 1
+        return table.rename(columns={table.columns[1]: "lng"}) if second else table
+
+    # A collection that looks at its partitions itself, and does not know which of them it was.
+    for names in (("longitude", "latitude"), ("x", "y")):
+        table = frame.rename(columns=dict(zip(("longitude", "latitude"), names, strict=True)))
+        odd = dd.from_pandas(table, npartitions=4).map_partitions(second_renamed, meta=table.iloc[:0])
+        with pytest.raises(DataError, match=rf"partition 1 of 4 .*Dask cannot make it.*'lng'.*'{names[0]}'"):
+            bin_points(odd, domain, **told)
+    unlabelled = delayed([frame.assign(age="old"), frame], frame.assign(age="old").iloc[:0])
+    with pytest.raises(DataError, match=r"partition 1 of 2 .*there is no column 'age'; there are 'n'"):
+        bin_strata(unlabelled, domain, "age", **told)
+    with pytest.raises(GeometryError, match="collection of Bag"):
+        bin_points(dask.bag.from_sequence([1, 2]), domain, **told)
     with pytest.raises(DataError, match="no column 'cases' in the points; there are"):
         bin_points(dd.from_pandas(frame, npartitions=2), domain, weights="cases", **told)
     with pytest.raises(DataError, match="4,000 numbers cannot be matched"):

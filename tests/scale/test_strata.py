@@ -159,6 +159,26 @@ def _breaks(task, job):
     raise np.linalg.LinAlgError("the matrix is bad")
 
 
+@pytest.mark.parametrize("command", ["map", "strata", "tiles"])
+def test_several_exposures_belong_to_periods(points, tmp_path, capsys, command):
+    case.write_files(tmp_path)
+    case.land().assign(people=5.0).to_file(tmp_path / "people.gpkg")
+    told = [
+        command,
+        str(tmp_path / "points.gpkg"),
+        "--land",
+        str(tmp_path / "land.gpkg"),
+        "--cell-size",
+        "2000",
+    ]
+    told += ["--by", "disease"] if command == "strata" else []
+    twice = ["--exposure", str(tmp_path / "people.gpkg")] * 2
+    assert main([*told, *twice, "-o", str(tmp_path / "out")]) == 1
+    said = capsys.readouterr().err
+    assert "--exposure is given for 2 periods, and a map " in said and "has none" in said
+    assert ("name the column of dates with --time" in said) == (command == "map")
+
+
 def test_the_shell(points, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("geobgp.scale.workers.PATIENCE", 0.5)
     points.to_crs(4326).to_file(tmp_path / "points.gpkg")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 
 import geopandas as gpd
 import numpy as np
@@ -112,6 +114,29 @@ def test_no_seam_is_seen(points, given, made):
     assert made.table["events"].sum() == made.counts.n_used
     assert made.table["expected"].sum() == pytest.approx(made.counts.n_used, rel=0.02)
     assert made.table["exposure"].sum() == pytest.approx(whole.exposure.sum())
+
+
+def test_a_cluster_makes_the_same(points, given, made, client, tmp_path):
+    """Workers of Dask read their windows by themselves, here from paths that are relative; what is there is kept."""
+    told = {**TOLD, "n_jobs": None, "client": client}
+    (tmp_path / "tiles").mkdir()
+    shutil.copy(made.folder / "plan.json", tmp_path)
+    kept = sorted((made.folder / "tiles").glob("tile-*"))
+    shutil.copy(kept[0], tmp_path / "tiles")
+    relative = os.path.relpath(given["exposure"])
+    found = map_tiles(points, LAND, tmp_path, **{**given, "exposure": relative}, **told)
+    assert found.n_fitted == 3 and len(found.table) == 4
+    for name, values in bands(made).items():
+        np.testing.assert_allclose(bands(found)[name], values, rtol=1e-5)
+    assert sorted(p.name for p in (tmp_path / "tiles").glob("tile-*")) == [p.name for p in kept]
+
+
+def test_several_exposures_belong_to_periods(points, given, tmp_path):
+    twice = [given["exposure"]] * 2
+    for told in ({"exposure": twice}, {"covariates": {"green": twice}}):
+        with pytest.raises(DataError, match=r"is given for 2 periods, and a map by tile has none\. Give one"):
+            map_tiles(points, LAND, tmp_path / "out", **told, **TOLD)
+    assert not (tmp_path / "out").exists()
 
 
 def test_what_it_is_in(made):

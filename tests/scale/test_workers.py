@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from paths import ROOT
@@ -127,3 +128,20 @@ def test_a_cluster_without_workers(monkeypatch):
         open_workers(client),
     ):
         pass
+
+
+def test_a_cluster_whose_workers_have_gone():
+    import dask
+    from distributed import Client, LocalCluster
+
+    with (
+        dask.config.set({"distributed.comm.timeouts.connect": "1s"}),
+        LocalCluster(n_workers=1, dashboard_address=":0", processes=False) as one,
+        Client(one, set_as_default=False, timeout=1) as client,
+        open_workers(client) as workers,
+    ):
+        one.scale(0)
+        while client.nthreads():
+            time.sleep(0.05)
+        with pytest.raises(WorkerError, match="has no workers left"):
+            workers.share(1)
