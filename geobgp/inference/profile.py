@@ -25,7 +25,7 @@ from geobgp.progress import Stage
 from geobgp.text import number
 
 #: Nats that a step must promise to be taken; change of rows that is small enough on the way, and passes for it.
-WORTH, ON_THE_WAY, _PASSES = 0.1, 0.03, 20
+WORTH, ON_THE_WAY, _PASSES = 0.1, 0.03, 12
 #: The pull of the rows is measured over half a standard deviation of θ, within these bounds.
 _STEPS = 0.15, 0.6
 #: How often it is measured at the most, and steps that are taken with each.
