@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from geobgp.auto.options import Options, setting, settings
-from geobgp.data.period_inputs import check_one
 from geobgp.errors import DataError, option
 
 #: Options of one map that many maps on one basis cannot have.
@@ -67,6 +66,8 @@ class StrataOptions(Options):
                 raise DataError(
                     f"{option(name)} does not go with strata.", option=name, remedy="Leave it out."
                 )
+        from geobgp.data.period_inputs import check_one
+
         for name, value in (("exposure", self.exposure), *(("covariates", v) for v in self._covariates())):
             check_one(name, value, "a map by stratum", "Give one for all: strata are not mapped over time.")
         if self.weights is not None and not isinstance(self.weights, str):

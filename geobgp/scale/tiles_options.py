@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from geobgp.auto.options import Options, OptionSet, setting
-from geobgp.data.period_inputs import check_one
 from geobgp.errors import DataError, option
 from geobgp.units import check_units
 
@@ -126,6 +125,8 @@ def by_parts(name: str, value: Any) -> Any:
     if hasattr(value, "columns") and hasattr(value, "geometry"):
         return value
     if isinstance(value, list | tuple):
+        from geobgp.data.period_inputs import check_one
+
         check_one(name, value, "a map by tile", "Give one for all: tiles are not mapped over time.")
     if hasattr(value, "dims"):
         found, remedy = "an array in memory", 'Write it to a file: array.rio.to_raster("raster.tif").'
