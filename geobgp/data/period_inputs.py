@@ -138,6 +138,14 @@ def _dated(
     """Return the exposure by period and node of areas with a row for each period."""
     column = population_column(areas.drop(columns=clock.name), column)
     codes = clock.codes(areas[clock.name])
+    if clock.n_untimed:
+        raise DataError(
+            f"{count(clock.n_untimed, 'row')} of {len(areas):,} of the exposure have no date in {clock.name!r} that "
+            "can be used.",
+            option="exposure",
+            found=clock.n_untimed,
+            remedy="Give them one, or leave them out.",
+        )
     used = np.flatnonzero(codes > OUTSIDE)
     there = np.bincount(codes[used], minlength=periods.n) > 0
     if not there.all():
@@ -155,6 +163,15 @@ def _dated(
     check_amounts(people, f"The column {column!r}")
     table = np.zeros((periods.n, int(area.max()) + 1))
     np.add.at(table, (codes, area), people)
+    lacking = table.size - len(np.unique(codes * table.shape[1] + area))
+    if lacking:
+        raise DataError(
+            f"{lacking:,} of {table.size:,} pairs of an area and a period have no row in the exposure: nobody, or not "
+            "known?",
+            option="exposure",
+            found=lacking,
+            remedy="Give a row for each, 0 where there is nobody.",
+        )
     one = areas.iloc[np.unique(area, return_index=True)[1]]
     return table @ shares_of(one, domain, column, table.mean(axis=0)), kind_of_amounts(column)
 

@@ -49,7 +49,7 @@ def fit_counts(
     overdispersed : bool
         Learn the size of a negative binomial.
     integrate : bool
-        Mix posteriors over hyperparameters; rows and the size are those of the best ones.
+        Mix posteriors over hyperparameters; the size is that of the best ones, rows are each one's own.
     start : Start, optional
         Where to begin, at the nodes.
     stage : Stage, optional
@@ -62,7 +62,7 @@ def fit_counts(
     else:
         best, gain = _of_nodes(problem, hyper, overdispersed, start, stage, keep)
     about: Likelihood = Poisson.without_data({})
-    if overdispersed:
+    if overdispersed and math.isfinite(best.k):
         about = NegativeBinomial.without_data({"k": best.k, "gain": gain})
     found, result = best.found, best.found.fit
     if integrate and hyper.free.any():

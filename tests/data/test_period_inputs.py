@@ -75,6 +75,11 @@ def test_areas_with_a_row_for_each_period(domain):
     with pytest.raises(DataError, match=r"no row for 1 period of 3: '2020-W07'"):
         later = Periods.calendar("week", "2020-W05", "2020-W07")
         period_exposure(table, domain, "population", time="week", periods=later)
+    # Nothing is left out or taken for zero without a word.
+    with pytest.raises(DataError, match="1 of 4 pairs of an area and a period have no row"):
+        period_exposure(table.iloc[:3], domain, "population", **how)
+    with pytest.raises(DataError, match="1 row of 4 of the exposure have no date in 'week'"):
+        period_exposure(table.assign(week=[*weeks[:3], None]), domain, "population", **how)
     with pytest.raises(DataError, match="not negative; 1 of 4"):
         table.loc[2, "population"] = -1.0
         period_exposure(table, domain, "population", **how)
