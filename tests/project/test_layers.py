@@ -1,4 +1,4 @@
-"""The house keeps its order: who may import whom, what a module says of itself, and how long it may be."""
+"""The package keeps its order: who may import whom, and what a module says of itself."""
 
 from __future__ import annotations
 
@@ -191,12 +191,11 @@ def test_the_rule_itself():
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_a_module_says_what_it_owns_and_is_short(path):
+def test_a_module_says_what_it_owns(path):
     text = path.read_text("utf-8")
     purpose = (ast.get_docstring(ast.parse(text)) or "").splitlines()
     assert purpose and purpose[0].endswith("."), "the docstring's first line says what the module owns"
     assert len(purpose) == 1 or purpose[1] == "", "in one line"
-    assert len(text.splitlines()) <= 500
 
 
 @pytest.mark.parametrize("path", sorted(CARGO.glob("*.py")), ids=lambda p: p.name)
@@ -208,7 +207,6 @@ def test_cargo_needs_qgis_and_nothing_of_ours(path):
     assert others == {"qgis"}
     # QGIS 3.22 to 3.34 have Python 3.9 on Windows.
     ast.parse(text, feature_version=(3, 9))
-    assert len(text.splitlines()) <= 500
     everywhere = [p.read_text("utf-8") for p in MODULES]
     assert not [t for t in everywhere if "import geobgp.qgis_script" in t or "from geobgp.qgis_script" in t]
 
