@@ -10,6 +10,7 @@ import numpy as np
 
 from geobgp.arguments import ARRAY, AXES, BASEMAP, LEVELS, PROBABILITIES, SOURCE, THRESHOLDS
 from geobgp.errors import DataError
+from geobgp.files import check_unread
 from geobgp.inference.mixture import QUANTILES, check_probabilities, quantile_name
 from geobgp.privacy import without_hidden
 from geobgp.units import warn_if_far
@@ -188,6 +189,7 @@ class Outputs:
 
         project = Path(path) if Path(path).suffix.lower() == ".qgz" else Path(path) / "map.qgz"
         totals = None if regions is None else cast("Posterior", self).totals(regions)
+        check_unread(project, project.parent / "map.gpkg", project.parent / "regions.gpkg")
         rasters = self.to_raster(project.parent, thresholds, quantiles=quantiles)
         if totals is not None:
             write_layers(project.parent / "regions.gpkg", {"regions": totals})

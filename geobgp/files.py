@@ -98,9 +98,13 @@ def matching(pattern: str) -> list[str]:
 
 
 def check_exists(path: str | Path, what: str) -> None:
-    """Raise GeometryError when a local file is missing; GDAL's virtual paths and URLs pass."""
+    """Raise GeometryError when a local file is missing; GDAL's virtual paths and URLs pass.
+
+    What is there counts as read: no output replaces it (`check_unread`).
+    """
     path = split_layer(str(path))[0].removesuffix("|levels").removesuffix("|numbers").split("|band=")[0]
     if path.startswith("/vsi") or "://" in path or Path(path).exists() or matching(path):
+        remember_read(path)
         return
     folder = Path(path).resolve().parent
     if folder.is_dir():
@@ -291,6 +295,57 @@ def _vectors_in(archive: str) -> list[str]:
 
 # -- writing
 
+#: Files and folders that were read in this process, as they are on disk; and the size and time of those written by it.
+_READ: set[str] = set()
+_WRITTEN: dict[str, tuple[int, int]] = {}
+
+
+def remember_read(path: str | os.PathLike[str]) -> None:
+    """Remember that a local file (or folder, or those of a pattern) is read, so that no output replaces it."""
+    name = re.sub(r"^(/vsi(zip|gzip|tar)/)+", "", str(path))
+    places = [Path(name), *Path(name).parents] if name != str(path) else [Path(name)]  # within an archive
+    archive = next((str(place) for place in places if place.exists()), None)
+    for found in [archive] if archive is not None else matching(name):
+        _READ.add(os.path.realpath(found))
+
+
+def was_read(path: str | os.PathLike[str]) -> bool:
+    """Tell whether an existing file was read in this process, under this name or another, and not written by it."""
+    place = os.path.realpath(path)
+    if not _READ or not Path(place).exists() or _WRITTEN.get(place, ()) == _state(place):
+        return False
+    others = (other for other in _READ if Path(other).exists())
+    return any(Path(place).samefile(other) or Path(place) in Path(other).parents for other in others)
+
+
+def check_unread(*paths: str | os.PathLike[str]) -> None:
+    """Refuse to replace files that were read in the same run: they are the user's own.
+
+    Raises
+    ------
+    WriteError
+        That names them.
+    """
+    taken = [str(path) for path in paths if was_read(path)]
+    if taken:
+        raise WriteError(
+            f"{listed(taken)} {'was' if len(taken) == 1 else 'were'} read in this run: an output does not replace its "
+            "own input.",
+            option="output",
+            found=taken,
+            remedy=f"Choose another place with {option('output', python='another path')}, or move the input.",
+        )
+
+
+def _remember_written(path: Path) -> None:
+    place = os.path.realpath(path)
+    _WRITTEN[place] = _state(place)
+
+
+def _state(path: str) -> tuple[int, int]:
+    stat = Path(path).stat()
+    return stat.st_size, stat.st_mtime_ns
+
 
 def why_not_written(error: BaseException, place: str | Path) -> tuple[str, str]:
     """Return why a file could not be written in a place, and what to do about it."""
@@ -331,7 +386,7 @@ def replacing(path: str | os.PathLike[str], *, parents: bool = False) -> Iterato
     Raises
     ------
     WriteError
-        If the system does not let the file be written; it says why, and what to do.
+        If the system does not let the file be written, or `path` was read in the same run; it says why, and what to do.
 
     Examples
     --------
@@ -345,6 +400,7 @@ def replacing(path: str | os.PathLike[str], *, parents: bool = False) -> Iterato
     ('whole', 1)
     """
     path = Path(path)
+    check_unread(path)
     folder = path.absolute().parent / f".{path.name}-{secrets.token_hex(6)}.part"
     try:
         if parents:
@@ -354,6 +410,7 @@ def replacing(path: str | os.PathLike[str], *, parents: bool = False) -> Iterato
         with (folder / path.name).open("rb") as file:
             os.fsync(file.fileno())
         (folder / path.name).replace(path)
+        _remember_written(path)
     except Exception as error:
         raise _not_written(path, error) from error
     finally:
@@ -381,8 +438,11 @@ def together(folder: str | os.PathLike[str]) -> Iterator[Path]:
     try:
         hidden.mkdir(parents=True)
         yield hidden
-        for path in sorted(hidden.iterdir()):
+        made = sorted(hidden.iterdir())
+        check_unread(*(place / path.name for path in made))
+        for path in made:
             path.replace(place / path.name)
+            _remember_written(place / path.name)
         missing = []
     except WriteError as error:  # of a file within, which is named where it was to be
         raise WriteError(error.message.replace(str(hidden), str(folder)), remedy=error.remedy) from error
@@ -390,9 +450,9 @@ def together(folder: str | os.PathLike[str]) -> Iterator[Path]:
         raise _not_written(Path(folder), error) from error
     finally:
         shutil.rmtree(hidden, ignore_errors=True)
-        for made in missing:
+        for folder_made in missing:
             with suppress(OSError):
-                made.rmdir()
+                folder_made.rmdir()
 
 
 def _not_written(path: Path, error: Exception) -> Exception:

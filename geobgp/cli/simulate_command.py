@@ -14,7 +14,7 @@ from geobgp.auto.domain import read_land
 from geobgp.cli.messages import say, showing_warnings
 from geobgp.cli.options import SimulateOptions
 from geobgp.errors import DataError, GeobgpError, option
-from geobgp.files import check_exists, replacing
+from geobgp.files import check_exists, check_unread, replacing
 from geobgp.land.domain import Domain
 from geobgp.progress import shell_progress
 from geobgp.simulate import simulate_points
@@ -48,6 +48,7 @@ def simulate_file(options: SimulateOptions, *, quiet: bool = False, verbose: boo
                 f"{option('output')}."
             ),
         )
+    check_unread(target)
     if target.suffix.lower() not in _FORMATS:
         raise DataError(f"{target.name}: points are written as {', '.join(_FORMATS[:-1])} or {_FORMATS[-1]}.")
     progress = shell_progress(quiet=quiet, verbose=verbose)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -15,16 +16,28 @@ from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import Any
 
+import geobgp
 from geobgp.cli.beforehand import check_beforehand
 from geobgp.cli.messages import say, showing_warnings
 from geobgp.cli.options import MapOptions, RiskFiles, StrataFiles
-from geobgp.errors import GeobgpError, WriteError, option
-from geobgp.files import full, why_not_written
+from geobgp.errors import GeobgpError, InputWarning, WriteError, option, warn
+from geobgp.files import check_unread, full, was_read, why_not_written
 from geobgp.progress import shell_progress
-from geobgp.text import size_text
+from geobgp.text import listed, size_text
 
 #: The file that lists what a run wrote.
 RECORD = "summary.json"
+#: What the list of files in it is, so that no other program's is taken for it.
+_KIND = "files of geobgp"
+#: Names that results have: a file of the user's that is called so is seen before anything is computed.
+_RESULTS = (
+    *(f"{stem}.{ending}" for ending in ("tif", "qml") for stem in (
+        "mean", "median", "sd", "q[0-9]*", "coverage", "exceedance_*", "ratio_per_*", "probability_of_increase",
+        "map-*", "periods/*",
+    )),
+    "map.html", "map.qgz", "map.gpkg", "report.html", "regions.gpkg", "tolerance.gpkg", "totals.gpkg", "totals.csv",
+    "strata.csv", "index.html", "intensity.nc", "posterior.geobgp", RECORD,
+)  # fmt: skip
 
 
 class Workspace:
@@ -35,7 +48,8 @@ class Workspace:
     target : path
         The folder to fill. It must not exist, or be empty, unless `force`.
     force : bool
-        Replace files of an earlier run in `target`. Other files in it are left alone.
+        Replace files of an earlier run in `target`: those that its record lists and that are still as it wrote them.
+        Other files in it are left alone, and where the results would need their names it is refused.
 
     Examples
     --------
@@ -80,6 +94,9 @@ class Workspace:
                     f"earlier run and leaves others alone; or choose another folder with {option('output')}."
                 ),
             )
+        if there:
+            named = {path for pattern in _RESULTS for path in target.glob(pattern)}
+            self._check_names(sorted(path.relative_to(target).as_posix() for path in named))
         # Beside the target, so that it can be renamed; inside it, where it exists already.
         beside = target if target.is_dir() else target.absolute().parent
         try:
@@ -102,22 +119,77 @@ class Workspace:
             self._held = None
 
     def commit(self) -> list[Path]:
-        """Put all files in place; return where they are."""
+        """Put all files in place; return where they are.
+
+        Where a file of the user's has the name of one of them, which could not be foreseen, all of them come to a new
+        folder beside the target instead: neither is lost.
+        """
         # The record comes last: what it lists is there.
         names = sorted(files_in(self.folder), key=lambda name: (name == RECORD, name))
+        _sign(self.folder)
+        if self.target.is_dir():
+            self._step_aside(names)
         with _undisturbed():
             if self.target.is_dir():
-                stale = set(_earlier(self.target)) - set(names)
+                ours, edited = _earlier(self.target)
+                stale = {name for name in ours - set(names) if not was_read(self.target / name)}
                 for name in names:
                     (self.target / name).parent.mkdir(exist_ok=True)
                     (self.folder / name).replace(self.target / name)
                 for name in stale:
                     (self.target / name).unlink(missing_ok=True)
                 _remove_empty(self.target, stale)
+                if edited - set(names):
+                    warn(
+                        InputWarning(
+                            f"{listed(sorted(edited - set(names)))} in {self.target} changed after an earlier run "
+                            "wrote it, and stays; it does not belong to these results.",
+                            option="output",
+                            found=sorted(edited - set(names)),
+                        )
+                    )
             else:
                 self.folder.rename(self.target)
             self._made = []
         return [self.target / name for name in names]
+
+    def _others(self, names: Iterable[str]) -> list[str]:
+        """Return which of some names belong to files in the target that no earlier run wrote as they are now."""
+        ours = _earlier(self.target)[0]
+        return sorted(name for name in names if (self.target / name).exists() and name not in ours)
+
+    def _check_names(self, names: Iterable[str]) -> None:
+        """Refuse to begin where files of the user's have the names of results."""
+        check_unread(*(self.target / name for name in names))
+        taken = self._others(names)
+        if taken:
+            raise GeobgpError(
+                f"{self.target} has files with the names of results that no earlier run wrote as they are now: "
+                f"{listed(taken, 8)}.",
+                option="output",
+                found=taken,
+                remedy=(
+                    f"They are not replaced, {option('force')} or not: move, rename or delete them, or choose another "
+                    f"folder with {option('output')}."
+                ),
+            )
+
+    def _step_aside(self, names: Iterable[str]) -> None:
+        """Take another folder as the target where results would replace a file of the user's after all."""
+        taken = sorted({*self._others(names), *(name for name in names if was_read(self.target / name))})
+        if not taken:
+            return
+        place, before = self.target.absolute(), self.target
+        free = (place.with_name(f"{place.name}-{k}") for k in range(2, 10_000))
+        self.target = next(path for path in free if not path.exists())
+        warn(
+            InputWarning(
+                f"{listed(taken, 8)} in {before} is a file of yours, which is not replaced: the results are in "
+                f"{self.target}.",
+                option="output",
+                found=taken,
+            )
+        )
 
     @contextmanager
     def telling(self) -> Iterator[None]:
@@ -227,13 +299,53 @@ def not_written(target: Path, error: Exception, place: Path) -> WriteError:
     return WriteError(f"Results cannot be written to {target}: {reason}", option="output", remedy=remedy)
 
 
-def _earlier(folder: Path) -> list[str]:
-    """Return the names of files that an earlier run says it wrote here."""
+def _sign(folder: Path) -> None:
+    """Add to a record which files go with it, by their content, so that they are known again."""
+    path = folder / RECORD
+    if not path.is_file():
+        return
+    record = json.loads(path.read_text(encoding="utf-8"))
+    hashes = {name: _hash(folder / name) for name in files_in(folder) if name != RECORD}
+    record["written"] = {
+        "kind": _KIND,
+        "version": geobgp.__version__,
+        "sha256": hashes | {RECORD: _hash_of_record(record)},
+    }
+    path.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _earlier(folder: Path) -> tuple[set[str], set[str]]:
+    """Return the files in a folder that an earlier run wrote, and those of them that changed since."""
     try:
-        names = json.loads((folder / RECORD).read_text(encoding="utf-8"))["files"]
-        return [n for n in names if isinstance(n, str) and _inside(n) and (folder / n).is_file()]
+        record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+        written = record["written"]
+        hashes = dict(written["sha256"])
+        if written["kind"] != _KIND or not isinstance(written["version"], str):
+            return set(), set()
     except (OSError, ValueError, KeyError, TypeError):
-        return []
+        return set(), set()
+    there = {n: h for n, h in hashes.items() if isinstance(n, str) and _inside(n) and (folder / n).is_file()}
+    ours = {
+        name
+        for name, known in there.items()
+        if known == (_hash_of_record(record) if name == RECORD else _hash(folder / name))
+    }
+    return ours, set(there) - ours
+
+
+def _hash(path: Path) -> str:
+    """Return the SHA-256 of a file; of a GeoPackage without its header, which readers such as QGIS write to."""
+    found = hashlib.sha256()
+    with path.open("rb") as file:
+        file.seek(100 if path.suffix == ".gpkg" else 0)
+        while block := file.read(1 << 20):
+            found.update(block)
+    return found.hexdigest()
+
+
+def _hash_of_record(record: dict[str, Any]) -> str:
+    told = {name: value for name, value in record.items() if name != "written"}
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
 
 def files_in(folder: Path) -> list[str]:

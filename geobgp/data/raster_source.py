@@ -13,6 +13,7 @@ import pyproj
 from affine import Affine
 
 from geobgp.errors import DataError
+from geobgp.files import remember_read
 from geobgp.text import count
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ def open_raster(source: Any, band: int | None, nodata: float | None) -> Iterator
             opened = rasterio.open(path)
         except rasterio.errors.RasterioIOError as error:
             raise DataError(f"{path} cannot be read as a raster: {error}") from error
+        remember_read(path)
         with opened as src:
             band = _one_band(path, band, src.descriptions, f"Name one: '{path}|band=1'.")
             scale, offset = src.scales[band - 1], src.offsets[band - 1]

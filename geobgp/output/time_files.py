@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from geobgp.errors import DataError, WriteError
-from geobgp.files import why_not_written
+from geobgp.files import check_unread, why_not_written
 from geobgp.output.grids import write_netcdf
 
 if TYPE_CHECKING:
@@ -130,6 +130,7 @@ def write_zarr(data: xr.Dataset, path: str | os.PathLike[str]) -> Path:
             found=str(path),
             remedy="Name another.",
         )
+    check_unread(path)
     made = cf_dataset(data)
     for values in made.data_vars.values():
         values.encoding["chunks"] = tuple(1 if d == "time" else n for d, n in values.sizes.items())

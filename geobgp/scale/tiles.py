@@ -13,6 +13,7 @@ import pandas as pd
 from geobgp.arguments import CLIENT, PROGRESS, SOURCE
 from geobgp.data.counts import Counts
 from geobgp.errors import DataError, GeobgpError, in_words
+from geobgp.files import check_unread
 from geobgp.progress import Progress, ProgressLike, as_progress
 from geobgp.scale.mosaic import Mosaic, read_tile, write_tile
 from geobgp.scale.tile_fit import TileJob, fit_tile
@@ -175,6 +176,7 @@ def _folder(output: Any) -> Path:
             found=there,
             remedy="Choose another folder.",
         )
+    check_unread(*(folder / name for name in ("mosaic.tif", "mosaic.zarr", RECORD)))
     (folder / "tiles").mkdir(parents=True, exist_ok=True)
     return folder
 
