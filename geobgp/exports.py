@@ -11,7 +11,7 @@ import numpy as np
 from geobgp.arguments import ARRAY, AXES, BASEMAP, LEVELS, PROBABILITIES, SOURCE, THRESHOLDS
 from geobgp.errors import DataError
 from geobgp.files import check_unread
-from geobgp.inference.mixture import QUANTILES, check_probabilities, quantile_name
+from geobgp.inference.mixture import QUANTILES, check_probabilities, probability_of, quantile_name
 from geobgp.privacy import without_hidden
 from geobgp.units import warn_if_far
 from geobgp.validate import FLAG, NAME, PATH, SEED, TEXT, door, either, number, whole
@@ -484,4 +484,4 @@ class Outputs:
 
 def _words(name: str) -> str:
     fixed = {"mean": "posterior mean", "sd": "posterior standard deviation"}
-    return fixed.get(name, f"{name[1:].lstrip('0') or '0'} % quantile")
+    return fixed[name] if name in fixed else f"{100 * probability_of(name):.6g} % quantile"

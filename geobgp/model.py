@@ -233,6 +233,7 @@ class LGCP:
             scaling=self.scaling,
             observed=np.array(points, float) if areas is None else None,
             areas=areas,
+            places=getattr(points, "counted", None) if areas is None else None,
         )
 
     def _at_nodes(self, counts: Counts | np.ndarray) -> np.ndarray:

@@ -97,6 +97,9 @@ class Posterior(Outputs, Questions):
         Classes and colours that were asked for; see `styled`.
     min_count : int
         What rests on fewer events or people is hidden; see `protected`.
+    places : (k, 3) array, optional
+        Easting, northing and weight of the points that were counted, by which `totals` knows how many lie inside a
+        region. They are in memory alone: `save`, copies and pickles leave them out.
 
     Examples
     --------
@@ -135,6 +138,11 @@ class Posterior(Outputs, Questions):
     effort: np.ndarray | None = field(default=None, repr=False)
     persons: Groups | None = field(default=None, repr=False)
     min_count: int = field(default=0, repr=False)
+    places: np.ndarray | None = field(default=None, repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what copies and pickles hold: all but where the points lie."""
+        return self.__dict__ | {"places": None}
 
     # -- facts -------------------------------------------------------------------------------------
 
@@ -200,11 +208,16 @@ class Posterior(Outputs, Questions):
     @cached_property
     def shown(self) -> Units:
         """In what the intensity is shown: the factor from events per unit of `exposure`, and the words."""
-        units = Units.of(self.shown_in, self.exposure_kind, self.domain.area_unit, lambda: self.overall)
+        units = Units.of(self.shown_in, self.exposure_kind, self.domain.area_unit, lambda: self._overall)
         return units.per(self.per) if self.per else units
 
     @property
     def overall(self) -> float:
+        """The rate over all the land, in `units`: expected events per exposure; 1 of a relative risk."""
+        return self._overall * self.shown.factor
+
+    @property
+    def _overall(self) -> float:
         """Expected events per unit of `exposure`, over all the land: what a relative risk is relative to."""
         return float(self.exposure @ self._nodes.exp_mean() / self.exposure.sum())
 

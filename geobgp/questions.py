@@ -84,9 +84,9 @@ class Questions:
             A column of the regions: polygons with the same value in it are one region, as the parts of a province are.
             Of the other columns nothing is left; polygons without a value stay apart.
         points : GeoDataFrame, array, path or Counts, optional
-            The points that were mapped (what `bin_points` takes, or what it gave with ``keep_coordinates=True``):
-            ``observed`` is then the number of them inside each region, those off the land where they were moved to. A
-            posterior knows its events by node only, so that it cannot tell by itself.
+            The points that were mapped (what `bin_points` takes, or what it gave with ``keep_coordinates=True``), for
+            ``observed``. A posterior knows by itself where its points lie, as long as it is in memory and they are
+            2 million at most; once saved and loaded it knows its events by node only.
         quantiles : sequence of float
         predicted : bool
             Add ``predicted_q05``, ...: quantiles of the number of events reported in such a period as was observed,
@@ -98,8 +98,10 @@ class Questions:
         -------
         GeoDataFrame
             The regions with ``land_km2`` (land of the domain within), ``exposure`` (where one was given), ``observed``
-            (of `points`), ``expected``, ``sd`` and the quantiles of the expected number; ``rate`` in `units` and, of
-            people or expected cases, ``relative_risk`` to the average, each with quantiles; ``p_above``, how probably
+            (the events truly inside: by where the points lie, those off the land where they were moved to; by node
+            where that is not known; by area for regions made of areas; NaN where it cannot be known), ``expected``
+            with its ``sd`` and its quantiles ``q05``, ...; ``rate`` in `units` and, of people or expected cases,
+            ``relative_risk`` to the average, each with its own, ``rate_q05``, ...; ``p_above``, how probably
             the rate is above the average of all land (of a relative risk: above 1); and ``reported``, the part of
             ``expected`` that an effort lets see. NaN where a region holds no land or nobody is exposed.
         """

@@ -25,8 +25,12 @@ from geobgp.units import RELATIVE_RISK, RISKS
 if TYPE_CHECKING:
     import geopandas as gpd
 
+    from geobgp.data.periods import Periods
     from geobgp.land.domain import Domain
     from geobgp.posterior import Posterior
+
+#: Shares of a node below this, or this near to 1, are rounding errors of borders.
+_SLIVER = 1e-6
 
 
 def totals(
@@ -51,14 +55,11 @@ def totals(
     sums = sum_samples(posterior.sample_blocks(n_samples, seed), weights)
     exposed = shares @ posterior.exposure
     columns = {} if posterior.exposure_kind == "area" else {"exposure": exposed}
-    if points is not None:
-        columns["observed"] = count_inside(domain, frame, _placed(points, domain))
-    elif "observed" not in frame:
-        columns |= observed_in_areas(posterior, frame)
+    columns |= observed_inside(posterior, frame, shares, points)
     columns |= {"expected": weights @ posterior._nodes.exp_mean(), "sd": sums.std(axis=0, ddof=1)}
     columns |= {quantile_name(q): np.quantile(sums, q, axis=0) for q in chances}
     columns |= rates(posterior, columns, exposed, chances)
-    average = 1.0 if posterior.exposure_kind in RISKS else posterior.overall
+    average = 1.0 if posterior.exposure_kind in RISKS else posterior._overall
     columns["p_above"] = np.where(exposed > 0, (sums > average * exposed).mean(axis=0), np.nan)
     if posterior.effort is not None:
         weights = shares.multiply(posterior.seen_exposure).tocsr()
@@ -72,12 +73,41 @@ def totals(
     return made
 
 
-def observed_in_areas(posterior: Posterior, frame: gpd.GeoDataFrame) -> dict[str, np.ndarray]:
-    """Return the column ``observed`` of regions that areas with counts make up; nothing where none is so made."""
-    if posterior.areas is None or posterior.areas.located is not None:
+def observed_inside(
+    posterior: Posterior, frame: gpd.GeoDataFrame, shares: Any, points: Any
+) -> dict[str, np.ndarray]:
+    """Return the column ``observed`` of regions, (periods and) regions in one line: the events truly inside each.
+
+    Where the points lie tells: those given, or those that the posterior keeps in memory. Without them the counts of
+    nodes tell, but for regions whose border cuts a node with events; and counts by area, of regions made of areas.
+    What cannot be known is NaN, and there is no such column where that is all.
+    """
+    if points is None and "observed" in frame:
         return {}
-    found = observed_in(posterior.areas, frame).ravel()
-    return {"observed": found} if np.isfinite(found).any() else {}
+    domain, periods = posterior.domain, getattr(posterior, "periods", None)
+    places = posterior.places if points is None else _placed(points, domain, periods)
+    if places is not None:
+        if periods is None:
+            return {"observed": count_inside(domain, frame, places)}
+        of_period = (places[places[:, 3] == t, :3] for t in range(periods.n))
+        return {"observed": np.concatenate([count_inside(domain, frame, some) for some in of_period])}
+    if posterior.observed is not None:
+        found = _of_whole_nodes(np.atleast_2d(posterior.observed), shares)
+    elif posterior.areas is not None and posterior.areas.located is None:
+        found = observed_in(posterior.areas, frame)
+    else:
+        return {}
+    return {"observed": found.ravel()} if np.isfinite(found).any() else {}
+
+
+def _of_whole_nodes(observed: np.ndarray, shares: Any) -> np.ndarray:
+    """Return the events (periods, nodes) on the nodes of regions; NaN where a border cuts a node that has some."""
+    parts = shares.tocsr(copy=True)
+    cut = parts.copy()
+    cut.data = ((parts.data > _SLIVER) & (parts.data < 1.0 - _SLIVER)).astype(float)
+    parts.data = np.round(parts.data)
+    unknown = np.asarray((cut @ (observed > 0).T.astype(float)).T) > 0
+    return np.where(unknown, np.nan, np.asarray((parts @ observed.T).T))
 
 
 def rates(
@@ -88,7 +118,7 @@ def rates(
     if posterior.exposure_kind in RISKS:
         kinds["relative_risk"] = 1.0
     elif posterior.exposure_kind != "area":
-        kinds["relative_risk"] = 1.0 / posterior.overall
+        kinds["relative_risk"] = 1.0 / posterior._overall
     per = np.where(exposed > 0, exposed, np.nan)
     found: dict[str, np.ndarray] = {}
     for name, factor in kinds.items():
@@ -97,8 +127,17 @@ def rates(
     return found
 
 
-def _placed(points: Any, domain: Domain) -> np.ndarray:
-    """Return easting, northing and weight of points, those off the land as `bin_points` moves them."""
+def _placed(points: Any, domain: Domain, periods: Periods | None = None) -> np.ndarray:
+    """Return easting, northing and weight of points, those off the land as `bin_points` moves them; and the period."""
+    own = getattr(points, "periods", None)
+    if periods is not None and (own is None or not periods.same_as(own)):
+        found = type(points).__name__ if own is None else own.words()
+        raise DataError(
+            f"Points over time are counted by the periods of the map, {periods.words()}; found {found}.",
+            option="points",
+            found=found,
+            remedy="Count them with bin_points(points, domain, time=..., every=..., keep_coordinates=True).",
+        )
     counts = points if isinstance(points, Counts) else bin_points(points, domain, keep_coordinates=True)
     if counts.counted is None:
         raise DataError(

@@ -94,7 +94,7 @@ def test_dataset(posterior, domain):
     assert np.isnan(data["mean"].to_numpy()[domain.coverage == 0]).all()
     for name in ("title", "source", "created", "boundary", "kernel", "features", "n_points"):
         assert data.attrs[name] not in ("", None)
-    assert list(posterior.intensity((0.025, 0.975)).data_vars) == ["mean", "sd", "q02.5", "q97.5"]
+    assert list(posterior.intensity((0.025, 0.975)).data_vars) == ["mean", "sd", "q025", "q975"]
     with pytest.raises(DataError, match="strictly between 0 and 1"):
         posterior.intensity((5, 95))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import pickle
 from itertools import pairwise
 
 import geopandas as gpd
@@ -13,7 +14,7 @@ import shapely
 import small_case as case
 from posteriors import bumps, island, prescribed
 
-from geobgp import Counts, bin_points
+from geobgp import LGCP, Counts, HarmonicBasis, Matern, Posterior, bin_points, map_intensity
 from geobgp.errors import DataError
 
 EAST = 154_000.0  # between cells
@@ -40,7 +41,9 @@ def test_rates_and_relative_risks_are_expected_numbers_by_exposure(people, halve
     np.testing.assert_allclose(table["rate"], 1e5 * table["expected"] / table["exposure"])
     np.testing.assert_allclose(table["rate_q95"], 1e5 * table["q95"] / table["exposure"])
     overall = table["expected"].sum() / table["exposure"].sum()
-    assert shown.overall == pytest.approx(overall, rel=1e-9)
+    assert shown.overall == pytest.approx(1e5 * overall, rel=1e-9)
+    assert people.overall == pytest.approx(overall, rel=1e-9)
+    assert people.in_units("relative risk").overall == pytest.approx(1.0, rel=1e-12)
     np.testing.assert_allclose(table["relative_risk"], table["rate"] / (1e5 * overall), rtol=1e-9)
     np.testing.assert_allclose(table["relative_risk_q05"], table["rate_q05"] / (1e5 * overall), rtol=1e-9)
     risk = people.in_units("relative risk").totals(halves, n_samples=400)
@@ -90,6 +93,51 @@ def test_observed_is_the_number_of_points_inside():
     assert "observed" not in made.totals(regions, n_samples=10)
     with pytest.raises(DataError, match="where their points lay"):
         made.totals(regions, points=bin_points(points, domain), n_samples=10)
+
+
+def test_observed_has_one_meaning_in_space_and_over_time(tmp_path):
+    """Events truly inside a region: by places, by whole nodes, or not known; never shared by area."""
+    domain = case.domain(2000.0)
+    points = case.points(seed=4)
+    months = np.array(["2020-01-15", "2020-02-15"])[np.arange(len(points)) % 2]
+    cuts = case.WEST + np.array([0.0, 3_300.0, 11_111.0, 40_000.0])  # through cells
+    strips = [shapely.box(a, case.SOUTH - 1_000, b, case.SOUTH + 17_000) for a, b in pairwise(cuts)]
+    regions = gpd.GeoDataFrame(geometry=strips, crs=case.CRS)
+    x, y = points.geometry.x, points.geometry.y
+    inside = np.array([shapely.contains_xy(s, x, y) for s in strips])
+    model = LGCP(HarmonicBasis.compute(domain, m=9, cache=False), Matern(1.5, 40_000.0, 0.5))
+    of_time = {"time": months, "every": "month", "keep_coordinates": True}
+    made = model.fit(bin_points(points, domain, keep_coordinates=True))
+    by_month = model.fit(bin_points(points, domain, **of_time))
+    assert made.totals(regions, n_samples=10)["observed"].tolist() == inside.sum(axis=1).tolist()
+    each = [(inside & (months == m)).sum(axis=1).tolist() for m in np.unique(months)]
+    assert by_month.totals(regions, n_samples=10)["observed"].tolist() == [n for row in each for n in row]
+    assert by_month.at(1).totals(regions, n_samples=10)["observed"].tolist() == each[1]
+    assert "observed" not in by_month.forecast(1).totals(regions, n_samples=10)
+    # No file and no copy holds a place; what whole nodes tell is told, and the rest is not known.
+    assert pickle.loads(pickle.dumps(made)).places is None and by_month.places is not None
+    for whole in (made, by_month):
+        again = Posterior.load(whole.save(tmp_path / "map.geobgp"))
+        assert again.places is None
+        assert np.isnan(again.totals(regions.iloc[:2], n_samples=10).get("observed", np.nan)).all()
+        total = again.totals(n_samples=10)["observed"]
+        assert total.sum() == len(points)
+        known = again.totals(
+            regions, points=bin_points(points, domain, **of_time) if whole is by_month else points
+        )
+        np.testing.assert_array_equal(known["observed"], whole.totals(regions, n_samples=10)["observed"])
+    with pytest.raises(DataError, match="counted by the periods of the map"):
+        by_month.totals(regions, points=points)
+
+
+def test_a_map_made_from_points_knows_how_many_lie_in_a_region():
+    points = case.points(seed=4)
+    made = map_intensity(points, case.land(), cell_size=2000, m="full", permeability=0, cache=False)
+    strip = shapely.box(case.WEST, case.SOUTH - 1_000, case.WEST + 11_111, case.SOUTH + 17_000)
+    found = made.totals(gpd.GeoSeries([strip], crs=case.CRS), n_samples=10)
+    assert found["observed"].tolist() == [
+        int(shapely.contains_xy(strip, points.geometry.x, points.geometry.y).sum())
+    ]
 
 
 def test_points_off_the_land_count_where_they_were_moved_and_dropped_ones_nowhere():

@@ -196,7 +196,7 @@ class Scenes:
                 stage.note(_about_counts(counts))
             spacing = _spacing(counts)
             if not self.keep_coordinates:
-                counts = dataclasses.replace(counts, coordinates=None, counted=None)
+                counts = dataclasses.replace(counts, coordinates=None)
         if o.areas is not None:
             with self.progress.stage("areas") as stage:
                 when = {

@@ -174,12 +174,11 @@ def region_totals(mapped: Mapped, path: str | None, by: str | None = None) -> gp
 
     Without regions, those of the areas whose counts made the map. What lies in other regions is not known then.
     """
-    areas, counts = mapped.posterior.areas, mapped.counts
+    areas = mapped.posterior.areas
     if path is None and areas is not None:
         return mapped.posterior.totals(areas.frame(), predicted=True, n_samples=_REGION_SAMPLES)
     frame = read_named_regions(path, mapped.domain, by)
-    points = None if isinstance(counts, AreaCounts) or counts.counted is None else counts
-    return mapped.posterior.totals(frame, points=points, predicted=True, n_samples=_REGION_SAMPLES)
+    return mapped.posterior.totals(frame, predicted=True, n_samples=_REGION_SAMPLES)
 
 
 def about_file(name: str) -> str:

@@ -337,6 +337,9 @@ class Tally:
     def _counts(self, **known: Any) -> Counts:
         return Counts(**known)
 
+    def _counted(self) -> np.ndarray:
+        return np.concatenate([np.empty((0, 3)), *self.placed])
+
     def _sum(self, node: np.ndarray, weights: np.ndarray | None, used: np.ndarray) -> None:
         """Add the points that are `used`, on their nodes."""
         self.values += np.bincount(node, weights, minlength=self.domain.n_nodes)
@@ -413,7 +416,7 @@ class Tally:
             notes=notes,
             points_crs=self.points_crs,
             coordinates=None if self.kept is None else np.concatenate([np.empty((0, 2)), *self.kept]),
-            counted=None if self.kept is None else np.concatenate([np.empty((0, 3)), *self.placed]),
+            counted=None if self.kept is None else self._counted(),
         )
         return replace(counts, warning=with_unreadable(self._warning(counts), self.missing, self.read))
 

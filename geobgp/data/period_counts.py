@@ -29,6 +29,8 @@ class PeriodCounts(Counts):
     ----------
     values : (n_periods, n_nodes) array
         Number of points in each period on each node, or the sum of their weights. Read-only.
+    counted : (j, 4) array or None
+        As that of `Counts`, and the number of the period, from 0.
     periods : Periods
         Those between the first and the last event have their row, with or without events.
     n_untimed : int
@@ -76,13 +78,18 @@ class PeriodCounts(Counts):
         known = {name: getattr(self, name) for name in names}
         values = self.values.sum(axis=0)
         values.setflags(write=False)
-        return Counts(**(known | {"values": values, "n_read": self.n_used + self.n_dropped}))
+        counted = None if self.counted is None else self.counted[:, :3]
+        known |= {"values": values, "n_read": self.n_used + self.n_dropped, "counted": counted}
+        return Counts(**known)
 
     def slice(self, start: int, stop: int) -> PeriodCounts:
         """Return the counts of the periods from one number up to another, without it."""
         values = self.values[start:stop]
-        total = float(values.sum())
-        return replace(self, values=values, periods=self.periods.slice(start, stop), total_weight=total)
+        changed: dict[str, Any] = {"values": values, "total_weight": float(values.sum())}
+        if self.counted is not None:
+            mine = (self.counted[:, 3] >= start) & (self.counted[:, 3] < stop)
+            changed["counted"] = self.counted[mine] - [0, 0, 0, start]
+        return replace(self, periods=self.periods.slice(start, stop), **changed)
 
     def facts(self) -> dict[str, str]:
         """Return what became of the points, line by line: what each number is, and the number in words."""
@@ -116,6 +123,7 @@ class PeriodTally(Tally):
         self.sums: dict[int, np.ndarray] = {}
         self.untimed = self.outside = 0
         self._now = np.empty(0, np.int64)
+        self.when: list[np.ndarray] = []
 
     def add(self, chunk: Chunk) -> None:
         """Add the points of a chunk that have a date; count the others."""
@@ -139,6 +147,8 @@ class PeriodTally(Tally):
         return given.iloc[self.rows : self.rows + chunk.n_rows]
 
     def _sum(self, node: np.ndarray, weights: np.ndarray | None, used: np.ndarray) -> None:
+        if self.kept is not None:
+            self.when.append(self._now[used])
         found, which = np.unique(self._now[used], return_inverse=True)
         n = self.domain.n_nodes
         sums = np.bincount(which.ravel() * n + node, weights, minlength=len(found) * n).reshape(len(found), n)
@@ -149,11 +159,15 @@ class PeriodTally(Tally):
         given = self.clock.given
         if given is not None and len(given) != self.rows:
             raise uneven("time", len(given), f"{self.rows:,}", "dates")
-        self.periods, first = self.clock.periods(list(self.sums), self.dropped)
+        self.periods, self.first = self.clock.periods(list(self.sums), self.dropped)
         values = np.zeros((self.periods.n, self.domain.n_nodes))
         for code, row in self.sums.items():
-            values[code - first] = row
+            values[code - self.first] = row
         return values
+
+    def _counted(self) -> np.ndarray:
+        when = np.concatenate([np.empty(0, np.int64), *self.when]) - self.first
+        return np.column_stack([super()._counted(), when])
 
     def _counts(self, **known: Any) -> Counts:
         known["notes"] = (*known["notes"], *self.clock.notes())

@@ -6,8 +6,9 @@ normals (several). Its exponential, the intensity, is then log-normal or a mixtu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -34,15 +35,57 @@ QUANTILES = (0.05, 0.5, 0.95)
 
 
 def quantile_name(q: float) -> str:
-    """Return the column name of a quantile.
+    """Return the column name of a quantile: the digits of its probability, two at least.
 
     Examples
     --------
     >>> quantile_name(0.05), quantile_name(0.5), quantile_name(0.975)
-    ('q05', 'q50', 'q97.5')
+    ('q05', 'q50', 'q975')
     """
-    whole, _, part = f"{round(100 * q, 10):.10f}".rstrip("0").partition(".")
-    return f"q{whole:0>2}" + (f".{part}" if part else "")
+    return f"q{f'{q:.12f}'.rstrip('0')[2:]:0<2}"
+
+
+def probability_of(name: str) -> float:
+    """Return the probability that a quantile's name stands for.
+
+    Examples
+    --------
+    >>> probability_of("q05"), probability_of("rate_q975")
+    (0.05, 0.975)
+    """
+    return float(f"0.{name.rpartition('q')[2]}")
+
+
+class Interval(NamedTuple):
+    """The names of the ends of an interval, and how probable it is, in words."""
+
+    low: str
+    high: str
+    words: str
+
+
+def interval_in(names: Iterable[Any], of: str = "") -> Interval | None:
+    """Return the widest interval of a quantity among names of columns; None where there is none.
+
+    Parameters
+    ----------
+    names : iterable of str
+    of : str
+        The quantity, ``x`` of ``x_q05``; by default that of which a table is, with ``q05`` alone.
+
+    Examples
+    --------
+    >>> interval_in(["name", "expected", "q05", "q50", "q95", "rate", "rate_q05", "rate_q95"])
+    Interval(low='q05', high='q95', words='90 %')
+    >>> interval_in(["rate", "rate_q025", "rate_q975"], "rate").words
+    '95 %'
+    """
+    start = f"{of}_q" if of else "q"
+    found = [name for name in map(str, names) if name.startswith(start) and name[len(start) :].isdigit()]
+    if len(found) < 2:
+        return None
+    low, *_, high = sorted(found, key=probability_of)
+    return Interval(low, high, f"{100 * (probability_of(high) - probability_of(low)):.6g} %")
 
 
 @dataclass(frozen=True, eq=False)

@@ -115,7 +115,7 @@ class Course:
 
     @cached_property
     def level(self) -> pd.DataFrame:
-        """The level of every period with its interval; `forecast` says which are ahead."""
+        """Events and level of every period with their intervals; `forecast` says which are ahead."""
         import pandas as pd
 
         tables = [part.level().assign(forecast=k > 0) for k, part in enumerate(self.parts)]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from geobgp.errors import DataError, option
+from geobgp.inference.mixture import interval_in
 from geobgp.output import palette
 from geobgp.output.course import Course, OverTime
 from geobgp.output.grids import relative_uncertainty
@@ -27,6 +28,8 @@ from geobgp.output.plot_parts import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+#: Inches of the figure of the level.
+LEVEL_SIZE = (9.6, 5.2)
 #: Small maps of a figure, unless periods are named.
 MAX_PANELS = 24
 
@@ -138,7 +141,7 @@ def _chosen(course: Course, periods: Sequence[Any] | None) -> list[int]:
 
 
 def plot_level(course: Course, figure: Figure | None = None) -> Figure:
-    """Draw the level of each period with its 90 % interval; below, where they are known, numbers observed and expected.
+    """Draw the level of each period with its interval; below, the numbers of events expected, predicted and observed.
 
     Parameters
     ----------
@@ -149,11 +152,13 @@ def plot_level(course: Course, figure: Figure | None = None) -> Figure:
     """
     table = course.level
     seen = "observed" in table and bool(table["observed"].notna().any())
+    level, expected, predicted = (interval_in(table, of) for of in ("level", "expected", "predicted"))
+    assert level is not None and expected is not None and predicted is not None
     if figure is None:
         import matplotlib.pyplot as plt
 
-        figure = plt.figure(figsize=(9.6, 5.2 if seen else 3.0), layout="constrained")
-    axes = np.ravel(figure.subplots(2 if seen else 1, 1, sharex=True, squeeze=False))
+        figure = plt.figure(figsize=LEVEL_SIZE, layout="constrained")
+    axes = np.ravel(figure.subplots(2, 1, sharex=True, squeeze=False))
     at, known = np.arange(course.n), course.known
     pieces = [(slice(0, known), "-"), (slice(max(known - 1, 0), course.n), "--")] if course.n > known else [
         (slice(0, known), "-")
@@ -162,18 +167,25 @@ def plot_level(course: Course, figure: Figure | None = None) -> Figure:
     for piece, style in pieces:
         part = table.iloc[piece]
         shade = 0.22 if style == "-" else 0.11
-        axes[0].fill_between(at[piece], part["q05"], part["q95"], color=INK, alpha=shade, linewidth=0)
-        axes[0].plot(at[piece], part["mean"], style, color=INK, linewidth=1.6, marker=marker, markersize=3)
-        if seen:
-            axes[1].plot(at[piece], part["expected"], style, color=INK, linewidth=1.4, label="expected")
+        for ax, of, line in ((axes[0], level, "level"), (axes[1], expected, "expected")):
+            ax.fill_between(at[piece], part[of.low], part[of.high], color=INK, alpha=shade, linewidth=0)
+            ax.plot(at[piece], part[line], style, color=INK, linewidth=1.6, marker=marker, markersize=3)
+    axes[1].vlines(at, table[predicted.low], table[predicted.high], color=SHORE, linewidth=1.0, alpha=0.6)
     axes[0].set_ylabel(f"level, {course.fitted.units}", fontsize=9)
     axes[0].set_title(
-        "The level of each period, with its 90 % interval", fontsize=11, loc="left", color=SHORE
+        f"The level of each period, with its {level.words} interval", fontsize=11, loc="left", color=SHORE
     )
     if seen:
         axes[1].bar(at, table["observed"], width=0.8, color="#b9c6cc", label="observed", zorder=0)
-        axes[1].set_ylabel("events", fontsize=9)
-        axes[1].set_title("Events observed (bars) and expected (line)", fontsize=11, loc="left", color=SHORE)
+    axes[1].set_ylabel("events", fontsize=9)
+    bars = "observed (bars), " if seen else ""
+    axes[1].set_title(
+        f"Events {bars}expected with {expected.words} interval (line), and what a period brings with a probability of "
+        f"{predicted.words} (strokes)",
+        fontsize=11,
+        loc="left",
+        color=SHORE,
+    )
     for ax in axes:
         ax.set_ylim(bottom=0)
         ax.grid(axis="y", color="#dde3e6", linewidth=0.6)

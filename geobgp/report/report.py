@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from geobgp.data.effects import AGAINST
 from geobgp.data.effort import about_effort
 from geobgp.files import replacing
+from geobgp.inference.mixture import interval_in
 from geobgp.report import figures
 from geobgp.report.meaning import in_sentences, water
 from geobgp.text import events, listed, number, percent
@@ -145,7 +146,7 @@ def _cards(posterior: Posterior, inputs: ReportInputs) -> list[tuple[str, str, s
         ),
         ("Land", land, parts),
         *_exposed(posterior),
-        ("Overall", number(posterior.overall * posterior.shown.factor), posterior.units),
+        ("Overall", number(posterior.overall), posterior.units),
         ("Lengthscale", *_quantity(facts["lengthscale"])),
         ("Spread (log scale)", *_quantity(facts["sd"])),
     ]
@@ -312,29 +313,56 @@ def region_table(frame: pd.DataFrame | None, exposed: str = "Exposure") -> dict[
         columns[exposed] = [number(v) for v in frame["exposure"]]
     if "observed" in frame:
         columns["Observed"] = [events(v) for v in frame["observed"]]
+    columns |= between(frame, "predicted", events)
     if "reported" in frame:
         columns["Expected reports"] = [events(v) for v in frame["reported"]]
     columns["Expected"] = [events(v) for v in frame["expected"]]
-    columns["90 % interval"] = _between(frame, "", events)
+    columns |= between(frame, "", events, "Expected")
     rate = f"Rate, {frame.attrs.get('units', '')}".rstrip(", ")
     for key, name in (("rate", rate), ("relative_risk", "Relative risk")):
         if key in frame:
-            columns[name] = [number(v, 3) for v in frame[key]]
-            columns[f"{name.split(',')[0]}, 90 %"] = _between(frame, f"{key}_", lambda v: number(v, 3))
+            columns[name] = [three(v) for v in frame[key]]
+            columns |= between(frame, key, three)
     if "p_above" in frame:
         columns["Above average"] = ["-" if math.isnan(p) else percent(p) for p in frame["p_above"]]
     rows = list(zip(*columns.values(), strict=True))
     return {
         "region_head": tuple(columns),
+        "about_regions": _about_regions(frame),
         "region_rows": rows[:_MOST_REGIONS],
         "more_regions": len(rows) - _MOST_REGIONS,
     }
 
 
-def _between(frame: pd.DataFrame, start: str, show: Callable[[float], str]) -> list[str]:
-    """Return the 90 % intervals of a quantity of regions."""
-    ends = zip(frame[f"{start}q05"], frame[f"{start}q95"], strict=True)
-    return [f"{show(low)} to {show(high)}" for low, high in ends]
+def _about_regions(frame: pd.DataFrame) -> str:
+    """Say whose the intervals of regions are, and what was observed."""
+    told = ["An interval is that of the number before it."]
+    if interval_in(frame, "predicted") is not None:
+        told.append(
+            '"Predicted" is where the number observed should lie, which varies about the expected one.'
+        )
+    if "observed" in frame:
+        unknown = int(frame["observed"].isna().sum())
+        cut = f" (not known of {unknown:,}, whose borders cut what events were counted by)" if unknown else ""
+        told.append(f"Observed are the events inside a region{cut}.")
+    return " ".join(told)
+
+
+def between(
+    frame: pd.DataFrame, of: str, show: Callable[[float], str], name: str | None = None
+) -> dict[str, list[str]]:
+    """Return a column of a table's intervals of a quantity, headed by whose they are; none where it has none."""
+    found = interval_in(frame, of)
+    if found is None:
+        return {}
+    head = f"{name or capital(of.replace('_', ' '))}, {found.words}"
+    ends = zip(frame[found.low], frame[found.high], strict=True)
+    return {head: [f"{show(float(low))} to {show(float(high))}" for low, high in ends]}
+
+
+def three(value: float) -> str:
+    """Return a number with three digits."""
+    return number(value, 3)
 
 
 def _computation(posterior: Posterior, inputs: ReportInputs) -> list[tuple[str, str]]:

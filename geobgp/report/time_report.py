@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ from geobgp.files import replacing
 from geobgp.output import time_plots
 from geobgp.output.course import Course, OverTime
 from geobgp.report.figures import done, new_figure
-from geobgp.report.report import ReportInputs, capital, region_table
+from geobgp.report.report import ReportInputs, between, capital, region_table, three
 from geobgp.text import events, number, percent
 from geobgp.web import templates
 
@@ -94,8 +94,7 @@ def _pictures(course: Course) -> dict[str, str]:
             )
         )
 
-    known = "observed" in course.level
-    level = time_plots.plot_level(course, new_figure((9.6, 5.2 if known else 3.0)))
+    level = time_plots.plot_level(course, new_figure(time_plots.LEVEL_SIZE))
     return {"maps": panels("mean"), "uncertainty": panels("uncertainty"), "level": done(level)}
 
 
@@ -105,14 +104,14 @@ def _cards(course: Course, check: Any) -> list[tuple[str, str, str]]:
     facts = source.summary()
     parts = f"{domain.n_components:,} separate parts" if domain.n_components > 1 else "one piece"
     unit = domain.area_unit[1] if domain.crs is not None else "square units"
-    top = table["mean"].idxmax()
+    top = table["level"].idxmax()
     cards = [
         ("Events", f"{source.n_points:,}", source.periods.words()),
         ("Land", f"{number(domain.node_areas.sum() / domain.area_unit[0])} {unit}", parts),
         (
             f"Highest {noun}",
             str(table["period"].loc[top]),
-            f"level {number(table['mean'].loc[top], 3)} {source.units}",
+            f"level {number(table['level'].loc[top], 3)} {source.units}",
         ),
     ]
     for key, name in (
@@ -152,7 +151,6 @@ def _computation(facts: Mapping[str, Any], inputs: ReportInputs) -> list[tuple[s
 def _periods(table: pd.DataFrame) -> dict[str, Any]:
     """Return the table by period, the last ones if there are many."""
     last = table.tail(MOST_ROWS)
-    three: Callable[[float], str] = lambda value: number(value, 3)  # noqa: E731
     columns = {
         "Period": [
             f"{p}{' (forecast)' if f else ''}" for p, f in zip(last["period"], last["forecast"], strict=True)
@@ -160,11 +158,11 @@ def _periods(table: pd.DataFrame) -> dict[str, Any]:
     }
     if "observed" in last:
         columns["Observed"] = [events(float(v)) for v in last["observed"]]
+    columns |= between(last, "predicted", events)
     columns["Expected"] = [events(float(v)) for v in last["expected"]]
-    columns["Level"] = [three(float(v)) for v in last["mean"]]
-    columns["90 % interval"] = [
-        f"{three(a)} to {three(b)}" for a, b in zip(last["q05"], last["q95"], strict=True)
-    ]
+    columns |= between(last, "expected", events)
+    columns["Level"] = [three(float(v)) for v in last["level"]]
+    columns |= between(last, "level", three)
     return {
         "head": tuple(columns),
         "rows": list(zip(*columns.values(), strict=True)),

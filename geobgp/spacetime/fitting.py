@@ -90,6 +90,7 @@ def fit_periods(
         scaling=model.scaling,
         observed=values,
         areas=areas,
+        places=None if areas is not None else getattr(counts, "counted", None),
         per=periods.unit,
         periods=periods,
     )
@@ -121,7 +122,7 @@ def refit(posterior: SpaceTimePosterior, n_periods: int) -> SpaceTimePosterior:
     )
     return replace(
         posterior, fit=found.fit, likelihood=found.likelihood, exposure=exposure, observed=values, areas=areas,
-        periods=periods,
+        places=None, periods=periods,
     )  # fmt: skip
 
 

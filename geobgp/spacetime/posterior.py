@@ -130,7 +130,7 @@ class SpaceTimePosterior(TimeOutputs, Posterior):  # type: ignore[misc]
         return np.broadcast_to(self.exposure, (self.n_periods, self.domain.n_nodes))
 
     @property
-    def overall(self) -> float:
+    def _overall(self) -> float:
         """Expected events per unit of `exposure`, over all the land and all periods."""
         return float(np.vdot(self.by_period, self.mean_by_period()) / self.by_period.sum())
 
@@ -178,6 +178,7 @@ class SpaceTimePosterior(TimeOutputs, Posterior):  # type: ignore[misc]
             "title": f"{self.title or self.default_title}, {label}",
             "observed": observed,
             "areas": areas,
+            "places": None if self.places is None else self.places[self.places[:, 3] == t, :3],
         }
         return Posterior(**(known | own))
 
@@ -251,27 +252,40 @@ class SpaceTimePosterior(TimeOutputs, Posterior):  # type: ignore[misc]
 
     @door(quantiles=PROBABILITIES)
     def level(self, quantiles: Sequence[float] = QUANTILES) -> pd.DataFrame:
-        """Return the level of each period: what is common to all places, with the season, in `units`.
+        """Return the events of each period on all the land, and the level: what is common to all places.
 
         Returns
         -------
         DataFrame
-            ``period``, ``start``; ``observed`` events (where they are known) and ``expected`` ones of all the land;
-            ``mean``, ``sd`` and quantiles of the level, the intensity where the map is at its average.
+            ``period``, ``start``; ``observed`` events of all the land (NaN where some counts are suppressed or
+            unknown), and quantiles of how many such a period brings, ``predicted_q05``, ...; ``expected`` ones with
+            ``expected_q05``, ... (and ``reported``, those that an effort lets see); ``level``, the intensity where the
+            map is at its average, with the season, in `units`, with ``level_sd``, ``level_q05``, ...
+
+        Notes
+        -----
+        Quantiles of events are from 500 joint draws; the rest is exact.
         """
         parts = [state.level() for state in self._states]
         mixture = NormalMixture(
             weights_of(self._states), *(np.array(some) for some in zip(*parts, strict=True))
         )
+        from geobgp.spacetime.totals import events_by_period
+
         columns: dict[str, Any] = {"period": self.periods.labels, "start": self.periods.starts}
-        if self.observed is not None:
-            columns["observed"] = self.observed.sum(axis=1)
-        elif self.areas is not None:
-            columns["observed"] = self.areas.totals  # type: ignore[attr-defined]
-        columns["expected"] = np.einsum("tn,tn->t", self.by_period, self.mean_by_period())
-        frame = pd.DataFrame(columns | statistics(mixture.plus(math.log(self.shown.factor)), quantiles))
+        columns |= events_by_period(self, quantiles, self._land_draws)
+        level = statistics(mixture.plus(math.log(self.shown.factor)), quantiles)
+        columns |= {"level" if name == "mean" else f"level_{name}": values for name, values in level.items()}
+        frame = pd.DataFrame(columns)
         frame.attrs["units"] = self.units
         return frame
+
+    @cached_property
+    def _land_draws(self) -> tuple[np.ndarray, np.ndarray]:
+        """Joint draws of the events of all the land, (draws, n_periods): expected, and means of what is counted."""
+        from geobgp.spacetime.totals import land_draws
+
+        return land_draws(self)
 
     # -- samples -----------------------------------------------------------------------------------
 
@@ -304,11 +318,12 @@ class SpaceTimePosterior(TimeOutputs, Posterior):  # type: ignore[misc]
     # -- questions ---------------------------------------------------------------------------------
 
     @door(regions=SOURCE, by=NAME, quantiles=PROBABILITIES, predicted=FLAG, n_samples=whole(2), seed=SEED)
-    def totals(  # type: ignore[override]
+    def totals(
         self,
         regions: Any = None,
         *,
         by: str | None = None,
+        points: Any = None,
         quantiles: Sequence[float] = QUANTILES,
         predicted: bool = False,
         n_samples: int = 500,
@@ -316,13 +331,20 @@ class SpaceTimePosterior(TimeOutputs, Posterior):  # type: ignore[misc]
     ) -> gpd.GeoDataFrame:
         """Return the expected number of events in regions, period by period, with intervals.
 
-        As `Posterior.totals`, with a row for each period and region: ``period`` and ``start`` say which. What was
-        ``observed`` is there too, a node that a border crosses being shared by land.
+        As `Posterior.totals`, with a row for each period and region: ``period`` and ``start`` say which. `points` are
+        what `bin_points` gave for the same periods, with ``keep_coordinates=True``.
         """
         from geobgp.spacetime.totals import totals_by_period
 
         return totals_by_period(
-            self, regions, by=by, quantiles=quantiles, predicted=predicted, n_samples=n_samples, seed=seed
+            self,
+            regions,
+            by=by,
+            points=points,
+            quantiles=quantiles,
+            predicted=predicted,
+            n_samples=n_samples,
+            seed=seed,
         )
 
     @door(regions=SOURCE, n_samples=whole(2), seed=SEED)
@@ -381,6 +403,7 @@ class SpaceTimePosterior(TimeOutputs, Posterior):  # type: ignore[misc]
             exposure=exposure_ahead(self, after, exposure),
             observed=None,
             areas=None,
+            places=None,
             title=f"Forecast: {self.title}" if self.title else "",
         )
 

@@ -13,7 +13,7 @@ from geobgp.data.periods import Periods
 from geobgp.errors import DataError
 from geobgp.inference.mixture import check_probabilities, quantile_name
 from geobgp.land.regions import area_shares, poisson_quantile, read_regions, table
-from geobgp.totals import observed_in_areas, rates
+from geobgp.totals import observed_inside, rates
 from geobgp.units import RISKS
 
 if TYPE_CHECKING:
@@ -22,11 +22,16 @@ if TYPE_CHECKING:
     from geobgp.spacetime.posterior import SpaceTimePosterior
 
 
+#: Joint draws behind the events of all the land.
+LAND_DRAWS = 500
+
+
 def totals_by_period(
     posterior: SpaceTimePosterior,
     regions: Any,
     *,
     by: str | None,
+    points: Any,
     quantiles: Sequence[float],
     predicted: bool,
     n_samples: int,
@@ -41,14 +46,11 @@ def totals_by_period(
     sums = region_sums(posterior, shares, n_samples, seed)
     flat = sums.reshape(len(sums), -1)
     columns: dict[str, np.ndarray] = {} if posterior.exposure_kind == "area" else {"exposure": exposed}
-    if posterior.observed is not None:
-        columns["observed"] = _by_region(shares, posterior.observed)
-    elif "observed" not in frame:
-        columns |= observed_in_areas(posterior, frame)
+    columns |= observed_inside(posterior, frame, shares, points)
     columns |= {"expected": _by_region(shares, exposure * means), "sd": flat.std(axis=0, ddof=1)}
     columns |= {quantile_name(q): np.quantile(flat, q, axis=0) for q in chances}
     columns |= rates(posterior, columns, exposed, chances)
-    average = 1.0 if posterior.exposure_kind in RISKS else posterior.overall
+    average = 1.0 if posterior.exposure_kind in RISKS else posterior._overall
     columns["p_above"] = np.where(exposed > 0, (flat > average * exposed).mean(axis=0), np.nan)
     if posterior.effort is not None:
         columns["reported"] = _by_region(shares, exposure * posterior.effort * means)
@@ -101,6 +103,36 @@ def region_sums(
     sums = np.concatenate(out)
     by_region = scatter(sums.shape, rng) if reported and posterior.areas is not None else None
     return sums if by_region is None else sums * by_region
+
+
+def land_draws(posterior: SpaceTimePosterior) -> tuple[np.ndarray, np.ndarray]:
+    """Return joint draws of the events of all the land, (draws, n_periods): expected, and means of what is counted."""
+    everything = sparse.csr_array(np.ones((1, posterior.domain.n_nodes)))
+    plain = region_sums(posterior, everything, LAND_DRAWS, 0)[:, :, 0]
+    spread = posterior.likelihood.scatter((1, 1), np.random.default_rng(0)) is not None
+    if posterior.effort is None and not spread:
+        return plain, plain
+    return plain, region_sums(posterior, everything, LAND_DRAWS, 0, reported=True)[:, :, 0]
+
+
+def events_by_period(
+    posterior: SpaceTimePosterior, quantiles: Sequence[float], draws: tuple[np.ndarray, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """Return the events of all the land by period: observed where it is known, predicted, expected, reported."""
+    chances, columns = check_probabilities(quantiles), {}
+    if posterior.observed is not None:
+        columns["observed"] = posterior.observed.sum(axis=1)
+    elif (areas := posterior.areas) is not None:
+        located = 0.0 if areas.located is None else areas.located.sum(axis=1)
+        columns["observed"] = areas.values.sum(axis=1) + located  # NaN where one is not known
+    expected, means = draws
+    exposed = posterior.by_period * posterior.mean_by_period()
+    columns |= {f"predicted_{quantile_name(q)}": poisson_quantile(means, q) for q in chances}
+    columns["expected"] = exposed.sum(axis=1)
+    columns |= {f"expected_{quantile_name(q)}": np.quantile(expected, q, axis=0) for q in chances}
+    if posterior.effort is not None:
+        columns["reported"] = (exposed * posterior.effort).sum(axis=1)
+    return columns
 
 
 def slope_weights(periods: Periods) -> np.ndarray:

@@ -11,6 +11,7 @@ import pandas as pd
 import shapely
 
 from geobgp.errors import DataError, GeometryError
+from geobgp.inference.mixture import interval_in
 from geobgp.land.regions import name_column, near_domain, read_regions
 from geobgp.land.reproject import point_coordinates
 from geobgp.text import events, number, percent
@@ -98,9 +99,11 @@ def region_rows(record: dict[Any, Any], units: str = "") -> list[list[str]]:
         if key in record and pd.notna(record[key]):
             rows.append([words, f"{show(float(record[key]))}{unit}"])
 
-    def between(low: str, high: str, show: Any, words: str = "90 % interval") -> None:
-        if low in record and high in record and pd.notna(record[low]) and pd.notna(record[high]):
-            rows.append([words, f"{show(float(record[low]))} – {show(float(record[high]))}"])
+    def between(of: str, show: Any, words: str = "{} interval") -> None:
+        ends = interval_in(record, of)
+        if ends is not None and pd.notna(record[ends.low]) and pd.notna(record[ends.high]):
+            told = f"{show(float(record[ends.low]))} – {show(float(record[ends.high]))}"
+            rows.append([words.format(ends.words), told])
 
     def three(value: float) -> str:
         return number(value, 3)
@@ -108,10 +111,11 @@ def region_rows(record: dict[Any, Any], units: str = "") -> list[list[str]]:
     for key, words in (("relative_risk", "relative risk"), ("rate", "rate")):
         if key in record:
             add(words, key, three, f" {units}" if units and key == "rate" else "")
-            between(f"{key}_q05", f"{key}_q95", three)
+            between(key, three)
     add("expected", "expected", events)
-    between("q05", "q95", events, "90 % interval" if not rows or len(rows) == 1 else "of the expected, 90 %")
+    between("", events, "{} interval" if not rows or len(rows) == 1 else "of the expected, {}")
     add("observed", "observed", events)
+    between("predicted", events, "predicted, {}")
     add("probability > average", "p_above", percent)
     add("land", "land_km2", three, " km²")
     add("land", "land_area", three)

@@ -55,13 +55,14 @@ class Stack:
         out = {"period": self.periods.labels, "start": self.periods.starts}
         if self.observed is not None:
             out["observed"] = self.observed
+        out |= {"predicted_q05": np.floor(0.7 * expected), "predicted_q95": np.ceil(1.3 * expected)}
+        out |= {"expected": expected, "expected_q05": 0.9 * expected, "expected_q95": 1.1 * expected}
         out |= {
-            "expected": expected,
-            "mean": mean,
-            "sd": 0.1 * mean,
-            "q05": 0.85 * mean,
-            "q50": mean,
-            "q95": 1.15 * mean,
+            "level": mean,
+            "level_sd": 0.1 * mean,
+            "level_q05": 0.85 * mean,
+            "level_q50": mean,
+            "level_q95": 1.15 * mean,
         }
         return pd.DataFrame(out)
 

@@ -71,11 +71,19 @@ def test_the_level_and_its_forecast(source, ahead):
     figure = plot_level(course)
     top, below = figure.axes
     lines = {line.get_linestyle(): line for line in top.lines if len(line.get_xdata()) > 2}
-    np.testing.assert_allclose(lines["-"].get_ydata(), course.level["mean"][:30])
-    np.testing.assert_allclose(lines["--"].get_ydata(), course.level["mean"][29:])
+    np.testing.assert_allclose(lines["-"].get_ydata(), course.level["level"][:30])
+    np.testing.assert_allclose(lines["--"].get_ydata(), course.level["level"][29:])
     band = top.collections[0].get_paths()[0].vertices[:, 1]
-    assert band.min() == pytest.approx(course.level["q05"][:30].min())
+    assert band.min() == pytest.approx(course.level["level_q05"][:30].min())
     heights = [bar.get_height() for bar in below.patches]
     np.testing.assert_array_equal(heights[:30], source.observed)
-    # Where nothing was observed there is the level alone.
-    assert len(plot_level(Course(ahead)).axes) == 1
+    # The band of expected events, and strokes of what a period brings, reach over the forecast too.
+    bands = [band.get_paths()[0].vertices for band in below.collections if len(band.get_paths()) == 1]
+    assert bands[0][:, 1].max() == pytest.approx(course.level["expected_q95"][:30].max())
+    assert bands[1][:, 0].max() == course.n - 1
+    strokes = np.array([path.vertices for path in below.collections[-1].get_paths()])
+    np.testing.assert_allclose(strokes[:, 1, 1], course.level["predicted_q95"])
+    assert len(strokes) == course.n
+    # Where nothing was observed there are no bars.
+    alone = plot_level(Course(ahead))
+    assert len(alone.axes) == 2 and not alone.axes[1].patches

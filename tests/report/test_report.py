@@ -130,6 +130,8 @@ def test_covariates_and_regions_without_observations(mapped):
     regions = gpd.GeoDataFrame(found.posterior.totals(n_samples=100))
     text = render(found.posterior, ReportInputs(regions=regions))
     assert "height &lt;m&gt;, per unit" in text and "rate x" in text
+    assert ">Observed<" in text and "shared by area" not in text
+    text = render(found.posterior, ReportInputs(regions=regions.drop(columns="observed")))
     assert "Observed" not in text
 
 

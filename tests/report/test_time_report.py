@@ -74,7 +74,12 @@ def test_the_table_by_period_has_the_numbers(html, source):
     level = source.level()
     for k in (-1, -20):
         row = level.iloc[k]
-        cells = [row["period"], events(row["observed"]), events(row["expected"]), number(row["mean"], 3)]
+        ends = [
+            [f"{show(row[f'{of}_q05'])} to {show(row[f'{of}_q95'])}"]
+            for of, show in (("predicted", events), ("expected", events), ("level", lambda v: number(v, 3)))
+        ]
+        expected, level_ = events(row["expected"]), number(row["level"], 3)
+        cells = [row["period"], events(row["observed"]), *ends[0], expected, *ends[1], level_, *ends[2]]
         pattern = r"\s*</td>\s*<td class=n>".join(map(re.escape, cells))
         assert re.search(pattern, html), cells
     assert "2020-08 (forecast)" in html and ">2015-01<" not in html

@@ -33,7 +33,7 @@ def test_small_maps_one_map_and_the_level(posterior, ahead):
     assert posterior.plot(period="2010-04").get_title(loc="left").endswith("2010-04")
     top = posterior.plot_level(forecast=ahead).axes[0]
     drawn = next(line for line in top.lines if line.get_linestyle() == "-" and len(line.get_xdata()) == 30)
-    np.testing.assert_allclose(drawn.get_ydata(), posterior.level()["mean"])
+    np.testing.assert_allclose(drawn.get_ydata(), posterior.level()["level"])
 
 
 def test_the_page_that_plays_and_the_report(posterior, ahead, tmp_path):

@@ -124,10 +124,12 @@ def test_forecasts_go_on_where_the_last_period_ended_and_know_less(posterior):
         -96:
     ].mean()
     # The season goes on.
-    level = ahead.level()["q50"].to_numpy()
+    level = ahead.level()["level_q50"].to_numpy()
     assert level[5:8].mean() > 1.3 * level[-1]
     np.testing.assert_allclose(
-        ahead.forecast(1).level()["q50"], posterior.forecast(25).level()["q50"].iloc[-1:], rtol=1e-6
+        ahead.forecast(1).level()["level_q50"],
+        posterior.forecast(25).level()["level_q50"].iloc[-1:],
+        rtol=1e-6,
     )
     named = posterior.forecast(posterior.periods.ahead(3))
     assert named.n_periods == 3
@@ -169,7 +171,7 @@ def test_a_file_gives_back_the_same_numbers(posterior, tmp_path):
         )
         np.testing.assert_array_equal(again.sample(2, 0), posterior.sample(2, 0))
         np.testing.assert_array_equal(
-            again.forecast(2).level()["mean"], posterior.forecast(2).level()["mean"]
+            again.forecast(2).level()["level"], posterior.forecast(2).level()["level"]
         )
         assert again.units == posterior.units and str(again.summary()) == str(posterior.summary())
         assert again.cross_validate(2, 4.0).coverage == posterior.cross_validate(2, 4.0).coverage
