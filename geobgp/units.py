@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
+import unicodedata
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,7 +25,21 @@ _AREAS: Final = {
     "mi²": 2_589_988.110336, "mi2": 2_589_988.110336, "square mile": 2_589_988.110336, "acre": 4_046.8564224,
 }  # fmt: skip
 _SHORT: Final = {"km2": "km²", "km^2": "km²", "m2": "m²", "m^2": "m²", "mi2": "mi²"}
-_WORDS: Final = {"hundred": 100.0, "thousand": 1e3, "million": 1e6}
+_WORDS: Final = {
+    "hundred": 100.0, "k": 1e3, "thousand": 1e3, "lakh": 1e5, "m": 1e6, "mln": 1e6, "million": 1e6, "bn": 1e9,
+    "billion": 1e9,
+}  # fmt: skip
+_TIMES: Final = ("day", "week", "month", "quarter", "year")
+_SUPERSCRIPTS: Final = "\u2070\u00b9\u00b2\u00b3\u2074-\u2079"
+#: A number with what may stand between its digits; to a power, or times one of ten; words such as "thousand"; a noun.
+_SIZE: Final = re.compile(
+    r"(\d(?:[\d.,_'\u2019 ]*\d)?)?"
+    r"(?: ?(?:\^|\*\*) ?(\d+)|[eE]\+?(\d+)| ?[x\u00d7*] ?10 ?(?:\^|\*\*) ?(\d+))?"
+    r"((?: ?(?:(?<=\d)[kK]|(?<=\d )[kK]|(?<=\d)M|(?<=\d )M|(?:(?i:hundred|thousand|lakh|mln|million|bn|billion)))(?![\w²^]))*)"
+    r" ?(.*)"
+)
+#: The most that events are counted per: more than there are people, or square metres in a country.
+_LARGEST: Final = 1e15
 _ONES: Final = {"population": ("person", "people"), "exposure": ("unit of exposure", "units of exposure")}
 #: A threshold is far from the map where the probability of exceeding it is this near to 0, or to 1, everywhere.
 FAR: Final = 0.001
@@ -202,22 +219,54 @@ def warn_if_far(
 
 
 def _parse(asked: str) -> tuple[float, str]:
-    """Return how many of what events are counted per; the noun is empty where it was not said."""
-    found = re.fullmatch(
-        r"(?:events\s+)?per\s+(?:(\d[\d,_ ]*(?:\.\d+)?(?:[eE]\+?\d+)?)\s*)?(hundred|thousand|million)?\b\s*(.*)",
-        asked.strip(),
-        flags=re.IGNORECASE,
-    )
-    if found is None or not any(found.groups()):
+    """Return how many of what events are counted per; the noun is empty where it was not said.
+
+    Examples
+    --------
+    >>> [_parse(words)[0] for words in ("per 100,000", "per 100\u202f000", "per 100'000", "per 10^5", "per 100k")]
+    [100000.0, 100000.0, 100000.0, 100000.0, 100000.0]
+    """
+    text = re.sub(f"(?<=10)[{_SUPERSCRIPTS}]+", _raised, " ".join(asked.split()))
+    begin = re.match(r"(?:events )?per (?=\S)", text, re.IGNORECASE)
+    if begin is None:
         raise _unfit(asked, "it should begin with 'per'")
-    digits, word, noun = found.groups()
-    size = float(re.sub(r"[,_ ]", "", digits)) if digits else 1.0
-    size *= _WORDS[word.lower()] if word else 1.0
+    found = _SIZE.match(text, begin.end())
+    assert found is not None
+    digits, power, e, ten, words, noun = found.groups()
+    exponent = int(power or e or ten or 0)
+    base = 1.0 if digits is None else _number(asked, digits)
+    size = math.inf
+    with suppress(OverflowError):
+        size = base**exponent if power else base * 10.0**exponent
+    size *= math.prod(_WORDS[word.lower()] for word in words.split())
     single = noun.lower().removesuffix("s")
     noun = single if single in _AREAS else noun
-    if not size > 0 or (size == 1 and noun not in _AREAS and noun not in ("person", "unit of exposure")):
-        raise _unfit(asked, "it is neither a number nor an area")
+    if not 0 < size <= _LARGEST:
+        most = f"the number may be {number(_LARGEST, 12)} at the most"
+        raise _unfit(asked, most if size > 0 else "it is neither a number above 0 nor an area")
+    known = noun in _AREAS or noun in ("person", "unit of exposure")
+    if not known and (size == 1 or not re.fullmatch(r"|[^\W\d_]{2}.*", noun)):
+        raise _unfit(asked, "it is neither a number nor an area" if size == 1 else f"{noun!r} is nothing to count")
+    if single in _TIMES:
+        raise _unfit(asked, f"{noun!r} is a time, and events of a period are counted per people or area")
     return size, "" if noun in ("person", "unit of exposure") else noun
+
+
+def _raised(found: re.Match[str]) -> str:
+    return "^" + "".join(str(unicodedata.digit(c)) for c in found[0])
+
+
+def _number(asked: str, text: str) -> float:
+    """Return a number as people write it, with marks between thousands; one that can be read in two ways is refused."""
+    groups = r"\d+|\d{1,3}([,_'\u2019 ])\d{3}(?:\1\d{3})*|\d{1,2}(?:,\d{2})+,\d{3}"
+    if re.fullmatch(groups, text) or re.fullmatch(r"\d{1,3}(?:\.000)+", text):  # nobody counts per 100.000 = 100
+        return float(re.sub(r"\D", "", text))
+    if re.fullmatch(r"\d{1,3}\.\d{3}", text):
+        ways = f"{number(float(text), 12)} or {number(float(text.replace('.', '')), 12)}"
+        raise _unfit(asked, f"{text!r} can be read as {ways}", "Write thousands with a comma: 'per 100,000'.")
+    if re.fullmatch(r"\d+\.\d+|\d{1,3}(?:,\d{3})+\.\d+", text):
+        return float(text.replace(",", ""))
+    raise _unfit(asked, f"{text!r} cannot be read as a number")
 
 
 def _amount(size: float) -> str:

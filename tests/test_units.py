@@ -190,3 +190,54 @@ def test_map_intensity_takes_units_and_refuses_before_it_begins():
             map_intensity("no such file.csv", "nor this.gpkg", units=units)
     with pytest.raises(DataError, match="not by area"):
         check_units("per km²", exposed=True)
+
+
+# -- numbers as people write them
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "per 100000", "per 100,000", "per 100 000", "per 100\u202f000", "per 100\u00a0000", "per 100\u2009000",
+        "per 100'000", "per 100\u2019000", "per 100_000", "per 100.000", "per 1,00,000", "per 100,000.0", "per 10^5",
+        "per 10 ^ 5", "per 10**5", "per 10\u2075", "per 1e5", "per 1E+5", "per 1 x 10^5", "per 1\u00d710\u2075", "per 100k",
+        "per 100 K", "per 0.1M", "per 100 thousand", "per hundred thousand", "per lakh", "  events  per  100 000 ",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("noun", ["", " people", " live births"])
+def test_a_hundred_thousand_in_every_way_that_people_write_it(words, noun):
+    units = Units.of(words + noun, "population")
+    assert units.factor == 100_000.0
+    assert units.words == f"events per 100,000{noun or ' people'}"
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ("per 1.500", r"1.5 or 1,500"),
+        ("per 1e400", "at the most"),
+        ("per 10^400", "at the most"),
+        ("per 99999999999^99", "at the most"),
+        ("per 1e-5", "neither a number nor an area"),
+        ("per 0", "above 0"),
+        ("per 100 00", "cannot be read as a number"),
+        ("per 100,00", "cannot be read as a number"),
+        ("per 1,5", "cannot be read as a number"),
+        ("per 100,000 000", "cannot be read as a number"),
+        ("per 10 000,5", "cannot be read as a number"),
+        ("per 5e", "nothing to count"),
+        ("per 10 m", "nothing to count"),
+        ("per 3 months", "is a time"),
+    ],
+)
+def test_numbers_that_can_be_read_in_two_ways_or_in_none_are_refused(words, why):
+    with pytest.raises(DataError, match=why):
+        check_units(words, exposed=True)
+    with pytest.raises(DataError, match=why):
+        Units.of(words, "population")
+
+
+def test_numbers_of_areas():
+    assert Units.of("per 2.5 km²", "area").factor == 2.5
+    assert Units.of("per 1 000 ha", "area").factor == 10.0
+    assert Units.of("per 10^4 m2", "area").factor == pytest.approx(0.01)
