@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import datetime
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from numbers import Real
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import geopandas as gpd
 import numpy as np
@@ -12,13 +15,14 @@ import pandas as pd
 import pyproj
 import shapely
 from scipy import sparse
+from scipy.spatial import cKDTree
 
 from geobgp.arguments import DOMAIN, SOURCE, SUPPRESSED
 from geobgp.data.clock import Clock
 from geobgp.errors import DataError, GeometryError, InputWarning, option, warn
 from geobgp.land.regions import area_shares, read_regions
 from geobgp.text import count as counted
-from geobgp.text import html_table, listed, percent
+from geobgp.text import html_table, listed, number, percent
 from geobgp.validate import NAME, choice, door
 
 if TYPE_CHECKING:
@@ -106,6 +110,11 @@ class AreaCounts:
             "events in them": f"{self.n_used:,}",
             "land in an area": percent(self.covered),
         }
+        known = self.values[np.isfinite(self.values)]
+        if (known != np.round(known)).any():
+            split = int((known != np.round(known)).sum())
+            facts["events in them"] = number(float(known.sum()))
+            facts["counts with a fraction"] = f"{split:,} (taken as they are: events shared out among areas)"
         if self.hidden.any():
             low, high = self.suppressed or (0, 0)
             facts["suppressed counts"] = f"{int(self.hidden.sum()):,} (of {low} to {high} events each)"
@@ -190,13 +199,16 @@ def bin_areas(
     ----------
     areas : GeoDataFrame or path
         Polygons in any CRS. They may reach beyond the land and leave land out: of land without an area nothing is
-        known. Every row is taken for events of its own.
+        known. Every row is taken for events of its own; one district in two rows is refused.
     domain : Domain
     count : str
-        The column with the number of events.
+        The column with the number of events. Fractions are taken as they are (events without an address that were
+        shared out) and told; dates are refused, and so is a column whose name says that it is a rate.
     suppressed : (int, int), optional
         What is known of rows without a number: that it is one of these two, or between them. Without it a missing
-        number is an error.
+        number is an error. Rows without a number are blanks, NaN, and marks that say so: "*", "..", "s", "x", "c",
+        "suppressed", and "<5", "1-4" or "up to 4", which must agree with it. Anything else ("1,234", "12 (prov.)",
+        infinity) is refused.
     name : str, optional
         The column with names, for messages and tables; by default one is looked for.
     time : str, optional
@@ -239,6 +251,7 @@ def bin_areas(
         from geobgp.data.period_areas import bin_period_areas
 
         return bin_period_areas(frame, domain, values, names, interval, clock, absent)
+    _warn_of_parts(values, names)
     return place_areas(frame, domain, values, names, interval)[0]
 
 
@@ -250,6 +263,7 @@ def place_areas(
     interval: tuple[int, int] | None,
 ) -> tuple[AreaCounts, np.ndarray]:
     """Return areas with the nodes' land that they hold, and which were kept: those with land."""
+    _refuse_twins(frame, names)
     shares = sparse.csr_array(area_shares(domain, frame))
     land = shares @ domain.node_areas
     if not (land > 0).any():
@@ -310,25 +324,76 @@ def these(which: np.ndarray, names: Sequence[str]) -> str:
     return f"{'The area' if len(shown) == 1 else 'The areas'} {', '.join(shown[:_MOST_NAMES])}{more}"
 
 
+# -- counts as they are written
+
+#: What stands for a count that is not told, besides blanks.
+_HIDDEN = {
+    "", "nan", "na", "n/a", "null", "none", "<na>", "nat", "*", "**", "***", "..", "...", "\u2026", "s", "(s)", "[s]", "x",
+    "(x)", "[x]", "c", "(c)", "[c]", ":c", "suppressed", "masked", "redacted", "confidential", "hidden", "withheld",
+}  # fmt: skip
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
+_BELOW = re.compile(r"(<|under|below|fewer than|less than)\s*(\d+)", re.IGNORECASE | re.ASCII)
+_UP_TO = re.compile(r"(\u2264|<=|=<|up to|at most)\s*(\d+)", re.IGNORECASE | re.ASCII)
+_SPAN = re.compile(r"(\d+)\s*(?:-|\u2013|to)\s*(\d+)", re.IGNORECASE | re.ASCII)
+_DATE = re.compile(r"\d{4}-\d{2}(-\d{2}.*)?|\d{1,2}([/.-])\d{1,2}\2\d{2,4}.*|\d{4}-?W\d{1,2}", re.ASCII)
+#: Words in the name of a column that say that it holds no numbers of events; and those that may.
+_RATES = {"rate", "rates", "percent", "percentage", "pct", "permille", "permil", "smr", "sir", "asr"}
+_PERHAPS = {
+    "ratio", "risk", "rr", "incidence", "prevalence", "share", "proportion", "fraction", "density", "mean", "average",
+    "probability",
+}  # fmt: skip
+_EVENTS = {"case", "cases", "count", "counts", "death", "deaths", "event", "events", "number", "n", "observed"}
+
+
+class _Mark(NamedTuple):
+    """What a value of a column of counts says: a number, or between which numbers it lies, if it says so."""
+
+    number: float = np.nan
+    low: int | None = None
+    high: int | None = None
+    wrong: bool = False
+
+
+def _read_count(value: Any) -> _Mark:
+    """Return what a value of a column of counts says.
+
+    Examples
+    --------
+    >>> _read_count("12").number, _read_count("<5").high, _read_count("1-4")[1:3], _read_count("1,234").wrong
+    (12.0, 4, (1, 4), True)
+    """
+    if isinstance(value, (bool, np.bool_)):
+        return _Mark(wrong=True)
+    if isinstance(value, Real):
+        number = float(value)
+        return _Mark(number, wrong=bool(np.isinf(number)))
+    text = "" if value is None or value is pd.NA or value is pd.NaT else " ".join(str(value).split())
+    if text.lower() in _HIDDEN:
+        return _Mark()
+    if _NUMBER.fullmatch(text):
+        return _Mark(float(text), wrong=not np.isfinite(float(text)))
+    below, up_to, span = (pattern.fullmatch(text) for pattern in (_BELOW, _UP_TO, _SPAN))
+    if below is not None and int(below[2]) > 0:
+        return _Mark(high=int(below[2]) - 1)
+    if up_to is not None:
+        return _Mark(high=int(up_to[2]))
+    if span is not None and int(span[1]) <= int(span[2]):
+        return _Mark(low=int(span[1]), high=int(span[2]))
+    return _Mark(wrong=True)
+
+
 def _numbers(
     column: pd.Series, names: Sequence[str], count: str, interval: tuple[int, int] | None
 ) -> np.ndarray:
-    """Return the counts; NaN where they are suppressed."""
-    values = np.array(pd.to_numeric(column, errors="coerce"), float)
-    hidden = ~np.isfinite(values)
-    if hidden.any() and interval is None:
-        first = column.iloc[int(np.flatnonzero(hidden)[0])]
-        raise DataError(
-            f"{these(hidden, names)} {'has' if hidden.sum() == 1 else 'have'} no number in the column {count!r}; "
-            f"found {first!r}.",
-            option="suppressed",
-            found=int(hidden.sum()),
-            remedy=(
-                "If small counts are suppressed, say between which numbers they lie: "
-                f"{option('suppressed', '1-4', python='suppressed=(1, 4)')}; else leave these areas out."
-            ),
-        )
-    values[hidden] = np.nan
+    """Return the counts; NaN where they are suppressed: blanks, and marks that say so. The rest is refused by value."""
+    _refuse_dates(column, count)
+    known: dict[Any, _Mark] = {}
+    marks = [known.setdefault(v, _read_count(v)) if isinstance(v, str) else _read_count(v) for v in column]
+    _refuse_unreadable(column, marks, names, count)
+    values = np.array([mark.number for mark in marks], float)
+    hidden = np.isnan(values)
+    if hidden.any():
+        _check_interval(column, marks, names, count, interval)
     if (values < 0).any():
         raise DataError(
             f"{these(values < 0, names)} {'has' if (values < 0).sum() == 1 else 'have'} a negative number in the "
@@ -337,7 +402,195 @@ def _numbers(
             found=float(np.nanmin(values)),
             remedy="Numbers of events are 0 or more.",
         )
+    _ask_of_rates(values, count)
     return values
+
+
+def _refuse_unreadable(
+    column: pd.Series, marks: Sequence[_Mark], names: Sequence[str], count: str
+) -> None:
+    """Refuse values that are neither numbers nor marks of suppressed counts, and numbers that can be read in two ways."""
+    wrong = np.array([mark.wrong for mark in marks], bool)
+    texts = [v.strip() if isinstance(v, str) else "" for v in column]
+    dotted = [k for k, text in enumerate(texts) if "." in text and _NUMBER.fullmatch(text)]
+    remedy = "Write the number alone; leave blank what is suppressed."
+    if dotted and all(re.fullmatch(r"[1-9]\d{0,2}\.\d{3}", texts[k]) for k in dotted):
+        wrong[dotted] = True
+        remedy = "Is the point a decimal one, or between thousands? Make the column one of numbers."
+    if not wrong.any():
+        return
+    found = list(dict.fromkeys(str(column.iloc[k]) for k in np.flatnonzero(wrong)))
+    if any(re.fullmatch(r"\d{1,3}([,'\u2019\s]\d{3})+(\.0+)?", text) for text in found):
+        remedy = "Write numbers without marks between thousands: 1234."
+    raise DataError(
+        f"{these(wrong, names)} {'has' if wrong.sum() == 1 else 'have'} {listed(found, 3)} in the column {count!r}, "
+        "which cannot be read as a number of events.",
+        option="count",
+        found=found,
+        remedy=remedy,
+    )
+
+
+def _check_interval(
+    column: pd.Series,
+    marks: Sequence[_Mark],
+    names: Sequence[str],
+    count: str,
+    interval: tuple[int, int] | None,
+) -> None:
+    """Refuse suppressed counts without an interval, and marks that contradict it."""
+    hidden = np.array([np.isnan(mark.number) for mark in marks])
+    told = sorted({(mark.low or 1, mark.high) for mark in marks if mark.high is not None})
+    low, high = told[0] if len(told) == 1 else (1, 4)
+    say = option("suppressed", f"{low}-{high}", python=f"suppressed=({low}, {high})")
+    if interval is None:
+        first = column.iloc[int(np.flatnonzero(hidden)[0])]
+        raise DataError(
+            f"{these(hidden, names)} {'has' if hidden.sum() == 1 else 'have'} no number in the column {count!r}; "
+            f"found {first!r}.",
+            option="suppressed",
+            found=int(hidden.sum()),
+            remedy=(
+                f"If small counts are suppressed, say between which numbers they lie: {say}; else leave these areas out."
+            ),
+        )
+    against = np.array(
+        [
+            mark.high is not None and (mark.high != interval[1] or (mark.low or interval[0]) != interval[0])
+            for mark in marks
+        ],
+        bool,
+    )
+    if against.any():
+        found = list(dict.fromkeys(str(column.iloc[k]) for k in np.flatnonzero(against)))
+        one = f"Say what the marks say: {say}." if len(told) == 1 else "One interval holds for all of them."
+        raise DataError(
+            f"{these(against, names)} {'has' if against.sum() == 1 else 'have'} {listed(found, 3)} in the column "
+            f"{count!r}; {option('suppressed')} says {interval[0]} to {interval[1]}.",
+            option="suppressed",
+            found=found,
+            remedy=one,
+        )
+
+
+def _refuse_dates(column: pd.Series, count: str) -> None:
+    """Refuse a column of dates, years or times as numbers of events."""
+    there = column.dropna()
+    first = there.iloc[0] if len(there) else None
+    dated = (
+        pd.api.types.is_datetime64_any_dtype(column.dtype)
+        or pd.api.types.is_timedelta64_dtype(column.dtype)
+        or isinstance(column.dtype, pd.PeriodDtype)
+        or any(isinstance(value, (datetime.date, datetime.time, datetime.timedelta)) for value in there)
+    )
+    if not dated and pd.api.types.is_numeric_dtype(column.dtype):
+        values = there.to_numpy(float)
+        whole = len(values) > 0 and bool((np.isfinite(values) & (values == np.round(values))).all())
+        years = {"year", "years", "date", "jahr", "jaar", "annee"} & set(_words(count))
+        dated = whole and (
+            (bool(years) and bool(((values >= 1800) & (values <= 2100)).all()))
+            or bool(((values >= 18000101) & (values <= 21001231)).all() and _as_days(values).all())
+        )
+    elif not dated:
+        words = [text for value in there if (text := str(value).strip()).lower() not in _HIDDEN]
+        dated = bool(words) and all(_DATE.fullmatch(text) for text in words)
+    if dated:
+        raise DataError(
+            f"The column {count!r} holds dates, such as {str(first)!r}, and no numbers of events.",
+            option="count",
+            found=str(first),
+            remedy=f"Name the column with the number of events: {option('count')}. Dates are {option('time')}.",
+        )
+
+
+def _as_days(values: np.ndarray) -> np.ndarray:
+    """Tell which whole numbers can be days, as 20201231."""
+    month, day = values // 100 % 100, values % 100
+    return np.asarray((month >= 1) & (month <= 12) & (day >= 1) & (day <= 31))
+
+
+def _words(name: str) -> list[str]:
+    """Return the words of a column's name: DeathRate_2020 is death, rate, 2020."""
+    return re.findall(r"[a-z]+|\d+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", str(name)).lower())
+
+
+def _ask_of_rates(values: np.ndarray, count: str) -> None:
+    """Refuse a column that is a rate by its name, and warn of counts that are all below one."""
+    there, words = values[values > 0], set(_words(count))
+    if not len(there):
+        return
+    fractions = bool((there != np.round(there)).any())
+    named = words & _RATES or re.search(r"%|\u2030|per[ _-]?(\d|million|mille|capita|cent|hundred|thousand)", count.lower())
+    if (named or (fractions and words & _PERHAPS)) and not words & _EVENTS:
+        raise DataError(
+            f"The column {count!r} is a rate by its name, with values from {number(float(there.min()), 3)} to "
+            f"{number(float(there.max()), 3)}; counts are numbers of events.",
+            option="count",
+            found=count,
+            remedy=(
+                "Multiply it by the people it is a rate of, and give these as "
+                f"{option('exposure')}. If they are numbers of events, give the column a name that says so, such as 'cases'."
+            ),
+        )
+    if there.max() < 1:
+        warn(
+            InputWarning(
+                f"All numbers of the column {count!r} are below 1 ({number(float(there.sum()), 3)} events in "
+                f"{counted(len(values), 'area')}). They are taken for fractions of events.",
+                option="count",
+                found=float(there.max()),
+                remedy="If they are rates, multiply them by the people behind them.",
+            )
+        )
+
+
+# -- areas that are there twice
+
+
+def _refuse_twins(frame: gpd.GeoDataFrame, names: Sequence[str]) -> None:
+    """Refuse areas that are there twice: the same land, whoever drew it first."""
+    shapes = np.asarray(frame.geometry.to_numpy(), dtype=object)
+    size, middle = shapely.area(shapes), shapely.get_coordinates(shapely.centroid(shapes))
+    if len(middle) != len(shapes) or len(shapes) < 2:
+        return
+    pairs = cKDTree(middle).query_pairs(1e-3 * float(np.sqrt(size.max())), output_type="ndarray")
+    alike = np.abs(size[pairs[:, 0]] - size[pairs[:, 1]]) <= 1e-3 * size[pairs[:, 0]]
+    pairs = pairs[alike & (size[pairs[:, 0]] > 0)]
+    if not len(pairs):
+        return
+    one, other = (shapely.make_valid(shapes[k]) for k in pairs.T)
+    same = shapely.area(shapely.intersection(one, other)) > 0.99 * size[pairs[:, 0]]
+    pairs = pairs[same]
+    if len(pairs):
+        twice = np.zeros(len(shapes), bool)
+        twice[pairs.ravel()] = True
+        raise DataError(
+            f"{these(twice, names)} are the same land: {counted(len(np.unique(pairs.max(axis=1))), 'row')} too many.",
+            option="areas",
+            found=[names[k] for k in np.flatnonzero(twice)],
+            remedy=(
+                "If they count different events, such as those of men and of women, add them up; else leave the "
+                "repeated rows out."
+            ),
+        )
+
+
+def _warn_of_parts(values: np.ndarray, names: Sequence[str]) -> None:
+    """Warn where the parts of an area have one number each time: it may be that of the whole."""
+    table = pd.DataFrame({"name": list(names), "value": values})
+    table = table[(table["value"] > 0) & table["name"].duplicated(keep=False)]
+    if not len(table) or table.groupby("name")["value"].nunique().max() > 1 or table["value"].max() < 3:
+        return
+    repeated = list(dict.fromkeys(table["name"]))
+    warn(
+        InputWarning(
+            f"{listed(repeated, _MOST_NAMES)} {'is' if len(repeated) == 1 else 'are'} in several rows with the same "
+            "number. Every row is taken for events of its own: a number of the whole area is counted for each part.",
+            option="areas",
+            found=repeated,
+            remedy="If it is that of the whole, make its parts one area: frame.dissolve(by=...).",
+        )
+    )
 
 
 def _warn_overlap(inside: np.ndarray, domain: Domain) -> None:
