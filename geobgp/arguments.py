@@ -83,8 +83,9 @@ def _covariates(value: Any) -> Any:
             raise TypeError
         for name, one in value.items():
             NAME.take(name)
-            if not (callable(one) or hasattr(one, "source")):
-                _source(one)
+            for part in one.values() if isinstance(one, Mapping) and not hasattr(one, "dims") else [one]:
+                if not (callable(part) or hasattr(part, "source")):
+                    _source(part)
     return value
 
 

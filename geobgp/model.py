@@ -10,9 +10,10 @@ import numpy as np
 
 from geobgp.arguments import ARRAY, BASIS, CLIENT, COVARIATES, KERNEL, PROGRESS
 from geobgp.data.combined import combine, sort_counts
+from geobgp.data.counts import check_nodes
 from geobgp.data.effects import Effects
 from geobgp.data.effort import check_events, node_effort, seen_exposure
-from geobgp.data.period_inputs import period_effects, period_exposure
+from geobgp.data.period_inputs import labels_in, period_effects, period_exposure
 from geobgp.errors import DataError, option
 from geobgp.inference.count_fit import fit_counts
 from geobgp.inference.engine import Engine, engine_for
@@ -140,6 +141,7 @@ class LGCP:
         self.basis = basis
         self.kernel = _kernel(basis, kernel)
         self.scaling: Scaling = resolve(scaling, basis)
+        self.period_labels = labels_in(exposure, covariates)
         self.exposure, self.exposure_kind = period_exposure(exposure, basis.domain, exposure_column)
         self.effort = node_effort(effort, basis.domain, effort_column)
         self.effects = period_effects(covariates, basis.domain, fill_missing)
@@ -201,6 +203,7 @@ class LGCP:
             The Dask client, or the address of the scheduler, whose workers share a mixture over hyperparameters; by
             default the current client. Without one it is all done here.
         """
+        check_nodes(counts, self.basis.domain)
         if has_periods(counts):
             given = {"periods": periods, "hyper": hyper, "engine": engine, "start": start, "resume": resume}
             return fit_periods(self, counts, progress=progress, title=title, **given)  # type: ignore[arg-type]

@@ -246,7 +246,9 @@ def _parse(asked: str) -> tuple[float, str]:
         raise _unfit(asked, most if size > 0 else "it is neither a number above 0 nor an area")
     known = noun in _AREAS or noun in ("person", "unit of exposure")
     if not known and (size == 1 or not re.fullmatch(r"|[^\W\d_]{2}.*", noun)):
-        raise _unfit(asked, "it is neither a number nor an area" if size == 1 else f"{noun!r} is nothing to count")
+        raise _unfit(
+            asked, "it is neither a number nor an area" if size == 1 else f"{noun!r} is nothing to count"
+        )
     if single in _TIMES:
         raise _unfit(asked, f"{noun!r} is a time, and events of a period are counted per people or area")
     return size, "" if noun in ("person", "unit of exposure") else noun
@@ -259,7 +261,9 @@ def _raised(found: re.Match[str]) -> str:
 def _number(asked: str, text: str) -> float:
     """Return a number as people write it, with marks between thousands; one that can be read in two ways is refused."""
     groups = r"\d+|\d{1,3}([,_'\u2019 ])\d{3}(?:\1\d{3})*|\d{1,2}(?:,\d{2})+,\d{3}"
-    if re.fullmatch(groups, text) or re.fullmatch(r"\d{1,3}(?:\.000)+", text):  # nobody counts per 100.000 = 100
+    if re.fullmatch(groups, text) or re.fullmatch(
+        r"\d{1,3}(?:\.000)+", text
+    ):  # nobody counts per 100.000 = 100
         return float(re.sub(r"\D", "", text))
     if re.fullmatch(r"\d{1,3}\.\d{3}", text):
         ways = f"{number(float(text), 12)} or {number(float(text.replace('.', '')), 12)}"

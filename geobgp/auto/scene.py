@@ -216,7 +216,7 @@ class Scenes:
             # What does not fit is said before the fit.
             Units.of(o.units or "", exposure_kind, domain.area_unit)
             effort = node_effort(o.effort, domain, o.effort_column)
-            effects = period_effects(o.covariates, domain, o.fill_missing)
+            effects = period_effects(o.covariates, domain, o.fill_missing, getattr(counts, "periods", None))
         in_time, (counts, exposure, effects) = _pooled(counts, exposure, effects)
         if isinstance(counts, AreaCounts):
             check_events(counts.located, counts, exposure, effort)

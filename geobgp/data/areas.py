@@ -60,6 +60,8 @@ class AreaCounts:
         Areas without events and without land, which were left out.
     located : (n_nodes,) array or None
         Other events, whose place is known, that were fitted together with these.
+    nodes : str
+        Whose nodes they are: `Domain.nodes_hash`; empty where that is not known.
     """
 
     values: np.ndarray
@@ -71,6 +73,7 @@ class AreaCounts:
     covered: float
     n_off: int = 0
     located: np.ndarray | None = field(default=None, repr=False)
+    nodes: str = field(default="", repr=False)
 
     @property
     def hidden(self) -> np.ndarray:
@@ -297,6 +300,7 @@ def place_areas(
         crs=frame.crs,
         covered=float(np.minimum(inside, 1.0) @ domain.node_areas / domain.node_areas.sum()),
         n_off=int(off.sum()),
+        nodes=domain.nodes_hash(),
     )
     return found, kept
 
@@ -336,13 +340,13 @@ _BELOW = re.compile(r"(<|under|below|fewer than|less than)\s*(\d+)", re.IGNORECA
 _UP_TO = re.compile(r"(\u2264|<=|=<|up to|at most)\s*(\d+)", re.IGNORECASE | re.ASCII)
 _SPAN = re.compile(r"(\d+)\s*(?:-|\u2013|to)\s*(\d+)", re.IGNORECASE | re.ASCII)
 _DATE = re.compile(r"\d{4}-\d{2}(-\d{2}.*)?|\d{1,2}([/.-])\d{1,2}\2\d{2,4}.*|\d{4}-?W\d{1,2}", re.ASCII)
-#: Words in the name of a column that say that it holds no numbers of events; and those that may.
+#: Words in the name of a column that say that it holds rates; those that may; and those that, at its end, say otherwise.
 _RATES = {"rate", "rates", "percent", "percentage", "pct", "permille", "permil", "smr", "sir", "asr"}
 _PERHAPS = {
     "ratio", "risk", "rr", "incidence", "prevalence", "share", "proportion", "fraction", "density", "mean", "average",
     "probability",
 }  # fmt: skip
-_EVENTS = {"case", "cases", "count", "counts", "death", "deaths", "event", "events", "number", "n", "observed"}
+_EVENTS = {"cases", "count", "counts", "deaths", "events", "number", "n", "observed"}
 
 
 class _Mark(NamedTuple):
@@ -406,9 +410,7 @@ def _numbers(
     return values
 
 
-def _refuse_unreadable(
-    column: pd.Series, marks: Sequence[_Mark], names: Sequence[str], count: str
-) -> None:
+def _refuse_unreadable(column: pd.Series, marks: Sequence[_Mark], names: Sequence[str], count: str) -> None:
     """Refuse values that are neither numbers nor marks of suppressed counts, and numbers that can be read in two ways."""
     wrong = np.array([mark.wrong for mark in marks], bool)
     texts = [v.strip() if isinstance(v, str) else "" for v in column]
@@ -440,7 +442,9 @@ def _check_interval(
 ) -> None:
     """Refuse suppressed counts without an interval, and marks that contradict it."""
     hidden = np.array([np.isnan(mark.number) for mark in marks])
-    told = sorted({(mark.low or 1, mark.high) for mark in marks if mark.high is not None})
+    told = sorted(
+        {(1 if mark.low is None else mark.low, mark.high) for mark in marks if mark.high is not None}
+    )
     low, high = told[0] if len(told) == 1 else (1, 4)
     say = option("suppressed", f"{low}-{high}", python=f"suppressed=({low}, {high})")
     if interval is None:
@@ -456,7 +460,7 @@ def _check_interval(
         )
     against = np.array(
         [
-            mark.high is not None and (mark.high != interval[1] or (mark.low or interval[0]) != interval[0])
+            mark.high is not None and (mark.high != interval[1] or mark.low not in (None, interval[0]))
             for mark in marks
         ],
         bool,
@@ -516,12 +520,14 @@ def _words(name: str) -> list[str]:
 
 def _ask_of_rates(values: np.ndarray, count: str) -> None:
     """Refuse a column that is a rate by its name, and warn of counts that are all below one."""
-    there, words = values[values > 0], set(_words(count))
+    there, words = values[values > 0], _words(count)
     if not len(there):
         return
     fractions = bool((there != np.round(there)).any())
-    named = words & _RATES or re.search(r"%|\u2030|per[ _-]?(\d|million|mille|capita|cent|hundred|thousand)", count.lower())
-    if (named or (fractions and words & _PERHAPS)) and not words & _EVENTS:
+    named = _RATES & set(words) or re.search(
+        r"%|\u2030|per[ _-]?(\d|million|mille|capita|cent|hundred|thousand)", count.lower()
+    )
+    if (named or (fractions and _PERHAPS & set(words))) and not _EVENTS & set(words[-1:]):
         raise DataError(
             f"The column {count!r} is a rate by its name, with values from {number(float(there.min()), 3)} to "
             f"{number(float(there.max()), 3)}; counts are numbers of events.",

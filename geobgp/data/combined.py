@@ -142,6 +142,7 @@ def stack(several: Sequence[AreaCounts]) -> AreaCounts:
         crs=first.crs,
         covered=min(sum(one.covered for one in several), 1.0),
         n_off=sum(one.n_off for one in several),
+        nodes=first.nodes,
     )
 
 

@@ -69,6 +69,8 @@ class Counts:
         together with `coordinates`.
     warning : DroppedPointsWarning or None
         What `bin_points` warned of.
+    nodes : str
+        Whose nodes they are: `Domain.nodes_hash`; empty where that is not known.
     """
 
     values: np.ndarray
@@ -87,6 +89,7 @@ class Counts:
     coordinates: np.ndarray | None = field(default=None, repr=False)
     counted: np.ndarray | None = field(default=None, repr=False)
     warning: DroppedPointsWarning | None = None
+    nodes: str = field(default="", repr=False)
 
     @property
     def warnings(self) -> list[DroppedPointsWarning]:
@@ -417,6 +420,7 @@ class Tally:
             points_crs=self.points_crs,
             coordinates=None if self.kept is None else np.concatenate([np.empty((0, 2)), *self.kept]),
             counted=None if self.kept is None else self._counted(),
+            nodes=self.domain.nodes_hash(),
         )
         return replace(counts, warning=with_unreadable(self._warning(counts), self.missing, self.read))
 
@@ -454,6 +458,19 @@ class Tally:
             text += f" With the two coordinates swapped {percent(hit)} of them would lie on the land."
             remedy = f"Swap them, or name the columns with {first} and {second} ({third} and {fourth})."
         return DroppedPointsWarning(text, option="points", found=counts.n_dropped, remedy=remedy)
+
+
+def check_nodes(counts: Any, domain: Domain) -> None:
+    """Refuse counts that are of the nodes of another domain, be they as many."""
+    several = counts if isinstance(counts, (list, tuple)) else [counts]
+    theirs = {getattr(one, "nodes", "") for one in several} - {""}
+    if theirs and theirs != {domain.nodes_hash()}:
+        raise DataError(
+            f"The counts are of the nodes of another domain, not of these {domain.n_nodes:,}.",
+            option="counts",
+            found=len(theirs),
+            remedy="Count on the domain of the basis: bin_points(points, basis.domain), bin_areas(areas, basis.domain, ...).",
+        )
 
 
 def uneven(what: str, n: int, rows: str, things: str = "numbers") -> DataError:

@@ -6,13 +6,14 @@ import os
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+import pandas as pd
 
 from geobgp.data.raster_in import LEFT_OUT, read_to_nodes
 from geobgp.data.standardise import EXPECTED
 from geobgp.errors import DataError, InputWarning, option, warn
 from geobgp.files import kind_of, read_vector
 from geobgp.land.regions import spread_shares
-from geobgp.text import count, number, percent
+from geobgp.text import count, listed, number, percent
 from geobgp.validate import as_floats
 
 if TYPE_CHECKING:
@@ -94,10 +95,56 @@ def check_amounts(values: np.ndarray, what: str) -> None:
         )
 
 
+def amounts_in(areas: gpd.GeoDataFrame, column: str) -> np.ndarray:
+    """Return a column of people; refuse what is no number, and areas that are there twice."""
+    values = areas[column]
+    if values.dtype.kind in "mM":
+        raise DataError(
+            f"The column {column!r} of the exposure holds dates, and no numbers of people.",
+            option="exposure_column",
+            found=column,
+            remedy=f"Name the column with {option('exposure_column')}.",
+        )
+    people = np.asarray(pd.to_numeric(values, errors="coerce"), float)
+    unread = [
+        str(v) for v, known in zip(values, np.isfinite(people), strict=True) if not known and not pd.isna(v)
+    ]
+    if unread:
+        raise DataError(
+            f"The column {column!r} of the exposure has {listed(dict.fromkeys(unread), 3)}, which cannot be read as a "
+            "number.",
+            option="exposure_column",
+            found=unread[:3],
+            remedy="Write numbers without marks between thousands: 1234.",
+        )
+    check_amounts(people, f"The column {column!r}")
+    twice = repeated(areas, column)
+    if twice.any():
+        raise DataError(
+            f"{count(int(twice.sum()), 'row')} of {len(areas):,} of the exposure {'is' if twice.sum() == 1 else 'are'} "
+            f"there already, the first row {int(np.flatnonzero(twice)[0]):,} (counted from 0): the same area, and "
+            f"nothing but {column!r} may differ.",
+            option="exposure",
+            found=int(twice.sum()),
+            remedy="Leave them out; or add them up, if they are of different people.",
+        )
+    return people
+
+
+def repeated(areas: gpd.GeoDataFrame, amount: str) -> np.ndarray:
+    """Tell which rows repeat one before: the same polygon and the same in every column but `amount`.
+
+    Columns that number the rows, or measure them, are not looked at: those of numbers that are all different.
+    """
+    others = [c for c in areas.columns if c not in (areas.geometry.name, amount)]
+    told = [c for c in others if areas[c].dtype.kind not in "iuf" or areas[c].duplicated().any()]
+    keys = pd.DataFrame({str(c): areas[c].astype(str).to_numpy() for c in told})
+    return np.asarray(keys.assign(_shape=areas.geometry.to_wkb().to_numpy()).duplicated(), bool)
+
+
 def _spread(areas: gpd.GeoDataFrame, domain: Domain, column: str) -> np.ndarray:
     """Return people per node: those of each area that live on the node's land."""
-    people = np.asarray(areas[column], float)
-    check_amounts(people, f"The column {column!r}")
+    people = amounts_in(areas, column)
     return np.asarray(people @ shares_of(areas, domain, column, people)).ravel()
 
 

@@ -12,8 +12,9 @@ import pandas as pd
 
 from geobgp.data.areas import AreaCounts, place_areas
 from geobgp.data.clock import OUTSIDE, UNTIMED, Clock
+from geobgp.data.exposure import repeated
 from geobgp.data.periods import Periods
-from geobgp.errors import DataError, option, warn
+from geobgp.errors import DataError, InputWarning, option, warn
 from geobgp.text import count as counted
 
 if TYPE_CHECKING:
@@ -121,6 +122,7 @@ class PeriodAreaCounts(AreaCounts):
             covered=self.covered,
             n_off=self.n_off,
             located=located,
+            nodes=self.nodes,
         )
 
     def facts(self) -> dict[str, str]:
@@ -167,6 +169,7 @@ def bin_period_areas(
     warning = clock.warning()
     if warning is not None:
         warn(warning)
+    _warn_of_repeats(frame.iloc[used], values[used])
     area, kinds = pd.factorize(pd.Series(frame.geometry.to_wkb().to_numpy()[used]))
     one = used[np.unique(area, return_index=True)[1]]  # a row of each area
     period, rows = codes[used] - first, values[used]
@@ -203,7 +206,9 @@ def bin_period_areas(
     )
     table, unknown = table[:, kept], unknown[:, kept]
     table.setflags(write=False)
-    known = {name: getattr(placed, name) for name in ("shares", "names", "suppressed", "geometry", "crs")}
+    known = {
+        name: getattr(placed, name) for name in ("shares", "names", "suppressed", "geometry", "crs", "nodes")
+    }
     return PeriodAreaCounts(
         values=table,
         **known,
@@ -214,3 +219,18 @@ def bin_period_areas(
         n_untimed=int((codes == UNTIMED).sum()),
         n_outside=int((codes == OUTSIDE).sum()),
     )
+
+
+def _warn_of_repeats(frame: gpd.GeoDataFrame, values: np.ndarray) -> None:
+    """Warn of rows that are there twice with the same number, which is added up; single events may well be."""
+    twice = repeated(frame, "") & (np.nan_to_num(values) > 1)
+    if twice.any():
+        warn(
+            InputWarning(
+                f"{counted(int(twice.sum()), 'row')} of {len(frame):,} of the areas {'is' if twice.sum() == 1 else 'are'} "
+                "there already, with the same area, date and number. Their numbers are added up.",
+                option="areas",
+                found=int(twice.sum()),
+                remedy="Leave them out, if they are the same events.",
+            )
+        )

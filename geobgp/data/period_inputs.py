@@ -13,6 +13,7 @@ import pandas as pd
 from geobgp.data.clock import OUTSIDE, Clock
 from geobgp.data.effects import Effects, covariate_columns, fixed_effects, named_covariates
 from geobgp.data.exposure import (
+    amounts_in,
     areas_of,
     check_amounts,
     kind_of_amounts,
@@ -50,6 +51,85 @@ def varies(value: Any) -> bool:
     return all(
         isinstance(one, (str, os.PathLike)) or np.ndim(one) > 0 or hasattr(one, "dims") for one in value
     )
+
+
+def in_order(value: Any, periods: Periods | None, name: str) -> Any:
+    """Return what is given by the labels of periods as a list in the order of these; anything else as it is.
+
+    Parameters
+    ----------
+    value
+    periods : Periods, optional
+        Those that the labels are of; where they are not known yet the order stays, and `check_labels` is to follow.
+    name : "exposure" or "covariates"
+
+    Examples
+    --------
+    >>> from geobgp import Periods
+    >>> in_order({"2020": "b.tif", 2019: "a.tif"}, Periods.calendar("year", 2019, 2020), "exposure")
+    ['a.tif', 'b.tif']
+    """
+    if not isinstance(value, Mapping) or not varies(value):
+        return value
+    parts = list(value.values())
+    return parts if periods is None else [parts[k] for k in _places(list(value), periods, name)]
+
+
+def labels_in(exposure: Any, covariates: Any) -> dict[str, list[Any]]:
+    """Return the labels of periods that an exposure or covariates are given by, under what they are of."""
+    named = {"exposure": exposure} | {
+        f"covariates: {name}": value for name, value in named_covariates(covariates).items()
+    }
+    return {
+        name: list(value) for name, value in named.items() if isinstance(value, Mapping) and varies(value)
+    }
+
+
+def check_labels(labels: Mapping[str, list[Any]], periods: Periods) -> None:
+    """Refuse what is given by other labels than those of the periods, or in another order."""
+    for name, keys in labels.items():
+        what, _, which = name.partition(": ")
+        places = _places(keys, periods, what)
+        if places != sorted(places):
+            raise DataError(
+                f"{option(what)}{f', {which}' if which else ''} is given by period in another order: {listed(keys, 3)}.",
+                option=what,
+                found=[str(key) for key in keys],
+                remedy=f"Give it in the order of the periods, from {periods.labels[0]!r} on.",
+            )
+
+
+def _places(keys: list[Any], periods: Periods, what: str) -> list[int]:
+    """Return which of some labels belongs to each period; refuse those that are of none, and periods without one."""
+    found: dict[int, Any] = {}
+    for position, key in enumerate(keys):
+        try:
+            number = periods.find(key)
+        except DataError as error:
+            raise DataError(
+                f"{option(what)} is given for {str(key)!r}, which is none of the periods: there are {periods.words()}.",
+                option=what,
+                found=str(key),
+                remedy=f"Name the periods as they are, from {periods.labels[0]!r} to {periods.labels[-1]!r}.",
+            ) from error
+        if number in found:
+            raise DataError(
+                f"{option(what)} is given twice for the period {periods.labels[number]!r}: as {str(keys[found[number]])!r} "
+                f"and as {str(key)!r}.",
+                option=what,
+                found=str(key),
+                remedy="Give one for each period.",
+            )
+        found[number] = position
+    lacking = [label for k, label in enumerate(periods.labels) if k not in found]
+    if lacking:
+        raise DataError(
+            f"{option(what)} is given for {count(len(keys), 'period')}; there is none for {listed(lacking, 3)}.",
+            option=what,
+            found=lacking,
+            remedy="Give one for each period, or one for all.",
+        )
+    return [found[k] for k in range(periods.n)]
 
 
 def check_one(name: str, value: Any, where: str, remedy: str) -> None:
@@ -93,8 +173,8 @@ def period_exposure(
     Parameters
     ----------
     exposure
-        As for `node_exposure`, the same in every period; or a (n_periods, n_nodes) array, or a list (or mapping by
-        label) with an exposure of any kind for each period; or areas with a row for each period.
+        As for `node_exposure`, the same in every period; or a (n_periods, n_nodes) array, or a list (or a mapping by
+        the periods' labels) with an exposure of any kind for each period; or areas with a row for each period.
     domain : Domain
     column : str, optional
     time : str or None
@@ -113,13 +193,13 @@ def period_exposure(
             return _dated(exposure, domain, column, Clock(time, periods, None, date_format), periods)
     if not varies(exposure):
         return node_exposure(exposure, domain, column)
+    exposure = in_order(exposure, periods, "exposure")
     if isinstance(exposure, np.ndarray):
         values = _rows(np.array(exposure, float), domain, "exposure")
         check_amounts(values.ravel(), "Exposure")
         kind = "exposure"
     else:
-        parts = exposure.values() if isinstance(exposure, Mapping) else exposure
-        found = [node_exposure(one, domain, column) for one in parts]
+        found = [node_exposure(one, domain, column) for one in exposure]
         values, kind = np.array([one for one, _ in found]), found[0][1]
     empty = np.flatnonzero(values.sum(axis=1) <= 0)
     if len(empty):
@@ -159,8 +239,7 @@ def _dated(
         )
     areas, codes = areas.iloc[used], codes[used]
     area, _ = pd.factorize(pd.Series(areas.geometry.to_wkb().to_numpy()))
-    people = np.asarray(areas[column], float)
-    check_amounts(people, f"The column {column!r}")
+    people = amounts_in(areas, column)
     table = np.zeros((periods.n, int(area.max()) + 1))
     np.add.at(table, (codes, area), people)
     lacking = table.size - len(np.unique(codes * table.shape[1] + area))
@@ -176,7 +255,12 @@ def _dated(
     return table @ shares_of(one, domain, column, table.mean(axis=0)), kind_of_amounts(column)
 
 
-def period_effects(covariates: Any, domain: Domain, fill_missing: Literal["mean"] | None = None) -> Effects:
+def period_effects(
+    covariates: Any,
+    domain: Domain,
+    fill_missing: Literal["mean"] | None = None,
+    periods: Periods | None = None,
+) -> Effects:
     """Return the fixed effects of a model whose covariates may change: columns (n_nodes, k) or (n_periods, n_nodes, k).
 
     What changes is standardised over all periods, so that an effect is the same in each of them.
@@ -184,15 +268,17 @@ def period_effects(covariates: Any, domain: Domain, fill_missing: Literal["mean"
     Parameters
     ----------
     covariates
-        As for `fixed_effects`; a value may be a (n_periods, n_nodes) array, or a list with a raster, an array or a
-        callable for each period.
+        As for `fixed_effects`; a value may be a (n_periods, n_nodes) array, or a list (or a mapping by the periods'
+        labels) with a raster, an array or a callable for each period.
     fill_missing : "mean", optional
+    periods : Periods, optional
     """
     named = named_covariates(covariates)
     moving = {name: value for name, value in named.items() if varies(value)}
     if not moving:
         return fixed_effects(covariates, domain, fill_missing)
     still = fixed_effects({k: v for k, v in named.items() if k not in moving}, domain, fill_missing)
+    moving = {name: in_order(value, periods, "covariates") for name, value in moving.items()}
     tables = {name: _table(name, value, domain, fill_missing) for name, value in moving.items()}
     lengths = {len(table) for table in tables.values()}
     if len(lengths) > 1:
@@ -239,8 +325,7 @@ def check_periods(n_given: int | None, periods: Periods, what: str) -> None:
 
 def _table(name: str, value: Any, domain: Domain, fill_missing: Literal["mean"] | None) -> np.ndarray:
     """Return a covariate by period and node."""
-    parts = list(value.values()) if isinstance(value, Mapping) else list(value)
-    found = [covariate_columns(name, part, domain, fill_missing) for part in parts]
+    found = [covariate_columns(name, part, domain, fill_missing) for part in value]
     if any(list(one) != [name] for one in found):
         raise DataError(
             f"The covariate {name!r} has levels; those that change from period to period are numbers.",

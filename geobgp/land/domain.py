@@ -294,6 +294,14 @@ class Domain(Shown):
         digest.update(self.node_areas.tobytes())
         return digest.hexdigest()
 
+    def nodes_hash(self) -> str:
+        """Return a hash of the nodes alone, where they are and how large: counts on them are of this domain."""
+        digest = hashlib.blake2b(digest_size=20)
+        digest.update(repr((self.grid.shape, tuple(self.grid.affine)[:6])).encode())
+        for values in (self.node_rows, self.node_cols, self.node_areas):
+            digest.update(np.ascontiguousarray(values).tobytes())
+        return digest.hexdigest()
+
     def locate(self, coords: Any) -> Any:
         """Return the node on whose land each place lies, -1 off land.
 

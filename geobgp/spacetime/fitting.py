@@ -11,7 +11,7 @@ from geobgp.data.combined import combine
 from geobgp.data.effort import check_events, seen_exposure
 from geobgp.data.period_areas import PeriodAreaCounts
 from geobgp.data.period_counts import PeriodCounts
-from geobgp.data.period_inputs import check_periods
+from geobgp.data.period_inputs import check_labels, check_periods
 from geobgp.data.periods import Periods
 from geobgp.errors import DataError, option
 from geobgp.inference.chain_fit import ChainFit, area_chain, fit_chain, node_chain, setting_of
@@ -65,6 +65,7 @@ def fit_periods(
     n = model.basis.domain.n_nodes
     for what, given in (("exposure", model.exposure), ("covariates", model.effects.columns)):
         check_periods(len(given) if given.ndim == (2 if what == "exposure" else 3) else None, periods, what)
+    check_labels(model.period_labels, periods)
     exposure = model.exposure
     if not np.all(periods.widths == 1.0):
         exposure = np.broadcast_to(exposure, (periods.n, n)) * periods.widths[:, None]

@@ -9,11 +9,13 @@ import numpy as np
 from scipy import sparse
 from scipy.special import ndtr, ndtri
 
+from geobgp.data.exposure import check_amounts
 from geobgp.data.periods import Periods
 from geobgp.errors import DataError
 from geobgp.inference.mixture import check_probabilities, quantile_name
 from geobgp.land.regions import area_shares, poisson_quantile, read_regions, table
 from geobgp.totals import observed_inside, rates
+from geobgp.validate import as_floats
 from geobgp.units import RISKS
 
 if TYPE_CHECKING:
@@ -219,7 +221,7 @@ def steps_ahead(periods: Periods, after: Periods) -> np.ndarray:
 def exposure_ahead(posterior: SpaceTimePosterior, after: Periods, exposure: np.ndarray | None) -> np.ndarray:
     """Return the exposure of periods ahead: what was given, or that of the last period."""
     last = posterior.by_period[-1] / posterior.periods.widths[-1]
-    rows = last if exposure is None else np.asarray(exposure, float)
+    rows = last if exposure is None else as_floats("exposure", exposure)
     n = posterior.domain.n_nodes
     if rows.shape not in ((n,), (after.n, n)):
         raise DataError(
@@ -227,6 +229,11 @@ def exposure_ahead(posterior: SpaceTimePosterior, after: Periods, exposure: np.n
             f"{rows.shape}.",
             option="exposure",
             found=rows.shape,
+        )
+    check_amounts(rows.ravel(), "The exposure ahead")
+    if not np.all(rows.sum(axis=-1) > 0):
+        raise DataError(
+            "The exposure ahead is zero everywhere, so that nothing could happen anywhere.", option="exposure"
         )
     if np.all(after.widths == 1.0):
         return np.array(rows)

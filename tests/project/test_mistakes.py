@@ -1,0 +1,279 @@
+"""Mistakes that used to pass without a word: each is refused, or told of, with what was found and what to do."""
+
+from __future__ import annotations
+
+import geopandas as gpd
+import numpy as np
+import pandas as pd
+import pytest
+import shapely
+from shapely import box
+
+from geobgp import LGCP, DataError, Domain, HarmonicBasis, Matern, Periods, bin_areas, bin_points
+from geobgp.data.period_inputs import period_effects, period_exposure
+from geobgp.errors import InputWarning
+
+
+@pytest.fixture(scope="module")
+def domain():
+    return Domain.from_polygons(box(0, 0, 8, 4), cell_size=1, crs="local")
+
+
+QUARTERS = [box(2 * k, 0, 2 * k + 2, 4) for k in range(4)]
+NAMES = ["North", "East", "South", "West"]
+
+
+def areas(values, column="cases", shapes=QUARTERS, **more):
+    return gpd.GeoDataFrame(
+        {column: values, "name": NAMES[: len(values)]} | more, geometry=shapes[: len(values)]
+    )
+
+
+# -- a column of counts that is none
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        ("cases", pd.to_datetime(["2020-01-01", "2020-02-01", None, "2020-03-01"])),
+        ("cases", ["2020-01-01", "2020-02-01", "", "2020-03-01"]),
+        ("cases", ["16/02/1961", "01/03/1961", "02/03/1961", "05/03/1961"]),
+        ("cases", [pd.Timestamp("2020-01-01").date()] * 4),
+        ("cases", pd.to_timedelta([1, 2, 3, 4], unit="D")),
+        ("cases", [20200101, 20200131, 20201231, 20200601]),
+        ("year", [1974, 1974, 1975, 1976]),
+    ],
+)
+@pytest.mark.parametrize("interval", [None, (1, 4)])
+def test_a_column_of_dates_is_no_count(domain, column, values, interval):
+    with pytest.raises(
+        DataError, match=rf"The column '{column}' holds dates, such as .* Name the column"
+    ) as caught:
+        bin_areas(areas(values, column), domain, column, suppressed=interval)
+    assert caught.value.option == "count"
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        ("rate", [12.5, 3.25, 40.0, 8.0]),
+        ("rate", [12, 3, 40, 8]),
+        ("per_100k", [12, 3, 40, 8]),
+        ("cases per 100,000", [12.5, 3.25, 40.0, 8.0]),
+        ("DeathRate", [0.01, 0.02, 0.0, 0.04]),
+        ("pct_ill", [1.5, 2.5, 0.0, 4.0]),
+        ("% ill", [1.5, 2.5, 0.0, 4.0]),
+        ("prevalence", [0.1, 0.2, 0.3, 0.4]),
+        ("SMR", [0.9, 1.1, 1.3, 0.7]),
+    ],
+)
+def test_a_column_that_is_a_rate_by_its_name_is_asked_about(domain, column, values):
+    if "cases" in column:
+        column, frame = "ill per 100,000", areas(values, "ill per 100,000")
+    else:
+        frame = areas(values, column)
+    with pytest.raises(DataError, match=r"is a rate by its name.*Multiply it.*such as 'cases'"):
+        bin_areas(frame, domain, column)
+    # The same numbers under a name that says that they are events.
+    renamed = frame.rename(columns={column: "cases"})
+    if max(values) < 1:
+        with pytest.warns(InputWarning, match="are below 1"):
+            counts = bin_areas(renamed, domain, "cases")
+    else:
+        counts = bin_areas(renamed, domain, "cases")
+    assert counts.values.tolist() == values
+
+
+@pytest.mark.parametrize(
+    "column", ["cases", "separate", "corporate_cases", "incidence", "expected_share_cases"]
+)
+def test_names_that_only_sound_like_rates_pass(domain, column):
+    assert bin_areas(areas([3, 4, 5, 6], column), domain, column).n_used == 18
+
+
+def test_counts_all_below_one_are_told_of_and_honest_fractions_are_accepted_and_said(domain):
+    with pytest.warns(
+        InputWarning, match=r"All numbers of the column 'cases' are below 1 \(0.9 events in 4 areas\)"
+    ):
+        bin_areas(areas([0.2, 0.3, 0.0, 0.4]), domain, "cases")
+    counts = bin_areas(areas([2.5, 3.25, 0.0, 4.0]), domain, "cases")
+    assert counts.facts()["events in them"] == "9.75"
+    assert counts.facts()["counts with a fraction"].startswith("2 (taken as they are")
+    assert "fraction" not in bin_areas(areas([2, 3, 0, 4]), domain, "cases").report()
+
+
+# -- suppressed counts, and text that is read as another number
+
+
+@pytest.mark.parametrize("mark", ["", None, np.nan, "*", "..", "s", "S", "x", "c", "suppressed", "<5", "< 5", "≤4",
+                                  "1-4", "1 to 4", "1–4", "under 5", "fewer than 5", "up to 4", " <5 ", "NA", pd.NA])  # fmt: skip
+def test_blanks_and_marks_that_say_so_are_suppressed(domain, mark):
+    counts = bin_areas(areas([mark, "7", "12.0", 9]), domain, "cases", suppressed=(1, 4))
+    assert counts.hidden.tolist() == [True, False, False, False] and counts.n_used == 28
+
+
+@pytest.mark.parametrize("value", ["1,234", "1 234", "1\u202f234", "1'234", "12 (prov.)", "12*", "inf", np.inf, -np.inf, "1,5",
+                                   "twelve", "-", "?", "1_234", "1.234", True, "12 13"])  # fmt: skip
+@pytest.mark.parametrize("interval", [None, (1, 4)])
+def test_what_cannot_be_read_is_refused_by_value_and_never_taken_for_suppressed(domain, value, interval):
+    with pytest.raises(
+        DataError, match=r"The area East has .* cannot be read as a number of events"
+    ) as caught:
+        bin_areas(areas(["5", value, "7", "8"]), domain, "cases", suppressed=interval)
+    assert repr(str(value)) in str(caught.value) and caught.value.remedy
+
+
+@pytest.mark.parametrize("mark", ["<10", "< 3", "≤5", "0-4", "1-9", "up to 9"])
+def test_a_mark_that_contradicts_the_interval_is_refused(domain, mark):
+    with pytest.raises(
+        DataError, match=rf"The area East has '{mark}'.*suppressed says 1 to 4.*Say what the marks say"
+    ):
+        bin_areas(areas(["5", mark, "7", "8"]), domain, "cases", suppressed=(1, 4))
+
+
+def test_the_interval_that_marks_tell_is_proposed(domain):
+    with pytest.raises(DataError, match=r"suppressed=\(1, 9\)"):
+        bin_areas(areas(["5", "<10", "7", "8"]), domain, "cases")
+    with pytest.raises(DataError, match=r"One interval holds"):
+        bin_areas(areas(["<5", "<10", "7", "8"]), domain, "cases", suppressed=(1, 4))
+
+
+# -- the same district twice
+
+
+def test_the_same_district_twice_is_refused_by_name(domain):
+    turned = shapely.Polygon([(2, 4), (2, 0), (0, 0), (0, 4)])  # North, begun at another corner
+    for twin in (QUARTERS[0], turned, box(0, 0, 2, 4.0001)):
+        with pytest.raises(
+            DataError, match=r"The areas North, West are the same land: 1 row too many.*add them up"
+        ):
+            bin_areas(areas([3, 4, 5, 6], shapes=[*QUARTERS[:3], twin]), domain, "cases")
+    # A part of another one is told of, as it was.
+    with pytest.warns(InputWarning, match="more than one area"):
+        bin_areas(areas([3, 4, 5, 6], shapes=[*QUARTERS[:3], box(0, 0, 1, 4)]), domain, "cases")
+
+
+def test_parts_of_one_district_with_the_same_number_are_told_of(domain):
+    frame = areas([7, 7, 5, 6]).assign(name=["North", "North", "South", "West"])
+    with pytest.warns(InputWarning, match=r"'North' is in several rows with the same number.*dissolve"):
+        bin_areas(frame, domain, "cases")
+    assert bin_areas(frame.assign(cases=[7, 2, 5, 6]), domain, "cases").n_used == 20
+
+
+def dated(**columns):
+    rows = [
+        {"name": name, "date": year, "geometry": shape, "cases": k + 2, "population": 100.0 + k}
+        for k, (name, shape) in enumerate(zip(NAMES, QUARTERS, strict=True))
+        for year in ("2019", "2020")
+    ]
+    return gpd.GeoDataFrame(rows).assign(**columns)
+
+
+def test_dated_counts_that_are_there_twice_are_told_of(domain):
+    frame = dated()
+    again = gpd.GeoDataFrame(pd.concat([frame, frame.iloc[[3]]], ignore_index=True))
+    with pytest.warns(InputWarning, match=r"1 row of 9 of the areas is there already"):
+        bin_areas(again, domain, "cases", time="date", every="year")
+
+
+@pytest.mark.parametrize("by_time", [True, False])
+def test_an_exposure_row_that_is_there_twice_is_refused(domain, by_time):
+    frame = dated(fid=range(8)) if by_time else dated(fid=range(8)).iloc[::2].drop(columns="date")
+    again = gpd.GeoDataFrame(pd.concat([frame, frame.iloc[[1]].assign(fid=99)], ignore_index=True))
+    when = {"time": "date", "periods": Periods.calendar("year", 2019, 2020)} if by_time else {}
+    assert period_exposure(frame, domain, "population", **when)[0].sum() > 0
+    with pytest.raises(DataError, match=r"1 row of \d of the exposure is there already, the first row \d"):
+        period_exposure(again, domain, "population", **when)
+    revised = again.assign(population=[*again["population"][:-1], 140.0])
+    with pytest.raises(DataError, match="there already"):
+        period_exposure(revised, domain, "population", **when)
+    # Two groups of people of one area are no mistake.
+    both = gpd.GeoDataFrame(pd.concat([frame.assign(sex="f"), frame.assign(sex="m")], ignore_index=True))
+    twofold, _ = period_exposure(both, domain, "population", **when)
+    np.testing.assert_allclose(twofold, 2 * period_exposure(frame, domain, "population", **when)[0])
+
+
+@pytest.mark.parametrize(
+    "values", [["1,234", 5, 6, 7], ["many", 5, 6, 7], pd.to_datetime(["2020-01-01"] * 4)]
+)
+def test_an_exposure_that_is_no_number_is_refused_by_value(domain, values):
+    with pytest.raises(DataError, match=r"'1,234', which cannot|'many', which cannot|holds dates"):
+        period_exposure(areas(values, "people"), domain, "people")
+
+
+# -- periods
+
+
+def test_an_exposure_by_label_is_matched_or_refused(domain):
+    periods, n = Periods.calendar("year", 2019, 2020), domain.n_nodes
+    one, two = np.ones(n), np.full(n, 2.0)
+    expected = np.array([one, two])
+    for given in (
+        {"2019": one, "2020": two},
+        {"2020": two, "2019": one},
+        {2020: two, pd.Timestamp("2019-05-01"): one},
+    ):
+        np.testing.assert_array_equal(period_exposure(given, domain, periods=periods)[0], expected)
+        effects = period_effects({"rain": given}, domain, periods=periods)
+        assert effects.columns[0, 0, 1] < effects.columns[1, 0, 1]
+    for given, words in (
+        ({"2018": one, "2019": two}, "given for '2018', which is none of the periods"),
+        ({"a": one, "b": two}, "given for 'a', which is none of the periods"),
+        ({"2019": one, "2019-06-01": two}, "given twice for the period '2019'"),
+        ({"2020": one}, "there is none for '2019'"),
+    ):
+        with pytest.raises(DataError, match=words):
+            period_exposure(given, domain, periods=periods)
+        with pytest.raises(DataError, match=words):
+            period_effects({"rain": given}, domain, periods=periods)
+
+
+def test_a_model_that_was_given_labels_before_the_periods_checks_them_when_it_is_fitted(domain):
+    basis = HarmonicBasis.compute(domain, 12, cache=False)
+    counts = np.random.default_rng(1).poisson(3.0, (2, domain.n_nodes))
+    periods, one = Periods.calendar("year", 2019, 2020), np.ones(domain.n_nodes)
+    kernel = Matern(1.5, lengthscale=4.0, sd=0.5)
+    for given, words in (
+        ({"2020": one, "2019": one}, "in another order"),
+        ({"2018": one, "2019": one}, "none of the periods"),
+    ):
+        with pytest.raises(DataError, match=words):
+            LGCP(basis, kernel, exposure=given).fit(counts, periods=periods)
+        with pytest.raises(DataError, match=words):
+            varying = {k: v * n for n, (k, v) in enumerate(given.items())}
+            LGCP(basis, kernel, covariates={"rain": varying}).fit(counts, periods=periods)
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -1.0, "many", 0.0])
+def test_the_exposure_of_a_forecast_is_checked(domain, wrong):
+    basis, n = HarmonicBasis.compute(domain, 12, cache=False), domain.n_nodes
+    counts = np.random.default_rng(1).poisson(3.0, (3, n))
+    model = LGCP(basis, Matern(1.5, lengthscale=4.0, sd=0.5), dynamics="separable")
+    posterior = model.fit(counts, periods=Periods.calendar("year", 2019, 2021))
+    ahead = np.full(n, wrong, object) if wrong in (0.0, "many") else np.r_[wrong, np.ones(n - 1)]
+    with pytest.raises(DataError, match=r"exposure"):
+        posterior.forecast(2, exposure=ahead)
+    assert np.isfinite(posterior.forecast(2, exposure=np.ones(n)).level()["expected"]).all()
+
+
+# -- counts of another domain
+
+
+def test_counts_of_another_domain_with_as_many_nodes_are_refused(domain):
+    other = Domain.from_polygons(box(10, 0, 18, 4), cell_size=1, crs="local")
+    same = Domain.from_polygons(box(0, 0, 8, 4), cell_size=1, crs="local")
+    assert other.n_nodes == domain.n_nodes
+    places = np.random.default_rng(1).uniform([0, 0], [8, 4], (100, 2))
+    model = LGCP(HarmonicBasis.compute(domain, 12, cache=False), Matern(1.5, lengthscale=4.0, sd=0.5))
+    shifted = [shapely.affinity.translate(shape, 10) for shape in QUARTERS]
+    for counts in (
+        bin_points(places + [10, 0], other),
+        bin_points(places + [10, 0], other, time=np.arange(100) % 2, every=[0, 1, 2]),
+        bin_areas(areas([3, 4, 5, 6], shapes=shifted), other, "cases"),
+        [bin_points(places, domain), bin_areas(areas([3, 4, 5, 6], shapes=shifted), other, "cases")],
+    ):
+        with pytest.raises(
+            DataError, match=r"of the nodes of another domain.*bin_points\(points, basis.domain\)"
+        ):
+            model.fit(counts)
+    assert model.fit(bin_points(places, same)).converged
