@@ -35,7 +35,7 @@ _SUPERSCRIPTS: Final = "\u2070\u00b9\u00b2\u00b3\u2074-\u2079"
 _SIZE: Final = re.compile(
     r"(\d(?:[\d.,_'\u2019 ]*\d)?)?"
     r"(?: ?(?:\^|\*\*) ?(\d+)|[eE]\+?(\d+)| ?[x\u00d7*] ?10 ?(?:\^|\*\*) ?(\d+))?"
-    r"((?: ?(?:(?<=\d)[kK]|(?<=\d )[kK]|(?<=\d)M|(?<=\d )M|(?:(?i:hundred|thousand|lakh|mln|million|bn|billion)))(?![\w²^]))*)"
+    r"((?: ?(?:(?:(?<=\d)|(?<=\d ))(?:[kK]|M)|(?i:hundred|thousand|lakh|mln|million|bn|billion))(?![\w²^]))*)"
     r" ?(.*)"
 )
 #: The most that events are counted per: more than there are people, or square metres in a country.

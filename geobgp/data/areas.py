@@ -332,15 +332,16 @@ def these(which: np.ndarray, names: Sequence[str]) -> str:
 
 #: What stands for a count that is not told, besides blanks.
 _HIDDEN = {
-    "", "nan", "na", "n/a", "null", "none", "<na>", "nat", "*", "**", "***", "..", "...", "\u2026", "s", "(s)", "[s]", "x",
-    "(x)", "[x]", "c", "(c)", "[c]", ":c", "suppressed", "masked", "redacted", "confidential", "hidden", "withheld",
+    "", "nan", "na", "n/a", "null", "none", "<na>", "nat", "*", "**", "***", "..", "...", "\u2026", "s", "(s)", "[s]",
+    "x", "(x)", "[x]", "c", "(c)", "[c]", ":c", "suppressed", "masked", "redacted", "confidential", "hidden",
+    "withheld",
 }  # fmt: skip
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
 _BELOW = re.compile(r"(<|under|below|fewer than|less than)\s*(\d+)", re.IGNORECASE | re.ASCII)
 _UP_TO = re.compile(r"(\u2264|<=|=<|up to|at most)\s*(\d+)", re.IGNORECASE | re.ASCII)
 _SPAN = re.compile(r"(\d+)\s*(?:-|\u2013|to)\s*(\d+)", re.IGNORECASE | re.ASCII)
 _DATE = re.compile(r"\d{4}-\d{2}(-\d{2}.*)?|\d{1,2}([/.-])\d{1,2}\2\d{2,4}.*|\d{4}-?W\d{1,2}", re.ASCII)
-#: Words in the name of a column that say that it holds rates; those that may; and those that, at its end, say otherwise.
+#: Words in the name of a column that say that it holds rates; those that may; those that, at its end, say otherwise.
 _RATES = {"rate", "rates", "percent", "percentage", "pct", "permille", "permil", "smr", "sir", "asr"}
 _PERHAPS = {
     "ratio", "risk", "rr", "incidence", "prevalence", "share", "proportion", "fraction", "density", "mean", "average",
@@ -411,7 +412,7 @@ def _numbers(
 
 
 def _refuse_unreadable(column: pd.Series, marks: Sequence[_Mark], names: Sequence[str], count: str) -> None:
-    """Refuse values that are neither numbers nor marks of suppressed counts, and numbers that can be read in two ways."""
+    """Refuse what is neither a number nor a mark of a suppressed count, and numbers that can be read in two ways."""
     wrong = np.array([mark.wrong for mark in marks], bool)
     texts = [v.strip() if isinstance(v, str) else "" for v in column]
     dotted = [k for k, text in enumerate(texts) if "." in text and _NUMBER.fullmatch(text)]
@@ -455,7 +456,8 @@ def _check_interval(
             option="suppressed",
             found=int(hidden.sum()),
             remedy=(
-                f"If small counts are suppressed, say between which numbers they lie: {say}; else leave these areas out."
+                f"If small counts are suppressed, say between which numbers they lie: {say}; else leave these areas "
+                "out."
             ),
         )
     against = np.array(
@@ -534,8 +536,8 @@ def _ask_of_rates(values: np.ndarray, count: str) -> None:
             option="count",
             found=count,
             remedy=(
-                "Multiply it by the people it is a rate of, and give these as "
-                f"{option('exposure')}. If they are numbers of events, give the column a name that says so, such as 'cases'."
+                f"Multiply it by the people it is a rate of, and give these as {option('exposure')}. If they are "
+                "numbers of events, give the column a name that says so, such as 'cases'."
             ),
         )
     if there.max() < 1:

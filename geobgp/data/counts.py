@@ -469,7 +469,7 @@ def check_nodes(counts: Any, domain: Domain) -> None:
             f"The counts are of the nodes of another domain, not of these {domain.n_nodes:,}.",
             option="counts",
             found=len(theirs),
-            remedy="Count on the domain of the basis: bin_points(points, basis.domain), bin_areas(areas, basis.domain, ...).",
+            remedy="Count on the domain of the basis: bin_points(points, basis.domain), or bin_areas.",
         )
 
 

@@ -227,8 +227,9 @@ def _warn_of_repeats(frame: gpd.GeoDataFrame, values: np.ndarray) -> None:
     if twice.any():
         warn(
             InputWarning(
-                f"{counted(int(twice.sum()), 'row')} of {len(frame):,} of the areas {'is' if twice.sum() == 1 else 'are'} "
-                "there already, with the same area, date and number. Their numbers are added up.",
+                f"{counted(int(twice.sum()), 'row')} of {len(frame):,} of the areas "
+                f"{'is' if twice.sum() == 1 else 'are'} there already, with the same area, date and "
+                "number. Their numbers are added up.",
                 option="areas",
                 found=int(twice.sum()),
                 remedy="Leave them out, if they are the same events.",

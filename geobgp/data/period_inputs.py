@@ -92,7 +92,7 @@ def check_labels(labels: Mapping[str, list[Any]], periods: Periods) -> None:
         places = _places(keys, periods, what)
         if places != sorted(places):
             raise DataError(
-                f"{option(what)}{f', {which}' if which else ''} is given by period in another order: {listed(keys, 3)}.",
+                f"{option(what)}{f', {which}' if which else ''} is by period in another order, {listed(keys, 2)}.",
                 option=what,
                 found=[str(key) for key in keys],
                 remedy=f"Give it in the order of the periods, from {periods.labels[0]!r} on.",
@@ -114,8 +114,8 @@ def _places(keys: list[Any], periods: Periods, what: str) -> list[int]:
             ) from error
         if number in found:
             raise DataError(
-                f"{option(what)} is given twice for the period {periods.labels[number]!r}: as {str(keys[found[number]])!r} "
-                f"and as {str(key)!r}.",
+                f"{option(what)} is given twice for the period {periods.labels[number]!r}: as "
+                f"{str(keys[found[number]])!r} and as {str(key)!r}.",
                 option=what,
                 found=str(key),
                 remedy="Give one for each period.",

@@ -15,8 +15,8 @@ from geobgp.errors import DataError
 from geobgp.inference.mixture import check_probabilities, quantile_name
 from geobgp.land.regions import area_shares, poisson_quantile, read_regions, table
 from geobgp.totals import observed_inside, rates
-from geobgp.validate import as_floats
 from geobgp.units import RISKS
+from geobgp.validate import as_floats
 
 if TYPE_CHECKING:
     import geopandas as gpd
