@@ -384,8 +384,15 @@ class Outputs:
             maps.save(made, path)
         return made
 
-    @door(path=PATH, thresholds=THRESHOLDS)
-    def to_report(self, path: str | Path, *, thresholds: Sequence[float] = (), regions: Any = None) -> Path:
+    @door(path=PATH, thresholds=THRESHOLDS, checks=FLAG)
+    def to_report(
+        self,
+        path: str | Path,
+        *,
+        thresholds: Sequence[float] = (),
+        regions: Any = None,
+        checks: bool = True,
+    ) -> Path:
         """Write the report: maps, what went in, the model, residuals, totals of regions, on one page.
 
         Parameters
@@ -396,13 +403,23 @@ class Outputs:
             In `units`; a map of the probability of exceeding each.
         regions : GeoDataFrame, optional
             From `totals`, or anything that it takes.
+        checks : bool
+            Leave out blocks, as `cross_validate` does, and show how they are predicted, which takes time. Where that
+            cannot be done the report says why.
+
+        Warns
+        -----
+        CheckWarning
+            When a check could not be run; the report is written without it.
         """
-        from geobgp.report.report import ReportInputs, write_report
+        from geobgp.report.report import ReportInputs, attempted, write_report
 
         self._need_counts("to_report()")
         me, totals = cast("Posterior", self), self._with_totals(regions)
-        checked = me.cross_validate(rounds=0) if me.observed is not None and me.observed.any() else None
-        inputs = ReportInputs(thresholds=thresholds, regions=totals, validation=checked)
+        checked, why_not = None, "" if checks else "They were not asked for."
+        if checks and me.observed is not None and me.observed.any():
+            checked, why_not = attempted(lambda: me.cross_validate(rounds=0), "The held-out checks were")
+        inputs = ReportInputs(thresholds=thresholds, regions=totals, validation=checked, not_checked=why_not)
         return write_report(path, me, inputs)
 
     @door(

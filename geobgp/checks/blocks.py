@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,12 +37,15 @@ class Blocks:
         In the domain's CRS.
     side : float, optional
         Side of the squares, in the domain's unit.
+    wanted : float, optional
+        The side that would suit the fit, where these squares are narrower so that they can be left out at once.
     """
 
     labels: pd.Index
     of: np.ndarray
     geometry: np.ndarray
     side: float | None = None
+    wanted: float | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -59,11 +62,68 @@ def auto_side(posterior: Posterior, cell_size: float | None = None) -> float:
     return cell * max(1, round(float(wanted) / cell))
 
 
-def make_blocks(blocks: Any, posterior: Posterior) -> Blocks:
-    """Return blocks as `Posterior.cross_validate` takes them, or say what is wrong with them."""
+def narrowed(
+    domain: Domain,
+    side: float,
+    most: int,
+    buffer: float = 0.0,
+    nodes: Any = None,
+    cell_size: float | None = None,
+) -> float:
+    """Return the side of squares of which none, with its buffer, holds more than so many nodes: `side`, or less.
+
+    Parameters
+    ----------
+    domain : Domain
+    side : float
+    most : int
+    buffer : float
+    nodes : int array, optional
+        The node of every observation, where these and not all nodes are counted.
+    cell_size : float, optional
+        What the side is a multiple of; by default the domain's.
+
+    Examples
+    --------
+    >>> from geobgp import Domain
+    >>> domain = Domain.from_polygons(shapely.box(0, 0, 12, 12), cell_size=1, crs="local")
+    >>> narrowed(domain, 6.0, most=36), narrowed(domain, 6.0, most=20), narrowed(domain, 6.0, most=36, buffer=1.0)
+    (6.0, 4.0, 4.0)
+    """
+    cell = domain.cell_size if cell_size is None else cell_size
+    while side > cell and (found := _most_held(domain, squares(domain, side), buffer, nodes)) > most:
+        side = cell * max(1, int(side / cell * min(np.sqrt(most / found), 0.95)))
+    return side
+
+
+def _most_held(domain: Domain, blocks: Blocks, buffer: float, nodes: Any) -> int:
+    """Return how many nodes, or observations, the fullest of some squares holds, with the strip around it."""
+    each = np.ones(domain.n_nodes) if nodes is None else np.bincount(nodes, minlength=domain.n_nodes)
+    if not buffer:
+        return int(np.bincount(blocks.of, each).max())
+    x, y = domain.node_points.T
+    boxes = shapely.bounds(blocks.geometry) + buffer * np.array([-1, -1, 1, 1])
+    held = (each[(x >= w) & (x <= e) & (y >= s) & (y <= n)].sum() for w, s, e, n in boxes)
+    return int(max(held))
+
+
+def make_blocks(
+    blocks: Any, posterior: Posterior, most: int | None = None, buffer: float = 0.0, nodes: Any = None
+) -> Blocks:
+    """Return blocks as `Posterior.cross_validate` takes them, or say what is wrong with them.
+
+    Parameters
+    ----------
+    blocks : "auto", float, regions or folds
+    posterior : Posterior
+    most, buffer, nodes
+        Squares of our own choice are made narrower until they can be left out at once; see `narrowed`.
+    """
     domain = posterior.domain
     if isinstance(blocks, str) and blocks == "auto":
-        made = squares(domain, auto_side(posterior))
+        wanted = auto_side(posterior)
+        side = wanted if most is None else narrowed(domain, wanted, most, buffer, nodes)
+        made = replace(squares(domain, side), wanted=wanted if side < wanted else None)
     elif isinstance(blocks, bool) or blocks is None:
         raise DataError(
             f"{option('blocks')} is 'auto', a size, regions or folds; found {blocks!r}.", option="blocks"

@@ -10,8 +10,8 @@ import pandas as pd
 from scipy.special import gammaln, xlogy
 
 from geobgp.arguments import POSTERIOR
-from geobgp.checks.blocks import are_folds, auto_side
-from geobgp.checks.crossval import CrossValidation, per_event
+from geobgp.checks.blocks import are_folds, auto_side, narrowed
+from geobgp.checks.crossval import MOST_NODES, CrossValidation, per_event
 from geobgp.errors import DataError
 from geobgp.text import listed, number
 from geobgp.validate import NAME, SEED, Rule, door
@@ -76,7 +76,8 @@ def compare(
     _check(found)
     if isinstance(blocks, str) and blocks == "auto":
         cell = _common_cell([p.domain.cell_size for p in found.values()])
-        blocks = max(auto_side(p, cell) for p in found.values())
+        side = max(auto_side(p, cell) for p in found.values())
+        blocks = min(narrowed(p.domain, side, MOST_NODES, buffer, cell_size=cell) for p in found.values())
     elif are_folds(blocks) and len({p.domain.n_nodes for p in found.values()}) > 1:
         raise DataError(
             "Folds are labels of one domain's nodes, and these maps have different ones.",

@@ -64,6 +64,8 @@ class CrossValidation:
         are, above one risk for everybody.
     posterior : Posterior, optional
         The map that was checked.
+    wanted_side : float, optional
+        The side that blocks should have had, where they are narrower: no more nodes can be left out at once.
 
     Notes
     -----
@@ -85,6 +87,7 @@ class CrossValidation:
     what: str = "blocks"
     events: str = "events"
     posterior: Posterior | None = field(default=None, repr=False)
+    wanted_side: float | None = None
 
     @property
     def n_events(self) -> float:
@@ -178,7 +181,19 @@ class CrossValidation:
             f"{percent(self.coverage)} of {len(self.blocks):,} left-out {self.what} lie within their 90 % predictive "
             f"interval ({percent(low)} to {percent(high)} would be by chance)."
         ]
-        return " ".join([*told, self._about_score()])
+        return " ".join([*told, self._about_score(), *self._about_blocks()])
+
+    def _about_blocks(self) -> list[str]:
+        """Return that blocks are narrower than they should be, if they are."""
+        if self.wanted_side is None or self.side is None:
+            return []
+        scale, unit = self.domain.length_unit
+        found, wanted = (number(side / scale, 3) for side in (self.side, self.wanted_side))
+        what = "persons" if self.events == "cases" else "cells"
+        return [
+            f"Blocks are {found} instead of {wanted} {'units' if unit == 'unit' else unit} wide, since at most "
+            f"{MOST_NODES:,} {what} can be left out at once; narrower blocks are a little easier to predict."
+        ]
 
     def _about_score(self) -> str:
         times, score = np.exp(self.score), f"{number(self.score, 3)} ± {number(self.se, 2)} nats per event"
@@ -194,7 +209,8 @@ class CrossValidation:
     def facts(self) -> dict[str, Any]:
         """Return the numbers, as JSON can hold them."""
         return {
-            "blocks": len(self.blocks), "block_side": self.side, "buffer": self.buffer,
+            "blocks": len(self.blocks), "block_side": self.side, "wanted_block_side": self.wanted_side,
+            "buffer": self.buffer,
             "score_per_event": self.score, "score_se": self.se, "coverage_90": self.coverage,
             "coverage_band_99": list(self.coverage_band), "dispersion": self.dispersion,
             "pit_chance": self.pit_chance, "fine": not self.failures(), "failures": self.failures(),
@@ -244,7 +260,8 @@ def cross_validate(
 
     begin = time.perf_counter()
     values = _observed(posterior)
-    made = blocks if isinstance(blocks, Blocks) else make_blocks(blocks, posterior)
+    made = blocks if isinstance(blocks, Blocks) else make_blocks(blocks, posterior, MOST_NODES, buffer)
+    check_size(int(np.bincount(made.of[made.of >= 0]).max()))
     rng = np.random.default_rng(seed)
     with threadpool_limits(limits=1, user_api="blas"):
         parts = left_out_groups(posterior.domain, made, buffer, 0 if refit else rounds)
@@ -273,6 +290,7 @@ def cross_validate(
         float(buffer),
         time.perf_counter() - begin,
         posterior=posterior,
+        wanted_side=made.wanted,
     )
 
 
@@ -292,6 +310,17 @@ def _observed(posterior: Posterior) -> np.ndarray:
     return posterior.observed
 
 
+def check_size(n: int, what: str = "nodes") -> None:
+    """Refuse to leave out more than the dense algebra on it can hold."""
+    if n > MOST_NODES:
+        raise SizeError(
+            f"A block of {n:,} {what} cannot be left out at once; the most is {MOST_NODES:,}.",
+            option="blocks",
+            found=n,
+            remedy=f"Use smaller {option('blocks')}.",
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class _Group:
     """Nodes of a block, of the strip around it, and of its neighbours, in this order."""
@@ -302,6 +331,7 @@ class _Group:
 
     @classmethod
     def of(cls, block: np.ndarray, strip: np.ndarray, near: np.ndarray) -> _Group:
+        check_size(len(block) + len(strip))
         return cls(np.concatenate([block, strip, near]), len(block), len(block) + len(strip))
 
 
@@ -321,13 +351,6 @@ def left_out_groups(
             strip = np.setdiff1d(np.concatenate([np.asarray(some, int) for some in found]), mine)
             taken[strip] = True
         left = np.concatenate([mine, strip])
-        if len(left) > MOST_NODES:
-            raise SizeError(
-                f"A block of {len(left):,} nodes cannot be left out at once; the most is {MOST_NODES:,}.",
-                option="blocks",
-                found=len(left),
-                remedy=f"Use smaller {option('blocks')}.",
-            )
         near = mine[:0]
         if rounds:
             wanted = max(NEIGHBOURS, len(left) // 2)

@@ -11,8 +11,8 @@ import pandas as pd
 from scipy.special import expit, gammaln, logsumexp, xlogy
 
 from geobgp.checks.blocks import Blocks, make_blocks
-from geobgp.checks.crossval import MOST_NODES, NEIGHBOURS, CrossValidation, left_out_groups
-from geobgp.errors import DataError, SizeError, option
+from geobgp.checks.crossval import MOST_NODES, NEIGHBOURS, CrossValidation, check_size, left_out_groups
+from geobgp.errors import DataError, option
 from geobgp.inference.binomial import Binomial
 from geobgp.inference.leave_out import ROUNDS, JointNormal, LeftOut, leave_out
 
@@ -36,7 +36,9 @@ def cross_validate_persons(
 
     begin, domain = time.perf_counter(), posterior.domain
     groups = _known(posterior)
-    made = _with_persons(blocks if isinstance(blocks, Blocks) else make_blocks(blocks, posterior), groups)
+    if not isinstance(blocks, Blocks):
+        blocks = make_blocks(blocks, posterior, MOST_NODES, buffer, groups.node)
+    made = _with_persons(blocks, groups)
     rng = np.random.default_rng(seed)
     by_node = np.argsort(groups.node, kind="stable")
     first, last = (
@@ -58,8 +60,9 @@ def cross_validate_persons(
     frame.index.name = "block"
     seconds = time.perf_counter() - begin
     return CrossValidation(
-        frame, made.of, domain, made.side, float(buffer), seconds, events="cases", posterior=posterior
-    )
+        frame, made.of, domain, made.side, float(buffer), seconds, events="cases", posterior=posterior,
+        wanted_side=made.wanted,
+    )  # fmt: skip
 
 
 def _known(posterior: Posterior) -> Groups:
@@ -92,7 +95,7 @@ def _with_persons(blocks: Blocks, groups: Groups) -> Blocks:
         )
     place = np.full(len(blocks) + 1, -1)
     place[held] = np.arange(len(held))
-    return Blocks(blocks.labels[held], place[blocks.of], blocks.geometry[held], blocks.side)
+    return Blocks(blocks.labels[held], place[blocks.of], blocks.geometry[held], blocks.side, blocks.wanted)
 
 
 def _row(
@@ -102,13 +105,7 @@ def _row(
     mine, strip, near = parts
     near = near[: max(NEIGHBOURS, (len(mine) + len(strip)) // 2)]
     who = np.concatenate([mine, strip, near])
-    if len(mine) + len(strip) > MOST_NODES:
-        raise SizeError(
-            f"A block of {len(mine) + len(strip):,} persons cannot be left out at once; the most is {MOST_NODES:,}.",
-            option="blocks",
-            found=len(mine) + len(strip),
-            remedy=f"Use smaller {option('blocks')}.",
-        )
+    check_size(len(mine) + len(strip), "persons")
     offset = posterior.likelihood.facts()["offset"]
     states = posterior.fit.states
 

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -64,8 +65,8 @@ def map_command(quiet: bool, verbose: bool, debug: bool, progress_form: str, **o
     """Map the intensity of POINTS (GeoPackage, GeoParquet, CSV, ...) on land.
 
     Writes to OUT/: rasters with QGIS styles (mean.tif, sd.tif, q05.tif, q50.tif, q95.tif, exceedance_T.tif),
-    map.qgz (a QGIS project), map.html, report.html, summary.json and posterior.geobgp. Nothing is there until all of
-    it is.
+    map.qgz (a QGIS project), map.html, report.html, summary.json and posterior.geobgp. They
+    appear together, at the end. What could not be made is listed, and the exit code is 3.
     """
     from geobgp.cli.map_command import map_files
 
@@ -81,7 +82,8 @@ def risk(quiet: bool, verbose: bool, debug: bool, **options: Any) -> None:
     """Map the relative risk of CASES against CONTROLS, files with a row per person, on land.
 
     Writes to OUT/: rasters with QGIS styles (mean.tif, q05.tif, ..., exceedance_1.tif), tolerance.gpkg, map.qgz (a QGIS
-    project), map.html, report.html, summary.json and posterior.geobgp. Nothing is there until all of it is.
+    project), map.html, report.html, summary.json and posterior.geobgp. They appear together, at the end. What could
+    not be made is listed, and the exit code is 3.
     """
     from geobgp.cli.risk_command import risk_files
 
@@ -96,7 +98,8 @@ def strata(quiet: bool, verbose: bool, debug: bool, **options: Any) -> None:
     """Map each value of a column of POINTS by itself, all on the same cells: diseases, ages, years.
 
     Writes to OUT/: index.html (small maps under one legend), totals.gpkg and totals.csv, strata.csv, a GeoTIFF of each
-    stratum with its QGIS style, and summary.json. Nothing is there until all of it is.
+    stratum with its QGIS style, and summary.json. They appear together, at the end. What could not be made is listed,
+    and the exit code is 3.
     """
     from geobgp.cli.strata_command import strata_files
 
@@ -189,9 +192,11 @@ def cache(clear: bool, debug: bool) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command and return the exit code: 0 fine, 1 the data or options are at fault, 2 usage.
+    """Run a command and return the exit code.
 
-    130 after Ctrl-C, 143 after a termination; nothing half-written is left in either case.
+    0: all results are there. 1: there are none; the data or options are at fault, or geobgp is. 2: wrong usage.
+    3: the results are there but for some, which are listed. 130 after Ctrl-C, 143 after a termination: a run that had
+    begun to write results leaves those that were finished, and no file is ever half-written.
     """
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in arguments or bool(os.environ.get("GEOBGP_DEBUG"))
@@ -213,10 +218,12 @@ def _run(arguments: list[str], debug: bool) -> int:
         code = cli.main(args=arguments, prog_name="geobgp", standalone_mode=False)
         return code if isinstance(code, int) else 0
     except click.ClickException as error:
+        if debug and error.__cause__ is not None:
+            traceback.print_exception(error.__cause__)
         error.show()
         return error.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        click.echo("Interrupted: nothing was written.", err=True)
+    except (click.Abort, KeyboardInterrupt) as error:
+        click.echo(str(error.__cause__ or error) or "Interrupted: nothing was written.", err=True)
         return 130
     except BrokenPipeError:  # what reads our output has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

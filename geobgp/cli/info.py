@@ -59,17 +59,17 @@ def _lines(rows: Iterable[tuple[str, object]]) -> str:
 def _results(folder: Path) -> str:
     try:
         record = json.loads((folder / RECORD).read_text("utf-8"))
-        points, choices = record["points"], record["choices"]
-        rows = [
-            ("results", record["title"] or folder.name),
-            ("made by", f"geobgp {record['geobgp']}, {record['created']}"),
-            _counted(points),
-            *((name, f"{c['value']} ({c['why']})") for name, c in choices.items()),
-            *_checks(record["checks"]),
-            *(("warning", text) for text in record["warnings"]),
-            ("files", ", ".join(n for n in record["files"] if not n.endswith(".qml"))),
-            ("command", record["command"]),
-        ]
+        made_by, failed = f"geobgp {record['geobgp']}", record.get("not_written", {})
+        rows = [("results", record.get("title") or folder.name), ("made by", made_by)]
+        if "points" in record or not failed:  # else the run did not come to its end
+            rows[-1] = ("made by", f"{made_by}, {record['created']}")
+            rows += [_counted(record["points"])]
+            rows += [(name, f"{c['value']} ({c['why']})") for name, c in record["choices"].items()]
+            rows += _checks(record["checks"])
+        rows += [("warning", text) for text in record["warnings"]]
+        rows += [("not written", f"{name}: {why}") for name, why in failed.items()]
+        rows += [("files", ", ".join(n for n in record["files"] if not n.endswith(".qml")))]
+        rows += [("command", record["command"])] if "command" in record else []
     except (ValueError, KeyError, TypeError) as error:
         raise GeobgpError(
             f"{folder / RECORD} is not what geobgp writes, or is damaged: {error!r}."
@@ -187,7 +187,7 @@ def _counted(points: dict[str, Any]) -> tuple[str, str]:
 
 def _checks(facts: dict[str, Any]) -> list[tuple[str, str]]:
     if "coverage_90" not in facts:
-        return []
+        return [("checks", f"not run: {facts['not_run']}")] if "not_run" in facts else []
     within = (
         f"{percent(facts['coverage_90'])} of {facts['blocks']:,} left-out blocks within their 90 % interval"
     )

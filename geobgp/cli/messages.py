@@ -7,12 +7,13 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import click
 
 from geobgp.cli.options import speak
 from geobgp.errors import GeobgpError, GeobgpWarning, WriteError, hearing, in_words
-from geobgp.files import why_not_written
+from geobgp.files import full, why_not_written
 
 
 def explain(error: BaseException) -> str:
@@ -26,13 +27,33 @@ def explain(error: BaseException) -> str:
         )
     if isinstance(error, OSError):
         name = f" ({error.filename})" if error.filename else ""
-        reason, remedy = why_not_written(error, ".")
-        told = in_words(f"{reason} {remedy}".strip(), speak)
         nothing = " Nothing was written." if name else ""  # without a name it may be standard output
-        return f"A file could not be read or written{name}: {told}{nothing}"
+        return f"A file could not be read or written{name}: {_system(error, '.')}{nothing}"
+    return _ours(error, " Nothing was written.")
+
+
+def reason(error: Exception, folder: str | Path) -> str:
+    """Return why something could not be written into a folder, when the rest was.
+
+    Drivers have their own errors for a full disk.
+    """
+    if not isinstance(error, (GeobgpError, MemoryError)) and (isinstance(error, OSError) or full(folder)):
+        words = _system(error if isinstance(error, OSError) else OSError(), folder)
+        return words[:1].upper() + words[1:]
+    return explain(error) if isinstance(error, (GeobgpError, MemoryError)) else _ours(error)
+
+
+def _system(error: OSError, folder: str | Path) -> str:
+    """Return what the system says of a file that could not be written, and what to do."""
+    return in_words(" ".join(why_not_written(error, folder)).strip(), speak)
+
+
+def _ours(error: BaseException, lost: str = "") -> str:
+    """Return that an error is a mistake of geobgp's."""
+    what = f"{type(error).__name__}: {error}".rstrip(".")
     return (
-        f"geobgp has failed in a way that it should not: {type(error).__name__}: {error}. Nothing was "
-        "written. Run it again with --debug, and report what it prints."
+        f"geobgp has failed in a way that it should not: {what}.{lost} Run it again with --debug, and report what it "
+        "prints."
     )
 
 
@@ -56,8 +77,8 @@ def say(words: str, done: str = "") -> None:
         raise
     except OSError as error:
         sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115  (what is left in its buffer cannot be written either)
-        reason = why_not_written(error, ".")[0]
-        raise WriteError(f"Standard output cannot be written: {reason} {done}".strip()) from error
+        why = why_not_written(error, ".")[0]
+        raise WriteError(f"Standard output cannot be written: {why} {done}".strip()) from error
 
 
 @contextmanager

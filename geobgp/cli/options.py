@@ -72,6 +72,15 @@ class MapOptions(Options):
         "flag",
         default=False,
     )
+    checks: bool = setting(
+        "Do not check the map by predicting parts of the data from the rest, which takes time.",
+        "Results",
+        "flag",
+        default=True,
+        flag="--no-checks",
+        choices=(True, False),
+        sets=False,
+    )
     forecast: int = setting(
         "Periods to forecast after the last one.", "Time", "number", default=0, least=0, metavar="N"
     )
@@ -101,7 +110,7 @@ class MapOptions(Options):
 def as_in(name: str, **more: Any) -> Any:
     """Return the field of an option that ``geobgp map`` has too."""
     how = dataclasses.replace(settings(MapOptions)[name], always=False, **more)
-    return field(default=False if how.kind == "flag" else None, metadata={"setting": how})
+    return field(default=not how.sets if how.kind == "flag" else None, metadata={"setting": how})
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -142,6 +151,7 @@ class RiskFiles(RiskOptions):
     vmin: float | None = as_in("vmin")
     vmax: float | None = as_in("vmax")
     cmap: str | None = as_in("cmap")
+    checks: bool = as_in("checks")
     output: str = setting("Folder to write.", "Results", "folder", default=MISSING, short="-o")
     force: bool = as_in("force")
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import geopandas as gpd
 import pandas as pd
@@ -14,15 +13,15 @@ import geobgp
 from geobgp.auto.pipeline import Mapped
 from geobgp.checks.advice import check_warning, what_to_try
 from geobgp.checks.residuals import check
-from geobgp.cli.options import MapOptions, command_line, look, speak
-from geobgp.cli.workspace import RECORD, files_in
+from geobgp.cli.options import MapOptions, RiskFiles, command_line, look, speak
+from geobgp.cli.workspace import RECORD, Steps, files_in, write_record
 from geobgp.data.areas import AreaCounts
 from geobgp.data.period_counts import PeriodCounts
-from geobgp.errors import in_words, warn
+from geobgp.errors import CheckWarning, GeobgpError, in_words, option, warn
+from geobgp.files import replacing
 from geobgp.land.regions import name_column, read_regions
 from geobgp.output.qgis_map import write_qgis
 from geobgp.report.report import ReportInputs, write_report
-from geobgp.summary import plain
 from geobgp.text import count, percent, size_text
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from geobgp.data.counts import Counts
     from geobgp.land.domain import Domain
     from geobgp.posterior import Posterior
-    from geobgp.progress import Progress, Stage
+    from geobgp.progress import Stage
 
 _REGION_SAMPLES = 500
 #: Fewer events, nodes or areas than these are not left out.
@@ -61,31 +60,36 @@ _ABOUT = {
 
 
 def write_results(
-    folder: Path, mapped: Mapped, options: MapOptions, progress: Progress, warnings: list[str]
+    folder: Path, mapped: Mapped, options: MapOptions, steps: Steps, warnings: list[str]
 ) -> None:
-    """Write everything that was asked for.
+    """Write everything that was asked for; a step that fails takes no other with it.
 
     Parameters
     ----------
     folder : path
     mapped : Mapped
     options : MapOptions
-    progress : Progress
-        With the time of the stages that led here.
+    steps : Steps
+        With the time of the stages that led here; is told what failed.
     warnings : list of str
         What was warned of, in the words of the shell.
     """
     posterior, thresholds = mapped.posterior.styled(**look(options)), sorted(set(options.thresholds))
-    with progress.stage("rasters") as stage:
+    if not posterior.min_count:
+        with steps.stage("posterior") as stage:  # first: all else can be made from it
+            saved = posterior.save(folder / "posterior.geobgp")
+            stage.note(size_text(saved.stat().st_size))
+    made: list[Path] = []
+    with steps.stage("rasters") as stage:
         made = posterior.to_raster(folder, thresholds)
         stage.note(f"{len(made)} files")
     regions = None
     if options.regions or posterior.areas is not None:
-        with progress.stage("regions") as stage:
+        with steps.stage("regions") as stage:
             regions = region_totals(mapped, options.regions, options.regions_by)
-            regions.to_file(folder / "regions.gpkg", layer="regions", driver="GPKG")
+            write_layers(folder / "regions.gpkg", regions=regions)
             stage.note(count(len(regions), "region"))
-    with progress.stage("map") as stage:
+    with steps.stage("map") as stage:
         page = folder / "map.html"
         posterior.to_map(
             page,
@@ -97,28 +101,28 @@ def write_results(
             points=mapped.counts.coordinates,
         )
         stage.note(size_text(page.stat().st_size))
-    with progress.stage("project"):
+    with steps.stage("project"):
         write_qgis(posterior, folder / "map.qgz", made, thresholds=thresholds, regions=regions)
-    with progress.stage("checks") as stage:
-        checks = check(posterior, mapped.counts.values) if posterior.areas is None else None
-        checked, advice = left_out(posterior, stage)
+    checks = None
+    if options.checks and posterior.areas is None:
+        with steps.stage("pieces of land"):
+            checks = check(posterior, mapped.counts.values)
+    left = left_out(posterior, options, steps)
     if posterior.min_count:  # neither the counts of cells nor those of blocks and pieces of land
-        checks, checked = None, None
-    else:
-        with progress.stage("posterior") as stage:
-            saved = posterior.save(folder / "posterior.geobgp")
-            stage.note(size_text(saved.stat().st_size))
-    names = file_names(folder)
+        checks, left = None, left._replace(checked=None)
     inputs = replace(
-        report_inputs(mapped, options, progress, warnings, regions),
+        report_inputs(mapped, options, steps, warnings, regions),
         checks=checks,
-        validation=checked,
-        advice=advice,
-        files=shown_files(names),
+        validation=left.checked,
+        advice=left.advice,
+        not_checked=left.why_not,
+        files=shown_files(file_names(folder)),
     )
-    with progress.stage("report"):
+    with steps.stage("report"):
         write_report(folder / "report.html", posterior, inputs)
-    write_record(folder, record_of(mapped, options, inputs, counted(mapped.counts)) | {"files": names})
+    with steps.step(RECORD):
+        record = record_of(mapped, options, inputs, counted(mapped.counts))
+        write_record(folder, record | {"not_written": steps.failed})
 
 
 def file_names(folder: Path) -> list[str]:
@@ -133,25 +137,26 @@ def shown_files(names: Sequence[str]) -> dict[str, str]:
 
 
 def report_inputs(
-    mapped: Mapped, options: MapOptions, progress: Progress, warnings: list[str], regions: Any
+    mapped: Mapped, options: MapOptions, steps: Steps, warnings: list[str], regions: Any
 ) -> ReportInputs:
     """Return what went into a map, for its report."""
     return ReportInputs(
         sources={what.capitalize(): Path(path).name for what, path in options.files().items()},
         counts=mapped.counts,
         choices=mapped.choices,
-        warnings=warnings,
+        warnings=[*warnings, *steps.told()],
         thresholds=sorted(set(options.thresholds)),
         regions=regions,
-        seconds=progress.seconds,
+        seconds=steps.seconds,
         command=command_line(options),
     )
 
 
-def write_record(folder: Path, record: dict[str, Any]) -> None:
-    """Write ``summary.json``."""
-    text = json.dumps(plain(record), indent=2, ensure_ascii=False, allow_nan=False)
-    (folder / RECORD).write_text(text + "\n", "utf-8")
+def write_layers(path: Path, **layers: gpd.GeoDataFrame) -> None:
+    """Write layers of a GeoPackage, all of them or none."""
+    with replacing(path) as temporary:
+        for name, frame in layers.items():
+            frame.to_file(temporary, layer=name, driver="GPKG")
 
 
 def read_named_regions(path: str | None, domain: Domain, by: str | None = None) -> gpd.GeoDataFrame:
@@ -188,28 +193,65 @@ def about_file(name: str) -> str:
     return _ABOUT.get(name, "")
 
 
-def left_out(posterior: Posterior, stage: Stage) -> tuple[CrossValidation | None, list[str]]:
-    """Return how blocks are predicted that were left out, and what to try where that fails, which is warned of."""
+class LeftOut(NamedTuple):
+    """How what was left out is predicted, what to try where that fails, and why nothing was left out if so."""
+
+    checked: CrossValidation | None = None
+    advice: Sequence[str] = ()
+    why_not: str = ""
+
+
+def left_out(posterior: Posterior, options: MapOptions | RiskFiles, steps: Steps) -> LeftOut:
+    """Leave out blocks or areas in turn; what fails is warned of, as is that nothing could be left out."""
+    why_not = _too_few(posterior) if options.checks else f"{option('checks')} was given."
+    if why_not:
+        return LeftOut(why_not=in_words(why_not, speak))
+    out = LeftOut(why_not="They failed.")
+    with steps.stage("checks") as stage:
+        try:
+            # Neighbours of blocks are left as they are: quick, and near enough to judge intervals.
+            checked = posterior.cross_validate(rounds=0)
+        except GeobgpError as error:
+            out = LeftOut(why_not=not_run(error, stage))
+        else:
+            within = f"{percent(checked.coverage)} of {len(checked.blocks):,} left-out {checked.what}"
+            stage.note(f"{within} within their 90 % interval")
+            out = LeftOut(checked)
+            warning = check_warning(posterior, checked)
+            if warning is not None:
+                warn(warning)
+                out = LeftOut(
+                    checked, [in_words(one.words, speak) for one in what_to_try(posterior, checked)]
+                )
+    return out
+
+
+def not_run(error: GeobgpError, stage: Stage) -> str:
+    """Warn that a check could not be run, and return why."""
+    stage.note("not run")
+    warn(CheckWarning(f"The checks were not run: {error.message}", found=error.found, remedy=error.remedy))
+    return error.words(speak)
+
+
+def _too_few(posterior: Posterior) -> str:
+    """Return why there is too little to leave any of it out; empty where there is enough."""
     n_events = posterior.points.get("cases", posterior.n_points)
-    if n_events < _FEWEST_POINTS or posterior.domain.n_nodes < _FEWEST_NODES:
-        return None, []
-    if posterior.areas is not None and (~posterior.areas.hidden).sum() < _FEWEST_AREAS:
-        return None, []
-    # Neighbours of blocks are left as they are: quick, and near enough to judge intervals.
-    checked = posterior.cross_validate(rounds=0)
-    within = f"{percent(checked.coverage)} of {len(checked.blocks):,} left-out {checked.what}"
-    stage.note(f"{within} within their 90 % interval")
-    warning = check_warning(posterior, checked)
-    if warning is None:
-        return checked, []
-    warn(warning)
-    return checked, [in_words(one.words, speak) for one in what_to_try(posterior, checked)]
+    if n_events < _FEWEST_POINTS:
+        return f"They need at least {_FEWEST_POINTS} events; there are {n_events:,}."
+    if posterior.domain.n_nodes < _FEWEST_NODES:
+        return f"They need at least {_FEWEST_NODES} cells; there are {posterior.domain.n_nodes:,}."
+    told = 0 if posterior.areas is None else int((~posterior.areas.hidden).sum())
+    if posterior.areas is not None and told < _FEWEST_AREAS:
+        return f"They need at least {_FEWEST_AREAS} areas whose counts are known; there are {told:,}."
+    return ""
 
 
 def _check_facts(inputs: ReportInputs) -> dict[str, Any]:
     """Return the numbers of the checks, as ``summary.json`` holds them."""
     checks, checked = inputs.checks, inputs.validation
-    out = {} if checked is None else checked.facts() | {"try": list(inputs.advice)}
+    out: dict[str, Any] = {"not_run": inputs.not_checked} if inputs.not_checked else {}
+    if checked is not None:
+        out |= checked.facts() | {"try": list(inputs.advice)}
     if checks is not None:
         out["empty_nodes"] = {"observed": checks.empty_observed, "expected": checks.empty_expected}
     return out

@@ -13,11 +13,10 @@ from geobgp.cli.results import (
     left_out,
     read_named_regions,
     record_of,
-    write_record,
+    write_layers,
 )
-from geobgp.cli.workspace import fill_folder
+from geobgp.cli.workspace import RECORD, Steps, fill_folder, write_record
 from geobgp.output.qgis_map import write_qgis
-from geobgp.progress import Progress
 from geobgp.report.report import ReportInputs, write_report
 from geobgp.text import count
 
@@ -43,22 +42,24 @@ def risk_files(options: RiskFiles, *, quiet: bool = False, verbose: bool = False
     fill_folder(options, run_risk, _write, quiet=quiet, verbose=verbose)
 
 
-def _write(
-    folder: Path, mapped: RiskMapped, options: RiskFiles, progress: Progress, warnings: list[str]
-) -> None:
+def _write(folder: Path, mapped: RiskMapped, options: RiskFiles, steps: Steps, warnings: list[str]) -> None:
     posterior = mapped.posterior.styled(**look(options))
-    with progress.stage("rasters"):
+    with steps.stage("posterior"):  # first: all else can be made from it
+        posterior.save(folder / "posterior.geobgp")
+    made: list[Path] = []
+    with steps.stage("rasters"):
         made = posterior.to_raster(folder, [AVERAGE])
+    with steps.stage("tolerance"):
         posterior.tolerance_contours(folder / "tolerance.gpkg")
     regions = None
     if options.regions:
-        with progress.stage("regions") as stage:
+        with steps.stage("regions") as stage:
             regions = posterior.totals(
                 read_named_regions(options.regions, posterior.domain, options.regions_by)
             )
-            regions.to_file(folder / "regions.gpkg", layer="regions", driver="GPKG")
+            write_layers(folder / "regions.gpkg", regions=regions)
             stage.note(count(len(regions), "region"))
-    with progress.stage("map"):
+    with steps.stage("map"):
         posterior.to_map(
             folder / "map.html",
             threshold=AVERAGE,
@@ -66,28 +67,27 @@ def _write(
             context=options.context,
             basemap=options.basemap,
         )
-    with progress.stage("project"):
+    with steps.stage("project"):
         write_qgis(posterior, folder / "map.qgz", made, thresholds=[AVERAGE], regions=regions)
-    with progress.stage("checks") as stage:
-        checked, advice = left_out(posterior, stage)
-    with progress.stage("posterior"):
-        posterior.save(folder / "posterior.geobgp")
-    names = file_names(folder)
+    left = left_out(posterior, options, steps)
     inputs = ReportInputs(
         sources={what.capitalize(): Path(path).name for what, path in options.files().items()},
         choices=mapped.choices,
-        validation=checked,
-        advice=advice,
-        warnings=warnings,
+        validation=left.checked,
+        advice=left.advice,
+        not_checked=left.why_not,
+        warnings=[*warnings, *steps.told()],
         thresholds=[AVERAGE],
         regions=regions,
-        files={n: _ABOUT.get(n, about_file(n)) for n in names if not n.endswith(".qml")},
-        seconds=progress.seconds,
+        files={n: _ABOUT.get(n, about_file(n)) for n in file_names(folder) if not n.endswith(".qml")},
+        seconds=steps.seconds,
         command=risk_command_line(options),
     )
-    with progress.stage("report"):
+    with steps.stage("report"):
         write_report(folder / "report.html", posterior, inputs)
-    write_record(folder, record_of(mapped, options, inputs, _counted(mapped)) | {"files": names})
+    with steps.step(RECORD):
+        record = record_of(mapped, options, inputs, _counted(mapped))
+        write_record(folder, record | {"not_written": steps.failed})
 
 
 def _counted(mapped: RiskMapped) -> dict[str, int]:

@@ -7,9 +7,9 @@ from typing import Any
 
 import geobgp
 from geobgp.cli.options import StrataFiles, command_line
-from geobgp.cli.results import read_named_regions, write_record
-from geobgp.cli.workspace import RECORD, files_in, fill_folder
-from geobgp.progress import Progress
+from geobgp.cli.results import read_named_regions
+from geobgp.cli.workspace import RECORD, Steps, fill_folder, write_record
+from geobgp.files import replacing
 from geobgp.scale.strata import run_strata
 from geobgp.scale.strata_maps import Strata
 from geobgp.text import count
@@ -30,12 +30,14 @@ def strata_files(options: StrataFiles, *, quiet: bool = False, verbose: bool = F
     fill_folder(options, run_strata, _write, quiet=quiet, verbose=verbose, opens=opens)
 
 
-def _write(
-    folder: Path, strata: Strata, options: StrataFiles, progress: Progress, warnings: list[str]
-) -> None:
-    with progress.stage("rasters") as stage:
-        rasters = strata.to_raster(folder, stage.step)
-    with progress.stage("totals") as stage:
+def _write(folder: Path, strata: Strata, options: StrataFiles, steps: Steps, warnings: list[str]) -> None:
+    rasters: dict[str, Path] = {}
+    with steps.stage("rasters") as stage:
+        for name, path in strata.raster_paths(folder).items():
+            with steps.step(f"raster of {name}"):
+                rasters[name] = strata[name].to_raster(path)[0]
+            stage.step(len(rasters), len(strata))
+    with steps.stage("totals") as stage:
         domain = strata.everything.domain
         regions = None if options.regions is None else read_named_regions(options.regions, domain)
         table = strata.totals(
@@ -44,9 +46,10 @@ def _write(
         strata.write_totals(table, folder / "totals.gpkg")
         strata.write_totals(table, folder / "totals.csv")
         stage.note(count(len(table), "row"))
-    with progress.stage("page"):
+    with steps.stage("table"), replacing(folder / "strata.csv") as temporary:
+        strata.table().to_csv(temporary)
+    with steps.stage("page"):
         strata.to_index(folder / "index.html", title=options.title)
-        strata.table().to_csv(folder / "strata.csv")
     record: dict[str, Any] = {
         "geobgp": geobgp.__version__,
         "created": strata.everything.created,
@@ -55,8 +58,9 @@ def _write(
         "failures": strata.failures,
         "choices": dict(strata.everything.choices),
         "warnings": warnings,
-        "seconds": progress.seconds,
+        "seconds": steps.seconds,
         "command": command_line(options, "strata"),
-        "files": sorted({*files_in(folder), RECORD}),
+        "not_written": steps.failed,
     }
-    write_record(folder, record)
+    with steps.step(RECORD):
+        write_record(folder, record)

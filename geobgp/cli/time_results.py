@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import geopandas as gpd
 
-from geobgp.cli.options import MapOptions, look
+from geobgp.cli.options import MapOptions, look, speak
 from geobgp.cli.results import (
     counted,
     file_names,
+    not_run,
     read_named_regions,
     record_of,
     report_inputs,
     shown_files,
-    write_record,
+    write_layers,
 )
-from geobgp.errors import InputWarning, SizeError, option, warn
+from geobgp.cli.workspace import RECORD, Steps, write_record
+from geobgp.errors import GeobgpError, InputWarning, SizeError, in_words, option, warn
 from geobgp.output.cog import write_rasters
 from geobgp.output.qgis_map import write_dated
 from geobgp.report.time_report import write_time_report
@@ -28,7 +30,7 @@ from geobgp.text import count, percent, size_text
 if TYPE_CHECKING:
     from geobgp.auto.pipeline import Mapped
     from geobgp.checks.forecasts import ForecastCheck
-    from geobgp.progress import Progress, Stage
+    from geobgp.output.qgis_map import Dated
 
 #: Where the rasters of periods are.
 RASTERS = "periods"
@@ -39,51 +41,60 @@ LEFT_OUT, FEWEST_PERIODS, FEWEST_EVENTS = 3, 6, 20
 
 
 def write_time_results(
-    folder: Path, mapped: Mapped, options: MapOptions, progress: Progress, warnings: list[str]
+    folder: Path, mapped: Mapped, options: MapOptions, steps: Steps, warnings: list[str]
 ) -> None:
     """Write everything that was asked for, of a map over time; as `geobgp.cli.results.write_results`."""
     posterior, thresholds = mapped.posterior.styled(**look(options)), sorted(set(options.thresholds))
     assert isinstance(posterior, SpaceTimePosterior)
-    ahead = posterior.forecast(options.forecast) if options.forecast else None
-    with progress.stage("rasters") as stage:
+    with steps.stage("posterior") as stage:  # first: all else can be made from it
+        saved = posterior.save(folder / "posterior.geobgp")
+        stage.note(size_text(saved.stat().st_size))
+    ahead = None
+    if options.forecast:
+        with steps.stage("forecast"):
+            ahead = posterior.forecast(options.forecast)
+    dated: list[Dated] = []
+    with steps.stage("rasters") as stage:
         dated = posterior.write_rasters(folder / RASTERS, thresholds, QUANTILES, ahead)
-        if posterior.n_periods > 1:
-            _write_trend(posterior, folder)
         stage.note(f"{len(dated)} files")
-    with progress.stage("netCDF") as stage:
+    if posterior.n_periods > 1:
+        with steps.stage("trend"):
+            _write_trend(posterior, folder)
+    with steps.stage("netCDF") as stage:
         cube = posterior.to_netcdf(folder / "intensity.nc", thresholds)
         stage.note(size_text(cube.stat().st_size))
     regions = None
     if options.regions or posterior.areas is not None:
-        with progress.stage("regions") as stage:
+        with steps.stage("regions") as stage:
             regions = _write_regions(posterior, options, folder / "regions.gpkg")
             stage.note(
                 f"{count(len(regions) // posterior.n_periods, 'region')} in {posterior.periods.words()}"
             )
-    with progress.stage("map") as stage:
+    with steps.stage("map") as stage:
         stage.note(_write_map(posterior, ahead, options, folder / "map.html", regions))
-    with progress.stage("project"):
-        write_dated(folder / "map.qgz", dated, title=posterior.provenance["title"], domain=posterior.domain)
-    with progress.stage("checks") as stage:
-        check = _left_out(posterior, stage)
-    with progress.stage("posterior") as stage:
-        saved = posterior.save(folder / "posterior.geobgp")
-        stage.note(size_text(saved.stat().st_size))
-    names = file_names(folder)
+    if dated:
+        with steps.stage("project"):
+            title, domain = posterior.provenance["title"], posterior.domain
+            write_dated(folder / "map.qgz", dated, title=title, domain=domain)
+    else:
+        steps.failed["project"] = "It would show the rasters, and there are none."
+    check, why_not = _left_out(posterior, options, steps)
     inputs = replace(
-        report_inputs(mapped, options, progress, warnings, regions),
-        files=shown_files(names),
+        report_inputs(mapped, options, steps, warnings, regions),
+        not_checked=why_not,
+        files=shown_files(file_names(folder)),
     )
-    with progress.stage("report"):
+    with steps.stage("report"):
         write_time_report(folder / "report.html", posterior, inputs, forecast=ahead, check=check)
-    record = record_of(mapped, options, inputs, counted(mapped.counts)) | {"files": names}
-    record["periods"] = {
-        "every": posterior.periods.every,
-        "labels": list(posterior.periods.labels),
-        "level": posterior.level().drop(columns="start").to_dict("list"),
-    }
-    record["checks"] = {} if check is None else check.facts()
-    write_record(folder, record)
+    with steps.step(RECORD):
+        record = record_of(mapped, options, inputs, counted(mapped.counts)) | {"not_written": steps.failed}
+        record["periods"] = {
+            "every": posterior.periods.every,
+            "labels": list(posterior.periods.labels),
+            "level": posterior.level().drop(columns="start").to_dict("list"),
+        }
+        record["checks"] |= {} if check is None else check.facts()
+        write_record(folder, record)
 
 
 def _write_trend(posterior: SpaceTimePosterior, folder: Path) -> None:
@@ -104,9 +115,8 @@ def _write_regions(posterior: SpaceTimePosterior, options: MapOptions, path: Pat
     else:
         frame = read_named_regions(options.regions, posterior.domain, options.regions_by)
     totals = posterior.totals(frame, predicted=True)
-    totals.to_file(path, layer="regions", driver="GPKG")
-    if posterior.n_periods > 1:
-        posterior.trend(frame).to_file(path, layer="trend", driver="GPKG")
+    trend = {"trend": posterior.trend(frame)} if posterior.n_periods > 1 else {}
+    write_layers(path, regions=totals, **trend)
     return totals
 
 
@@ -140,12 +150,25 @@ def _write_map(
     return size_text(page.stat().st_size)
 
 
-def _left_out(posterior: SpaceTimePosterior, stage: Stage) -> ForecastCheck | None:
-    """Return how well the last periods are forecast, if there are enough of them."""
-    few = posterior.n_periods < FEWEST_PERIODS or posterior.n_points < FEWEST_EVENTS
-    if few:
-        return None
-    check = posterior.cross_validate(min(LEFT_OUT, posterior.n_periods // 3))
-    numbers = count(len(check.table), "number")
-    stage.note(f"{percent(check.coverage)} of {numbers} of the last periods within their 90 % interval")
-    return check
+def _left_out(
+    posterior: SpaceTimePosterior, options: MapOptions, steps: Steps
+) -> tuple[ForecastCheck | None, str]:
+    """Return how well the last periods are forecast, or why that was not tried."""
+    if not options.checks:
+        return None, in_words(f"{option('checks')} was given.", speak)
+    if posterior.n_periods < FEWEST_PERIODS:
+        return None, f"They need at least {FEWEST_PERIODS} periods; there are {posterior.n_periods}."
+    if posterior.n_points < FEWEST_EVENTS:
+        return None, f"They need at least {FEWEST_EVENTS} events; there are {posterior.n_points:,}."
+    check, why_not = None, "They failed."
+    with steps.stage("checks") as stage:
+        try:
+            check = posterior.cross_validate(min(LEFT_OUT, posterior.n_periods // 3))
+        except GeobgpError as error:
+            why_not = not_run(error, stage)
+        else:
+            numbers = count(len(check.table), "number")
+            within = f"{percent(check.coverage)} of {numbers} of the last periods within their 90 % interval"
+            stage.note(within)
+            why_not = ""
+    return check, why_not

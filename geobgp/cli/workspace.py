@@ -1,4 +1,4 @@
-"""A folder of results that appears whole or not at all."""
+"""A folder of results: it appears at once, with all that could be made, and says what could not."""
 
 from __future__ import annotations
 
@@ -10,19 +10,22 @@ import secrets
 import shutil
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import Any
 
+import click
+
 import geobgp
 from geobgp.cli.beforehand import check_beforehand
-from geobgp.cli.messages import say, showing_warnings
+from geobgp.cli.messages import reason, say, showing_warnings
 from geobgp.cli.options import MapOptions, RiskFiles, StrataFiles
 from geobgp.errors import GeobgpError, InputWarning, WriteError, option, warn
-from geobgp.files import check_unread, full, was_read, why_not_written
-from geobgp.progress import shell_progress
+from geobgp.files import check_unread, full, replacing, was_read, why_not_written
+from geobgp.progress import Progress, Stage, shell_progress
+from geobgp.summary import plain
 from geobgp.text import listed, size_text
 
 #: The file that lists what a run wrote.
@@ -38,6 +41,79 @@ _RESULTS = (
     "map.html", "map.qgz", "map.gpkg", "report.html", "regions.gpkg", "tolerance.gpkg", "totals.gpkg", "totals.csv",
     "strata.csv", "index.html", "intensity.nc", "posterior.geobgp", RECORD,
 )  # fmt: skip
+#: The exit code of a run whose results are there but for some.
+PARTLY = 3
+
+
+class PartlyWritten(click.ClickException):
+    """Some of the results could not be written; the others are there."""
+
+    exit_code = PARTLY
+
+    def __init__(self, target: Path, failed: Mapping[str, str]) -> None:
+        lines = "".join(f"\n  {name}: {why}" for name, why in failed.items())
+        super().__init__(f"The results are in {target}, except for what failed:{lines}")
+
+
+class Steps:
+    """The steps that write results, one after the other: one that fails costs what it would have written, no more.
+
+    Parameters
+    ----------
+    progress : Progress
+    folder : path
+        Where they write.
+    target : path, optional
+        What that folder is called in the end.
+
+    Attributes
+    ----------
+    failed : dict of str to str
+        The steps that failed, and why, in the words of the shell.
+    errors : list of Exception
+        The same, as they were raised.
+
+    Examples
+    --------
+    >>> steps = Steps(Progress(), ".")
+    >>> with steps.stage("map"):
+    ...     raise MemoryError
+    >>> with steps.stage("report") as stage:
+    ...     stage.note("written all the same")
+    >>> list(steps.failed)
+    ['map']
+    """
+
+    def __init__(self, progress: Progress, folder: str | Path, target: str | Path | None = None) -> None:
+        self.progress, self.folder, self.target = progress, Path(folder), Path(target or folder)
+        self.failed: dict[str, str] = {}
+        self.errors: list[Exception] = []
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Time by stage, of those before too."""
+        return self.progress.seconds
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[Stage]:
+        """Run a step as a stage of the run's progress."""
+        with self.progress.stage(name) as stage, self.step(name, stage):
+            yield stage
+
+    @contextmanager
+    def step(self, name: str, stage: Stage | None = None) -> Iterator[None]:
+        """Run a step; what it raises is kept, and goes no further."""
+        try:
+            yield
+        except Exception as error:
+            self.errors.append(error)
+            self.failed[name] = reason(error, self.folder).replace(str(self.folder), str(self.target))
+            if stage is not None:
+                stage.note("failed")
+
+    def told(self) -> list[str]:
+        """Return a sentence for each step that failed."""
+        return [f"Not written: {name}. {why}" for name, why in self.failed.items()]
 
 
 class Workspace:
@@ -126,7 +202,8 @@ class Workspace:
         """
         # The record comes last: what it lists is there.
         names = sorted(files_in(self.folder), key=lambda name: (name == RECORD, name))
-        _sign(self.folder)
+        with suppress(OSError, WriteError):  # a disk without room for that still has the results
+            _sign(self.folder)
         if self.target.is_dir():
             self._step_aside(names)
         with _undisturbed():
@@ -268,29 +345,85 @@ def fill_folder(
     options : MapOptions, RiskFiles or StrataFiles
     make : callable(options, progress)
         Returns what is to be written.
-    write : callable(folder, made, options, progress, warnings)
+    write : callable(folder, made, options, steps, warnings)
+        Whatever it raises, an interrupt too, what it had written by then is kept.
     quiet, verbose, form
         As for `geobgp.progress.shell_progress`.
     opens : (str, str)
         The files to open in a browser and in QGIS.
     report : str, optional
         The file that says how the map was made.
+
+    Raises
+    ------
+    PartlyWritten
+        When everything is in place that could be written, and something could not.
     """
     check_beforehand(options)
     progress = shell_progress(quiet=quiet, verbose=verbose, form=form)
     with Workspace(options.output, force=options.force) as work, showing_warnings() as warnings:
         made = make(options, progress)
+        steps, interrupt = Steps(progress, work.folder, work.target), None
+        try:
+            with steps.step("the rest"):
+                write(work.folder, made, options, steps, warnings)
+        except (KeyboardInterrupt, SystemExit) as error:
+            interrupt, steps.failed["the rest"] = error, "The run was interrupted."
         with work.telling():
-            write(work.folder, made, options, progress, warnings)
+            if not set(files_in(work.folder)) - {RECORD}:
+                raise interrupt or steps.errors[0]
+            if not (work.folder / RECORD).exists():
+                with steps.step(RECORD):
+                    write_record(work.folder, _least_record(options, steps, warnings))
             files = work.commit()
+    _say_where(work.target, files, progress, quiet or interrupt is not None, opens, report)
+    if isinstance(interrupt, KeyboardInterrupt):
+        raise KeyboardInterrupt(f"Interrupted: what was written by then is in {work.target}.")
+    if interrupt is not None:
+        raise interrupt
+    if steps.failed:
+        raise PartlyWritten(work.target, steps.failed) from (steps.errors[0] if steps.errors else None)
+
+
+def _say_where(
+    target: Path,
+    files: list[Path],
+    progress: Progress,
+    quiet: bool,
+    opens: tuple[str, str],
+    report: str | None,
+) -> None:
+    """Say where the results are, and which of them to open."""
     if quiet:
         return
     progress.line(f"{sum(progress.seconds.values()):.1f} s in all")
-    target, done = work.target, f"The results are in {work.target} all the same."
+    done = f"The results are in {target} all the same."
     say(f"{len(files)} files ({size_text(sum(f.stat().st_size for f in files))}) in {target}", done)
-    say(f"Open {target / opens[0]} in a browser and {target / opens[1]} in QGIS.", done)
-    if report is not None:
+    places = zip(opens, ("in a browser", "in QGIS"), strict=True)
+    there = [f"{target / name} {where}" for name, where in places if (target / name).exists()]
+    if there:
+        say(f"Open {' and '.join(there)}.", done)
+    if report is not None and (target / report).exists():
         say(f"How the map was made: {target / report}", done)
+
+
+def write_record(folder: Path, record: Mapping[str, Any]) -> None:
+    """Write ``summary.json``, which lists all files that are there, and itself."""
+    record = {**record, "files": sorted({*files_in(folder), RECORD})}
+    text = json.dumps(plain(record), indent=2, ensure_ascii=False, allow_nan=False)
+    with replacing(folder / RECORD) as temporary:
+        temporary.write_text(text + "\n", "utf-8")
+
+
+def _least_record(options: Any, steps: Steps, warnings: list[str]) -> dict[str, Any]:
+    """Return what ``summary.json`` holds where the run could not come to its end."""
+    return {
+        "geobgp": geobgp.__version__,
+        "options": options.record(),
+        "warnings": warnings,
+        "not_written": steps.failed,
+        "seconds": steps.seconds,
+    }
 
 
 def not_written(target: Path, error: Exception, place: Path) -> WriteError:
@@ -311,7 +444,8 @@ def _sign(folder: Path) -> None:
         "version": geobgp.__version__,
         "sha256": hashes | {RECORD: _hash_of_record(record)},
     }
-    path.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def _earlier(folder: Path) -> tuple[set[str], set[str]]:

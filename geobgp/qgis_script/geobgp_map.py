@@ -53,10 +53,12 @@ INSTALLED_BY = ""
 SETTING = "geobgp/python"
 #: Seconds that geobgp has to end by itself when it is cancelled.
 GRACE = 10
+#: The exit code of geobgp where the results are there but for some.
+PARTLY = 3
 #: How far along a run is, in per cent, when a stage begins; what is not known here adds a little.
 STAGES = {
-    "land": 2, "points": 5, "areas": 5, "inputs": 8, "features": 15, "fit": 20, "rasters": 70, "map": 75,
-    "regions": 80, "project": 84, "checks": 86, "posterior": 92, "report": 94,
+    "land": 2, "points": 5, "areas": 5, "inputs": 8, "features": 15, "fit": 20, "posterior": 68,
+    "rasters": 70, "map": 75, "regions": 80, "project": 84, "pieces of land": 86, "checks": 88, "report": 94,
 }  # fmt: skip
 #: Vector layers, and the options of the shell that they are; points are an argument.
 FLAGS = {
@@ -190,10 +192,12 @@ class GeobgpMap(QgsProcessingAlgorithm):
             return {}
         QgsSettings().setValue(SETTING, python)
         named = {"MEAN": "mean.tif", "PROJECT": "map.qgz", "REPORT": "report.html", "MAP": "map.html"}
-        results = {"OUTPUT": str(folder)} | {name: str(folder / file) for name, file in named.items()}
+        there = {name: str(folder / file) for name, file in named.items() if (folder / file).exists()}
+        results = {"OUTPUT": str(folder)} | there
         if (folder / "regions.gpkg").exists():
             results["TOTALS"] = f"{folder / 'regions.gpkg'}|layername=regions"
-        if self.parameterAsBool(parameters, "LOAD", context) and context.project() is not None:
+        load = self.parameterAsBool(parameters, "LOAD", context) and context.project() is not None
+        if load and {"MEAN", "PROJECT"} <= there.keys():
             Loader.ask(context, folder)
         return results
 
@@ -377,6 +381,9 @@ class Run:
             message = (
                 self.errors[-1] if self.errors else "\n".join(self.others[-5:]) or f"It ended with {code}."
             )
+            if code == PARTLY:
+                feedback.reportError(f"geobgp: {message}")
+                return
             raise QgsProcessingException(f"geobgp: {message}")
 
     @staticmethod
@@ -396,6 +403,8 @@ class Run:
                 pass
         if line.startswith("Error: "):
             self.errors.append(line[len("Error: ") :])
+        elif self.errors and line.startswith("  "):  # an error may be a list
+            self.errors[-1] += f"\n{line}"
         elif line.startswith("Warning: "):
             feedback.pushWarning(line[len("Warning: ") :])
         elif line:

@@ -7,10 +7,11 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from geobgp.data.effects import AGAINST
 from geobgp.data.effort import about_effort
+from geobgp.errors import CheckWarning, GeobgpError, in_words, warn
 from geobgp.files import replacing
 from geobgp.inference.mixture import interval_in
 from geobgp.report import figures
@@ -49,6 +50,8 @@ class ReportInputs:
         Blocks that were left out: what the verdict rests on.
     advice : sequence of str
         What to try where they are predicted badly, the best first.
+    not_checked : str
+        Why nothing was left out, where that is so.
     warnings : sequence of str
     thresholds : sequence of float
         Exceedance maps to show.
@@ -68,12 +71,40 @@ class ReportInputs:
     checks: Checks | None = None
     validation: CrossValidation | None = None
     advice: Sequence[str] = ()
+    not_checked: str = ""
     warnings: Sequence[str] = ()
     thresholds: Sequence[float] = ()
     regions: pd.DataFrame | None = None
     files: Mapping[str, str] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
     command: str = ""
+
+
+Result = TypeVar("Result")
+
+
+def attempted(check: Callable[[], Result], what: str) -> tuple[Result | None, str]:
+    """Return what a check finds; where it cannot be run, nothing and why, which is warned of.
+
+    Parameters
+    ----------
+    check : callable
+    what : str
+        "The residuals were": what was not run.
+
+    Examples
+    --------
+    >>> attempted(lambda: 3, "The count was")
+    (3, '')
+    """
+    try:
+        return check(), ""
+    except Exception as error:  # a report is worth having without it, whatever went wrong
+        message, remedy = f"{type(error).__name__}: {error}.", ""
+        if isinstance(error, GeobgpError):
+            message, remedy = error.message, error.remedy
+        warn(CheckWarning(f"{what} not run: {message}", found=getattr(error, "found", None), remedy=remedy))
+        return None, in_words(f"{message} {remedy}".strip())
 
 
 def write_report(
@@ -290,8 +321,10 @@ def _validation(posterior: Posterior, checked: CrossValidation | None) -> dict[s
 def _residuals(posterior: Posterior) -> dict[str, Any]:
     """Return the picture of the residuals and what it shows; nothing where the counts are not known."""
     if posterior.observed is None or posterior.min_count or not posterior.observed.any():
-        return {"residuals": None}
-    found = posterior.residuals()
+        return {"residuals": None, "no_residuals": ""}
+    found, why_not = attempted(posterior.residuals, "The residuals were")
+    if found is None:
+        return {"residuals": None, "no_residuals": why_not}
     left = found.unexplained()
     return {
         "residuals": figures.residuals(found),

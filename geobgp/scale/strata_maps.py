@@ -159,11 +159,15 @@ class Strata(Mapping[str, "Posterior"]):
     def to_raster(self, folder: str | Path, step: Callable[[int, int], Any] | None = None) -> dict[str, Path]:
         """Write a GeoTIFF of each stratum into a folder, all statistics as its bands; return where, by name."""
         written: dict[str, Path] = {}
-        for name, stem in self.file_names().items():
-            written[name] = self[name].to_raster(Path(folder) / f"map-{stem}.tif")[0]
+        for name, path in self.raster_paths(folder).items():
+            written[name] = self[name].to_raster(path)[0]
             if step is not None:
                 step(len(written), len(self))
         return written
+
+    def raster_paths(self, folder: str | Path) -> dict[str, Path]:
+        """Return where the GeoTIFF of each stratum is written, by name."""
+        return {name: Path(folder) / f"map-{stem}.tif" for name, stem in self.file_names().items()}
 
     def to_index(self, path: str | Path, *, title: str = "") -> Path:
         """Write a page of small maps of all strata under one legend; it opens in any browser, without network."""

@@ -15,6 +15,7 @@ from scipy.special import gammaln
 from scipy.stats import binom, kstest
 
 from geobgp.checks.blocks import auto_side, squares
+from geobgp.checks.compare import compare
 from geobgp.checks.crossval import per_event
 from geobgp.errors import CRSError, DataError, InputWarning, SizeError
 from geobgp.land.domain import Domain
@@ -254,3 +255,21 @@ def test_it_can_be_drawn(checked):
     left, middle, right = checked.plot()
     assert left.get_xlabel() == "expected events" and right.get_ylabel() == "blocks"
     assert middle.images
+
+
+@pytest.mark.parametrize("buffer", [0.0, 1.0])
+def test_blocks_of_our_own_choice_are_made_small_enough_to_be_left_out(buffer, monkeypatch):
+    posterior = LGCP(FullRank(square(24.0)), KERNEL).fit(poisson_problem(square(24.0), total=400).counts)
+    usual = posterior.cross_validate(rounds=0)
+    assert usual.wanted_side is None and "instead of" not in usual.verdict()
+    monkeypatch.setattr("geobgp.checks.crossval.MOST_NODES", 12)
+    checked = posterior.cross_validate(buffer=buffer, rounds=0)
+    assert checked.side < checked.wanted_side == usual.side
+    held = np.bincount(checked.block_of)
+    assert held.max() <= 12 and held.sum() == posterior.domain.n_nodes and checked.n_events == usual.n_events
+    assert (
+        f"{checked.side:g} instead of {usual.side:g} units wide, since at most 12 cells" in checked.verdict()
+    )
+    assert checked.facts()["wanted_block_side"] == usual.side
+    compared = compare({"one": posterior, "the same": posterior})
+    assert compared["score"].iloc[0] == compared["score"].iloc[1]

@@ -109,3 +109,14 @@ def test_files_keep_numbers_by_node_and_no_persons(tmp_path):
     with pytest.raises(DataError, match="Files keep none with confounders") as raised:
         back.cross_validate()
     assert "before it is saved" in raised.value.remedy
+
+
+def test_blocks_hold_no_more_persons_than_can_be_left_out(monkeypatch):
+    groups, domain = simulated(n=600)
+    posterior = fit_risk(groups, FullRank(domain), KERNEL)
+    usual = posterior.cross_validate(rounds=0)
+    for module in ("crossval", "left_out_persons"):
+        monkeypatch.setattr(f"geobgp.checks.{module}.MOST_NODES", 3)
+    checked = posterior.cross_validate(rounds=0)
+    assert checked.side < checked.wanted_side == usual.side
+    assert np.bincount(checked.block_of[groups.node]).max() <= 3 and checked.n_events == usual.n_events

@@ -339,19 +339,6 @@ def test_a_failure_of_ours_is_called_one(files, say, tmp_path, monkeypatch):
 # -- a machine that does not do as it is told
 
 
-@pytest.mark.parametrize(
-    "where", ["geobgp.output.cog.write_rasters", "geobgp.storage.archive.save", "geobgp.web.maps.save"]
-)
-def test_a_full_disk_leaves_nothing(where, files, say, tmp_path, monkeypatch):
-    def full(*_, **__):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(where, full)
-    code, _, err = say("map", files.points_gpkg, "--land", files.land_gpkg, "-o", tmp_path / "out", *QUICK)
-    assert code == 1 and "the disk is full" in one_paragraph(err)
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_read_only_folder_is_said_before_any_work(files, say, tmp_path, monkeypatch):
     make = Path.mkdir
 

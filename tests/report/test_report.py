@@ -12,7 +12,7 @@ from geobgp import Matern
 from geobgp.auto.options import Options
 from geobgp.auto.pipeline import run
 from geobgp.checks.residuals import check
-from geobgp.errors import WriteError
+from geobgp.errors import CheckWarning, WriteError
 from geobgp.report.report import ReportInputs, render, write_report
 
 NASTY = '</title><script>alert("x")</script><img src=x onerror=alert(1)>'
@@ -158,3 +158,23 @@ def test_a_posterior_writes_its_own(mapped, tmp_path):
     )
     text = posterior.to_report(tmp_path / "r.html", thresholds=[0.3], regions=region).read_text("utf-8")
     assert "exceeds 0.3 events per km²" in text and ">all<" in text and 'id="checks"' in text
+
+
+def test_a_check_that_fails_does_not_cost_the_report(mapped, tmp_path, monkeypatch):
+    def broken(*_, **__):
+        raise ZeroDivisionError("division by zero")
+
+    monkeypatch.setattr("geobgp.posterior.Posterior.cross_validate", broken)
+    monkeypatch.setattr("geobgp.posterior.Posterior.residuals", broken)
+    with pytest.warns(CheckWarning, match="were not run: ZeroDivisionError") as told:
+        written = mapped.posterior.to_report(tmp_path / "report.html")
+    assert len(told) == 2
+    page = written.read_text("utf-8")
+    assert "The held-out checks were not run. ZeroDivisionError: division by zero." in page
+    assert "The residuals were not computed. ZeroDivisionError" in page
+
+
+def test_a_report_without_checks(mapped, tmp_path, monkeypatch):
+    monkeypatch.setattr("geobgp.posterior.Posterior.cross_validate", None)
+    page = mapped.posterior.to_report(tmp_path / "report.html", checks=False).read_text("utf-8")
+    assert "They were not asked for." in page and "nats per event" not in page
