@@ -262,7 +262,8 @@ def test_blocks_of_our_own_choice_are_made_small_enough_to_be_left_out(buffer, m
     posterior = LGCP(FullRank(square(24.0)), KERNEL).fit(poisson_problem(square(24.0), total=400).counts)
     usual = posterior.cross_validate(rounds=0)
     assert usual.wanted_side is None and "instead of" not in usual.verdict()
-    monkeypatch.setattr("geobgp.checks.crossval.MOST_NODES", 12)
+    for module in ("crossval", "compare"):
+        monkeypatch.setattr(f"geobgp.checks.{module}.MOST_NODES", 12)
     checked = posterior.cross_validate(buffer=buffer, rounds=0)
     assert checked.side < checked.wanted_side == usual.side
     held = np.bincount(checked.block_of)
