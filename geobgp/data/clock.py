@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
 from geobgp.arguments import SPAN
-from geobgp.data.dates import Days, check_format, middle_of_weeks, parse, texts_of
+from geobgp.data.dates import (
+    Days,
+    check_format,
+    first_of,
+    is_year_last,
+    middle_of_weeks,
+    parse,
+    texts_of,
+    undecided,
+)
 from geobgp.data.periods import MOST_PERIODS, Periods, check_every, check_number, noun_of, ordinals
 from geobgp.errors import DataError, DroppedPointsWarning, option
 from geobgp.text import count, listed, percent
@@ -74,6 +83,8 @@ class Clock:
                 remedy=f"Leave it out, or use {option('every', 'month')}.",
             )
         self.rows = self.n_missing = self.n_unreadable = self.n_coarse = self.n_outside = 0
+        self.order: Literal["day", "month"] | None = None
+        self._shown = ""  # the date that shows it
         self._examples: list[str] = []
         self._zones: dict[str, None] = {}
         self._found: set[int] = set()
@@ -113,6 +124,27 @@ class Clock:
             check_number(max(self._found) - min(self._found) + 1, self.every, *self._span())
         return codes
 
+    def settle_order(self, values: Sequence[str]) -> None:
+        """Find out whether day or month comes first in dates that end in the year; they are all written alike."""
+        if self.date_format is not None:
+            return
+        seen = ([self._shown] if self._shown else []) + list(values)
+        order = first_of(seen)
+        if self.order is None and order is not None:
+            self.order = order
+            self._shown = next(value for value in values if first_of([value]))
+
+    def is_open(self, column: pd.Series) -> bool:
+        """Tell whether dates wait for others that show whether day or month comes first."""
+        if self.date_format is not None or self.order is not None or column.dtype.kind in "iufmM":
+            return False
+        there = column.dropna()
+        return (
+            bool(len(there))
+            and is_year_last(str(there.iloc[0]).strip())
+            and undecided(texts_of(column).values)
+        )
+
     def _settle_edges(self, column: pd.Series) -> None:
         """Take edges that are years for dates, where the column has dates."""
         if self.rows or self.fixed is None or self.fixed.dated or _plain(column):
@@ -141,7 +173,8 @@ class Clock:
     def _dates(self, column: pd.Series) -> np.ndarray:
         texts = texts_of(column)
         self._zones |= dict.fromkeys(texts.zones)
-        days = parse(texts.values, self.date_format, every=self.every)
+        self.settle_order(texts.values)
+        days = parse(texts.values, self.date_format, every=self.every, order=self.order)
         unreadable = np.append(np.isnat(days.first), False)
         code, coarse = self._codes_of(days if self.every == "day" else middle_of_weeks(days))
         code, coarse = np.append(code, UNTIMED), np.append(coarse, False)
@@ -223,10 +256,10 @@ class Clock:
 
     def notes(self) -> tuple[str, ...]:
         """Return what was assumed on the way."""
-        if not self._zones:
-            return ()
         zones = ", ".join(list(self._zones)[:3])
-        return (f"times with a zone ({zones}) count for the date that the clock showed there",)
+        zoned = f"times with a zone ({zones}) count for the date that the clock showed there"
+        ordered = f"dates are read with the {self.order} first, as {self._shown!r} shows"
+        return ((zoned,) if zones else ()) + ((ordered,) if self.order else ())
 
     def warning(self) -> DroppedPointsWarning | None:
         """Return what is to be said of rows that were left out for their dates."""

@@ -196,7 +196,8 @@ def bin_points(
         The periods to count, such as ``("2015-01", "2020-12")``; by default from that of the first event to that of the
         last. Events outside are left out and told.
     date_format : str, optional
-        How dates are written that are not year first: "%d/%m/%Y" for 31/12/2020.
+        How dates are written that are not year first: "%d/%m/%Y" for 31/12/2020. Without it such a date decides for
+        all whether day or month comes first; where none does, geobgp asks.
     on_water : {"nearest", "drop", "error"}
         What to do with points off the land: count them on the nearest node that is within `max_snap`, leave
         them out, or refuse.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -23,7 +23,8 @@ NOT_A_DATE = np.datetime64("NaT", "D")
 WEEKS = {"week": 3, "epiweek": 4}
 #: Days from the start of a week to its middle, whose month and year it belongs to: Thursday, or Wednesday (MMWR).
 _MIDDLE = 3
-_AMBIGUOUS = re.compile(r"\d{1,2}([/.\- ])\d{1,2}\1(\d{4}|\d{2})(?!\d)")
+#: A date with the year last, and a time of day behind it or not.
+_YEAR_LAST = re.compile(r"(\d{1,2})([/.\- ])(\d{1,2})\2(\d{4}|\d{2})(?:[ T,]+\d{1,2}:\d\d.*)?")
 _ZONE = re.compile(r"\d:\d\d(?::\d\d(?:\.\d+)?)?\s*(Z|UTC|[+-]\d\d:?\d\d)$")
 #: What stands for no date at all.
 _NOTHING = {"", "nan", "nat", "none", "na", "n/a", "null", "<na>", "-", "."}
@@ -79,22 +80,31 @@ def texts_of(column: Any) -> Texts:
     return Texts([str(w) for w in distinct], np.where(np.append(nothing, True)[codes], -1, codes), zones)
 
 
-def parse(values: Sequence[str], date_format: str | None = None, *, every: str = "") -> Days:
+def parse(
+    values: Sequence[str],
+    date_format: str | None = None,
+    *,
+    every: str = "",
+    order: Literal["day", "month"] | None = None,
+) -> Days:
     """Return the days that texts stand for; NaT for what is no date.
 
     Parameters
     ----------
     values : sequence of str
     date_format : str, optional
-        As for ``strptime``, such as "%d/%m/%Y"; by default dates are written year first (ISO 8601).
+        As for ``strptime``, such as "%d/%m/%Y"; by default dates are written year first (ISO 8601), or the year last
+        where one of them shows whether day or month comes first.
     every : str
         The periods that are asked for: of "week" or "epiweek" six digits are a year and such a week; else a year and a
         month.
+    order : "day" or "month", optional
+        What comes first in dates that end in the year, where it is known from others.
 
     Raises
     ------
     DataError
-        At a date whose day and month could be either.
+        At a date whose day and month could be either, if none of the others tells.
 
     Examples
     --------
@@ -103,20 +113,78 @@ def parse(values: Sequence[str], date_format: str | None = None, *, every: str =
     (['2020-02-01', '2020-01-27', 'NaT', '1961-01-01'], ['2020-02-29', '2020-02-02', 'NaT', '1961-12-31'])
     >>> str(parse(["2020-EW01"]).first[0])
     '2019-12-29'
-    >>> str(parse(["3/4/2020"], "%d/%m/%Y").first[0])
-    '2020-04-03'
+    >>> str(parse(["3/4/2020"], "%d/%m/%Y").first[0]), str(parse(["3/4/2020", "16/2/2020"]).first[0])
+    ('2020-04-03', '2020-04-03')
     """
     if date_format is not None:
         return _formatted(values, date_format)
     first = np.full(len(values), NOT_A_DATE)
     last = first.copy()
+    order = order or first_of(values)
     for k, value in enumerate(values):
-        days = _parse_one(value, every)
+        days = _parse_one(value, every) or _year_last(value, order)
         if days is not None:
             first[k], last[k] = days
-        elif _AMBIGUOUS.match(value):
-            raise _ask(value)
     return Days(first, last)
+
+
+def first_of(values: Sequence[str]) -> Literal["day", "month"] | None:
+    """Return what comes first in dates that end in the year, by those in which only one of the two can be a month.
+
+    None where no date tells; two that tell different things are refused.
+
+    Examples
+    --------
+    >>> first_of(["01/02/1961", "16/02/1961"]), first_of(["02/16/1961"]), first_of(["01/02/1961"])
+    ('day', 'month', None)
+    """
+    shown: dict[Literal["day", "month"], str] = {}
+    for value in values:
+        match = _YEAR_LAST.fullmatch(value)
+        if match is None or len(match[4]) != 4:
+            continue
+        one, two = int(match[1]), int(match[3])
+        if (one > 12) != (two > 12) and max(one, two) <= 31:
+            shown.setdefault("day" if one > 12 else "month", value)
+    if len(shown) == 2:
+        raise DataError(
+            f"{shown['day']!r} has the day first, {shown['month']!r} the month: dates of one column are written in "
+            "one way.",
+            option="date_format",
+            found=list(shown.values()),
+            remedy=(
+                f"Write them as 2020-12-31; or say how most are written, {option('date_format', '%d/%m/%Y')}, and the "
+                "others are left out and told of."
+            ),
+        )
+    return next(iter(shown), None)
+
+
+def is_year_last(value: str) -> bool:
+    """Tell whether a text is a date that ends in the year."""
+    return _YEAR_LAST.fullmatch(value) is not None
+
+
+def undecided(values: Sequence[str]) -> bool:
+    """Tell whether there are dates whose day and month could be either, and none that tells."""
+    found = (match for value in values if (match := _YEAR_LAST.fullmatch(value)) and len(match[4]) == 4)
+    either = any(int(m[1]) != int(m[3]) and max(int(m[1]), int(m[3])) <= 12 for m in found)
+    return either and first_of(values) is None
+
+
+def _year_last(
+    value: str, order: Literal["day", "month"] | None
+) -> tuple[np.datetime64, np.datetime64] | None:
+    match = _YEAR_LAST.fullmatch(value)
+    if match is None:
+        return None
+    one, two = match[1], match[3]
+    if len(match[4]) == 2 or (order is None and int(one) != int(two) and max(int(one), int(two)) <= 12):
+        raise _ask(value)
+    try:
+        return _day(match[4], two, one) if order != "month" else _day(match[4], one, two)
+    except ValueError:  # a 30th of February
+        return None
 
 
 def middle_of_weeks(days: Days) -> Days:
@@ -141,8 +209,10 @@ def check_format(date_format: Any) -> None:
 def _ask(value: str) -> DataError:
     day_first = _like(value, "%d{0}%m{0}%Y")
     month_first = _like(value, "%m{0}%d{0}%Y")
+    short = "%y" in day_first
+    how = "have a year of two digits" if short else "can be read in two ways, and no other tells"
     return DataError(
-        f"Dates such as {value!r} can be read in two ways: day or month first?",
+        f"Dates such as {value!r} {how}: day or month first{', and which century' if short else ''}?",
         option="date_format",
         found=value,
         remedy=(
@@ -153,10 +223,10 @@ def _ask(value: str) -> DataError:
 
 
 def _like(value: str, pattern: str) -> str:
-    match = _AMBIGUOUS.match(value)
+    match = _YEAR_LAST.fullmatch(value)
     assert match is not None
-    text = pattern.format(match[1])
-    return text if len(match[2]) == 4 else text.replace("%Y", "%y")
+    text = pattern.format(match[2])
+    return text if len(match[4]) == 4 else text.replace("%Y", "%y")
 
 
 # -- kinds of text

@@ -10,6 +10,7 @@ import pandas as pd
 
 from geobgp.data.clock import OUTSIDE, UNTIMED, Clock
 from geobgp.data.counts import Counts, Tally, uneven
+from geobgp.data.dates import texts_of
 from geobgp.data.periods import Periods
 from geobgp.errors import DroppedPointsWarning
 
@@ -124,9 +125,36 @@ class PeriodTally(Tally):
         self.untimed = self.outside = 0
         self._now = np.empty(0, np.int64)
         self.when: list[np.ndarray] = []
+        self.waiting: list[Chunk] = []
+        if clock.given is not None and not pd.api.types.is_numeric_dtype(clock.given.dtype):
+            clock.settle_order(texts_of(clock.given).values)
 
     def add(self, chunk: Chunk) -> None:
-        """Add the points of a chunk that have a date; count the others."""
+        """Add the points of a chunk that have a date; count the others.
+
+        A chunk in which no date tells whether day or month comes first waits for one that does.
+        """
+        if self.clock.given is None:
+            assert chunk.times is not None
+            if self.waiting:
+                self.clock.settle_order(texts_of(chunk.times).values)
+            if self.clock.is_open(chunk.times) or (self.waiting and self.clock.order is None):
+                self.waiting.append(chunk)
+                return
+            self._add_waiting()
+        self._add(chunk)
+
+    def result(self, notes: tuple[str, ...]) -> Counts:
+        """Return what was counted."""
+        self._add_waiting()
+        return super().result(notes)
+
+    def _add_waiting(self) -> None:
+        waiting, self.waiting = self.waiting, []
+        for chunk in waiting:
+            self._add(chunk)
+
+    def _add(self, chunk: Chunk) -> None:
         codes = self.clock.codes(self._times(chunk), self.rows)[chunk.rows]
         timed = codes > OUTSIDE
         self.untimed += int((codes == UNTIMED).sum())

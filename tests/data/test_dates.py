@@ -92,11 +92,35 @@ def test_what_is_no_date_is_none(text):
     assert one(text) == ("NaT", "NaT")
 
 
-@pytest.mark.parametrize("text", ["03/04/2020", "3.4.2020", "31-12-2020", "3/4/20", "03/04/2020 12:30"])
+@pytest.mark.parametrize(
+    "text", ["03/04/2020", "3.4.2020", "1-12-2020", "3/4/20", "31/4/20", "03/04/2020 12:30"]
+)
 def test_day_or_month_first_is_asked(text):
     with pytest.raises(DataError, match="day or month first") as error:
         parse(["2020-01-01", text])
     assert error.value.option == "date_format" and "%d" in str(error.value) and "%m" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("texts", "days"),
+    [
+        (["16/02/1961"], ["1961-02-16"]),
+        (["02/16/1961"], ["1961-02-16"]),
+        (["03/04/1961", "16/02/1961"], ["1961-04-03", "1961-02-16"]),
+        (["03/04/1961", "02/16/1961"], ["1961-03-04", "1961-02-16"]),
+        (["3.4.1961", "31.12.1961", "1961-05-06"], ["1961-04-03", "1961-12-31", "1961-05-06"]),
+        (["03/04/1961 12:30", "16/02/1961 08:00"], ["1961-04-03", "1961-02-16"]),
+        (["05/05/1961"], ["1961-05-05"]),
+        (["16/02/1961", "31/02/1961", "16/16/1961"], ["1961-02-16", "NaT", "NaT"]),
+    ],
+)
+def test_a_date_that_can_be_read_in_one_way_decides_for_the_whole_column(texts, days):
+    assert [str(day) for day in parse(texts).first] == days
+
+
+def test_dates_that_tell_different_things_are_refused():
+    with pytest.raises(DataError, match="'16/02/1961' has the day first, '02/16/1961' the month"):
+        parse(["16/02/1961", "02/16/1961"])
 
 
 def test_a_format_settles_it():

@@ -184,10 +184,10 @@ def test_files_and_streams_say_the_same(tmp_path, events):
         counts = months(source, domain, chunksize=64)
         assert counts.periods.same_as(expected.periods)
         np.testing.assert_array_equal(counts.values, expected.values)
-    counts = months(tmp_path / "d.csv", domain, date_format="%d.%m.%Y")
-    np.testing.assert_array_equal(counts.values, expected.values)
-    with pytest.raises(DataError, match="day or month first"):
-        months(tmp_path / "d.csv", domain)
+    for how in ({"date_format": "%d.%m.%Y"}, {}, {"chunksize": 3}):
+        counts = months(tmp_path / "d.csv", domain, **how)
+        np.testing.assert_array_equal(counts.values, expected.values)
+    assert "day first" in counts.report()
     counts = bin_points(
         xy[["easting", "northing"]].to_numpy(), domain, time=events["date"], every="month", chunksize=33
     )
@@ -280,3 +280,19 @@ def test_parts_of_the_counts():
     assert later.periods.labels == ("2020-02", "2020-03") and later.total_weight == 2.0
     assert not counts.values.flags.writeable
     assert Clock.asked(None, None, None, None) is None
+
+
+def test_dates_wait_for_one_that_shows_whether_day_or_month_comes_first():
+    written = ["03/04/2020", "05/06/2020", "01/02/2020", "13/02/2020", "02/03/2020"]
+    rows = table([(1, 1, date) for date in written])
+    counts = bin_points(rows, SQUARE, time="date", every="month", chunksize=1)
+    assert counts.periods.labels[0] == "2020-02" and counts.totals.tolist() == [2.0, 1.0, 1.0, 0.0, 1.0]
+    assert "dates are read with the day first, as '13/02/2020' shows" in counts.report()
+    for chunksize in (1, 100):
+        with pytest.raises(DataError, match=r"'03/04/2020' can be read in two ways, and no other tells"):
+            bin_points(rows.iloc[:3], SQUARE, time="date", every="month", chunksize=chunksize)
+        both = table([(1, 1, date) for date in [*written, "02/14/2020"]])
+        with pytest.raises(DataError, match=r"'13/02/2020' has the day first, '02/14/2020' the month"):
+            bin_points(both, SQUARE, time="date", every="month", chunksize=chunksize)
+    given = bin_points(np.ones((5, 2)), SQUARE, time=written, every="month", chunksize=1)
+    np.testing.assert_array_equal(given.values, counts.values)
