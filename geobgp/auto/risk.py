@@ -18,7 +18,7 @@ from geobgp.auto.choices import cell_size_for
 from geobgp.auto.domain import about_crs, describe, read_land, side
 from geobgp.auto.risk_options import RiskOptions
 from geobgp.auto.selection import LEAD, NEAR, PERMEABILITIES
-from geobgp.data.persons import Groups, Persons, place_persons, read_table
+from geobgp.data.persons import Groups, Persons, check_apart, place_persons, read_table
 from geobgp.errors import DataError, GeobgpWarning, hearing, warn
 from geobgp.inference.binomial import Binomial
 from geobgp.inference.engine import engine_for
@@ -158,6 +158,7 @@ def run_risk(options: RiskOptions, progress: ProgressLike = False) -> RiskMapped
     if domain.crs is None:
         on_plane = {"cases": cases.counts.points_crs, "controls": controls.counts.points_crs}
         check_one_plane({"land": own_crs(o.land)} | on_plane)
+    check_apart(cases, controls)
     groups = Groups.of(cases, controls)
     posterior, water = _with_water(groups, domain, o, progress)
     choices = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -17,15 +18,21 @@ from geobgp.data.effects import AGAINST, Effects
 from geobgp.data.levels import indicators, is_categorical
 from geobgp.data.points import Options, Stream
 from geobgp.data.tables import csv_format, telling_of_lines
-from geobgp.errors import DataError, GeobgpError, GeometryError, option
+from geobgp.errors import DataError, GeobgpError, GeometryError, InputWarning, option, warn
 from geobgp.files import check_exists, driver_errors, kind_of, read_vector, split_layer
 from geobgp.land.crs import as_crs
 from geobgp.land.reproject import transform
-from geobgp.text import count, listed, number
+from geobgp.text import count, listed, number, percent
 from geobgp.validate import as_floats
 
 if TYPE_CHECKING:
     from geobgp.land.domain import Domain
+
+#: Persons in both tables that are not told of: fewer than these, or this share of the cases.
+_FEWEST_TWINS, _QUIET_TWINS = 3, 0.05
+#: Levels that a confounder may have, however few persons there are.
+_FEW_LEVELS = 20
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}.*|\d{1,2}([/.-])\d{1,2}\1\d{2,4}.*", re.ASCII)
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,11 +47,14 @@ class Persons:
         Where those live who are used.
     table : DataFrame
         Their confounders, k rows.
+    told : DataFrame, optional
+        All that is told of them, k rows: easting, northing, and the columns of their table.
     """
 
     counts: Counts
     node: np.ndarray
     table: pd.DataFrame
+    told: pd.DataFrame | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +79,8 @@ class Groups:
         """Return the groups of cases and controls."""
         node = np.concatenate([cases.node, controls.node])
         ill = np.r_[np.ones(len(cases.node)), np.zeros(len(controls.node))]
+        for name in cases.table.columns:
+            _check_confounder(cases.table[name], controls.table[name], str(name))
         effects = confounder_effects(pd.concat([cases.table, controls.table], ignore_index=True))
         rows = np.column_stack([node, effects.columns[:, 1:]])
         found, group = np.unique(rows, axis=0, return_inverse=True)
@@ -158,7 +170,7 @@ def place_persons(
         )
     reach = 2 * domain.cell_size if max_snap is None else float(max_snap)
     how = Options(crs=None if crs is None else as_crs(crs), domain_crs=domain.crs, **names)
-    nodes, rows, before = [], [], 0
+    nodes, rows, places, before = [], [], [], 0
     for chunk in Stream(table, how):
         coords = transform(chunk.coords, chunk.crs, domain.crs)
         node = np.asarray(
@@ -166,10 +178,99 @@ def place_persons(
         )
         nodes.append(node[node >= 0])
         rows.append(before + chunk.rows[node >= 0])
+        places.append(coords[node >= 0])
         before += chunk.n_rows
     row = np.concatenate(rows)
     kept = pd.DataFrame({c: table[c].to_numpy()[row] for c in confounders}, index=range(len(row)))
-    return Persons(counts, np.concatenate(nodes), kept)
+    shape = getattr(getattr(table, "geometry", None), "name", None)
+    place = np.concatenate(places).round(3)
+    told = pd.DataFrame({"easting": place[:, 0], "northing": place[:, 1]})
+    told = told.assign(
+        **{f"column {c}": table[c].astype(object).map(str).to_numpy()[row] for c in columns if c != shape}
+    )
+    return Persons(counts, np.concatenate(nodes), kept, told)
+
+
+def check_apart(cases: Persons, controls: Persons) -> None:
+    """Refuse cases and controls that are the same table, and warn where many persons seem to be in both.
+
+    Persons of one place are no mistake where coordinates are those of postcodes: persons in both tables are told of
+    where they are more alike than those within a table.
+    """
+    if cases.told is None or controls.told is None:
+        return
+    tables = [cases.told, controls.told]
+    shared = [c for c in tables[0].columns if c in tables[1].columns]
+    # What tells the two apart, such as a column of status, says nothing of who they are.
+    apart = [
+        c for c in shared if all(t[c].nunique() == 1 for t in tables) and tables[0][c][0] != tables[1][c][0]
+    ]
+    keys = [pd.MultiIndex.from_frame(t[[c for c in shared if c not in apart]]) for t in tables]
+    numbers = [key.value_counts() for key in keys]
+    both = numbers[0].index.intersection(numbers[1].index)
+    twins = int(np.minimum(numbers[0].loc[both], numbers[1].loc[both]).sum()) if len(both) else 0
+    alike = f"the same place{' and columns' if len(shared) - len(apart) > 2 else ''}"
+    if twins == len(keys[0]) == len(keys[1]):
+        raise DataError(
+            f"{option('cases')} and {option('controls')} are the same {count(twins, 'person')}: {alike} in both.",
+            option="controls",
+            found=twins,
+            remedy="Controls are a sample of the people whom the cases come from, and other persons than these.",
+        )
+    within = max(float(n[n > 1].sum() / n.sum()) for n in numbers)
+    share = twins / len(keys[0])
+    if twins >= _FEWEST_TWINS and share > _QUIET_TWINS + 2 * within:
+        warn(
+            InputWarning(
+                f"{twins:,} of {count(len(keys[0]), 'case')} ({percent(share)}) are among the controls as well: {alike}."
+                f" Within a table that holds for {percent(within)}.",
+                option="controls",
+                found=twins,
+                remedy="If they are the same persons, leave them out of the controls.",
+            )
+        )
+
+
+def _check_confounder(cases: pd.Series, controls: pd.Series, name: str) -> None:
+    """Refuse a confounder of dates, and one that tells cases from controls by itself: it is the outcome."""
+    both = pd.concat([cases, controls], ignore_index=True)
+    there = both.dropna()
+    if there.dtype.kind in "mM" or (
+        there.dtype.kind == "O" and len(there) and all(_DATE.fullmatch(str(value).strip()) for value in there)
+    ):
+        raise DataError(
+            f"The confounder {name!r} holds dates, such as {str(there.iloc[0])!r}.",
+            option="confounders",
+            found=name,
+            remedy="Make a number of it, such as years of age, or levels, such as the season.",
+        )
+    levels = is_categorical(both)
+    if levels and there.nunique() > max(_FEW_LEVELS, len(there) / 2):
+        raise DataError(
+            f"The confounder {name!r} has {there.nunique():,} levels for {count(len(there), 'person')}.",
+            option="confounders",
+            found=name,
+            remedy="Name columns with few levels, or numbers; one that names the persons is none of these.",
+        )
+    ill, well = cases.dropna(), controls.dropna()
+    if not len(ill) or not len(well) or there.nunique() < 2:
+        return
+    separate = not set(ill) & set(well) and there.nunique() <= _FEW_LEVELS
+    if not levels:
+        separate = separate or ill.min() > well.max() or ill.max() < well.min()
+    if separate:
+        shown = (
+            [f"{number(float(v.min()))} to {number(float(v.max()))}" for v in (ill, well)]
+            if not levels
+            else [listed(sorted(set(map(str, v))), 3) for v in (ill, well)]
+        )
+        raise DataError(
+            f"The confounder {name!r} tells cases from controls by itself: it is {shown[0]} for the cases and "
+            f"{shown[1]} for the controls.",
+            option="confounders",
+            found=name,
+            remedy="It is the outcome, or follows from it, and no confounder: leave it out.",
+        )
 
 
 @contextmanager

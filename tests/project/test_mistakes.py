@@ -9,7 +9,17 @@ import pytest
 import shapely
 from shapely import box
 
-from geobgp import LGCP, DataError, Domain, HarmonicBasis, Matern, Periods, bin_areas, bin_points
+from geobgp import (
+    LGCP,
+    DataError,
+    Domain,
+    HarmonicBasis,
+    Matern,
+    Periods,
+    bin_areas,
+    bin_points,
+    map_risk,
+)
 from geobgp.data.period_inputs import period_effects, period_exposure
 from geobgp.errors import InputWarning
 
@@ -277,3 +287,64 @@ def test_counts_of_another_domain_with_as_many_nodes_are_refused(domain):
         ):
             model.fit(counts)
     assert model.fit(bin_points(places, same)).converged
+
+
+# -- cases and controls
+
+
+def people(seed, n=200, **columns):
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame({"easting": rng.uniform(0, 8, n), "northing": rng.uniform(0, 4, n)} | columns)
+
+
+def risk(cases, controls, **more):
+    return map_risk(cases, controls, box(0, 0, 8, 4), crs="local", cell_size=1, permeability=0, **more)
+
+
+@pytest.mark.parametrize("columns", [{}, {"age": np.arange(200.0)}])
+def test_the_same_table_as_cases_and_controls_is_refused(columns):
+    table = people(1, **columns)
+    again = table.sample(frac=1.0, random_state=1).assign(status="control")
+    with pytest.raises(
+        DataError, match=r"cases and controls are the same 200 persons: the same place.*a sample of"
+    ):
+        risk(table.assign(status="case"), again)
+    with pytest.raises(DataError, match="are the same 200 persons"):
+        risk(table[["easting", "northing"]].to_numpy(), again[["easting", "northing"]].to_numpy())
+
+
+def test_persons_in_both_tables_are_told_of_and_shared_postcodes_are_not():
+    cases, controls = people(1), people(2, 400)
+    with pytest.warns(InputWarning, match=r"60 of 200 cases \(30 %\) are among the controls as well"):
+        risk(cases, pd.concat([controls, cases.iloc[:60]]))
+    with pytest.warns(InputWarning, match=r"200 of 200 cases \(100 %\) are among the controls"):
+        risk(cases, pd.concat([controls, cases]))
+    posts = np.random.default_rng(3).uniform([0, 0], [8, 4], (50, 2))
+    rng = np.random.default_rng(4)
+    assert risk(posts[rng.integers(50, size=100)], posts[rng.integers(50, size=300)]).converged
+
+
+@pytest.mark.parametrize(
+    ("ill", "well", "words"),
+    [
+        (
+            1,
+            0,
+            r"'x' tells cases from controls by itself: it is 1 to 1 for the cases and 0 to 0 for the controls",
+        ),
+        ("yes", "no", r"'x' tells cases from controls by itself: it is 'yes' for the cases and 'no'"),
+        (np.arange(200) + 500.0, np.arange(200) / 3, "tells cases from controls by itself"),
+        (np.array(["a", "b"] * 100), np.array(["c", "d"] * 100), "tells cases from controls by itself"),
+        (pd.Timestamp("2020-05-01"), pd.Timestamp("2020-05-02"), "'x' holds dates, such as '2020-05-01"),
+        (["2020-05-01", "2020-06-01"] * 100, ["2020-05-02", "2020-05-01"] * 100, "'x' holds dates"),
+        (
+            [f"p{k}" for k in range(200)],
+            [f"p{k}" for k in range(200, 400)],
+            "'x' has 400 levels for 400 persons",
+        ),
+    ],
+)
+def test_a_confounder_that_is_the_outcome_or_a_date_is_refused(ill, well, words):
+    with pytest.raises(DataError, match=words) as caught:
+        risk(people(1, x=ill), people(2, x=well), confounders=["x"])
+    assert caught.value.option == "confounders" and caught.value.remedy
