@@ -222,7 +222,7 @@ def check_apart(cases: Persons, controls: Persons) -> None:
     if twins >= _FEWEST_TWINS and share > _QUIET_TWINS + 2 * within:
         warn(
             InputWarning(
-                f"{twins:,} of {count(len(keys[0]), 'case')} ({percent(share)}) are among the controls as well: {alike}."
+                f"{twins:,} of {count(len(keys[0]), 'case')} ({percent(share)}) are among the controls too: {alike}."
                 f" Within a table that holds for {percent(within)}.",
                 option="controls",
                 found=twins,

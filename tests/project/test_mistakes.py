@@ -315,7 +315,7 @@ def test_the_same_table_as_cases_and_controls_is_refused(columns):
 
 def test_persons_in_both_tables_are_told_of_and_shared_postcodes_are_not():
     cases, controls = people(1), people(2, 400)
-    with pytest.warns(InputWarning, match=r"60 of 200 cases \(30 %\) are among the controls as well"):
+    with pytest.warns(InputWarning, match=r"60 of 200 cases \(30 %\) are among the controls too"):
         risk(cases, pd.concat([controls, cases.iloc[:60]]))
     with pytest.warns(InputWarning, match=r"200 of 200 cases \(100 %\) are among the controls"):
         risk(cases, pd.concat([controls, cases]))
