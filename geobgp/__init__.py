@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from geobgp.auto.risk import map_risk
     from geobgp.checks.compare import compare
     from geobgp.checks.crossval import CrossValidation
+    from geobgp.checks.variation import Variation
     from geobgp.data.areas import AreaCounts, bin_areas
     from geobgp.data.counts import Counts, bin_points
     from geobgp.data.levels import Categorical
@@ -92,6 +93,7 @@ _HOME = {
     "SizeError": "errors",
     "SpaceTimePosterior": "spacetime.posterior",
     "SquaredExponential": "prior.kernels",
+    "Variation": "checks.variation",
     "bin_areas": "data.areas",
     "bin_points": "data.counts",
     "compare": "checks.compare",
@@ -127,6 +129,7 @@ __all__ = [
     "SizeError",
     "SpaceTimePosterior",
     "SquaredExponential",
+    "Variation",
     "bin_areas",
     "bin_points",
     "compare",

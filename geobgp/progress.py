@@ -44,7 +44,7 @@ class Stage:
     def __init__(self, name: str = "", show: _Show | None = None) -> None:
         self.name = name
         self.words = ""
-        self.detail = ""
+        self.detail, self.style = "", ""
         self._show = show or (lambda words, done, total: None)
 
     def tell(self, words: str) -> None:
@@ -56,9 +56,9 @@ class Stage:
         """Say how much of it is done, of how much if that is known."""
         self._show(self.words, done, total)
 
-    def note(self, words: str) -> None:
-        """Keep what came of the stage, for the line that is printed at its end."""
-        self.detail = str(words)
+    def note(self, words: str, style: str = "") -> None:
+        """Keep what came of the stage, for the line that is printed at its end, in a colour on a console."""
+        self.detail, self.style = str(words), style
 
 
 class Progress:
@@ -134,7 +134,11 @@ class ConsoleProgress(Progress):
         self._width = max(self._width, len(name))
         took = f"{time.perf_counter() - begin:.1f} s"
         gap = "  " if stage.detail else ""
-        self._print(Text.assemble((f"  {name:<{self._width}}  ", "bold"), stage.detail, gap, (took, "dim")))
+        self._print(
+            Text.assemble(
+                (f"  {name:<{self._width}}  ", "bold"), (stage.detail, stage.style), gap, (took, "dim")
+            )
+        )
 
     @contextmanager
     def _bar(self, name: str) -> Iterator[_Show]:

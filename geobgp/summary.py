@@ -72,6 +72,8 @@ class Summary(Mapping[str, Any]):
                 out += [("tried" if k == 0 else "", _rung(rung)) for k, rung in enumerate(value)]
             elif name == "choices":
                 out += [(f"{what.replace('_', ' ')} chosen", str(why)) for what, why in value.items()]
+            elif name == "variation":
+                out.append((label, value["sentence"]))
             elif isinstance(value, dict):
                 out.append((label, _quantity(value) if "value" in value else _parts(name, value)))
             elif value is not None:
@@ -204,8 +206,10 @@ def describe(posterior: Posterior) -> Summary:
     fit, info, domain, kernel = posterior.fit, posterior.basis_info, posterior.domain, posterior.kernel
     area, area_name = domain.area_unit
     scale, unit = domain.length_unit
-    facts: dict[str, Any] = {
-        "points": dict(posterior.points),
+    facts: dict[str, Any] = {"points": dict(posterior.points)}
+    if (variation := posterior._known_variation()) is not None:
+        facts["variation"] = variation.facts()
+    facts |= {
         "land": f"{number(domain.node_areas.sum() / area)} {area_name}, {domain.n_nodes:,} nodes",
         "likelihood": posterior.likelihood.name,
         "unit": posterior.units if posterior.likelihood.is_intensity else None,
@@ -244,6 +248,8 @@ def describe_in_time(posterior: SpaceTimePosterior) -> Summary:
     known, fit, periods = describe(posterior).facts, posterior.fit, posterior.periods
     noun = f"{periods.noun}s"
     facts: dict[str, Any] = {"points": known.pop("points"), "periods": periods.words()}
+    if "variation" in known:
+        facts["variation"] = known.pop("variation")
     events = posterior.observed.sum(axis=1) if posterior.observed is not None else None
     if events is not None and (events == 0).any():
         facts["periods"] += f", {int((events == 0).sum()):,} without events"

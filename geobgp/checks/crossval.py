@@ -34,6 +34,8 @@ DRAWS = 400
 NEIGHBOURS = 200
 #: Nodes that can be left out at once: the algebra on them is dense.
 MOST_NODES = 6000
+#: Fewer events, nodes or areas than these are not left out without being asked.
+_FEWEST_EVENTS, _FEWEST_NODES, _FEWEST_AREAS = 20, 50, 5
 #: Chance that a check raises a false alarm: of the coverage, and of the dispersion and the PIT values.
 ALARM, RARE_ALARM = 0.01, 0.001
 
@@ -158,6 +160,11 @@ class CrossValidation:
             out.append(f"Left-out {self.what} have {side} {self.events} than predicted, time and again.")
         return out
 
+    @property
+    def fine(self) -> bool:
+        """Whether all checks hold, and one rate everywhere does not predict better."""
+        return not self.failures() and self.score >= 0
+
     def advice(self) -> list[str]:
         """Return what to try where checks fail, what the fit's own numbers speak for first; empty where all hold.
 
@@ -198,9 +205,12 @@ class CrossValidation:
     def _about_score(self) -> str:
         times, score = np.exp(self.score), f"{number(self.score, 3)} ± {number(self.se, 2)} nats per event"
         if self.events == "cases":
-            return f"Held-out score {score.replace('event', 'case')}, above one risk everywhere."
+            told = compared(self.score, self.se, "one risk everywhere", "case")
+            return f"Who of the persons in held-out blocks are cases is predicted {told}."
         if self.what == "areas":
-            return f"Held-out score of their counts {score}, above one rate everywhere."
+            return (
+                f"Their counts are predicted {compared(self.score, self.se, 'one rate everywhere', 'event')}."
+            )
         likely = f"{'' if times > 1 else 'only '}{number(times, 2)} times as likely as"
         if abs(times - 1.0) < 0.05:
             likely = "about as likely as"
@@ -213,7 +223,7 @@ class CrossValidation:
             "buffer": self.buffer,
             "score_per_event": self.score, "score_se": self.se, "coverage_90": self.coverage,
             "coverage_band_99": list(self.coverage_band), "dispersion": self.dispersion,
-            "pit_chance": self.pit_chance, "fine": not self.failures(), "failures": self.failures(),
+            "pit_chance": self.pit_chance, "fine": self.fine, "failures": self.failures(),
         }  # fmt: skip
 
     @door(axes=SEVERAL_AXES)
@@ -242,6 +252,37 @@ def per_event(scores: np.ndarray, events: np.ndarray) -> tuple[float, float]:
     mean = float(scores.sum()) / total
     spread = float(np.sum((scores - mean * events) ** 2))
     return mean, float(np.sqrt(spread * n / (n - 1)) / total)
+
+
+def compared(score: float, se: float, against: str, event: str) -> str:
+    """Say how a held-out score compares with that of another model, by its sign and its standard error.
+
+    Examples
+    --------
+    >>> compared(0.12, 0.02, "one rate everywhere", "event")
+    'better than by one rate everywhere, by 0.12 ± 0.02 nats per event'
+    >>> compared(-0.0227, 0.0053, "one risk everywhere", "case")
+    'worse than by one risk everywhere, by 0.0227 ± 0.0053 nats per case'
+    >>> compared(-0.01, 0.02, "one rate everywhere", "event")
+    'about as well as by one rate everywhere (-0.01 ± 0.02 nats per event)'
+    """
+    spread = f"± {number(se, 2)} nats per {event}"
+    if abs(score) < 2.0 * se:
+        return f"about as well as by {against} ({number(score, 3)} {spread})"
+    return f"{'better' if score > 0 else 'worse'} than by {against}, by {number(abs(score), 3)} {spread}"
+
+
+def too_few_to_leave_out(posterior: Posterior) -> str:
+    """Return why there is too little to leave any of it out; empty where there is enough."""
+    n_events = posterior.points.get("cases", posterior.n_points)
+    if n_events < _FEWEST_EVENTS:
+        return f"They need at least {_FEWEST_EVENTS} events; there are {n_events:,}."
+    if posterior.domain.n_nodes < _FEWEST_NODES:
+        return f"They need at least {_FEWEST_NODES} cells; there are {posterior.domain.n_nodes:,}."
+    told = 0 if posterior.areas is None else int((~posterior.areas.hidden).sum())
+    if posterior.areas is not None and told < _FEWEST_AREAS:
+        return f"They need at least {_FEWEST_AREAS} areas whose counts are known; there are {told:,}."
+    return ""
 
 
 def cross_validate(

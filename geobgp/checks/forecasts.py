@@ -103,9 +103,21 @@ class ForecastCheck:
         gains, n = self.gains, self.table["period"].nunique()
         return (
             f"Of {count(n, 'period')} left out, {percent(self.coverage)} of {count(len(self.table), 'number')} lie "
-            f"within their 90 % predictive interval; the forecast is {number(gains['pooled'], 2)} nats per event above "
-            f"the average of the past and {number(gains['naive'], 2)} above the numbers before.{self._besides()}"
+            f"within their 90 % predictive interval; the forecast is {_ahead(gains['pooled'])} the average of the past and "
+            f"{_ahead(gains['naive'])} the numbers before.{self._worse()}{self._besides()}"
         )
+
+    @property
+    def fine(self) -> bool:
+        """Whether the intervals hold, and one rate everywhere and always does not predict better."""
+        low, high = self.coverage_band
+        return low <= self.coverage <= high and self.score >= 0
+
+    def _worse(self) -> str:
+        """Say so where one rate everywhere predicts better."""
+        if self.score >= 0:
+            return ""
+        return f" One rate everywhere and always predicts better, by {number(-self.score, 2)} nats per event."
 
     def _besides(self) -> str:
         """Say which numbers are suppressed or unknown."""
@@ -130,6 +142,7 @@ class ForecastCheck:
             "coverage_90": self.coverage,
             "above_pooled": self.gains["pooled"],
             "above_naive": self.gains["naive"],
+            "fine": self.fine,
             "parts": self.what,
             "suppressed": self.n_suppressed,
             "unknown": self.n_unknown,
@@ -138,8 +151,8 @@ class ForecastCheck:
     def __repr__(self) -> str:
         return (
             f"ForecastCheck({count(self.table['period'].nunique(), 'period')}, {count(len(self.table), 'number')}: "
-            f"coverage {percent(self.coverage)} of 90 % intervals, {number(self.gains['pooled'], 2)} nats per event "
-            f"above the past's average, {number(self.gains['naive'], 2)} above the numbers before)"
+            f"coverage {percent(self.coverage)} of 90 % intervals, "
+            f"{_ahead(self.gains['pooled'])} the past's average, {_ahead(self.gains['naive'])} the numbers before)"
         )
 
 
@@ -245,6 +258,17 @@ def _draws(
 
 def _events(posterior: SpaceTimePosterior, parts: Parts) -> np.ndarray:
     return parts.events.sum(axis=1) if posterior.observed is None else posterior.observed.sum(axis=1)
+
+
+def _ahead(gain: float) -> str:
+    """Say by how much a forecast is better or worse than another, in words that follow from the sign.
+
+    Examples
+    --------
+    >>> _ahead(0.223), _ahead(-0.05)
+    ('0.22 nats per event above', '0.05 nats per event below')
+    """
+    return f"{number(abs(gain), 2)} nats per event {'above' if gain >= 0 else 'below'}"
 
 
 def _log_mean(logs: np.ndarray) -> float:

@@ -12,6 +12,7 @@ import pandas as pd
 import geobgp
 from geobgp.auto.pipeline import Mapped
 from geobgp.checks.advice import check_warning, what_to_try
+from geobgp.checks.crossval import too_few_to_leave_out
 from geobgp.checks.residuals import check
 from geobgp.cli.options import MapOptions, RiskFiles, command_line, look, speak
 from geobgp.cli.workspace import RECORD, Steps, files_in, write_record
@@ -36,8 +37,7 @@ if TYPE_CHECKING:
     from geobgp.progress import Stage
 
 _REGION_SAMPLES = 500
-#: Fewer events, nodes or areas than these are not left out.
-_FEWEST_POINTS, _FEWEST_NODES, _FEWEST_AREAS = 20, 50, 5
+_COLOURS = {"good": "green", "doubt": "yellow", "bad": "red"}
 _ABOUT = {
     "mean.tif": "posterior mean of the intensity",
     "sd.tif": "its standard deviation",
@@ -77,6 +77,7 @@ def write_results(
     posterior, thresholds = mapped.posterior.styled(**look(options)), sorted(set(options.thresholds))
     if not posterior.min_count:
         with steps.stage("posterior") as stage:  # first: all else can be made from it
+            posterior._known_variation()  # the file keeps it
             saved = posterior.save(folder / "posterior.geobgp")
             stage.note(size_text(saved.stat().st_size))
     made: list[Path] = []
@@ -108,6 +109,7 @@ def write_results(
         with steps.stage("pieces of land"):
             checks = check(posterior, mapped.counts.values)
     left = left_out(posterior, options, steps)
+    tell_variation(posterior, steps)
     if posterior.min_count:  # neither the counts of cells nor those of blocks and pieces of land
         checks, left = None, left._replace(checked=None)
     inputs = replace(
@@ -203,7 +205,7 @@ class LeftOut(NamedTuple):
 
 def left_out(posterior: Posterior, options: MapOptions | RiskFiles, steps: Steps) -> LeftOut:
     """Leave out blocks or areas in turn; what fails is warned of, as is that nothing could be left out."""
-    why_not = _too_few(posterior) if options.checks else f"{option('checks')} was given."
+    why_not = too_few_to_leave_out(posterior) if options.checks else f"{option('checks')} was given."
     if why_not:
         return LeftOut(why_not=in_words(why_not, speak))
     out = LeftOut(why_not="They failed.")
@@ -233,17 +235,12 @@ def not_run(error: GeobgpError, stage: Stage) -> str:
     return error.words(speak)
 
 
-def _too_few(posterior: Posterior) -> str:
-    """Return why there is too little to leave any of it out; empty where there is enough."""
-    n_events = posterior.points.get("cases", posterior.n_points)
-    if n_events < _FEWEST_POINTS:
-        return f"They need at least {_FEWEST_POINTS} events; there are {n_events:,}."
-    if posterior.domain.n_nodes < _FEWEST_NODES:
-        return f"They need at least {_FEWEST_NODES} cells; there are {posterior.domain.n_nodes:,}."
-    told = 0 if posterior.areas is None else int((~posterior.areas.hidden).sum())
-    if posterior.areas is not None and told < _FEWEST_AREAS:
-        return f"They need at least {_FEWEST_AREAS} areas whose counts are known; there are {told:,}."
-    return ""
+def tell_variation(posterior: Posterior, steps: Steps) -> None:
+    """Say whether the map varies at all, with what was left out before."""
+    with steps.stage("variation") as stage:
+        found = posterior.summary().get("variation")
+        if found is not None:
+            stage.note(found["sentence"], _COLOURS[found["tone"]])
 
 
 def _check_facts(inputs: ReportInputs) -> dict[str, Any]:
@@ -290,6 +287,7 @@ def record_of(
         "points": points,
         "choices": {name: {"value": c.value, "why": c.why} for name, c in mapped.choices.items()},
         "summary": {k: v for k, v in posterior.summary().to_dict().items() if k != "choices"},
+        "variation": posterior.summary().to_dict().get("variation"),
         "checks": _check_facts(inputs),
         "warnings": inputs.warnings,
         "seconds": inputs.seconds,

@@ -13,6 +13,7 @@ from geobgp.cli.results import (
     left_out,
     read_named_regions,
     record_of,
+    tell_variation,
     write_layers,
 )
 from geobgp.cli.workspace import RECORD, Steps, fill_folder, write_record
@@ -45,6 +46,7 @@ def risk_files(options: RiskFiles, *, quiet: bool = False, verbose: bool = False
 def _write(folder: Path, mapped: RiskMapped, options: RiskFiles, steps: Steps, warnings: list[str]) -> None:
     posterior = mapped.posterior.styled(**look(options))
     with steps.stage("posterior"):  # first: all else can be made from it
+        posterior._known_variation()  # the file keeps it
         posterior.save(folder / "posterior.geobgp")
     made: list[Path] = []
     with steps.stage("rasters"):
@@ -70,6 +72,7 @@ def _write(folder: Path, mapped: RiskMapped, options: RiskFiles, steps: Steps, w
     with steps.stage("project"):
         write_qgis(posterior, folder / "map.qgz", made, thresholds=[AVERAGE], regions=regions)
     left = left_out(posterior, options, steps)
+    tell_variation(posterior, steps)
     inputs = ReportInputs(
         sources={what.capitalize(): Path(path).name for what, path in options.files().items()},
         choices=mapped.choices,

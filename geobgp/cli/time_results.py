@@ -17,6 +17,7 @@ from geobgp.cli.results import (
     record_of,
     report_inputs,
     shown_files,
+    tell_variation,
     write_layers,
 )
 from geobgp.cli.workspace import RECORD, Steps, write_record
@@ -47,6 +48,7 @@ def write_time_results(
     posterior, thresholds = mapped.posterior.styled(**look(options)), sorted(set(options.thresholds))
     assert isinstance(posterior, SpaceTimePosterior)
     with steps.stage("posterior") as stage:  # first: all else can be made from it
+        posterior._known_variation()  # the file keeps it
         saved = posterior.save(folder / "posterior.geobgp")
         stage.note(size_text(saved.stat().st_size))
     ahead = None
@@ -79,6 +81,7 @@ def write_time_results(
     else:
         steps.failed["project"] = "It would show the rasters, and there are none."
     check, why_not = _left_out(posterior, options, steps)
+    tell_variation(posterior, steps)
     inputs = replace(
         report_inputs(mapped, options, steps, warnings, regions),
         not_checked=why_not,

@@ -46,6 +46,8 @@ class Fit:
         Time spent, by stage.
     rounds : int
         Passes over the observations that cost O(n p²) (or one sparse factorisation).
+    notes : dict
+        What checks worked out of this fit, so that they do so once; a copy with anything replaced begins anew.
     """
 
     states: tuple[State, ...]
@@ -59,6 +61,7 @@ class Fit:
     seconds: dict[str, float] = field(default_factory=dict)
     rounds: int = 0
     hyper_gradient: np.ndarray | None = None
+    notes: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
 
 
 def fit(

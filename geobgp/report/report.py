@@ -138,6 +138,7 @@ def render(posterior: Posterior, inputs: ReportInputs) -> str:
         units=posterior.units,
         version=geobgp.__version__,
         pictures=_pictures(posterior, inputs),
+        variation=posterior.summary().get("variation"),
         cards=_cards(posterior, inputs),
         found=_found(posterior, inputs),
         chosen=_chosen(posterior, inputs),
@@ -182,7 +183,9 @@ def _cards(posterior: Posterior, inputs: ReportInputs) -> list[tuple[str, str, s
         ("Spread (log scale)", *_quantity(facts["sd"])),
     ]
     if inputs.validation is not None:
-        word = "look closer" if inputs.validation.failures() else "fine"
+        word = "fine" if inputs.validation.fine else "look closer"
+        if not inputs.validation.fine and not inputs.validation.failures():
+            word = "no better than one rate"
         left = "blocks" if posterior.areas is None else "areas"
         share = f"{percent(inputs.validation.coverage)} of left-out {left} within 90 %"
         cards.append(("Checks", word, share))

@@ -67,6 +67,7 @@ def render(course: Course, inputs: ReportInputs, check: Any = None) -> str:
         ahead=course.n - course.known,
         shown=_shown(course),
         pictures=_pictures(course),
+        variation=source.summary().get("variation"),
         cards=_cards(course, check),
         found=_found(source, inputs),
         chosen=[(capital(name), str(c.value), c.why) for name, c in inputs.choices.items()],
@@ -177,7 +178,7 @@ def _checks(check: Any) -> dict[str, Any]:
     out: dict[str, Any] = {
         "check": check,
         "verdict": check.verdict(),
-        "failures": not low <= check.coverage <= high,
+        "tone": "bad" if not low <= check.coverage <= high else "good" if check.score >= 0 else "doubt",
     }
     table = check.by_period()
     out["check_head"] = ("Left out", "Observed", "Expected", "Within 90 %")

@@ -14,6 +14,7 @@ from geobgp.web.embed import data_url, palette_png
 from geobgp.web.templates import render
 
 if TYPE_CHECKING:
+    from geobgp.posterior import Posterior
     from geobgp.scale.strata_maps import Strata
 
 #: Pixels of a small map along its longer side, at most.
@@ -37,7 +38,8 @@ def write_page(strata: Strata, path: str | Path, *, title: str = "") -> Path:
             "points": f"{count(posterior.n_points, 'point')}",
             "about": f"lengthscale {number(posterior.lengthscale / scale)} {unit}, sd {number(posterior.sd)}",
             "remarks": [
-                *(() if posterior.converged else ("not converged",)), *strata.warnings.get(name, ()),
+                *(() if posterior.converged else ("not converged",)), *_doubt(posterior),
+                *strata.warnings.get(name, ()),
             ],
         })  # fmt: skip
     by, nodes = ", ".join(strata.counts.by), count(domain.n_nodes, "node")
@@ -56,6 +58,12 @@ def write_page(strata: Strata, path: str | Path, *, title: str = "") -> Path:
     with replacing(path, parents=True) as temporary:
         temporary.write_text(page, encoding="utf-8")
     return Path(path)
+
+
+def _doubt(posterior: Posterior) -> tuple[str, ...]:
+    """Return that a stratum's map may not vary at all."""
+    found = posterior.summary().get("variation")
+    return () if found is None or found["verdict"] == "varies" else (found["in_short"],)
 
 
 def _pooled(strata: Strata) -> str:

@@ -13,9 +13,9 @@ from geobgp.data.period_areas import PeriodAreaCounts
 from geobgp.data.period_counts import PeriodCounts
 from geobgp.data.period_inputs import check_labels, check_periods
 from geobgp.data.periods import Periods
-from geobgp.errors import DataError, option
+from geobgp.errors import DataError, hearing, option
 from geobgp.inference.chain_fit import ChainFit, area_chain, fit_chain, node_chain, setting_of
-from geobgp.inference.fit import Start
+from geobgp.inference.fit import Fit, Start
 from geobgp.inference.renewal import Observed
 from geobgp.spacetime.posterior import SpaceTimePosterior
 from geobgp.summary import point_facts
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from geobgp.posterior import Posterior
     from geobgp.progress import ProgressLike
 
+#: Standard deviation of a field that is none.
+_NO_FIELD = 1e-4
 #: Prior standard deviation of fixed effects, as in space.
 FIXED_SD = 10.0
 
@@ -125,6 +127,33 @@ def refit(posterior: SpaceTimePosterior, n_periods: int) -> SpaceTimePosterior:
         posterior, fit=found.fit, likelihood=found.likelihood, exposure=exposure, observed=values, areas=areas,
         places=None, periods=periods,
     )  # fmt: skip
+
+
+def fit_without_field(posterior: SpaceTimePosterior) -> Fit:
+    """Return the fit of the same counts by a level of each period, the season and covariates: no field in space.
+
+    It is that of the chain with a field whose standard deviation is next to nothing.
+    """
+    best: Any = posterior.fit.states[0]
+    basis: Any = posterior.basis
+    kernel = posterior.kernel.with_parameters(posterior.lengthscale, _NO_FIELD)
+    periods = posterior.periods
+    # The natural prior: few features make none even.
+    setting = setting_of(
+        basis.truncate(1), kernel, "natural", best.columns, 0.0, periods.steps, periods.per_year, FIXED_SD
+    )
+    seen = seen_exposure(posterior.exposure, posterior.effort)
+    seen = np.broadcast_to(seen, (periods.n, posterior.domain.n_nodes))
+    areas: Any = posterior.areas
+    problem, _ = _problem(setting, posterior.observed, areas, seen)
+    with hearing(lambda warning: None):
+        return fit_chain(
+            problem,
+            dynamics="separable",
+            overdispersed="k" in posterior.likelihood.facts(),
+            held={"tau": float(best.tau)},
+            resume=False,
+        ).fit
 
 
 def _fit(

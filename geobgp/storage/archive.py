@@ -29,7 +29,7 @@ from geobgp.prior import full_rank, harmonic, kernels  # noqa: F401 (bases regis
 from geobgp.prior.base import BASES
 from geobgp.storage import store
 from geobgp.style import Style
-from geobgp.summary import Rung
+from geobgp.summary import Rung, plain
 
 if TYPE_CHECKING:
     from geobgp.posterior import Posterior
@@ -195,6 +195,8 @@ def save(posterior: Posterior, path: str | Path) -> Path:
             "rounds": int(fit.rounds),
         },
     }
+    if "variation" in fit.notes and (variation := posterior._known_variation()) is not None:
+        header["variation"] = plain(asdict(variation))
     arrays = {
         "exposure": posterior.exposure,
         "covariate_means": posterior.effects.means,
@@ -224,6 +226,7 @@ def save(posterior: Posterior, path: str | Path) -> Path:
 
 def load(path: str | Path) -> Posterior:
     """Read a posterior; see `Posterior.load`."""
+    from geobgp.checks.variation import variation_from
     from geobgp.inference.fit import Fit
     from geobgp.posterior import Posterior
     from geobgp.spacetime.posterior import SpaceTimePosterior
@@ -244,8 +247,11 @@ def load(path: str | Path) -> Posterior:
         found: dict[str, Any] = {name: arrays[name] for name in ("elbo_trace", "hyper_mean", "hyper_cov")}
         effects = Effects(tuple(header["covariates"]), arrays["covariate_means"], arrays["covariate_scales"])
         likelihood = LIKELIHOODS.find(header["likelihood"]["kind"])
+        fit = Fit(states=states, **found, **header["fit"])
+        if "variation" in header:
+            fit.notes["variation"] = variation_from(header["variation"])
         return (SpaceTimePosterior if in_time else Posterior)(
-            fit=Fit(states=states, **found, **header["fit"]),
+            fit=fit,
             basis=basis,
             kernel=kernels.from_dict(header["kernel"]),
             likelihood=likelihood.without_data(header["likelihood"]["facts"]),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -122,10 +122,11 @@ def intensity_map(
     for k, value in enumerate(chosen_thresholds(threshold, thresholds, default)):
         fields[f"p{k}"] = posterior.exceedance(value).values
         layers.append(chance_layer(fields[f"p{k}"], value, units, f"p{k}", span))
+    summary = posterior.summary()
     page = Page(
         title=data.attrs["title"] if title is None else title,
-        subtitle=f"{events_in_words(posterior.points)}; mean, {units}{_seen(posterior)}",
-        about=posterior.summary().rows(),
+        subtitle=f"{events_in_words(posterior.points)}; mean, {units}{_seen(posterior)}{in_doubt(summary)}",
+        about=summary.rows(),
         units=units,
         points=(points, point_labels) if show_points else None,
         regions=None if regions is None else overlays.region_totals(posterior, regions),
@@ -282,6 +283,12 @@ def _seen(posterior: Posterior) -> str:
     return (
         f", with full effort; no data on {percent(share)} of the land" if share > 0 else ", with full effort"
     )
+
+
+def in_doubt(summary: Mapping[str, Any]) -> str:
+    """Return for a subtitle that the map may not vary at all; nothing where it does."""
+    found = summary.get("variation")
+    return "" if found is None or found["verdict"] == "varies" else f"; {found['in_short']}"
 
 
 def _about_map(plane: Plane, numbers: Numbers) -> list[list[str]]:

@@ -16,7 +16,7 @@ from geobgp.text import count, rounded, size_text
 from geobgp.web import overlays
 from geobgp.web.basemaps import check_basemap
 from geobgp.web.layers import chance_layer, chosen_thresholds, mean_layer, overall, uncertainty_layer
-from geobgp.web.maps import MAX_BYTES, Page, fit_into
+from geobgp.web.maps import MAX_BYTES, Page, fit_into, in_doubt
 from geobgp.web.numbers import Numbers
 from geobgp.web.page import assemble
 
@@ -99,10 +99,11 @@ def time_map(
             found=size,
             remedy=f"Allow more with {option('max_bytes')}, show fewer periods or thresholds, or use the rasters.",
         )
+    summary = source.summary()
     page = Page(
         title=data.attrs["title"] if title is None else title,
-        subtitle=f"{events_in_words(source.points)}, {source.periods.words()}; mean, {units}",
-        about=source.summary().rows(),
+        subtitle=f"{events_in_words(source.points)}, {source.periods.words()}; mean, {units}{in_doubt(summary)}",
+        about=summary.rows(),
         units=units,
         context=context,
         basemap=basemap,

@@ -76,7 +76,9 @@ def test_intervals_hold_and_real_risk_scores():
     inside = (np.concatenate(pit) > 0.05) & (np.concatenate(pit) < 0.95)
     assert 0.8 <= inside.mean() <= 0.98  # 64 blocks
     assert np.mean(scores) > 0.02
-    assert "nats per case, above one risk" in checked.verdict()
+    # In words that follow from the number: what is not below zero is not called above.
+    against = "better than by" if checked.score > 2 * checked.se else "about as well as by"
+    assert f"predicted {against} one risk everywhere" in checked.verdict()
     assert checked.events == "cases" and (checked.blocks["persons"] >= checked.blocks["observed"]).all()
     assert checked.blocks["score"].sum() == pytest.approx(checked.score * checked.n_events)
 

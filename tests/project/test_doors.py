@@ -33,7 +33,7 @@ RESULTS = (Excursion, Residuals, Versus)
 BESIDES = (simulate_prior,)
 #: Classes that others make: their constructors are no doors.
 MADE_ELSEWHERE = {"AreaCounts", "Counts", "CrossValidation", "Domain", "Excursion", "HarmonicBasis", "Periods",
-                  "Posterior", "Residuals", "SpaceTimePosterior", "Versus"}  # fmt: skip
+                  "Posterior", "Residuals", "SpaceTimePosterior", "Variation", "Versus"}  # fmt: skip
 #: Methods for the rooms of the house, not for visitors.
 INSIDE = {
     "Domain": {"from_land", "from_geometry", "interpolation", "polygon_of"},
@@ -91,6 +91,7 @@ def world() -> dict[str, Any]:
         "Matern": kernel, "SquaredExponential": geobgp.SquaredExponential(6.0, 0.7),
         "Excursion": posterior.excursion(2.0, n_samples=50), "Versus": posterior.versus(other),
         "Residuals": posterior.residuals(n_simulations=39), "CrossValidation": posterior.cross_validate(5.0),
+        "Variation": posterior.variation(),
         "Counts": geobgp.bin_points(rng.random((9, 2)) * 10, domain),
         "AreaCounts": geobgp.bin_areas(table, domain, "n"),
         "square": square, "points": rng.random((40, 2)) * 10, "counts": counts, "other": other, "table": table,

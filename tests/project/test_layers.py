@@ -99,6 +99,9 @@ DOORS = {
     ("questions:Questions.excursion", "checks.excursions"),
     ("questions:Questions.ranks", "checks.ranks"),
     ("questions:Questions.residuals", "checks.pearson"),
+    ("storage.archive:load", "checks.variation"),
+    ("questions:Questions._known_variation", "checks.variation"),
+    ("questions:Questions.variation", "checks.variation"),
     ("questions:Questions.versus", "checks.versus"),
 }
 

@@ -1,0 +1,306 @@
+"""Does it vary at all? The evidence for a field on the land against the same model without one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.special import gammaln, xlogy
+
+from geobgp.checks.crossval import CrossValidation, compared, per_event, too_few_to_leave_out
+from geobgp.data.combined import combine
+from geobgp.errors import DataError, GeobgpError
+from geobgp.inference.binomial import Binomial
+from geobgp.inference.effects_only import EffectsFit, best_size, fit_area_effects, fit_effects
+from geobgp.inference.hyper import Hyper
+from geobgp.inference.renewal import NodeProblem, Observed, RowProblem
+from geobgp.inference.rows import NodeFeatures
+from geobgp.model import FIXED_SD
+from geobgp.spacetime.fitting import fit_without_field
+from geobgp.spacetime.posterior import SpaceTimePosterior
+from geobgp.text import html_table, number
+
+if TYPE_CHECKING:
+    from geobgp.inference.fit import Fit
+    from geobgp.posterior import Posterior
+
+#: Log Bayes factors above which a map varies, and below which nothing speaks for it.
+STRONG, NONE = 3.0, 0.0
+#: Nodes up to which blocks are held out in a few seconds, where nobody has done so before.
+FEW_NODES = 20_000
+
+
+@dataclass(frozen=True)
+class Variation:
+    """Whether a map varies from place to place, by two measures.
+
+    Attributes
+    ----------
+    log_bayes_factor : float
+        Log evidence of the model with a field, hyperparameters integrated out, less that of the same model without
+        it: same covariates, exposure, effort, likelihood and priors.
+    score, se : float
+        How much better held-out blocks (areas, persons of blocks) are predicted than by the model without a field,
+        fitted to all events, in nats per event, and the standard error; NaN where nothing was held out.
+    against : str
+        What the model without a field says, in words: "one rate everywhere".
+    what : str
+        What varies: "rate" or "risk".
+    event : str
+        "event" or "case".
+    parts : str
+        What was held out: "blocks" or "areas".
+
+    Examples
+    --------
+    >>> flat = Variation(-1.8, score=-0.0227, se=0.0053, against="one risk everywhere", what="risk", event="case")
+    >>> flat.verdict, flat.fine
+    ('no evidence', False)
+    >>> print(flat)
+    There is no evidence that the risk varies over the land: log Bayes factor -1.8 against one risk everywhere. What \
+the map shows may be chance. Held-out blocks are predicted worse than by one risk everywhere, by 0.0227 ± 0.0053 nats \
+per case.
+    """
+
+    log_bayes_factor: float
+    score: float = math.nan
+    se: float = math.nan
+    against: str = "one rate everywhere"
+    what: str = "rate"
+    event: str = "event"
+    parts: str = "blocks"
+
+    @property
+    def verdict(self) -> str:
+        """The answer in a word or two: "varies" (log Bayes factor above 3), "no evidence" (below 0), "may vary"."""
+        if self.log_bayes_factor > STRONG:
+            return "varies"
+        return "no evidence" if self.log_bayes_factor < NONE else "may vary"
+
+    @property
+    def fine(self) -> bool:
+        """Whether it varies, and held-out blocks are not predicted better without the field."""
+        return self.verdict == "varies" and not self.score < 0
+
+    @property
+    def sentence(self) -> str:
+        """The verdict and its numbers in a sentence or two."""
+        return " ".join(filter(None, (self._about_evidence(), self._about_score())))
+
+    def _about_evidence(self) -> str:
+        alone = self.against.startswith("one ")
+        beyond = "" if alone else f" beyond what {self.against.removesuffix(' alone')} explain"
+        factor = f"log Bayes factor {number(self.log_bayes_factor, 3)} against {self.against}"
+        if self.verdict == "varies":
+            return f"The {self.what} varies over the land{beyond}: {factor}."
+        if self.verdict == "may vary":
+            return (
+                f"The {self.what} may vary over the land{beyond}, but the evidence is weak: {factor}, where "
+                f"{number(STRONG)} would be strong."
+            )
+        return (
+            f"There is no evidence that the {self.what} varies over the land{beyond}: {factor}. "
+            f"What the map shows{'' if alone else ' besides'} may be chance."
+        )
+
+    def _about_score(self) -> str:
+        if math.isnan(self.score):
+            return ""
+        told = (
+            f"Held-out {self.parts} are predicted {compared(self.score, self.se, self.against, self.event)}."
+        )
+        if self.verdict == "varies" and not self.fine:
+            told += " What varies is local: away from the data the map knows no more than an average."
+        return told
+
+    @property
+    def in_short(self) -> str:
+        """The verdict without its numbers, for a subtitle."""
+        over = f"{self.what} varies over the land"
+        words = {
+            "varies": f"the {over}",
+            "may vary": f"the {self.what} may vary over the land: weak evidence",
+        }
+        return words.get(self.verdict, f"no evidence that the {over}")
+
+    @property
+    def tone(self) -> str:
+        """How to mark it: "good" where it is fine, "bad" where there is no evidence, else "doubt"."""
+        return "good" if self.fine else "bad" if self.verdict == "no evidence" else "doubt"
+
+    def facts(self) -> dict[str, Any]:
+        """Return the numbers and the verdict, as JSON can hold them; what is not known is None."""
+        return {
+            "verdict": self.verdict, "log_bayes_factor": self.log_bayes_factor,
+            "score_per_event": None if math.isnan(self.score) else self.score,
+            "score_se": None if math.isnan(self.se) else self.se,
+            "against": self.against, "fine": self.fine, "tone": self.tone, "in_short": self.in_short,
+            "sentence": self.sentence,
+        }  # fmt: skip
+
+    def __str__(self) -> str:
+        return self.sentence
+
+    def _repr_html_(self) -> str:
+        rows = [("verdict", self.verdict), ("log Bayes factor", number(self.log_bayes_factor, 3))]
+        if not math.isnan(self.score):
+            held_out = f"{number(self.score, 3)} ± {number(self.se, 2)} nats per {self.event}"
+            rows.append(("held-out score", f"{held_out}, above {self.against}"))
+        return html_table([*rows, ("", self.sentence)])
+
+
+def variation(posterior: Posterior, held_out: bool | None = None) -> Variation:
+    """Return whether a map varies; see `Posterior.variation`."""
+    found, checked = _by_evidence(posterior), posterior.fit.notes.get("cross_validation")
+    if held_out is False:
+        return replace(found, score=math.nan, se=math.nan)
+    if checked is None and math.isnan(found.score) and not isinstance(posterior, SpaceTimePosterior):
+        few = posterior.areas is not None or posterior.domain.n_nodes <= FEW_NODES
+        if held_out or (few and not too_few_to_leave_out(posterior)):
+            # Neighbours of blocks are left as they are: quick, and near enough.
+            checked = posterior.cross_validate(rounds=0)
+    if checked is None:
+        return found
+    score, se = _score(posterior, _without_field(posterior), checked)
+    return replace(found, score=score, se=se, parts=checked.what)
+
+
+def variation_from(fields: Mapping[str, Any]) -> Variation:
+    """Return what was written to a file as JSON, in which an unknown number is None."""
+    known: dict[str, Any] = {name: math.nan if value is None else value for name, value in fields.items()}
+    return Variation(**known)
+
+
+def known_variation(posterior: Posterior) -> Variation | None:
+    """Return whether a map varies, with what was held out so far and no more; None where it cannot be told."""
+    try:
+        found = _by_evidence(posterior)
+        return variation(posterior) if "cross_validation" in posterior.fit.notes else found
+    except (GeobgpError, np.linalg.LinAlgError):
+        return None
+
+
+def _by_evidence(posterior: Posterior) -> Variation:
+    """Return the evidence, worked out once for each fit."""
+    notes = posterior.fit.notes
+    if "variation" not in notes:
+        if isinstance(posterior, SpaceTimePosterior):
+            _check_known(posterior)
+            without = fit_without_field(posterior)
+            bound = without.elbo + _of_hyperparameters(posterior, without)
+        else:
+            bound = _without_field(posterior).bound
+        evidence = posterior.elbo + _of_hyperparameters(posterior, posterior.fit)
+        notes["variation"] = Variation(evidence - bound, **_words(posterior))
+    found: Variation = notes["variation"]
+    return found
+
+
+def _words(posterior: Posterior) -> dict[str, Any]:
+    """Return what is compared with what."""
+    risk = posterior.exposure_kind == "risk"
+    what = "risk" if risk or posterior.exposure_kind == "expected" else "rate"
+    against = f"one {what} everywhere"
+    if posterior.effects.names:
+        against = "the confounders alone" if risk else "the covariates alone"
+    if isinstance(posterior, SpaceTimePosterior):
+        noun = posterior.periods.noun
+        same = f"one {what} everywhere in each {noun}"
+        against = f"the covariates and a level of each {noun} alone" if posterior.effects.names else same
+    return {"against": against, "what": what, "event": "case" if risk else "event"}
+
+
+def _of_hyperparameters(posterior: Posterior, fit: Fit) -> float:
+    """Return what the log evidence is above the bound at the best hyperparameters, by Laplace's approximation."""
+    domain, theta = posterior.domain, fit.hyper_mean
+    hyper = Hyper.for_domain(posterior.kernel, float(np.sqrt(domain.node_areas.sum())), domain.cell_size)
+    if isinstance(posterior, SpaceTimePosterior):
+        hyper = hyper.over_periods(posterior.n_periods, len(theta) > len(hyper.names) + 1)
+    learned = np.diag(fit.hyper_cov) > 0
+    hyper = hyper.held(theta, tuple(np.array(hyper.names)[~learned]))
+    covariance = fit.hyper_cov[np.ix_(learned, learned)]
+    return hyper.log_prior(theta)[0] + 0.5 * float(np.linalg.slogdet(2.0 * np.pi * covariance)[1])
+
+
+# -- the model without a field
+
+
+def _check_known(posterior: Posterior) -> None:
+    """Refuse a posterior that does not know what it was fitted to."""
+    posterior._need_counts("variation()")
+    if len(posterior.fit.hyper_mean) > 2 and not isinstance(posterior, SpaceTimePosterior):
+        raise DataError(
+            "Whether a map over time varies is asked of all periods together, not of one.",
+            remedy="Call variation() on the posterior that this period was taken from.",
+        )
+    known = posterior.persons if posterior.exposure_kind == "risk" else posterior.observed
+    if known is None and posterior.areas is None:
+        what = "persons (files keep none with confounders)" if posterior.exposure_kind == "risk" else "counts"
+        raise DataError(
+            f"Whether this map varies cannot be told: it does not know the {what} that it was made of.",
+            remedy="Call variation() on the fit itself, before it is saved: the file then keeps the answer.",
+        )
+
+
+def _without_field(posterior: Posterior) -> EffectsFit:
+    """Return the fit of the same model without a field, made once for each fit."""
+    notes = posterior.fit.notes
+    if "without_field" not in notes:
+        _check_known(posterior)
+        notes["without_field"] = _fit_without_field(posterior)
+    found: EffectsFit = notes["without_field"]
+    return found
+
+
+def _fit_without_field(posterior: Posterior) -> EffectsFit:
+    if posterior.exposure_kind == "risk":
+        groups = posterior.persons
+        assert groups is not None
+        design = groups.effects.columns
+        binomial = Binomial(groups.cases, groups.persons, groups.offset)
+        return fit_effects(binomial, design, np.full(design.shape[1], FIXED_SD))
+    columns = posterior.fit.states[0].fixed  # type: ignore[attr-defined]
+    sds, centre = np.full(columns.shape[1], FIXED_SD), posterior.fit.states[0].centre  # type: ignore[attr-defined]
+    seen, values = posterior.seen_exposure, posterior.observed
+
+    def fit(k: float) -> EffectsFit:
+        if posterior.areas is None:
+            assert values is not None
+            nodes = NodeProblem(None, values, seen, centre)  # type: ignore[arg-type]
+            return fit_effects(nodes.likelihood(seen, k), columns, sds)
+        rows = combine(posterior.areas, seen)
+        observed = Observed(rows.counts, rows.exposure, rows.hidden, rows.interval)
+        features = NodeFeatures(posterior.basis, posterior.kernel, posterior.scaling)  # type: ignore[arg-type]
+        problem = RowProblem(features, observed, columns, sds, centre)
+        return fit_area_effects(
+            lambda exposure: problem.likelihood(exposure, k), observed, columns, sds, centre
+        )
+
+    return best_size(fit) if "k" in posterior.likelihood.facts() else fit(math.inf)
+
+
+def _score(posterior: Posterior, without: EffectsFit, checked: CrossValidation) -> tuple[float, float]:
+    """Return how far held-out blocks are predicted above the model without a field, per event, and its error."""
+    if not posterior.effects.names and "k" not in posterior.likelihood.facts():
+        return checked.score, checked.se  # above one rate everywhere
+    if posterior.areas is not None:
+        rows, n_blocks = combine(posterior.areas, posterior.seen_exposure), len(checked.blocks)
+        block = np.full(len(rows.counts), -1)
+        block[(rows.area >= 0) & ~rows.hidden] = np.arange(n_blocks)
+        more = np.zeros(len(block))
+    elif posterior.exposure_kind == "risk":
+        groups = posterior.persons
+        assert groups is not None
+        y, n = groups.cases, groups.persons
+        block = checked.block_of[groups.node]
+        more = gammaln(y + 1.0) + gammaln(n - y + 1.0) - gammaln(n + 1.0)
+    else:
+        assert posterior.observed is not None
+        y, areas = posterior.observed, posterior.domain.node_areas / posterior.domain.area_unit[0]
+        block, more = checked.block_of, gammaln(y + 1.0) - xlogy(y, areas)
+    log_p, inside = without.log_p + more, block >= 0
+    each = np.bincount(block[inside], log_p[inside], len(checked.blocks))
+    return per_event(checked.blocks["log_density"].to_numpy() - each, checked.blocks["observed"].to_numpy())
