@@ -33,8 +33,9 @@ class ForecastCheck:
         is the first one), ``block``, ``observed`` (NaN where it is suppressed) and ``expected`` events, ``q05`` and
         ``q95`` of their predictive distribution, ``pit``, and log probabilities of the observed number: ``log_score``
         of the forecast, ``pooled`` of the average of all periods before, ``naive`` of the number one season before (or
-        in the last period, where there is no season). Of a suppressed number it is the probability of all that it may
-        be, and ``pit`` is drawn from that span, as it is from that of a number told.
+        in the last period, where there is no season), ``one_rate`` of one rate everywhere. Of a
+        suppressed number it is the probability of all that it may be, and ``pit`` is drawn from that span, as it is
+        from that of a number told.
     places : DataFrame
         One row per period: ``score``, log density of where and when events happened, above one rate everywhere.
     seconds : float
@@ -82,11 +83,11 @@ class ForecastCheck:
 
     @property
     def gains(self) -> dict[str, float]:
-        """Nats per event by which the forecast of numbers in blocks is ahead of simple ones: "pooled", "naive"."""
+        """Nats per event by which numbers in blocks are forecast better than simply: "pooled", "naive", "one_rate"."""
         total = max(float(self._events.sum()), 1.0)
         return {
             name: float((self.table["log_score"] - self.table[name]).sum()) / total
-            for name in ("pooled", "naive")
+            for name in ("pooled", "naive", "one_rate")
         }
 
     def by_period(self) -> pd.DataFrame:
@@ -103,21 +104,21 @@ class ForecastCheck:
         gains, n = self.gains, self.table["period"].nunique()
         return (
             f"Of {count(n, 'period')} left out, {percent(self.coverage)} of {count(len(self.table), 'number')} lie "
-            f"within their 90 % predictive interval; the forecast is {_ahead(gains['pooled'])} the average of the past and "
-            f"{_ahead(gains['naive'])} the numbers before.{self._worse()}{self._besides()}"
+            f"within their 90 % predictive interval; the forecast is {_ahead(gains['pooled'])} the average of the past "
+            f"and {_ahead(gains['naive'])} the numbers before.{self._worse()}{self._besides()}"
         )
 
     @property
     def fine(self) -> bool:
         """Whether the intervals hold, and one rate everywhere and always does not predict better."""
         low, high = self.coverage_band
-        return low <= self.coverage <= high and self.score >= 0
+        return low <= self.coverage <= high and self.gains["one_rate"] >= 0
 
     def _worse(self) -> str:
         """Say so where one rate everywhere predicts better."""
-        if self.score >= 0:
-            return ""
-        return f" One rate everywhere and always predicts better, by {number(-self.score, 2)} nats per event."
+        gain = self.gains["one_rate"]
+        told = f" One rate everywhere and always predicts better, by {number(-gain, 2)} nats per event."
+        return "" if gain >= 0 else told
 
     def _besides(self) -> str:
         """Say which numbers are suppressed or unknown."""
@@ -142,6 +143,7 @@ class ForecastCheck:
             "coverage_90": self.coverage,
             "above_pooled": self.gains["pooled"],
             "above_naive": self.gains["naive"],
+            "above_one_rate": self.gains["one_rate"],
             "fine": self.fine,
             "parts": self.what,
             "suppressed": self.n_suppressed,
@@ -183,6 +185,7 @@ def cross_validate(
         simple = {
             "pooled": parts.expected_like(slice(first), t, first),
             "naive": parts.expected_like(_season_before(posterior, first, t), t, first),
+            "one_rate": parts.one_rate(first)[t],
         }
         for b in np.flatnonzero(parts.known[t]):
             rates, low, high = means[:, t - first, b], parts.low[t, b], parts.high[t, b]

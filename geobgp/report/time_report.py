@@ -178,7 +178,7 @@ def _checks(check: Any) -> dict[str, Any]:
     out: dict[str, Any] = {
         "check": check,
         "verdict": check.verdict(),
-        "tone": "bad" if not low <= check.coverage <= high else "good" if check.score >= 0 else "doubt",
+        "tone": "bad" if not low <= check.coverage <= high else "good" if check.fine else "doubt",
     }
     table = check.by_period()
     out["check_head"] = ("Left out", "Observed", "Expected", "Within 90 %")

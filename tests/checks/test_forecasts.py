@@ -1,10 +1,14 @@
 """Forecasts against what came: calibrated on simulated periods, ahead of what is simpler."""
 
+import dataclasses
+
 import numpy as np
 import outbreak
+import pandas as pd
 import pytest
 
 from geobgp import LGCP, DataError, Matern
+from geobgp.checks.forecasts import ForecastCheck
 
 
 def simulated(seed, n_periods=24, level=0.3):
@@ -65,3 +69,19 @@ def test_mistakes_are_told():
         posterior.cross_validate(3)
     with pytest.raises(DataError, match="knows none"):
         posterior.forecast(4).cross_validate(1)
+
+
+def test_words_follow_from_the_sign_and_nothing_is_fine_that_one_rate_beats():
+    table = pd.DataFrame({
+        "period": ["a"] * 10, "observed": 10.0, "expected": 10.0, "pit": np.linspace(0.05, 0.95, 10),
+        "log_score": -3.0, "pooled": -2.5, "naive": -4.0, "one_rate": -2.0,
+    })  # fmt: skip
+    found = ForecastCheck(table, pd.DataFrame({"observed": [100.0], "score": [1.0]}), 0.0)
+    assert not found.fine and found.facts()["fine"] is False
+    told = found.verdict()
+    assert (
+        "0.05 nats per event below the average of the past and 0.1 nats per event above the numbers" in told
+    )
+    assert "One rate everywhere and always predicts better, by 0.1 nats per event." in told
+    better = dataclasses.replace(found, table=table.assign(one_rate=-5.0))
+    assert better.fine and "One rate" not in better.verdict()
