@@ -27,8 +27,10 @@ def _probabilities(value: Any) -> tuple[float, ...]:
 PROBABILITIES = Rule(
     "different probabilities strictly between 0 and 1",
     _probabilities,
-    remedy="For the 90 % interval ask for (0.05, 0.95).",
+    remedy="For the interval of 90 % ask for (0.05, 0.95).",
 )
+#: The probability of intervals.
+INTERVAL = number(least=0.5, below=1.0)
 LEVELS = numbers(number(), "one or more finite numbers", least=1)
 THRESHOLDS = numbers(number(), "a list of finite numbers")
 

@@ -11,7 +11,7 @@ import numpy as np
 from geobgp.arguments import ARRAY, AXES, BASEMAP, LEVELS, PROBABILITIES, SOURCE, THRESHOLDS
 from geobgp.errors import DataError
 from geobgp.files import check_unread
-from geobgp.inference.mixture import QUANTILES, check_probabilities, probability_of, quantile_name
+from geobgp.inference.mixture import check_probabilities, interval_in, quantile_name, quantile_words
 from geobgp.privacy import without_hidden
 from geobgp.units import warn_if_far
 from geobgp.validate import FLAG, NAME, PATH, SEED, TEXT, door, either, number, whole
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from geobgp.inference.likelihoods import Likelihood
-    from geobgp.inference.mixture import NormalMixture
+    from geobgp.inference.mixture import Interval, NormalMixture
     from geobgp.land.domain import Domain
     from geobgp.posterior import Posterior
     from geobgp.style import Style
@@ -50,15 +50,17 @@ class Outputs:
         def _nodes(self) -> NormalMixture: ...
         @property
         def _shown_nodes(self) -> NormalMixture: ...
+        @property
+        def quantiles(self) -> tuple[float, float, float]: ...  # noqa: D102
         def in_units(self, units: str | None) -> Posterior: ...  # noqa: D102
         @property
         def style(self) -> Style: ...  # noqa: D102
         def _need_counts(self, what: str) -> None: ...
-        def node_intensity(self, quantiles: Sequence[float] = QUANTILES) -> pd.DataFrame: ...  # noqa: D102
+        def node_intensity(self, quantiles: Sequence[float] | None = None) -> pd.DataFrame: ...  # noqa: D102
         def summary(self) -> Summary: ...  # noqa: D102
 
     @door(quantiles=PROBABILITIES)
-    def intensity(self, quantiles: Sequence[float] = QUANTILES) -> xr.Dataset:
+    def intensity(self, quantiles: Sequence[float] | None = None) -> xr.Dataset:
         """Return the intensity on the grid: mean, sd and quantiles.
 
         Exact for a log-normal (or a mixture of them), not sampled. In a cell with several nodes (two sides of
@@ -66,8 +68,8 @@ class Outputs:
 
         Parameters
         ----------
-        quantiles : sequence of float
-            Probabilities, each a variable: 0.05 is ``q05``.
+        quantiles : sequence of float, optional
+            Probabilities, each a variable: 0.05 is ``q05``. By default the ends of the `interval`, and the median.
 
         Returns
         -------
@@ -97,9 +99,9 @@ class Outputs:
         return self._dataset({"exceedance": values}, {"exceedance": about})["exceedance"]
 
     @door(quantiles=PROBABILITIES)
-    def latent(self, quantiles: Sequence[float] = QUANTILES) -> xr.Dataset:
+    def latent(self, quantiles: Sequence[float] | None = None) -> xr.Dataset:
         """Return the linear predictor on the grid (the log-intensity, for counts): mean, sd and quantiles."""
-        chances = check_probabilities(quantiles)
+        chances = check_probabilities(self.quantiles if quantiles is None else quantiles)
         mean, var = self._nodes.moments()
         values = {"mean": mean, "sd": np.sqrt(var)} | {
             quantile_name(q): self._nodes.quantile(q) for q in chances
@@ -116,14 +118,17 @@ class Outputs:
         shown = without_hidden(cast("Posterior", self), values)
         return dataset(self.domain, shown, variables=variables, attrs=self.provenance, coverage=coverage)
 
-    def _layers(self, quantiles: Sequence[float], thresholds: Sequence[float]) -> xr.Dataset:
+    def _layers(self, quantiles: Sequence[float] | None, thresholds: Sequence[float]) -> xr.Dataset:
         data = self.intensity(quantiles)
         for threshold in np.atleast_1d(np.asarray(thresholds, float)):
             chance = self.exceedance(float(threshold))
             data[f"exceedance_{threshold:g}"] = chance
             ends = float(chance.min()), float(chance.max())
-            q = self.intensity((0.05, 0.95))
-            warn_if_far(float(threshold), self.units, ends, (float(q["q05"].min()), float(q["q95"].max())))
+            q = self.intensity()
+            low, high, words = cast("Interval", interval_in(q))
+            warn_if_far(
+                float(threshold), self.units, ends, (float(q[low].min()), float(q[high].max())), words
+            )
         data["coverage"] = self._dataset({}, {}, coverage=True)["coverage"]
         return data
 
@@ -133,7 +138,7 @@ class Outputs:
         path: str | Path,
         thresholds: Sequence[float] = (),
         *,
-        quantiles: Sequence[float] = QUANTILES,
+        quantiles: Sequence[float] | None = None,
         classes: int | Sequence[float] | None = None,
         vmin: float | None = None,
         vmax: float | None = None,
@@ -151,7 +156,7 @@ class Outputs:
 
     @door(path=PATH, thresholds=THRESHOLDS, quantiles=PROBABILITIES)
     def to_netcdf(
-        self, path: str | Path, thresholds: Sequence[float] = (), *, quantiles: Sequence[float] = QUANTILES
+        self, path: str | Path, thresholds: Sequence[float] = (), *, quantiles: Sequence[float] | None = None
     ) -> Path:
         """Write the intensity and the probabilities of exceeding `thresholds` to one netCDF file."""
         from geobgp.output.grids import write_netcdf
@@ -165,7 +170,7 @@ class Outputs:
         thresholds: Sequence[float] = (),
         *,
         regions: Any = None,
-        quantiles: Sequence[float] = QUANTILES,
+        quantiles: Sequence[float] | None = None,
     ) -> Path:
         """Write a QGIS project with all that it shows: rasters, shoreline, the land that exceeds thresholds, regions.
 
@@ -214,7 +219,7 @@ class Outputs:
         path : str or path, optional
             A GeoPackage.
         variable : str
-            "mean", "sd", "q05", "q50" or "q95".
+            "mean", "sd", "q50", or an end of the interval, such as "q05".
         kind : "bands" or "above"
             All land in bands, or all that lies above each level.
         smooth : bool
@@ -450,7 +455,7 @@ class Outputs:
         ax : Axes, optional
             By default a new figure's.
         variable : str
-            "mean", "sd", "q05", "q50", "q95", or "uncertainty": sd / mean in per cent.
+            "mean", "sd", "q50", an end of the interval (such as "q05"), or "uncertainty": sd / mean in per cent.
         threshold : float, optional
             Draw the probability that the intensity exceeds this, in the map's units, instead.
         points : GeoDataFrame, GeoSeries or (n, 2) array, optional
@@ -501,4 +506,4 @@ class Outputs:
 
 def _words(name: str) -> str:
     fixed = {"mean": "posterior mean", "sd": "posterior standard deviation"}
-    return fixed[name] if name in fixed else f"{100 * probability_of(name):.6g} % quantile"
+    return fixed[name] if name in fixed else quantile_words(name)

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from geobgp.arguments import INTERVAL as PROBABILITY
 from geobgp.arguments import PROBABILITIES, UNITS, VALUES
 from geobgp.data.effects import Effects
 from geobgp.data.effort import seen_exposure
 from geobgp.errors import DataError
 from geobgp.exports import Outputs
-from geobgp.inference.mixture import QUANTILES, NormalMixture
+from geobgp.inference.mixture import INTERVAL, NormalMixture, quantiles_of
 from geobgp.land.reproject import as_given, place_coordinates
 from geobgp.privacy import hide_rows
 from geobgp.questions import Questions
@@ -97,6 +98,8 @@ class Posterior(Outputs, Questions):
         Classes and colours that were asked for; see `styled`.
     min_count : int
         What rests on fewer events or people is hidden; see `protected`.
+    interval : float
+        Probability of the intervals of all outputs; see `with_interval`.
     places : (k, 3) array, optional
         Easting, northing and weight of the points that were counted, by which `totals` knows how many lie inside a
         region. They are in memory alone: `save`, copies and pickles leave them out.
@@ -138,6 +141,7 @@ class Posterior(Outputs, Questions):
     effort: np.ndarray | None = field(default=None, repr=False)
     persons: Groups | None = field(default=None, repr=False)
     min_count: int = field(default=0, repr=False)
+    interval: float = field(default=INTERVAL, repr=False)
     places: np.ndarray | None = field(default=None, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -241,6 +245,38 @@ class Posterior(Outputs, Questions):
         made.shown  # noqa: B018  (what does not fit is said now)
         return made
 
+    @door(interval=PROBABILITY)
+    def with_interval(self, interval: float) -> Posterior:
+        """Return the same posterior with intervals of another probability, in all of its outputs.
+
+        Parameters
+        ----------
+        interval : float
+            From 0.5 to less than 1: 0.95 for intervals that hold 95 % of what is probable.
+
+        Returns
+        -------
+        Posterior
+            Whose tables, rasters, maps, figures, reports and checks have the quantiles ``q025`` and ``q975`` in place
+            of ``q05`` and ``q95``.
+
+        Examples
+        --------
+        >>> import shapely
+        >>> from geobgp import LGCP, Domain, HarmonicBasis, Matern
+        >>> domain = Domain.from_polygons(shapely.box(0, 0, 10, 10), cell_size=1, crs="local")
+        >>> basis = HarmonicBasis.compute(domain, m=16, cache=False)
+        >>> posterior = LGCP(basis, Matern(1.5, lengthscale=8.0, sd=0.5)).fit(np.full(domain.n_nodes, 3.0))
+        >>> list(posterior.with_interval(0.95).node_intensity())
+        ['mean', 'sd', 'q025', 'q50', 'q975']
+        """
+        return replace(self, interval=float(interval))
+
+    @property
+    def quantiles(self) -> tuple[float, float, float]:
+        """The quantiles that are reported: the ends of the interval, and the median."""
+        return quantiles_of(self.interval)
+
     def styled(
         self,
         classes: int | Sequence[float] | None = None,
@@ -300,15 +336,16 @@ class Posterior(Outputs, Questions):
             "n_points": self.n_points,
             "converged": str(self.converged).lower(),
             "elbo": self.elbo,
+            "interval": self.interval,
         } | ({} if self.effort is None else {"effort": "as with full effort"})
 
     @cached_property
     def coefficients(self) -> pd.DataFrame:
-        """Fixed effects in the covariates' own units: mean, sd, 90 % interval, and the rate ratio per unit.
+        """Fixed effects in the covariates' own units: mean, sd, interval, and the rate ratio per unit with its own.
 
         The intercept is the log-intensity (without f) where every covariate is zero.
         """
-        return coefficient_table(self.fit.states, self.effects, self.likelihood.is_intensity)
+        return coefficient_table(self.fit.states, self.effects, self.likelihood.is_intensity, self.interval)
 
     def summary(self) -> Summary:
         """Return what the fit used and found; prints as text."""
@@ -353,10 +390,13 @@ class Posterior(Outputs, Questions):
             )
 
     @door(quantiles=PROBABILITIES)
-    def node_intensity(self, quantiles: Sequence[float] = QUANTILES) -> pd.DataFrame:
+    def node_intensity(self, quantiles: Sequence[float] | None = None) -> pd.DataFrame:
         """Return mean, sd and quantiles of the intensity, one row per node of the domain."""
         self._need_counts("node_intensity()")
-        frame = hide_rows(pd.DataFrame(statistics(self._shown_nodes, quantiles)), self)
+        frame = hide_rows(
+            pd.DataFrame(statistics(self._shown_nodes, self.quantiles if quantiles is None else quantiles)),
+            self,
+        )
         frame.attrs["units"] = self.units
         return frame
 
@@ -364,7 +404,7 @@ class Posterior(Outputs, Questions):
     def intensity_at(
         self,
         coords: np.ndarray | gpd.GeoDataFrame | gpd.GeoSeries,
-        quantiles: Sequence[float] = QUANTILES,
+        quantiles: Sequence[float] | None = None,
         covariates: Mapping[str, np.ndarray] | pd.DataFrame | None = None,
     ) -> pd.DataFrame:
         """Return mean, sd and quantiles of the intensity at places: those of the node that a place lies on.
@@ -376,14 +416,17 @@ class Posterior(Outputs, Questions):
         ----------
         coords : (k, 2) array, GeoDataFrame or GeoSeries
             Easting and northing in the domain's CRS, or points in any CRS, whose index the rows then have.
-        quantiles : sequence of float
+        quantiles : sequence of float, optional
+            By default the ends of the `interval`, and the median.
         covariates : mapping or DataFrame, optional
             Values there, in their own units; by default those of the node on whose land a coordinate lies.
         """
         self._need_counts("intensity_at()")
         found = self._at(coords, covariates, by_node=True).plus(math.log(self.shown.factor))
         index = getattr(coords, "index", None) if hasattr(coords, "iloc") else None
-        frame = pd.DataFrame(statistics(found, quantiles), index=index)
+        frame = pd.DataFrame(
+            statistics(found, self.quantiles if quantiles is None else quantiles), index=index
+        )
         if self.min_count:
             hide_rows(frame, self, self.domain.locate(place_coordinates(coords, self.domain.crs)))
         frame.attrs["units"] = self.units

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, cast
 from geobgp.arguments import CLIENT, JOBS, POSTERIOR, PROBABILITIES
 from geobgp.errors import DataError
 from geobgp.inference.leave_out import ROUNDS
-from geobgp.inference.mixture import QUANTILES
 from geobgp.validate import FLAG, NAME, SEED, door, number, whole
 from geobgp.validate import names as some_names
 
@@ -68,7 +67,7 @@ class Questions:
         *,
         by: str | None = None,
         points: Any = None,
-        quantiles: Sequence[float] = QUANTILES,
+        quantiles: Sequence[float] | None = None,
         predicted: bool = False,
         n_samples: int = 2000,
         seed: int = 0,
@@ -88,7 +87,8 @@ class Questions:
             The points that were mapped (what `bin_points` takes, or what it gave with ``keep_coordinates=True``), for
             ``observed``. A posterior knows by itself where its points lie, as long as it is in memory and they are
             2 million at most; once saved and loaded it knows its events by node only.
-        quantiles : sequence of float
+        quantiles : sequence of float, optional
+            By default the ends of the `interval`, and the median.
         predicted : bool
             Add ``predicted_q05``, ...: quantiles of the number of events reported in such a period as was observed,
             which varies around the expected number as the likelihood's counts do.
@@ -176,8 +176,8 @@ class Questions:
         Returns
         -------
         GeoDataFrame
-            The regions with their land, ``rate`` (expected events per unit of exposure, in `units`) and its 90 %
-            interval, ``rank`` (1 is the highest; the median) and its 90 % interval, and the probabilities
+            The regions with their land, ``rate`` (expected events per unit of exposure, in `units`) with
+            ``rate_q05`` and ``rate_q95``, ``rank`` (1 is the highest; the median) with its own, and the probabilities
             ``p_first`` of rank 1, ``p_top3`` of being among the top, ``p_above`` of a rate above the reference.
             NaN where a region holds no land or nobody is exposed.
         """
@@ -275,7 +275,7 @@ class Questions:
         Returns
         -------
         CrossValidation
-            ``score`` and ``se`` in nats per event, ``coverage`` of 90 % intervals, ``pit``, ``blocks``, ``plot()``.
+            ``score`` and ``se`` in nats per event, ``coverage`` of intervals, ``pit``, ``blocks``, ``plot()``.
 
         Examples
         --------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +15,17 @@ from geobgp.data.areas import AreaCounts
 from geobgp.data.counts import Counts
 from geobgp.data.effects import AGAINST, Effects
 from geobgp.data.effort import about_effort
-from geobgp.inference.mixture import NormalMixture, check_probabilities, quantile_name
+from geobgp.inference.mixture import (
+    INTERVAL,
+    NormalMixture,
+    check_probabilities,
+    interval_in,
+    quantile_name,
+    quantiles_of,
+)
 from geobgp.text import count, html_table, number
 
 if TYPE_CHECKING:
-    from geobgp.inference.fit import Fit
     from geobgp.posterior import Posterior
     from geobgp.spacetime.posterior import SpaceTimePosterior
 
@@ -36,8 +42,8 @@ class Summary(Mapping[str, Any]):
     Parameters
     ----------
     facts : dict
-        Plain numbers, strings, lists and dicts only. Quantities with uncertainty are dicts with ``value``,
-        ``q05``, ``q95``, ``unit`` and ``learned``.
+        Plain numbers, strings, lists and dicts only. Quantities with uncertainty are dicts with ``value``, the ends of
+        its interval (``q05`` and ``q95`` of 90 %), ``unit`` and ``learned``.
 
     Examples
     --------
@@ -181,8 +187,10 @@ def statistics(mixture: NormalMixture, quantiles: Sequence[float]) -> dict[str, 
     }
 
 
-def coefficient_table(states: Sequence[Any], effects: Effects, ratios: bool) -> pd.DataFrame:
-    """Return the fixed effects in their own units: name, mean, sd, q05, q95, and rate ratios if asked for."""
+def coefficient_table(
+    states: Sequence[Any], effects: Effects, ratios: bool, interval: float = INTERVAL
+) -> pd.DataFrame:
+    """Return the fixed effects in their own units: name, mean, sd, interval, and rate ratios if asked for."""
     pairs = [effects.own_units(*state.coefficients()) for state in states]
     mixture = NormalMixture(
         weights_of(states), np.array([m for m, _ in pairs]), np.array([v for _, v in pairs])
@@ -191,11 +199,13 @@ def coefficient_table(states: Sequence[Any], effects: Effects, ratios: bool) -> 
     names = ["intercept", *effects.names]
     names += list(SEASON[: max(len(mean) - len(names), 0)])
     names = names[len(names) - len(mean) :]
-    values = {"mean": mean, "sd": np.sqrt(var), "q05": mixture.quantile(0.05), "q95": mixture.quantile(0.95)}
+    ends = {quantile_name(q): mixture.quantile(q) for q in quantiles_of(interval)[::2]}
+    values = {"mean": mean, "sd": np.sqrt(var)} | ends
     frame = pd.DataFrame({"name": names} | values)
     if ratios:
         slope = np.array([name != "intercept" for name in names], bool)
-        for name, column in (("rate_ratio", "mean"), ("rate_ratio_q05", "q05"), ("rate_ratio_q95", "q95")):
+        for column in ("mean", *ends):
+            name = "rate_ratio" if column == "mean" else f"rate_ratio_{column}"
             with np.errstate(over="ignore"):
                 frame[name] = np.where(slope, np.exp(values[column]), np.nan)
     return frame
@@ -220,8 +230,8 @@ def describe(posterior: Posterior) -> Summary:
         "features": info["m"],
         "missed_share": float(fit.missed_share) or None,
         "kernel": kernel.name,
-        "lengthscale": _hyper(fit, 0, scale, unit, kernel.lengthscale is None),
-        "sd": _hyper(fit, 1, 1.0, "", kernel.sd is None),
+        "lengthscale": _hyper(posterior, 0, scale, unit, kernel.lengthscale is None),
+        "sd": _hyper(posterior, 1, 1.0, "", kernel.sd is None),
     }
     if "k" in (spread := posterior.likelihood.facts()):
         facts["overdispersion"] = _spread(spread["k"], spread.get("gain", math.nan))
@@ -261,9 +271,9 @@ def describe_in_time(posterior: SpaceTimePosterior) -> Summary:
             "diffusive": "the smaller a patch, the sooner it fades",
         }
         facts["dynamics"] = f"{posterior.dynamics}: {fades[posterior.dynamics]}"
-        facts["correlation_time"] = _hyper(fit, 2, 1.0, noun, bool(fit.hyper_cov[2, 2] > 0))
+        facts["correlation_time"] = _hyper(posterior, 2, 1.0, noun, bool(fit.hyper_cov[2, 2] > 0))
     if periods.n > 1 and len(fit.hyper_mean) > 3:
-        facts["level_sd"] = _hyper(fit, 3, 1.0, "", bool(fit.hyper_cov[3, 3] > 0))
+        facts["level_sd"] = _hyper(posterior, 3, 1.0, "", bool(fit.hyper_cov[3, 3] > 0))
     facts["yearly_cycle"] = _season(posterior)
     return Summary(facts | known)
 
@@ -290,25 +300,39 @@ def _spread(k: float, gain: float) -> str:
     return f"{size}: not needed, {number(max(gain, 0.0), 2)} nats above Poisson counts"
 
 
-def _hyper(fit: Fit, k: int, scale: float, unit: str, learned: bool) -> dict[str, Any]:
-    mean, spread = float(fit.hyper_mean[k]), float(np.sqrt(fit.hyper_cov[k, k]))
-    low, high = np.exp(mean + ndtri([0.05, 0.95]) * spread) / scale
-    fact = {"value": float(np.exp(mean) / scale), "q05": float(low), "q95": float(high)}
+def _hyper(posterior: Posterior, k: int, scale: float, unit: str, learned: bool) -> dict[str, Any]:
+    mean, spread = (float(v) for v in (posterior.fit.hyper_mean[k], np.sqrt(posterior.fit.hyper_cov[k, k])))
+    fact: dict[str, Any] = {"value": float(np.exp(mean) / scale)}
+    for q in posterior.quantiles[::2]:
+        fact[quantile_name(q)] = float(np.exp(mean + ndtri(q) * spread) / scale)
     return fact | {"unit": unit, "learned": learned}
+
+
+def interval_words(fact: Mapping[str, Any], of: str = "", show: Callable[[float], str] = number) -> str:
+    """Return the interval of a fact as people read it; empty where it has none.
+
+    Examples
+    --------
+    >>> interval_words({"value": 3.0, "q025": 1.0, "q975": 5.0})
+    '95 % interval 1 to 5'
+    """
+    ends = interval_in(fact, of)
+    return "" if ends is None else f"{ends.words} interval {show(fact[ends.low])} to {show(fact[ends.high])}"
 
 
 def _quantity(fact: Mapping[str, Any]) -> str:
     unit = f" {fact['unit']}" if fact.get("unit") else ""
     if not fact.get("learned", True):
         return f"{number(fact['value'])}{unit} (given)"
-    return f"{number(fact['value'])}{unit} (90 % interval {number(fact['q05'])} to {number(fact['q95'])})"
+    return f"{number(fact['value'])}{unit} ({interval_words(fact)})"
 
 
 def _coefficient(c: Mapping[str, Any]) -> str:
-    text = f"{number(c['mean'])} (90 % interval {number(c['q05'])} to {number(c['q95'])})"
+    text = f"{number(c['mean'])} ({interval_words(c)})"
     ratio = c.get("rate_ratio", math.nan)
-    if math.isfinite(ratio):
-        low, high = number(c["rate_ratio_q05"]), number(c["rate_ratio_q95"])
+    ends = interval_in(c, "rate_ratio")
+    if math.isfinite(ratio) and ends is not None:
+        low, high = number(c[ends.low]), number(c[ends.high])
         per = "" if AGAINST in str(c["name"]) else " per unit"
         text += f"; rate x {number(ratio)} ({low} to {high}){per}"
     return text

@@ -70,6 +70,17 @@ def percent(share: float, decimals: int | None = None) -> str:
     return f"{100 * share:.{decimals}f} %"
 
 
+def whole_percent(share: float) -> str:
+    """Return a probability that was asked for as a percentage, with all its digits.
+
+    Examples
+    --------
+    >>> whole_percent(0.9), whole_percent(0.975)
+    ('90 %', '97.5 %')
+    """
+    return f"{100 * share:.6g} %"
+
+
 def events(value: float) -> str:
     """Return a number of events, which may be an expected one: whole, or with one decimal where it is small.
 

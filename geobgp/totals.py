@@ -39,7 +39,7 @@ def totals(
     *,
     by: str | None,
     points: Any,
-    quantiles: Sequence[float],
+    quantiles: Sequence[float] | None,
     predicted: bool,
     n_samples: int,
     seed: int,
@@ -47,7 +47,7 @@ def totals(
     """Return the expected number of events in regions; see `Posterior.totals`."""
     if posterior.exposure_kind == "observation":
         raise DataError("totals() belongs to counts on a domain (LGCP); this fit has counts at locations.")
-    chances = check_probabilities(quantiles)
+    chances = check_probabilities(posterior.quantiles if quantiles is None else quantiles)
     domain = posterior.domain
     frame = read_regions(regions, domain, by=by)
     shares = area_shares(domain, frame)

@@ -187,7 +187,7 @@ def check_units(asked: str | None, exposed: bool) -> None:
 
 
 def warn_if_far(
-    threshold: float, units: str, chances: tuple[float, float], values: tuple[float, float]
+    threshold: float, units: str, chances: tuple[float, float], values: tuple[float, float], interval: str
 ) -> str:
     """Return what to say of a threshold that no place comes near, and warn of it; empty for the others.
 
@@ -198,7 +198,9 @@ def warn_if_far(
     chances : (float, float)
         The lowest and the highest probability of exceeding it on the map.
     values : (float, float)
-        Between which the map lies: the lowest 5 % quantile and the highest 95 % quantile.
+        Between which the map lies: the lowest and the highest end of its intervals.
+    interval : str
+        How probable they are, in words.
     """
     if chances[1] > FAR and chances[0] < 1 - FAR:
         return ""
@@ -208,8 +210,8 @@ def warn_if_far(
     note = f"{'No' if below else 'Every'} place exceeds {words} with a probability of {odds}."
     warn(
         InputWarning(
-            f"The threshold of {words} {units} says little: {note[0].lower()}{note[1:]} The 90 % intervals of the map "
-            f"lie between {number(values[0], 3)} and {number(values[1], 3)}.",
+            f"The threshold of {words} {units} says little: {note[0].lower()}{note[1:]} The {interval} "
+            f"intervals of the map lie between {number(values[0], 3)} and {number(values[1], 3)}.",
             option="thresholds",
             found=threshold,
             remedy=f"Take a {'lower' if below else 'higher'} one, among these.",

@@ -333,6 +333,15 @@ class Options(OptionSet):
         "What events are shown per: 'per 100,000', 'per ha', or 'relative risk'.", "Results", metavar="TEXT"
     )
     title: str = setting("Title of map and report.", "Results", default="", metavar="TEXT")
+    interval: float = setting(
+        "Probability of all intervals, such as 0.95.",
+        "Results",
+        "number",
+        default=0.9,
+        metavar="P",
+        least=0.5,
+        below=1.0,
+    )
     min_count: int = setting(
         "Hide cells and regions that rest on fewer events or people than this.",
         "Results",

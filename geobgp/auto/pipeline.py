@@ -81,6 +81,7 @@ def map_intensity(
     client: Any = None,
     units: str | None = None,
     title: str = "",
+    interval: float = 0.9,
     min_count: int = 0,
     progress: ProgressLike = False,
 ) -> Posterior:
@@ -171,6 +172,8 @@ def map_intensity(
         `Posterior.in_units` changes it later.
     title : str
         Title of maps.
+    interval : float
+        Probability of the intervals of all outputs; `Posterior.with_interval` changes it later.
     min_count : int
         Hide cells and regions that rest on fewer events or people than this; see `Posterior.protected`.
     progress : bool, Progress, Stage or callable
@@ -254,7 +257,7 @@ def run(options: Options, progress: ProgressLike = False, *, keep_coordinates: b
     posterior = dataclasses.replace(
         kept.posterior, choices={name: str(choice) for name, choice in choices.items()}, tried=tried
     )
-    posterior = posterior.in_units(o.units)
+    posterior = posterior.in_units(o.units).with_interval(o.interval)
     if o.min_count:
         posterior = posterior.protected(o.min_count)
         choices["small numbers"] = Choice(*privacy.in_words(posterior))

@@ -67,6 +67,7 @@ def map_risk(
     hyper: Literal["map", "integrate"] = "map",
     max_seconds: float = 60.0,
     title: str = "",
+    interval: float = 0.9,
     progress: ProgressLike = False,
 ) -> Posterior:
     """Map the relative risk of cases against controls.
@@ -97,6 +98,8 @@ def map_risk(
     max_seconds : float
         No other permeability is tried after this time.
     title : str
+    interval : float
+        Probability of the intervals of all outputs.
     progress : bool, Progress, Stage or callable
 
     Returns
@@ -175,6 +178,7 @@ def run_risk(options: RiskOptions, progress: ProgressLike = False) -> RiskMapped
         posterior,
         choices={name: str(c) for name, c in choices.items()},
         points=dict(posterior.points) | lost,
+        interval=o.interval,
     )
     return RiskMapped(posterior, cases, controls, choices, dict(progress.seconds))
 

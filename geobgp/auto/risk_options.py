@@ -52,6 +52,7 @@ class RiskOptions(OptionSet):
     hyper: Literal["map", "integrate"] = _like("hyper")
     max_seconds: float = _like("max_seconds")
     title: str = _like("title")
+    interval: float = _like("interval")
 
     def __post_init__(self) -> None:
         if isinstance(self.confounders, str):

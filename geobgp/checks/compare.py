@@ -57,7 +57,7 @@ def compare(
     DataFrame
         By name, the best first. ``score``: held-out nats per event, above events spread evenly over the land of the
         first map; ``difference`` from the best one and its standard error ``difference_se`` (from the differences
-        block by block); ``coverage`` of 90 % intervals; ``bound`` of the log evidence per event, as a point process
+        block by block); ``coverage`` of intervals; ``bound`` of the log evidence per event, as a point process
         and above the same even spread; ``elbo`` as the fit has it, for maps of the same counts; ``nodes``;
         ``seconds`` of the fit.
 

@@ -19,7 +19,8 @@ from geobgp.checks.blocks import Blocks, make_blocks
 from geobgp.checks.refits import Predicted, refitted, seen
 from geobgp.errors import DataError, SizeError, in_words, option
 from geobgp.inference.leave_out import ROUNDS, JointNormal, leave_out
-from geobgp.text import count, number, percent
+from geobgp.inference.mixture import INTERVAL, predicted_ends, within
+from geobgp.text import count, number, percent, whole_percent
 from geobgp.validate import door
 
 if TYPE_CHECKING:
@@ -47,9 +48,9 @@ class CrossValidation:
     Attributes
     ----------
     blocks : GeoDataFrame
-        One row per block: ``observed`` and ``expected`` events, their 90 % predictive interval (``q05``, ``q95``),
-        the randomised PIT value (``pit``), ``score`` and ``log_density`` in nats, ``land_km2`` (``land_area`` on a
-        local domain), and the block's outline.
+        One row per block: ``observed`` and ``expected`` events, the predictive interval of the number observed
+        (``predicted_q05``, ``predicted_q95``), the randomised PIT value (``pit``), ``score`` and ``log_density`` in
+        nats, ``land_km2`` (``land_area`` on a local domain), and the block's outline.
     block_of : (n_nodes,) int array
         The row of `blocks` that each node belongs to; -1 for nodes that were never left out.
     domain : Domain
@@ -77,7 +78,8 @@ class CrossValidation:
     ``score`` is the same less that of a map with one rate everywhere (events per exposure): 0 says nothing, and 0.7 per
     event that events were twice as likely where they happened as on that map.
 
-    PIT values are level between 0 and 1 if the map knows how sure it is. `coverage` counts those between 0.05 and 0.95.
+    PIT values are level between 0 and 1 if the map knows how sure it is. `coverage` counts those within the
+    `interval`: between 0.05 and 0.95 of 90 %.
     """
 
     blocks: gpd.GeoDataFrame
@@ -90,6 +92,11 @@ class CrossValidation:
     events: str = "events"
     posterior: Posterior | None = field(default=None, repr=False)
     wanted_side: float | None = None
+
+    @property
+    def interval(self) -> float:
+        """Probability of the predictive intervals: that of the map's."""
+        return INTERVAL if self.posterior is None else self.posterior.interval
 
     @property
     def n_events(self) -> float:
@@ -113,14 +120,14 @@ class CrossValidation:
 
     @property
     def coverage(self) -> float:
-        """Share of blocks whose number of events lies within its 90 % predictive interval (by PIT value)."""
-        return float(np.mean((self.pit >= 0.05) & (self.pit <= 0.95)))
+        """Share of blocks whose number of events lies within its predictive interval (by PIT value)."""
+        return float(np.mean(within(self.pit, self.interval)))
 
     @cached_property
     def coverage_band(self) -> tuple[float, float]:
-        """Where the coverage of true 90 % intervals lies with 99 % probability, by the binomial distribution."""
+        """Where the coverage of true intervals lies with 99 % probability, by the binomial distribution."""
         n = len(self.blocks)
-        below = bdtr(np.arange(n + 1, dtype=float), n, 0.9)
+        below = bdtr(np.arange(n + 1, dtype=float), n, self.interval)
         low = int(np.searchsorted(below, 0.5 * ALARM))
         high = int(np.searchsorted(below, 1.0 - 0.5 * ALARM))
         return low / n, high / n
@@ -143,7 +150,7 @@ class CrossValidation:
         """Return in words what is wrong; empty where all checks hold."""
         low, high = self.coverage_band
         n, out = len(self.blocks), []
-        share = f"{percent(self.coverage)} of {n:,} left-out {self.what} lie within their 90 % predictive interval"
+        share = self._share()
         band = f"{percent(low)} to {percent(high)} would be by chance"
         if self.coverage < low:
             out.append(f"Only {share} ({band}): the map is surer than it should be.")
@@ -184,10 +191,7 @@ class CrossValidation:
     def verdict(self) -> str:
         """Return in a sentence or two what the blocks say."""
         low, high = self.coverage_band
-        told = self.failures() or [
-            f"{percent(self.coverage)} of {len(self.blocks):,} left-out {self.what} lie within their 90 % predictive "
-            f"interval ({percent(low)} to {percent(high)} would be by chance)."
-        ]
+        told = self.failures() or [f"{self._share()} ({percent(low)} to {percent(high)} would be by chance)."]
         return " ".join([*told, self._about_score(), *self._about_blocks()])
 
     def _about_blocks(self) -> list[str]:
@@ -201,6 +205,10 @@ class CrossValidation:
             f"Blocks are {found} instead of {wanted} {'units' if unit == 'unit' else unit} wide, since at most "
             f"{MOST_NODES:,} {what} can be left out at once; narrower blocks are a little easier to predict."
         ]
+
+    def _share(self) -> str:
+        inside = f"within their {whole_percent(self.interval)} predictive interval"
+        return f"{percent(self.coverage)} of {len(self.blocks):,} left-out {self.what} lie {inside}"
 
     def _about_score(self) -> str:
         times, score = np.exp(self.score), f"{number(self.score, 3)} ± {number(self.se, 2)} nats per event"
@@ -221,7 +229,8 @@ class CrossValidation:
         return {
             "blocks": len(self.blocks), "block_side": self.side, "wanted_block_side": self.wanted_side,
             "buffer": self.buffer,
-            "score_per_event": self.score, "score_se": self.se, "coverage_90": self.coverage,
+            "score_per_event": self.score, "score_se": self.se, "coverage": self.coverage,
+            "interval": self.interval,
             "coverage_band_99": list(self.coverage_band), "dispersion": self.dispersion,
             "pit_chance": self.pit_chance, "fine": self.fine, "failures": self.failures(),
         }  # fmt: skip
@@ -236,7 +245,8 @@ class CrossValidation:
     def __repr__(self) -> str:
         return (
             f"CrossValidation({count(len(self.blocks), 'block')}: score {number(self.score, 3)} ± "
-            f"{number(self.se, 2)} nats per event, coverage {percent(self.coverage)} of 90 % intervals)"
+            f"{number(self.se, 2)} nats per event, coverage {percent(self.coverage)} of "
+            f"{whole_percent(self.interval)} intervals)"
         )
 
 
@@ -441,14 +451,13 @@ def _row(
     rates = (each if scatter is None else each * scatter) @ exposure
     total = float(y.sum())
     rates = np.minimum(rates, 1e15)
-    low, high = np.quantile(rng.poisson(rates), [0.05, 0.95], method="inverted_cdf")
+    ends = predicted_ends(rng.poisson(rates), posterior.interval)
     below, upto = (float(_chance(n, rates).mean()) for n in (total - 1.0, total))
     areas = posterior.domain.node_areas[block]
     return {
         "observed": total,
         "expected": float(rates.mean()),
-        "q05": float(low),
-        "q95": float(high),
+        **ends,
         "pit": below + rng.random() * (upto - below),
         "log_density": log_score + float(np.sum(gammaln(y + 1.0) - xlogy(y, areas))),
     }

@@ -13,7 +13,8 @@ from scipy.special import bdtr, logsumexp
 from geobgp.checks.forecast_parts import Parts, cumulative, log_chance, parts_of
 from geobgp.data.effort import seen_exposure
 from geobgp.errors import DataError, option
-from geobgp.text import count, number, percent
+from geobgp.inference.mixture import INTERVAL, predicted_ends, within
+from geobgp.text import count, number, percent, whole_percent
 
 if TYPE_CHECKING:
     from geobgp.spacetime.posterior import SpaceTimePosterior
@@ -30,28 +31,32 @@ class ForecastCheck:
     ----------
     table : DataFrame
         One row per period left out and block of the land (or area, where counts are by area): ``period``, ``ahead`` (1
-        is the first one), ``block``, ``observed`` (NaN where it is suppressed) and ``expected`` events, ``q05`` and
-        ``q95`` of their predictive distribution, ``pit``, and log probabilities of the observed number: ``log_score``
-        of the forecast, ``pooled`` of the average of all periods before, ``naive`` of the number one season before (or
-        in the last period, where there is no season), ``one_rate`` of one rate everywhere. Of a
+        is the first one), ``block``, ``observed`` (NaN where it is suppressed) and ``expected`` events,
+        ``predicted_q05`` and ``predicted_q95``, between which the number observed should lie, ``pit``, and log
+        probabilities of the observed number: ``log_score`` of the forecast, ``pooled`` of the average of all periods
+        before, ``naive`` of the number one season before (or in the last period, where there is no season),
+        ``one_rate`` of one rate everywhere. Of a
         suppressed number it is the probability of all that it may be, and ``pit`` is drawn from that span, as it is
         from that of a number told.
     places : DataFrame
         One row per period: ``score``, log density of where and when events happened, above one rate everywhere.
     seconds : float
     what : "blocks" or "areas"
-    interval : (int, int), optional
+    suppressed : (int, int), optional
         Between which numbers suppressed counts lie.
     n_unknown : int
         Numbers of areas and periods that nobody knows; they are not in the table.
+    interval : float
+        Probability of the predictive intervals.
     """
 
     table: pd.DataFrame
     places: pd.DataFrame
     seconds: float
     what: str = "blocks"
-    interval: tuple[int, int] | None = None
+    suppressed: tuple[int, int] | None = None
     n_unknown: int = 0
+    interval: float = INTERVAL
 
     @property
     def score(self) -> float:
@@ -66,19 +71,19 @@ class ForecastCheck:
     @property
     def _events(self) -> pd.Series:
         """The numbers that came, one in the middle where they are suppressed."""
-        low, high = self.interval or (0, 0)
+        low, high = self.suppressed or (0, 0)
         return self.table["observed"].fillna(float(np.sqrt(max(low, 0.5) * max(high, 0.5))))
 
     @property
     def coverage(self) -> float:
-        """Share of numbers within their 90 % predictive interval (by PIT value)."""
-        return float(np.mean((self.table["pit"] >= 0.05) & (self.table["pit"] <= 0.95)))
+        """Share of numbers within their predictive interval (by PIT value)."""
+        return float(np.mean(within(self.table["pit"], self.interval)))
 
     @property
     def coverage_band(self) -> tuple[float, float]:
-        """Where the coverage of true 90 % intervals lies with 99 % probability, were blocks independent."""
+        """Where the coverage of true intervals lies with 99 % probability, were blocks independent."""
         n = len(self.table)
-        below = bdtr(np.arange(n + 1, dtype=float), n, 0.9)
+        below = bdtr(np.arange(n + 1, dtype=float), n, self.interval)
         return float(np.searchsorted(below, 0.005)) / n, float(np.searchsorted(below, 0.995)) / n
 
     @property
@@ -94,7 +99,7 @@ class ForecastCheck:
         """Return observed (about, where some are suppressed) and expected events, coverage and gains of each period."""
         groups = self.table.assign(observed=self._events).groupby("period", sort=False)
         out = groups[["observed", "expected"]].sum()
-        out["coverage"] = groups["pit"].apply(lambda pit: float(np.mean((pit >= 0.05) & (pit <= 0.95))))
+        out["coverage"] = groups["pit"].apply(lambda pit: float(np.mean(within(pit, self.interval))))
         for name in ("pooled", "naive"):
             out[f"above_{name}"] = groups["log_score"].sum() - groups[name].sum()
         return out
@@ -104,8 +109,8 @@ class ForecastCheck:
         gains, n = self.gains, self.table["period"].nunique()
         return (
             f"Of {count(n, 'period')} left out, {percent(self.coverage)} of {count(len(self.table), 'number')} lie "
-            f"within their 90 % predictive interval; the forecast is {_ahead(gains['pooled'])} the average of the past "
-            f"and {_ahead(gains['naive'])} the numbers before.{self._worse()}{self._besides()}"
+            f"within their {whole_percent(self.interval)} predictive interval; the forecast is "
+            f"{_ahead(gains['pooled'])} the average of the past and {_ahead(gains['naive'])} the numbers before.{self._worse()}{self._besides()}"
         )
 
     @property
@@ -124,7 +129,7 @@ class ForecastCheck:
         """Say which numbers are suppressed or unknown."""
         text = ""
         if self.n_suppressed:
-            low, high = self.interval or (0, 0)
+            low, high = self.suppressed or (0, 0)
             text += (
                 f" Of {count(self.n_suppressed, 'number')} it is known only that they are {low} to {high}."
             )
@@ -140,7 +145,8 @@ class ForecastCheck:
             "periods_left_out": int(self.table["period"].nunique()),
             "numbers": len(self.table),
             "score_per_event": self.score,
-            "coverage_90": self.coverage,
+            "coverage": self.coverage,
+            "interval": self.interval,
             "above_pooled": self.gains["pooled"],
             "above_naive": self.gains["naive"],
             "above_one_rate": self.gains["one_rate"],
@@ -153,7 +159,7 @@ class ForecastCheck:
     def __repr__(self) -> str:
         return (
             f"ForecastCheck({count(self.table['period'].nunique(), 'period')}, {count(len(self.table), 'number')}: "
-            f"coverage {percent(self.coverage)} of 90 % intervals, "
+            f"coverage {percent(self.coverage)} of {whole_percent(self.interval)} intervals, "
             f"{_ahead(self.gains['pooled'])} the past's average, {_ahead(self.gains['naive'])} the numbers before)"
         )
 
@@ -190,11 +196,11 @@ def cross_validate(
         for b in np.flatnonzero(parts.known[t]):
             rates, low, high = means[:, t - first, b], parts.low[t, b], parts.high[t, b]
             below, upto = (float(cumulative(n, rates).mean()) for n in (low - 1.0, high))
-            q05, q95 = np.quantile(rng.poisson(np.minimum(rates, 1e15)), [0.05, 0.95], method="inverted_cdf")
+            ends = predicted_ends(rng.poisson(np.minimum(rates, 1e15)), posterior.interval)
             rows.append({
                 "period": posterior.periods.labels[t], "ahead": t - first + 1, "block": parts.names[b],
                 "observed": np.nan if low < high else low, "expected": float(rates.mean()),
-                "q05": float(q05), "q95": float(q95), "pit": below + rng.random() * (upto - below),
+                **ends, "pit": below + rng.random() * (upto - below),
                 "log_score": _log_mean(log_chance(low, high, rates)),
                 **{name: float(log_chance(low, high, max(mean[b], 1e-12))) for name, mean in simple.items()},
             })  # fmt: skip
@@ -203,10 +209,11 @@ def cross_validate(
         "observed": _events(posterior, parts)[first:],
         "score": joint,
     })  # fmt: skip
-    interval = None if posterior.areas is None else posterior.areas.suppressed
+    suppressed = None if posterior.areas is None else posterior.areas.suppressed
     what = "blocks" if posterior.areas is None else "areas"
     unknown = int((~parts.known[first:]).sum())
-    return ForecastCheck(pd.DataFrame(rows), places, time.perf_counter() - begin, what, interval, unknown)
+    seconds, table = time.perf_counter() - begin, pd.DataFrame(rows)
+    return ForecastCheck(table, places, seconds, what, suppressed, unknown, posterior.interval)
 
 
 def _check_known(parts: Parts, first: int) -> None:

@@ -14,6 +14,7 @@ from geobgp.checks.crossval import CrossValidation
 from geobgp.data.combined import Combined, combine
 from geobgp.errors import DataError, option
 from geobgp.inference.leave_out import JointNormal, LeftOut, leave_out
+from geobgp.inference.mixture import predicted_ends
 from geobgp.inference.rows import row_weights
 
 if TYPE_CHECKING:
@@ -90,10 +91,10 @@ def _predicted(
             rates = np.exp(np.concatenate(drawn))
         scatter = posterior.likelihood.scatter(rates.shape, rng)
         rates = np.minimum(rates if scatter is None else rates * scatter, 1e15)
-        low, high = np.quantile(rng.poisson(rates), [0.05, 0.95], method="inverted_cdf")
+        ends = predicted_ends(rng.poisson(rates), posterior.interval)
         below, upto = (float(pdtr(np.floor(n), rates).mean()) if n >= 0 else 0.0 for n in (y - 1.0, y))
         table.append({
-            "observed": float(y), "expected": float(rates.mean()), "q05": float(low), "q95": float(high),
+            "observed": float(y), "expected": float(rates.mean()), **ends,
             "pit": below + rng.random() * (upto - below), "log_density": score,
             "score": score - float(xlogy(y, even[k]) - even[k] - gammaln(y + 1.0)),
         })  # fmt: skip

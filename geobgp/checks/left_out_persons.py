@@ -15,6 +15,7 @@ from geobgp.checks.crossval import MOST_NODES, NEIGHBOURS, CrossValidation, chec
 from geobgp.errors import DataError, option
 from geobgp.inference.binomial import Binomial
 from geobgp.inference.leave_out import ROUNDS, JointNormal, LeftOut, leave_out
+from geobgp.inference.mixture import predicted_ends
 
 if TYPE_CHECKING:
     from geobgp.data.persons import Groups
@@ -127,12 +128,11 @@ def _row(
     numbers = rng.binomial(n.astype(np.int64), chance).sum(axis=1)
     total = float(y.sum())
     below, upto = float(np.mean(numbers < total)), float(np.mean(numbers <= total))
-    low, high = np.quantile(numbers, [0.05, 0.95], method="inverted_cdf")
     overall = float(groups.cases.sum() / groups.persons.sum())
     ways = float(np.sum(gammaln(n + 1.0) - gammaln(y + 1.0) - gammaln(n - y + 1.0)))
     even = float(np.sum(xlogy(y, overall) + xlogy(n - y, 1.0 - overall)))
     return {
         "persons": float(n.sum()), "observed": total, "expected": float((chance @ n).mean()),
-        "q05": float(low), "q95": float(high), "pit": below + rng.random() * (upto - below),
+        **predicted_ends(numbers, posterior.interval), "pit": below + rng.random() * (upto - below),
         "log_density": score - ways, "score": score - ways - even,
     }  # fmt: skip

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from geobgp.posterior import Posterior
 
-_INTERVAL = (0.05, 0.95)
-
 
 def ranks(
     posterior: Posterior,
@@ -52,9 +50,9 @@ def ranks(
     limit = overall if reference is None else float(reference)
     columns = {} if posterior.exposure_kind == "area" else {"exposure": exposure[:-1]}
     columns |= {"rate": mean}
-    columns |= {f"rate_{quantile_name(q)}": np.quantile(rates, q, axis=0) for q in _INTERVAL}
+    columns |= {f"rate_{quantile_name(q)}": np.quantile(rates, q, axis=0) for q in posterior.quantiles[::2]}
     columns |= {"rank": np.median(place, axis=0)}
-    columns |= {f"rank_{quantile_name(q)}": _quantile(place, q) for q in _INTERVAL}
+    columns |= {f"rank_{quantile_name(q)}": _quantile(place, q) for q in posterior.quantiles[::2]}
     columns |= {
         "p_first": (place == 1).mean(axis=0),
         f"p_top{int(top)}": (place <= top).mean(axis=0),

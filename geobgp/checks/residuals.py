@@ -10,7 +10,8 @@ import pandas as pd
 import scipy.sparse as sp
 from scipy.special import pdtr
 
-from geobgp.text import percent
+from geobgp.inference.mixture import INTERVAL, predicted_ends, within
+from geobgp.text import percent, whole_percent
 
 if TYPE_CHECKING:
     from geobgp.land.domain import Domain
@@ -32,7 +33,7 @@ class Checks:
     ----------
     parts : DataFrame
         One row per separate piece of land, the largest first (small ones together in the last row), and their
-        sum: land, observed, expected, and the 90 % predictive interval (q05, q95).
+        sum: land, observed, expected, and the predictive interval of the number observed (``predicted_q05``, ...).
     blocks : DataFrame
         The same for squares of `side` by `side`, with ``row`` and ``col``, the Pearson residual and the
         randomised PIT value of each.
@@ -41,11 +42,13 @@ class Checks:
     side : float
         Side of a block in metres (the domain's unit).
     covered : float
-        Share of blocks whose PIT value lies between 0.05 and 0.95: 90 % would be nominal for new data.
+        Share of blocks whose PIT value lies within the interval: its probability would be nominal for new data.
     dispersion : float
         Mean squared Pearson residual of the blocks: 1 for Poisson noise around a known intensity.
     empty_observed, empty_expected : float
         Share of nodes without an event, observed and as the model has it.
+    interval : float
+        Probability of the predictive intervals.
     """
 
     parts: pd.DataFrame
@@ -56,17 +59,18 @@ class Checks:
     dispersion: float
     empty_observed: float
     empty_expected: float
+    interval: float = INTERVAL
 
     def verdict(self) -> tuple[bool, str]:
         """Return whether the checks are fine, and in words what they say."""
         blocks = f"{percent(self.covered)} of {len(self.blocks):,} blocks"
-        share = f"{blocks} lie within their 90 % predictive interval"
-        if self.covered < 0.8:
+        share = f"{blocks} lie within their {whole_percent(self.interval)} predictive interval"
+        if self.covered < 2.0 * self.interval - 1.0:
             return False, (
                 f"Only {share}: the events are more clustered than the map can follow. Try full resolution "
                 "or smaller cells, and check for many events on one spot."
             )
-        return True, f"{share}. The same points made the map, so rather more than 90 % is to be expected."
+        return True, f"{share}. The same points made the map, so rather more is to be expected."
 
 
 def check(posterior: Posterior, counts: np.ndarray, *, seed: int = 0) -> Checks:
@@ -96,7 +100,7 @@ def check(posterior: Posterior, counts: np.ndarray, *, seed: int = 0) -> Checks:
     rng = np.random.default_rng(seed)
     sums, empty = _sample_sums(posterior, gather, rng)
     observed = np.concatenate([np.bincount(g, values, n) for g, n in groups])
-    table = _compare(observed, sums, rng)
+    table = _compare(observed, sums, posterior.interval, rng)
     parts = table.iloc[:n_parts].copy()
     areas = np.bincount(part, domain.node_areas, n_parts) / domain.area_unit[0]
     parts.insert(0, "land", areas)
@@ -105,7 +109,7 @@ def check(posterior: Posterior, counts: np.ndarray, *, seed: int = 0) -> Checks:
     blocks = table.iloc[n_parts:-1].reset_index(drop=True)
     blocks.insert(0, "row", places[:, 0])
     blocks.insert(1, "col", places[:, 1])
-    inside = (blocks["pit"] >= 0.05) & (blocks["pit"] <= 0.95)
+    inside = within(blocks["pit"], posterior.interval)
     return Checks(
         parts=pd.concat([parts, total], ignore_index=True),
         blocks=blocks,
@@ -115,6 +119,7 @@ def check(posterior: Posterior, counts: np.ndarray, *, seed: int = 0) -> Checks:
         dispersion=float(np.mean(blocks["residual"] ** 2)),
         empty_observed=float((values == 0).mean()),
         empty_expected=empty,
+        interval=posterior.interval,
     )
 
 
@@ -152,14 +157,16 @@ def _sample_sums(
     return np.concatenate(out), empty
 
 
-def _compare(observed: np.ndarray, sums: np.ndarray, rng: np.random.Generator) -> pd.DataFrame:
+def _compare(
+    observed: np.ndarray, sums: np.ndarray, interval: float, rng: np.random.Generator
+) -> pd.DataFrame:
     mean = sums.mean(axis=0)
     predicted = rng.poisson(np.minimum(sums, 1e15))
     below, upto = _cdf(observed - 1, sums), _cdf(observed, sums)
     with np.errstate(divide="ignore", invalid="ignore"):
         residual = np.where(mean > 0, (observed - mean) / np.sqrt(mean), 0.0)
-    low, high = np.quantile(predicted, [0.05, 0.95], axis=0, method="inverted_cdf")
-    columns = {"observed": observed, "expected": mean, "q05": low, "q95": high, "residual": residual}
+    columns = {"observed": observed, "expected": mean} | predicted_ends(predicted, interval)
+    columns |= {"residual": residual}
     return pd.DataFrame(columns | {"pit": below + rng.random(len(observed)) * (upto - below)})
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from geobgp.arguments import AXES, BASEMAP
 from geobgp.errors import DataError, DomainError, option
 from geobgp.inference.differences import LogNormalDifference
-from geobgp.inference.mixture import QUANTILES, NormalMixture, check_probabilities, quantile_name
+from geobgp.inference.mixture import NormalMixture, check_probabilities, quantile_name
 from geobgp.land.regions import area_shares, read_regions, sum_samples, table
 from geobgp.text import number
 from geobgp.validate import PATH, SEED, TEXT, door, whole
@@ -91,6 +91,11 @@ class Versus:
         return self.first.units
 
     @property
+    def quantiles(self) -> tuple[float, float, float]:
+        """The quantiles that are reported: those of the first map."""
+        return self.first.quantiles
+
+    @property
     def title(self) -> str:
         """What is compared."""
         return f"{self.names[0]} against {self.names[1]}"
@@ -112,25 +117,25 @@ class Versus:
 
     # -- on the grid -------------------------------------------------------------------------------
 
-    def node_ratio(self, quantiles: Sequence[float] = QUANTILES) -> dict[str, np.ndarray]:
+    def node_ratio(self, quantiles: Sequence[float] | None = None) -> dict[str, np.ndarray]:
         """Return mean, sd and quantiles of the ratio at every node, exactly."""
         mean, var = self._log_ratio.exp_moments()
-        chances = check_probabilities(quantiles)
+        chances = check_probabilities(self.quantiles if quantiles is None else quantiles)
         found = {"mean": mean, "sd": np.sqrt(var)}
         return found | {quantile_name(q): np.exp(self._log_ratio.quantile(q)) for q in chances}
 
-    def node_difference(self, quantiles: Sequence[float] = QUANTILES) -> dict[str, np.ndarray]:
+    def node_difference(self, quantiles: Sequence[float] | None = None) -> dict[str, np.ndarray]:
         """Return mean, sd and quantiles of the difference at every node; the quantiles by quadrature."""
         mean, var = self._difference.moments()
-        chances = check_probabilities(quantiles)
+        chances = check_probabilities(self.quantiles if quantiles is None else quantiles)
         found = {"mean": mean, "sd": np.sqrt(var)}
         return found | {quantile_name(q): self._difference.quantile(q) for q in chances}
 
-    def ratio(self, quantiles: Sequence[float] = QUANTILES) -> xr.Dataset:
+    def ratio(self, quantiles: Sequence[float] | None = None) -> xr.Dataset:
         """Return the ratio on the grid: mean, sd and quantiles. The median is what maps and rasters show."""
         return self._dataset(self.node_ratio(quantiles), f"ratio, {self.title}", "1")
 
-    def difference(self, quantiles: Sequence[float] = QUANTILES) -> xr.Dataset:
+    def difference(self, quantiles: Sequence[float] | None = None) -> xr.Dataset:
         """Return the difference on the grid: mean, sd and quantiles, in `units`."""
         return self._dataset(self.node_difference(quantiles), f"difference, {self.title}", self.units)
 
@@ -153,13 +158,13 @@ class Versus:
     def to_dataset(self) -> xr.Dataset:
         """Return all that the rasters hold.
 
-        ``ratio`` (the median) and ``difference`` (the mean), each with ``_q05`` and ``_q95``, and
-        ``probability_increase``.
+        ``ratio`` (the median) and ``difference`` (the mean), each with ``_q05`` and ``_q95`` (the ends of the first
+        map's `interval`), and ``probability_increase``.
         """
-        ratio, difference = self.ratio(), self.difference((0.05, 0.95))
+        ratio, difference = self.ratio(), self.difference(self.quantiles[::2])
         made = ratio[["q50"]].rename(q50="ratio")
         made["difference"] = difference["mean"]
-        for name in ("q05", "q95"):
+        for name in map(quantile_name, self.quantiles[::2]):
             made[f"ratio_{name}"] = ratio[name]
             made[f"difference_{name}"] = difference[name]
         made["probability_increase"] = self.increase()
@@ -172,7 +177,7 @@ class Versus:
         self,
         regions: Any = None,
         *,
-        quantiles: Sequence[float] = (0.05, 0.95),
+        quantiles: Sequence[float] | None = None,
         n_samples: int = 2000,
         seed: int = 0,
     ) -> gpd.GeoDataFrame:
@@ -184,7 +189,8 @@ class Versus:
         ----------
         regions : GeoDataFrame, GeoSeries, geometry, list of geometries or path, optional
             As for `Posterior.totals`; None: the whole domain.
-        quantiles : sequence of float
+        quantiles : sequence of float, optional
+            By default the ends of the first map's `interval`.
         n_samples, seed : int
 
         Returns
@@ -194,7 +200,7 @@ class Versus:
             (the median) and ``ratio_q05``, ...; ``difference`` (the mean) and ``difference_q05``, ... in `units`;
             and ``p_increase``. NaN where a region holds no land or nobody is exposed.
         """
-        chances = check_probabilities(quantiles)
+        chances = check_probabilities(self.quantiles[::2] if quantiles is None else quantiles)
         frame = read_regions(regions, self.domain)
         shares = area_shares(self.domain, frame)
         rates, means, expected = [], [], []

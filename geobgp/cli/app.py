@@ -64,9 +64,9 @@ Example:
 def map_command(quiet: bool, verbose: bool, debug: bool, progress_form: str, **options: Any) -> None:
     """Map the intensity of POINTS (GeoPackage, GeoParquet, CSV, ...) on land.
 
-    Writes to OUT/: rasters with QGIS styles (mean.tif, sd.tif, q05.tif, q50.tif, q95.tif, exceedance_T.tif),
-    map.qgz (a QGIS project), map.html, report.html, summary.json and posterior.geobgp. They
-    appear together, at the end. What could not be made is listed, and the exit code is 3.
+    Writes to OUT/: rasters with QGIS styles (mean.tif, sd.tif, q05.tif, q50.tif, q95.tif, exceedance_T.tif; q025.tif
+    and q975.tif with --interval 0.95), map.qgz (a QGIS project), map.html, report.html, summary.json and
+    posterior.geobgp. They appear together, at the end. What could not be made is listed, and the exit code is 3.
     """
     from geobgp.cli.map_command import map_files
 

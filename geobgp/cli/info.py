@@ -13,7 +13,7 @@ from geobgp.cli.messages import paragraph
 from geobgp.cli.workspace import RECORD
 from geobgp.errors import GeobgpError
 from geobgp.files import kind_of, layers, split_layer
-from geobgp.text import listed, percent
+from geobgp.text import listed, percent, whole_percent
 
 
 def describe(source: str | Path) -> str:
@@ -186,9 +186,8 @@ def _counted(points: dict[str, Any]) -> tuple[str, str]:
 
 
 def _checks(facts: dict[str, Any]) -> list[tuple[str, str]]:
-    if "coverage_90" not in facts:
+    if "coverage" not in facts or "blocks" not in facts:
         return [("checks", f"not run: {facts['not_run']}")] if "not_run" in facts else []
-    within = (
-        f"{percent(facts['coverage_90'])} of {facts['blocks']:,} left-out blocks within their 90 % interval"
-    )
+    inside = f"within their {whole_percent(facts['interval'])} interval"
+    within = f"{percent(facts['coverage'])} of {facts['blocks']:,} left-out blocks {inside}"
     return [("checks", within)]

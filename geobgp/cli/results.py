@@ -20,10 +20,11 @@ from geobgp.data.areas import AreaCounts
 from geobgp.data.period_counts import PeriodCounts
 from geobgp.errors import CheckWarning, GeobgpError, in_words, option, warn
 from geobgp.files import replacing
+from geobgp.inference.mixture import quantile_words
 from geobgp.land.regions import name_column, read_regions
 from geobgp.output.qgis_map import write_qgis
 from geobgp.report.report import ReportInputs, write_report
-from geobgp.text import count, percent, size_text
+from geobgp.text import count, percent, size_text, whole_percent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,9 +42,7 @@ _COLOURS = {"good": "green", "doubt": "yellow", "bad": "red"}
 _ABOUT = {
     "mean.tif": "posterior mean of the intensity",
     "sd.tif": "its standard deviation",
-    "q05.tif": "5 % quantile: the intensity is above it with 95 % probability",
     "q50.tif": "median",
-    "q95.tif": "95 % quantile",
     "coverage.tif": "share of each cell that is land",
     "map.html": "interactive map; opens in any browser, without network",
     "map.qgz": "QGIS project: all of it, styled",
@@ -192,6 +191,8 @@ def about_file(name: str) -> str:
     """Return what a file of results is."""
     if name.startswith("exceedance_"):
         return f"probability of more than {name.removeprefix('exceedance_').removesuffix('.tif')}"
+    if name.startswith("q") and name.endswith(".tif") and name not in _ABOUT:
+        return quantile_words(name.removesuffix(".tif"))
     return _ABOUT.get(name, "")
 
 
@@ -217,7 +218,7 @@ def left_out(posterior: Posterior, options: MapOptions | RiskFiles, steps: Steps
             out = LeftOut(why_not=not_run(error, stage))
         else:
             within = f"{percent(checked.coverage)} of {len(checked.blocks):,} left-out {checked.what}"
-            stage.note(f"{within} within their 90 % interval")
+            stage.note(f"{within} within their {whole_percent(checked.interval)} interval")
             out = LeftOut(checked)
             warning = check_warning(posterior, checked)
             if warning is not None:

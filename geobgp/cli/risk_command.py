@@ -25,7 +25,6 @@ from geobgp.text import count
 AVERAGE = 1.0
 _ABOUT = {
     "mean.tif": "posterior mean of the relative risk",
-    "q05.tif": "5 % quantile: the relative risk is above it with 95 % probability",
     "exceedance_1.tif": "probability of a risk above the average",
     "tolerance.gpkg": "where the risk is raised or lowered with a probability of 97.5 %",
     "regions.gpkg": "relative risk by region, with intervals",

@@ -26,7 +26,7 @@ from geobgp.output.cog import write_rasters
 from geobgp.output.qgis_map import write_dated
 from geobgp.report.time_report import write_time_report
 from geobgp.spacetime.posterior import SpaceTimePosterior
-from geobgp.text import count, percent, size_text
+from geobgp.text import count, percent, size_text, whole_percent
 
 if TYPE_CHECKING:
     from geobgp.auto.pipeline import Mapped
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 #: Where the rasters of periods are.
 RASTERS = "periods"
-#: Quantiles of them.
-QUANTILES = (0.05, 0.95)
 #: Periods that are left out at most; fewer periods or events than these are not left out.
 LEFT_OUT, FEWEST_PERIODS, FEWEST_EVENTS = 3, 6, 20
 
@@ -57,7 +55,7 @@ def write_time_results(
             ahead = posterior.forecast(options.forecast)
     dated: list[Dated] = []
     with steps.stage("rasters") as stage:
-        dated = posterior.write_rasters(folder / RASTERS, thresholds, QUANTILES, ahead)
+        dated = posterior.write_rasters(folder / RASTERS, thresholds, posterior.quantiles[::2], ahead)
         stage.note(f"{len(dated)} files")
     if posterior.n_periods > 1:
         with steps.stage("trend"):
@@ -171,7 +169,8 @@ def _left_out(
             why_not = not_run(error, stage)
         else:
             numbers = count(len(check.table), "number")
-            within = f"{percent(check.coverage)} of {numbers} of the last periods within their 90 % interval"
+            inside = f"within their {whole_percent(check.interval)} interval"
+            within = f"{percent(check.coverage)} of {numbers} of the last periods {inside}"
             stage.note(within)
             why_not = ""
     return check, why_not

@@ -15,6 +15,7 @@ from scipy.special import ndtr, ndtri
 
 from geobgp.arguments import PROBABILITIES
 from geobgp.errors import DataError
+from geobgp.text import whole_percent
 
 _TINY_SD = 1e-150
 
@@ -30,8 +31,33 @@ def check_probabilities(quantiles: Sequence[float]) -> tuple[float, ...]:
     return PROBABILITIES("quantiles", quantiles)
 
 
-#: The quantiles that are reported unless others are asked for.
-QUANTILES = (0.05, 0.5, 0.95)
+#: The probability of intervals unless another is asked for.
+INTERVAL = 0.9
+
+
+def quantiles_of(interval: float) -> tuple[float, float, float]:
+    """Return the quantiles that are reported: the ends of the central interval of a probability, and the median.
+
+    Examples
+    --------
+    >>> quantiles_of(0.9), quantiles_of(0.95)
+    ((0.05, 0.5, 0.95), (0.025, 0.5, 0.975))
+    """
+    side = round(0.5 - 0.5 * interval, 12)
+    return side, 0.5, round(1.0 - side, 12)
+
+
+def within(pit: Any, interval: float) -> Any:
+    """Return whether numbers lie within their central interval, by their PIT values."""
+    low, _, high = quantiles_of(interval)
+    return (pit >= low) & (pit <= high)
+
+
+def predicted_ends(numbers: np.ndarray, interval: float) -> dict[str, Any]:
+    """Return the ends of the central interval of draws of a count, as ``predicted_q05`` and the like."""
+    low, _, high = quantiles_of(interval)
+    ends = np.quantile(numbers, [low, high], axis=0, method="inverted_cdf")
+    return {f"predicted_{quantile_name(q)}": end for q, end in zip((low, high), ends, strict=True)}
 
 
 def quantile_name(q: float) -> str:
@@ -54,6 +80,17 @@ def probability_of(name: str) -> float:
     (0.05, 0.975)
     """
     return float(f"0.{name.rpartition('q')[2]}")
+
+
+def quantile_words(name: str) -> str:
+    """Return what a quantile's name stands for.
+
+    Examples
+    --------
+    >>> quantile_words("q025")
+    '2.5 % quantile'
+    """
+    return f"{whole_percent(probability_of(name))} quantile"
 
 
 class Interval(NamedTuple):
@@ -85,7 +122,7 @@ def interval_in(names: Iterable[Any], of: str = "") -> Interval | None:
     if len(found) < 2:
         return None
     low, *_, high = sorted(found, key=probability_of)
-    return Interval(low, high, f"{100 * (probability_of(high) - probability_of(low)):.6g} %")
+    return Interval(low, high, whole_percent(probability_of(high) - probability_of(low)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from geobgp.inference.mixture import interval_in, within
 from geobgp.output import plots
 from geobgp.output.plot_parts import INK, QUIET, SHORE, hide_spines, map_size
 
@@ -32,7 +33,7 @@ def plot_cross_validation(checked: CrossValidation, axes: Any = None) -> Any:
         size = (sum(ratios), max(tall, 3.4))
         axes = plt.subplots(1, 3, figsize=size, width_ratios=ratios, layout="constrained")[1]
     left, middle, right = axes
-    draw_counts(left, checked.blocks)
+    draw_counts(left, checked.blocks, checked.interval)
     _draw_scores(middle, checked)
     draw_pit(right, checked.pit)
     for ax in (left, right):
@@ -40,18 +41,19 @@ def plot_cross_validation(checked: CrossValidation, axes: Any = None) -> Any:
     return axes
 
 
-def draw_counts(ax: Any, blocks: pd.DataFrame) -> None:
+def draw_counts(ax: Any, blocks: pd.DataFrame, interval: float) -> None:
     """Draw observed against expected numbers with their predictive intervals; those outside are red."""
+    ends = interval_in(blocks, "predicted")
+    assert ends is not None
     # A single interval may reach far beyond all others: it is cut off.
-    top = max(float(blocks["observed"].max()), float(np.quantile(blocks["q95"], 0.8)), 1.0)
+    top = max(float(blocks["observed"].max()), float(np.quantile(blocks[ends.high], 0.8)), 1.0)
     expected = np.minimum(blocks["expected"], 1.04 * top)
     # Square roots, in which Poisson noise is equally wide everywhere.
     ax.set_xscale("function", functions=(_root, np.square))
     ax.set_yscale("function", functions=(_root, np.square))
     ax.plot([0, 1.05 * top], [0, 1.05 * top], color=QUIET, linewidth=1, linestyle=":")
-    ax.vlines(expected, blocks["q05"], blocks["q95"], color=SHORE, linewidth=1, alpha=0.3)
-    outside = (blocks["pit"] < 0.05) | (blocks["pit"] > 0.95)
-    colours = np.where(outside, "#d1495b", SHORE).tolist()
+    ax.vlines(expected, blocks[ends.low], blocks[ends.high], color=SHORE, linewidth=1, alpha=0.3)
+    colours = np.where(~within(blocks["pit"], interval), "#d1495b", SHORE).tolist()
     ax.scatter(expected, blocks["observed"], s=13, color=colours, zorder=3)
     ticks = _ticks(top)
     for axis, name in ((ax.xaxis, "expected events"), (ax.yaxis, "observed events")):

@@ -33,6 +33,8 @@ class OverTime(Protocol):
     @property
     def quantity(self) -> str: ...  # noqa: D102
     @property
+    def interval(self) -> float: ...  # noqa: D102
+    @property
     def n_points(self) -> int: ...  # noqa: D102
     @property
     def points(self) -> Mapping[str, float]: ...  # noqa: D102

@@ -6,9 +6,11 @@ import math
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from scipy.special import ndtri
 
 from geobgp.data.effort import NONE
 from geobgp.errors import DataError, option
+from geobgp.inference.mixture import interval_in, probability_of, quantile_words
 from geobgp.land.reproject import point_coordinates
 from geobgp.output import palette
 from geobgp.output.grids import relative_uncertainty
@@ -72,7 +74,7 @@ def plot_intensity(
     ax : Axes, optional
         By default a new figure's.
     variable : str
-        A variable of `Posterior.intensity`: "mean", "sd", "q05", "q50" or "q95".
+        A variable of `Posterior.intensity`: "mean", "sd", "q50", or an end of its interval.
     points : GeoDataFrame, GeoSeries or (n, 2) array, optional
         Drawn on top; an array holds eastings and northings in the domain's CRS.
     title : str, optional
@@ -96,8 +98,9 @@ def plot_intensity(
     classes = palette.classes_in(data, variable) if classes is None else classes
     if title is None:
         what = posterior.quantity
-        quantile = f"{what.capitalize()}, {variable[1:].lstrip('0')} % quantile"
-        heading = f"Standard deviation of the {what}" if variable == "sd" else quantile
+        heading = f"Standard deviation of the {what}"
+        if variable not in ("mean", "sd"):
+            heading = f"{what.capitalize()}, {quantile_words(variable)}"
         title = str(data.attrs["title"]) if variable == "mean" else heading
     options: dict[str, Any] = {"classes": classes, "label": posterior.units, "title": title} | kwargs
     ax = show_cells(posterior.domain, data[variable].values, ax, **options)
@@ -253,7 +256,7 @@ def draw_points(ax: matplotlib.axes.Axes, points: Any, domain: Domain) -> None:
 
 
 def plot_hyperparameters(posterior: Posterior, axes: Any = None) -> Any:
-    """Draw what the fit learned about lengthscale and standard deviation, with their 90 % intervals.
+    """Draw what the fit learned about lengthscale and standard deviation, with their intervals.
 
     Parameters
     ----------
@@ -277,9 +280,12 @@ def plot_hyperparameters(posterior: Posterior, axes: Any = None) -> Any:
 
 
 def _density(ax: matplotlib.axes.Axes, fact: Any, name: str) -> None:
-    """Draw a log-normal density through a value and its 90 % interval."""
-    value, low, high, unit = (fact[key] for key in ("value", "q05", "q95", "unit"))
-    spread = math.log(high / low) / 3.2897 if fact["learned"] else 0.0
+    """Draw a log-normal density through a value and its interval."""
+    ends = interval_in(fact)
+    assert ends is not None
+    value, low, high, unit = (fact[key] for key in ("value", ends.low, ends.high, "unit"))
+    width = float(ndtri(probability_of(ends.high)) - ndtri(probability_of(ends.low)))
+    spread = math.log(high / low) / width if fact["learned"] else 0.0
     shown = f"{number(value, 3)} {unit}".strip()
     ax.set_xlabel(f"{name} ({unit})" if unit else name, fontsize=11)
     ax.set_yticks([])
@@ -293,7 +299,7 @@ def _density(ax: matplotlib.axes.Axes, fact: Any, name: str) -> None:
     ax.plot(x, y, color=SHORE, linewidth=1.4)
     ax.fill_between(x, y, where=(x >= low) & (x <= high), color=INK, alpha=0.18, linewidth=0)
     ax.set_ylim(0, None)
-    text = f"{shown} (90 % interval {number(low, 3)} – {number(high, 3)})"
+    text = f"{shown} ({ends.words} interval {number(low, 3)} – {number(high, 3)})"
     ax.set_title(text, fontsize=11, loc="left", color=SHORE)
     if high / low > 8:
         ax.set_xscale("log")

@@ -16,7 +16,8 @@ from geobgp.files import replacing
 from geobgp.inference.mixture import interval_in
 from geobgp.report import figures
 from geobgp.report.meaning import in_sentences, water
-from geobgp.text import events, listed, number, percent
+from geobgp.summary import interval_words
+from geobgp.text import events, listed, number, percent, whole_percent
 from geobgp.web import templates
 
 if TYPE_CHECKING:
@@ -136,6 +137,7 @@ def render(posterior: Posterior, inputs: ReportInputs) -> str:
         inputs=inputs,
         title=posterior.title or posterior.default_title,
         units=posterior.units,
+        interval=whole_percent(posterior.interval),
         version=geobgp.__version__,
         pictures=_pictures(posterior, inputs),
         variation=posterior.summary().get("variation"),
@@ -187,7 +189,7 @@ def _cards(posterior: Posterior, inputs: ReportInputs) -> list[tuple[str, str, s
         if not inputs.validation.fine and not inputs.validation.failures():
             word = "no better than one rate"
         left = "blocks" if posterior.areas is None else "areas"
-        share = f"{percent(inputs.validation.coverage)} of left-out {left} within 90 %"
+        share = f"{percent(inputs.validation.coverage)} of left-out {left} within {whole_percent(posterior.interval)}"
         cards.append(("Checks", word, share))
     if not posterior.converged:
         cards.append(("Fit", "not converged", "see below"))
@@ -224,11 +226,9 @@ def _lost(posterior: Posterior) -> str:
 
 def _quantity(fact: Mapping[str, Any]) -> tuple[str, str]:
     """Return a learned quantity and its interval."""
-    return f"{number(fact['value'])} {fact['unit']}".strip(), _interval(fact) if fact["learned"] else "given"
-
-
-def _interval(fact: Mapping[str, Any]) -> str:
-    return f"90 % interval {number(fact['q05'])} to {number(fact['q95'])}"
+    return f"{number(fact['value'])} {fact['unit']}".strip(), interval_words(fact) if fact[
+        "learned"
+    ] else "given"
 
 
 def capital(name: str) -> str:
@@ -283,11 +283,11 @@ def _estimates(posterior: Posterior) -> list[tuple[str, str, str]]:
         rows.append(("More spread than Poisson counts", *facts["overdispersion"].split(": ", 1)))
     for c in facts["coefficients"]:
         if c["name"] == "intercept":
-            rows.append(("Intercept (log-intensity)", number(c["mean"]), _interval(c)))
+            rows.append(("Intercept (log-intensity)", number(c["mean"]), interval_words(c)))
         else:
             per = "" if AGAINST in c["name"] else "per unit"
             what = "odds" if posterior.exposure_kind == "risk" else "rate"
-            rate = f"{_interval(c)}; {what} x {number(c['rate_ratio'])} {per}".rstrip()
+            rate = f"{interval_words(c)}; {what} x {number(c['rate_ratio'])} {per}".rstrip()
             rows.append((", ".join(filter(None, (c["name"], per))), number(c["mean"]), rate))
     return rows
 
@@ -301,11 +301,13 @@ def _checks(posterior: Posterior, checks: Checks | None) -> dict[str, Any]:
     names = [f"Part {k + 1}" for k in range(last)] + ["All"]
     if domain.n_components > last:
         names[last - 1] = f"{domain.n_components - last + 1} smaller parts"
+    ((told, predicted),) = between(checks.parts, "predicted", events).items()
     rows = [
-        (name, number(r.land), number(r.observed), events(r.expected), f"{events(r.q05)} to {events(r.q95)}")
-        for name, r in zip(names, checks.parts.itertuples(), strict=True)
+        (name, number(r.land), number(r.observed), events(r.expected), ends)
+        for name, r, ends in zip(names, checks.parts.itertuples(), predicted, strict=True)
     ]
-    return {"area_unit": _area_unit(posterior), "parts": rows[1:] if last == 1 else rows}
+    head = ("Land", _area_unit(posterior), "Observed", "Expected", told)
+    return {"parts_head": head, "parts": rows[1:] if last == 1 else rows}
 
 
 def _validation(posterior: Posterior, checked: CrossValidation | None) -> dict[str, Any]:

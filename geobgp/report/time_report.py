@@ -12,7 +12,8 @@ from geobgp.output import time_plots
 from geobgp.output.course import Course, OverTime
 from geobgp.report.figures import done, new_figure
 from geobgp.report.report import ReportInputs, between, capital, region_table, three
-from geobgp.text import events, number, percent
+from geobgp.summary import interval_words
+from geobgp.text import events, number, percent, whole_percent
 from geobgp.web import templates
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def render(course: Course, inputs: ReportInputs, check: Any = None) -> str:
         inputs=inputs,
         title=str(facts["title"]),
         units=source.units,
+        interval=whole_percent(source.interval),
         version=geobgp.__version__,
         created=str(facts["created"]),
         ahead=course.n - course.known,
@@ -122,13 +124,14 @@ def _cards(course: Course, check: Any) -> list[tuple[str, str, str]]:
     ):
         fact = facts.get(key)
         if isinstance(fact, Mapping) and "value" in fact:
-            told = fact.get("learned") and "q05" in fact
-            note = f"90 % interval {number(fact['q05'])} to {number(fact['q95'])}" if told else ""
+            note = interval_words(fact) if fact.get("learned") else ""
             cards.append((name, f"{number(fact['value'])} {fact.get('unit', '')}".strip(), note))
     if course.n > course.known:
         cards.append(("Forecast", f"{course.n - course.known} {noun}s", f"{course.labels[course.known]} on"))
     if check is not None:
-        cards.append(("Checks", percent(check.coverage), "of left-out numbers within 90 %"))
+        cards.append(
+            ("Checks", percent(check.coverage), f"of left-out numbers within {whole_percent(check.interval)}")
+        )
     return cards
 
 
@@ -181,7 +184,7 @@ def _checks(check: Any) -> dict[str, Any]:
         "tone": "bad" if not low <= check.coverage <= high else "good" if check.fine else "doubt",
     }
     table = check.by_period()
-    out["check_head"] = ("Left out", "Observed", "Expected", "Within 90 %")
+    out["check_head"] = ("Left out", "Observed", "Expected", f"Within {whole_percent(check.interval)}")
     out["check_rows"] = [
         (
             str(period),

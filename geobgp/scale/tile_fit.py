@@ -100,6 +100,11 @@ class TileJob:
     inputs: Inputs
     slopes: tuple[float, ...] = ()
 
+    @property
+    def interval(self) -> float:
+        """The probability between the first and the last quantile."""
+        return round(self.quantiles[-1] - self.quantiles[0], 12)
+
     def key(self, tile: Tile, coords: np.ndarray) -> str:
         """Return a hash of all that the result of a tile depends on."""
         digest = hashlib.blake2b(digest_size=12)
@@ -172,7 +177,7 @@ def fit_tile(task: Task, job: TileJob) -> Fitted:
         "warnings": [str(w) for w in heard if not isinstance(w, DroppedPointsWarning | InputWarning)],
     }
     if job.taught is None:
-        facts["coefficients"] = posterior.coefficients.to_dict("records")
+        facts["coefficients"] = posterior.with_interval(job.interval).coefficients.to_dict("records")
     del posterior, domain, table
     gc.collect()  # factors refer to each other, and the next tile needs their room
     return Fitted(grids, facts)

@@ -14,6 +14,7 @@ from geobgp.arguments import CLIENT, PROGRESS, SOURCE
 from geobgp.data.counts import Counts
 from geobgp.errors import DataError, GeobgpError, in_words
 from geobgp.files import check_unread
+from geobgp.inference.mixture import quantile_name
 from geobgp.progress import Progress, ProgressLike, as_progress
 from geobgp.scale.mosaic import Mosaic, read_tile, write_tile
 from geobgp.scale.tile_fit import TileJob, fit_tile
@@ -128,8 +129,8 @@ def map_tiles(
     progress : bool, Progress, Stage or callable
     **options
         ``water``, ``barriers``, ``crs``, ``land_crs``, ``min_coverage``, ``longitude``, ``latitude``, ``easting``,
-        ``northing``, ``points_crs``, ``layer``, ``max_snap``, ``permeability``, ``units``, ``title``: as for
-        `map_intensity`. So are ``exposure``, ``exposure_column``, ``effort``, ``effort_column``, ``covariates`` and
+        ``northing``, ``points_crs``, ``layer``, ``max_snap``, ``permeability``, ``units``, ``title``, ``interval``: as
+        for `map_intensity`. So are ``exposure``, ``exposure_column``, ``effort``, ``effort_column``, ``covariates`` and
         ``fill_missing``, but they are no arrays: every tile reads its own part of a raster file, or of polygons.
         Workers on other machines must find rasters under the same paths.
 
@@ -185,7 +186,7 @@ def _fit(planner: Planner, plan: Plan) -> Tiles:
     """Fit the tiles that are missing, and put all together."""
     o, folder, progress, workers = planner.o, planner.folder, planner.progress, planner.workers
     job, tiles, tasks, units = plan.job, plan.tiles, plan.tasks, planner.sources.units
-    names = ["mean", "sd", *(f"q{round(100 * q):02d}" for q in job.quantiles)]
+    names = ["mean", "sd", *map(quantile_name, job.quantiles)]
     mosaic = Mosaic(folder, planner.frame, tiles, names, planner.land.crs, units, o.title)
     paths = [
         folder / "tiles" / f"tile-{tile.number:05d}-{job.key(tile, coords)}.geobgp"
@@ -251,7 +252,7 @@ def _coefficients(job: TileJob, facts: list[dict[str, Any]]) -> pd.DataFrame:
         return pd.DataFrame(learned[0])
     found = np.array(job.taught.coefficients), np.array(job.taught.covariance)
     return coefficient_table(
-        [SimpleNamespace(weight=1.0, coefficients=lambda: found)], job.inputs.effects, True
+        [SimpleNamespace(weight=1.0, coefficients=lambda: found)], job.inputs.effects, True, job.interval
     )
 
 

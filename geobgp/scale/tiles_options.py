@@ -65,6 +65,7 @@ class TilesOptions(OptionSet):
     permeability: float | Literal["auto"] = like("permeability")
     units: str | None = like("units")
     title: str = like("title")
+    interval: float = like("interval")
     client: Any = setting(
         "Address of a Dask scheduler whose workers count points and fit tiles.",
         "Model",

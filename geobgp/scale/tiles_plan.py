@@ -20,7 +20,7 @@ from geobgp.auto.pipeline import run
 from geobgp.data.counts import Counts, bin_points
 from geobgp.errors import DataError
 from geobgp.files import replacing
-from geobgp.inference.mixture import QUANTILES
+from geobgp.inference.mixture import quantiles_of
 from geobgp.land.domain import Domain
 from geobgp.land.water import SIDES
 from geobgp.model import LGCP
@@ -170,7 +170,7 @@ class Planner:
             rho,
             o.min_coverage,
             self.reach,
-            tuple(QUANTILES),
+            quantiles_of(o.interval),
             taught,
             self.sources.inputs,
         )

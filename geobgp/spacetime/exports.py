@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from geobgp.arguments import AXES, BASEMAP, FIGURE, PROBABILITIES, SEVERAL_PERIODS, THRESHOLDS
-from geobgp.inference.mixture import QUANTILES
 from geobgp.validate import NAME, PATH, TEXT, a, door, either, number, whole
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ class TimeOutputs:
         @property
         def provenance(self) -> dict[str, Any]: ...  # noqa: D102
         def at(self, period: Any) -> Posterior: ...  # noqa: D102
-        def _layers(self, quantiles: Sequence[float], thresholds: Sequence[float]) -> xr.Dataset: ...
+        def _layers(self, quantiles: Sequence[float] | None, thresholds: Sequence[float]) -> xr.Dataset: ...
 
     def _dataset(
         self, values: dict[str, np.ndarray], variables: dict[str, dict[str, Any]], coverage: bool = False
@@ -54,7 +53,7 @@ class TimeOutputs:
         path: str | Path,
         thresholds: Sequence[float] = (),
         *,
-        quantiles: Sequence[float] = QUANTILES,
+        quantiles: Sequence[float] | None = None,
         period: Any = None,
     ) -> list[Path]:
         """Write GeoTIFFs with QGIS styles into a folder, ``mean_2020-03.tif``, with one legend for all periods.
@@ -76,7 +75,7 @@ class TimeOutputs:
         self,
         path: str | Path,
         thresholds: Sequence[float] = (),
-        quantiles: Sequence[float] = QUANTILES,
+        quantiles: Sequence[float] | None = None,
         forecast: SpaceTimePosterior | None = None,
     ) -> list[Dated]:
         """Write the same, with those of a forecast under the same legend, and return when each raster is."""
@@ -95,7 +94,7 @@ class TimeOutputs:
 
     @door(path=PATH, thresholds=THRESHOLDS, quantiles=PROBABILITIES)
     def to_netcdf(
-        self, path: str | Path, thresholds: Sequence[float] = (), *, quantiles: Sequence[float] = QUANTILES
+        self, path: str | Path, thresholds: Sequence[float] = (), *, quantiles: Sequence[float] | None = None
     ) -> Path:
         """Write all periods to one netCDF file by CF conventions, with the probabilities of exceeding `thresholds`."""
         from geobgp.output.time_files import write_time_netcdf
@@ -104,7 +103,7 @@ class TimeOutputs:
 
     @door(path=PATH, thresholds=THRESHOLDS, quantiles=PROBABILITIES)
     def to_zarr(
-        self, path: str | Path, thresholds: Sequence[float] = (), *, quantiles: Sequence[float] = QUANTILES
+        self, path: str | Path, thresholds: Sequence[float] = (), *, quantiles: Sequence[float] | None = None
     ) -> Path:
         """Write all periods to a Zarr store by CF conventions, a chunk for each period. Needs the package zarr."""
         from geobgp.output.time_files import write_zarr
@@ -113,7 +112,7 @@ class TimeOutputs:
 
     @door(path=PATH, thresholds=THRESHOLDS, quantiles=PROBABILITIES)
     def to_qgis(
-        self, path: str | Path, thresholds: Sequence[float] = (), *, quantiles: Sequence[float] = QUANTILES
+        self, path: str | Path, thresholds: Sequence[float] = (), *, quantiles: Sequence[float] | None = None
     ) -> Path:
         """Write a QGIS project of all periods, which its temporal controller plays, with one legend for all.
 
@@ -235,7 +234,7 @@ class TimeOutputs:
     def plot_level(
         self, figure: Figure | None = None, *, forecast: SpaceTimePosterior | None = None
     ) -> Figure:
-        """Draw the level of each period with its 90 % interval, and the numbers observed and expected."""
+        """Draw the level of each period, and the numbers of events expected, predicted and observed, with intervals."""
         from geobgp.output.course import Course
         from geobgp.output.time_plots import plot_level
 

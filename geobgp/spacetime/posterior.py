@@ -15,7 +15,7 @@ import pandas as pd
 from geobgp.arguments import ARRAY, PROBABILITIES, SOURCE
 from geobgp.data.periods import Periods
 from geobgp.errors import DataError
-from geobgp.inference.mixture import QUANTILES, NormalMixture
+from geobgp.inference.mixture import NormalMixture
 from geobgp.land.reproject import place_coordinates
 from geobgp.posterior import Posterior
 from geobgp.spacetime.exports import TimeOutputs
@@ -147,7 +147,7 @@ class SpaceTimePosterior(TimeOutputs, Posterior):  # type: ignore[misc]
     @cached_property
     def coefficients(self) -> pd.DataFrame:
         """Fixed effects in the covariates' own units, and those of the yearly cycle: mean, sd, interval, rate ratio."""
-        return coefficient_table(self._states, self.effects, ratios=True)
+        return coefficient_table(self._states, self.effects, True, self.interval)
 
     def summary(self) -> Summary:
         """Return what the fit used and found; prints as text."""
@@ -205,7 +205,7 @@ class SpaceTimePosterior(TimeOutputs, Posterior):  # type: ignore[misc]
         """Return the posterior mean of exp(eta), (n_periods, n_nodes)."""
         return self._nodes.exp_mean().reshape(self.n_periods, -1)
 
-    def node_intensity(self, quantiles: Sequence[float] = QUANTILES) -> pd.DataFrame:
+    def node_intensity(self, quantiles: Sequence[float] | None = None) -> pd.DataFrame:
         """Return mean, sd and quantiles of the intensity, one row per period and node."""
         table = super().node_intensity(quantiles)
         nodes = np.arange(self.domain.n_nodes)
@@ -214,7 +214,7 @@ class SpaceTimePosterior(TimeOutputs, Posterior):  # type: ignore[misc]
 
     @door(quantiles=PROBABILITIES)
     def intensity_at(  # type: ignore[override]
-        self, coords: Any, quantiles: Sequence[float] = QUANTILES, *, period: Any = None
+        self, coords: Any, quantiles: Sequence[float] | None = None, *, period: Any = None
     ) -> pd.DataFrame:
         """Return mean, sd and quantiles of the intensity at places, a row for each place and period.
 
@@ -222,7 +222,8 @@ class SpaceTimePosterior(TimeOutputs, Posterior):  # type: ignore[misc]
         ----------
         coords : (k, 2) array, GeoDataFrame or GeoSeries
             Easting and northing in the domain's CRS, or points in any CRS.
-        quantiles : sequence of float
+        quantiles : sequence of float, optional
+            By default the ends of the `interval`, and the median.
         period : optional
             Only this one.
 
@@ -241,7 +242,11 @@ class SpaceTimePosterior(TimeOutputs, Posterior):  # type: ignore[misc]
         off = np.tile(~land, len(which))
         found = self._shown_nodes
         mu, var = (np.where(off, np.nan, part[:, pick]) for part in (found.mu, found.var))
-        frame = pd.DataFrame(statistics(NormalMixture(found.weight, mu, var), quantiles))
+        frame = pd.DataFrame(
+            statistics(
+                NormalMixture(found.weight, mu, var), self.quantiles if quantiles is None else quantiles
+            )
+        )
         rows = np.repeat(np.array(which), len(node))
         places = coords.index if hasattr(coords, "iloc") else np.arange(len(node))
         frame.insert(0, "place", np.tile(np.asarray(places), len(which)))
@@ -251,7 +256,7 @@ class SpaceTimePosterior(TimeOutputs, Posterior):  # type: ignore[misc]
         return frame
 
     @door(quantiles=PROBABILITIES)
-    def level(self, quantiles: Sequence[float] = QUANTILES) -> pd.DataFrame:
+    def level(self, quantiles: Sequence[float] | None = None) -> pd.DataFrame:
         """Return the events of each period on all the land, and the level: what is common to all places.
 
         Returns
@@ -273,8 +278,9 @@ class SpaceTimePosterior(TimeOutputs, Posterior):  # type: ignore[misc]
         from geobgp.spacetime.totals import events_by_period
 
         columns: dict[str, Any] = {"period": self.periods.labels, "start": self.periods.starts}
-        columns |= events_by_period(self, quantiles, self._land_draws)
-        level = statistics(mixture.plus(math.log(self.shown.factor)), quantiles)
+        chances = self.quantiles if quantiles is None else quantiles
+        columns |= events_by_period(self, chances, self._land_draws)
+        level = statistics(mixture.plus(math.log(self.shown.factor)), chances)
         columns |= {"level" if name == "mean" else f"level_{name}": values for name, values in level.items()}
         frame = pd.DataFrame(columns)
         frame.attrs["units"] = self.units
@@ -324,7 +330,7 @@ class SpaceTimePosterior(TimeOutputs, Posterior):  # type: ignore[misc]
         *,
         by: str | None = None,
         points: Any = None,
-        quantiles: Sequence[float] = QUANTILES,
+        quantiles: Sequence[float] | None = None,
         predicted: bool = False,
         n_samples: int = 500,
         seed: int = 0,
@@ -365,7 +371,7 @@ class SpaceTimePosterior(TimeOutputs, Posterior):  # type: ignore[misc]
         Returns
         -------
         xarray.Dataset, or GeoDataFrame of regions
-            ``change``, ``q05``, ``q95``, ``p_increase``.
+            ``change``, with ``q05`` and ``q95`` (or the ends of another `interval`); ``p_increase``.
         """
         from geobgp.spacetime.totals import trend_map, trend_of_regions
 
@@ -426,7 +432,7 @@ class SpaceTimePosterior(TimeOutputs, Posterior):  # type: ignore[misc]
         Returns
         -------
         ForecastCheck
-            ``score`` in nats per event (above one rate everywhere), ``coverage`` of 90 % intervals, the scores of a
+            ``score`` in nats per event (above one rate everywhere), ``coverage`` of intervals, the scores of a
             pooled map and of the numbers one season (or one period) before, and a table by period and block.
         """
         from geobgp.checks.forecasts import cross_validate

@@ -12,7 +12,7 @@ from scipy.special import ndtr, ndtri
 from geobgp.data.exposure import check_amounts
 from geobgp.data.periods import Periods
 from geobgp.errors import DataError
-from geobgp.inference.mixture import check_probabilities, quantile_name
+from geobgp.inference.mixture import check_probabilities, quantile_name, quantile_words
 from geobgp.land.regions import area_shares, poisson_quantile, read_regions, table
 from geobgp.totals import observed_inside, rates
 from geobgp.units import RISKS
@@ -34,13 +34,13 @@ def totals_by_period(
     *,
     by: str | None,
     points: Any,
-    quantiles: Sequence[float],
+    quantiles: Sequence[float] | None,
     predicted: bool,
     n_samples: int,
     seed: int,
 ) -> gpd.GeoDataFrame:
     """Return the expected number of events by period and region; see `SpaceTimePosterior.totals`."""
-    chances = check_probabilities(quantiles)
+    chances = check_probabilities(posterior.quantiles if quantiles is None else quantiles)
     frame = read_regions(regions, posterior.domain, by=by)
     shares = area_shares(posterior.domain, frame)
     exposure, means = posterior.by_period, posterior.mean_by_period()
@@ -165,15 +165,14 @@ def trend_map(
         square += np.square(np.einsum("t,stn->sn", c, block) - mean).sum(axis=0)
         count += len(block)
     sd = np.sqrt(square / max(count, 1))
-    spread = float(ndtri(0.95)) * sd
     per = posterior.periods.per
+    ends = {quantile_name(q): float(ndtri(q)) * sd for q in posterior.quantiles[::2]}
     values = {
         "change": np.expm1(mean),
-        "q05": np.expm1(mean - spread),
-        "q95": np.expm1(mean + spread),
+        **{name: np.expm1(mean + spread) for name, spread in ends.items()},
         "p_increase": ndtr(np.divide(mean, sd, out=np.zeros(n), where=sd > 0)),
     }
-    words = {"change": "median", "q05": "5 % quantile", "q95": "95 % quantile"}
+    words = {"change": "median"} | {name: quantile_words(name) for name in ends}
     about: dict[str, dict[str, Any]] = {
         name: {"long_name": f"relative change per {per}, {word}", "units": "1"}
         for name, word in words.items()
@@ -195,7 +194,7 @@ def trend_of_regions(
         logs = np.log(region_sums(posterior, shares, n_samples, seed) / exposed)
     slopes = np.einsum("t,str->sr", slope_weights(posterior.periods), logs)
     columns = {"change": np.expm1(np.median(slopes, axis=0))}
-    columns |= {quantile_name(q): np.expm1(np.quantile(slopes, q, axis=0)) for q in (0.05, 0.95)}
+    columns |= {quantile_name(q): np.expm1(np.quantile(slopes, q, axis=0)) for q in posterior.quantiles[::2]}
     columns["p_increase"] = (slopes > 0).mean(axis=0)
     made = table(frame, shares, posterior.domain, columns)
     made.attrs["per"] = posterior.periods.per

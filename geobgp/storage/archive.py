@@ -22,6 +22,7 @@ from geobgp.inference import binomial, count_likelihoods  # noqa: F401 (likeliho
 from geobgp.inference.chain_state import ChainState
 from geobgp.inference.engine import state_from_arrays
 from geobgp.inference.likelihoods import LIKELIHOODS
+from geobgp.inference.mixture import INTERVAL
 from geobgp.land.bridges import BridgeLines
 from geobgp.land.domain import Domain
 from geobgp.land.grid import MAX_CELLS, Grid
@@ -182,6 +183,7 @@ def save(posterior: Posterior, path: str | Path) -> Path:
         "shown_in": posterior.shown_in,
         "per": posterior.per,
         "style": posterior.style.attrs(),
+        "interval": posterior.interval,
         "scaling": posterior.scaling,
         "choices": dict(posterior.choices),
         "tried": [asdict(rung) for rung in posterior.tried],
@@ -264,6 +266,7 @@ def load(path: str | Path) -> Posterior:
             shown_in=header.get("shown_in", ""),
             per=header.get("per", ""),
             style=Style.in_attrs(header.get("style", {})) or Style(),
+            interval=header.get("interval", INTERVAL),
             scaling=header["scaling"],
             observed=arrays.get("observed"),
             effort=arrays.get("effort"),

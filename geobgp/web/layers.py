@@ -89,16 +89,16 @@ def uncertainty_layer(data: xr.Dataset) -> Layer:
 
 
 def chance_layer(
-    values: np.ndarray, threshold: float, units: str, field: str, span: tuple[float, float]
+    values: np.ndarray, threshold: float, units: str, field: str, span: tuple[float, float], interval: str
 ) -> Layer:
     """Return the layer of the probability of exceeding a threshold; that no place comes near it is warned of.
 
-    `span` is the lowest and the highest number of the map's 90 % intervals.
+    `span` is the lowest and the highest number of the map's intervals, whose probability `interval` says.
     """
     text = number(threshold, 3)
     classes = palette.classes_for("exceedance", values.astype(np.float32))
     words = f"% for more than {text} {units}"
-    note = warn_if_far(threshold, units, (float(np.nanmin(values)), float(np.nanmax(values))), span)
+    note = warn_if_far(threshold, units, (float(np.nanmin(values)), float(np.nanmax(values))), span, interval)
     name = f"Probability > {text}"
     return Layer("exceedance", name, name, words, values, classes, field, f"probability > {text}", note)
 

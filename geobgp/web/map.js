@@ -219,7 +219,7 @@ window.geobgp = (function () {
     }
     const above = window.geobgp.overlays(map, groups, config, pixel, () => time ? time.shown() : 0);
     const averaged = "average of " + cells.block + " \u00d7 " + cells.block + " cells";
-    function interval(v) { return "90 % interval " + number(v.q05) + " \u2013 " + number(v.q95); }
+    function interval(v) { return config.interval + " interval " + number(v.low) + " \u2013 " + number(v.high); }
     function show(v, latlng) {
       readout.replaceChildren();
       const region = v ? above.regionAt(latlng) : null;
@@ -258,7 +258,7 @@ window.geobgp = (function () {
     function open(latlng, options) {
       const v = at(latlng);
       if (!v) { map.closePopup(); return false; }
-      const rows = [[config.centre, number(v.mean)], ["90 % interval", number(v.q05) + " \u2013 " + number(v.q95)]];
+      const rows = [[config.centre, number(v.mean)], [config.interval + " interval", number(v.low) + " \u2013 " + number(v.high)]];
       if ("q50" in v) rows.push(["median", number(v.q50)]);
       if ("sd" in v) rows.push(["standard deviation", number(v.sd)]);
       for (const layer of config.layers) if (layer.field) rows.push([layer.chance, percent(v[layer.field])]);

@@ -14,6 +14,7 @@ import numpy as np
 from geobgp.data.effort import unseen_share
 from geobgp.errors import DataError, option
 from geobgp.files import replacing
+from geobgp.inference.mixture import interval_in
 from geobgp.output import palette
 from geobgp.output.grids import relative_uncertainty
 from geobgp.summary import events_in_words
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 MAX_PIXELS = 4_000_000
 #: Bytes of pictures and numbers in a map at most; when they take more, the map has fewer pixels.
 MAX_BYTES = 12_000_000
-_SHARED = ("mean", "sd", "q05", "q50", "q95")
+_SHARED = ("mean", "sd", "q50")
 
 
 def intensity_map(
@@ -60,7 +61,7 @@ def intensity_map(
     """Return an interactive map of a posterior.
 
     Layers: mean intensity, uncertainty (sd / mean), the probability of exceeding each threshold, the shoreline, and
-    regions and context where they are given. The value under the cursor is shown with its 90 % interval; a click
+    regions and context where they are given. The value under the cursor is shown with its interval; a click
     shows more. It is the value of the cell there, as in the rasters, to the last digit shown. The page is
     self-contained: Leaflet is inside it, and a Content-Security-Policy forbids all network.
 
@@ -117,17 +118,21 @@ def intensity_map(
     units = posterior.units
     layers = [mean_layer(data, units), uncertainty_layer(data)]
     fields = {name: data[name].values for name in _SHARED} | {"cv": relative_uncertainty(data)}
+    ends = interval_in(data)
+    assert ends is not None
+    fields |= {"low": data[ends.low].values, "high": data[ends.high].values}
     default = 1.0 if "quantity" in data["mean"].attrs else overall(domain, fields["mean"])
-    span = float(np.nanmin(fields["q05"])), float(np.nanmax(fields["q95"]))
+    span = float(np.nanmin(fields["low"])), float(np.nanmax(fields["high"]))
     for k, value in enumerate(chosen_thresholds(threshold, thresholds, default)):
         fields[f"p{k}"] = posterior.exceedance(value).values
-        layers.append(chance_layer(fields[f"p{k}"], value, units, f"p{k}", span))
+        layers.append(chance_layer(fields[f"p{k}"], value, units, f"p{k}", span, ends.words))
     summary = posterior.summary()
     page = Page(
         title=data.attrs["title"] if title is None else title,
         subtitle=f"{events_in_words(posterior.points)}; mean, {units}{_seen(posterior)}{in_doubt(summary)}",
         about=summary.rows(),
         units=units,
+        interval=ends.words,
         points=(points, point_labels) if show_points else None,
         regions=None if regions is None else overlays.region_totals(posterior, regions),
         context=context,
@@ -150,7 +155,7 @@ def versus_map(
     """Return an interactive map of one posterior against another.
 
     Layers: the ratio (its median), the probability of an increase, and the difference (its mean). The ratio
-    under the cursor is shown with its 90 % interval.
+    under the cursor is shown with its interval.
 
     Parameters
     ----------
@@ -166,13 +171,16 @@ def versus_map(
         Layer("increase", words.capitalize(), words.capitalize(), "%", chance, chances, "p", words),
         Layer("difference", "Difference", "Difference", compared.units, gap, palette.signed_classes(gap)),
     ]
-    fields = {"mean": ratio["q50"].values, "q05": ratio["q05"].values, "q95": ratio["q95"].values}
+    ends = interval_in(ratio)
+    assert ends is not None
+    fields = {"mean": ratio["q50"].values, "low": ratio[ends.low].values, "high": ratio[ends.high].values}
     fields |= {"first": means[0], "second": means[1], "p": chance}
     page = Page(
         title=compared.title if title is None else title,
         subtitle="ratio of two maps; the median",
         about=[["first", repr(compared.first)], ["second", repr(compared.second)]],
         units=f"times {compared.names[1]}",
+        interval=ends.words,
         centre="ratio",
         pair=[f"mean, {name}" for name in compared.names],
         context=context,
@@ -190,6 +198,7 @@ class Page:
     subtitle: str
     about: Any
     units: str
+    interval: str
     centre: str = "mean"
     pair: Sequence[str] = ()
     points: tuple[Any, Any] | None = None
@@ -227,6 +236,7 @@ class Page:
                 "west": plane.west, "north": plane.north, "pixel": plane.pixel,
             },
             "units": self.units,
+            "interval": self.interval,
             "hint": "Point at the land for its value, click for more.",
             "centre": self.centre,
             "pair": list(self.pair),

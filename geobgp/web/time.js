@@ -15,7 +15,7 @@ window.geobgp.time = (function () {
     const s = item.series, risk = "relative_risk" in s, show = risk ? v => window.geobgp.number(v) : events, out = [];
     const start = risk ? "relative_risk_" : "", main = risk ? "relative_risk" : "expected";
     out.push([risk ? "relative risk" : "expected", show(s[main][period])]);
-    if (s[start + "q05"]) out.push(["90 % interval", show(s[start + "q05"][period]) + " \u2013 " + show(s[start + "q95"][period])]);
+    if (s[start + "low"]) out.push([item.interval + " interval", show(s[start + "low"][period]) + " \u2013 " + show(s[start + "high"][period])]);
     if (risk) out.push(["expected", events(s.expected[period])]);
     if (s.observed && s.observed[period] !== null) out.push(["observed", events(s.observed[period])]);
     return out;
@@ -94,25 +94,25 @@ window.geobgp.time = (function () {
     function series(cell, region) {
       const at = Array.from({ length: n }, (_, t) => t);
       if (!region) {
-        return Object.fromEntries(["mean", "q05", "q95"].map(name => [name, at.map(t => tools.value(name, cell, t))]));
+        return Object.fromEntries(["mean", "low", "high"].map(name => [name, at.map(t => tools.value(name, cell, t))]));
       }
       const s = region.series, risk = "relative_risk" in s, start = risk ? "relative_risk_" : "";
-      return { mean: s[risk ? "relative_risk" : "expected"], q05: s[start + "q05"], q95: s[start + "q95"] };
+      return { mean: s[risk ? "relative_risk" : "expected"], low: s[start + "low"], high: s[start + "high"] };
     }
     // A small line chart with its band; the line is broken where it is a forecast.
     function chart(cell, region) {
-      const s = series(cell, region), most = Math.max(...s.q95.filter(Number.isFinite), ...s.mean.filter(Number.isFinite), 0) || 1;
+      const s = series(cell, region), most = Math.max(...s.high.filter(Number.isFinite), ...s.mean.filter(Number.isFinite), 0) || 1;
       const x = t => LEFT + (n > 1 ? t / (n - 1) : 0.5) * (WIDTH - LEFT - RIGHT);
       const y = v => TOP + (1 - v / most) * (HEIGHT - TOP - BOTTOM);
       const out = svg("svg", { class: "geobgp-chart", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img" });
       const what = (region ? region.name + ", " + ("relative_risk" in region.series ? "relative risk" : "expected") : "This place") +
-        " over time, with 90 % interval";
+        " over time, with " + (region ? region.interval : config.interval) + " interval";
       out.setAttribute("aria-label", what);
       const point = (v, t) => x(t).toFixed(2) + " " + y(v).toFixed(2);
       const path = points => points.length ? "M" + points.join("L") : "";
       const known = Math.min(told.ahead, n), there = Array.from({ length: n }, (_, t) => t).filter(t => Number.isFinite(s.mean[t]));
       const line = (from, to) => path(there.filter(t => t >= from && t < to).map(t => point(s.mean[t], t)));
-      const band = path([...there.map(t => point(s.q95[t], t)), ...there.map(t => point(s.q05[t], t)).reverse()]);
+      const band = path([...there.map(t => point(s.high[t], t)), ...there.map(t => point(s.low[t], t)).reverse()]);
       out.appendChild(svg("path", { d: band, class: "geobgp-band" }));
       out.appendChild(svg("path", { d: `M${LEFT} ${y(0)}H${WIDTH - RIGHT}`, class: "geobgp-axis" }));
       out.appendChild(svg("path", { d: line(0, known), class: "geobgp-line" }));

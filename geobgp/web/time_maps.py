@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from geobgp.errors import DataError, SizeError, option
+from geobgp.inference.mixture import interval_in
 from geobgp.output.course import Course, OverTime
 from geobgp.output.grids import relative_uncertainty
 from geobgp.summary import events_in_words
@@ -51,7 +52,7 @@ def time_map(
     """Return an interactive map of all periods, with one legend for them all.
 
     A slider (or Page Up and Page Down) chooses the period, a button (or the space bar) plays them. Under the cursor are
-    the value with its 90 % interval, and a line chart of that place over all periods; where regions are shown, of the
+    the value with its interval, and a line chart of that place over all periods; where regions are shown, of the
     region. Printed, it shows the period that is seen.
 
     Parameters
@@ -65,8 +66,8 @@ def time_map(
         As for `geobgp.web.maps.intensity_map`; by default the mean over all land and periods.
     regions : GeoDataFrame, optional
         From ``totals(regions)`` of the posterior: a row for each region and period, with the columns ``period``
-        (label), ``expected``, ``q05``, ``q95``, and ``observed`` or ``relative_risk`` where they are known. Forecast
-        periods may be among them.
+        (label), ``expected``, the ends of its interval (``q05``, ``q95``), and ``observed`` or ``relative_risk`` where
+        they are known. Forecast periods may be among them.
     context, basemap, opacity
         As for `geobgp.web.maps.intensity_map`.
     max_pixels, max_bytes : int
@@ -82,12 +83,15 @@ def time_map(
     domain, units, data = source.domain, source.units, course.data
     check_basemap(basemap, local=domain.crs is None)
     layers = [mean_layer(data, units), uncertainty_layer(data)]
-    fields = {name: data[name].values for name in ("mean", "q05", "q95")} | {"cv": relative_uncertainty(data)}
+    ends = interval_in(data)
+    assert ends is not None
+    named = {"mean": "mean", "low": ends.low, "high": ends.high}
+    fields = {key: data[name].values for key, name in named.items()} | {"cv": relative_uncertainty(data)}
     default = 1.0 if "quantity" in data["mean"].attrs else overall(domain, fields["mean"])
-    span = float(np.nanmin(fields["q05"])), float(np.nanmax(fields["q95"]))
+    span = float(np.nanmin(fields["low"])), float(np.nanmax(fields["high"]))
     for k, value in enumerate(chosen_thresholds(threshold, thresholds, default)):
         fields[f"p{k}"] = course.exceedance(value)
-        layers.append(chance_layer(fields[f"p{k}"], value, units, f"p{k}", span))
+        layers.append(chance_layer(fields[f"p{k}"], value, units, f"p{k}", span, ends.words))
     numbers = Numbers.of(domain, fields, max_bytes // 2)
     plane, pictures = fit_into(domain, layers, max_pixels, max_bytes - numbers.size)
     size = numbers.size + sum(len(url) for urls in pictures for url in urls)
@@ -105,6 +109,7 @@ def time_map(
         subtitle=f"{events_in_words(source.points)}, {source.periods.words()}; mean, {units}{in_doubt(summary)}",
         about=summary.rows(),
         units=units,
+        interval=ends.words,
         context=context,
         basemap=basemap,
         opacity=opacity,
@@ -121,13 +126,15 @@ def time_map(
             "pictures": pictures,
         },
     }
-    named = [(layer.name, urls[start]) for layer, urls in zip(layers, pictures, strict=True)]
-    return assemble(config, named, basemap=basemap)
+    shown = [(layer.name, urls[start]) for layer, urls in zip(layers, pictures, strict=True)]
+    return assemble(config, shown, basemap=basemap)
 
 
 def series_config(frame: gpd.GeoDataFrame, course: Course, plane: Plane) -> dict[str, Any]:
     """Return outlines and names of regions with their numbers in every period."""
-    missing = [name for name in ("period", "expected", "q05", "q95") if name not in frame]
+    missing = [name for name in ("period", "expected") if name not in frame]
+    if interval_in(frame) is None:
+        missing += ["q05", "q95"]
     if missing:
         raise DataError(
             f"Regions over time need the columns {', '.join(missing)}, which are missing.",
@@ -150,13 +157,19 @@ def series_config(frame: gpd.GeoDataFrame, course: Course, plane: Plane) -> dict
             remedy="Pass what totals(regions) of the posterior over periods returns.",
         )
     shown = overlays.region_config(first.drop(columns=["period", "start"], errors="ignore"), plane)
-    wanted = ("expected", "q05", "q95", "observed", "relative_risk", "relative_risk_q05", "relative_risk_q95")
+    wanted = {name: name for name in ("expected", "observed", "relative_risk")}
+    told = ""
+    for of in ("", "relative_risk"):
+        if (ends := interval_in(frame, of)) is not None:
+            start, told = f"{of}_" if of else "", ends.words
+            wanted |= {f"{start}low": ends.low, f"{start}high": ends.high}
     for item in shown["items"]:
         k = item.pop("row")
         item.pop("rows")
+        item["interval"] = told
         item["series"] = {
-            name: [_shown(at[label][name].iloc[k]) if label in at else None for label in course.labels]
-            for name in wanted
+            key: [_shown(at[label][name].iloc[k]) if label in at else None for label in course.labels]
+            for key, name in wanted.items()
             if name in frame
         }
     return shown

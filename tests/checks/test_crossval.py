@@ -109,7 +109,7 @@ def test_what_is_in_the_table(checked, posterior):
     assert isinstance(b, gpd.GeoDataFrame) and len(b) == 16 and checked.side == 3.0
     assert b["observed"].sum() == posterior.observed.sum() == checked.n_events
     np.testing.assert_allclose(b["land_area"], 9.0)
-    assert ((b["q05"] <= b["expected"]) & (b["expected"] <= b["q95"])).all()
+    assert ((b["predicted_q05"] <= b["expected"]) & (b["expected"] <= b["predicted_q95"])).all()
     assert b["pit"].between(0, 1).all()
     assert checked.score == pytest.approx(b["score"].sum() / checked.n_events)
     assert (checked.block_of >= 0).all()
@@ -151,8 +151,10 @@ def test_a_buffer_takes_away_what_helps(checked, posterior):
     far = posterior.cross_validate(3.0, buffer=2.5)
     assert far.blocks["log_density"].sum() < checked.blocks["log_density"].sum()
     assert far.n_events == checked.n_events
-    width = (np.sqrt(far.blocks["q95"]) - np.sqrt(far.blocks["q05"])).mean()
-    assert width > (np.sqrt(checked.blocks["q95"]) - np.sqrt(checked.blocks["q05"])).mean()
+    width = (np.sqrt(far.blocks["predicted_q95"]) - np.sqrt(far.blocks["predicted_q05"])).mean()
+    assert (
+        width > (np.sqrt(checked.blocks["predicted_q95"]) - np.sqrt(checked.blocks["predicted_q05"])).mean()
+    )
 
 
 def test_no_exposure_no_events():

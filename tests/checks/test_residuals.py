@@ -52,7 +52,7 @@ def test_parts_add_up_and_small_ones_are_together(domain):
     assert found.parts["land"].iloc[:-1].sum() == pytest.approx(found.parts["land"].iloc[-1])
     assert found.parts["observed"].iloc[:-1].sum() == values.sum() == found.parts["observed"].iloc[-1]
     assert found.parts["land"].iloc[0] == pytest.approx(40 * 36)
-    assert (found.parts["q05"] <= found.parts["expected"]).all()
+    assert (found.parts["predicted_q05"] <= found.parts["expected"]).all()
     label, n = _ranked_parts(domain)
     assert n == 11 and label.max() == 10 and (label[domain.node_points[:, 1] < 38] == 0).all()
 

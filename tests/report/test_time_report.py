@@ -21,7 +21,7 @@ NASTY = "<script>alert(1)</script>{{ 7*7 }}"
 class Check:
     """What a comparison of forecasts with what came says."""
 
-    coverage, coverage_band, fine = 0.92, (0.8, 0.98), True
+    coverage, coverage_band, fine, interval = 0.92, (0.8, 0.98), True, 0.9
 
     def verdict(self):
         return "Of 3 periods left out, 92 % lie within."

@@ -195,6 +195,7 @@ def test_every_place_reads_the_rasters_value_there(kind):
     row, col, _ = domain.grid.cell_of(east, north)
     data = posterior.intensity()
     raster = {name: data[name].values[row, col] for name in ("mean", "sd", "q05", "q50", "q95")}
+    raster |= {"low": raster.pop("q05"), "high": raster.pop("q95")}
     raster["cv"] = 100 * raster["sd"] / raster["mean"]
     shown = np.isfinite(found["mean"])
     assert shown.sum() > 1000
