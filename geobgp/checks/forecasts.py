@@ -110,7 +110,8 @@ class ForecastCheck:
         return (
             f"Of {count(n, 'period')} left out, {percent(self.coverage)} of {count(len(self.table), 'number')} lie "
             f"within their {whole_percent(self.interval)} predictive interval; the forecast is "
-            f"{_ahead(gains['pooled'])} the average of the past and {_ahead(gains['naive'])} the numbers before.{self._worse()}{self._besides()}"
+            f"{_ahead(gains['pooled'])} the average of the past and {_ahead(gains['naive'])} the numbers before."
+            f"{self._worse()}{self._besides()}"
         )
 
     @property
