@@ -211,3 +211,19 @@ def _progress(value: Any) -> Any:
 
 
 PROGRESS = Rule("True, False, a Progress, a Stage or a function of the words to tell", _progress)
+
+
+#: Offices whose rules on small numbers are known; see `geobgp.privacy.RULES`.
+OFFICES = ("cdc", "nhs", "ons")
+
+
+def _min_count(value: Any) -> int | str:
+    if isinstance(value, str):
+        named = value.strip().lower()
+        if named in OFFICES:
+            return named
+        value = int(named)
+    return int(whole().take(value))
+
+
+MIN_COUNT = Rule(f"a whole number of at least 0, or the rule of an office: {', '.join(OFFICES)}", _min_count)

@@ -12,7 +12,6 @@ from geobgp.arguments import ARRAY, AXES, BASEMAP, LEVELS, PROBABILITIES, SOURCE
 from geobgp.errors import DataError
 from geobgp.files import check_unread
 from geobgp.inference.mixture import check_probabilities, interval_in, quantile_name, quantile_words
-from geobgp.privacy import without_hidden
 from geobgp.units import warn_if_far
 from geobgp.validate import FLAG, NAME, PATH, SEED, TEXT, door, either, number, whole
 
@@ -47,7 +46,7 @@ class Outputs:
         @property
         def units(self) -> str: ...  # noqa: D102
         @property
-        def _nodes(self) -> NormalMixture: ...
+        def _published(self) -> NormalMixture: ...
         @property
         def _shown_nodes(self) -> NormalMixture: ...
         @property
@@ -90,7 +89,7 @@ class Outputs:
     def exceedance(self, threshold: float) -> xr.DataArray:
         """Return the probability that the intensity exceeds `threshold` (in `units`), on the grid."""
         self._need_counts("exceedance()")
-        values = self._shown_nodes.sf(np.log(threshold)) if threshold > 0 else np.ones(self.domain.n_nodes)
+        values = self._shown_nodes.sf(np.log(threshold) if threshold > 0 else -np.inf)
         about = {
             "long_name": f"probability of more than {threshold:g} {self.units}",
             "units": "1",
@@ -102,10 +101,9 @@ class Outputs:
     def latent(self, quantiles: Sequence[float] | None = None) -> xr.Dataset:
         """Return the linear predictor on the grid (the log-intensity, for counts): mean, sd and quantiles."""
         chances = check_probabilities(self.quantiles if quantiles is None else quantiles)
-        mean, var = self._nodes.moments()
-        values = {"mean": mean, "sd": np.sqrt(var)} | {
-            quantile_name(q): self._nodes.quantile(q) for q in chances
-        }
+        nodes = self._published
+        mean, var = nodes.moments()
+        values = {"mean": mean, "sd": np.sqrt(var)} | {quantile_name(q): nodes.quantile(q) for q in chances}
         unit = f"log({self.in_units(None).units})" if self.likelihood.is_intensity else "1"
         about = {name: {"long_name": f"linear predictor, {_words(name)}", "units": unit} for name in values}
         return self._dataset(values, about)
@@ -115,8 +113,7 @@ class Outputs:
     ) -> xr.Dataset:
         from geobgp.output.grids import dataset
 
-        shown = without_hidden(cast("Posterior", self), values)
-        return dataset(self.domain, shown, variables=variables, attrs=self.provenance, coverage=coverage)
+        return dataset(self.domain, values, variables=variables, attrs=self.provenance, coverage=coverage)
 
     def _layers(self, quantiles: Sequence[float] | None, thresholds: Sequence[float]) -> xr.Dataset:
         data = self.intensity(quantiles)

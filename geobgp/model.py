@@ -359,6 +359,16 @@ class LGCP:
         )
 
 
+def model_of(posterior: Posterior, kernel: Kernel | None = None) -> LGCP:
+    """Return the model that a posterior is of, with another kernel if one is given."""
+    spread = "negative-binomial" if posterior.likelihood.name == "negative binomial" else "poisson"
+    made = LGCP(posterior.basis, kernel or posterior.kernel, likelihood=spread, scaling=posterior.scaling)  # type: ignore[arg-type]
+    made.exposure, made.exposure_kind = posterior.exposure.copy(), posterior.exposure_kind
+    made.effort = posterior.effort
+    made.effects = replace(posterior.effects, columns=posterior.fit.states[0].fixed)  # type: ignore[attr-defined]
+    return made
+
+
 class BoundaryGP:
     """A Gaussian process on a domain, for values at locations: regression and classification.
 

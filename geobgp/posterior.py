@@ -21,7 +21,7 @@ from geobgp.errors import DataError
 from geobgp.exports import Outputs
 from geobgp.inference.mixture import INTERVAL, NormalMixture, quantiles_of
 from geobgp.land.reproject import as_given, place_coordinates
-from geobgp.privacy import hide_rows
+from geobgp.privacy import Protection, is_published, legend, published, shifts
 from geobgp.questions import Questions
 from geobgp.style import Style
 from geobgp.summary import Rung, Summary, coefficient_table, describe, events_in_words, statistics, weights_of
@@ -96,8 +96,8 @@ class Posterior(Outputs, Questions):
         The time that events are counted per as well, as in "month"; empty where the map has no time.
     style : Style
         Classes and colours that were asked for; see `styled`.
-    min_count : int
-        What rests on fewer events or people is hidden; see `protected`.
+    protection : Protection
+        What is hidden because it rests on too few events or people; see `protected`.
     interval : float
         Probability of the intervals of all outputs; see `with_interval`.
     places : (k, 3) array, optional
@@ -140,7 +140,7 @@ class Posterior(Outputs, Questions):
     style: Style = field(default=Style(), repr=False)
     effort: np.ndarray | None = field(default=None, repr=False)
     persons: Groups | None = field(default=None, repr=False)
-    min_count: int = field(default=0, repr=False)
+    protection: Protection = field(default=Protection(), repr=False)
     interval: float = field(default=INTERVAL, repr=False)
     places: np.ndarray | None = field(default=None, repr=False)
 
@@ -149,6 +149,11 @@ class Posterior(Outputs, Questions):
         return self.__dict__ | {"places": None}
 
     # -- facts -------------------------------------------------------------------------------------
+
+    @property
+    def min_count(self) -> int:
+        """Numbers that rest on fewer events are hidden; 0 where none are. See `protected`."""
+        return self.protection.min_count
 
     @property
     def domain(self) -> Domain:
@@ -223,6 +228,8 @@ class Posterior(Outputs, Questions):
     @property
     def _overall(self) -> float:
         """Expected events per unit of `exposure`, over all the land: what a relative risk is relative to."""
+        if is_published(self):
+            return float(self.fit.states[0].overall)  # type: ignore[attr-defined]
         return float(self.exposure @ self._nodes.exp_mean() / self.exposure.sum())
 
     @door(units=UNITS)
@@ -319,25 +326,32 @@ class Posterior(Outputs, Questions):
         import geobgp
 
         info = self.basis_info
-        return {
-            "title": self.title or self.default_title,
-            "source": f"geobgp {geobgp.__version__}",
-            "created": self.created,
-            "likelihood": self.likelihood.name,
-            "kernel": self.kernel.name,
-            "lengthscale": self.lengthscale,
-            "sd": self.sd,
-            "boundary": info["boundary"],
-            "scheme": info["scheme"],
-            "permeability": info["permeability"],
-            "prior_scaling": self.scaling,
-            "features": str(info["m"]),
-            "hyperparameter_points": len(self.fit.states),
-            "n_points": self.n_points,
-            "converged": str(self.converged).lower(),
-            "elbo": self.elbo,
-            "interval": self.interval,
-        } | ({} if self.effort is None else {"effort": "as with full effort"})
+        return (
+            {
+                "title": self.title or self.default_title,
+                "source": f"geobgp {geobgp.__version__}",
+                "created": self.created,
+                "likelihood": self.likelihood.name,
+                "kernel": self.kernel.name,
+                "lengthscale": self.lengthscale,
+                "sd": self.sd,
+                "boundary": info["boundary"],
+                "scheme": info["scheme"],
+                "permeability": info["permeability"],
+                "prior_scaling": self.scaling,
+                "features": str(info["m"]),
+                "hyperparameter_points": len(self.fit.states),
+                "n_points": self.n_points,
+                "converged": str(self.converged).lower(),
+                "elbo": self.elbo,
+                "interval": self.interval,
+            }
+            | ({} if self.effort is None else {"effort": "as with full effort"})
+            | self._hidden_facts()
+        )
+
+    def _hidden_facts(self) -> dict[str, str]:
+        return {"small_numbers": legend(self)} if self.protection else {}
 
     @cached_property
     def coefficients(self) -> pd.DataFrame:
@@ -360,8 +374,13 @@ class Posterior(Outputs, Questions):
 
     @property
     def _shown_nodes(self) -> NormalMixture:
-        """The log-intensity of the nodes in the units that are shown."""
-        return self._nodes.plus(math.log(self.shown.factor))
+        """The log-intensity of the nodes in the units that are shown, as it may be told."""
+        return self._published.plus(math.log(self.shown.factor))
+
+    @cached_property
+    def _published(self) -> NormalMixture:
+        """The log-intensity of the nodes as it may be told: that of `_nodes`, unless small numbers are protected."""
+        return published(self)
 
     def _at(
         self,
@@ -374,12 +393,22 @@ class Posterior(Outputs, Questions):
         fixed = None
         if covariates is not None and self.effects.names:
             fixed = self.effects.standardise(covariates, len(coords))
-        land = self.domain.node_at(coords) >= 0
+        node = self.domain.node_at(coords)
+        land = node >= 0
+        if self.protection and fixed is None:
+            told = self._published
+            mu, var = (
+                np.where(land, part[:, np.where(land, node, 0)], np.nan) for part in (told.mu, told.var)
+            )
+            return NormalMixture(told.weight, mu, var)
         found = np.full((2, len(self.fit.states), len(coords)), np.nan)
         if land.any():
             some = None if fixed is None else fixed[land]
             for k, state in enumerate(self.fit.states):
                 found[:, k, land] = state.moments_at(coords[land], some, by_node=by_node)
+            if self.protection:
+                found[:, :, land] += shifts(self)[node[land]] * [[[1.0]], [[0.0]]]
+                found[1][np.isnan(found[0])] = np.nan
         return NormalMixture(weights_of(self.fit.states), found[0], found[1])
 
     def _need_counts(self, what: str) -> None:
@@ -393,10 +422,8 @@ class Posterior(Outputs, Questions):
     def node_intensity(self, quantiles: Sequence[float] | None = None) -> pd.DataFrame:
         """Return mean, sd and quantiles of the intensity, one row per node of the domain."""
         self._need_counts("node_intensity()")
-        frame = hide_rows(
-            pd.DataFrame(statistics(self._shown_nodes, self.quantiles if quantiles is None else quantiles)),
-            self,
-        )
+        chances = self.quantiles if quantiles is None else quantiles
+        frame = pd.DataFrame(statistics(self._shown_nodes, chances))
         frame.attrs["units"] = self.units
         return frame
 
@@ -427,8 +454,6 @@ class Posterior(Outputs, Questions):
         frame = pd.DataFrame(
             statistics(found, self.quantiles if quantiles is None else quantiles), index=index
         )
-        if self.min_count:
-            hide_rows(frame, self, self.domain.locate(place_coordinates(coords, self.domain.crs)))
         frame.attrs["units"] = self.units
         return frame
 
@@ -448,12 +473,15 @@ class Posterior(Outputs, Questions):
         Returns
         -------
         xarray.DataArray, (draw, node)
-            One intensity (in `units`) per node, with its easting and northing; whole rows belong together.
+            One intensity (in `units`) per node, with its easting and northing; whole rows belong together. NaN at
+            nodes whose small numbers are hidden.
         """
         import xarray as xr
 
         self._need_counts("sample()")
         values = np.concatenate([np.zeros((0, *self._shape)), *self.sample_blocks(n, seed)])
+        if self.protection:
+            values *= np.exp(shifts(self)).reshape(self._shape)
         easting, northing = self.domain.node_points.T
         return xr.DataArray(
             values * self.shown.factor,
@@ -526,6 +554,9 @@ class Posterior(Outputs, Questions):
         The file (an ``.npz``, no pickle) holds the domain and the basis too, so it is about as large as the
         features are in memory. It holds the counts of the nodes but no points; only a fit of values at locations
         (`BoundaryGP`) with full rank keeps the locations.
+
+        Of a posterior whose small numbers are protected the file holds what may be told of each cell, and neither
+        counts nor the fit: it gives back maps, rasters and reports, and no draws, totals of regions or forecasts.
         """
         from geobgp.storage.archive import save
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-from geobgp.arguments import CLIENT, JOBS, POSTERIOR, PROBABILITIES
+from geobgp.arguments import CLIENT, JOBS, MIN_COUNT, POSTERIOR, PROBABILITIES
 from geobgp.errors import DataError
 from geobgp.inference.leave_out import ROUNDS
-from geobgp.validate import FLAG, NAME, SEED, door, number, whole
+from geobgp.privacy import Protection, hide_blocks, protected, refuse
+from geobgp.validate import FLAG, NAME, SEED, choice, door, number, whole
 from geobgp.validate import names as some_names
 
 if TYPE_CHECKING:
@@ -34,31 +35,55 @@ class Questions:
         def areas(self) -> AreaCounts | None: ...  # noqa: D102
         def _need_counts(self, what: str) -> None: ...
 
-    @door(min_count=whole())
-    def protected(self, min_count: int) -> Posterior:
-        """Return the same posterior, with the numbers hidden that rest on fewer events or people than `min_count`.
+    @door(min_count=MIN_COUNT, protect=choice("hide", "smooth"), min_people=number(least=0.0))
+    def protected(
+        self,
+        min_count: int | str,
+        protect: Literal["hide", "smooth"] = "hide",
+        *,
+        min_people: float = 0.0,
+    ) -> Posterior:
+        """Return the same posterior, with the numbers hidden that rest on fewer events than `min_count`.
 
         Parameters
         ----------
-        min_count : int
-            Cells with 1 to `min_count` - 1 events, or (where people are counted) with fewer people, are NaN in
-            `intensity`, `exceedance`, `intensity_at`, rasters, maps and figures; regions in `totals` and `ranks`, whose
-            column ``hidden`` says so. 0 hides nothing.
+        min_count : int or str
+            k. An estimate rests on 1 / V events, V the posterior variance of the log-intensity: those of the place
+            itself and those borrowed from around it. Where these are fewer than k, the cell is hidden, whether or not
+            anything happened there. Or the rule of an office: "cdc" (1 to 9 are hidden), "nhs" (1 to 7 are hidden,
+            other counts rounded to 5), "ons" (1 and 2). 0 hides nothing.
+        protect : "hide" or "smooth"
+            Hide what rests on too few; or fit again with a lengthscale so long that nearly all land (99 %) may be
+            shown, and hide the rest.
+        min_people : float
+            Cells and regions with fewer people are hidden, whatever the events.
 
         Returns
         -------
         Posterior
-            It cannot be saved, for a file holds the counts of every cell. Samples and predictions are not hidden.
+            NaN in `intensity`, `exceedance`, `latent`, `sample`, `predict`, `intensity_at`, `excursion`, rasters,
+            maps and figures where it is hidden; what is shown is told in steps of 2 / k on the log scale, for from an
+            exact map single events can be computed back. In `totals` and `ranks` regions with 1 to k - 1 events are
+            hidden, those that rest on fewer than k, and others by which a total would give these away; ``hidden`` and
+            ``why`` say so. `save` writes a file without counts and without the fit; `residuals` are refused.
 
         Notes
         -----
-        Which cells are hidden is seen on the map: that something happened there is not hidden. A single hidden region
-        is known from the total of all and the others; and a number below `min_count` may follow from several maps of
-        the same events. Where that matters take larger cells and regions.
-        """
-        from geobgp.privacy import protected
+        A number below k may still follow from several maps of the same events, on other cells or of other periods, or
+        from totals of regions that overlap: publish one.
 
-        return protected(cast("Posterior", self), min_count)
+        Examples
+        --------
+        >>> import numpy as np, shapely
+        >>> from geobgp import LGCP, Domain, FullRank, Matern
+        >>> domain = Domain.from_polygons(shapely.box(0, 0, 10, 10), cell_size=1, crs="local")
+        >>> counts = np.random.default_rng(0).poisson(0.05 * domain.node_points[:, 0])
+        >>> posterior = LGCP(FullRank(domain), Matern(1.0, 8.0, 1.0)).fit(counts)
+        >>> hidden = posterior.protected(5).intensity()["mean"].isnull()
+        >>> bool(hidden[:, 0].all()), bool(hidden[:, -1].any())
+        (True, False)
+        """
+        return protected(cast("Posterior", self), Protection.of(min_count, protect, min_people))
 
     @door(by=NAME, quantiles=PROBABILITIES, predicted=FLAG, n_samples=whole(2), seed=SEED)
     def totals(
@@ -212,6 +237,7 @@ class Questions:
         from geobgp.checks.pearson import residuals
 
         self._need_counts("residuals()")
+        refuse(cast("Posterior", self), "residuals()", "shows the events of every square")
         return residuals(cast("Posterior", self), n_simulations=n_simulations, seed=seed)
 
     @door(other=POSTERIOR, names=some_names("two names", 2))
@@ -308,7 +334,7 @@ class Questions:
             found = cross_validate(posterior, blocks, buffer, rounds=rounds, seed=seed, **more)
         if isinstance(blocks, str) and not buffer:
             posterior.fit.notes["cross_validation"] = found
-        return found
+        return hide_blocks(found)
 
     def _known_variation(self) -> Variation | None:
         """Whether the map varies, without leaving anything out for it; None where it cannot be told."""

@@ -165,6 +165,8 @@ def events_in_words(points: Mapping[str, float]) -> str:
     >>> events_in_words({"used": 4446}), events_in_words({"used": 4975, "in_areas": 4975, "areas": 12})
     ('4,446 points', '4,975 events in 12 areas')
     """
+    if "fewer_than" in points:
+        return f"fewer than {count(round(points['fewer_than']), 'point')}"
     used, in_areas = round(points.get("used", 0)), round(points.get("in_areas", 0))
     if not in_areas:
         return count(used, "point")

@@ -68,9 +68,17 @@ def totals(
     if predicted:
         means = _scattered(posterior, sums, weights, n_samples, seed)
         columns |= {f"predicted_{quantile_name(q)}": poisson_quantile(means, q) for q in chances}
-    made = hide_regions(table(frame, shares, domain, columns), posterior, shares, list(columns))
+    made = hide_regions(
+        table(frame, shares, domain, columns), posterior, shares, list(columns), resting_on(columns)
+    )
     made.attrs["units"] = posterior.units
     return made
+
+
+def resting_on(columns: dict[str, np.ndarray]) -> np.ndarray:
+    """Return on how many events expected numbers rest, as a Poisson count of as many is sure."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray((columns["expected"] / columns["sd"]) ** 2)
 
 
 def observed_inside(

@@ -58,4 +58,5 @@ _RULES: dict[str, validate.Rule] = {
     "dates": arguments.TIMES,
     "periods": arguments.EVERY,
     "span": arguments.SPAN,
+    "small numbers": arguments.MIN_COUNT,
 }

@@ -51,6 +51,7 @@ Kind = Literal[
     "dates",
     "periods",
     "span",
+    "small numbers",
 ]
 Features = int | Literal["auto", "full"]
 
@@ -342,13 +343,27 @@ class Options(OptionSet):
         least=0.5,
         below=1.0,
     )
-    min_count: int = setting(
-        "Hide cells and regions that rest on fewer events or people than this.",
+    min_count: int | str = setting(
+        "Hide cells and regions that rest on fewer events than this; or the rule of an office: cdc, nhs, ons.",
         "Results",
-        "number",
+        "small numbers",
         default=0,
         metavar="K",
-        least=0,
+    )
+    protect: Literal["hide", "smooth"] = setting(
+        "Hide small numbers; or show a map so smooth that nearly none is left.",
+        "Results",
+        "choice",
+        default="hide",
+        choices=("hide", "smooth"),
+    )
+    min_people: float = setting(
+        "Hide cells and regions with fewer people than this.",
+        "Results",
+        "number",
+        default=0.0,
+        metavar="K",
+        least=0.0,
     )
 
     def __post_init__(self) -> None:
@@ -392,14 +407,14 @@ class Options(OptionSet):
 
     def _check_privacy(self) -> None:
         """Refuse to hide small numbers where they would be shown all the same."""
-        if self.min_count and self.time is not None:
+        if self.min_people and self.exposure is None:
             raise DataError(
-                f"{option('min_count')} hides cells of one map, and not yet those of every period.",
-                option="min_count",
-                found=self.min_count,
-                remedy=f"Leave out {option('min_count')}, or {option('time')}.",
+                f"{option('min_people')} hides where few people live.",
+                option="min_people",
+                found=self.min_people,
+                remedy=f"Say where people live: {option('exposure')}.",
             )
-        if self.min_count and getattr(self, "show_points", False):
+        if (self.min_count or self.min_people) and getattr(self, "show_points", False):
             raise DataError(
                 f"{option('show_points')} shows every point, and {option('min_count')} hides where few are.",
                 option="min_count",

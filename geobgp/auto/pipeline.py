@@ -82,7 +82,9 @@ def map_intensity(
     units: str | None = None,
     title: str = "",
     interval: float = 0.9,
-    min_count: int = 0,
+    min_count: int | str = 0,
+    protect: Literal["hide", "smooth"] = "hide",
+    min_people: float = 0.0,
     progress: ProgressLike = False,
 ) -> Posterior:
     """Map the intensity of points on land: the whole way in one call.
@@ -174,8 +176,13 @@ def map_intensity(
         Title of maps.
     interval : float
         Probability of the intervals of all outputs; `Posterior.with_interval` changes it later.
-    min_count : int
-        Hide cells and regions that rest on fewer events or people than this; see `Posterior.protected`.
+    min_count : int or "cdc", "nhs", "ons"
+        Hide cells and regions that rest on fewer events than this, or by the rule of an office; see
+        `Posterior.protected`.
+    protect : "hide" or "smooth"
+        Hide small numbers, or map so smoothly that nearly none is left.
+    min_people : float
+        Hide cells and regions with fewer people than this.
     progress : bool, Progress, Stage or callable
         Tell of each stage on standard error, or to whoever is given; see `geobgp.progress`.
 
@@ -258,11 +265,7 @@ def run(options: Options, progress: ProgressLike = False, *, keep_coordinates: b
         kept.posterior, choices={name: str(choice) for name, choice in choices.items()}, tried=tried
     )
     posterior = posterior.in_units(o.units).with_interval(o.interval)
-    if o.min_count:
-        posterior = posterior.protected(o.min_count)
-        choices["small numbers"] = Choice(*privacy.in_words(posterior))
-        told = {name: str(choice) for name, choice in choices.items()}
-        posterior = dataclasses.replace(posterior, choices=told)
+    posterior = privacy.told_in_choices(posterior, o, choices)
     counts = kept.scene.counts if in_time is None else in_time.counts
     reach = ladder.reach if o.max_snap is None else o.max_snap
     return Mapped(posterior, counts, choices, dict(progress.seconds), reach)

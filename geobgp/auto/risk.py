@@ -31,6 +31,7 @@ from geobgp.posterior import Posterior
 from geobgp.prior.full_rank import FullRank
 from geobgp.prior.kernels import Kernel
 from geobgp.prior.scaling import resolve
+from geobgp.privacy import told_in_choices
 from geobgp.progress import Progress, ProgressLike, as_progress
 from geobgp.summary import Choice
 from geobgp.text import count
@@ -68,6 +69,8 @@ def map_risk(
     max_seconds: float = 60.0,
     title: str = "",
     interval: float = 0.9,
+    min_count: int | str = 0,
+    protect: Literal["hide", "smooth"] = "hide",
     progress: ProgressLike = False,
 ) -> Posterior:
     """Map the relative risk of cases against controls.
@@ -100,6 +103,8 @@ def map_risk(
     title : str
     interval : float
         Probability of the intervals of all outputs.
+    min_count, protect
+        Hide what rests on few cases; as for `map_intensity`.
     progress : bool, Progress, Stage or callable
 
     Returns
@@ -180,6 +185,7 @@ def run_risk(options: RiskOptions, progress: ProgressLike = False) -> RiskMapped
         points=dict(posterior.points) | lost,
         interval=o.interval,
     )
+    posterior = told_in_choices(posterior, o, choices)
     return RiskMapped(posterior, cases, controls, choices, dict(progress.seconds))
 
 

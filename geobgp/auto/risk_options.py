@@ -53,6 +53,8 @@ class RiskOptions(OptionSet):
     max_seconds: float = _like("max_seconds")
     title: str = _like("title")
     interval: float = _like("interval")
+    min_count: int | str = _like("min_count")
+    protect: Literal["hide", "smooth"] = _like("protect")
 
     def __post_init__(self) -> None:
         if isinstance(self.confounders, str):

@@ -135,7 +135,7 @@ def _even(posterior: Posterior) -> float:
 def _row(posterior: Posterior, checked: CrossValidation, even: float) -> dict[str, float]:
     n = checked.n_events
     return {
-        "score": float(checked.blocks["log_density"].sum()) / n - even,
+        "score": float(checked._all["log_density"].sum()) / n - even,
         "coverage": checked.coverage,
         "bound": point_process_bound(posterior) / float(_counts(posterior).sum()) - even,
         "elbo": posterior.elbo,
@@ -147,7 +147,7 @@ def _row(posterior: Posterior, checked: CrossValidation, even: float) -> dict[st
 def _difference(one: CrossValidation, best: CrossValidation) -> tuple[float, float]:
     """Return the difference of two scores per event, and its standard error from the blocks."""
     pair = pd.concat(
-        [one.blocks["log_density"], best.blocks["log_density"], best.blocks["observed"]], axis=1
+        [one._all["log_density"], best._all["log_density"], best._all["observed"]], axis=1
     ).fillna(0.0)
     values = pair.to_numpy()
     return per_event(values[:, 0] - values[:, 1], values[:, 2])

@@ -69,6 +69,8 @@ class CrossValidation:
         The map that was checked.
     wanted_side : float, optional
         The side that blocks should have had, where they are narrower: no more nodes can be left out at once.
+    exact : GeoDataFrame, optional
+        All numbers of the blocks, where `blocks` hides small ones; scores and coverage are of all.
 
     Notes
     -----
@@ -92,6 +94,12 @@ class CrossValidation:
     events: str = "events"
     posterior: Posterior | None = field(default=None, repr=False)
     wanted_side: float | None = None
+    exact: gpd.GeoDataFrame | None = field(default=None, repr=False)
+
+    @property
+    def _all(self) -> gpd.GeoDataFrame:
+        """The blocks with all of their numbers, whatever may be shown."""
+        return self.blocks if self.exact is None else self.exact
 
     @property
     def interval(self) -> float:
@@ -101,22 +109,23 @@ class CrossValidation:
     @property
     def n_events(self) -> float:
         """Events in all blocks."""
-        return float(self.blocks["observed"].sum())
+        return float(self._all["observed"].sum())
 
     @property
     def score(self) -> float:
         """Held-out log score in nats per event, above a map with one rate everywhere."""
-        return float(self.blocks["score"].sum()) / self.n_events
+        return float(self._all["score"].sum()) / self.n_events
 
     @property
     def se(self) -> float:
         """Standard error of the score, from the spread among blocks."""
-        return per_event(self.blocks["score"].to_numpy(), self.blocks["observed"].to_numpy())[1]
+        return per_event(self._all["score"].to_numpy(), self._all["observed"].to_numpy())[1]
 
     @property
     def pit(self) -> np.ndarray:
-        """Randomised PIT value of every block."""
-        return self.blocks["pit"].to_numpy()
+        """Randomised PIT values of the blocks, in no order where small numbers are protected."""
+        found = self._all["pit"].to_numpy()
+        return found if self.exact is None else np.sort(found)
 
     @property
     def coverage(self) -> float:

@@ -11,6 +11,7 @@ import numpy as np
 
 from geobgp.arguments import AXES
 from geobgp.errors import DataError, option
+from geobgp.privacy import shifts
 from geobgp.text import number, percent
 from geobgp.validate import PATH, door
 from geobgp.validate import number as a_number
@@ -40,7 +41,7 @@ class Excursion:
         With which all of `above` exceeds the threshold at once; the same for all of `below` the other way.
     joint_above, joint_below : (n_nodes,) arrays
         For each node the largest probability at which it still belongs to the region: `above` is where
-        `joint_above` is at least `probability`.
+        `joint_above` is at least `probability`. NaN where small numbers are hidden.
     units : str
     n_samples : int
         Joint samples behind it.
@@ -73,16 +74,23 @@ class Excursion:
         """Whether each node belongs to the region that lies below the threshold everywhere at once."""
         return self.joint_below >= self.probability
 
+    @property
+    def hidden(self) -> np.ndarray:
+        """Whether small numbers are hidden at each node; see `Posterior.protected`."""
+        return np.isnan(self.joint_above)
+
     def at(self, probability: float) -> Excursion:
         """Return the regions of another probability, from the same samples."""
         probability = check_probability(probability, self.n_samples)
         return dataclasses.replace(self, probability=probability)
 
     def areas(self) -> dict[str, float]:
-        """Return the land above, below and uncertain, in km² (square units of a local domain)."""
+        """Return the land above, below, uncertain and (if any is) hidden, in km² (square units of a local domain)."""
         land = self.domain.node_areas / self.domain.area_unit[0]
-        above, below = float(land[self.above].sum()), float(land[self.below].sum())
-        return {"above": above, "below": below, "uncertain": max(float(land.sum()) - above - below, 0.0)}
+        above, below, hidden = (float(land[some].sum()) for some in (self.above, self.below, self.hidden))
+        rest = max(float(land.sum()) - above - below - hidden, 0.0)
+        areas = {"above": above, "below": below, "uncertain": rest}
+        return areas | {"hidden": hidden} if hidden else areas
 
     def to_dataset(self) -> xr.Dataset:
         """Return the regions on the grid: ``excursion`` is 1 above, -1 below and 0 between.
@@ -95,7 +103,7 @@ class Excursion:
         words = f"{number(self.threshold, 6)} {self.units}"
         about = {"units": "1", "threshold": self.threshold, "n_samples": self.n_samples}
         values = {
-            "excursion": self._least(self.above) - self._least(self.below),
+            "excursion": self._least(self._known(self.above)) - self._least(self._known(self.below)),
             "probability_above": self._least(self.joint_above),
             "probability_below": self._least(self.joint_below),
         }
@@ -114,6 +122,10 @@ class Excursion:
         for name, array in values.items():
             made[name] = (("northing", "easting"), array, variables[name])
         return made
+
+    def _known(self, values: np.ndarray) -> np.ndarray:
+        """Return values at the nodes, NaN where small numbers are hidden."""
+        return np.where(self.hidden, np.nan, values)
 
     def _least(self, values: np.ndarray) -> np.ndarray:
         """Return the least of the values in every cell, NaN off land."""
@@ -138,18 +150,22 @@ class Excursion:
         Returns
         -------
         GeoDataFrame
-            A row for each of "above", "uncertain" and "below" that has land: ``region``, ``label``,
+            A row for each of "above", "uncertain", "below" and "hidden" that has land: ``region``, ``label``,
             ``probability`` (NaN where uncertain), ``area`` (of the land on the ground, km² or square units).
         """
         from geobgp.output.contours import node_polygons, write_polygons
 
         words = f"{number(self.threshold, 6)} {self.units}"
         labels = {"below": f"surely below {words}", "uncertain": "not sure", "above": f"surely above {words}"}
-        region = np.where(self.above, "above", np.where(self.below, "below", "uncertain"))
-        frame = node_polygons(self.domain, region, ("above", "uncertain", "below"))
+        labels["hidden"] = "hidden: small numbers"
+        rest = np.where(self.hidden, "hidden", "uncertain")
+        region = np.where(self.above, "above", np.where(self.below, "below", rest))
+        frame = node_polygons(self.domain, region, ("above", "uncertain", "below", "hidden"))
         areas = self.areas()
         frame.insert(1, "label", [labels[name] for name in frame["region"]])
-        frame.insert(2, "probability", np.where(frame["region"] == "uncertain", np.nan, self.probability))
+        frame.insert(
+            2, "probability", np.where(frame["region"].isin(["above", "below"]), self.probability, np.nan)
+        )
         frame.insert(3, "area", [areas[name] for name in frame["region"]])
         if path is not None:
             write_polygons(frame, path, layer="excursion")
@@ -186,17 +202,20 @@ def excursion(
     """
     probability = check_probability(probability, n_samples)
     chance = posterior._shown_nodes.sf(np.log(threshold))
-    n = posterior.domain.n_nodes
+    n, hidden = posterior.domain.n_nodes, np.isnan(chance)
+    told = np.exp(-shifts(posterior)) if posterior.protection else 1.0
     # The place of every node in the order in which it joins each region.
     place = np.empty((2, n), np.int64)
     for k, order in enumerate((np.argsort(-chance, kind="stable"), np.argsort(chance, kind="stable"))):
         place[k, order] = np.arange(n)
     failed = []
     for block in posterior.sample_blocks(n_samples, seed):
-        over = block > threshold / posterior.shown.factor
-        failed.append([np.where(over, n, place[0]).min(axis=1), np.where(over, place[1], n).min(axis=1)])
+        over = block > told * threshold / posterior.shown.factor
+        above, below = np.where(over | hidden, n, place[0]), np.where(over & ~hidden, place[1], n)
+        failed.append([above.min(axis=1), below.min(axis=1)])
     first = np.sort(np.concatenate(failed, axis=1), axis=1)
     joint = [(n_samples - np.searchsorted(first[k], place[k], "right")) / (n_samples + 1) for k in range(2)]
+    joint = [np.where(hidden, np.nan, one) for one in joint]
     return Excursion(
         posterior.domain,
         float(threshold),

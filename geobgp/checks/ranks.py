@@ -59,7 +59,9 @@ def ranks(
         "p_above": (rates > limit).mean(axis=0),
     }
     columns = {name: np.where(ranked, values, np.nan) for name, values in columns.items()}
-    made = hide_regions(table(frame, shares, domain, columns), posterior, shares, list(columns))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        resting = (mean / rates.std(axis=0, ddof=1)) ** 2 if len(rates) > 1 else np.full(len(mean), np.nan)
+    made = hide_regions(table(frame, shares, domain, columns), posterior, shares, list(columns), resting)
     made.attrs["units"] = posterior.units
     return made
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from geobgp.inference.leave_out import JointNormal, LeftOut, log_score
-from geobgp.model import LGCP
+from geobgp.model import model_of
 from geobgp.scale.workers import Failed, open_workers
 
 if TYPE_CHECKING:
@@ -58,11 +57,7 @@ def refitted(
 def refit_block(block: Block, posterior: Posterior) -> JointNormal:
     """Fit without the events of some nodes, and return what is predicted for the first of them."""
     nodes, n_block, n_left = block
-    spread = "negative-binomial" if posterior.likelihood.name == "negative binomial" else "poisson"
-    model = LGCP(posterior.basis, posterior.kernel, likelihood=spread, scaling=posterior.scaling)  # type: ignore[arg-type]
-    model.exposure, model.exposure_kind = posterior.exposure.copy(), posterior.exposure_kind
-    model.effort = posterior.effort
-    model.effects = replace(posterior.effects, columns=posterior.fit.states[0].fixed)  # type: ignore[attr-defined]
+    model = model_of(posterior)
     assert posterior.observed is not None
     counts = posterior.observed.copy()
     model.exposure[nodes[:n_left]] = counts[nodes[:n_left]] = 0.0

@@ -15,6 +15,7 @@ from geobgp.errors import DataError, DomainError, option
 from geobgp.inference.differences import LogNormalDifference
 from geobgp.inference.mixture import NormalMixture, check_probabilities, quantile_name
 from geobgp.land.regions import area_shares, read_regions, sum_samples, table
+from geobgp.privacy import hide_regions
 from geobgp.text import number
 from geobgp.validate import PATH, SEED, TEXT, door, whole
 from geobgp.validate import number as a_number
@@ -51,13 +52,6 @@ class Versus:
         for posterior in (self.first, self.second):
             posterior._need_counts("versus()")
         one, two = self.first, self.second
-        if one.min_count or two.min_count:
-            raise DataError(
-                "A map that hides small numbers is not compared: the ratio would show them.",
-                option="other",
-                found=max(one.min_count, two.min_count),
-                remedy="Compare the maps without min_count where nobody else reads it.",
-            )
         if one is two:
             raise DataError("A map is compared with another one; both are the same.", option="other")
         if one.domain.content_hash() != two.domain.content_hash():
@@ -223,6 +217,15 @@ class Versus:
         columns |= {f"difference_{quantile_name(q)}": np.quantile(gap, q, axis=0) for q in chances}
         columns |= {"p_increase": np.where(np.isnan(gap).any(axis=0), np.nan, (gap > 0).mean(axis=0))}
         made = table(frame, shares, self.domain, columns)
+        hidden, why = np.zeros(len(made), bool), np.full(len(made), "", dtype=object)
+        for posterior, sums in zip((self.first, self.second), rates, strict=True):
+            with np.errstate(divide="ignore", invalid="ignore"):
+                resting = (sums.mean(axis=0) / sums.std(axis=0, ddof=1)) ** 2
+            made = hide_regions(made, posterior, shares, list(columns), resting)
+            if posterior.protection:
+                hidden, why = hidden | made["hidden"], np.where(made["hidden"], made["why"], why)
+        if "hidden" in made:
+            made["hidden"], made["why"] = hidden, why
         made.attrs["units"] = self.units
         return made
 

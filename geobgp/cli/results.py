@@ -104,13 +104,11 @@ def write_results(
     with steps.stage("project"):
         write_qgis(posterior, folder / "map.qgz", made, thresholds=thresholds, regions=regions)
     checks = None
-    if options.checks and posterior.areas is None:
+    if options.checks and posterior.areas is None and not posterior.protection:
         with steps.stage("pieces of land"):
             checks = check(posterior, mapped.counts.values)
     left = left_out(posterior, options, steps)
     tell_variation(posterior, steps)
-    if posterior.min_count:  # neither the counts of cells nor those of blocks and pieces of land
-        checks, left = None, left._replace(checked=None)
     inputs = replace(
         report_inputs(mapped, options, steps, warnings, regions),
         checks=checks,

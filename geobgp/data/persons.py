@@ -103,6 +103,10 @@ class Groups:
         """Return the number of controls on each node."""
         return np.bincount(self.node, self.persons - self.cases, n_nodes)
 
+    def cases_at(self, n_nodes: int) -> np.ndarray:
+        """Return the number of cases on each node."""
+        return np.bincount(self.node, self.cases, n_nodes)
+
 
 def read_table(source: Any, what: str) -> Any:
     """Return persons as a table (or an array of coordinates), from memory or a file."""

@@ -10,6 +10,7 @@ import numpy as np
 from geobgp.errors import GeobgpError, SizeError, option
 from geobgp.inference.likelihoods import Poisson
 from geobgp.linalg.memory import free_memory
+from geobgp.privacy import shifts
 from geobgp.summary import weights_of
 from geobgp.text import size_text
 
@@ -74,6 +75,8 @@ def _groups(posterior: Posterior, draws: int, chains: int, rng: np.random.Genera
     import xarray as xr
 
     nodes, effects, owner = _draw(posterior, draws * chains, rng)
+    if posterior.protection:
+        nodes = nodes + shifts(posterior)
     domain, seen, shape = posterior.domain, posterior.seen_exposure, (chains, draws, -1)
     states = posterior.fit.states
     coords = {"chain": np.arange(chains), "draw": np.arange(draws), "node": np.arange(domain.n_nodes)}
@@ -89,8 +92,9 @@ def _groups(posterior: Posterior, draws: int, chains: int, rng: np.random.Genera
         {"units": posterior.units},
     )
     names = ["intercept", *posterior.effects.names][len(posterior.effects.names) + 1 - effects.shape[1] :]
-    places = {
-        "exposure": ("node", posterior.exposure),
+    # The exposure of cases among persons is that of the controls, person by person.
+    kept = not (posterior.protection and posterior.exposure_kind == "risk")
+    places = ({"exposure": ("node", posterior.exposure)} if kept else {}) | {
         "easting": ("node", domain.node_points[:, 0]),
         "northing": ("node", domain.node_points[:, 1]),
     }
@@ -100,7 +104,7 @@ def _groups(posterior: Posterior, draws: int, chains: int, rng: np.random.Genera
         "posterior": xr.Dataset(sampled, coords | {"effect": names}, attrs=posterior.provenance),
         "constant_data": xr.Dataset(places, {"node": coords["node"]}),
     }
-    observed = posterior.observed
+    observed = None if posterior.protection else posterior.observed
     if observed is not None:
         rate = np.exp(nodes) * seen
         likelihood = posterior.likelihood.of(observed, seen)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -16,6 +17,7 @@ from geobgp.output import palette
 from geobgp.output.grids import relative_uncertainty
 from geobgp.output.plot_parts import (
     INK,
+    QUIET,
     SHORE,
     draw_lines,
     dress,
@@ -27,6 +29,7 @@ from geobgp.output.plot_parts import (
     new_axes,
     show_cells,
 )
+from geobgp.privacy import legend
 from geobgp.style import Style
 from geobgp.text import count, number, percent
 from geobgp.units import RELATIVE_RISK
@@ -236,6 +239,9 @@ def hatch_unseen(ax: matplotlib.axes.Axes, posterior: Posterior) -> matplotlib.a
     if posterior.effort is not None:
         label = f"hatched: effort under {percent(NONE)}, the data say nothing"
         hatch_cells(ax, posterior.domain, posterior.effort < NONE, label)
+    if posterior.protection:
+        told = "\n".join(filter(None, (ax.get_xlabel(), textwrap.fill(legend(posterior), 60))))
+        ax.set_xlabel(told, fontsize=10, loc="left", color=QUIET)
     return ax
 
 

@@ -11,9 +11,10 @@ import numpy as np
 from geobgp.errors import DataError
 from geobgp.files import replacing
 from geobgp.output import palette
-from geobgp.output.contours import to_polygons
+from geobgp.output.contours import node_polygons, to_polygons
 from geobgp.output.qgis import Fill, polygon_qml
 from geobgp.output.qgis_project import Group, ProjectLayer, Span, moment, write_project
+from geobgp.privacy import hidden_nodes, legend
 from geobgp.text import number, percent
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ PROBABILITIES = (0.5, 0.8, 0.95)
 #: The file with polygons beside a project.
 POLYGONS = "map.gpkg"
 _SHORE = polygon_qml([Fill("#4d4d4d", 0.2)])
+_HIDDEN = polygon_qml([Fill("#bdbdbd", 0.1, "#d9d9d9")])
 
 
 class Dated(NamedTuple):
@@ -63,12 +65,15 @@ def write_qgis(
     """
     domain, folder = posterior.domain, Path(path).parent
     above = {f"exceedance_{t:g}": exceedance_regions(posterior, float(t)) for t in sorted(set(thresholds))}
-    write_layers(folder / POLYGONS, {"shoreline": shoreline(domain)} | above)
+    hidden = _hidden_land(posterior)
+    write_layers(folder / POLYGONS, {"shoreline": shoreline(domain)} | above | hidden)
     members: list[ProjectLayer | Group] = []
     if regions is not None:
         style = polygon_qml([Fill("#303030", 0.3)], label=label_column(regions))
         members.append(_vector("Regions", "regions.gpkg", "regions", style, regions.crs))
     members.append(_vector("Shoreline", POLYGONS, "shoreline", _SHORE, domain.crs))
+    if hidden:
+        members.append(_vector(legend(posterior), POLYGONS, "hidden", _HIDDEN, domain.crs))
     for threshold, layer in zip(sorted(set(thresholds)), above, strict=True):
         name = f"Probably more than {number(threshold, 6)} {posterior.units}"
         members.append(_vector(name, POLYGONS, layer, _chances_qml(), domain.crs, visible=False))
@@ -131,6 +136,15 @@ def write_dated(
 
 
 # -- polygons
+
+
+def _hidden_land(posterior: Posterior) -> dict[str, gpd.GeoDataFrame]:
+    """Return the land whose small numbers are hidden, as a layer; none where nothing is."""
+    if not posterior.protection or not (hidden := hidden_nodes(posterior)).any():
+        return {}
+    frame = node_polygons(posterior.domain, np.where(hidden, "hidden", ""), ("hidden",))
+    frame["why"] = legend(posterior)
+    return {"hidden": frame}
 
 
 def shoreline(domain: Domain) -> gpd.GeoDataFrame:

@@ -325,7 +325,7 @@ def _validation(posterior: Posterior, checked: CrossValidation | None) -> dict[s
 
 def _residuals(posterior: Posterior) -> dict[str, Any]:
     """Return the picture of the residuals and what it shows; nothing where the counts are not known."""
-    if posterior.observed is None or posterior.min_count or not posterior.observed.any():
+    if posterior.observed is None or posterior.protection or not posterior.observed.any():
         return {"residuals": None, "no_residuals": ""}
     found, why_not = attempted(posterior.residuals, "The residuals were")
     if found is None:

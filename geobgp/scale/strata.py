@@ -16,6 +16,7 @@ from geobgp.errors import DataError, GeobgpWarning, StrataWarning, hearing, in_w
 from geobgp.inference.fit import Start
 from geobgp.model import LGCP
 from geobgp.posterior import Posterior
+from geobgp.privacy import Protection, protected
 from geobgp.progress import Progress, ProgressLike, as_progress
 from geobgp.scale.packing import Packed
 from geobgp.scale.pooling import Evidence, learn_prior, moved
@@ -242,6 +243,11 @@ def _fit_all(
             found=0,
         )
     posteriors = {name: _posterior(f.packed, everything, prior).in_units(o.units) for name, f in fits.items()}
+    rule = Protection.of(o.min_count, o.protect, o.min_people)
+    if rule:
+        posteriors, too_few = _protected(posteriors, rule)
+        failures |= too_few
+        everything = protected(everything, dataclasses.replace(rule, protect="hide"))
     if failures:
         told = "; ".join(f"{name}: {in_words(text)}" for name, text in list(failures.items())[:5])
         more = f"; and {len(failures) - 5:,} more" if len(failures) > 5 else ""
@@ -255,6 +261,22 @@ def _fit_all(
         )
     heard = {name: f.warnings for name, f in fits.items()}
     return Strata(posteriors, counts, everything, failures, heard, prior)
+
+
+def _protected(
+    posteriors: dict[str, Posterior], rule: Protection
+) -> tuple[dict[str, Posterior], dict[str, str]]:
+    """Return the strata with small numbers hidden, and why nothing of the others can be shown."""
+    found, failures = dict[str, Posterior](), dict[str, str]()
+    for name, posterior in posteriors.items():
+        try:
+            found[name] = protected(posterior, rule)
+        except DataError as error:
+            failures[name] = error.message
+    if not found:
+        name, text = next(iter(failures.items()))
+        raise DataError(f"No stratum can be shown; the first, {name!r}: {text}", option="min_count")
+    return found, failures
 
 
 def _run(

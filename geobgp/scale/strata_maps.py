@@ -14,6 +14,7 @@ import pandas as pd
 from geobgp.errors import DataError
 from geobgp.files import replacing
 from geobgp.land.regions import read_regions
+from geobgp.privacy import hide_rows
 from geobgp.scale.packing import Packed
 from geobgp.scale.workers import Failed, open_workers
 from geobgp.text import count, listed
@@ -86,7 +87,9 @@ class Strata(Mapping[str, "Posterior"]):
             row = {**self.counts.labels.loc[name].to_dict(), "points": self.counts[name].n_used}
             rows[name] = row | {"dropped": self.counts[name].n_dropped, "remarks": reason}
         order = [name for name in self.counts if name in rows]
-        return pd.DataFrame([rows[name] for name in order], index=pd.Index(order, name="stratum"))
+        table = pd.DataFrame([rows[name] for name in order], index=pd.Index(order, name="stratum"))
+        named = hide_rows(table.rename(columns={"points": "observed"}), self.everything, ["observed"])
+        return named.rename(columns={"observed": "points"})
 
     def totals(
         self,

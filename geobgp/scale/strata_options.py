@@ -11,7 +11,7 @@ from geobgp.auto.options import Options, setting, settings
 from geobgp.errors import DataError, option
 
 #: Options of one map that many maps on one basis cannot have.
-_NOT_HERE = ("areas", "count", "suppressed", "time", "every", "between", "date_format", "min_count")
+_NOT_HERE = ("areas", "count", "suppressed", "time", "every", "between", "date_format")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -61,8 +61,7 @@ class StrataOptions(Options):
                 remedy=f"Name it with {option('by')}.",
             )
         for name in _NOT_HERE:
-            value = getattr(self, name)
-            if value is not None and not (name == "min_count" and value == 0):
+            if getattr(self, name) is not None:
                 raise DataError(
                     f"{option(name)} does not go with strata.", option=name, remedy="Leave it out."
                 )
@@ -83,7 +82,7 @@ class StrataOptions(Options):
     def of_everything(self) -> Options:
         """Return the options of the map of all strata together."""
         told: dict[str, Any] = {f.name: getattr(self, f.name) for f in dataclasses.fields(Options)}
-        return Options(**(told | {"hyper": "map"}))
+        return Options(**(told | {"hyper": "map", "min_count": 0, "protect": "hide", "min_people": 0.0}))
 
 
 def strata_names() -> list[str]:

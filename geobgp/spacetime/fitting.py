@@ -23,6 +23,7 @@ from geobgp.summary import point_facts
 if TYPE_CHECKING:
     from geobgp.model import LGCP
     from geobgp.posterior import Posterior
+    from geobgp.prior.kernels import Kernel
     from geobgp.progress import ProgressLike
 
 #: Standard deviation of a field that is none.
@@ -99,8 +100,8 @@ def fit_periods(
     )
 
 
-def refit(posterior: SpaceTimePosterior, n_periods: int) -> SpaceTimePosterior:
-    """Return the fit of the first periods alone, the hyperparameters held."""
+def refit(posterior: SpaceTimePosterior, n_periods: int, kernel: Kernel | None = None) -> SpaceTimePosterior:
+    """Return the fit of the first periods alone, the hyperparameters held, or those of another kernel."""
     best: Any = posterior.fit.states[0]
     columns = best.columns if best.columns.ndim == 2 else best.columns[:n_periods]
     periods = posterior.periods.slice(0, n_periods)
@@ -108,7 +109,7 @@ def refit(posterior: SpaceTimePosterior, n_periods: int) -> SpaceTimePosterior:
     seen = np.broadcast_to(seen_exposure(exposure, posterior.effort), (n_periods, posterior.domain.n_nodes))
     areas: Any = None if posterior.areas is None else posterior.areas.slice(0, n_periods)  # type: ignore[attr-defined]
     values = None if posterior.observed is None else posterior.observed[:n_periods]
-    kernel = posterior.kernel.with_parameters(posterior.lengthscale, posterior.sd)
+    kernel = kernel or posterior.kernel.with_parameters(posterior.lengthscale, posterior.sd)
     setting = setting_of(
         posterior.basis, kernel, posterior.scaling, columns, 0.0, periods.steps, periods.per_year, FIXED_SD
     )

@@ -18,6 +18,7 @@ from geobgp.errors import DataError
 from geobgp.inference.mixture import NormalMixture
 from geobgp.land.reproject import place_coordinates
 from geobgp.posterior import Posterior
+from geobgp.privacy import hide_rows, is_published
 from geobgp.spacetime.exports import TimeOutputs
 from geobgp.summary import (
     Summary,
@@ -132,6 +133,8 @@ class SpaceTimePosterior(TimeOutputs, Posterior):  # type: ignore[misc]
     @property
     def _overall(self) -> float:
         """Expected events per unit of `exposure`, over all the land and all periods."""
+        if is_published(self):
+            return float(self.fit.states[0].overall)  # type: ignore[attr-defined]
         return float(np.vdot(self.by_period, self.mean_by_period()) / self.by_period.sum())
 
     @property
@@ -174,13 +177,20 @@ class SpaceTimePosterior(TimeOutputs, Posterior):  # type: ignore[misc]
         own = {
             "fit": replace(self.fit, states=tuple(state.at(t) for state in self._states)),
             "exposure": np.array(self.by_period[t]),
-            "points": {"used": round(events)},
+            "points": self._points_of(events),
             "title": f"{self.title or self.default_title}, {label}",
             "observed": observed,
             "areas": areas,
             "places": None if self.places is None else self.places[self.places[:, 3] == t, :3],
         }
         return Posterior(**(known | own))
+
+    def _points_of(self, events: float) -> dict[str, float]:
+        """Return how many events a period has, if that may be told."""
+        rule = self.protection
+        if is_published(self) or rule.few(events):
+            return {"fewer_than": rule.min_count}
+        return {"used": round(float(rule.told(events)))}
 
     excursion = _of_one_period("excursion")
     ranks = _of_one_period("ranks")
@@ -279,10 +289,12 @@ class SpaceTimePosterior(TimeOutputs, Posterior):  # type: ignore[misc]
 
         columns: dict[str, Any] = {"period": self.periods.labels, "start": self.periods.starts}
         chances = self.quantiles if quantiles is None else quantiles
-        columns |= events_by_period(self, chances, self._land_draws)
+        if not is_published(self):
+            columns |= events_by_period(self, chances, self._land_draws)
         level = statistics(mixture.plus(math.log(self.shown.factor)), chances)
         columns |= {"level" if name == "mean" else f"level_{name}": values for name, values in level.items()}
         frame = pd.DataFrame(columns)
+        frame = hide_rows(frame, self, [name for name in columns if name not in ("period", "start")])
         frame.attrs["units"] = self.units
         return frame
 

@@ -14,7 +14,8 @@ from geobgp.data.periods import Periods
 from geobgp.errors import DataError
 from geobgp.inference.mixture import check_probabilities, quantile_name, quantile_words
 from geobgp.land.regions import area_shares, poisson_quantile, read_regions, table
-from geobgp.totals import observed_inside, rates
+from geobgp.privacy import hide_regions
+from geobgp.totals import observed_inside, rates, resting_on
 from geobgp.units import RISKS
 from geobgp.validate import as_floats
 
@@ -64,6 +65,9 @@ def totals_by_period(
     long = frame.iloc[np.tile(np.arange(len(frame)), count)]
     whole = sparse.csr_array(sparse.vstack([shares] * count))
     made = table(long.reset_index(drop=True), whole, posterior.domain, columns)
+    places = np.arange(len(made)).reshape(count, -1)
+    lines = [*places, *places.T]
+    made = hide_regions(made, posterior, shares, list(columns), resting_on(columns), lines)
     for k, (name, values) in enumerate(_when(posterior.periods, rows).items()):
         made.insert(k, name if name not in made else f"{name}_", values)
     made.attrs["units"] = posterior.units
@@ -159,18 +163,18 @@ def trend_map(
     """
     c = slope_weights(posterior.periods)
     n = posterior.domain.n_nodes
-    mean = c @ posterior._nodes.moments()[0].reshape(posterior.n_periods, n)
+    exact, told = (c @ p.moments()[0].reshape(-1, n) for p in (posterior._nodes, posterior._published))
     square, count = np.zeros(n), 0
     for block in posterior.draws(n_samples, seed):
-        square += np.square(np.einsum("t,stn->sn", c, block) - mean).sum(axis=0)
+        square += np.square(np.einsum("t,stn->sn", c, block) - exact).sum(axis=0)
         count += len(block)
-    sd = np.sqrt(square / max(count, 1))
+    mean, sd = told, np.sqrt(square / max(count, 1))
     per = posterior.periods.per
     ends = {quantile_name(q): float(ndtri(q)) * sd for q in posterior.quantiles[::2]}
     values = {
         "change": np.expm1(mean),
         **{name: np.expm1(mean + spread) for name, spread in ends.items()},
-        "p_increase": ndtr(np.divide(mean, sd, out=np.zeros(n), where=sd > 0)),
+        "p_increase": ndtr(np.divide(mean, sd, out=np.where(np.isnan(mean), mean, 0.0), where=sd > 0)),
     }
     words = {"change": "median"} | {name: quantile_words(name) for name in ends}
     about: dict[str, dict[str, Any]] = {
@@ -196,7 +200,9 @@ def trend_of_regions(
     columns = {"change": np.expm1(np.median(slopes, axis=0))}
     columns |= {quantile_name(q): np.expm1(np.quantile(slopes, q, axis=0)) for q in posterior.quantiles[::2]}
     columns["p_increase"] = (slopes > 0).mean(axis=0)
+    resting = 1.0 / np.maximum(logs.var(axis=0).max(axis=0), 1e-300)
     made = table(frame, shares, posterior.domain, columns)
+    made = hide_regions(made, posterior, shares, list(columns), resting)
     made.attrs["per"] = posterior.periods.per
     return made
 

@@ -28,6 +28,7 @@ from geobgp.land.domain import Domain
 from geobgp.land.grid import MAX_CELLS, Grid
 from geobgp.prior import full_rank, harmonic, kernels  # noqa: F401 (bases register themselves)
 from geobgp.prior.base import BASES
+from geobgp.privacy import Protection, PublishedState, reduced
 from geobgp.storage import store
 from geobgp.style import Style
 from geobgp.summary import Rung, plain
@@ -153,15 +154,14 @@ def _state_in_space(arrays: dict[str, np.ndarray], basis: Any) -> Any:
     return state_from_arrays(basis, arrays)
 
 
+def _published_state(arrays: dict[str, np.ndarray], basis: Any) -> PublishedState:
+    return PublishedState.from_arrays(arrays)
+
+
 def save(posterior: Posterior, path: str | Path) -> Path:
     """Write a posterior; see `Posterior.save`."""
-    if posterior.min_count:
-        raise DataError(
-            "A file holds the counts of every cell, and this posterior hides small ones.",
-            option="min_count",
-            found=posterior.min_count,
-            remedy="Save the posterior that it was made of, posterior.protected(0), where nobody else reads it.",
-        )
+    if posterior.protection:
+        posterior = reduced(posterior)
     from geobgp.spacetime.posterior import SpaceTimePosterior
 
     fit = posterior.fit
@@ -184,6 +184,7 @@ def save(posterior: Posterior, path: str | Path) -> Path:
         "per": posterior.per,
         "style": posterior.style.attrs(),
         "interval": posterior.interval,
+        "protection": asdict(posterior.protection) if posterior.protection else None,
         "scaling": posterior.scaling,
         "choices": dict(posterior.choices),
         "tried": [asdict(rung) for rung in posterior.tried],
@@ -239,9 +240,12 @@ def load(path: str | Path) -> Posterior:
         kind = BASES.find(header["basis"]["kind"])
         basis = kind.from_arrays(domain, header["basis"]["facts"], _of("basis", arrays))
         in_time = bool(header.get("in_time"))
+        protection = Protection(**(header.get("protection") or {}))
         rebuild: Any = ChainState.from_arrays if in_time else _state_in_space
+        if protection:
+            rebuild = _published_state
         states = tuple(rebuild(_of(f"state{k}", arrays), basis) for k in range(header["n_states"]))
-        for state in () if in_time else states:
+        for state in () if in_time or protection else states:
             _check_state(state, domain.n_nodes)
         _check_arrays(arrays, domain.n_nodes)
         periods = Periods.from_arrays(_of("periods", arrays)) if in_time else None
@@ -267,6 +271,7 @@ def load(path: str | Path) -> Posterior:
             per=header.get("per", ""),
             style=Style.in_attrs(header.get("style", {})) or Style(),
             interval=header.get("interval", INTERVAL),
+            protection=protection,
             scaling=header["scaling"],
             observed=arrays.get("observed"),
             effort=arrays.get("effort"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from geobgp.errors import DataError, option
 from geobgp.output import palette
 from geobgp.output.grids import relative_uncertainty
 from geobgp.output.palette import Classes
+from geobgp.privacy import legend
 from geobgp.text import number, rounded
 from geobgp.units import warn_if_far
 
@@ -86,6 +87,12 @@ def uncertainty_layer(data: xr.Dataset) -> Layer:
     values = relative_uncertainty(data)
     classes = palette.classes_for("cv", values.astype(np.float32))
     return Layer("uncertainty", "Uncertainty", "Relative uncertainty", "sd / mean, %", values, classes)
+
+
+def with_legend(layers: list[Layer], posterior: Any) -> list[Layer]:
+    """Return layers whose legends say which small numbers are hidden, and why."""
+    told = legend(posterior) if getattr(posterior, "protection", None) else ""
+    return [replace(layer, note=" ".join(filter(None, (layer.note, told)))) for layer in layers]
 
 
 def chance_layer(

@@ -17,12 +17,21 @@ from geobgp.files import replacing
 from geobgp.inference.mixture import interval_in
 from geobgp.output import palette
 from geobgp.output.grids import relative_uncertainty
+from geobgp.privacy import refuse
 from geobgp.summary import events_in_words
 from geobgp.text import percent
 from geobgp.web import overlays
 from geobgp.web.basemaps import check_basemap
 from geobgp.web.embed import data_url, palette_png
-from geobgp.web.layers import Layer, chance_layer, chosen_thresholds, mean_layer, overall, uncertainty_layer
+from geobgp.web.layers import (
+    Layer,
+    chance_layer,
+    chosen_thresholds,
+    mean_layer,
+    overall,
+    uncertainty_layer,
+    with_legend,
+)
 from geobgp.web.numbers import DIGITS, Numbers
 from geobgp.web.page import assemble
 from geobgp.web.patches import Patches
@@ -108,6 +117,8 @@ def intensity_map(
     """
     domain = posterior.domain
     check_basemap(basemap, local=domain.crs is None)
+    if show_points:
+        refuse(posterior, option("show_points", True), "shows every point")
     if show_points and points is None:
         raise DataError(
             f"{option('show_points', True)} needs the points: a posterior does not keep them.",
@@ -127,6 +138,7 @@ def intensity_map(
         fields[f"p{k}"] = posterior.exceedance(value).values
         layers.append(chance_layer(fields[f"p{k}"], value, units, f"p{k}", span, ends.words))
     summary = posterior.summary()
+    layers = with_legend(layers, posterior)
     page = Page(
         title=data.attrs["title"] if title is None else title,
         subtitle=f"{events_in_words(posterior.points)}; mean, {units}{_seen(posterior)}{in_doubt(summary)}",

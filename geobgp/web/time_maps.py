@@ -16,7 +16,14 @@ from geobgp.summary import events_in_words
 from geobgp.text import count, rounded, size_text
 from geobgp.web import overlays
 from geobgp.web.basemaps import check_basemap
-from geobgp.web.layers import chance_layer, chosen_thresholds, mean_layer, overall, uncertainty_layer
+from geobgp.web.layers import (
+    chance_layer,
+    chosen_thresholds,
+    mean_layer,
+    overall,
+    uncertainty_layer,
+    with_legend,
+)
 from geobgp.web.maps import MAX_BYTES, Page, fit_into, in_doubt
 from geobgp.web.numbers import Numbers
 from geobgp.web.page import assemble
@@ -92,6 +99,7 @@ def time_map(
     for k, value in enumerate(chosen_thresholds(threshold, thresholds, default)):
         fields[f"p{k}"] = course.exceedance(value)
         layers.append(chance_layer(fields[f"p{k}"], value, units, f"p{k}", span, ends.words))
+    layers = with_legend(layers, source)
     numbers = Numbers.of(domain, fields, max_bytes // 2)
     plane, pictures = fit_into(domain, layers, max_pixels, max_bytes - numbers.size)
     size = numbers.size + sum(len(url) for urls in pictures for url in urls)

@@ -78,6 +78,7 @@ DOORS = {
     ("model:LGCP._fit", "gpflow.fit"),
     ("posterior:Posterior.styled", "output.palette"),
     ("prior.harmonic:HarmonicBasis.plot", "output.plots"),
+    ("privacy:_refitted", "auto.risk"),
     ("spacetime.exports:TimeOutputs._dataset", "output.time_grids"),
     ("exports:Outputs.to_report", "report.report"),
     ("spacetime.exports:TimeOutputs.plot", "output.time_plots"),
