@@ -146,7 +146,15 @@ def protected(posterior: Posterior, rule: Protection) -> Posterior:
             remedy="Map more events together: a longer period, a larger region.",
         )
     made = replace(posterior, protection=rule)
-    return _smoothed(made) if rule.protect == "smooth" and rule.min_count else made
+    made = _smoothed(made) if rule.protect == "smooth" and rule.min_count else made
+    if hidden_nodes(made).all():
+        raise DataError(
+            f"Nowhere does the map rest on {rule.min_count} events: nothing of it can be shown.",
+            option="min_count",
+            found=rule.min_count,
+            remedy=f"Map more events together, or use {option('protect', 'smooth')}.",
+        )
+    return made
 
 
 # -- cells
@@ -574,5 +582,7 @@ def reduced(posterior: Posterior) -> Posterior:
     elif posterior.protection.min_people:
         hidden = hidden_nodes(posterior).reshape(-1, posterior.domain.n_nodes)
         exposure = np.where(hidden if exposure.ndim > 1 else hidden.any(axis=0), 0.0, exposure)
-    fit = replace(posterior.fit, states=(state,), elbo_trace=np.zeros(0))  # type: ignore[arg-type]
-    return replace(posterior, fit=fit, exposure=exposure, observed=None, areas=None, persons=None, places=None)
+    fit = replace(posterior.fit, states=(state,), elbo_trace=np.zeros(0))
+    return replace(
+        posterior, fit=fit, exposure=exposure, observed=None, areas=None, persons=None, places=None
+    )

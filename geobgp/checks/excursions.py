@@ -132,7 +132,8 @@ class Excursion:
         domain = self.domain
         used = domain.piece_node >= 0
         out = np.full(domain.grid.n_cells, np.inf)
-        np.minimum.at(out, domain.pieces.cell[used], np.asarray(values, float)[domain.piece_node[used]])
+        each = np.asarray(values, float)[domain.piece_node[used]]
+        np.minimum.at(out, domain.pieces.cell[used], np.where(np.isnan(each), -np.inf, each))
         return np.where(np.isfinite(out), out, np.nan).reshape(domain.grid.shape)
 
     @door(path=PATH)

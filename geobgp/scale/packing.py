@@ -36,7 +36,17 @@ class Packed:
     @classmethod
     def of(cls, posterior: Posterior) -> Packed:
         """Pack a posterior."""
-        names = ("kernel", "likelihood", "points", "title", "observed", "places", "choices", "tried", "protection")
+        names = (
+            "kernel",
+            "likelihood",
+            "points",
+            "title",
+            "observed",
+            "places",
+            "choices",
+            "tried",
+            "protection",
+        )
         return cls(
             dataclasses.replace(posterior.fit, states=()),
             tuple(state.to_arrays() for state in posterior.fit.states),
