@@ -245,7 +245,10 @@ def _smoothed(posterior: Posterior) -> Posterior:
                 high, best = middle, made
             else:
                 low = middle
-    return replace(best, protection=replace(rule, learned=posterior.lengthscale))
+    made = replace(best, protection=replace(rule, learned=posterior.lengthscale))
+    if (varies := posterior._known_variation()) is not None:  # that of the map which the events speak for
+        made.fit.notes["variation"] = varies
+    return made
 
 
 def _refitted(posterior: Posterior, lengthscale: float) -> Posterior:
@@ -583,6 +586,8 @@ def reduced(posterior: Posterior) -> Posterior:
         hidden = hidden_nodes(posterior).reshape(-1, posterior.domain.n_nodes)
         exposure = np.where(hidden if exposure.ndim > 1 else hidden.any(axis=0), 0.0, exposure)
     fit = replace(posterior.fit, states=(state,), elbo_trace=np.zeros(0))
+    if "variation" in posterior.fit.notes:
+        fit.notes["variation"] = posterior._known_variation()
     return replace(
         posterior, fit=fit, exposure=exposure, observed=None, areas=None, persons=None, places=None
     )

@@ -303,4 +303,4 @@ def _score(posterior: Posterior, without: EffectsFit, checked: CrossValidation) 
         block, more = checked.block_of, gammaln(y + 1.0) - xlogy(y, areas)
     log_p, inside = without.log_p + more, block >= 0
     each = np.bincount(block[inside], log_p[inside], len(checked.blocks))
-    return per_event(checked.blocks["log_density"].to_numpy() - each, checked.blocks["observed"].to_numpy())
+    return per_event(checked._all["log_density"].to_numpy() - each, checked._all["observed"].to_numpy())

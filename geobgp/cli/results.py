@@ -74,11 +74,10 @@ def write_results(
         What was warned of, in the words of the shell.
     """
     posterior, thresholds = mapped.posterior.styled(**look(options)), sorted(set(options.thresholds))
-    if not posterior.min_count:
-        with steps.stage("posterior") as stage:  # first: all else can be made from it
-            posterior._known_variation()  # the file keeps it
-            saved = posterior.save(folder / "posterior.geobgp")
-            stage.note(size_text(saved.stat().st_size))
+    with steps.stage("posterior") as stage:  # first: all else can be made from it
+        posterior._known_variation()  # the file keeps it
+        saved = posterior.save(folder / "posterior.geobgp")
+        stage.note(size_text(saved.stat().st_size))
     made: list[Path] = []
     with steps.stage("rasters") as stage:
         made = posterior.to_raster(folder, thresholds)

@@ -119,7 +119,8 @@ def good(door: str, name: str, tmp: Path) -> Any:
         "cell_size": 1.0, "intensity": 2.0, "seed": 1, "n": 2, "m": 4, "threshold": 2.0, "levels": [1.0],
         "probability": 0.8, "lengthscale": 2.0, "sd": 1.0, "omega": np.ones(2), "max_distance": 1.0,
         "values": np.ones(100), "every": "month", "first": "2020-01-01", "last": "2020-03-01", "edges": [0, 1], "k": 2,
-        "min_count": 2, "period": 0, "periods": 1, "units": None, "bounds": (0, 0, 4, 4), "shape": (2, 2), "affine": w["Grid"].affine,
+        "min_count": 2,
+        "period": 0, "periods": 1, "units": None, "bounds": (0, 0, 4, 4), "shape": (2, 2), "affine": w["Grid"].affine,
     }  # fmt: skip
     found = special.get((door, name), usual.get(name))
     assert found is not None, f"{door} needs {name!r}: say in this test what a right one is"
