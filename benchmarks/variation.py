@@ -110,8 +110,8 @@ def main() -> None:
     say(
         f"geobgp {geobgp.__version__}, Python {platform.python_version()}, NumPy {np.__version__}, SciPy "
         f"{scipy.__version__}, {os.cpu_count()} cores: `python benchmarks/variation.py`. Log Bayes factors (median, "
-        "90 % quantile), verdicts, maps marked green, held-out scores below that of one rate, seconds a map. Fields have a "
-        f"lengthscale of {LENGTHSCALE / 1000:g} km on {LAND.area / 1e6:.0f} km².\n"
+        "90 % quantile), verdicts, maps marked green, held-out scores below that of one rate, seconds a map. "
+        f"Fields have a lengthscale of {LENGTHSCALE / 1000:g} km on {LAND.area / 1e6:.0f} km².\n"
     )
     say("| data | maps | median | 90 % | varies | may vary | no evidence | green | score below 0 | s |")
     say("|---|---|---|---|---|---|---|---|---|---|")
