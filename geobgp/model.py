@@ -12,8 +12,9 @@ from geobgp.arguments import ARRAY, BASIS, CLIENT, COVARIATES, KERNEL, PROGRESS
 from geobgp.data.combined import combine, sort_counts
 from geobgp.data.counts import check_nodes
 from geobgp.data.effects import Effects
-from geobgp.data.effort import check_events, node_effort, seen_exposure
-from geobgp.data.period_inputs import labels_in, period_effects, period_exposure
+from geobgp.data.effort import check_events, read_effort, seen_exposure
+from geobgp.data.exposure import Given
+from geobgp.data.period_inputs import labels_in, period_effects, read_period_exposure
 from geobgp.errors import DataError, option
 from geobgp.inference.count_fit import fit_counts
 from geobgp.inference.engine import Engine, engine_for
@@ -142,8 +143,10 @@ class LGCP:
         self.kernel = _kernel(basis, kernel)
         self.scaling: Scaling = resolve(scaling, basis)
         self.period_labels = labels_in(exposure, covariates)
-        self.exposure, self.exposure_kind = period_exposure(exposure, basis.domain, exposure_column)
-        self.effort = node_effort(effort, basis.domain, effort_column)
+        read = read_period_exposure(exposure, basis.domain, exposure_column)
+        self.exposure, self.exposure_kind = read.values, read.kind
+        self.given: Given | None = read.given
+        self.effort, self.given_effort = read_effort(effort, basis.domain, effort_column)
         self.effects = period_effects(covariates, basis.domain, fill_missing)
 
     @property
@@ -212,6 +215,7 @@ class LGCP:
         if areas is not None and points is not None:
             areas = replace(areas, located=self._at_nodes(points))
         located = None if points is None else self._at_nodes(points)
+        areas = None if areas is None else self.exposing(areas)
         check_events(located, areas, self.exposure, self.effort)
         if engine == "gpflow" and (areas is not None or self.overdispersed):
             raise DataError("GPflow's solver is for Poisson counts at the nodes.", remedy="Leave engine out.")
@@ -237,7 +241,19 @@ class LGCP:
             observed=np.array(points, float) if areas is None else None,
             areas=areas,
             places=getattr(points, "counted", None) if areas is None else None,
+            given=self.given,
+            given_effort=self.given_effort,
         )
+
+    def exposing(self, areas: AreaCounts) -> AreaCounts:
+        """Return areas that know which part of every node's exposure and effort is theirs."""
+        n = self.basis.domain.n_nodes
+        if areas.shares.shape[1] != n:
+            raise DataError(
+                f"The domain has {n:,} nodes; these areas were read for one of {areas.shares.shape[1]:,}. Read them "
+                "with bin_areas(areas, domain, count)."
+            )
+        return areas.exposing(self.basis.domain, self.given, self.effort, self.given_effort)
 
     def _at_nodes(self, counts: Counts | np.ndarray) -> np.ndarray:
         n, values = self.basis.domain.n_nodes, as_floats("counts", counts)
@@ -321,12 +337,7 @@ class LGCP:
                 found=basis.label,
                 remedy=f"Use {option('m', 256, python='HarmonicBasis.compute(domain)')}.",
             )
-        if areas.shares.shape[1] != domain.n_nodes:
-            raise DataError(
-                f"The domain has {domain.n_nodes:,} nodes; these areas were read for one of "
-                f"{areas.shares.shape[1]:,}. Read them with bin_areas(areas, domain, count)."
-            )
-        seen = combine(areas, self.seen_exposure)
+        seen = combine(areas, self.exposure, self.effort)
         total, exposed = float(seen.counts.sum()), float(seen.exposure.sum())
         centre = float(np.log((total if total > 0 else 0.5) / exposed))
         columns = self.effects.columns

@@ -17,9 +17,11 @@ from geobgp.arguments import INTERVAL as PROBABILITY
 from geobgp.arguments import PROBABILITIES, UNITS, VALUES
 from geobgp.data.effects import Effects
 from geobgp.data.effort import seen_exposure
+from geobgp.data.exposure import Given, Within, within
 from geobgp.errors import DataError
 from geobgp.exports import Outputs
 from geobgp.inference.mixture import INTERVAL, NormalMixture, quantiles_of
+from geobgp.land.regions import overlay
 from geobgp.land.reproject import as_given, place_coordinates
 from geobgp.privacy import Protection, is_published, legend, published, shifts
 from geobgp.questions import Questions
@@ -88,6 +90,8 @@ class Posterior(Outputs, Questions):
         The counts of the nodes that were fitted; None for values at locations, and where only areas were counted.
     areas : AreaCounts, optional
         The counts by area that were fitted.
+    given, given_effort : Given, optional
+        The polygons or pixels that exposure and effort were read from, for the part of a node within a region.
     tried : tuple of Rung
         The fits that `map_intensity` compared: cells, prior, water, bound, seconds.
     shown_in : str
@@ -143,6 +147,8 @@ class Posterior(Outputs, Questions):
     protection: Protection = field(default=Protection(), repr=False)
     interval: float = field(default=INTERVAL, repr=False)
     places: np.ndarray | None = field(default=None, repr=False)
+    given: Given | None = field(default=None, repr=False)
+    given_effort: Given | None = field(default=None, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what copies and pickles hold: all but where the points lie."""
@@ -164,6 +170,10 @@ class Posterior(Outputs, Questions):
     def seen_exposure(self) -> np.ndarray:
         """The exposure times the effort: what stands behind the events that get reported."""
         return seen_exposure(self.exposure, self.effort)
+
+    def within(self, regions: Any) -> Within:
+        """Return what of every node's land, exposure and effort lies in regions, as `read_regions` returns them."""
+        return within(self.domain, overlay(self.domain, regions), self.given, self.effort, self.given_effort)
 
     @property
     def elbo(self) -> float:

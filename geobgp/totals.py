@@ -12,7 +12,6 @@ from geobgp.data.counts import Counts, bin_points
 from geobgp.errors import DataError
 from geobgp.inference.mixture import check_probabilities, quantile_name
 from geobgp.land.regions import (
-    area_shares,
     count_inside,
     poisson_quantile,
     read_regions,
@@ -50,10 +49,10 @@ def totals(
     chances = check_probabilities(posterior.quantiles if quantiles is None else quantiles)
     domain = posterior.domain
     frame = read_regions(regions, domain, by=by)
-    shares = area_shares(domain, frame)
-    weights = shares.multiply(posterior.exposure).tocsr()
+    inside = posterior.within(frame)
+    shares, weights = inside.shares, inside.exposure(posterior.exposure)
     sums = sum_samples(posterior.sample_blocks(n_samples, seed), weights)
-    exposed = shares @ posterior.exposure
+    exposed = np.asarray(weights.sum(axis=1)).ravel()
     columns = {} if posterior.exposure_kind == "area" else {"exposure": exposed}
     columns |= observed_inside(posterior, frame, shares, points)
     columns |= {"expected": weights @ posterior._nodes.exp_mean(), "sd": sums.std(axis=0, ddof=1)}
@@ -62,7 +61,7 @@ def totals(
     average = 1.0 if posterior.exposure_kind in RISKS else posterior._overall
     columns["p_above"] = np.where(exposed > 0, (sums > average * exposed).mean(axis=0), np.nan)
     if posterior.effort is not None:
-        weights = shares.multiply(posterior.seen_exposure).tocsr()
+        weights = inside.exposure(posterior.exposure, posterior.effort)
         sums = sum_samples(posterior.sample_blocks(n_samples, seed), weights)
         columns |= {"reported": weights @ posterior._nodes.exp_mean()}
     if predicted:

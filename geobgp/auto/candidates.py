@@ -195,8 +195,8 @@ class Fits:
         start: Posterior | None = None,
     ) -> Posterior:
         model = LGCP(basis, kernel, likelihood=self.likelihood)
-        model.exposure, model.exposure_kind = scene.exposure, scene.exposure_kind
-        model.effort, model.effects = scene.effort, scene.effects
+        model.exposure, model.exposure_kind, model.given = scene.exposure, scene.exposure_kind, scene.given
+        model.effort, model.given_effort, model.effects = scene.effort, scene.given_effort, scene.effects
         with self.progress.stage(name) as stage:
             try:
                 posterior = model.fit(
@@ -223,8 +223,8 @@ class Fits:
         known = scene.in_time
         assert known is not None
         model = LGCP(basis, kernel, likelihood=self.likelihood, dynamics=options.dynamics)
-        model.exposure, model.exposure_kind = known.exposure, scene.exposure_kind
-        model.effort, model.effects = scene.effort, known.effects
+        model.exposure, model.exposure_kind, model.given = known.exposure, scene.exposure_kind, known.given
+        model.effort, model.given_effort, model.effects = scene.effort, scene.given_effort, known.effects
         with self.progress.stage("periods") as stage:
             posterior = model.fit(
                 known.counts,

@@ -21,11 +21,12 @@ from geobgp.auto.domain import describe, read_land
 from geobgp.data.areas import AreaCounts, bin_areas
 from geobgp.data.combined import combine, even_rate
 from geobgp.data.counts import Counts, bin_points
-from geobgp.data.effort import check_events, node_effort, seen_exposure
+from geobgp.data.effort import check_events, read_effort
+from geobgp.data.exposure import Given, Read
 from geobgp.data.parts import n_rows_of
 from geobgp.data.period_areas import PeriodAreaCounts
 from geobgp.data.period_counts import PeriodCounts
-from geobgp.data.period_inputs import check_periods, period_effects, period_exposure
+from geobgp.data.period_inputs import check_periods, period_effects, read_period_exposure
 from geobgp.data.points import number_of_rows
 from geobgp.errors import DataError, DroppedPointsWarning, GeobgpWarning, GeometryError, hearing, warn
 from geobgp.files import read_vector
@@ -53,11 +54,14 @@ class InTime:
     counts : PeriodCounts or PeriodAreaCounts
     exposure : (n_nodes,) or (n_periods, n_nodes) array
     effects : Effects
+    given : Given or None
+        What the exposure was read from.
     """
 
     counts: PeriodCounts | PeriodAreaCounts
     exposure: np.ndarray
     effects: Effects
+    given: Given | None
 
     @property
     def periods(self) -> Periods:
@@ -75,7 +79,11 @@ class Scene:
     counts : Counts or AreaCounts
     exposure : (n_nodes,) array
     exposure_kind : str
+    given : Given or None
+        What the exposure was read from.
     effort : (n_nodes,) array or None
+    given_effort : Given or None
+        What the effort was read from.
     effects : Effects
     spacing : float
         How far apart the places of the points are, where many points share them; else zero.
@@ -91,7 +99,9 @@ class Scene:
     counts: Counts | AreaCounts
     exposure: np.ndarray
     exposure_kind: str
+    given: Given | None
     effort: np.ndarray | None
+    given_effort: Given | None
     effects: Effects
     spacing: float
     in_time: InTime | None
@@ -102,7 +112,7 @@ class Scene:
     def _reference(self) -> float:
         """Nats between the bound of the counts and the gain of the points over an even rate."""
         if isinstance(self.counts, AreaCounts):
-            return -even_rate(combine(self.counts, seen_exposure(self.exposure, self.effort)))
+            return -even_rate(combine(self.counts, self.exposure, self.effort))
         y, area = self.counts.values, self.domain.node_areas
         total = float(y.sum())
         even = total * math.log(total / float(area.sum())) - total
@@ -176,14 +186,11 @@ class Scenes:
             begin, heard = time.perf_counter(), list[GeobgpWarning]()
             with hearing(heard.append):
                 made = self._make(cell_size, reach)
-            self._made[cell_size] = Scene(*made, tuple(heard), time.perf_counter() - begin)
+            seconds = time.perf_counter() - begin
+            self._made[cell_size] = Scene(**made, warnings=tuple(heard), seconds=seconds)
         return self._made[cell_size]
 
-    def _make(
-        self, cell_size: float, reach: float | None
-    ) -> tuple[
-        Domain, Counts | AreaCounts, np.ndarray, str, np.ndarray | None, Effects, float, InTime | None
-    ]:
+    def _make(self, cell_size: float, reach: float | None) -> dict[str, Any]:
         o = self.options
         with self.progress.stage("land") as stage:
             domain = Domain.from_land(self.land, cell_size, o.min_coverage)
@@ -209,20 +216,27 @@ class Scenes:
             counts = areas if counts is None else dataclasses.replace(areas, located=np.array(counts.values))
         some = o.exposure is not None or o.effort is not None or o.covariates
         with self.progress.stage("inputs") if some else nullcontext():
-            exposure, exposure_kind = period_exposure(
+            read = read_period_exposure(
                 o.exposure, domain, o.exposure_column,
                 time=o.time, periods=getattr(counts, "periods", None), date_format=o.date_format,
             )  # fmt: skip
             # What does not fit is said before the fit.
-            Units.of(o.units or "", exposure_kind, domain.area_unit)
-            effort = node_effort(o.effort, domain, o.effort_column)
+            Units.of(o.units or "", read.kind, domain.area_unit)
+            effort, given_effort = read_effort(o.effort, domain, o.effort_column)
             effects = period_effects(o.covariates, domain, o.fill_missing, getattr(counts, "periods", None))
-        in_time, (counts, exposure, effects) = _pooled(counts, exposure, effects)
+            if isinstance(counts, AreaCounts):
+                counts = counts.exposing(domain, read.given, effort, given_effort)
+        in_time, (counts, (exposure, kind, given), effects) = _pooled(counts, read, effects)
+        if in_time is not None and isinstance(counts, AreaCounts):
+            counts = counts.exposing(domain, given, effort, given_effort)
         if isinstance(counts, AreaCounts):
             check_events(counts.located, counts, exposure, effort)
         else:
             check_events(counts.values, None, exposure, effort)
-        return domain, counts, exposure, exposure_kind, effort, effects, spacing, in_time
+        return {
+            "domain": domain, "counts": counts, "exposure": exposure, "exposure_kind": kind, "given": given,
+            "effort": effort, "given_effort": given_effort, "effects": effects, "spacing": spacing, "in_time": in_time,
+        }  # fmt: skip
 
     def _counts(self, domain: Domain, reach: float | None, stage: Stage) -> Counts:
         o = self.options
@@ -282,20 +296,21 @@ def _timed(o: Options, domain: Domain, reading: Mapping[str, Any]) -> Counts:
 
 
 def _pooled(
-    counts: Any, exposure: np.ndarray, effects: Effects
-) -> tuple[InTime | None, tuple[Counts | AreaCounts, np.ndarray, Effects]]:
+    counts: Any, read: Read, effects: Effects
+) -> tuple[InTime | None, tuple[Counts | AreaCounts, Read, Effects]]:
     """Return what is known by period, if anything is, and what is known of all periods together."""
     if not isinstance(counts, (PeriodCounts, PeriodAreaCounts)):
-        return None, (counts, exposure, effects)
-    periods = counts.periods
+        return None, (counts, read, effects)
+    periods, exposure = counts.periods, read.values
     check_periods(len(exposure) if exposure.ndim == 2 else None, periods, "exposure")
     check_periods(len(effects.columns) if effects.columns.ndim == 3 else None, periods, "covariates")
-    in_time = InTime(counts, exposure, effects)
+    in_time = InTime(counts, exposure, effects, read.given)
     if exposure.ndim == 2:
-        exposure = exposure.sum(axis=0)
+        given = None if read.given is None else read.given.pooled()
+        read = Read(exposure.sum(axis=0), read.kind, given)
     if effects.columns.ndim == 3:
         effects = dataclasses.replace(effects, columns=effects.columns.mean(axis=0))
-    return in_time, (counts.pooled(), exposure, effects)
+    return in_time, (counts.pooled(), read, effects)
 
 
 def _in_crs_of_land(o: Options, domain: Domain, reading: Mapping[str, Any]) -> Counts | None:

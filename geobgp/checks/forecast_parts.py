@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """Numbers of events in parts of the land, period by period; all arrays but `shares` are (n_periods, n_parts).
+    """Numbers of events in parts of the land, period by period; all arrays are (n_periods, n_parts).
 
     Attributes
     ----------
     names : tuple of str
-    shares : (n_parts, n_nodes) csr_array
-        How much of each node lies in a part.
+    weights : tuple of (n_parts, n_nodes) csr_array
+        The exposure, of events that get reported, of every node within each part: period by period.
     low, high : arrays
         Between which numbers each lies: the same, unless it is suppressed.
     events : array
@@ -38,7 +38,7 @@ class Parts:
     """
 
     names: tuple[str, ...]
-    shares: sparse.csr_array
+    weights: tuple[sparse.csr_array, ...]
     low: np.ndarray
     high: np.ndarray
     events: np.ndarray
@@ -67,37 +67,40 @@ class Parts:
 
 def parts_of(posterior: SpaceTimePosterior, blocks: Any) -> Parts:
     """Return the parts whose numbers are forecast: the areas that were counted, or blocks of the nodes."""
-    exposure = np.array(seen_exposure(posterior.by_period, posterior.effort))
     if posterior.areas is not None:
-        return _areas(posterior.areas, exposure, blocks)  # type: ignore[arg-type]
+        return _areas(posterior, posterior.areas, blocks)  # type: ignore[arg-type]
     if posterior.observed is None:
         raise DataError(
             "Forecasts are compared with counts; this fit knows none.",
             remedy="Fit counts by period, of points or of areas.",
         )
+    exposure = np.array(seen_exposure(posterior.by_period, posterior.effort))
     made = blocks if isinstance(blocks, Blocks) else make_blocks(blocks, posterior)
     inside = np.flatnonzero(made.of >= 0)
     cells = (np.ones(len(inside)), (made.of[inside], inside))
     shares = sparse.csr_array(cells, shape=(len(made), len(made.of)))
     seen, exposed = posterior.observed @ shares.T, exposure @ shares.T
     known = np.ones(seen.shape, bool)
-    return Parts(tuple(map(str, made.labels)), shares, seen, seen, seen, known, exposed)
+    weights = tuple(sparse.csr_array(shares.multiply(row)) for row in exposure)
+    return Parts(tuple(map(str, made.labels)), weights, seen, seen, seen, known, exposed)
 
 
-def _areas(areas: PeriodAreaCounts, exposure: np.ndarray, blocks: Any) -> Parts:
+def _areas(posterior: SpaceTimePosterior, areas: PeriodAreaCounts, blocks: Any) -> Parts:
     if not (isinstance(blocks, str) and blocks == "auto"):
         raise DataError(
             "Forecasts of counts by area are compared with the numbers of these areas.",
             option="blocks",
             remedy=f"Leave {option('blocks')} out.",
         )
-    exposed = exposure @ areas.shares.T
+    exposure, inside = posterior.by_period, areas.within
+    weights = tuple(inside.exposure(row, posterior.effort, t) for t, row in enumerate(exposure))
+    exposed = np.array([one.sum(axis=1) for one in weights])
     known = ~areas.unknown & (exposed > 0)
     low, high = areas.suppressed or (0, 0)
     events = np.where(known, areas.guessed, 0.0)
     return Parts(
         areas.names,
-        areas.shares,
+        weights,
         np.where(areas.hidden, float(low), events),
         np.where(areas.hidden, float(high), events),
         events,

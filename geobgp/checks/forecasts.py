@@ -244,12 +244,13 @@ def _draws(
     values, scatter = posterior.observed, ahead.likelihood.scatter
     logs, sums = [], []
     for block in ahead.sample_blocks(DRAWS, rng):
-        rates = block * exposure[first:]
+        rates = block
         if values is not None:
             spread = scatter(rates.shape, rng)
             rates = rates if spread is None else rates * spread
-            logs.append(log_chance(values[first:], values[first:], rates).sum(axis=2))
-        means = np.stack([(parts.shares @ rates[:, k].T).T for k in range(rates.shape[1])], axis=1)
+            logs.append(log_chance(values[first:], values[first:], rates * exposure[first:]).sum(axis=2))
+        ahead_weights = parts.weights[first:]
+        means = np.stack([(w @ rates[:, k].T).T for k, w in enumerate(ahead_weights)], axis=1)
         if values is None:
             spread = scatter(means.shape, rng)
             means = means if spread is None else means * spread

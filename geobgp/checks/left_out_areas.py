@@ -39,7 +39,7 @@ def cross_validate_areas(
         )
     begin, areas, domain = time.perf_counter(), posterior.areas, posterior.domain
     assert areas is not None
-    seen = combine(areas, posterior.seen_exposure)
+    seen = combine(areas, posterior.exposure, posterior.effort)
     told = np.flatnonzero((seen.area >= 0) & ~seen.hidden)
     if len(told) < 2 or seen.counts.sum() < 2:
         raise DataError(

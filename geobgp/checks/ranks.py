@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from geobgp.errors import DataError, option
 from geobgp.inference.mixture import quantile_name
-from geobgp.land.regions import area_shares, read_regions, sum_samples, table
+from geobgp.land.regions import read_regions, sum_samples, table
 from geobgp.privacy import hide_regions
 
 if TYPE_CHECKING:
@@ -37,8 +37,9 @@ def ranks(
             option="top",
             found=top,
         )
-    shares = area_shares(domain, frame)
-    weights = sp.csr_array(sp.vstack([shares, np.ones((1, domain.n_nodes))]).multiply(posterior.exposure))
+    inside = posterior.within(frame)
+    shares = inside.shares
+    weights = sp.csr_array(sp.vstack([inside.exposure(posterior.exposure), posterior.exposure[None, :]]))
     exposure = np.asarray(weights.sum(axis=1))
     factor = posterior.shown.factor
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -271,7 +271,7 @@ def _fit_without_field(posterior: Posterior) -> EffectsFit:
             assert values is not None
             nodes = NodeProblem(None, values, seen, centre)  # type: ignore[arg-type]
             return fit_effects(nodes.likelihood(seen, k), columns, sds)
-        rows = combine(posterior.areas, seen)
+        rows = combine(posterior.areas, posterior.exposure, posterior.effort)
         observed = Observed(rows.counts, rows.exposure, rows.hidden, rows.interval)
         features = NodeFeatures(posterior.basis, posterior.kernel, posterior.scaling)  # type: ignore[arg-type]
         problem = RowProblem(features, observed, columns, sds, centre)
@@ -287,7 +287,8 @@ def _score(posterior: Posterior, without: EffectsFit, checked: CrossValidation) 
     if not posterior.effects.names and "k" not in posterior.likelihood.facts():
         return checked.score, checked.se  # above one rate everywhere
     if posterior.areas is not None:
-        rows, n_blocks = combine(posterior.areas, posterior.seen_exposure), len(checked.blocks)
+        rows = combine(posterior.areas, posterior.exposure, posterior.effort)
+        n_blocks = len(checked.blocks)
         block = np.full(len(rows.counts), -1)
         block[(rows.area >= 0) & ~rows.hidden] = np.arange(n_blocks)
         more = np.zeros(len(block))

@@ -14,7 +14,7 @@ from geobgp.arguments import AXES, BASEMAP
 from geobgp.errors import DataError, DomainError, option
 from geobgp.inference.differences import LogNormalDifference
 from geobgp.inference.mixture import NormalMixture, check_probabilities, quantile_name
-from geobgp.land.regions import area_shares, read_regions, sum_samples, table
+from geobgp.land.regions import read_regions, sum_samples, table
 from geobgp.privacy import hide_regions
 from geobgp.text import number
 from geobgp.validate import PATH, SEED, TEXT, door, whole
@@ -196,12 +196,12 @@ class Versus:
         """
         chances = check_probabilities(self.quantiles[::2] if quantiles is None else quantiles)
         frame = read_regions(regions, self.domain)
-        shares = area_shares(self.domain, frame)
         rates, means, expected = [], [], []
         seeds = np.random.SeedSequence(seed).spawn(2)
         for posterior, own in zip((self.first, self.second), seeds, strict=True):
-            weights = shares.multiply(posterior.exposure).tocsr()
-            exposure = shares @ posterior.exposure
+            inside = posterior.within(frame)
+            weights = inside.exposure(posterior.exposure)
+            exposure = np.asarray(weights.sum(axis=1)).ravel()
             exposed = np.where(exposure > 0, exposure, np.nan) / posterior.shown.factor
             sums = sum_samples(posterior.sample_blocks(n_samples, np.random.default_rng(own)), weights)
             rates.append(sums / exposed)
@@ -216,6 +216,7 @@ class Versus:
         columns |= {"difference": means[0] - means[1]}
         columns |= {f"difference_{quantile_name(q)}": np.quantile(gap, q, axis=0) for q in chances}
         columns |= {"p_increase": np.where(np.isnan(gap).any(axis=0), np.nan, (gap > 0).mean(axis=0))}
+        shares = inside.shares
         made = table(frame, shares, self.domain, columns)
         hidden, why = np.zeros(len(made), bool), np.full(len(made), "", dtype=object)
         for posterior, sums in zip((self.first, self.second), rates, strict=True):

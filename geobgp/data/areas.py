@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -19,8 +19,9 @@ from scipy.spatial import cKDTree
 
 from geobgp.arguments import DOMAIN, SOURCE, SUPPRESSED
 from geobgp.data.clock import Clock
+from geobgp.data.exposure import Given, Within, within
 from geobgp.errors import DataError, GeometryError, InputWarning, option, warn
-from geobgp.land.regions import area_shares, read_regions
+from geobgp.land.regions import Overlay, overlay, read_regions
 from geobgp.text import count as counted
 from geobgp.text import html_table, listed, number, percent
 from geobgp.validate import NAME, choice, door
@@ -62,6 +63,11 @@ class AreaCounts:
         Other events, whose place is known, that were fitted together with these.
     nodes : str
         Whose nodes they are: `Domain.nodes_hash`; empty where that is not known.
+    exposed : (k,) or (n_periods, k) array, or None
+        The share of every node's exposure that lies in each area, in the order of ``shares.data``, once areas have met
+        an exposure; None where it is as the land's.
+    effort : (k,) array or None
+        The effort on the land of every node in each area, in that order; None where it is the node's.
     """
 
     values: np.ndarray
@@ -74,6 +80,38 @@ class AreaCounts:
     n_off: int = 0
     located: np.ndarray | None = field(default=None, repr=False)
     nodes: str = field(default="", repr=False)
+    exposed: np.ndarray | None = field(default=None, repr=False)
+    effort: np.ndarray | None = field(default=None, repr=False)
+    _cut: Overlay | None = field(default=None, repr=False)
+    _met: tuple[Any, ...] = field(default=(), repr=False)
+
+    @property
+    def within(self) -> Within:
+        """What of every node's land, exposure and effort lies in each area."""
+        return Within(self.shares, self.exposed, self.effort)
+
+    def exposing(
+        self, domain: Domain, given: Given | None, effort: np.ndarray | None, given_effort: Given | None
+    ) -> Any:
+        """Return the areas with the part of every node's exposure and effort that is theirs.
+
+        Parameters
+        ----------
+        domain : Domain
+        given, given_effort : Given, optional
+            What exposure and effort were read from.
+        effort : (n_nodes,) array, optional
+        """
+        met = (given, given_effort)
+        if len(self._met) == 2 and all(a is b for a, b in zip(self._met, met, strict=True)):
+            return self
+        cut = self._cut
+        if cut is None and not (given is None and given_effort is None):
+            cut = overlay(domain, gpd.GeoDataFrame(geometry=list(self.geometry), crs=self.crs))
+        found = Within(self.shares) if cut is None else within(domain, cut, given, effort, given_effort)
+        return replace(
+            self, shares=found.shares, exposed=found.exposed, effort=found.effort, _cut=cut, _met=met
+        )
 
     @property
     def hidden(self) -> np.ndarray:
@@ -267,7 +305,8 @@ def place_areas(
 ) -> tuple[AreaCounts, np.ndarray]:
     """Return areas with the nodes' land that they hold, and which were kept: those with land."""
     _refuse_twins(frame, names)
-    shares = sparse.csr_array(area_shares(domain, frame))
+    cut = overlay(domain, frame)
+    shares = cut.shares
     land = shares @ domain.node_areas
     if not (land > 0).any():
         raise GeometryError(
@@ -291,9 +330,11 @@ def place_areas(
     _warn_overlap(inside, domain)
     values = values[kept]
     values.setflags(write=False)
+    if off.any():
+        cut = overlay(domain, frame.iloc[kept])
     found = AreaCounts(
         values=values,
-        shares=sparse.csr_array(shares[kept]),
+        shares=cut.shares,
         names=tuple(names[i] for i in kept),
         suppressed=interval,
         geometry=np.array(frame.geometry.to_numpy(), dtype=object)[kept],
@@ -301,6 +342,7 @@ def place_areas(
         covered=float(np.minimum(inside, 1.0) @ domain.node_areas / domain.node_areas.sum()),
         n_off=int(off.sum()),
         nodes=domain.nodes_hash(),
+        _cut=cut,
     )
     return found, kept
 

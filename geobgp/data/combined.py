@@ -19,6 +19,9 @@ from geobgp.errors import DataError, option
 if TYPE_CHECKING:
     from geobgp.data.counts import Counts
 
+#: Exposure of an area, as a share of what areas have on average, that is a rounding error.
+_NOBODY = 1e-9
+
 
 @dataclass(frozen=True, eq=False)
 class Combined:
@@ -43,7 +46,7 @@ class Combined:
     area: np.ndarray
 
 
-def combine(areas: AreaCounts, exposure: np.ndarray) -> Combined:
+def combine(areas: AreaCounts, exposure: np.ndarray, effort: np.ndarray | None = None) -> Combined:
     """Return the rows of a likelihood for areas, and for points whose place is known besides.
 
     Areas count the events that have no place of their own. Of an area with g events of known place among n a share
@@ -53,8 +56,10 @@ def combine(areas: AreaCounts, exposure: np.ndarray) -> Combined:
     Parameters
     ----------
     areas : AreaCounts
-        With its `located` events.
+        With its `located` events, and its part of every node's exposure.
     exposure : (n_nodes,) array
+    effort : (n_nodes,) array, optional
+        With it only the exposure behind the events that get reported counts.
 
     Returns
     -------
@@ -63,9 +68,10 @@ def combine(areas: AreaCounts, exposure: np.ndarray) -> Combined:
     """
     values, shares = areas.guessed, areas.shares
     low = 0 if areas.suppressed is None else areas.suppressed[0]
-    exposed = shares @ exposure
+    seen = areas.within.exposure(exposure, effort)
+    exposed = np.asarray(seen.sum(axis=1)).ravel()
     events = np.where(areas.hidden, float(low), values) > 0
-    nobody = ~(exposed > 0)
+    nobody = ~(exposed > _NOBODY * exposed.mean())
     if (nobody & events).any():
         bad = nobody & events
         raise DataError(
@@ -87,14 +93,15 @@ def combine(areas: AreaCounts, exposure: np.ndarray) -> Combined:
             )
         known = shares @ located
         rest = np.divide(values, values + known, out=np.ones(len(values)), where=values + known > 0)
-    weights = sparse.csr_array(sparse.diags_array(rest) @ shares.multiply(exposure))
-    keep = np.flatnonzero(np.asarray(weights.sum(axis=1)).ravel() > 0)
+    weights = sparse.csr_array(sparse.diags_array(rest) @ seen)
+    keep = np.flatnonzero(~nobody)
     blocks, counts, hidden, area = [weights[keep]], [values[keep]], [areas.hidden[keep]], [keep]
     if located is not None:
-        behind = exposure * (1.0 - shares.T @ rest)
+        at_nodes = exposure if effort is None else exposure * effort
+        behind = at_nodes - np.asarray(weights.sum(axis=0)).ravel()
         # Rounding leaves a trace where nothing is behind.
         behind = np.where(
-            (located > 0) | (behind > 1e-9 * exposure), np.maximum(behind, 1e-12 * exposure), 0.0
+            (located > 0) | (behind > 1e-9 * at_nodes), np.maximum(behind, 1e-12 * at_nodes), 0.0
         )
         blocks.insert(0, sparse.csr_array(sparse.diags_array(behind)))
         counts.insert(0, located)

@@ -9,8 +9,9 @@ import numpy as np
 
 from geobgp.data.areas import AreaCounts, these
 from geobgp.data.effects import filled
+from geobgp.data.exposure import Given, GivenPixels, GivenPolygons
 from geobgp.data.levels import polygon_means
-from geobgp.data.raster_in import read_to_nodes
+from geobgp.data.raster_in import read_with_pixels
 from geobgp.errors import DataError, option
 from geobgp.files import kind_of, read_vector
 from geobgp.text import count, events, listed, number, percent
@@ -33,7 +34,14 @@ _ROUNDING = 1e-6
 
 
 def node_effort(effort: Effort | None, domain: Domain, column: str | None = None) -> np.ndarray | None:
-    """Return the share of the events at each node that get reported, from 0 to 1; None where all are.
+    """Return the share of the events at each node that get reported; see `read_effort`."""
+    return read_effort(effort, domain, column)[0]
+
+
+def read_effort(
+    effort: Effort | None, domain: Domain, column: str | None = None
+) -> tuple[np.ndarray | None, Given | None]:
+    """Return the share of events at each node that get reported, None where all are, and what it was read from.
 
     Parameters
     ----------
@@ -50,7 +58,7 @@ def node_effort(effort: Effort | None, domain: Domain, column: str | None = None
     >>> from geobgp import Domain
     >>> domain = Domain.from_polygons(shapely.box(0, 0, 2, 1), cell_size=1, crs="local")
     >>> halves = [shapely.box(0, 0, 1.5, 1), shapely.box(1.5, 0, 2, 1)]
-    >>> node_effort(geopandas.GeoDataFrame({"effort": [1.0, 0.5]}, geometry=halves), domain).tolist()
+    >>> read_effort(geopandas.GeoDataFrame({"effort": [1.0, 0.5]}, geometry=halves), domain)[0].tolist()
     [1.0, 0.75]
     """
     if effort is None:
@@ -61,17 +69,21 @@ def node_effort(effort: Effort | None, domain: Domain, column: str | None = None
                 found=column,
                 remedy=f"Give them as {option('effort')}.",
             )
-        return None
+        return None, None
     values: Any
     given: Any = effort
+    read: Given | None = None
     if isinstance(effort, (str, os.PathLike)) and kind_of(os.fspath(effort)) in ("vector", "parquet"):
         given = read_vector(os.fspath(effort), "effort")
     if hasattr(given, "geometry") and hasattr(given, "crs"):
         name = share_column(given, column)
         _check_shares(np.asarray(given[name], float), "polygon")
         values = polygon_means(given[[name, given.geometry.name]], name, domain)
+        shapes = np.array(given.geometry.to_numpy(), dtype=object)
+        read = GivenPolygons(shapes, given.crs, np.asarray(given[name], float))
     elif isinstance(given, (str, os.PathLike)) or hasattr(given, "dims"):
-        values = read_to_nodes(given, domain, "mean")
+        values, pixels = read_with_pixels(given, domain, "mean")
+        read = GivenPixels(pixels)
     else:
         values = np.array(as_floats("effort", given))
         if values.shape != (domain.n_nodes,):
@@ -92,7 +104,7 @@ def node_effort(effort: Effort | None, domain: Domain, column: str | None = None
             found=0.0,
             remedy=f"Check {option('effort')}.",
         )
-    return np.clip(out, 0.0, 1.0)
+    return np.clip(out, 0.0, 1.0), read
 
 
 def seen_exposure(exposure: np.ndarray, effort: np.ndarray | None) -> np.ndarray:
@@ -133,7 +145,8 @@ def check_events(
     if areas is not None:
         low = 0 if areas.suppressed is None else areas.suppressed[0]
         some = np.where(areas.hidden, float(low), areas.guessed) > 0
-        bad = some & (areas.shares @ exposure > 0) & ~(areas.shares @ (exposure * effort) > 0)
+        exposed, seen = (areas.within.exposure(exposure, e).sum(axis=1) for e in (None, effort))
+        bad = some & (exposed > 0) & ~(seen > 0)
         if bad.any():
             raise DataError(
                 f"{these(bad, areas.names)} {'has' if bad.sum() == 1 else 'have'} events but no effort: nobody could "

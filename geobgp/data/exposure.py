@@ -1,23 +1,32 @@
-"""Exposure: how many people, or what else events happen to, each node's land holds."""
+"""Exposure: how many people, or what else events happen to, each node's land holds, and any piece of it.
+
+A border cuts nodes in two, and the people of a node are not spread evenly over it: a town may end at the border. So
+what was given is kept, as polygons or as pixels, and read anew for the pieces into which regions cut the land.
+"""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, TypeAlias
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+import geopandas as gpd
 import numpy as np
 import pandas as pd
+import pyproj
+import shapely
+from scipy import sparse
 
-from geobgp.data.raster_in import LEFT_OUT, read_to_nodes
+from geobgp.data.raster_in import LEFT_OUT, Pixels, read_with_pixels
 from geobgp.data.standardise import EXPECTED
 from geobgp.errors import DataError, InputWarning, option, warn
 from geobgp.files import kind_of, read_vector
-from geobgp.land.regions import spread_shares
+from geobgp.land.regions import Overlay, overlaps, spread_density
 from geobgp.text import count, listed, number, percent
 from geobgp.validate import as_floats
 
 if TYPE_CHECKING:
-    import geopandas as gpd
     import xarray as xr
 
     from geobgp.land.domain import Domain
@@ -25,10 +34,245 @@ if TYPE_CHECKING:
     Exposure: TypeAlias = np.ndarray | gpd.GeoDataFrame | str | os.PathLike[str] | xr.DataArray
 
 
+class Given(ABC):
+    """What was given of the land, polygons or pixels, kept so that any piece of it can be read."""
+
+    @abstractmethod
+    def over(self, domain: Domain, shapes: np.ndarray, node: np.ndarray, *, amounts: bool) -> np.ndarray:
+        """Return what lies in polygons on the domain's plane, (k,) or (n_periods, k), or the mean there.
+
+        Amounts within one node can be compared with each other; NaN where nothing is known.
+
+        Parameters
+        ----------
+        domain : Domain
+        shapes : (k,) array of polygons
+        node : (k,) int array
+            The node whose land each is a piece of.
+        amounts : bool
+            Whether to add up or to average.
+        """
+
+    def at(self, period: int) -> Given | None:
+        """Return what was given of one period."""
+        return self
+
+    def pooled(self) -> Given:
+        """Return what was given of all periods together."""
+        return self
+
+    def shares(self, domain: Domain, cut: Overlay) -> np.ndarray:
+        """Return the share of every node's amount that lies in each region, in the order of ``cut.shares.data``.
+
+        One for nodes that lie in one region, by land where nothing is known; (n_periods, ...) where it changes.
+        """
+        nodes = np.unique(cut.node)
+        islets, near = domain.left_out
+        shapes = np.concatenate([cut.pieces, np.asarray(domain.polygon_of(nodes), dtype=object), islets])
+        node = np.concatenate([cut.node, nodes, near])
+        found = np.nan_to_num(self.over(domain, shapes, node, amounts=True))
+        n, rows = len(cut.pieces), np.atleast_2d(found)
+        out = np.tile(cut.shares.data, (len(rows), 1))
+        for k, row in enumerate(rows):
+            whole = np.bincount(node[n:], row[n:], domain.n_nodes)[cut.node]
+            some = whole > 0
+            out[k, cut.entry[some]] = 0.0
+            np.add.at(out[k], cut.entry[some], row[:n][some] / whole[some])
+        return np.minimum(out if found.ndim == 2 else out[0], 1.0)
+
+    def means(self, domain: Domain, cut: Overlay, nodes: np.ndarray) -> np.ndarray:
+        """Return the mean over the land of every node in each region, in the order of ``cut.shares.data``.
+
+        Parameters
+        ----------
+        domain : Domain
+        cut : Overlay
+        nodes : (n_nodes,) array
+            The means of nodes, for those that are whole and where nothing is known.
+        """
+        out = nodes[cut.shares.indices]
+        found = self.over(domain, cut.pieces, cut.node, amounts=False)
+        area = np.where(np.isfinite(found), shapely.area(cut.pieces), 0.0)
+        total = np.bincount(cut.entry, area * np.nan_to_num(found), len(out))
+        area = np.bincount(cut.entry, area, len(out))
+        return np.divide(total, area, out=np.array(out, float), where=area > 0)
+
+
+@dataclass(frozen=True, eq=False)
+class GivenPolygons(Given):
+    """Polygons with a number each.
+
+    Attributes
+    ----------
+    geometry : (k,) array of polygons
+    crs : pyproj.CRS or None
+    values : (k,) or (n_periods, k) array
+        Amounts per m² of the land in the polygon, or what is to be averaged.
+    """
+
+    geometry: np.ndarray
+    crs: pyproj.CRS | None
+    values: np.ndarray
+
+    def over(self, domain: Domain, shapes: np.ndarray, node: np.ndarray, *, amounts: bool) -> np.ndarray:
+        """Return what lies in polygons on the domain's plane."""
+        frame = gpd.GeoDataFrame(geometry=list(self.geometry), crs=self.crs)
+        area = overlaps(domain, frame, shapes)
+        known = np.isfinite(self.values)
+        total = np.where(known, self.values, 0.0) @ area
+        if amounts:
+            return np.asarray(total)
+        of = known.astype(float) @ area
+        return np.divide(total, of, out=np.full(np.shape(total), np.nan), where=of > 0)
+
+    def at(self, period: int) -> GivenPolygons:
+        """Return what was given of one period."""
+        return self if self.values.ndim == 1 else replace(self, values=self.values[period])
+
+    def pooled(self) -> GivenPolygons:
+        """Return what was given of all periods together."""
+        return self if self.values.ndim == 1 else replace(self, values=self.values.sum(axis=0))
+
+
+@dataclass(frozen=True, eq=False)
+class GivenPixels(Given):
+    """The pixels of a raster."""
+
+    pixels: Pixels
+
+    def over(self, domain: Domain, shapes: np.ndarray, node: np.ndarray, *, amounts: bool) -> np.ndarray:
+        """Return what lies in polygons on the domain's plane."""
+        return self.pixels.over(domain, shapes, node, amounts=amounts)
+
+
+@dataclass(frozen=True, eq=False)
+class GivenByPeriod(Given):
+    """Something else for each period; None where it is known by node only."""
+
+    parts: tuple[Given | None, ...]
+    together: bool = False
+
+    def over(self, domain: Domain, shapes: np.ndarray, node: np.ndarray, *, amounts: bool) -> np.ndarray:
+        """Return what lies in polygons on the domain's plane, by period or of all of them together."""
+        land = shapely.area(shapes)
+        found = [
+            land if one is None else one.over(domain, shapes, node, amounts=amounts) for one in self.parts
+        ]
+        return np.sum(np.nan_to_num(found), axis=0) if self.together else np.array(found)
+
+    def at(self, period: int) -> Given | None:
+        """Return what was given of one period."""
+        return self.parts[period]
+
+    def pooled(self) -> GivenByPeriod:
+        """Return what was given of all periods together."""
+        return replace(self, together=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Within:
+    """What of every node's land, exposure and effort lies in each of some regions.
+
+    Attributes
+    ----------
+    shares : (n_regions, n_nodes) csr_array
+        The share of every node's land.
+    exposed : (k,) or (n_periods, k) array, optional
+        The share of every node's exposure, in the order of ``shares.data``; None where it is as the land's.
+    effort : (k,) array, optional
+        The effort on the land of every node in each region, in that order; None where it is the node's.
+    """
+
+    shares: sparse.csr_array
+    exposed: np.ndarray | None = None
+    effort: np.ndarray | None = None
+
+    @property
+    def varies(self) -> bool:
+        """Whether shares change from period to period."""
+        return self.exposed is not None and self.exposed.ndim == 2
+
+    def exposure(
+        self, nodes: np.ndarray, effort: np.ndarray | None = None, period: int = 0
+    ) -> sparse.csr_array:
+        """Return the exposure of every node within each region, (n_regions, n_nodes); with an effort, that seen.
+
+        Parameters
+        ----------
+        nodes : (n_nodes,) array
+            The exposure of nodes.
+        effort : (n_nodes,) array, optional
+            The effort of nodes.
+        period : int
+        """
+        shares = self.shares
+        data = shares.data if self.exposed is None else self.exposed[period] if self.varies else self.exposed
+        data = data * nodes[shares.indices]
+        if effort is not None:
+            data = data * (effort[shares.indices] if self.effort is None else self.effort)
+        return sparse.csr_array((data, shares.indices, shares.indptr), shape=shares.shape)
+
+    def rows(self, which: np.ndarray, period: int | None = None) -> Within:
+        """Return some of the regions, in one period or in all."""
+
+        def of(data: np.ndarray | None) -> np.ndarray | None:
+            if data is None:
+                return None
+            if data.ndim == 2:
+                if period is None:
+                    return np.array([of(one) for one in data])
+                data = data[period]
+            whole = sparse.csr_array((data, self.shares.indices, self.shares.indptr), shape=self.shares.shape)
+            return np.asarray(whole[which].data)
+
+        return Within(self.shares[which], of(self.exposed), of(self.effort))
+
+
+def within(
+    domain: Domain,
+    cut: Overlay,
+    given: Given | None,
+    effort: np.ndarray | None = None,
+    given_effort: Given | None = None,
+) -> Within:
+    """Return what of every node's land, exposure and effort lies in regions.
+
+    Parameters
+    ----------
+    domain : Domain
+    cut : Overlay
+        Of the regions.
+    given : Given, optional
+        What the exposure was read from; None where it is the land, or known by node only.
+    effort : (n_nodes,) array, optional
+    given_effort : Given, optional
+        What the effort was read from.
+    """
+    whole = len(cut.pieces) == 0
+    exposed = None if given is None or whole else given.shares(domain, cut)
+    seen = (
+        None if effort is None or given_effort is None or whole else given_effort.means(domain, cut, effort)
+    )
+    return Within(cut.shares, exposed, seen)
+
+
+class Read(NamedTuple):
+    """An exposure as it was read: of every node, what it is, and what it was read from."""
+
+    values: np.ndarray
+    kind: str
+    given: Given | None
+
+
 def node_exposure(
     exposure: Exposure | None, domain: Domain, column: str | None = None
 ) -> tuple[np.ndarray, str]:
-    """Return the exposure of every node and what it is.
+    """Return the exposure of every node and what it is; see `read_exposure`."""
+    return read_exposure(exposure, domain, column)[:2]
+
+
+def read_exposure(exposure: Exposure | None, domain: Domain, column: str | None = None) -> Read:
+    """Return the exposure of every node, what it is, and what it was read from.
 
     Parameters
     ----------
@@ -44,16 +288,20 @@ def node_exposure(
 
     Returns
     -------
-    (n_nodes,) array, and "area", "population", "expected" (cases, so that the map is a relative risk) or "exposure"
+    Read
+        Its kind is "area", "population", "expected" (cases, so that the map is a relative risk) or "exposure".
     """
     if exposure is None:
-        return domain.node_areas / domain.area_unit[0], "area"
-    exposure = areas_of(exposure)
-    if hasattr(exposure, "geometry") and hasattr(exposure, "crs"):
-        column = population_column(exposure, column)
-        return _spread(exposure, domain, column), kind_of_amounts(column)
+        return Read(domain.node_areas / domain.area_unit[0], "area", None)
+    given: Given | None = None
+    areas: Any = areas_of(exposure)
+    if hasattr(areas, "geometry") and hasattr(areas, "crs"):
+        column = population_column(areas, column)
+        values, given = spread_people(areas, domain, column, amounts_in(areas, column))
+        return Read(values, kind_of_amounts(column), given)
     if isinstance(exposure, (str, os.PathLike)) or hasattr(exposure, "dims"):
-        values, kind = read_to_nodes(exposure, domain, "sum"), "population"  # type: ignore[arg-type]
+        values, pixels = read_with_pixels(exposure, domain, "sum")  # type: ignore[arg-type]
+        kind, given = "population", GivenPixels(pixels)
         empty = int(np.isnan(values).sum())
         if empty == len(values):
             raise DataError("The exposure raster has no data on this domain's land; check its place and CRS.")
@@ -80,7 +328,7 @@ def node_exposure(
         raise DataError(
             "The exposure is zero everywhere, so that nothing could happen anywhere.", option="exposure"
         )
-    return values, kind
+    return Read(values, kind, given)
 
 
 def check_amounts(values: np.ndarray, what: str) -> None:
@@ -142,23 +390,29 @@ def repeated(areas: gpd.GeoDataFrame, amount: str) -> np.ndarray:
     return np.asarray(keys.assign(_shape=areas.geometry.to_wkb().to_numpy()).duplicated(), bool)
 
 
-def _spread(areas: gpd.GeoDataFrame, domain: Domain, column: str) -> np.ndarray:
-    """Return people per node: those of each area that live on the node's land."""
-    people = amounts_in(areas, column)
-    return np.asarray(people @ shares_of(areas, domain, column, people)).ravel()
+def spread_people(
+    areas: gpd.GeoDataFrame, domain: Domain, column: str, people: np.ndarray
+) -> tuple[np.ndarray, GivenPolygons]:
+    """Return people per node, and where they are; tell of those off the land.
 
-
-def shares_of(areas: gpd.GeoDataFrame, domain: Domain, column: str, people: np.ndarray) -> Any:
-    """Return which share of each area's people lives on which node, (n_areas, n_nodes); tell of those off the land."""
-    shares = spread_shares(domain, areas, "areas of the exposure")
+    Parameters
+    ----------
+    areas : GeoDataFrame
+    domain : Domain
+    column : str
+    people : (n_areas,) or (n_periods, n_areas) array
+    """
+    per_area, shares = spread_density(domain, areas, "areas of the exposure")
     kept = np.asarray(shares.sum(axis=1)).ravel()
     if not (kept > 0).any():
         raise DataError(
-            f"None of the {len(people):,} areas holds land of this domain; check their place and CRS.",
+            f"None of the {len(areas):,} areas holds land of this domain; check their place and CRS.",
             option="exposure",
         )
-    _warn_left_out(areas, column, people, kept)
-    return shares
+    _warn_left_out(areas, column, people if people.ndim == 1 else people.mean(axis=0), kept)
+    some = np.flatnonzero(kept > 0)
+    shapes = np.array(areas.geometry.to_numpy(), dtype=object)[some]
+    return np.asarray(people @ shares), GivenPolygons(shapes, areas.crs, (people * per_area)[..., some])
 
 
 def areas_of(exposure: Any) -> Any:

@@ -12,7 +12,7 @@ import pandas as pd
 
 from geobgp.data.areas import AreaCounts, place_areas
 from geobgp.data.clock import OUTSIDE, UNTIMED, Clock
-from geobgp.data.exposure import repeated
+from geobgp.data.exposure import Within, repeated
 from geobgp.data.periods import Periods
 from geobgp.errors import DataError, InputWarning, option, warn
 from geobgp.text import count as counted
@@ -84,12 +84,13 @@ class PeriodAreaCounts(AreaCounts):
         """Return the counts of one period; areas of which nothing is known are not among them."""
         kept = np.flatnonzero(~self.unknown[period])
         located = None if self.located is None else self.located[period]
-        return self._plain(kept, self.values[period, kept], located)
+        return self._plain(kept, self.values[period, kept], located, self.within.rows(kept, period))
 
     def pooled(self) -> AreaCounts:
         """Return the counts of all periods together, about, where some are suppressed."""
         located = None if self.located is None else self.located.sum(axis=0)
-        return self._plain(np.arange(self.n_areas), np.round(self.guessed.sum(axis=0)), located)
+        every, values = np.arange(self.n_areas), np.round(self.guessed.sum(axis=0))
+        return replace(self._plain(every, values, located, Within(self.shares)), _cut=self._cut)
 
     def frame(self) -> gpd.GeoDataFrame:
         """Return a row for each ``period`` and area, with its ``name`` and the number ``observed``."""
@@ -108,13 +109,21 @@ class PeriodAreaCounts(AreaCounts):
             values=self.values[start:stop],
             unknown=self.unknown[start:stop],
             located=None if self.located is None else self.located[start:stop],
+            exposed=self.exposed[start:stop]
+            if self.exposed is not None and self.within.varies
+            else self.exposed,
+            _met=(),
             periods=self.periods.slice(start, stop),
         )
 
-    def _plain(self, kept: np.ndarray, values: np.ndarray, located: np.ndarray | None) -> AreaCounts:
+    def _plain(
+        self, kept: np.ndarray, values: np.ndarray, located: np.ndarray | None, within: Within
+    ) -> AreaCounts:
         return AreaCounts(
             values=values,
-            shares=self.shares[kept],
+            shares=within.shares,
+            exposed=within.exposed,
+            effort=within.effort,
             names=tuple(self.names[i] for i in kept),
             suppressed=self.suppressed,
             geometry=self.geometry[kept],
@@ -207,7 +216,8 @@ def bin_period_areas(
     table, unknown = table[:, kept], unknown[:, kept]
     table.setflags(write=False)
     known = {
-        name: getattr(placed, name) for name in ("shares", "names", "suppressed", "geometry", "crs", "nodes")
+        name: getattr(placed, name)
+        for name in ("shares", "names", "suppressed", "geometry", "crs", "nodes", "_cut")
     }
     return PeriodAreaCounts(
         values=table,

@@ -13,13 +13,15 @@ import pandas as pd
 from geobgp.data.clock import OUTSIDE, Clock
 from geobgp.data.effects import Effects, covariate_columns, fixed_effects, named_covariates
 from geobgp.data.exposure import (
+    GivenByPeriod,
+    Read,
     amounts_in,
     areas_of,
     check_amounts,
     kind_of_amounts,
-    node_exposure,
     population_column,
-    shares_of,
+    read_exposure,
+    spread_people,
 )
 from geobgp.errors import DataError, option
 from geobgp.text import count, listed
@@ -159,7 +161,12 @@ def check_one(name: str, value: Any, where: str, remedy: str) -> None:
         )
 
 
-def period_exposure(
+def period_exposure(exposure: Any, domain: Domain, column: str | None = None, **when: Any) -> tuple[Any, str]:
+    """Return the exposure of every node, by period or for all of them, and what it is; see `read_period_exposure`."""
+    return read_period_exposure(exposure, domain, column, **when)[:2]
+
+
+def read_period_exposure(
     exposure: Any,
     domain: Domain,
     column: str | None = None,
@@ -167,13 +174,13 @@ def period_exposure(
     time: Any = UNKNOWN,
     periods: Periods | None = None,
     date_format: str | None = None,
-) -> tuple[np.ndarray, str]:
-    """Return the exposure of every node, (n_nodes,) or (n_periods, n_nodes), and what it is.
+) -> Read:
+    """Return the exposure of every node, (n_nodes,) or (n_periods, n_nodes), what it is, and what it was read from.
 
     Parameters
     ----------
     exposure
-        As for `node_exposure`, the same in every period; or a (n_periods, n_nodes) array, or a list (or a mapping by
+        As for `read_exposure`, the same in every period; or a (n_periods, n_nodes) array, or a list (or a mapping by
         the periods' labels) with an exposure of any kind for each period; or areas with a row for each period.
     domain : Domain
     column : str, optional
@@ -192,15 +199,18 @@ def period_exposure(
         if hasattr(exposure, "columns") and time in exposure.columns:
             return _dated(exposure, domain, column, Clock(time, periods, None, date_format), periods)
     if not varies(exposure):
-        return node_exposure(exposure, domain, column)
+        return read_exposure(exposure, domain, column)
+    given = None
     exposure = in_order(exposure, periods, "exposure")
     if isinstance(exposure, np.ndarray):
         values = _rows(np.array(exposure, float), domain, "exposure")
         check_amounts(values.ravel(), "Exposure")
         kind = "exposure"
     else:
-        found = [node_exposure(one, domain, column) for one in exposure]
-        values, kind = np.array([one for one, _ in found]), found[0][1]
+        found = [read_exposure(one, domain, column) for one in exposure]
+        values, kind = np.array([one.values for one in found]), found[0].kind
+        if any(one.given is not None for one in found):
+            given = GivenByPeriod(tuple(one.given for one in found))
     empty = np.flatnonzero(values.sum(axis=1) <= 0)
     if len(empty):
         raise DataError(
@@ -209,12 +219,12 @@ def period_exposure(
             found=len(empty),
             remedy="Leave these periods out, or give their exposure.",
         )
-    return values, kind
+    return Read(values, kind, given)
 
 
 def _dated(
     areas: gpd.GeoDataFrame, domain: Domain, column: str | None, clock: Clock, periods: Periods
-) -> tuple[np.ndarray, str]:
+) -> Read:
     """Return the exposure by period and node of areas with a row for each period."""
     column = population_column(areas.drop(columns=clock.name), column)
     codes = clock.codes(areas[clock.name])
@@ -252,7 +262,8 @@ def _dated(
             remedy="Give a row for each, 0 where there is nobody.",
         )
     one = areas.iloc[np.unique(area, return_index=True)[1]]
-    return table @ shares_of(one, domain, column, table.mean(axis=0)), kind_of_amounts(column)
+    values, given = spread_people(one, domain, column, table)
+    return Read(values, kind_of_amounts(column), given)
 
 
 def period_effects(

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import pyproj
+import shapely
+from affine import Affine
 
-from geobgp.data.pixels import Outlines, PixelLink, apply_affine
+from geobgp.data.pixels import ApartError, Outlines, PixelLink, apply_affine
 from geobgp.data.raster_source import RasterSource, open_raster
 from geobgp.errors import DataError, InputWarning, warn
 from geobgp.land.pieces import cover, split_with_owner
@@ -35,6 +39,8 @@ _NO_AMOUNT_AT_ALL = 1e15
 _FAR_BEYOND = 100.0
 #: Shares of a pixel or a node, and of a total, that are no more than rounding errors.
 _NO_AREA, _NO_AMOUNT = 1e-9, 1e-12
+#: Pixels that are kept of a raster, for what lies in regions; of more, several are taken together.
+MOST_KEPT = 4_000_000
 
 
 def read_to_nodes(
@@ -95,6 +101,125 @@ def read_to_nodes(
         out, tally = _sums(raster, domain, link, outlines)
     _check(tally, raster.name)
     return out
+
+
+@dataclass(frozen=True, eq=False)
+class Pixels:
+    """The pixels of a raster around the land, kept so that any piece of it can be read.
+
+    Attributes
+    ----------
+    values : (rows, columns) array
+        NaN where there are no data.
+    affine : Affine
+        From columns and rows to coordinates.
+    crs : pyproj.CRS or None
+    """
+
+    values: np.ndarray
+    affine: Affine
+    crs: pyproj.CRS | None
+
+    def over(self, domain: Domain, shapes: np.ndarray, node: np.ndarray, *, amounts: bool) -> np.ndarray:
+        """Return what pixels hold within polygons on the domain's plane, or their mean there; NaN without data.
+
+        Parameters
+        ----------
+        domain : Domain
+        shapes : array of polygons
+        node : int array
+            The node whose land each is a piece of.
+        amounts : bool
+            Whether to add up or to average.
+        """
+        rows, cols = self.values.shape
+        source = RasterSource(
+            (rows, cols), self.affine, self.crs, lambda t, a, b, c: self.values[t:b, a:c], None, "the raster"
+        )
+        land: Any = _Shapes(domain, shapes, node)
+        try:
+            link = PixelLink.make(source, land)
+            outlines = Outlines.make(source, land, link)
+        except ApartError:
+            return np.full(len(shapes), np.nan)
+        value, known, tally = _overlay(source, link, outlines, amounts)
+        if not amounts:
+            value = np.divide(value, known, out=np.zeros(len(value)), where=known > 0)
+        else:
+            value = np.where(value > _NO_AMOUNT * tally.taken, value, 0.0)
+        # A piece that the raster's projection tears apart has no outline, and so no area.
+        return np.where(known > _NO_AREA * np.maximum(outlines.area, 1e-300), value, np.nan)
+
+
+class _Shapes:
+    """Pieces of land, as `Outlines` wants the nodes of a domain."""
+
+    def __init__(self, domain: Domain, shapes: np.ndarray, node: np.ndarray) -> None:
+        self.crs, self.cell_size, self.n_nodes = domain.crs, domain.cell_size, len(shapes)
+        self.node_points, self.planar_areas = domain.node_points[node], shapely.area(shapes)
+        self._shapes = shapes
+
+    def polygon_of(self, nodes: np.ndarray) -> np.ndarray:
+        return np.asarray(self._shapes[nodes], dtype=object)
+
+
+def read_with_pixels(
+    source: str | os.PathLike[str] | xr.DataArray, domain: Domain, how: Literal["mean", "sum"]
+) -> tuple[np.ndarray, Pixels]:
+    """Return what `read_to_nodes` does, and the pixels around the land."""
+    with open_raster(source, None, None) as raster:
+        link = PixelLink.make(raster, domain)
+        outlines = Outlines.make(raster, domain, link)
+        if how == "mean":
+            return _means(raster, domain, link, outlines), _kept(
+                raster, domain, link, outlines, amounts=False
+            )
+        out, tally = _sums(raster, domain, link, outlines)
+        pixels = _kept(raster, domain, link, outlines, amounts=True)
+    _check(tally, raster.name)
+    islets, node = domain.left_out
+    if len(islets):
+        # What is on land too small to be a node is at the node nearest by.
+        more = np.nan_to_num(pixels.over(domain, islets, node, amounts=True))
+        more = np.bincount(node, more, domain.n_nodes)
+        out = np.where(more > 0, np.nan_to_num(out) + more, out)
+    return out, pixels
+
+
+def _kept(
+    raster: RasterSource, domain: Domain, link: PixelLink, outlines: Outlines, *, amounts: bool
+) -> Pixels:
+    """Return the pixels around the land, blocks of them as one where they are very many."""
+    top, left, bottom, right = outlines.window
+    if len(domain.left_out[0]):
+        with suppress(ApartError):
+            islets: Any = _Shapes(domain, *domain.left_out)
+            more = Outlines.make(raster, islets, link).window
+            top, left = min(top, more[0]), min(left, more[1])
+            bottom, right = max(bottom, more[2]), max(right, more[3])
+    side = max(int(np.ceil(np.sqrt((bottom - top) * (right - left) / MOST_KEPT))), 1)
+    height = max(_BLOCK // (right - left) // side, 1) * side
+    parts = []
+    for start in range(top, bottom, height):
+        values = raster.read(start, left, min(start + height, bottom), right)
+        parts.append(values if side == 1 else _together(values, side, amounts))
+    values = np.concatenate(parts)
+    single = values.astype(np.float32)
+    exact = np.array_equal(single, values, equal_nan=True)
+    (west, north), by = apply_affine(raster.affine, left, top), raster.affine  # type: ignore[arg-type]
+    affine = Affine(side * by.a, side * by.b, float(west), side * by.d, side * by.e, float(north))
+    return Pixels(single if exact else values, affine, raster.crs)
+
+
+def _together(values: np.ndarray, side: int, amounts: bool) -> np.ndarray:
+    """Return sums or means of blocks of pixels; NaN where none of them has data."""
+    rows, cols = (-(-n // side) for n in values.shape)
+    padded = np.full((rows * side, cols * side), np.nan)
+    padded[: values.shape[0], : values.shape[1]] = values
+    blocks = padded.reshape(rows, side, cols, side)
+    known = np.isfinite(blocks).sum(axis=(1, 3))
+    total = np.nansum(blocks, axis=(1, 3))
+    return np.where(known > 0, total if amounts else total / np.maximum(known, 1), np.nan)
 
 
 def node_sums(raster: RasterSource, domain: Domain) -> np.ndarray:

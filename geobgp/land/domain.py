@@ -410,6 +410,16 @@ class Domain(Shown):
             out[k] = shapely.union_all(parts[slot == k])
         return self.grid.shapes_from_cells(out)
 
+    @cached_property
+    def left_out(self) -> tuple[np.ndarray, np.ndarray]:
+        """The small pieces of land that are no node's, as polygons in the CRS, and the node nearest to each."""
+        shapes = self._piece_polygons(np.flatnonzero(self.piece_node < 0))
+        if len(shapes) == 0:
+            return shapes, np.zeros(0, np.int64)
+        tree, owner = self._shore_tree
+        (which, found) = tree.query_nearest(shapes, all_matches=False)
+        return self.grid.shapes_from_cells(shapes[which]), owner[found]
+
     def interpolation(self, coords: np.ndarray) -> tuple[sp.csr_array, np.ndarray]:
         """Return a sparse (k, n_nodes) matrix that takes node values to coordinates, and which are on land.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import geopandas as gpd
@@ -25,6 +26,31 @@ if TYPE_CHECKING:
 
 #: Regions with more vertices than this are cut into tiles before they are intersected with single nodes.
 _TILE_VERTICES = 256
+#: Shares of a node or of a cell that are no more than rounding errors of two borders that are the same.
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Overlay:
+    """Where regions and the land of nodes overlap.
+
+    Attributes
+    ----------
+    shares : (n_regions, n_nodes) csr_array
+        The share of every node's land that lies in each region.
+    pieces : array of polygons
+        On the domain's plane: the land of nodes that a region's border cuts, within the region. Small pieces of land
+        that are no node's are among them, as if they were the nearest node's; of the shares they are no part.
+    entry : int array
+        To which number of ``shares.data`` each piece belongs; several may belong to one.
+    node : int array
+        The node of each piece.
+    """
+
+    shares: sparse.csr_array
+    pieces: np.ndarray
+    entry: np.ndarray
+    node: np.ndarray
 
 
 def read_regions(
@@ -275,7 +301,29 @@ def area_shares(domain: Domain, regions: Any) -> sparse.csr_array:
     csr_array, (n_regions, n_nodes)
         Numbers from 0 to 1.
     """
-    return _node_shares(domain, _in_plane(read_regions(regions, domain), domain, "regions")[0])
+    return overlay(domain, regions).shares
+
+
+def overlay(domain: Domain, regions: Any) -> Overlay:
+    """Return where regions and the land of nodes overlap: the shares of `area_shares`, and the pieces of cut nodes."""
+    return _overlaid(domain, _in_plane(read_regions(regions, domain), domain, "regions")[0])
+
+
+def overlaps(domain: Domain, regions: gpd.GeoDataFrame, shapes: np.ndarray) -> sparse.csr_array:
+    """Return the area of shapes on the domain's plane that lies in each region, (n_regions, n_shapes).
+
+    Slivers along a border that region and shape have in common are left out.
+    """
+    return _overlaps(domain, _in_plane(regions, domain, "regions")[0], shapes)
+
+
+def _overlaps(domain: Domain, geometries: np.ndarray, shapes: np.ndarray) -> sparse.csr_array:
+    tiles, owner = _tiles(geometries, 8 * domain.cell_size)
+    tile, shape = shapely.STRtree(shapes).query(tiles, predicate="intersects")
+    area = shapely.area(shapely.intersection(shapes[shape], tiles[tile]))
+    real = area > _ROUNDING * domain.cell_size**2
+    found = (area[real], (owner[tile[real]], shape[real]))
+    return sparse.coo_array(found, shape=(len(geometries), len(shapes))).tocsr()
 
 
 def spread_shares(domain: Domain, regions: Any, what: str = "regions") -> sparse.csr_array:
@@ -307,14 +355,39 @@ def spread_shares(domain: Domain, regions: Any, what: str = "regions") -> sparse
     [0.5, 1.0]
     """
     geometries, dry = dry_areas(domain, regions, what)
-    inside = _node_shares(domain, geometries)
-    on_land = inside @ domain.planar_areas
+    inside = _overlaid(domain, geometries).shares
+    return _spread(domain, inside.multiply(domain.node_areas).tocsr(), inside @ domain.planar_areas, dry)[1]
+
+
+def spread_density(
+    domain: Domain, regions: Any, what: str = "regions"
+) -> tuple[np.ndarray, sparse.csr_array]:
+    """Return the share of each region's people on a m² of its land, and on each node, (n_regions, n_nodes).
+
+    As `spread_shares` has them, but that people on pieces of land too small to be nodes are at the node nearest by.
+    """
+    geometries, dry = dry_areas(domain, regions, what)
+    found = _overlaid(domain, geometries)
+    ground, on_land = found.shares.multiply(domain.node_areas).tocsr(), found.shares @ domain.planar_areas
+    shapes, node = domain.left_out
+    if len(shapes):
+        area = _overlaps(domain, geometries, shapes)
+        by_node = sparse.coo_array(
+            ((domain.node_areas / domain.planar_areas)[node], (np.arange(len(node)), node)),
+            shape=(len(node), domain.n_nodes),
+        )
+        ground, on_land = sparse.csr_array(ground + area @ by_node.tocsr()), on_land + area.sum(axis=1)
+    return _spread(domain, ground, on_land, dry)
+
+
+def _spread(
+    domain: Domain, ground: sparse.csr_array, on_land: np.ndarray, dry: np.ndarray
+) -> tuple[np.ndarray, sparse.csr_array]:
+    """Spread regions' people evenly over the ground, of which the plane may show one part larger than another."""
     kept = np.divide(on_land, np.maximum(dry, on_land), out=np.zeros(len(dry)), where=on_land > 0)
-    # Evenly over the ground, of which the plane may show one part larger than another.
-    ground = sparse.csr_array(inside.multiply(domain.node_areas))
     total = ground.sum(axis=1)
-    scale = np.divide(kept, total, out=np.zeros(len(kept)), where=total > 0)
-    return sparse.csr_array(sparse.diags_array(scale) @ ground)
+    per_area = np.divide(kept, total, out=np.zeros(len(kept)), where=total > 0)
+    return per_area, sparse.csr_array(sparse.diags_array(per_area) @ ground)
 
 
 def dry_areas(domain: Domain, regions: Any, what: str = "regions") -> tuple[np.ndarray, np.ndarray]:
@@ -345,25 +418,53 @@ def _wet_areas(domain: Domain, geometries: np.ndarray) -> np.ndarray:
     return np.bincount(owner[piece], wet, len(geometries))
 
 
-def _node_shares(domain: Domain, geometries: np.ndarray) -> sparse.csr_array:
-    """Return the share of every node's land that lies in each of the polygons on the domain's plane."""
+def _overlaid(domain: Domain, geometries: np.ndarray) -> Overlay:
+    """Return where polygons on the domain's plane and the land of nodes overlap."""
     tree = shapely.STRtree(_boxes(domain))
+    islets, near = domain.left_out
     whole_region, whole_node = tree.query(geometries, predicate="covers")
-    pieces, owner = _tiles(geometries, 8 * domain.cell_size)
-    piece, node = tree.query(pieces, predicate="intersects")
-    key = owner[piece] * domain.n_nodes + node
-    crossed = ~np.isin(key, whole_region * domain.n_nodes + whole_node)
-    piece, node = piece[crossed], node[crossed]
+    tiles, owner = _tiles(geometries, 8 * domain.cell_size)
+    tile, node = tree.query(tiles, predicate="intersects")
+    key, n = owner[tile] * domain.n_nodes + node, domain.n_nodes
+    crossed = ~np.isin(key, whole_region * n + whole_node) | np.isin(node, near)
+    tile, node, key = tile[crossed], node[crossed], key[crossed]
     cut, place = np.unique(node, return_inverse=True)
     land = np.asarray(domain.polygon_of(cut), dtype=object)
-    share = shapely.area(shapely.intersection(land[place], pieces[piece])) / shapely.area(land)[place]
-    rows = np.concatenate([whole_region, owner[piece]])
-    cols = np.concatenate([whole_node, node])
-    data = np.concatenate([np.ones(len(whole_node)), share])
-    table = sparse.coo_array((data, (rows, cols)), shape=(len(geometries), domain.n_nodes)).tocsr()
+    pieces = np.asarray(shapely.intersection(land[place], tiles[tile]), dtype=object)
+    share = shapely.area(pieces) / shapely.area(land)[place]
+    uncut = ~np.isin(whole_node, near)
+    rows, cols = [whole_region[uncut], owner[tile]], [whole_node[uncut], node]
+    data = [np.ones(int(uncut.sum())), share]
+    some = share > 0
+    if len(islets):
+        tile, islet = shapely.STRtree(islets).query(tiles, predicate="intersects")
+        more = np.asarray(shapely.intersection(islets[islet], tiles[tile]), dtype=object)
+        rows, cols, data = [*rows, owner[tile]], [*cols, near[islet]], [*data, np.zeros(len(tile))]
+        pieces, node = np.concatenate([pieces, more]), np.concatenate([node, near[islet]])
+        key = np.concatenate([key, owner[tile] * n + near[islet]])
+        some = np.concatenate([some, shapely.area(more) > 0])
+    where = (np.concatenate(rows), np.concatenate(cols))
+    table = sparse.coo_array((np.concatenate(data), where), shape=(len(geometries), n)).tocsr()
+    table.sort_indices()
     table.data = np.minimum(table.data, 1.0)
-    table.eliminate_zeros()
-    return table
+    # What has no land at all is no entry.
+    keys = np.repeat(np.arange(len(geometries)), np.diff(table.indptr)) * n + table.indices
+    kept = (table.data > 0) | np.isin(keys, key[some])
+    shares = sparse.csr_array(
+        (table.data[kept], table.indices[kept], np.concatenate([[0], np.cumsum(kept)])[table.indptr]),
+        shape=table.shape,
+    )
+    entry = np.searchsorted(keys[kept], key[some])
+    parted = (shares.data[entry] < 1.0 - _ROUNDING) | np.isin(node[some], near)
+    return Overlay(shares, _polygons(pieces[some][parted]), entry[parted], node[some][parted])
+
+
+def _polygons(shapes: np.ndarray) -> np.ndarray:
+    """Return shapes without the lines and points at which polygons touch."""
+    for k in np.flatnonzero(shapely.get_type_id(shapes) == shapely.GeometryType.GEOMETRYCOLLECTION):
+        parts = shapely.get_parts(shapes[k])
+        shapes[k] = shapely.union_all(parts[shapely.area(parts) > 0])
+    return shapes
 
 
 def _boxes(domain: Domain) -> np.ndarray:

@@ -208,6 +208,7 @@ def _fit_all(
     everything = mapped.posterior
     model = LGCP(everything.basis, everything.kernel, likelihood=o.likelihood, scaling=everything.scaling)
     model.exposure, model.exposure_kind = everything.exposure, everything.exposure_kind
+    model.given, model.given_effort = everything.given, everything.given_effort
     model.effort, model.effects = everything.effort, everything.effects
     if o.pool and len(counts) < FEWEST_POOLED:
         raise DataError(

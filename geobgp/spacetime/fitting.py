@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -30,6 +30,13 @@ if TYPE_CHECKING:
 _NO_FIELD = 1e-4
 #: Prior standard deviation of fixed effects, as in space.
 FIXED_SD = 10.0
+
+
+class Behind(NamedTuple):
+    """What stands behind the events: the exposure by period and node, and the share of events that get reported."""
+
+    exposure: np.ndarray
+    effort: np.ndarray | None
 
 
 def has_periods(counts: Any) -> bool:
@@ -72,13 +79,13 @@ def fit_periods(
     exposure = model.exposure
     if not np.all(periods.widths == 1.0):
         exposure = np.broadcast_to(exposure, (periods.n, n)) * periods.widths[:, None]
-    seen = np.broadcast_to(seen_exposure(exposure, model.effort), (periods.n, n))
-    areas = counts if isinstance(counts, PeriodAreaCounts) else None
+    areas: Any = model.exposing(counts) if isinstance(counts, PeriodAreaCounts) else None
     values = None if isinstance(counts, PeriodAreaCounts) else _values(counts, n)
     for t in range(periods.n):
         check_events(None if values is None else values[t], None if areas is None else areas.at(t),
                      np.broadcast_to(exposure, (periods.n, n))[t], model.effort)  # fmt: skip
-    found = _fit(model, values, areas, seen, periods, hyper, progress, start, resume)
+    behind = Behind(np.broadcast_to(exposure, (periods.n, n)), model.effort)
+    found = _fit(model, values, areas, behind, periods, hyper, progress, start, resume)
     return SpaceTimePosterior(
         fit=found.fit,
         basis=model.basis,
@@ -95,6 +102,8 @@ def fit_periods(
         observed=values,
         areas=areas,
         places=None if areas is not None else getattr(counts, "counted", None),
+        given=model.given,
+        given_effort=model.given_effort,
         per=periods.unit,
         periods=periods,
     )
@@ -106,7 +115,7 @@ def refit(posterior: SpaceTimePosterior, n_periods: int, kernel: Kernel | None =
     columns = best.columns if best.columns.ndim == 2 else best.columns[:n_periods]
     periods = posterior.periods.slice(0, n_periods)
     exposure = posterior.exposure if posterior.exposure.ndim == 1 else posterior.exposure[:n_periods]
-    seen = np.broadcast_to(seen_exposure(exposure, posterior.effort), (n_periods, posterior.domain.n_nodes))
+    behind = Behind(np.broadcast_to(exposure, (n_periods, posterior.domain.n_nodes)), posterior.effort)
     areas: Any = None if posterior.areas is None else posterior.areas.slice(0, n_periods)  # type: ignore[attr-defined]
     values = None if posterior.observed is None else posterior.observed[:n_periods]
     kernel = kernel or posterior.kernel.with_parameters(posterior.lengthscale, posterior.sd)
@@ -114,7 +123,7 @@ def refit(posterior: SpaceTimePosterior, n_periods: int, kernel: Kernel | None =
         posterior.basis, kernel, posterior.scaling, columns, 0.0, periods.steps, periods.per_year, FIXED_SD
     )
     held = {name: float(getattr(best, name)) for name in ("tau", "level_sd", "level_tau")}
-    problem, centre = _problem(setting, values, areas, seen)
+    problem, centre = _problem(setting, values, areas, behind)
     mean, variance = (part[:n_periods].ravel() for part in best.node_moments())
     found = fit_chain(
         problem,
@@ -143,10 +152,9 @@ def fit_without_field(posterior: SpaceTimePosterior) -> Fit:
     setting = setting_of(
         basis.truncate(1), kernel, "natural", best.columns, 0.0, periods.steps, periods.per_year, FIXED_SD
     )
-    seen = seen_exposure(posterior.exposure, posterior.effort)
-    seen = np.broadcast_to(seen, (periods.n, posterior.domain.n_nodes))
+    behind = Behind(posterior.by_period, posterior.effort)
     areas: Any = posterior.areas
-    problem, _ = _problem(setting, posterior.observed, areas, seen)
+    problem, _ = _problem(setting, posterior.observed, areas, behind)
     with hearing(lambda warning: None):
         return fit_chain(
             problem,
@@ -161,7 +169,7 @@ def _fit(
     model: LGCP,
     values: np.ndarray | None,
     areas: PeriodAreaCounts | None,
-    seen: np.ndarray,
+    behind: Behind,
     periods: Periods,
     hyper: str,
     progress: ProgressLike,
@@ -178,7 +186,7 @@ def _fit(
         periods.per_year,
         FIXED_SD,
     )
-    problem, centre = _problem(setting, values, areas, seen)
+    problem, centre = _problem(setting, values, areas, behind)
     return fit_chain(
         problem,
         dynamics=model.dynamics,
@@ -190,16 +198,15 @@ def _fit(
     )
 
 
-def _problem(
-    setting: Any, values: np.ndarray | None, areas: PeriodAreaCounts | None, seen: np.ndarray
-) -> Any:
+def _problem(setting: Any, values: np.ndarray | None, areas: PeriodAreaCounts | None, behind: Behind) -> Any:
     """Return what is to be fitted, and the centre of its linear predictor."""
     if areas is None:
         assert values is not None
+        seen = seen_exposure(*behind)
         total, exposed = float(values.sum()), float(seen.sum())
         centre = _centre(total, exposed)
         return node_chain(replace(setting, centre=centre), values, seen), centre
-    rows = [combine(areas.at(t), seen[t]) for t in range(areas.n_periods)]
+    rows = [combine(areas.at(t), behind.exposure[t], behind.effort) for t in range(areas.n_periods)]
     centre = _centre(sum(float(r.counts.sum()) for r in rows), sum(float(r.exposure.sum()) for r in rows))
     observed = tuple(Observed(r.counts, r.exposure, r.hidden, r.interval) for r in rows)
     return area_chain(replace(setting, centre=centre), observed), centre

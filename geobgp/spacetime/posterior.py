@@ -182,6 +182,7 @@ class SpaceTimePosterior(TimeOutputs, Posterior):  # type: ignore[misc]
             "observed": observed,
             "areas": areas,
             "places": None if self.places is None else self.places[self.places[:, 3] == t, :3],
+            "given": None if self.given is None else self.given.at(t),
         }
         return Posterior(**(known | own))
 
@@ -422,6 +423,8 @@ class SpaceTimePosterior(TimeOutputs, Posterior):  # type: ignore[misc]
             observed=None,
             areas=None,
             places=None,
+            # Within a cell people live where they lived last.
+            given=None if self.given is None else self.given.at(self.n_periods - 1),
             title=f"Forecast: {self.title}" if self.title else "",
         )
 

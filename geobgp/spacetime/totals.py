@@ -13,7 +13,7 @@ from geobgp.data.exposure import check_amounts
 from geobgp.data.periods import Periods
 from geobgp.errors import DataError
 from geobgp.inference.mixture import check_probabilities, quantile_name, quantile_words
-from geobgp.land.regions import area_shares, poisson_quantile, read_regions, table
+from geobgp.land.regions import poisson_quantile, read_regions, table
 from geobgp.privacy import hide_regions
 from geobgp.totals import observed_inside, rates, resting_on
 from geobgp.units import RISKS
@@ -22,6 +22,7 @@ from geobgp.validate import as_floats
 if TYPE_CHECKING:
     import geopandas as gpd
 
+    from geobgp.data.exposure import Within
     from geobgp.spacetime.posterior import SpaceTimePosterior
 
 
@@ -43,22 +44,22 @@ def totals_by_period(
     """Return the expected number of events by period and region; see `SpaceTimePosterior.totals`."""
     chances = check_probabilities(posterior.quantiles if quantiles is None else quantiles)
     frame = read_regions(regions, posterior.domain, by=by)
-    shares = area_shares(posterior.domain, frame)
-    exposure, means = posterior.by_period, posterior.mean_by_period()
-    exposed = _by_region(shares, exposure)
-    sums = region_sums(posterior, shares, n_samples, seed)
+    inside = posterior.within(frame)
+    shares, means = inside.shares, posterior.mean_by_period()
+    exposed = _by_region(posterior, inside, np.ones_like(means))
+    sums = region_sums(posterior, inside, n_samples, seed)
     flat = sums.reshape(len(sums), -1)
     columns: dict[str, np.ndarray] = {} if posterior.exposure_kind == "area" else {"exposure": exposed}
     columns |= observed_inside(posterior, frame, shares, points)
-    columns |= {"expected": _by_region(shares, exposure * means), "sd": flat.std(axis=0, ddof=1)}
+    columns |= {"expected": _by_region(posterior, inside, means), "sd": flat.std(axis=0, ddof=1)}
     columns |= {quantile_name(q): np.quantile(flat, q, axis=0) for q in chances}
     columns |= rates(posterior, columns, exposed, chances)
     average = 1.0 if posterior.exposure_kind in RISKS else posterior._overall
     columns["p_above"] = np.where(exposed > 0, (flat > average * exposed).mean(axis=0), np.nan)
     if posterior.effort is not None:
-        columns["reported"] = _by_region(shares, exposure * posterior.effort * means)
+        columns["reported"] = _by_region(posterior, inside, means, reported=True)
     if predicted:
-        spread = region_sums(posterior, shares, n_samples, seed, reported=True).reshape(len(sums), -1)
+        spread = region_sums(posterior, inside, n_samples, seed, reported=True).reshape(len(sums), -1)
         columns |= {f"predicted_{quantile_name(q)}": poisson_quantile(spread, q) for q in chances}
     count = posterior.n_periods
     rows = np.repeat(np.arange(count), len(frame))
@@ -78,13 +79,25 @@ def _when(periods: Periods, rows: np.ndarray) -> dict[str, Any]:
     return {"period": np.array(periods.labels, dtype=object)[rows], "start": periods.starts[rows]}
 
 
-def _by_region(shares: Any, values: np.ndarray) -> np.ndarray:
-    """Return what nodes' values (n_periods, n_nodes) add up to, period by period and region by region, in one line."""
-    return np.asarray((shares @ values.T).T).ravel()
+def region_weights(
+    posterior: SpaceTimePosterior, inside: Within, *, reported: bool = False
+) -> list[sparse.csr_array]:
+    """Return the exposure of nodes within regions, period by period: one for each, or one for all where it stays."""
+    exposure, effort = posterior.by_period, posterior.effort if reported else None
+    changes = exposure.strides[0] or inside.varies
+    return [inside.exposure(exposure[t], effort, t) for t in range(posterior.n_periods if changes else 1)]
+
+
+def _by_region(
+    posterior: SpaceTimePosterior, inside: Within, values: np.ndarray, *, reported: bool = False
+) -> np.ndarray:
+    """Return what nodes' values (n_periods, n_nodes), times exposure, add up to by period and region, in one line."""
+    weights = region_weights(posterior, inside, reported=reported)
+    return np.concatenate([weights[t % len(weights)] @ row for t, row in enumerate(values)])
 
 
 def region_sums(
-    posterior: SpaceTimePosterior, shares: Any, n_samples: int, seed: int, *, reported: bool = False
+    posterior: SpaceTimePosterior, inside: Within, n_samples: int, seed: int, *, reported: bool = False
 ) -> np.ndarray:
     """Return joint draws of the expected events of regions, (n_samples, n_periods, n_regions).
 
@@ -94,12 +107,7 @@ def region_sums(
         Draw means about which the counts that get reported are Poisson: with the effort, and with the spread of a
         negative binomial, where there is one.
     """
-    exposure, count = posterior.by_period, posterior.n_periods
-    if reported and posterior.effort is not None:
-        exposure = exposure * posterior.effort
-    weights = [
-        sparse.csr_array(shares.multiply(exposure[t])) for t in range(count if exposure.strides[0] else 1)
-    ]
+    count, weights = posterior.n_periods, region_weights(posterior, inside, reported=reported)
     rng, scatter = np.random.default_rng([seed, 1]), posterior.likelihood.scatter
     out = []
     for block in posterior.sample_blocks(n_samples, seed):
@@ -192,17 +200,17 @@ def trend_of_regions(
     frame = read_regions(
         None if isinstance(regions, str) and regions == "land" else regions, posterior.domain
     )
-    shares = area_shares(posterior.domain, frame)
-    exposed = np.array([shares @ row for row in posterior.by_period])
+    inside = posterior.within(frame)
+    exposed = _by_region(posterior, inside, np.ones(posterior.by_period.shape)).reshape(-1, len(frame))
     with np.errstate(divide="ignore", invalid="ignore"):
-        logs = np.log(region_sums(posterior, shares, n_samples, seed) / exposed)
+        logs = np.log(region_sums(posterior, inside, n_samples, seed) / exposed)
     slopes = np.einsum("t,str->sr", slope_weights(posterior.periods), logs)
     columns = {"change": np.expm1(np.median(slopes, axis=0))}
     columns |= {quantile_name(q): np.expm1(np.quantile(slopes, q, axis=0)) for q in posterior.quantiles[::2]}
     columns["p_increase"] = (slopes > 0).mean(axis=0)
     resting = 1.0 / np.maximum(logs.var(axis=0).max(axis=0), 1e-300)
-    made = table(frame, shares, posterior.domain, columns)
-    made = hide_regions(made, posterior, shares, list(columns), resting)
+    made = table(frame, inside.shares, posterior.domain, columns)
+    made = hide_regions(made, posterior, inside.shares, list(columns), resting)
     made.attrs["per"] = posterior.periods.per
     return made
 

@@ -14,9 +14,11 @@ from scipy import sparse
 
 from geobgp.data.areas import AreaCounts
 from geobgp.data.effects import Effects
+from geobgp.data.exposure import Given, GivenByPeriod, GivenPixels, GivenPolygons
 from geobgp.data.period_areas import PeriodAreaCounts
 from geobgp.data.periods import Periods
 from geobgp.data.persons import Groups
+from geobgp.data.raster_in import Pixels
 from geobgp.errors import CacheError, DataError
 from geobgp.inference import binomial, count_likelihoods  # noqa: F401 (likelihoods register themselves)
 from geobgp.inference.chain_state import ChainState
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
     from geobgp.posterior import Posterior
 
 _KIND = "posterior"
+#: Attributes of a posterior that are polygons or pixels.
+_GIVEN = ("given", "given_effort")
 
 
 def domain_record(domain: Domain) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -121,6 +125,9 @@ def areas_record(areas: AreaCounts) -> tuple[dict[str, Any], dict[str, np.ndarra
         "indptr": areas.shares.indptr.astype(np.int64),
         "geometry": np.frombuffer(shapely.to_wkb(shapes), np.uint8),
     }
+    for name in ("exposed", "effort"):
+        if getattr(areas, name) is not None:
+            arrays[name] = getattr(areas, name)
     if isinstance(areas, PeriodAreaCounts):
         header |= {"n_untimed": areas.n_untimed, "n_outside": areas.n_outside}
         arrays["unknown"] = areas.unknown
@@ -142,12 +149,48 @@ def areas_from(
         covered=header["covered"],
         n_off=header["n_off"],
         located=arrays.get("located"),
+        exposed=arrays.get("exposed"),
+        effort=arrays.get("effort"),
     )
     if periods is None:
         return plain
     known = {f.name: getattr(plain, f.name) for f in fields(plain)}
     own = {name: header[name] for name in ("n_untimed", "n_outside")}
     return PeriodAreaCounts(**known, periods=periods, unknown=arrays["unknown"], **own)
+
+
+def given_record(given: Given | None) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Return what `given_from` needs, as JSON-able facts and arrays; nothing of nothing."""
+    if given is None:
+        return {}, {}
+    if isinstance(given, GivenByPeriod):
+        each = [given_record(one) for one in given.parts]
+        arrays: dict[str, np.ndarray] = {}
+        for k, (_, some) in enumerate(each):
+            arrays |= _named(str(k), some)
+        return {"periods": [facts for facts, _ in each], "together": given.together}, arrays
+    if isinstance(given, GivenPixels):
+        pixels = given.pixels
+        crs = None if pixels.crs is None else pixels.crs.to_wkt()
+        return {"affine": list(pixels.affine)[:6], "crs": crs}, {"pixels": pixels.values}
+    assert isinstance(given, GivenPolygons)
+    shapes = shapely.to_wkb(shapely.GeometryCollection(list(given.geometry)))
+    crs = None if given.crs is None else given.crs.to_wkt()
+    return {"crs": crs}, {"values": given.values, "geometry": np.frombuffer(shapes, np.uint8)}
+
+
+def given_from(header: dict[str, Any] | None, arrays: dict[str, np.ndarray]) -> Given | None:
+    """Rebuild the polygons or pixels that something was read from; files of earlier versions have none."""
+    if not header:
+        return None
+    if "periods" in header:
+        parts = [given_from(facts, _of(str(k), arrays)) for k, facts in enumerate(header["periods"])]
+        return GivenByPeriod(tuple(parts), header["together"])
+    crs = None if header["crs"] is None else pyproj.CRS.from_wkt(header["crs"])
+    if "affine" in header:
+        return GivenPixels(Pixels(arrays["pixels"], Affine(*header["affine"]), crs))
+    shapes = shapely.get_parts(shapely.from_wkb(arrays["geometry"].tobytes()))
+    return GivenPolygons(np.array(shapes, dtype=object), crs, arrays["values"])
 
 
 def _state_in_space(arrays: dict[str, np.ndarray], basis: Any) -> Any:
@@ -218,6 +261,9 @@ def save(posterior: Posterior, path: str | Path) -> Path:
     if posterior.areas is not None:
         header["areas"], area_arrays = areas_record(posterior.areas)
         arrays |= _named("areas", area_arrays)
+    for name in _GIVEN:
+        header[name], given_arrays = given_record(getattr(posterior, name))
+        arrays |= _named(name, given_arrays)
     if isinstance(posterior, SpaceTimePosterior):
         header["in_time"] = True
         arrays |= _named("periods", posterior.periods.to_arrays())
@@ -250,6 +296,7 @@ def load(path: str | Path) -> Posterior:
         _check_arrays(arrays, domain.n_nodes)
         periods = Periods.from_arrays(_of("periods", arrays)) if in_time else None
         more: dict[str, Any] = {} if periods is None else {"periods": periods}
+        more |= {name: given_from(header.get(name), _of(name, arrays)) for name in _GIVEN}
         found: dict[str, Any] = {name: arrays[name] for name in ("elbo_trace", "hyper_mean", "hyper_cov")}
         effects = Effects(tuple(header["covariates"]), arrays["covariate_means"], arrays["covariate_scales"])
         likelihood = LIKELIHOODS.find(header["likelihood"]["kind"])

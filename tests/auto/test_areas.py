@@ -73,6 +73,7 @@ def test_the_shell_writes_everything(data, tmp_path):
     regions = gpd.read_file(out / "regions.gpkg")
     assert len(regions) == 20 and regions["observed"].isna().sum() == hidden
     assert {"expected", "q05", "q95", "predicted_q95"} <= set(regions.columns)
+    np.testing.assert_allclose(regions["exposure"], frame["population"], rtol=1e-5)
     with rasterio.open(out / "mean.tif") as raster:
         assert np.isfinite(raster.read(1, masked=True)).any()
     report = (out / "report.html").read_text("utf-8")

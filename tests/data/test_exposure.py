@@ -20,10 +20,11 @@ from models import archipelago, square
 from paths import SAMPLE
 from strategies import island_groups, star_polygons
 
-from geobgp.data.exposure import node_exposure
+from geobgp.data.exposure import node_exposure, read_exposure, within
 from geobgp.data.raster_in import read_to_nodes
 from geobgp.errors import DataError, GeobgpWarning, InputWarning
 from geobgp.land.domain import Domain
+from geobgp.land.regions import overlay
 from geobgp.output.grids import dataset
 
 
@@ -346,3 +347,71 @@ def test_population_raster_keeps_its_total():
 def test_bad_exposure_is_named(values, word):
     with pytest.raises(DataError, match=word):
         node_exposure(values, square())
+
+
+# -- any piece of the land: what regions hold of it
+
+
+@pytest.mark.filterwarnings("ignore::geobgp.errors.InputWarning")
+@given(star_polygons(), st.integers(2, 6), st.integers(0, 2**32 - 1))
+@settings(max_examples=20, deadline=None)
+def test_people_in_regions_are_those_of_an_overlay(island, n, seed):
+    domain = Domain.from_polygons(island, cell_size=island.length / 30, crs="local")
+    rng = np.random.default_rng(seed)
+    areas, regions = districts(n, seed), districts(n + 1, seed + 1)
+    people = 10.0 ** rng.uniform(0, 3, len(areas))
+    read = read_exposure(gpd.GeoDataFrame({"population": people}, geometry=areas), domain)
+    found = within(domain, overlay(domain, regions), read.given).exposure(read.values)
+    land = domain.geometry
+    want = [
+        sum(k * (a & r & land).area / a.area for a, k in zip(areas, people, strict=True)) for r in regions
+    ]
+    np.testing.assert_allclose(found.sum(axis=1), want, rtol=1e-6, atol=1e-6 * people.sum())
+    np.testing.assert_allclose(found.sum(axis=0), read.values, rtol=1e-6, atol=1e-9 * people.sum())
+
+
+@pytest.mark.filterwarnings("ignore::geobgp.errors.InputWarning")
+@pytest.mark.parametrize("crs", [3035, 4326])
+def test_pixels_in_regions_are_those_of_an_overlay(crs):
+    """Against exactextract in the raster's own CRS."""
+    shape = shapely.Point(4_000_000, 3_000_000).buffer(50_000)
+    domain = Domain.from_polygons(gpd.GeoSeries([shape], crs=3035), cell_size=9000, crs=3035)
+    west, south, east, north = gpd.GeoSeries([shape], crs=3035).to_crs(crs).total_bounds
+    values = 10.0 ** np.random.default_rng(0).uniform(0, 3, (80, 80))
+    step = (east - west) / 78, (north - south) / 78
+    affine = Affine(step[0], 0, west - step[0], 0, -step[1], north + step[1])
+    read = read_exposure(raster(values, affine, crs), domain)
+    corners = shapely.MultiPoint(np.random.default_rng(1).uniform(-1, 1, (12, 2)) * 50_000 + [4e6, 3e6])
+    regions = gpd.GeoDataFrame(geometry=list(shapely.get_parts(shapely.voronoi_polygons(corners))), crs=3035)
+    regions = regions.clip(shape).reset_index(drop=True)
+    found = within(domain, overlay(domain, regions), read.given).exposure(read.values)
+    bounds = affine.c, affine.f + 80 * affine.e, affine.c + 80 * affine.a, affine.f
+    source = NumPyRasterSource(values, *bounds, srs_wkt=pyproj.CRS(crs).to_wkt())
+    dense = regions.set_geometry(regions.segmentize(500.0)).to_crs(crs)
+    want = exact_extract(source, dense, "sum", output="pandas")["sum"]
+    np.testing.assert_allclose(found.sum(axis=1), want, rtol=1e-3)
+
+
+def test_people_on_land_that_is_no_node_are_counted_at_the_nearest():
+    islet = shapely.box(6.0, 4.0, 6.1, 4.1)
+    domain = Domain.from_polygons(shapely.box(0, 0, 4, 4) | islet, cell_size=1, crs="local")
+    assert len(domain.left_out[0]) == 1
+    areas = gpd.GeoDataFrame({"population": [100.0, 7.0]}, geometry=[shapely.box(0, 0, 4, 4), islet])
+    read = read_exposure(areas, domain)
+    assert read.values.sum() == pytest.approx(107.0)
+    found = within(domain, overlay(domain, areas), read.given).exposure(read.values)
+    np.testing.assert_allclose(found.sum(axis=1), [100.0, 7.0])
+    people = raster(np.full((100, 100), 1.0), Affine(0.1, 0, 0, 0, -0.1, 10))
+    read = quiet(people, domain)
+    assert read.sum() == pytest.approx(1601.0)
+
+
+def test_pixels_that_are_too_many_are_taken_together(monkeypatch):
+    monkeypatch.setattr("geobgp.data.raster_in.MOST_KEPT", 1000)
+    domain = Domain.from_polygons(shapely.box(0, 0, 9, 9), cell_size=2, crs="local")
+    values = np.random.default_rng(0).uniform(0, 1, (90, 90))
+    read = read_exposure(raster(values, Affine(0.1, 0, 0, 0, -0.1, 9)), domain)
+    assert read.given.pixels.values.shape == (30, 30)
+    found = within(domain, overlay(domain, [shapely.box(0, 0, 4.5, 9)]), read.given).exposure(read.values)
+    assert found.sum() == pytest.approx(values[:, :45].sum(), rel=1e-2)
+    assert read.values.sum() == pytest.approx(values.sum())
