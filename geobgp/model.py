@@ -215,7 +215,7 @@ class LGCP:
         if areas is not None and points is not None:
             areas = replace(areas, located=self._at_nodes(points))
         located = None if points is None else self._at_nodes(points)
-        areas = None if areas is None else self.exposing(areas)
+        areas = None if areas is None else self._exposing(areas)
         check_events(located, areas, self.exposure, self.effort)
         if engine == "gpflow" and (areas is not None or self.overdispersed):
             raise DataError("GPflow's solver is for Poisson counts at the nodes.", remedy="Leave engine out.")
@@ -245,7 +245,7 @@ class LGCP:
             given_effort=self.given_effort,
         )
 
-    def exposing(self, areas: AreaCounts) -> AreaCounts:
+    def _exposing(self, areas: AreaCounts) -> AreaCounts:
         """Return areas that know which part of every node's exposure and effort is theirs."""
         n = self.basis.domain.n_nodes
         if areas.shares.shape[1] != n:
@@ -253,7 +253,7 @@ class LGCP:
                 f"The domain has {n:,} nodes; these areas were read for one of {areas.shares.shape[1]:,}. Read them "
                 "with bin_areas(areas, domain, count)."
             )
-        return areas.exposing(self.basis.domain, self.given, self.effort, self.given_effort)
+        return areas._exposing(self.basis.domain, self.given, self.effort, self.given_effort)
 
     def _at_nodes(self, counts: Counts | np.ndarray) -> np.ndarray:
         n, values = self.basis.domain.n_nodes, as_floats("counts", counts)

@@ -171,7 +171,7 @@ class Posterior(Outputs, Questions):
         """The exposure times the effort: what stands behind the events that get reported."""
         return seen_exposure(self.exposure, self.effort)
 
-    def within(self, regions: Any) -> Within:
+    def _within(self, regions: Any) -> Within:
         """Return what of every node's land, exposure and effort lies in regions, as `read_regions` returns them."""
         return within(self.domain, overlay(self.domain, regions), self.given, self.effort, self.given_effort)
 

@@ -49,7 +49,7 @@ def totals(
     chances = check_probabilities(posterior.quantiles if quantiles is None else quantiles)
     domain = posterior.domain
     frame = read_regions(regions, domain, by=by)
-    inside = posterior.within(frame)
+    inside = posterior._within(frame)
     shares, weights = inside.shares, inside.exposure(posterior.exposure)
     sums = sum_samples(posterior.sample_blocks(n_samples, seed), weights)
     exposed = np.asarray(weights.sum(axis=1)).ravel()

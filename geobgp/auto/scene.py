@@ -225,10 +225,10 @@ class Scenes:
             effort, given_effort = read_effort(o.effort, domain, o.effort_column)
             effects = period_effects(o.covariates, domain, o.fill_missing, getattr(counts, "periods", None))
             if isinstance(counts, AreaCounts):
-                counts = counts.exposing(domain, read.given, effort, given_effort)
+                counts = counts._exposing(domain, read.given, effort, given_effort)
         in_time, (counts, (exposure, kind, given), effects) = _pooled(counts, read, effects)
         if in_time is not None and isinstance(counts, AreaCounts):
-            counts = counts.exposing(domain, given, effort, given_effort)
+            counts = counts._exposing(domain, given, effort, given_effort)
         if isinstance(counts, AreaCounts):
             check_events(counts.located, counts, exposure, effort)
         else:

@@ -37,7 +37,7 @@ def ranks(
             option="top",
             found=top,
         )
-    inside = posterior.within(frame)
+    inside = posterior._within(frame)
     shares = inside.shares
     weights = sp.csr_array(sp.vstack([inside.exposure(posterior.exposure), posterior.exposure[None, :]]))
     exposure = np.asarray(weights.sum(axis=1))

@@ -199,7 +199,7 @@ class Versus:
         rates, means, expected = [], [], []
         seeds = np.random.SeedSequence(seed).spawn(2)
         for posterior, own in zip((self.first, self.second), seeds, strict=True):
-            inside = posterior.within(frame)
+            inside = posterior._within(frame)
             weights = inside.exposure(posterior.exposure)
             exposure = np.asarray(weights.sum(axis=1)).ravel()
             exposed = np.where(exposure > 0, exposure, np.nan) / posterior.shown.factor

@@ -90,7 +90,7 @@ class AreaCounts:
         """What of every node's land, exposure and effort lies in each area."""
         return Within(self.shares, self.exposed, self.effort)
 
-    def exposing(
+    def _exposing(
         self, domain: Domain, given: Given | None, effort: np.ndarray | None, given_effort: Given | None
     ) -> Any:
         """Return the areas with the part of every node's exposure and effort that is theirs.

@@ -79,7 +79,7 @@ def fit_periods(
     exposure = model.exposure
     if not np.all(periods.widths == 1.0):
         exposure = np.broadcast_to(exposure, (periods.n, n)) * periods.widths[:, None]
-    areas: Any = model.exposing(counts) if isinstance(counts, PeriodAreaCounts) else None
+    areas: Any = model._exposing(counts) if isinstance(counts, PeriodAreaCounts) else None
     values = None if isinstance(counts, PeriodAreaCounts) else _values(counts, n)
     for t in range(periods.n):
         check_events(None if values is None else values[t], None if areas is None else areas.at(t),

@@ -44,7 +44,7 @@ def totals_by_period(
     """Return the expected number of events by period and region; see `SpaceTimePosterior.totals`."""
     chances = check_probabilities(posterior.quantiles if quantiles is None else quantiles)
     frame = read_regions(regions, posterior.domain, by=by)
-    inside = posterior.within(frame)
+    inside = posterior._within(frame)
     shares, means = inside.shares, posterior.mean_by_period()
     exposed = _by_region(posterior, inside, np.ones_like(means))
     sums = region_sums(posterior, inside, n_samples, seed)
@@ -200,7 +200,7 @@ def trend_of_regions(
     frame = read_regions(
         None if isinstance(regions, str) and regions == "land" else regions, posterior.domain
     )
-    inside = posterior.within(frame)
+    inside = posterior._within(frame)
     exposed = _by_region(posterior, inside, np.ones(posterior.by_period.shape)).reshape(-1, len(frame))
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = np.log(region_sums(posterior, inside, n_samples, seed) / exposed)
