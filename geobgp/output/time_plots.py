@@ -180,8 +180,7 @@ def plot_level(course: Course, figure: Figure | None = None) -> Figure:
     axes[1].set_ylabel("events", fontsize=9)
     bars = "observed (bars), " if seen else ""
     axes[1].set_title(
-        f"Events {bars}expected with {expected.words} interval (line), and what a period brings with a probability of "
-        f"{predicted.words} (strokes)",
+        f"Events {bars}expected (line, {expected.words} interval) and predicted (strokes, {predicted.words})",
         fontsize=11,
         loc="left",
         color=SHORE,

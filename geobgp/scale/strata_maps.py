@@ -118,6 +118,12 @@ class Strata(Mapping[str, "Posterior"]):
         GeoDataFrame
             A row for each stratum and region: ``stratum``, the columns that made it, and those of `Posterior.totals`.
         """
+        if how.get("points") is not None:
+            raise DataError(
+                "Which points are of which stratum is not told by points.",
+                option="points",
+                remedy="Ask one stratum at a time: strata[name].totals(regions, points=...).",
+            )
         frame = read_regions(regions, self.everything.domain)
         tables: dict[int, Any] = {}
         names = list(self)
