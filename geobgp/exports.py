@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 
 from geobgp.arguments import ARRAY, AXES, BASEMAP, LEVELS, PROBABILITIES, SOURCE, THRESHOLDS
-from geobgp.errors import DataError
 from geobgp.files import check_unread
 from geobgp.inference.mixture import check_probabilities, interval_in, quantile_name, quantile_words
 from geobgp.units import warn_if_far
@@ -41,6 +40,8 @@ class Outputs:
         def domain(self) -> Domain: ...  # noqa: D102
         @property
         def provenance(self) -> dict[str, Any]: ...  # noqa: D102
+        @property
+        def drawn(self) -> str: ...  # noqa: D102
         @property
         def quantity(self) -> str: ...  # noqa: D102
         @property
@@ -116,7 +117,12 @@ class Outputs:
         return dataset(self.domain, values, variables=variables, attrs=self.provenance, coverage=coverage)
 
     def _layers(self, quantiles: Sequence[float] | None, thresholds: Sequence[float]) -> xr.Dataset:
+        drawn = "q50" if self.drawn == "median" else "mean"
+        if drawn == "q50" and quantiles is not None and 0.5 not in quantiles:
+            quantiles = (*quantiles, 0.5)
         data = self.intensity(quantiles)
+        # What maps show comes first.
+        data = data[[drawn, *(name for name in data.data_vars if name != drawn)]]
         for threshold in np.atleast_1d(np.asarray(thresholds, float)):
             chance = self.exceedance(float(threshold))
             data[f"exceedance_{threshold:g}"] = chance
@@ -136,15 +142,16 @@ class Outputs:
         thresholds: Sequence[float] = (),
         *,
         quantiles: Sequence[float] | None = None,
-        classes: int | Sequence[float] | None = None,
+        classes: int | Sequence[float] | Literal["quantile"] | None = None,
         vmin: float | None = None,
         vmax: float | None = None,
         cmap: Any = None,
     ) -> list[Path]:
         """Write GeoTIFFs with QGIS styles: a directory (a file per statistic) or one ``.tif`` (all bands).
 
-        Each of `thresholds` adds the probability of exceeding it; ``coverage`` is the share of each cell that
-        is land. `classes`, `vmin`, `vmax` and `cmap` are of the styles; see `styled`.
+        The statistic that maps show (`drawn`) is the first, as ``mean.tif`` or ``q50.tif``. Each of `thresholds` adds
+        the probability of exceeding it; ``coverage`` is the share of each cell that is land.
+        `classes`, `vmin`, `vmax` and `cmap` are of the styles; see `styled`.
         """
         from geobgp.output.cog import write_rasters
 
@@ -203,7 +210,7 @@ class Outputs:
         levels: Sequence[float],
         path: str | Path | None = None,
         *,
-        variable: str = "mean",
+        variable: str | None = None,
         kind: Literal["bands", "above"] = "bands",
         smooth: bool = True,
     ) -> gpd.GeoDataFrame:
@@ -215,8 +222,9 @@ class Outputs:
             In `units`.
         path : str or path, optional
             A GeoPackage.
-        variable : str
-            "mean", "sd", "q50", or an end of the interval, such as "q05".
+        variable : str, optional
+            "mean", "median", "sd", "q50", or an end of the interval, such as "q05"; by default the statistic that maps
+            show, `drawn`.
         kind : "bands" or "above"
             All land in bands, or all that lies above each level.
         smooth : bool
@@ -228,15 +236,12 @@ class Outputs:
             Columns ``lower``, ``upper``, ``label``, ``units``, ``area``.
         """
         from geobgp.output.contours import to_polygons, write_polygons
+        from geobgp.output.palette import chosen_variable
 
         data = self.intensity()
-        if variable not in data:
-            raise DataError(
-                f"variable is one of {', '.join(map(str, data.data_vars))}; found {variable!r}.",
-                option="variable",
-                found=variable,
-            )
-        frame = to_polygons(data[variable], levels, domain=self.domain, kind=kind, smooth=smooth)
+        frame = to_polygons(
+            data[chosen_variable(data, variable)], levels, domain=self.domain, kind=kind, smooth=smooth
+        )
         if path is not None:
             write_polygons(frame, path)
         return frame
@@ -328,7 +333,7 @@ class Outputs:
         opacity: float | None = None,
         max_pixels: int | None = None,
         max_bytes: int | None = None,
-        classes: int | Sequence[float] | None = None,
+        classes: int | Sequence[float] | Literal["quantile"] | None = None,
         vmin: float | None = None,
         vmax: float | None = None,
         cmap: Any = None,
@@ -363,7 +368,7 @@ class Outputs:
         max_pixels, max_bytes : int, optional
             Limits on the size, by default 4 million and 12 MB.
         classes, vmin, vmax, cmap
-            Other classes and colours of the mean; see `styled`.
+            Other classes and colours of the first layer; see `styled`.
         """
         from geobgp.web import maps
 
@@ -432,7 +437,7 @@ class Outputs:
         self,
         ax: matplotlib.axes.Axes | None = None,
         *,
-        variable: str = "mean",
+        variable: str | None = None,
         threshold: float | None = None,
         points: Any = None,
         title: str | None = None,
@@ -440,7 +445,7 @@ class Outputs:
         colour_bar: bool = True,
         scale_bar: bool = True,
         outline: bool = True,
-        classes: int | Sequence[float] | None = None,
+        classes: int | Sequence[float] | Literal["quantile"] | None = None,
         vmin: float | None = None,
         vmax: float | None = None,
         cmap: Any = None,
@@ -451,8 +456,9 @@ class Outputs:
         ----------
         ax : Axes, optional
             By default a new figure's.
-        variable : str
-            "mean", "sd", "q50", an end of the interval (such as "q05"), or "uncertainty": sd / mean in per cent.
+        variable : str, optional
+            "mean", "median", "sd", "q50", an end of the interval (such as "q05"), or "uncertainty": sd / mean in per
+            cent. By default the statistic that maps show, `drawn`.
         threshold : float, optional
             Draw the probability that the intensity exceeds this, in the map's units, instead.
         points : GeoDataFrame, GeoSeries or (n, 2) array, optional
@@ -502,5 +508,5 @@ class Outputs:
 
 
 def _words(name: str) -> str:
-    fixed = {"mean": "posterior mean", "sd": "posterior standard deviation"}
+    fixed = {"mean": "posterior mean", "sd": "posterior standard deviation", "q50": "posterior median"}
     return fixed[name] if name in fixed else quantile_words(name)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -17,7 +17,7 @@ from geobgp.arguments import INTERVAL as PROBABILITY
 from geobgp.arguments import PROBABILITIES, UNITS, VALUES
 from geobgp.data.effects import Effects
 from geobgp.data.effort import seen_exposure
-from geobgp.data.exposure import Given, Within, within
+from geobgp.data.exposure import Given, Within, next_to_none, within
 from geobgp.errors import DataError
 from geobgp.exports import Outputs
 from geobgp.inference.mixture import INTERVAL, NormalMixture, quantiles_of
@@ -224,6 +224,27 @@ class Posterior(Outputs, Questions):
         """Unit of the intensity, and of thresholds."""
         return self.shown.words
 
+    @property
+    def drawn(self) -> str:
+        """The statistic that maps show: the "mean" of events per area, the "median" of rates and relative risks.
+
+        The mean of a rate grows with its uncertainty, so that it is high where nobody lives and nothing is known; where
+        the median of a relative risk is above 1, the risk is raised with a probability of more than a half.
+        """
+        return "mean" if self.exposure_kind in ("area", "observation") else "median"
+
+    @property
+    def unexposed(self) -> np.ndarray:
+        """Whether there is (next to) no exposure at a node, so that maps are hatched there.
+
+        Next to none is less, per unit of land, than a hundred-thousandth of the density at which half of all people
+        live (`geobgp.data.exposure.next_to_none`). No node is unexposed where events are counted by area, nor with
+        cases and controls: that no control comes from a place does not mean that nobody lives there.
+        """
+        if self.exposure_kind in ("area", "observation", "risk"):
+            return np.zeros(np.shape(self.exposure), bool)
+        return next_to_none(self.exposure, self.domain.node_areas)
+
     @cached_property
     def shown(self) -> Units:
         """In what the intensity is shown: the factor from events per unit of `exposure`, and the words."""
@@ -296,7 +317,7 @@ class Posterior(Outputs, Questions):
 
     def styled(
         self,
-        classes: int | Sequence[float] | None = None,
+        classes: int | Sequence[float] | Literal["quantile"] | None = None,
         *,
         vmin: float | None = None,
         vmax: float | None = None,
@@ -306,8 +327,10 @@ class Posterior(Outputs, Questions):
 
         Parameters
         ----------
-        classes : sequence of float or int, optional
-            Breaks between classes, in `units`; or how many classes.
+        classes : sequence of float, int or "quantile", optional
+            Breaks between classes, in `units`. How many classes, or "quantile": the land is shared out among them,
+            however little the map varies. By default breaks are round numbers over a factor of four or more, so that
+            little variation looks like little; those of ratios are always the same.
         vmin, vmax : float, optional
             Even classes between these, in `units`; what lies beyond is in the first and the last.
         cmap : str, sequence of colours or matplotlib colour map, optional
@@ -355,6 +378,7 @@ class Posterior(Outputs, Questions):
                 "converged": str(self.converged).lower(),
                 "elbo": self.elbo,
                 "interval": self.interval,
+                "drawn": self.drawn,
             }
             | ({} if self.effort is None else {"effort": "as with full effort"})
             | self._hidden_facts()

@@ -11,6 +11,9 @@ from typing import Any
 
 from geobgp.errors import DataError, option
 
+#: The word for classes that share out the land.
+QUANTILE = "quantile"
+
 
 @dataclass(frozen=True)
 class Style:
@@ -18,8 +21,9 @@ class Style:
 
     Attributes
     ----------
-    classes : int or tuple of float, optional
-        Breaks between classes, ascending; or how many classes there are.
+    classes : int, tuple of float or "quantile", optional
+        Breaks between classes, ascending; or how many classes there are, or "quantile": the land is then shared out
+        among them, so that a map that hardly varies has as many colours as any other.
     vmin, vmax : float, optional
         Even classes between these numbers; what lies beyond is in the first and the last.
     cmap : str, optional
@@ -31,7 +35,7 @@ class Style:
     {'classes': '0.1, 0.2, 0.5,', 'colours': '#ffffff, #000000'}
     """
 
-    classes: int | tuple[float, ...] | None = None
+    classes: int | tuple[float, ...] | str | None = None
     vmin: float | None = None
     vmax: float | None = None
     cmap: str | None = None
@@ -40,20 +44,16 @@ class Style:
     def of(cls, classes: Any = None, vmin: Any = None, vmax: Any = None, cmap: Any = None) -> Style:
         """Return what a user asked for, checked."""
         if isinstance(classes, (bool, str, bytes)):
-            raise _wrong("classes", classes)
-        if isinstance(classes, Real):
+            if classes != QUANTILE:
+                raise _wrong("classes", classes)
+            _check_room(classes, vmin, vmax)
+        elif isinstance(classes, Real):
             if not (2 <= float(classes) <= 30 and float(classes).is_integer()):
                 raise _wrong("classes", classes)
             classes = int(float(classes))
         elif classes is not None:
             classes = _breaks(classes)
-            if vmin is not None or vmax is not None:
-                raise DataError(
-                    f"{option('classes')} given as breaks leave no room for {option('vmin')} and {option('vmax')}.",
-                    option="classes",
-                    found=classes,
-                    remedy="Give the one or the others.",
-                )
+            _check_room(classes, vmin, vmax)
         low, high = _number("vmin", vmin), _number("vmax", vmax)
         if low is not None and high is not None and not low < high:
             raise DataError(
@@ -78,9 +78,21 @@ class Style:
             return None
         told = str(attrs.get("classes", ""))
         several = tuple(float(b) for b in told.split(",") if b.strip()) if "," in told else None
-        classes = several or (int(told) if told else None)
+        classes = several or (told if told == QUANTILE else int(told) if told else None)
         vmin, vmax = (float(attrs[name]) if name in attrs else None for name in ("vmin", "vmax"))
         return cls(classes, vmin, vmax, attrs.get("colours"))
+
+
+def _check_room(classes: Any, vmin: Any, vmax: Any) -> None:
+    """Refuse two answers to where the breaks are."""
+    if vmin is not None or vmax is not None:
+        how = "at quantiles" if classes == QUANTILE else "given as breaks"
+        raise DataError(
+            f"{option('classes')} {how} leave no room for {option('vmin')} and {option('vmax')}.",
+            option="classes",
+            found=classes,
+            remedy="Give the one or the others.",
+        )
 
 
 def _breaks(classes: Any) -> tuple[float, ...]:
@@ -123,7 +135,8 @@ def _colours(cmap: Any) -> str | None:
 
 def _wrong(name: str, value: Any) -> DataError:
     return DataError(
-        f"{option(name)} are ascending numbers, or how many classes there are (2 to 30); found {value!r}.",
+        f"{option(name)} are ascending numbers, or how many classes there are (2 to 30), or '{QUANTILE}'; "
+        f"found {value!r}.",
         option=name,
         found=value,
     )

@@ -561,7 +561,7 @@ def test_polygons(fits, kilometres, tmp_path):
     frame = kilometres.to_polygons([8], tmp_path / "bands.gpkg")
     assert len(frame) == 2 and len(gpd.read_file(tmp_path / "bands.gpkg")) == 2
     with pytest.raises(DataError, match="variable is one of mean"):
-        fits["map"].to_polygons([2], variable="median")
+        fits["map"].to_polygons([2], variable="mode")
 
 
 def test_map(fits, tmp_path):

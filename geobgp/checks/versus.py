@@ -90,6 +90,25 @@ class Versus:
         return self.first.quantiles
 
     @property
+    def drawn(self) -> str:
+        """The statistic of both maps, and of their difference, that is shown; of the ratio it is the median."""
+        return self.first.drawn
+
+    def drawn_difference(self) -> xr.DataArray:
+        """Return the difference as maps and rasters show it: its mean, or the median of rates and relative risks."""
+        if self.drawn == "mean":
+            return self.difference(())["mean"]
+        return self.difference((0.5,))["q50"]
+
+    @property
+    def hatched(self) -> tuple[np.ndarray, str]:
+        """The nodes that are hatched on either map, and why; see `geobgp.output.grids.hatched_land`."""
+        from geobgp.output.grids import hatched_land
+
+        (one, words), (two, others) = hatched_land(self.first), hatched_land(self.second)
+        return one | two, words or others
+
+    @property
     def title(self) -> str:
         """What is compared."""
         return f"{self.names[0]} against {self.names[1]}"
@@ -152,12 +171,12 @@ class Versus:
     def to_dataset(self) -> xr.Dataset:
         """Return all that the rasters hold.
 
-        ``ratio`` (the median) and ``difference`` (the mean), each with ``_q05`` and ``_q95`` (the ends of the first
-        map's `interval`), and ``probability_increase``.
+        ``ratio`` (the median) and ``difference`` (`drawn_difference`), each with ``_q05`` and ``_q95`` (the ends of the
+        first map's `interval`), and ``probability_increase``.
         """
         ratio, difference = self.ratio(), self.difference(self.quantiles[::2])
         made = ratio[["q50"]].rename(q50="ratio")
-        made["difference"] = difference["mean"]
+        made["difference"] = self.drawn_difference()
         for name in map(quantile_name, self.quantiles[::2]):
             made[f"ratio_{name}"] = ratio[name]
             made[f"difference_{name}"] = difference[name]

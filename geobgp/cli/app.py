@@ -81,7 +81,7 @@ def map_command(quiet: bool, verbose: bool, debug: bool, progress_form: str, **o
 def risk(quiet: bool, verbose: bool, debug: bool, **options: Any) -> None:
     """Map the relative risk of CASES against CONTROLS, files with a row per person, on land.
 
-    Writes to OUT/: rasters with QGIS styles (mean.tif, q05.tif, ..., exceedance_1.tif), tolerance.gpkg, map.qgz (a QGIS
+    Writes to OUT/: rasters with QGIS styles (q50.tif, q05.tif, ..., exceedance_1.tif), tolerance.gpkg, map.qgz (a QGIS
     project), map.html, report.html, summary.json and posterior.geobgp. They appear together, at the end. What could
     not be made is listed, and the exit code is 3.
     """

@@ -57,7 +57,7 @@ class MapOptions(Options):
         "An online basemap for map.html, e.g. OpenStreetMap.", "Results", metavar="NAME", formerly="--tiles"
     )
     classes: str | None = setting(
-        "Breaks between the map's classes, such as 0.1,0.2,0.5; or how many classes.",
+        "Breaks between the map's classes, such as 0.1,0.2,0.5; how many; or quantile: equal shares of land.",
         "Results",
         metavar="N,N,...",
     )

@@ -50,7 +50,7 @@ _ABOUT = {
     "report.html": "this report",
     "regions.gpkg": "expected numbers by region, with intervals",
     "summary.json": "numbers and choices, for programs",
-    "periods": "rasters of every period, mean_2020-03.tif and the like, with one legend",
+    "periods": "rasters of every period, mean_2020-03.tif (q50_2020-03.tif of a rate) and the like, with one legend",
     "intensity.nc": "all periods in one netCDF file, by CF conventions",
     "ratio_per_year.tif": "trend: the intensity from one year to the next, as a ratio",
     "probability_of_increase.tif": "probability that the intensity rises over the periods",
@@ -279,6 +279,7 @@ def record_of(
     return {
         "geobgp": geobgp.__version__,
         "title": posterior.title,
+        "drawn": posterior.drawn,
         "created": posterior.created,
         "inputs": inputs.sources,
         "options": options.record(),

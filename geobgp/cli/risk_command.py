@@ -24,6 +24,7 @@ from geobgp.text import count
 #: The threshold of every map: the average risk.
 AVERAGE = 1.0
 _ABOUT = {
+    "q50.tif": "posterior median of the relative risk, which the map shows",
     "mean.tif": "posterior mean of the relative risk",
     "exceedance_1.tif": "probability of a risk above the average",
     "tolerance.gpkg": "where the risk is raised or lowered with a probability of 97.5 %",

@@ -23,6 +23,7 @@ from geobgp.cli.results import (
 from geobgp.cli.workspace import RECORD, Steps, write_record
 from geobgp.errors import GeobgpError, InputWarning, SizeError, in_words, option, warn
 from geobgp.output.cog import write_rasters
+from geobgp.output.course import Course
 from geobgp.output.qgis_map import write_dated
 from geobgp.report.time_report import write_time_report
 from geobgp.spacetime.posterior import SpaceTimePosterior
@@ -74,8 +75,8 @@ def write_time_results(
         stage.note(_write_map(posterior, ahead, options, folder / "map.html", regions))
     if dated:
         with steps.stage("project"):
-            title, domain = posterior.provenance["title"], posterior.domain
-            write_dated(folder / "map.qgz", dated, title=title, domain=domain)
+            title, hatched = posterior.provenance["title"], Course(posterior, ahead).hatched
+            write_dated(folder / "map.qgz", dated, title=title, domain=posterior.domain, hatched=hatched)
     else:
         steps.failed["project"] = "It would show the rasters, and there are none."
     check, why_not = _left_out(posterior, options, steps)

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
     Exposure: TypeAlias = np.ndarray | gpd.GeoDataFrame | str | os.PathLike[str] | xr.DataArray
 
+#: A density of exposure below this share of the usual one is next to none: the dust of resampled rasters.
+NEXT_TO_NONE = 1e-5
+
 
 class Given(ABC):
     """What was given of the land, polygons or pixels, kept so that any piece of it can be read."""
@@ -474,3 +477,27 @@ def _warn_left_out(areas: gpd.GeoDataFrame, column: str, people: np.ndarray, kep
             "shore: all their people then live on their land."
         )
     warn(InputWarning(text, option="exposure", found=float(left.sum()), remedy=remedy))
+
+
+def next_to_none(exposure: np.ndarray, node_areas: np.ndarray) -> np.ndarray:
+    """Return whether nodes have next to no exposure: less than `NEXT_TO_NONE` of the usual density.
+
+    The usual density is the median over all that is exposed, not over the land: half of the people live where it is as
+    high or higher, and the dust of a raster, or an empty half of the country, does not count.
+
+    Parameters
+    ----------
+    exposure : (n_nodes,) or (n_periods, n_nodes) array
+    node_areas : (n_nodes,) array
+
+    Examples
+    --------
+    >>> next_to_none(np.array([50.0, 30.0, 0.2, 1e-9, 0.0]), np.ones(5)).tolist()
+    [False, False, False, True, True]
+    """
+    exposure = np.asarray(exposure, float)
+    density = exposure / node_areas
+    order = np.argsort(density, axis=None)
+    people = np.cumsum(exposure.ravel()[order])
+    usual = density.ravel()[order][min(int(np.searchsorted(people, 0.5 * people[-1])), people.size - 1)]
+    return np.asarray(density < NEXT_TO_NONE * usual)

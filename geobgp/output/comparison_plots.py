@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from geobgp.errors import DataError, option
 from geobgp.output import palette
-from geobgp.output.plot_parts import show_cells
+from geobgp.output.plot_parts import hatch_cells, show_cells
 from geobgp.text import percent
 
 if TYPE_CHECKING:
@@ -56,7 +56,8 @@ def plot_versus(
     ax : Axes, optional
         By default a new figure's.
     variable : {"ratio", "difference", "increase"}
-        The median of the ratio, the mean of the difference, or the probability of an increase.
+        The median of the ratio, the mean of the difference (of rates and relative risks its median), or the probability
+        of an increase.
     title : str, optional
         By default what is compared.
     **kwargs
@@ -66,10 +67,10 @@ def plot_versus(
         values, label = compared.increase(), "probability of an increase"
         classes = palette.classes_for("probability", values.values)
     elif variable == "difference":
-        values, label = compared.difference(())["mean"], f"difference, {compared.units}"
+        values, label = compared.drawn_difference(), f"{compared.drawn} difference, {compared.units}"
         classes = palette.signed_classes(values.values)
     elif variable == "ratio":
-        values, label = compared.ratio((0.5,))["q50"], "ratio"
+        values, label = compared.ratio((0.5,))["q50"], "ratio, median"
         classes = palette.ratio_classes()
     else:
         raise DataError(
@@ -79,4 +80,7 @@ def plot_versus(
         )
     heading = compared.title if title is None else title
     options: dict[str, Any] = {"classes": classes, "label": label, "title": heading}
-    return show_cells(compared.domain, values.values, ax, **options | kwargs)
+    ax = show_cells(compared.domain, values.values, ax, **options | kwargs)
+    nodes, words = compared.hatched
+    hatch_cells(ax, compared.domain, nodes, f"hatched: {words}")
+    return ax

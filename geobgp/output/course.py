@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from geobgp.errors import DataError, option
+from geobgp.output.grids import hatched_land
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,6 +35,14 @@ class OverTime(Protocol):
     def quantity(self) -> str: ...  # noqa: D102
     @property
     def interval(self) -> float: ...  # noqa: D102
+    @property
+    def drawn(self) -> str: ...  # noqa: D102
+    @property
+    def exposure_kind(self) -> str: ...  # noqa: D102
+    @property
+    def unexposed(self) -> np.ndarray: ...  # noqa: D102
+    @property
+    def effort(self) -> np.ndarray | None: ...  # noqa: D102
     @property
     def n_points(self) -> int: ...  # noqa: D102
     @property
@@ -110,6 +119,17 @@ class Course:
             made, dim="time", data_vars="minimal", coords="minimal", compat="override", join="override"
         )
         return joined.assign_attrs(made[0].attrs)
+
+    @cached_property
+    def hatched(self) -> tuple[np.ndarray, str]:
+        """The nodes of each period, (n, n_nodes), of which the data say nothing, and why; see `hatched_land`."""
+        found = [hatched_land(part) for part in self.parts]
+        shape = self.fitted.domain.n_nodes
+        nodes = [
+            np.broadcast_to(nodes, (part.periods.n, shape))
+            for part, (nodes, _) in zip(self.parts, found, strict=True)
+        ]
+        return np.concatenate(nodes), next((words for _, words in found if words), "")
 
     def exceedance(self, threshold: float) -> np.ndarray:
         """Return the probability of exceeding a threshold, (n, rows, cols)."""

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from affine import Affine
 
+from geobgp.data.effort import NONE
 from geobgp.data.raster_source import array_transform
 from geobgp.errors import DataError
 from geobgp.files import replacing
+from geobgp.text import percent
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -107,6 +109,34 @@ def relative_uncertainty(data: xr.Dataset) -> np.ndarray:
     with np.errstate(divide="ignore", invalid="ignore"):
         share = 100 * data["sd"].values / data["mean"].values
     return np.where(np.isfinite(share), share, np.nan)
+
+
+def hatched_land(posterior: Any) -> tuple[np.ndarray, str]:
+    """Return the nodes of which the data say nothing by themselves, and why, for legends: maps are hatched there.
+
+    Parameters
+    ----------
+    posterior : Posterior or SpaceTimePosterior
+
+    Returns
+    -------
+    (n_nodes,) or (n_periods, n_nodes) bool array, and words
+        Next to no exposure (see `Posterior.unexposed`), or next to no effort; no words where no node is hatched.
+    """
+    empty, words = np.asarray(posterior.unexposed), []
+    if empty.any():
+        words.append("nobody lives here" if posterior.exposure_kind == "population" else "no exposure here")
+    if posterior.effort is not None and (posterior.effort < NONE).any():
+        empty = empty | (posterior.effort < NONE)
+        words.append(f"effort under {percent(NONE)}, the data say nothing")
+    return empty, "; or ".join(words)
+
+
+def hatched_cells(domain: Domain, nodes: np.ndarray) -> np.ndarray:
+    """Return the cells that are hatched, (rows, cols) or (n_periods, rows, cols): most of their land is."""
+    rows = np.atleast_2d(np.asarray(nodes, float))
+    cells = np.stack([domain.to_grid(row, 0.0) >= 0.5 for row in rows])
+    return cells if np.ndim(nodes) == 2 else cells[0]
 
 
 def write_netcdf(data: xr.Dataset, path: str | os.PathLike[str]) -> Path:

@@ -6,6 +6,7 @@ stay in order in print, in grey and for colour-blind eyes. No plotting library i
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -13,14 +14,35 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from geobgp.errors import DataError
-from geobgp.style import Style
+from geobgp.errors import DataError, option
+from geobgp.style import QUANTILE, Style
 from geobgp.text import number, rounded
 
 if TYPE_CHECKING:
     import xarray as xr
 
-#: Probabilities of the class breaks: closer together towards the top, where the hot spots are.
+#: What a decade is divided at, the finest division first; breaks are these numbers times a power of ten.
+ROUND_NUMBERS: Final = (
+    (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8),
+    (1, 1.5, 2, 3, 5, 7),
+    (1, 2, 3, 5),
+    (1, 2, 5),
+    (1, 3),
+    (1,),
+)
+#: From the first break to the last there is this factor at least, so that little variation has few colours.
+LEAST_RANGE: Final = 4.0
+#: Breaks of round classes, at most.
+MOST_BREAKS: Final = 9
+#: Quantiles of the values between which round breaks lie; the first and the last class hold the rest.
+_INNER: Final = (0.05, 0.998)
+#: Values within this factor of each other differ by rounding noise only.
+_ALIKE: Final = 1.02
+#: An uncertainty within this factor is the same everywhere.
+_EVERYWHERE: Final = 1.05
+#: Where the land varies (its middle 80 % by a factor of two), no class should hold more of it than this.
+_MOST_IN_ONE: Final = 0.6
+#: Probabilities of the breaks at quantiles: closer together towards the top, where the hot spots are.
 BREAK_PROBABILITIES: Final = (0.1, 0.25, 0.4, 0.55, 0.7, 0.8, 0.9, 0.95, 0.99)
 #: Breaks of the classes for probabilities.
 PROBABILITY_BREAKS: Final = (0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99)
@@ -92,19 +114,105 @@ class Classes:
         values = np.asarray(values)
         return np.where(np.isnan(values), -1, np.searchsorted(self.breaks, values, side="left"))
 
-    def labels(self) -> list[str]:
-        """Return a label for each class, without units."""
-        if self.names:
-            return list(self.names)
-        if self.n == 1:
-            return ["all values"]
+    def break_labels(self) -> list[str]:
+        """Return the breaks with as many digits as tell them apart."""
         text = [number(b, 6) for b in self.breaks]
         for digits in range(7, 18):
             if len(set(text)) == len(text):
                 break
             text = [number(b, digits) for b in self.breaks]
+        return text
+
+    def labels(self) -> list[str]:
+        """Return a label for each class, without units; no two are alike."""
+        if self.names:
+            return list(self.names)
+        if self.n == 1:
+            return ["all values"]
+        text = self.break_labels()
         middle = [f"{a} – {b}" for a, b in pairwise(text)]
         return [f"≤ {text[0]}", *middle, f"> {text[-1]}"]
+
+
+def round_classes(values: np.ndarray, *, ramp: str = "intensity", units: str = "") -> Classes:
+    """Return classes between round numbers, at about equal factors: the usual ones of everything positive.
+
+    The breaks cover a factor of `LEAST_RANGE` at least: a map that varies by less has few of the colours. Of values
+    that vary by much more the breaks lie farther apart, so that there are `MOST_BREAKS` at most.
+
+    Parameters
+    ----------
+    values : array
+        Any shape; NaN and infinite values are left out. Where some are negative the classes are those of
+        `quantile_classes`.
+    ramp, units
+        As for `quantile_classes`.
+
+    Examples
+    --------
+    >>> round_classes(np.array([1.3, 1.4, 1.5, 1.6])).labels()
+    ['≤ 0.6', '0.6 – 0.8', '0.8 – 1', '1 – 1.2', '1.2 – 1.5', '1.5 – 2', '2 – 2.5', '2.5 – 3', '> 3']
+    >>> round_classes(np.geomspace(0.1, 1000, 500)).breaks.tolist()
+    [0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0]
+    """
+    values = _finite(values)
+    if (values < 0).any():
+        return quantile_classes(values, ramp=ramp, units=units)
+    breaks = _round_breaks(values[values > 0])
+    return Classes(breaks, colours(len(breaks) + 1, ramp), units)
+
+
+def _finite(values: np.ndarray) -> np.ndarray:
+    values = np.asarray(values, float)
+    values = values[np.isfinite(values)]
+    if values.size == 0:
+        raise DataError("No finite value to make classes of; the field is empty or all NaN.")
+    return values
+
+
+def _round_breaks(values: np.ndarray) -> np.ndarray:
+    """Return round numbers between which positive values lie."""
+    if not values.size:
+        return np.empty(0)
+    low, high = np.quantile(values, _INNER)
+    candidates = [_round_numbers(some, low, high) for some in ROUND_NUMBERS]
+    decades = candidates[-1]
+    candidates += [decades[::k] for k in range(2, len(decades) // MOST_BREAKS + 2)]
+    k = next(k for k, some in enumerate(candidates) if len(some) <= MOST_BREAKS)
+    breaks = candidates[k]
+    varies = np.quantile(values, 0.9) >= 2 * np.quantile(values, 0.1)
+    while varies and k > 0 and _shares(values, breaks).max() > _MOST_IN_ONE:
+        # A long tail has taken the breaks away from where the land is: closer ones, where they tell most apart.
+        k -= 1
+        starts = range(max(len(candidates[k]) - MOST_BREAKS, 0) + 1)
+        breaks = max((candidates[k][i : i + MOST_BREAKS] for i in starts), key=lambda b: _entropy(values, b))
+    if values.max() < _ALIKE * values.min():
+        # No break divides what differs by rounding noise.
+        breaks = breaks[(breaks < values.min() / _ALIKE) | (breaks > values.max() * _ALIKE)]
+    return breaks
+
+
+def _round_numbers(parts: tuple[float, ...], low: float, high: float) -> np.ndarray:
+    """Return the round numbers between two others; a range of less than `LEAST_RANGE` is widened on both sides."""
+    decades = range(math.floor(math.log10(low)) - 2, math.ceil(math.log10(high)) + 3)
+    numbers = np.array([float(f"{part}e{power}") for power in decades for part in parts])
+    inside = numbers[(numbers > low) & (numbers < high)]
+    if len(inside) > 1 and inside[-1] >= LEAST_RANGE * inside[0]:
+        return inside
+    middle, half = math.sqrt(low * high), math.sqrt(max(LEAST_RANGE, high / low))
+    first = np.searchsorted(numbers, middle / half, side="right") - 1
+    last = np.searchsorted(numbers, middle * half, side="left")
+    return numbers[first : last + 1]
+
+
+def _shares(values: np.ndarray, breaks: np.ndarray) -> np.ndarray:
+    """Return the share of the values that each class holds."""
+    return np.bincount(np.searchsorted(breaks, values), minlength=len(breaks) + 1) / len(values)
+
+
+def _entropy(values: np.ndarray, breaks: np.ndarray) -> float:
+    share = _shares(values, breaks)
+    return float(-np.sum(share * np.log(np.where(share > 0, share, 1.0))))
 
 
 def quantile_classes(
@@ -121,7 +229,7 @@ def quantile_classes(
     values : array
         Any shape; NaN and infinite values are left out.
     probabilities : tuple of float
-        At which quantiles the breaks lie; breaks that coincide become one.
+        At which quantiles the breaks lie; breaks that are the same to three digits become one.
     ramp : str
         One of `RAMPS`.
     units : str
@@ -132,13 +240,10 @@ def quantile_classes(
     >>> quantile_classes(np.arange(101.0), probabilities=(0.25, 0.5, 0.75)).labels()
     ['≤ 25', '25 – 50', '50 – 75', '> 75']
     """
-    values = np.asarray(values, float)
-    values = values[np.isfinite(values)]
-    if values.size == 0:
-        raise DataError("No finite value to make classes of; the field is empty or all NaN.")
+    values = _finite(values)
     exact = np.unique(np.quantile(values, probabilities))
     breaks = exact
-    for digits in range(2, 8):
+    for digits in (2, 3):
         breaks = np.array([rounded(b, digits) for b in exact])
         if len(np.unique(breaks)) == len(exact):
             break
@@ -204,31 +309,66 @@ def classes_for(name: str, values: np.ndarray, units: str = "") -> Classes:
         return fixed_classes(PROBABILITY_BREAKS, ramp="probability", units=units)
     if name == "coverage":
         return fixed_classes(COVERAGE_BREAKS, ramp="uncertainty", units=units)
-    ramp = "uncertainty" if name in ("sd", "cv", "uncertainty") else "intensity"
-    return quantile_classes(values, ramp=ramp, units=units)
+    if name in ("sd", "cv", "uncertainty"):
+        return uncertainty_classes(values, "%" if name == "cv" else units)
+    return round_classes(values, units=units)
+
+
+def uncertainty_classes(values: np.ndarray, units: str = "") -> Classes:
+    """Return the classes of an uncertainty: one, with a sentence, where it is about the same everywhere.
+
+    Examples
+    --------
+    >>> uncertainty_classes(np.array([65.665, 65.687, 65.692, 65.693]), "%").labels()
+    ['about 66 % everywhere']
+    """
+    known = _finite(values)
+    if 0 < known.max() <= _EVERYWHERE * known.min():
+        about = " ".join(filter(None, ("about", number(float(np.median(known)), 2), units, "everywhere")))
+        return Classes(np.empty(0), colours(1, "uncertainty"), units, (about,))
+    return round_classes(known, ramp="uncertainty", units=units)
 
 
 def classes_in(data: xr.Dataset, name: str) -> Classes:
-    """Return the classes for a variable of a dataset; quantiles share those of the mean (or the difference)."""
+    """Return the classes for a variable of a dataset; mean and quantiles share those of the statistic that is drawn."""
     own = data[name]
     units = str(own.attrs.get("units", ""))
     if name == "excursion" and "legend" in own.attrs:
         return excursion_classes(tuple(str(own.attrs["legend"]).split("; ")))
-    like_mean = name[:1] == "q" and name[1:].replace("_", "").replace(".", "").isdigit()
-    asked = Style.in_attrs(own.attrs)
-    if asked is not None and (like_mean or name == "mean"):
-        whole = data.get("mean", own)
-        return styled_classes(asked, whole.values, units, ratio=own.attrs.get("quantity") == "relative risk")
-    if own.attrs.get("quantity") == "relative risk" and (like_mean or name == "mean"):
-        return ratio_classes(units)
-    source = data["mean"] if like_mean and "mean" in data else own
+    level = name == "mean" or (name[:1] == "q" and name[1:].replace("_", "").replace(".", "").isdigit())
+    source = own
+    if level:
+        source = data[next(v for v in (drawn_variable(data), "mean", name) if v in data)]
     if name.startswith("difference_q") and "difference" in data:
         source = data["difference"]
-    return classes_for(name, source.values.astype(np.float32), units)
+    values = source.values.astype(np.float32)
+    if level and own.attrs.get("quantity") == "relative risk":
+        usual = ratio_classes(units)
+    else:
+        usual = classes_for(name, values, units)
+    asked = Style.in_attrs(own.attrs) if level else None
+    return usual if asked is None else styled_classes(asked, values, units, usual=usual)
+
+
+def drawn_variable(data: xr.Dataset) -> str:
+    """Return the variable of a posterior's dataset that maps show; see `Posterior.drawn`."""
+    return "q50" if data.attrs.get("drawn") == "median" else "mean"
+
+
+def chosen_variable(data: xr.Dataset, name: str | None) -> str:
+    """Return the variable of a posterior's dataset that was named, or the one that maps show where none was."""
+    variable = drawn_variable(data) if name is None else "q50" if name == "median" else name
+    if variable not in data:
+        raise DataError(
+            f"{option('variable')} is one of {', '.join(map(str, data.data_vars))}; found {name!r}.",
+            option="variable",
+            found=name,
+        )
+    return variable
 
 
 def styled_classes(
-    style: Style, values: np.ndarray, units: str = "", *, ratio: bool = False, ramp: str = ""
+    style: Style, values: np.ndarray, units: str = "", *, usual: Classes | None = None, ramp: str = ""
 ) -> Classes:
     """Return the classes that were asked for.
 
@@ -238,8 +378,9 @@ def styled_classes(
     values : array
         What is shown, for what the style leaves open.
     units : str
-    ratio : bool
-        Whether 1 is the middle: the breaks then lie evenly on the scale of factors.
+    usual : Classes, optional
+        Those of a style that names colours only; by default `round_classes`. Where they are about 1, as those of a
+        ratio are, even classes are even on the scale of factors.
     ramp : str
         Where the style names none.
 
@@ -247,15 +388,23 @@ def styled_classes(
     --------
     >>> styled_classes(Style.of(classes=4, vmin=0, vmax=8), np.arange(9.0)).labels()
     ['≤ 2', '2 – 4', '4 – 6', '> 6']
+    >>> chances = fixed_classes(PROBABILITY_BREAKS, ramp="probability")
+    >>> styled_classes(Style.of(cmap="magma"), np.array([0.3, 0.4]), usual=chances).labels() == chances.labels()
+    True
     """
+    ratio = usual is not None and tuple(usual.breaks) == RATIO_BREAKS
     ramp = style.cmap or ramp or ("signed" if ratio else "intensity")
     if isinstance(style.classes, tuple):
         return fixed_classes(style.classes, ramp=ramp, units=units)
     n = style.classes
+    if n == QUANTILE:
+        return quantile_classes(values, ramp=ramp, units=units)
+    assert not isinstance(n, str)
     if style.vmin is None and style.vmax is None:
-        if ratio and n is None:
-            return fixed_classes(RATIO_BREAKS, ramp=ramp, units=units)
-        shares = BREAK_PROBABILITIES if n is None else tuple(np.linspace(0.0, 1.0, n + 1)[1:-1])
+        if n is None:
+            made = usual if usual is not None else round_classes(values)
+            return Classes(made.breaks, colours(made.n, ramp), units, made.names)
+        shares = tuple(np.linspace(0.0, 1.0, n + 1)[1:-1])
         return quantile_classes(values, probabilities=shares, ramp=ramp, units=units)
     known = np.asarray(values, float)[np.isfinite(values)]
     low = float(known.min()) if style.vmin is None else style.vmin

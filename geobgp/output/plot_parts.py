@@ -11,6 +11,7 @@ import shapely
 
 from geobgp.errors import DataError
 from geobgp.output import palette
+from geobgp.output.grids import hatched_cells
 from geobgp.output.palette import Classes
 from geobgp.text import number
 
@@ -73,7 +74,7 @@ def show_cells(
     ax : Axes, optional
         By default a new figure's.
     classes : Classes or sequence of float, optional
-        Draw in classes (see `palette.quantile_classes`), or in those between these numbers; without them
+        Draw in classes (see `palette.round_classes`), or in those between these numbers; without them
         colours run evenly from the smallest to the largest value.
     ramp : str
         One of `geobgp.output.palette.RAMPS`, where `classes` do not have colours of their own.
@@ -152,12 +153,12 @@ def draw_bar(figure: Any, axes: Any, source: Any, label: str, classes: Classes |
     bar.set_label(label, fontsize=11)
     bar.outline.set_linewidth(0.5)
     if classes is not None:
-        bar.set_ticks(classes.breaks.tolist(), labels=[number(b, 6) for b in classes.breaks])
+        bar.set_ticks(classes.breaks.tolist(), labels=classes.break_labels())
     bar.ax.tick_params(labelsize=10, length=2)
 
 
-def hatch_cells(ax: matplotlib.axes.Axes, domain: Domain, which: np.ndarray, label: str) -> None:
-    """Hatch the land of some nodes, and say below the map what that means.
+def hatch_cells(ax: matplotlib.axes.Axes, domain: Domain, which: np.ndarray, label: str = "") -> None:
+    """Hatch the land of some nodes, and say below the map what that means, if a label is given.
 
     Parameters
     ----------
@@ -170,7 +171,7 @@ def hatch_cells(ax: matplotlib.axes.Axes, domain: Domain, which: np.ndarray, lab
 
     if not which.any():
         return
-    rows, cols = np.nonzero(domain.to_grid(which.astype(float), 0.0) >= 0.5)
+    rows, cols = np.nonzero(hatched_cells(domain, which))
     east, north = domain.grid.centres(rows, cols)
     half = 0.5 * domain.cell_size
     squares = shapely.union_all(shapely.box(east - half, north - half, east + half, north + half))
@@ -179,7 +180,8 @@ def hatch_cells(ax: matplotlib.axes.Axes, domain: Domain, which: np.ndarray, lab
     )
     ax.add_artist(hatched)
     hatched.set_clip_path(PathPatch(land_path(domain.geometry), transform=ax.transData))
-    ax.set_xlabel(label, fontsize=10, loc="left", color=QUIET)
+    if label:
+        ax.set_xlabel(label, fontsize=10, loc="left", color=QUIET)
 
 
 def draw_swatches(ax: matplotlib.axes.Axes, classes: Classes, label: str) -> None:

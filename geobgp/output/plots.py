@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from scipy.special import ndtri
 
-from geobgp.data.effort import NONE
 from geobgp.errors import DataError, option
 from geobgp.inference.mixture import interval_in, probability_of, quantile_words
 from geobgp.land.reproject import point_coordinates
 from geobgp.output import palette
-from geobgp.output.grids import relative_uncertainty
+from geobgp.output.grids import hatched_land, relative_uncertainty
 from geobgp.output.plot_parts import (
     INK,
     QUIET,
@@ -31,8 +30,7 @@ from geobgp.output.plot_parts import (
 )
 from geobgp.privacy import legend
 from geobgp.style import Style
-from geobgp.text import count, number, percent
-from geobgp.units import RELATIVE_RISK
+from geobgp.text import count, number
 from geobgp.validate import as_floats
 
 if TYPE_CHECKING:
@@ -60,7 +58,7 @@ def plot_intensity(
     posterior: Posterior,
     ax: matplotlib.axes.Axes | None = None,
     *,
-    variable: str = "mean",
+    variable: str | None = None,
     points: Any = None,
     title: str | None = None,
     classes: Any = None,
@@ -76,8 +74,9 @@ def plot_intensity(
     posterior : Posterior
     ax : Axes, optional
         By default a new figure's.
-    variable : str
-        A variable of `Posterior.intensity`: "mean", "sd", "q50", or an end of its interval.
+    variable : str, optional
+        A variable of `Posterior.intensity`: "mean", "sd", "q50" ("median"), or an end of its interval; by default
+        `Posterior.drawn`.
     points : GeoDataFrame, GeoSeries or (n, 2) array, optional
         Drawn on top; an array holds eastings and northings in the domain's CRS.
     title : str, optional
@@ -88,24 +87,19 @@ def plot_intensity(
         Passed to `show_cells`.
     """
     data = posterior.intensity()
-    if variable not in data:
-        raise DataError(
-            f"{option('variable')} is one of {', '.join(map(str, data.data_vars))}; found {variable!r}.",
-            option="variable",
-            found=variable,
-        )
+    variable = palette.chosen_variable(data, variable)
     if not isinstance(classes, palette.Classes):
-        ratio = posterior.quantity == RELATIVE_RISK and variable != "sd"
-        ramp = "uncertainty" if variable == "sd" else ""
-        classes = _asked(classes, vmin, vmax, cmap, data[variable].values, posterior.units, ramp, ratio)
-    classes = palette.classes_in(data, variable) if classes is None else classes
+        usual, ramp = palette.classes_in(data, variable), "uncertainty" if variable == "sd" else ""
+        asked = _asked(classes, vmin, vmax, cmap, data[variable].values, usual, ramp)
+        classes = usual if asked is None else asked
+    known = {"mean": "mean", "q50": "median", "sd": "standard deviation"}
+    name = known[variable] if variable in known else quantile_words(variable)
     if title is None:
         what = posterior.quantity
-        heading = f"Standard deviation of the {what}"
-        if variable not in ("mean", "sd"):
-            heading = f"{what.capitalize()}, {quantile_words(variable)}"
-        title = str(data.attrs["title"]) if variable == "mean" else heading
-    options: dict[str, Any] = {"classes": classes, "label": posterior.units, "title": title} | kwargs
+        heading = f"{name.capitalize()} of the {what}" if variable == "sd" else f"{what.capitalize()}, {name}"
+        title = str(data.attrs["title"]) if variable == palette.drawn_variable(data) else heading
+    label = f"{name}, {posterior.units}"
+    options: dict[str, Any] = {"classes": classes, "label": label, "title": title} | kwargs
     ax = show_cells(posterior.domain, data[variable].values, ax, **options)
     hatch_unseen(ax, posterior)
     if points is not None:
@@ -132,8 +126,9 @@ def plot_uncertainty(
     if kind != "relative":
         raise DataError(f'{option("kind")} is "relative" or "sd"; found {kind!r}.', option="kind", found=kind)
     share = relative_uncertainty(posterior.intensity())
-    asked = _asked(classes, vmin, vmax, cmap, share, "%", "uncertainty")
-    classes = palette.classes_for("cv", share.astype(np.float32), "%") if asked is None else asked
+    usual = palette.classes_for("cv", share.astype(np.float32))
+    asked = _asked(classes, vmin, vmax, cmap, share, usual, "uncertainty")
+    classes = usual if asked is None else asked
     heading = "Relative uncertainty" if title is None else title
     options: dict[str, Any] = {"classes": classes, "label": "sd / mean, %", "title": heading} | kwargs
     return hatch_unseen(show_cells(posterior.domain, share, ax, **options), posterior)
@@ -153,8 +148,9 @@ def plot_exceedance(
 ) -> matplotlib.axes.Axes:
     """Draw the probability that the intensity exceeds a threshold."""
     chance = posterior.exceedance(threshold).values
-    asked = _asked(classes, vmin, vmax, cmap, chance, "", "probability")
-    classes = palette.classes_for("exceedance", chance) if asked is None else asked
+    usual = palette.classes_for("exceedance", chance)
+    asked = _asked(classes, vmin, vmax, cmap, chance, usual, "probability")
+    classes = usual if asked is None else asked
     if title is None:
         title = f"Probability of more than {number(threshold, 3)} {posterior.units}"
     options: dict[str, Any] = {"classes": classes, "label": "probability", "title": title} | kwargs
@@ -165,13 +161,13 @@ def plot_posterior(
     posterior: Posterior,
     ax: matplotlib.axes.Axes | None = None,
     *,
-    variable: str = "mean",
+    variable: str | None = None,
     threshold: float | None = None,
     points: Any = None,
     **kwargs: Any,
 ) -> matplotlib.axes.Axes:
     """Draw a statistic of the intensity, its relative uncertainty, or the probability that it exceeds a threshold."""
-    if threshold is not None and variable != "mean":
+    if threshold is not None and variable not in (None, posterior.drawn):
         raise DataError(
             f"{option('threshold')} asks for a probability, {option('variable')} for {variable!r}.",
             option="variable",
@@ -195,14 +191,16 @@ def _asked(
     vmax: float | None,
     cmap: Any,
     values: np.ndarray,
-    units: str,
-    ramp: str = "",
-    ratio: bool = False,
+    usual: palette.Classes,
+    ramp: str,
 ) -> palette.Classes | None:
-    """Return the classes that were asked for; None if nothing was."""
+    """Return the classes that were asked for, with the usual breaks where only colours were; None if nothing was."""
+    if isinstance(classes, palette.Classes):
+        return classes
     if all(v is None for v in (classes, vmin, vmax, cmap)):
         return None
-    return palette.styled_classes(Style.of(classes, vmin, vmax, cmap), values, units, ratio=ratio, ramp=ramp)
+    style = Style.of(classes, vmin, vmax, cmap)
+    return palette.styled_classes(style, values, usual.units, usual=usual, ramp=ramp)
 
 
 def plot_values(
@@ -235,10 +233,9 @@ def plot_values(
 
 
 def hatch_unseen(ax: matplotlib.axes.Axes, posterior: Posterior) -> matplotlib.axes.Axes:
-    """Hatch the land where hardly any event gets reported, so that the data say nothing; returns the axes."""
-    if posterior.effort is not None:
-        label = f"hatched: effort under {percent(NONE)}, the data say nothing"
-        hatch_cells(ax, posterior.domain, posterior.effort < NONE, label)
+    """Hatch the land where nobody is exposed or hardly any event gets reported, and say so; returns the axes."""
+    nodes, words = hatched_land(posterior)
+    hatch_cells(ax, posterior.domain, nodes, f"hatched: {words}")
     if posterior.protection:
         told = "\n".join(filter(None, (ax.get_xlabel(), textwrap.fill(legend(posterior), 60))))
         ax.set_xlabel(told, fontsize=10, loc="left", color=QUIET)
@@ -286,7 +283,7 @@ def plot_hyperparameters(posterior: Posterior, axes: Any = None) -> Any:
 
 
 def _density(ax: matplotlib.axes.Axes, fact: Any, name: str) -> None:
-    """Draw a log-normal density through a value and its interval."""
+    """Draw a log-normal density through a value and its interval; on a log axis it is one per unit of the log."""
     ends = interval_in(fact)
     assert ends is not None
     value, low, high, unit = (fact[key] for key in ("value", ends.low, ends.high, "unit"))
@@ -301,13 +298,14 @@ def _density(ax: matplotlib.axes.Axes, fact: Any, name: str) -> None:
         ax.set_title(f"{shown} (given)", fontsize=11, loc="left", color=SHORE)
         return
     x = value * np.exp(np.linspace(-3.5, 3.5, 400) * spread)
-    y = np.exp(-0.5 * (np.log(x / value) / spread) ** 2) * value / x
+    logarithmic = high / low > 8
+    y = np.exp(-0.5 * (np.log(x / value) / spread) ** 2) * (1.0 if logarithmic else value / x)
     ax.plot(x, y, color=SHORE, linewidth=1.4)
     ax.fill_between(x, y, where=(x >= low) & (x <= high), color=INK, alpha=0.18, linewidth=0)
     ax.set_ylim(0, None)
     text = f"{shown} ({ends.words} interval {number(low, 3)} – {number(high, 3)})"
     ax.set_title(text, fontsize=11, loc="left", color=SHORE)
-    if high / low > 8:
+    if logarithmic:
         ax.set_xscale("log")
 
 

@@ -21,7 +21,7 @@ def raster_qml(classes: Classes, low: float, high: float, *, band: int = 1) -> s
     band : int
         Which band is shown.
     """
-    suffix = f" {classes.units}" if classes.units not in ("", "1") else ""
+    suffix = f" {classes.units}" if classes.units not in ("", "1") and not classes.names else ""
     labels = [label + suffix for label in classes.labels()]
     tops = [*(repr(float(b)) for b in classes.breaks), "inf"]
     items = "\n".join(
@@ -69,6 +69,8 @@ class Fill:
         Of the outline, in millimetres.
     colour : str
         Of the inside; empty leaves it open.
+    hatched : bool
+        Whether the inside has lines of that colour across it, and is open between them.
     value : str
         The polygons that are drawn so: those with this value in the column that tells them apart.
     """
@@ -77,6 +79,7 @@ class Fill:
     width: float = 0.26
     colour: str = ""
     value: str = ""
+    hatched: bool = False
 
 
 def polygon_qml(fills: Sequence[Fill], *, column: str = "", label: str = "") -> str:
@@ -118,10 +121,10 @@ def polygon_qml(fills: Sequence[Fill], *, column: str = "", label: str = "") -> 
 
 def _symbol(number: int, fill: Fill) -> str:
     facts = {
-        "style": "solid" if fill.colour else "no",
+        "style": "b_diagonal" if fill.hatched else "solid" if fill.colour else "no",
         "color": _rgba(fill.colour or "#ffffff"),
         "outline_color": _rgba(fill.outline),
-        "outline_style": "solid",
+        "outline_style": "no" if fill.hatched else "solid",
         "outline_width": f"{fill.width:g}",
         "outline_width_unit": "MM",
         "joinstyle": "round",

@@ -12,6 +12,7 @@ from geobgp.errors import DataError
 from geobgp.files import replacing
 from geobgp.output import palette
 from geobgp.output.contours import node_polygons, to_polygons
+from geobgp.output.grids import hatched_land
 from geobgp.output.qgis import Fill, polygon_qml
 from geobgp.output.qgis_project import Group, ProjectLayer, Span, moment, write_project
 from geobgp.privacy import hidden_nodes, legend
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 PROBABILITIES = (0.5, 0.8, 0.95)
 #: The file with polygons beside a project.
 POLYGONS = "map.gpkg"
+_LINES = polygon_qml([Fill("#33434b", colour="#33434b", hatched=True)])
 _SHORE = polygon_qml([Fill("#4d4d4d", 0.2)])
 _HIDDEN = polygon_qml([Fill("#bdbdbd", 0.1, "#d9d9d9")])
 
@@ -65,8 +67,8 @@ def write_qgis(
     """
     domain, folder = posterior.domain, Path(path).parent
     above = {f"exceedance_{t:g}": exceedance_regions(posterior, float(t)) for t in sorted(set(thresholds))}
-    hidden = _hidden_land(posterior)
-    write_layers(folder / POLYGONS, {"shoreline": shoreline(domain)} | above | hidden)
+    hatched, hidden = _hatched(domain, *hatched_land(posterior)), _hidden_land(posterior)
+    write_layers(folder / POLYGONS, {"shoreline": shoreline(domain)} | above | hatched | hidden)
     members: list[ProjectLayer | Group] = []
     if regions is not None:
         style = polygon_qml([Fill("#303030", 0.3)], label=label_column(regions))
@@ -74,6 +76,7 @@ def write_qgis(
     members.append(_vector("Shoreline", POLYGONS, "shoreline", _SHORE, domain.crs))
     if hidden:
         members.append(_vector(legend(posterior), POLYGONS, "hidden", _HIDDEN, domain.crs))
+    members += _hatched_layers(hatched, domain)
     for threshold, layer in zip(sorted(set(thresholds)), above, strict=True):
         name = f"Probably more than {number(threshold, 6)} {posterior.units}"
         members.append(_vector(name, POLYGONS, layer, _chances_qml(), domain.crs, visible=False))
@@ -88,6 +91,7 @@ def write_dated(
     *,
     title: str = "",
     domain: Domain | None = None,
+    hatched: tuple[np.ndarray, str] | None = None,
 ) -> Path:
     """Write a project of maps over time, which QGIS's temporal controller plays.
 
@@ -102,6 +106,8 @@ def write_dated(
     title : str
     domain : Domain, optional
         Whose shoreline is shown, from ``map.gpkg``, which is written beside.
+    hatched : ((n_periods, n_nodes) bool array, str), optional
+        From `Course.hatched`; what is hatched in all periods is, in the project.
 
     Returns
     -------
@@ -128,8 +134,11 @@ def write_dated(
         )
     parts: list[ProjectLayer | Group] = []
     if domain is not None:
-        write_layers(folder / POLYGONS, {"shoreline": shoreline(domain)})
+        nodes, words = hatched or (np.zeros((1, domain.n_nodes), bool), "")
+        lines = _hatched(domain, nodes.all(axis=0), words)
+        write_layers(folder / POLYGONS, {"shoreline": shoreline(domain)} | lines)
         parts.append(_vector("Shoreline", POLYGONS, "shoreline", _SHORE, domain.crs))
+        parts += _hatched_layers(lines, domain)
     for k, (name, layers) in enumerate(groups.items()):
         parts.append(Group(name, layers, visible=k == 0, expanded=False))
     return write_project(path, Group(_title(title), parts), crs=crs, bounds=bounds)
@@ -152,6 +161,20 @@ def shoreline(domain: Domain) -> gpd.GeoDataFrame:
     import geopandas as gpd
 
     return gpd.GeoDataFrame({"name": ["land"]}, geometry=[domain.geometry], crs=domain.crs)
+
+
+def _hatched(domain: Domain, nodes: np.ndarray, words: str) -> dict[str, gpd.GeoDataFrame]:
+    """Return the land of which the data say nothing, as a layer of its own; none where there is no such land."""
+    if not nodes.any():
+        return {}
+    return {"hatched": node_polygons(domain, np.where(nodes, words, ""), [words])}
+
+
+def _hatched_layers(frames: Mapping[str, gpd.GeoDataFrame], domain: Domain) -> list[ProjectLayer]:
+    return [
+        _vector(_capital(str(frame["region"].iloc[0])), POLYGONS, name, _LINES, domain.crs)
+        for name, frame in frames.items()
+    ]
 
 
 def exceedance_regions(posterior: Posterior, threshold: float) -> gpd.GeoDataFrame:
@@ -214,7 +237,7 @@ def raster_name(path: Path) -> str:
 
     with rasterio.open(path) as src:
         words = src.tags(1).get("long_name", "")
-    return words[:1].upper() + words[1:] or path.stem
+    return _capital(words) or path.stem
 
 
 def _raster(
@@ -257,6 +280,10 @@ def _span(item: Dated) -> Span | None:
             found=(start, end),
         )
     return start, end
+
+
+def _capital(words: str) -> str:
+    return words[:1].upper() + words[1:]
 
 
 def _title(title: str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from geobgp.errors import DataError, option
+from geobgp.errors import DataError
 from geobgp.inference.mixture import interval_in
 from geobgp.output import palette
 from geobgp.output.course import Course, OverTime
@@ -20,6 +20,7 @@ from geobgp.output.plot_parts import (
     class_mappable,
     draw_bar,
     draw_swatches,
+    hatch_cells,
     hide_spines,
     map_size,
     show_cells,
@@ -39,7 +40,7 @@ def plot_periods(
     figure: Figure | None = None,
     *,
     forecast: OverTime | None = None,
-    variable: str = "mean",
+    variable: str | None = None,
     periods: Sequence[Any] | None = None,
     columns: int | None = None,
     title: str | None = None,
@@ -53,8 +54,8 @@ def plot_periods(
         By default a new one.
     forecast : SpaceTimePosterior, optional
         Of the periods that follow; marked as such.
-    variable : str
-        A variable of `intensity()`, or "uncertainty" (sd / mean, %).
+    variable : str, optional
+        A variable of `intensity()`, or "uncertainty" (sd / mean, %); by default the mean, or the median of a rate.
     periods : sequence, optional
         Which, by label, number or date; by default all; of many every second, third, ... so that there are 24 at most.
     columns : int, optional
@@ -80,6 +81,7 @@ def plot_periods(
         ax.set_axis_off()
     for k, ax in zip(which, grid, strict=False):
         show_cells(source.domain, values[k], ax, classes=classes, colour_bar=False, scale_bar=False)
+        hatch_cells(ax, source.domain, course.hatched[0][k])
         ahead = k >= course.known
         ax.set_title(
             f"{course.labels[k]}{' (forecast)' if ahead else ''}",
@@ -87,7 +89,11 @@ def plot_periods(
             loc="left",
             style="italic" if ahead else "normal",
         )
-    label = "sd / mean, %" if variable == "uncertainty" else source.units
+    label = "sd / mean, %"
+    if variable != "uncertainty":
+        name = str(palette.chosen_variable(course.data, variable))
+        name = {"q50": "median", "sd": "standard deviation"}.get(name, name)
+        label = f"{name}, {source.units}"
     bar = class_mappable(classes)
     if bar is not None:
         draw_bar(figure, grid.tolist(), bar, label, classes)
@@ -97,6 +103,8 @@ def plot_periods(
         title = str(course.data.attrs.get("title", ""))
         if periods is None and len(which) < course.n:
             title += f"; {len(which)} of {course.n} {source.periods.noun}s"
+    if course.hatched[1]:
+        figure.supxlabel(f"hatched: {course.hatched[1]}", fontsize=10, x=0.01, ha="left", color=QUIET)
     if title:
         figure.suptitle(title, fontsize=13, x=0.01, ha="left")
     return figure
@@ -117,16 +125,12 @@ def _across(source: OverTime, n: int, columns: int | None) -> int:
     return columns or (n if n <= 4 else min(n, max(2, round(math.sqrt(n * 1.6 * tall / wide)))))
 
 
-def _field(course: Course, variable: str) -> tuple[np.ndarray, palette.Classes]:
+def _field(course: Course, variable: str | None) -> tuple[np.ndarray, palette.Classes]:
     """Return a variable in all periods, and its classes in all of them together."""
     if variable == "uncertainty":
         values = relative_uncertainty(course.data)
         return values, palette.classes_for("cv", values.astype(np.float32))
-    if variable not in course.data:
-        known = ", ".join([*map(str, course.data.data_vars), "uncertainty"])
-        raise DataError(
-            f"{option('variable')} is one of {known}; found {variable!r}.", option="variable", found=variable
-        )
+    variable = palette.chosen_variable(course.data, variable)
     return course.data[variable].values, palette.classes_in(course.data, variable)
 
 

@@ -460,7 +460,7 @@ KEPT = []
 
 
 class Loader(QgsProcessingLayerPostProcessorInterface):
-    """Puts the layers of ``map.qgz`` into the project, around the mean that Processing has loaded."""
+    """Puts the layers of ``map.qgz`` into the project, around the raster that Processing has loaded."""
 
     def __init__(self, path):
         super().__init__()
@@ -468,13 +468,16 @@ class Loader(QgsProcessingLayerPostProcessorInterface):
 
     @classmethod
     def ask(cls, context, folder):
-        """Ask Processing to load the mean when all is done, and then the rest; that is done in the main thread."""
+        """Ask Processing to load what the map shows when all is done, and then the rest, in the main thread."""
         loader = cls(folder / "map.qgz")
         KEPT.append(loader)
         hint = QgsProcessingUtils.LayerHint.Raster
-        details = QgsProcessingContext.LayerDetails("Mean", context.project(), "MEAN", hint)
+        # Of rates and relative risks that is the median.
+        drawn = json.loads((folder / "summary.json").read_text("utf-8")).get("drawn", "mean")
+        details = QgsProcessingContext.LayerDetails(drawn.capitalize(), context.project(), "MEAN", hint)
         details.setPostProcessor(loader)
-        context.addLayerToLoadOnCompletion(str(folder / "mean.tif"), details)
+        file = "q50.tif" if drawn == "median" else "mean.tif"
+        context.addLayerToLoadOnCompletion(str(folder / file), details)
 
     def postProcessLayer(self, layer, context, feedback):
         """Load the group."""
@@ -493,7 +496,7 @@ class Loader(QgsProcessingLayerPostProcessorInterface):
 
     @staticmethod
     def put_in_place(layer, into, project):
-        """Let the mean that is there already take the place of its double in the group."""
+        """Let the raster that is there already take the place of its double in the group."""
         own = project.layerTreeRoot().findLayer(layer.id())
         double = next(
             (n for n in into.findLayers() if n.layer() and n.layer().source() == layer.source()), None

@@ -46,10 +46,9 @@ def _map(posterior: Posterior, draw: Any) -> str:
 
 
 def intensity(posterior: Posterior) -> str:
-    """Return the map of the mean."""
-    return _map(
-        posterior, lambda ax: plots.plot_intensity(posterior, ax=ax, title=f"Mean {posterior.quantity}")
-    )
+    """Return the map of the statistic that is drawn, the mean or the median."""
+    title = f"{posterior.drawn.capitalize()} {posterior.quantity}"
+    return _map(posterior, lambda ax: plots.plot_intensity(posterior, ax=ax, title=title))
 
 
 def uncertainty(posterior: Posterior) -> str:

@@ -14,6 +14,7 @@ from geobgp.data.effort import about_effort
 from geobgp.errors import CheckWarning, GeobgpError, in_words, warn
 from geobgp.files import replacing
 from geobgp.inference.mixture import interval_in
+from geobgp.output.grids import hatched_land
 from geobgp.report import figures
 from geobgp.report.meaning import in_sentences, water
 from geobgp.summary import interval_words
@@ -146,6 +147,7 @@ def render(posterior: Posterior, inputs: ReportInputs) -> str:
         chosen=_chosen(posterior, inputs),
         ladder=_ladder(posterior),
         water=water(posterior),
+        hatched=hatched_land(posterior)[1],
         meaning=in_sentences(posterior),
         effort="" if posterior.effort is None else about_effort(posterior.effort, posterior.domain),
         estimates=_estimates(posterior),
@@ -159,7 +161,7 @@ def render(posterior: Posterior, inputs: ReportInputs) -> str:
 
 def _pictures(posterior: Posterior, inputs: ReportInputs) -> dict[str, Any]:
     return {
-        "mean": figures.intensity(posterior),
+        "drawn": figures.intensity(posterior),
         "uncertainty": figures.uncertainty(posterior),
         "exceedance": [(value, figures.exceedance(posterior, value)) for value in inputs.thresholds],
         "hyperparameters": figures.hyperparameters(posterior),

@@ -88,7 +88,7 @@ def _shown(course: Course) -> str:
 
 
 def _pictures(course: Course) -> dict[str, str]:
-    def panels(variable: str) -> str:
+    def panels(variable: str | None) -> str:
         n = -(-course.n // -(-course.n // time_plots.MAX_PANELS))
         figure = new_figure(time_plots.panel_size(course.fitted, n))
         return done(
@@ -98,7 +98,7 @@ def _pictures(course: Course) -> dict[str, str]:
         )
 
     level = time_plots.plot_level(course, new_figure(time_plots.LEVEL_SIZE))
-    return {"maps": panels("mean"), "uncertainty": panels("uncertainty"), "level": done(level)}
+    return {"maps": panels(None), "uncertainty": panels("uncertainty"), "level": done(level)}
 
 
 def _cards(course: Course, check: Any) -> list[tuple[str, str, str]]:

@@ -12,7 +12,7 @@ import pyproj
 
 from geobgp.errors import CacheError, WorkerError
 from geobgp.files import replacing
-from geobgp.output.palette import quantile_classes, ratio_classes
+from geobgp.output.palette import ratio_classes, round_classes
 from geobgp.output.qgis import raster_qml
 from geobgp.scale.tiling import Frame, Tile, weights
 from geobgp.storage import store
@@ -206,7 +206,7 @@ class Mosaic:
         values = np.concatenate(sample)
         if len(values):
             words, risk = self.units.words, self.units.quantity == RELATIVE_RISK
-            classes = ratio_classes(words) if risk else quantile_classes(values, units=words)
+            classes = ratio_classes(words) if risk else round_classes(values, units=words)
             style = raster_qml(classes, float(values.min()), float(values.max()))
             with replacing(path.with_suffix(".qml")) as temporary:
                 temporary.write_text(style, encoding="utf-8")

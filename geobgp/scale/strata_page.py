@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from geobgp.files import replacing
-from geobgp.output.palette import Classes, quantile_classes, ratio_classes
+from geobgp.output.grids import hatched_cells, hatched_land
+from geobgp.output.palette import Classes, ratio_classes, round_classes
 from geobgp.text import count, number
 from geobgp.web.embed import data_url, palette_png
+from geobgp.web.maps import hatched_picture
 from geobgp.web.templates import render
 
 if TYPE_CHECKING:
@@ -24,17 +26,20 @@ SIDE = 320
 def write_page(strata: Strata, path: str | Path, *, title: str = "") -> Path:
     """Write the page; see `Strata.to_index`."""
     domain = strata.everything.domain
-    means = {name: posterior.node_intensity(())["mean"].to_numpy() for name, posterior in strata.items()}
-    together = np.concatenate(list(means.values()))
     first = next(iter(strata.values()))
+    drawn = "q50" if first.drawn == "median" else "mean"
+    fields = {name: posterior.node_intensity((0.5,))[drawn].to_numpy() for name, posterior in strata.items()}
+    together = np.concatenate(list(fields.values()))
     risk = first.quantity == "relative risk"
-    classes = ratio_classes(first.units) if risk else quantile_classes(together, units=first.units)
+    classes = ratio_classes(first.units) if risk else round_classes(together, units=first.units)
+    empty, hatched = hatched_land(first)
+    cells = hatched_cells(domain, empty) if hatched else None
     scale, unit = domain.length_unit
     maps = []
     for name, posterior in strata.items():
         maps.append({
             "name": name,
-            "picture": picture(domain.to_grid(means[name]), classes),
+            "picture": picture(domain.to_grid(fields[name]), classes, cells),
             "points": f"{count(posterior.n_points, 'point')}",
             "about": f"lengthscale {number(posterior.lengthscale / scale)} {unit}, sd {number(posterior.sd)}",
             "remarks": [
@@ -49,6 +54,8 @@ def write_page(strata: Strata, path: str | Path, *, title: str = "") -> Path:
         about=f"{count(len(strata), 'map')} by {by}, on {nodes} with {strata.everything.basis.label}",
         pooled=_pooled(strata),
         quantity=first.quantity,
+        drawn=first.drawn,
+        hatched=hatched,
         units=first.units,
         legend=list(zip(classes.hex, classes.labels(), strict=True)),
         maps=maps,
@@ -79,15 +86,18 @@ def _pooled(strata: Strata) -> str:
     )
 
 
-def picture(values: np.ndarray, classes: Classes) -> str:
+def picture(values: np.ndarray, classes: Classes, hatched: np.ndarray | None = None) -> str:
     """Return values on the grid as a small picture, a data URI: the colours of their classes, clear where NaN.
+
+    `hatched` are cells that have lines across them.
 
     Examples
     --------
-    >>> classes = quantile_classes(np.arange(10.0))
+    >>> classes = round_classes(np.arange(10.0))
     >>> picture(np.arange(12.0).reshape(3, 4), classes)[:22]
     'data:image/png;base64,'
     """
     step = max(1, -(-max(values.shape) // SIDE))
-    some = values[step // 2 :: step, step // 2 :: step]
-    return data_url(palette_png(classes.index(some), classes.colours), "image/png")
+    some = np.s_[step // 2 :: step, step // 2 :: step]
+    lines = None if hatched is None else hatched[some]
+    return data_url(palette_png(*hatched_picture(classes.index(values[some]), classes, lines)), "image/png")

@@ -187,6 +187,8 @@ def _fit(planner: Planner, plan: Plan) -> Tiles:
     o, folder, progress, workers = planner.o, planner.folder, planner.progress, planner.workers
     job, tiles, tasks, units = plan.job, plan.tiles, plan.tasks, planner.sources.units
     names = ["mean", "sd", *map(quantile_name, job.quantiles)]
+    if job.inputs.exposure is not None:  # the band that is shown comes first: of a rate the median
+        names = ["q50", *(name for name in names if name != "q50")]
     mosaic = Mosaic(folder, planner.frame, tiles, names, planner.land.crs, units, o.title)
     paths = [
         folder / "tiles" / f"tile-{tile.number:05d}-{job.key(tile, coords)}.geobgp"

@@ -129,11 +129,15 @@ class TimeOutputs:
         Path
             The project.
         """
+        from geobgp.output.grids import hatched_land
         from geobgp.output.qgis_map import write_dated
 
         project = Path(path) if Path(path).suffix.lower() == ".qgz" else Path(path) / "map.qgz"
         made = self.write_rasters(project.parent, thresholds, quantiles)
-        return write_dated(project, made, title=self.provenance["title"], domain=self.domain)
+        nodes, words = hatched_land(self)
+        hatched = np.atleast_2d(nodes), words
+        title = self.provenance["title"]
+        return write_dated(project, made, title=title, domain=self.domain, hatched=hatched)
 
     @door(
         path=PATH, forecast=a("SpaceTimePosterior"), title=TEXT, thresholds=THRESHOLDS, basemap=BASEMAP,
@@ -194,7 +198,7 @@ class TimeOutputs:
         *,
         period: Any = None,
         forecast: SpaceTimePosterior | None = None,
-        variable: str = "mean",
+        variable: str | None = None,
         periods: Sequence[Any] | None = None,
         columns: int | None = None,
         title: str | None = None,
@@ -209,8 +213,8 @@ class TimeOutputs:
             Only this one.
         forecast : SpaceTimePosterior, optional
             From `forecast`: its periods follow, marked as such.
-        variable : str
-            A variable of `intensity`, or "uncertainty" (sd / mean, %).
+        variable : str, optional
+            A variable of `intensity`, or "uncertainty" (sd / mean, %); by default what maps show, `drawn`.
         periods : sequence, optional
             Which, by label, number or date; by default all; of many every second, third, ...
         columns : int, optional

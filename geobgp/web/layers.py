@@ -41,6 +41,8 @@ class Layer:
         What that is the probability of.
     note : str
         What a reader should know of it, below its legend.
+    hatched : str
+        What hatching means, in the legend; "" where nothing is hatched.
     """
 
     key: str
@@ -52,6 +54,7 @@ class Layer:
     field: str = ""
     chance: str = ""
     note: str = ""
+    hatched: str = ""
 
     @property
     def index(self) -> np.ndarray:
@@ -63,7 +66,7 @@ class Layer:
         """Return what the page's script needs."""
         # Probabilities are read in per cent.
         factor = 100 if self.field else 1
-        labels = Classes(self.classes.breaks * factor, self.classes.colours).labels()
+        labels = replace(self.classes, breaks=self.classes.breaks * factor).labels()
         entries = zip(self.classes.hex, labels, strict=True)
         return {
             "key": self.key,
@@ -72,21 +75,25 @@ class Layer:
             "field": self.field,
             "chance": self.chance,
             "note": self.note,
+            "hatched": self.hatched,
             "classes": [{"colour": colour, "label": label} for colour, label in entries],
         }
 
 
-def mean_layer(data: xr.Dataset, units: str) -> Layer:
-    """Return the layer of the mean."""
-    name = f"Mean {data['mean'].attrs.get('quantity', 'intensity')}"
-    return Layer("mean", name, name, units, data["mean"].values, palette.classes_in(data, "mean"))
+def drawn_layer(data: xr.Dataset, units: str) -> Layer:
+    """Return the layer of the statistic that is drawn, the mean or the median."""
+    variable, statistic = palette.drawn_variable(data), str(data.attrs.get("drawn", "mean"))
+    name = f"{statistic.capitalize()} {data[variable].attrs.get('quantity', 'intensity')}"
+    return Layer(statistic, name, name, units, data[variable].values, palette.classes_in(data, variable))
 
 
 def uncertainty_layer(data: xr.Dataset) -> Layer:
     """Return the layer of the relative uncertainty."""
     values = relative_uncertainty(data)
     classes = palette.classes_for("cv", values.astype(np.float32))
-    return Layer("uncertainty", "Uncertainty", "Relative uncertainty", "sd / mean, %", values, classes)
+    note = f"The uncertainty is {classes.names[0]}." if classes.names else ""
+    words = "Uncertainty", "Relative uncertainty", "sd / mean, %"
+    return Layer("uncertainty", *words, values, classes, note=note)
 
 
 def with_legend(layers: list[Layer], posterior: Any) -> list[Layer]:
@@ -132,6 +139,18 @@ def chosen_thresholds(
     if many or one:
         return sorted(set(many + one))
     return [] if threshold is False else [default]
+
+
+def default_threshold(posterior: Any, data: xr.Dataset) -> float:
+    """Return the threshold where none was asked for: 1 of a ratio, else the mean over all land, or over the exposed.
+
+    `data` is the intensity that the map shows, of all periods.
+    """
+    if "quantity" in data["mean"].attrs:
+        return 1.0
+    if posterior.drawn == "median":
+        return rounded(float(posterior.overall), 2)
+    return overall(posterior.domain, data["mean"].values)
 
 
 def overall(domain: Domain, mean: np.ndarray) -> float:

@@ -119,6 +119,11 @@ window.geobgp = (function () {
       row.appendChild(el("i")).style.background = entry.colour;
       row.appendChild(el("span", "", entry.label));
     }
+    if (layer.hatched) {
+      const row = list.appendChild(el("li"));
+      row.appendChild(el("i", "geobgp-hatched"));
+      row.appendChild(el("span", "", layer.hatched));
+    }
   }
 
   function start(map, layers, groups, layerControl, config) {
@@ -203,7 +208,7 @@ window.geobgp = (function () {
       const col = Math.floor((u - cells.col) / cells.block), row = Math.floor((v - cells.row) / cells.block);
       if (!(row >= 0 && col >= 0 && row < cells.rows && col < cells.cols)) return -1;
       const k = row * cells.cols + col;
-      return arrays.mean[k] ? k : -1;
+      return arrays[config.drawn][k] ? k : -1;
     }
     // One number of a cell in a period.
     function value(name, k, period) {
@@ -226,8 +231,8 @@ window.geobgp = (function () {
       above.mark(region);
       if (!v) { readout.appendChild(el("span", "geobgp-quiet", config.hint)); return; }
       const first = readout.appendChild(el("div")), layer = config.layers[active];
-      first.appendChild(el("b", "", number(v.mean)));
-      first.appendChild(document.createTextNode(" " + config.units));
+      first.appendChild(el("b", "", number(v[config.drawn])));
+      first.appendChild(document.createTextNode(" " + config.units + (config.centre === "median" ? " (median)" : "")));
       readout.appendChild(el("div", "", interval(v)));
       if (cells.block > 1) readout.appendChild(el("div", "geobgp-quiet", averaged));
       if (layer.key === "uncertainty") {
@@ -258,8 +263,10 @@ window.geobgp = (function () {
     function open(latlng, options) {
       const v = at(latlng);
       if (!v) { map.closePopup(); return false; }
-      const rows = [[config.centre, number(v.mean)], [config.interval + " interval", number(v.low) + " \u2013 " + number(v.high)]];
-      if ("q50" in v) rows.push(["median", number(v.q50)]);
+      const rows = [[config.centre, number(v[config.drawn])], [config.interval + " interval", number(v.low) + " \u2013 " + number(v.high)]];
+      for (const [name, words] of [["q50", "median"], ["mean", "mean"]]) {
+        if (name in v && name !== config.drawn) rows.push([words, number(v[name])]);
+      }
       if ("sd" in v) rows.push(["standard deviation", number(v.sd)]);
       for (const layer of config.layers) if (layer.field) rows.push([layer.chance, percent(v[layer.field])]);
       config.pair.forEach(function (name, k) { rows.push([name, number(k ? v.second : v.first)]); });
@@ -324,7 +331,7 @@ window.geobgp = (function () {
       { interactive: false, style: { color: "#33434b", weight: 1, opacity: 0.8, smoothFactor: 0 } }).addTo(groups.shoreline);
     // What is read again when another period is shown.
     function again(quiet) {
-      if (!time || !arrays.mean) return;
+      if (!time || !arrays[config.drawn]) return;
       if (popup) open(popup, { autoPan: false, quiet: quiet });
       if (pointed) show(at(pointed), pointed);
     }

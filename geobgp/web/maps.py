@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from geobgp.errors import DataError, option
 from geobgp.files import replacing
 from geobgp.inference.mixture import interval_in
 from geobgp.output import palette
-from geobgp.output.grids import relative_uncertainty
+from geobgp.output.grids import hatched_cells, hatched_land, relative_uncertainty
 from geobgp.privacy import refuse
 from geobgp.summary import events_in_words
 from geobgp.text import percent
@@ -27,8 +27,8 @@ from geobgp.web.layers import (
     Layer,
     chance_layer,
     chosen_thresholds,
-    mean_layer,
-    overall,
+    default_threshold,
+    drawn_layer,
     uncertainty_layer,
     with_legend,
 )
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 MAX_PIXELS = 4_000_000
 #: Bytes of pictures and numbers in a map at most; when they take more, the map has fewer pixels.
 MAX_BYTES = 12_000_000
+#: The colour of the lines across land of which the data say nothing.
+HATCHING = np.array([[0x33, 0x43, 0x4B]], np.uint8)
 _SHARED = ("mean", "sd", "q50")
 
 
@@ -69,9 +71,10 @@ def intensity_map(
 ) -> folium.Map:
     """Return an interactive map of a posterior.
 
-    Layers: mean intensity, uncertainty (sd / mean), the probability of exceeding each threshold, the shoreline, and
-    regions and context where they are given. The value under the cursor is shown with its interval; a click
-    shows more. It is the value of the cell there, as in the rasters, to the last digit shown. The page is
+    Layers: the intensity (its mean, or the median of a rate), uncertainty (sd / mean), the probability of exceeding
+    each threshold, the shoreline, and regions and context where they are given. Land where nobody is exposed is
+    hatched. The value under the cursor is shown with its interval; a click shows more.
+    It is the value of the cell there, as in the rasters, to the last digit shown. The page is
     self-contained: Leaflet is inside it, and a Content-Security-Policy forbids all network.
 
     Parameters
@@ -81,8 +84,8 @@ def intensity_map(
     title : str, optional
         By default the posterior's own.
     threshold : float, optional
-        For the probability of exceedance, in the intensity's unit. By default the mean over all land,
-        rounded; False leaves the layer out.
+        For the probability of exceedance, in the intensity's unit. By default the mean over all land (over all people,
+        of a rate), rounded; False leaves the layer out.
     thresholds : sequence of float, optional
         Several of them, a layer each. That no place comes near one is warned of.
     regions : GeoDataFrame or whatever `Posterior.totals` takes, optional
@@ -126,25 +129,29 @@ def intensity_map(
             remedy=f"Pass {option('points', python='points=...')}.",
         )
     data = posterior.intensity()
-    units = posterior.units
-    layers = [mean_layer(data, units), uncertainty_layer(data)]
-    fields = {name: data[name].values for name in _SHARED} | {"cv": relative_uncertainty(data)}
+    units, drawn = posterior.units, palette.drawn_variable(data)
+    layers = [drawn_layer(data, units), uncertainty_layer(data)]
+    names = (drawn, *(name for name in _SHARED if name != drawn))
+    fields = {name: data[name].values for name in names} | {"cv": relative_uncertainty(data)}
     ends = interval_in(data)
     assert ends is not None
     fields |= {"low": data[ends.low].values, "high": data[ends.high].values}
-    default = 1.0 if "quantity" in data["mean"].attrs else overall(domain, fields["mean"])
+    default = default_threshold(posterior, data)
     span = float(np.nanmin(fields["low"])), float(np.nanmax(fields["high"]))
     for k, value in enumerate(chosen_thresholds(threshold, thresholds, default)):
         fields[f"p{k}"] = posterior.exceedance(value).values
         layers.append(chance_layer(fields[f"p{k}"], value, units, f"p{k}", span, ends.words))
-    summary = posterior.summary()
+    summary, told = posterior.summary(), events_in_words(posterior.points)
     layers = with_legend(layers, posterior)
     page = Page(
         title=data.attrs["title"] if title is None else title,
-        subtitle=f"{events_in_words(posterior.points)}; mean, {units}{_seen(posterior)}{in_doubt(summary)}",
+        subtitle=f"{told}; {posterior.drawn}, {units}{_seen(posterior)}{in_doubt(summary)}",
         about=summary.rows(),
         units=units,
         interval=ends.words,
+        drawn=drawn,
+        centre=posterior.drawn,
+        hatched=hatched_land(posterior),
         points=(points, point_labels) if show_points else None,
         regions=None if regions is None else overlays.region_totals(posterior, regions),
         context=context,
@@ -166,8 +173,8 @@ def versus_map(
 ) -> folium.Map:
     """Return an interactive map of one posterior against another.
 
-    Layers: the ratio (its median), the probability of an increase, and the difference (its mean). The ratio
-    under the cursor is shown with its interval.
+    Layers: the ratio (its median), the probability of an increase, and the difference (its mean, or the median of
+    rates and relative risks). The ratio under the cursor is shown with its interval.
 
     Parameters
     ----------
@@ -175,26 +182,36 @@ def versus_map(
     title, context, basemap, opacity, max_pixels, max_bytes
         As for `intensity_map`.
     """
-    ratio, means = compared.ratio(), [p.intensity()["mean"].values for p in (compared.first, compared.second)]
-    chance, gap = compared.increase().values, means[0] - means[1]
+    ratio, both, word = compared.ratio(), (compared.first, compared.second), compared.drawn
+    drawn = [p.intensity()[palette.drawn_variable(p.intensity())].values for p in both]
+    chance, gap = compared.increase().values, compared.drawn_difference().values
     chances, words = palette.classes_for("probability", chance), "probability of an increase"
     layers = [
         Layer("ratio", "Ratio", "Ratio", compared.title, ratio["q50"].values, palette.ratio_classes()),
         Layer("increase", words.capitalize(), words.capitalize(), "%", chance, chances, "p", words),
-        Layer("difference", "Difference", "Difference", compared.units, gap, palette.signed_classes(gap)),
+        Layer(
+            "difference",
+            "Difference",
+            f"Difference, {word}",
+            compared.units,
+            gap,
+            palette.signed_classes(gap),
+        ),
     ]
     ends = interval_in(ratio)
     assert ends is not None
-    fields = {"mean": ratio["q50"].values, "low": ratio[ends.low].values, "high": ratio[ends.high].values}
-    fields |= {"first": means[0], "second": means[1], "p": chance}
+    fields = {"ratio": ratio["q50"].values, "low": ratio[ends.low].values, "high": ratio[ends.high].values}
+    fields |= {"first": drawn[0], "second": drawn[1], "p": chance}
     page = Page(
         title=compared.title if title is None else title,
         subtitle="ratio of two maps; the median",
         about=[["first", repr(compared.first)], ["second", repr(compared.second)]],
         units=f"times {compared.names[1]}",
         interval=ends.words,
+        drawn="ratio",
         centre="ratio",
-        pair=[f"mean, {name}" for name in compared.names],
+        pair=[f"{word}, {name}" for name in compared.names],
+        hatched=compared.hatched,
         context=context,
         basemap=basemap,
         opacity=opacity,
@@ -204,14 +221,19 @@ def versus_map(
 
 @dataclass(frozen=True, eq=False)
 class Page:
-    """The words of a page and what lies on its map; `map` makes it of layers and numbers."""
+    """The words of a page and what lies on its map; `map` makes it of layers and numbers.
+
+    `drawn` is the field under the cursor, and `centre` what it is called; `hatched` is from `hatched_land`.
+    """
 
     title: str
     subtitle: str
     about: Any
     units: str
     interval: str
+    drawn: str = "mean"
     centre: str = "mean"
+    hatched: tuple[np.ndarray, str] | None = None
     pair: Sequence[str] = ()
     points: tuple[Any, Any] | None = None
     regions: gpd.GeoDataFrame | None = None
@@ -229,10 +251,18 @@ class Page:
     ) -> folium.Map:
         """Return the map of layers, with the numbers of fields on the grid."""
         numbers = Numbers.of(domain, fields, 2 * max_bytes // 3)
-        plane, pictures = fit_into(domain, layers, max_pixels, max_bytes - numbers.size)
+        layers, cells = self.hatch(domain, layers)
+        plane, pictures = fit_into(domain, layers, max_pixels, max_bytes - numbers.size, cells)
         config = self.config(plane, layers, numbers)
         named = [(layer.name, urls[0]) for layer, urls in zip(layers, pictures, strict=True)]
         return assemble(config, named, basemap=self.basemap)
+
+    def hatch(self, domain: Domain, layers: list[Layer]) -> tuple[list[Layer], np.ndarray | None]:
+        """Return layers that say what is hatched, and the cells that are; None where there is no such cell."""
+        if self.hatched is None or not self.hatched[1]:
+            return layers, None
+        nodes, words = self.hatched
+        return [replace(layer, hatched=words) for layer in layers], hatched_cells(domain, nodes)
 
     def config(self, plane: Plane, layers: list[Layer], numbers: Numbers) -> dict[str, Any]:
         """Return what the page's script is started with."""
@@ -250,6 +280,7 @@ class Page:
             "units": self.units,
             "interval": self.interval,
             "hint": "Point at the land for its value, click for more.",
+            "drawn": self.drawn,
             "centre": self.centre,
             "pair": list(self.pair),
             "layers": [layer.config() for layer in layers],
@@ -277,17 +308,25 @@ def save(made: folium.Map, path: str | os.PathLike[str]) -> Path:
 
 
 def fit_into(
-    domain: Domain, layers: list[Layer], max_pixels: int, max_bytes: int
+    domain: Domain,
+    layers: list[Layer],
+    max_pixels: int,
+    max_bytes: int,
+    hatched: np.ndarray | None = None,
 ) -> tuple[Plane, list[list[str]]]:
-    """Return the plane and the pictures of each layer (one a period), with fewer pixels until they fit."""
+    """Return the plane and the pictures of each layer (one a period), with fewer pixels until they fit.
+
+    `hatched` are cells, (rows, cols) or for each period, that have lines across them.
+    """
+    n = max(len(np.atleast_2d(layer.index)) for layer in layers)
+    across = [None] * n if hatched is None else np.broadcast_to(hatched, (n, *hatched.shape[-2:]))
     while True:
         plane = Plane.over(domain, max_pixels)
         cell = plane.cells()
         pictures = [
             [
-                # One more entry at the end, for the pixels that show no cell (-1).
-                data_url(palette_png(np.append(index, -1)[cell], layer.classes.colours), "image/png")
-                for index in np.atleast_2d(layer.index)
+                data_url(palette_png(*_pixels(index, cell, layer.classes, lines)), "image/png")
+                for index, lines in zip(np.atleast_2d(layer.index), across, strict=True)
             ]
             for layer in layers
         ]
@@ -295,6 +334,30 @@ def fit_into(
         if size <= max_bytes or cell.size <= 10_000:
             return plane, pictures
         max_pixels = int(min(cell.size, max_pixels) * min(0.9 * max_bytes / size, 0.75))
+
+
+def _pixels(
+    index: np.ndarray, cell: np.ndarray, classes: palette.Classes, hatched: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the colours of pixels that show cells, as `hatched_picture` does."""
+    # One more entry at the end, for the pixels that show no cell (-1).
+    lines = None if hatched is None else np.append(hatched, False)[cell]
+    return hatched_picture(np.append(index, -1)[cell], classes, lines)
+
+
+def hatched_picture(
+    pixels: np.ndarray, classes: palette.Classes, hatched: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the colour of every pixel, by its number, and the colours; with hatching that of its lines is the last.
+
+    About a hundred lines run across a large picture from corner to corner, seen where pixels are hatched.
+    """
+    if hatched is None:
+        return pixels, classes.colours
+    gap = max(round(max(pixels.shape) / 100), 5)
+    rows, cols = np.indices(pixels.shape)
+    lines = ((rows + cols) % gap < max(gap // 5, 1)) & hatched & (pixels >= 0)
+    return np.where(lines, classes.n, pixels), np.vstack([classes.colours, HATCHING])
 
 
 def _seen(posterior: Posterior) -> str:

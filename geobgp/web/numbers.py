@@ -142,9 +142,10 @@ class Numbers:
     def of(cls, domain: Domain, fields: Mapping[str, np.ndarray], max_bytes: int) -> Numbers:
         """Return the numbers of fields on the domain's grid; averages only where cells would take too much.
 
-        Fields are (rows, cols), or (periods, rows, cols).
+        Fields are (rows, cols), or (periods, rows, cols); the first one says where there are numbers.
         """
-        known = np.isfinite(fields["mean"])
+        first = next(iter(fields))
+        known = np.isfinite(fields[first])
         periods = known.shape[:-2]
         land = np.where(known.any(axis=0) if periods else known, domain.coverage * domain.cell_area, 0.0)
         rows, cols = np.nonzero(land)
@@ -160,7 +161,7 @@ class Numbers:
                 codes = chance_codes(values) if is_chance(name) else decimals.encode(values)
                 # Periods lie one below the other, each in one line.
                 arrays[name] = pack(codes.reshape(*periods, -1) if periods else codes)
-            n_rows, n_cols = cut["mean"].shape[-2:]
+            n_rows, n_cols = cut[first].shape[-2:]
             made = cls((n_rows, n_cols), row, col, block, decimals, arrays)
             if made.size <= max_bytes or max(made.shape) == 1:
                 return made

@@ -94,14 +94,15 @@ window.geobgp.time = (function () {
     function series(cell, region) {
       const at = Array.from({ length: n }, (_, t) => t);
       if (!region) {
-        return Object.fromEntries(["mean", "low", "high"].map(name => [name, at.map(t => tools.value(name, cell, t))]));
+        return Object.fromEntries([["middle", config.drawn], ["low", "low"], ["high", "high"]].map(
+          ([part, name]) => [part, at.map(t => tools.value(name, cell, t))]));
       }
       const s = region.series, risk = "relative_risk" in s, start = risk ? "relative_risk_" : "";
-      return { mean: s[risk ? "relative_risk" : "expected"], low: s[start + "low"], high: s[start + "high"] };
+      return { middle: s[risk ? "relative_risk" : "expected"], low: s[start + "low"], high: s[start + "high"] };
     }
     // A small line chart with its band; the line is broken where it is a forecast.
     function chart(cell, region) {
-      const s = series(cell, region), most = Math.max(...s.high.filter(Number.isFinite), ...s.mean.filter(Number.isFinite), 0) || 1;
+      const s = series(cell, region), most = Math.max(...s.high.filter(Number.isFinite), ...s.middle.filter(Number.isFinite), 0) || 1;
       const x = t => LEFT + (n > 1 ? t / (n - 1) : 0.5) * (WIDTH - LEFT - RIGHT);
       const y = v => TOP + (1 - v / most) * (HEIGHT - TOP - BOTTOM);
       const out = svg("svg", { class: "geobgp-chart", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img" });
@@ -110,15 +111,15 @@ window.geobgp.time = (function () {
       out.setAttribute("aria-label", what);
       const point = (v, t) => x(t).toFixed(2) + " " + y(v).toFixed(2);
       const path = points => points.length ? "M" + points.join("L") : "";
-      const known = Math.min(told.ahead, n), there = Array.from({ length: n }, (_, t) => t).filter(t => Number.isFinite(s.mean[t]));
-      const line = (from, to) => path(there.filter(t => t >= from && t < to).map(t => point(s.mean[t], t)));
+      const known = Math.min(told.ahead, n), there = Array.from({ length: n }, (_, t) => t).filter(t => Number.isFinite(s.middle[t]));
+      const line = (from, to) => path(there.filter(t => t >= from && t < to).map(t => point(s.middle[t], t)));
       const band = path([...there.map(t => point(s.high[t], t)), ...there.map(t => point(s.low[t], t)).reverse()]);
       out.appendChild(svg("path", { d: band, class: "geobgp-band" }));
       out.appendChild(svg("path", { d: `M${LEFT} ${y(0)}H${WIDTH - RIGHT}`, class: "geobgp-axis" }));
       out.appendChild(svg("path", { d: line(0, known), class: "geobgp-line" }));
       if (known < n) out.appendChild(svg("path", { d: line(Math.max(known - 1, 0), n), class: "geobgp-line geobgp-ahead" }));
       out.appendChild(svg("path", { d: `M${x(shown).toFixed(2)} ${TOP}V${y(0)}`, class: "geobgp-now" }));
-      if (Number.isFinite(s.mean[shown])) out.appendChild(svg("circle", { cx: x(shown).toFixed(2), cy: y(s.mean[shown]).toFixed(2), r: 3, class: "geobgp-dot" }));
+      if (Number.isFinite(s.middle[shown])) out.appendChild(svg("circle", { cx: x(shown).toFixed(2), cy: y(s.middle[shown]).toFixed(2), r: 3, class: "geobgp-dot" }));
       out.appendChild(svg("text", { x: LEFT, y: TOP - 5 }, number(most)));
       out.appendChild(svg("text", { x: LEFT, y: HEIGHT - 4 }, told.labels[0]));
       out.appendChild(svg("text", { x: WIDTH - RIGHT, y: HEIGHT - 4, "text-anchor": "end" }, told.labels[n - 1]));

@@ -10,6 +10,7 @@ import pandas as pd
 
 from geobgp.errors import DataError, SizeError, option
 from geobgp.inference.mixture import interval_in
+from geobgp.output import palette
 from geobgp.output.course import Course, OverTime
 from geobgp.output.grids import relative_uncertainty
 from geobgp.summary import events_in_words
@@ -19,8 +20,8 @@ from geobgp.web.basemaps import check_basemap
 from geobgp.web.layers import (
     chance_layer,
     chosen_thresholds,
-    mean_layer,
-    overall,
+    default_threshold,
+    drawn_layer,
     uncertainty_layer,
     with_legend,
 )
@@ -89,19 +90,35 @@ def time_map(
     course = Course(source, forecast)
     domain, units, data = source.domain, source.units, course.data
     check_basemap(basemap, local=domain.crs is None)
-    layers = [mean_layer(data, units), uncertainty_layer(data)]
+    layers, drawn = [drawn_layer(data, units), uncertainty_layer(data)], palette.drawn_variable(data)
     ends = interval_in(data)
     assert ends is not None
-    named = {"mean": "mean", "low": ends.low, "high": ends.high}
+    named = {drawn: drawn, "low": ends.low, "high": ends.high}
     fields = {key: data[name].values for key, name in named.items()} | {"cv": relative_uncertainty(data)}
-    default = 1.0 if "quantity" in data["mean"].attrs else overall(domain, fields["mean"])
+    default = default_threshold(source, data)
     span = float(np.nanmin(fields["low"])), float(np.nanmax(fields["high"]))
     for k, value in enumerate(chosen_thresholds(threshold, thresholds, default)):
         fields[f"p{k}"] = course.exceedance(value)
         layers.append(chance_layer(fields[f"p{k}"], value, units, f"p{k}", span, ends.words))
     layers = with_legend(layers, source)
+    summary = source.summary()
+    told = f"{events_in_words(source.points)}, {source.periods.words()}"
+    page = Page(
+        title=data.attrs["title"] if title is None else title,
+        subtitle=f"{told}; {source.drawn}, {units}{in_doubt(summary)}",
+        about=summary.rows(),
+        units=units,
+        interval=ends.words,
+        drawn=drawn,
+        centre=source.drawn,
+        hatched=course.hatched,
+        context=context,
+        basemap=basemap,
+        opacity=opacity,
+    )
     numbers = Numbers.of(domain, fields, max_bytes // 2)
-    plane, pictures = fit_into(domain, layers, max_pixels, max_bytes - numbers.size)
+    layers, cells = page.hatch(domain, layers)
+    plane, pictures = fit_into(domain, layers, max_pixels, max_bytes - numbers.size, cells)
     size = numbers.size + sum(len(url) for urls in pictures for url in urls)
     if size > max_bytes or numbers.block > MAX_BLOCK:
         raise SizeError(
@@ -111,17 +128,6 @@ def time_map(
             found=size,
             remedy=f"Allow more with {option('max_bytes')}, show fewer periods or thresholds, or use the rasters.",
         )
-    summary = source.summary()
-    page = Page(
-        title=data.attrs["title"] if title is None else title,
-        subtitle=f"{events_in_words(source.points)}, {source.periods.words()}; mean, {units}{in_doubt(summary)}",
-        about=summary.rows(),
-        units=units,
-        interval=ends.words,
-        context=context,
-        basemap=basemap,
-        opacity=opacity,
-    )
     start = course.known - 1
     config = page.config(plane, layers, numbers) | {
         "regions": None if regions is None else series_config(regions, course, plane),

@@ -104,4 +104,4 @@ def test_makes_a_map_of_relative_risk():
     assert float(data["mean"].mean()) == pytest.approx(1.0, abs=0.05)  # the counts are what was expected
     assert posterior.units == "times the expected" and data.attrs["title"] == "Relative risk"
     assert classes_in(data, "q95").breaks.tolist() == list(RATIO_BREAKS)
-    assert "Mean relative risk" in str(posterior.to_map().get_root().render())
+    assert "Median relative risk" in str(posterior.to_map().get_root().render())

@@ -97,10 +97,70 @@ def test_nan_has_no_class_and_a_constant_field_one():
         palette.quantile_classes(np.array([np.nan]))
 
 
-def test_narrow_fields_keep_distinct_breaks():
-    classes = palette.quantile_classes(1 + 1e-5 * np.arange(1000))
-    assert classes.n == 10
-    assert len(set(classes.labels())) == 10
+def test_quantiles_that_differ_by_rounding_noise_are_one_class():
+    assert palette.quantile_classes(65.665 + 0.028 * np.linspace(0, 1, 1000)).n <= 2
+    assert palette.quantile_classes(np.linspace(1.0, 2.0, 1000)).n == 10
+
+
+positive = st.lists(st.floats(1e-9, 1e9), min_size=1, max_size=200)
+
+
+@given(positive)
+def test_round_classes_are_round_few_and_wide(values):
+    classes = palette.round_classes(np.array(values))
+    assert 1 <= classes.n <= palette.MOST_BREAKS + 1
+    assert (np.diff(classes.breaks) > 0).all()
+    assert classes.breaks[-1] >= palette.LEAST_RANGE * classes.breaks[0]
+    digits = {f"{b:.6e}".split("e")[0].rstrip("0").rstrip(".") for b in classes.breaks}
+    assert digits <= {f"{d:g}" for d in palette.ROUND_NUMBERS[0] + palette.ROUND_NUMBERS[1]}
+    assert len(set(classes.labels())) == classes.n
+
+
+@given(st.floats(1e-6, 1e6), st.floats(1.0, 1.6))
+def test_little_variation_has_few_colours(middle, factor):
+    values = middle * np.geomspace(1, factor, 500)
+    used = np.unique(palette.round_classes(values).index(values))
+    assert len(used) <= 4 and len(used) == used[-1] - used[0] + 1
+    assert used[0] > 0 and used[-1] < palette.round_classes(values).n - 1, (
+        "neither the lightest nor the darkest"
+    )
+    if factor < 1.02:
+        assert len(used) == 1, "rounding noise"
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("spread", [0.5, 1.0, 2.0, 3.0])
+def test_much_variation_is_told_apart(seed, spread):
+    values = np.exp(spread * np.random.default_rng(seed).normal(size=5000))
+    classes = palette.round_classes(values)
+    share = np.bincount(classes.index(values), minlength=classes.n) / len(values)
+    assert classes.n >= 6 and share.max() <= 0.6
+    assert (share > 0).sum() >= classes.n - 1
+
+
+def test_a_long_tail_does_not_take_the_breaks_from_the_land():
+    rng = np.random.default_rng(0)
+    values = np.r_[rng.uniform(0.11, 0.29, 5000), np.geomspace(1, 1000, 100)]
+    classes = palette.round_classes(values)
+    share = np.bincount(classes.index(values), minlength=classes.n) / len(values)
+    assert share.max() < 0.6 and classes.breaks[-1] >= 50
+
+
+def test_zeros_and_negative_numbers_have_classes():
+    assert palette.round_classes(np.zeros(5)).labels() == ["all values"]
+    classes = palette.round_classes(np.array([0.0, 0.0, 1.0, 9.0]))
+    assert classes.index(np.array([0.0]))[0] == 0
+    assert palette.round_classes(np.linspace(-3, 3, 100)).n == 10
+
+
+@pytest.mark.parametrize("values", [65.665 + 0.03 * np.linspace(0, 1, 99), np.full(9, 65.7)])
+def test_an_uncertainty_that_is_the_same_everywhere_is_one_class_and_a_sentence(values):
+    classes = palette.classes_for("cv", values)
+    assert classes.n == 1 and classes.labels() == ["about 66 % everywhere"]
+    assert palette.classes_for("sd", values, "events per km²").labels() == [
+        "about 66 events per km² everywhere"
+    ]
+    assert palette.classes_for("cv", np.linspace(20, 90, 99)).n > 4
 
 
 def test_ratios_have_fixed_classes_about_one():

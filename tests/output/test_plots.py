@@ -11,6 +11,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import shapely
+from matplotlib import colormaps
+from matplotlib.colors import to_hex
 from posteriors import bumps, disc, fitted, island, prescribed
 
 from geobgp import Domain, HarmonicBasis
@@ -92,7 +94,7 @@ def test_axes_in_axes_out(posterior, real):
 def test_the_colour_bar_has_units_and_breaks(posterior):
     ax = plots.plot_intensity(posterior)
     bar = ax.figure.axes[1]
-    assert bar.get_ylabel() == "events per km²"
+    assert bar.get_ylabel() == "mean, events per km²"
     classes = palette.classes_in(posterior.intensity(), "mean")
     shown = [t.get_text() for t in bar.get_yticklabels()]
     assert shown == [number(b, 6) for b in classes.breaks]
@@ -120,11 +122,38 @@ def test_points_are_brought_to_the_domains_crs(posterior):
 
 def test_one_and_two_classes_have_a_legend():
     domain = disc()
-    ax = plots.plot_intensity(prescribed(domain, 0.0, 0.3))
-    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["all values"]
+    ax = plots.plot_uncertainty(prescribed(domain, 0.0, 0.3))
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["about 31 % everywhere"]
     ax = plots.show_cells(domain, domain.node_points[:, 0], classes=[3.0], label="easting")
     assert [t.get_text() for t in ax.get_legend().get_texts()] == ["> 3", "≤ 3"]
     ax.figure.canvas.draw()
+
+
+def test_other_colours_leave_the_classes_of_probabilities_and_of_uncertainty(posterior):
+    usual, own = posterior.plot(threshold=0.2), posterior.plot(threshold=0.2, cmap="magma")
+    breaks = [[t.get_text() for t in ax.figure.axes[1].get_yticklabels()] for ax in (usual, own)]
+    assert breaks[0] == breaks[1] == [number(b, 6) for b in palette.PROBABILITY_BREAKS]
+    assert to_hex(own.images[0].cmap.colors[0]) == to_hex(colormaps["magma"](0.0))
+    np.testing.assert_array_equal(usual.images[0].get_array(), own.images[0].get_array())
+    for variable in ("uncertainty", "sd", "q95"):
+        one, two = (posterior.plot(variable=variable, cmap=cmap) for cmap in (None, "magma"))
+        np.testing.assert_array_equal(one.images[0].get_array(), two.images[0].get_array())
+
+
+@pytest.mark.parametrize("spread", [0.2, 1.0])
+def test_densities_are_those_of_the_axis_they_are_drawn_on(spread):
+    """Per unit of the logarithm on a logarithmic axis: the mode is at the median, and the curve is symmetric."""
+    fact = {"value": 5.0, "q05": 5 * np.exp(-1.645 * spread), "q95": 5 * np.exp(1.645 * spread)}
+    ax = plt.subplots()[1]
+    plots._density(ax, fact | {"unit": "km", "learned": True}, "Lengthscale")
+    x, y = ax.lines[-1].get_data()
+    mode = x[np.argmax(y)]
+    if spread == 1.0:
+        assert ax.get_xscale() == "log" and mode == pytest.approx(5.0, rel=0.02)
+        np.testing.assert_allclose(y, y[::-1], rtol=1e-9)
+        assert y[(x >= fact["q05"]) & (x <= fact["q95"])].sum() / y.sum() == pytest.approx(0.9, abs=0.01)
+    else:
+        assert ax.get_xscale() == "linear" and mode == pytest.approx(5 * np.exp(-(spread**2)), rel=0.02)
 
 
 def test_signed_fields_have_zero_in_the_middle():

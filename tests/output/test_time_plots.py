@@ -42,7 +42,7 @@ def test_a_map_for_each_period_in_one_set_of_classes(source, ahead):
         assert ax.images[0].norm.vmax == classes.n - 0.5
     # One colour bar for them all, with the unit.
     bars = [ax for ax in figure.axes if ax.get_ylabel()]
-    assert [ax.get_ylabel() for ax in bars] == ["events per unit area"]
+    assert [ax.get_ylabel() for ax in bars] == ["mean, events per unit area"]
 
 
 def test_of_many_periods_every_second_is_drawn(source):
@@ -59,7 +59,7 @@ def test_uncertainty_and_a_map_of_one_class():
 
 def test_mistakes(source):
     with pytest.raises(DataError, match="variable is one of mean, sd"):
-        plot_periods(source, variable="median")
+        plot_periods(source, variable="mode")
     with pytest.raises(DataError, match="There is no period '2031'"):
         plot_periods(source, periods=["2031"])
     with pytest.raises(DataError, match="none was named"):

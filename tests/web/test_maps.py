@@ -284,7 +284,12 @@ def test_maps_of_all_kinds_of_domain():
 def test_a_flat_posterior_has_a_map():
     domain = disc()
     html = maps.intensity_map(prescribed(domain, 0.0, 0.3), threshold=1.0).get_root().render()
-    assert [c["label"] for c in config_of(html)["layers"][0]["classes"]] == ["all values"]
+    mean, uncertainty, _ = config_of(html)["layers"]
+    assert len(mean["classes"]) >= 5  # of which one is seen
+    assert len(np.unique(np.asarray(pictures_of(html)[0])[::3, ::3])) == 2  # that, and no land
+    # sd / mean of a log-normal is sqrt(exp(0.09) - 1).
+    assert [c["label"] for c in uncertainty["classes"]] == ["about 31 % everywhere"]
+    assert uncertainty["note"] == "The uncertainty is about 31 % everywhere."
 
 
 def test_saving_is_all_or_nothing(posterior, tmp_path, monkeypatch):
@@ -338,7 +343,7 @@ def test_a_map_of_4096_by_4096_cells_stays_under_15_megabytes(tmp_path):
     data = xr.Dataset({k: (("northing", "easting"), np.exp(log + v)) for k, v in fields.items()})
     data.attrs["title"] = "Noise"
     posterior = SimpleNamespace(
-        effort=None,
+        effort=None, drawn="mean", unexposed=np.zeros(1, bool), exposure_kind="area",
         domain=domain, units="events per km²", points={"used": 1}, intensity=lambda: data,
         summary=lambda: Summary({"points": {"used": 1}}),
         exceedance=lambda t: xr.DataArray(rng.random(grid.shape, np.float32), dims=("northing", "easting")),

@@ -99,7 +99,7 @@ def test_numbers_of_all_periods_are_those_of_the_cells(source):
 
 def test_the_legend_is_of_all_periods_together(source, course):
     html = time_map(source, forecast=course.forecast).get_root().render()
-    labels = palette.quantile_classes(course.data["mean"].values.astype(np.float32)).labels()
+    labels = palette.round_classes(course.data["mean"].values.astype(np.float32)).labels()
     shown = re.search(r'"key":"mean".*?"classes":(\[.*?\])', html).group(1)
     assert re.findall(r'"label":"([^"]+)"', shown) == [
         label.replace("≤", "\\u2264").replace("–", "\\u2013").replace(">", "\\u003e") for label in labels
