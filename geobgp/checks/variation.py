@@ -60,9 +60,8 @@ class Variation:
     >>> flat.verdict, flat.fine
     ('no evidence', False)
     >>> print(flat)
-    There is no evidence that the risk varies over the land: log Bayes factor -1.8 against one risk everywhere. What \
-the map shows may be chance. Held-out blocks are predicted worse than by one risk everywhere, by 0.0227 ± 0.0053 nats \
-per case.
+    No evidence that the risk varies over the land: log Bayes factor -1.8 against one risk everywhere. What the map \
+shows may be chance. Held-out blocks are predicted worse than by one risk everywhere, by 0.0227 ± 0.0053 nats per case.
     """
 
     log_bayes_factor: float
@@ -86,25 +85,30 @@ per case.
         return self.verdict == "varies" and not self.score < 0
 
     @property
+    def in_short(self) -> str:
+        """The verdict in words without its numbers, for a subtitle."""
+        beyond = ""
+        if not self.against.startswith("one "):
+            beyond = f" beyond what {self.against.removesuffix(' alone')} explain"
+        if self.verdict == "may vary":
+            return f"the {self.what} may vary over the land{beyond}, but the evidence is weak"
+        varies = f"the {self.what} varies over the land{beyond}"
+        return varies if self.verdict == "varies" else f"no evidence that {varies}"
+
+    @property
+    def numbers(self) -> str:
+        """The log Bayes factor and the held-out score in words."""
+        told = f"log Bayes factor {number(self.log_bayes_factor, 3)} against {self.against}"
+        if self.verdict == "may vary":
+            told += f", where {number(STRONG)} would be strong"
+        elif self.verdict == "no evidence":
+            told += ". What the map shows may be chance"
+        return " ".join(filter(None, (f"{told}.", self._about_score())))
+
+    @property
     def sentence(self) -> str:
         """The verdict and its numbers in a sentence or two."""
-        return " ".join(filter(None, (self._about_evidence(), self._about_score())))
-
-    def _about_evidence(self) -> str:
-        alone = self.against.startswith("one ")
-        beyond = "" if alone else f" beyond what {self.against.removesuffix(' alone')} explain"
-        factor = f"log Bayes factor {number(self.log_bayes_factor, 3)} against {self.against}"
-        if self.verdict == "varies":
-            return f"The {self.what} varies over the land{beyond}: {factor}."
-        if self.verdict == "may vary":
-            return (
-                f"The {self.what} may vary over the land{beyond}, but the evidence is weak: {factor}, where "
-                f"{number(STRONG)} would be strong."
-            )
-        return (
-            f"There is no evidence that the {self.what} varies over the land{beyond}: {factor}. "
-            f"What the map shows{'' if alone else ' besides'} may be chance."
-        )
+        return f"{self.in_short[0].upper()}{self.in_short[1:]}: {self.numbers}"
 
     def _about_score(self) -> str:
         if math.isnan(self.score):
@@ -115,16 +119,6 @@ per case.
         if self.verdict == "varies" and not self.fine:
             told += " What varies is local: away from the data the map knows no more than an average."
         return told
-
-    @property
-    def in_short(self) -> str:
-        """The verdict without its numbers, for a subtitle."""
-        over = f"{self.what} varies over the land"
-        words = {
-            "varies": f"the {over}",
-            "may vary": f"the {self.what} may vary over the land: weak evidence",
-        }
-        return words.get(self.verdict, f"no evidence that the {over}")
 
     @property
     def tone(self) -> str:
@@ -138,7 +132,7 @@ per case.
             "score_per_event": None if math.isnan(self.score) else self.score,
             "score_se": None if math.isnan(self.se) else self.se,
             "against": self.against, "fine": self.fine, "tone": self.tone, "in_short": self.in_short,
-            "sentence": self.sentence,
+            "numbers": self.numbers, "sentence": self.sentence,
         }  # fmt: skip
 
     def __str__(self) -> str:

@@ -188,10 +188,12 @@ def _cards(posterior: Posterior, inputs: ReportInputs) -> list[tuple[str, str, s
     ]
     if inputs.validation is not None:
         word = "fine" if inputs.validation.fine else "look closer"
-        if not inputs.validation.fine and not inputs.validation.failures():
-            word = "no better than one rate"
         left = "blocks" if posterior.areas is None else "areas"
         share = f"{percent(inputs.validation.coverage)} of left-out {left} within {whole_percent(posterior.interval)}"
+        if inputs.validation.score < 0:
+            share += (
+                f"; one {'risk' if posterior.exposure_kind == 'risk' else 'rate'} everywhere predicts better"
+            )
         cards.append(("Checks", word, share))
     if not posterior.converged:
         cards.append(("Fit", "not converged", "see below"))

@@ -125,7 +125,7 @@ def test_words_follow_from_the_sign_and_the_error():
     told = Variation(
         -2.0, score=-0.0227, se=0.0053, against="one risk everywhere", what="risk", event="case"
     ).sentence
-    assert "no evidence that the risk varies" in told
+    assert "No evidence that the risk varies" in told
     assert "worse than by one risk everywhere, by 0.0227 ± 0.0053 nats per case" in told
     assert "about as well as" in Variation(1.0, score=0.01, se=0.02).sentence
     assert "better than" in Variation(9.0, score=0.1, se=0.02).sentence
