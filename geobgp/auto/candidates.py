@@ -13,6 +13,7 @@ from geobgp.errors import GeobgpError, GeobgpWarning, MissedVarianceWarning, hea
 from geobgp.model import LGCP
 from geobgp.prior.full_rank import FullRank
 from geobgp.prior.harmonic import HarmonicBasis
+from geobgp.spacetime.fitting import fit_periods
 from geobgp.summary import Rung
 from geobgp.text import number, percent
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from geobgp.prior.laplacian import Boundary
     from geobgp.progress import Progress
 
+#: The share of the time in which all periods as one are fitted, where there are several; the rest is for all of them.
+POOLED_SHARE = 0.35
 #: The time of a fit grows with this power of the number of nodes; one that goes on from another takes this share.
 GROWTH, GOING_ON = 1.25, 0.6
 
@@ -114,6 +117,8 @@ class Fits:
     ----------
     tried : list of Rung
         Every fit, in order.
+    begun : (float, float)
+        When the run began, by the clock and by the processor's time.
     """
 
     kernel: Kernel | None
@@ -124,6 +129,7 @@ class Fits:
     likelihood: Literal["poisson", "negative-binomial"] = "poisson"
     client: Any = None
     tried: list[Rung] = field(default_factory=list)
+    begun: tuple[float, float] = field(default_factory=lambda: (time.perf_counter(), time.process_time()))
     _made: dict[Any, Candidate] = field(default_factory=dict, repr=False)
 
     def fit(
@@ -217,25 +223,41 @@ class Fits:
         return posterior
 
     def fit_periods(
-        self, scene: Scene, basis: Basis, kernel: Kernel, options: Options, start: Any = None
+        self,
+        scene: Scene,
+        basis: Basis,
+        kernel: Kernel,
+        options: Options,
+        start: Any = None,
+        near: np.ndarray | None = None,
     ) -> Posterior:
-        """Fit all periods of a scene together."""
+        """Fit all periods of a scene together, by the deadline; the dynamics of another fit to begin from are kept."""
         known = scene.in_time
         assert known is not None
-        model = LGCP(basis, kernel, likelihood=self.likelihood, dynamics=options.dynamics)
+        dynamics = options.dynamics if start is None else start.dynamics
+        model = LGCP(basis, kernel, likelihood=self.likelihood, dynamics=dynamics)
         model.exposure, model.exposure_kind, model.given = known.exposure, scene.exposure_kind, known.given
         model.effort, model.given_effort, model.effects = scene.effort, scene.given_effort, known.effects
         with self.progress.stage("periods") as stage:
-            posterior = model.fit(
+            posterior = fit_periods(
+                model,
                 known.counts,
                 hyper=options.hyper,
                 progress=stage,
                 title=self.title,
                 start=start,
                 resume=self.cache,
+                near=near,
+                deadline=self.deadline,
             )
             stage.note(f"{known.periods.words()}, {basis.label}: ELBO {posterior.elbo:,.1f}")
         return posterior
+
+    @property
+    def share_of_processor(self) -> float:
+        """The share of a processor that this process has had since the run began: 1, or less on a busy machine."""
+        wall, used = time.perf_counter() - self.begun[0], time.process_time() - self.begun[1]
+        return min(max(used / max(wall, 1e-9), 0.05), 1.0) if wall > 1.0 else 1.0
 
     def too_late(self, what: str, seconds: float) -> str:
         """Return that a fit would end after the deadline, nothing if it would not."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
 from typing import TYPE_CHECKING
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 SECONDS, USUAL_FEATURES = 7e-10, 256
 #: Of areas: seconds of a fit per period and cubed number of features; features for each area, as more tell nothing.
 AREA_SECONDS, AREA_FEATURES = 1.2e-7, 8
+#: The share of the time that all periods get at least, whatever came before.
+LEAST_SHARE = 0.25
 #: Fewer cells than these are not asked for, however many periods there are, nor fewer features.
 FEWEST_CELLS, FEWEST_FEATURES = 1000, 64
 
@@ -140,10 +143,12 @@ def fit_over_time(options: Options, fits: Fits, pooled: Candidate, choices: dict
     periods = scene.in_time.periods
     domain, m = scene.domain, round(pooled.basis.land_features)
     area = float(domain.node_areas.sum())
-    left = max(fits.deadline - time.perf_counter(), 0.25 * o.max_seconds)
+    left = max(fits.deadline - time.perf_counter(), LEAST_SHARE * o.max_seconds)
+    fits = dataclasses.replace(fits, deadline=time.perf_counter() + left)
     each = pooled.basis.m / pooled.basis.land_features
     n_areas = 0 if o.areas is None else scene.in_time.counts.values.shape[1]
-    most = max(int(most_features(domain.n_nodes, periods.n, left, o.max_features, n_areas) / each), 1)
+    ours = left * fits.share_of_processor  # of a busy machine
+    most = max(int(most_features(domain.n_nodes, periods.n, ours, o.max_features, n_areas) / each), 1)
     why = choices["features"].why
     if o.m == "auto" and m > most:
         m = round_features(most, most)
@@ -152,28 +157,38 @@ def fit_over_time(options: Options, fits: Fits, pooled: Candidate, choices: dict
             room = f"{n_areas:,} areas tell no more than {round(m * each):,} apart"
         why = f"{pooled.basis.label} suit the sum of all periods; {room}"
     found = _fit(o, fits, pooled, m, None)
+    dynamics = found.posterior.choices.get("dynamics")
     while o.m == "auto" and not is_enough(found.posterior.fit.missed_share, found.posterior.sd):
         posterior = found.posterior
         need = features_needed(
             posterior.kernel, posterior.lengthscale, area, (m, found.basis.highest_eigenvalue)
         )
         more = round_features(MARGIN * max(need, m), most)
-        if more <= m or fits.deadline - time.perf_counter() < seconds_of(
-            domain.n_nodes, each * more, periods.n
-        ):
+        expected = max(
+            seconds_of(domain.n_nodes, each * more, periods.n) / fits.share_of_processor,
+            posterior.fit.seconds.get("total", 0.0) * (more / m) ** 2,
+        )
+        if more <= m or not posterior.converged or fits.deadline - time.perf_counter() < expected:
             why = (
                 f"they miss {percent(posterior.fit.missed_share)} of the prior variance; time ends the search"
             )
             few = n_areas and m >= min(AREA_FEATURES * n_areas, most)  # what is missed lies within areas
             found = found.without_missed_variance(*(() if few else (_too_few(found, need),)))
             break
+        larger = _fit(o, fits, pooled, more, posterior)
+        if not larger.posterior.converged:  # time has ended it: the smaller one is known to its end
+            why = f"{more:,} of them could not be fitted in time"
+            found = found.without_missed_variance(_too_few(found, need))
+            break
         m, why = more, f"the lengthscale of single periods, {length_of(posterior)}, asks for about {need:,}"
-        found = _fit(o, fits, pooled, m, posterior)
+        found = larger
     choices["features"] = Choice(found.basis.label, why if o.m == "auto" else "given")
     choices["periods"] = Choice(periods.words(), _about(periods, o))
-    told = found.posterior.choices.get("dynamics")
-    kind, _, reason = (told or f"{_posterior(found).dynamics} (given)").partition(" (")
-    choices["dynamics"] = Choice(kind, reason.rstrip(")"))
+    kind, _, reason = (dynamics or _posterior(found).dynamics).partition(" (")
+    otherwise = "given" if o.dynamics != "auto" else "there was no time to compare them with diffusive ones"
+    if periods.n == 1:
+        otherwise = "there is a single period"
+    choices["dynamics"] = Choice(kind, reason.rstrip(")") or otherwise)
     return found
 
 
@@ -199,7 +214,7 @@ def _fit(
                 cache=o.cache,
                 progress=fits.progress,
             )
-        posterior = fits.fit_periods(scene, basis, kernel, o, start)
+        posterior = fits.fit_periods(scene, basis, kernel, o, start, pooled.posterior.fit.hyper_mean[:2])
     return Candidate(scene, pooled.shore, posterior, tuple(heard), pooled.rung)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from geobgp import privacy
 from geobgp.arguments import PROGRESS
-from geobgp.auto.candidates import Fits
+from geobgp.auto.candidates import POOLED_SHARE, Fits
 from geobgp.auto.ladder import Ladder
 from geobgp.auto.options import Features, Options
 from geobgp.auto.over_time import fit_over_time
@@ -159,7 +159,8 @@ def map_intensity(
         The best hyperparameters, or a mixture over those that the data allow.
     max_seconds : float
         No finer cells or larger models are begun that would end after this time. Where it ends the search,
-        `posterior.summary()` says what would have come next.
+        `posterior.summary()` says what would have come next. A fit of all periods ends by then, with the best that
+        it has found and a warning.
     max_features : int
         The most features that are tried when m is chosen.
     cache : bool
@@ -246,13 +247,14 @@ def run(options: Options, progress: ProgressLike = False, *, keep_coordinates: b
     o.check_files()
     progress = as_progress(progress)
     scenes = Scenes(o, progress, keep_coordinates)
-    deadline = perf_counter() + o.max_seconds
-    fits = Fits(o.kernel, o.cache, o.title, progress, deadline, o.likelihood, o.client)
+    begin = perf_counter()
+    first = o.max_seconds * (1.0 if o.time is None else POOLED_SHARE)
+    fits = Fits(o.kernel, o.cache, o.title, progress, begin + first, o.likelihood, o.client)
     ladder = Ladder(o, scenes, fits)
     kept, choices = ladder.climb()
     in_time = kept.scene.in_time
     if in_time is not None:
-        kept = fit_over_time(o, fits, kept, choices)
+        kept = fit_over_time(o, dataclasses.replace(fits, deadline=begin + o.max_seconds), kept, choices)
     tried = tuple(dataclasses.replace(rung, kept=rung is kept.rung) for rung in fits.tried)
     choices["hyperparameters"] = Choice("the best ones", "'integrate' would add their own uncertainty")
     if o.hyper == "integrate":

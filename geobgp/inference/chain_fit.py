@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from geobgp.errors import DataError, SizeError, option
+from geobgp.errors import DataError, GeobgpWarning, SizeError, hearing, option
 from geobgp.inference.chain import Setting
 from geobgp.inference.chain_state import season_columns
 from geobgp.inference.checkpoint import Checkpoint, content_key
@@ -36,6 +37,8 @@ YEARS = 2.0
 _BLOCKS, _VECTORS, _DESIGNS = 6, 40, 6
 #: Nats that a step of the hyperparameters must promise in rehearsals, and where a round takes long (so many products).
 _WORTH_FEW, _WORTH_LONG, _LONG = 1.0, 0.2, 1e10
+#: Share of the time that is left which a rehearsal may take.
+_REHEARSAL = 0.3
 #: Periods from which on hyperparameters are first sought on a stretch of them: one in so many, but at least so many.
 _STRETCHED, _SHARE, _LEAST = 60, 8, 30
 
@@ -155,6 +158,8 @@ def fit_chain(
     start: Start | None = None,
     resume: bool = True,
     held: dict[str, float] | None = None,
+    near: np.ndarray | None = None,
+    deadline: float = np.inf,
 ) -> ChainFit:
     """Fit counts of every period.
 
@@ -173,19 +178,26 @@ def fit_chain(
         Go on from where the same fit was cut off, and write down every so often where this one is.
     held : dict, optional
         Values of `tau`, `level_sd` or `level_tau` that are not to be learned.
+    near : (2,) array, optional
+        Log lengthscale and log sd at which to begin without a `start`, such as those of one map for all periods.
+    deadline : float
+        On `time.perf_counter`: when to end, with the best that is found by then and a warning.
     """
     check_dynamics(dynamics)
     basis, setting = problem.setting.basis, problem.setting
     domain = basis.domain
     size = float(np.sqrt(domain.node_areas.sum()))
     spatial = Hyper.for_domain(setting.kernel, size, domain.cell_size)
+    if near is not None:
+        spatial = replace(spatial, start=np.clip(near, spatial.lower, spatial.upper))
     parameters = spatial.over_periods(setting.n_periods, problem.dynamics.level, **(held or {}))
     if hyper == "integrate":
         check_memory(setting, problem.at(None, None).exposure.size, problem.dynamics.level, states=9)
     facts: dict[str, ChainFit] = {}
 
     def call(stage: Stage, capped: Hyper) -> tuple[Fit, Likelihood]:
-        found = _Run(problem, capped, dynamics, overdispersed, stage, resume).run(start, hyper == "integrate")
+        one = _Run(problem, capped, dynamics, overdispersed, stage, resume, deadline)
+        found = one.run(start, hyper == "integrate")
         facts["found"] = found
         return found.fit, found.likelihood
 
@@ -210,10 +222,17 @@ class _Run:
     """One fit, with its checkpoint."""
 
     def __init__(
-        self, problem: Chain, hyper: Hyper, dynamics: str, overdispersed: bool, stage: Stage, resume: bool
+        self,
+        problem: Chain,
+        hyper: Hyper,
+        dynamics: str,
+        overdispersed: bool,
+        stage: Stage,
+        resume: bool,
+        deadline: float,
     ) -> None:
         self.problem, self.hyper, self.dynamics = problem, hyper, dynamics
-        self.overdispersed, self.stage = overdispersed, stage
+        self.overdispersed, self.stage, self.deadline = overdispersed, stage, deadline
         self.checkpoint = Checkpoint(self._key()) if resume else None
 
     def _key(self) -> str:
@@ -279,6 +298,7 @@ class _Run:
                 start=start,
                 stage=self.stage,
                 keep=keep,
+                deadline=self.deadline,
             )
             return found, likelihood.without_data({})
         return fit_counts(
@@ -289,6 +309,7 @@ class _Run:
             start=start,
             stage=self.stage,
             keep=keep,
+            deadline=self.deadline,
         )
 
     def _worth(self, problem: NodeChain) -> float:
@@ -299,39 +320,51 @@ class _Run:
         few = list(problem.engine.rehearsals())[-1:]
         if not few:
             return None
+        now = time.perf_counter()
+        how: dict[str, Any] = {
+            "worth": _WORTH_FEW, "stage": self.stage, "deadline": now + _REHEARSAL * max(self.deadline - now, 0.0),
+        }  # fmt: skip
         count = problem.setting.n_periods
         if count >= _STRETCHED and self.hyper.free.any():
             stretch = problem.stretch(max(count // _SHARE, _LEAST))
             engine = next(reversed(list(stretch.engine.rehearsals())))
             likelihood = stretch.likelihood(stretch.exposure.ravel(), np.inf)
             told = None if start is None else _begin(start.theta, start.covariance, stretch.counts.size)
-            found = fit(engine, likelihood, self.hyper, worth=_WORTH_FEW, start=told, stage=self.stage)
+            found = fit(engine, likelihood, self.hyper, start=told, **how)
             # What all periods say is so much surer.
             covariance = found.hyper_cov * stretch.setting.n_periods / count
             moments = None if start is None else (start.mean, start.variance)
             start = _begin(found.hyper_mean, covariance, problem.counts.size, moments)
         likelihood = problem.likelihood(problem.exposure.ravel(), np.inf)
-        found = fit(few[0], likelihood, self.hyper, worth=_WORTH_FEW, start=start, stage=self.stage)
+        found = fit(few[0], likelihood, self.hyper, start=start, **how)
         return found, len(few[0].order)
 
     def _choose(self, start: Start | None, told: _Told) -> tuple[_Told, Start | None, Found | None]:
         """Return the dynamics with the higher bound, where it was reached, and that fit if it was a whole one."""
         places: dict[str, Start] = {}
+        heard: list[GeobgpWarning] = []
         whole: dict[str, Found] = {}
         bounds, compared = dict(told.bounds), self.problem.setting.basis.m
         kinds: tuple[DynamicsName, ...] = ("separable", "diffusive")
         for kind in (kind for kind in kinds if kind not in bounds):
             problem = self.problem.with_dynamics(kind)
             self.stage.tell(f"{kind} dynamics")
-            quick = self._rehearse(problem, start) if isinstance(problem, NodeChain) else None
+            with hearing(heard.append):  # what matters is whether the fit itself converges
+                quick = self._rehearse(problem, start) if isinstance(problem, NodeChain) else None
             if quick is not None:
                 found, compared = quick
+            elif bounds and time.perf_counter() > self.deadline:
+                break
             else:
                 self._note(_Told(None, bounds, compared))
                 whole[kind] = self._fit(problem, self.hyper, start, integrate=False)
                 found = whole[kind][0]
-            bounds[kind] = found.elbo
             start = places[kind] = _place(found, problem.centre)
+            if quick is not None and not found.converged and np.isfinite(self.deadline):
+                break  # no time to compare
+            bounds[kind] = found.elbo
+        if len(bounds) < len(kinds):
+            return _Told("separable", bounds, compared), places["separable"], whole.get("separable")
         best: DynamicsName = "diffusive" if bounds["diffusive"] > bounds["separable"] else "separable"
         return _Told(best, bounds, compared), places.get(best, start), whole.get(best)
 

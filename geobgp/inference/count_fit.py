@@ -39,6 +39,7 @@ def fit_counts(
     start: Start | None = None,
     stage: Stage | None = None,
     keep: Keep = None,
+    deadline: float = math.inf,
 ) -> tuple[Fit, Likelihood]:
     """Fit counts; return the fit, and the likelihood without data.
 
@@ -55,10 +56,12 @@ def fit_counts(
     stage : Stage, optional
     keep : callable, optional
         Given a place from which such a fit could go on, after every pass.
+    deadline : float
+        On `time.perf_counter`: the hyperparameters of areas are not sought after it. Passes go on until they settle.
     """
     stage = stage or Stage()
     if problem.renews:
-        best, gain = _of_areas(problem, hyper, overdispersed, start, stage, keep)
+        best, gain = _of_areas(problem, hyper, overdispersed, start, stage, keep, deadline)
     else:
         best, gain = _of_nodes(problem, hyper, overdispersed, start, stage, keep)
     about: Likelihood = Poisson.without_data({})
@@ -89,10 +92,16 @@ def fit_counts(
 
 
 def _of_areas(
-    problem: Problem, hyper: Hyper, overdispersed: bool, start: Start | None, stage: Stage, keep: Keep
+    problem: Problem,
+    hyper: Hyper,
+    overdispersed: bool,
+    start: Start | None,
+    stage: Stage,
+    keep: Keep,
+    deadline: float,
 ) -> tuple[Best, float]:
     """Return the best fit of rows that are renewed, and what a negative binomial gains."""
-    profile = Profile(problem, hyper, stage, keep)
+    profile = Profile(problem, hyper, stage, keep, deadline)
     plain = profile.search(start)
     if not overdispersed or not plain.found.settled:
         return plain, 0.0

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from geobgp.errors import ConvergenceWarning, warn
+from geobgp.errors import ConvergenceWarning, option, warn
 from geobgp.inference.engine import Engine, State
 from geobgp.inference.hyper import Hyper
 from geobgp.inference.likelihoods import Likelihood
@@ -78,6 +78,7 @@ def fit(
     stage: Stage | None = None,
     keep: Callable[[Start], None] | None = None,
     tolerance: float | None = None,
+    deadline: float = np.inf,
 ) -> Fit:
     """Fit the posterior, and the hyperparameters that are free.
 
@@ -105,6 +106,8 @@ def fit(
         Given a place from which such a fit could go on, after every round that raised the bound.
     tolerance : float, optional
         Change of the posterior, in standard deviations, that is small enough where no hyperparameter is free.
+    deadline : float
+        On `time.perf_counter`: when to end, with the best that is found by then and a warning.
 
     Notes
     -----
@@ -127,6 +130,7 @@ def fit(
             stage or Stage(),
             keep,
             TIGHT if tolerance is None else tolerance,
+            deadline,
         )
 
 
@@ -143,9 +147,10 @@ def _fit(
     stage: Stage,
     keep: Callable[[Start], None] | None,
     exact: float,
+    deadline: float,
 ) -> Fit:
     begin = time.perf_counter()
-    solver = Solver(engine, likelihood, hyper, stage, keep)
+    solver = Solver(engine, likelihood, hyper, stage, keep, deadline)
     learn = bool(hyper.free.any())
     nothing = (np.zeros(likelihood.size), np.zeros(likelihood.size))
     theta, guess, hoped, drift = hyper.start, nothing, -np.inf, np.zeros(len(hyper.start))
@@ -153,7 +158,7 @@ def _fit(
         theta, guess = np.clip(known.theta, hyper.lower, hyper.upper), (known.mean, known.variance)
         solver.curvature = known.curvature(hyper.free)
     for part in engine.rehearsals() if not (solver.conjugate or known) else ():
-        rehearsal = Solver(part, likelihood, hyper, Stage())
+        rehearsal = Solver(part, likelihood, hyper, Stage(), deadline=deadline)
         rehearsal.curvature = solver.curvature
         early = _start(rehearsal, theta, guess, nothing, hoped)
         early = (rehearsal.learn(early, 5.0 * worth) if learn else rehearsal.settle(early, ROUGH, 20)).point
@@ -179,7 +184,8 @@ def _fit(
         points, weights = _integrate(solver, point, covariance, client)
     spent = {**solver.spent, "total": time.perf_counter() - begin}
     if not converged:
-        warn(ConvergenceWarning(f"The fit did not converge: {message}."))
+        remedy = f"Raise {option('max_seconds')}." if solver.ran_out else ""
+        warn(ConvergenceWarning(f"The fit did not converge: {message}.", remedy=remedy))
     return Fit(
         states=tuple(engine.state(q.theta, q.sites, w) for q, w in zip(points, weights, strict=True)),
         elbo=point.elbo,
@@ -213,6 +219,8 @@ def _hyper_covariance(solver: Solver, point: Point, exact: bool) -> np.ndarray:
     out = np.zeros((len(free), len(free)))
     if free.any():
         known = None if exact and not solver.conjugate else solver.curvature
+        if known is None and solver.late(0.0):
+            known = np.zeros_like(out)  # there is no time to measure it
         curvature = solver.measure(point) if known is None else known
         values, vectors = np.linalg.eigh(curvature[np.ix_(free, free)])
         # Directions in which the data say nothing are held at a standard deviation of 3 (a factor of 20).

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -78,11 +79,19 @@ class Profile:
     stage : Stage
     keep : callable, optional
         Given a place from which such a search could go on, after every pass.
+    deadline : float
+        On `time.perf_counter`: after it no step of the hyperparameters begins.
     """
 
     def __init__(
-        self, problem: Problem, hyper: Hyper, stage: Stage, keep: Callable[[Start], None] | None = None
+        self,
+        problem: Problem,
+        hyper: Hyper,
+        stage: Stage,
+        keep: Callable[[Start], None] | None = None,
+        deadline: float = math.inf,
     ) -> None:
+        self._deadline = deadline
         self.problem, self.hyper, self.stage, self._keep = problem, hyper, stage, keep
         self._lower, self._upper = hyper.lower, hyper.upper
         self._sized = False
@@ -90,7 +99,7 @@ class Profile:
         self._places: list[_Place] = []
         #: The lowest standard deviation at which rows were seen not to settle.
         self._too_wide = math.inf
-        self._rounds, self._seconds = 0, dict[str, float]()
+        self._rounds, self._settlings, self._seconds = 0, 0, dict[str, float]()
 
     def search(self, start: Start | None = None) -> Best:
         """Return where the bound of Poisson counts is highest, from a place to start at if there is one."""
@@ -124,7 +133,7 @@ class Profile:
 
     def with_size(self, plain: Best, log_k: float) -> Best:
         """Return where the bound of negative binomial counts is highest, from the Poisson's best and a size."""
-        out = Profile(self.problem, self.hyper, self.stage, self._keep)
+        out = Profile(self.problem, self.hyper, self.stage, self._keep, self._deadline)
         out._sized = True
         out._lower = np.append(self._lower, math.log(SMALLEST_K))
         out._upper = np.append(self._upper, math.log(LARGEST_K))
@@ -173,6 +182,7 @@ class Profile:
             tolerance=SETTLED if final else ON_THE_WAY, most=MOST_PASSES if final else _PASSES,
         )  # fmt: skip
         self._rounds += found.fit.rounds
+        self._settlings += 1
         for name, spent in found.fit.seconds.items():
             self._seconds[name] = self._seconds.get(name, 0.0) + spent
         return found
@@ -212,6 +222,8 @@ class Profile:
         self._know(curvature)
         ended = not free.any()
         for _ in range(0 if ended else _PULLS):
+            if self._late():
+                break
             pull, curvature = self._pull(place, curvature)
             slope = self._slope(place) + pull
             promise = self._promise(place.x, slope, curvature)
@@ -235,7 +247,7 @@ class Profile:
         """Return where quasi-Newton steps lead while the pull of the rows is held, and the curvature there."""
         for _ in range(_TRIES):
             free = self._movable(place.x, slope)
-            if self._promise(place.x, slope, curvature) < WORTH:
+            if self._promise(place.x, slope, curvature) < WORTH or self._late():
                 break
             step = np.zeros_like(place.x)
             step[free] = newton_step(slope[free], curvature[np.ix_(free, free)])
@@ -256,6 +268,11 @@ class Profile:
             place, slope = trial, new
         return place, curvature
 
+    def _late(self) -> bool:
+        """Tell whether time is up for as much as the last place took: two passes or three, and the final ones."""
+        spent = self._seconds.get("total", 0.0) / max(self._settlings, 1)
+        return time.perf_counter() + 2.0 * spent > self._deadline
+
     def _know(self, curvature: np.ndarray) -> None:
         """Keep the covariance of θ that a curvature of the bound tells of."""
         free = self.hyper.free
@@ -275,6 +292,8 @@ class Profile:
         converged = fitted.converged and (ended or held_at is not None)
         if fitted.converged and not converged:
             message = f"the hyperparameters still rise after {_PULLS} searches"
+            if self._late():
+                message = "time ran out before the hyperparameters were learned"
         fitted = dataclasses.replace(
             fitted, hyper_cov=self._covariance, converged=converged, message=message, rounds=self._rounds,
             seconds=self._seconds,

@@ -33,6 +33,9 @@ WORTH = 0.01
 _DETOUR = 1e-2
 #: Rounding of the bound, relative to its size.
 _ROUNDING = 1e-12
+#: Rounds for which there must be time to begin a step of the hyperparameters: its own, and those that settle the
+#: posterior in the end.
+_STEP_ROUNDS = 6.0
 
 #: Means and variances at the observations.
 Guess = tuple[np.ndarray, np.ndarray]
@@ -107,8 +110,11 @@ class Solver:
         hyper: Hyper,
         stage: Stage | None,
         keep: Callable[[Start], None] | None = None,
+        deadline: float = np.inf,
     ) -> None:
         self.engine, self.likelihood, self.hyper, self.stage = engine, likelihood, hyper, stage
+        #: On `time.perf_counter`: when it is to end with the best that it has by then; and whether it did.
+        self.deadline, self.ran_out = deadline, False
         engine.noise_at = hyper.noise_at
         self._keep = keep
         self.trace: list[float] = []
@@ -117,6 +123,13 @@ class Solver:
         self.curvature: np.ndarray | None = None
         self.spent = {"posterior": 0.0, "ahead": 0.0, "gradient": 0.0}
         self.rounds = 0
+
+    def late(self, rounds: float) -> bool:
+        """Tell whether so many rounds more would end after the deadline, and remember that they would."""
+        each = sum(self.spent.values()) / max(self.rounds, 1)
+        late = time.perf_counter() + rounds * each > self.deadline
+        self.ran_out |= late
+        return late
 
     @property
     def _noise_at(self) -> int:
@@ -242,6 +255,9 @@ class Solver:
                 return Outcome(point, True, "near enough")
             if point.score + 10.0 * max(gain, 0.0) < enough:
                 return Outcome(point, False, "falls short")
+            if self.late(1.0):
+                said = f"time ran out after {self.rounds} rounds; the last one gained {gain:.2g} nats"
+                return Outcome(point, False, said)
             share = min(1.0, 2.0 * share)
         return Outcome(
             point, False, f"not converged after {max_rounds} rounds; the last one gained {gain:.3g}"
@@ -337,6 +353,9 @@ class Solver:
             if not free.any():
                 return self._ended(point, "every hyperparameter is held by a bound")
             if self.curvature is None:
+                if self.late(_STEP_ROUNDS):
+                    said = f"time ran out after {self.rounds} rounds, before the hyperparameters were learned"
+                    return Outcome(point, False, said)
                 self.curvature = negative(self.measure(point, gradient))
             inner = self.curvature[np.ix_(free, free)]
             step = np.zeros_like(point.theta)
@@ -348,6 +367,10 @@ class Solver:
                 continue
             if sure and promise < 0.1 * worth:
                 return self._ended(point, f"no step of the hyperparameters promises {number(worth)} nats")
+            if self.late(_STEP_ROUNDS):
+                left = f"when the hyperparameters promised {promise:.2g} nats more"
+                said = f"time ran out after {self.rounds} rounds, {left}"
+                return Outcome(point, promise < worth, said)
             if self.rounds >= max_rounds or steps >= 60:
                 said = f"the hyperparameters still promise {promise:.3g} nats after {self.rounds} rounds"
                 return Outcome(point, False, said)

@@ -67,8 +67,10 @@ def fit_periods(
     title: str = "",
     start: Posterior | None = None,
     resume: bool = True,
+    near: np.ndarray | None = None,
+    deadline: float = np.inf,
 ) -> SpaceTimePosterior:
-    """Fit all periods together; see `LGCP.fit`."""
+    """Fit all periods together; see `LGCP.fit`, and `fit_chain` for where it begins and when it ends."""
     if engine == "gpflow":
         raise DataError("GPflow's solver is for one period.", option="engine", remedy="Leave engine out.")
     periods = _periods(counts, periods)
@@ -85,7 +87,7 @@ def fit_periods(
         check_events(None if values is None else values[t], None if areas is None else areas.at(t),
                      np.broadcast_to(exposure, (periods.n, n))[t], model.effort)  # fmt: skip
     behind = Behind(np.broadcast_to(exposure, (periods.n, n)), model.effort)
-    found = _fit(model, values, areas, behind, periods, hyper, progress, start, resume)
+    found = _fit(model, values, areas, behind, periods, hyper, progress, start, resume, near, deadline)
     return SpaceTimePosterior(
         fit=found.fit,
         basis=model.basis,
@@ -175,6 +177,8 @@ def _fit(
     progress: ProgressLike,
     start: Posterior | None,
     resume: bool,
+    near: np.ndarray | None,
+    deadline: float,
 ) -> ChainFit:
     setting = setting_of(
         model.basis,
@@ -195,6 +199,8 @@ def _fit(
         progress=progress,
         start=None if start is None else _start(model, start, centre, periods),
         resume=resume,
+        near=near,
+        deadline=deadline,
     )
 
 

@@ -1,5 +1,8 @@
 """map_intensity over time: what is chosen, what is said, and that it is the model of all periods."""
 
+import dataclasses
+import time
+
 import geopandas as gpd
 import numpy as np
 import pandas as pd
@@ -7,9 +10,12 @@ import pytest
 import shapely
 
 from geobgp import DataError, Matern, SpaceTimePosterior, map_intensity
+from geobgp.auto.candidates import Fits
 from geobgp.auto.options import Options
 from geobgp.auto.over_time import moderate_cells, most_features, seconds_of
 from geobgp.auto.pipeline import run
+from geobgp.errors import ConvergenceWarning, MissedVarianceWarning
+from geobgp.inference.solver import Solver
 
 LAND = shapely.box(0, 0, 12, 8)
 QUICK = {"crs": "local", "cell_size": 1.0, "m": 24, "permeability": 0.0, "cache": False}
@@ -129,6 +135,7 @@ def test_cells_and_features_fit_the_time():
     assert seconds_of(2000, 128, 24) < 2.0
 
 
+@pytest.mark.filterwarnings("ignore::geobgp.errors.ConvergenceWarning")  # on a machine that is busy
 def test_open_water_is_closed_where_it_would_take_too_many_features():
     rng = np.random.default_rng(5)
     islands = shapely.union_all([shapely.Point(x, y).buffer(1.0) for x in (0, 6, 12) for y in (0, 6, 12)])
@@ -146,3 +153,47 @@ def test_open_water_is_closed_where_it_would_take_too_many_features():
         water.value == "closed" and "features for each one of the land, too many for 12 periods" in water.why
     )
     assert mapped.posterior.basis.permeability == 0.0
+
+
+@pytest.fixture
+def slow(monkeypatch):
+    """Every posterior of a fit of periods takes a while, as if there were many nodes."""
+    real = Solver.at
+
+    def at(self, theta, *more):
+        if len(theta) > 2:
+            time.sleep(0.05)
+        return real(self, theta, *more)
+
+    monkeypatch.setattr(Solver, "at", at)
+
+
+def test_the_time_that_is_allowed_is_kept(cases, slow):
+    begin = time.perf_counter()
+    with pytest.warns(ConvergenceWarning, match=r"time ran out .* Raise max_seconds") as told:
+        posterior = map_intensity(cases, LAND, time="date", every="month", **QUICK, max_seconds=2.0)
+    assert time.perf_counter() - begin < 3.0, "it would be 10 without a limit"
+    assert sum(issubclass(one.category, ConvergenceWarning) for one in told) == 1
+    assert not posterior.converged and "time ran out" in posterior.fit.message
+    assert posterior.dynamics == "separable"
+    assert "no time to compare" in posterior.choices["dynamics"]
+    # What was found by then is a posterior all the same.
+    level = posterior.level()
+    assert level["expected"].sum() == pytest.approx(400, rel=0.1)
+
+
+def test_a_larger_model_that_time_cuts_off_does_not_replace_one_that_is_done(cases, monkeypatch):
+    real, made = Fits.fit_periods, []
+
+    def fit_periods(self, scene, basis, *more):
+        found = real(self, scene, basis, *more)
+        made.append(basis.m)
+        missed = dataclasses.replace(found.fit, missed_share=0.5, converged=len(made) == 1)
+        return dataclasses.replace(found, fit=missed)
+
+    monkeypatch.setattr(Fits, "fit_periods", fit_periods)
+    told = {name: value for name, value in QUICK.items() if name != "m"} | {"cell_size": 0.4}
+    with pytest.warns(MissedVarianceWarning, match="more than the time allows"):
+        posterior = map_intensity(cases, LAND, time="date", every="month", **told, max_seconds=60.0)
+    assert len(made) == 2 and posterior.basis.m == made[0] < made[1] and posterior.converged
+    assert "could not be fitted in time" in posterior.choices["features"]
