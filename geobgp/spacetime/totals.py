@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 from scipy.special import ndtr, ndtri
 
-from geobgp.data.exposure import check_amounts
+from geobgp.data.exposure import Within, check_amounts
 from geobgp.data.periods import Periods
 from geobgp.errors import DataError
 from geobgp.inference.mixture import check_probabilities, quantile_name, quantile_words
@@ -22,7 +22,6 @@ from geobgp.validate import as_floats
 if TYPE_CHECKING:
     import geopandas as gpd
 
-    from geobgp.data.exposure import Within
     from geobgp.spacetime.posterior import SpaceTimePosterior
 
 
@@ -121,7 +120,7 @@ def region_sums(
 
 def land_draws(posterior: SpaceTimePosterior) -> tuple[np.ndarray, np.ndarray]:
     """Return joint draws of the events of all the land, (draws, n_periods): expected, and means of what is counted."""
-    everything = sparse.csr_array(np.ones((1, posterior.domain.n_nodes)))
+    everything = Within(sparse.csr_array(np.ones((1, posterior.domain.n_nodes))))
     plain = region_sums(posterior, everything, LAND_DRAWS, 0)[:, :, 0]
     spread = posterior.likelihood.scatter((1, 1), np.random.default_rng(0)) is not None
     if posterior.effort is None and not spread:
