@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,25 +12,34 @@ import numpy as np
 from geobgp.arguments import ARRAY, BASIS, CLIENT, COVARIATES, KERNEL, PROGRESS
 from geobgp.data.combined import combine, sort_counts
 from geobgp.data.counts import check_nodes
-from geobgp.data.effects import Effects
+from geobgp.data.effects import FIXED_SD, Effects, Linearised
 from geobgp.data.effort import check_events, read_effort, seen_exposure
 from geobgp.data.exposure import Given
 from geobgp.data.period_inputs import labels_in, period_effects, read_period_exposure
 from geobgp.errors import DataError, option
 from geobgp.inference.count_fit import fit_counts
 from geobgp.inference.engine import Engine, engine_for
-from geobgp.inference.fit import Fit, Start
+from geobgp.inference.fit import Fit, Start, fit
+from geobgp.inference.fixed_point import Moments
 from geobgp.inference.hyper import Hyper
 from geobgp.inference.likelihoods import Bernoulli, Gaussian, Likelihood, Poisson
 from geobgp.inference.limits import run, run_one
-from geobgp.inference.renewal import NodeProblem, Observed, Problem, RowProblem
+from geobgp.inference.renewal import (
+    ON_THE_WAY,
+    NodeProblem,
+    Observed,
+    Purpose,
+    RowProblem,
+    effects_alone,
+    fit_levels,
+)
 from geobgp.inference.rows import NodeFeatures
 from geobgp.land.reproject import place_coordinates
 from geobgp.posterior import Posterior
 from geobgp.prior.base import Basis
 from geobgp.prior.kernels import Kernel
 from geobgp.prior.scaling import SCALING, Scaling, resolve
-from geobgp.progress import ProgressLike, as_progress
+from geobgp.progress import ProgressLike, Stage, as_progress
 from geobgp.spacetime.fitting import fit_periods, has_periods, refuse_periods
 from geobgp.summary import point_facts
 from geobgp.validate import FLAG, NAME, TEXT, a, as_floats, choice, door, either, number
@@ -41,9 +51,6 @@ if TYPE_CHECKING:
     from geobgp.data.effort import Effort
     from geobgp.data.exposure import Exposure
     from geobgp.data.periods import Periods
-
-#: Prior standard deviation of the intercept (around the log of the overall rate) and of standardised covariates.
-FIXED_SD = 10.0
 
 HYPER = choice("map", "integrate")
 COUNTS = either(a("Counts", "AreaCounts"), ARRAY, words="Counts, AreaCounts, an array, or a list of them")
@@ -74,7 +81,8 @@ class LGCP:
     covariates : mapping of name to array, callable, raster or polygons; or a DataFrame, optional
         One value per node, a callable of (n, 2) coordinates, or a raster or polygons (averaged by area). They are
         standardised inside and reported in their own units. Text and `Categorical` values are levels, each with an
-        effect against the most common one; see `geobgp.data.effects.fixed_effects`.
+        effect compared with the most common one; a node with several has the mean rate over its land. See
+        `geobgp.data.effects.fixed_effects`.
     exposure_column : str, optional
         Column of an exposure GeoDataFrame.
     effort : array, GeoDataFrame or raster, optional
@@ -274,7 +282,7 @@ class LGCP:
         centre = float(np.log((total if total > 0 else 0.5) / exposed))
         likelihood = Poisson(values, self.seen_exposure, centre)
         columns = self.effects.columns
-        fixed_sd = np.full(columns.shape[1], FIXED_SD)
+        fixed_sd = self.effects.prior_sd
         size = float(np.sqrt(domain.node_areas.sum()))
         parameters = Hyper.for_domain(self.kernel, size, domain.cell_size)
         engine = engine_for(self.basis, self.kernel, columns, fixed_sd, centre, None, self.scaling)
@@ -291,13 +299,91 @@ class LGCP:
         **more: Any,
     ) -> Fit:
         engine, likelihood, parameters = self._problem(counts)
+        integrate = hyper == "integrate"
+
         if gpflow:
             from geobgp.gpflow.fit import fit_lgcp
 
             with as_progress(progress).stage("fit") as stage:
-                return fit_lgcp(self, likelihood, parameters, integrate=hyper == "integrate", stage=stage)
-        known = None if start is None else self._start(start, likelihood.centre)
-        return run_one(engine, likelihood, parameters, self.basis, hyper, progress, known, **more)
+
+                def by_gpflow(
+                    at: Linearised, _: Any, free: Hyper, purpose: Purpose
+                ) -> tuple[Fit, Likelihood]:
+                    own = self._about(at)
+                    return fit_lgcp(
+                        own, likelihood, free, integrate=integrate and purpose == "all", stage=stage
+                    ), likelihood
+
+                known = effects_alone(self.effects, likelihood.counts, likelihood.exposure)
+                return fit_levels(
+                    by_gpflow, self.effects, parameters, None, likelihood.centre, known=known, more=integrate
+                )[0]
+
+        def fit_at(
+            at: Linearised, known: Start | None, capped: Hyper, purpose: Purpose, stage: Stage
+        ) -> tuple[Fit, Likelihood]:
+            seen = likelihood
+            if at.offset is not None:
+                seen = replace(likelihood, exposure=self.seen_exposure * np.exp(at.offset))
+            own = engine if at.offset is None else engine.with_columns(at.columns)
+            rest = more | {"integrate": integrate} if purpose == "all" else {}
+            if purpose == "on the way":
+                rest["tolerance"] = ON_THE_WAY
+            return fit(own, seen, capped, start=known, stage=stage, **rest), seen
+
+        known = self._known_effects(start) or effects_alone(
+            self.effects, likelihood.counts, likelihood.exposure
+        )
+        rest = integrate or more.get("measure", False)
+        return self._relinearised(
+            fit_at, parameters, likelihood.centre, hyper, progress, start, known, more=rest
+        )[0]
+
+    def _relinearised(
+        self,
+        fit_at: Callable[..., tuple[Fit, Likelihood]],
+        parameters: Hyper,
+        centre: float,
+        hyper: str,
+        progress: ProgressLike,
+        start: Posterior | Start | None,
+        known: Moments | None,
+        *,
+        more: bool,
+        full: bool = True,
+    ) -> tuple[Fit, Likelihood]:
+        """Fit within the limits of the basis; columns of levels that share nodes are renewed, from known effects on."""
+        place = None if start is None else self._start(start, centre)
+
+        def call(stage: Stage, capped: Hyper) -> tuple[Fit, Likelihood]:
+            def one(
+                at: Linearised, start: Start | None, held: Hyper, purpose: Purpose
+            ) -> tuple[Fit, Likelihood]:
+                return fit_at(at, start, held, purpose, stage)
+
+            return fit_levels(one, self.effects, capped, place, centre, known=known, more=more)
+
+        return run(call, parameters, self.basis, hyper, progress, full=full)
+
+    def _known_effects(self, start: Posterior | Start | None) -> Moments | None:
+        """Return mean and covariance of the effects of a fit to go on from, as this one scales them; None of others."""
+        if not isinstance(start, Posterior) or start.effects.terms != self.effects.terms:
+            return None
+        size = 1 + len(self.effects.terms)
+        mean, covariance = start.fit.states[0].coefficients()
+        turn = np.concatenate([np.ones(1), self.effects.scales / start.effects.scales])
+        return turn * mean[:size], np.outer(turn, turn) * covariance[:size, :size]
+
+    def _about(self, at: Linearised) -> LGCP:
+        """Return the model with linearised columns, and what these leave in the exposure."""
+        if at.offset is None:
+            return self
+        out = copy.copy(self)
+        out.effects, out.exposure = (
+            replace(self.effects, columns=at.columns),
+            self.exposure * np.exp(at.offset),
+        )
+        return out
 
     def _fit_in_passes(
         self,
@@ -308,25 +394,35 @@ class LGCP:
         start: Posterior | Start | None,
     ) -> tuple[Fit, Likelihood]:
         """Fit areas, whose rows are renewed, or counts with more spread than Poisson ones."""
-        problem: Problem
+        problem: NodeProblem | RowProblem
+        seen: tuple[Any, Any]
         if areas is None:
             assert points is not None
             engine, plain, parameters = self._problem(points)
             problem = NodeProblem(engine, plain.counts, plain.exposure, plain.centre)
+            seen = plain.counts, plain.exposure
         else:
             problem, parameters = self._rows(areas)
-        known = None if start is None else self._start(start, problem.centre)
-        return run(
-            lambda stage, capped: fit_counts(
-                problem,
+            seen = problem.observed.counts, problem.observed.exposure
+        integrate = hyper == "integrate"
+
+        def fit_at(
+            at: Linearised, known: Start | None, capped: Hyper, purpose: Purpose, stage: Stage
+        ) -> tuple[Fit, Likelihood]:
+            return fit_counts(
+                problem.about(at),
                 capped,
-                overdispersed=self.overdispersed,
-                integrate=hyper == "integrate",
+                overdispersed=self.overdispersed and purpose == "all",
+                integrate=integrate and purpose == "all",
                 start=known,
                 stage=stage,
-            ),
-            parameters, self.basis, hyper, progress, full=areas is None,
-        )  # fmt: skip
+            )
+
+        known = self._known_effects(start) or effects_alone(self.effects, *seen)
+        more = self.overdispersed or integrate
+        return self._relinearised(
+            fit_at, parameters, problem.centre, hyper, progress, start, known, more=more, full=areas is None
+        )
 
     def _rows(self, areas: AreaCounts) -> tuple[RowProblem, Hyper]:
         domain, basis = self.basis.domain, self.basis
@@ -345,7 +441,7 @@ class LGCP:
             NodeFeatures(basis, self.kernel, self.scaling),  # type: ignore[arg-type]
             Observed(seen.counts, seen.exposure, seen.hidden, seen.interval),
             columns,
-            np.full(columns.shape[1], FIXED_SD),
+            self.effects.prior_sd,
             centre,
         )
         size = float(np.sqrt(domain.node_areas.sum()))
@@ -376,7 +472,9 @@ def model_of(posterior: Posterior, kernel: Kernel | None = None) -> LGCP:
     made = LGCP(posterior.basis, kernel or posterior.kernel, likelihood=spread, scaling=posterior.scaling)  # type: ignore[arg-type]
     made.exposure, made.exposure_kind = posterior.exposure.copy(), posterior.exposure_kind
     made.effort = posterior.effort
-    made.effects = replace(posterior.effects, columns=posterior.fit.states[0].fixed)  # type: ignore[attr-defined]
+    # Columns of levels that share nodes are held, as they were linearised about all events.
+    own: Any = posterior.fit.states[0]
+    made.effects = replace(posterior.effects, columns=own.fixed, offset=own.offset)
     return made
 
 

@@ -419,7 +419,7 @@ class Posterior(Outputs, Questions):
     def _at(
         self,
         coords: Any,
-        covariates: Mapping[str, np.ndarray] | pd.DataFrame | None,
+        covariates: Mapping[str, Any] | pd.DataFrame | None,
         *,
         by_node: bool = False,
     ) -> NormalMixture:
@@ -466,7 +466,7 @@ class Posterior(Outputs, Questions):
         self,
         coords: np.ndarray | gpd.GeoDataFrame | gpd.GeoSeries,
         quantiles: Sequence[float] | None = None,
-        covariates: Mapping[str, np.ndarray] | pd.DataFrame | None = None,
+        covariates: Mapping[str, Any] | pd.DataFrame | None = None,
     ) -> pd.DataFrame:
         """Return mean, sd and quantiles of the intensity at places: those of the node that a place lies on.
 
@@ -480,7 +480,8 @@ class Posterior(Outputs, Questions):
         quantiles : sequence of float, optional
             By default the ends of the `interval`, and the median.
         covariates : mapping or DataFrame, optional
-            Values there, in their own units; by default those of the node on whose land a coordinate lies.
+            Values there, in their own units, or levels; one serves all places. By default those of the node on whose
+            land a coordinate lies, and where that has several levels the mean rate over it.
         """
         self._need_counts("intensity_at()")
         found = self._at(coords, covariates, by_node=True).plus(math.log(self.shown.factor))
@@ -554,7 +555,7 @@ class Posterior(Outputs, Questions):
 
     @door(covariates=VALUES)
     def predict(
-        self, coords: Any, covariates: Mapping[str, np.ndarray] | pd.DataFrame | None = None
+        self, coords: Any, covariates: Mapping[str, Any] | pd.DataFrame | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and variance of the linear predictor at places; NaN off land.
 
@@ -568,7 +569,7 @@ class Posterior(Outputs, Questions):
 
     @door(covariates=VALUES)
     def predict_y(
-        self, coords: Any, covariates: Mapping[str, np.ndarray] | pd.DataFrame | None = None
+        self, coords: Any, covariates: Mapping[str, Any] | pd.DataFrame | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and variance of a new observation at places, given as for `predict`; NaN off land.
 

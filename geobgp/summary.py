@@ -13,7 +13,7 @@ from scipy.special import ndtri
 
 from geobgp.data.areas import AreaCounts
 from geobgp.data.counts import Counts
-from geobgp.data.effects import AGAINST, Effects
+from geobgp.data.effects import INTERCEPT, Effects
 from geobgp.data.effort import about_effort
 from geobgp.inference.mixture import (
     INTERVAL,
@@ -192,24 +192,31 @@ def statistics(mixture: NormalMixture, quantiles: Sequence[float]) -> dict[str, 
 def coefficient_table(
     states: Sequence[Any], effects: Effects, ratios: bool, interval: float = INTERVAL
 ) -> pd.DataFrame:
-    """Return the fixed effects in their own units: name, mean, sd, interval, and rate ratios if asked for."""
+    """Return the fixed effects in their own units: name, mean, sd, interval, and rate ratios if asked for.
+
+    Levels have their covariate's reference level and their own in columns of these names.
+    """
     pairs = [effects.own_units(*state.coefficients()) for state in states]
     mixture = NormalMixture(
         weights_of(states), np.array([m for m, _ in pairs]), np.array([v for _, v in pairs])
     )
     mean, var = mixture.moments()
-    names = ["intercept", *effects.names]
+    names = [INTERCEPT, *effects.names]
     names += list(SEASON[: max(len(mean) - len(names), 0)])
     names = names[len(names) - len(mean) :]
     ends = {quantile_name(q): mixture.quantile(q) for q in quantiles_of(interval)[::2]}
     values = {"mean": mean, "sd": np.sqrt(var)} | ends
     frame = pd.DataFrame({"name": names} | values)
     if ratios:
-        slope = np.array([name != "intercept" for name in names], bool)
+        slope = np.array([name != INTERCEPT for name in names], bool)
         for column in ("mean", *ends):
             name = "rate_ratio" if column == "mean" else f"rate_ratio_{column}"
             with np.errstate(over="ignore"):
                 frame[name] = np.where(slope, np.exp(values[column]), np.nan)
+    terms = {term.name: term for term in effects.terms if term.level is not None}
+    if terms:
+        for fact in ("level", "reference"):
+            frame[fact] = [getattr(terms.get(name), fact, None) for name in names]
     return frame
 
 
@@ -335,7 +342,7 @@ def _coefficient(c: Mapping[str, Any]) -> str:
     ends = interval_in(c, "rate_ratio")
     if math.isfinite(ratio) and ends is not None:
         low, high = number(c[ends.low]), number(c[ends.high])
-        per = "" if AGAINST in str(c["name"]) else " per unit"
+        per = "" if c.get("level") is not None else " per unit"
         text += f"; rate x {number(ratio)} ({low} to {high}){per}"
     return text
 

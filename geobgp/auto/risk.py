@@ -18,6 +18,7 @@ from geobgp.auto.choices import cell_size_for
 from geobgp.auto.domain import about_crs, describe, read_land, side
 from geobgp.auto.risk_options import RiskOptions
 from geobgp.auto.selection import LEAD, NEAR, PERMEABILITIES
+from geobgp.data.effects import FIXED_SD
 from geobgp.data.persons import Groups, Persons, check_apart, place_persons, read_table
 from geobgp.errors import DataError, GeobgpWarning, hearing, warn
 from geobgp.inference.binomial import Binomial
@@ -26,7 +27,6 @@ from geobgp.inference.fit import Fit, fit
 from geobgp.inference.hyper import Hyper
 from geobgp.land.domain import Domain
 from geobgp.land.polygons import check_one_plane, own_crs
-from geobgp.model import FIXED_SD
 from geobgp.posterior import Posterior
 from geobgp.prior.full_rank import FullRank
 from geobgp.prior.kernels import Kernel

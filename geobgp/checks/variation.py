@@ -12,13 +12,13 @@ from scipy.special import gammaln, xlogy
 
 from geobgp.checks.crossval import CrossValidation, compared, per_event, too_few_to_leave_out
 from geobgp.data.combined import combine
+from geobgp.data.effects import FIXED_SD, Linearised
 from geobgp.errors import DataError, GeobgpError
 from geobgp.inference.binomial import Binomial
 from geobgp.inference.effects_only import EffectsFit, best_size, fit_area_effects, fit_effects
 from geobgp.inference.hyper import Hyper
 from geobgp.inference.renewal import NodeProblem, Observed, RowProblem
 from geobgp.inference.rows import NodeFeatures
-from geobgp.model import FIXED_SD
 from geobgp.spacetime.fitting import fit_without_field
 from geobgp.spacetime.posterior import SpaceTimePosterior
 from geobgp.text import html_table, number
@@ -256,9 +256,14 @@ def _fit_without_field(posterior: Posterior) -> EffectsFit:
         design = groups.effects.columns
         binomial = Binomial(groups.cases, groups.persons, groups.offset)
         return fit_effects(binomial, design, np.full(design.shape[1], FIXED_SD))
-    columns = posterior.fit.states[0].fixed  # type: ignore[attr-defined]
-    sds, centre = np.full(columns.shape[1], FIXED_SD), posterior.fit.states[0].centre  # type: ignore[attr-defined]
-    seen, values = posterior.seen_exposure, posterior.observed
+    own: Any = posterior.fit.states[0]
+    # Columns of levels that share nodes are held, as they were linearised with the field.
+    at, centre = Linearised(own.fixed, own.offset), own.centre
+    columns, sds = at.columns, posterior.effects.prior_sd
+    seen, values = (
+        posterior.seen_exposure * (1.0 if at.offset is None else np.exp(at.offset)),
+        posterior.observed,
+    )
 
     def fit(k: float) -> EffectsFit:
         if posterior.areas is None:
@@ -266,7 +271,7 @@ def _fit_without_field(posterior: Posterior) -> EffectsFit:
             nodes = NodeProblem(None, values, seen, centre)  # type: ignore[arg-type]
             return fit_effects(nodes.likelihood(seen, k), columns, sds)
         rows = combine(posterior.areas, posterior.exposure, posterior.effort)
-        observed = Observed(rows.counts, rows.exposure, rows.hidden, rows.interval)
+        observed = Observed(rows.counts, rows.exposure, rows.hidden, rows.interval).about(at)
         features = NodeFeatures(posterior.basis, posterior.kernel, posterior.scaling)  # type: ignore[arg-type]
         problem = RowProblem(features, observed, columns, sds, centre)
         return fit_area_effects(

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
 from scipy.spatial import cKDTree
 
 from geobgp.data.levels import (
+    MOST,
     Categorical,
     is_categorical,
     level_shares,
-    level_word,
+    matching_level,
     polygon_means,
+    reference_level,
     refuse_codes,
     split_use,
 )
 from geobgp.data.raster_in import read_to_nodes
 from geobgp.errors import DataError, InputWarning, option, warn
-from geobgp.text import number, percent
+from geobgp.text import listed, number, percent
 
 if TYPE_CHECKING:
     import geopandas as gpd
@@ -40,8 +43,42 @@ if TYPE_CHECKING:
 _CORRELATED = 0.98
 #: Share of the land that may lack a value and takes that of the nearest land, with a warning.
 SLIVERS = 0.01
-#: Between a level and the one that it is compared with, in the name of its effect.
-AGAINST = " against "
+#: Share of a level that is taken for none, or for all of a node.
+_PURE = 1e-9
+#: Prior standard deviation of the intercept (around the log of the overall rate) and of the slopes of standardised
+#: covariates; and of the log of a level's rate by that of its reference.
+FIXED_SD, LEVEL_SD = 10.0, 5.0
+#: What the first row of a table of effects is called.
+INTERCEPT = "intercept"
+
+
+@dataclass(frozen=True)
+class Term:
+    """A fixed effect: the slope of a covariate, or one of its levels compared with the reference level.
+
+    Examples
+    --------
+    >>> Term("elevation").name, Term("vegetation", "4", "1").name
+    ('elevation', 'vegetation 4 (reference: 1)')
+    """
+
+    covariate: str
+    level: str | None = None
+    reference: str | None = None
+
+    @property
+    def name(self) -> str:
+        """What tables call it."""
+        if self.level is None:
+            return self.covariate
+        return f"{self.covariate} {self.level} (reference: {self.reference})"
+
+
+class Linearised(NamedTuple):
+    """The fixed effects about given coefficients: columns (n_nodes, 1 + k), and what is added to them at each node."""
+
+    columns: np.ndarray
+    offset: np.ndarray | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,37 +87,170 @@ class Effects:
 
     Attributes
     ----------
-    names : tuple of str
-        Covariates, without the intercept.
+    terms : tuple of Term
+        Slopes and levels, without the intercept.
     means, scales : (k,) arrays
-        A covariate's standardised value is (own value - mean) / scale.
+        A term's standardised value is (own value - mean) / scale; that of a level is its share of the node's land.
     columns : (n_nodes, 1 + k) array
-        A column of ones and the standardised covariates; without rows where only their names are known.
+        A column of ones and the standardised values; without rows where only the terms are known.
+    offset : (n_nodes,) array, optional
+        What is added at each node to columns that have been linearised, and are held.
     """
 
-    names: tuple[str, ...] = ()
+    terms: tuple[Term, ...] = ()
     means: np.ndarray = field(default_factory=lambda: np.zeros(0))
     scales: np.ndarray = field(default_factory=lambda: np.ones(0))
     columns: np.ndarray = field(default_factory=lambda: np.ones((0, 1)), repr=False)
+    offset: np.ndarray | None = field(default=None, repr=False)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What tables call the terms."""
+        return tuple(term.name for term in self.terms)
+
+    @property
+    def covariates(self) -> tuple[str, ...]:
+        """What was given, each once."""
+        return tuple(dict.fromkeys(term.covariate for term in self.terms))
+
+    @property
+    def prior_sd(self) -> np.ndarray:
+        """Prior standard deviations of intercept and terms on the standardised scale.
+
+        That of a level does not depend on the size of cells, as the scale of its shares does.
+        """
+        sds = [
+            FIXED_SD if term.level is None else LEVEL_SD * scale
+            for term, scale in zip(self.terms, self.scales, strict=True)
+        ]
+        return np.array([FIXED_SD, *sds])
+
+    def levels(self, covariate: str) -> list[str]:
+        """Return all levels of a covariate, the reference first; nothing where it is a number."""
+        mine = [term for term in self.terms if term.covariate == covariate and term.level is not None]
+        return [str(mine[0].reference), *(str(term.level) for term in mine)] if mine else []
 
     def standardise(self, values: Mapping[str, Any], n: int) -> np.ndarray:
-        """Return (n, 1 + k): a column of ones and the standardised values of every covariate at n places."""
+        """Return (n, 1 + k): a column of ones and the standardised terms at n places, from what is there.
+
+        Parameters
+        ----------
+        values : mapping of covariate to number, level or (n,) array
+            One serves all places.
+        n : int
+        """
         values = {str(name): values[name] for name in values}
-        for name in self.names:
-            whole, mark, level = name.partition(": ")
-            if mark and AGAINST in level and name not in values and whole in values:
-                told = np.broadcast_to(np.asarray(values[whole], dtype=object), (n,))
-                wanted = level.split(AGAINST)[0]
-                values[name] = np.array([level_word(v) == wanted for v in told], float)
-        missing = [name for name in self.names if name not in values]
+        missing = [name for name in self.covariates if name not in values]
         if missing:
             raise DataError(
-                f"The model has the covariates {', '.join(self.names)}; {missing[0]!r} is not given.",
+                f"The model has the covariates {listed(self.covariates)}; {missing[0]!r} is not given.",
                 option="covariates",
                 found=missing,
             )
-        own = np.array([np.broadcast_to(np.asarray(values[name], float), (n,)) for name in self.names])
-        return np.column_stack([np.ones(n), (own.reshape(-1, n).T - self.means) / self.scales])
+        told = {name: self._at_places(name, values[name], n) for name in self.covariates}
+        own = [
+            told[t.covariate] if t.level is None else (told[t.covariate] == t.level).astype(float)
+            for t in self.terms
+        ]
+        return self.standardised(np.array(own, float).reshape(-1, n).T)
+
+    def standardised(self, own: np.ndarray) -> np.ndarray:
+        """Return (n, 1 + k): a column of ones, and the terms' own values (n, k) standardised."""
+        return np.column_stack([np.ones(len(own)), (own - self.means) / self.scales])
+
+    def _at_places(self, name: str, value: Any, n: int) -> np.ndarray:
+        """Return a covariate at n places: numbers, or words of its levels."""
+        known, given = self.levels(name), np.asarray(value, dtype=object)
+        if given.shape not in ((), (1,), (n,)):
+            raise DataError(
+                f"The covariate {name!r} has the shape {given.shape}; there are {n:,} places.",
+                option="covariates",
+                found=given.shape,
+                remedy="Give one value for all places, or one for each.",
+            )
+        if not known:
+            try:
+                return np.broadcast_to(given.astype(float), (n,))
+            except (TypeError, ValueError) as error:
+                raise DataError(
+                    f"The covariate {name!r} is a number; found {given.ravel()[0]!r}.",
+                    option="covariates",
+                    found=name,
+                ) from error
+        words = {one: matching_level(one, known) for one in dict.fromkeys(given.ravel().tolist())}
+        unknown = [one for one, word in words.items() if word is None]
+        if unknown:
+            raise DataError(
+                f"The covariate {name!r} has no level {unknown[0]!r}; its levels are {listed(known, MOST)}.",
+                option="covariates",
+                found=unknown,
+                remedy="Give one of these.",
+            )
+        return np.broadcast_to(
+            np.array([words[one] for one in given.ravel().tolist()]).reshape(given.shape), (n,)
+        )
+
+    # -- levels within a node
+
+    @cached_property
+    def _mixtures(self) -> list[np.ndarray]:
+        """Which columns are the levels of each covariate of which some node has several."""
+        first, out = self.columns[0] if self.columns.ndim == 3 else self.columns, []
+        for name in self.covariates:
+            which = [j for j, t in enumerate(self.terms) if t.covariate == name and t.level is not None]
+            shares = first[:, [1 + j for j in which]] * self.scales[which] + self.means[which]
+            if which and ((shares > _PURE) & (shares < 1.0 - _PURE)).any():
+                out.append(np.array(which))
+        return out
+
+    @property
+    def mixes(self) -> bool:
+        """Whether some node has several levels of a covariate, so that its log-rate is no sum of effects."""
+        return self.offset is None and bool(self._mixtures)
+
+    def linearised(self, mean: np.ndarray, covariance: np.ndarray | None = None) -> Linearised:
+        """Return the columns about coefficients, with which each node expects the mean rate over its land.
+
+        A node with the shares s of levels with the effects β has the rate Σ s_l exp(β_l), and expects Σ s_l exp(a_l) of
+        it, with a = mean + variance / 2. About that it is as one effect Σ c_l β_l and an offset, with
+        c_l = s_l exp(a_l) / Σ_k s_k exp(a_k). Where several covariates have levels, their shares are taken as
+        independent within a node.
+
+        Parameters
+        ----------
+        mean : (1 + k,) array
+            Of the coefficients on the standardised scale, intercept first; more after them are not looked at.
+        covariance : (1 + k, 1 + k) array, optional
+            Theirs; by default they are certain.
+
+        Examples
+        --------
+        >>> terms = (Term("veg", "wood", "heath"),)
+        >>> effects = Effects(terms, np.zeros(1), np.ones(1), np.array([[1.0, 0.0], [1.0, 0.4]]))
+        >>> columns, offset = effects.linearised(np.array([0.0, np.log(8.0)]))
+        >>> np.exp(columns @ [0.0, np.log(8.0)] + offset).round(6).tolist()  # 0.6 + 0.4 x 8
+        [1.0, 3.8]
+        """
+        if not self.mixes:
+            return Linearised(self.columns)
+        columns, offset = self.columns.copy(), np.zeros(self.columns.shape[-2])
+        first = self.columns[0] if self.columns.ndim == 3 else self.columns
+        for which in self._mixtures:
+            shift, scale = self.means[which], self.scales[which]
+            shares = np.clip(first[:, 1 + which] * scale + shift, 0.0, 1.0)
+            effect, spread = mean[1 + which] / scale, np.zeros((len(which), len(which)))
+            if covariance is not None:
+                spread = covariance[np.ix_(1 + which, 1 + which)] / np.outer(scale, scale)
+            size = effect + 0.5 * np.diagonal(spread)
+            top = max(float(size.max()), 0.0)
+            each = shares * np.exp(size - top)
+            total = np.maximum(1.0 - shares.sum(axis=1), 0.0) * np.exp(-top) + each.sum(axis=1)
+            weight = each / total[:, None]
+            columns[..., 1 + which] = (weight - shift) / scale
+            offset += (
+                np.log(total) + top - weight @ effect - 0.5 * np.einsum("ij,jk,ik->i", weight, spread, weight)
+            )
+        return Linearised(columns, offset)
 
     def own_units(self, mean: np.ndarray, cov: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and variance of intercept and slopes in the covariates' own units."""
@@ -104,6 +274,23 @@ def named_covariates(covariates: Covariates | None) -> dict[str, Any]:
 
     A GeoDataFrame of polygons gives every column with its polygons, a DataFrame one value per node.
     """
+    named = _named(covariates)
+    refuse_intercept(named, "covariates")
+    return named
+
+
+def refuse_intercept(names: Iterable[Any], what: str) -> None:
+    """Refuse a name that tables give to something else."""
+    if any(str(name).strip().lower() == INTERCEPT for name in names):
+        raise DataError(
+            f"One of {option(what)} is called {INTERCEPT!r}, as the effect that every model has.",
+            option=what,
+            found=INTERCEPT,
+            remedy="Give it another name.",
+        )
+
+
+def _named(covariates: Covariates | None) -> dict[str, Any]:
     if not isinstance(covariates, pd.DataFrame):
         return {str(name): value for name, value in dict(covariates or {}).items()}
     if not hasattr(covariates, "geometry") or getattr(covariates, "active_geometry_name", None) is None:
@@ -132,8 +319,9 @@ def fixed_effects(
     covariates : mapping of name to array, callable, raster or polygons; or a DataFrame
         One value per node; or a callable that gets (n, 2) eastings and northings; or a raster or the column of
         polygons, averaged by area. Text is taken for levels, and numbers are with `Categorical` or
-        ``"soil.tif|levels"``: all but the most common level have an effect, against that one. Where a raster's
-        values may be codes (it has a colour table, or few whole values) and nothing is said, it is an error.
+        ``"soil.tif|levels"``: all but the most common level have an effect, compared with that one. A node with several
+        levels has the mean rate over its land. Rasters of two whole values are levels; where there are a few more,
+        or a colour table, and nothing is said, it is an error.
     fill_missing : "mean", optional
         Give nodes without a value the mean of the others, with a warning that says how many. By default slivers,
         less than 1 % of the land, take the value of the nearest land, with a warning; more is an error.
@@ -145,30 +333,30 @@ def fixed_effects(
             found=fill_missing,
         )
     weight = domain.node_areas / domain.node_areas.sum()
-    values: dict[str, np.ndarray] = {}
+    values: dict[Term, np.ndarray] = {}
     for name, value in named_covariates(covariates).items():
         values |= covariate_columns(name, value, domain, fill_missing)
     means = np.array([weight @ v for v in values.values()])
     scales = np.array([np.sqrt(weight @ np.square(v - v @ weight)) for v in values.values()])
-    for name, mean, scale in zip(values, means, scales, strict=True):
+    for term, mean, scale in zip(values, means, scales, strict=True):
         if not scale > 1e-10 * abs(mean):
             raise DataError(
-                f"The covariate {name!r} is {number(mean)} on all of the land; it cannot be told from the "
+                f"The covariate {term.name!r} is {number(mean)} on all of the land; it cannot be told from the "
                 "intercept.",
                 option="covariates",
-                found=name,
+                found=term.name,
                 remedy="Leave it out.",
             )
     effects = Effects(tuple(values), means, scales)
-    columns = effects.standardise(values, domain.n_nodes)
+    columns = effects.standardised(np.array(list(values.values())).reshape(-1, domain.n_nodes).T)
     _warn_correlated(effects.names, columns[:, 1:], weight)
     return replace(effects, columns=columns)
 
 
 def covariate_columns(
     name: str, value: Any, domain: Domain, fill_missing: str | None
-) -> dict[str, np.ndarray]:
-    """Return a covariate's columns: one, or one for each level but the most common."""
+) -> dict[Term, np.ndarray]:
+    """Return a covariate's columns in its own units: one, or the share of each level but the reference."""
     found: Any
     if hasattr(value, "geometry") and isinstance(value, pd.DataFrame):
         found = polygon_means(value, next(c for c in value.columns if c != value.geometry.name), domain)
@@ -177,8 +365,10 @@ def covariate_columns(
     elif callable(value):
         found = np.asarray(value(domain.node_points), float)
     elif isinstance(value, (str, os.PathLike)) or hasattr(value, "dims"):
-        refuse_codes(value, domain, name)
-        found = read_to_nodes(split_use(value)[0], domain, "mean")
+        if refuse_codes(value, domain, name):
+            found = level_shares(Categorical(value), domain, name)
+        else:
+            found = read_to_nodes(split_use(value)[0], domain, "mean")
     else:
         found = np.array(value, float)
     if not isinstance(found, pd.DataFrame):
@@ -188,9 +378,9 @@ def covariate_columns(
                 option="covariates",
                 found=found.shape,
             )
-        return {name: filled(f"The covariate {name!r}", found[:, None], domain, fill_missing)[:, 0]}
+        return {Term(name): filled(f"The covariate {name!r}", found[:, None], domain, fill_missing)[:, 0]}
     shares = filled(f"The covariate {name!r}", found.to_numpy(float), domain, fill_missing)
-    common = int(np.argmax(domain.node_areas @ shares))
+    common = reference_level(value, list(found.columns), domain.node_areas @ shares, name)
     if (shares[:, common] >= 1.0 - 1e-12).all():
         raise DataError(
             f"The covariate {name!r} has one level on all of the land, {found.columns[common]!r}; it cannot be told "
@@ -200,10 +390,24 @@ def covariate_columns(
             remedy="Leave it out.",
         )
     return {
-        f"{name}: {level}{AGAINST}{found.columns[common]}": shares[:, k]
+        Term(name, str(level), str(found.columns[common])): shares[:, k]
         for k, level in enumerate(found.columns)
         if k != common
     }
+
+
+def covariates_of(columns: Mapping[Term, np.ndarray]) -> dict[str, Any]:
+    """Return covariates at the nodes from the columns of their terms: numbers, or shares of levels."""
+    out: dict[str, Any] = {}
+    for term, values in columns.items():
+        if term.level is None:
+            out[term.covariate] = values
+        elif term.covariate not in out:
+            mine = {str(t.level): v for t, v in columns.items() if t.covariate == term.covariate}
+            rest = np.maximum(1.0 - np.sum(list(mine.values()), axis=0), 0.0)
+            table = pd.DataFrame({str(term.reference): rest} | mine)
+            out[term.covariate] = Categorical(table, term.reference)
+    return out
 
 
 def filled(

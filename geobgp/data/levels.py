@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from geobgp.data.raster_source import RasterSource, open_raster
 from geobgp.errors import DataError, option
 from geobgp.land.regions import area_shares
 from geobgp.text import count, listed
+from geobgp.validate import NAME, either, number
 
 if TYPE_CHECKING:
     import geopandas as gpd
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 MOST, FEW = 50, 12
 #: What is written behind the path of a raster that could be either.
 _USES = ("levels", "numbers")
+_LEVEL = either(NAME, number(), words="the name or the code of a level")
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,8 +38,11 @@ class Categorical:
 
     Parameters
     ----------
-    source : array, raster or path
-        One value per node, or a raster with a code per pixel.
+    source : array, raster, path or DataFrame
+        One value per node, or a raster with a code per pixel, or a table with the share of each node's land that
+        belongs to each level, a column each.
+    reference : str or number, optional
+        The level that all others are compared with; by default the most common one.
 
     Examples
     --------
@@ -49,9 +55,12 @@ class Categorical:
     """
 
     source: Any
+    reference: Any = None
 
     def __post_init__(self) -> None:
         SOURCE("source", self.source)
+        if self.reference is not None:
+            _LEVEL("reference", self.reference)
 
 
 def split_use(source: Any) -> tuple[Any, str | None]:
@@ -96,6 +105,8 @@ def level_shares(value: Any, domain: Domain, name: str) -> pd.DataFrame:
     source = split_use(value.source if isinstance(value, Categorical) else value)[0]
     if isinstance(source, str | os.PathLike) or hasattr(source, "dims"):
         return _of_raster(source, domain, name)
+    if isinstance(source, pd.DataFrame):
+        return _of_table(source, domain, name)
     values = pd.Series(np.asarray(source, dtype=object).ravel())
     if len(values) != domain.n_nodes:
         raise DataError(
@@ -131,17 +142,20 @@ def polygon_means(frame: gpd.GeoDataFrame, column: str, domain: Domain) -> pd.Da
     return pd.DataFrame(out, columns=names) if names else out[:, 0]
 
 
-def refuse_codes(source: Any, domain: Domain, name: str) -> None:
-    """Ask what a raster's values are where they may well be codes: it has a colour table, or few whole values."""
+def refuse_codes(source: Any, domain: Domain, name: str) -> bool:
+    """Tell whether a raster's values are levels: two whole numbers are. Ask where they may well be codes.
+
+    They may be where it has a colour table, or a few whole values.
+    """
     path, use = split_use(source)
     if use is not None:
-        return
+        return False
     with open_raster(path, None, None) as raster:
         if not raster.whole:
-            return
+            return False
         found = _codes(raster, domain)
         if not raster.coloured and not 2 < len(found) <= FEW:
-            return
+            return len(found) == 2
     why = "it has a colour table" if raster.coloured else f"they are {count(len(found), 'whole number')}"
     shown = path if isinstance(path, str | os.PathLike) else "x"
     levels, numbers = (
@@ -167,6 +181,56 @@ def level_word(value: Any) -> str:
     """
     whole = isinstance(value, float | np.floating) and float(value).is_integer()
     return str(int(value)) if whole else str(value).strip()
+
+
+def matching_level(value: Any, levels: Sequence[str]) -> str | None:
+    """Return the level that a value means: the same word, or the same number; None where there is none.
+
+    Examples
+    --------
+    >>> matching_level(4, ["1", "4"]), matching_level("4.0", ["1", "4"]), matching_level("Wood", ["wood"])
+    ('4', '4', None)
+    """
+    word = level_word(value)
+    if word in levels:
+        return word
+    try:
+        same = [level for level in levels if float(level) == float(word)]
+    except ValueError:
+        return None
+    return same[0] if len(same) == 1 else None
+
+
+def reference_level(value: Any, levels: Sequence[str], amounts: np.ndarray, name: str) -> int:
+    """Return which level the others are compared with: the one that was asked for, or the most common."""
+    wanted = getattr(value, "reference", None) if isinstance(value, Categorical) else None
+    if wanted is None:
+        return int(np.argmax(amounts))
+    found = matching_level(wanted, levels)
+    if found is None:
+        raise DataError(
+            f"The covariate {name!r} has no level {wanted!r} on the land; its levels are {listed(levels, MOST)}.",
+            option="covariates",
+            found=wanted,
+            remedy="Give one of these as the reference.",
+        )
+    return list(levels).index(found)
+
+
+def _of_table(table: pd.DataFrame, domain: Domain, name: str) -> pd.DataFrame:
+    """Return shares that were given."""
+    shares = table.rename(columns=level_word).astype(float).reset_index(drop=True)
+    values = shares.to_numpy()
+    sums = values[np.isfinite(values).all(axis=1)].sum(axis=1)
+    wrong = (np.nan_to_num(values) < -1e-9).any() or (np.abs(sums - 1.0) > 1e-6).any()
+    if len(shares) != domain.n_nodes or wrong or shares.columns.duplicated().any():
+        raise DataError(
+            f"The covariate {name!r} is a table of shares: a row for each of {domain.n_nodes:,} nodes, a column for "
+            f"each level, rows that add up to 1. Found {len(shares):,} rows of {listed(shares.columns)}.",
+            option="covariates",
+            found=shares.shape,
+        )
+    return shares
 
 
 def _ordered(levels: set[str], name: str) -> list[str]:

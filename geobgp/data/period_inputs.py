@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from geobgp.data.clock import OUTSIDE, Clock
-from geobgp.data.effects import Effects, covariate_columns, fixed_effects, named_covariates
+from geobgp.data.effects import Effects, Term, covariate_columns, fixed_effects, named_covariates
 from geobgp.data.exposure import (
     GivenByPeriod,
     Read,
@@ -316,7 +316,7 @@ def period_effects(
     columns += [((t - m) / s)[:, :, None] for t, m, s in zip(tables.values(), means, scales, strict=True)]
     return replace(
         still,
-        names=(*still.names, *tables),
+        terms=(*still.terms, *(Term(name) for name in tables)),
         means=np.concatenate([still.means, means]),
         scales=np.concatenate([still.scales, scales]),
         columns=np.concatenate(columns, axis=2),
@@ -337,14 +337,14 @@ def check_periods(n_given: int | None, periods: Periods, what: str) -> None:
 def _table(name: str, value: Any, domain: Domain, fill_missing: Literal["mean"] | None) -> np.ndarray:
     """Return a covariate by period and node."""
     found = [covariate_columns(name, part, domain, fill_missing) for part in value]
-    if any(list(one) != [name] for one in found):
+    if any(list(one) != [Term(name)] for one in found):
         raise DataError(
             f"The covariate {name!r} has levels; those that change from period to period are numbers.",
             option="covariates",
             found=name,
             remedy="Give an indicator for each level.",
         )
-    return np.array([one[name] for one in found])
+    return np.array([one[Term(name)] for one in found])
 
 
 def _rows(values: np.ndarray, domain: Domain, what: str) -> np.ndarray:

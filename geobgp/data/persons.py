@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from geobgp.data.counts import Counts, bin_points
-from geobgp.data.effects import AGAINST, Effects
+from geobgp.data.effects import Effects, Term, refuse_intercept
 from geobgp.data.levels import indicators, is_categorical
 from geobgp.data.points import Options, Stream
 from geobgp.data.tables import csv_format, telling_of_lines
@@ -290,15 +290,16 @@ def _named(what: str) -> Iterator[None]:
 
 
 def confounder_effects(table: pd.DataFrame) -> Effects:
-    """Return confounders as effects: standardised over persons, text as levels against the most common.
+    """Return confounders as effects: standardised over persons, text as levels compared with the most common.
 
     Examples
     --------
     >>> effects = confounder_effects(pd.DataFrame({"age": [30.0, 50.0], "smokes": ["yes", "no"]}))
     >>> effects.names, effects.columns[:, 1].tolist()
-    (('age', 'smokes: yes against no'), [-1.0, 1.0])
+    (('age', 'smokes yes (reference: no)'), [-1.0, 1.0])
     """
-    found: dict[str, np.ndarray] = {}
+    refuse_intercept(table.columns, "confounders")
+    found: dict[Term, np.ndarray] = {}
     for name in table.columns:
         values: Any = table[name]
         missing = int(values.isna().sum())
@@ -309,23 +310,27 @@ def confounder_effects(table: pd.DataFrame) -> Effects:
                 found=missing,
                 remedy="Leave them out, or make that a level of its own.",
             )
-        found |= _levels(values, str(name)) if is_categorical(values) else {str(name): values.to_numpy(float)}
+        found |= (
+            _levels(values, str(name))
+            if is_categorical(values)
+            else {Term(str(name)): values.to_numpy(float)}
+        )
     means = np.array([v.mean() for v in found.values()])
     scales = np.array([v.std() for v in found.values()])
-    for name, mean, scale in zip(found, means, scales, strict=True):
+    for term, mean, scale in zip(found, means, scales, strict=True):
         if not scale > 1e-10 * abs(mean):
             raise DataError(
-                f"The confounder {name!r} is {number(mean)} for everybody; it cannot be told from the intercept.",
+                f"The confounder {term.name!r} is {number(mean)} for everybody; it cannot be told from the intercept.",
                 option="confounders",
-                found=name,
+                found=term.name,
                 remedy="Leave it out.",
             )
     effects = Effects(tuple(found), means, scales)
-    columns = effects.standardise(found, len(table)) if found else np.ones((len(table), 1))
-    return Effects(effects.names, means, scales, columns)
+    own = np.array(list(found.values())).reshape(-1, len(table)).T
+    return replace(effects, columns=effects.standardised(own))
 
 
-def _levels(values: pd.Series, name: str) -> Mapping[str, np.ndarray]:
+def _levels(values: pd.Series, name: str) -> Mapping[Term, np.ndarray]:
     shares = indicators(values.reset_index(drop=True), name)
     totals = shares.sum()
     common = max(shares.columns, key=lambda level: totals[level])
@@ -336,4 +341,4 @@ def _levels(values: pd.Series, name: str) -> Mapping[str, np.ndarray]:
             found=name,
             remedy="Leave it out.",
         )
-    return {f"{name}: {c}{AGAINST}{common}": shares[c].to_numpy(float) for c in shares.columns if c != common}
+    return {Term(name, c, common): shares[c].to_numpy(float) for c in shares.columns if c != common}

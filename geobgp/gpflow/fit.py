@@ -71,13 +71,11 @@ def lgcp_svgp(
     svgp, (X, Y)
         X are indices of the nodes with exposure, (n, 1), and Y their counts.
     """
-    from geobgp.model import FIXED_SD
-
     basis = _basis(model)
     values = np.asarray(counts, float)
     if centre is None:
         centre = float(np.log((values.sum() or 0.5) / model.seen_exposure.sum()))
-    features = HarmonicFeatures(basis, fixed=model.effects.columns, fixed_sd=FIXED_SD)
+    features = HarmonicFeatures(basis, fixed=model.effects.columns, fixed_sd=model.effects.prior_sd)
     size = float(np.sqrt(basis.domain.node_areas.sum()))
     kernel = HarmonicKernel(_gpflow_kernel(model.kernel, size), features, scaling=model.scaling)
     seen = model.seen_exposure

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from geobgp.data.effects import Effects, Linearised
 from geobgp.errors import DataError, GeobgpWarning, SizeError, hearing, option
 from geobgp.inference.chain import Setting
 from geobgp.inference.chain_state import season_columns
@@ -19,7 +20,7 @@ from geobgp.inference.hyper import SPATIAL, Hyper
 from geobgp.inference.likelihoods import Likelihood
 from geobgp.inference.limits import run
 from geobgp.inference.period_problems import AreaChain, NodeChain, dynamics_of
-from geobgp.inference.renewal import Observed
+from geobgp.inference.renewal import Observed, Purpose, effects_alone, fit_levels
 from geobgp.inference.solver import WORTH
 from geobgp.linalg.memory import free_memory
 from geobgp.prior.harmonic import HarmonicBasis
@@ -77,7 +78,7 @@ def setting_of(
     centre: float,
     steps: np.ndarray,
     per_year: float | None,
-    fixed_sd: float,
+    fixed_sd: float | np.ndarray,
 ) -> Setting:
     """Return what a model in time is about; a full-rank basis is refused.
 
@@ -94,7 +95,8 @@ def setting_of(
     yearly = per_year is not None and clock[-1] + 1.0 >= YEARS * per_year
     cycle = float(per_year) if yearly and per_year is not None else float("nan")
     season = season_columns(clock, cycle)
-    sds = np.full(columns.shape[-1] + season.shape[1], fixed_sd)
+    own = np.broadcast_to(fixed_sd, columns.shape[-1])
+    sds = np.concatenate([own, np.broadcast_to(np.ravel(fixed_sd)[0], season.shape[1])])
     return Setting(basis, kernel, scaling, columns, season, sds, centre, np.asarray(steps, float), cycle)
 
 
@@ -160,6 +162,7 @@ def fit_chain(
     held: dict[str, float] | None = None,
     near: np.ndarray | None = None,
     deadline: float = np.inf,
+    effects: Effects | None = None,
 ) -> ChainFit:
     """Fit counts of every period.
 
@@ -182,6 +185,8 @@ def fit_chain(
         Log lengthscale and log sd at which to begin without a `start`, such as those of one map for all periods.
     deadline : float
         On `time.perf_counter`: when to end, with the best that is found by then and a warning.
+    effects : Effects, optional
+        The fixed effects, whose columns are renewed where levels share nodes; by default the problem's are held.
     """
     check_dynamics(dynamics)
     basis, setting = problem.setting.basis, problem.setting
@@ -194,12 +199,26 @@ def fit_chain(
     if hyper == "integrate":
         check_memory(setting, problem.at(None, None).exposure.size, problem.dynamics.level, states=9)
     facts: dict[str, ChainFit] = {}
+    integrate = hyper == "integrate"
+    # Without levels that share nodes the columns are those of the problem.
+    fixed = effects if effects is not None and effects.mixes else Effects(columns=setting.columns)
+    known = effects_alone(fixed, *problem.pooled) if fixed.mixes else None
 
     def call(stage: Stage, capped: Hyper) -> tuple[Fit, Likelihood]:
-        one = _Run(problem, capped, dynamics, overdispersed, stage, resume, deadline)
-        found = one.run(start, hyper == "integrate")
-        facts["found"] = found
-        return found.fit, found.likelihood
+        def fit_at(
+            at: Linearised, known: Start | None, parameters: Hyper, purpose: Purpose
+        ) -> tuple[Fit, Likelihood]:
+            # Dynamics are chosen once, at the first columns.
+            kind = facts["found"].dynamics if "found" in facts else dynamics
+            sized = overdispersed and purpose == "all"
+            one = _Run(problem.about(at), parameters, kind, sized, stage, resume, deadline)
+            found = one.run(known, integrate and purpose == "all")
+            facts.setdefault("found", found)
+            return found.fit, found.likelihood
+
+        return fit_levels(
+            fit_at, fixed, capped, start, problem.centre, known=known, more=overdispersed or integrate
+        )  # fmt: skip
 
     result, likelihood = run(call, parameters, basis, hyper, progress, full=False)
     return replace(facts["found"], fit=result, likelihood=likelihood)

@@ -65,6 +65,8 @@ class ChainState:
         When each period is, in periods since the first one.
     columns : (n_nodes, k) or (T, n_nodes, k) array
         Intercept and covariates at the nodes.
+    offset : (n_nodes,) array, optional
+        Added to the linear predictor at each node, where the columns of levels that share a node are linearised.
     season : (T, q) array
         Cosine and sine of the year.
     log_tau : (M,) array
@@ -80,7 +82,7 @@ class ChainState:
     chain : Tridiagonal
         The elimination of the whitened weights' precision, given β.
     known : (T · n_nodes,) arrays, optional
-        Mean and variance of the linear predictor, where they have been computed.
+        Mean and variance of the linear predictor, less its offset, where they have been computed.
     """
 
     weight: float
@@ -106,6 +108,7 @@ class ChainState:
     chain: Tridiagonal = field(repr=False)
     basis: HarmonicBasis = field(repr=False)
     known: tuple[np.ndarray, np.ndarray] | None = field(default=None, repr=False)
+    offset: np.ndarray | None = field(default=None, repr=False)
 
     @property
     def n_periods(self) -> int:
@@ -184,6 +187,7 @@ class ChainState:
             beta=beta,
             beta_cov=beta_cov,
             fixed=self._columns(t),
+            offset=self.offset,
             even=self.even,
             mean=(s * mean[:m])[back],
             coupling=(-s[:, None] * falls.T)[back],
@@ -207,7 +211,11 @@ class ChainState:
     def node_moments(self) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and variance of the linear predictor at every node, (T, n_nodes) each."""
         mean, variance = self._moments
-        return mean.copy(), variance.copy()
+        return mean + self._added, variance.copy()
+
+    @property
+    def _added(self) -> np.ndarray | float:
+        return 0.0 if self.offset is None else self.offset
 
     @cached_property
     def _moments(self) -> tuple[np.ndarray, np.ndarray]:
@@ -242,7 +250,7 @@ class ChainState:
         return self._fixed(t), s * self.mean[t], s[:, None] * self.coupling[t], (s[:, None] * block) * s
 
     def moments_of(self, rows: list[sparse.csr_array]) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean and variance of weighted sums of the nodes' linear predictor, less its centre, period by period.
+        """Return mean and variance of weighted sums of the nodes' linear predictor, less centre and offset, by period.
 
         The rows of a period add up to one.
         """
@@ -289,7 +297,7 @@ class ChainState:
             u = self.scale[:, None] * (self.mean[t][:, None] + noise - self.coupling[t] @ shift)
             field_ = self._e[:, None] * self._features.apply(np.ascontiguousarray(u[:m]))
             field_ += self._fixed(t) @ (self.beta[:, None] + shift)
-            out[:, t] = field_.T + self.centre
+            out[:, t] = field_.T + self.centre + self._added
             if self.has_level:
                 out[:, t] += u[m][:, None]
         return out, (self.coefficients()[0][:, None] + shift).T
@@ -363,7 +371,7 @@ class ChainState:
             "between": self.chain.between,
             "node_mean": mean,
             "node_variance": variance,
-        } | {name: getattr(self, name) for name in _ARRAYS}
+        } | {name: getattr(self, name) for name in (*_ARRAYS, "offset") if getattr(self, name) is not None}
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray], basis: HarmonicBasis) -> Self:
@@ -381,4 +389,5 @@ class ChainState:
             chain=Tridiagonal.from_inverses(inverses, arrays["between"]),
             basis=basis,
             known=(arrays["node_mean"].ravel(), arrays["node_variance"].ravel()),
+            offset=arrays.get("offset"),
         )

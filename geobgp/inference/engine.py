@@ -8,10 +8,11 @@ Schur complement. What O, Q and H are is the prior's own affair: see `PriorAt`.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import singledispatch
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 
@@ -199,6 +200,13 @@ class Engine:
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_kept": []}  # factors are as quickly made as sent
+
+    def with_columns(self, columns: np.ndarray) -> Self:
+        """Return the same, for observations at all nodes, with other columns of fixed effects there."""
+        out = copy.copy(self)
+        out.design, out._kept = np.asarray(columns, float), []
+        out._columns = columns  # type: ignore[attr-defined]
+        return out
 
     # -- what a kind of basis gives ------------------------------------------------------------------------
 

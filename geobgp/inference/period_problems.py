@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from geobgp.data.effects import Linearised
 from geobgp.inference.chain import ChainEngine, Setting, node_engine
 from geobgp.inference.count_likelihoods import NegativeBinomial, SuppressedCounts
 from geobgp.inference.dynamics import Dynamics, DynamicsName
@@ -62,6 +63,11 @@ class NodeChain:
         """Constant added to every linear predictor."""
         return self.setting.centre
 
+    @property
+    def pooled(self) -> tuple[np.ndarray, np.ndarray]:
+        """Counts and exposures of all periods together."""
+        return self.counts.sum(axis=0), self.exposure.sum(axis=0)
+
     def with_dynamics(self, kind: DynamicsName) -> NodeChain:
         """Return the same with other dynamics; the features and the design are not copied."""
         out = object.__new__(NodeChain)
@@ -70,6 +76,13 @@ class NodeChain:
         for name, value in (vars(self) | {"dynamics": dynamics, "engine": engine}).items():
             object.__setattr__(out, name, value)
         return out
+
+    def about(self, at: Linearised) -> NodeChain:
+        """Return the same with linearised columns of fixed effects, and what these leave in the exposure."""
+        if at.offset is None:
+            return self
+        setting = replace(self.setting, columns=at.columns)
+        return NodeChain(setting, self.dynamics, self.counts, self.exposure * np.exp(at.offset))
 
     def stretch(self, count: int) -> NodeChain:
         """Return the same for so many periods in the middle."""
@@ -117,9 +130,19 @@ class AreaChain:
         """Whether rows change from pass to pass: not where every count is of one node."""
         return not all(one.single for one in self.observed)
 
+    @property
+    def pooled(self) -> tuple[np.ndarray, sparse.csr_array]:
+        """Counts and exposures of all periods, one after the other."""
+        return self._of("counts"), sparse.csr_array(sparse.vstack([one.exposure for one in self.observed]))
+
     def with_dynamics(self, kind: DynamicsName) -> AreaChain:
         """Return the same with other dynamics."""
         return replace(self, dynamics=replace(self.dynamics, kind=kind))
+
+    def about(self, at: Linearised) -> AreaChain:
+        """Return the same with linearised columns of fixed effects, and what these leave in the exposure."""
+        setting = replace(self.setting, columns=at.columns)
+        return replace(self, setting=setting, observed=tuple(one.about(at) for one in self.observed))
 
     def at(self, state: Any | None, moments: Moments | None) -> Pass:
         """Return the rows w_i / W of every period and the exposures about them, at a posterior."""

@@ -1,7 +1,7 @@
-"""Renewal: fits in several passes, the rows of areas renewed at each posterior until they stay as they are.
+"""Renewal: fits in several passes, in which what depends on the posterior is renewed until it stays as it is.
 
-Each pass is a whole fit that goes on from the last one, with its rows held. An area's row and offset follow from the
-posterior of the pass before.
+Each pass is a whole fit that goes on from the last one. The row and offset of an area, and the columns and offsets of
+levels that share a node, follow from the posterior of the pass before and are held in the next.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from scipy import sparse
 
-from geobgp.errors import DataError, GeobgpWarning, hearing, option
+from geobgp.data.effects import Effects, Linearised
+from geobgp.errors import ConvergenceWarning, DataError, GeobgpWarning, hearing, option, warn
 from geobgp.inference.count_likelihoods import NegativeBinomial, SuppressedCounts
 from geobgp.inference.engine import Engine, State
 from geobgp.inference.fit import Fit, Start, fit
@@ -33,6 +34,11 @@ MOST_PASSES, SETTLED, _WILL_DO = 40, 0.01, 10.0
 _EXACT = 1e-5
 #: Log of a number of events that nobody can expect of an area.
 _TOO_MANY = 200.0
+#: Levels that share a node: change of an effect in standard deviations that is small enough; passes with
+#: hyperparameters held, and searches for these; the longest step of an effect, and the least slope that is believed.
+_SAME_EFFECT, _LEVEL_PASSES, _LEVEL_SEARCHES, _LONGEST, _LEAST_SLOPE = 0.05, 20, 3, 3.0, 0.3
+#: Change of a posterior that is small enough on the way to the effects of levels, in standard deviations.
+ON_THE_WAY = 0.01
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +65,12 @@ class Observed:
     def single(self) -> bool:
         """Whether every count is of one node."""
         return bool((np.diff(self.exposure.indptr) <= 1).all())
+
+    def about(self, at: Linearised) -> Observed:
+        """Return the same with what linearised columns leave in the exposure."""
+        if at.offset is None:
+            return self
+        return replace(self, exposure=sparse.csr_array(self.exposure.multiply(np.exp(at.offset))))
 
 
 class Pass(NamedTuple):
@@ -87,6 +99,10 @@ class Problem(Protocol):
         """Return the pass that follows a posterior, of which rows are made with these moments at the nodes."""
         ...
 
+    def about(self, at: Linearised) -> Problem:
+        """Return the same with linearised columns of fixed effects, and what these leave in the exposure."""
+        ...
+
     def likelihood(self, exposure: np.ndarray, k: float) -> Likelihood:
         """Return the likelihood; k is infinite for Poisson counts."""
         ...
@@ -106,6 +122,13 @@ class NodeProblem:
         """Return the one pass that there is."""
         zero = np.zeros(len(self.counts))
         return Pass(self.engine, self.exposure, (zero, zero) if moments is None else moments)
+
+    def about(self, at: Linearised) -> NodeProblem:
+        """Return the same with linearised columns."""
+        if at.offset is None:
+            return self
+        engine = self.engine.with_columns(at.columns)
+        return replace(self, engine=engine, exposure=self.exposure * np.exp(at.offset))
 
     def likelihood(self, exposure: np.ndarray, k: float) -> Likelihood:
         """Return the likelihood."""
@@ -169,6 +192,10 @@ class RowProblem:
             raise broken_down(float(variance.max()), self.nodes.scaling)
         engine = RowEngine(self.nodes, rows, self.columns, self.fixed_sd, self.centre)
         return Pass(engine, exposure, seen, rows)
+
+    def about(self, at: Linearised) -> RowProblem:
+        """Return the same with linearised columns."""
+        return replace(self, observed=self.observed.about(at), columns=at.columns)
 
     def likelihood(self, exposure: np.ndarray, k: float) -> Likelihood:
         """Return the likelihood of the counts about their rows."""
@@ -287,3 +314,190 @@ def _change(old: Moments | None, new: Moments) -> float:
     variance = np.maximum(new[1], 1e-12)
     mean = np.abs(new[0] - old[0]) / np.sqrt(variance)
     return float(max(mean.max(initial=0.0), (np.abs(new[1] - old[1]) / variance).max(initial=0.0)))
+
+
+#: What a fit with linearised columns is for: their next coefficients, the best posterior of Poisson counts, or all that
+#: was asked for (a mixture, a dispersion).
+Purpose = Literal["on the way", "best", "all"]
+#: Fits with linearised columns, from a place to begin at and with hyperparameters.
+FitAt = Callable[[Linearised, Start | None, Hyper, Purpose], tuple[Fit, Likelihood]]
+
+
+def fit_levels(
+    fit_at: FitAt,
+    effects: Effects,
+    hyper: Hyper,
+    start: Start | None,
+    centre: float,
+    *,
+    known: Moments | None = None,
+    more: bool = False,
+) -> tuple[Fit, Likelihood]:
+    """Fit with levels that share nodes: their columns are renewed until the effects stay as they are.
+
+    Parameters
+    ----------
+    fit_at : callable
+    effects : Effects
+        Where no node has several levels, or columns are held, this is one fit.
+    hyper : Hyper
+    start : Start, optional
+        With moments of the whole linear predictor, less its centre, at the nodes.
+    centre : float
+    known : (1 + k,) and (1 + k, 1 + k) arrays, optional
+        Mean and covariance of coefficients to begin with, on the standardised scale; by default none has an effect.
+    more : bool
+        Whether the last fit is to do more than find the best posterior of Poisson counts.
+    """
+    if not effects.mixes:
+        at = Linearised(effects.columns, effects.offset)
+        found, likelihood = fit_at(at, _less_offset(start, at), hyper, "all")
+        return (found if at.offset is None else with_offset(found, at.offset)), likelihood
+    size = 1 + len(effects.terms)
+    tried = _Tried(effects, *((np.zeros(size), np.zeros((size, size))) if known is None else known))
+    heard: list[GeobgpWarning] = []
+    rounds, seconds = 0, dict[str, float]()
+
+    def run(place: Start | None, hyper: Hyper, purpose: Purpose) -> tuple[Fit, Likelihood]:
+        nonlocal rounds
+        fitted, likelihood = fit_at(tried.at, _less_offset(place, tried.at), hyper, purpose)
+        rounds += fitted.rounds
+        for name, spent in fitted.seconds.items():
+            seconds[name] = seconds.get(name, 0.0) + spent
+        return replace(fitted, rounds=rounds, seconds=dict(seconds)), likelihood
+
+    with hearing(heard.append):
+        found, likelihood = run(start, hyper, "best")
+        for _ in range(_LEVEL_SEARCHES):
+            theta, covariance = found.hyper_mean, found.hyper_cov
+            held = replace(hyper, start=theta, lower=theta, upper=theta)
+            before = tried
+            for _ in range(_LEVEL_PASSES):
+                if tried.hold(found):
+                    break
+                place = _place_of(found, covariance, centre, tried.at)
+                tried = tried.next(found)
+                found, likelihood = run(place, held, "on the way")
+            if tried is before:
+                break
+            heard.clear()
+            found, likelihood = run(_place_of(found, covariance, centre, tried.at), hyper, "best")
+        converged = tried.hold(found)
+    if more:
+        found, likelihood = run(_place_of(found, found.hyper_cov, centre, tried.at), hyper, "all")
+    else:
+        for warning in heard:
+            warn(warning)
+    if not converged:
+        message = "effects of levels that share nodes still change"
+        warn(ConvergenceWarning(f"The fit did not converge: {message}.", option="covariates"))
+        found = replace(found, converged=False, message=message)
+    return with_offset(found, tried.at.offset), likelihood
+
+
+def effects_alone(
+    effects: Effects, counts: np.ndarray, exposure: np.ndarray | sparse.csr_array
+) -> Moments | None:
+    """Return effects of a model without a field, which is quick, to begin with where levels share nodes.
+
+    Parameters
+    ----------
+    effects : Effects
+    counts : (n,) array
+    exposure : (n,) array, or (n, n_nodes) csr_array
+        Of the nodes, or of every node behind each count.
+    """
+    if not effects.mixes or effects.columns.ndim == 3:
+        return None
+    summed: Any = exposure if sparse.issparse(exposure) else sparse.diags_array(exposure).tocsr()
+    prior = effects.prior_sd**-2.0
+    centre, mean = math.log(max(float(counts.sum()), 0.5) / float(exposure.sum())), np.zeros(len(prior))
+    for _ in range(_LEVEL_PASSES):
+        columns, offset = effects.linearised(mean)
+        assert offset is not None
+        rate = np.exp(np.clip(columns @ mean + offset + centre, -_TOO_MANY, _TOO_MANY))
+        expected = summed @ rate
+        rows = (summed @ (rate[:, None] * columns)) / np.where(expected > 0, expected, 1.0)[:, None]
+        precision = (rows * expected[:, None]).T @ rows + np.diag(prior)
+        step = np.linalg.solve(precision, rows.T @ (counts - expected) - prior * mean)
+        mean = mean + step * min(1.0, 1.0 / max(float(np.abs(step).max()), 1e-300))
+        if np.abs(step).max() < ON_THE_WAY:
+            break
+    return mean, np.zeros((len(prior), len(prior)))
+
+
+def with_offset(found: Fit, offset: np.ndarray | None) -> Fit:
+    """Return a fit of linearised columns, whose states know what is added to these."""
+    states: Any = found.states
+    return replace(found, states=tuple(replace(state, offset=offset) for state in states))
+
+
+def _place_of(found: Fit, covariance: np.ndarray, centre: float, at: Linearised) -> Start:
+    """Return where a fit ended, with the whole linear predictor, less its centre."""
+    mean, variance = found.states[0].node_moments()
+    return Start(found.hyper_mean, covariance, (mean + at.offset - centre).ravel(), variance.ravel())
+
+
+def _less_offset(start: Start | None, at: Linearised) -> Start | None:
+    if start is None or at.offset is None or not start.variance.any():
+        return start
+    mean = (start.mean.reshape(-1, len(at.offset)) - at.offset).ravel()
+    return replace(start, mean=mean)
+
+
+class _Tried:
+    """Coefficients about which columns were linearised, and how passes answered to those before them.
+
+    What is sought are sizes a = mean + variance / 2 of the levels, in their own unit, that a pass gives back. Where a
+    level is hardly known, columns about a larger size know more of it, and lead to a smaller one: steps follow how the
+    answer of each level changed with its size.
+    """
+
+    def __init__(
+        self,
+        effects: Effects,
+        mean: np.ndarray,
+        covariance: np.ndarray,
+        slope: np.ndarray | None = None,
+        before: tuple[np.ndarray, np.ndarray] | None = None,
+    ) -> None:
+        self.effects, self.mean, self.covariance, self._before = effects, mean, covariance, before
+        self.at = effects.linearised(mean, covariance)
+        self._levels = np.array([j for j, term in enumerate(effects.terms) if term.level is not None])
+        self._slope = -np.ones(len(self._levels)) if slope is None else slope
+        self._sizes = self._own(mean, covariance)[0]
+
+    def _own(self, mean: np.ndarray, covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean + variance / 2 and variance of every level, in its own unit."""
+        scale = self.effects.scales[self._levels]
+        variance = np.diagonal(covariance)[1 + self._levels] / scale**2
+        return mean[1 + self._levels] / scale + 0.5 * variance, variance
+
+    def _answer(self, found: Fit) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Return what a pass has found, what the sizes lack by it, and how that changes with them."""
+        size = len(self.mean)
+        mean, covariance = found.states[0].coefficients()
+        mean, covariance = mean[:size], covariance[:size, :size]
+        lack, slope = self._own(mean, covariance)[0] - self._sizes, self._slope
+        if self._before is not None:
+            moved, changed = self._sizes - self._before[0], lack - self._before[1]
+            with np.errstate(divide="ignore", invalid="ignore"):
+                seen = changed / moved
+            slope = np.where((np.abs(moved) > 1e-9) & (seen < -_LEAST_SLOPE), seen, slope)
+        return mean, covariance, lack, slope
+
+    def hold(self, found: Fit) -> bool:
+        """Whether the columns hold at what a pass has found."""
+        mean, covariance, lack, slope = self._answer(found)
+        sd = np.sqrt(self._own(mean, covariance)[1])
+        return bool((np.abs(lack / slope) < _SAME_EFFECT * np.minimum(sd, 1.0)).all())
+
+    def next(self, found: Fit) -> _Tried:
+        """Return what to try after a pass."""
+        mean, covariance, lack, slope = self._answer(found)
+        sizes = self._sizes + np.clip(-lack / slope, -_LONGEST, _LONGEST)
+        mean = mean.copy()
+        mean[1 + self._levels] = self.effects.scales[self._levels] * (
+            sizes - 0.5 * self._own(mean, covariance)[1]
+        )
+        return _Tried(self.effects, mean, covariance, slope, (self._sizes, lack))

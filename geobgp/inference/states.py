@@ -46,6 +46,8 @@ class _State(ABC):
         Their posterior covariance.
     fixed : (n_nodes, k) array
         Fixed effects at the nodes, standardised; the first column is the intercept's, if there is one.
+    offset : (n_nodes,) array, optional
+        Added to the linear predictor at each node, where the columns of levels that share a node are linearised.
     """
 
     weight: float
@@ -56,6 +58,7 @@ class _State(ABC):
     beta: np.ndarray = field(repr=False)
     beta_cov: np.ndarray = field(repr=False)
     fixed: np.ndarray = field(repr=False)
+    offset: np.ndarray | None = field(default=None, repr=False, kw_only=True)
 
     @property
     @abstractmethod
@@ -71,9 +74,14 @@ class _State(ABC):
         rest = fixed - at.tied
         return mean, at.variance + np.einsum("ij,jk,ik->i", rest, self.beta_cov, rest)
 
+    def _added(self, nodes: np.ndarray | slice = slice(None)) -> np.ndarray | float:
+        """Return what is added to the linear predictor of the nodes' own land."""
+        return 0.0 if self.offset is None else self.offset[nodes]
+
     def node_moments(self) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and variance of the linear predictor at every node."""
-        return self._moments(self._at_nodes, self.fixed)
+        mean, variance = self._moments(self._at_nodes, self.fixed)
+        return mean + self._added(), variance
 
     def moments_at(
         self, coords: np.ndarray, fixed: np.ndarray | None = None, *, by_node: bool = False
@@ -84,7 +92,7 @@ class _State(ABC):
         ----------
         coords : (k, 2) array
         fixed : (k, columns) array, optional
-            Fixed effects there; by default those of the node on whose land a coordinate lies.
+            Fixed effects there; by default those of the node on whose land a coordinate lies, and the mean over it.
         by_node : bool
             Take the field of that node too, whether or not the prior is smooth within it.
         """
@@ -96,6 +104,8 @@ class _State(ABC):
             columns = self.fixed[node[land]] if fixed is None else np.asarray(fixed)[land]
             field = self._of_nodes(node[land]) if by_node else self._field(coords[land])
             out[:, land] = self._moments(field, columns)
+            if fixed is None:
+                out[0, land] += self._added(node[land])
         return out[0], out[1]
 
     def node_covariance(self, nodes: np.ndarray) -> np.ndarray:
@@ -160,6 +170,8 @@ class _State(ABC):
         """Return plain arrays from which `from_arrays` rebuilds the state."""
         numbers = [self.weight, self.lengthscale, self.sd, self.noise, self.centre]
         arrays = {"beta": self.beta, "beta_cov": self.beta_cov, "fixed": self.fixed}
+        if self.offset is not None:
+            arrays["offset"] = self.offset
         return {"numbers": np.array(numbers)} | arrays | self._arrays()
 
     @abstractmethod
@@ -167,7 +179,7 @@ class _State(ABC):
         """Return the arrays of this kind of state."""
 
 
-def hyper_numbers(theta: np.ndarray, weight: float, noise_at: int | None) -> dict[str, float]:
+def hyper_numbers(theta: np.ndarray, weight: float, noise_at: int | None) -> dict[str, Any]:
     """Return a state's share and its hyperparameters, by name, from θ."""
     noise = float("nan") if noise_at is None else float(np.exp(theta[noise_at]))
     length, sd = (float(v) for v in np.exp(theta[:2]))
@@ -177,7 +189,8 @@ def hyper_numbers(theta: np.ndarray, weight: float, noise_at: int | None) -> dic
 def _common(arrays: dict[str, np.ndarray]) -> dict[str, object]:
     names = ("weight", "lengthscale", "sd", "noise", "centre")
     numbers = dict(zip(names, (float(v) for v in arrays["numbers"]), strict=True))
-    return numbers | {name: arrays[name] for name in ("beta", "beta_cov", "fixed")}
+    named = {name: arrays[name] for name in ("beta", "beta_cov", "fixed")}
+    return numbers | named | {"offset": arrays.get("offset")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,7 +280,7 @@ class FeatureState(_State):
         out *= self._unevenness(features)[:, None]
         out += self.fixed @ (self.beta[:, None] + shift)
         out += self.centre
-        return np.ascontiguousarray(out.T), self._effects(shift)
+        return np.ascontiguousarray(out.T + self._added()), self._effects(shift)
 
     def joint(self) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and covariance of all weights, in the order of the basis, and of the fixed effects after them."""
@@ -326,7 +339,7 @@ class FeatureState(_State):
         )
 
     def moments_of(self, rows: sparse.csr_array) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean and variance of weighted sums (n, n_nodes) of the nodes' linear predictor, less its centre."""
+        """Return mean and variance of weighted sums (n, n_nodes) of the nodes' predictor, less centre and offset."""
         weights = rows.multiply(self._unevenness(self._features())).tocsr()
         matrix = np.ascontiguousarray(weights @ self.basis.features)
         features = PartedFeatures(len(matrix), [slice(None)], [matrix])
@@ -438,7 +451,7 @@ class SparseState(_State):
         shift = self._shifts(n, rng)
         z = self.z[:, None] + noise - self.coupling @ shift
         out = self.even[:, None] * (self.full.field.to_nodes @ z) + self.fixed @ (self.beta[:, None] + shift)
-        return np.ascontiguousarray(self.centre + out.T), self._effects(shift)
+        return np.ascontiguousarray(self.centre + out.T + self._added()), self._effects(shift)
 
     def _arrays(self) -> dict[str, np.ndarray]:
         names = ("precision", "z", "coupling", "even", "variance")

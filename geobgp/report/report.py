@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from geobgp.data.effects import AGAINST
+from geobgp.data.effects import INTERCEPT
 from geobgp.data.effort import about_effort
 from geobgp.errors import CheckWarning, GeobgpError, in_words, warn
 from geobgp.files import replacing
@@ -286,10 +286,10 @@ def _estimates(posterior: Posterior) -> list[tuple[str, str, str]]:
     if "overdispersion" in facts:
         rows.append(("More spread than Poisson counts", *facts["overdispersion"].split(": ", 1)))
     for c in facts["coefficients"]:
-        if c["name"] == "intercept":
+        if c["name"] == INTERCEPT:
             rows.append(("Intercept (log-intensity)", number(c["mean"]), interval_words(c)))
         else:
-            per = "" if AGAINST in c["name"] else "per unit"
+            per = "" if c.get("level") is not None else "per unit"
             what = "odds" if posterior.exposure_kind == "risk" else "rate"
             rate = f"{interval_words(c)}; {what} x {number(c['rate_ratio'])} {per}".rstrip()
             rows.append((", ".join(filter(None, (c["name"], per))), number(c["mean"]), rate))

@@ -238,7 +238,8 @@ def learn_tile(task: Task, job: TileJob) -> tuple[np.ndarray, np.ndarray]:
     """Return the hyperparameters that a tile learns by itself, and their covariance."""
     with hearing(lambda warning: None):
         basis, counts, given = _observed(task, job, part=True)
-        exposure = given.seen * np.exp(given.columns(job.inputs.effects)[:, 1:] @ np.array(job.slopes))
+        columns, offset = given.linearised(job.inputs.effects, [0.0, *job.slopes])
+        exposure = given.seen * np.exp(columns[:, 1:] @ np.array(job.slopes) + offset)
         fit = LGCP(basis, Matern(job.nu), exposure=exposure).fit(counts, measure=True).fit
     found = fit.hyper_mean, fit.hyper_cov
     del basis, fit
@@ -264,16 +265,20 @@ def held_posterior(basis: FullRank, counts: np.ndarray, given: NodeInputs, job: 
     assert taught is not None
     kernel = Matern(job.nu, taught.lengthscale, taught.sd)
     model, domain = LGCP(basis, kernel), basis.domain
-    columns, centre = given.columns(effects), taught.coefficients[0]
+    held_cov = np.array(taught.covariance)
+    columns, offset = given.linearised(effects, taught.coefficients, held_cov)
+    centre = taught.coefficients[0]
     slopes = np.array([0.0, *taught.coefficients[1:]])
     held = np.full(len(slopes), HELD)
     engine = engine_for(basis, kernel, columns, held, centre, None, model.scaling)
     size = float(np.sqrt(domain.node_areas.sum()))
     # What is held goes with the exposure, and from there back into the effects.
-    likelihood = Poisson(counts, given.seen * np.exp(columns @ slopes), centre)
+    likelihood = Poisson(counts, given.seen * np.exp(columns @ slopes + offset), centre)
     fit = run_one(engine, likelihood, Hyper.for_domain(kernel, size, domain.cell_size), basis, "map", False)
     found: Any = fit.states[0]
-    state = replace(found, beta=found.beta + slopes, beta_cov=np.array(taught.covariance))
+    state = replace(
+        found, beta=found.beta + slopes, beta_cov=held_cov, offset=offset if offset.any() else None
+    )
     from geobgp.posterior import Posterior
 
     return Posterior(
@@ -284,7 +289,7 @@ def held_posterior(basis: FullRank, counts: np.ndarray, given: NodeInputs, job: 
         exposure=given.exposure,
         exposure_kind="area" if job.inputs.exposure is None else "exposure",
         effort=given.effort,
-        effects=replace(effects, columns=columns),
+        effects=replace(effects, columns=effects.standardised(given.covariates)),
         points={"used": int(counts.sum())},
         scaling=model.scaling,
         observed=counts,

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
 from scipy.spatial import cKDTree
 
-from geobgp.data.effects import SLIVERS, Effects
+from geobgp.data.effects import SLIVERS, Effects, covariates_of
 from geobgp.data.effort import seen_exposure
 from geobgp.data.levels import polygon_means
 from geobgp.data.pixels import ApartError
@@ -120,13 +120,20 @@ class NodeInputs:
         """The exposure times the effort: what stands behind the events that were reported."""
         return seen_exposure(self.exposure, self.effort)
 
-    def by_name(self, effects: Effects) -> dict[str, np.ndarray]:
+    def by_name(self, effects: Effects) -> dict[str, Any]:
         """Return the covariates by name."""
-        return {name: self.covariates[:, j] for j, name in enumerate(effects.names)}
+        return covariates_of({term: self.covariates[:, j] for j, term in enumerate(effects.terms)})
 
-    def columns(self, effects: Effects) -> np.ndarray:
-        """Return (n_nodes, 1 + k): ones, and the covariates standardised as on the map of everything."""
-        return effects.standardise(self.by_name(effects), len(self.exposure))
+    def linearised(
+        self, effects: Effects, coefficients: Sequence[float], covariance: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return columns of fixed effects, standardised as on the map of everything, and offsets.
+
+        Levels that share a node are linearised about coefficients, intercept first, and their covariance.
+        """
+        own = replace(effects, columns=effects.standardised(self.covariates))
+        columns, offset = own.linearised(np.array(coefficients), covariance)
+        return columns, np.zeros(len(columns)) if offset is None else offset
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import shapely
 
-from geobgp.data.effects import AGAINST, Effects, covariate_columns, fixed_effects
+from geobgp.data.effects import Effects, Term, covariate_columns, covariates_of, fixed_effects
 from geobgp.data.effort import node_effort, share_column
 from geobgp.data.exposure import node_exposure, population_column
 from geobgp.data.levels import split_use
@@ -98,8 +98,8 @@ class TileSources:
     exposure : (n_nodes,) array or None
         On these cells.
     effort : (n_nodes,) array or None
-    covariates : dict of str to (n_nodes,) array
-        In their own units.
+    covariates : dict of str to (n_nodes,) array or Categorical
+        In their own units, or as shares of levels.
     """
 
     inputs: Inputs
@@ -108,7 +108,7 @@ class TileSources:
     domain: Domain = field(repr=False)
     exposure: np.ndarray | None = field(repr=False)
     effort: np.ndarray | None = field(repr=False)
-    covariates: dict[str, np.ndarray] = field(repr=False)
+    covariates: dict[str, Any] = field(repr=False)
 
     @classmethod
     def read(cls, o: TilesOptions, domain: Domain) -> TileSources:
@@ -143,11 +143,11 @@ class TileSources:
             if seen.path is None:
                 column = share_column(given, o.effort_column)
                 areas[seen.key] = Areas.of(given, column, domain, "effort", spread=False)
-        values: dict[str, np.ndarray] = {}
+        values: dict[Term, np.ndarray] = {}
         sources: list[Source] = []
         for name, value in (o.covariates or {}).items():
             found = covariate_columns(name, value, domain, o.fill_missing)
-            levels = tuple(c[len(name) + 2 :].rsplit(AGAINST, 1)[0] for c in found if c != name)
+            levels = tuple(str(term.level) for term in found if term.level is not None)
             usual = tuple(_mean(column, domain) for column in found.values())
             source = Source("covariates", name, _raster(split_use(value)[0]), levels, usual)
             if source.path is None:
@@ -155,11 +155,12 @@ class TileSources:
                 areas[source.key] = Areas.of(value, column, domain, "covariates", spread=False)
             values |= found
             sources.append(source)
-        effects = fixed_effects(values, domain)
-        bare = Effects(effects.names, effects.means, effects.scales)
+        given = covariates_of(values)
+        effects = fixed_effects(given, domain)
+        bare = Effects(effects.terms, effects.means, effects.scales)
         inputs = Inputs(per, seen, tuple(sources), bare, o.fill_missing)
         digest = _digest(inputs, areas, domain) if inputs.sources else ""
-        return cls(replace(inputs, digest=digest), areas, units, domain, exposure, effort, values)
+        return cls(replace(inputs, digest=digest), areas, units, domain, exposure, effort, given)
 
     @property
     def model(self) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from geobgp.data.combined import combine
+from geobgp.data.effects import Linearised
 from geobgp.data.effort import check_events, seen_exposure
 from geobgp.data.period_areas import PeriodAreaCounts
 from geobgp.data.period_counts import PeriodCounts
@@ -16,7 +17,7 @@ from geobgp.data.periods import Periods
 from geobgp.errors import DataError, hearing, option
 from geobgp.inference.chain_fit import ChainFit, area_chain, fit_chain, node_chain, setting_of
 from geobgp.inference.fit import Fit, Start
-from geobgp.inference.renewal import Observed
+from geobgp.inference.renewal import Observed, with_offset
 from geobgp.spacetime.posterior import SpaceTimePosterior
 from geobgp.summary import point_facts
 
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 
 #: Standard deviation of a field that is none.
 _NO_FIELD = 1e-4
-#: Prior standard deviation of fixed effects, as in space.
-FIXED_SD = 10.0
 
 
 class Behind(NamedTuple):
@@ -122,11 +121,21 @@ def refit(posterior: SpaceTimePosterior, n_periods: int, kernel: Kernel | None =
     values = None if posterior.observed is None else posterior.observed[:n_periods]
     kernel = kernel or posterior.kernel.with_parameters(posterior.lengthscale, posterior.sd)
     setting = setting_of(
-        posterior.basis, kernel, posterior.scaling, columns, 0.0, periods.steps, periods.per_year, FIXED_SD
+        posterior.basis,
+        kernel,
+        posterior.scaling,
+        columns,
+        0.0,
+        periods.steps,
+        periods.per_year,
+        posterior.effects.prior_sd,
     )
     held = {name: float(getattr(best, name)) for name in ("tau", "level_sd", "level_tau")}
     problem, centre = _problem(setting, values, areas, behind)
-    mean, variance = (part[:n_periods].ravel() for part in best.node_moments())
+    mean, variance = (part[:n_periods] for part in best.node_moments())
+    if best.offset is not None:  # columns of levels that share nodes are held
+        mean, problem = mean - best.offset, problem.about(Linearised(columns, best.offset))
+    mean, variance = mean.ravel(), variance.ravel()
     found = fit_chain(
         problem,
         dynamics=best.dynamics,
@@ -136,9 +145,15 @@ def refit(posterior: SpaceTimePosterior, n_periods: int, kernel: Kernel | None =
         resume=False,
     )
     return replace(
-        posterior, fit=found.fit, likelihood=found.likelihood, exposure=exposure, observed=values, areas=areas,
-        places=None, periods=periods,
-    )  # fmt: skip
+        posterior,
+        fit=with_offset(found.fit, best.offset),
+        likelihood=found.likelihood,
+        exposure=exposure,
+        observed=values,
+        areas=areas,
+        places=None,
+        periods=periods,
+    )
 
 
 def fit_without_field(posterior: SpaceTimePosterior) -> Fit:
@@ -152,11 +167,19 @@ def fit_without_field(posterior: SpaceTimePosterior) -> Fit:
     periods = posterior.periods
     # The natural prior: few features make none even.
     setting = setting_of(
-        basis.truncate(1), kernel, "natural", best.columns, 0.0, periods.steps, periods.per_year, FIXED_SD
+        basis.truncate(1),
+        kernel,
+        "natural",
+        best.columns,
+        0.0,
+        periods.steps,
+        periods.per_year,
+        posterior.effects.prior_sd,
     )
     behind = Behind(posterior.by_period, posterior.effort)
     areas: Any = posterior.areas
     problem, _ = _problem(setting, posterior.observed, areas, behind)
+    problem = problem.about(Linearised(best.columns, best.offset))
     with hearing(lambda warning: None):
         return fit_chain(
             problem,
@@ -188,7 +211,7 @@ def _fit(
         0.0,
         periods.steps,
         periods.per_year,
-        FIXED_SD,
+        model.effects.prior_sd,
     )
     problem, centre = _problem(setting, values, areas, behind)
     return fit_chain(
@@ -201,6 +224,7 @@ def _fit(
         resume=resume,
         near=near,
         deadline=deadline,
+        effects=model.effects,
     )
 
 

@@ -13,7 +13,7 @@ from affine import Affine
 from scipy import sparse
 
 from geobgp.data.areas import AreaCounts
-from geobgp.data.effects import Effects
+from geobgp.data.effects import Effects, Term
 from geobgp.data.exposure import Given, GivenByPeriod, GivenPixels, GivenPolygons
 from geobgp.data.period_areas import PeriodAreaCounts
 from geobgp.data.periods import Periods
@@ -219,7 +219,7 @@ def save(posterior: Posterior, path: str | Path) -> Path:
             "facts": posterior.likelihood.facts(),
         },
         "exposure_kind": posterior.exposure_kind,
-        "covariates": list(posterior.effects.names),
+        "covariates": [[term.covariate, term.level, term.reference] for term in posterior.effects.terms],
         "points": dict(posterior.points),
         "created": posterior.created,
         "title": posterior.title,
@@ -298,7 +298,8 @@ def load(path: str | Path) -> Posterior:
         more: dict[str, Any] = {} if periods is None else {"periods": periods}
         more |= {name: given_from(header.get(name), _of(name, arrays)) for name in _GIVEN}
         found: dict[str, Any] = {name: arrays[name] for name in ("elbo_trace", "hyper_mean", "hyper_cov")}
-        effects = Effects(tuple(header["covariates"]), arrays["covariate_means"], arrays["covariate_scales"])
+        terms = tuple(Term(*term) for term in header["covariates"])
+        effects = Effects(terms, arrays["covariate_means"], arrays["covariate_scales"])
         likelihood = LIKELIHOODS.find(header["likelihood"]["kind"])
         fit = Fit(states=states, **found, **header["fit"])
         if "variation" in header:
@@ -348,6 +349,7 @@ def _check_state(state: Any, n_nodes: int) -> None:
     fits = {
         "fixed effects": fixed.ndim == 2 and fixed.shape == (n_nodes, len(beta)),
         "coefficients": beta.ndim == 1 and state.beta_cov.shape == (len(beta), len(beta)),
+        "offset": state.offset is None or state.offset.shape == (n_nodes,),
         "share": 0 < state.weight < np.inf,
         "hyperparameters": 0 < state.lengthscale < np.inf and 0 < state.sd < np.inf,
     }

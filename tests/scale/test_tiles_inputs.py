@@ -219,7 +219,11 @@ def test_levels(points, tmp_path):
     codes[:8, :10] = 3.0
     raster = write(tmp_path / "soil.tif", codes)
     found = map_tiles(points, LAND, tmp_path / "out", covariates={"soil": f"{raster}|levels"}, **TOLD)
-    assert found.coefficients["name"].tolist() == ["intercept", "soil: 2 against 1", "soil: 3 against 1"]
+    assert found.coefficients["name"].tolist() == [
+        "intercept",
+        "soil 2 (reference: 1)",
+        "soil 3 (reference: 1)",
+    ]
     domain = Domain.from_polygons(LAND, cell_size=1.0, crs="local")
     kernel = Matern(1.0, found.lengthscale, found.sd)
     whole = model(domain, {"covariates": {"soil": f"{raster}|levels"}}, kernel).fit(
