@@ -94,8 +94,8 @@ def main() -> None:
     ]  # fmt: skip
     text = (
         f"# Levels\n\nThe ratio of two levels, {RATIO:g} in truth, by the width of cells: {n} simulated rasters of "
-        f"{SIDE} x {SIDE} pixels, about {EVENTS:,} events each, the same on cells of every width.\n\n{table(header, rows)}\n\n"
-        f"{machine('rasterio')}"
+        f"{SIDE} x {SIDE} pixels, about {EVENTS:,} events each, the same on cells of every width."
+        f"\n\n{table(header, rows)}\n\n{machine('rasterio')}"
     )
     keep("levels", text)
 
