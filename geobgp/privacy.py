@@ -5,10 +5,12 @@ the estimate rests on n = 1 / V events, its own and those that it borrows from a
 least k. V knows how many events are expected, not how many there were, so that what is hidden does not give away where
 events happened, as hiding the cells with 1 to k - 1 events would.
 
-What is shown is told in steps of 2 / k on the log scale (20 % at k = 10), twice what an event can move it by: without
-them single events can be read off the bends of a smooth map. Everything that a protected posterior tells of places
-comes from `published`, and everything that it tells of regions, blocks and periods through `hide_regions` and
-`hide_rows`.
+What is shown is told in steps of 2 / k on the log scale (22 % at k = 10), twice what an event can move it by: from an
+exact map of full resolution every count can be computed back, y = Q μ + e exp(μ + V / 2), and from its bends those of
+any other be guessed. Estimates of regions that rest on n events are told in steps of 2 / n.
+
+Everything that a protected posterior tells of places comes from `published`, and everything that it tells of regions,
+blocks and periods through `hide_regions` and `hide_rows`.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
+from scipy.special import ndtr
 
 from geobgp.errors import DataError, option
 from geobgp.inference.mixture import NormalMixture
@@ -326,11 +329,35 @@ def hide_regions(
         why = np.where(people < rule.min_people, f"fewer than {rule.min_people:,g} people", why)
         hidden |= people < rule.min_people
     kept = {"exposure"} if posterior.exposure_kind != "risk" else set[str]()
+    if rule.step:
+        _in_steps(frame, posterior, columns, resting)
     for name in {*columns, "observed"} & set(frame.columns) - kept:
         values = frame[name].to_numpy(float)
         frame[name] = np.where(hidden, np.nan, rule.told(values) if name == "observed" else values)
     frame["hidden"], frame["why"] = hidden, why
     return frame
+
+
+def _in_steps(
+    frame: gpd.GeoDataFrame, posterior: Posterior, columns: Sequence[str], resting: np.ndarray
+) -> None:
+    """Tell estimates of regions in steps of twice what an event can move them by, as those of cells are.
+
+    Without them a table of regions as small as cells would be an exact map.
+    """
+    main = next((name for name in ("expected", "rate", "relative_risk") if name in columns), None)
+    if main is None:
+        return
+    with np.errstate(divide="ignore", invalid="ignore"):
+        exact, step = np.log(frame[main].to_numpy(float)), 2.0 / np.nan_to_num(resting, nan=1.0)
+        moved = np.nan_to_num(step * np.round(exact / step) - exact)
+    for name in columns:
+        if name.split("_")[0] in ("expected", "sd", "rate", "relative", "reported") or name[0] == "q":
+            frame[name] = frame[name].to_numpy(float) * np.exp(moved)
+    if "expected" in columns and "p_above" in columns:  # from what is told, and no longer from draws
+        ratio = frame["relative_risk"] if "relative_risk" in frame else frame["rate"] / posterior.overall
+        with np.errstate(divide="ignore", invalid="ignore"):
+            frame["p_above"] = ndtr(np.log(ratio.to_numpy(float)) * np.sqrt(resting))
 
 
 def events_in(posterior: Posterior, shares: Any, n: int) -> np.ndarray:

@@ -36,6 +36,7 @@ from geobgp.cli.app import main
 from geobgp.cli.options import MapOptions
 from geobgp.errors import StrataWarning
 from geobgp.privacy import RULES, complemented, effective_events, hidden_cells, hidden_nodes
+from geobgp.scale.tiles_options import TilesOptions
 from geobgp.storage import store
 from geobgp.web import maps
 
@@ -225,6 +226,25 @@ def test_a_region_as_small_as_a_cell_follows_the_map(posterior, domain):
     assert table["hidden"].all() and table["expected"].isna().all()
 
 
+def test_estimates_of_regions_are_told_in_steps_that_no_event_moves(posterior, domain):
+    """Otherwise a table of shown cells would be an exact map; large regions are hardly changed."""
+    shown = posterior.protected(K)
+    cells = list(domain.polygon_of(np.flatnonzero(~hidden_nodes(shown))[:12]))
+    parts = [*cells, shapely.box(0, 0, 10, 10)]
+    told, exact = shown.totals(parts), posterior.totals(parts)
+    ratio = (told["expected"] / exact["expected"]).to_numpy()
+    known = ~told["hidden"].to_numpy()
+    assert known[-1] and known[:-1].any()
+    n = (exact["expected"] / exact["sd"]).to_numpy()[known] ** 2
+    assert (np.abs(np.log(ratio[known])) <= 1.0 / n + 1e-9).all()
+    assert abs(ratio[-1] - 1.0) < 0.02 and (np.abs(ratio[known][:-1] - 1.0) > 0.001).any()
+    for low, value, high in (("q05", "expected", "q95"), ("rate_q05", "rate", "rate_q95")):
+        assert (
+            told[known][low].le(told[known][value]).all() and told[known][value].le(told[known][high]).all()
+        )
+    assert told[known]["p_above"].between(0, 1).all()
+
+
 def test_offices_have_their_own_rules(domain):
     posterior, parts = corners(domain)
     assert {name: rule.least for name, rule in RULES.items()} == {"cdc": 10, "nhs": 8, "ons": 3}
@@ -376,6 +396,8 @@ def test_what_would_show_them_all_the_same_is_refused(posterior, domain):
     assert caught.value.option == "min_count"
     with pytest.raises(DataError, match="nothing of it can be shown"):
         posterior.protected(10_000)
+    with pytest.raises(DataError, match="not hidden on maps by tile"):
+        TilesOptions(points="p.csv", land="l.gpkg", output="out", cell_size=100, min_count="cdc")
     with pytest.raises(DataError, match="Say where people live"):
         MapOptions(**told, min_people=50)
 
@@ -570,6 +592,26 @@ def test_no_file_tells_cells_with_few_events_from_empty_ones(attacked, tmp_path,
     bands = [v for name, v in files[0].items() if name.startswith("all.tif")]
     for name, values in others.items():
         assert any(np.allclose(values, band, rtol=1e-5, equal_nan=True) for band in bands), name
+
+
+def test_counts_can_be_computed_back_from_an_exact_map_and_not_from_what_is_told(attacked):
+    """At the optimum y = Q μ + e exp(μ + V / 2), and whoever knows the method knows Q."""
+    domain, made = attacked
+    posterior = made[0]
+    mean, variance = posterior._nodes.moments()
+    state, y = posterior.fit.states[0], posterior.observed
+    expected = posterior.exposure * np.exp(mean + variance / 2)
+    precision = np.linalg.inv(state.node_covariance(np.arange(domain.n_nodes))) - np.diag(expected)
+
+    def computed(told: np.ndarray) -> np.ndarray:
+        told = np.where(np.isnan(told), mean, told)  # an attacker who knows even what is hidden
+        return precision @ (told - state.centre) + posterior.exposure * np.exp(told + variance / 2)
+
+    np.testing.assert_allclose(computed(mean.astype(np.float32).astype(float)), y, atol=0.05)
+    shown = posterior.protected(ATTACKED_K)
+    known = ~hidden_nodes(shown) & (y < ATTACKED_K)
+    guess = computed(shown._published.moments()[0])
+    assert auc(guess[known], y[known] > 0) < auc(mean[known], y[known] > 0)
 
 
 def test_the_attack_succeeds_on_the_rule_by_observed_counts_and_on_exact_values(attacked):

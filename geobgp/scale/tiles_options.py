@@ -65,6 +65,7 @@ class TilesOptions(OptionSet):
     permeability: float | Literal["auto"] = like("permeability")
     units: str | None = like("units")
     title: str = like("title")
+    min_count: int | str = setting(default=0, group="Results", kind="small numbers")
     interval: float = like("interval")
     client: Any = setting(
         "Address of a Dask scheduler whose workers count points and fit tiles.",
@@ -94,6 +95,14 @@ class TilesOptions(OptionSet):
         super().__post_init__()
         if self.n_jobs is not None:
             object.__setattr__(self, "n_jobs", int(self.n_jobs))
+        if self.min_count:
+            raise DataError(
+                "Small numbers are not hidden on maps by tile: where tiles are blended, no fit knows on how many events a "
+                "cell rests.",
+                option="min_count",
+                found=self.min_count,
+                remedy="Map a smaller land, or larger cells, with map_intensity.",
+            )
         if self.cell_size is None:
             raise DataError(
                 "How wide are the cells?", option="cell_size", remedy=f"Give {option('cell_size')} in metres."
