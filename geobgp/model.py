@@ -471,6 +471,7 @@ def model_of(posterior: Posterior, kernel: Kernel | None = None) -> LGCP:
     spread = "negative-binomial" if posterior.likelihood.name == "negative binomial" else "poisson"
     made = LGCP(posterior.basis, kernel or posterior.kernel, likelihood=spread, scaling=posterior.scaling)  # type: ignore[arg-type]
     made.exposure, made.exposure_kind = posterior.exposure.copy(), posterior.exposure_kind
+    made.given, made.given_effort = posterior.given, posterior.given_effort
     made.effort = posterior.effort
     # Columns of levels that share nodes are held, as they were linearised about all events.
     own: Any = posterior.fit.states[0]

@@ -325,7 +325,7 @@ def hide_regions(
     hidden = complemented(hidden, events, [np.arange(n)] if lines is None else lines, rule.min_count)
     why = np.where(hidden, f"fewer than {rule.min_count} events, or a total would give those away", "")
     if rule.min_people:
-        people = _by_row(posterior.exposure, shares, n)
+        people = frame["exposure"].to_numpy(float)
         why = np.where(people < rule.min_people, f"fewer than {rule.min_people:,g} people", why)
         hidden |= people < rule.min_people
     kept = {"exposure"} if posterior.exposure_kind != "risk" else set[str]()
@@ -481,16 +481,19 @@ def in_words(posterior: Posterior) -> tuple[str, str]:
     )
 
 
-def legend(posterior: Posterior) -> str:
-    """Return what a map says below its legend: what is hidden, and why; empty where nothing is."""
+def hidden_words(posterior: Posterior) -> str:
+    """Return why cells are hidden and how many, for legends; empty where none is."""
     rule = posterior.protection
-    if not rule:
+    if not rule or not (hidden := hidden_cells(posterior)).any():
         return ""
-    hidden = hidden_cells(posterior)
     why = [f"fewer than {rule.min_count} events"] if rule.min_count else []
     why += [f"fewer than {rule.min_people:,g} people"] if rule.min_people else []
-    blank = f"Blank: rests on {' or '.join(why)} ({percent(float(hidden.mean()))} of the cells)."
-    told = [blank if hidden.any() else "Small numbers are protected; nothing had to be hidden."]
+    return f"rests on {' or '.join(why)} ({percent(float(hidden.mean()))} of the cells)"
+
+
+def shown_words(posterior: Posterior) -> str:
+    """Return how what is shown was changed, for legends; empty where it was not."""
+    rule, told = posterior.protection, []
     if rule.learned is not None:
         scale, unit = posterior.domain.length_unit
         told.append(
@@ -500,6 +503,12 @@ def legend(posterior: Posterior) -> str:
     if rule.step:
         told.append(f"Values are told in steps of {percent(float(np.expm1(rule.step)))}.")
     return " ".join(told)
+
+
+def legend(posterior: Posterior, mark: str = "Blank") -> str:
+    """Return what a map says below its legend: what is hidden, and why; empty where nothing is protected."""
+    hidden = hidden_words(posterior)
+    return " ".join(filter(None, (f"{mark}: {hidden}." if hidden else "", shown_words(posterior))))
 
 
 # -- files
@@ -611,10 +620,12 @@ def reduced(posterior: Posterior) -> Posterior:
         exposure = np.full(exposure.shape, exposure.sum() / exposure.size)
     elif posterior.protection.min_people:
         hidden = hidden_nodes(posterior).reshape(-1, posterior.domain.n_nodes)
-        exposure = np.where(hidden if exposure.ndim > 1 else hidden.any(axis=0), 0.0, exposure)
+        few = hidden if exposure.ndim > 1 else hidden.any(axis=0)
+        exposure = np.where(few, posterior.protection.min_people, exposure)
     fit = replace(posterior.fit, states=(state,), elbo_trace=np.zeros(0))
     if "variation" in posterior.fit.notes:
         fit.notes["variation"] = posterior._known_variation()
     return replace(
-        posterior, fit=fit, exposure=exposure, observed=None, areas=None, persons=None, places=None
-    )
+        posterior, fit=fit, exposure=exposure, observed=None, areas=None, persons=None, places=None, given=None,
+        given_effort=None,
+    )  # fmt: skip

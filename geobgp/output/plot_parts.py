@@ -184,6 +184,13 @@ def hatch_cells(ax: matplotlib.axes.Axes, domain: Domain, which: np.ndarray, lab
         ax.set_xlabel(label, fontsize=10, loc="left", color=QUIET)
 
 
+def grey_land(ax: matplotlib.axes.Axes, domain: Domain) -> None:
+    """Draw all land grey, under its numbers: it is seen where they are hidden."""
+    from matplotlib.patches import PathPatch
+
+    ax.add_artist(PathPatch(land_path(domain.geometry), facecolor="#bdbdbd", linewidth=0.0, zorder=0.5))
+
+
 def draw_swatches(ax: matplotlib.axes.Axes, classes: Classes, label: str) -> None:
     """Draw a legend instead of a colour bar, for one or two classes and for those with names."""
     from matplotlib.patches import Patch

@@ -20,6 +20,7 @@ from geobgp.output.plot_parts import (
     SHORE,
     draw_lines,
     dress,
+    grey_land,
     hatch_cells,
     hide_spines,
     land_path,
@@ -237,7 +238,8 @@ def hatch_unseen(ax: matplotlib.axes.Axes, posterior: Posterior) -> matplotlib.a
     nodes, words = hatched_land(posterior)
     hatch_cells(ax, posterior.domain, nodes, f"hatched: {words}")
     if posterior.protection:
-        told = "\n".join(filter(None, (ax.get_xlabel(), textwrap.fill(legend(posterior), 60))))
+        grey_land(ax, posterior.domain)
+        told = "\n".join(filter(None, (ax.get_xlabel(), textwrap.fill(legend(posterior, "Grey"), 60))))
         ax.set_xlabel(told, fontsize=10, loc="left", color=QUIET)
     return ax
 

@@ -75,7 +75,7 @@ def write_qgis(
         members.append(_vector("Regions", "regions.gpkg", "regions", style, regions.crs))
     members.append(_vector("Shoreline", POLYGONS, "shoreline", _SHORE, domain.crs))
     if hidden:
-        members.append(_vector(legend(posterior), POLYGONS, "hidden", _HIDDEN, domain.crs))
+        members.append(_vector(legend(posterior, "Hidden"), POLYGONS, "hidden", _HIDDEN, domain.crs))
     members += _hatched_layers(hatched, domain)
     for threshold, layer in zip(sorted(set(thresholds)), above, strict=True):
         name = f"Probably more than {number(threshold, 6)} {posterior.units}"

@@ -20,11 +20,13 @@ from geobgp.output.plot_parts import (
     class_mappable,
     draw_bar,
     draw_swatches,
+    grey_land,
     hatch_cells,
     hide_spines,
     map_size,
     show_cells,
 )
+from geobgp.privacy import legend
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -82,6 +84,8 @@ def plot_periods(
     for k, ax in zip(which, grid, strict=False):
         show_cells(source.domain, values[k], ax, classes=classes, colour_bar=False, scale_bar=False)
         hatch_cells(ax, source.domain, course.hatched[0][k])
+        if getattr(source, "protection", None):
+            grey_land(ax, source.domain)
         ahead = k >= course.known
         ax.set_title(
             f"{course.labels[k]}{' (forecast)' if ahead else ''}",
@@ -103,8 +107,11 @@ def plot_periods(
         title = str(course.data.attrs.get("title", ""))
         if periods is None and len(which) < course.n:
             title += f"; {len(which)} of {course.n} {source.periods.noun}s"
-    if course.hatched[1]:
-        figure.supxlabel(f"hatched: {course.hatched[1]}", fontsize=10, x=0.01, ha="left", color=QUIET)
+    told: Any = source
+    below = [f"hatched: {course.hatched[1]}"] if course.hatched[1] else []
+    below += [legend(told, "Grey")] if getattr(source, "protection", None) else []
+    if below:
+        figure.supxlabel("\n".join(below), fontsize=10, x=0.01, ha="left", color=QUIET)
     if title:
         figure.suptitle(title, fontsize=13, x=0.01, ha="left")
     return figure

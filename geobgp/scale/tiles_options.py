@@ -97,8 +97,8 @@ class TilesOptions(OptionSet):
             object.__setattr__(self, "n_jobs", int(self.n_jobs))
         if self.min_count:
             raise DataError(
-                "Small numbers are not hidden on maps by tile: where tiles are blended, no fit knows on how many events "
-                "a cell rests.",
+                "Small numbers are not hidden on maps by tile: where tiles are blended, no fit knows on how many "
+                "events a cell rests.",
                 option="min_count",
                 found=self.min_count,
                 remedy="Map a smaller land, or larger cells, with map_intensity.",

@@ -12,7 +12,7 @@ from geobgp.errors import DataError, option
 from geobgp.output import palette
 from geobgp.output.grids import relative_uncertainty
 from geobgp.output.palette import Classes
-from geobgp.privacy import legend
+from geobgp.privacy import hidden_words, shown_words
 from geobgp.text import number, rounded
 from geobgp.units import warn_if_far
 
@@ -43,6 +43,8 @@ class Layer:
         What a reader should know of it, below its legend.
     hatched : str
         What hatching means, in the legend; "" where nothing is hatched.
+    hidden : str
+        Why land is grey, in the legend; "" where no small numbers are hidden.
     """
 
     key: str
@@ -55,6 +57,7 @@ class Layer:
     chance: str = ""
     note: str = ""
     hatched: str = ""
+    hidden: str = ""
 
     @property
     def index(self) -> np.ndarray:
@@ -76,6 +79,7 @@ class Layer:
             "chance": self.chance,
             "note": self.note,
             "hatched": self.hatched,
+            "hidden": self.hidden,
             "classes": [{"colour": colour, "label": label} for colour, label in entries],
         }
 
@@ -98,8 +102,12 @@ def uncertainty_layer(data: xr.Dataset) -> Layer:
 
 def with_legend(layers: list[Layer], posterior: Any) -> list[Layer]:
     """Return layers whose legends say which small numbers are hidden, and why."""
-    told = legend(posterior) if getattr(posterior, "protection", None) else ""
-    return [replace(layer, note=" ".join(filter(None, (layer.note, told)))) for layer in layers]
+    if not getattr(posterior, "protection", None):
+        return layers
+    hidden, told = hidden_words(posterior), shown_words(posterior)
+    return [
+        replace(layer, note=" ".join(filter(None, (layer.note, told))), hidden=hidden) for layer in layers
+    ]
 
 
 def chance_layer(

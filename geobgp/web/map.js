@@ -124,6 +124,11 @@ window.geobgp = (function () {
       row.appendChild(el("i", "geobgp-hatched"));
       row.appendChild(el("span", "", layer.hatched));
     }
+    if (layer.hidden) {
+      const row = list.appendChild(el("li"));
+      row.appendChild(el("i", "geobgp-hidden"));
+      row.appendChild(el("span", "", layer.hidden));
+    }
   }
 
   function start(map, layers, groups, layerControl, config) {

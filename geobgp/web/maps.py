@@ -50,6 +50,8 @@ MAX_PIXELS = 4_000_000
 MAX_BYTES = 12_000_000
 #: The colour of the lines across land of which the data say nothing.
 HATCHING = np.array([[0x33, 0x43, 0x4B]], np.uint8)
+#: That of land whose small numbers are hidden.
+HIDDEN = np.array([[0xBD, 0xBD, 0xBD]], np.uint8)
 _SHARED = ("mean", "sd", "q50")
 
 
@@ -325,7 +327,10 @@ def fit_into(
         cell = plane.cells()
         pictures = [
             [
-                data_url(palette_png(*_pixels(index, cell, layer.classes, lines)), "image/png")
+                data_url(
+                    palette_png(*_with_hidden(*_pixels(index, cell, layer.classes, lines), cell, layer)),
+                    "image/png",
+                )
                 for index, lines in zip(np.atleast_2d(layer.index), across, strict=True)
             ]
             for layer in layers
@@ -343,6 +348,15 @@ def _pixels(
     # One more entry at the end, for the pixels that show no cell (-1).
     lines = None if hatched is None else np.append(hatched, False)[cell]
     return hatched_picture(np.append(index, -1)[cell], classes, lines)
+
+
+def _with_hidden(
+    pixels: np.ndarray, colours: np.ndarray, cell: np.ndarray, layer: Layer
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return pixels and colours with land grey whose small numbers are hidden."""
+    if not layer.hidden:
+        return pixels, colours
+    return np.where((cell >= 0) & (pixels < 0), len(colours), pixels), np.vstack([colours, HIDDEN])
 
 
 def hatched_picture(
