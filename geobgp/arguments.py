@@ -8,7 +8,7 @@ from datetime import date
 from numbers import Integral
 from typing import Any
 
-from geobgp.errors import option
+from geobgp.errors import DataError, option
 from geobgp.validate import NAME, PATH, TEXT, Rule, a, number, numbers, whole
 
 _SPAN = "between=('2015-01', '2020-12')"
@@ -32,7 +32,26 @@ PROBABILITIES = Rule(
 #: The probability of intervals.
 INTERVAL = number(least=0.5, below=1.0)
 LEVELS = numbers(number(), "one or more finite numbers", least=1)
-THRESHOLDS = numbers(number(), "a list of finite numbers")
+_THRESHOLDS = numbers(number(), "a list of finite numbers")
+
+
+def _thresholds(value: Any) -> tuple[float, ...]:
+    """Return thresholds; two that differ, and would be called the same in files, are refused."""
+    found: tuple[float, ...] = _THRESHOLDS.take(value)
+    named: dict[str, float] = {}
+    for one in found:
+        other = named.setdefault(f"{one:g}", one)
+        if other != one:
+            raise DataError(
+                f"The thresholds {other!r} and {one!r} would share one name in files, exceedance_{one:g}.",
+                option="thresholds",
+                found=(other, one),
+                remedy="Leave one out: they differ by less than six digits show.",
+            )
+    return found
+
+
+THRESHOLDS = Rule(_THRESHOLDS.words, _thresholds)
 
 
 def _interval(value: Any) -> tuple[int, int]:

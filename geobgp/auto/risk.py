@@ -18,6 +18,7 @@ from geobgp.auto.choices import cell_size_for
 from geobgp.auto.domain import about_crs, describe, read_land, side
 from geobgp.auto.risk_options import RiskOptions
 from geobgp.auto.selection import LEAD, NEAR, PERMEABILITIES
+from geobgp.data.counts import about_few
 from geobgp.data.effects import FIXED_SD
 from geobgp.data.persons import Groups, Persons, check_apart, place_persons, read_table
 from geobgp.errors import DataError, GeobgpWarning, hearing, warn
@@ -167,6 +168,10 @@ def run_risk(options: RiskOptions, progress: ProgressLike = False) -> RiskMapped
         on_plane = {"cases": cases.counts.points_crs, "controls": controls.counts.points_crs}
         check_one_plane({"land": own_crs(o.land)} | on_plane)
     check_apart(cases, controls)
+    for what, persons in (("cases", cases), ("controls", controls)):
+        for warning in (about_few(len(persons.node), what), persons.about_places(what)):
+            if warning is not None:
+                warn(warning)
     groups = Groups.of(cases, controls)
     posterior, water = _with_water(groups, domain, o, progress)
     choices = {

@@ -20,7 +20,7 @@ from scipy.special import gammaln
 from geobgp.auto.domain import describe, read_land
 from geobgp.data.areas import AreaCounts, bin_areas
 from geobgp.data.combined import combine, even_rate
-from geobgp.data.counts import Counts, bin_points
+from geobgp.data.counts import Counts, about_few, about_places, bin_points
 from geobgp.data.effort import check_events, read_effort
 from geobgp.data.exposure import Given, Read
 from geobgp.data.parts import n_rows_of
@@ -170,7 +170,8 @@ class Scenes:
             return True
         once = not isinstance(o.points, (str, Path)) and not hasattr(o.points, "__len__")
         given = (o.exposure, o.effort, *(o.covariates or {}).values())
-        per_node = [one for v in given for one in (v if isinstance(v, (list, tuple)) else [v])]
+        several = [list(v.values()) if isinstance(v, Mapping) else v for v in given]
+        per_node = [one for v in several for one in (v if isinstance(v, (list, tuple)) else [v])]
         return once or any(isinstance(v, np.ndarray) for v in per_node)
 
     def at(self, cell_size: float, reach: float | None = None) -> Scene:
@@ -229,6 +230,9 @@ class Scenes:
         in_time, (counts, (exposure, kind, given), effects) = _pooled(counts, read, effects)
         if in_time is not None and isinstance(counts, AreaCounts):
             counts = counts._exposing(domain, given, effort, given_effort)
+        few = about_few(counts.total_weight, "points" if o.points is not None else "areas")
+        if few is not None:
+            warn(few)
         if isinstance(counts, AreaCounts):
             check_events(counts.located, counts, exposure, effort)
         else:
@@ -279,7 +283,8 @@ class Scenes:
             raise DataError(
                 f"weights: all {counts.n_used:,} are zero, so that there is nothing to map.", option="weights"
             )
-        for warning in counts.warnings:
+        places = None if counts.coordinates is None else about_places(counts.coordinates)
+        for warning in (*counts.warnings, *(() if places is None else (places,))):
             warn(warning)
         return counts
 

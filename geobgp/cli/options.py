@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
+from geobgp.arguments import THRESHOLDS
 from geobgp.auto.options import Options, OptionSet, Setting, setting, settings
 from geobgp.auto.risk_options import RiskOptions
 from geobgp.errors import DataError, option
@@ -92,6 +93,7 @@ class MapOptions(Options):
     def __post_init__(self) -> None:
         super().__post_init__()
         look(self)
+        THRESHOLDS("thresholds", self.thresholds)
         if self.forecast and self.time is None:
             raise DataError(
                 f"{option('forecast')} belongs to events with dates.",

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyproj
+from scipy.special import gammaincinv
 
 from geobgp.arguments import CLIENT, DOMAIN, PROGRESS, SOURCE, TIMES, WEIGHTS
 from geobgp.data.clock import Clock
 from geobgp.data.parts import is_partitioned
 from geobgp.data.points import QUIET_SHARE, Chunk, Options, Stream, argument, with_unreadable
-from geobgp.errors import DataError, DroppedPointsWarning, GeometryError, option, warn
+from geobgp.errors import DataError, DroppedPointsWarning, GeometryError, InputWarning, option, warn
 from geobgp.land.crs import as_crs
 from geobgp.land.reproject import WGS84, transform
 from geobgp.progress import ProgressLike, as_progress
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 #: Dropped points that are remembered.
 SAMPLE = 1000
+#: Fewer events than these tell next to nothing of where there are more; fewer points on one place are not told of.
+FEW_EVENTS, FEWEST_ON_ONE = 10, 20
 _COLUMNS = ("longitude", "latitude", "easting", "northing")
 
 
@@ -459,6 +462,74 @@ class Tally:
             text += f" With the two coordinates swapped {percent(hit)} of them would lie on the land."
             remedy = f"Swap them, or name the columns with {first} and {second} ({third} and {fourth})."
         return DroppedPointsWarning(text, option="points", found=counts.n_dropped, remedy=remedy)
+
+
+def about_few(n: float, what: str = "points") -> InputWarning | None:
+    """Return what to say where there are so few events that a map cannot be learned from them.
+
+    Parameters
+    ----------
+    n : float
+    what : str
+        The option that they are of: "points", "areas", "cases", "controls".
+
+    Examples
+    --------
+    >>> str(about_few(3)).split(".")[0], about_few(30)
+    ('There are 3 events', None)
+    """
+    if not 0 < n < FEW_EVENTS:
+        return None
+    low, high = gammaincinv(n + 0.5, [0.05, 0.95]) / n
+    things = what if what in ("cases", "controls") else "events"
+    how = f"is 1 {things[:-1]}" if n == 1 else f"are {number(n, 3)} {things}"
+    return InputWarning(
+        f"There {how}. From so few the average is learned to within {number(low, 2)} to {number(high, 2)} times its "
+        "estimate (90 %), and next to nothing of where there are more: what the map shows of that is the prior's.",
+        option=what,
+        found=n,
+        remedy="Report the average and its interval, and not the map; or add years, or neighbouring land.",
+    )
+
+
+def about_places(places: np.ndarray, what: str = "points") -> InputWarning | None:
+    """Return what to say where far more points than elsewhere lie on exactly one place, or all are there several times.
+
+    Parameters
+    ----------
+    places : (k, 2) array
+    what : str
+        The option that they are of.
+
+    Examples
+    --------
+    >>> places = np.vstack([np.full((300, 2), 1.0), np.random.default_rng(1).uniform(size=(700, 2))])
+    >>> str(about_places(places)).split(":")[0]
+    '300 of 1,000 points (30 %) lie on exactly one place'
+    """
+    if len(places) < FEWEST_ON_ONE:
+        return None
+    times = np.sort(np.unique(places[:, 0] + 1j * places[:, 1], return_counts=True)[1])
+    most, others = int(times[-1]), times[:-1]
+    remedy = "Look at these rows, and leave out those that are repeated, or whose place is not known."
+    if len(others) >= FEWEST_ON_ONE and times[0] == most > 1:
+        return InputWarning(
+            f"Every place is there exactly {most} times: {len(places):,} {what} on {len(times):,} places. Was the "
+            f"table put together from {most} copies? They are counted as they are.",
+            option=what,
+            found=most,
+            remedy=remedy,
+        )
+    usual = float(np.percentile(others, 95)) if len(others) else 1.0
+    if most < max(FEWEST_ON_ONE, 0.05 * len(places), 5.0 * usual):
+        return None
+    return InputWarning(
+        f"{most:,} of {len(places):,} {what} ({percent(most / len(places))}) lie on exactly one place: repeated rows, "
+        "an institution, or where addresses are put that were not found? They are counted as they are.",
+        option=what,
+        found=most,
+        remedy=remedy,
+    )
 
 
 def check_nodes(counts: Any, domain: Domain) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from geobgp.data.counts import Counts, bin_points
+from geobgp.data.counts import Counts, about_places, bin_points
 from geobgp.data.effects import Effects, Term, refuse_intercept
 from geobgp.data.levels import indicators, is_categorical
 from geobgp.data.points import Options, Stream
@@ -55,6 +55,12 @@ class Persons:
     node: np.ndarray
     table: pd.DataFrame
     told: pd.DataFrame | None = None
+
+    def about_places(self, what: str) -> InputWarning | None:
+        """Return what to say where many of them live on exactly one place."""
+        return (
+            None if self.told is None else about_places(self.told[["easting", "northing"]].to_numpy(), what)
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -238,10 +238,16 @@ def _project(geometries: np.ndarray, crs: pyproj.CRS, domain: Domain) -> tuple[n
     share = np.ones(len(geometries))
     there = pyproj.Transformer.from_crs(domain.crs, crs, always_xy=True)
     west, south, east, north = there.transform_bounds(*domain.grid.bounds, densify_pts=41)
+    if crs.is_geographic and east < west:  # across the antimeridian
+        east += 360.0
     if west < east and np.isfinite([west, south, east, north]).all():
-        # Far parts, which may have no place in the domain's projection, are cut off first.
+        # Far parts, which may have no place in the domain's projection, are cut off first. Longitudes go on after 180
+        # in some files and begin anew in others: the same land is near in both.
         margin = 0.05 * max(east - west, north - south)
-        near = shapely.box(west - margin, south - margin, east + margin, north + margin)
+        turns = (-360.0, 0.0, 360.0) if crs.is_geographic and east - west + 2 * margin < 360.0 else (0.0,)
+        near = shapely.union_all(
+            [shapely.box(west - margin + t, south - margin, east + margin + t, north + margin) for t in turns]
+        )
         shapely.prepare(near)
         out = ~shapely.covers(near, geometries)
         before = _ground(geometries[out], crs)

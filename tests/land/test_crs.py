@@ -462,6 +462,6 @@ def test_a_geopackage_of_undefined_crs_has_none(tmp_path):
     assert read_vector(path, "land").crs is None
     with pytest.raises(CRSError, match="reference system of land is not known"):
         Domain.from_polygons(path, cell_size=2000)
-    points = np.array([[605_000.0, 5_805_000.0]] * 30)
+    points = np.random.default_rng(1).uniform([601_000, 5_801_000], [609_000, 5_809_000], (30, 2))
     made = map_intensity(points, path, land_crs=32631, cell_size=2000, m="full", cache=False, max_seconds=0)
     assert made.domain.crs == pyproj.CRS(32631)

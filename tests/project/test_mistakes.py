@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import geopandas as gpd
 import numpy as np
 import pandas as pd
 import pytest
 import shapely
+from scipy.stats import gamma
 from shapely import box
 
 from geobgp import (
@@ -18,10 +21,13 @@ from geobgp import (
     Periods,
     bin_areas,
     bin_points,
+    map_intensity,
     map_risk,
 )
+from geobgp.cli.app import main
 from geobgp.data.period_inputs import period_effects, period_exposure
 from geobgp.errors import InputWarning
+from geobgp.land.regions import area_shares
 
 
 @pytest.fixture(scope="module")
@@ -348,3 +354,95 @@ def test_a_confounder_that_is_the_outcome_or_a_date_is_refused(ill, well, words)
     with pytest.raises(DataError, match=words) as caught:
         risk(people(1, x=ill), people(2, x=well), confounders=["x"])
     assert caught.value.option == "confounders" and caught.value.remedy
+
+
+# -- too few, and too many on one place
+
+
+SMOOTH = {"crs": "local", "cell_size": 0.5, "m": 48, "kernel": Matern(1.5, lengthscale=4.0, sd=0.5)}
+
+
+def square(points, **more):
+    return map_intensity(points, box(0, 0, 8, 4), **SMOOTH, permeability=0, **more)
+
+
+@pytest.mark.parametrize("n", [1, 3, 9])
+def test_what_can_be_learned_from_a_few_points_is_said(n):
+    points = np.random.default_rng(1).uniform([0, 0], [8, 4], (n, 2))
+    with pytest.warns(
+        InputWarning, match=rf"There (is|are) {n} events?\. From so few.*not the map"
+    ) as caught:
+        posterior = square(points)
+    assert np.isfinite(posterior.intensity()["q95"].values).any()
+    low, high = (
+        float(word) for word in re.search(r"within (\S+) to (\S+) times", str(caught[0].message)).groups()
+    )
+    # The interval of a rate behind n events, by Jeffreys' prior.
+    assert gamma(n + 0.5).cdf(high * n) - gamma(n + 0.5).cdf(low * n) == pytest.approx(0.9, abs=0.02)
+
+
+def test_few_cases_controls_and_events_in_areas_are_said_too():
+    with pytest.warns(InputWarning, match="There are 5 cases"):
+        risk(people(1, 5), people(2))
+    with pytest.warns(InputWarning, match="There are 5 controls"):
+        risk(people(1), people(2, 5))
+    with pytest.warns(InputWarning, match="There are 6 events"):
+        map_intensity(areas=areas([3, 1, 0, 2]), count="cases", land=box(0, 0, 8, 4), **SMOOTH)
+
+
+def test_hundreds_of_points_on_one_place_are_told_of_and_shared_postcodes_are_not():
+    rng = np.random.default_rng(1)
+    spread = rng.uniform([0, 0], [8, 4], (700, 2))
+    with pytest.warns(
+        InputWarning, match=r"300 of 1,000 points \(30 %\) lie on exactly one place.*repeated"
+    ) as caught:
+        square(np.vstack([spread, np.full((300, 2), 2.0)]))
+    assert "2.0" not in str(caught[0].message), "a place is not told"
+    with pytest.warns(
+        InputWarning, match=r"Every place is there exactly 2 times: 1,400 points on 700 places"
+    ):
+        square(np.vstack([spread, spread]))
+    posts = rng.uniform([0, 0], [8, 4], (40, 2))
+    assert square(posts[rng.integers(40, size=800)]).n_points == 800
+    with pytest.warns(InputWarning, match=r"150 of 350 cases \(43 %\) lie on exactly one place"):
+        risk(pd.concat([people(1), people(3, 150).assign(easting=1.0, northing=1.0)]), people(2, 400))
+
+
+# -- names of files
+
+
+def test_two_thresholds_that_share_a_name_are_refused():
+    posterior = square(np.random.default_rng(1).uniform([0, 0], [8, 4], (200, 2)))
+    for write in (posterior.to_raster, posterior.to_netcdf, posterior.to_qgis, posterior.to_report):
+        with pytest.raises(
+            DataError, match=r"thresholds 0.3 and 0.30000001 would share one name.*exceedance_0.3"
+        ):
+            write("nowhere", thresholds=[0.3, 0.30000001])
+    assert (
+        main(
+            ["map", "p.csv", "--land", "l.gpkg", "--threshold", "0.3", "--threshold", "0.30000001", "-o", "o"]
+        )
+        == 1
+    )
+    assert "exceedance_6.001" in posterior._layers((0.5,), (6.0, 6.001, 6.0))
+
+
+# -- regions
+
+
+@pytest.mark.parametrize(
+    "globe",
+    [
+        box(-180, -90, 180, 90),
+        box(0, -90, 360, 90),
+        shapely.MultiPolygon([box(-180, -90, 0, 90), box(0, -90, 180, 90)]),
+    ],
+)
+@pytest.mark.parametrize("west", [172.0, -125.0, 20.0])
+def test_the_whole_globe_is_all_of_the_land_wherever_it_is(globe, west):
+    halves = [box(west, 64, west + 8, 68), box(west + 8, 64, west + 16, 68)]
+    halves = [shapely.affinity.translate(half, -360) if half.bounds[0] >= 180 else half for half in halves]
+    domain = Domain.from_polygons(gpd.GeoDataFrame(geometry=halves, crs=4326), cell_size=60_000)
+    regions = gpd.GeoDataFrame(geometry=[globe, halves[1]], crs=4326)
+    shares = area_shares(domain, regions) @ domain.node_areas / domain.node_areas.sum()
+    np.testing.assert_allclose(shares, [1.0, 0.5], rtol=2e-3)
