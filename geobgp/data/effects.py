@@ -358,6 +358,7 @@ def covariate_columns(
 ) -> dict[Term, np.ndarray]:
     """Return a covariate's columns in its own units: one, or the share of each level but the reference."""
     found: Any
+    _refuse_dates(name, value)
     if hasattr(value, "geometry") and isinstance(value, pd.DataFrame):
         found = polygon_means(value, next(c for c in value.columns if c != value.geometry.name), domain)
     elif is_categorical(value):
@@ -408,6 +409,18 @@ def covariates_of(columns: Mapping[Term, np.ndarray]) -> dict[str, Any]:
             table = pd.DataFrame({str(term.reference): rest} | mine)
             out[term.covariate] = Categorical(table, term.reference)
     return out
+
+
+def _refuse_dates(name: str, value: Any) -> None:
+    """Refuse dates as a covariate, which would be numbers of billionths of a second."""
+    columns = [value[c] for c in value.columns if c == name] if isinstance(value, pd.DataFrame) else [value]
+    if any(getattr(getattr(column, "dtype", None), "kind", "") in ("m", "M") for column in columns):
+        raise DataError(
+            f"The covariate {name!r} holds dates.",
+            option="covariates",
+            found=name,
+            remedy="Make a number of it, such as days since an event, or levels, such as the season.",
+        )
 
 
 def filled(

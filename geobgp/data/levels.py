@@ -235,6 +235,8 @@ def _of_table(table: pd.DataFrame, domain: Domain, name: str) -> pd.DataFrame:
 
 def _ordered(levels: set[str], name: str) -> list[str]:
     """Return levels in order, numbers by size; refuse what cannot be levels."""
+    if not levels:
+        raise DataError(f"The covariate {name!r} has no value anywhere.", option="covariates", found=name)
     if len(levels) > MOST:
         raise DataError(
             f"The covariate {name!r} has {len(levels):,} levels; at most {MOST} can have effects of their own.",

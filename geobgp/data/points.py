@@ -184,7 +184,7 @@ class Stream:
         weights = times = None
         if isinstance(table, pd.DataFrame):
             self._wanted(table.columns)
-            weights = None if o.weights is None else _numbers(table[o.weights])
+            weights = None if o.weights is None else _weights(table[o.weights], o.weights)
             times = None if o.time is None else table[o.time]
         else:
             for name, column in self._columns.items():
@@ -347,7 +347,7 @@ class Stream:
     def _arrow(self, batch: Any, column: str, encoding: str, crs: pyproj.CRS | None) -> _Raw:
         values = arrow_points(batch.column(column), encoding)
         name, time = self.options.weights, self.options.time
-        weights = None if name is None else _numbers(batch.column(name).to_pandas())
+        weights = None if name is None else _weights(batch.column(name).to_pandas(), name)
         times = None if time is None else batch.column(time).to_pandas()
         return _Raw(values, crs or self.options.crs, weights, times)
 
@@ -418,6 +418,29 @@ def _numbers(column: pd.Series) -> np.ndarray:
             column.astype(str).str.strip().str.replace(",", ".", regex=False), errors="coerce"
         )
     return np.asarray(column, float)
+
+
+def _weights(column: pd.Series, name: str) -> np.ndarray:
+    """Return a column of weights as floats; refuse dates, and numbers whose comma may stand between thousands."""
+    if column.dtype.kind in "mM":
+        raise DataError(
+            f"The column {name!r} holds dates, such as {str(column.iloc[0])!r}, and no weights.",
+            option="weights",
+            found=name,
+            remedy=f"Name the column of weights: {option('weights')}. Dates are {option('time')}.",
+        )
+    if not pd.api.types.is_numeric_dtype(column):
+        words = column.dropna().astype(str).str.strip()
+        comma = words[words.str.contains(",", regex=False)]
+        if len(comma) and comma.str.fullmatch(r"[1-9]\d{0,2},\d{3}").all():
+            raise DataError(
+                f"weights: {comma.iloc[0]!r} in the column {name!r} can be read in two ways: is its comma a decimal "
+                "one, or between thousands?",
+                option="weights",
+                found=str(comma.iloc[0]),
+                remedy="Write numbers without marks between thousands, and with a decimal point.",
+            )
+    return _numbers(column)
 
 
 def with_unreadable(

@@ -446,3 +446,33 @@ def test_the_whole_globe_is_all_of_the_land_wherever_it_is(globe, west):
     regions = gpd.GeoDataFrame(geometry=[globe, halves[1]], crs=4326)
     shares = area_shares(domain, regions) @ domain.node_areas / domain.node_areas.sum()
     np.testing.assert_allclose(shares, [1.0, 0.5], rtol=2e-3)
+
+
+# -- weights and covariates
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (["1,234", "5"] * 10, r"'1,234' in the column 'w' can be read in two ways"),
+        (pd.to_datetime(["2020-01-01"] * 20), r"The column 'w' holds dates"),
+    ],
+)
+def test_weights_that_are_dates_or_have_marks_between_thousands_are_refused(domain, values, words, tmp_path):
+    table = people(1, 20, w=values)
+    with pytest.raises(DataError, match=words):
+        bin_points(table, domain, weights="w")
+    decimal = people(1, 20, w=["1,5", "2,25"] * 10)
+    assert bin_points(decimal, domain, weights="w").total_weight == 37.5
+
+
+def test_dates_and_blanks_are_no_covariates(domain):
+    dates = pd.to_datetime(["2020-01-01", "2020-02-01", "2020-03-01", "2020-04-01"])
+    for covariates in (
+        areas(dates, "x").drop(columns="name"),
+        {"x": np.resize(dates.to_numpy(), domain.n_nodes)},
+    ):
+        with pytest.raises(DataError, match="The covariate 'x' holds dates"):
+            period_effects(covariates, domain)
+    with pytest.raises(DataError, match="The covariate 'x' has no value"):
+        period_effects(areas([None] * 4, "x").drop(columns="name"), domain)
