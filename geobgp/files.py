@@ -300,6 +300,12 @@ _READ: set[str] = set()
 _WRITTEN: dict[str, tuple[int, int]] = {}
 
 
+def new_run() -> None:
+    """Forget what was read and written: what is read from here on is the input of another run."""
+    _READ.clear()
+    _WRITTEN.clear()
+
+
 def remember_read(path: str | os.PathLike[str]) -> None:
     """Remember that a local file (or folder, or those of a pattern) is read, so that no output replaces it."""
     name = re.sub(r"^(/vsi(zip|gzip|tar)/)+", "", str(path))

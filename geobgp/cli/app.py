@@ -23,6 +23,7 @@ from geobgp.cli.options import (
     chosen,
     shell_options,
 )
+from geobgp.files import new_run
 from geobgp.scale.strata_options import strata_names
 from geobgp.scale.tiles_options import TilesOptions
 
@@ -214,6 +215,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: list[str], debug: bool) -> int:
+    new_run()
     try:
         code = cli.main(args=arguments, prog_name="geobgp", standalone_mode=False)
         return code if isinstance(code, int) else 0

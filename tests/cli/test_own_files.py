@@ -77,7 +77,6 @@ def test_files_of_the_users_own_with_names_of_results_are_not_replaced_and_input
         (folder / name).rename(folder / f"my_{name}")
     again = ["map", "points.gpkg", "--land", "land.gpkg", "--regions", "my_regions.gpkg", "-o", ".", *quick]
     for _ in range(2):  # and once more over our own
-        files._READ.clear()
         assert main(again) == 0, capsys.readouterr().err
     assert {"mean.tif", "regions.gpkg", "my_mean.tif", "points.gpkg"} <= {p.name for p in folder.iterdir()}
 
