@@ -77,7 +77,7 @@ def to_polygons(
     land = _cells(known, affine) if domain is None else domain.geometry
     shapely.prepare(land)
     shapes = [_smooth(values, known, p, affine) if smooth else _blocks(values, p, affine) for p in pairs]
-    clipped = [_polygonal(shapely.intersection(land, shape)) for shape in shapes]
+    clipped = [polygonal(shapely.intersection(land, shape)) for shape in shapes]
     units = str(variable.attrs.get("units", ""))
     frame = gpd.GeoDataFrame(
         {
@@ -122,7 +122,7 @@ def node_polygons(domain: Domain, label: np.ndarray, order: Sequence[str]) -> gp
 
     there = [name for name in order if (label == name).any()]
     shapes = [shapely.union_all(domain.polygon_of(np.flatnonzero(label == name))) for name in there]
-    return gpd.GeoDataFrame({"region": there}, geometry=[_polygonal(s) for s in shapes], crs=domain.crs)
+    return gpd.GeoDataFrame({"region": there}, geometry=[polygonal(s) for s in shapes], crs=domain.crs)
 
 
 def _label(lower: float, upper: float, units: str) -> str:
@@ -136,10 +136,15 @@ def _label(lower: float, upper: float, units: str) -> str:
 
 def _cells(mask: np.ndarray, affine: Affine) -> shapely.Geometry:
     """Return the union of the cells where `mask` holds."""
+    return shapely.union_all(cell_patches(mask, affine))
+
+
+def cell_patches(mask: np.ndarray, affine: Affine) -> list[shapely.Polygon]:
+    """Return the patches of cells where `mask` holds, which touch at corners at most."""
     from rasterio.features import shapes
 
-    found = [shapely.geometry.shape(s) for s, _ in shapes(mask.astype(np.uint8), mask=mask, transform=affine)]
-    return shapely.union_all(found)
+    found = shapes(mask.astype(np.uint8), mask=mask, transform=affine)
+    return [shapely.geometry.shape(shape) for shape, _ in found]
 
 
 def _blocks(values: np.ndarray, pair: tuple[float, float], affine: Affine) -> shapely.Geometry:
@@ -172,7 +177,7 @@ def _smooth(
     return shapely.union_all(shapely.make_valid(parts))
 
 
-def _polygonal(geometry: shapely.Geometry) -> shapely.Geometry:
+def polygonal(geometry: shapely.Geometry) -> shapely.Geometry:
     """Keep the polygons of a geometry."""
     parts = shapely.get_parts(geometry)
     # A collection may hold multipolygons.

@@ -11,6 +11,7 @@ import shapely
 
 from geobgp.errors import DataError
 from geobgp.output import palette
+from geobgp.output.contours import cell_patches
 from geobgp.output.grids import hatched_cells
 from geobgp.output.palette import Classes
 from geobgp.text import number
@@ -169,14 +170,16 @@ def hatch_cells(ax: matplotlib.axes.Axes, domain: Domain, which: np.ndarray, lab
     """
     from matplotlib.patches import PathPatch
 
-    if not which.any():
+    patches = cell_patches(hatched_cells(domain, which), domain.grid.affine) if which.any() else []
+    if not patches:
         return
-    rows, cols = np.nonzero(hatched_cells(domain, which))
-    east, north = domain.grid.centres(rows, cols)
-    half = 0.5 * domain.cell_size
-    squares = shapely.union_all(shapely.box(east - half, north - half, east + half, north + half))
     hatched = PathPatch(
-        land_path(squares), facecolor="none", edgecolor=SHORE, hatch="////", linewidth=0.0, zorder=1.5
+        land_path(shapely.multipolygons(patches)),
+        facecolor="none",
+        edgecolor=SHORE,
+        hatch="////",
+        linewidth=0.0,
+        zorder=1.5,
     )
     ax.add_artist(hatched)
     hatched.set_clip_path(PathPatch(land_path(domain.geometry), transform=ax.transData))

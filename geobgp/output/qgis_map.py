@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import shapely
 
 from geobgp.errors import DataError
 from geobgp.files import replacing
 from geobgp.output import palette
-from geobgp.output.contours import node_polygons, to_polygons
-from geobgp.output.grids import hatched_land
+from geobgp.output.contours import cell_patches, node_polygons, polygonal, to_polygons
+from geobgp.output.grids import hatched_cells, hatched_land
 from geobgp.output.qgis import Fill, polygon_qml
 from geobgp.output.qgis_project import Group, ProjectLayer, Span, moment, write_project
 from geobgp.privacy import hidden_nodes, legend
@@ -164,15 +165,19 @@ def shoreline(domain: Domain) -> gpd.GeoDataFrame:
 
 
 def _hatched(domain: Domain, nodes: np.ndarray, words: str) -> dict[str, gpd.GeoDataFrame]:
-    """Return the land of which the data say nothing, as a layer of its own; none where there is no such land."""
-    if not nodes.any():
+    """Return the cells of which the data say nothing, as a layer of their own; none where there is no such cell."""
+    import geopandas as gpd
+
+    patches = cell_patches(hatched_cells(domain, nodes), domain.grid.affine)
+    if not patches:
         return {}
-    return {"hatched": node_polygons(domain, np.where(nodes, words, ""), [words])}
+    shapes = [polygonal(p if p.is_valid else shapely.make_valid(p)) for p in patches]
+    return {"hatched": gpd.GeoDataFrame({"label": [words] * len(shapes)}, geometry=shapes, crs=domain.crs)}
 
 
 def _hatched_layers(frames: Mapping[str, gpd.GeoDataFrame], domain: Domain) -> list[ProjectLayer]:
     return [
-        _vector(_capital(str(frame["region"].iloc[0])), POLYGONS, name, _LINES, domain.crs)
+        _vector(_capital(str(frame["label"].iloc[0])), POLYGONS, name, _LINES, domain.crs)
         for name, frame in frames.items()
     ]
 

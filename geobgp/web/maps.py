@@ -48,9 +48,9 @@ if TYPE_CHECKING:
 MAX_PIXELS = 4_000_000
 #: Bytes of pictures and numbers in a map at most; when they take more, the map has fewer pixels.
 MAX_BYTES = 12_000_000
-#: The colour of the lines across land of which the data say nothing.
-HATCHING = np.array([[0x33, 0x43, 0x4B]], np.uint8)
-#: That of land whose small numbers are hidden.
+#: The colours of lines across land of which the data say nothing: on light classes, and on dark ones.
+HATCHING = np.array([[0x33, 0x43, 0x4B], [0xE6, 0xED, 0xF0]], np.uint8)
+#: The colour of land whose small numbers are hidden.
 HIDDEN = np.array([[0xBD, 0xBD, 0xBD]], np.uint8)
 _SHARED = ("mean", "sd", "q50")
 
@@ -362,7 +362,7 @@ def _with_hidden(
 def hatched_picture(
     pixels: np.ndarray, classes: palette.Classes, hatched: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the colour of every pixel, by its number, and the colours; with hatching that of its lines is the last.
+    """Return the colour of every pixel, by its number, and the colours; with hatching those of its lines are the last.
 
     About a hundred lines run across a large picture from corner to corner, seen where pixels are hatched.
     """
@@ -371,7 +371,8 @@ def hatched_picture(
     gap = max(round(max(pixels.shape) / 100), 5)
     rows, cols = np.indices(pixels.shape)
     lines = ((rows + cols) % gap < max(gap // 5, 1)) & hatched & (pixels >= 0)
-    return np.where(lines, classes.n, pixels), np.vstack([classes.colours, HATCHING])
+    dark = classes.colours.mean(axis=1) < 100
+    return np.where(lines, classes.n + dark[pixels], pixels), np.vstack([classes.colours, HATCHING])
 
 
 def _seen(posterior: Posterior) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+from dataclasses import replace
 
 import geopandas as gpd
 import numpy as np
@@ -264,3 +265,32 @@ def test_moments_with_zones_are_told_in_utc():
 def test_regions_without_names_have_no_labels():
     frame = gpd.GeoDataFrame({"n": [1]}, geometry=[shapely.box(0, 0, 1, 1)])
     assert label_column(frame) == ""
+
+
+@pytest.mark.qgis
+@pytest.mark.slow
+def test_a_rate_is_drawn_by_its_median_and_hatched_where_nobody_lives(tmp_path):
+    domain = island(2000.0)
+    west = domain.node_points[:, 0] < 155_000
+    made = replace(
+        prescribed(domain, bumps(domain), np.where(west, 0.4, 1.2), title="Rate"),
+        exposure=np.where(west, 100.0, 0.0),
+        exposure_kind="population",
+    )
+    median, words = "Intensity, posterior median", "Nobody lives here"
+    data = made.intensity()
+    places, values = cells(domain, data["q50"].values)
+    pictures = {"seen": {}, "median": {"layers": [median]}}
+    answer = ask(
+        made.to_qgis(tmp_path / "out"), folder=str(tmp_path), places=places.tolist(), pictures=pictures
+    )
+    assert all(layer["valid"] for layer in answer["layers"].values())
+    visible = [name for name, layer in answer["layers"].items() if layer["visible"]]
+    assert visible == ["Shoreline", words, median]
+    classes = palette.classes_in(data, "q50")
+    expected = np.array([classes.hex[k] for k in classes.index(values.astype(np.float32))])
+    assert answer["median"]["colours"] == expected.tolist()
+    seen, alone = np.array(answer["seen"]["colours"]), places[:, 0] > 156_000
+    assert (seen == expected)[~alone].mean() > 0.95
+    lines = seen[alone] != expected[alone]
+    assert 0.02 < lines.mean() < 0.6, "lines, between which the colours are seen"

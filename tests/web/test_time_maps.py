@@ -182,7 +182,7 @@ def test_the_region_under_the_cursor_has_its_course(page, halves):
     assert label == "East, expected over time, with 90 % interval"
     shown = page.run(
         "geobgp.current.time.series(-1, geobgp.current.above.regionAt(geobgp.current.map.mouseEventToLatLng("
-        f"{{clientX: {screen(page, 170_000, 457_000)[0]}, clientY: {screen(page, 170_000, 457_000)[1]}}}))).mean"
+        f"{{clientX: {screen(page, 170_000, 457_000)[0]}, clientY: {screen(page, 170_000, 457_000)[1]}}}))).middle"
     )
     np.testing.assert_allclose(shown[: MONTHS.n], east, rtol=1e-3)
     assert shown[MONTHS.n :] == [None] * 3
