@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from geobgp.land.domain import Domain
     from geobgp.posterior import Posterior
 
+#: Share of a region's land that lies in areas with counts, below which its number of events is not known.
+COUNTED_LAND = 0.95
 #: Shares of a node below this, or this near to 1, are rounding errors of borders.
 _SLIVER = 1e-6
 
@@ -86,7 +88,8 @@ def observed_inside(
     """Return the column ``observed`` of regions, (periods and) regions in one line: the events truly inside each.
 
     Where the points lie tells: those given, or those that the posterior keeps in memory. Without them the counts of
-    nodes tell, but for regions whose border cuts a node with events; and counts by area, of regions made of areas.
+    nodes tell, but for regions whose border cuts a node with events; and counts by area, of regions made of areas
+    that leave out less than 5 % of the region's land.
     What cannot be known is NaN, and there is no such column where that is all.
     """
     if points is None and "observed" in frame:
@@ -101,10 +104,18 @@ def observed_inside(
     if posterior.observed is not None:
         found = _of_whole_nodes(np.atleast_2d(posterior.observed), shares)
     elif posterior.areas is not None and posterior.areas.located is None:
-        found = observed_in(posterior.areas, frame)
+        found = np.where(_counted_land(posterior, shares), observed_in(posterior.areas, frame), np.nan)
     else:
         return {}
     return {"observed": found.ravel()} if np.isfinite(found).any() else {}
+
+
+def _counted_land(posterior: Posterior, shares: Any) -> np.ndarray:
+    """Whether (nearly) all the land of each region lies in an area whose events were counted."""
+    assert posterior.areas is not None
+    land = posterior.domain.node_areas
+    counted = np.minimum(np.asarray(posterior.areas.shares.sum(axis=0)).ravel(), 1.0) * land
+    return np.asarray(shares @ counted >= COUNTED_LAND * (shares @ land))
 
 
 def _of_whole_nodes(observed: np.ndarray, shares: Any) -> np.ndarray:

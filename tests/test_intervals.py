@@ -279,6 +279,24 @@ def test_every_number_over_time(tmp_path):
     ).all()
 
 
+def test_what_happened_on_land_that_nobody_counted_is_not_known():
+    """Areas that leave out a third of the land: what happened in each is known, not what happened on all the land."""
+    domain = outbreak.domain()
+    boxes = [shapely.box(x, y, x + 2, y + 2) for x in range(0, 8, 2) for y in range(0, 8, 2)]
+    frame = gpd.GeoDataFrame({"n": [5] * len(boxes), "month": "2020-01"}, geometry=boxes)
+    frame = pd.concat([frame, frame.assign(n=7, month="2020-02")], ignore_index=True)
+    basis = outbreak.basis()
+    made = LGCP(basis, Matern(1.5, 6.0, 0.5), dynamics="separable").fit(
+        bin_areas(frame, domain, "n", time="month", every="month"), resume=False
+    )
+    west = gpd.GeoSeries([shapely.box(0, 0, 8, 8), shapely.box(0, 0, 12, 8)])
+    for one, first in ((made, [80.0]), (made.at(1), [112.0])):
+        told = one.totals(west, n_samples=10)["observed"].to_numpy()
+        assert told[:1].tolist() == first and np.isnan(told[1])
+        assert "observed" not in one.totals(n_samples=10)
+    assert made.level()["observed"].isna().all()
+
+
 def test_the_predictive_interval_of_a_period_is_that_of_its_total():
     made = outbreak.fitted(12)
     whole = made.totals(predicted=True, n_samples=500)

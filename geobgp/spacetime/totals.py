@@ -15,7 +15,7 @@ from geobgp.errors import DataError
 from geobgp.inference.mixture import check_probabilities, quantile_name, quantile_words
 from geobgp.land.regions import poisson_quantile, read_regions, table
 from geobgp.privacy import hide_regions
-from geobgp.totals import observed_inside, rates, resting_on
+from geobgp.totals import COUNTED_LAND, observed_inside, rates, resting_on
 from geobgp.units import RISKS
 from geobgp.validate import as_floats
 
@@ -137,7 +137,9 @@ def events_by_period(
         columns["observed"] = posterior.observed.sum(axis=1)
     elif (areas := posterior.areas) is not None:
         located = 0.0 if areas.located is None else areas.located.sum(axis=1)
-        columns["observed"] = areas.values.sum(axis=1) + located  # NaN where one is not known
+        told = areas.values.sum(axis=1) + located  # NaN where one is not known
+        known = areas.located is not None or areas.covered >= COUNTED_LAND
+        columns["observed"] = told if known else np.full(posterior.n_periods, np.nan)
     expected, means = draws
     exposed = posterior.by_period * posterior.mean_by_period()
     columns |= {f"predicted_{quantile_name(q)}": poisson_quantile(means, q) for q in chances}
