@@ -220,6 +220,7 @@ class Scenes:
             read = read_period_exposure(
                 o.exposure, domain, o.exposure_column,
                 time=o.time, periods=getattr(counts, "periods", None), date_format=o.date_format,
+                counted=counts.shapes if isinstance(counts, AreaCounts) else None,
             )  # fmt: skip
             # What does not fit is said before the fit.
             Units.of(o.units or "", read.kind, domain.area_unit)

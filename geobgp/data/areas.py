@@ -86,6 +86,11 @@ class AreaCounts:
     _met: tuple[Any, ...] = field(default=(), repr=False)
 
     @property
+    def shapes(self) -> gpd.GeoDataFrame:
+        """The areas, a row for each."""
+        return gpd.GeoDataFrame(geometry=list(self.geometry), crs=self.crs)
+
+    @property
     def within(self) -> Within:
         """What of every node's land, exposure and effort lies in each area."""
         return Within(self.shares, self.exposed, self.effort)
@@ -107,7 +112,7 @@ class AreaCounts:
             return self
         cut = self._cut
         if cut is None and not (given is None and given_effort is None):
-            cut = overlay(domain, gpd.GeoDataFrame(geometry=list(self.geometry), crs=self.crs))
+            cut = overlay(domain, self.shapes)
         found = Within(self.shares) if cut is None else within(domain, cut, given, effort, given_effort)
         return replace(
             self, shares=found.shares, exposed=found.exposed, effort=found.effort, _cut=cut, _met=met

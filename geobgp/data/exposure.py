@@ -37,6 +37,10 @@ if TYPE_CHECKING:
 NEXT_TO_NONE = 1e-5
 
 
+#: Share of an area that borders drawn by others may cut off.
+_SLIVER = 0.01
+
+
 class Given(ABC):
     """What was given of the land, polygons or pixels, kept so that any piece of it can be read."""
 
@@ -274,7 +278,12 @@ def node_exposure(
     return read_exposure(exposure, domain, column)[:2]
 
 
-def read_exposure(exposure: Exposure | None, domain: Domain, column: str | None = None) -> Read:
+def read_exposure(
+    exposure: Exposure | None,
+    domain: Domain,
+    column: str | None = None,
+    counted: gpd.GeoDataFrame | None = None,
+) -> Read:
     """Return the exposure of every node, what it is, and what it was read from.
 
     Parameters
@@ -288,6 +297,8 @@ def read_exposure(exposure: Exposure | None, domain: Domain, column: str | None 
     domain : Domain
     column : str, optional
         The GeoDataFrame's column; by default "expected" (see `expected_counts`), "population", or the only numeric one.
+    counted : GeoDataFrame, optional
+        Areas whose events were counted, all of them: none of the people in these are left out who have any land there.
 
     Returns
     -------
@@ -300,7 +311,7 @@ def read_exposure(exposure: Exposure | None, domain: Domain, column: str | None 
     areas: Any = areas_of(exposure)
     if hasattr(areas, "geometry") and hasattr(areas, "crs"):
         column = population_column(areas, column)
-        values, given = spread_people(areas, domain, column, amounts_in(areas, column))
+        values, given = spread_people(areas, domain, column, amounts_in(areas, column), counted)
         return Read(values, kind_of_amounts(column), given)
     if isinstance(exposure, (str, os.PathLike)) or hasattr(exposure, "dims"):
         values, pixels = read_with_pixels(exposure, domain, "sum")  # type: ignore[arg-type]
@@ -394,7 +405,11 @@ def repeated(areas: gpd.GeoDataFrame, amount: str) -> np.ndarray:
 
 
 def spread_people(
-    areas: gpd.GeoDataFrame, domain: Domain, column: str, people: np.ndarray
+    areas: gpd.GeoDataFrame,
+    domain: Domain,
+    column: str,
+    people: np.ndarray,
+    counted: gpd.GeoDataFrame | None = None,
 ) -> tuple[np.ndarray, GivenPolygons]:
     """Return people per node, and where they are; tell of those off the land.
 
@@ -404,8 +419,11 @@ def spread_people(
     domain : Domain
     column : str
     people : (n_areas,) or (n_periods, n_areas) array
+    counted : GeoDataFrame, optional
+        As for `read_exposure`.
     """
-    per_area, shares = spread_density(domain, areas, "areas of the exposure")
+    whole = None if counted is None else _lie_in(areas, counted)
+    per_area, shares = spread_density(domain, areas, "areas of the exposure", whole)
     kept = np.asarray(shares.sum(axis=1)).ravel()
     if not (kept > 0).any():
         raise DataError(
@@ -416,6 +434,22 @@ def spread_people(
     some = np.flatnonzero(kept > 0)
     shapes = np.array(areas.geometry.to_numpy(), dtype=object)[some]
     return np.asarray(people @ shares), GivenPolygons(shapes, areas.crs, (people * per_area)[..., some])
+
+
+def _lie_in(areas: gpd.GeoDataFrame, counted: gpd.GeoDataFrame) -> np.ndarray:
+    """Tell which areas lie in those that were counted, but for slivers of borders that others have drawn."""
+    own = shapely.make_valid(np.array(areas.geometry.to_numpy(), dtype=object))
+    theirs = (
+        counted.geometry if areas.crs is None or counted.crs is None else counted.geometry.to_crs(areas.crs)
+    )
+    theirs = shapely.make_valid(np.array(theirs.to_numpy(), dtype=object))
+    same = np.isin(shapely.to_wkb(shapely.normalize(own)), shapely.to_wkb(shapely.normalize(theirs)))
+    rest = np.flatnonzero(~same)
+    part, other = shapely.STRtree(theirs).query(own[rest], predicate="intersects")
+    area = shapely.area(shapely.intersection(own[rest[part]], theirs[other]))
+    inside = np.bincount(part, area, len(rest))
+    same[rest] = inside >= (1.0 - _SLIVER) * shapely.area(own[rest])
+    return np.asarray(same)
 
 
 def areas_of(exposure: Any) -> Any:

@@ -174,6 +174,7 @@ def read_period_exposure(
     time: Any = UNKNOWN,
     periods: Periods | None = None,
     date_format: str | None = None,
+    counted: gpd.GeoDataFrame | None = None,
 ) -> Read:
     """Return the exposure of every node, (n_nodes,) or (n_periods, n_nodes), what it is, and what it was read from.
 
@@ -189,6 +190,8 @@ def read_period_exposure(
         so no exposure for each period. Where it is left out the counts, which come later, will tell.
     periods : Periods, optional
     date_format : str, optional
+    counted : GeoDataFrame, optional
+        As for `read_exposure`.
     """
     if time is None:
         dates = option("time")
@@ -197,9 +200,9 @@ def read_period_exposure(
     if isinstance(time, str) and periods is not None:
         exposure = areas_of(exposure)
         if hasattr(exposure, "columns") and time in exposure.columns:
-            return _dated(exposure, domain, column, Clock(time, periods, None, date_format), periods)
+            return _dated(exposure, domain, column, Clock(time, periods, None, date_format), periods, counted)
     if not varies(exposure):
-        return read_exposure(exposure, domain, column)
+        return read_exposure(exposure, domain, column, counted)
     given = None
     exposure = in_order(exposure, periods, "exposure")
     if isinstance(exposure, np.ndarray):
@@ -207,7 +210,7 @@ def read_period_exposure(
         check_amounts(values.ravel(), "Exposure")
         kind = "exposure"
     else:
-        found = [read_exposure(one, domain, column) for one in exposure]
+        found = [read_exposure(one, domain, column, counted) for one in exposure]
         values, kind = np.array([one.values for one in found]), found[0].kind
         if any(one.given is not None for one in found):
             given = GivenByPeriod(tuple(one.given for one in found))
@@ -223,7 +226,12 @@ def read_period_exposure(
 
 
 def _dated(
-    areas: gpd.GeoDataFrame, domain: Domain, column: str | None, clock: Clock, periods: Periods
+    areas: gpd.GeoDataFrame,
+    domain: Domain,
+    column: str | None,
+    clock: Clock,
+    periods: Periods,
+    counted: gpd.GeoDataFrame | None = None,
 ) -> Read:
     """Return the exposure by period and node of areas with a row for each period."""
     column = population_column(areas.drop(columns=clock.name), column)
@@ -262,7 +270,7 @@ def _dated(
             remedy="Give a row for each, 0 where there is nobody.",
         )
     one = areas.iloc[np.unique(area, return_index=True)[1]]
-    values, given = spread_people(one, domain, column, table)
+    values, given = spread_people(one, domain, column, table, counted)
     return Read(values, kind_of_amounts(column), given)
 
 

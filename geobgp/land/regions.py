@@ -362,15 +362,16 @@ def spread_shares(domain: Domain, regions: Any, what: str = "regions") -> sparse
     """
     geometries, dry = dry_areas(domain, regions, what)
     inside = _overlaid(domain, geometries).shares
-    return _spread(domain, inside.multiply(domain.node_areas).tocsr(), inside @ domain.planar_areas, dry)[1]
+    return _spread(inside.multiply(domain.node_areas).tocsr(), inside @ domain.planar_areas, dry)[1]
 
 
 def spread_density(
-    domain: Domain, regions: Any, what: str = "regions"
+    domain: Domain, regions: Any, what: str = "regions", whole: np.ndarray | None = None
 ) -> tuple[np.ndarray, sparse.csr_array]:
     """Return the share of each region's people on a m² of its land, and on each node, (n_regions, n_nodes).
 
-    As `spread_shares` has them, but that people on pieces of land too small to be nodes are at the node nearest by.
+    As `spread_shares` has them, but that people on pieces of land too small to be nodes are at the node nearest by, and
+    that all people of the regions in the mask `whole` live on what land these have.
     """
     geometries, dry = dry_areas(domain, regions, what)
     found = _overlaid(domain, geometries)
@@ -383,11 +384,13 @@ def spread_density(
             shape=(len(node), domain.n_nodes),
         )
         ground, on_land = sparse.csr_array(ground + area @ by_node.tocsr()), on_land + area.sum(axis=1)
-    return _spread(domain, ground, on_land, dry)
+    if whole is not None:
+        dry = np.where(whole, on_land, dry)
+    return _spread(ground, on_land, dry)
 
 
 def _spread(
-    domain: Domain, ground: sparse.csr_array, on_land: np.ndarray, dry: np.ndarray
+    ground: sparse.csr_array, on_land: np.ndarray, dry: np.ndarray
 ) -> tuple[np.ndarray, sparse.csr_array]:
     """Spread regions' people evenly over the ground, of which the plane may show one part larger than another."""
     kept = np.divide(on_land, np.maximum(dry, on_land), out=np.zeros(len(dry)), where=on_land > 0)

@@ -54,7 +54,7 @@ def test_every_table_has_the_births_that_were_given(posterior, counties, tmp_pat
 
 @pytest.mark.parametrize("cell_size", [10_000, 20_000])
 def test_a_flat_rate_is_flat_on_cells_of_any_size(counties, cell_size):
-    """By `benchmarks/areas.py` 93 to 98 of 100 intervals hold it, over 20 draws and cells of 2.5 to 20 km."""
+    """By `benchmarks/areas.py` 96 to 99 of 100 intervals hold it, over 20 draws and cells of 2.5 to 20 km."""
     inside = []
     for seed in (1, 2):
         found = fitted(counties.assign(cases=cases_of(counties, seed)), cell_size)
@@ -171,3 +171,16 @@ def test_effort_by_district_stays_in_its_district():
     np.testing.assert_allclose(table["exposure"], 1000.0, rtol=1e-6)
     np.testing.assert_allclose(table["rate"], 0.1, rtol=0.05)
     np.testing.assert_allclose(table["reported"], table["expected"] * [1.0, 0.1], rtol=1e-6)
+
+
+def test_all_people_of_a_district_that_reaches_out_to_sea_live_on_its_land():
+    """Its events were counted as a whole."""
+    boxes = [shapely.box(0, 0, 10, 30), shapely.box(10, 0, 20, 10)]
+    frame = gpd.GeoDataFrame({"cases": [50, 50], "people": [1000.0, 1000.0]}, geometry=boxes)
+    found = map_intensity(
+        areas=frame, count="cases", land=shapely.box(0, 0, 20, 10), exposure=frame, exposure_column="people",
+        crs="local", cell_size=3.0, cache=False, kernel=Matern(1.5, lengthscale=20.0, sd=1.0),
+    )  # fmt: skip
+    table = found.totals(frame[["geometry"]], n_samples=2)
+    np.testing.assert_allclose(table["exposure"], 1000.0, rtol=1e-6)
+    np.testing.assert_allclose(table["rate"], 0.05, rtol=0.05)

@@ -46,13 +46,17 @@ def raster(values, affine, crs=None):
 
 
 def by_overlay(areas, people, domain, water=None):
-    """Return people per node by a loop: each area's, evenly over what of it is no water."""
-    land = domain.polygon_of(np.arange(domain.n_nodes))
+    """Return people per node by a loop: each area's, evenly over what of it is no water.
+
+    Those on pieces of land that are no node's are at the node nearest by.
+    """
+    islets, near = domain.left_out
+    land = [*domain.polygon_of(np.arange(domain.n_nodes)), *islets]
     out = np.zeros(len(land))
     for area, n in zip(areas, people, strict=True):
         dry = area if water is None else area - water
         out += [n * (area & piece).area / dry.area if dry.area else 0.0 for piece in land]
-    return out
+    return np.bincount(np.concatenate([np.arange(domain.n_nodes), near]), out, domain.n_nodes)
 
 
 def districts(n, seed):
