@@ -99,7 +99,8 @@ class Questions:
     ) -> gpd.GeoDataFrame:
         """Return the expected number of events in regions, with intervals from the joint posterior.
 
-        A node that a region's border crosses is shared by land area, exactly.
+        A node that a region's border crosses is cut exactly: the region gets the people who live on its part, as the
+        polygons or pixels of the exposure have them, or its share of the land where the exposure is known by node only.
 
         Parameters
         ----------
