@@ -354,9 +354,12 @@ def fixed_effects(
 
 
 def covariate_columns(
-    name: str, value: Any, domain: Domain, fill_missing: str | None
+    name: str, value: Any, domain: Domain, fill_missing: str | None, *, by_period: bool = False
 ) -> dict[Term, np.ndarray]:
-    """Return a covariate's columns in its own units: one, or the share of each level but the reference."""
+    """Return a covariate's columns in its own units: one, or the share of each level but the reference.
+
+    One that is given by period is a number where nothing else is said, if it has but two values too.
+    """
     found: Any
     _refuse_dates(name, value)
     if hasattr(value, "geometry") and isinstance(value, pd.DataFrame):
@@ -366,7 +369,7 @@ def covariate_columns(
     elif callable(value):
         found = np.asarray(value(domain.node_points), float)
     elif isinstance(value, (str, os.PathLike)) or hasattr(value, "dims"):
-        if refuse_codes(value, domain, name):
+        if refuse_codes(value, domain, name) and not by_period:
             found = level_shares(Categorical(value), domain, name)
         else:
             found = read_to_nodes(split_use(value)[0], domain, "mean")

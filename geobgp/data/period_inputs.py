@@ -344,7 +344,7 @@ def check_periods(n_given: int | None, periods: Periods, what: str) -> None:
 
 def _table(name: str, value: Any, domain: Domain, fill_missing: Literal["mean"] | None) -> np.ndarray:
     """Return a covariate by period and node."""
-    found = [covariate_columns(name, part, domain, fill_missing) for part in value]
+    found = [covariate_columns(name, part, domain, fill_missing, by_period=True) for part in value]
     if any(list(one) != [Term(name)] for one in found):
         raise DataError(
             f"The covariate {name!r} has levels; those that change from period to period are numbers.",

@@ -17,6 +17,8 @@ from scipy import ndimage
 
 from geobgp import LGCP, Categorical, FullRank, HarmonicBasis, Matern, Posterior, bin_areas, bin_points
 from geobgp.data.effects import Effects, Term, fixed_effects
+from geobgp.data.period_inputs import period_effects
+from geobgp.data.persons import confounder_effects
 from geobgp.errors import DataError, InputWarning
 
 
@@ -369,6 +371,18 @@ def test_reference_levels_and_shares_are_checked():
         fixed_effects({"soil": Categorical(shares)}, domain)
     with pytest.raises(DataError, match="called 'intercept'"):
         fixed_effects({"Intercept": domain.node_points[:, 0]}, domain)
+    with pytest.raises(DataError, match="One of confounders is called 'intercept'"):
+        confounder_effects(pd.DataFrame({"intercept": [1.0, 2.0]}))
+
+
+def test_rasters_of_two_values_by_period_are_numbers(tmp_path):
+    """Levels that change from period to period have no effects yet; a mask for each period still has a slope."""
+    domain = square()
+    masks = [write(tmp_path / f"{t}.tif", (codes() == t).astype(np.uint8)) for t in (1, 2)]
+    effects = period_effects({"mask": masks}, domain)
+    assert effects.names == ("mask",) and effects.columns.shape == (2, 100, 2)
+    with pytest.raises(DataError, match="has levels; those that change"):
+        period_effects({"mask": [f"{path}|levels" for path in masks]}, domain)
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ import pytest
 import rasterio
 import shapely
 from affine import Affine
+from scipy import ndimage
 
 from geobgp import LGCP, DataError, Domain, FullRank, GeobgpError, Matern, bin_points, map_tiles
 from geobgp.data.effects import fixed_effects
@@ -28,11 +29,11 @@ COARSE = {**TOLD, "cell_size": 3.0}
 PIXEL = 2.0
 
 
-def write(path, values, nodata=None):
+def write(path, values, nodata=None, pixel=PIXEL):
     """Write a raster over the land, without a place on Earth."""
     rows, cols = values.shape
     profile = {"driver": "GTiff", "dtype": "float32", "count": 1, "height": rows, "width": cols}
-    affine = Affine(PIXEL, 0, 0, 0, -PIXEL, rows * PIXEL)
+    affine = Affine(pixel, 0, 0, 0, -pixel, rows * pixel)
     with rasterio.open(path, "w", transform=affine, nodata=nodata, **profile) as out:
         out.write(values.astype(np.float32), 1)
     return str(path)
@@ -231,6 +232,23 @@ def test_levels(points, tmp_path):
     )
     off = np.abs(bands(found)["mean"] - whole.intensity()["mean"].values) / whole.intensity()["sd"].values
     assert np.nanmax(off) < 0.05, np.nanmax(off)
+
+
+def test_levels_that_share_cells(points, tmp_path):
+    """Pixels a quarter as wide as the cells: effects and map are those of one fit, with mean rates over cells."""
+    rng = np.random.default_rng(3)
+    codes = 1.0 + (ndimage.gaussian_filter(rng.standard_normal((336, 384)), 5) > 0.02)
+    raster = write(tmp_path / "veg.tif", codes, pixel=0.25)
+    level = codes[(4 * (84 - points[:, 1])).astype(int), (4 * points[:, 0]).astype(int)]
+    points = points[(level == 2) | (rng.random(len(points)) < 0.2)]
+    found = map_tiles(points, LAND, tmp_path / "out", covariates={"veg": f"{raster}|levels"}, **TOLD)
+    domain = Domain.from_polygons(LAND, cell_size=1.0, crs="local")
+    kernel = Matern(1.0, found.lengthscale, found.sd)
+    whole = model(domain, {"covariates": {"veg": f"{raster}|levels"}}, kernel).fit(bin_points(points, domain))
+    assert whole.effects.mixes
+    off = np.abs(bands(found)["mean"] - whole.intensity()["mean"].values) / whole.intensity()["sd"].values
+    assert np.nanmax(off) < 0.05, np.nanmax(off)
+    np.testing.assert_allclose(found.coefficients["mean"], whole.coefficients["mean"], atol=0.03)
 
 
 def test_tiles_where_nobody_lives(points, tmp_path):
