@@ -488,7 +488,8 @@ def hidden_words(posterior: Posterior) -> str:
         return ""
     why = [f"fewer than {rule.min_count} events"] if rule.min_count else []
     why += [f"fewer than {rule.min_people:,g} people"] if rule.min_people else []
-    return f"rests on {' or '.join(why)} ({percent(float(hidden.mean()))} of the cells)"
+    share = float(hidden.mean())
+    return f"rests on {' or '.join(why)} ({percent(share, None if share >= 0.01 else 1)} of the cells)"
 
 
 def shown_words(posterior: Posterior) -> str:

@@ -36,9 +36,10 @@ from geobgp.cli.app import main
 from geobgp.cli.options import MapOptions
 from geobgp.errors import StrataWarning
 from geobgp.privacy import RULES, complemented, effective_events, hidden_cells, hidden_nodes
+from geobgp.report.report import region_table
 from geobgp.scale.tiles_options import TilesOptions
 from geobgp.storage import store
-from geobgp.web import maps
+from geobgp.web import maps, overlays
 
 K = 6
 
@@ -278,6 +279,20 @@ def test_left_out_blocks_hide_small_counts_and_keep_the_score(posterior):
     for name in ("pit", "score", "log_density"):
         assert shown.blocks[name][small].isna().all()
     assert len(shown.plot()) == 3
+
+
+def test_no_page_tells_a_small_number_of_a_region(domain):
+    posterior, parts = corners(domain)
+    names = ["north", "east", "south", "west"]
+    shown = posterior.protected(K).totals(gpd.GeoDataFrame({"name": names}, geometry=parts), predicted=True)
+    for record in shown.drop(columns="geometry").to_dict("records"):
+        words = {word for word, _ in overlays.region_rows(record)}
+        assert (words == {"hidden", "land"}) == record["hidden"]
+    table = region_table(shown)
+    for row, hidden in zip(table["region_rows"], shown["hidden"], strict=True):
+        assert (row[2:] == ("hidden", *[""] * (len(row) - 3))) == hidden
+    assert "a total would give those away" in table["about_regions"]
+    assert "not known" not in table["about_regions"]
 
 
 # -- smooth

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+
 from geobgp.data.effects import INTERCEPT
 from geobgp.data.effort import about_effort
 from geobgp.errors import CheckWarning, GeobgpError, in_words, warn
@@ -353,6 +355,7 @@ def region_table(frame: pd.DataFrame | None, exposed: str = "Exposure") -> dict[
             columns[unit] = [number(v) for v in frame[area]]
     if "exposure" in frame:
         columns[exposed] = [number(v) for v in frame["exposure"]]
+    place = len(columns)
     if "observed" in frame:
         columns["Observed"] = [events(v) for v in frame["observed"]]
     columns |= between(frame, "predicted", events)
@@ -367,7 +370,11 @@ def region_table(frame: pd.DataFrame | None, exposed: str = "Exposure") -> dict[
             columns |= between(frame, key, three)
     if "p_above" in frame:
         columns["Above average"] = ["-" if math.isnan(p) else percent(p) for p in frame["p_above"]]
-    rows = list(zip(*columns.values(), strict=True))
+    told = len(columns) - place
+    rows = [
+        (*row[:-told], "hidden", *[""] * (told - 1)) if hidden else row
+        for row, hidden in zip(zip(*columns.values(), strict=True), _hidden(frame), strict=True)
+    ]
     return {
         "region_head": tuple(columns),
         "about_regions": _about_regions(frame),
@@ -384,10 +391,18 @@ def _about_regions(frame: pd.DataFrame) -> str:
             '"Predicted" is where the number observed should lie, which varies about the expected one.'
         )
     if "observed" in frame:
-        unknown = int(frame["observed"].isna().sum())
+        unknown = int((frame["observed"].isna() & ~_hidden(frame)).sum())
         cut = f" (not known of {unknown:,}, whose borders cut what events were counted by)" if unknown else ""
         told.append(f"Observed are the events inside a region{cut}.")
+    if _hidden(frame).any():
+        why = sorted(set(frame["why"][_hidden(frame)]))
+        told.append(f"Hidden: {'; or '.join(why)}.")
     return " ".join(told)
+
+
+def _hidden(frame: pd.DataFrame) -> np.ndarray:
+    """Return which regions have no numbers because these are small."""
+    return np.asarray(frame["hidden"], bool) if "hidden" in frame else np.zeros(len(frame), bool)
 
 
 def between(

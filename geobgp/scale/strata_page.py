@@ -10,6 +10,7 @@ import numpy as np
 from geobgp.files import replacing
 from geobgp.output.grids import hatched_cells, hatched_land
 from geobgp.output.palette import Classes, ratio_classes, round_classes
+from geobgp.privacy import legend
 from geobgp.text import count, number
 from geobgp.web.embed import data_url, palette_png
 from geobgp.web.maps import hatched_picture
@@ -41,7 +42,10 @@ def write_page(strata: Strata, path: str | Path, *, title: str = "") -> Path:
             "name": name,
             "picture": picture(domain.to_grid(fields[name]), classes, cells),
             "points": f"{count(posterior.n_points, 'point')}",
-            "about": f"lengthscale {number(posterior.lengthscale / scale)} {unit}, sd {number(posterior.sd)}",
+            "about": " ".join(filter(None, (
+                f"lengthscale {number(posterior.lengthscale / scale)} {unit}, sd {number(posterior.sd)}",
+                f"({legend(posterior)})" if posterior.protection else "",
+            ))),
             "remarks": [
                 *(() if posterior.converged else ("not converged",)), *_doubt(posterior),
                 *strata.warnings.get(name, ()),

@@ -93,7 +93,7 @@ def region_rows(record: dict[Any, Any], units: str = "") -> list[list[str]]:
     >>> region_rows({"name": "Texel", "land_km2": 163.2, "expected": 31.4, "q05": 25.0, "q95": 38.2, "observed": 33})
     [['expected', '31'], ['90 % interval', '25 – 38'], ['observed', '33'], ['land', '163 km²']]
     """
-    rows: list[list[str]] = []
+    rows: list[list[str]] = [["hidden", str(record["why"])]] if record.get("hidden") is True else []
 
     def add(words: str, key: str, show: Any = number, unit: str = "") -> None:
         if key in record and pd.notna(record[key]):
