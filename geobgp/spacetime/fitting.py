@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from scipy import sparse
+from scipy.special import gammaln, xlogy
 
 from geobgp.data.combined import combine
 from geobgp.data.effects import Linearised
@@ -17,6 +19,7 @@ from geobgp.data.periods import Periods
 from geobgp.errors import DataError, hearing, option
 from geobgp.inference.chain_fit import ChainFit, area_chain, fit_chain, node_chain, setting_of
 from geobgp.inference.fit import Fit, Start
+from geobgp.inference.period_problems import NodeChain
 from geobgp.inference.renewal import Observed, with_offset
 from geobgp.spacetime.posterior import SpaceTimePosterior
 from geobgp.summary import point_facts
@@ -159,7 +162,8 @@ def refit(posterior: SpaceTimePosterior, n_periods: int, kernel: Kernel | None =
 def fit_without_field(posterior: SpaceTimePosterior) -> Fit:
     """Return the fit of the same counts by a level of each period, the season and covariates: no field in space.
 
-    It is that of the chain with a field whose standard deviation is next to nothing.
+    It is that of the chain with a field whose standard deviation is next to nothing. Where all counts of a period have
+    one rate, only their sum tells of it: one observation a period.
     """
     best: Any = posterior.fit.states[0]
     basis: Any = posterior.basis
@@ -178,16 +182,46 @@ def fit_without_field(posterior: SpaceTimePosterior) -> Fit:
     )
     behind = Behind(posterior.by_period, posterior.effort)
     areas: Any = posterior.areas
-    problem, _ = _problem(setting, posterior.observed, areas, behind)
+    problem, centre = _problem(setting, posterior.observed, areas, behind)
     problem = problem.about(Linearised(best.columns, best.offset))
+    overdispersed = "k" in posterior.likelihood.facts()
+    each = None if posterior.effects.names or overdispersed else _counts_of_periods(problem)
+    if each is not None:
+        sums = tuple(_sum_of(y.sum(), e.sum(), posterior.domain.n_nodes) for y, e in each)
+        problem = area_chain(replace(setting, centre=centre), sums)
     with hearing(lambda warning: None):
-        return fit_chain(
+        found = fit_chain(
             problem,
             dynamics="separable",
-            overdispersed="k" in posterior.likelihood.facts(),
+            overdispersed=overdispersed,
             held={"tau": float(best.tau)},
             resume=False,
         ).fit
+    if each is None:
+        return found
+    # What a sum does not tell: how it is shared among its counts.
+    among = sum(_log_poisson(y, e) - _log_poisson(y.sum(), e.sum()) for y, e in each)
+    return replace(found, elbo=found.elbo + among)
+
+
+def _counts_of_periods(problem: Any) -> list[tuple[np.ndarray, np.ndarray]] | None:
+    """Return counts and exposures of each period; None where some numbers are suppressed."""
+    if isinstance(problem, NodeChain):
+        return list(zip(problem.counts, problem.exposure, strict=True))
+    if any(one.hidden.any() for one in problem.observed):
+        return None
+    return [(one.counts, np.asarray(one.exposure.sum(axis=1)).ravel()) for one in problem.observed]
+
+
+def _sum_of(count: float, exposure: float, n_nodes: int) -> Observed:
+    """Return a count as if it were one node's: all are alike."""
+    at = sparse.csr_array((np.array([exposure]), ([0], [0])), shape=(1, n_nodes))
+    return Observed(np.array([count]), at, np.zeros(1, bool))
+
+
+def _log_poisson(counts: np.ndarray, exposure: np.ndarray) -> float:
+    """Return the part of the log probability of Poisson counts that has no rate in it."""
+    return float(np.sum(xlogy(counts, exposure) - gammaln(counts + 1.0)))
 
 
 def _fit(

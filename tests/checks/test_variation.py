@@ -22,6 +22,7 @@ from geobgp.errors import DataError
 from geobgp.inference.binomial import Binomial
 from geobgp.inference.effects_only import fit_effects
 from geobgp.inference.likelihoods import Gaussian, Poisson
+from geobgp.spacetime import fitting
 
 SQUARE = shapely.box(0, 0, 10, 10)
 
@@ -207,6 +208,22 @@ def test_over_time_the_level_is_no_variation(basis, domain, east):
         wavy.at(0).variation()
     with pytest.raises(DataError, match="does not know the counts"):
         wavy.forecast(2).variation()
+
+
+def test_the_sum_of_a_period_is_all_that_one_rate_needs(monkeypatch):
+    rng, domain = np.random.default_rng(13), Domain.from_polygons(SQUARE, cell_size=2.0, crs="local")
+    basis = HarmonicBasis.compute(domain, m=20, cache=False)
+    counts = rng.poisson(2.0 * np.exp(rng.normal(0.0, 0.5, 10))[:, None] * np.ones(domain.n_nodes)).astype(
+        float
+    )
+    posterior = LGCP(basis, Matern(1.5, lengthscale=4.0, sd=0.3), dynamics="separable").fit(
+        counts, resume=False
+    )
+    short = fitting.fit_without_field(posterior)
+    monkeypatch.setattr(fitting, "_counts_of_periods", lambda problem: None)
+    whole = fitting.fit_without_field(posterior)
+    assert short.elbo == pytest.approx(whole.elbo, abs=1e-3)
+    assert short.hyper_mean == pytest.approx(whole.hyper_mean, abs=1e-3)
 
 
 # -- cases and controls
