@@ -92,7 +92,7 @@ class Ladder:
         domain = found.scene.domain
         cells = Choice(side(domain), "given" if o.cell_size is not None else why)
         choices = {"CRS": about_crs(domain, o.crs), "cell size": cells, **search.choices}
-        usual_kernel = f"the usual one for {found.basis.label}"
+        usual_kernel = f"the usual one {'for features' if found.basis.truncated else 'at full resolution'}"
         choices["kernel"] = Choice(
             found.posterior.kernel.name, "given" if o.kernel is not None else usual_kernel
         )
@@ -174,8 +174,8 @@ class Ladder:
             here = now.scene.domain.cell_size
             promise = 2.0 * FADE * rate * math.log2(STEPS[0])
             if promise < worth:
-                little = f"about {number(max(promise, 0.0), 2)} nats, and {number(worth, 2)} are asked for"
-                return now, f"{why}; half as wide, they would gain {little}", None
+                little = f"only about {number(max(promise, 0.0), 2)} nats, and must gain {number(worth, 2)}"
+                return now, f"{why}; cells half as wide would gain {little}", None
             if here / STEPS[0] < finest:
                 shared = f"{why}; many points share their places, and these are about {self._side(2 * finest)} apart"
                 return now, shared, None
@@ -193,8 +193,14 @@ class Ladder:
                 text = f"{why}; cells of {self._side(size)} cannot be had: {in_words(error.message)}"
                 return now, *self._ended(now, text, promise)
             lead = finer.gain - now.gain
-            if lead <= 0.0:
-                return now, f"{why}; cells of {self._side(size)} gain nothing", None
+            asked = worth * math.log(here / size) / math.log(STEPS[0])
+            if lead < asked:
+                told = (
+                    f"only {number(lead, 2)} nats, and must gain {number(asked, 2)}"
+                    if lead > 0
+                    else "nothing"
+                )
+                return now, f"{why}; cells of {self._side(size)} gain {told}", None
             why = (
                 f"{number(lead)} nats above cells of {self._side(here)}, for {count(round(n_points), 'point')} on "
                 f"{count(scene.domain.n_nodes, 'node')}"

@@ -127,7 +127,10 @@ class ModelSearch:
         m, kernel = self.options.m, self.options.kernel
         shore = best if isinstance(best, Shore) else best.shore
         if m == "auto" and has_full_resolution(kernel) and shore.permeability > 0:
-            found, why = self._full(scene, best), "features would be spent on the water"
+            found, why = (
+                self._full(scene, best),
+                "information crosses the water, which features would have to cover",
+            )
             self.choices["features"] = Choice("full resolution", why)
         elif m == "full":
             found = self._full(scene, best)

@@ -27,6 +27,7 @@ from geobgp.output.plot_parts import (
     show_cells,
 )
 from geobgp.privacy import legend
+from geobgp.text import number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -43,6 +44,7 @@ def plot_periods(
     *,
     forecast: OverTime | None = None,
     variable: str | None = None,
+    threshold: float | None = None,
     periods: Sequence[Any] | None = None,
     columns: int | None = None,
     title: str | None = None,
@@ -58,6 +60,8 @@ def plot_periods(
         Of the periods that follow; marked as such.
     variable : str, optional
         A variable of `intensity()`, or "uncertainty" (sd / mean, %); by default the mean, or the median of a rate.
+    threshold : float, optional
+        Draw the probability that the intensity exceeds this, in the map's units, instead.
     periods : sequence, optional
         Which, by label, number or date; by default all; of many every second, third, ... so that there are 24 at most.
     columns : int, optional
@@ -70,7 +74,7 @@ def plot_periods(
     Figure
     """
     course = Course(source, forecast)
-    values, classes = _field(course, variable)
+    values, classes = _field(course, variable, threshold)
     which = _chosen(course, periods)
     across = _across(source, len(which), columns)
     down = math.ceil(len(which) / across)
@@ -93,8 +97,8 @@ def plot_periods(
             loc="left",
             style="italic" if ahead else "normal",
         )
-    label = "sd / mean, %"
-    if variable != "uncertainty":
+    label = "sd / mean, %" if threshold is None else f"probability of more than {number(threshold, 3)}"
+    if variable != "uncertainty" and threshold is None:
         name = str(palette.chosen_variable(course.data, variable))
         name = {"q50": "median", "sd": "standard deviation"}.get(name, name)
         label = f"{name}, {source.units}"
@@ -132,8 +136,13 @@ def _across(source: OverTime, n: int, columns: int | None) -> int:
     return columns or (n if n <= 4 else min(n, max(2, round(math.sqrt(n * 1.6 * tall / wide)))))
 
 
-def _field(course: Course, variable: str | None) -> tuple[np.ndarray, palette.Classes]:
-    """Return a variable in all periods, and its classes in all of them together."""
+def _field(
+    course: Course, variable: str | None, threshold: float | None
+) -> tuple[np.ndarray, palette.Classes]:
+    """Return a variable, or a probability, in all periods, and its classes in all of them together."""
+    if threshold is not None:
+        chances = course.exceedance(threshold)
+        return chances, palette.classes_for("exceedance", chances)
     if variable == "uncertainty":
         values = relative_uncertainty(course.data)
         return values, palette.classes_for("cv", values.astype(np.float32))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,7 +68,7 @@ def render(course: Course, inputs: ReportInputs, check: Any = None) -> str:
         created=str(facts["created"]),
         ahead=course.n - course.known,
         shown=_shown(course),
-        pictures=_pictures(course),
+        pictures=_pictures(course, inputs.thresholds),
         variation=source.summary().get("variation"),
         cards=_cards(course, check),
         found=_found(source, inputs),
@@ -87,18 +87,28 @@ def _shown(course: Course) -> str:
     return "" if step == 1 else f", every {which} {course.fitted.periods.noun}"
 
 
-def _pictures(course: Course) -> dict[str, str]:
-    def panels(variable: str | None) -> str:
+def _pictures(course: Course, thresholds: Sequence[float]) -> dict[str, Any]:
+    def panels(variable: str | None = None, threshold: float | None = None) -> str:
         n = -(-course.n // -(-course.n // time_plots.MAX_PANELS))
         figure = new_figure(time_plots.panel_size(course.fitted, n))
         return done(
             time_plots.plot_periods(
-                course.fitted, figure, forecast=course.forecast, variable=variable, title=""
+                course.fitted,
+                figure,
+                forecast=course.forecast,
+                variable=variable,
+                threshold=threshold,
+                title="",
             )
         )
 
     level = time_plots.plot_level(course, new_figure(time_plots.LEVEL_SIZE))
-    return {"maps": panels(None), "uncertainty": panels("uncertainty"), "level": done(level)}
+    return {
+        "maps": panels(),
+        "uncertainty": panels("uncertainty"),
+        "exceedance": [(value, panels(threshold=value)) for value in thresholds],
+        "level": done(level),
+    }
 
 
 def _cards(course: Course, check: Any) -> list[tuple[str, str, str]]:

@@ -244,11 +244,12 @@ class TimeOutputs:
 
         return plot_level(Course(cast("SpaceTimePosterior", self), forecast), figure)
 
-    @door(path=PATH, forecast=a("SpaceTimePosterior"), check=a("ForecastCheck"))
+    @door(path=PATH, thresholds=THRESHOLDS, forecast=a("SpaceTimePosterior"), check=a("ForecastCheck"))
     def to_report(
         self,
         path: str | Path,
         *,
+        thresholds: Sequence[float] = (),
         forecast: SpaceTimePosterior | None = None,
         check: ForecastCheck | None = None,
         regions: Any = None,
@@ -259,6 +260,8 @@ class TimeOutputs:
         ----------
         path : str or path
             An HTML file, which needs nothing else.
+        thresholds : sequence of float
+            In `units`; small maps of the probability of exceeding each.
         forecast : SpaceTimePosterior, optional
             From `forecast`.
         check : ForecastCheck, optional
@@ -270,5 +273,5 @@ class TimeOutputs:
         from geobgp.report.time_report import write_time_report
 
         me = cast("SpaceTimePosterior", self)
-        inputs = ReportInputs(regions=me._with_totals(regions))
+        inputs = ReportInputs(thresholds=thresholds, regions=me._with_totals(regions))
         return write_time_report(path, me, inputs, forecast=forecast, check=check)

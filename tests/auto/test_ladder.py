@@ -8,7 +8,7 @@ from scipy.special import gammaln
 from geobgp import LGCP, Domain, FullRank, HarmonicBasis, Matern, Posterior, bin_points, map_intensity
 from geobgp.auto import ladder, pipeline
 from geobgp.auto.options import Options
-from geobgp.auto.scene import Scenes
+from geobgp.auto.scene import Scene, Scenes
 from geobgp.errors import GeometryError, ResolutionWarning, SizeError
 from geobgp.progress import Progress
 
@@ -78,7 +78,7 @@ def test_clustered_points_get_finer_cells_and_smooth_ones_do_not(no_more_than):
     assert "would gain about" in fine.choices["cell size"] and "99 s" in fine.choices["cell size"]
     coarse = run(smooth()).posterior
     assert coarse.domain.cell_size == ladder.cell_size_for(100.0, 400, None)[0]
-    assert "half as wide, they would gain about" in coarse.choices["cell size"]
+    assert "cells half as wide would gain only about" in coarse.choices["cell size"]
     for posterior in (fine, coarse):
         nodes = [rung.nodes for rung in posterior.tried]
         assert nodes == sorted(nodes) and len(set(nodes)) >= 2
@@ -193,3 +193,20 @@ def test_what_cannot_be_is_told_before_anything_is_fitted(options, words, monkey
     monkeypatch.setattr(LGCP, "fit", lambda *a, **k: pytest.fail("something was fitted"))
     with pytest.raises(SizeError, match=words):
         run(smooth(), permeability="auto", **options)
+
+
+def test_finer_cells_that_gain_less_than_they_must_are_not_kept(no_more_than, monkeypatch):
+    no_more_than(50_000)
+    monkeypatch.setattr(ladder, "FADE", 1e3)  # whatever was gained before, finer cells promise much
+    gained = {}
+    real = Scene.gain
+
+    def gain(self, posterior):
+        return gained.setdefault(self.domain.n_nodes, real(self, posterior) if not gained else
+                                 max(gained.values()) + (5.0 if len(gained) == 1 else 0.69))  # fmt: skip
+
+    monkeypatch.setattr(Scene, "gain", gain)
+    posterior = run(clumps(n=873), m="full").posterior
+    nodes = sorted(gained)
+    assert len(nodes) == 3 and posterior.domain.n_nodes == nodes[1]
+    assert "gain only 0.69 nats, and must gain 4.4" in posterior.choices["cell size"]

@@ -101,3 +101,11 @@ def test_the_barest(source, tmp_path):
         "utf-8"
     )
     assert re.findall(r'<section id="(\w+)">', html) == ["maps", "level", "input", "model", "fit"]
+
+
+def test_a_threshold_has_its_maps(source, tmp_path):
+    page = source.to_report(tmp_path / "report.html", thresholds=[0.25, 2.0]).read_text("utf-8")
+    for value in ("0.25", "2"):
+        assert f"Probability that the intensity exceeds {value} {source.units}" in page
+    without = source.to_report(tmp_path / "without.html").read_text("utf-8")
+    assert page.count("<img") == without.count("<img") + 2 and "exceeds" not in without
