@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 #: Events of a region below this are rounding errors of shares.
 _NONE = 1e-6
-#: Share of the land that a smoother map is to show, and by how much the lengthscale is raised in search of it.
-NEARLY_ALL, LONGER, LONGEST = 0.99, 2.0, 64.0
+#: Share of the land that a smoother map is to show, what is little of it, and how the lengthscale is raised.
+NEARLY_ALL, LITTLE, LONGER, LONGEST = 0.99, 0.005, 2.0, 64.0
 
 
 @dataclass(frozen=True)
@@ -229,25 +229,23 @@ def _smoothed(posterior: Posterior) -> Posterior:
         shown = ~hidden_nodes(made).reshape(-1, len(land))
         return float((shown @ land).mean() / land.sum()), made
 
-    low, (share, best) = 1.0, at(1.0)
-    if share >= NEARLY_ALL:
-        return best
-    times = LONGER
-    while share < NEARLY_ALL and times <= LONGEST:
-        before, (share, made) = share, at(times)
-        if share >= NEARLY_ALL or share > before:
-            best = made
-        if share < NEARLY_ALL:
-            low, times = times, times * LONGER
-    if share >= NEARLY_ALL:
-        high = times
-        for _ in range(2):
-            middle = float(np.sqrt(low * high))
-            share, made = at(middle)
-            if share >= NEARLY_ALL:
-                high, best = middle, made
-            else:
-                low = middle
+    tried = [(1.0, *at(1.0))]
+    while tried[-1][1] < NEARLY_ALL and tried[-1][0] < LONGEST:
+        tried.append((LONGER * tried[-1][0], *at(LONGER * tried[-1][0])))
+        if len(tried) > 3 and tried[-1][1] < tried[-2][1] + LITTLE:
+            break  # islets, for one, may learn nothing from other land
+    wanted = min(NEARLY_ALL, max(share for _, share, _ in tried) - LITTLE)
+    reached = next(k for k, (_, share, _) in enumerate(tried) if share >= wanted)
+    if reached == 0:
+        return posterior
+    (low, *_), (high, _, best) = tried[reached - 1 : reached + 1]
+    for _ in range(2):
+        middle = float(np.sqrt(low * high))
+        share, made = at(middle)
+        if share >= wanted:
+            high, best = middle, made
+        else:
+            low = middle
     made = replace(best, protection=replace(rule, learned=posterior.lengthscale))
     if (varies := posterior._known_variation()) is not None:  # that of the map which the events speak for
         made.fit.notes["variation"] = varies
