@@ -4,7 +4,7 @@ Woods lie in patches some pixels wide on three tenths of the land, and have eigh
 field varies beside them. The same events are mapped on cells of one, two, four and eight pixels, with defaults; and
 with the mean of levels taken on the log scale (as a number with a slope), which the mixture replaces.
 
-    python benchmarks/levels.py [--rasters 10]
+    python benchmarks/levels.py [--rasters 10] [--patch 4] [--events 5000]
 """
 
 from __future__ import annotations
@@ -24,18 +24,19 @@ from tables import keep, machine, table
 
 from geobgp import LGCP, Categorical, Domain, FullRank, HarmonicBasis, bin_points
 
-RATIO, SIDE, EVENTS, WIDTHS = 8.0, 96, 5000, (1, 2, 4, 8)
+RATIO, SIDE, WIDTHS = 8.0, 96, (1, 2, 4, 8)
 
 
-def simulate(seed: int) -> tuple[np.ndarray, np.ndarray]:
+def simulate(seed: int, patch: float, events: int) -> tuple[np.ndarray, np.ndarray]:
     """Return codes of 1 (meadow) and 2 (wood) by pixel, and the places of events."""
     rng = np.random.default_rng(seed)
     patches, field = (
-        ndimage.gaussian_filter(rng.standard_normal((SIDE, SIDE)), width, mode="wrap") for width in (4, 14)
+        ndimage.gaussian_filter(rng.standard_normal((SIDE, SIDE)), width, mode="wrap")
+        for width in (patch, 14)
     )
     codes = 1 + (patches > np.quantile(patches, 0.7)).astype(np.uint8)
     rate = np.exp(0.5 * field / field.std()) * np.where(codes == 2, RATIO, 1.0)
-    counts = rng.poisson(EVENTS * rate / rate.sum())
+    counts = rng.poisson(events * rate / rate.sum())
     row, col = np.repeat(np.indices(counts.shape).reshape(2, -1), counts.ravel(), axis=1)
     return codes, np.column_stack([col + rng.random(len(col)), SIDE - row - rng.random(len(row))])
 
@@ -52,9 +53,12 @@ def main() -> None:
     """Print and keep the table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--rasters", type=int, default=10)
-    n = parser.parse_args().rasters
+    parser.add_argument("--patch", type=float, default=4.0, help="width of the patches, in pixels")
+    parser.add_argument("--events", type=int, default=5000)
+    told = parser.parse_args()
+    n = told.rasters
     warnings.simplefilter("ignore")
-    made, rows = [simulate(seed) for seed in range(n)], []
+    made, rows = [simulate(seed, told.patch, told.events) for seed in range(n)], []
     with tempfile.TemporaryDirectory() as folder:
         for name in ("full resolution", "256 features"):
             found = np.empty((n, len(WIDTHS), 4))
@@ -94,7 +98,8 @@ def main() -> None:
     ]  # fmt: skip
     text = (
         f"# Levels\n\nThe ratio of two levels, {RATIO:g} in truth, by the width of cells: {n} simulated rasters of "
-        f"{SIDE} x {SIDE} pixels, about {EVENTS:,} events each, the same on cells of every width."
+        f"{SIDE} x {SIDE} pixels, patches {told.patch:g} pixels wide, about {told.events:,} events "
+        f"each, the same on cells of every width."
         f"\n\n{table(header, rows)}\n\n{machine('rasterio')}"
     )
     keep("levels", text)
