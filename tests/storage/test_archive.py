@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 
+import geopandas as gpd
 import numpy as np
 import pyproj
 import pytest
@@ -14,7 +15,7 @@ from models import Mixed, all_modes, poisson_problem, square
 from paths import ROOT
 from posteriors import fitted
 
-from geobgp import LGCP, BoundaryGP, FullRank, HarmonicBasis, Matern, Posterior
+from geobgp import LGCP, BoundaryGP, Domain, FullRank, HarmonicBasis, Matern, Posterior
 from geobgp.errors import CacheError, DataError
 from geobgp.inference.engine import engine_for
 from geobgp.inference.likelihoods import Bernoulli, Gaussian, Likelihood, Poisson
@@ -178,3 +179,30 @@ def test_right_checksums_with_wrong_content_are_refused(change, tmp_path):
     with pytest.raises((CacheError, DataError)):
         Posterior.load(wrong)
     assert Posterior.load(rewritten(path, tmp_path / "same.geobgp", lambda header, arrays: None)).elbo
+
+
+def test_files_from_before_exposure_was_kept_are_read(tmp_path):
+    """A region's part of a cell is then by land, as it was."""
+    districts = gpd.GeoDataFrame(
+        {"people": [900.0, 100.0]}, geometry=[shapely.box(0, 0, 5, 6), shapely.box(5, 0, 9, 6)]
+    )
+    domain = Domain.from_polygons(shapely.box(0, 0, 9, 6), cell_size=2, crs="local")
+    basis = HarmonicBasis.compute(domain, 8, cache=False)
+    model = LGCP(basis, Matern(1.5, lengthscale=8.0, sd=0.5), exposure=districts, exposure_column="people")
+    posterior = model.fit(np.full(domain.n_nodes, 3.0))
+    posterior.save(tmp_path / "new.geobgp")
+    header, arrays = store.read(tmp_path / "new.geobgp", "posterior")
+    old = {name: value for name, value in header.items() if not name.startswith("given")}
+    store.write(
+        tmp_path / "old.geobgp",
+        "posterior",
+        old,
+        {name: array for name, array in arrays.items() if not name.startswith("given")},
+    )
+    shapes, found = districts[["geometry"]], {}
+    for name in ("new", "old"):
+        table = Posterior.load(tmp_path / f"{name}.geobgp").totals(shapes, n_samples=2)
+        found[name] = table["exposure"]
+        assert found[name].sum() == pytest.approx(1000.0)
+    np.testing.assert_allclose(found["new"], [900.0, 100.0], rtol=1e-9)
+    assert found["old"][0] < 850.0
