@@ -366,8 +366,8 @@ class Questions:
         Notes
         -----
         The log Bayes factor is the bound of the log evidence with the hyperparameters integrated out by Laplace's
-        approximation, less the same bound without a field. On events that are spread at random it is below 0.8 nine
-        times in ten. A shared file of `save` keeps the answer.
+        approximation, less the same bound without a field. On events that are spread at random it is below 0 nine
+        times in ten. The file that `save` writes keeps the answer.
 
         Examples
         --------
