@@ -2,12 +2,14 @@
 
 import dataclasses
 import math
+import warnings
 
 import geopandas as gpd
 import numpy as np
 import pandas as pd
 import pytest
 import shapely
+from paths import SAMPLE
 from scipy.integrate import quad
 from scipy.special import gammaln
 from scipy.stats import norm
@@ -318,3 +320,20 @@ def test_values_at_places_have_no_such_verdict(basis):
     with pytest.raises(DataError, match="belongs to counts"):
         posterior.variation()
     assert "variation" not in posterior.summary()
+
+
+@pytest.mark.parametrize(
+    ("points", "more"),
+    [
+        ("tick_bites_simulated", {}),
+        ("disease_cases_simulated", {"exposure": SAMPLE / "population_netherlands.tif"}),
+    ],
+)
+def test_the_samples_vary(points, more):
+    land = SAMPLE / "netherlands_land.gpkg"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", geobgp.GeobgpWarning)  # of people beside the land
+        posterior = geobgp.map_intensity(
+            SAMPLE / f"{points}.gpkg", land, cell_size=8000, m="full", permeability=0, **more
+        )
+    assert posterior.variation().verdict == "varies"
