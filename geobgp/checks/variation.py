@@ -13,7 +13,7 @@ from scipy.special import gammaln, xlogy
 from geobgp.checks.crossval import CrossValidation, compared, per_event, too_few_to_leave_out
 from geobgp.data.combined import combine
 from geobgp.data.effects import FIXED_SD, Linearised
-from geobgp.errors import DataError, GeobgpError
+from geobgp.errors import CheckWarning, DataError, GeobgpError, warn
 from geobgp.inference.binomial import Binomial
 from geobgp.inference.effects_only import EffectsFit, best_size, fit_area_effects, fit_effects
 from geobgp.inference.hyper import Hyper
@@ -174,6 +174,10 @@ def known_variation(posterior: Posterior) -> Variation | None:
         found = _by_evidence(posterior)
         return variation(posterior) if "cross_validation" in posterior.fit.notes else found
     except (GeobgpError, np.linalg.LinAlgError):
+        return None
+    except Exception as error:  # summary, report and file are worth having without it
+        told = f"Whether the map varies could not be worked out: {type(error).__name__}: {error}."
+        warn(CheckWarning(told))
         return None
 
 

@@ -180,6 +180,17 @@ def test_no_checks_are_made_where_none_are_wanted(command, write, monkeypatch):
     assert "--no-checks was given" in (out / "report.html").read_text("utf-8")
 
 
+@pytest.mark.parametrize("command", ["map", "risk", "time"])
+def test_a_map_of_which_nobody_knows_whether_it_varies_is_there(command, write, made, monkeypatch):
+    if command in made:
+        made[command].posterior.fit.notes.clear()
+    monkeypatch.setattr("geobgp.checks.variation._by_evidence", broken)
+    code, out, err = write(command, "--no-checks")
+    assert code == 0 and "Whether the map varies could not be worked out: ZeroDivisionError" in err
+    assert set(OUTPUTS[command].values()) <= {p.name for p in out.iterdir()}
+    assert json.loads((out / "summary.json").read_text("utf-8"))["summary"].get("variation") is None
+
+
 def test_the_record_is_written_whatever_happens_to_what_it_tells(write, monkeypatch):
     monkeypatch.setattr("geobgp.cli.results.record_of", broken)
     code, out, err = write("map", "--no-checks")
