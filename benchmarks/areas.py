@@ -148,8 +148,15 @@ def people(seeds: int) -> None:
                 counts = bin_areas(areas, basis.domain, "cases")
                 at_nodes = read_exposure(areas, basis.domain).values
                 for way, exposure in (("as given", areas), ("by node", at_nodes)):
+                    if way == "by node" and seed % 5:  # its sd runs away, which takes long
+                        continue
                     begin = time.perf_counter()
-                    posterior = LGCP(basis, exposure=exposure, exposure_column="population").fit(counts)
+                    try:
+                        posterior = LGCP(basis, exposure=exposure, exposure_column="population").fit(counts)
+                    except np.linalg.LinAlgError:
+                        if way == "as given":
+                            raise
+                        continue
                     took = time.perf_counter() - begin
                     totals = posterior.totals(areas[["geometry"]])
                     low, high = (totals[q] / totals["exposure"] for q in ("q05", "q95"))
@@ -181,7 +188,8 @@ def people(seeds: int) -> None:
         "districts, each of 100 or of 10,000 people, drawn on cells of 0.4; districts are about five wide.\n"
         "90 % intervals of the rates of districts and of nodes; error of the median log-rate at the nodes; largest "
         "relative difference between a district's exposure and its people. Exposure as given: polygons, read for the "
-        "part of a node in each district; by node: an array, shared by land."
+        "part of a node in each district; by node: an array, shared by land (every fifth data set, where the fit does not "
+        "break down)."
     )
     section("Populations that differ a hundredfold between neighbours", f"{said}\n\n{table(header, rows)}")
 
