@@ -188,8 +188,8 @@ def people(seeds: int) -> None:
         "districts, each of 100 or of 10,000 people, drawn on cells of 0.4; districts are about five wide.\n"
         "90 % intervals of the rates of districts and of nodes; error of the median log-rate at the nodes; largest "
         "relative difference between a district's exposure and its people. Exposure as given: polygons, read for the "
-        "part of a node in each district; by node: an array, shared by land (every fifth data set, where the fit does not "
-        "break down)."
+        "part of a node in each district; by node: an array, shared by land (every fifth data set, where "
+        "the fit does not break down)."
     )
     section("Populations that differ a hundredfold between neighbours", f"{said}\n\n{table(header, rows)}")
 
