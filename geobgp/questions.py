@@ -79,9 +79,9 @@ class Questions:
         >>> domain = Domain.from_polygons(shapely.box(0, 0, 10, 10), cell_size=1, crs="local")
         >>> counts = np.random.default_rng(0).poisson(0.05 * domain.node_points[:, 0])
         >>> posterior = LGCP(FullRank(domain), Matern(1.0, 8.0, 1.0)).fit(counts)
-        >>> hidden = posterior.protected(5).intensity()["mean"].isnull()
-        >>> bool(hidden[:, 0].all()), bool(hidden[:, -1].any())
-        (True, False)
+        >>> hidden = posterior.protected(8).intensity()["mean"].isnull()
+        >>> bool(hidden[:, 0].mean() > hidden[:, 5].mean())  # fewer events in the west
+        True
         """
         return protected(cast("Posterior", self), Protection.of(min_count, protect, min_people))
 

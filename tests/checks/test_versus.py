@@ -136,8 +136,8 @@ def test_the_map_tells_the_ratio_under_the_cursor(compared, tmp_path):
         found = page.run("geobgp.current.at(L.latLng(52.16, 5.2))")
         legend = page.run("document.querySelector('.geobgp-legend').innerText")
     # To three digits, and whole percentages.
-    assert found["mean"] == 1.4
-    assert found["q95"] == pytest.approx(1.4 * np.exp(1.6449 * 0.5), abs=0.005)
+    assert found["ratio"] == 1.4
+    assert found["high"] == pytest.approx(1.4 * np.exp(1.6449 * 0.5), abs=0.005)
     assert found["p"] == pytest.approx(norm.cdf(np.log(1.4) / 0.5), abs=0.005)
     assert found["first"] / found["second"] == pytest.approx(1.4 * np.exp(-0.035), rel=0.02)
     assert "2019 against 2018" in legend and "0.9 – 1.1" in legend

@@ -249,7 +249,7 @@ def test_full_resolution_says_what_areas_need(domain):
 
 def test_counts_of_other_land_are_refused(domain, basis):
     other = Domain.from_polygons(box(0, 0, 24, 16), cell_size=2, crs="local")
-    with pytest.raises(DataError, match="these areas were read for one of"):
+    with pytest.raises(DataError, match="of the nodes of another domain, not of these"):
         LGCP(basis).fit(bin_areas(squares(other, 8.0), other, "cases"))
 
 
@@ -309,7 +309,7 @@ def test_areas_whose_rates_differ_a_thousandfold_settle():
         for name in ("land", "water", "provinces")
     )
     domain = Domain.from_polygons(land, water=water, cell_size=8000)
-    frame = parts.assign(cases=40)
+    frame = parts.assign(cases=40, name=[f"part {k}" for k in range(len(parts))])
     basis, counts = HarmonicBasis.compute(domain, 80, cache=False), bin_areas(frame, domain, "cases")
     posterior = LGCP(basis).fit(counts)
     assert posterior.converged and 1.5 < posterior.sd < 4.0
