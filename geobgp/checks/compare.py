@@ -11,7 +11,7 @@ from scipy.special import gammaln, xlogy
 
 from geobgp.arguments import POSTERIOR
 from geobgp.checks.blocks import are_folds, auto_side, narrowed
-from geobgp.checks.crossval import MOST_NODES, CrossValidation, per_event
+from geobgp.checks.crossval import AUTO_NODES, MOST_NODES, CrossValidation, per_event
 from geobgp.errors import DataError
 from geobgp.text import listed, number
 from geobgp.validate import NAME, SEED, Rule, door
@@ -77,7 +77,10 @@ def compare(
     if isinstance(blocks, str) and blocks == "auto":
         cell = _common_cell([p.domain.cell_size for p in found.values()])
         side = max(auto_side(p, cell) for p in found.values())
-        blocks = min(narrowed(p.domain, side, MOST_NODES, buffer, cell_size=cell) for p in found.values())
+        blocks = min(
+            narrowed(p.domain, side, min(AUTO_NODES, MOST_NODES), buffer, cell_size=cell)
+            for p in found.values()
+        )
     elif are_folds(blocks) and len({p.domain.n_nodes for p in found.values()}) > 1:
         raise DataError(
             "Folds are labels of one domain's nodes, and these maps have different ones.",

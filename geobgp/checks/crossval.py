@@ -35,6 +35,8 @@ DRAWS = 400
 NEIGHBOURS = 200
 #: Nodes that can be left out at once: the algebra on them is dense.
 MOST_NODES = 6000
+#: Nodes (or persons) that automatic blocks hold at most: the time of all blocks grows with the square of it.
+AUTO_NODES = 2500
 #: Fewer events, nodes or areas than these are not left out without being asked.
 _FEWEST_EVENTS, _FEWEST_NODES, _FEWEST_AREAS = 20, 50, 5
 #: Chance that a check raises a false alarm: of the coverage, and of the dispersion and the PIT values.
@@ -209,10 +211,10 @@ class CrossValidation:
             return []
         scale, unit = self.domain.length_unit
         found, wanted = (number(side / scale, 3) for side in (self.side, self.wanted_side))
-        what = "persons" if self.events == "cases" else "cells"
+        most = f"{min(AUTO_NODES, MOST_NODES):,} {'persons' if self.events == 'cases' else 'cells'}"
         return [
-            f"Blocks are {found} instead of {wanted} {'units' if unit == 'unit' else unit} wide, since at most "
-            f"{MOST_NODES:,} {what} can be left out at once; narrower blocks are a little easier to predict."
+            f"Blocks are {found} instead of {wanted} {'units' if unit == 'unit' else unit} wide, so that no more than "
+            f"{most} are left out at once; narrower blocks are a little easier to predict."
         ]
 
     def _share(self) -> str:
@@ -320,7 +322,11 @@ def cross_validate(
 
     begin = time.perf_counter()
     values = _observed(posterior)
-    made = blocks if isinstance(blocks, Blocks) else make_blocks(blocks, posterior, MOST_NODES, buffer)
+    made = (
+        blocks
+        if isinstance(blocks, Blocks)
+        else make_blocks(blocks, posterior, min(AUTO_NODES, MOST_NODES), buffer)
+    )
     check_size(int(np.bincount(made.of[made.of >= 0]).max()))
     rng = np.random.default_rng(seed)
     with threadpool_limits(limits=1, user_api="blas"):

@@ -11,7 +11,14 @@ import pandas as pd
 from scipy.special import expit, gammaln, logsumexp, xlogy
 
 from geobgp.checks.blocks import Blocks, make_blocks
-from geobgp.checks.crossval import MOST_NODES, NEIGHBOURS, CrossValidation, check_size, left_out_groups
+from geobgp.checks.crossval import (
+    AUTO_NODES,
+    MOST_NODES,
+    NEIGHBOURS,
+    CrossValidation,
+    check_size,
+    left_out_groups,
+)
 from geobgp.errors import DataError, option
 from geobgp.inference.binomial import Binomial
 from geobgp.inference.leave_out import ROUNDS, JointNormal, LeftOut, leave_out
@@ -38,7 +45,7 @@ def cross_validate_persons(
     begin, domain = time.perf_counter(), posterior.domain
     groups = _known(posterior)
     if not isinstance(blocks, Blocks):
-        blocks = make_blocks(blocks, posterior, MOST_NODES, buffer, groups.node)
+        blocks = make_blocks(blocks, posterior, min(AUTO_NODES, MOST_NODES), buffer, groups.node)
     made = _with_persons(blocks, groups)
     rng = np.random.default_rng(seed)
     by_node = np.argsort(groups.node, kind="stable")

@@ -271,7 +271,8 @@ def test_blocks_of_our_own_choice_are_made_small_enough_to_be_left_out(buffer, m
     held = np.bincount(checked.block_of)
     assert held.max() <= 12 and held.sum() == posterior.domain.n_nodes and checked.n_events == usual.n_events
     assert (
-        f"{checked.side:g} instead of {usual.side:g} units wide, since at most 12 cells" in checked.verdict()
+        f"{checked.side:g} instead of {usual.side:g} units wide, so that no more than 12 cells"
+        in checked.verdict()
     )
     assert checked.facts()["wanted_block_side"] == usual.side
     compared = compare({"one": posterior, "the same": posterior})
