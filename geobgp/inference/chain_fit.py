@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from geobgp.data.effects import Effects, Linearised
-from geobgp.errors import DataError, GeobgpWarning, SizeError, hearing, option
+from geobgp.errors import DataError, GeobgpWarning, SizeError, hearing, option, warn
 from geobgp.inference.chain import Setting
 from geobgp.inference.chain_state import season_columns
 from geobgp.inference.checkpoint import Checkpoint, content_key
@@ -21,7 +21,7 @@ from geobgp.inference.likelihoods import Likelihood
 from geobgp.inference.limits import run
 from geobgp.inference.period_problems import AreaChain, NodeChain, dynamics_of
 from geobgp.inference.renewal import Observed, Purpose, effects_alone, fit_levels
-from geobgp.inference.solver import WORTH
+from geobgp.inference.solver import RAN_OUT, WORTH
 from geobgp.linalg.memory import free_memory
 from geobgp.prior.harmonic import HarmonicBasis
 from geobgp.prior.kernels import Kernel, to_dict
@@ -361,14 +361,15 @@ class _Run:
     def _choose(self, start: Start | None, told: _Told) -> tuple[_Told, Start | None, Found | None]:
         """Return the dynamics with the higher bound, where it was reached, and that fit if it was a whole one."""
         places: dict[str, Start] = {}
-        heard: list[GeobgpWarning] = []
+        heard: dict[str, list[GeobgpWarning]] = {"separable": [], "diffusive": []}
         whole: dict[str, Found] = {}
+        first = start
         bounds, compared = dict(told.bounds), self.problem.setting.basis.m
         kinds: tuple[DynamicsName, ...] = ("separable", "diffusive")
         for kind in (kind for kind in kinds if kind not in bounds):
             problem = self.problem.with_dynamics(kind)
             self.stage.tell(f"{kind} dynamics")
-            with hearing(heard.append):  # what matters is whether the fit itself converges
+            with hearing(lambda warning: None):  # what matters is whether the fit itself converges
                 quick = self._rehearse(problem, start) if isinstance(problem, NodeChain) else None
             if quick is not None:
                 found, compared = quick
@@ -376,16 +377,19 @@ class _Run:
                 break
             else:
                 self._note(_Told(None, bounds, compared))
-                whole[kind] = self._fit(problem, self.hyper, start, integrate=False)
+                with hearing(heard[kind].append):  # those of the fit that is kept are told below
+                    whole[kind] = self._fit(problem, self.hyper, start, integrate=False)
                 found = whole[kind][0]
             start = places[kind] = _place(found, problem.centre)
-            if quick is not None and not found.converged and np.isfinite(self.deadline):
-                break  # no time to compare
+            if found.message.startswith(RAN_OUT):
+                break  # a bound that was cut off cannot be compared
             bounds[kind] = found.elbo
-        if len(bounds) < len(kinds):
-            return _Told("separable", bounds, compared), places["separable"], whole.get("separable")
-        best: DynamicsName = "diffusive" if bounds["diffusive"] > bounds["separable"] else "separable"
-        return _Told(best, bounds, compared), places.get(best, start), whole.get(best)
+        best: DynamicsName = "separable"
+        if len(bounds) == len(kinds) and bounds["diffusive"] > bounds["separable"]:
+            best = "diffusive"
+        for warning in heard[best]:
+            warn(warning)
+        return _Told(best, bounds, compared), places.get(best, first), whole.get(best)
 
 
 def _begin(

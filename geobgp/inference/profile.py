@@ -21,7 +21,7 @@ from geobgp.inference.count_likelihoods import LARGEST_K, SMALLEST_K
 from geobgp.inference.fit import Start, fit
 from geobgp.inference.hyper import Hyper, bfgs, negative, newton_step
 from geobgp.inference.renewal import MOST_PASSES, SETTLED, Problem, Settled, settle
-from geobgp.inference.solver import Solver
+from geobgp.inference.solver import RAN_OUT, Solver
 from geobgp.progress import Stage
 from geobgp.text import number
 
@@ -293,7 +293,7 @@ class Profile:
         if fitted.converged and not converged:
             message = f"the hyperparameters still rise after {_PULLS} searches"
             if self._late():
-                message = "time ran out before the hyperparameters were learned"
+                message = f"{RAN_OUT} before the hyperparameters were learned"
         fitted = dataclasses.replace(
             fitted, hyper_cov=self._covariance, converged=converged, message=message, rounds=self._rounds,
             seconds=self._seconds,

@@ -33,6 +33,8 @@ WORTH = 0.01
 _DETOUR = 1e-2
 #: Rounding of the bound, relative to its size.
 _ROUNDING = 1e-12
+#: How the message begins of what the clock has ended.
+RAN_OUT = "time ran out"
 #: Rounds for which there must be time to begin a step of the hyperparameters: its own, and those that settle the
 #: posterior in the end.
 _STEP_ROUNDS = 6.0
@@ -256,7 +258,7 @@ class Solver:
             if point.score + 10.0 * max(gain, 0.0) < enough:
                 return Outcome(point, False, "falls short")
             if self.late(1.0):
-                said = f"time ran out after {self.rounds} rounds; the last one gained {gain:.2g} nats"
+                said = f"{RAN_OUT} after {self.rounds} rounds; the last one gained {gain:.2g} nats"
                 return Outcome(point, False, said)
             share = min(1.0, 2.0 * share)
         return Outcome(
@@ -354,7 +356,7 @@ class Solver:
                 return self._ended(point, "every hyperparameter is held by a bound")
             if self.curvature is None:
                 if self.late(_STEP_ROUNDS):
-                    said = f"time ran out after {self.rounds} rounds, before the hyperparameters were learned"
+                    said = f"{RAN_OUT} after {self.rounds} rounds, before the hyperparameters were learned"
                     return Outcome(point, False, said)
                 self.curvature = negative(self.measure(point, gradient))
             inner = self.curvature[np.ix_(free, free)]
@@ -369,7 +371,7 @@ class Solver:
                 return self._ended(point, f"no step of the hyperparameters promises {number(worth)} nats")
             if self.late(_STEP_ROUNDS):
                 left = f"when the hyperparameters promised {promise:.2g} nats more"
-                said = f"time ran out after {self.rounds} rounds, {left}"
+                said = f"{RAN_OUT} after {self.rounds} rounds, {left}"
                 return Outcome(point, promise < worth, said)
             if self.rounds >= max_rounds or steps >= 60:
                 said = f"the hyperparameters still promise {promise:.3g} nats after {self.rounds} rounds"
