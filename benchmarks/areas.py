@@ -24,7 +24,7 @@ import shapely
 from tables import RESULTS, keep, machine, table
 
 from geobgp import LGCP, Domain, HarmonicBasis, Matern, bin_areas, map_intensity, simulate_points
-from geobgp.data.exposure import read_exposure, within
+from geobgp.data.inputs import read_exposure, within
 from geobgp.land.regions import area_shares, overlay
 
 SIDE, LENGTHSCALE, SD, EVENTS = 40.0, 8.0, 0.8, 5000.0

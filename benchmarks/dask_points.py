@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from geobgp import Domain, GeobgpWarning, bin_points
-from geobgp.land.reproject import WGS84, transform
+from geobgp.land.crs import WGS84, transform
 
 SAMPLE = Path(__file__).resolve().parents[1] / "sample_data"
 

@@ -20,8 +20,8 @@ from tables import keep, machine, table
 
 from geobgp import LGCP, Domain, FullRank, HarmonicBasis, Posterior, bin_points
 from geobgp.checks.crossval import CrossValidation
-from geobgp.inference.leave_out import JointNormal, log_score
-from geobgp.inference.likelihoods import Poisson
+from geobgp.inference.families import Poisson
+from geobgp.inference.held_out import JointNormal, log_score
 
 SAMPLE = Path(__file__).resolve().parent.parent / "sample_data"
 TICKS = ("netherlands_land.gpkg", "netherlands_water.gpkg", "tick_bites_simulated.gpkg")

@@ -37,14 +37,13 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from geobgp.auto.pipeline import map_intensity
-    from geobgp.auto.risk import map_risk
+    from geobgp.auto.pipeline import map_intensity, map_risk
     from geobgp.checks.compare import compare
     from geobgp.checks.crossval import CrossValidation
     from geobgp.checks.variation import Variation
     from geobgp.data.areas import AreaCounts, bin_areas
     from geobgp.data.counts import Counts, bin_points
-    from geobgp.data.levels import Categorical
+    from geobgp.data.effects import Categorical
     from geobgp.data.periods import Periods
     from geobgp.data.standardise import expected_counts
     from geobgp.errors import (
@@ -60,21 +59,20 @@ if TYPE_CHECKING:
     from geobgp.land.domain import Domain
     from geobgp.land.grid import Grid
     from geobgp.model import LGCP, BoundaryGP
-    from geobgp.posterior import Posterior
+    from geobgp.posterior import Posterior, SpaceTimePosterior
     from geobgp.prior.full_rank import FullRank
     from geobgp.prior.harmonic import HarmonicBasis
     from geobgp.prior.kernels import Matern, SquaredExponential
     from geobgp.scale.strata import map_strata
     from geobgp.scale.tiles import map_tiles
     from geobgp.simulate import simulate_points
-    from geobgp.spacetime.posterior import SpaceTimePosterior
 
 _HOME = {
     "AreaCounts": "data.areas",
     "BoundaryGP": "model",
     "CRSError": "errors",
     "CacheError": "errors",
-    "Categorical": "data.levels",
+    "Categorical": "data.effects",
     "Counts": "data.counts",
     "CrossValidation": "checks.crossval",
     "DataError": "errors",
@@ -91,7 +89,7 @@ _HOME = {
     "Periods": "data.periods",
     "Posterior": "posterior",
     "SizeError": "errors",
-    "SpaceTimePosterior": "spacetime.posterior",
+    "SpaceTimePosterior": "posterior",
     "SquaredExponential": "prior.kernels",
     "Variation": "checks.variation",
     "bin_areas": "data.areas",
@@ -99,7 +97,7 @@ _HOME = {
     "compare": "checks.compare",
     "expected_counts": "data.standardise",
     "map_intensity": "auto.pipeline",
-    "map_risk": "auto.risk",
+    "map_risk": "auto.pipeline",
     "map_strata": "scale.strata",
     "map_tiles": "scale.tiles",
     "simulate_points": "simulate",

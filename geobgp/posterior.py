@@ -1,48 +1,970 @@
-"""Posterior: what a fit knows, in NumPy; intensities, samples, predictions, its file."""
+"""Posterior: what a fit knows, what can be asked of it, and what it writes and draws."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 import pandas as pd
 
-from geobgp.arguments import INTERVAL as PROBABILITY
-from geobgp.arguments import PROBABILITIES, UNITS, VALUES
 from geobgp.data.effects import Effects
 from geobgp.data.effort import seen_exposure
-from geobgp.data.exposure import Given, Within, next_to_none, within
+from geobgp.data.inputs import Given, Within, next_to_none, within
+from geobgp.data.periods import Periods
 from geobgp.errors import DataError
-from geobgp.exports import Outputs
-from geobgp.inference.mixture import INTERVAL, NormalMixture, quantiles_of
+from geobgp.files import check_unread
+from geobgp.inference.held_out import ROUNDS
+from geobgp.inference.mixture import (
+    INTERVAL,
+    NormalMixture,
+    check_probabilities,
+    interval_in,
+    quantile_name,
+    quantile_words,
+    quantiles_of,
+)
+from geobgp.land.crs import as_given, place_coordinates
 from geobgp.land.regions import overlay
-from geobgp.land.reproject import as_given, place_coordinates
-from geobgp.privacy import Protection, is_published, legend, published, shifts
-from geobgp.questions import Questions
+from geobgp.privacy import (
+    Protection,
+    hide_blocks,
+    hide_rows,
+    is_published,
+    legend,
+    protected,
+    published,
+    refuse,
+    shifts,
+)
 from geobgp.style import Style
-from geobgp.summary import Rung, Summary, coefficient_table, describe, events_in_words, statistics, weights_of
+from geobgp.summary import (
+    Rung,
+    Summary,
+    coefficient_table,
+    describe,
+    describe_in_time,
+    events_in_words,
+    statistics,
+    weights_of,
+)
 from geobgp.text import number
-from geobgp.units import RELATIVE_RISK, Units
-from geobgp.validate import PATH, SEED_OR_GENERATOR, door, whole
+from geobgp.units import RELATIVE_RISK, Units, warn_if_far
+from geobgp.validation import (
+    ARRAY,
+    AXES,
+    BASEMAP,
+    CLIENT,
+    FIGURE,
+    FLAG,
+    JOBS,
+    LEVELS,
+    MIN_COUNT,
+    NAME,
+    PATH,
+    POSTERIOR,
+    PROBABILITIES,
+    SEED,
+    SEED_OR_GENERATOR,
+    SEVERAL_PERIODS,
+    SOURCE,
+    TEXT,
+    THRESHOLDS,
+    UNITS,
+    VALUES,
+    a,
+    choice,
+    door,
+    either,
+    real_number,
+    whole,
+)
+from geobgp.validation import INTERVAL as PROBABILITY
+from geobgp.validation import names as some_names
 
 if TYPE_CHECKING:
+    import folium
     import geopandas as gpd
+    import matplotlib.axes
     import xarray as xr
+    from matplotlib.figure import Figure
 
+    from geobgp.checks.compare import Versus
+    from geobgp.checks.crossval import CrossValidation
+    from geobgp.checks.excursions import Excursion
+    from geobgp.checks.forecasts import ForecastCheck
+    from geobgp.checks.residuals import Residuals
+    from geobgp.checks.variation import Variation
     from geobgp.data.areas import AreaCounts
     from geobgp.data.persons import Groups
+    from geobgp.inference.chain import ChainState
+    from geobgp.inference.families import Likelihood
     from geobgp.inference.fit import Fit
-    from geobgp.inference.likelihoods import Likelihood
+    from geobgp.inference.mixture import Interval
     from geobgp.land.domain import Domain
-    from geobgp.prior.base import Basis
+    from geobgp.output.qgis import Dated
+    from geobgp.prior.basis import Basis, Scaling
     from geobgp.prior.kernels import Kernel
-    from geobgp.prior.scaling import Scaling
+
+
+# -- What a posterior says on the grid, and the ways out: rasters, netCDF, polygons, web maps, figures -------
+
+
+class Outputs:
+    """What `Posterior` can write and draw, using only its public methods."""
+
+    likelihood: Likelihood
+
+    if TYPE_CHECKING:
+
+        @property
+        def domain(self) -> Domain: ...  # noqa: D102
+        @property
+        def provenance(self) -> dict[str, Any]: ...  # noqa: D102
+        @property
+        def drawn(self) -> str: ...  # noqa: D102
+        @property
+        def quantity(self) -> str: ...  # noqa: D102
+        @property
+        def units(self) -> str: ...  # noqa: D102
+        @property
+        def _published(self) -> NormalMixture: ...
+        @property
+        def _shown_nodes(self) -> NormalMixture: ...
+        @property
+        def quantiles(self) -> tuple[float, float, float]: ...  # noqa: D102
+        def in_units(self, units: str | None) -> Posterior: ...  # noqa: D102
+        @property
+        def style(self) -> Style: ...  # noqa: D102
+        def _need_counts(self, what: str) -> None: ...
+        def node_intensity(self, quantiles: Sequence[float] | None = None) -> pd.DataFrame: ...  # noqa: D102
+        def summary(self) -> Summary: ...  # noqa: D102
+
+    @door(quantiles=PROBABILITIES)
+    def intensity(self, quantiles: Sequence[float] | None = None) -> xr.Dataset:
+        """Return the intensity on the grid: mean, sd and quantiles.
+
+        Exact for a log-normal (or a mixture of them), not sampled. In a cell with several nodes (two sides of
+        a river) each statistic is the average over the cell's land.
+
+        Parameters
+        ----------
+        quantiles : sequence of float, optional
+            Probabilities, each a variable: 0.05 is ``q05``. By default the ends of the `interval`, and the median.
+
+        Returns
+        -------
+        xarray.Dataset
+            On (northing, easting), NaN off land, with CRS, units and provenance.
+        """
+        self._need_counts("intensity()")
+        table = self.node_intensity(quantiles)
+        what = self.quantity
+        about = {name: {"long_name": f"{what}, {_words(name)}", "units": self.units} for name in table}
+        if what != "intensity":
+            about = {name: facts | {"quantity": what} for name, facts in about.items()}
+        look = self.style.attrs()
+        about = {name: facts | (look if name != "sd" else {}) for name, facts in about.items()}
+        return self._dataset({name: table[name].to_numpy() for name in table}, about)
+
+    @door(threshold=real_number())
+    def exceedance(self, threshold: float) -> xr.DataArray:
+        """Return the probability that the intensity exceeds `threshold` (in `units`), on the grid."""
+        self._need_counts("exceedance()")
+        values = self._shown_nodes.sf(np.log(threshold) if threshold > 0 else -np.inf)
+        about = {
+            "long_name": f"probability of more than {threshold:g} {self.units}",
+            "units": "1",
+            "threshold": float(threshold),
+        }
+        return self._dataset({"exceedance": values}, {"exceedance": about})["exceedance"]
+
+    @door(quantiles=PROBABILITIES)
+    def latent(self, quantiles: Sequence[float] | None = None) -> xr.Dataset:
+        """Return the linear predictor on the grid (the log-intensity, for counts): mean, sd and quantiles."""
+        chances = check_probabilities(self.quantiles if quantiles is None else quantiles)
+        nodes = self._published
+        mean, var = nodes.moments()
+        values = {"mean": mean, "sd": np.sqrt(var)} | {quantile_name(q): nodes.quantile(q) for q in chances}
+        unit = f"log({self.in_units(None).units})" if self.likelihood.is_intensity else "1"
+        about = {name: {"long_name": f"linear predictor, {_words(name)}", "units": unit} for name in values}
+        return self._dataset(values, about)
+
+    def _dataset(
+        self, values: dict[str, np.ndarray], variables: dict[str, dict[str, Any]], coverage: bool = False
+    ) -> xr.Dataset:
+        from geobgp.output.grids import dataset
+
+        return dataset(self.domain, values, variables=variables, attrs=self.provenance, coverage=coverage)
+
+    def _layers(self, quantiles: Sequence[float] | None, thresholds: Sequence[float]) -> xr.Dataset:
+        drawn = "q50" if self.drawn == "median" else "mean"
+        if drawn == "q50" and quantiles is not None and 0.5 not in quantiles:
+            quantiles = (*quantiles, 0.5)
+        data = self.intensity(quantiles)
+        # What maps show comes first.
+        data = data[[drawn, *(name for name in data.data_vars if name != drawn)]]
+        for threshold in np.atleast_1d(np.asarray(thresholds, float)):
+            chance = self.exceedance(float(threshold))
+            data[f"exceedance_{threshold:g}"] = chance
+            ends = float(chance.min()), float(chance.max())
+            q = self.intensity()
+            low, high, words = cast("Interval", interval_in(q))
+            warn_if_far(
+                float(threshold), self.units, ends, (float(q[low].min()), float(q[high].max())), words
+            )
+        data["coverage"] = self._dataset({}, {}, coverage=True)["coverage"]
+        return data
+
+    @door(path=PATH, thresholds=THRESHOLDS, quantiles=PROBABILITIES)
+    def to_raster(
+        self,
+        path: str | Path,
+        thresholds: Sequence[float] = (),
+        *,
+        quantiles: Sequence[float] | None = None,
+        classes: int | Sequence[float] | Literal["quantile"] | None = None,
+        vmin: float | None = None,
+        vmax: float | None = None,
+        cmap: Any = None,
+    ) -> list[Path]:
+        """Write GeoTIFFs with QGIS styles: a directory (a file per statistic) or one ``.tif`` (all bands).
+
+        The statistic that maps show (`drawn`) is the first, as ``mean.tif`` or ``q50.tif``. Each of `thresholds` adds
+        the probability of exceeding it; ``coverage`` is the share of each cell that is land.
+        `classes`, `vmin`, `vmax` and `cmap` are of the styles; see `styled`.
+        """
+        from geobgp.output.rasters import write_rasters
+
+        data = self._look(classes, vmin, vmax, cmap)._layers(quantiles, thresholds)
+        return write_rasters(data, path, title=self.provenance["title"])
+
+    @door(path=PATH, thresholds=THRESHOLDS, quantiles=PROBABILITIES)
+    def to_netcdf(
+        self, path: str | Path, thresholds: Sequence[float] = (), *, quantiles: Sequence[float] | None = None
+    ) -> Path:
+        """Write the intensity and the probabilities of exceeding `thresholds` to one netCDF file."""
+        from geobgp.output.grids import write_netcdf
+
+        return write_netcdf(self._layers(quantiles, thresholds), path)
+
+    @door(path=PATH, thresholds=THRESHOLDS, quantiles=PROBABILITIES)
+    def to_qgis(
+        self,
+        path: str | Path,
+        thresholds: Sequence[float] = (),
+        *,
+        regions: Any = None,
+        quantiles: Sequence[float] | None = None,
+    ) -> Path:
+        """Write a QGIS project with all that it shows: rasters, shoreline, the land that exceeds thresholds, regions.
+
+        Parameters
+        ----------
+        path : str or path
+            A folder, made if it is missing, for ``map.qgz`` and its files; or the project itself, ending in ``.qgz``.
+            Paths in the project are relative: it moves with its folder.
+        thresholds : sequence of float
+            In `units`. Each adds the probability of exceeding it, and where that is probable, as polygons.
+        regions : GeoDataFrame, GeoSeries, list of geometries or path, optional
+            As for `totals`; their totals are in ``regions.gpkg``, and their names on the map.
+        quantiles : sequence of float
+
+        Returns
+        -------
+        Path
+            The project.
+        """
+        from geobgp.output.qgis import write_layers, write_qgis
+
+        project = Path(path) if Path(path).suffix.lower() == ".qgz" else Path(path) / "map.qgz"
+        totals = None if regions is None else cast("Posterior", self).totals(regions)
+        check_unread(project, project.parent / "map.gpkg", project.parent / "regions.gpkg")
+        rasters = self.to_raster(project.parent, thresholds, quantiles=quantiles)
+        if totals is not None:
+            write_layers(project.parent / "regions.gpkg", {"regions": totals})
+        return write_qgis(cast("Posterior", self), project, rasters, thresholds=thresholds, regions=totals)
+
+    @door(levels=LEVELS, path=PATH, variable=NAME, smooth=FLAG)
+    def to_polygons(
+        self,
+        levels: Sequence[float],
+        path: str | Path | None = None,
+        *,
+        variable: str | None = None,
+        kind: Literal["bands", "above"] = "bands",
+        smooth: bool = True,
+    ) -> gpd.GeoDataFrame:
+        """Return the land between levels of a variable of `intensity()`; write it to `path` if given.
+
+        Parameters
+        ----------
+        levels : sequence of float
+            In `units`.
+        path : str or path, optional
+            A GeoPackage.
+        variable : str, optional
+            "mean", "median", "sd", "q50", or an end of the interval, such as "q05"; by default the statistic that maps
+            show, `drawn`.
+        kind : "bands" or "above"
+            All land in bands, or all that lies above each level.
+        smooth : bool
+            Interpolate between cells; False keeps whole ones.
+
+        Returns
+        -------
+        GeoDataFrame
+            Columns ``lower``, ``upper``, ``label``, ``units``, ``area``.
+        """
+        from geobgp.output.palette import chosen_variable
+        from geobgp.output.polygons import to_polygons, write_polygons
+
+        data = self.intensity()
+        frame = to_polygons(
+            data[chosen_variable(data, variable)], levels, domain=self.domain, kind=kind, smooth=smooth
+        )
+        if path is not None:
+            write_polygons(frame, path)
+        return frame
+
+    @door(path=PATH, probability=real_number(above=0.5, below=1.0), risk=real_number(above=0.0))
+    def tolerance_contours(
+        self, path: str | Path | None = None, *, probability: float = 0.975, risk: float = 1.0
+    ) -> gpd.GeoDataFrame:
+        """Return where the relative risk is nearly surely raised or lowered, as polygons; write them if asked to.
+
+        Parameters
+        ----------
+        path : str or path, optional
+            A GeoPackage.
+        probability : float
+            Of a risk above `risk` (raised), or below it (lowered), place by place.
+        risk : float
+            1 is the average risk.
+
+        Returns
+        -------
+        GeoDataFrame
+            Columns ``risk`` ("raised" or "lowered"), ``probability``, ``area``; without rows where nothing is so sure.
+        """
+        from geobgp.output.polygons import to_polygons, write_polygons
+
+        frame = to_polygons(self.exceedance(risk), [1 - probability, probability], domain=self.domain)
+        frame = frame[frame["lower"].isna() | frame["upper"].isna()].reset_index(drop=True)
+        frame.insert(0, "risk", np.where(frame["upper"].isna(), "raised", "lowered"))
+        frame.insert(1, "probability", probability)
+        frame = frame[["risk", "probability", "area", "geometry"]]
+        if path is not None:
+            write_polygons(frame, path)
+        return frame
+
+    @door(draws=whole(1), chains=whole(1), seed=SEED)
+    def to_arviz(self, draws: int = 250, *, chains: int = 4, seed: int = 0) -> Any:
+        """Return joint draws for ArviZ, so that ``az.summary``, ``az.loo`` and ``az.plot_*`` work.
+
+        Needs the extra ``geobgp[arviz]``. Draws are independent of each other; chains are there because ArviZ
+        compares them. `cross_validate` judges blocks of land and is the better guide than ``az.loo``, which leaves out
+        single nodes.
+
+        Parameters
+        ----------
+        draws, chains : int
+            Draws of each chain, and chains: 1,000 draws at 15,000 nodes take 120 MB a variable.
+        seed : int
+
+        Returns
+        -------
+        arviz.InferenceData, or xarray.DataTree from ArviZ 1.0 on
+            ``posterior``: ``coefficient`` (by ``effect``, in own units), ``intensity`` (by ``node``), and
+            ``lengthscale`` and ``sd`` if they were integrated over. ``constant_data``: exposure, easting and northing
+            of the nodes. Where the counts are known, ``observed_data``, ``log_likelihood`` and
+            ``posterior_predictive``: ``events`` by node.
+        """
+        from geobgp.output.arviz import inference_data
+
+        self._need_counts("to_arviz()")
+        return inference_data(cast("Posterior", self), draws, chains, seed)
+
+    @door(
+        path=PATH,
+        title=TEXT,
+        threshold=either(FLAG, real_number(above=0.0)),
+        thresholds=THRESHOLDS,
+        basemap=BASEMAP,
+        show_points=FLAG,
+        points=ARRAY,
+        point_labels=SOURCE,
+        opacity=real_number(least=0.0, most=1.0),
+        max_pixels=whole(1),
+        max_bytes=whole(1),
+    )
+    def to_map(
+        self,
+        path: str | Path | None = None,
+        *,
+        title: str | None = None,
+        threshold: float | bool | None = None,
+        thresholds: Sequence[float] | None = None,
+        regions: Any = None,
+        context: Any = None,
+        basemap: str | folium.TileLayer | None = None,
+        show_points: bool = False,
+        points: gpd.GeoDataFrame | gpd.GeoSeries | np.ndarray | None = None,
+        point_labels: Iterable[object] | str | None = None,
+        opacity: float | None = None,
+        max_pixels: int | None = None,
+        max_bytes: int | None = None,
+        classes: int | Sequence[float] | Literal["quantile"] | None = None,
+        vmin: float | None = None,
+        vmax: float | None = None,
+        cmap: Any = None,
+    ) -> folium.Map:
+        """Return the interactive map; write it to `path` if given, as HTML that needs nothing else.
+
+        Parameters
+        ----------
+        path : str or path, optional
+            An HTML file.
+        title : str, optional
+            By default the posterior's own.
+        threshold : float, optional
+            The layer of the probability of exceeding it; by default of the mean over all land. False: without.
+        thresholds : sequence of float, optional
+            Several of them, a layer each.
+        regions : GeoDataFrame or whatever `totals` takes, optional
+            Outlines with their numbers and intervals. A table from `totals` is shown as it is; of other regions the
+            totals are computed.
+        context : GeoDataFrame, GeoSeries or path, optional
+            Outlines and names for orientation, without network.
+        basemap : str or folium.TileLayer, optional
+            An online one, such as "OpenStreetMap": its server then learns where on the map the reader looks.
+        show_points : bool
+            Put `points` into the file, where **whoever has the file has every coordinate**.
+        points : GeoDataFrame, GeoSeries or (n, 2) array, optional
+            An array holds eastings and northings in the domain's CRS.
+        point_labels : str or iterable, optional
+            A column of `points`, or one label each.
+        opacity : float, optional
+            Of the pictures at first; 1, or 0.75 over a basemap.
+        max_pixels, max_bytes : int, optional
+            Limits on the size, by default 4 million and 12 MB.
+        classes, vmin, vmax, cmap
+            Other classes and colours of the first layer; see `styled`.
+        """
+        from geobgp.web import maps
+
+        made = maps.intensity_map(
+            self._look(classes, vmin, vmax, cmap),
+            title=title,
+            threshold=threshold,
+            thresholds=thresholds,
+            regions=regions,
+            context=context,
+            basemap=basemap,
+            show_points=show_points,
+            points=points,
+            point_labels=point_labels,
+            opacity=opacity,
+            max_pixels=maps.MAX_PIXELS if max_pixels is None else max_pixels,
+            max_bytes=maps.MAX_BYTES if max_bytes is None else max_bytes,
+        )
+        if path is not None:
+            maps.save(made, path)
+        return made
+
+    @door(path=PATH, thresholds=THRESHOLDS, checks=FLAG)
+    def to_report(
+        self,
+        path: str | Path,
+        *,
+        thresholds: Sequence[float] = (),
+        regions: Any = None,
+        checks: bool = True,
+    ) -> Path:
+        """Write the report: maps, what went in, the model, residuals, totals of regions, on one page.
+
+        Parameters
+        ----------
+        path : str or path
+            An HTML file, which needs nothing else.
+        thresholds : sequence of float
+            In `units`; a map of the probability of exceeding each.
+        regions : GeoDataFrame, optional
+            From `totals`, or anything that it takes.
+        checks : bool
+            Leave out blocks, as `cross_validate` does, and show how they are predicted, which takes time. Where that
+            cannot be done the report says why.
+
+        Warns
+        -----
+        CheckWarning
+            When a check could not be run; the report is written without it.
+        """
+        from geobgp.report.report import ReportInputs, attempted, write_report
+
+        self._need_counts("to_report()")
+        me, totals = cast("Posterior", self), self._with_totals(regions)
+        checked, why_not = None, "" if checks else "They were not asked for."
+        if checks and me.observed is not None and me.observed.any():
+            checked, why_not = attempted(lambda: me.cross_validate(rounds=0), "The held-out checks were")
+        inputs = ReportInputs(thresholds=thresholds, regions=totals, validation=checked, not_checked=why_not)
+        return write_report(path, me, inputs)
+
+    @door(
+        ax=AXES, variable=NAME, threshold=real_number(), points=SOURCE, title=TEXT, label=TEXT, colour_bar=FLAG,
+        scale_bar=FLAG, outline=FLAG,
+    )  # fmt: skip
+    def plot(
+        self,
+        ax: matplotlib.axes.Axes | None = None,
+        *,
+        variable: str | None = None,
+        threshold: float | None = None,
+        points: Any = None,
+        title: str | None = None,
+        label: str | None = None,
+        colour_bar: bool = True,
+        scale_bar: bool = True,
+        outline: bool = True,
+        classes: int | Sequence[float] | Literal["quantile"] | None = None,
+        vmin: float | None = None,
+        vmax: float | None = None,
+        cmap: Any = None,
+    ) -> matplotlib.axes.Axes:
+        """Draw a statistic of the intensity as a map, in the classes and colours of the rasters.
+
+        Parameters
+        ----------
+        ax : Axes, optional
+            By default a new figure's.
+        variable : str, optional
+            "mean", "median", "sd", "q50", an end of the interval (such as "q05"), or "uncertainty": sd / mean in per
+            cent. By default the statistic that maps show, `drawn`.
+        threshold : float, optional
+            Draw the probability that the intensity exceeds this, in the map's units, instead.
+        points : GeoDataFrame, GeoSeries or (n, 2) array, optional
+            Drawn on top.
+        title, label : str, optional
+            Above the map, and beside the colour bar; by default what is shown, and its unit.
+        colour_bar, scale_bar, outline : bool
+            Whether to draw them.
+        classes, vmin, vmax, cmap
+            Other classes and colours; see `styled`.
+        """
+        from geobgp.output.figures import plot_posterior
+
+        return plot_posterior(
+            cast("Posterior", self),
+            ax,
+            variable=variable,
+            threshold=threshold,
+            points=points,
+            title=title,
+            colour_bar=colour_bar,
+            scale_bar=scale_bar,
+            outline=outline,
+            classes=classes,
+            vmin=vmin,
+            vmax=vmax,
+            cmap=cmap,
+            **({} if label is None else {"label": label}),
+        )
+
+    def _with_totals(self, regions: Any) -> Any:
+        """Return regions with their totals, which are computed where there are none yet."""
+        known = regions is None or "expected" in getattr(regions, "columns", ())
+        return regions if known else cast("Posterior", self).totals(regions)
+
+    def _look(self, classes: Any, vmin: Any, vmax: Any, cmap: Any) -> Posterior:
+        """Return the posterior with the classes and colours that an output was asked for, if any."""
+        me = cast("Posterior", self)
+        if all(v is None for v in (classes, vmin, vmax, cmap)):
+            return me
+        return me.styled(classes, vmin=vmin, vmax=vmax, cmap=cmap)
+
+    def _repr_html_(self) -> str:
+        if not self.likelihood.is_intensity:
+            return self.summary()._repr_html_()
+        return str(self.to_map()._repr_html_())
+
+
+def _words(name: str) -> str:
+    fixed = {"mean": "posterior mean", "sd": "posterior standard deviation", "q50": "posterior median"}
+    return fixed[name] if name in fixed else quantile_words(name)
+
+
+# -- What can be asked of a posterior: totals, ranks, excursions, residuals, left-out blocks, another map ----
+
+
+class Questions:
+    """What a posterior answers about land as a whole; each method hands it to the module that knows."""
+
+    if TYPE_CHECKING:
+        exposure_kind: str
+
+        @property
+        def areas(self) -> AreaCounts | None: ...  # noqa: D102
+        def _need_counts(self, what: str) -> None: ...
+
+    @door(min_count=MIN_COUNT, protect=choice("hide", "smooth"), min_people=real_number(least=0.0))
+    def protected(
+        self,
+        min_count: int | str,
+        protect: Literal["hide", "smooth"] = "hide",
+        *,
+        min_people: float = 0.0,
+    ) -> Posterior:
+        """Return the same posterior, with the numbers hidden that rest on fewer events than `min_count`.
+
+        Parameters
+        ----------
+        min_count : int or str
+            k. An estimate rests on 1 / V events, V the posterior variance of the log-intensity: those of the place
+            itself and those borrowed from around it. Where these are fewer than k, the cell is hidden, whether or not
+            anything happened there. Or the rule of an office: "cdc" (1 to 9 are hidden), "nhs" (1 to 7 are hidden,
+            other counts rounded to 5), "ons" (1 and 2). 0 hides nothing.
+        protect : "hide" or "smooth"
+            Hide what rests on too few; or fit again with a lengthscale so long that nearly all land (99 %) may be
+            shown, and hide the rest.
+        min_people : float
+            Cells and regions with fewer people are hidden, whatever the events.
+
+        Returns
+        -------
+        Posterior
+            NaN in `intensity`, `exceedance`, `latent`, `sample`, `predict`, `intensity_at`, `excursion`, rasters,
+            maps and figures where it is hidden; what is shown is told in steps of 2 / k on the log scale, for from an
+            exact map single events can be computed back. In `totals` and `ranks` regions with 1 to k - 1 events are
+            hidden, those that rest on fewer than k, and others by which a total would give these away; ``hidden`` and
+            ``why`` say so. `save` writes a file without counts and without the fit; `residuals` are refused.
+
+        Notes
+        -----
+        A number below k may still follow from several maps of the same events, on other cells or of other periods, or
+        from totals of regions that overlap: publish one.
+
+        Examples
+        --------
+        >>> import numpy as np, shapely
+        >>> from geobgp import LGCP, Domain, FullRank, Matern
+        >>> domain = Domain.from_polygons(shapely.box(0, 0, 10, 10), cell_size=1, crs="local")
+        >>> counts = np.random.default_rng(0).poisson(0.05 * domain.node_points[:, 0])
+        >>> posterior = LGCP(FullRank(domain), Matern(1.0, 8.0, 1.0)).fit(counts)
+        >>> hidden = posterior.protected(8).intensity()["mean"].isnull()
+        >>> bool(hidden[:, 0].mean() > hidden[:, 5].mean())  # fewer events in the west
+        True
+        """
+        return protected(cast("Posterior", self), Protection.of(min_count, protect, min_people))
+
+    @door(by=NAME, quantiles=PROBABILITIES, predicted=FLAG, n_samples=whole(2), seed=SEED)
+    def totals(
+        self,
+        regions: gpd.GeoDataFrame | gpd.GeoSeries | str | Path | Any = None,
+        *,
+        by: str | None = None,
+        points: Any = None,
+        quantiles: Sequence[float] | None = None,
+        predicted: bool = False,
+        n_samples: int = 2000,
+        seed: int = 0,
+    ) -> gpd.GeoDataFrame:
+        """Return the expected number of events in regions, with intervals from the joint posterior.
+
+        A node that a region's border crosses is cut exactly: the region gets the people who live on its part, as the
+        polygons or pixels of the exposure have them, or its share of the land where the exposure is known by node only.
+
+        Parameters
+        ----------
+        regions : GeoDataFrame, GeoSeries, geometry, list of geometries or path, optional
+            In any CRS (bare geometries: in the domain's). None: the whole domain as one region. One row each.
+        by : str, optional
+            A column of the regions: polygons with the same value in it are one region, as the parts of a province are.
+            Of the other columns nothing is left; polygons without a value stay apart.
+        points : GeoDataFrame, array, path or Counts, optional
+            The points that were mapped (what `bin_points` takes, or what it gave with ``keep_coordinates=True``), for
+            ``observed``. A posterior knows by itself where its points lie, as long as it is in memory and they are
+            2 million at most; once saved and loaded it knows its events by node only.
+        quantiles : sequence of float, optional
+            By default the ends of the `interval`, and the median.
+        predicted : bool
+            Add ``predicted_q05``, ...: quantiles of the number of events reported in such a period as was observed,
+            which varies around the expected number as the likelihood's counts do.
+        n_samples, seed : int
+            Joint samples behind sd and quantiles; the mean is exact.
+
+        Returns
+        -------
+        GeoDataFrame
+            The regions with ``land_km2`` (land of the domain within), ``exposure`` (where one was given), ``observed``
+            (the events truly inside: by where the points lie, those off the land where they were moved to; by node
+            where that is not known; by area for regions made of areas; NaN where it cannot be known), ``expected``
+            with its ``sd`` and its quantiles ``q05``, ...; ``rate`` in `units` and, of people or expected cases,
+            ``relative_risk`` to the average, each with its own, ``rate_q05``, ...; ``p_above``, how probably
+            the rate is above the average of all land (of a relative risk: above 1); and ``reported``, the part of
+            ``expected`` that an effort lets see. NaN where a region holds no land or nobody is exposed.
+        """
+        from geobgp.totals import totals
+
+        self._need_counts("totals()")
+        return totals(
+            cast("Posterior", self),
+            regions,
+            by=by,
+            points=points,
+            quantiles=quantiles,
+            predicted=predicted,
+            n_samples=n_samples,
+            seed=seed,
+        )
+
+    @door(
+        threshold=real_number(above=0.0),
+        probability=real_number(least=0.5, below=1.0),
+        n_samples=whole(1),
+        seed=SEED,
+    )
+    def excursion(
+        self, threshold: float, probability: float = 0.9, *, n_samples: int = 1000, seed: int = 0
+    ) -> Excursion:
+        """Return the largest region that exceeds `threshold` everywhere at once with `probability`, and its opposite.
+
+        Parameters
+        ----------
+        threshold : float
+            In the intensity's unit.
+        probability : float
+            From 0.5 to less than 1.
+        n_samples, seed : int
+            Joint samples behind it.
+
+        Returns
+        -------
+        Excursion
+            `above`, `below` (nodes) and what is between; `to_raster`, `to_polygons`, `plot`.
+        """
+        from geobgp.checks.excursions import excursion
+
+        self._need_counts("excursion()")
+        return excursion(cast("Posterior", self), threshold, probability, n_samples=n_samples, seed=seed)
+
+    @door(by=NAME, top=whole(1), reference=real_number(least=0.0), n_samples=whole(1), seed=SEED)
+    def ranks(
+        self,
+        regions: Any,
+        *,
+        by: str | None = None,
+        top: int = 3,
+        reference: float | None = None,
+        n_samples: int = 2000,
+        seed: int = 0,
+    ) -> gpd.GeoDataFrame:
+        """Return how regions rank by their rate, with the probability of each claim.
+
+        Parameters
+        ----------
+        regions : GeoDataFrame, GeoSeries, list of geometries or path
+            As for `totals`.
+        by : str, optional
+            A column of the regions: polygons with the same value in it are one region.
+        top : int
+            How many regions are the top.
+        reference : float, optional
+            A rate in `units`; by default that of all the land, which is drawn together with the regions'.
+        n_samples, seed : int
+            Joint samples behind it.
+
+        Returns
+        -------
+        GeoDataFrame
+            The regions with their land, ``rate`` (expected events per unit of exposure, in `units`) with
+            ``rate_q05`` and ``rate_q95``, ``rank`` (1 is the highest; the median) with its own, and the probabilities
+            ``p_first`` of rank 1, ``p_top3`` of being among the top, ``p_above`` of a rate above the reference.
+            NaN where a region holds no land or nobody is exposed.
+        """
+        from geobgp.checks.compare import ranks
+
+        self._need_counts("ranks()")
+        return ranks(
+            cast("Posterior", self),
+            regions,
+            by=by,
+            top=top,
+            reference=reference,
+            n_samples=n_samples,
+            seed=seed,
+        )
+
+    @door(n_simulations=whole(39), seed=SEED)
+    def residuals(self, *, n_simulations: int = 99, seed: int = 0) -> Residuals:
+        """Return residuals of the events that made the map, with bands of events simulated from it.
+
+        Parameters
+        ----------
+        n_simulations : int
+            At least 39.
+        seed : int
+
+        Returns
+        -------
+        Residuals
+            `pearson` in squares, `dispersion`, `lurking` variables, `pairs` of events by distance, `plot()`.
+        """
+        from geobgp.checks.residuals import residuals
+
+        self._need_counts("residuals()")
+        refuse(cast("Posterior", self), "residuals()", "shows the events of every square")
+        return residuals(cast("Posterior", self), n_simulations=n_simulations, seed=seed)
+
+    @door(other=POSTERIOR, names=some_names("two names", 2))
+    def versus(self, other: Posterior, *, names: Sequence[str] | None = None) -> Versus:
+        """Compare this map with another one of the same land: two periods, two diseases.
+
+        Parameters
+        ----------
+        other : Posterior
+            On the same domain, in the same unit, of other events: the two are taken to be independent.
+        names : (str, str), optional
+            What this map and the other are called; by default their titles.
+
+        Returns
+        -------
+        Versus
+            `ratio`, `difference`, `increase`, `totals`; `to_raster`, `to_map`, `plot`.
+        """
+        from geobgp.checks.compare import versus
+
+        return versus(cast("Posterior", self), other, names)
+
+    @door(buffer=real_number(least=0.0), rounds=whole(), seed=SEED, refit=FLAG, client=CLIENT, n_jobs=JOBS)
+    def cross_validate(
+        self,
+        blocks: Any = "auto",
+        buffer: float = 0.0,
+        *,
+        rounds: int = ROUNDS,
+        seed: int = 0,
+        refit: bool = False,
+        client: Any = None,
+        n_jobs: int | None = 1,
+    ) -> CrossValidation:
+        """Predict every block of the land from the events outside it, without new fits.
+
+        A block's observations are taken out of the posterior, and its neighbourhood is brought up to date; the
+        hyperparameters are held (a mixture over them is weighed anew). Of counts by area each area with a number is a
+        block, and `blocks`, `buffer` and `rounds` say nothing. Of cases and controls, the cases among the persons of a
+        block are predicted.
+
+        Parameters
+        ----------
+        blocks : "auto", float, regions or folds
+            "auto": squares of about two lengthscales, some dozens of them at least. A number: the side of squares, in
+            the domain's unit. Polygons (whatever `totals` takes): a node belongs to the one with the most of its land.
+            An array with a label for each node: nodes of one label are left out together; those without one never are.
+        buffer : float
+            Width of a strip around each block that is left out with it and not predicted, in the domain's unit.
+        rounds : int
+            How often the neighbours of a block are brought up to date; 0 is quicker, and near where data are plenty.
+        seed : int
+            Of the predictive draws and of the randomised PIT values.
+        refit : bool
+            Fit anew without each block, hyperparameters too: for those who want to see that it makes little difference.
+        client : distributed.Client or str, optional
+            The Dask client, or the address of the scheduler, whose workers fit; by default the current client.
+        n_jobs : int, optional
+            Processes that fit, where there is no client: this one by default; None, one for each core.
+
+        Returns
+        -------
+        CrossValidation
+            ``score`` and ``se`` in nats per event, ``coverage`` of intervals, ``pit``, ``blocks``, ``plot()``.
+
+        Examples
+        --------
+        >>> import numpy as np, shapely
+        >>> from geobgp import LGCP, Domain, FullRank, Matern
+        >>> domain = Domain.from_polygons(shapely.box(0, 0, 10, 10), cell_size=1, crs="local")
+        >>> counts = np.random.default_rng(0).poisson(np.exp(0.3 * domain.node_points[:, 0]))
+        >>> checked = LGCP(FullRank(domain), Matern(1.0, 8.0, 1.0)).fit(counts).cross_validate(2.0)
+        >>> len(checked.blocks), checked.score > 0.2
+        (25, True)
+        """
+        from geobgp.checks.crossval import cross_validate, cross_validate_areas, cross_validate_persons
+
+        self._need_counts("cross_validate()")
+        if refit and (self.areas is not None or self.exposure_kind == "risk"):
+            raise DataError(
+                "Only points are fitted anew without each block, not areas or persons.",
+                option="refit",
+                remedy="Leave it out.",
+            )
+        posterior = cast("Posterior", self)
+        if self.areas is not None:
+            found = cross_validate_areas(posterior, blocks, buffer, seed=seed)
+        elif self.exposure_kind == "risk":
+            found = cross_validate_persons(posterior, blocks, buffer, rounds=rounds, seed=seed)
+        else:
+            more = {"refit": refit, "client": client, "n_jobs": n_jobs}
+            found = cross_validate(posterior, blocks, buffer, rounds=rounds, seed=seed, **more)
+        if isinstance(blocks, str) and not buffer:
+            posterior.fit.notes["cross_validation"] = found
+        return hide_blocks(found)
+
+    def _known_variation(self) -> Variation | None:
+        """Whether the map varies, without leaving anything out for it; None where it cannot be told."""
+        from geobgp.checks.variation import known_variation
+
+        return known_variation(cast("Posterior", self))
+
+    @door(held_out=FLAG)
+    def variation(self, held_out: bool | None = None) -> Variation:
+        """Return whether the map varies at all, or whether one rate everywhere explains the events as well.
+
+        The model is compared with the same one without a field: the same covariates, exposure, effort, likelihood and
+        priors; over time, with a level of each period, the season and covariates alone.
+
+        Parameters
+        ----------
+        held_out : bool, optional
+            Whether to say how well held-out blocks are predicted against the model without a field. By default a
+            `cross_validate` with automatic blocks that was made before is used, and one is made where it takes no more
+            than seconds. True makes one on large maps too; False leaves it out. Over time there is none.
+
+        Returns
+        -------
+        Variation
+            ``log_bayes_factor``; ``verdict``: "varies" where it is above 3, "no evidence" where it is below 0, else
+            "may vary"; ``score`` of held-out blocks with its standard error ``se``; ``sentence``.
+
+        Notes
+        -----
+        The log Bayes factor is the bound of the log evidence with the hyperparameters integrated out by Laplace's
+        approximation, less the same bound without a field. On events that are spread at random it is below 0 nine
+        times in ten. The file that `save` writes keeps the answer.
+
+        Examples
+        --------
+        >>> import numpy as np, shapely
+        >>> from geobgp import LGCP, Domain, FullRank
+        >>> domain = Domain.from_polygons(shapely.box(0, 0, 10, 10), cell_size=1, crs="local")
+        >>> model = LGCP(FullRank(domain))
+        >>> rng, east = np.random.default_rng(0), domain.node_points[:, 0]
+        >>> model.fit(rng.poisson(3.0, domain.n_nodes)).variation().verdict
+        'no evidence'
+        >>> model.fit(rng.poisson(np.exp(0.2 * east))).variation().verdict
+        'varies'
+        """
+        from geobgp.checks.variation import variation
+
+        return variation(cast("Posterior", self), held_out)
+
+
+# -- Posterior: what a fit knows, in NumPy; intensities, samples, predictions, its file ----------------------
+
 
 #: Numbers in a block of samples: 64 MB.
 _SAMPLE_BLOCK = 8_000_000
@@ -238,7 +1160,7 @@ class Posterior(Outputs, Questions):
         """Whether there is (next to) no exposure at a node, so that maps are hatched there.
 
         Next to none is less, per unit of land, than a hundred-thousandth of the density at which half of all people
-        live (`geobgp.data.exposure.next_to_none`). No node is unexposed where events are counted by area, nor with
+        live (`geobgp.data.inputs.next_to_none`). No node is unexposed where events are counted by area, nor with
         cases and controls: that no control comes from a place does not mean that nobody lives there.
         """
         if self.exposure_kind in ("area", "observation", "risk"):
@@ -593,7 +1515,7 @@ class Posterior(Outputs, Questions):
         Of a posterior whose small numbers are protected the file holds what may be told of each cell, and neither
         counts nor the fit: it gives back maps, rasters and reports, and no draws, totals of regions or forecasts.
         """
-        from geobgp.storage.archive import save
+        from geobgp.archive import save
 
         return save(self, path)
 
@@ -601,7 +1523,7 @@ class Posterior(Outputs, Questions):
     @door(path=PATH)
     def load(cls, path: str | Path) -> Posterior:
         """Read a posterior that `save` wrote; a damaged or foreign file raises CacheError."""
-        from geobgp.storage.archive import load
+        from geobgp.archive import load
 
         return load(path)
 
@@ -612,4 +1534,699 @@ class Posterior(Outputs, Questions):
             f"{self.basis.boundary}, {self.basis.label}, {self.kernel.name}: "
             f"lengthscale {number(self.lengthscale / scale)} {unit}, sd {number(self.sd)}; "
             f"ELBO {self.elbo:.2f}{'' if self.converged else ', NOT converged'})"
+        )
+
+
+# -- The ways out of a posterior over periods: rasters, netCDF, Zarr, a QGIS project and a web map that play --
+
+
+class TimeOutputs:
+    """What `SpaceTimePosterior` can write: all periods at once, or one of them as `Posterior` does."""
+
+    periods: Periods
+
+    if TYPE_CHECKING:
+
+        @property
+        def domain(self) -> Domain: ...  # noqa: D102
+        @property
+        def provenance(self) -> dict[str, Any]: ...  # noqa: D102
+        def at(self, period: Any) -> Posterior: ...  # noqa: D102
+        def _layers(self, quantiles: Sequence[float] | None, thresholds: Sequence[float]) -> xr.Dataset: ...
+
+    def _dataset(
+        self, values: dict[str, np.ndarray], variables: dict[str, dict[str, Any]], coverage: bool = False
+    ) -> xr.Dataset:
+        from geobgp.output.grids import time_dataset
+
+        return time_dataset(
+            self.domain, self.periods, values, variables=variables, attrs=self.provenance, coverage=coverage
+        )
+
+    @door(path=PATH, thresholds=THRESHOLDS, quantiles=PROBABILITIES)
+    def to_raster(
+        self,
+        path: str | Path,
+        thresholds: Sequence[float] = (),
+        *,
+        quantiles: Sequence[float] | None = None,
+        period: Any = None,
+    ) -> list[Path]:
+        """Write GeoTIFFs with QGIS styles into a folder, ``mean_2020-03.tif``, with one legend for all periods.
+
+        Parameters
+        ----------
+        path : str or path
+        thresholds : sequence of float
+            In `units`. Each adds the probability of exceeding it.
+        quantiles : sequence of float
+        period : optional
+            Only this one, as `Posterior.to_raster` writes it.
+        """
+        if period is not None:
+            return self.at(period).to_raster(path, thresholds, quantiles=quantiles)
+        return [Path(one.path) for one in self.write_rasters(path, thresholds, quantiles)]
+
+    def write_rasters(
+        self,
+        path: str | Path,
+        thresholds: Sequence[float] = (),
+        quantiles: Sequence[float] | None = None,
+        forecast: SpaceTimePosterior | None = None,
+    ) -> list[Dated]:
+        """Write the same, with those of a forecast under the same legend, and return when each raster is."""
+        import xarray as xr
+
+        from geobgp.output.rasters import write_period_rasters
+
+        data, periods = self._layers(quantiles, thresholds), self.periods
+        if forecast is not None:
+            both = [data, forecast._layers(quantiles, thresholds)]
+            data = xr.concat(
+                both, "time", data_vars="minimal", coords="minimal", compat="override", join="override"
+            )
+            periods = periods.joined(forecast.periods)
+        return write_period_rasters(data, periods, path, title=self.provenance["title"])
+
+    @door(path=PATH, thresholds=THRESHOLDS, quantiles=PROBABILITIES)
+    def to_netcdf(
+        self, path: str | Path, thresholds: Sequence[float] = (), *, quantiles: Sequence[float] | None = None
+    ) -> Path:
+        """Write all periods to one netCDF file by CF conventions, with the probabilities of exceeding `thresholds`."""
+        from geobgp.output.netcdf import write_time_netcdf
+
+        return write_time_netcdf(self._layers(quantiles, thresholds), path)
+
+    @door(path=PATH, thresholds=THRESHOLDS, quantiles=PROBABILITIES)
+    def to_zarr(
+        self, path: str | Path, thresholds: Sequence[float] = (), *, quantiles: Sequence[float] | None = None
+    ) -> Path:
+        """Write all periods to a Zarr store by CF conventions, a chunk for each period. Needs the package zarr."""
+        from geobgp.output.netcdf import write_zarr
+
+        return write_zarr(self._layers(quantiles, thresholds), path)
+
+    @door(path=PATH, thresholds=THRESHOLDS, quantiles=PROBABILITIES)
+    def to_qgis(
+        self, path: str | Path, thresholds: Sequence[float] = (), *, quantiles: Sequence[float] | None = None
+    ) -> Path:
+        """Write a QGIS project of all periods, which its temporal controller plays, with one legend for all.
+
+        Parameters
+        ----------
+        path : str or path
+            A folder, made if it is missing, for ``map.qgz`` and its files; or the project itself, ending in ``.qgz``.
+        thresholds : sequence of float
+            In `units`. Each adds the probability of exceeding it.
+        quantiles : sequence of float
+
+        Returns
+        -------
+        Path
+            The project.
+        """
+        from geobgp.output.grids import hatched_land
+        from geobgp.output.qgis import write_dated
+
+        project = Path(path) if Path(path).suffix.lower() == ".qgz" else Path(path) / "map.qgz"
+        made = self.write_rasters(project.parent, thresholds, quantiles)
+        nodes, words = hatched_land(self)
+        hatched = np.atleast_2d(nodes), words
+        title = self.provenance["title"]
+        return write_dated(project, made, title=title, domain=self.domain, hatched=hatched)
+
+    @door(
+        path=PATH, forecast=a("SpaceTimePosterior"), title=TEXT, thresholds=THRESHOLDS, basemap=BASEMAP,
+        opacity=real_number(least=0.0, most=1.0),
+    )  # fmt: skip
+    def to_map(
+        self,
+        path: str | Path | None = None,
+        *,
+        period: Any = None,
+        forecast: SpaceTimePosterior | None = None,
+        title: str | None = None,
+        thresholds: Sequence[float] | None = None,
+        regions: Any = None,
+        context: Any = None,
+        basemap: str | folium.TileLayer | None = None,
+        opacity: float | None = None,
+        **more: Any,
+    ) -> folium.Map:
+        """Return the interactive map of all periods, with a slider and a play button; write it if asked to.
+
+        Parameters
+        ----------
+        path : str or path, optional
+            An HTML file, which needs no network.
+        period : optional
+            Only this one, as `Posterior.to_map` shows it.
+        forecast : SpaceTimePosterior, optional
+            From `forecast`: its periods follow, marked as such.
+        title, thresholds, context, basemap, opacity
+            As for `Posterior.to_map`.
+        regions : GeoDataFrame, optional
+            From `totals`, or anything that it takes: the chart is then that of the region under the cursor.
+        **more
+            See `geobgp.web.maps.time_map`.
+        """
+        from geobgp.web import maps
+        from geobgp.web.maps import time_map
+
+        me = cast("SpaceTimePosterior", self)
+        how: dict[str, Any] = {
+            "title": title, "thresholds": thresholds, "context": context, "basemap": basemap, "opacity": opacity,
+        } | more  # fmt: skip
+        if period is not None:
+            return me.at(period).to_map(path, regions=regions, **how)
+        made = time_map(me, forecast=forecast, regions=me._with_totals(regions), **how)
+        if path is not None:
+            maps.save(made, path)
+        return made
+
+    @door(
+        figure=either(FIGURE, AXES), forecast=a("SpaceTimePosterior"), variable=NAME, periods=SEVERAL_PERIODS,
+        columns=whole(1), title=TEXT,
+    )  # fmt: skip
+    def plot(
+        self,
+        figure: Any = None,
+        *,
+        period: Any = None,
+        forecast: SpaceTimePosterior | None = None,
+        variable: str | None = None,
+        periods: Sequence[Any] | None = None,
+        columns: int | None = None,
+        title: str | None = None,
+    ) -> Any:
+        """Draw a small map of each period, all under one legend; of one `period` a map as `Posterior.plot` draws it.
+
+        Parameters
+        ----------
+        figure : Figure, optional
+            By default a new one. (Axes, where `period` is given.)
+        period : optional
+            Only this one.
+        forecast : SpaceTimePosterior, optional
+            From `forecast`: its periods follow, marked as such.
+        variable : str, optional
+            A variable of `intensity`, or "uncertainty" (sd / mean, %); by default what maps show, `drawn`.
+        periods : sequence, optional
+            Which, by label, number or date; by default all; of many every second, third, ...
+        columns : int, optional
+            Maps beside each other.
+        title : str, optional
+
+        Returns
+        -------
+        Figure, or Axes of one period
+        """
+        me = cast("SpaceTimePosterior", self)
+        if period is not None:
+            return me.at(period).plot(figure, variable=variable, title=title)
+        from geobgp.output.figures import plot_periods
+
+        return plot_periods(
+            me, figure, forecast=forecast, variable=variable, periods=periods, columns=columns, title=title
+        )
+
+    @door(figure=FIGURE, forecast=a("SpaceTimePosterior"))
+    def plot_level(
+        self, figure: Figure | None = None, *, forecast: SpaceTimePosterior | None = None
+    ) -> Figure:
+        """Draw the level of each period, and the numbers of events expected, predicted and observed, with intervals."""
+        from geobgp.output.figures import Course, plot_level
+
+        return plot_level(Course(cast("SpaceTimePosterior", self), forecast), figure)
+
+    @door(path=PATH, thresholds=THRESHOLDS, forecast=a("SpaceTimePosterior"), check=a("ForecastCheck"))
+    def to_report(
+        self,
+        path: str | Path,
+        *,
+        thresholds: Sequence[float] = (),
+        forecast: SpaceTimePosterior | None = None,
+        check: ForecastCheck | None = None,
+        regions: Any = None,
+    ) -> Path:
+        """Write the report: small maps, the level from period to period, a table by period, and the checks.
+
+        Parameters
+        ----------
+        path : str or path
+            An HTML file, which needs nothing else.
+        thresholds : sequence of float
+            In `units`; small maps of the probability of exceeding each.
+        forecast : SpaceTimePosterior, optional
+            From `forecast`.
+        check : ForecastCheck, optional
+            From `cross_validate`.
+        regions : GeoDataFrame, optional
+            From `totals`, or anything that it takes.
+        """
+        from geobgp.report.report import ReportInputs, write_time_report
+
+        me = cast("SpaceTimePosterior", self)
+        inputs = ReportInputs(thresholds=thresholds, regions=me._with_totals(regions))
+        return write_time_report(path, me, inputs, forecast=forecast, check=check)
+
+
+# -- SpaceTimePosterior: what a fit over periods knows; maps per period, a level, a trend, what lies ahead ---
+
+
+#: Periods ahead.
+AHEAD = either(whole(1), a("Periods"), words="a number of periods, at least 1, or Periods")
+
+
+def _of_one_period(name: str) -> Any:
+    """Return a method of `Posterior` that shows one period, which has to be said."""
+    plain: Callable[..., Any] = getattr(Posterior, name)
+
+    def method(self: SpaceTimePosterior, *args: Any, period: Any = None, **kwargs: Any) -> Any:
+        if period is None:
+            last = self.periods.labels[-1]
+            raise DataError(
+                f"{name}() is about one {self.periods.noun}; there are {self.periods.words()}.",
+                option="period",
+                remedy=f"Say which: {name}(..., period={last!r}), or posterior.at({last!r}).{name}(...).",
+            )
+        return getattr(self.at(period), name)(*args, **kwargs)
+
+    method.__name__ = name
+    method.__doc__ = (
+        f"{plain.__doc__}\n\n        Of one period: give it as ``period=``, by label, number or date."
+    )
+    return method
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SpaceTimePosterior(TimeOutputs, Posterior):  # type: ignore[misc]
+    """The result of a fit over periods: one Gaussian posterior (or a mixture) of all of them together.
+
+    `at` gives the map of one period as a plain `Posterior`, of which everything can be asked. What `Posterior` says of
+    one map (`excursion`, `ranks`, `residuals`, ...) is said of one period: give ``period=``.
+
+    Do not make one by hand: `LGCP.fit` of counts by period and `SpaceTimePosterior.load` do.
+
+    Attributes
+    ----------
+    periods : Periods
+    exposure : (n_nodes,) or (n_periods, n_nodes) array
+        What the intensity is multiplied by to give the expected events of a period.
+    observed : (n_periods, n_nodes) array, optional
+    areas : PeriodAreaCounts, optional
+
+    Examples
+    --------
+    >>> import shapely
+    >>> from geobgp import LGCP, Domain, HarmonicBasis, Matern
+    >>> domain = Domain.from_polygons(shapely.box(0, 0, 10, 10), cell_size=1, crs="local")
+    >>> basis = HarmonicBasis.compute(domain, m=9, cache=False)
+    >>> rising = np.random.default_rng(0).poisson(np.exp(0.1 * np.arange(8.0))[:, None] * np.ones(domain.n_nodes))
+    >>> years = Periods.calendar("year", "2013", "2020")
+    >>> posterior = LGCP(basis, Matern(1.5, lengthscale=8.0, sd=0.3)).fit(rising, periods=years)
+    >>> posterior.units, posterior.at("2020").n_points == int(rising[-1].sum())
+    ('events per unit area per year', True)
+    >>> float(posterior.trend("land")["p_increase"].iloc[0])
+    1.0
+    >>> posterior.forecast(2).periods.labels
+    ('2021', '2022')
+    """
+
+    periods: Periods = field(kw_only=True)
+
+    # -- facts -------------------------------------------------------------------------------------
+
+    @property
+    def n_periods(self) -> int:
+        """How many periods there are."""
+        return self.periods.n
+
+    @property
+    def _states(self) -> tuple[ChainState, ...]:
+        return self.fit.states  # type: ignore[return-value]
+
+    @property
+    def dynamics(self) -> str:
+        """How patches fade: "separable" (all alike) or "diffusive" (the smaller, the sooner)."""
+        return self._states[0].dynamics
+
+    @property
+    def tau(self) -> float:
+        """Time over which a large patch keeps 37 % of its correlation with itself, in periods."""
+        return float(self._states[0].tau)
+
+    @property
+    def level_sd(self) -> float:
+        """Standard deviation of the level of a period, on the log scale; NaN where there is none."""
+        return float(self._states[0].level_sd)
+
+    @property
+    def by_period(self) -> np.ndarray:
+        """The exposure of each period, (n_periods, n_nodes)."""
+        return np.broadcast_to(self.exposure, (self.n_periods, self.domain.n_nodes))
+
+    @property
+    def _overall(self) -> float:
+        """Expected events per unit of `exposure`, over all the land and all periods."""
+        if is_published(self):
+            return float(self.fit.states[0].overall)  # type: ignore[attr-defined]
+        return float(np.vdot(self.by_period, self.mean_by_period()) / self.by_period.sum())
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """Where the numbers come from, as attributes that rasters and netCDF files can hold."""
+        return super().provenance | {
+            "periods": self.periods.words(),
+            "dynamics": self.dynamics,
+            "tau": self.tau,
+            "level_sd": self.level_sd,
+        }
+
+    @cached_property
+    def coefficients(self) -> pd.DataFrame:
+        """Fixed effects in the covariates' own units, and those of the yearly cycle: mean, sd, interval, rate ratio."""
+        return coefficient_table(self._states, self.effects, True, self.interval)
+
+    def summary(self) -> Summary:
+        """Return what the fit used and found; prints as text."""
+        return describe_in_time(self)
+
+    # -- one period --------------------------------------------------------------------------------
+
+    def at(self, period: Any) -> Posterior:
+        """Return the map of one period: its posterior given the events of all periods.
+
+        Parameters
+        ----------
+        period : str, int or date
+            Its label ("2020-03"), its number (from 0; -1 is the last), or a date within it.
+        """
+        t = self.periods.find(period)
+        areas: Any = None if self.areas is None else self.areas.at(t)  # type: ignore[attr-defined]
+        observed = None if self.observed is None else self.observed[t]
+        events = 0.0 if observed is None else float(observed.sum())
+        if areas is not None:
+            events = areas.total_weight
+        label = self.periods.labels[t]
+        known = {f.name: getattr(self, f.name) for f in fields(Posterior)}
+        own = {
+            "fit": replace(self.fit, states=tuple(state.at(t) for state in self._states)),
+            "exposure": np.array(self.by_period[t]),
+            "points": self._points_of(events),
+            "title": f"{self.title or self.default_title}, {label}",
+            "observed": observed,
+            "areas": areas,
+            "places": None if self.places is None else self.places[self.places[:, 3] == t, :3],
+            "given": None if self.given is None else self.given.at(t),
+        }
+        return Posterior(**(known | own))
+
+    def _points_of(self, events: float) -> dict[str, float]:
+        """Return how many events a period has, if that may be told."""
+        rule = self.protection
+        if is_published(self) or rule.few(events):
+            return {"fewer_than": rule.min_count}
+        return {"used": round(float(rule.told(events)))}
+
+    excursion = _of_one_period("excursion")
+    ranks = _of_one_period("ranks")
+    residuals = _of_one_period("residuals")
+    versus = _of_one_period("versus")
+    to_polygons = _of_one_period("to_polygons")
+    tolerance_contours = _of_one_period("tolerance_contours")
+    to_arviz = _of_one_period("to_arviz")
+    predict = _of_one_period("predict")
+    predict_y = _of_one_period("predict_y")
+
+    # -- intensities -------------------------------------------------------------------------------
+
+    @cached_property
+    def _nodes(self) -> NormalMixture:
+        """The log-intensity of the nodes, period by period."""
+        moments = np.array([state.node_moments() for state in self._states])
+        flat = moments.reshape(len(moments), 2, -1)
+        return NormalMixture(weights_of(self._states), flat[:, 0], flat[:, 1])
+
+    def mean_by_period(self) -> np.ndarray:
+        """Return the posterior mean of exp(eta), (n_periods, n_nodes)."""
+        return self._nodes.exp_mean().reshape(self.n_periods, -1)
+
+    def node_intensity(self, quantiles: Sequence[float] | None = None) -> pd.DataFrame:
+        """Return mean, sd and quantiles of the intensity, one row per period and node."""
+        table = super().node_intensity(quantiles)
+        nodes = np.arange(self.domain.n_nodes)
+        table.index = pd.MultiIndex.from_product([self.periods.labels, nodes], names=["period", "node"])
+        return table
+
+    @door(quantiles=PROBABILITIES)
+    def intensity_at(  # type: ignore[override]
+        self, coords: Any, quantiles: Sequence[float] | None = None, *, period: Any = None
+    ) -> pd.DataFrame:
+        """Return mean, sd and quantiles of the intensity at places, a row for each place and period.
+
+        Parameters
+        ----------
+        coords : (k, 2) array, GeoDataFrame or GeoSeries
+            Easting and northing in the domain's CRS, or points in any CRS.
+        quantiles : sequence of float, optional
+            By default the ends of the `interval`, and the median.
+        period : optional
+            Only this one.
+
+        Returns
+        -------
+        DataFrame
+            ``place`` (its row, or its index in a table), ``period``, ``start``, and the numbers: those of the node that
+            a place lies on; NaN off land.
+        """
+        which = range(self.n_periods) if period is None else [self.periods.find(period)]
+        node = np.asarray(
+            self.domain.locate(place_coordinates(coords, self.domain.crs, self.domain.grid.bounds))
+        )
+        n, land = self.domain.n_nodes, node >= 0
+        pick = np.concatenate([t * n + np.where(land, node, 0) for t in which])
+        off = np.tile(~land, len(which))
+        found = self._shown_nodes
+        mu, var = (np.where(off, np.nan, part[:, pick]) for part in (found.mu, found.var))
+        frame = pd.DataFrame(
+            statistics(
+                NormalMixture(found.weight, mu, var), self.quantiles if quantiles is None else quantiles
+            )
+        )
+        rows = np.repeat(np.array(which), len(node))
+        places = coords.index if hasattr(coords, "iloc") else np.arange(len(node))
+        frame.insert(0, "place", np.tile(np.asarray(places), len(which)))
+        frame.insert(1, "period", [self.periods.labels[t] for t in rows])
+        frame.insert(2, "start", self.periods.starts[rows])
+        frame.attrs["units"] = self.units
+        return frame
+
+    @door(quantiles=PROBABILITIES)
+    def level(self, quantiles: Sequence[float] | None = None) -> pd.DataFrame:
+        """Return the events of each period on all the land, and the level: what is common to all places.
+
+        Returns
+        -------
+        DataFrame
+            ``period``, ``start``; ``observed`` events of all the land (NaN where some counts are suppressed or
+            unknown), and quantiles of how many such a period brings, ``predicted_q05``, ...; ``expected`` ones with
+            ``expected_q05``, ... (and ``reported``, those that an effort lets see); ``level``, the intensity where the
+            map is at its average, with the season, in `units`, with ``level_sd``, ``level_q05``, ...
+
+        Notes
+        -----
+        Quantiles of events are from 500 joint draws; the rest is exact.
+        """
+        parts = [state.level() for state in self._states]
+        mixture = NormalMixture(
+            weights_of(self._states), *(np.array(some) for some in zip(*parts, strict=True))
+        )
+        from geobgp.totals import events_by_period
+
+        columns: dict[str, Any] = {"period": self.periods.labels, "start": self.periods.starts}
+        chances = self.quantiles if quantiles is None else quantiles
+        if not is_published(self):
+            columns |= events_by_period(self, chances, self._land_draws)
+        level = statistics(mixture.plus(math.log(self.shown.factor)), chances)
+        columns |= {"level" if name == "mean" else f"level_{name}": values for name, values in level.items()}
+        frame = pd.DataFrame(columns)
+        frame = hide_rows(frame, self, [name for name in columns if name not in ("period", "start")])
+        frame.attrs["units"] = self.units
+        return frame
+
+    @cached_property
+    def _land_draws(self) -> tuple[np.ndarray, np.ndarray]:
+        """Joint draws of the events of all the land, (draws, n_periods): expected, and means of what is counted."""
+        from geobgp.totals import land_draws
+
+        return land_draws(self)
+
+    # -- samples -----------------------------------------------------------------------------------
+
+    @door(n=whole(), seed=SEED_OR_GENERATOR)
+    def sample(self, n: int, seed: int | np.random.Generator | None = None) -> xr.DataArray:
+        """Draw joint samples of the intensity at all nodes in all periods.
+
+        Parameters
+        ----------
+        n : int
+            Number of samples; one of 10,000 nodes in 120 periods takes 10 MB.
+        seed : int or Generator, optional
+
+        Returns
+        -------
+        xarray.DataArray, (draw, time, node)
+            One intensity (in `units`) per period and node; what has one draw belongs together.
+        """
+        from geobgp.output.grids import time_axis
+
+        axes = {name: axis for name, axis in time_axis(self.periods).items() if name != "time_bounds"}
+        return super().sample(n, seed).assign_coords(axes)
+
+    draws = Posterior._draws
+
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        return self.n_periods, self.domain.n_nodes
+
+    # -- questions ---------------------------------------------------------------------------------
+
+    @door(regions=SOURCE, by=NAME, quantiles=PROBABILITIES, predicted=FLAG, n_samples=whole(2), seed=SEED)
+    def totals(
+        self,
+        regions: Any = None,
+        *,
+        by: str | None = None,
+        points: Any = None,
+        quantiles: Sequence[float] | None = None,
+        predicted: bool = False,
+        n_samples: int = 500,
+        seed: int = 0,
+    ) -> gpd.GeoDataFrame:
+        """Return the expected number of events in regions, period by period, with intervals.
+
+        As `Posterior.totals`, with a row for each period and region: ``period`` and ``start`` say which. `points` are
+        what `bin_points` gave for the same periods, with ``keep_coordinates=True``.
+        """
+        from geobgp.totals import totals_by_period
+
+        return totals_by_period(
+            self,
+            regions,
+            by=by,
+            points=points,
+            quantiles=quantiles,
+            predicted=predicted,
+            n_samples=n_samples,
+            seed=seed,
+        )
+
+    @door(regions=SOURCE, n_samples=whole(2), seed=SEED)
+    def trend(self, regions: Any = None, *, n_samples: int = 500, seed: int = 0) -> Any:
+        """Return the rate of change over all periods, with its interval and the probability of an increase.
+
+        The trend is the slope of the straight line through the log-intensities of all periods, by least squares: of
+        every place, or of the expected events of regions (per unit of exposure). Its uncertainty is that of the joint
+        posterior of all periods. A change of 0.05 is one of +5 % per year (per unit of time, where time is a number).
+
+        Parameters
+        ----------
+        regions : optional
+            As for `totals`; "land" is all of it as one region. None: a map.
+        n_samples, seed : int
+            Joint draws behind it.
+
+        Returns
+        -------
+        xarray.Dataset, or GeoDataFrame of regions
+            ``change``, with ``q05`` and ``q95`` (or the ends of another `interval`); ``p_increase``.
+        """
+        from geobgp.totals import trend_map, trend_of_regions
+
+        if self.n_periods < 2:
+            raise DataError("A trend needs two periods at least; there is one.", found=1)
+        if regions is not None:
+            return trend_of_regions(self, regions, n_samples, seed)
+        values, about = trend_map(self, n_samples, seed)
+        return Posterior._dataset(self, values, about)
+
+    @door(periods=AHEAD, exposure=ARRAY)
+    def forecast(self, periods: int | Periods, exposure: np.ndarray | None = None) -> SpaceTimePosterior:
+        """Return what is expected in the periods that follow, given all that was seen.
+
+        Patches fade towards the average as the model has learned they do, the level goes back to its own, the season
+        goes on, and the uncertainty grows.
+
+        Parameters
+        ----------
+        periods : int or Periods
+            How many; or which, beginning where the last one ended.
+        exposure : (n_nodes,) or (n_ahead, n_nodes) array, optional
+            That of the periods ahead; by default that of the last period. Covariates stay as they were then.
+        """
+        from geobgp.totals import exposure_ahead, steps_ahead
+
+        after = self.periods.ahead(periods) if isinstance(periods, (int, np.integer)) else periods
+        steps = steps_ahead(self.periods, after)
+        states: Any = tuple(state.ahead(steps) for state in self._states)
+        fit = replace(self.fit, states=states)
+        return replace(
+            self,
+            fit=fit,
+            periods=after,
+            exposure=exposure_ahead(self, after, exposure),
+            observed=None,
+            areas=None,
+            places=None,
+            # Within a cell people live where they lived last.
+            given=None if self.given is None else self.given.at(self.n_periods - 1),
+            title=f"Forecast: {self.title}" if self.title else "",
+        )
+
+    @door(last=whole(1), seed=SEED)
+    def cross_validate(self, last: int = 3, blocks: Any = "auto", *, seed: int = 0) -> ForecastCheck:  # type: ignore[override]
+        """Forecast the last periods from those before them, and compare with what came.
+
+        The model is fitted again without them, its hyperparameters held.
+
+        Parameters
+        ----------
+        last : int
+            How many periods are left out.
+        blocks : "auto", float, regions or folds
+            Parts of the land whose numbers are predicted; as for `Posterior.cross_validate`. Of counts by area they
+            are the areas: a suppressed count is scored by the probability of all that it may be, one that is not known
+            is not compared.
+        seed : int
+
+        Returns
+        -------
+        ForecastCheck
+            ``score`` in nats per event (above one rate everywhere), ``coverage`` of intervals, the scores of a
+            pooled map and of the numbers one season (or one period) before, and a table by period and block.
+        """
+        from geobgp.checks.forecasts import cross_validate
+
+        return cross_validate(self, last, blocks, seed=seed)
+
+    # -- files -------------------------------------------------------------------------------------
+
+    @classmethod
+    @door(path=PATH)
+    def load(cls, path: str | Path) -> SpaceTimePosterior:
+        """Read a posterior that `save` wrote; a damaged or foreign file raises CacheError."""
+        found = Posterior.load(path)
+        if not isinstance(found, SpaceTimePosterior):
+            raise DataError(f"{str(path)!r} holds a map without time.", remedy="Use Posterior.load.")
+        return found
+
+    def __repr__(self) -> str:
+        scale, unit = self.domain.length_unit
+        return (
+            f"SpaceTimePosterior({self.likelihood.name}, {events_in_words(self.points)} in {self.periods.words()}, "
+            f"{self.domain.n_nodes:,} nodes, {self.basis.label}, {self.kernel.name}, {self.dynamics}: "
+            f"lengthscale {number(self.lengthscale / scale)} {unit}, sd {number(self.sd)}, "
+            f"tau {number(self.tau)} {self.periods.noun}s; ELBO {self.elbo:.2f}"
+            f"{'' if self.converged else ', NOT converged'})"
         )

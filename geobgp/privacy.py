@@ -254,16 +254,15 @@ def _smoothed(posterior: Posterior) -> Posterior:
 
 def _refitted(posterior: Posterior, lengthscale: float) -> Posterior:
     """Return the fit of the same events with another lengthscale and the same sd."""
-    from geobgp.model import model_of
-    from geobgp.spacetime.fitting import refit
-    from geobgp.spacetime.posterior import SpaceTimePosterior
+    from geobgp.model import model_of, refit
+    from geobgp.posterior import SpaceTimePosterior
 
     kernel = posterior.kernel.with_parameters(lengthscale, posterior.sd)
     if isinstance(posterior, SpaceTimePosterior):
         return refit(posterior, posterior.n_periods, kernel)
     known: Any = posterior.areas if posterior.areas is not None else posterior.observed
     if posterior.exposure_kind == "risk":
-        from geobgp.auto.risk import fit_risk
+        from geobgp.auto.pipeline import fit_risk
 
         known = posterior.persons
     if known is None:

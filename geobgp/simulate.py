@@ -9,19 +9,17 @@ import geopandas as gpd
 import numpy as np
 import shapely
 
-from geobgp.arguments import BASIS, DOMAIN, KERNEL
 from geobgp.errors import CRSError, DataError, GeobgpError, SizeError
-from geobgp.land.crs import as_crs
-from geobgp.land.reproject import move
-from geobgp.prior.scaling import SCALING, Scaling, resolve
+from geobgp.land.crs import as_crs, move
+from geobgp.prior.basis import SCALING, Scaling, resolve
 from geobgp.text import number
-from geobgp.validate import SEED_OR_GENERATOR, as_floats, door, whole
+from geobgp.validation import BASIS, DOMAIN, KERNEL, SEED_OR_GENERATOR, as_floats, door, whole
 
 if TYPE_CHECKING:
     import xarray as xr
 
     from geobgp.land.domain import Domain
-    from geobgp.prior.base import Basis
+    from geobgp.prior.basis import Basis
     from geobgp.prior.kernels import Kernel
 
 #: More points than this are refused: an intensity in the wrong unit is the likeliest reason.

@@ -26,8 +26,7 @@ from geobgp.inference.mixture import (
 from geobgp.text import count, html_table, number
 
 if TYPE_CHECKING:
-    from geobgp.posterior import Posterior
-    from geobgp.spacetime.posterior import SpaceTimePosterior
+    from geobgp.posterior import Posterior, SpaceTimePosterior
 
 #: What the effects of a yearly cycle are called.
 SEASON = ("cosine of the year", "sine of the year")

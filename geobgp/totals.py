@@ -1,4 +1,4 @@
-"""Totals: the expected number of events in regions, with intervals from the joint posterior."""
+"""Totals: the expected number of events in regions, with intervals from the joint posterior; levels and trends."""
 
 from __future__ import annotations
 
@@ -6,27 +6,29 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy import sparse
+from scipy.special import ndtr, ndtri
 
 from geobgp.data.areas import observed_in
 from geobgp.data.counts import Counts, bin_points
+from geobgp.data.inputs import Within, check_amounts
+from geobgp.data.periods import Periods
 from geobgp.errors import DataError
-from geobgp.inference.mixture import check_probabilities, quantile_name
-from geobgp.land.regions import (
-    count_inside,
-    poisson_quantile,
-    read_regions,
-    sum_samples,
-    table,
-)
+from geobgp.inference.mixture import check_probabilities, quantile_name, quantile_words
+from geobgp.land.regions import count_inside, poisson_quantile, read_regions, sum_samples, table
 from geobgp.privacy import hide_regions
 from geobgp.units import RELATIVE_RISK, RISKS
+from geobgp.validation import as_floats
 
 if TYPE_CHECKING:
     import geopandas as gpd
 
-    from geobgp.data.periods import Periods
     from geobgp.land.domain import Domain
-    from geobgp.posterior import Posterior
+    from geobgp.posterior import Posterior, SpaceTimePosterior
+
+
+# -- Totals: the expected number of events in regions, with intervals from the joint posterior ---------------
+
 
 #: Share of a region's land that lies in areas with counts, below which its number of events is not known.
 COUNTED_LAND = 0.95
@@ -177,3 +179,235 @@ def _scattered(posterior: Posterior, sums: np.ndarray, weights: Any, n_samples: 
         return np.asarray(sums * by_region)
     blocks = posterior.sample_blocks(n_samples, seed)
     return sum_samples((b * likelihood.scatter(b.shape, rng) for b in blocks), weights)
+
+
+# -- Totals, trends and forecasts over periods, from joint draws of all of them ------------------------------
+
+
+#: Joint draws behind the events of all the land.
+LAND_DRAWS = 500
+
+
+def totals_by_period(
+    posterior: SpaceTimePosterior,
+    regions: Any,
+    *,
+    by: str | None,
+    points: Any,
+    quantiles: Sequence[float] | None,
+    predicted: bool,
+    n_samples: int,
+    seed: int,
+) -> gpd.GeoDataFrame:
+    """Return the expected number of events by period and region; see `SpaceTimePosterior.totals`."""
+    chances = check_probabilities(posterior.quantiles if quantiles is None else quantiles)
+    frame = read_regions(regions, posterior.domain, by=by)
+    inside = posterior._within(frame)
+    shares, means = inside.shares, posterior.mean_by_period()
+    exposed = _by_region(posterior, inside, np.ones_like(means))
+    sums = region_sums(posterior, inside, n_samples, seed)
+    flat = sums.reshape(len(sums), -1)
+    columns: dict[str, np.ndarray] = {} if posterior.exposure_kind == "area" else {"exposure": exposed}
+    columns |= observed_inside(posterior, frame, shares, points)
+    columns |= {"expected": _by_region(posterior, inside, means), "sd": flat.std(axis=0, ddof=1)}
+    columns |= {quantile_name(q): np.quantile(flat, q, axis=0) for q in chances}
+    columns |= rates(posterior, columns, exposed, chances)
+    average = 1.0 if posterior.exposure_kind in RISKS else posterior._overall
+    columns["p_above"] = np.where(exposed > 0, (flat > average * exposed).mean(axis=0), np.nan)
+    if posterior.effort is not None:
+        columns["reported"] = _by_region(posterior, inside, means, reported=True)
+    if predicted:
+        spread = region_sums(posterior, inside, n_samples, seed, reported=True).reshape(len(sums), -1)
+        columns |= {f"predicted_{quantile_name(q)}": poisson_quantile(spread, q) for q in chances}
+    count = posterior.n_periods
+    rows = np.repeat(np.arange(count), len(frame))
+    long = frame.iloc[np.tile(np.arange(len(frame)), count)]
+    whole = sparse.csr_array(sparse.vstack([shares] * count))
+    made = table(long.reset_index(drop=True), whole, posterior.domain, columns)
+    places = np.arange(len(made)).reshape(count, -1)
+    lines = [*places, *places.T]
+    made = hide_regions(made, posterior, shares, list(columns), resting_on(columns), lines)
+    for k, (name, values) in enumerate(_when(posterior.periods, rows).items()):
+        made.insert(k, name if name not in made else f"{name}_", values)
+    made.attrs["units"] = posterior.units
+    return made.set_index(long.index)
+
+
+def _when(periods: Periods, rows: np.ndarray) -> dict[str, Any]:
+    return {"period": np.array(periods.labels, dtype=object)[rows], "start": periods.starts[rows]}
+
+
+def region_weights(
+    posterior: SpaceTimePosterior, inside: Within, *, reported: bool = False
+) -> list[sparse.csr_array]:
+    """Return the exposure of nodes within regions, period by period: one for each, or one for all where it stays."""
+    exposure, effort = posterior.by_period, posterior.effort if reported else None
+    changes = exposure.strides[0] or inside.varies
+    return [inside.exposure(exposure[t], effort, t) for t in range(posterior.n_periods if changes else 1)]
+
+
+def _by_region(
+    posterior: SpaceTimePosterior, inside: Within, values: np.ndarray, *, reported: bool = False
+) -> np.ndarray:
+    """Return what nodes' values (n_periods, n_nodes), times exposure, add up to by period and region, in one line."""
+    weights = region_weights(posterior, inside, reported=reported)
+    return np.concatenate([weights[t % len(weights)] @ row for t, row in enumerate(values)])
+
+
+def region_sums(
+    posterior: SpaceTimePosterior, inside: Within, n_samples: int, seed: int, *, reported: bool = False
+) -> np.ndarray:
+    """Return joint draws of the expected events of regions, (n_samples, n_periods, n_regions).
+
+    Parameters
+    ----------
+    reported : bool
+        Draw means about which the counts that get reported are Poisson: with the effort, and with the spread of a
+        negative binomial, where there is one.
+    """
+    count, weights = posterior.n_periods, region_weights(posterior, inside, reported=reported)
+    rng, scatter = np.random.default_rng([seed, 1]), posterior.likelihood.scatter
+    out = []
+    for block in posterior.sample_blocks(n_samples, seed):
+        spread = scatter(block.shape, rng) if reported and posterior.areas is None else None
+        values = block if spread is None else block * spread
+        out.append(np.stack([(weights[t % len(weights)] @ values[:, t].T).T for t in range(count)], axis=1))
+    sums = np.concatenate(out)
+    by_region = scatter(sums.shape, rng) if reported and posterior.areas is not None else None
+    return sums if by_region is None else sums * by_region
+
+
+def land_draws(posterior: SpaceTimePosterior) -> tuple[np.ndarray, np.ndarray]:
+    """Return joint draws of the events of all the land, (draws, n_periods): expected, and means of what is counted."""
+    everything = Within(sparse.csr_array(np.ones((1, posterior.domain.n_nodes))))
+    plain = region_sums(posterior, everything, LAND_DRAWS, 0)[:, :, 0]
+    spread = posterior.likelihood.scatter((1, 1), np.random.default_rng(0)) is not None
+    if posterior.effort is None and not spread:
+        return plain, plain
+    return plain, region_sums(posterior, everything, LAND_DRAWS, 0, reported=True)[:, :, 0]
+
+
+def events_by_period(
+    posterior: SpaceTimePosterior, quantiles: Sequence[float], draws: tuple[np.ndarray, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """Return the events of all the land by period: observed where it is known, predicted, expected, reported."""
+    chances, columns = check_probabilities(quantiles), {}
+    if posterior.observed is not None:
+        columns["observed"] = posterior.observed.sum(axis=1)
+    elif (areas := posterior.areas) is not None:
+        located = 0.0 if areas.located is None else areas.located.sum(axis=1)
+        told = areas.values.sum(axis=1) + located  # NaN where one is not known
+        known = areas.located is not None or areas.covered >= COUNTED_LAND
+        columns["observed"] = told if known else np.full(posterior.n_periods, np.nan)
+    expected, means = draws
+    exposed = posterior.by_period * posterior.mean_by_period()
+    columns |= {f"predicted_{quantile_name(q)}": poisson_quantile(means, q) for q in chances}
+    columns["expected"] = exposed.sum(axis=1)
+    columns |= {f"expected_{quantile_name(q)}": np.quantile(expected, q, axis=0) for q in chances}
+    if posterior.effort is not None:
+        columns["reported"] = (exposed * posterior.effort).sum(axis=1)
+    return columns
+
+
+def slope_weights(periods: Periods) -> np.ndarray:
+    """Return what log-intensities are multiplied by to give the slope of a straight line through them, per year.
+
+    Examples
+    --------
+    >>> years = Periods.calendar("year", "2018", "2020")
+    >>> slope_weights(years).tolist(), float(slope_weights(years) @ [1.0, 3.0, 5.0])
+    ([-0.5, 0.0, 0.5], 2.0)
+    """
+    x = periods.years - periods.years.mean()
+    return np.asarray(x / (x @ x))
+
+
+def trend_map(
+    posterior: SpaceTimePosterior, n_samples: int, seed: int
+) -> tuple[dict[str, np.ndarray], dict[str, dict[str, Any]]]:
+    """Return the trend at every node and what the numbers are; see `SpaceTimePosterior.trend`.
+
+    The slope of a Gaussian log-intensity is Gaussian: its mean is exact, its standard deviation that of the draws.
+    """
+    c = slope_weights(posterior.periods)
+    n = posterior.domain.n_nodes
+    exact, told = (c @ p.moments()[0].reshape(-1, n) for p in (posterior._nodes, posterior._published))
+    square, count = np.zeros(n), 0
+    for block in posterior.draws(n_samples, seed):
+        square += np.square(np.einsum("t,stn->sn", c, block) - exact).sum(axis=0)
+        count += len(block)
+    mean, sd = told, np.sqrt(square / max(count, 1))
+    per = posterior.periods.per
+    ends = {quantile_name(q): float(ndtri(q)) * sd for q in posterior.quantiles[::2]}
+    values = {
+        "change": np.expm1(mean),
+        **{name: np.expm1(mean + spread) for name, spread in ends.items()},
+        "p_increase": ndtr(np.divide(mean, sd, out=np.where(np.isnan(mean), mean, 0.0), where=sd > 0)),
+    }
+    words = {"change": "median"} | {name: quantile_words(name) for name in ends}
+    about: dict[str, dict[str, Any]] = {
+        name: {"long_name": f"relative change per {per}, {word}", "units": "1"}
+        for name, word in words.items()
+    }
+    about["p_increase"] = {"long_name": "probability of an increase", "units": "1"}
+    return values, about
+
+
+def trend_of_regions(
+    posterior: SpaceTimePosterior, regions: Any, n_samples: int, seed: int
+) -> gpd.GeoDataFrame:
+    """Return the trend of regions; see `SpaceTimePosterior.trend`."""
+    frame = read_regions(
+        None if isinstance(regions, str) and regions == "land" else regions, posterior.domain
+    )
+    inside = posterior._within(frame)
+    exposed = _by_region(posterior, inside, np.ones(posterior.by_period.shape)).reshape(-1, len(frame))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = np.log(region_sums(posterior, inside, n_samples, seed) / exposed)
+    slopes = np.einsum("t,str->sr", slope_weights(posterior.periods), logs)
+    columns = {"change": np.expm1(np.median(slopes, axis=0))}
+    columns |= {quantile_name(q): np.expm1(np.quantile(slopes, q, axis=0)) for q in posterior.quantiles[::2]}
+    columns["p_increase"] = (slopes > 0).mean(axis=0)
+    resting = 1.0 / np.maximum(logs.var(axis=0).max(axis=0), 1e-300)
+    made = table(frame, inside.shares, posterior.domain, columns)
+    made = hide_regions(made, posterior, inside.shares, list(columns), resting)
+    made.attrs["per"] = posterior.periods.per
+    return made
+
+
+def steps_ahead(periods: Periods, after: Periods) -> np.ndarray:
+    """Return the distance of each period ahead from the one before it, in usual periods."""
+    if after.dated != periods.dated or after.every != periods.every or after.edges[0] != periods.edges[-1]:
+        raise DataError(
+            f"Periods ahead follow the last one without a gap; found {after.words()} after {periods.words()}.",
+            option="periods",
+            found=after.words(),
+            remedy=f"Give a number, such as {periods.n // 10 + 1}.",
+        )
+    if periods.every != "edges":
+        return np.ones(after.n)
+    joined = np.concatenate([periods.edges[-2:-1], after.edges[0:1], after.edges[1:]])
+    lengths, usual = np.diff(joined).astype(float), np.median(np.diff(periods.edges).astype(float))
+    return np.asarray((lengths[1:] + lengths[:-1]) / 2 / usual)
+
+
+def exposure_ahead(posterior: SpaceTimePosterior, after: Periods, exposure: np.ndarray | None) -> np.ndarray:
+    """Return the exposure of periods ahead: what was given, or that of the last period."""
+    last = posterior.by_period[-1] / posterior.periods.widths[-1]
+    rows = last if exposure is None else as_floats("exposure", exposure)
+    n = posterior.domain.n_nodes
+    if rows.shape not in ((n,), (after.n, n)):
+        raise DataError(
+            f"The exposure ahead has {n:,} numbers, or so many for each of {after.n} periods; found the shape "
+            f"{rows.shape}.",
+            option="exposure",
+            found=rows.shape,
+        )
+    check_amounts(rows.ravel(), "The exposure ahead")
+    if not np.all(rows.sum(axis=-1) > 0):
+        raise DataError(
+            "The exposure ahead is zero everywhere, so that nothing could happen anywhere.", option="exposure"
+        )
+    if np.all(after.widths == 1.0):
+        return np.array(rows)
+    return np.asarray(np.broadcast_to(rows, (after.n, n)) * after.widths[:, None])

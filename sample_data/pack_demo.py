@@ -8,7 +8,7 @@ can hold nothing from outside of the package's folder but by a step of the build
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
-from geobgp.cli.demo_command import DATA
+from geobgp.cli.commands import DATA
 
 HERE = Path(__file__).resolve().parent
 TARGET = HERE.parent / "geobgp" / "cli" / "demo.zip"

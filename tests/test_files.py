@@ -11,7 +11,7 @@ import pytest
 import shapely
 
 from geobgp import Domain, GeometryError
-from geobgp.data.exposure import node_exposure
+from geobgp.data.inputs import node_exposure
 from geobgp.files import Layer, check_exists, kind_of, layers, read_vector, split_layer
 from geobgp.land.polygons import read_polygons
 from geobgp.land.regions import read_regions

@@ -19,9 +19,8 @@ import shapely
 import geobgp
 from geobgp import LGCP, DataError, Domain, FullRank, HarmonicBasis, Matern, Posterior, bin_areas, map_risk
 from geobgp.checks.residuals import check
-from geobgp.output.course import Course
-from geobgp.report.report import ReportInputs, region_table, render
-from geobgp.report.time_report import write_time_report
+from geobgp.output.figures import Course
+from geobgp.report.report import ReportInputs, region_table, render, write_time_report
 from geobgp.web.overlays import region_rows
 
 MAIN = ("mean", "expected", "change", "value")

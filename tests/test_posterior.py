@@ -529,7 +529,7 @@ def test_damaged_and_foreign_files(fits, tmp_path):
 
 
 def test_a_file_of_another_domain_is_refused(fits, tmp_path):
-    from geobgp.storage import store
+    from geobgp import store
 
     path = fits["map"].save(tmp_path / "fit")
     header, arrays = store.read(path, "posterior")

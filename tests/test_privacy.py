@@ -31,14 +31,14 @@ from geobgp import (
     bin_areas,
     map_risk,
     map_strata,
+    store,
 )
 from geobgp.cli.app import main
 from geobgp.cli.options import MapOptions
 from geobgp.errors import StrataWarning
 from geobgp.privacy import RULES, complemented, effective_events, hidden_cells, hidden_nodes
 from geobgp.report.report import region_table
-from geobgp.scale.tiles_options import TilesOptions
-from geobgp.storage import store
+from geobgp.scale.tiles import TilesOptions
 from geobgp.web import maps, overlays
 
 K = 6

@@ -13,8 +13,8 @@ from posteriors import disc, island
 from scipy import stats
 
 from geobgp.errors import CRSError, DataError, GeobgpError, SizeError
+from geobgp.land.crs import move
 from geobgp.land.domain import Domain
-from geobgp.land.reproject import move
 from geobgp.output.grids import dataset
 from geobgp.prior.full_rank import FullRank
 from geobgp.prior.harmonic import HarmonicBasis

@@ -1,21 +1,16 @@
-"""Options: all that a run of `map_intensity` can be told, written once for Python, the shell and the record.
-
-A new option is one field here, and a line in the signature and docstring of `map_intensity` (a test compares
-them). From the field's `Setting` come the option of ``geobgp map`` and its help, what is checked before any
-work begins, the command line in the report, the entry in ``summary.json``, and the name by which errors speak
-of it.
-"""
+"""The options of a run, with their defaults, help and rules."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from geobgp.auto.option_rules import rule_of
+from geobgp import validation as arguments
+from geobgp import validation as validate
 from geobgp.errors import DataError, GeometryError, option
 from geobgp.units import check_units
 
@@ -24,8 +19,73 @@ if TYPE_CHECKING:
 
     from geobgp.data.effects import Covariates
     from geobgp.data.effort import Effort
-    from geobgp.data.exposure import Exposure
+    from geobgp.data.inputs import Exposure
     from geobgp.prior.kernels import Kernel
+
+
+# -- What the value of an option must be, by what its `Setting` says of it -----------------------------------
+
+
+def rule_of(name: str, how: Setting, default: Any) -> validate.Rule | None:
+    """Return what the value of an option must be; None where anything may be."""
+    if how.choices:
+        return validate.choice(*how.choices)
+    if how.kind in ("number", "numbers"):
+        whole = isinstance(default, int)
+        one = (
+            validate.whole(int(how.least))
+            if whole
+            else validate.real_number(how.above, how.least, below=how.below)
+        )
+        return one if how.kind == "number" else validate.numbers(one, f"a list, each {one.words}")
+    if how.kind == "crs":
+        from geobgp.land.crs import as_crs
+
+        def known(value: Any) -> Any:
+            if not (name == "crs" and isinstance(value, str) and value.lower() == "local"):
+                as_crs(value, name)
+            return value
+
+        return validate.Rule("a CRS", known)
+    if name == "weights":
+        return arguments.WEIGHTS
+    return _RULES.get(how.kind)
+
+
+_RULES: dict[str, validate.Rule] = {
+    "file": arguments.SOURCE,
+    "files": arguments.SOURCE,
+    "folder": validate.PATH,
+    "text": validate.TEXT,
+    "column": validate.NAME,
+    "columns": validate.names("a list of names of columns"),
+    "features": validate.either(
+        validate.choice("auto", "full"),
+        validate.whole(1),
+        words="'auto', 'full' or a number of features of at least 1",
+    ),
+    "interval": arguments.SUPPRESSED,
+    "share": validate.either(
+        validate.choice("auto"),
+        validate.real_number(least=0.0, most=1.0),
+        words="'auto' or a number from 0 to 1",
+    ),
+    "rasters": arguments.COVARIATES,
+    "kernel": arguments.KERNEL,
+    "client": arguments.CLIENT,
+    "dates": arguments.TIMES,
+    "periods": arguments.EVERY,
+    "span": arguments.SPAN,
+    "small numbers": arguments.MIN_COUNT,
+}
+
+
+# -- Options: all that a run of `map_intensity` can be told, written once for Python, the shell and the record --
+# A new option is one field here, and a line in the signature and docstring of `map_intensity` (a test compares
+# them). From the field's `Setting` come the option of ``geobgp map`` and its help, what is checked before any
+# work begins, the command line in the report, the entry in ``summary.json``, and the name by which errors speak
+# of it.
+
 
 #: Headings under which the shell lists options.
 Group = Literal["Data", "Time", "Land", "Points", "Rates and covariates", "Model", "Results"]
@@ -457,7 +517,7 @@ class Options(OptionSet):
 
     def _check_time(self) -> None:
         """Refuse what cannot be said of time, before anything is read."""
-        from geobgp.data.clock import Clock
+        from geobgp.data.periods import Clock
 
         Clock.asked(self.time, self.every, self.between, self.date_format)
         if self.time is None:
@@ -508,3 +568,56 @@ def _plain(value: Any, kind: Kind) -> Any:
 
 def _same(value: Any, default: Any) -> bool:
     return value is default or (isinstance(value, (str, int, float)) and value == default)
+
+
+# -- Options of `map_risk`: those of `map_intensity` that it shares, and its own -----------------------------
+
+
+def _like(name: str) -> Any:
+    """Return the field of an option that `map_intensity` has too."""
+    own = Options.__dataclass_fields__[name]
+    return field(default=own.default, metadata=own.metadata)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class RiskOptions(OptionSet):
+    """What a run of `map_risk` is told; see there."""
+
+    cases: Any = setting("The persons who fell ill.", kind="file", default=MISSING)
+    controls: Any = setting("Some who did not.", kind="file", default=MISSING)
+    land: Any = setting("Polygons of the land.", kind="file", default=MISSING)
+    confounders: Sequence[str] = setting(
+        "A column of both tables to allow for, a number or levels; may be repeated.",
+        "Rates and covariates",
+        "columns",
+        default=(),
+        flag="--confounder",
+        metavar="COLUMN",
+    )
+    water: Any = _like("water")
+    barriers: Any = _like("barriers")
+    bridges: Any = _like("bridges")
+    cell_size: float | None = _like("cell_size")
+    crs: Any = _like("crs")
+    land_crs: Any = _like("land_crs")
+    min_coverage: float = _like("min_coverage")
+    longitude: str | None = _like("longitude")
+    latitude: str | None = _like("latitude")
+    easting: str | None = _like("easting")
+    northing: str | None = _like("northing")
+    points_crs: Any = _like("points_crs")
+    on_water: Literal["nearest", "drop", "error"] = _like("on_water")
+    max_snap: float | None = _like("max_snap")
+    permeability: float | Literal["auto"] = _like("permeability")
+    kernel: Kernel | None = _like("kernel")
+    hyper: Literal["map", "integrate"] = _like("hyper")
+    max_seconds: float = _like("max_seconds")
+    title: str = _like("title")
+    interval: float = _like("interval")
+    min_count: int | str = _like("min_count")
+    protect: Literal["hide", "smooth"] = _like("protect")
+
+    def __post_init__(self) -> None:
+        if isinstance(self.confounders, str):
+            object.__setattr__(self, "confounders", (self.confounders,))
+        super().__post_init__()

@@ -1,24 +1,48 @@
-"""Comparison: which of several maps of the same events predicts blocks best that it has not seen."""
+"""Comparisons: which map predicts best, one map against another, regions in order."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+import scipy.sparse as sp
 from scipy.special import gammaln, xlogy
 
-from geobgp.arguments import POSTERIOR
-from geobgp.checks.blocks import are_folds, auto_side, narrowed
-from geobgp.checks.crossval import AUTO_NODES, MOST_NODES, CrossValidation, per_event
-from geobgp.errors import DataError
+from geobgp.checks.crossval import (
+    AUTO_NODES,
+    MOST_NODES,
+    CrossValidation,
+    are_folds,
+    auto_side,
+    narrowed,
+    per_event,
+)
+from geobgp.errors import DataError, DomainError, option
+from geobgp.inference.mixture import LogNormalDifference, NormalMixture, check_probabilities, quantile_name
+from geobgp.land.regions import read_regions, sum_samples, table
+from geobgp.privacy import hide_regions
 from geobgp.text import listed, number
-from geobgp.validate import NAME, SEED, Rule, door
-from geobgp.validate import number as at_least
+from geobgp.validation import AXES, BASEMAP, NAME, PATH, POSTERIOR, SEED, TEXT, Rule, door, whole
+from geobgp.validation import real_number as a_number
+from geobgp.validation import real_number as at_least
 
 if TYPE_CHECKING:
+    import folium
+    import geopandas as gpd
+    import matplotlib.axes
+    import xarray as xr
+
+    from geobgp.land.domain import Domain
     from geobgp.posterior import Posterior
+
+
+# -- Comparison: which of several maps of the same events predicts blocks best that it has not seen ----------
+
 
 #: Share of the events by which maps of the same events may differ: at the shore some are dropped.
 _SAME = 0.01
@@ -177,3 +201,354 @@ def _check(found: dict[str, Posterior]) -> None:
             f"{listed(f'{name!r} with {number(total)}' for name, total in totals.items())} events.",
             found=totals,
         )
+
+
+# -- Versus: one map against another, as ratio and difference with intervals and the probability of an increase --
+
+
+@dataclass(frozen=True, eq=False)
+class Versus:
+    """Two maps of the same land, the first against the second: two periods, two diseases.
+
+    The two are taken to be independent, as fits to different events are. `Posterior.versus` makes one.
+
+    Attributes
+    ----------
+    first, second : Posterior
+        The ratio is first / second, the difference first - second.
+    names : (str, str)
+        What they are called in titles and legends.
+    """
+
+    first: Posterior = field(repr=False)
+    second: Posterior = field(repr=False)
+    names: tuple[str, str] = ("this map", "the other")
+
+    def __post_init__(self) -> None:
+        for posterior in (self.first, self.second):
+            posterior._need_counts("versus()")
+        one, two = self.first, self.second
+        if one is two:
+            raise DataError("A map is compared with another one; both are the same.", option="other")
+        if one.domain.content_hash() != two.domain.content_hash():
+            raise DomainError(
+                "Two maps are compared node by node, and these lie on different land: "
+                f"{_land(one.domain)} against {_land(two.domain)}.",
+                option="other",
+                remedy="Fit both on one Domain, or give both the same land, water, "
+                f"{option('cell_size')} and {option('crs')}.",
+            )
+        if one.units != two.units:
+            raise DataError(
+                f"One map is in {one.units}, the other in {two.units}; their ratio has no meaning.",
+                option="other",
+                found=(one.units, two.units),
+                remedy="Give both the same kind of exposure.",
+            )
+        if len(self.names) != 2:
+            raise DataError(
+                f"Two maps have two names; found {len(self.names)}.", option="names", found=self.names
+            )
+
+    @property
+    def domain(self) -> Domain:
+        """The land that both maps lie on."""
+        return self.first.domain
+
+    @property
+    def units(self) -> str:
+        """Unit of the difference; the ratio has none."""
+        return self.first.units
+
+    @property
+    def quantiles(self) -> tuple[float, float, float]:
+        """The quantiles that are reported: those of the first map."""
+        return self.first.quantiles
+
+    @property
+    def drawn(self) -> str:
+        """The statistic of both maps, and of their difference, that is shown; of the ratio it is the median."""
+        return self.first.drawn
+
+    def drawn_difference(self) -> xr.DataArray:
+        """Return the difference as maps and rasters show it: its mean, or the median of rates and relative risks."""
+        if self.drawn == "mean":
+            return self.difference(())["mean"]
+        return self.difference((0.5,))["q50"]
+
+    @property
+    def hatched(self) -> tuple[np.ndarray, str]:
+        """The nodes that are hatched on either map, and why; see `geobgp.output.grids.hatched_land`."""
+        from geobgp.output.grids import hatched_land
+
+        (one, words), (two, others) = hatched_land(self.first), hatched_land(self.second)
+        return one | two, words or others
+
+    @property
+    def title(self) -> str:
+        """What is compared."""
+        return f"{self.names[0]} against {self.names[1]}"
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """Where the numbers come from, as attributes that rasters can hold."""
+        own = self.first.provenance
+        mine = {"title": self.title, "source": own["source"], "first": self.names[0], "second": self.names[1]}
+        return mine | {"created": own["created"], "second_created": self.second.created}
+
+    @cached_property
+    def _log_ratio(self) -> NormalMixture:
+        return self.first._shown_nodes.minus(self.second._shown_nodes)
+
+    @cached_property
+    def _difference(self) -> LogNormalDifference:
+        return LogNormalDifference(self.first._shown_nodes, self.second._shown_nodes)
+
+    # -- on the grid -------------------------------------------------------------------------------
+
+    def node_ratio(self, quantiles: Sequence[float] | None = None) -> dict[str, np.ndarray]:
+        """Return mean, sd and quantiles of the ratio at every node, exactly."""
+        mean, var = self._log_ratio.exp_moments()
+        chances = check_probabilities(self.quantiles if quantiles is None else quantiles)
+        found = {"mean": mean, "sd": np.sqrt(var)}
+        return found | {quantile_name(q): np.exp(self._log_ratio.quantile(q)) for q in chances}
+
+    def node_difference(self, quantiles: Sequence[float] | None = None) -> dict[str, np.ndarray]:
+        """Return mean, sd and quantiles of the difference at every node; the quantiles by quadrature."""
+        mean, var = self._difference.moments()
+        chances = check_probabilities(self.quantiles if quantiles is None else quantiles)
+        found = {"mean": mean, "sd": np.sqrt(var)}
+        return found | {quantile_name(q): self._difference.quantile(q) for q in chances}
+
+    def ratio(self, quantiles: Sequence[float] | None = None) -> xr.Dataset:
+        """Return the ratio on the grid: mean, sd and quantiles. The median is what maps and rasters show."""
+        return self._dataset(self.node_ratio(quantiles), f"ratio, {self.title}", "1")
+
+    def difference(self, quantiles: Sequence[float] | None = None) -> xr.Dataset:
+        """Return the difference on the grid: mean, sd and quantiles, in `units`."""
+        return self._dataset(self.node_difference(quantiles), f"difference, {self.title}", self.units)
+
+    @door(factor=a_number(above=0.0))
+    def increase(self, factor: float = 1.0) -> xr.DataArray:
+        """Return the probability that the first map is more than `factor` times the second, on the grid."""
+        chance = self._log_ratio.sf(float(np.log(factor)))
+        words = "an increase" if factor == 1 else f"a ratio above {number(factor, 6)}"
+        made = self._dataset({"probability_increase": chance}, f"probability of {words}, {self.title}", "1")
+        made["probability_increase"].attrs["factor"] = float(factor)
+        return made["probability_increase"]
+
+    def _dataset(self, values: dict[str, np.ndarray], what: str, unit: str) -> xr.Dataset:
+        from geobgp.output.grids import dataset
+
+        single = len(values) == 1
+        about = {name: {"long_name": what if single else f"{what}, {name}", "units": unit} for name in values}
+        return dataset(self.domain, values, variables=about, attrs=self.provenance)
+
+    def to_dataset(self) -> xr.Dataset:
+        """Return all that the rasters hold.
+
+        ``ratio`` (the median) and ``difference`` (`drawn_difference`), each with ``_q05`` and ``_q95`` (the ends of the
+        first map's `interval`), and ``probability_increase``.
+        """
+        ratio, difference = self.ratio(), self.difference(self.quantiles[::2])
+        made = ratio[["q50"]].rename(q50="ratio")
+        made["difference"] = self.drawn_difference()
+        for name in map(quantile_name, self.quantiles[::2]):
+            made[f"ratio_{name}"] = ratio[name]
+            made[f"difference_{name}"] = difference[name]
+        made["probability_increase"] = self.increase()
+        return made
+
+    # -- regions -----------------------------------------------------------------------------------
+
+    @door(n_samples=whole(2), seed=SEED)
+    def totals(
+        self,
+        regions: Any = None,
+        *,
+        quantiles: Sequence[float] | None = None,
+        n_samples: int = 2000,
+        seed: int = 0,
+    ) -> gpd.GeoDataFrame:
+        """Return ratio and difference of the rates of regions, from joint samples of both maps.
+
+        A region's rate is its expected events per unit of exposure (per km² of land where there is none).
+
+        Parameters
+        ----------
+        regions : GeoDataFrame, GeoSeries, geometry, list of geometries or path, optional
+            As for `Posterior.totals`; None: the whole domain.
+        quantiles : sequence of float, optional
+            By default the ends of the first map's `interval`.
+        n_samples, seed : int
+
+        Returns
+        -------
+        GeoDataFrame
+            The regions with their land, ``expected_first`` and ``expected_second`` (numbers of events), ``ratio``
+            (the median) and ``ratio_q05``, ...; ``difference`` (the mean) and ``difference_q05``, ... in `units`;
+            and ``p_increase``. NaN where a region holds no land or nobody is exposed.
+        """
+        chances = check_probabilities(self.quantiles[::2] if quantiles is None else quantiles)
+        frame = read_regions(regions, self.domain)
+        rates, means, expected = [], [], []
+        seeds = np.random.SeedSequence(seed).spawn(2)
+        for posterior, own in zip((self.first, self.second), seeds, strict=True):
+            inside = posterior._within(frame)
+            weights = inside.exposure(posterior.exposure)
+            exposure = np.asarray(weights.sum(axis=1)).ravel()
+            exposed = np.where(exposure > 0, exposure, np.nan) / posterior.shown.factor
+            sums = sum_samples(posterior.sample_blocks(n_samples, np.random.default_rng(own)), weights)
+            rates.append(sums / exposed)
+            expected.append(weights @ posterior._nodes.exp_mean())
+            means.append(expected[-1] / exposed)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = rates[0] / rates[1]
+        gap = rates[0] - rates[1]
+        columns = {"expected_first": expected[0], "expected_second": expected[1]}
+        columns |= {"ratio": np.median(ratio, axis=0)}
+        columns |= {f"ratio_{quantile_name(q)}": np.quantile(ratio, q, axis=0) for q in chances}
+        columns |= {"difference": means[0] - means[1]}
+        columns |= {f"difference_{quantile_name(q)}": np.quantile(gap, q, axis=0) for q in chances}
+        columns |= {"p_increase": np.where(np.isnan(gap).any(axis=0), np.nan, (gap > 0).mean(axis=0))}
+        shares = inside.shares
+        made = table(frame, shares, self.domain, columns)
+        hidden, why = np.zeros(len(made), bool), np.full(len(made), "", dtype=object)
+        for posterior, sums in zip((self.first, self.second), rates, strict=True):
+            with np.errstate(divide="ignore", invalid="ignore"):
+                resting = (sums.mean(axis=0) / sums.std(axis=0, ddof=1)) ** 2
+            made = hide_regions(made, posterior, shares, list(columns), resting)
+            if posterior.protection:
+                hidden, why = hidden | made["hidden"], np.where(made["hidden"], made["why"], why)
+        if "hidden" in made:
+            made["hidden"], made["why"] = hidden, why
+        made.attrs["units"] = self.units
+        return made
+
+    # -- files and figures -------------------------------------------------------------------------
+
+    @door(path=PATH)
+    def to_raster(self, path: str | Path) -> list[Path]:
+        """Write `to_dataset` as GeoTIFFs with QGIS styles: a directory, or one ``.tif`` with all bands."""
+        from geobgp.output.rasters import write_rasters
+
+        return write_rasters(self.to_dataset(), path, title=self.title)
+
+    @door(path=PATH, title=TEXT, basemap=BASEMAP, opacity=a_number(least=0.0, most=1.0))
+    def to_map(
+        self,
+        path: str | Path | None = None,
+        *,
+        title: str | None = None,
+        context: Any = None,
+        basemap: str | folium.TileLayer | None = None,
+        opacity: float | None = None,
+    ) -> folium.Map:
+        """Return the interactive map of the ratio; write it to `path` if given, as HTML that needs nothing else.
+
+        Parameters
+        ----------
+        path : str or path, optional
+            An HTML file.
+        title, context, basemap, opacity
+            As for `Posterior.to_map`.
+        """
+        from geobgp.web import maps
+
+        made = maps.versus_map(self, title=title, context=context, basemap=basemap, opacity=opacity)
+        if path is not None:
+            maps.save(made, path)
+        return made
+
+    @door(ax=AXES)
+    def plot(self, ax: matplotlib.axes.Axes | None = None, **kwargs: Any) -> matplotlib.axes.Axes:
+        """Draw the ratio, or another variable; see `geobgp.output.figures.plot_versus`."""
+        from geobgp.output.figures import plot_versus
+
+        return plot_versus(self, ax, **kwargs)
+
+    def __repr__(self) -> str:
+        up = self._log_ratio.sf(0.0)
+        land = self.domain.node_areas
+        shares = [float(land[which].sum() / land.sum()) for which in (up > 0.95, up < 0.05)]
+        return (
+            f"Versus({self.title}: surely (95 %) higher on {100 * shares[0]:.0f} % of the land, "
+            f"surely lower on {100 * shares[1]:.0f} %)"
+        )
+
+
+def _land(domain: Domain) -> str:
+    unit = "m" if domain.crs is not None else "units"
+    return f"{domain.n_nodes:,} nodes of {number(domain.cell_size)} {unit}"
+
+
+def versus(first: Posterior, second: Any, names: Sequence[str] | None = None) -> Versus:
+    """Return the comparison of two posteriors; see `Posterior.versus`."""
+    if names is None:
+        named = first.title and second.title and first.title != second.title
+        names = (first.title, second.title) if named else ("this map", "the other")
+    return Versus(first, second, tuple(str(name) for name in names))  # type: ignore[arg-type]
+
+
+# -- Ranks of regions: how probably each has the highest rate, is among the top, or lies above a reference ---
+
+
+def ranks(
+    posterior: Posterior,
+    regions: Any,
+    *,
+    by: str | None = None,
+    top: int = 3,
+    reference: float | None = None,
+    n_samples: int = 2000,
+    seed: int = 0,
+) -> gpd.GeoDataFrame:
+    """Return the rate of every region, its rank and what is sure about it; see `Posterior.ranks`."""
+    domain = posterior.domain
+    frame = read_regions(regions, domain, by=by)
+    if top > len(frame):
+        raise DataError(
+            f"{option('top')} is a whole number from 1 to the number of regions, {len(frame):,}; found {top!r}.",
+            option="top",
+            found=top,
+        )
+    inside = posterior._within(frame)
+    shares = inside.shares
+    weights = sp.csr_array(sp.vstack([inside.exposure(posterior.exposure), posterior.exposure[None, :]]))
+    exposure = np.asarray(weights.sum(axis=1))
+    factor = posterior.shown.factor
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rates = factor * sum_samples(posterior.sample_blocks(n_samples, seed), weights) / exposure
+        mean = (factor * (weights @ posterior._nodes.exp_mean()) / exposure)[:-1]
+    rates, overall = rates[:, :-1], rates[:, -1:]
+    ranked = exposure[:-1] > 0
+    place = _places(rates, ranked)
+    limit = overall if reference is None else float(reference)
+    columns = {} if posterior.exposure_kind == "area" else {"exposure": exposure[:-1]}
+    columns |= {"rate": mean}
+    columns |= {f"rate_{quantile_name(q)}": np.quantile(rates, q, axis=0) for q in posterior.quantiles[::2]}
+    columns |= {"rank": np.median(place, axis=0)}
+    columns |= {f"rank_{quantile_name(q)}": _quantile(place, q) for q in posterior.quantiles[::2]}
+    columns |= {
+        "p_first": (place == 1).mean(axis=0),
+        f"p_top{int(top)}": (place <= top).mean(axis=0),
+        "p_above": (rates > limit).mean(axis=0),
+    }
+    columns = {name: np.where(ranked, values, np.nan) for name, values in columns.items()}
+    with np.errstate(divide="ignore", invalid="ignore"):
+        resting = (mean / rates.std(axis=0, ddof=1)) ** 2 if len(rates) > 1 else np.full(len(mean), np.nan)
+    made = hide_regions(table(frame, shares, domain, columns), posterior, shares, list(columns), resting)
+    made.attrs["units"] = posterior.units
+    return made
+
+
+def _places(rates: np.ndarray, ranked: np.ndarray) -> np.ndarray:
+    """Return the place of every region in every sample, 1 for the highest; those not ranked come last."""
+    order = np.argsort(np.where(ranked, -rates, np.inf), axis=1, kind="stable")
+    place = np.empty(order.shape)
+    np.put_along_axis(place, order, np.arange(1.0, order.shape[1] + 1)[None, :], axis=1)
+    return place
+
+
+def _quantile(place: np.ndarray, q: float) -> np.ndarray:
+    return np.asarray(np.quantile(place, q, axis=0, method="inverted_cdf"))

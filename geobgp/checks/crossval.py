@@ -1,33 +1,424 @@
-"""Cross-validation: every block of the land predicted from all others, without new fits or with them."""
+"""Cross-validation without refitting: blocks, areas or persons held out, their scores, coverage and PIT."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import geopandas as gpd
 import numpy as np
 import pandas as pd
+import shapely
 from scipy.spatial import cKDTree
-from scipy.special import bdtr, gammaln, kolmogorov, logsumexp, ndtri, pdtr, xlogy
+from scipy.special import bdtr, expit, gammaln, kolmogorov, logsumexp, ndtri, pdtr, xlogy
 
-from geobgp.arguments import SEVERAL_AXES
-from geobgp.checks.advice import what_to_try
-from geobgp.checks.blocks import Blocks, make_blocks
-from geobgp.checks.refits import Predicted, refitted, seen
-from geobgp.errors import DataError, SizeError, in_words, option
-from geobgp.inference.leave_out import ROUNDS, JointNormal, leave_out
+from geobgp.data.areas import Combined, combine
+from geobgp.errors import CheckWarning, DataError, InputWarning, SizeError, in_words, option, warn
+from geobgp.inference.dense import row_weights
+from geobgp.inference.families import Binomial
+from geobgp.inference.held_out import ROUNDS, JointNormal, LeftOut, leave_out, log_score
 from geobgp.inference.mixture import INTERVAL, predicted_ends, within
+from geobgp.land.regions import area_shares, read_regions
+from geobgp.model import model_of
+from geobgp.parallel import Failed, open_workers
+from geobgp.prior.basis import MISSED_SHARE
 from geobgp.text import count, number, percent, whole_percent
-from geobgp.validate import door
+from geobgp.validation import SEVERAL_AXES, door
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
+    from geobgp.data.persons import Groups
+    from geobgp.inference.families import Likelihood
     from geobgp.land.domain import Domain
     from geobgp.posterior import Posterior
+
+
+# -- Advice: what to try where left-out blocks are predicted badly, in the order that the fit's own evidence suggests --
+
+
+class Advice(NamedTuple):
+    """Something to try, and how strongly the fit speaks for it: 0 is not at all, 1 strongly."""
+
+    evidence: float
+    words: str
+
+
+def what_to_try(posterior: Posterior, checked: CrossValidation) -> list[Advice]:
+    """Return what might mend a map, what its own numbers speak for first.
+
+    Options are named with `geobgp.errors.option`, to be said in the words of whoever shows them.
+    """
+    risk = posterior.exposure_kind == "risk"
+    found = [
+        *_resolution(posterior),
+        *_water(posterior, checked),
+        *_crowds(posterior),
+        *_pattern(checked, risk),
+    ]
+    return sorted(found, key=lambda one: -one.evidence)
+
+
+def check_warning(posterior: Posterior, checked: CrossValidation) -> CheckWarning | None:
+    """Return the warning of a map whose checks fail, in one sentence and what to try first; None if they hold."""
+    failures = checked.failures()
+    if not failures:
+        return None
+    first = what_to_try(posterior, checked)[0].words
+    return CheckWarning(failures[0], found=checked.coverage, remedy=f"Try {first}.")
+
+
+def _resolution(posterior: Posterior) -> Iterator[Advice]:
+    if posterior.basis.truncated and posterior.areas is None:
+        missed = posterior.fit.missed_share
+        why = f"the {posterior.basis.label} miss {percent(missed, 1)} of the prior variance"
+        full = option("m", "full", python="FullRank, or m='full'")
+        yield Advice(0.2 + missed / MISSED_SHARE, f"full resolution ({full}): {why}")
+
+
+def _water(posterior: Posterior, checked: CrossValidation) -> Iterator[Advice]:
+    """Speak for permeable water where blocks at the shore are worse than others."""
+    basis, domain = posterior.basis, posterior.domain
+    shore = domain.node_areas < 0.999 * np.median(domain.node_areas)
+    if basis.boundary != "neumann" or basis.permeability > 0 or not shore.any():
+        return
+    inside = checked.block_of >= 0
+    n = len(checked.blocks)
+    wet = np.bincount(checked.block_of[inside], shore[inside], n) > 0
+    strays = _normal_scores(checked) ** 2
+    ratio, why = 1.0, "it is closed here, and nothing is known across it"
+    if 3 <= wet.sum() <= n - 3:
+        ratio = float(np.sqrt(strays[wet].mean() / max(strays[~wet].mean(), 1e-12)))
+    if ratio > 1.1:
+        why = f"blocks at the shore stray {number(ratio, 2)} times as far as those inland"
+    elif domain.water_geometry is None and domain.n_components == 1:
+        return
+    told = option("permeability", "auto", python="permeability=0.3 or 1")
+    yield Advice(float(np.clip(ratio - 1.0, 0.05, 2.0)), f"water that information may cross ({told}): {why}")
+
+
+def _crowds(posterior: Posterior) -> Iterator[Advice]:
+    """Speak for smaller cells where more events share a node than the posterior expects."""
+    y = posterior.observed
+    if y is None:
+        return
+    mean, variance = posterior._nodes.exp_moments()
+    expected = float(np.sum(posterior.seen_exposure**2 * (mean**2 + variance)))
+    pairs = float(np.sum(np.maximum(y * (y - 1.0), 0.0)))
+    ratio = pairs / expected if expected > 0 else 1.0
+    if ratio > 1.1:
+        yield Advice(
+            min(ratio - 1.0, 2.0),
+            f"smaller cells ({option('cell_size')}), and a look at places with many events on one spot: pairs of "
+            f"events within a cell are {number(ratio, 2)} times as many as the map expects",
+        )
+
+
+def _pattern(checked: CrossValidation, risk: bool) -> Iterator[Advice]:
+    """Speak for covariates where neighbouring blocks err alike."""
+    centre = np.array([[p.x, p.y] for p in checked.blocks.geometry.representative_point()])
+    score = _normal_scores(checked)
+    gap = np.hypot(*(centre[:, None] - centre).transpose(2, 0, 1))
+    np.fill_diagonal(gap, np.inf)
+    near = gap < 1.25 * np.median(gap.min(axis=1))
+    deviation = score - score.mean()
+    products = deviation[:, None] * deviation
+    alike = float(products[near].mean() / max(float(np.mean(deviation**2)), 1e-12)) if near.any() else 0.0
+    what = f"covariates that explain where events happen ({option('covariates')})"
+    why = ", or an exposure"
+    if risk:
+        what, why = f"what else may explain who falls ill ({option('confounders')})", ""
+    if alike > 0.1:
+        why = f": neighbouring blocks err alike (correlation {number(alike, 2)})"
+    yield Advice(
+        0.1 + 2.0 * max(alike, 0.0),
+        f"{what}{why}",
+    )
+
+
+def _normal_scores(checked: CrossValidation) -> np.ndarray:
+    return np.asarray(ndtri(np.clip(checked.pit, 1e-4, 1.0 - 1e-4)))
+
+
+# -- Blocks: how the land is parted for leaving parts of it out ----------------------------------------------
+
+
+#: Squares are two lengthscales wide, but so that there are at least, and at most, about so many of them.
+FEWEST, MOST = 30, 120
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """Parts of the land that are left out in turn.
+
+    Attributes
+    ----------
+    labels : sequence
+        What the blocks are called: (column, row) of a square, a region's number or name, a fold.
+    of : (n_nodes,) int array
+        The block of every node; -1 for those that are never left out.
+    geometry : (n_blocks,) array of polygons
+        In the domain's CRS.
+    side : float, optional
+        Side of the squares, in the domain's unit.
+    wanted : float, optional
+        The side that would suit the fit, where these squares are narrower so that they can be left out at once.
+    """
+
+    labels: pd.Index
+    of: np.ndarray
+    geometry: np.ndarray
+    side: float | None = None
+    wanted: float | None = None
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+def auto_side(posterior: Posterior, cell_size: float | None = None) -> float:
+    """Return the side of squares that suit a fit: two lengthscales, rounded to whole cells.
+
+    There are some dozens of squares at least, however long the lengthscale.
+    """
+    area = float(posterior.domain.node_areas.sum())
+    cell = posterior.domain.cell_size if cell_size is None else cell_size
+    wanted = np.clip(2.0 * posterior.lengthscale, np.sqrt(area / MOST), np.sqrt(area / FEWEST))
+    return cell * max(1, round(float(wanted) / cell))
+
+
+def narrowed(
+    domain: Domain,
+    side: float,
+    most: int,
+    buffer: float = 0.0,
+    nodes: Any = None,
+    cell_size: float | None = None,
+) -> float:
+    """Return the side of squares of which none, with its buffer, holds more than so many nodes: `side`, or less.
+
+    Parameters
+    ----------
+    domain : Domain
+    side : float
+    most : int
+    buffer : float
+    nodes : int array, optional
+        The node of every observation, where these and not all nodes are counted.
+    cell_size : float, optional
+        What the side is a multiple of; by default the domain's.
+
+    Examples
+    --------
+    >>> from geobgp import Domain
+    >>> domain = Domain.from_polygons(shapely.box(0, 0, 12, 12), cell_size=1, crs="local")
+    >>> narrowed(domain, 6.0, most=36), narrowed(domain, 6.0, most=20), narrowed(domain, 6.0, most=36, buffer=1.0)
+    (6.0, 4.0, 4.0)
+    """
+    cell = domain.cell_size if cell_size is None else cell_size
+    while side > cell and (found := _most_held(domain, squares(domain, side), buffer, nodes)) > most:
+        side = cell * max(1, int(side / cell * min(np.sqrt(most / found), 0.95)))
+    return side
+
+
+def _most_held(domain: Domain, blocks: Blocks, buffer: float, nodes: Any) -> int:
+    """Return how many nodes, or observations, the fullest of some squares holds, with the strip around it."""
+    each = np.ones(domain.n_nodes) if nodes is None else np.bincount(nodes, minlength=domain.n_nodes)
+    if not buffer:
+        return int(np.bincount(blocks.of, each).max())
+    x, y = domain.node_points.T
+    boxes = shapely.bounds(blocks.geometry) + buffer * np.array([-1, -1, 1, 1])
+    held = (each[(x >= w) & (x <= e) & (y >= s) & (y <= n)].sum() for w, s, e, n in boxes)
+    return int(max(held))
+
+
+def make_blocks(
+    blocks: Any, posterior: Posterior, most: int | None = None, buffer: float = 0.0, nodes: Any = None
+) -> Blocks:
+    """Return blocks as `Posterior.cross_validate` takes them, or say what is wrong with them.
+
+    Parameters
+    ----------
+    blocks : "auto", float, regions or folds
+    posterior : Posterior
+    most, buffer, nodes
+        Squares of our own choice are made narrower until they can be left out at once; see `narrowed`.
+    """
+    domain = posterior.domain
+    if isinstance(blocks, str) and blocks == "auto":
+        wanted = auto_side(posterior)
+        side = wanted if most is None else narrowed(domain, wanted, most, buffer, nodes)
+        made = replace(squares(domain, side), wanted=wanted if side < wanted else None)
+    elif isinstance(blocks, bool) or blocks is None:
+        raise DataError(
+            f"{option('blocks')} is 'auto', a size, regions or folds; found {blocks!r}.", option="blocks"
+        )
+    elif isinstance(blocks, (int, float, np.integer, np.floating)):
+        made = squares(domain, float(blocks))
+    elif are_folds(blocks):
+        made = by_folds(domain, blocks)
+    else:
+        made = by_regions(domain, blocks)
+    if len(made) < 2:
+        raise DataError(
+            f"{option('blocks')}: one block holds all that would be left out; at least two are needed.",
+            option="blocks",
+            found=len(made),
+            remedy="Make them smaller.",
+        )
+    return made
+
+
+def squares(domain: Domain, side: float) -> Blocks:
+    """Return squares of a side, on a lattice through the origin of the CRS: the same for every grid.
+
+    Examples
+    --------
+    >>> from geobgp import Domain
+    >>> domain = Domain.from_polygons(shapely.box(0, 0, 4, 2), cell_size=1, crs="local")
+    >>> squares(domain, 2.0).of.tolist()
+    [0, 0, 1, 1, 0, 0, 1, 1]
+    """
+    h = domain.cell_size
+    scale, unit = domain.length_unit
+    if not np.isfinite(side) or side < h * (1 - 1e-9):
+        raise DataError(
+            f"A size of {option('blocks')} is at least that of a cell, {number(h / scale)} {unit}; found "
+            f"{number(side / scale) if np.isfinite(side) else side} {unit}.",
+            option="blocks",
+            found=side,
+            remedy="It is given in the domain's own unit, metres unless it is local.",
+        )
+    west, _, _, north = domain.grid.bounds
+    # By the centres of cells: nodes of one cell are never parted.
+    east = np.floor((west + (domain.node_cols + 0.5) * h) / side).astype(np.int64)
+    up = np.floor((north - (domain.node_rows + 0.5) * h) / side).astype(np.int64)
+    found, of = np.unique(np.column_stack([east, up]), axis=0, return_inverse=True)
+    corners = found * side
+    boxes = shapely.box(corners[:, 0], corners[:, 1], corners[:, 0] + side, corners[:, 1] + side)
+    labels = pd.Index([tuple(int(v) for v in pair) for pair in found], tupleize_cols=False)
+    return Blocks(labels, of.ravel(), np.atleast_1d(boxes), side)
+
+
+def by_regions(domain: Domain, regions: Any) -> Blocks:
+    """Return regions as blocks; a node belongs to the one that holds the most of its land."""
+    frame = read_regions(regions, domain, "blocks")
+    shares = area_shares(domain, frame).toarray()
+    of = np.where(shares.sum(axis=0) >= 0.5, shares.argmax(axis=0), -1)
+    held = np.unique(of[of >= 0])
+    if not len(held):
+        raise DataError(
+            f"{option('blocks')}: none of {count(len(frame), 'region')} holds any land of the domain.",
+            option="blocks",
+            found=0,
+            remedy="Check where they lie, and their CRS.",
+        )
+    if len(held) < len(frame):
+        warn(
+            InputWarning(
+                f"{count(len(frame) - len(held), 'region')} of {len(frame):,} hold no land of the domain, and "
+                "are no blocks.",
+                option="blocks",
+                found=len(frame) - len(held),
+            )
+        )
+    place = np.full(len(frame) + 1, -1)
+    place[held] = np.arange(len(held))
+    shapes = frame.geometry if domain.crs is None else frame.geometry.to_crs(domain.crs)
+    return Blocks(pd.Index(frame.index[held]), place[of], shapes.to_numpy()[held])
+
+
+def by_folds(domain: Domain, folds: Any) -> Blocks:
+    """Return nodes with the same label as one block; those without a label are never left out."""
+    labels = np.asarray(folds)
+    if labels.shape != (domain.n_nodes,):
+        raise DataError(
+            f"Folds have one label for each of the domain's {domain.n_nodes:,} nodes; found "
+            f"{'the shape ' + str(labels.shape) if labels.ndim != 1 else count(len(labels), 'label')}.",
+            option="blocks",
+            found=labels.shape,
+            remedy="Label the rows of domain.node_points.",
+        )
+    of, found = pd.factorize(labels, sort=True)
+    if not len(found):
+        raise DataError(f"{option('blocks')}: no node has a fold.", option="blocks", found=0)
+    h = domain.cell_size
+    west, _, _, north = domain.grid.bounds
+    left, top = west + domain.node_cols * h, north - domain.node_rows * h
+    cells = shapely.box(left, top - h, left + h, top)
+    shapes = np.array([shapely.union_all(cells[of == k]) for k in range(len(found))], dtype=object)
+    return Blocks(pd.Index(found), of, shapes)
+
+
+def are_folds(blocks: Any) -> bool:
+    """Whether blocks are given as labels: neither by size nor by shapes."""
+    if (
+        isinstance(blocks, (str, Path, gpd.GeoDataFrame, gpd.GeoSeries, shapely.Geometry))
+        or np.ndim(blocks) == 0
+    ):
+        return False
+    return not any(isinstance(one, shapely.Geometry) for one in blocks)
+
+
+# -- Refits: blocks of the land predicted by fits without them, one for each block, by whoever does the work --
+
+
+#: What is said of a block at each value of the hyperparameters: how much these weigh, and what they say.
+Predicted = tuple[list[float], list[LeftOut]]
+#: Nodes of a block and of the strip around it, in this order; how many are the block's; and how many are left out.
+Block = tuple[np.ndarray, int, int]
+
+
+def seen(posterior: Posterior, nodes: np.ndarray) -> Callable[[np.ndarray], Likelihood]:
+    """Return the way from some of the nodes, by their places among them, to the likelihood of what was seen there."""
+    values, exposure = posterior.observed, posterior.seen_exposure
+    assert values is not None
+    return lambda some: posterior.likelihood.of(values[nodes[some]], exposure[nodes[some]])
+
+
+def refitted(
+    posterior: Posterior, blocks: Sequence[Block], client: Any = None, n_jobs: int | None = 1
+) -> list[Predicted]:
+    """Return what fits without each block say of it, hyperparameters learned anew.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        With the counts of its nodes.
+    blocks : sequence of Block
+    client, n_jobs
+        Who fits: as for `geobgp.parallel.open_workers`.
+    """
+    own, out = posterior.fit.states[0], dict[int, Predicted]()
+    means = own.node_moments()[0]
+    with open_workers(client, n_jobs) as workers:
+        for k, found in workers.run(refit_block, list(blocks), workers.share(posterior)):
+            if isinstance(found, Failed):
+                raise found.error
+            block = blocks[k][0][: blocks[k][1]]
+            known = JointNormal(means[block], own.node_covariance(block))
+            observed = seen(posterior, block)(np.arange(len(block)))
+            out[k] = [1.0], [LeftOut(found, log_score(found, observed, known))]
+    return [out[k] for k in range(len(blocks))]
+
+
+def refit_block(block: Block, posterior: Posterior) -> JointNormal:
+    """Fit without the events of some nodes, and return what is predicted for the first of them."""
+    nodes, n_block, n_left = block
+    model = model_of(posterior)
+    assert posterior.observed is not None
+    counts = posterior.observed.copy()
+    model.exposure[nodes[:n_left]] = counts[nodes[:n_left]] = 0.0
+    state = model.fit(counts).fit.states[0]
+    here = nodes[:n_block]
+    return JointNormal(state.node_moments()[0][here], state.node_covariance(here))
+
+
+# -- Cross-validation: every block of the land predicted from all others, without new fits or with them ------
+
 
 #: Joint draws behind the predicted number of events in a block.
 DRAWS = 400
@@ -249,7 +640,7 @@ class CrossValidation:
     @door(axes=SEVERAL_AXES)
     def plot(self, axes: Any = None) -> Any:
         """Draw observed and predicted numbers, the map of scores and the PIT values; returns the three axes."""
-        from geobgp.output.check_plots import plot_cross_validation
+        from geobgp.output.figures import plot_cross_validation
 
         return plot_cross_validation(self, axes)
 
@@ -491,3 +882,214 @@ def _one_rate(posterior: Posterior, values: np.ndarray, blocks: Blocks) -> np.nd
     density = np.divide(rate * exposure, areas, out=np.zeros(len(areas)), where=areas > 0)
     each = xlogy(y, density) - rate * exposure
     return np.bincount(of, each, len(blocks))
+
+
+# -- Areas left out: each predicted from all other observations, without new fits ----------------------------
+
+
+#: Draws behind the predicted number of events in an area.
+AREA_DRAWS = 1000
+
+
+def cross_validate_areas(
+    posterior: Posterior, blocks: Any = "auto", buffer: float = 0.0, *, seed: int = 0
+) -> CrossValidation:
+    """Leave out each area whose number is told; see `Posterior.cross_validate`.
+
+    Other observations are held, and so is how people and their risks are spread within the area.
+    """
+    if not (isinstance(blocks, str) and blocks == "auto") or buffer:
+        raise DataError(
+            "A fit of counts by area is checked by leaving out its areas, one by one.",
+            option="blocks",
+            remedy=f"Leave {option('blocks')} and {option('buffer')} out.",
+        )
+    begin, areas, domain = time.perf_counter(), posterior.areas, posterior.domain
+    assert areas is not None
+    seen = combine(areas, posterior.exposure, posterior.effort)
+    told = np.flatnonzero((seen.area >= 0) & ~seen.hidden)
+    if len(told) < 2 or seen.counts.sum() < 2:
+        raise DataError(
+            f"Areas are predicted from others: at least two with a number, and two events, are needed; found "
+            f"{len(told)} and {seen.counts.sum():g}.",
+            option="areas",
+            found=len(told),
+        )
+    rows = _predicted(posterior, seen, told, np.random.default_rng(seed))
+    mine = seen.area[told]
+    shares = areas.shares[mine]
+    table = pd.DataFrame(rows, index=[areas.names[i] for i in mine])
+    name = "land_area" if domain.crs is None else "land_km2"
+    table.insert(0, name, (shares @ domain.node_areas) / domain.area_unit[0])
+    frame = gpd.GeoDataFrame(table, geometry=list(areas.geometry[mine]), crs=areas.crs)
+    if domain.crs is not None:
+        frame = frame.to_crs(domain.crs)
+    frame.index.name = "block"
+    entries = shares.tocoo()
+    order, owner = np.argsort(entries.data, kind="stable"), np.full(domain.n_nodes, -1)
+    owner[entries.col[order]] = entries.row[order]
+    seconds = time.perf_counter() - begin
+    return CrossValidation(frame, owner, domain, None, 0.0, seconds, "areas", posterior=posterior)
+
+
+def _predicted(
+    posterior: Posterior, seen: Combined, told: np.ndarray, rng: np.random.Generator
+) -> list[dict[str, float]]:
+    """Return what is predicted for each area, and how well."""
+    counts, weights, states = seen.counts[told], seen.exposure[told], posterior.fit.states
+    found: list[list[LeftOut]] = []
+    for state in states:
+        node_mean, node_variance = state.node_moments()
+        rows, log_total = row_weights(weights, node_mean, node_variance)
+        variance = state.moments_of(rows)[1]  # type: ignore[attr-defined]
+        mean = log_total - 0.5 * variance
+        found.append([_without(posterior, *one) for one in zip(mean, variance, counts, strict=True)])
+    log_share = np.log([state.weight for state in states])
+    even = np.asarray(weights.sum(axis=1)).ravel() * float(seen.counts.sum() / seen.exposure.sum())
+    table = []
+    for k, y in enumerate(counts):
+        each = [one[k] for one in found]
+        # Without the area, the hyperparameters that it spoke for weigh less: p(y | rest) = 1 / E 1 / p(y | rest, θ).
+        logs = log_share - [one.log_score for one in each]
+        score = float(logsumexp(log_share) - logsumexp(logs))
+        several = rng.multinomial(AREA_DRAWS, np.exp(logs - logsumexp(logs)))
+        drawn = [one.predicted.draw(n, rng)[:, 0] for one, n in zip(each, several, strict=True)]
+        with np.errstate(over="ignore"):
+            rates = np.exp(np.concatenate(drawn))
+        scatter = posterior.likelihood.scatter(rates.shape, rng)
+        rates = np.minimum(rates if scatter is None else rates * scatter, 1e15)
+        ends = predicted_ends(rng.poisson(rates), posterior.interval)
+        below, upto = (float(pdtr(np.floor(n), rates).mean()) if n >= 0 else 0.0 for n in (y - 1.0, y))
+        table.append({
+            "observed": float(y), "expected": float(rates.mean()), **ends,
+            "pit": below + rng.random() * (upto - below), "log_density": score,
+            "score": score - float(xlogy(y, even[k]) - even[k] - gammaln(y + 1.0)),
+        })  # fmt: skip
+    return table
+
+
+def _without(posterior: Posterior, mean: float, variance: float, y: float) -> LeftOut:
+    """Return what is said of an area, of which mean and variance of the log of its expected count are known."""
+    at = JointNormal(np.array([mean]), np.array([[variance]]))
+    likelihood = posterior.likelihood.of(np.array([y]), np.ones(1))
+    return leave_out(at, lambda which: likelihood, 1, 1, 0)
+
+
+# -- Persons left out: the cases among those of a block, predicted from all other persons without new fits ---
+
+
+#: Joint draws behind the predicted number of cases in a block, and numbers drawn from each.
+PERSON_DRAWS, EACH = 400, 5
+
+
+def cross_validate_persons(
+    posterior: Posterior, blocks: Any = "auto", buffer: float = 0.0, *, rounds: int = ROUNDS, seed: int = 0
+) -> CrossValidation:
+    """Leave out the persons of blocks in turn; see `Posterior.cross_validate`.
+
+    Where persons live is taken as it is: the number of cases among those of a block is predicted, and who of them
+    they are is scored. Blocks without persons are none.
+    """
+    from threadpoolctl import threadpool_limits
+
+    begin, domain = time.perf_counter(), posterior.domain
+    groups = _known(posterior)
+    if not isinstance(blocks, Blocks):
+        blocks = make_blocks(blocks, posterior, min(AUTO_NODES, MOST_NODES), buffer, groups.node)
+    made = _with_persons(blocks, groups)
+    rng = np.random.default_rng(seed)
+    by_node = np.argsort(groups.node, kind="stable")
+    first, last = (
+        np.searchsorted(groups.node[by_node], np.arange(domain.n_nodes), side) for side in ("left", "right")
+    )
+
+    def of_nodes(nodes: np.ndarray) -> np.ndarray:
+        return np.concatenate([by_node[:0], *(by_node[first[i] : last[i]] for i in nodes)])
+
+    with threadpool_limits(limits=1, user_api="blas"):
+        rows = [
+            _person_row(posterior, groups, [of_nodes(part) for part in parts], rng, rounds)
+            for parts in left_out_groups(domain, made, buffer, rounds)
+        ]
+    table = pd.DataFrame(rows, index=made.labels)
+    land = np.bincount(made.of[made.of >= 0], domain.node_areas[made.of >= 0], len(made))
+    table.insert(0, "land_area" if domain.crs is None else "land_km2", land / domain.area_unit[0])
+    frame = gpd.GeoDataFrame(table, geometry=made.geometry, crs=domain.crs)
+    frame.index.name = "block"
+    seconds = time.perf_counter() - begin
+    return CrossValidation(
+        frame, made.of, domain, made.side, float(buffer), seconds, events="cases", posterior=posterior,
+        wanted_side=made.wanted,
+    )  # fmt: skip
+
+
+def _known(posterior: Posterior) -> Groups:
+    groups = posterior.persons
+    if groups is None:
+        raise DataError(
+            "Persons cannot be left out: this map of risk does not know them. Files keep none with confounders.",
+            remedy="Call cross_validate() on what map_risk returns, before it is saved.",
+        )
+    n_cases, n = float(groups.cases.sum()), float(groups.persons.sum())
+    if n_cases < 2 or n - n_cases < 2:
+        raise DataError(
+            f"Cross-validation predicts persons from others: at least two cases and two controls are needed; found "
+            f"{n_cases:g} and {n - n_cases:g}.",
+            found=n_cases,
+        )
+    return groups
+
+
+def _with_persons(blocks: Blocks, groups: Groups) -> Blocks:
+    """Return the blocks in which somebody lives."""
+    at = blocks.of[groups.node]
+    held = np.unique(at[at >= 0])
+    if len(held) < 2:
+        raise DataError(
+            f"{option('blocks')}: {len(held)} of them hold persons; at least two are needed.",
+            option="blocks",
+            found=len(held),
+            remedy="Make them smaller.",
+        )
+    place = np.full(len(blocks) + 1, -1)
+    place[held] = np.arange(len(held))
+    return Blocks(blocks.labels[held], place[blocks.of], blocks.geometry[held], blocks.side, blocks.wanted)
+
+
+def _person_row(
+    posterior: Posterior, groups: Groups, parts: list[np.ndarray], rng: np.random.Generator, rounds: int
+) -> dict[str, float]:
+    """Return what is predicted for a block, and how well; parts are the groups of block, strip and neighbours."""
+    mine, strip, near = parts
+    near = near[: max(NEIGHBOURS, (len(mine) + len(strip)) // 2)]
+    who = np.concatenate([mine, strip, near])
+    check_size(len(mine) + len(strip), "persons")
+    offset = posterior.likelihood.facts()["offset"]
+    states = posterior.fit.states
+
+    def observed(some: np.ndarray) -> Binomial:
+        return Binomial(groups.cases[who[some]], groups.persons[who[some]], offset)
+
+    found: list[LeftOut] = []
+    for state in states:
+        at = JointNormal(*state.joint_at(groups.node[who], groups.effects.columns[who]))
+        found.append(leave_out(at, observed, len(mine), len(mine) + len(strip), rounds if len(near) else 0))
+    # Without the block, the hyperparameters that it spoke for weigh less: p(y | rest) = 1 / E 1 / p(y | rest, θ).
+    log_weight = np.log([state.weight for state in states])
+    logs = log_weight - [one.log_score for one in found]
+    score = float(logsumexp(log_weight) - logsumexp(logs))
+    shares = rng.multinomial(PERSON_DRAWS, np.exp(logs - logsumexp(logs)))
+    drawn = [one.predicted.draw(n, rng) for one, n in zip(found, shares, strict=True)]
+    chance = np.repeat(expit(offset + np.concatenate(drawn)), EACH, axis=0)
+    y, n = groups.cases[mine], groups.persons[mine]
+    numbers = rng.binomial(n.astype(np.int64), chance).sum(axis=1)
+    total = float(y.sum())
+    below, upto = float(np.mean(numbers < total)), float(np.mean(numbers <= total))
+    overall = float(groups.cases.sum() / groups.persons.sum())
+    ways = float(np.sum(gammaln(n + 1.0) - gammaln(y + 1.0) - gammaln(n - y + 1.0)))
+    even = float(np.sum(xlogy(y, overall) + xlogy(n - y, 1.0 - overall)))
+    return {
+        "persons": float(n.sum()), "observed": total, "expected": float((chance @ n).mean()),
+        **predicted_ends(numbers, posterior.interval), "pit": below + rng.random() * (upto - below),
+        "log_density": score - ways, "score": score - ways - even,
+    }  # fmt: skip

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from geobgp.arguments import AXES
 from geobgp.errors import DataError, option
 from geobgp.privacy import shifts
 from geobgp.text import number, percent
-from geobgp.validate import PATH, door
-from geobgp.validate import number as a_number
+from geobgp.validation import AXES, PATH, door
+from geobgp.validation import real_number as a_number
 
 if TYPE_CHECKING:
     import geopandas as gpd
@@ -139,7 +138,7 @@ class Excursion:
     @door(path=PATH)
     def to_raster(self, path: str | Path) -> list[Path]:
         """Write `to_dataset` as GeoTIFFs with QGIS styles: a directory, or one ``.tif`` with all bands."""
-        from geobgp.output.cog import write_rasters
+        from geobgp.output.rasters import write_rasters
 
         data = self.to_dataset()
         return write_rasters(data, path, title=data.attrs["title"])
@@ -154,7 +153,7 @@ class Excursion:
             A row for each of "above", "uncertain", "below" and "hidden" that has land: ``region``, ``label``,
             ``probability`` (NaN where uncertain), ``area`` (of the land on the ground, km² or square units).
         """
-        from geobgp.output.contours import node_polygons, write_polygons
+        from geobgp.output.polygons import node_polygons, write_polygons
 
         words = f"{number(self.threshold, 6)} {self.units}"
         labels = {"below": f"surely below {words}", "uncertain": "not sure", "above": f"surely above {words}"}
@@ -174,8 +173,8 @@ class Excursion:
 
     @door(ax=AXES)
     def plot(self, ax: matplotlib.axes.Axes | None = None, **kwargs: Any) -> matplotlib.axes.Axes:
-        """Draw the regions; see `geobgp.output.comparison_plots.plot_excursion`."""
-        from geobgp.output.comparison_plots import plot_excursion
+        """Draw the regions; see `geobgp.output.figures.plot_excursion`."""
+        from geobgp.output.figures import plot_excursion
 
         return plot_excursion(self, ax, **kwargs)
 

@@ -11,16 +11,23 @@ import numpy as np
 from scipy.special import gammaln, xlogy
 
 from geobgp.checks.crossval import CrossValidation, compared, per_event, too_few_to_leave_out
-from geobgp.data.combined import combine
+from geobgp.data.areas import combine
 from geobgp.data.effects import FIXED_SD, Linearised
 from geobgp.errors import CheckWarning, DataError, GeobgpError, warn
-from geobgp.inference.binomial import Binomial
-from geobgp.inference.effects_only import EffectsFit, best_size, fit_area_effects, fit_effects
+from geobgp.inference.dense import NodeFeatures
+from geobgp.inference.families import Binomial
 from geobgp.inference.hyper import Hyper
-from geobgp.inference.renewal import NodeProblem, Observed, RowProblem
-from geobgp.inference.rows import NodeFeatures
-from geobgp.spacetime.fitting import fit_without_field
-from geobgp.spacetime.posterior import SpaceTimePosterior
+from geobgp.inference.relinearise import (
+    EffectsFit,
+    NodeProblem,
+    Observed,
+    RowProblem,
+    best_size,
+    fit_area_effects,
+    fit_effects,
+)
+from geobgp.model import fit_without_field
+from geobgp.posterior import SpaceTimePosterior
 from geobgp.text import html_table, number
 
 if TYPE_CHECKING:

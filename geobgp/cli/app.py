@@ -24,8 +24,8 @@ from geobgp.cli.options import (
     shell_options,
 )
 from geobgp.files import new_run
-from geobgp.scale.strata_options import strata_names
-from geobgp.scale.tiles_options import TilesOptions
+from geobgp.scale.strata import strata_names
+from geobgp.scale.tiles import TilesOptions
 
 
 def _talk(function: Any) -> Any:
@@ -69,7 +69,7 @@ def map_command(quiet: bool, verbose: bool, debug: bool, progress_form: str, **o
     and q975.tif with --interval 0.95), map.qgz (a QGIS project), map.html, report.html, summary.json and
     posterior.geobgp. They appear together, at the end. What could not be made is listed, and the exit code is 3.
     """
-    from geobgp.cli.map_command import map_files
+    from geobgp.cli.commands import map_files
 
     map_files(chosen(MapOptions, options), quiet=quiet, verbose=verbose, progress_form=progress_form)
 
@@ -86,7 +86,7 @@ def risk(quiet: bool, verbose: bool, debug: bool, **options: Any) -> None:
     project), map.html, report.html, summary.json and posterior.geobgp. They appear together, at the end. What could
     not be made is listed, and the exit code is 3.
     """
-    from geobgp.cli.risk_command import risk_files
+    from geobgp.cli.commands import risk_files
 
     risk_files(chosen(RiskFiles, options), quiet=quiet, verbose=verbose)
 
@@ -102,7 +102,7 @@ def strata(quiet: bool, verbose: bool, debug: bool, **options: Any) -> None:
     stratum with its QGIS style, and summary.json. They appear together, at the end. What could not be made is listed,
     and the exit code is 3.
     """
-    from geobgp.cli.strata_command import strata_files
+    from geobgp.cli.commands import strata_files
 
     strata_files(chosen(StrataFiles, options), quiet=quiet, verbose=verbose)
 
@@ -117,7 +117,7 @@ def tiles(quiet: bool, verbose: bool, debug: bool, **options: Any) -> None:
     Writes to OUT/: mosaic.tif with its QGIS style, mosaic.zarr, summary.json, and tiles/. A run that was cut off goes
     on where it was: give the same folder again.
     """
-    from geobgp.cli.tiles_command import tiles_files
+    from geobgp.cli.commands import tiles_files
 
     tiles_files(chosen(TilesOptions, options), quiet=quiet, verbose=verbose)
 
@@ -127,7 +127,7 @@ def tiles(quiet: bool, verbose: bool, debug: bool, **options: Any) -> None:
 @_talk
 def demo(quiet: bool, verbose: bool, debug: bool, **options: Any) -> None:
     """Map 4,446 simulated tick bites in the Netherlands."""
-    from geobgp.cli.demo_command import map_demo
+    from geobgp.cli.commands import map_demo
 
     map_demo(options, quiet=quiet, verbose=verbose)
 
@@ -137,7 +137,7 @@ def demo(quiet: bool, verbose: bool, debug: bool, **options: Any) -> None:
 @_talk
 def simulate(quiet: bool, verbose: bool, debug: bool, **options: Any) -> None:
     """Draw points on land from a known intensity."""
-    from geobgp.cli.simulate_command import simulate_file
+    from geobgp.cli.commands import simulate_file
 
     simulate_file(chosen(SimulateOptions, options), quiet=quiet, verbose=verbose)
 
@@ -160,7 +160,7 @@ def info(file: str, debug: bool) -> None:
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def qgis_script(install: bool, profile: str, copy_to: str | None, debug: bool) -> None:
     """Say where the Processing script is that runs `geobgp map` from QGIS, or install it."""
-    from geobgp.cli.qgis_command import copy_script, profile_folder, script_path
+    from geobgp.cli.commands import copy_script, profile_folder, script_path
 
     if not install and copy_to is None:
         click.echo(script_path())

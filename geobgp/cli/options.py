@@ -1,4 +1,4 @@
-"""Options of the shell: those of `map_intensity` and where the results go, as click knows and writes them."""
+"""The options of the shell, and what is checked before a fit begins."""
 
 from __future__ import annotations
 
@@ -11,13 +11,17 @@ from typing import Any, TypeVar
 
 import click
 
-from geobgp.arguments import THRESHOLDS
-from geobgp.auto.options import Options, OptionSet, Setting, setting, settings
-from geobgp.auto.risk_options import RiskOptions
-from geobgp.errors import DataError, option
-from geobgp.scale.strata_options import StrataOptions
-from geobgp.scale.tiles_options import TilesOptions
+from geobgp.auto.options import Options, OptionSet, RiskOptions, Setting, setting, settings
+from geobgp.errors import DataError, GeobgpError, option
+from geobgp.files import read_vector
+from geobgp.land.regions import check_frame, merged
+from geobgp.scale.strata import StrataOptions
+from geobgp.scale.tiles import TilesOptions
 from geobgp.style import Style
+from geobgp.validation import THRESHOLDS
+
+# -- Options of the shell: those of `map_intensity` and where the results go, as click knows and writes them --
+
 
 Chosen = TypeVar("Chosen", bound=OptionSet)
 
@@ -451,3 +455,37 @@ def _text(value: Any) -> str:
     if isinstance(value, tuple):
         return "-".join(map(str, value))
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+# -- What can be known before a fit, and is: files, the basemap, regions, outlines for orientation -----------
+
+
+def check_beforehand(options: OptionSet) -> None:
+    """Refuse to begin where what is asked for could not be written after the fit.
+
+    Files that are missing; a basemap that there is not; regions without a CRS, a geometry or the column of their names.
+    """
+    options.check_files()
+    crs, basemap, regions, by, context = (
+        getattr(options, name, None) for name in ("crs", "basemap", "regions", "regions_by", "context")
+    )
+    local = isinstance(crs, str) and crs.lower() == "local"
+    if basemap is not None:
+        from geobgp.web.overlays import check_basemap
+
+        check_basemap(basemap, local=local)
+    if regions is not None:
+        frame = read_vector(regions, "regions")
+        check_frame(frame, local, "regions")
+        if by is not None:
+            try:
+                merged(frame, by)
+            except DataError as error:
+                raise _as("regions_by", error) from error
+    if context is not None:
+        check_frame(read_vector(context, "context", columns=[]), local, "context", any_kind=True)
+
+
+def _as(name: str, error: GeobgpError) -> GeobgpError:
+    """Return an error that names another option."""
+    return type(error)(error.message, option=name, found=error.found, remedy=error.remedy)

@@ -19,9 +19,8 @@ from typing import Any
 import click
 
 import geobgp
-from geobgp.cli.beforehand import check_beforehand
 from geobgp.cli.messages import reason, say, showing_warnings
-from geobgp.cli.options import MapOptions, RiskFiles, StrataFiles
+from geobgp.cli.options import MapOptions, RiskFiles, StrataFiles, check_beforehand
 from geobgp.errors import GeobgpError, InputWarning, WriteError, option, warn
 from geobgp.files import check_unread, full, replacing, was_read, why_not_written
 from geobgp.progress import Progress, Stage, shell_progress

@@ -1,4 +1,4 @@
-"""Counts by area: how many events each of some polygons holds, and which nodes' land they are of."""
+"""Counts by area, in space or over periods, alone or together with points; suppressed counts."""
 
 from __future__ import annotations
 
@@ -16,19 +16,24 @@ import pyproj
 import shapely
 from scipy import sparse
 from scipy.spatial import cKDTree
+from scipy.special import logsumexp
+from scipy.stats import poisson
 
-from geobgp.arguments import DOMAIN, SOURCE, SUPPRESSED
-from geobgp.data.clock import Clock
-from geobgp.data.exposure import Given, Within, within
+from geobgp.data.inputs import Given, Within, repeated, within
+from geobgp.data.periods import OUTSIDE, UNTIMED, Clock, Periods
 from geobgp.errors import DataError, GeometryError, InputWarning, option, warn
 from geobgp.land.regions import Overlay, overlay, read_regions
 from geobgp.text import count as counted
 from geobgp.text import html_table, listed, number, percent
-from geobgp.validate import NAME, choice, door
+from geobgp.validation import DOMAIN, NAME, SOURCE, SUPPRESSED, choice, door
 
 if TYPE_CHECKING:
-    from geobgp.data.periods import Periods
+    from geobgp.data.counts import Counts
     from geobgp.land.domain import Domain
+
+
+# -- Counts by area: how many events each of some polygons holds, and which nodes' land they are of ----------
+
 
 #: Share of the land that may lie in several areas without a warning.
 QUIET_OVERLAP = 0.01
@@ -294,8 +299,6 @@ def bin_areas(
     names = _names(frame, name)
     values = _numbers(frame[count], names, count, interval)
     if clock is not None:
-        from geobgp.data.period_areas import bin_period_areas
-
         return bin_period_areas(frame, domain, values, names, interval, clock, absent)
     _warn_of_parts(values, names)
     return place_areas(frame, domain, values, names, interval)[0]
@@ -660,3 +663,384 @@ def _warn_overlap(inside: np.ndarray, domain: Domain) -> None:
                 remedy="Give the finest areas only, or the rest of the larger ones.",
             )
         )
+
+
+# -- Counts by area and period: districts by week, counties by year ------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PeriodAreaCounts(AreaCounts):
+    """Numbers of events in areas, period by period.
+
+    As `AreaCounts`, with a row for each period.
+
+    Attributes
+    ----------
+    values : (n_periods, n_areas) array
+        NaN where a count is suppressed or unknown. Read-only.
+    periods : Periods
+    unknown : (n_periods, n_areas) bool array
+        Where nothing was counted.
+    n_untimed, n_outside : int
+        Rows without a usable date, and rows outside the periods that were asked for.
+
+    Examples
+    --------
+    >>> from shapely.geometry import box
+    >>> from geobgp import Domain, bin_areas
+    >>> domain = Domain.from_polygons(box(0, 0, 4, 2), cell_size=1, crs="local")
+    >>> west, east = box(0, 0, 2, 2), box(2, 0, 4, 2)
+    >>> table = {"cases": [7, 1, 4], "week": ["2020-W05", "2020-W05", "2020-W06"]}
+    >>> districts = gpd.GeoDataFrame(table, geometry=[west, east, west])
+    >>> counts = bin_areas(districts, domain, "cases", time="week", every="week", absent="zero")
+    >>> counts.values.tolist()
+    [[7.0, 1.0], [4.0, 0.0]]
+    """
+
+    periods: Periods = field(kw_only=True)
+    unknown: np.ndarray = field(kw_only=True)
+    n_untimed: int = field(default=0, kw_only=True)
+    n_outside: int = field(default=0, kw_only=True)
+
+    @property
+    def n_periods(self) -> int:
+        """How many periods there are."""
+        return self.periods.n
+
+    @property
+    def n_areas(self) -> int:
+        """How many areas there are."""
+        return int(self.values.shape[1])
+
+    @property
+    def hidden(self) -> np.ndarray:
+        """Which counts are suppressed, (n_periods, n_areas)."""
+        return np.isnan(self.values) & ~self.unknown
+
+    @property
+    def guessed(self) -> np.ndarray:
+        """The counts, with a number in the middle where they are suppressed and 0 where they are unknown."""
+        return np.where(self.unknown, 0.0, super().guessed)
+
+    @property
+    def totals(self) -> np.ndarray:
+        """Events of each period, (n_periods,), about, where some counts are suppressed."""
+        return np.asarray(self.guessed.sum(axis=1))
+
+    def at(self, period: int) -> AreaCounts:
+        """Return the counts of one period; areas of which nothing is known are not among them."""
+        kept = np.flatnonzero(~self.unknown[period])
+        located = None if self.located is None else self.located[period]
+        return self._plain(kept, self.values[period, kept], located, self.within.rows(kept, period))
+
+    def pooled(self) -> AreaCounts:
+        """Return the counts of all periods together, about, where some are suppressed."""
+        located = None if self.located is None else self.located.sum(axis=0)
+        every, values = np.arange(self.n_areas), np.round(self.guessed.sum(axis=0))
+        return replace(self._plain(every, values, located, Within(self.shares)), _cut=self._cut)
+
+    def frame(self) -> gpd.GeoDataFrame:
+        """Return a row for each ``period`` and area, with its ``name`` and the number ``observed``."""
+        rows = np.tile(np.arange(self.n_areas), self.n_periods)
+        columns = {
+            "period": np.repeat(np.array(self.periods.labels, dtype=object), self.n_areas),
+            "name": np.array(self.names, dtype=object)[rows],
+            "observed": self.values.ravel(),
+        }
+        return gpd.GeoDataFrame(columns, geometry=list(self.geometry[rows]), crs=self.crs)
+
+    def slice(self, start: int, stop: int) -> PeriodAreaCounts:
+        """Return the counts of the periods from one number up to another, without it."""
+        return replace(
+            self,
+            values=self.values[start:stop],
+            unknown=self.unknown[start:stop],
+            located=None if self.located is None else self.located[start:stop],
+            exposed=self.exposed[start:stop]
+            if self.exposed is not None and self.within.varies
+            else self.exposed,
+            _met=(),
+            periods=self.periods.slice(start, stop),
+        )
+
+    def _plain(
+        self, kept: np.ndarray, values: np.ndarray, located: np.ndarray | None, within: Within
+    ) -> AreaCounts:
+        return AreaCounts(
+            values=values,
+            shares=within.shares,
+            exposed=within.exposed,
+            effort=within.effort,
+            names=tuple(self.names[i] for i in kept),
+            suppressed=self.suppressed,
+            geometry=self.geometry[kept],
+            crs=self.crs,
+            covered=self.covered,
+            n_off=self.n_off,
+            located=located,
+            nodes=self.nodes,
+        )
+
+    def facts(self) -> dict[str, str]:
+        """Return what was counted, line by line: what each number is, and the number in words."""
+        facts = super().facts() | {"areas": f"{self.n_areas:,}", "periods": self.periods.words()}
+        if self.unknown.any():
+            facts["counts that are unknown"] = f"{int(self.unknown.sum()):,}"
+        if self.n_untimed:
+            facts["rows without a usable date"] = f"{self.n_untimed:,}"
+        if self.n_outside:
+            facts["rows outside the periods"] = f"{self.n_outside:,}"
+        return facts
+
+    def __repr__(self) -> str:
+        hidden = f", {int(self.hidden.sum()):,} suppressed" if self.hidden.any() else ""
+        where = f"{counted(self.n_areas, 'area')} and {self.periods.words()}"
+        return f"PeriodAreaCounts({self.n_used:,} events in {where}{hidden})"
+
+
+def bin_period_areas(
+    frame: gpd.GeoDataFrame,
+    domain: Domain,
+    values: np.ndarray,
+    names: Sequence[str],
+    interval: tuple[int, int] | None,
+    clock: Clock,
+    absent: Literal["zero", "unknown"] | None,
+) -> PeriodAreaCounts:
+    """Return counts by area and period of a long table; see `geobgp.data.areas.bin_areas`."""
+    if absent not in (None, "zero", "unknown"):
+        raise DataError(
+            f"{option('absent')} is 'zero' or 'unknown'; found {absent!r}.", option="absent", found=absent
+        )
+    if clock.given is None and clock.name not in frame.columns:
+        raise DataError(
+            f"The areas have no column {clock.name!r}.",
+            option="time",
+            found=clock.name,
+            remedy=f"Name the column of dates: {option('time')}.",
+        )
+    codes = clock.codes(frame[clock.name] if clock.given is None else clock.given)
+    used = np.flatnonzero(codes > OUTSIDE)
+    periods, first = clock.periods(np.unique(codes[used]).tolist())
+    warning = clock.warning()
+    if warning is not None:
+        warn(warning)
+    _warn_of_repeats(frame.iloc[used], values[used])
+    area, kinds = pd.factorize(pd.Series(frame.geometry.to_wkb().to_numpy()[used]))
+    one = used[np.unique(area, return_index=True)[1]]  # a row of each area
+    period, rows = codes[used] - first, values[used]
+    shape = periods.n, len(kinds)
+    times = np.zeros(shape, np.int64)
+    np.add.at(times, (period, area), 1)
+    table = np.zeros(shape)
+    np.add.at(table, (period, area), rows)  # NaN where any part is suppressed
+    if (np.isnan(table) & (times > 1)).any():
+        raise DataError(
+            f"{int((np.isnan(table) & (times > 1)).sum()):,} sums of several rows of an area and a period hold a "
+            "suppressed count: between which numbers these lie is not known.",
+            option="every",
+            found=int((times > 1).sum()),
+            remedy="Use the periods of the table itself, or add its rows up beforehand.",
+        )
+    unknown = times == 0
+    if unknown.any() and absent is None:
+        raise DataError(
+            f"{int(unknown.sum()):,} of {table.size:,} pairs of an area and a period have no row: no events, or not "
+            "known?",
+            option="absent",
+            found=int(unknown.sum()),
+            remedy=f"Say which: {option('absent', 'zero')} or {option('absent', 'unknown')}.",
+        )
+    if absent == "unknown":
+        table[unknown] = np.nan
+    else:
+        unknown = np.zeros(shape, bool)
+    some = np.where(np.isnan(table), 0.0 if interval is None else float(interval[0]), table)
+    some = np.where(unknown, 0.0, some)
+    placed, kept = place_areas(
+        frame.iloc[one].reset_index(drop=True), domain, some.sum(axis=0), [names[i] for i in one], interval
+    )
+    table, unknown = table[:, kept], unknown[:, kept]
+    table.setflags(write=False)
+    known = {
+        name: getattr(placed, name)
+        for name in ("shares", "names", "suppressed", "geometry", "crs", "nodes", "_cut")
+    }
+    return PeriodAreaCounts(
+        values=table,
+        **known,
+        covered=placed.covered,
+        n_off=placed.n_off,
+        periods=periods,
+        unknown=unknown,
+        n_untimed=int((codes == UNTIMED).sum()),
+        n_outside=int((codes == OUTSIDE).sum()),
+    )
+
+
+def _warn_of_repeats(frame: gpd.GeoDataFrame, values: np.ndarray) -> None:
+    """Warn of rows that are there twice with the same number, which is added up; single events may well be."""
+    twice = repeated(frame, "") & (np.nan_to_num(values) > 1)
+    if twice.any():
+        warn(
+            InputWarning(
+                f"{counted(int(twice.sum()), 'row')} of {len(frame):,} of the areas "
+                f"{'is' if twice.sum() == 1 else 'are'} there already, with the same area, date and "
+                "number. Their numbers are added up.",
+                option="areas",
+                found=int(twice.sum()),
+                remedy="Leave them out, if they are the same events.",
+            )
+        )
+
+
+# -- Counts at nodes and by area as rows of one likelihood, in which nobody is counted twice -----------------
+
+
+#: Exposure of an area, as a share of what areas have on average, that is a rounding error.
+_NOBODY = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Combined:
+    """Counts at nodes and of areas as rows of one likelihood.
+
+    Attributes
+    ----------
+    counts : (n,) array
+        With a number in the middle where they are hidden.
+    exposure : (n, n_nodes) csr_array
+        The exposure of every node behind each count.
+    hidden : (n,) bool array
+    interval : (int, int)
+    area : (n,) int array
+        The area that each row is of; -1 for located events.
+    """
+
+    counts: np.ndarray
+    exposure: sparse.csr_array
+    hidden: np.ndarray
+    interval: tuple[int, int]
+    area: np.ndarray
+
+
+def combine(areas: AreaCounts, exposure: np.ndarray, effort: np.ndarray | None = None) -> Combined:
+    """Return the rows of a likelihood for areas, and for points whose place is known besides.
+
+    Areas count the events that have no place of their own. Of an area with g events of known place among n a share
+    g / n of its exposure stands behind the former and the rest behind the latter, so that nobody is counted twice. What
+    share it is does not change what the data say of the map.
+
+    Parameters
+    ----------
+    areas : AreaCounts
+        With its `located` events, and its part of every node's exposure.
+    exposure : (n_nodes,) array
+    effort : (n_nodes,) array, optional
+        With it only the exposure behind the events that get reported counts.
+
+    Returns
+    -------
+    Combined
+        The located events first, if there are any, node by node.
+    """
+    values, shares = areas.guessed, areas.shares
+    low = 0 if areas.suppressed is None else areas.suppressed[0]
+    seen = areas.within.exposure(exposure, effort)
+    exposed = np.asarray(seen.sum(axis=1)).ravel()
+    events = np.where(areas.hidden, float(low), values) > 0
+    nobody = ~(exposed > _NOBODY * exposed.mean())
+    if (nobody & events).any():
+        bad = nobody & events
+        raise DataError(
+            f"{these(bad, areas.names)} {'has' if bad.sum() == 1 else 'have'} events but no exposure: nobody lives "
+            "there to whom they could happen.",
+            option="exposure",
+            found=[areas.names[i] for i in np.flatnonzero(bad)],
+            remedy=f"Check {option('exposure')}, or leave these areas out.",
+        )
+    rest, located = np.ones(len(values)), areas.located
+    if located is not None:
+        inside = shares.sum(axis=0)
+        if float(inside.max(initial=0.0)) > 1.0 + 1e-6:
+            raise DataError(
+                "Areas that overlap cannot be mapped together with points: whose events are they?",
+                option="areas",
+                found=float(inside.max()),
+                remedy="Give areas that do not overlap.",
+            )
+        known = shares @ located
+        rest = np.divide(values, values + known, out=np.ones(len(values)), where=values + known > 0)
+    weights = sparse.csr_array(sparse.diags_array(rest) @ seen)
+    keep = np.flatnonzero(~nobody)
+    blocks, counts, hidden, area = [weights[keep]], [values[keep]], [areas.hidden[keep]], [keep]
+    if located is not None:
+        at_nodes = exposure if effort is None else exposure * effort
+        behind = at_nodes - np.asarray(weights.sum(axis=0)).ravel()
+        # Rounding leaves a trace where nothing is behind.
+        behind = np.where(
+            (located > 0) | (behind > 1e-9 * at_nodes), np.maximum(behind, 1e-12 * at_nodes), 0.0
+        )
+        blocks.insert(0, sparse.csr_array(sparse.diags_array(behind)))
+        counts.insert(0, located)
+        hidden.insert(0, np.zeros(len(located), bool))
+        area.insert(0, np.full(len(located), -1))
+    return Combined(
+        np.concatenate(counts),
+        sparse.csr_array(sparse.vstack(blocks)),
+        np.concatenate(hidden),
+        areas.suppressed or (0, 0),
+        np.concatenate(area),
+    )
+
+
+def even_rate(seen: Combined) -> float:
+    """Return the log-likelihood of counts with one rate everywhere."""
+    expected = np.asarray(seen.exposure.sum(axis=1)).ravel() * float(seen.counts.sum() / seen.exposure.sum())
+    log_p = poisson.logpmf(np.round(seen.counts), expected)
+    # In logarithms: a hidden count of a large area can be next to impossible at one rate.
+    each = np.arange(seen.interval[0], seen.interval[1] + 1)[:, None]
+    log_p[seen.hidden] = logsumexp(poisson.logpmf(each, expected[seen.hidden]), axis=0)
+    return float(np.sum(np.where(expected > 0, log_p, 0.0)))
+
+
+def stack(several: Sequence[AreaCounts]) -> AreaCounts:
+    """Return areas of several tables as one."""
+    first = several[0]
+    if len(several) == 1:
+        return first
+    if len({one.suppressed for one in several if one.hidden.any()}) > 1:
+        raise DataError(
+            "Suppressed counts of all areas must lie between the same numbers.", option="suppressed"
+        )
+    shares = sparse.csr_array(sparse.vstack([one.shares for one in several]))
+    shapes = gpd.GeoSeries(
+        pd.concat([gpd.GeoSeries(list(one.geometry), crs=one.crs).to_crs(first.crs) if first.crs is not None
+                   else gpd.GeoSeries(list(one.geometry)) for one in several])
+    )  # fmt: skip
+    return AreaCounts(
+        values=np.concatenate([one.values for one in several]),
+        shares=shares,
+        names=tuple(name for one in several for name in one.names),
+        suppressed=next((one.suppressed for one in several if one.hidden.any()), first.suppressed),
+        geometry=np.array(shapes.to_numpy(), dtype=object),
+        crs=first.crs,
+        covered=min(sum(one.covered for one in several), 1.0),
+        n_off=sum(one.n_off for one in several),
+        nodes=first.nodes,
+    )
+
+
+def sort_counts(given: Any) -> tuple[Counts | np.ndarray | None, AreaCounts | None]:
+    """Return counts at the nodes and counts by area, of what was given to be fitted: either may be missing."""
+    if isinstance(given, AreaCounts):
+        return None, given
+    several = isinstance(given, (list, tuple)) and any(hasattr(one, "n_used") for one in given)
+    if not several:
+        return given, None
+    areas = [one for one in given if isinstance(one, AreaCounts)]
+    points = [one for one in given if not isinstance(one, AreaCounts)]
+    located = points[0] if points else None
+    if len(points) > 1:
+        located = np.sum([np.asarray(one, float) for one in points], axis=0)
+    return located, stack(areas) if areas else None

@@ -1,29 +1,80 @@
-"""Counts: how many points fall on each node of a domain, and what became of the rest."""
+"""Counts: points binned to the nodes of a domain, by period or stratum where asked."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import geopandas as gpd
 import numpy as np
+import pandas as pd
 import pyproj
 from scipy.special import gammaincinv
 
-from geobgp.arguments import CLIENT, DOMAIN, PROGRESS, SOURCE, TIMES, WEIGHTS
-from geobgp.data.clock import Clock
-from geobgp.data.parts import is_partitioned
-from geobgp.data.points import QUIET_SHARE, Chunk, Options, Stream, argument, with_unreadable
-from geobgp.errors import DataError, DroppedPointsWarning, GeometryError, InputWarning, option, warn
-from geobgp.land.crs import as_crs
-from geobgp.land.reproject import WGS84, transform
+from geobgp.data.partitions import (
+    OffLand,
+    Parts,
+    beyond_in,
+    is_dask,
+    is_partitioned,
+    need_columns,
+    other_crs,
+    parts_of_files,
+)
+from geobgp.data.periods import OUTSIDE, UNTIMED, Clock, Periods, texts_of
+from geobgp.data.points import (
+    QUIET_SHARE,
+    Chunk,
+    Named,
+    Options,
+    RowGroups,
+    Stream,
+    argument,
+    arrow_points,
+    coordinate_columns,
+    csv_format,
+    with_unreadable,
+)
+from geobgp.errors import (
+    DataError,
+    DroppedPointsWarning,
+    GeobgpError,
+    GeometryError,
+    InputWarning,
+    option,
+    warn,
+)
+from geobgp.files import check_exists, driver_errors, kind_of, parquet_geometry, read_vector, split_layer
+from geobgp.land.crs import WGS84, as_crs, transform
+from geobgp.parallel import Failed, Workers, open_workers
 from geobgp.progress import ProgressLike, as_progress
-from geobgp.text import html_table, number, percent
-from geobgp.validate import FLAG, NAME, as_floats, choice, door, whole
-from geobgp.validate import number as a_number
+from geobgp.text import count, html_table, listed, number, percent
+from geobgp.validation import (
+    CLIENT,
+    DOMAIN,
+    FLAG,
+    NAME,
+    PROGRESS,
+    SOURCE,
+    TIMES,
+    WEIGHTS,
+    as_floats,
+    choice,
+    door,
+    whole,
+)
+from geobgp.validation import real_number as a_number
 
 if TYPE_CHECKING:
-    from geobgp.data.periods import Periods
     from geobgp.land.domain import Domain
+    from geobgp.progress import Stage
+
+
+# -- Counts: how many points fall on each node of a domain, and what became of the rest ----------------------
+
 
 #: Dropped points that are remembered.
 SAMPLE = 1000
@@ -263,13 +314,9 @@ def bin_points(
     if clock is None:
         tally = Tally(domain, on_water, reach, given, keep_coordinates)
     else:
-        from geobgp.data.period_counts import PeriodTally
-
         tally = PeriodTally(domain, on_water, reach, given, keep_coordinates, clock)
     with as_progress(progress).stage("points") as stage:
         if is_partitioned(points):
-            from geobgp.data.partitions import tally_parts
-
             notes = tally_parts(tally, points, options, client, stage)
         else:
             stream = Stream(points, options)
@@ -568,3 +615,709 @@ def _extent(coords: np.ndarray, place: pyproj.CRS | None) -> str:
     (a0, b0), (a1, b1) = coords.min(axis=0), coords.max(axis=0)
     first, second = ("longitude", "latitude") if place is not None else ("easting", "northing")
     return f"{first} {a0:.5g} to {a1:.5g} and {second} {b0:.5g} to {b1:.5g}"
+
+
+# -- Counts by period: how many points fall on each node in each period, and what became of the rest ---------
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PeriodCounts(Counts):
+    """Points, or their weights, summed on the nodes of a domain, period by period.
+
+    As `Counts`, with ``n_read == n_used + n_dropped + n_untimed + n_outside``. A point without a usable date is counted
+    as that alone, wherever it lies.
+
+    Attributes
+    ----------
+    values : (n_periods, n_nodes) array
+        Number of points in each period on each node, or the sum of their weights. Read-only.
+    counted : (j, 4) array or None
+        As that of `Counts`, and the number of the period, from 0.
+    periods : Periods
+        Those between the first and the last event have their row, with or without events.
+    n_untimed : int
+        Points whose date is missing, cannot be read, or is too vague to tell the period.
+    n_outside : int
+        Points outside the periods that were asked for.
+    untimed_warning : DroppedPointsWarning or None
+        What `bin_points` warned of dates.
+
+    Examples
+    --------
+    >>> from shapely.geometry import box
+    >>> from geobgp import Domain, bin_points
+    >>> domain = Domain.from_polygons(box(0, 0, 4, 2), cell_size=1, crs="local")
+    >>> dates = ["2020-01-31", "2020-03-01", "2020-03-09"]
+    >>> counts = bin_points(np.array([[0.5, 0.5], [1.5, 0.5], [3.2, 1.1]]), domain, time=dates, every="month")
+    >>> counts.periods.labels, counts.totals.tolist()
+    (('2020-01', '2020-02', '2020-03'), [1.0, 0.0, 2.0])
+    """
+
+    periods: Periods = field(kw_only=True)
+    n_untimed: int = field(default=0, kw_only=True)
+    n_outside: int = field(default=0, kw_only=True)
+    untimed_warning: DroppedPointsWarning | None = field(default=None, kw_only=True)
+
+    @property
+    def n_periods(self) -> int:
+        """How many periods there are."""
+        return self.periods.n
+
+    @property
+    def totals(self) -> np.ndarray:
+        """Events of each period, (n_periods,)."""
+        return np.asarray(self.values.sum(axis=1))
+
+    @property
+    def warnings(self) -> list[DroppedPointsWarning]:
+        """All that `bin_points` warned of."""
+        both = (self.warning, self.untimed_warning)
+        return [warning for warning in both if warning is not None]
+
+    def pooled(self) -> Counts:
+        """Return the counts of all periods together."""
+        names = {f.name for f in fields(Counts)}
+        known = {name: getattr(self, name) for name in names}
+        values = self.values.sum(axis=0)
+        values.setflags(write=False)
+        counted = None if self.counted is None else self.counted[:, :3]
+        known |= {"values": values, "n_read": self.n_used + self.n_dropped, "counted": counted}
+        return Counts(**known)
+
+    def slice(self, start: int, stop: int) -> PeriodCounts:
+        """Return the counts of the periods from one number up to another, without it."""
+        values = self.values[start:stop]
+        changed: dict[str, Any] = {"values": values, "total_weight": float(values.sum())}
+        if self.counted is not None:
+            mine = (self.counted[:, 3] >= start) & (self.counted[:, 3] < stop)
+            changed["counted"] = self.counted[mine] - [0, 0, 0, start]
+        return replace(self, periods=self.periods.slice(start, stop), **changed)
+
+    def facts(self) -> dict[str, str]:
+        """Return what became of the points, line by line: what each number is, and the number in words."""
+        facts = super().facts()
+        empty = int((self.totals == 0).sum())
+        with_time = {
+            "periods": self.periods.words() + (f", {empty:,} without events" if empty else ""),
+            "dropped, without a usable date": f"{self.n_untimed:,}",
+        }
+        if self.n_outside:
+            with_time["dropped, outside the periods"] = f"{self.n_outside:,}"
+        notes = {"notes": facts.pop("notes")} if "notes" in facts else {}
+        return facts | with_time | notes
+
+    def __repr__(self) -> str:
+        lost = f"{self.n_dropped:,} dropped, {self.n_untimed:,} undated, {self.n_outside:,} outside"
+        return (
+            f"PeriodCounts({self.n_used:,} of {self.n_read:,} points in {self.periods.words()}, on "
+            f"{self.values.shape[1]:,} nodes; {lost}, {self.n_missing:,} missing)"
+        )
+
+
+class PeriodTally(Tally):
+    """The running sums of `bin_points` by period: a row for each period that has events."""
+
+    def __init__(
+        self, domain: Domain, on_water: str, reach: float, weights: Any, keep: bool, clock: Clock
+    ) -> None:
+        super().__init__(domain, on_water, reach, weights, keep)
+        self.clock = clock
+        self.sums: dict[int, np.ndarray] = {}
+        self.untimed = self.outside = 0
+        self._now = np.empty(0, np.int64)
+        self.when: list[np.ndarray] = []
+        self.waiting: list[Chunk] = []
+        if clock.given is not None and not pd.api.types.is_numeric_dtype(clock.given.dtype):
+            clock.settle_order(texts_of(clock.given).values)
+
+    def add(self, chunk: Chunk) -> None:
+        """Add the points of a chunk that have a date; count the others.
+
+        A chunk in which no date tells whether day or month comes first waits for one that does.
+        """
+        if self.clock.given is None:
+            assert chunk.times is not None
+            if self.waiting:
+                self.clock.settle_order(texts_of(chunk.times).values)
+            if self.clock.is_open(chunk.times) or (self.waiting and self.clock.order is None):
+                self.waiting.append(chunk)
+                return
+            self._add_waiting()
+        self._add(chunk)
+
+    def result(self, notes: tuple[str, ...]) -> Counts:
+        """Return what was counted."""
+        self._add_waiting()
+        return super().result(notes)
+
+    def _add_waiting(self) -> None:
+        waiting, self.waiting = self.waiting, []
+        for chunk in waiting:
+            self._add(chunk)
+
+    def _add(self, chunk: Chunk) -> None:
+        codes = self.clock.codes(self._times(chunk), self.rows)[chunk.rows]
+        timed = codes > OUTSIDE
+        self.untimed += int((codes == UNTIMED).sum())
+        self.outside += int((codes == OUTSIDE).sum())
+        lost = int((~timed).sum())
+        self.read += lost
+        self.out_of_time += lost
+        self._now = codes[timed]
+        super().add(replace(chunk, coords=chunk.coords[timed], rows=chunk.rows[timed]))
+
+    def _times(self, chunk: Chunk) -> pd.Series:
+        given = self.clock.given
+        if given is None:
+            assert chunk.times is not None
+            return chunk.times
+        if len(given) < self.rows + chunk.n_rows:
+            raise uneven("time", len(given), f"at least {self.rows + chunk.n_rows:,}", "dates")
+        return given.iloc[self.rows : self.rows + chunk.n_rows]
+
+    def _sum(self, node: np.ndarray, weights: np.ndarray | None, used: np.ndarray) -> None:
+        if self.kept is not None:
+            self.when.append(self._now[used])
+        found, which = np.unique(self._now[used], return_inverse=True)
+        n = self.domain.n_nodes
+        sums = np.bincount(which.ravel() * n + node, weights, minlength=len(found) * n).reshape(len(found), n)
+        for code, row in zip(found.tolist(), sums, strict=True):
+            self.sums[code] = self.sums[code] + row if code in self.sums else row.astype(float)
+
+    def _values(self) -> np.ndarray:
+        given = self.clock.given
+        if given is not None and len(given) != self.rows:
+            raise uneven("time", len(given), f"{self.rows:,}", "dates")
+        self.periods, self.first = self.clock.periods(list(self.sums), self.dropped)
+        values = np.zeros((self.periods.n, self.domain.n_nodes))
+        for code, row in self.sums.items():
+            values[code - self.first] = row
+        return values
+
+    def _counted(self) -> np.ndarray:
+        when = np.concatenate([np.empty(0, np.int64), *self.when]) - self.first
+        return np.column_stack([super()._counted(), when])
+
+    def _counts(self, **known: Any) -> Counts:
+        known["notes"] = (*known["notes"], *self.clock.notes())
+        return PeriodCounts(
+            **known,
+            periods=self.periods,
+            n_untimed=self.untimed,
+            n_outside=self.outside,
+            untimed_warning=self.clock.warning(),
+        )
+
+
+# -- Partitions: points that come in many parts, each counted by itself, and only the counts brought together --
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """What every part is counted with.
+
+    Attributes
+    ----------
+    tally : Tally
+        An empty one, with the domain and what to do with points off the land.
+    options : Options
+    named : (column, column, CRS) or None
+    crs : pyproj.CRS or None
+        The CRS that geometries must be in.
+    """
+
+    tally: Tally
+    options: Options
+    named: Named | None
+    crs: pyproj.CRS | None
+
+
+def tally_parts(tally: Tally, points: Any, options: Options, client: Any, stage: Stage) -> tuple[str, ...]:
+    """Count every part of the points and add all to `tally`; return what was assumed in reading.
+
+    Parameters
+    ----------
+    tally : Tally
+        Empty; it says what becomes of points off the land.
+    points : Dask collection, folder or pattern
+    options : Options
+    client
+        As for `open_workers`; without one the parts are counted here, one after the other.
+    stage : Stage
+    """
+    if options.time is not None or type(tally) is not Tally:
+        raise DataError(
+            "Points in many parts are counted as a whole, not by period.",
+            option="time",
+            remedy=f"Leave {option('time')} out, or give one table or file.",
+        )
+    if tally.given is not None:
+        raise DataError(
+            f"weights: {len(tally.given):,} numbers cannot be matched with the rows of points in parts.",
+            option="weights",
+            found=len(tally.given),
+            remedy="Name a column of the points.",
+        )
+    with open_workers(client, 1) as workers:
+        parts = find_parts(points, options, tally, workers)
+        job = workers.share(Job(empty_like(tally), options, parts.named, parts.crs))
+        step = _shown(stage, parts.n_rows)
+        total = total_of(parts, points, workers, count_part, merge, job, step)
+    if total is not None:
+        merge(tally, total)
+    return parts.notes
+
+
+def total_of(
+    parts: Parts, points: Any, workers: Workers, function: Any, combine: Any, job: Any, step: Any
+) -> Any:
+    """Return `function` of each part, combined; a partition that is not as its collection says is named.
+
+    Parameters
+    ----------
+    parts : Parts
+        Those of `points`.
+    workers, function, combine, step
+        As for `Workers.total`.
+    job
+        What the workers share, as they do.
+    """
+    try:
+        return workers.total(function, parts.named_items(), combine, job, step=step)
+    except GeobgpError:
+        raise
+    except (KeyError, ValueError, TypeError) as error:
+        if not is_dask(points):
+            raise
+        if isinstance(
+            error, KeyError
+        ):  # Dask could not pick the columns of a partition: which one says so itself
+            whole = replace(parts, items=list(points.to_delayed()))
+            with suppress(KeyError):
+                return workers.total(function, whole.named_items(), combine, job, step=step)
+        raise _not_made(parts, workers) or error from error
+
+
+def _shown(stage: Stage, n_rows: int | None) -> Any:
+    """Return the way to tell of progress: in rows where their number is known, else in parts."""
+    if n_rows is None:
+        return stage.step
+    return lambda done, total: stage.step(n_rows * done // max(total, 1), n_rows)
+
+
+def count_part(part: tuple[Any, str], job: Job) -> Tally:
+    """Return the counts of one part, without the domain; errors say which part it was."""
+    item, name = part
+    tally = empty_like(job.tally)
+    try:
+        if isinstance(item, OffLand):
+            _skip(tally, item, job.options.weights)
+        else:
+            _check_part(item, job)
+            for chunk in Stream(item, job.options, job.named):
+                tally.add(chunk)
+    except GeobgpError as error:
+        error.message = f"points, {name}: {error.message.removeprefix('points: ')}"
+        raise
+    tally.domain = None  # type: ignore[assignment]  # the sums alone are light enough to be sent
+    return tally
+
+
+def _not_made(parts: Parts, workers: Workers) -> DataError | None:
+    """Return the error of a partition that Dask cannot make, in Dask's own words; None if it makes all."""
+    for k, found in workers.run(_made, parts.items):
+        if isinstance(found, Failed):
+            return DataError(
+                f"points, {parts.names[k]}: Dask cannot make it: {' '.join(str(found.error).split())}",
+                option="points",
+                found=k,
+                remedy="Every partition must have the columns that its collection says there are.",
+            )
+    return None
+
+
+def _made(part: Any) -> None:
+    """Have a partition made, and do nothing with it."""
+    if hasattr(part, "compute"):
+        part.compute(scheduler="synchronous")
+
+
+# -- sums
+
+
+def empty_like(tally: Tally) -> Tally:
+    """Return a tally without points, to count a part of them with."""
+    return Tally(tally.domain, tally.on_water, tally.reach, None, tally.kept is not None)
+
+
+def merge(tally: Tally, other: Tally) -> Tally:
+    """Add the sums of points that come after those of a tally, and return it."""
+    tally.values = tally.values + other.values
+    for name in ("rows", "read", "snapped", "dropped", "missing", "lost"):
+        setattr(tally, name, getattr(tally, name) + getattr(other, name))
+    tally.farthest = max(tally.farthest, other.farthest)
+    tally.weighted |= other.weighted
+    tally.points_crs = tally.points_crs or other.points_crs
+    _stray(tally, other.strays, other.stray_crs)
+    if tally.kept is not None and other.kept is not None:
+        tally.kept += other.kept
+        tally.placed += other.placed
+    return tally
+
+
+def _stray(tally: Tally, coords: np.ndarray, crs: Any) -> None:
+    if len(coords) and len(tally.strays) < SAMPLE:
+        tally.stray_crs = crs
+        tally.strays = np.concatenate([tally.strays, coords])[:SAMPLE]
+
+
+def _skip(tally: Tally, off: OffLand, column: str | None) -> None:
+    """Count rows as dropped of which only the weights, if there are any, need to be read."""
+    lost = float(off.rows - off.missing)
+    if column is not None:
+        weights = np.concatenate(
+            [b.column(0).to_numpy(zero_copy_only=False) for b in off.read.batches(1 << 20, [column])]
+        )
+        tally.check_weights(weights.astype(float), np.arange(off.rows))
+        lost, tally.weighted = float(weights.sum()), True
+    tally.rows += off.rows
+    tally.missing += off.missing
+    tally.read += off.rows - off.missing
+    tally.dropped += off.rows - off.missing
+    tally.lost += lost
+    tally.points_crs = tally.points_crs or off.crs
+    _stray(tally, off.corners, off.crs)
+
+
+# -- parts
+
+
+def find_parts(
+    points: Any, options: Options, tally: Tally, workers: Workers, by: Sequence[str] = ()
+) -> Parts:
+    """Return the parts of points, with the columns to be read settled for all of them; labels `by` among these."""
+    if is_dask(points):
+        return _of_dask(points, options, workers, by)
+    return parts_of_files(points, options, tally, workers, by)
+
+
+def _check_part(table: Any, job: Job) -> None:
+    """Refuse a table in another CRS than the collection said, or without geometries where it has them."""
+    if isinstance(table, RowGroups) or job.named is not None:
+        return
+    if not isinstance(table, gpd.GeoDataFrame | gpd.GeoSeries):
+        raise GeometryError(
+            f"there are no geometries, only {listed(getattr(table, 'columns', []))}.", option="points"
+        )
+    if table.crs != job.crs:
+        raise other_crs(table.crs, job.crs, "the collection")
+
+
+def _of_dask(points: Any, options: Options, workers: Workers, by: Sequence[str]) -> Parts:
+    meta = getattr(points, "_meta", points)
+    columns, named, crs = None, None, None
+    notes: tuple[str, ...] = ()
+    if isinstance(meta, gpd.GeoSeries):
+        crs = meta.crs
+    elif isinstance(meta, pd.DataFrame):
+        wanted = need_columns(options, by, meta.columns, "the points")
+        if isinstance(meta, gpd.GeoDataFrame) and meta.active_geometry_name is not None:
+            columns, crs = [*wanted, meta.geometry.name], meta.crs
+        else:
+            named, notes = coordinate_columns(meta.columns, options, beyond_in(points, workers))
+            columns = list(dict.fromkeys([*wanted, *named[:2]]))
+    else:
+        raise GeometryError(
+            f"points: a Dask collection of {type(meta).__name__}; expected tables with coordinates or geometries.",
+            option="points",
+            remedy="Give a dask DataFrame or a dask-geopandas GeoDataFrame.",
+        )
+    items = list((points if columns is None else points[columns]).to_delayed())
+    n = len(items)
+    names = [f"partition {k} of {n:,} (counted from 0)" for k in range(n)]
+    return Parts(items, names, named, crs, notes, None)
+
+
+# -- Strata: points counted on the nodes of a domain for each value of one or several columns, in one pass ---
+
+
+#: Values of the columns that make a stratum.
+Key = tuple[Any, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class StrataCounts(Mapping[str, Counts]):
+    """Counts by stratum: a mapping of names to `Counts`.
+
+    Attributes
+    ----------
+    by : tuple of str
+        The columns.
+    labels : DataFrame
+        By name of the stratum, its value of each column.
+    n_unlabelled : int
+        Rows without a value in one of the columns: they are in no stratum.
+    """
+
+    by: tuple[str, ...]
+    labels: pd.DataFrame
+    n_unlabelled: int
+    _counts: dict[str, Counts]
+
+    def __getitem__(self, name: str) -> Counts:
+        return self._counts[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._counts)
+
+    def __len__(self) -> int:
+        return len(self._counts)
+
+
+def bin_strata(
+    points: Any,
+    domain: Domain,
+    by: str | Sequence[str],
+    *,
+    weights: str | None = None,
+    on_water: str = "nearest",
+    max_snap: float | None = None,
+    chunksize: int = 200_000,
+    longitude: str | None = None,
+    latitude: str | None = None,
+    easting: str | None = None,
+    northing: str | None = None,
+    crs: Any = None,
+    layer: str | None = None,
+    client: Any = None,
+    progress: ProgressLike = False,
+) -> StrataCounts:
+    """Count points on the nodes of a domain, for each value of a column (or of several together) by itself.
+
+    Parameters
+    ----------
+    points : GeoDataFrame, DataFrame, path, Dask collection, folder or pattern of GeoParquet files
+    domain : Domain
+    by : str or sequence of str
+        Columns.
+    weights, on_water, max_snap, chunksize, longitude, latitude, easting, northing, crs, layer, client, progress
+        As for `bin_points`.
+
+    Examples
+    --------
+    >>> import shapely
+    >>> from geobgp import Domain
+    >>> domain = Domain.from_polygons(shapely.box(0, 0, 4, 2), cell_size=1, crs="local")
+    >>> table = pd.DataFrame({"easting": [0.5, 1.5, 3.5], "northing": [1.0, 1.0, 1.0], "age": ["old", "old", "young"]})
+    >>> {name: counts.n_used for name, counts in bin_strata(table, domain, "age").items()}
+    {'old': 2, 'young': 1}
+    """
+    columns = (by,) if isinstance(by, str) else tuple(by)
+    if not columns:
+        raise DataError(f"{option('by')} names no column.", option="by")
+    options = Options(
+        weights=weights, longitude=longitude, latitude=latitude, easting=easting, northing=northing,
+        crs=None if crs is None else as_crs(crs), domain_crs=domain.crs, layer=layer, chunksize=int(chunksize),
+    )  # fmt: skip
+    reach = 2 * domain.cell_size if max_snap is None else float(max_snap)
+    tally = Tally(domain, on_water, reach, None, False)
+    with as_progress(progress).stage("strata") as stage, open_workers(client, 1) as workers:
+        if is_partitioned(points):
+            parts = find_parts(points, options, tally, workers, columns)
+            job = workers.share(_Job(tally, options, columns, parts.named))
+            found = total_of(parts, points, workers, _count, _merged, job, stage.step) or _Sums({}, 0)
+            notes = parts.notes
+        else:
+            named, notes = _settled(points, options, columns)
+            found = _count((points, ""), _Job(tally, options, columns, named))
+        stage.note(count(len(found.tallies), "stratum", "strata"))
+    return _named(found, domain, columns, notes)
+
+
+@dataclass(frozen=True, eq=False)
+class _Job:
+    """What every table is counted with."""
+
+    tally: Tally
+    options: Options
+    by: tuple[str, ...]
+    named: Named | None
+
+
+@dataclass(eq=False)
+class _Sums:
+    """Tallies by stratum, and rows of none."""
+
+    tallies: dict[Key, Tally]
+    unlabelled: int
+
+
+def _count(part: tuple[Any, str], job: _Job) -> _Sums:
+    """Return the tallies of one part, without the domain."""
+    out = _Sums({}, 0)
+    try:
+        for table in _tables(part[0], job):
+            need_strata(job.by, table.columns)
+            known = table[list(job.by)].notna().all(axis=1).to_numpy()
+            out.unlabelled += int((~known).sum())
+            some = table[known]
+            groups = some.groupby(list(job.by), observed=True, sort=False).indices
+            for key, rows in groups.items():
+                key = key if isinstance(key, tuple) else (key,)
+                tally = out.tallies.setdefault(key, empty_like(job.tally))
+                for chunk in Stream(some.iloc[rows], job.options, job.named):
+                    tally.add(chunk)
+    except GeobgpError as error:
+        if part[1]:
+            error.message = f"points, {part[1]}: {error.message.removeprefix('points: ')}"
+        raise
+    for tally in out.tallies.values():
+        tally.domain = None  # type: ignore[assignment]
+    return out
+
+
+def _merged(first: _Sums, second: _Sums) -> _Sums:
+    for key, tally in second.tallies.items():
+        first.tallies[key] = merge(first.tallies[key], tally) if key in first.tallies else tally
+    first.unlabelled += second.unlabelled
+    return first
+
+
+def _named(found: _Sums, domain: Domain, by: tuple[str, ...], notes: tuple[str, ...]) -> StrataCounts:
+    """Return the counts under the names of their strata, these in order."""
+    together: dict[str, tuple[Key, Tally]] = {}
+    for key in sorted(found.tallies, key=lambda key: tuple(map(_sortable, key))):
+        name, tally = ", ".join(map(_text, key)), found.tallies[key]
+        together[name] = (key, merge(together[name][1], tally) if name in together else tally)
+    rows = sum(tally.rows for _, tally in together.values())
+    if len(together) > 50 and 2 * len(together) > rows:
+        raise DataError(
+            f"{option('by')}: {listed(by)} makes {len(together):,} strata of {count(rows, 'row')}.",
+            option="by",
+            found=len(together),
+            remedy="Name columns with few values; one that numbers the rows is none of these.",
+        )
+    if found.unlabelled:
+        warn(
+            DroppedPointsWarning(
+                f"{found.unlabelled:,} of {count(rows + found.unlabelled, 'row')} have no value in {listed(by)}, and "
+                "are in no stratum.",
+                option="by",
+                found=found.unlabelled,
+                remedy="Give them one to have them mapped.",
+            )
+        )
+    counts = {}
+    for name, (_, tally) in together.items():
+        tally.domain = domain
+        counts[name] = tally.result(notes)
+    labels = pd.DataFrame([key for key, _ in together.values()], index=list(together), columns=list(by))
+    return StrataCounts(by, labels, found.unlabelled, counts)
+
+
+def _text(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float | np.floating) else str(value)
+
+
+def _sortable(value: Any) -> tuple[bool, Any, str]:
+    """Return numbers before words, each in their order."""
+    is_number = isinstance(value, int | float | np.number)
+    return not is_number, float(value) if is_number else 0.0, str(value)
+
+
+def need_strata(by: Sequence[str], columns: Any) -> None:
+    """Refuse points without the columns that make the strata."""
+    lacking = [name for name in by if name not in columns]
+    if lacking:
+        raise DataError(
+            f"{option('by')}: there is no column {listed(lacking)}; there are {listed(columns)}.",
+            option="by",
+            found=list(map(str, columns)),
+            remedy="Name columns of the points.",
+        )
+
+
+# -- tables
+
+
+def _settled(points: Any, options: Options, by: tuple[str, ...]) -> tuple[Named | None, tuple[str, ...]]:
+    """Return the columns of the coordinates of points in one piece, None where these are geometries."""
+    if isinstance(points, str | Path):
+        path = split_layer(str(points))[0]
+        check_exists(path, "points")
+        if kind_of(path) == "parquet":
+            from pyarrow import parquet
+
+            with driver_errors(path, "points"):
+                file = parquet.ParquetFile(path)
+            need_strata(by, file.schema_arrow.names)
+            if parquet_geometry(file.metadata)[0] is not None:
+                return None, ()
+            head = next(RowGroups(path).batches(1000, None)).to_pandas()
+        elif kind_of(path) == "table":
+            with driver_errors(path, "points"):
+                head = pd.read_csv(path, nrows=100, **csv_format(path))
+        else:
+            return None, ()
+    elif isinstance(points, gpd.GeoDataFrame):
+        return None, ()
+    elif isinstance(points, pd.DataFrame):
+        head = points
+    else:
+        raise DataError(
+            f"Strata need a table with the column {listed(by)}; found points as {type(points).__name__}.",
+            option="points",
+            found=type(points).__name__,
+            remedy="Give a GeoDataFrame, a DataFrame, a file or a Dask collection.",
+        )
+    need_strata(by, head.columns)
+    return coordinate_columns(head.columns, options, lambda a, b: _beyond_degrees(head, a, b))
+
+
+def _beyond_degrees(head: pd.DataFrame, first: Any, second: Any) -> bool:
+    x, y = (pd.to_numeric(head[name], errors="coerce").abs() for name in (first, second))
+    return bool((x > 360).any() or (y > 90).any())
+
+
+def _tables(item: Any, job: _Job) -> Iterator[Any]:
+    """Yield the rows of a part as tables, with no more columns than are needed."""
+    more = [*job.by, *([] if job.options.weights is None else [job.options.weights])]
+    if isinstance(item, RowGroups):
+        yield from _row_groups(item, more, job)
+    elif not isinstance(item, str | Path):
+        yield item
+    else:
+        path = split_layer(str(item), job.options.layer)[0]
+        if kind_of(path) == "parquet":
+            yield from _row_groups(RowGroups(path), more, job)
+        elif kind_of(path) == "table":
+            wanted = {*more, *(job.named or ())[:2]}
+            with driver_errors(path, "points"):
+                yield from pd.read_csv(
+                    path,
+                    usecols=lambda name: name in wanted,
+                    chunksize=job.options.chunksize,
+                    **csv_format(path),
+                )
+        else:
+            table = read_vector(item, "points", job.options.layer)
+            need_strata(job.by, table.columns)
+            yield table
+
+
+def _row_groups(source: RowGroups, more: list[str], job: _Job) -> Iterator[Any]:
+    from pyarrow import parquet
+
+    column, about = parquet_geometry(parquet.read_metadata(source.path))
+    if column is None:
+        for batch in source.batches(
+            job.options.chunksize, list(dict.fromkeys([*(job.named or ())[:2], *more]))
+        ):
+            yield batch.to_pandas()
+        return
+    crs = None if about["crs"] is None else as_crs(about["crs"])
+    for batch in source.batches(job.options.chunksize, [column, *more]):
+        values = arrow_points(batch.column(column), about.get("encoding", "WKB").lower())
+        shapes = gpd.points_from_xy(*values.T) if values.ndim == 2 else values
+        table = batch.drop_columns([column]).to_pandas()
+        yield gpd.GeoDataFrame(table, geometry=shapes, crs=crs)

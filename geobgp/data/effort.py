@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from geobgp.data.areas import AreaCounts, these
-from geobgp.data.effects import filled
-from geobgp.data.exposure import Given, GivenPixels, GivenPolygons
-from geobgp.data.levels import polygon_means
-from geobgp.data.raster_in import read_with_pixels
+from geobgp.data.effects import filled, polygon_means
+from geobgp.data.inputs import Given, GivenPixels, GivenPolygons
+from geobgp.data.rasters import read_with_pixels
 from geobgp.errors import DataError, option
 from geobgp.files import kind_of, read_vector
 from geobgp.text import count, events, listed, number, percent
-from geobgp.validate import as_floats
+from geobgp.validation import as_floats
 
 if TYPE_CHECKING:
     import geopandas as gpd

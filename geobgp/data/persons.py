@@ -14,16 +14,13 @@ import numpy as np
 import pandas as pd
 
 from geobgp.data.counts import Counts, about_places, bin_points
-from geobgp.data.effects import Effects, Term, refuse_intercept
-from geobgp.data.levels import indicators, is_categorical
-from geobgp.data.points import Options, Stream
-from geobgp.data.tables import csv_format, telling_of_lines
+from geobgp.data.effects import Effects, Term, indicators, is_categorical, refuse_intercept
+from geobgp.data.points import Options, Stream, csv_format, telling_of_lines
 from geobgp.errors import DataError, GeobgpError, GeometryError, InputWarning, option, warn
 from geobgp.files import check_exists, driver_errors, kind_of, read_vector, split_layer
-from geobgp.land.crs import as_crs
-from geobgp.land.reproject import transform
+from geobgp.land.crs import as_crs, transform
 from geobgp.text import count, listed, number, percent
-from geobgp.validate import as_floats
+from geobgp.validation import as_floats
 
 if TYPE_CHECKING:
     from geobgp.land.domain import Domain

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from geobgp.arguments import TABLE
 from geobgp.errors import DataError, option
 from geobgp.text import count as counted
 from geobgp.text import listed, number
-from geobgp.validate import NAME, door, either
-from geobgp.validate import names as some_names
+from geobgp.validation import NAME, TABLE, door, either
+from geobgp.validation import names as some_names
 
 if TYPE_CHECKING:
     import geopandas as gpd

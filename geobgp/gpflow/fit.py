@@ -16,9 +16,9 @@ import numpy as np
 
 from geobgp.errors import ConvergenceWarning, DataError, warn
 from geobgp.gpflow.loading import load_gpflow
+from geobgp.inference.families import Poisson
 from geobgp.inference.fit import Fit
 from geobgp.inference.hyper import Hyper, newton_step
-from geobgp.inference.likelihoods import Poisson
 from geobgp.inference.states import FeatureState
 from geobgp.prior.harmonic import HarmonicBasis
 from geobgp.prior.kernels import Kernel, SquaredExponential

@@ -29,7 +29,7 @@ import numpy as np
 
 from geobgp.errors import DataError
 from geobgp.gpflow.loading import load_gpflow
-from geobgp.prior.scaling import Scaling, resolve
+from geobgp.prior.basis import Scaling, resolve
 
 load_gpflow()
 

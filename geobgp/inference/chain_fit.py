@@ -1,36 +1,126 @@
-"""Fits in time: all periods in one model, dynamics chosen by the bound, memory refused in time, a way to resume."""
+"""A fit over periods: dynamics, memory, and going on where it was cut off."""
 
 from __future__ import annotations
 
+import hashlib
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from geobgp import store
 from geobgp.data.effects import Effects, Linearised
-from geobgp.errors import DataError, GeobgpWarning, SizeError, hearing, option, warn
-from geobgp.inference.chain import Setting
-from geobgp.inference.chain_state import season_columns
-from geobgp.inference.checkpoint import Checkpoint, content_key
-from geobgp.inference.count_fit import fit_counts
-from geobgp.inference.dynamics import DynamicsName, check_dynamics
-from geobgp.inference.fit import Fit, Start, fit
+from geobgp.errors import CacheError, DataError, GeobgpWarning, SizeError, WriteError, hearing, option, warn
+from geobgp.inference.chain import DynamicsName, Setting, check_dynamics, season_columns
+from geobgp.inference.families import Likelihood
+from geobgp.inference.fit import Fit, Start, fit, run
 from geobgp.inference.hyper import SPATIAL, Hyper
-from geobgp.inference.likelihoods import Likelihood
-from geobgp.inference.limits import run
-from geobgp.inference.period_problems import AreaChain, NodeChain, dynamics_of
-from geobgp.inference.renewal import Observed, Purpose, effects_alone, fit_levels
+from geobgp.inference.relinearise import (
+    AreaChain,
+    NodeChain,
+    Observed,
+    Purpose,
+    dynamics_of,
+    effects_alone,
+    fit_counts,
+    fit_levels,
+)
 from geobgp.inference.solver import RAN_OUT, WORTH
-from geobgp.linalg.memory import free_memory
+from geobgp.linalg.blas import free_memory
+from geobgp.prior.cache import cache_directory
 from geobgp.prior.harmonic import HarmonicBasis
 from geobgp.prior.kernels import Kernel, to_dict
 from geobgp.progress import ProgressLike, Stage
 from geobgp.text import number
 
 if TYPE_CHECKING:
-    from geobgp.prior.base import Basis
-    from geobgp.prior.scaling import Scaling
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from geobgp.prior.basis import Basis, Scaling
+
+
+# -- Checkpoints: where a long fit is, written down every so often, so that one that was cut off goes on from there --
+# A file in the cache's folder holds the hyperparameters and the moments at the observations, under a hash of all that
+# the fit depends on. It is removed when the fit ends.
+
+
+#: Seconds between two writings; shorter fits leave no file.
+EVERY = 20.0
+#: Version: what other versions have written is not read.
+_VERSION = 1
+
+
+def content_key(words: str, arrays: Iterable[np.ndarray]) -> str:
+    """Return a hash of words and arrays.
+
+    Examples
+    --------
+    >>> content_key("a", [np.zeros(3)]) == content_key("a", [np.zeros(3)]) != content_key("b", [np.zeros(3)])
+    True
+    """
+    digest = hashlib.blake2b(f"geobgp fit {_VERSION} {words}".encode(), digest_size=20)
+    for array in arrays:
+        plain = np.ascontiguousarray(array)
+        digest.update(f"|{plain.dtype.str}|{plain.shape}|".encode())
+        digest.update(plain.view(np.uint8).reshape(-1).data if plain.size else b"")
+    return digest.hexdigest()
+
+
+class Checkpoint:
+    """The file of one fit.
+
+    Parameters
+    ----------
+    key : str
+        What the fit depends on: see `content_key`.
+    every : float
+        Seconds between two writings.
+    """
+
+    def __init__(self, key: str, every: float = EVERY) -> None:
+        self.key, self.every = key, every
+        self.facts: dict[str, Any] = {}
+        self._last = time.monotonic()
+
+    @property
+    def path(self) -> Path:
+        """Where it is kept."""
+        return cache_directory() / f"{self.key}.fit"
+
+    def read(self) -> tuple[dict[str, Any], Start] | None:
+        """Return the facts and the place of a fit that was cut off; None if there is none, or it cannot be used."""
+        if not self.path.exists():
+            return None
+        try:
+            header, arrays = store.read(self.path, "fit")
+            if header["key"] != self.key:
+                return None
+            names = ("theta", "covariance", "mean", "variance")
+            return header["facts"], Start(*(np.asarray(arrays[name], float) for name in names))
+        except (CacheError, KeyError):  # damaged: the fit begins anew, and writes it again
+            return None
+
+    def offer(self, at: Start) -> None:
+        """Write down where the fit is, if it is time; what cannot be written is left."""
+        if time.monotonic() - self._last < self.every:
+            return
+        arrays = {"theta": at.theta, "covariance": at.covariance, "mean": at.mean, "variance": at.variance}
+        with suppress(OSError, WriteError):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            store.write(self.path, "fit", {"key": self.key, "facts": self.facts}, arrays)
+        self._last = time.monotonic()
+
+    def done(self) -> None:
+        """Remove it."""
+        with suppress(OSError):
+            self.path.unlink(missing_ok=True)
+
+
+# -- Fits in time: all periods in one model, dynamics chosen by the bound, memory refused in time, a way to resume --
+
 
 #: Years of data from which on there is a yearly cycle.
 YEARS = 2.0

@@ -1,4 +1,4 @@
-"""Fits: a posterior with its hyperparameters, or a mixture of posteriors over them."""
+"""A fit from beginning to end: engine, warm start, rounds, mixture."""
 
 from __future__ import annotations
 
@@ -6,18 +6,27 @@ import itertools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from geobgp.errors import ConvergenceWarning, option, warn
+from geobgp.errors import ConvergenceWarning, DataError, MissedVarianceWarning, option, warn
 from geobgp.inference.engine import Engine, State
+from geobgp.inference.families import Likelihood
 from geobgp.inference.hyper import Hyper
-from geobgp.inference.likelihoods import Likelihood
 from geobgp.inference.solver import MAX_ROUNDS, ROUGH, TIGHT, TOLERANCE, WORTH, Guess, Point, Solver, Start
 from geobgp.inference.states import FeatureState, SparseState
-from geobgp.progress import Stage
-from geobgp.scale.workers import Failed, open_workers
+from geobgp.parallel import Failed, open_workers
+from geobgp.prior.basis import MISSED_SHARE
+from geobgp.progress import ProgressLike, Stage, as_progress
+from geobgp.text import number, percent
+
+if TYPE_CHECKING:
+    from geobgp.prior.basis import Basis
+
+
+# -- Fits: a posterior with its hyperparameters, or a mixture of posteriors over them ------------------------
+
 
 __all__ = ["Engine", "FeatureState", "Fit", "SparseState", "Start", "State", "fit"]
 
@@ -98,7 +107,7 @@ def fit(
     measure : bool
         Measure gradient and curvature of the bound in the hyperparameters, in place of what the search has learned.
     client
-        Who fits the posteriors of a mixture: as for `geobgp.scale.workers.open_workers`; by default the current Dask
+        Who fits the posteriors of a mixture: as for `geobgp.parallel.open_workers`; by default the current Dask
         client, else this process.
     stage : Stage, optional
         Told of every round, in words.
@@ -290,3 +299,92 @@ def _settled(theta: np.ndarray, solver: Solver, found: Guess) -> Point:
     with threadpool_limits(limits=1, user_api="blas"):
         start = solver.at(theta, solver.sites_at(*found), found)
         return solver.settle(start, ROUGH, 20).point
+
+
+# -- Fits within the limits of their basis: the longest lengthscale that it can hold, the variance that features miss --
+
+
+def run_one(
+    engine: Engine,
+    likelihood: Likelihood,
+    parameters: Hyper,
+    basis: Basis,
+    hyper: str,
+    progress: ProgressLike,
+    start: Start | None = None,
+    measure: bool = False,
+    client: Any = None,
+) -> Fit:
+    """Fit observations with one engine, and warn where the basis is too narrow."""
+
+    def call(stage: Stage, capped: Hyper) -> tuple[Fit, Likelihood]:
+        found = fit(
+            engine, likelihood, capped, integrate=hyper == "integrate", start=start, measure=measure, client=client,
+            stage=stage,
+        )  # fmt: skip
+        return found, likelihood
+
+    return run(call, parameters, basis, hyper, progress)[0]
+
+
+def run(
+    call: Callable[[Stage, Hyper], tuple[Fit, Likelihood]],
+    parameters: Hyper,
+    basis: Basis,
+    hyper: str,
+    progress: ProgressLike,
+    *,
+    full: bool = True,
+) -> tuple[Fit, Likelihood]:
+    """Call for a fit with hyperparameters that the basis can hold, and warn where it is too narrow.
+
+    Parameters
+    ----------
+    call : callable
+        From a stage and hyperparameters to a fit and its likelihood.
+    parameters : Hyper
+    basis : Basis
+    hyper : "map" or "integrate"
+    progress : bool, Progress, Stage or callable
+    full : bool
+        Whether full resolution could fit the same observations.
+    """
+    if hyper not in ("map", "integrate"):
+        raise DataError(f"hyper is 'map' or 'integrate'; found {hyper!r}.")
+    parameters = _capped(parameters, basis)
+    with as_progress(progress).stage("fit") as stage:
+        result, likelihood = call(stage, parameters)
+        stage.note(f"ELBO {result.elbo:,.1f}")
+    if result.missed_share > MISSED_SHARE:
+        or_full = f", or {option('m', 'full', python='FullRank')}" if full else ""
+        missed, lengthscale = percent(result.missed_share, 1), _length(np.exp(result.hyper_mean[0]), basis)
+        warn(
+            MissedVarianceWarning(
+                f"The {basis.label} miss {missed} of the prior variance at the lengthscale of {lengthscale}: "
+                "the map is smoother than the data ask for.",
+                option="m",
+                found=result.missed_share,
+                remedy=f"Use more features ({option('m')}){or_full}.",
+            )
+        )
+    return result, likelihood
+
+
+def _capped(parameters: Hyper, basis: Basis) -> Hyper:
+    """Return the hyperparameters within what the basis can hold."""
+    longest, given = basis.longest_lengthscale(parameters.kernel), parameters.kernel.lengthscale
+    if given is not None and given > longest:
+        warn(
+            ConvergenceWarning(
+                f"A lengthscale of {_length(given, basis)} is more than {basis.label} can hold at this cell "
+                f"size; {_length(longest, basis)} was used.",
+                found=given,
+                remedy="Use a HarmonicBasis, or larger cells.",
+            )
+        )
+    return parameters.capped(longest)
+
+
+def _length(value: float, basis: Basis) -> str:
+    scale, unit = basis.domain.length_unit
+    return f"{number(value / scale, 3)} {unit}"

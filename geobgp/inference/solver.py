@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from geobgp.inference.engine import Engine, Moments, Sites
+from geobgp.inference.families import Gaussian, Likelihood, sites
 from geobgp.inference.hyper import Derivatives, Hyper, bfgs, differences, maximise, negative, newton_step
-from geobgp.inference.likelihoods import Gaussian, Likelihood, sites
 from geobgp.progress import Stage
 from geobgp.text import number
 

@@ -14,11 +14,10 @@ import scipy.sparse as sp
 
 from geobgp.inference.engine import Engine, Sites, Solve, make_engine, make_state
 from geobgp.inference.states import SparseState, hyper_numbers
-from geobgp.linalg.cholesky import Cholesky
-from geobgp.prior.full_rank import Field, FullRank, coefficients
+from geobgp.linalg.sparse import Cholesky
+from geobgp.prior.basis import Scaling, ShiftedVariance, TabulatedVariance, only_unknown
+from geobgp.prior.full_rank import Field, FullRank, Powers, coefficients
 from geobgp.prior.kernels import Kernel, Matern
-from geobgp.prior.powers import Powers
-from geobgp.prior.scaling import Scaling, ShiftedVariance, TabulatedVariance, only_unknown
 
 #: Fields with more unknowns than this are rehearsed on coarser ones.
 _COARSE = 1200

@@ -11,11 +11,11 @@ import numpy as np
 from scipy import sparse
 from scipy.linalg import blas, lapack
 
-from geobgp.inference.features import Blocks, PartedFeatures
+from geobgp.inference.engine import Blocks, PartedFeatures
 
 if TYPE_CHECKING:
     from geobgp.land.domain import Domain
-    from geobgp.linalg.cholesky import Cholesky
+    from geobgp.linalg.sparse import Cholesky
     from geobgp.prior.full_rank import FullRank
     from geobgp.prior.harmonic import HarmonicBasis
 

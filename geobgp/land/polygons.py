@@ -17,15 +17,18 @@ from scipy.sparse.csgraph import connected_components
 from geobgp.errors import CRSError, DomainError, GeometryError, option
 from geobgp.files import layers, read_vector, split_layer
 from geobgp.land.bridges import BridgeLines, bridge_table
-from geobgp.land.crs import areal_scale, as_crs, check_crs, metric_crs
-from geobgp.land.reproject import (
+from geobgp.land.crs import (
     CHOOSE,
     LonLat,
+    areal_scale,
+    as_crs,
+    check_crs,
     check_place,
     in_degrees,
     kinds_text,
     lonlat,
     mend,
+    metric_crs,
     project_shapes,
     repair,
     unknown_crs,

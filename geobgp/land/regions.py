@@ -17,9 +17,9 @@ from scipy.special import pdtr
 
 from geobgp.errors import CRSError, DataError, GeometryError, InputWarning, in_python, warn
 from geobgp.files import read_vector
-from geobgp.land.reproject import check_place, project_shapes
+from geobgp.land.crs import check_place, project_shapes
 from geobgp.text import listed
-from geobgp.validate import shown
+from geobgp.validation import shown
 
 if TYPE_CHECKING:
     from geobgp.land.domain import Domain

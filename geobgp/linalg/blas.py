@@ -1,18 +1,26 @@
-"""BLAS and LAPACK by address, without Python's lock: so that two threads can work on dense blocks at once.
-
-SciPy offers its BLAS to compiled code as function pointers. Called through them, a routine takes addresses instead of
-arrays, and other threads run meanwhile; SciPy's Python functions hold the lock. Where the pointers are not as expected
-these serve instead.
-"""
+"""BLAS and LAPACK without the interpreter's lock, how many threads they use, and how much memory is free."""
 
 from __future__ import annotations
 
 import ctypes
+import os
+import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.linalg import blas, cython_blas, cython_lapack, lapack
+
+# -- BLAS and LAPACK by address, without Python's lock: so that two threads can work on dense blocks at once --
+# SciPy offers its BLAS to compiled code as function pointers. Called through them, a routine takes addresses instead
+# of
+# arrays, and other threads run meanwhile; SciPy's Python functions hold the lock. Where the pointers are not as
+# expected
+# these serve instead.
+
 
 #: A routine as Fortran declares it, with the address of every argument.
 Routine = Callable[..., Any]
@@ -169,3 +177,88 @@ dsymm: Routine = _pointer(cython_blas, "dsymm") or _dsymm
 dgemm: Routine = _pointer(cython_blas, "dgemm") or _dgemm
 dtrsv: Routine = _pointer(cython_blas, "dtrsv") or _dtrsv
 dgemv: Routine = _pointer(cython_blas, "dgemv") or _dgemv
+
+
+# -- Memory: how much of it is free, and arrays that nobody can write to -------------------------------------
+
+
+def free_memory() -> int | None:
+    """Return the bytes that can still be had, as far as the system tells."""
+    found = []
+    try:
+        text = Path("/proc/meminfo").read_text()
+        found.append(int(re.findall(r"MemAvailable:\s+(\d+) kB", text)[0]) * 1024)
+    except (OSError, IndexError):
+        try:
+            found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+        except (AttributeError, ValueError, OSError):
+            return None
+    # A container may be held to less than the machine has; files it has read lately do not count as used.
+    group = Path("/sys/fs/cgroup")
+    for folder, most, used in (
+        (group, "memory.max", "memory.current"),
+        (group / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
+    ):
+        try:
+            room = int((folder / most).read_text()) - int((folder / used).read_text())
+            files = re.findall(
+                r"^(?:total_)?inactive_file (\d+)$", (folder / "memory.stat").read_text(), re.M
+            )
+            found.append(room + max(map(int, files), default=0))
+        except (OSError, ValueError):
+            continue
+    return max(min(found), 0)
+
+
+def frozen(array: np.ndarray) -> np.ndarray:
+    """Return an array that cannot be written to any more.
+
+    Examples
+    --------
+    >>> frozen(np.arange(3.0)).flags.writeable
+    False
+    """
+    array.setflags(write=False)
+    return array
+
+
+# -- Threads: a few tasks at the same time, where there is a core for each -----------------------------------
+
+
+def cores() -> int:
+    """Return how many threads may work at once: cores of this process, or OMP_NUM_THREADS if that is less."""
+    try:
+        found = len(os.sched_getaffinity(0))
+    except AttributeError:  # not on this system
+        found = os.cpu_count() or 1
+    said = os.environ.get("OMP_NUM_THREADS", "")
+    return min(found, int(said)) if said.isdigit() and int(said) > 0 else found
+
+
+def together(tasks: list[Callable[[], None]], threads: int | None = None) -> None:
+    """Do independent tasks, all of them, and return when they are done; an error of one is raised then.
+
+    Examples
+    --------
+    >>> done = []
+    >>> together([lambda: done.append(1), lambda: done.append(2)])
+    >>> sorted(done)
+    [1, 2]
+    """
+    if len(tasks) < 2 or (cores() if threads is None else threads) < 2:
+        for task in tasks:
+            task()
+        return
+    others = [_pool(os.getpid()).submit(task) for task in tasks[1:]]
+    try:
+        tasks[0]()
+    finally:
+        wait(others)
+    for other in others:
+        other.result()
+
+
+@cache
+def _pool(process: int) -> ThreadPoolExecutor:
+    """Return the threads beside the calling one; a forked process needs its own."""
+    return ThreadPoolExecutor(max_workers=max(cores() - 1, 1), thread_name_prefix="geobgp")

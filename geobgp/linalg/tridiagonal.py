@@ -18,7 +18,7 @@ import numpy as np
 from scipy.linalg import blas as scipy_blas
 
 from geobgp.linalg import blas
-from geobgp.linalg.threads import cores, together
+from geobgp.linalg.blas import cores, together
 
 
 class Symmetric:

@@ -1,12 +1,40 @@
-"""QGIS styles (.qml): rasters with the classes of `geobgp.output.palette`, polygons with outlines and labels."""
+"""QGIS: styles of rasters, layers of a map, and the project that shows them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import re
+import uuid
+import xml.etree.ElementTree as ET
+import zipfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from xml.sax.saxutils import quoteattr
 
+import numpy as np
+import shapely
+
+from geobgp.errors import DataError
+from geobgp.files import replacing
+from geobgp.output import palette
+from geobgp.output.grids import hatched_cells, hatched_land
 from geobgp.output.palette import Classes
+from geobgp.output.polygons import cell_patches, node_polygons, polygonal, to_polygons
+from geobgp.privacy import hidden_nodes, legend
+from geobgp.text import number, percent
+
+if TYPE_CHECKING:
+    import geopandas as gpd
+    import pyproj
+
+    from geobgp.land.domain import Domain
+    from geobgp.posterior import Posterior
+
+
+# -- QGIS styles (.qml): rasters with the classes of `geobgp.output.palette`, polygons with outlines and labels --
 
 
 def raster_qml(classes: Classes, low: float, high: float, *, band: int = 1) -> str:
@@ -154,3 +182,519 @@ def _labels(column: str) -> str:
 
 def _rgba(colour: str) -> str:
     return ",".join(str(int(colour[k : k + 2], 16)) for k in (1, 3, 5)) + ",255"
+
+
+# -- QGIS projects (.qgz): groups of styled layers with relative paths, a place to open at, and times to play --
+
+
+#: The oldest QGIS that the projects are written for.
+VERSION = "3.22.0"
+#: How much wider than the map the first view is, on each side.
+MARGIN = 0.03
+# Characters that XML cannot hold.
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+_PROVIDERS = {"raster": "gdal", "vector": "ogr"}
+
+Bounds = tuple[float, float, float, float]
+#: First and last moment of a layer.
+Span = tuple[datetime, datetime]
+
+
+@dataclass(frozen=True, eq=False)
+class ProjectLayer:
+    """A layer of a project.
+
+    Attributes
+    ----------
+    name : str
+        As the list of layers shows it.
+    source : str
+        The file, from the project's own folder: ``mean.tif``, ``map.gpkg|layername=shoreline``.
+    style : str
+        A QGIS style (QML).
+    kind : {"raster", "vector"}
+        Vectors are polygons.
+    crs : pyproj.CRS, optional
+        None for a plane of its own.
+    visible : bool
+    span : (datetime, datetime), optional
+        From when to when the temporal controller shows it, the second moment excluded; without time zones.
+    """
+
+    name: str
+    source: str
+    style: str
+    kind: Literal["raster", "vector"] = "raster"
+    crs: pyproj.CRS | None = None
+    visible: bool = True
+    span: Span | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Layers under a heading, from the top down; groups may hold groups."""
+
+    name: str
+    members: Sequence[ProjectLayer | Group]
+    visible: bool = True
+    expanded: bool = True
+
+    def layers(self) -> list[ProjectLayer]:
+        """Return the layers of this group and of all groups in it."""
+        found: list[ProjectLayer] = []
+        for member in self.members:
+            found += member.layers() if isinstance(member, Group) else [member]
+        return found
+
+
+def write_project(
+    path: str | os.PathLike[str], group: Group, *, crs: pyproj.CRS | None, bounds: Bounds
+) -> Path:
+    """Write a project that opens at `bounds`, complete or not at all.
+
+    Parameters
+    ----------
+    path : str or path
+        Ends in ``.qgz``; the layers' sources are taken from its folder.
+    group : Group
+        Its name is the project's title.
+    crs : pyproj.CRS, optional
+        That of the project.
+    bounds : (west, south, east, north)
+        In `crs`.
+    """
+    path = Path(path)
+    if path.suffix.lower() != ".qgz":
+        raise DataError(
+            f"A QGIS project is written as .qgz; found {path.name!r}.",
+            option="path",
+            found=path,
+            remedy="Give a name that ends in .qgz.",
+        )
+    text = project_xml(group, crs, bounds)
+    with replacing(path, parents=True) as temporary, zipfile.ZipFile(temporary, "w") as archive:
+        archive.writestr(f"{path.stem}.qgs", text, zipfile.ZIP_DEFLATED)
+    return path
+
+
+def project_xml(group: Group, crs: pyproj.CRS | None, bounds: Bounds) -> str:
+    """Return what a project file (.qgs) holds; see `write_project`."""
+    root = ET.Element("qgis", version=VERSION, projectname=_clean(group.name))
+    _add(root, "title", group.name)
+    root.append(_reference(crs, "projectCrs"))
+    tree, layers = ET.Element("layer-tree-group"), ET.Element("projectlayers")
+    _add_group(tree, layers, group)
+    root.append(tree)
+    west, south, east, north = _widened(bounds)
+    canvas = ET.SubElement(root, "mapcanvas", name="theMapCanvas", annotationsVisible="1")
+    _add(canvas, "units", "unknown" if crs is None else "meters")
+    extent = ET.SubElement(canvas, "extent")
+    for name, value in (("xmin", west), ("ymin", south), ("xmax", east), ("ymax", north)):
+        _add(extent, name, repr(value))
+    _add(canvas, "rotation", "0")
+    canvas.append(_reference(crs, "destinationsrs"))
+    root.append(layers)
+    properties = ET.SubElement(root, "properties")
+    _add(ET.SubElement(properties, "Paths"), "Absolute", "false", type="bool")
+    projected = "0" if crs is None else "1"
+    _add(ET.SubElement(properties, "SpatialRefSys"), "ProjectionsEnabled", projected, type="int")
+    view = ET.SubElement(root, "ProjectViewSettings", UseProjectScales="0")
+    view.append(_reference(crs, "DefaultViewExtent"))
+    for name, value in (("xmin", west), ("ymin", south), ("xmax", east), ("ymax", north)):
+        view[0].set(name, repr(value))
+    spans = [layer.span for layer in group.layers() if layer.span is not None]
+    if spans:
+        _add_times(root, properties, spans)
+    ET.indent(root)
+    head = "<!DOCTYPE qgis PUBLIC 'http://mrcc.com/qgis.dtd' 'SYSTEM'>\n"
+    return head + ET.tostring(root, encoding="unicode")
+
+
+def moment(value: Any) -> datetime | None:
+    """Return a date as a datetime in UTC without a zone; None for a plain number, which is no date.
+
+    Examples
+    --------
+    >>> moment("2020-03"), moment(np.datetime64("2020-03-05T12")), moment(1961.5)
+    (datetime.datetime(2020, 3, 1, 0, 0), datetime.datetime(2020, 3, 5, 12, 0), None)
+    """
+    if isinstance(value, (int, float, np.number)):
+        return None
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        value = value.astimezone(UTC).replace(tzinfo=None)
+    try:
+        return np.datetime64(value).astype("datetime64[s]").item()
+    except (ValueError, TypeError) as error:
+        raise DataError(
+            f"{value!r} is no date.", found=value, remedy='Give one as in "2020-03-01".'
+        ) from error
+
+
+# -- parts of the file
+
+
+def _add(parent: ET.Element, tag: str, text: str, **attributes: str) -> None:
+    ET.SubElement(parent, tag, attributes).text = _clean(text)
+
+
+def _clean(text: str) -> str:
+    return _CONTROL.sub(" ", text)
+
+
+def _add_group(tree: ET.Element, layers: ET.Element, group: Group) -> None:
+    """Add a group to the list of layers, and its layers to those of the project."""
+    facts = {
+        "name": _clean(group.name),
+        "checked": _checked(group.visible),
+        "expanded": str(int(group.expanded)),
+    }
+    node = ET.SubElement(tree, "layer-tree-group", facts)
+    for member in group.members:
+        if isinstance(member, Group):
+            _add_group(node, layers, member)
+            continue
+        name, provider = _clean(member.name), _PROVIDERS[member.kind]
+        source = f"./{member.source}"
+        key = re.sub(r"\W", "_", Path(member.source).name) + "_" + uuid.uuid4().hex
+        # The legend of what is seen, not of all.
+        expanded = str(int(member.visible and member.span is None))
+        ET.SubElement(
+            node, "layer-tree-layer", id=key, name=name, source=source, providerKey=provider,
+            checked=_checked(member.visible), expanded=expanded,
+        )  # fmt: skip
+        layers.append(_layer(member, key, source))
+
+
+def _checked(visible: bool) -> str:
+    return "Qt::Checked" if visible else "Qt::Unchecked"
+
+
+def _layer(layer: ProjectLayer, key: str, source: str) -> ET.Element:
+    # A style is what stands between its outermost tags, with their attributes.
+    style = ET.fromstring(layer.style)
+    out = ET.Element("maplayer", style.attrib | {"type": layer.kind})
+    out.attrib.pop("version", None)
+    if layer.kind == "vector":
+        out.set("geometry", "Polygon")
+    _add(out, "id", key)
+    _add(out, "datasource", source)
+    _add(out, "layername", layer.name)
+    out.append(_reference(layer.crs, "srs"))
+    _add(out, "provider", _PROVIDERS[layer.kind], **({} if layer.kind == "raster" else {"encoding": "UTF-8"}))
+    if layer.span is not None:
+        time = ET.SubElement(out, "temporal", enabled="1", mode="0", fetchMode="0")
+        _add_range(ET.SubElement(time, "fixedRange"), layer.span)
+    out.extend(style)
+    return out
+
+
+def _reference(crs: pyproj.CRS | None, tag: str) -> ET.Element:
+    out = ET.Element(tag)
+    node = ET.SubElement(out, "spatialrefsys", nativeFormat="Wkt")
+    authority = None if crs is None else crs.to_authority()
+    _add(node, "wkt", "" if crs is None else crs.to_wkt())
+    _add(node, "authid", "" if authority is None else ":".join(authority))
+    _add(node, "description", "" if crs is None else crs.name)
+    return out
+
+
+def _widened(bounds: Bounds) -> Bounds:
+    west, south, east, north = map(float, bounds)
+    dx, dy = MARGIN * (east - west), MARGIN * (north - south)
+    return west - dx, south - dy, east + dx, north + dy
+
+
+def _add_times(root: ET.Element, properties: ET.Element, spans: Sequence[Span]) -> None:
+    """Add from when to when the temporal controller goes: one step for each span of the layers, once a second."""
+    whole = min(a for a, _ in spans), max(b for _, b in spans)
+    # "xxx" is QGIS's unit of steps that the layers themselves give.
+    settings = {"timeStepUnit": "xxx", "timeStep": "1", "frameRate": "1", "cumulativeTemporalRange": "0"}
+    time = ET.SubElement(root, "ProjectTimeSettings", settings)
+    _add_range(ET.SubElement(time, "TemporalRange"), whole)
+    controller = ET.SubElement(properties, "TemporalControllerWidget")
+    _add(controller, "NavigationMode", "1", type="int")  # animated
+    for tag, text in zip(("StartDateTime", "EndDateTime"), _moments(whole), strict=True):
+        _add(controller, tag, text, type="QString")
+
+
+def _add_range(parent: ET.Element, span: Span) -> None:
+    for tag, text in zip(("start", "end"), _moments(span), strict=True):
+        _add(parent, tag, text)
+
+
+def _moments(span: Span) -> tuple[str, str]:
+    # QGIS takes both ends as part of a range: the next one begins a second later.
+    end = np.datetime64(span[1], "s") - np.timedelta64(1, "s")
+    return f"{np.datetime64(span[0], 's')}Z", f"{end}Z"
+
+
+# -- A posterior as a QGIS project: rasters, regions of exceedance, regions with labels and the shore, in one folder --
+
+
+#: The land where a threshold is exceeded with more than these probabilities.
+PROBABILITIES = (0.5, 0.8, 0.95)
+#: The file with polygons beside a project.
+POLYGONS = "map.gpkg"
+_LINES = polygon_qml([Fill("#33434b", colour="#33434b", hatched=True)])
+_SHORE = polygon_qml([Fill("#4d4d4d", 0.2)])
+_HIDDEN = polygon_qml([Fill("#bdbdbd", 0.1, "#d9d9d9")])
+
+
+class Dated(NamedTuple):
+    """A raster of a period: its file, when the period begins, when the next one does, and what it is called."""
+
+    path: Any
+    start: Any
+    end: Any
+    label: str = ""
+
+
+def write_qgis(
+    posterior: Posterior,
+    path: Path,
+    rasters: Sequence[Path],
+    *,
+    thresholds: Sequence[float] = (),
+    regions: gpd.GeoDataFrame | None = None,
+) -> Path:
+    """Write a project that shows what was written of a posterior, and polygons for it beside.
+
+    Parameters
+    ----------
+    posterior : Posterior
+    path : path
+        Ends in ``.qgz``.
+    rasters : sequence of path
+        In the same folder, with styles beside; the first one is visible.
+    thresholds : sequence of float
+        The land that probably exceeds each becomes a layer.
+    regions : GeoDataFrame, optional
+        What ``regions.gpkg``, in the same folder, holds.
+    """
+    domain, folder = posterior.domain, Path(path).parent
+    above = {f"exceedance_{t:g}": exceedance_regions(posterior, float(t)) for t in sorted(set(thresholds))}
+    hatched, hidden = _hatched(domain, *hatched_land(posterior)), _hidden_land(posterior)
+    write_layers(folder / POLYGONS, {"shoreline": shoreline(domain)} | above | hatched | hidden)
+    members: list[ProjectLayer | Group] = []
+    if regions is not None:
+        style = polygon_qml([Fill("#303030", 0.3)], label=label_column(regions))
+        members.append(_vector("Regions", "regions.gpkg", "regions", style, regions.crs))
+    members.append(_vector("Shoreline", POLYGONS, "shoreline", _SHORE, domain.crs))
+    if hidden:
+        members.append(_vector(legend(posterior, "Hidden"), POLYGONS, "hidden", _HIDDEN, domain.crs))
+    members += _hatched_layers(hatched, domain)
+    for threshold, layer in zip(sorted(set(thresholds)), above, strict=True):
+        name = f"Probably more than {number(threshold, 6)} {posterior.units}"
+        members.append(_vector(name, POLYGONS, layer, _chances_qml(), domain.crs, visible=False))
+    shown = [_raster(file, domain.crs, visible=k == 0) for k, file in enumerate(rasters)]
+    group = Group(_title(posterior.provenance["title"]), [*members, *shown])
+    return write_project(path, group, crs=domain.crs, bounds=domain.grid.bounds)
+
+
+def write_dated(
+    path: Path,
+    rasters: Sequence[tuple[Any, ...]],
+    *,
+    title: str = "",
+    domain: Domain | None = None,
+    hatched: tuple[np.ndarray, str] | None = None,
+) -> Path:
+    """Write a project of maps over time, which QGIS's temporal controller plays.
+
+    Parameters
+    ----------
+    path : path
+        Ends in ``.qgz``.
+    rasters : sequence of (path, start, end) or of (path, start, end, label)
+        In the same folder or one inside it, with styles beside. A period holds its start but not its end, which is the
+        next one's start. Rasters of one statistic (by their own names) are a group, and the first group is visible.
+        Starts and ends that are plain numbers are no times: then the first raster is shown, and the others wait.
+    title : str
+    domain : Domain, optional
+        Whose shoreline is shown, from ``map.gpkg``, which is written beside.
+    hatched : ((n_periods, n_nodes) bool array, str), optional
+        From `Course.hatched`; what is hatched in all periods is, in the project.
+
+    Returns
+    -------
+    path
+        Of the project.
+    """
+    import pyproj
+    import rasterio
+
+    dated = [Dated(*item) for item in rasters]
+    if not dated:
+        raise DataError("A project of maps over time needs at least one raster.", option="rasters")
+    folder = Path(path).absolute().parent
+    with rasterio.open(dated[0].path) as src:
+        crs, bounds = None if src.crs is None else pyproj.CRS.from_wkt(src.crs.to_wkt()), tuple(src.bounds)
+    groups: dict[str, list[ProjectLayer]] = {}
+    for item in dated:
+        span = _span(item)
+        file = Path(item.path).absolute()
+        members = groups.setdefault(raster_name(file), [])
+        visible = span is not None or not members
+        members.append(
+            _raster(file, crs, folder, visible=visible, span=span, name=item.label or str(item.start))
+        )
+    parts: list[ProjectLayer | Group] = []
+    if domain is not None:
+        nodes, words = hatched or (np.zeros((1, domain.n_nodes), bool), "")
+        lines = _hatched(domain, nodes.all(axis=0), words)
+        write_layers(folder / POLYGONS, {"shoreline": shoreline(domain)} | lines)
+        parts.append(_vector("Shoreline", POLYGONS, "shoreline", _SHORE, domain.crs))
+        parts += _hatched_layers(lines, domain)
+    for k, (name, layers) in enumerate(groups.items()):
+        parts.append(Group(name, layers, visible=k == 0, expanded=False))
+    return write_project(path, Group(_title(title), parts), crs=crs, bounds=bounds)
+
+
+# -- polygons
+
+
+def _hidden_land(posterior: Posterior) -> dict[str, gpd.GeoDataFrame]:
+    """Return the land whose small numbers are hidden, as a layer; none where nothing is."""
+    if not posterior.protection or not (hidden := hidden_nodes(posterior)).any():
+        return {}
+    frame = node_polygons(posterior.domain, np.where(hidden, "hidden", ""), ("hidden",))
+    frame["why"] = legend(posterior)
+    return {"hidden": frame}
+
+
+def shoreline(domain: Domain) -> gpd.GeoDataFrame:
+    """Return the land as it is mapped, one row."""
+    import geopandas as gpd
+
+    return gpd.GeoDataFrame({"name": ["land"]}, geometry=[domain.geometry], crs=domain.crs)
+
+
+def _hatched(domain: Domain, nodes: np.ndarray, words: str) -> dict[str, gpd.GeoDataFrame]:
+    """Return the cells of which the data say nothing, as a layer of their own; none where there is no such cell."""
+    import geopandas as gpd
+
+    patches = cell_patches(hatched_cells(domain, nodes), domain.grid.affine)
+    if not patches:
+        return {}
+    shapes = [polygonal(p if p.is_valid else shapely.make_valid(p)) for p in patches]
+    return {"hatched": gpd.GeoDataFrame({"label": [words] * len(shapes)}, geometry=shapes, crs=domain.crs)}
+
+
+def _hatched_layers(frames: Mapping[str, gpd.GeoDataFrame], domain: Domain) -> list[ProjectLayer]:
+    return [
+        _vector(_capital(str(frame["label"].iloc[0])), POLYGONS, name, _LINES, domain.crs)
+        for name, frame in frames.items()
+    ]
+
+
+def exceedance_regions(posterior: Posterior, threshold: float) -> gpd.GeoDataFrame:
+    """Return the land where `threshold` is exceeded with more than each of `PROBABILITIES`, place by place."""
+    chance = posterior.exceedance(threshold)
+    frame = to_polygons(chance, PROBABILITIES, domain=posterior.domain, kind="above")
+    frame = frame.rename(columns={"lower": "probability"})[["probability", "area", "geometry"]]
+    frame.insert(0, "label", [_chance_label(p) for p in frame["probability"]])
+    frame.insert(1, "threshold", threshold)
+    frame.insert(2, "units", posterior.units)
+    return frame
+
+
+def _chance_label(probability: float) -> str:
+    return f"probability > {percent(probability)}"
+
+
+def _chances_qml() -> str:
+    classes = palette.fixed_classes(palette.PROBABILITY_BREAKS, ramp="probability")
+    shades = [classes.hex[k] for k in np.searchsorted(classes.breaks, PROBABILITIES, side="right")]
+    # Each lies within the one before, and is drawn after it.
+    fills = [Fill("#ffffff", 0.1, c, _chance_label(p)) for c, p in zip(shades, PROBABILITIES, strict=True)]
+    return polygon_qml(fills, column="label")
+
+
+def label_column(frame: gpd.GeoDataFrame) -> str:
+    """Return the column of words that names the rows of a frame; empty if there is none.
+
+    Examples
+    --------
+    >>> import geopandas as gpd
+    >>> label_column(gpd.GeoDataFrame({"code": ["a"], "GM_NAME": ["Zeist"], "n": [1]}, geometry=[None]))
+    'GM_NAME'
+    """
+    import pandas as pd
+
+    others = [c for c in frame.columns if c != frame.geometry.name]
+    words = [str(c) for c in others if not pd.api.types.is_numeric_dtype(frame[c])]
+    return next((c for c in words if "name" in c.lower()), words[0] if words else "")
+
+
+def write_layers(path: Path, frames: Mapping[str, gpd.GeoDataFrame]) -> Path:
+    """Write polygons as layers of one GeoPackage, complete or not at all; a layer may be empty."""
+    import warnings
+
+    with replacing(path, parents=True) as temporary, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "'crs' was not provided")  # a local domain has none
+        for name, frame in frames.items():
+            mode = "a" if temporary.exists() else "w"
+            frame.to_file(temporary, layer=name, driver="GPKG", geometry_type="MultiPolygon", mode=mode)
+    return path
+
+
+# -- layers
+
+
+def raster_name(path: Path) -> str:
+    """Return what a raster says it shows; its file's name if it says nothing."""
+    import rasterio
+
+    with rasterio.open(path) as src:
+        words = src.tags(1).get("long_name", "")
+    return _capital(words) or path.stem
+
+
+def _raster(
+    path: Path,
+    crs: pyproj.CRS | None,
+    folder: Path | None = None,
+    *,
+    visible: bool,
+    span: Span | None = None,
+    name: str = "",
+) -> ProjectLayer:
+    source = path.name
+    if folder is not None:
+        if not path.is_relative_to(folder):
+            raise DataError(
+                f"{path} is not in the folder of the project, {folder}.",
+                found=path,
+                remedy="Write the rasters into that folder: a project and its rasters move together.",
+            )
+        source = path.relative_to(folder).as_posix()
+    style = path.with_suffix(".qml")
+    # A raster without any value has no classes.
+    qml = style.read_text("utf-8") if style.exists() else "<qgis/>"
+    return ProjectLayer(name or raster_name(path), source, qml, crs=crs, visible=visible, span=span)
+
+
+def _vector(
+    name: str, file: str, layer: str, style: str, crs: pyproj.CRS | None, *, visible: bool = True
+) -> ProjectLayer:
+    return ProjectLayer(name, f"{file}|layername={layer}", style, "vector", crs, visible)
+
+
+def _span(item: Dated) -> Span | None:
+    start, end = moment(item.start), moment(item.end)
+    if start is None or end is None:
+        return None
+    if not start < end:
+        raise DataError(
+            f"{Path(item.path).name}: the period ends ({end}) before it has begun ({start}).",
+            found=(start, end),
+        )
+    return start, end
+
+
+def _capital(words: str) -> str:
+    return words[:1].upper() + words[1:]
+
+
+def _title(title: str) -> str:
+    return title or "geobgp"

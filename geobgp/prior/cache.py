@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from geobgp import store
 from geobgp.errors import CacheError, CacheWarning, WriteError, option, warn
-from geobgp.prior.parts import FeaturePart, first_features, from_arrays, to_arrays
-from geobgp.storage import store
+from geobgp.prior.basis import FeaturePart, first_features, from_arrays, to_arrays
 
 if TYPE_CHECKING:
     from geobgp.prior.laplacian import Discretisation
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 #: Version of the solver: a change that alters vectors beyond rounding makes stored ones unused.
 _SOLVER = 2
 _NAME = re.compile(r"([0-9a-f]{40})-(\d+)\.basis")
-#: Where a fit was when it was cut off: see `geobgp.inference.checkpoint`.
+#: Where a fit was when it was cut off: see `geobgp.inference.chain_fit`.
 _FIT = re.compile(r"[0-9a-f]{40}\.fit")
 #: What `files.replacing` leaves behind when the machine goes down.
 _PART = re.compile(rf"\.({_NAME.pattern}|{_FIT.pattern})-[0-9a-f]+\.part")

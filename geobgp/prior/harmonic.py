@@ -11,21 +11,27 @@ import numpy as np
 from scipy.linalg import blas
 from scipy.sparse.csgraph import connected_components
 
-from geobgp.arguments import AXES, DOMAIN, KERNEL, PROGRESS, SEVERAL_AXES
 from geobgp.errors import SizeError, option
+from geobgp.land.crs import place_coordinates
 from geobgp.land.domain import Domain
-from geobgp.land.reproject import place_coordinates
+from geobgp.linalg.blas import free_memory, frozen
 from geobgp.linalg.eigen import EigenPart, eigenpairs_by_part, memory_needed
-from geobgp.linalg.memory import free_memory, frozen
 from geobgp.prior import cache as stored
-from geobgp.prior.base import Basis
+from geobgp.prior.basis import (
+    SCALING,
+    Basis,
+    FeaturePart,
+    Scaling,
+    dense,
+    first_features,
+    from_arrays,
+    to_arrays,
+)
 from geobgp.prior.kernels import Kernel, Matern
 from geobgp.prior.laplacian import PRIOR, Boundary, Discretisation, Scheme, correct_eigenvalues, discretise
-from geobgp.prior.parts import FeaturePart, dense, first_features, from_arrays, to_arrays
-from geobgp.prior.scaling import SCALING, Scaling
 from geobgp.progress import ProgressLike, Stage, as_progress
 from geobgp.text import count, number
-from geobgp.validate import FLAG, door, whole
+from geobgp.validation import AXES, DOMAIN, FLAG, KERNEL, PROGRESS, SEVERAL_AXES, door, whole
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -292,8 +298,8 @@ class HarmonicBasis(Basis):
 
     @door(k=whole(1), axes=SEVERAL_AXES)
     def plot(self, k: int = 15, axes: Any = None) -> Any:
-        """Draw the first `k` features on the domain; see `geobgp.output.plots.plot_basis`."""
-        from geobgp.output.plots import plot_basis
+        """Draw the first `k` features on the domain; see `geobgp.output.figures.plot_basis`."""
+        from geobgp.output.figures import plot_basis
 
         return plot_basis(self, k, axes)
 

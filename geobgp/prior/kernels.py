@@ -20,13 +20,12 @@ from typing import Any, Self
 import numpy as np
 
 from geobgp.errors import DataError, GeobgpError
-from geobgp.registry import Family
-from geobgp.validate import Rule, a, as_floats, check, door, number
+from geobgp.validation import Family, Rule, a, as_floats, check, door, real_number
 
 
 def _pair(value: Any) -> tuple[float, float]:
     bound, alpha = value
-    return number(above=0.0).take(bound), number(above=0.0, below=1.0).take(alpha)
+    return real_number(above=0.0).take(bound), real_number(above=0.0, below=1.0).take(alpha)
 
 
 _PAIR = Rule("a pair: a bound above 0 and a probability between 0 and 1", _pair)
@@ -85,7 +84,7 @@ class PCPrior:
 
 
 #: A parameter of a kernel.
-_LEARNED = replace(number(above=0.0), words="a positive number or None (learn it)")
+_LEARNED = replace(real_number(above=0.0), words="a positive number or None (learn it)")
 
 
 @dataclass(frozen=True)
@@ -161,7 +160,7 @@ class Kernel(ABC):
             object.__setattr__(self, name, check(name, getattr(self, name), _LEARNED))
         a("PCPrior", "NormalPrior")("prior", self.prior)
 
-    @door(lengthscale=number(above=0.0), sd=number(above=0.0))
+    @door(lengthscale=real_number(above=0.0), sd=real_number(above=0.0))
     def with_parameters(self, lengthscale: float, sd: float) -> Self:
         """Return the same kernel with both parameters fixed."""
         return replace(self, lengthscale=float(lengthscale), sd=float(sd))  # type: ignore[type-var]
@@ -259,7 +258,7 @@ class Matern(Kernel):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "nu", number(above=0.0)("nu", self.nu))
+        object.__setattr__(self, "nu", real_number(above=0.0)("nu", self.nu))
 
     @property
     def sparse(self) -> bool:

@@ -6,15 +6,16 @@ import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from geobgp.output import plots, residual_plots
-from geobgp.output.plot_parts import INK, hide_spines, map_size
-from geobgp.web.embed import data_url
+from geobgp.output import figures as plots
+from geobgp.output import figures as residual_plots
+from geobgp.output.figures import INK, hide_spines, map_size
+from geobgp.web.page import data_url
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from geobgp.checks.crossval import CrossValidation
-    from geobgp.checks.pearson import Residuals
+    from geobgp.checks.residuals import Residuals
     from geobgp.posterior import Posterior
     from geobgp.summary import Rung
 

@@ -1,4 +1,4 @@
-"""report.html: one self-contained page that says what went in, what was done, and what came out."""
+"""The report: what was done and found, in words, figures and tables."""
 
 from __future__ import annotations
 
@@ -10,18 +10,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+from scipy.optimize import brentq
+from scipy.special import gamma, kv
 
 from geobgp.data.effects import INTERCEPT
 from geobgp.data.effort import about_effort
 from geobgp.errors import CheckWarning, GeobgpError, in_words, warn
 from geobgp.files import replacing
 from geobgp.inference.mixture import interval_in
+from geobgp.output import figures as time_plots
+from geobgp.output.figures import Course, OverTime
 from geobgp.output.grids import hatched_land
+from geobgp.prior.kernels import Matern, SquaredExponential
 from geobgp.report import figures
-from geobgp.report.meaning import in_sentences, water
+from geobgp.report.figures import done, new_figure
 from geobgp.summary import interval_words
 from geobgp.text import events, listed, number, percent, whole_percent
-from geobgp.web import templates
+from geobgp.web import page as templates
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,7 +36,73 @@ if TYPE_CHECKING:
     from geobgp.data.areas import AreaCounts
     from geobgp.data.counts import Counts
     from geobgp.posterior import Posterior
+    from geobgp.prior.kernels import Kernel
     from geobgp.summary import Choice
+
+
+# -- What the learned numbers mean: lengthscale, standard deviation and permeability in sentences ------------
+
+
+#: The correlation beyond which places are told to be on their own.
+_LITTLE = 0.1
+
+
+def in_sentences(posterior: Posterior) -> list[str]:
+    """Return what lengthscale, sd and permeability say, a sentence each."""
+    found = [_reach(posterior), _spread(posterior), water(posterior)]
+    return [sentence for sentence in found if sentence]
+
+
+def correlation(kernel: Kernel, distance: float) -> float | None:
+    """Return the correlation at a distance in lengthscales, far from any shore; None of a kernel that is not ours.
+
+    Examples
+    --------
+    >>> round(correlation(Matern(0.5), 1.0), 4), round(correlation(Matern(1.5), 0.0), 4)
+    (0.3679, 1.0)
+    """
+    if isinstance(kernel, SquaredExponential):
+        return math.exp(-0.5 * distance**2)
+    if not isinstance(kernel, Matern):
+        return None
+    nu, x = kernel.nu, math.sqrt(2 * kernel.nu) * distance
+    return 1.0 if x < 1e-9 else float(2 ** (1 - nu) / gamma(nu) * x**nu * kv(nu, x))
+
+
+def _reach(posterior: Posterior) -> str:
+    near = correlation(posterior.kernel, 1.0)
+    if near is None:
+        return ""
+    far = float(brentq(lambda d: (correlation(posterior.kernel, d) or 0.0) - _LITTLE, 0.01, 50.0))
+    scale, unit = posterior.domain.length_unit
+    one, two = (number(d * posterior.lengthscale / scale, 2) for d in (1.0, far))
+    return (
+        f"Places {one} {unit} apart over land (a lengthscale) share {percent(near)} of what sets them off from the "
+        f"average, places {two} {unit} apart {percent(_LITTLE)}."
+    )
+
+
+def _spread(posterior: Posterior) -> str:
+    factor = math.exp(posterior.sd)
+    what = "risks" if posterior.quantity == "relative risk" else "rates"
+    return (
+        f"Local {what} typically vary by a factor of {number(factor, 2)} around the average: two places in three lie "
+        f"between {number(1 / factor, 2)} and {number(factor, 2)} times it."
+    )
+
+
+def water(posterior: Posterior) -> str:
+    """Return how far information crosses water, in a sentence."""
+    share = posterior.basis.permeability
+    if share == 0:
+        return "Nothing passes across water."
+    if share == 1:
+        return "Information crosses water as far as land."
+    return f"Information crosses water {percent(share)} as far as land."
+
+
+# -- report.html: one self-contained page that says what went in, what was done, and what came out -----------
+
 
 #: Regions that a report lists; all of them are in the file.
 _MOST_REGIONS = 100
@@ -435,3 +506,203 @@ def _computation(posterior: Posterior, inputs: ReportInputs) -> list[tuple[str, 
     if inputs.command:
         rows.append(("Command", inputs.command))
     return rows
+
+
+# -- report.html of a map over time: small maps, the level from period to period, a table by period, and the checks --
+
+
+#: Periods that the table lists, the last ones; small maps that the figure shows.
+MOST_ROWS = 60
+
+
+def write_time_report(
+    path: str | os.PathLike[str],
+    source: OverTime,
+    inputs: ReportInputs | None = None,
+    *,
+    forecast: OverTime | None = None,
+    check: Any = None,
+) -> Path:
+    """Write the report of a posterior over periods, complete or not at all.
+
+    Parameters
+    ----------
+    path : str or path
+        An HTML file.
+    source : SpaceTimePosterior
+    inputs : ReportInputs, optional
+        What went in. Of its regions, from ``totals``, the last period is listed.
+    forecast : SpaceTimePosterior, optional
+        Of the periods that follow.
+    check : ForecastCheck, optional
+        How well the last periods were forecast.
+    """
+    text = render_time(Course(source, forecast), inputs or ReportInputs(), check)
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    return Path(path)
+
+
+def render_time(course: Course, inputs: ReportInputs, check: Any = None) -> str:
+    """Return the page. No text from data is taken for HTML, and no request leaves the page."""
+    import geobgp
+
+    source = course.fitted
+    facts = source.provenance
+    return templates.render(
+        "report/time_report.html.j2",
+        source=source,
+        inputs=inputs,
+        title=str(facts["title"]),
+        units=source.units,
+        interval=whole_percent(source.interval),
+        version=geobgp.__version__,
+        created=str(facts["created"]),
+        ahead=course.n - course.known,
+        shown=_shown(course),
+        pictures=_time_pictures(course, inputs.thresholds),
+        variation=source.summary().get("variation"),
+        cards=_time_cards(course, check),
+        found=_time_findings(source, inputs),
+        chosen=[(capital(name), str(c.value), c.why) for name, c in inputs.choices.items()],
+        model_rows=[(capital(name), text) for name, text in source.summary().rows()],
+        computation_rows=_time_computation(facts, inputs),
+        **_periods(course.level),
+        **_time_checks(check),
+        **_regions(course, inputs.regions),
+    )
+
+
+def _shown(course: Course) -> str:
+    step = -(-course.n // time_plots.MAX_PANELS)
+    which = {2: "second", 3: "third"}.get(step, f"{step}th")
+    return "" if step == 1 else f", every {which} {course.fitted.periods.noun}"
+
+
+def _time_pictures(course: Course, thresholds: Sequence[float]) -> dict[str, Any]:
+    def panels(variable: str | None = None, threshold: float | None = None) -> str:
+        n = -(-course.n // -(-course.n // time_plots.MAX_PANELS))
+        figure = new_figure(time_plots.panel_size(course.fitted, n))
+        return done(
+            time_plots.plot_periods(
+                course.fitted,
+                figure,
+                forecast=course.forecast,
+                variable=variable,
+                threshold=threshold,
+                title="",
+            )
+        )
+
+    level = time_plots.plot_level(course, new_figure(time_plots.LEVEL_SIZE))
+    return {
+        "maps": panels(),
+        "uncertainty": panels("uncertainty"),
+        "exceedance": [(value, panels(threshold=value)) for value in thresholds],
+        "level": done(level),
+    }
+
+
+def _time_cards(course: Course, check: Any) -> list[tuple[str, str, str]]:
+    source, table = course.fitted, course.level.iloc[: course.known]
+    domain, noun = source.domain, source.periods.noun
+    facts = source.summary()
+    parts = f"{domain.n_components:,} separate parts" if domain.n_components > 1 else "one piece"
+    unit = domain.area_unit[1] if domain.crs is not None else "square units"
+    top = table["level"].idxmax()
+    cards = [
+        ("Events", f"{source.n_points:,}", source.periods.words()),
+        ("Land", f"{number(domain.node_areas.sum() / domain.area_unit[0])} {unit}", parts),
+        (
+            f"Highest {noun}",
+            str(table["period"].loc[top]),
+            f"level {number(table['level'].loc[top], 3)} {source.units}",
+        ),
+    ]
+    for key, name in (
+        ("lengthscale", "Lengthscale"),
+        ("sd", "Spread (log scale)"),
+        ("correlation_time", "Memory"),
+    ):
+        fact = facts.get(key)
+        if isinstance(fact, Mapping) and "value" in fact:
+            note = interval_words(fact) if fact.get("learned") else ""
+            cards.append((name, f"{number(fact['value'])} {fact.get('unit', '')}".strip(), note))
+    if course.n > course.known:
+        cards.append(("Forecast", f"{course.n - course.known} {noun}s", f"{course.labels[course.known]} on"))
+    if check is not None:
+        cards.append(
+            ("Checks", percent(check.coverage), f"of left-out numbers within {whole_percent(check.interval)}")
+        )
+    return cards
+
+
+def _time_findings(source: OverTime, inputs: ReportInputs) -> list[tuple[str, str]]:
+    counted = {} if inputs.counts is None else inputs.counts.facts()
+    rows = [*counted.items(), ("periods", source.periods.words()), *source.domain.facts().items()]
+    rows += [("note", note) for note in source.domain.notes]
+    return [(capital(name), text) for name, text in rows]
+
+
+def _time_computation(facts: Mapping[str, Any], inputs: ReportInputs) -> list[tuple[str, str]]:
+    rows = [
+        ("Converged", "yes" if facts.get("converged") == "true" else "NO"),
+        ("ELBO", f"{facts['elbo']:,.2f}"),
+    ]
+    if inputs.seconds:
+        rows.append(("Time", f"{sum(inputs.seconds.values()):.1f} s"))
+    return rows + ([("Command", inputs.command)] if inputs.command else [])
+
+
+def _periods(table: pd.DataFrame) -> dict[str, Any]:
+    """Return the table by period, the last ones if there are many."""
+    last = table.tail(MOST_ROWS)
+    columns = {
+        "Period": [
+            f"{p}{' (forecast)' if f else ''}" for p, f in zip(last["period"], last["forecast"], strict=True)
+        ]
+    }
+    if "observed" in last:
+        columns["Observed"] = [events(float(v)) for v in last["observed"]]
+    columns |= between(last, "predicted", events)
+    columns["Expected"] = [events(float(v)) for v in last["expected"]]
+    columns |= between(last, "expected", events)
+    columns["Level"] = [three(float(v)) for v in last["level"]]
+    columns |= between(last, "level", three)
+    return {
+        "head": tuple(columns),
+        "rows": list(zip(*columns.values(), strict=True)),
+        "more_rows": len(table) - len(last),
+    }
+
+
+def _time_checks(check: Any) -> dict[str, Any]:
+    if check is None:
+        return {"check": None, "check_rows": ()}
+    low, high = getattr(check, "coverage_band", (0.0, 1.0))
+    out: dict[str, Any] = {
+        "check": check,
+        "verdict": check.verdict(),
+        "tone": "bad" if not low <= check.coverage <= high else "good" if check.fine else "doubt",
+    }
+    table = check.by_period()
+    out["check_head"] = ("Left out", "Observed", "Expected", f"Within {whole_percent(check.interval)}")
+    out["check_rows"] = [
+        (
+            str(period),
+            events(float(r["observed"])),
+            events(float(r["expected"])),
+            percent(float(r["coverage"])),
+        )
+        for period, r in table.iterrows()
+    ]
+    return out
+
+
+def _regions(course: Course, frame: pd.DataFrame | None) -> dict[str, Any]:
+    """Return the totals of regions in the last period that was fitted."""
+    if frame is None:
+        return {"region_head": ()}
+    label = course.labels[course.known - 1]
+    last = frame[frame["period"] == label] if "period" in frame else frame
+    return region_table(last) | {"region_period": label}

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyproj
 
+from geobgp import store
 from geobgp.errors import CacheError, WorkerError
 from geobgp.files import replacing
 from geobgp.output.palette import ratio_classes, round_classes
 from geobgp.output.qgis import raster_qml
 from geobgp.scale.tiling import Frame, Tile, weights
-from geobgp.storage import store
 from geobgp.units import RELATIVE_RISK, Units
 
 if TYPE_CHECKING:
-    from geobgp.scale.tile_fit import Fitted
+    from geobgp.scale.tile import Fitted
 
 #: Cells along the side of a chunk.
 CHUNK = 512

@@ -1,34 +1,505 @@
-"""Strata: a map for each value of a column, all on one basis, by a Dask cluster or the processes of this machine."""
+"""map_strata: a map for each value of a column, with a common prior."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
-from geobgp.arguments import CLIENT, PROGRESS, SOURCE
+from geobgp.auto.options import Options, setting, settings
 from geobgp.auto.pipeline import Mapped, run
-from geobgp.data.strata_counts import StrataCounts, bin_strata
-from geobgp.errors import DataError, GeobgpWarning, StrataWarning, hearing, in_words, warn
+from geobgp.data.counts import StrataCounts, bin_strata
+from geobgp.errors import DataError, GeobgpWarning, StrataWarning, hearing, in_words, option, warn
+from geobgp.files import replacing
+from geobgp.inference.engine import state_from_arrays
 from geobgp.inference.fit import Start
+from geobgp.land.regions import read_regions
 from geobgp.model import LGCP
+from geobgp.output.grids import hatched_cells, hatched_land
+from geobgp.output.palette import Classes, ratio_classes, round_classes
+from geobgp.parallel import Failed, Workers, open_workers
 from geobgp.posterior import Posterior
-from geobgp.privacy import Protection, protected
+from geobgp.prior.kernels import NormalPrior, Prior
+from geobgp.privacy import Protection, hide_rows, legend, protected
 from geobgp.progress import Progress, ProgressLike, as_progress
-from geobgp.scale.packing import Packed
-from geobgp.scale.pooling import Evidence, learn_prior, moved
-from geobgp.scale.strata_maps import Strata
-from geobgp.scale.strata_options import StrataOptions
-from geobgp.scale.workers import Failed, Workers, open_workers
-from geobgp.text import count, listed
-from geobgp.validate import FLAG, NAME, door, either, names, whole
+from geobgp.text import count, listed, number
+from geobgp.validation import CLIENT, FLAG, NAME, PROGRESS, SOURCE, door, either, names, whole
+from geobgp.web.maps import hatched_picture
+from geobgp.web.page import data_url, palette_png, render
 
 if TYPE_CHECKING:
+    import geopandas as gpd
+
     from geobgp.data.counts import Counts
-    from geobgp.prior.kernels import NormalPrior
+    from geobgp.inference.fit import Fit
+
+
+# -- Packing: posteriors without the basis that they share, light enough to be sent between processes --------
+
+
+@dataclass(frozen=True, eq=False)
+class Packed:
+    """What a posterior has of its own.
+
+    Attributes
+    ----------
+    fit : Fit
+        Without states.
+    states : tuple of dict
+        Their arrays.
+    own : dict
+        Fields of the posterior that differ from one to the other on the same basis.
+    """
+
+    fit: Fit
+    states: tuple[dict[str, np.ndarray], ...]
+    own: dict[str, Any]
+
+    @classmethod
+    def of(cls, posterior: Posterior) -> Packed:
+        """Pack a posterior."""
+        names = (
+            "kernel",
+            "likelihood",
+            "points",
+            "title",
+            "observed",
+            "places",
+            "choices",
+            "tried",
+            "protection",
+        )
+        return cls(
+            dataclasses.replace(posterior.fit, states=()),
+            tuple(state.to_arrays() for state in posterior.fit.states),
+            {name: getattr(posterior, name) for name in names},
+        )
+
+    def on(self, template: Posterior, **changed: Any) -> Posterior:
+        """Unpack it, on the basis of another posterior with the same exposure and covariates."""
+        states = tuple(state_from_arrays(template.basis, arrays) for arrays in self.states)
+        fit = dataclasses.replace(self.fit, states=states)
+        return dataclasses.replace(template, fit=fit, **(self.own | changed))
+
+
+# -- Pooling: what many fits together teach of their hyperparameters, as a prior from which small ones borrow --
+# θ_s, the log lengthscale and log sd of stratum s, is taken for a draw from N(m, diag(v)). The bound of a stratum's
+# counts in θ is taken for a quadratic about the θ of its fit, with the gradient and curvature that were measured
+# there,
+# so that m and v follow by expectation and maximisation without new fits. With N(m, diag(v)) as their prior the
+# strata
+# are fitted again, and the quadratics taken anew about these fits, until m and v stay. Where strata do not differ, m
+# is
+# then the θ at which the bounds of all of them together are highest.
+
+
+#: The narrowest that the strata may be found to differ by, a standard deviation of log θ.
+NARROWEST = 0.03
+#: How far from a fit its evidence may be thought to point, in log θ: a factor of 7.
+REACH = 2.0
+#: Steps of expectation and maximisation at most, and the change of the prior's mean (in sds) and log sd that ends them.
+_STEPS, _SETTLED = 2000, 1e-4
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What the counts of a stratum say of θ by themselves: a quadratic log-likelihood -½ θᵀAθ + bᵀθ.
+
+    Attributes
+    ----------
+    precision : (2, 2) array
+        A; zero in directions of which the counts say nothing.
+    natural : (2,) array
+        b.
+    """
+
+    precision: np.ndarray
+    natural: np.ndarray
+
+    @classmethod
+    def of_fit(
+        cls, theta: np.ndarray, covariance: np.ndarray, prior: Prior, gradient: np.ndarray | None = None
+    ) -> Evidence:
+        """Return the evidence behind a fit under a prior: its curvature and slope without those of the prior.
+
+        Parameters
+        ----------
+        theta : (2,) array
+            The best θ under the prior, or where the search for it ended.
+        covariance : (2, 2) array
+            Inverse of minus the curvature there; zero where θ is fixed.
+        prior : PCPrior or NormalPrior
+        gradient : (2,) array, optional
+            Of the bound and the log prior there; by default zero, as it is at the best θ. Under a narrow prior a θ that
+            is best but for a thousandth of a nat still has a slope that is large beside that of the counts.
+
+        Notes
+        -----
+        A bound that hardly bends, or bends upwards, has its slope only near θ: the evidence is bent so that it ends
+        at a distance of `REACH`.
+        """
+        free = np.diag(covariance) > 0
+        out = cls(np.zeros((2, 2)), np.zeros(2))
+        if not free.any():
+            return out
+        _, of_prior, bend = prior.log_density(theta)
+        slope = ((0.0 if gradient is None else gradient) - of_prior)[free]
+        at = np.ix_(free, free)
+        values, vectors = np.linalg.eigh(np.linalg.inv(covariance[at]) + np.diag(bend[free]))
+        values = np.maximum(values, np.abs(vectors.T @ slope) / REACH)
+        out.precision[at] = (vectors * values) @ vectors.T
+        out.natural[free] = out.precision[at] @ theta[free] + slope
+        return out
+
+
+def learn_prior(evidence: Sequence[Evidence], start: np.ndarray) -> NormalPrior:
+    """Return the normal prior of log θ under which the evidence of all strata is most probable.
+
+    Parameters
+    ----------
+    evidence : sequence of Evidence
+    start : (k, 2) array
+        First guesses of each stratum's θ.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(1)
+    >>> theta = rng.normal([8.0, 0.0], [0.5, 0.2], (400, 2))
+    >>> seen = theta + rng.normal(0.0, 0.3, theta.shape)
+    >>> told = [Evidence(np.eye(2) / 0.09, each / 0.09) for each in seen]
+    >>> prior = learn_prior(told, seen)
+    >>> [round(v, 1) for v in (*prior.log_lengthscale, *prior.log_sd)]
+    [8.0, 0.5, -0.0, 0.2]
+    """
+    a = np.array([one.precision for one in evidence])
+    b = np.array([one.natural for one in evidence])
+    mean = np.median(start, axis=0)
+    variance = np.maximum(start.var(axis=0), 0.1)
+    for _ in range(_STEPS):
+        covariance = np.linalg.inv(a + np.diag(1.0 / variance))
+        each = np.einsum("sij,sj->si", covariance, b + mean / variance)
+        old_mean, old_variance = mean, variance
+        mean = each.mean(axis=0)
+        spread = np.einsum("sii->si", covariance) + (each - mean) ** 2
+        variance = np.maximum(spread.mean(axis=0), NARROWEST**2)
+        change = np.abs(mean - old_mean) / np.sqrt(variance) + np.abs(np.log(variance / old_variance))
+        if change.max() < _SETTLED:
+            break
+    sd = np.sqrt(variance)
+    return NormalPrior((float(mean[0]), float(sd[0])), (float(mean[1]), float(sd[1])))
+
+
+def moved(before: NormalPrior | None, after: NormalPrior) -> float:
+    """Return how far a prior has moved: the change of means in sds, or of log sds, whichever is most."""
+    if before is None:
+        return float("inf")
+    pairs = zip((before.log_lengthscale, before.log_sd), (after.log_lengthscale, after.log_sd), strict=True)
+    return max(max(abs(m1 - m0) / s1, abs(np.log(s1 / s0))) for (m0, s0), (m1, s1) in pairs)
+
+
+def most_probable(evidence: Sequence[Evidence], prior: Prior, start: np.ndarray) -> np.ndarray:
+    """Return the one θ that the evidence of several fits and a prior together find most probable.
+
+    Examples
+    --------
+    >>> told = [Evidence(np.eye(2), np.array([2.0, 0.0])), Evidence(np.eye(2), np.array([4.0, 1.0]))]
+    >>> most_probable(told, NormalPrior((0.0, 1e3), (0.0, 1e3)), np.zeros(2)).round(3).tolist()
+    [3.0, 0.5]
+    """
+    a = np.sum([one.precision for one in evidence], axis=0)
+    b = np.sum([one.natural for one in evidence], axis=0)
+    theta = np.array(start, float)
+    for _ in range(50):
+        _, slope, bend = prior.log_density(theta)
+        step = np.linalg.solve(a - np.diag(np.minimum(bend, -1e-6)), b - a @ theta + slope)
+        theta = theta + step * min(1.0, 1.0 / max(float(np.abs(step).max()), 1e-300))
+        if np.abs(step).max() < 1e-8:
+            break
+    return theta
+
+
+# -- The maps of strata: a mapping of names to posteriors, their table, totals, rasters and page -------------
+
+
+@dataclass(frozen=True, eq=False)
+class Strata(Mapping[str, "Posterior"]):
+    """What `map_strata` has made: a mapping of the strata's names to their posteriors, which share one basis.
+
+    Attributes
+    ----------
+    counts : StrataCounts
+        What became of the points, by name; ``counts.labels`` has the values of the columns.
+    everything : Posterior
+        The map of all points together, which chose cells, water and basis.
+    failures : dict of str to str
+        Why strata could not be mapped, by name.
+    warnings : dict of str to tuple of str
+        What each fit warned of, by name.
+    prior : NormalPrior or None
+        The prior that pooled strata share.
+    """
+
+    _posteriors: dict[str, Posterior] = field(repr=False)
+    counts: StrataCounts = field(repr=False)
+    everything: Posterior
+    failures: dict[str, str]
+    warnings: dict[str, tuple[str, ...]] = field(repr=False)
+    prior: NormalPrior | None = None
+
+    def __getitem__(self, name: str) -> Posterior:
+        return self._posteriors[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._posteriors)
+
+    def __len__(self) -> int:
+        return len(self._posteriors)
+
+    def __repr__(self) -> str:
+        failed = f", {len(self.failures):,} failed ({listed(self.failures, 3)})" if self.failures else ""
+        return (
+            f"Strata({count(len(self), 'map')} by {listed(self.counts.by)}, {self.everything.domain.n_nodes:,} "
+            f"nodes, {self.everything.basis.label}{', pooled' if self.prior is not None else ''}{failed})"
+        )
+
+    def table(self) -> pd.DataFrame:
+        """Return a row for each stratum: its labels, points, hyperparameters, bound, and what is to be said of it."""
+        scale, unit = self.everything.domain.length_unit
+        rows = {}
+        for name, posterior in self.items():
+            rows[name] = {
+                **self.counts.labels.loc[name].to_dict(),
+                "points": posterior.n_points,
+                "dropped": self.counts[name].n_dropped,
+                f"lengthscale_{unit}": posterior.lengthscale / scale,
+                "sd": posterior.sd,
+                "elbo": posterior.elbo,
+                "converged": posterior.converged,
+                "remarks": " ".join(self.warnings.get(name, ())),
+            }
+        for name, reason in self.failures.items():
+            row = {**self.counts.labels.loc[name].to_dict(), "points": self.counts[name].n_used}
+            rows[name] = row | {"dropped": self.counts[name].n_dropped, "remarks": reason}
+        order = [name for name in self.counts if name in rows]
+        table = pd.DataFrame([rows[name] for name in order], index=pd.Index(order, name="stratum"))
+        named = hide_rows(table.rename(columns={"points": "observed"}), self.everything, ["observed"])
+        return named.rename(columns={"observed": "points"})
+
+    def totals(
+        self,
+        regions: Any = None,
+        *,
+        client: Any = None,
+        n_jobs: int | None = 1,
+        step: Callable[[int, int], Any] | None = None,
+        **how: Any,
+    ) -> gpd.GeoDataFrame:
+        """Return the expected number of events of each stratum in regions, with intervals.
+
+        Parameters
+        ----------
+        regions : GeoDataFrame, GeoSeries, geometry, list of geometries or path, optional
+            As for `Posterior.totals`; by default the whole land.
+        client, n_jobs
+            Who does it, as for `map_strata`; this process by default.
+        step : callable(done, all), optional
+            Told of the progress.
+        **how
+            As for `Posterior.totals`.
+
+        Returns
+        -------
+        GeoDataFrame
+            A row for each stratum and region: ``stratum``, the columns that made it, and those of `Posterior.totals`.
+        """
+        if how.get("points") is not None:
+            raise DataError(
+                "Which points are of which stratum is not told by points.",
+                option="points",
+                remedy="Ask one stratum at a time: strata[name].totals(regions, points=...).",
+            )
+        frame = read_regions(regions, self.everything.domain)
+        tables: dict[int, Any] = {}
+        names = list(self)
+        with open_workers(client, n_jobs) as workers:
+            shared = workers.share(replace(self.everything, tried=())), workers.share((frame, how))
+            items = [Packed.of(self[name]) for name in names]
+            for k, table in workers.run(_totals, items, *shared):
+                if isinstance(table, Failed):
+                    raise table.error
+                values = {"stratum": names[k], **self.counts.labels.loc[names[k]].to_dict()}
+                for place, (column, value) in enumerate(values.items()):
+                    table.insert(place, column if column not in table else f"stratum_{column}", value)
+                tables[k] = table
+                if step is not None:
+                    step(len(tables), len(names))
+        out: gpd.GeoDataFrame = pd.concat([tables[k] for k in range(len(names))], ignore_index=True)
+        return out
+
+    def to_totals(self, path: str | Path, regions: Any = None, **how: Any) -> Path:
+        """Write `totals` to a GeoPackage (``.gpkg``) or, without geometries, to a CSV file."""
+        return self.write_totals(self.totals(regions, **how), path)
+
+    @staticmethod
+    def write_totals(table: gpd.GeoDataFrame, path: str | Path) -> Path:
+        """Write a table of totals, as `to_totals` does."""
+        path = Path(path)
+        if path.suffix.lower() not in (".gpkg", ".csv"):
+            raise DataError(
+                f"Totals are written as .gpkg or .csv; found {path.name!r}.", option="path", found=str(path)
+            )
+        with replacing(path) as temporary:
+            if path.suffix.lower() == ".gpkg":
+                table.to_file(temporary, layer="totals", driver="GPKG")
+            else:
+                pd.DataFrame(table.drop(columns=table.geometry.name)).to_csv(temporary, index=False)
+        return path
+
+    def file_names(self) -> dict[str, str]:
+        """Return a name for the files of each stratum that is safe everywhere, and no other's."""
+        return safe_names(list(self))
+
+    def to_raster(self, folder: str | Path, step: Callable[[int, int], Any] | None = None) -> dict[str, Path]:
+        """Write a GeoTIFF of each stratum into a folder, all statistics as its bands; return where, by name."""
+        written: dict[str, Path] = {}
+        for name, path in self.raster_paths(folder).items():
+            written[name] = self[name].to_raster(path)[0]
+            if step is not None:
+                step(len(written), len(self))
+        return written
+
+    def raster_paths(self, folder: str | Path) -> dict[str, Path]:
+        """Return where the GeoTIFF of each stratum is written, by name."""
+        return {name: Path(folder) / f"map-{stem}.tif" for name, stem in self.file_names().items()}
+
+    def to_index(self, path: str | Path, *, title: str = "") -> Path:
+        """Write a page of small maps of all strata under one legend; it opens in any browser, without network."""
+        return write_page(self, path, title=title)
+
+
+def _totals(item: Packed, everything: Posterior, asked: tuple[Any, dict[str, Any]]) -> gpd.GeoDataFrame:
+    """Return the totals of one stratum, wherever this is."""
+    frame, how = asked
+    return item.on(everything).totals(frame, **how)
+
+
+def safe_names(names: list[str]) -> dict[str, str]:
+    """Return file names without an ending, of letters, digits and dashes, all different in any case.
+
+    Examples
+    --------
+    >>> safe_names(["Lyme disease", "../etc", "lyme/disease", "ÄÖ", ""])
+    {'Lyme disease': 'lyme-disease', '../etc': 'etc', 'lyme/disease': 'lyme-disease-2', 'ÄÖ': 'ao', '': 'stratum'}
+    """
+    found: dict[str, str] = {}
+    taken: set[str] = set()
+    for name in names:
+        plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+        stem = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:60] or "stratum"
+        other, k = stem, 2
+        while other in taken:
+            other, k = f"{stem}-{k}", k + 1
+        taken.add(other)
+        found[name] = other
+    return found
+
+
+# -- Options of `map_strata`: those of `map_intensity`, and its own ------------------------------------------
+
+
+#: Options of one map that many maps on one basis cannot have.
+_NOT_HERE = ("areas", "count", "suppressed", "time", "every", "between", "date_format")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class StrataOptions(Options):
+    """What a run of `map_strata` is told; see there."""
+
+    by: Sequence[str] = setting(
+        "A column of the points: one map for each of its values; may be repeated.",
+        "Data",
+        "columns",
+        default=(),
+        metavar="COLUMN",
+    )
+    pool: bool = setting(
+        "Let strata with few points borrow lengthscale and sd from the others.",
+        "Model",
+        "flag",
+        default=False,
+    )
+    client: Any = setting(
+        "Address of a Dask scheduler whose workers count points and fit strata.",
+        "Model",
+        "client",
+        flag="--scheduler",
+        metavar="ADDRESS",
+        matters=False,
+    )
+    n_jobs: int | None = setting(
+        "Processes to use where there is no scheduler; one for each core by default.",
+        "Model",
+        "number",
+        flag="--jobs",
+        least=1,
+        matters=False,
+    )
+
+    def __post_init__(self) -> None:
+        if isinstance(self.by, str):
+            object.__setattr__(self, "by", (self.by,))
+        super().__post_init__()
+        if self.n_jobs is not None:
+            object.__setattr__(self, "n_jobs", int(self.n_jobs))
+        if not self.by:
+            raise DataError(
+                "Which column of the points makes the strata?",
+                option="by",
+                remedy=f"Name it with {option('by')}.",
+            )
+        for name in _NOT_HERE:
+            if getattr(self, name) is not None:
+                raise DataError(
+                    f"{option(name)} does not go with strata.", option=name, remedy="Leave it out."
+                )
+        from geobgp.data.inputs import check_one
+
+        for name, value in (("exposure", self.exposure), *(("covariates", v) for v in self._covariates())):
+            check_one(name, value, "a map by stratum", "Give one for all: strata are not mapped over time.")
+        if self.weights is not None and not isinstance(self.weights, str):
+            raise DataError(
+                f"{option('weights')} of strata are a column of the points.",
+                option="weights",
+                found=type(self.weights).__name__,
+            )
+
+    def _covariates(self) -> list[Any]:
+        return list((self.covariates or {}).values())
+
+    def of_everything(self) -> Options:
+        """Return the options of the map of all strata together."""
+        told: dict[str, Any] = {f.name: getattr(self, f.name) for f in dataclasses.fields(Options)}
+        return Options(**(told | {"hyper": "map", "min_count": 0, "protect": "hide", "min_people": 0.0}))
+
+
+def strata_names() -> list[str]:
+    """Return the names of the options that strata have, of those that all maps can have."""
+    return [name for name in settings(StrataOptions) if name not in _NOT_HERE] + [
+        "regions",
+        "output",
+        "force",
+    ]
+
+
+# -- Strata: a map for each value of a column, all on one basis, by a Dask cluster or the processes of this machine --
+
 
 #: Strata from which a common prior can be learned; how often it is learned anew; and how far it may move at the end, in
 #: its own standard deviations.
@@ -330,3 +801,93 @@ def _posterior(packed: Packed, everything: Posterior, prior: NormalPrior | None)
     if prior is not None:
         shared = "partly pooled: a normal prior of log lengthscale and log sd, learned from all strata"
     return packed.on(everything, choices={**everything.choices, "hyperparameters": shared})
+
+
+# -- The page of strata: small maps side by side under one legend, with their numbers ------------------------
+
+
+#: Pixels of a small map along its longer side, at most.
+SIDE = 320
+
+
+def write_page(strata: Strata, path: str | Path, *, title: str = "") -> Path:
+    """Write the page; see `Strata.to_index`."""
+    domain = strata.everything.domain
+    first = next(iter(strata.values()))
+    drawn = "q50" if first.drawn == "median" else "mean"
+    fields = {name: posterior.node_intensity((0.5,))[drawn].to_numpy() for name, posterior in strata.items()}
+    together = np.concatenate(list(fields.values()))
+    risk = first.quantity == "relative risk"
+    classes = ratio_classes(first.units) if risk else round_classes(together, units=first.units)
+    empty, hatched = hatched_land(first)
+    cells = hatched_cells(domain, empty) if hatched else None
+    scale, unit = domain.length_unit
+    maps = []
+    for name, posterior in strata.items():
+        maps.append({
+            "name": name,
+            "picture": picture(domain.to_grid(fields[name]), classes, cells),
+            "points": f"{count(posterior.n_points, 'point')}",
+            "about": " ".join(filter(None, (
+                f"lengthscale {number(posterior.lengthscale / scale)} {unit}, sd {number(posterior.sd)}",
+                f"({legend(posterior)})" if posterior.protection else "",
+            ))),
+            "remarks": [
+                *(() if posterior.converged else ("not converged",)), *_doubt(posterior),
+                *strata.warnings.get(name, ()),
+            ],
+        })  # fmt: skip
+    by, nodes = ", ".join(strata.counts.by), count(domain.n_nodes, "node")
+    page = render(
+        "scale/strata.html.j2",
+        title=title or f"Strata by {by}",
+        about=f"{count(len(strata), 'map')} by {by}, on {nodes} with {strata.everything.basis.label}",
+        pooled=_pooled(strata),
+        quantity=first.quantity,
+        drawn=first.drawn,
+        hatched=hatched,
+        units=first.units,
+        legend=list(zip(classes.hex, classes.labels(), strict=True)),
+        maps=maps,
+        failures=strata.failures,
+        source=strata.everything.provenance["source"],
+    )
+    with replacing(path, parents=True) as temporary:
+        temporary.write_text(page, encoding="utf-8")
+    return Path(path)
+
+
+def _doubt(posterior: Posterior) -> tuple[str, ...]:
+    """Return that a stratum's map may not vary at all."""
+    found = posterior.summary().get("variation")
+    return () if found is None or found["verdict"] == "varies" else (found["in_short"],)
+
+
+def _pooled(strata: Strata) -> str:
+    """Return what the strata share of their hyperparameters, in words."""
+    if strata.prior is None:
+        return "Lengthscale and sd are learned for each stratum by itself."
+    scale, unit = strata.everything.domain.length_unit
+    (length, by_length), (sd, by_sd) = strata.prior.log_lengthscale, strata.prior.log_sd
+    return (
+        f"Lengthscale and sd are partly pooled: about {number(float(np.exp(length)) / scale)} {unit} (two thirds of "
+        f"the strata within a factor of {number(float(np.exp(by_length)), 3)}) and {number(float(np.exp(sd)))} (within "
+        f"a factor of {number(float(np.exp(by_sd)), 3)}), learned from all of them."
+    )
+
+
+def picture(values: np.ndarray, classes: Classes, hatched: np.ndarray | None = None) -> str:
+    """Return values on the grid as a small picture, a data URI: the colours of their classes, clear where NaN.
+
+    `hatched` are cells that have lines across them.
+
+    Examples
+    --------
+    >>> classes = round_classes(np.arange(10.0))
+    >>> picture(np.arange(12.0).reshape(3, 4), classes)[:22]
+    'data:image/png;base64,'
+    """
+    step = max(1, -(-max(values.shape) // SIDE))
+    some = np.s_[step // 2 :: step, step // 2 :: step]
+    lines = None if hatched is None else hatched[some]
+    return data_url(palette_png(*hatched_picture(classes.index(values[some]), classes, lines)), "image/png")

@@ -3,14 +3,14 @@ import math
 import numpy as np
 import pytest
 
-from geobgp.auto.choices import (
+from geobgp.auto.search import (
     cell_size_for,
     features_needed,
     practical_features,
     round_features,
     round_size,
 )
-from geobgp.prior.base import MISSED_SHARE
+from geobgp.prior.basis import MISSED_SHARE
 from geobgp.prior.kernels import Matern
 from geobgp.summary import Choice
 

@@ -6,9 +6,10 @@ import shapely
 from scipy.special import gammaln
 
 from geobgp import LGCP, Domain, FullRank, HarmonicBasis, Matern, Posterior, bin_points, map_intensity
-from geobgp.auto import ladder, pipeline
+from geobgp.auto import pipeline
+from geobgp.auto import search as ladder
+from geobgp.auto.gridded import Scene, Scenes
 from geobgp.auto.options import Options
-from geobgp.auto.scene import Scene, Scenes
 from geobgp.errors import GeometryError, ResolutionWarning, SizeError
 from geobgp.progress import Progress
 

@@ -10,10 +10,9 @@ import pytest
 import shapely
 
 from geobgp import DataError, Matern, SpaceTimePosterior, map_intensity
-from geobgp.auto.candidates import Fits
 from geobgp.auto.options import Options
-from geobgp.auto.over_time import moderate_cells, most_features, seconds_of
 from geobgp.auto.pipeline import run
+from geobgp.auto.search import Fits, moderate_cells, most_features, seconds_of
 from geobgp.errors import ConvergenceWarning, MissedVarianceWarning, warn
 from geobgp.inference import chain_fit
 from geobgp.inference.solver import Solver

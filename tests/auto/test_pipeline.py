@@ -12,7 +12,7 @@ import small_case as case
 from geobgp import LGCP, HarmonicBasis, Matern, Posterior, SquaredExponential, map_intensity
 from geobgp.auto import pipeline
 from geobgp.auto.options import Options
-from geobgp.auto.selection import LEAD
+from geobgp.auto.search import LEAD
 from geobgp.data.points import number_of_rows
 from geobgp.errors import DataError, GeobgpError, GeobgpWarning, GeometryError
 

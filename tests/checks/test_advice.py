@@ -10,8 +10,7 @@ import shapely
 from models import all_modes, archipelago, poisson_problem, square
 from scipy.special import ndtr
 
-from geobgp.checks.advice import check_warning, what_to_try
-from geobgp.checks.crossval import CrossValidation
+from geobgp.checks.crossval import CrossValidation, check_warning, what_to_try
 from geobgp.errors import CheckWarning, in_words
 from geobgp.land.domain import Domain
 from geobgp.model import LGCP

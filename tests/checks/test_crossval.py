@@ -14,9 +14,8 @@ from posteriors import island, prescribed
 from scipy.special import gammaln
 from scipy.stats import binom, kstest
 
-from geobgp.checks.blocks import auto_side, squares
 from geobgp.checks.compare import compare
-from geobgp.checks.crossval import per_event
+from geobgp.checks.crossval import auto_side, per_event, squares
 from geobgp.errors import CRSError, DataError, InputWarning, SizeError
 from geobgp.land.domain import Domain
 from geobgp.model import LGCP, BoundaryGP

@@ -8,7 +8,7 @@ import shapely
 from scipy.stats import poisson
 
 from geobgp import LGCP, DataError, Matern, bin_areas
-from geobgp.checks.forecast_parts import log_chance
+from geobgp.checks.forecasts import log_chance
 
 
 def districts(y, side, periods, suppressed=None):

@@ -11,9 +11,8 @@ from models import square
 from scipy.special import expit
 
 from geobgp import FullRank, Matern, Posterior
-from geobgp.auto.risk import fit_risk
-from geobgp.checks.advice import what_to_try
-from geobgp.checks.blocks import squares
+from geobgp.auto.pipeline import fit_risk
+from geobgp.checks.crossval import squares, what_to_try
 from geobgp.data.counts import bin_points
 from geobgp.data.persons import Groups, Persons
 from geobgp.errors import DataError

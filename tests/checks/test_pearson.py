@@ -8,7 +8,7 @@ from models import archipelago, square
 from posteriors import fitted, prescribed
 
 from geobgp import LGCP, DataError, HarmonicBasis, Matern
-from geobgp.checks import pearson
+from geobgp.checks import residuals as pearson
 
 
 def known(domain, rate, counts, spread=0.01):

@@ -16,15 +16,14 @@ from scipy.stats import norm
 
 import geobgp
 from geobgp import LGCP, Domain, FullRank, HarmonicBasis, Matern, Posterior, Variation
-from geobgp.auto.risk import fit_risk, map_risk
+from geobgp import model as fitting
+from geobgp.auto.pipeline import fit_risk, map_risk
 from geobgp.checks.variation import known_variation
 from geobgp.data.areas import bin_areas
 from geobgp.data.persons import Groups, Persons
 from geobgp.errors import DataError
-from geobgp.inference.binomial import Binomial
-from geobgp.inference.effects_only import fit_effects
-from geobgp.inference.likelihoods import Gaussian, Poisson
-from geobgp.spacetime import fitting
+from geobgp.inference.families import Binomial, Gaussian, Poisson
+from geobgp.inference.relinearise import fit_effects
 
 SQUARE = shapely.box(0, 0, 10, 10)
 

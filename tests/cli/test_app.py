@@ -330,7 +330,7 @@ def test_a_failure_of_ours_is_called_one(files, say, tmp_path, monkeypatch):
     def fail(*_, **__):
         raise ZeroDivisionError("division by zero")
 
-    monkeypatch.setattr("geobgp.cli.map_command.run", fail)
+    monkeypatch.setattr("geobgp.cli.commands.run", fail)
     code, _, err = say("map", files.points_gpkg, "--land", files.land_gpkg, "-o", tmp_path / "out")
     assert code == 1 and "should not: ZeroDivisionError" in one_paragraph(err) and "--debug" in err
     assert list(tmp_path.iterdir()) == []

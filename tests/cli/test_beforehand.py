@@ -12,7 +12,7 @@ import shapely
 import small_case
 
 from geobgp.auto import pipeline
-from geobgp.cli import map_command
+from geobgp.cli import commands as map_command
 from geobgp.cli.app import main
 from geobgp.cli.options import MapOptions, chosen
 from geobgp.errors import DataError

@@ -14,7 +14,7 @@ import pytest
 from paths import ROOT, SAMPLE
 
 from geobgp.cli.app import main
-from geobgp.cli.demo_command import DATA
+from geobgp.cli.commands import DATA
 
 
 def test_the_packed_data_are_the_sample_data():

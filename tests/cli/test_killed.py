@@ -15,8 +15,8 @@ import pytest
 import rasterio
 import small_case
 
+from geobgp import store
 from geobgp.cli.workspace import Workspace
-from geobgp.storage import store
 
 pytestmark = pytest.mark.slow
 

@@ -13,8 +13,7 @@ from paths import ROOT
 
 from geobgp.auto.options import settings
 from geobgp.cli.app import cli
-from geobgp.cli.beforehand import check_beforehand
-from geobgp.cli.options import MapOptions, SimulateOptions, chosen, command_line, speak
+from geobgp.cli.options import MapOptions, SimulateOptions, check_beforehand, chosen, command_line, speak
 from geobgp.errors import DataError
 
 TALK = {"quiet", "verbose", "debug"}

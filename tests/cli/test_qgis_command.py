@@ -16,9 +16,9 @@ from paths import HELPERS, ROOT
 from system import QGIS_PYTHON, run_qgis
 
 from geobgp import Posterior
-from geobgp.cli import qgis_command
+from geobgp.cli import commands as qgis_command
 from geobgp.cli.app import cli, main
-from geobgp.cli.qgis_command import copy_script, script_path
+from geobgp.cli.commands import copy_script, script_path
 
 QUICK = "--cell-size 1000 --features 48 --permeability 0"
 GROUP = ["Regions", "Shoreline", "Probably more than 2 events per km²", "Intensity, posterior mean"]

@@ -24,8 +24,8 @@ OUTPUTS = {
              "report": "report.html"},
     "strata": {"raster of a": "map-a.tif", "totals": "totals.gpkg", "table": "strata.csv", "page": "index.html"},
 }  # fmt: skip
-POSTERIOR, OVER_TIME = "geobgp.posterior.Posterior", "geobgp.spacetime.posterior.SpaceTimePosterior"
-STRATA = "geobgp.scale.strata_maps.Strata"
+POSTERIOR, OVER_TIME = "geobgp.posterior.Posterior", "geobgp.posterior.SpaceTimePosterior"
+STRATA = "geobgp.scale.strata.Strata"
 
 
 @pytest.fixture(scope="module")
@@ -53,8 +53,8 @@ def made():
 def write(files, made, monkeypatch, tmp_path, capfd):
     """Run a command on a fit that is made once; return exit code, the folder, and what was said on standard error."""
     where = {
-        "map": "geobgp.cli.map_command.run", "time": "geobgp.cli.map_command.run",
-        "risk": "geobgp.cli.risk_command.run_risk", "strata": "geobgp.cli.strata_command.run_strata",
+        "map": "geobgp.cli.commands.run", "time": "geobgp.cli.commands.run",
+        "risk": "geobgp.cli.commands.run_risk", "strata": "geobgp.cli.commands.run_strata",
     }  # fmt: skip
     kinds, folder = str(files.folder / "kinds.gpkg"), files.folder
     lines = {
@@ -91,27 +91,27 @@ def broken(*_, **__):
 @pytest.mark.parametrize(
     ("command", "step", "where"),
     [
-        ("map", "posterior", "geobgp.storage.archive.save"),
-        ("map", "rasters", "geobgp.output.cog.write_rasters"),
+        ("map", "posterior", "geobgp.archive.save"),
+        ("map", "rasters", "geobgp.output.rasters.write_rasters"),
         ("map", "regions", "geobgp.cli.results.region_totals"),
         ("map", "map", "geobgp.web.maps.save"),
         ("map", "project", "geobgp.cli.results.write_qgis"),
         ("map", "report", "geobgp.cli.results.write_report"),
-        ("risk", "posterior", "geobgp.storage.archive.save"),
-        ("risk", "rasters", "geobgp.output.cog.write_rasters"),
+        ("risk", "posterior", "geobgp.archive.save"),
+        ("risk", "rasters", "geobgp.output.rasters.write_rasters"),
         ("risk", "tolerance", f"{POSTERIOR}.tolerance_contours"),
-        ("risk", "regions", "geobgp.cli.risk_command.read_named_regions"),
+        ("risk", "regions", "geobgp.cli.commands.read_named_regions"),
         ("risk", "map", "geobgp.web.maps.save"),
-        ("risk", "project", "geobgp.cli.risk_command.write_qgis"),
-        ("risk", "report", "geobgp.cli.risk_command.write_report"),
+        ("risk", "project", "geobgp.cli.commands.write_qgis"),
+        ("risk", "report", "geobgp.cli.commands.write_report"),
         ("time", "posterior", f"{OVER_TIME}.save"),
         ("time", "rasters", f"{OVER_TIME}.write_rasters"),
-        ("time", "trend", "geobgp.cli.time_results._write_trend"),
+        ("time", "trend", "geobgp.cli.results._write_trend"),
         ("time", "netCDF", f"{OVER_TIME}.to_netcdf"),
-        ("time", "regions", "geobgp.cli.time_results._write_regions"),
+        ("time", "regions", "geobgp.cli.results._write_regions"),
         ("time", "map", f"{OVER_TIME}.to_map"),
-        ("time", "project", "geobgp.cli.time_results.write_dated"),
-        ("time", "report", "geobgp.cli.time_results.write_time_report"),
+        ("time", "project", "geobgp.cli.results.write_dated"),
+        ("time", "report", "geobgp.cli.results.write_time_report"),
         ("strata", "totals", f"{STRATA}.totals"),
         ("strata", "table", f"{STRATA}.table"),
         ("strata", "page", f"{STRATA}.to_index"),
@@ -203,8 +203,8 @@ def test_the_record_is_written_whatever_happens_to_what_it_tells(write, monkeypa
 @pytest.mark.parametrize(
     ("where", "lost"),
     [
-        ("geobgp.output.cog.write_rasters", "mean.tif"),
-        ("geobgp.storage.archive.save", "posterior.geobgp"),
+        ("geobgp.output.rasters.write_rasters", "mean.tif"),
+        ("geobgp.archive.save", "posterior.geobgp"),
         ("geobgp.web.maps.save", "map.html"),
     ],
 )
@@ -223,7 +223,7 @@ def test_nothing_is_left_where_nothing_could_be_written(write, monkeypatch):
     def full(*_, **__):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("geobgp.cli.map_command.write_results", full)
+    monkeypatch.setattr("geobgp.cli.commands.write_results", full)
     code, out, err = write("map")
     assert code == 1 and "the disk is full" in err and not out.exists()
 

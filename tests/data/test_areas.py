@@ -12,7 +12,7 @@ from scipy.stats import poisson
 from shapely import box
 
 from geobgp import DataError, Domain, GeometryError, bin_areas
-from geobgp.data.combined import Combined, combine, even_rate, sort_counts, stack
+from geobgp.data.areas import Combined, combine, even_rate, sort_counts, stack
 from geobgp.errors import CRSError, InputWarning
 
 

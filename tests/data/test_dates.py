@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geobgp import DataError
-from geobgp.data.dates import check_format, middle_of_weeks, parse, texts_of, week_start
+from geobgp.data.periods import check_format, middle_of_weeks, parse, texts_of, week_start
 
 days = st.dates(dt.date(1000, 1, 1), dt.date(2999, 12, 31))
 

@@ -20,8 +20,8 @@ from models import archipelago, square
 from paths import SAMPLE
 from strategies import island_groups, star_polygons
 
-from geobgp.data.exposure import node_exposure, read_exposure, within
-from geobgp.data.raster_in import read_to_nodes
+from geobgp.data.inputs import node_exposure, read_exposure, within
+from geobgp.data.rasters import read_to_nodes
 from geobgp.errors import DataError, GeobgpWarning, InputWarning
 from geobgp.land.domain import Domain
 from geobgp.land.regions import overlay
@@ -269,7 +269,7 @@ def test_nobody_lives_in_lakes_that_are_known():
 
 
 def test_a_stored_domain_knows_its_water():
-    from geobgp.storage.archive import domain_from, domain_record
+    from geobgp.archive import domain_from, domain_record
 
     domain = archipelago()
     again = domain_from(*domain_record(domain))
@@ -411,7 +411,7 @@ def test_people_on_land_that_is_no_node_are_counted_at_the_nearest():
 
 
 def test_pixels_that_are_too_many_are_taken_together(monkeypatch):
-    monkeypatch.setattr("geobgp.data.raster_in.MOST_KEPT", 1000)
+    monkeypatch.setattr("geobgp.data.rasters.MOST_KEPT", 1000)
     domain = Domain.from_polygons(shapely.box(0, 0, 9, 9), cell_size=2, crs="local")
     values = np.random.default_rng(0).uniform(0, 1, (90, 90))
     read = read_exposure(raster(values, Affine(0.1, 0, 0, 0, -0.1, 9)), domain)

@@ -17,7 +17,7 @@ from scipy import ndimage
 
 from geobgp import LGCP, Categorical, FullRank, HarmonicBasis, Matern, Posterior, bin_areas, bin_points
 from geobgp.data.effects import Effects, Term, fixed_effects
-from geobgp.data.period_inputs import period_effects
+from geobgp.data.inputs import period_effects
 from geobgp.data.persons import confounder_effects
 from geobgp.errors import DataError, InputWarning
 

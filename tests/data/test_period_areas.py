@@ -6,7 +6,7 @@ import pytest
 from shapely import box
 
 from geobgp import DataError, Domain, bin_areas
-from geobgp.data.period_areas import PeriodAreaCounts
+from geobgp.data.areas import PeriodAreaCounts
 from geobgp.errors import DroppedPointsWarning
 
 WEST, EAST, SEA = box(0, 0, 4, 4), box(4, 0, 8, 4), box(20, 20, 21, 21)

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from shapely.geometry import box
 
 from geobgp import DataError, Domain, GeobgpWarning, SizeError, bin_points
-from geobgp.data.clock import Clock
-from geobgp.data.period_counts import PeriodCounts
-from geobgp.data.periods import Periods
+from geobgp.data.counts import PeriodCounts
+from geobgp.data.periods import Clock, Periods
 from geobgp.errors import DroppedPointsWarning
 
 SQUARE = Domain.from_polygons(box(0, 0, 4, 4), cell_size=1, crs="local")

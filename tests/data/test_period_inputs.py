@@ -7,7 +7,7 @@ from shapely.geometry import box
 
 from geobgp import DataError, Domain
 from geobgp.data.effects import fixed_effects
-from geobgp.data.period_inputs import period_effects, period_exposure
+from geobgp.data.inputs import period_effects, period_exposure
 from geobgp.data.periods import Periods
 
 

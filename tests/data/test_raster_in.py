@@ -12,7 +12,7 @@ from affine import Affine
 from posteriors import across_180, bumps, disc, island
 
 from geobgp import Domain
-from geobgp.data.raster_in import read_to_nodes
+from geobgp.data.rasters import read_to_nodes
 from geobgp.errors import CRSError, DataError, InputWarning
 from geobgp.output import grids
 
@@ -239,7 +239,7 @@ def test_what_means_no_data_without_saying_so_is_refused(domain, tmp_path, mark)
 def test_strange_amounts_are_told_and_large_ones_are_not(domain, tmp_path, monkeypatch):
     values, transform, crs = over(domain, 500.0, lambda e, n: 20.0 + 10.0 * np.sin(e / 7000.0))
     values[20:23, 30] = 5000.0
-    monkeypatch.setattr("geobgp.data.raster_in._BLOCK", 700)  # they lie in several strips
+    monkeypatch.setattr("geobgp.data.rasters._BLOCK", 700)  # they lie in several strips
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         read_to_nodes(write(tmp_path / "a.tif", values, transform, crs), domain, "sum")
@@ -296,7 +296,7 @@ def test_large_rasters_are_read_in_strips(domain, tmp_path, monkeypatch):
     values, transform, crs = over(domain, 60.0, lambda e, n: 3 + np.sin(e / 3000) + np.cos(n / 2000))
     path = write(tmp_path / "l.tif", values.astype(np.float32), transform, crs)
     whole = [read_to_nodes(path, domain, how) for how in ("mean", "sum")]
-    monkeypatch.setattr("geobgp.data.raster_in._BLOCK", 20_000)
+    monkeypatch.setattr("geobgp.data.rasters._BLOCK", 20_000)
     for how, expected in zip(("mean", "sum"), whole, strict=True):
         np.testing.assert_allclose(read_to_nodes(path, domain, how), expected, rtol=1e-9, atol=1e-9)
 

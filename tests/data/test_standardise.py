@@ -9,7 +9,7 @@ import pytest
 from shapely.geometry import box
 
 from geobgp import LGCP, Domain, FullRank, Matern, expected_counts
-from geobgp.data.exposure import node_exposure
+from geobgp.data.inputs import node_exposure
 from geobgp.errors import DataError
 from geobgp.output.palette import RATIO_BREAKS, classes_in
 

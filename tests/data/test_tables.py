@@ -8,7 +8,7 @@ import pytest
 from geobgp import Domain, bin_points
 from geobgp.cli.info import describe
 from geobgp.data.persons import read_table
-from geobgp.data.tables import csv_format
+from geobgp.data.points import csv_format
 from geobgp.errors import GeometryError
 
 ROWS = "easting,northing,plaats\n" + "0.5,0.5,Curaçao\n1.5,0.5,Curaçao\n" * 20

@@ -13,7 +13,7 @@ from geobgp.gpflow import fit as gpflow_fit
 from geobgp.gpflow import models as gpflow_models
 from geobgp.gpflow.models import HarmonicFeatures, HarmonicKernel, Matern, NodeMean
 from geobgp.inference.engine import Sites, engine_for
-from geobgp.inference.likelihoods import Bernoulli, Gaussian, Poisson, sites
+from geobgp.inference.families import Bernoulli, Gaussian, Poisson, sites
 from geobgp.prior import kernels as own
 
 # Not imported here: geobgp loads them without their warnings.

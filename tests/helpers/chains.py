@@ -6,10 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from geobgp.inference.chain import ChainEngine, Setting, node_engine
-from geobgp.inference.chain_state import season_columns
-from geobgp.inference.dynamics import Dynamics
-from geobgp.inference.features import PartedFeatures
+from geobgp.inference.chain import ChainEngine, Dynamics, Setting, node_engine, season_columns
+from geobgp.inference.engine import PartedFeatures
 
 
 def engine_of(

@@ -10,7 +10,7 @@ import shapely
 from scipy.special import logsumexp, softmax
 
 from geobgp.inference.engine import Engine, engine_for
-from geobgp.inference.likelihoods import Poisson
+from geobgp.inference.families import Poisson
 from geobgp.land.domain import Domain
 from geobgp.prior.full_rank import FullRank
 from geobgp.prior.harmonic import HarmonicBasis

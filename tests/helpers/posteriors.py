@@ -10,8 +10,8 @@ import numpy as np
 import shapely
 
 from geobgp.data.effects import Effects
+from geobgp.inference.families import Poisson
 from geobgp.inference.fit import Fit
-from geobgp.inference.likelihoods import Poisson
 from geobgp.land.domain import Domain
 from geobgp.model import LGCP
 from geobgp.posterior import Posterior

@@ -9,8 +9,7 @@ from scipy.special import expit
 from scipy.stats import binom, norm
 
 from geobgp.errors import DataError
-from geobgp.inference.binomial import Binomial
-from geobgp.inference.likelihoods import Bernoulli, sites
+from geobgp.inference.families import Bernoulli, Binomial, sites
 
 MEAN = np.array([-3.0, -0.4, 0.0, 0.7, 2.0])
 VARIANCE = np.array([0.3, 1.2, 0.01, 4.0, 0.5])

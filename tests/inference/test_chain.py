@@ -12,11 +12,10 @@ from scipy import sparse
 
 from geobgp import LGCP, DataError, FullRank, HarmonicBasis, Matern, SizeError, SquaredExponential
 from geobgp.inference import chain_fit
-from geobgp.inference.chain_fit import area_chain, fit_chain, node_chain, setting_of
-from geobgp.inference.chain_state import ChainState
-from geobgp.inference.checkpoint import Checkpoint
+from geobgp.inference.chain import ChainState
+from geobgp.inference.chain_fit import Checkpoint, area_chain, fit_chain, node_chain, setting_of
 from geobgp.inference.engine import Sites
-from geobgp.inference.renewal import Observed
+from geobgp.inference.relinearise import Observed
 
 #: ℓ, σ, τ, the level's sd and τ.
 THETA = np.log([3.0, 0.8, 2.0, 0.6, 5.0])

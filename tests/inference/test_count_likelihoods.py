@@ -9,8 +9,7 @@ from scipy.integrate import quad
 from shapely import box
 
 from geobgp import LGCP, DataError, Domain, FullRank, HarmonicBasis, Matern
-from geobgp.inference.count_likelihoods import NegativeBinomial, SuppressedCounts
-from geobgp.inference.likelihoods import Poisson
+from geobgp.inference.families import NegativeBinomial, Poisson, SuppressedCounts
 from geobgp.inference.mixture import NormalMixture
 
 MEAN, VARIANCE = np.array([-0.4, 0.9, 2.0]), np.array([0.05, 0.6, 0.3])
@@ -173,7 +172,7 @@ def test_many_observations_are_taken_block_by_block(monkeypatch):
     at = rng.normal(size=23), rng.uniform(0.1, 1.0, 23)
     likelihood = NegativeBinomial(counts, exposure, 0.2, k=1.5)
     whole = [*likelihood.expected(*at), *likelihood.slopes(*at), likelihood.by_log_k(*at)]
-    monkeypatch.setattr("geobgp.inference.count_likelihoods._BLOCK", 5)
+    monkeypatch.setattr("geobgp.inference.families._BLOCK", 5)
     parts = [*likelihood.expected(*at), *likelihood.slopes(*at), likelihood.by_log_k(*at)]
     for one, other in zip(whole, parts, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12)

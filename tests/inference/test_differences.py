@@ -7,8 +7,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import lognorm
 
-from geobgp.inference.differences import LogNormalDifference
-from geobgp.inference.mixture import NormalMixture
+from geobgp.inference.mixture import LogNormalDifference, NormalMixture
 
 
 def single(mu, sd):

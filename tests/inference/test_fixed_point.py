@@ -5,7 +5,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geobgp.inference.fixed_point import Anderson
+from geobgp.inference.relinearise import Anderson
 
 
 def passes(rates, start, limit=200):

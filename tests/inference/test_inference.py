@@ -16,11 +16,10 @@ from scipy.special import gammaln
 from scipy.stats import multivariate_normal
 
 from geobgp import Domain, GeobgpWarning, HarmonicBasis, bin_points
-from geobgp.inference.engine import Sites, engine_for
-from geobgp.inference.features import Blocks, PartedFeatures
+from geobgp.inference.engine import Blocks, PartedFeatures, Sites, engine_for
+from geobgp.inference.families import Bernoulli, Gaussian, Poisson
 from geobgp.inference.fit import fit
 from geobgp.inference.hyper import Hyper, differences, maximise, negative, newton_step
-from geobgp.inference.likelihoods import Bernoulli, Gaussian, Poisson
 from geobgp.model import LGCP, BoundaryGP
 from geobgp.prior.full_rank import FullRank
 from geobgp.prior.kernels import Matern, SquaredExponential

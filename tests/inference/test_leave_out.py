@@ -11,8 +11,8 @@ import shapely
 from models import all_modes, archipelago, poisson_problem, prior_covariance, square
 from scipy.special import gammaln, logsumexp
 
-from geobgp.inference.leave_out import JointNormal, leave_out
-from geobgp.inference.likelihoods import Poisson
+from geobgp.inference.families import Poisson
+from geobgp.inference.held_out import JointNormal, leave_out
 from geobgp.land.domain import Domain
 from geobgp.model import LGCP
 from geobgp.posterior import Posterior

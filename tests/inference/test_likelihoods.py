@@ -5,7 +5,7 @@ from scipy.special import expit, log_expit, log_ndtr, ndtr
 from scipy.stats import norm, poisson
 
 from geobgp.errors import DataError
-from geobgp.inference.likelihoods import Bernoulli, Gaussian, Poisson, sites
+from geobgp.inference.families import Bernoulli, Gaussian, Poisson, sites
 
 MEAN = np.array([-3.0, -0.4, 0.0, 0.7, 2.0, 1.0])
 VARIANCE = np.array([0.3, 1.2, 0.01, 4.0, 0.5, 2.0])

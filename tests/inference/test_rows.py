@@ -14,11 +14,11 @@ from scipy.stats import poisson
 from shapely import box
 
 from geobgp import LGCP, DataError, Domain, FullRank, HarmonicBasis, Matern, bin_areas, bin_points
-from geobgp.data.combined import combine
+from geobgp.data.areas import combine
 from geobgp.errors import MissedVarianceWarning
+from geobgp.inference.dense import NodeFeatures, RowEngine, row_weights
 from geobgp.inference.engine import Sites
-from geobgp.inference.renewal import Observed, RowProblem
-from geobgp.inference.rows import NodeFeatures, RowEngine, row_weights
+from geobgp.inference.relinearise import Observed, RowProblem
 
 
 @pytest.fixture(scope="module")

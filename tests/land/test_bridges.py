@@ -6,7 +6,7 @@ import pytest
 import shapely
 
 from geobgp import Domain, DomainError, GeobgpError
-from geobgp.storage.archive import domain_from, domain_record
+from geobgp.archive import domain_from, domain_record
 
 
 def two_islands(bridges, gap=3.0, **kwargs):

@@ -15,13 +15,12 @@ from paths import FIXTURES, SAMPLE
 from shapely.geometry import MultiPolygon, Polygon, box
 
 from geobgp import CRSError, Domain, bin_areas, bin_points, map_intensity
-from geobgp.auto.domain import about_crs
-from geobgp.data.exposure import node_exposure
+from geobgp.auto.gridded import about_crs
+from geobgp.data.inputs import node_exposure
 from geobgp.files import read_vector
-from geobgp.land.crs import areal_scale, check_crs, choose_crs, metric_crs
+from geobgp.land.crs import areal_scale, check_crs, choose_crs, metric_crs, project_shapes, transform
 from geobgp.land.polygons import land_polygons
 from geobgp.land.regions import area_shares
-from geobgp.land.reproject import project_shapes, transform
 from geobgp.summary import Choice
 
 GEOD = pyproj.Geod(ellps="WGS84")

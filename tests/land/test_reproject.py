@@ -7,7 +7,7 @@ import pytest
 import shapely
 
 from geobgp import CRSError, DataError, GeometryError
-from geobgp.land.reproject import place_coordinates, point_coordinates, transform_xy
+from geobgp.land.crs import place_coordinates, point_coordinates, transform_xy
 
 
 def test_points_are_brought_to_the_crs():

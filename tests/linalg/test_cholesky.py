@@ -4,8 +4,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from geobgp.linalg.cholesky import Cholesky
-from geobgp.linalg.fronts import Fronts
+from geobgp.linalg.sparse import Cholesky, Fronts
 
 
 def lattice(mask, reach, seed=0):
@@ -110,7 +109,7 @@ def test_two_threads_give_the_same_numbers_as_one(monkeypatch):
     assert len(fronts.limbs) == 2
     found = []
     for threads in (1, 2):
-        monkeypatch.setattr("geobgp.linalg.threads.cores", lambda threads=threads: threads)
+        monkeypatch.setattr("geobgp.linalg.blas.cores", lambda threads=threads: threads)
         factor = Cholesky(fronts, matrix.data)
         found.append([factor.selected_inverse(matrix.nnz), factor.solve(np.arange(8100.0))])
         with pytest.raises(np.linalg.LinAlgError):

@@ -18,8 +18,7 @@ from scipy.sparse.linalg import splu
 
 from geobgp.errors import SizeError
 from geobgp.linalg import eigen
-from geobgp.linalg.eigen import smallest_eigenpairs
-from geobgp.linalg.lanczos import BLOCK
+from geobgp.linalg.eigen import BLOCK, smallest_eigenpairs
 from geobgp.progress import Stage
 
 

@@ -6,8 +6,7 @@ import scipy.sparse as sp
 from grids import grid_laplacian, irregular
 from scipy.linalg import eigvalsh
 
-from geobgp.linalg.fronts import Fronts
-from geobgp.linalg.ldl import LDL
+from geobgp.linalg.sparse import LDL, Fronts
 
 
 @pytest.fixture(scope="module")

@@ -7,9 +7,7 @@ from grids import grid_laplacian, irregular
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from geobgp.linalg.cholesky import Cholesky
-from geobgp.linalg.fronts import Fronts
-from geobgp.linalg.ordering import nested_dissection
+from geobgp.linalg.sparse import Cholesky, Fronts, nested_dissection
 
 
 def judge(pattern, ordering):

@@ -13,7 +13,7 @@ from posteriors import across_180, bumps, disc, fitted, island, prescribed
 
 from geobgp.errors import DataError, WriteError
 from geobgp.output import grids, palette
-from geobgp.output.cog import write_rasters
+from geobgp.output.rasters import write_rasters
 
 RIO = "from rasterio.rio.main import main_group; main_group()"
 

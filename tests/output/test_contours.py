@@ -8,8 +8,8 @@ from posteriors import bumps, disc, island
 
 from geobgp import Domain
 from geobgp.errors import DataError
-from geobgp.output.contours import to_polygons, write_polygons
 from geobgp.output.grids import dataset
+from geobgp.output.polygons import to_polygons, write_polygons
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from posteriors import disc
 
 from geobgp.data.periods import Periods
 from geobgp.errors import DataError
-from geobgp.output.course import Course
+from geobgp.output.figures import Course
 
 YEARS = Periods.calendar("year", "2018", "2020")
 

@@ -23,20 +23,17 @@ from PIL import Image
 from posteriors import bumps, island, prescribed
 
 from geobgp import LGCP, Domain, FullRank, Matern, Periods
-from geobgp.auto.risk import fit_risk
-from geobgp.data.exposure import NEXT_TO_NONE, next_to_none
+from geobgp.auto.pipeline import fit_risk
+from geobgp.data.inputs import NEXT_TO_NONE, next_to_none
 from geobgp.data.persons import Groups, Persons
 from geobgp.output import palette
-from geobgp.output.course import Course
+from geobgp.output.figures import Course, plot_periods
 from geobgp.output.grids import hatched_cells, hatched_land
-from geobgp.output.qgis_map import write_qgis
-from geobgp.output.time_plots import plot_periods
-from geobgp.report.report import ReportInputs, render
-from geobgp.report.time_report import write_time_report
-from geobgp.scale.strata_page import picture
+from geobgp.output.qgis import write_qgis
+from geobgp.report.report import ReportInputs, render, write_time_report
+from geobgp.scale.strata import picture
 from geobgp.text import number, rounded
-from geobgp.web.maps import HATCHING
-from geobgp.web.time_maps import time_map
+from geobgp.web.maps import HATCHING, time_map
 
 
 @pytest.fixture(autouse=True)

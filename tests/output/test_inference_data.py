@@ -15,8 +15,8 @@ from scipy.stats import poisson
 
 from geobgp import LGCP, BoundaryGP, DataError, FullRank, HarmonicBasis, Matern
 from geobgp.errors import SizeError
-from geobgp.output import inference_data
-from geobgp.output.inference_data import MissingArviZError
+from geobgp.output import arviz as inference_data
+from geobgp.output.arviz import MissingArviZError
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", FutureWarning)

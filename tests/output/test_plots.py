@@ -17,8 +17,9 @@ from posteriors import bumps, disc, fitted, island, prescribed
 
 from geobgp import Domain, HarmonicBasis
 from geobgp.errors import CRSError, DataError
-from geobgp.output import palette, plots
-from geobgp.output.plot_parts import land_path
+from geobgp.output import figures as plots
+from geobgp.output import palette
+from geobgp.output.figures import land_path
 from geobgp.text import number
 
 

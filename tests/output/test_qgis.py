@@ -11,9 +11,9 @@ from posteriors import bumps, disc, island, prescribed
 from system import run_qgis
 
 from geobgp.output import palette
-from geobgp.output.cog import write_rasters
-from geobgp.output.contours import to_polygons, write_polygons
 from geobgp.output.grids import dataset
+from geobgp.output.polygons import to_polygons, write_polygons
+from geobgp.output.rasters import write_rasters
 
 pytestmark = [pytest.mark.qgis, pytest.mark.slow]
 SCRIPT = HELPERS / "qgis_check.py"

@@ -18,10 +18,20 @@ from system import run_qgis
 from geobgp.errors import DataError, InputWarning
 from geobgp.land.domain import Domain
 from geobgp.output import palette
-from geobgp.output.cog import write_rasters
 from geobgp.output.grids import dataset
-from geobgp.output.qgis_map import PROBABILITIES, exceedance_regions, label_column, write_dated
-from geobgp.output.qgis_project import MARGIN, Group, ProjectLayer, moment, project_xml, write_project
+from geobgp.output.qgis import (
+    MARGIN,
+    PROBABILITIES,
+    Group,
+    ProjectLayer,
+    exceedance_regions,
+    label_column,
+    moment,
+    project_xml,
+    write_dated,
+    write_project,
+)
+from geobgp.output.rasters import write_rasters
 
 SCRIPT = HELPERS / "qgis_project_check.py"
 MEAN, ABOVE = "Intensity, posterior mean", "Probably more than 0.3 events per km²"

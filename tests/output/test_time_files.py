@@ -8,7 +8,7 @@ from posteriors import across_180, disc, island, prescribed
 
 from geobgp.data.periods import Periods
 from geobgp.errors import DataError
-from geobgp.output.time_files import cf_dataset, udunits, write_time_netcdf, write_zarr
+from geobgp.output.netcdf import cf_dataset, udunits, write_time_netcdf, write_zarr
 
 QUARTERS = Periods.calendar("quarter", "2019 Q3", "2020 Q2")
 

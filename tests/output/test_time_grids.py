@@ -4,7 +4,7 @@ import numpy as np
 import shapely
 
 from geobgp import Domain, Periods
-from geobgp.output.time_grids import time_dataset
+from geobgp.output.grids import time_dataset
 
 DOMAIN = Domain.from_polygons(shapely.box(0, 0, 4, 2), cell_size=1, crs="local")
 

@@ -8,8 +8,7 @@ from posteriors import disc, island, prescribed
 from geobgp.data.periods import Periods
 from geobgp.errors import DataError
 from geobgp.output import palette
-from geobgp.output.course import Course
-from geobgp.output.time_plots import plot_level, plot_periods
+from geobgp.output.figures import Course, plot_level, plot_periods
 
 pytestmark = pytest.mark.usefixtures("_no_window")
 MONTHS = Periods.calendar("month", "2018-01", "2020-06")

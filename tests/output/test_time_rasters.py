@@ -8,8 +8,8 @@ from posteriors import island
 
 from geobgp.data.periods import Periods
 from geobgp.errors import DataError
-from geobgp.output.qgis_map import write_dated
-from geobgp.output.time_rasters import write_period_rasters
+from geobgp.output.qgis import write_dated
+from geobgp.output.rasters import write_period_rasters
 
 MONTHS = Periods.calendar("month", "2020-01", "2020-03")
 

@@ -17,13 +17,13 @@ from scipy.stats import multivariate_normal
 
 from geobgp.errors import GeobgpError, SizeError
 from geobgp.inference.engine import Sites, engine_for
+from geobgp.inference.families import Gaussian, Poisson
 from geobgp.inference.fit import fit
 from geobgp.inference.hyper import Hyper
-from geobgp.inference.likelihoods import Gaussian, Poisson
 from geobgp.inference.states import SparseState
 from geobgp.land.domain import Domain
 from geobgp.model import LGCP, BoundaryGP
-from geobgp.prior import powers
+from geobgp.prior import full_rank as powers
 from geobgp.prior.full_rank import FullRank, coefficients
 from geobgp.prior.kernels import Matern, SquaredExponential
 
@@ -264,7 +264,7 @@ def test_larger_fields_rehearse_on_coarser_ones():
     fresh = sparse_engine(domain, Matern(1.0))
     state = result.states[0]
     mean, variance = state.node_moments()
-    from geobgp.inference.likelihoods import sites
+    from geobgp.inference.families import sites
 
     evidence = Sites(*sites(likelihood.expected(mean, variance), mean))
     gradient = fresh.objective(result.hyper_mean, evidence)[1] + hyper.log_prior(result.hyper_mean)[1]

@@ -12,9 +12,9 @@ from geobgp.land.domain import Domain
 from geobgp.model import LGCP
 from geobgp.posterior import Posterior
 from geobgp.prior import harmonic
+from geobgp.prior.basis import dense, first_features, from_arrays, to_arrays
 from geobgp.prior.harmonic import HarmonicBasis
 from geobgp.prior.kernels import Matern
-from geobgp.prior.parts import dense, first_features, from_arrays, to_arrays
 
 
 @cache

@@ -11,10 +11,10 @@ from geobgp.errors import DataError
 from geobgp.inference.hyper import Hyper
 from geobgp.land.domain import Domain
 from geobgp.model import LGCP, BoundaryGP
+from geobgp.prior.basis import TabulatedVariance
 from geobgp.prior.full_rank import FullRank
 from geobgp.prior.harmonic import HarmonicBasis
 from geobgp.prior.kernels import Matern, SquaredExponential
-from geobgp.prior.scaling import TabulatedVariance
 from geobgp.simulate import simulate_prior
 
 CELL, SIZE = 0.5, 12.0

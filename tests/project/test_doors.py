@@ -22,9 +22,9 @@ import shapely
 
 import geobgp
 from geobgp import LGCP, BoundaryGP, Domain, FullRank, GeobgpError, Grid, HarmonicBasis, Matern
+from geobgp.checks.compare import Versus
 from geobgp.checks.excursions import Excursion
-from geobgp.checks.pearson import Residuals
-from geobgp.checks.versus import Versus
+from geobgp.checks.residuals import Residuals
 from geobgp.simulate import simulate_prior
 
 #: Results that public methods give; they have methods of their own.

@@ -25,7 +25,7 @@ from geobgp import (
     map_risk,
 )
 from geobgp.cli.app import main
-from geobgp.data.period_inputs import period_effects, period_exposure
+from geobgp.data.inputs import period_effects, period_exposure
 from geobgp.errors import InputWarning
 from geobgp.land.regions import area_shares
 

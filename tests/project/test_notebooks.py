@@ -105,9 +105,9 @@ def inner_names(source: str) -> list[str]:
 
 
 def test_inner_names_are_found():
-    assert inner_names("from geobgp.output import plots") == ["geobgp.output.plots"]
+    assert inner_names("from geobgp.output import plots") == ["geobgp.output.figures"]
     assert inner_names("from geobgp import Domain, errors") == ["geobgp.errors"]
-    assert inner_names("import geobgp.checks.advice") == ["geobgp.checks.advice"]
+    assert inner_names("import geobgp.checks.crossval") == ["geobgp.checks.crossval"]
     assert inner_names("import geobgp\ngeobgp.errors.in_words('')") == ["geobgp.errors"]
     assert inner_names("posterior._nodes") == ["posterior._nodes"]
     assert inner_names("import geobgp\ngeobgp.map_intensity(p, land).plot(); geobgp.__version__") == []

@@ -13,7 +13,7 @@ from scipy.special import j0
 
 from geobgp import Matern
 from geobgp.prior.kernels import SquaredExponential
-from geobgp.report.meaning import correlation, in_sentences
+from geobgp.report.report import correlation, in_sentences
 
 
 @pytest.mark.parametrize(

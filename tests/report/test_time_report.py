@@ -9,8 +9,7 @@ from over_time import moving
 from posteriors import island
 
 from geobgp.data.periods import Periods
-from geobgp.report.report import ReportInputs
-from geobgp.report.time_report import write_time_report
+from geobgp.report.report import ReportInputs, write_time_report
 from geobgp.summary import Choice
 from geobgp.text import events, number
 

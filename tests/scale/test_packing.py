@@ -9,8 +9,8 @@ import pytest
 import small_case as case
 
 from geobgp import LGCP, FullRank, HarmonicBasis, Matern, bin_points
-from geobgp.linalg.fronts import Fronts
-from geobgp.scale.packing import Packed
+from geobgp.linalg.sparse import Fronts
+from geobgp.scale.strata import Packed
 
 BASES = {
     "full": lambda domain: FullRank(domain),

@@ -14,8 +14,8 @@ import pytest
 import small_case as case
 
 from geobgp import CRSError, DataError, GeometryError, bin_points, map_intensity
-from geobgp.data import parts
-from geobgp.data.strata_counts import bin_strata
+from geobgp.data import partitions as parts
+from geobgp.data.counts import bin_strata
 from geobgp.errors import DroppedPointsWarning
 
 N = 4000

@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 
 from geobgp import LGCP, Domain, FullRank, map_strata
 from geobgp.prior.kernels import Matern, NormalPrior, PCPrior
-from geobgp.scale.pooling import NARROWEST, REACH, Evidence, learn_prior, moved
+from geobgp.scale.strata import NARROWEST, REACH, Evidence, learn_prior, moved
 
 
 def told(seen, spread):

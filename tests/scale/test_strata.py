@@ -14,7 +14,7 @@ import small_case as case
 
 from geobgp import LGCP, DataError, Posterior, map_intensity, map_strata
 from geobgp.cli.app import main
-from geobgp.data.strata_counts import bin_strata
+from geobgp.data.counts import bin_strata
 from geobgp.errors import DroppedPointsWarning, StrataWarning
 from geobgp.scale import strata as module
 
@@ -180,7 +180,7 @@ def test_several_exposures_belong_to_periods(points, tmp_path, capsys, command):
 
 
 def test_the_shell(points, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("geobgp.scale.workers.PATIENCE", 0.5)
+    monkeypatch.setattr("geobgp.parallel.PATIENCE", 0.5)
     points.to_crs(4326).to_file(tmp_path / "points.gpkg")
     case.land().to_file(tmp_path / "land.gpkg")
     case.water().to_file(tmp_path / "water.gpkg")

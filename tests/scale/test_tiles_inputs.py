@@ -17,11 +17,11 @@ from scipy import ndimage
 from geobgp import LGCP, DataError, Domain, FullRank, GeobgpError, Matern, bin_points, map_tiles
 from geobgp.data.effects import fixed_effects
 from geobgp.data.effort import node_effort
-from geobgp.data.exposure import node_exposure
-from geobgp.data.raster_source import RasterSource
+from geobgp.data.inputs import node_exposure
+from geobgp.data.rasters import RasterSource
 from geobgp.errors import InputWarning
-from geobgp.scale import tiles_plan
-from geobgp.scale.tile_inputs import Inputs, Source
+from geobgp.scale import tiles as tiles_plan
+from geobgp.scale.tile import Inputs, Source
 
 LAND = shapely.difference(shapely.box(0, 0, 96, 84), shapely.Point(40, 50).buffer(9))
 TOLD = {"cell_size": 1.0, "crs": "local", "permeability": 0.0, "tile_nodes": 2300, "n_jobs": 1}

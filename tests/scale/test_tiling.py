@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geobgp import SizeError
-from geobgp.auto.domain import read_land
+from geobgp.auto.gridded import read_land
 from geobgp.land.domain import Domain
-from geobgp.scale.tile_fit import coords_of
+from geobgp.scale.tile import coords_of
 from geobgp.scale.tiling import BLENDED, Box, Frame, cut_tiles, weights
 
 

@@ -13,8 +13,7 @@ from paths import ROOT
 from worker_jobs import add, die, halve, joined, named, who
 
 from geobgp.errors import DataError, WorkerError
-from geobgp.scale.processes import Processes
-from geobgp.scale.workers import Failed, Here, open_workers
+from geobgp.parallel import Failed, Here, Processes, open_workers
 
 
 @pytest.fixture(params=["here", "processes", "cluster"])
@@ -76,7 +75,7 @@ def test_a_script_without_a_guard_is_not_run_again(tmp_path):
     script = tmp_path / "plain.py"
     script.write_text(
         "print('once')\n"
-        "from geobgp.scale.workers import open_workers\n"
+        "from geobgp.parallel import open_workers\n"
         "with open_workers(n_jobs=2) as workers:\n"
         "    print(sorted(workers.run(divmod, [7, 9], workers.share(2))))\n"
     )
@@ -102,7 +101,7 @@ def test_the_current_client_is_taken(cluster):
 def test_a_scheduler_that_is_not_there(monkeypatch, cluster):
     from distributed import Client
 
-    monkeypatch.setattr("geobgp.scale.workers.PATIENCE", 0.5)
+    monkeypatch.setattr("geobgp.parallel.PATIENCE", 0.5)
     with (
         pytest.raises(WorkerError, match=r"no Dask scheduler at tcp://127.0.0.1:9.*within 0.5 s") as caught,
         open_workers("tcp://127.0.0.1:9"),
@@ -120,7 +119,7 @@ def test_a_scheduler_that_is_not_there(monkeypatch, cluster):
 def test_a_cluster_without_workers(monkeypatch):
     from distributed import Client, LocalCluster
 
-    monkeypatch.setattr("geobgp.scale.workers.PATIENCE", 0.5)
+    monkeypatch.setattr("geobgp.parallel.PATIENCE", 0.5)
     with (
         LocalCluster(n_workers=0, dashboard_address=":0") as empty,
         Client(empty, set_as_default=False) as client,

@@ -15,12 +15,11 @@ from models import Mixed, all_modes, poisson_problem, square
 from paths import ROOT
 from posteriors import fitted
 
-from geobgp import LGCP, BoundaryGP, Domain, FullRank, HarmonicBasis, Matern, Posterior
+from geobgp import LGCP, BoundaryGP, Domain, FullRank, HarmonicBasis, Matern, Posterior, store
 from geobgp.errors import CacheError, DataError
 from geobgp.inference.engine import engine_for
-from geobgp.inference.likelihoods import Bernoulli, Gaussian, Likelihood, Poisson
+from geobgp.inference.families import Bernoulli, Gaussian, Likelihood, Poisson
 from geobgp.prior.kernels import KERNELS, Kernel
-from geobgp.storage import store
 
 
 class Coast(HarmonicBasis):
@@ -95,7 +94,7 @@ def test_every_likelihood_tells_how_it_is_stored():
 
 
 def test_a_file_without_its_parts_says_what_it_lacks(tmp_path):
-    from geobgp.storage import store
+    from geobgp import store
 
     path = LGCP(FullRank(square()), Matern(1.0, 4.0, 0.8)).fit(counts()).save(tmp_path / "fit")
     header, arrays = store.read(path, "posterior")

@@ -7,8 +7,8 @@ import zipfile
 import numpy as np
 import pytest
 
+from geobgp import store
 from geobgp.errors import CacheError, WriteError
-from geobgp.storage import store
 
 ARRAYS = {
     "c": np.arange(6.0).reshape(2, 3) / 7,

@@ -4,7 +4,7 @@ import folium
 import pytest
 
 from geobgp.errors import DataError
-from geobgp.web.basemaps import KNOWN, basemap_layer, check_basemap
+from geobgp.web.overlays import KNOWN, basemap_layer, check_basemap
 
 
 @pytest.mark.parametrize("name", KNOWN)

@@ -8,7 +8,7 @@ from hypothesis.extra import numpy as hnp
 from PIL import Image
 
 from geobgp.output import palette
-from geobgp.web import embed
+from geobgp.web import page as embed
 
 codes = hnp.arrays(np.uint16, hnp.array_shapes(min_dims=2, max_dims=2, max_side=12))
 

@@ -24,9 +24,8 @@ from geobgp.output import palette
 from geobgp.summary import Summary
 from geobgp.text import rounded
 from geobgp.web import maps
-from geobgp.web.embed import unpack
-from geobgp.web.numbers import Decimals, chance_codes
-from geobgp.web.patches import Patches
+from geobgp.web.layers import Decimals, Patches, chance_codes
+from geobgp.web.page import unpack
 
 NASTY = "<script>alert(1)</script>{{ 7*7 }}</title>\"'&"
 

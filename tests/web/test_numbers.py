@@ -8,9 +8,9 @@ from hypothesis.extra import numpy as hnp
 from posteriors import disc, island
 
 from geobgp.text import rounded
-from geobgp.web import numbers
-from geobgp.web.embed import unpack
-from geobgp.web.numbers import Decimals, Numbers
+from geobgp.web import layers as numbers
+from geobgp.web.layers import Decimals, Numbers
+from geobgp.web.page import unpack
 
 
 def back(values):

@@ -13,7 +13,7 @@ from system import Chromium
 from geobgp.errors import CRSError, DataError, GeometryError
 from geobgp.text import number
 from geobgp.web import maps, overlays
-from geobgp.web.plane import Plane
+from geobgp.web.layers import Plane
 
 TO_DEGREES = pyproj.Transformer.from_crs(28992, 4326, always_xy=True)
 NASTY = '<img src=x onerror="window.hacked=1">{{ 7*7 }}'

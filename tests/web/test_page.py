@@ -14,7 +14,7 @@ from system import Chromium
 from geobgp import text
 from geobgp.output import palette
 from geobgp.web import maps
-from geobgp.web.plane import Plane
+from geobgp.web.layers import Plane
 
 pytestmark = [pytest.mark.chromium, pytest.mark.slow]
 

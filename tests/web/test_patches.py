@@ -8,8 +8,7 @@ import shapely
 from posteriors import across_180, disc, island
 
 from geobgp import Domain
-from geobgp.web.patches import TOLERANCE, Patches
-from geobgp.web.plane import RADIUS, Plane
+from geobgp.web.layers import RADIUS, TOLERANCE, Patches, Plane
 
 
 def box(crs, cell_size, west, south, east, north):

@@ -9,8 +9,8 @@ from posteriors import across_180, disc, island
 
 from geobgp import Domain
 from geobgp.errors import DomainError
-from geobgp.land.reproject import transform_xy
-from geobgp.web.plane import Plane, transform_pixels
+from geobgp.land.crs import transform_xy
+from geobgp.web.layers import Plane, transform_pixels
 
 
 @pytest.fixture(scope="module")

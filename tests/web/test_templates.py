@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jinja2 import UndefinedError
 
-from geobgp.web import templates
+from geobgp.web import page as templates
 
 NAMES = {"map": "m", "layers": ["a", "b"], "groups": {"shoreline": "s"}, "control": "c"}
 words = st.text(st.characters(codec="utf-8"))

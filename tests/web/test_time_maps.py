@@ -17,12 +17,12 @@ from system import Chromium
 from geobgp.data.periods import Periods
 from geobgp.errors import DataError, SizeError
 from geobgp.output import palette
-from geobgp.output.course import Course
+from geobgp.output.figures import Course
 from geobgp.text import rounded
 from geobgp.web import maps
-from geobgp.web.embed import unpack
-from geobgp.web.numbers import Numbers
-from geobgp.web.time_maps import time_map
+from geobgp.web.layers import Numbers
+from geobgp.web.maps import time_map
+from geobgp.web.page import unpack
 
 NASTY = '<img src=x onerror="window.hacked=1">'
 MONTHS = Periods.calendar("month", "2019-01", "2019-12")

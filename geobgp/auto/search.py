@@ -1,0 +1,1095 @@
+"""The search for the model: cells, water, features, and what periods allow, by evidence."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import shapely
+
+from geobgp.auto.gridded import about_crs, side
+from geobgp.errors import (
+    GeobgpError,
+    GeobgpWarning,
+    MissedVarianceWarning,
+    ResolutionWarning,
+    SizeError,
+    hearing,
+    in_words,
+    option,
+)
+from geobgp.model import LGCP, fit_periods
+from geobgp.posterior import SpaceTimePosterior
+from geobgp.prior.basis import MISSED_SHARE
+from geobgp.prior.full_rank import FullRank
+from geobgp.prior.harmonic import HarmonicBasis, check_features, dilution
+from geobgp.prior.kernels import Kernel, Matern
+from geobgp.prior.laplacian import discretise
+from geobgp.summary import Choice, Rung
+from geobgp.text import count, number, percent
+
+if TYPE_CHECKING:
+    import pyproj
+
+    from geobgp.auto.gridded import Scene, Scenes
+    from geobgp.auto.options import Features, Options
+    from geobgp.data.periods import Periods
+    from geobgp.posterior import Posterior
+    from geobgp.prior.basis import Basis
+    from geobgp.prior.laplacian import Boundary
+    from geobgp.progress import Progress
+
+
+# -- Candidates: fits of which one is kept, and what they took -----------------------------------------------
+
+
+#: The share of the time in which all periods as one are fitted, where there are several; the rest is for all of them.
+POOLED_SHARE = 0.35
+#: The time of a fit grows with this power of the number of nodes; one that goes on from another takes this share.
+GROWTH, GOING_ON = 1.25, 0.6
+
+
+class FitError(GeobgpError):
+    """A fit came to no end, for reasons of rounding."""
+
+
+@dataclass(frozen=True)
+class Shore:
+    """A boundary condition and how far information crosses water."""
+
+    boundary: Boundary
+    permeability: float
+
+    @property
+    def words(self) -> str:
+        """Closed, open, or the permeability."""
+        named = {0.0: "closed", 1.0: "open"}
+        return named.get(self.permeability, f"permeability {number(self.permeability)}")
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A fit that may be kept, with the warnings to be given if it is, and the time it took."""
+
+    scene: Scene
+    shore: Shore
+    posterior: Posterior
+    warnings: tuple[GeobgpWarning, ...]
+    rung: Rung
+    from_nothing: bool = True
+
+    @property
+    def seconds(self) -> float:
+        """What the fit took."""
+        return self.rung.seconds
+
+    @property
+    def basis(self) -> Basis:
+        """The prior that was fitted."""
+        return self.posterior.basis
+
+    @property
+    def gain(self) -> float:
+        """Nats over an even rate, by which candidates are compared, on cells of any size."""
+        return self.rung.gain
+
+    @property
+    def missed(self) -> str:
+        """The share of the prior variance that its features miss, in words."""
+        return percent(self.posterior.fit.missed_share)
+
+    def seconds_with(self, nodes: float) -> float:
+        """Return about how long the scene and a fit that goes on from this one would take with so many nodes."""
+        fit = self.seconds * (GOING_ON if self.from_nothing else 1.0)
+        return (fit + self.scene.seconds) * (nodes / self.scene.domain.n_nodes) ** GROWTH
+
+    def warned(self, warning: GeobgpWarning) -> Candidate:
+        """Return the same with one more warning."""
+        return dataclasses.replace(self, warnings=(*self.warnings, warning))
+
+    def without_missed_variance(self, *instead: GeobgpWarning) -> Candidate:
+        """Return the same without the fit's own warning of missed variance, which says only half of it."""
+        kept = tuple(w for w in self.warnings if not isinstance(w, MissedVarianceWarning))
+        return dataclasses.replace(self, warnings=(*kept, *instead))
+
+
+@dataclass(frozen=True, eq=False)
+class Fits:
+    """The fits of a run, and the time that is left for them.
+
+    Parameters
+    ----------
+    kernel : Kernel or None
+        None: the usual one of each prior.
+    cache : bool
+    title : str
+    progress : Progress
+    deadline : float
+        On `time.perf_counter`: a larger model that would end after it is not begun.
+    likelihood : "poisson" or "negative-binomial"
+    client : distributed.Client or str, optional
+        Who shares a mixture over hyperparameters.
+
+    Attributes
+    ----------
+    tried : list of Rung
+        Every fit, in order.
+    begun : (float, float)
+        When the run began, by the clock and by the processor's time.
+    """
+
+    kernel: Kernel | None
+    cache: bool
+    title: str
+    progress: Progress
+    deadline: float
+    likelihood: Literal["poisson", "negative-binomial"] = "poisson"
+    client: Any = None
+    tried: list[Rung] = field(default_factory=list)
+    begun: tuple[float, float] = field(default_factory=lambda: (time.perf_counter(), time.process_time()))
+    _made: dict[Any, Candidate] = field(default_factory=dict, repr=False)
+
+    def fit(
+        self,
+        scene: Scene,
+        shore: Shore,
+        m: int | Literal["full"],
+        kernel: Kernel | None = None,
+        start: Posterior | None = None,
+    ) -> Candidate:
+        """Compute the basis and fit it; warnings are kept until it is known which fit stays.
+
+        Parameters
+        ----------
+        scene : Scene
+        shore : Shore
+        m : int or "full"
+        kernel : Kernel, optional
+            In place of the one of the run.
+        start : Posterior, optional
+            A fit with the same prior on other cells, to begin from.
+        """
+        key = (id(scene), shore, m, kernel or self.kernel)
+        if key in self._made:
+            return self._made[key]
+        begin, heard = time.perf_counter(), list[GeobgpWarning]()
+        with hearing(heard.append):
+            basis: Basis
+            if m == "full":
+                basis = FullRank(scene.domain, boundary=shore.boundary, permeability=shore.permeability)
+            else:
+                basis = HarmonicBasis.compute(
+                    scene.domain,
+                    m,
+                    boundary=shore.boundary,
+                    permeability=shore.permeability,
+                    cache=self.cache,
+                    progress=self.progress,
+                )
+            posterior = self._fit(scene, basis, kernel or self.kernel, "map", "fit", start)
+        rung = Rung(
+            cell_size=scene.domain.cell_size,
+            nodes=scene.domain.n_nodes,
+            prior=basis.label,
+            water=shore.words,
+            gain=scene.gain(posterior),
+            seconds=time.perf_counter() - begin,
+        )
+        self.tried.append(rung)
+        self._made[key] = Candidate(scene, shore, posterior, tuple(heard), rung, start is None)
+        return self._made[key]
+
+    def integrate(self, best: Candidate) -> Candidate:
+        """Fit once more as the best fit was, with a mixture over hyperparameters."""
+        heard = list[GeobgpWarning]()
+        with hearing(heard.append):
+            posterior = self._fit(
+                best.scene, best.basis, self.kernel, "integrate", "integrate", best.posterior
+            )
+        return Candidate(best.scene, best.shore, posterior, tuple(heard), best.rung)
+
+    def _fit(
+        self,
+        scene: Scene,
+        basis: Basis,
+        kernel: Kernel | None,
+        hyper: Literal["map", "integrate"],
+        name: str,
+        start: Posterior | None = None,
+    ) -> Posterior:
+        model = LGCP(basis, kernel, likelihood=self.likelihood)
+        model.exposure, model.exposure_kind, model.given = scene.exposure, scene.exposure_kind, scene.given
+        model.effort, model.given_effort, model.effects = scene.effort, scene.given_effort, scene.effects
+        with self.progress.stage(name) as stage:
+            try:
+                posterior = model.fit(
+                    scene.counts,
+                    hyper=hyper,
+                    progress=stage,
+                    title=self.title,
+                    start=start,
+                    client=self.client,
+                )
+            except np.linalg.LinAlgError as error:
+                stage.note("failed")
+                raise FitError(f"The fit broke down: {error}.") from error
+            stage.note(
+                f"{basis.label}, {Shore(basis.boundary, basis.permeability).words} water: "
+                f"ELBO {posterior.elbo:,.1f}, lengthscale {length_of(posterior)}"
+            )
+        return posterior
+
+    def fit_periods(
+        self,
+        scene: Scene,
+        basis: Basis,
+        kernel: Kernel,
+        options: Options,
+        start: Any = None,
+        near: np.ndarray | None = None,
+    ) -> Posterior:
+        """Fit all periods of a scene together, by the deadline; the dynamics of another fit to begin from are kept."""
+        known = scene.in_time
+        assert known is not None
+        dynamics = options.dynamics if start is None else start.dynamics
+        model = LGCP(basis, kernel, likelihood=self.likelihood, dynamics=dynamics)
+        model.exposure, model.exposure_kind, model.given = known.exposure, scene.exposure_kind, known.given
+        model.effort, model.given_effort, model.effects = scene.effort, scene.given_effort, known.effects
+        with self.progress.stage("periods") as stage:
+            posterior = fit_periods(
+                model,
+                known.counts,
+                hyper=options.hyper,
+                progress=stage,
+                title=self.title,
+                start=start,
+                resume=self.cache,
+                near=near,
+                deadline=self.deadline,
+            )
+            stage.note(f"{known.periods.words()}, {basis.label}: ELBO {posterior.elbo:,.1f}")
+        return posterior
+
+    @property
+    def share_of_processor(self) -> float:
+        """The share of a processor that this process has had since the run began: 1, or less on a busy machine."""
+        wall, used = time.perf_counter() - self.begun[0], time.process_time() - self.begun[1]
+        return min(max(used / max(wall, 1e-9), 0.05), 1.0) if wall > 1.0 else 1.0
+
+    def too_late(self, what: str, seconds: float) -> str:
+        """Return that a fit would end after the deadline, nothing if it would not."""
+        left = self.deadline - time.perf_counter()
+        if seconds <= left:
+            return ""
+        return (
+            f"{what} would take about {seconds:.0f} s, and {max(left, 0.0):.0f} s of those allowed are left"
+        )
+
+
+def length_of(posterior: Posterior) -> str:
+    """Return the lengthscale, with its unit."""
+    scale, unit = posterior.domain.length_unit
+    return f"{number(posterior.lengthscale / scale)} {unit}"
+
+
+# -- What `map_intensity` decides by itself, and why: cell size, number of features, boundary condition ------
+
+
+#: What features miss does not matter where it changes the intensity by less than this share.
+NEGLIGIBLE = 0.05
+#: Features that are tried first.
+FIRST_FEATURES = 128
+#: Bytes that the features of one basis may take when their number is chosen.
+MAX_FEATURE_BYTES = 1_500_000_000
+#: Nodes aimed at: at least, at most, and where the number of points is not known.
+FEWEST_NODES, MOST_NODES, DEFAULT_NODES = 2000, 16_000, 10_000
+#: Nodes aimed at grow with the square root of the number of points, this many times.
+NODES_PER_ROOT_POINT = 150.0
+#: Cells aimed at within an area with a count, between the fewest and the most nodes.
+CELLS_PER_AREA = 16
+#: Cell sizes are one of these times a power of ten.
+ROUND_SIZES = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 7.5, 10.0)
+
+
+def round_size(size: float) -> float:
+    """Return the round number nearest to `size` by ratio.
+
+    Examples
+    --------
+    >>> round_size(1478.0), round_size(0.0231), round_size(9.1)
+    (1500.0, 0.025, 10.0)
+    """
+    power = 10.0 ** math.floor(math.log10(size))
+    best = min(ROUND_SIZES, key=lambda r: abs(math.log(r * power / size)))
+    return float(f"{best * power:.6g}")
+
+
+def cell_size_for(area: float, n_points: int | None, crs: pyproj.CRS | None) -> tuple[float, str]:
+    """Choose a cell size from the area of the land and the number of points; return why as well.
+
+    Parameters
+    ----------
+    area : float
+        In m² (square units of a local domain).
+    n_points : int or None
+        None where it is not known before the points are read.
+    crs : pyproj.CRS or None
+
+    Examples
+    --------
+    >>> cell_size_for(34_961e6, 4446, None)[0]
+    2000.0
+    """
+    if n_points is None:
+        why = f"about {DEFAULT_NODES:,} cells; the number of points is not known beforehand"
+        return round_size(math.sqrt(area / DEFAULT_NODES)), why
+    nodes = min(max(NODES_PER_ROOT_POINT * math.sqrt(max(n_points, 1)), FEWEST_NODES), MOST_NODES)
+    size = round_size(math.sqrt(area / nodes))
+    land = f"{number(area / 1e6)} km²" if crs is not None else f"{number(area)} square units"
+    return size, f"for {n_points:,} points on {land}: about {number(area / size**2, 2)} cells of land"
+
+
+def cell_size_for_areas(area: float, n_areas: int) -> tuple[float, str]:
+    """Choose a cell size from the area of the land and the number of areas with counts; return why as well.
+
+    Examples
+    --------
+    >>> cell_size_for_areas(127_000e6, 100)
+    (7500.0, 'about 23 cells for each of 100 areas')
+    """
+    nodes = min(max(CELLS_PER_AREA * n_areas, FEWEST_NODES), MOST_NODES)
+    size = round_size(math.sqrt(area / nodes))
+    each = area / size**2 / n_areas
+    return size, f"about {number(each, 2)} cells for each of {n_areas:,} areas"
+
+
+def features_needed(
+    kernel: Kernel,
+    lengthscale: float,
+    area: float,
+    known: tuple[float, float] | None = None,
+    share: float = MISSED_SHARE,
+) -> int:
+    """Return the number of features that miss no more than `share` of the variance, by Weyl's law.
+
+    Below the eigenvalue λ there are about λ area / 4π of them, and in proportion to √λ more (Neumann) or
+    fewer (Dirichlet) the longer the shore is.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    lengthscale, area : float
+        In m and m².
+    known : (m, eigenvalue), optional
+        The m-th eigenvalue, from which the effect of the shore is taken.
+    share : float
+
+    Examples
+    --------
+    >>> from geobgp import Matern
+    >>> features_needed(Matern(1.5), 20_000.0, 34_961e6)
+    133
+    """
+    plain = area / (4.0 * math.pi)
+    shore = 0.0
+    if known is not None and known[1] > 0:
+        shore = (known[0] - plain * known[1]) / math.sqrt(known[1])
+    wanted = kernel.eigenvalue_needed(lengthscale, share)
+    return math.ceil(min(max(plain * wanted + shore * math.sqrt(wanted), 1.0), 1e12))
+
+
+def is_enough(missed_share: float, sd: float) -> bool:
+    """Tell whether features do that miss a share of the prior variance of a log-intensity with this sd.
+
+    Examples
+    --------
+    >>> is_enough(0.04, 1.0), is_enough(0.3, 1.0), is_enough(0.3, 0.05)
+    (True, False, True)
+    """
+    return missed_share <= MISSED_SHARE or sd * math.sqrt(missed_share) <= NEGLIGIBLE
+
+
+def has_full_resolution(kernel: Kernel | None) -> bool:
+    """Tell whether full resolution can have this kernel (None: the usual one)."""
+    return kernel is None or kernel.sparse
+
+
+def practical_features(n_nodes: int, ceiling: int) -> int:
+    """Return the most features that are worth while on so many nodes: beyond, full resolution is cheaper."""
+    return max(1, min(ceiling, n_nodes // 3, MAX_FEATURE_BYTES // (8 * n_nodes)))
+
+
+def round_features(m: float, most: int) -> int:
+    """Return the next multiple of 64 (of 16 below 64), at most `most`."""
+    step = 64 if m > 64 else 16
+    return int(min(math.ceil(m / step) * step, most))
+
+
+# -- Model search: whether water parts the events, and how many features they ask for ------------------------
+
+
+#: More features than the lengthscale of a fit with few asks for: with more it turns out a little shorter.
+MARGIN = 1.25
+#: Permeabilities that are compared, the closed shore first; how near closed and open water must be for one between
+#: them to be tried; and how near the next must be to the best one on coarse cells to be tried again on finer ones.
+PERMEABILITIES, NEAR, RIVAL = (0.0, 1.0, 0.3), 25.0, 10.0
+#: Nats by which anything must lead over what is simpler: closed water, features.
+LEAD = 2.0
+MORE_TIME = f"Raise {option('max_seconds')} to let it go on."
+
+
+@dataclass(frozen=True, eq=False)
+class ModelSearch:
+    """The choice of a shore and of a prior for a scene.
+
+    Parameters
+    ----------
+    options : Options
+    fits : Fits
+
+    Attributes
+    ----------
+    choices : dict of str to Choice
+        What has been taken, and why.
+    """
+
+    options: Options
+    fits: Fits
+    choices: dict[str, Choice] = field(default_factory=dict)
+
+    # -- water
+
+    def shores(self, scene: Scene) -> list[Candidate | Shore]:
+        """Return the shores that may be right, the best first, as they were fitted where they had to be compared."""
+        o = self.options
+        self.choices["boundary"] = Choice(
+            o.boundary, "given" if o.boundary == "dirichlet" else "levels off freely"
+        )
+        if o.boundary == "dirichlet":
+            self.choices["water"] = Choice("closed", "a Dirichlet condition holds the shore")
+            return [Shore("dirichlet", 0.0)]
+        if o.permeability != "auto":
+            shore = Shore("neumann", float(o.permeability))
+            self.choices["water"] = Choice(shore.words, "given")
+            return [shore]
+        if o.areas is not None:
+            shore = Shore("neumann", 0.0)
+            self.choices["water"] = Choice(shore.words, "counts by area say little of it")
+            return [shore]
+        return self._compare_shores(scene)
+
+    def _compare_shores(self, scene: Scene) -> list[Candidate | Shore]:
+        """Compare closed, open and half-open water; closed water stays unless another leads clearly."""
+        kernel = self.options.kernel
+        if kernel is not None and not has_full_resolution(kernel):
+            kernel = Matern(1.0, kernel.lengthscale, kernel.sd, kernel.prior)
+        found: dict[float, Candidate] = {}
+        broken: GeobgpError | None = None
+        for rho in PERMEABILITIES:
+            shore = Shore("neumann", rho)
+            both = {0.0, 1.0} <= found.keys()
+            if both and abs(found[0.0].gain - found[1.0].gain) > NEAR:
+                break
+            took = max((c.seconds for c in found.values()), default=0.0)
+            if both and self.fits.too_late("another", took):
+                break
+            with hearing(lambda warning: None):  # an input's fault is told with the fit that is kept
+                try:
+                    found[rho] = self.fits.fit(scene, shore, "full", kernel)
+                except (SizeError, FitError) as error:
+                    broken = error
+        if not found and broken is not None:
+            raise broken
+        question = "Does water part these events? " + ", ".join(
+            f"{found[rho].shore.words} {found[rho].posterior.elbo:,.1f}" for rho in sorted(found)
+        )
+        order = ranked(list(found.values()))
+        cells = number(scene.domain.cell_size)
+        unit = "m" if scene.domain.crs is not None else "units"
+        self.choices["water"] = Choice(
+            order[0].shore.words,
+            f"{question[:30]}{question[30].upper()}{question[31:]} (bounds with cells of {cells} {unit})",
+        )
+        rivals = [c for c in order[:2] if order[0].gain - c.gain < RIVAL]
+        return list(rivals if self.options.kernel == kernel else [c.shore for c in rivals])
+
+    def settle_water(self, rivals: list[Candidate]) -> Candidate:
+        """Return the best of fits on finer cells with shores that were near to each other, and say so."""
+        order = ranked(rivals)
+        if len(order) > 1:
+            told = ", ".join(f"{c.shore.words} {c.posterior.elbo:,.1f}" for c in order)
+            before = self.choices["water"].why
+            self.choices["water"] = Choice(order[0].shore.words, f"{before}; on finer cells {told}")
+        return order[0]
+
+    # -- features, or full resolution
+
+    def prior(self, scene: Scene, best: Candidate | Shore) -> Candidate:
+        """Return a fit with the prior that the data ask for, and write down why."""
+        m, kernel = self.options.m, self.options.kernel
+        shore = best if isinstance(best, Shore) else best.shore
+        if m == "auto" and has_full_resolution(kernel) and shore.permeability > 0:
+            found, why = (
+                self._full(scene, best),
+                "information crosses the water, which features would have to cover",
+            )
+            self.choices["features"] = Choice("full resolution", why)
+        elif m == "full":
+            found = self._full(scene, best)
+            self.choices["features"] = Choice("full resolution", "given")
+        else:
+            found, self.choices["features"] = self.with_enough_features(scene, shore)
+            if m == "auto" and found.basis.truncated and has_full_resolution(kernel):
+                found = self._or_full(found, best)
+        return found
+
+    def _full(self, scene: Scene, best: Candidate | Shore) -> Candidate:
+        return self.fits.fit(scene, best, "full") if isinstance(best, Shore) else best
+
+    def _or_full(self, features: Candidate, best: Candidate | Shore) -> Candidate:
+        """Return full resolution instead of features where it gains more than the lead."""
+        if isinstance(best, Shore) and self.fits.too_late(
+            "full resolution", 3.0 * features.seconds_with(features.scene.domain.n_nodes)
+        ):
+            return features
+        try:
+            full = self._full(features.scene, best)
+        except (SizeError, FitError):
+            return features
+        lead = full.gain - features.gain
+        label, why = features.basis.label, self.choices["features"].why
+        if lead > LEAD:
+            why = f"{number(lead)} nats above {label}"
+            self.choices["features"] = Choice("full resolution", why)
+            return full
+        self.choices["features"] = Choice(label, f"{why}; full resolution would gain {number(lead)} nats")
+        return features
+
+    def again(self, scene: Scene, like: Candidate) -> Candidate:
+        """Return a fit to another scene with the prior and the shore of a fit."""
+        if not like.basis.truncated:
+            return self.fits.fit(scene, like.shore, "full", start=like.posterior)
+        found, choice = self.with_enough_features(scene, like.shore)
+        why = self.choices["features"].why
+        if "; full resolution" in why:
+            choice = Choice(choice.value, choice.why + why[why.index("; full resolution") :])
+        self.choices["features"] = choice
+        return found
+
+    def _has_full(self, kernel: Kernel | None) -> bool:
+        """Tell whether full resolution is possible: not with counts by area, nor over time."""
+        return has_full_resolution(kernel) and self.options.areas is None and self.options.time is None
+
+    def _first_m(self, scene: Scene, most: int) -> int | Literal["full"]:
+        """Return how many features to begin with."""
+        m: Features = self.options.m
+        if m != "auto":
+            return m
+        kernel = self.options.kernel
+        if kernel is None or kernel.lengthscale is None:
+            return min(FIRST_FEATURES, most)
+        area = float(scene.domain.node_areas.sum())
+        need = MARGIN * features_needed(kernel, kernel.lengthscale, area)
+        if need > most and self._has_full(kernel):
+            return "full"
+        return round_features(need, most)
+
+    def with_enough_features(self, scene: Scene, shore: Shore) -> tuple[Candidate, Choice]:
+        """Return a fit with m features; with as many as the data ask for, where they are to be chosen."""
+        o = self.options
+        most = practical_features(scene.domain.n_nodes, o.max_features)
+        first = self._first_m(scene, most)
+        try:
+            found = self.fits.fit(scene, shore, first)
+        except FitError:
+            if o.m != "auto" or first == "full" or not self._has_full(o.kernel):
+                raise
+            return self.fits.fit(scene, shore, "full"), Choice(
+                "full resolution", f"the fit with {first} features broke down"
+            )
+        if o.m != "auto":
+            return found, Choice(found.basis.label, "given")
+        area = float(scene.domain.node_areas.sum())
+        while not is_enough(found.posterior.fit.missed_share, found.posterior.sd):
+            fit, used = found.posterior, found.basis.land_features
+            known = (used, found.basis.highest_eigenvalue)
+            need = features_needed(fit.kernel, fit.lengthscale, area, known)
+            if used >= most or need > most:
+                return self._at_full_resolution(found, need, most)
+            more = round_features(max(MARGIN * need, MARGIN * used), most)
+            if late := self.fits.too_late(f"{more} features", found.seconds * (more / used) ** 2):
+                return _ended(found, late, MORE_TIME)
+            try:
+                found = self.fits.fit(scene, shore, more)
+            except FitError:
+                return self._at_full_resolution(found, need, most)
+        if not found.basis.truncated:
+            return found, Choice("full resolution", f"{most:,} features would not do")
+        missed = found.posterior.fit.missed_share
+        why = (
+            f"they miss {100 * missed:.2g} % of the prior variance at a lengthscale of "
+            f"{length_of(found.posterior)}; "
+        )
+        if missed > MISSED_SHARE:
+            little = f"{why}with an sd of {found.posterior.sd:.2g} that is little"
+            return found.without_missed_variance(), Choice(found.basis.label, little)
+        return found, Choice(found.basis.label, f"{why}{percent(MISSED_SHARE)} is the limit")
+
+    def _at_full_resolution(self, found: Candidate, need: int, most: int) -> tuple[Candidate, Choice]:
+        """Go to full resolution, or say why that cannot be."""
+        kernel, scene = self.options.kernel, found.scene
+        remedy = ""
+        if self.options.areas is not None or self.options.time is not None:
+            what = "counts by area" if self.options.areas is not None else "maps over time"
+            reason = f"{what} need features, about {need:,} of them"
+        elif kernel is not None and not has_full_resolution(kernel):
+            reason = f"full resolution needs Matern(1.0) or Matern(2.0), not {kernel.name}"
+        elif late := self.fits.too_late("full resolution", 3.0 * found.seconds):
+            reason, remedy = late, MORE_TIME
+        else:
+            try:
+                why = f"about {need:,} features would be needed; at most {most:,} are tried"
+                if need <= most:
+                    why = f"the fit with more than {found.basis.m:,} features broke down"
+                return self.fits.fit(scene, found.shore, "full"), Choice("full resolution", why)
+            except SizeError as error:
+                reason, remedy = error.message.rstrip("."), error.remedy
+        if found.basis.m < most and time.perf_counter() < self.fits.deadline:
+            found = self.fits.fit(scene, found.shore, most)
+        return _ended(found, reason, remedy)
+
+
+def ranked(candidates: list[Candidate]) -> list[Candidate]:
+    """Return fits with different shores, the best first; closed water is best unless another leads clearly."""
+
+    def worth(c: Candidate) -> float:
+        return c.gain + (LEAD if c.shore.permeability == 0 else 0.0)
+
+    return sorted(candidates, key=worth, reverse=True)
+
+
+def _ended(found: Candidate, reason: str, remedy: str) -> tuple[Candidate, Choice]:
+    """Return a fit with too few features, with a warning in place of its own, which would say half of it."""
+    warning = MissedVarianceWarning(
+        f"The search for enough features has ended at {found.basis.label}, which miss {found.missed} of the "
+        f"prior variance ({percent(MISSED_SHARE)} is aimed at): {reason}. The map is smoother than "
+        "the data ask for.",
+        option="m",
+        found=found.posterior.fit.missed_share,
+        remedy=remedy,
+    )
+    return found.without_missed_variance(warning), Choice(
+        found.basis.label, f"they miss {found.missed}; {in_words(reason)}"
+    )
+
+
+# -- Over time: how many cells and features a model of all periods can have, and the fit of it ---------------
+
+
+#: Seconds of a fit per node, period and squared number of features; features that cells are chosen for.
+SECONDS, USUAL_FEATURES = 7e-10, 256
+#: Of areas: seconds of a fit per period and cubed number of features; features for each area, as more tell nothing.
+AREA_SECONDS, AREA_FEATURES = 1.2e-7, 8
+#: The share of the time that all periods get at least, whatever came before.
+LEAST_SHARE = 0.25
+#: Fewer cells than these are not asked for, however many periods there are, nor fewer features.
+FEWEST_CELLS, FEWEST_FEATURES = 1000, 64
+
+
+def seconds_of(n_nodes: float, m: float, n_periods: int) -> float:
+    """Return about how long a fit takes.
+
+    Examples
+    --------
+    >>> round(seconds_of(10_000, 256, 120))
+    55
+    """
+    return SECONDS * n_nodes * m**2 * n_periods
+
+
+def moderate_cells(area: float, size: float, why: str, n_periods: int, seconds: float) -> tuple[float, str]:
+    """Return cells that a model of so many periods can have in the time that is allowed, and why.
+
+    Examples
+    --------
+    >>> moderate_cells(1e10, 1000.0, "usual", 12, 60.0)
+    (1000.0, 'usual')
+    >>> moderate_cells(1e10, 1000.0, "usual", 520, 60.0)[0]
+    2000.0
+    """
+    most = max(seconds / seconds_of(1.0, USUAL_FEATURES, n_periods), FEWEST_CELLS)
+    if area / size**2 <= 1.2 * most:
+        return size, why
+    wider = round_size(math.sqrt(area / most))
+    return (
+        wider,
+        f"about {number(area / wider**2, 2)} cells, so that {n_periods:,} periods take no longer than allowed",
+    )
+
+
+def most_features(n_nodes: int, n_periods: int, seconds: float, ceiling: int, n_areas: int = 0) -> int:
+    """Return the most features that a fit may have: within the time that is allowed, and 64 at least.
+
+    Examples
+    --------
+    >>> most_features(3000, 52, 60.0, 1024), most_features(3000, 52, 60.0, 1024, n_areas=12)
+    (741, 96)
+    """
+    within = math.sqrt(max(seconds, 1.0) / seconds_of(n_nodes, 1.0, n_periods))
+    if n_areas:  # their rows are few, and change: what costs is the chain of blocks, many times
+        within = min(math.cbrt(max(seconds, 1.0) / (AREA_SECONDS * n_periods)), AREA_FEATURES * n_areas)
+    return max(min(practical_features(n_nodes, ceiling), int(within)), min(FEWEST_FEATURES, n_nodes // 3))
+
+
+def affordable_shore(
+    options: Options,
+    shores: list[Candidate | Shore],
+    scene: Scene,
+    cell_size: float,
+    choices: dict[str, Choice],
+) -> Shore:
+    """Return the shore that events ask for, or closed water where a model of all periods cannot have it.
+
+    Features of permeable water come on top of the land's, and much water around little land makes them too many.
+
+    Parameters
+    ----------
+    options : Options
+    shores : list of Candidate or Shore
+        Those that may be right, the best first.
+    scene : Scene
+        On the cells that these were compared on.
+    cell_size : float
+        Of the cells that will be fitted.
+    choices : dict of str to Choice
+        Is told where water is closed for want of time.
+    """
+    best = shores[0]
+    shore = best if isinstance(best, Shore) else best.shore
+    if options.permeability != "auto" or shore.permeability == 0 or options.m != "auto":
+        return shore
+    assert scene.in_time is not None
+    domain, periods = scene.domain, scene.in_time.periods.n
+    nodes = round(domain.n_nodes * (domain.cell_size / cell_size) ** 2)
+    most = most_features(nodes, periods, options.max_seconds, options.max_features)
+    each = dilution(discretise(domain, boundary=shore.boundary, permeability=shore.permeability))
+    if FIRST_FEATURES * each <= most:
+        return shore
+    told = choices["water"]
+    need = f"{shore.words} water asks for {number(each, 2)} features for each one of the land"
+    choices["water"] = Choice("closed", f"{told.why}; {need}, too many for {periods:,} periods")
+    return Shore("neumann", 0.0)
+
+
+def fit_over_time(options: Options, fits: Fits, pooled: Candidate, choices: dict[str, Choice]) -> Candidate:
+    """Fit all periods together on the cells, the water and the features that suit their sum; more of these if needed.
+
+    Parameters
+    ----------
+    options : Options
+    fits : Fits
+    pooled : Candidate
+        The fit of all periods as one.
+    choices : dict of str to Choice
+        Is told of what is chosen here.
+    """
+    scene, o = pooled.scene, options
+    assert scene.in_time is not None
+    periods = scene.in_time.periods
+    domain, m = scene.domain, round(pooled.basis.land_features)
+    area = float(domain.node_areas.sum())
+    left = max(fits.deadline - time.perf_counter(), LEAST_SHARE * o.max_seconds)
+    fits = dataclasses.replace(fits, deadline=time.perf_counter() + left)
+    each = pooled.basis.m / pooled.basis.land_features
+    n_areas = 0 if o.areas is None else scene.in_time.counts.values.shape[1]
+    ours = left * fits.share_of_processor  # of a busy machine
+    most = max(int(most_features(domain.n_nodes, periods.n, ours, o.max_features, n_areas) / each), 1)
+    why = choices["features"].why
+    if o.m == "auto" and m > most:
+        m = round_features(most, most)
+        room = f"{periods.n:,} periods leave time for {round(m * each):,}"
+        if n_areas and m >= AREA_FEATURES * n_areas:
+            room = f"{n_areas:,} areas tell no more than {round(m * each):,} apart"
+        why = f"{pooled.basis.label} suit the sum of all periods; {room}"
+    found = _fit(o, fits, pooled, m, None)
+    dynamics = found.posterior.choices.get("dynamics")
+    while o.m == "auto" and not is_enough(found.posterior.fit.missed_share, found.posterior.sd):
+        posterior = found.posterior
+        need = features_needed(
+            posterior.kernel, posterior.lengthscale, area, (m, found.basis.highest_eigenvalue)
+        )
+        more = round_features(MARGIN * max(need, m), most)
+        expected = max(
+            seconds_of(domain.n_nodes, each * more, periods.n) / fits.share_of_processor,
+            posterior.fit.seconds.get("total", 0.0) * (more / m) ** 2,
+        )
+        if more <= m or not posterior.converged or fits.deadline - time.perf_counter() < expected:
+            why = (
+                f"they miss {percent(posterior.fit.missed_share)} of the prior variance; time ends the search"
+            )
+            few = n_areas and m >= min(AREA_FEATURES * n_areas, most)  # what is missed lies within areas
+            found = found.without_missed_variance(*(() if few else (_too_few(found, need),)))
+            break
+        larger = _fit(o, fits, pooled, more, posterior)
+        if not larger.posterior.converged:  # time has ended it: the smaller one is known to its end
+            why = f"{more:,} of them could not be fitted in time"
+            found = found.without_missed_variance(_too_few(found, need))
+            break
+        m, why = more, f"the lengthscale of single periods, {length_of(posterior)}, asks for about {need:,}"
+        found = larger
+    choices["features"] = Choice(found.basis.label, why if o.m == "auto" else "given")
+    choices["periods"] = Choice(periods.words(), _about(periods, o))
+    kind, _, reason = (dynamics or _posterior(found).dynamics).partition(" (")
+    otherwise = "given" if o.dynamics != "auto" else "there was no time to compare them with diffusive ones"
+    if periods.n == 1:
+        otherwise = "there is a single period"
+    choices["dynamics"] = Choice(kind, reason.rstrip(")") or otherwise)
+    return found
+
+
+def _posterior(found: Candidate) -> SpaceTimePosterior:
+    assert isinstance(found.posterior, SpaceTimePosterior)
+    return found.posterior
+
+
+def _fit(
+    o: Options, fits: Fits, pooled: Candidate, m: int, start: SpaceTimePosterior | object | None
+) -> Candidate:
+    """Fit all periods with m features; warnings are kept."""
+    scene, heard = pooled.scene, list[GeobgpWarning]()
+    kernel: Kernel = pooled.posterior.kernel if o.kernel is None else o.kernel
+    with hearing(heard.append):
+        basis = pooled.basis
+        if m != round(basis.land_features):
+            basis = HarmonicBasis.compute(
+                scene.domain,
+                m,
+                boundary=pooled.shore.boundary,
+                permeability=pooled.shore.permeability,
+                cache=o.cache,
+                progress=fits.progress,
+            )
+        posterior = fits.fit_periods(scene, basis, kernel, o, start, pooled.posterior.fit.hyper_mean[:2])
+    return Candidate(scene, pooled.shore, posterior, tuple(heard), pooled.rung)
+
+
+def _about(periods: Periods, o: Options) -> str:
+    if o.between is not None or periods.every == "edges":
+        return "given"
+    return "from the first event to the last; the first and the last may be seen in part only"
+
+
+def _too_few(found: Candidate, need: int) -> MissedVarianceWarning:
+    return MissedVarianceWarning(
+        f"The {found.basis.label} miss {found.missed} of the prior variance ({percent(MISSED_SHARE)} is aimed at); "
+        f"about {need:,} would be needed, which is more than the time allows. The maps are smoother than the data ask "
+        "for.",
+        option="max_seconds",
+        found=found.posterior.fit.missed_share,
+        remedy=f"Raise {option('max_seconds')}, or use longer periods ({option('every')}).",
+    )
+
+
+# -- The ladder: from coarse cells to fine ones, for as long as the points themselves gain by it and time allows --
+
+
+#: Cells on which water and prior are chosen: a quarter of the usual ones, within these limits.
+COARSE_SHARE, FEWEST_COARSE, MOST_COARSE = 4.0, 1000.0, 4000.0
+#: Cells this much wider than others, or less, are taken to be as fine.
+AS_FINE = 1.3
+#: The gain of a doubling of the cells' number is about this share of the one before.
+FADE = 0.7
+#: Nats per point that finer cells must promise.
+WORTH_PER_POINT = 0.005
+#: Nats per point that time must have cost for a warning.
+LOSS_PER_POINT = 0.02
+#: How much narrower the next cells are; the second, about, where the first would take too long.
+STEPS = (2.0, 1.5)
+
+
+@dataclass(frozen=True, eq=False)
+class Ladder:
+    """The way from the first fit on coarse cells to the one that is kept.
+
+    Parameters
+    ----------
+    options : Options
+    scenes : Scenes
+    fits : Fits
+    """
+
+    options: Options
+    scenes: Scenes
+    fits: Fits
+
+    def climb(self) -> tuple[Candidate, dict[str, Choice]]:
+        """Return the fit to keep, and every choice with its reason."""
+        o, search = self.options, ModelSearch(self.options, self.fits)
+        usual, why = self._usual_cell_size()
+        in_time = o.time is not None
+        if in_time and o.cell_size is None and not self.scenes.one_size:
+            usual, why = self._moderate(usual, why)
+        settled = o.m != "auto" and (o.boundary == "dirichlet" or o.permeability != "auto")
+        first = usual if settled and (o.cell_size is not None or o.m != "full") else self._coarse(usual)
+        reach = self.reach
+        counted = not isinstance(o.m, str)
+        if first != usual and (o.cell_size is not None or counted):
+            # What cannot be is told before anything is fitted.
+            given = self.scenes.at(usual, reach)
+            if not isinstance(o.m, str):
+                check_features(given.domain, o.m, o.boundary)
+        scene = self.scenes.at(first, reach)
+        shores = search.shores(scene)
+        if counted and first != usual:
+            scene = self.scenes.at(usual, reach)
+            first, shores = usual, [s if isinstance(s, Shore) else s.shore for s in shores]
+        if o.areas is not None or in_time:
+            shore = shores[0] if isinstance(shores[0], Shore) else shores[0].shore
+            if in_time:
+                shore = affordable_shore(o, shores, scene, usual, search.choices)
+            found, search.choices["features"] = search.with_enough_features(scene, shore)
+        else:
+            found = search.prior(scene, shores[0])
+        warning: ResolutionWarning | None = None
+        if first != usual:
+            before = found
+            reason = self._late(found, usual) if o.cell_size is None else ""
+            if not reason:
+                found = self._on_usual(search, found, shores, usual, reach)
+                if o.cell_size is None and not counted and not in_time:
+                    found, why, warning = self._refine(search, before, found, why, reach)
+            else:
+                why, warning = self._ended(found, f"cells of {self._side(usual)}: {reason}", math.inf)
+        domain = found.scene.domain
+        cells = Choice(side(domain), "given" if o.cell_size is not None else why)
+        choices = {"CRS": about_crs(domain, o.crs), "cell size": cells, **search.choices}
+        usual_kernel = f"the usual one {'for features' if found.basis.truncated else 'at full resolution'}"
+        choices["kernel"] = Choice(
+            found.posterior.kernel.name, "given" if o.kernel is not None else usual_kernel
+        )
+        if warning is not None:
+            found = found.warned(warning)
+        return found, choices
+
+    # -- sizes
+
+    @property
+    def reach(self) -> float:
+        """How far points are moved to land, on all cells that are compared, where no distance was given."""
+        return 2.0 * self._usual_cell_size()[0]
+
+    @property
+    def _area(self) -> float:
+        return float(shapely.area(self.scenes.land.geometry))
+
+    def _usual_cell_size(self) -> tuple[float, str]:
+        if self.options.cell_size is not None:
+            return float(self.options.cell_size), "given"
+        if self.options.areas is not None:
+            return cell_size_for_areas(self._area, self.scenes.n_areas)
+        return cell_size_for(self._area, self.scenes.n_points, self.scenes.land.crs)
+
+    def _moderate(self, usual: float, why: str) -> tuple[float, str]:
+        """Return cells that a model of all periods can have; the first ones tell how many periods there are."""
+        known = self.scenes.at(self._coarse(usual), 2.0 * usual).in_time
+        assert known is not None
+        return moderate_cells(self._area, usual, why, known.periods.n, self.options.max_seconds)
+
+    def _coarse(self, usual: float) -> float:
+        """Return the size of the cells on which water and prior are chosen."""
+        if self.scenes.one_size:
+            return usual
+        cells = min(max(self._area / usual**2 / COARSE_SHARE, FEWEST_COARSE), MOST_COARSE)
+        size = round_size(math.sqrt(self._area / cells))
+        return usual if size < AS_FINE * usual else size
+
+    def _side(self, size: float) -> str:
+        return f"{number(size)} {'m' if self.scenes.land.crs is not None else 'units'}"
+
+    def _late(self, like: Candidate, size: float, what: str = "they") -> str:
+        """Return that a fit on cells of this size would be too late, nothing if not."""
+        nodes = like.scene.domain.n_nodes * (like.scene.domain.cell_size / size) ** 2
+        return self.fits.too_late(what, like.seconds_with(nodes))
+
+    # -- steps
+
+    def _on_usual(
+        self,
+        search: ModelSearch,
+        found: Candidate,
+        shores: list[Candidate | Shore],
+        size: float,
+        reach: float,
+    ) -> Candidate:
+        """Return the fit on the usual cells; shores that were near to each other are compared again there."""
+        scene = self.scenes.at(size, reach)
+        fine = search.again(scene, found)
+        if found.basis.truncated or self.options.permeability != "auto":
+            return fine
+        rivals = [fine]
+        for other in shores[1:]:
+            if isinstance(other, Candidate) and not self.fits.too_late("another", 1.5 * fine.seconds):
+                rivals.append(search.again(scene, other))
+        return search.settle_water(rivals)
+
+    def _refine(
+        self, search: ModelSearch, before: Candidate, now: Candidate, why: str, reach: float
+    ) -> tuple[Candidate, str, ResolutionWarning | None]:
+        """Halve the cells while the points gain by it; return the last fit that did, why, and what is to be said."""
+        n_points = now.scene.counts.total_weight
+        worth = max(LEAD, WORTH_PER_POINT * n_points)
+        finest = 0.5 * now.scene.spacing
+        while True:
+            gain = now.gain - before.gain
+            rate = gain / math.log2(now.scene.domain.n_nodes / before.scene.domain.n_nodes)
+            here = now.scene.domain.cell_size
+            promise = 2.0 * FADE * rate * math.log2(STEPS[0])
+            if promise < worth:
+                little = f"only about {number(max(promise, 0.0), 2)} nats, and must gain {number(worth, 2)}"
+                return now, f"{why}; cells half as wide would gain {little}", None
+            if here / STEPS[0] < finest:
+                shared = f"{why}; many points share their places, and these are about {self._side(2 * finest)} apart"
+                return now, shared, None
+            late = ""
+            for size in (here / STEPS[0], round_size(here / STEPS[1])):
+                if not (late := self._late(now, size)):
+                    break
+            if late:
+                more = f"cells of {self._side(here / STEPS[0])} would gain about {number(promise, 2)} nats"
+                return now, *self._ended(now, f"{why}; {more}, but {late}", promise)
+            try:
+                scene = self.scenes.at(size, reach)
+                finer = search.again(scene, now)
+            except (GeobgpError, FitError) as error:
+                text = f"{why}; cells of {self._side(size)} cannot be had: {in_words(error.message)}"
+                return now, *self._ended(now, text, promise)
+            lead = finer.gain - now.gain
+            asked = worth * math.log(here / size) / math.log(STEPS[0])
+            if lead < asked:
+                told = (
+                    f"only {number(lead, 2)} nats, and must gain {number(asked, 2)}"
+                    if lead > 0
+                    else "nothing"
+                )
+                return now, f"{why}; cells of {self._side(size)} gain {told}", None
+            why = (
+                f"{number(lead)} nats above cells of {self._side(here)}, for {count(round(n_points), 'point')} on "
+                f"{count(scene.domain.n_nodes, 'node')}"
+            )
+            before, now = now, finer
+
+    def _ended(self, found: Candidate, why: str, promise: float) -> tuple[str, ResolutionWarning | None]:
+        """Return why the ladder has ended, and the warning if that costs much."""
+        if promise < LOSS_PER_POINT * found.scene.counts.total_weight:
+            return why, None
+        finer = f"{found.scene.domain.cell_size / STEPS[0]:g}"
+        return why, ResolutionWarning(
+            f"The map could be sharper. It has cells of {side(found.scene.domain)}: {in_words(why)}.",
+            option="max_seconds",
+            found=found.scene.domain.cell_size,
+            remedy=f"Raise {option('max_seconds')}, or give {option('cell_size', finer, python=f'cell_size={finer}')}.",
+        )

@@ -1,0 +1,452 @@
+"""The commands of the shell."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import tempfile
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from zipfile import ZipFile
+
+import click
+import numpy as np
+import shapely
+
+import geobgp
+from geobgp.auto.gridded import read_land
+from geobgp.auto.pipeline import Mapped, RiskMapped, run, run_risk
+from geobgp.auto.search import cell_size_for
+from geobgp.cli.messages import say, showing_warnings
+from geobgp.cli.options import (
+    MapOptions,
+    RiskFiles,
+    SimulateOptions,
+    StrataFiles,
+    chosen,
+    command_line,
+    look,
+    option_words,
+)
+from geobgp.cli.results import (
+    about_file,
+    file_names,
+    left_out,
+    read_named_regions,
+    record_of,
+    tell_variation,
+    write_layers,
+    write_results,
+    write_time_results,
+)
+from geobgp.cli.workspace import RECORD, Steps, fill_folder, write_record
+from geobgp.errors import DataError, GeobgpError, WriteError, option
+from geobgp.files import check_exists, check_unread, replacing
+from geobgp.inference.mixture import interval_in
+from geobgp.land.domain import Domain
+from geobgp.output.qgis import write_qgis
+from geobgp.progress import Progress, shell_progress
+from geobgp.report.report import ReportInputs, write_report
+from geobgp.scale.strata import Strata, run_strata
+from geobgp.scale.tiles import TilesOptions, run_tiles
+from geobgp.simulate import simulate_points
+from geobgp.text import count, number, size_text
+
+if TYPE_CHECKING:
+    import geopandas as gpd
+
+
+# -- ``geobgp map``: points and polygons in, a folder of results out -----------------------------------------
+
+
+def map_files(
+    options: MapOptions, *, quiet: bool = False, verbose: bool = False, progress_form: str = "console"
+) -> None:
+    """Do what ``geobgp map`` does.
+
+    Parameters
+    ----------
+    options : MapOptions
+    quiet, verbose : bool
+        Say nothing but warnings, or tell of every round of the fit.
+    progress_form : {"console", "json"}
+        "json" is for programs.
+    """
+    write = write_results if options.time is None else write_time_results
+    fill_folder(options, _make, write, quiet=quiet, verbose=verbose, form=progress_form, report="report.html")
+
+
+def _make(options: MapOptions, progress: Progress) -> Mapped:
+    return run(options, progress, keep_coordinates=options.show_points or bool(options.regions))
+
+
+# -- ``geobgp demo``: a map of the sample data, which come with the package ----------------------------------
+
+
+#: Members of demo.zip: copies of files in sample_data, made by pack_demo.py there.
+DATA = {
+    "points": "tick_bites_simulated.gpkg",
+    "land": "netherlands_land.gpkg",
+    "water": "netherlands_water.gpkg",
+    "regions": "netherlands_provinces.gpkg",
+}
+
+
+def map_demo(options: Mapping[str, Any], *, quiet: bool = False, verbose: bool = False) -> None:
+    """Do what ``geobgp demo`` does: `map_files` on the sample data.
+
+    Parameters
+    ----------
+    options : mapping
+        Where to write, and how, as click has read it.
+    quiet, verbose : bool
+    """
+    with tempfile.TemporaryDirectory(prefix="geobgp-demo-") as folder:
+        with (files("geobgp.cli") / "demo.zip").open("rb") as packed, ZipFile(packed) as archive:
+            archive.extractall(folder)
+        paths = {name: str(Path(folder) / file) for name, file in DATA.items()}
+        title = "Tick bites in the Netherlands (simulated)"
+        told = chosen(MapOptions, {**options, **paths, "title": title, "thresholds": (0.2,)})
+        map_files(told, quiet=quiet, verbose=verbose)
+
+
+# -- ``geobgp qgis-script``: where the Processing script for QGIS is, and how it gets into a profile ---------
+
+
+#: The script, which QGIS runs and we only carry.
+SCRIPT = "geobgp_map.py"
+_UNSET = 'INSTALLED_BY = ""'
+
+
+def script_path() -> Path:
+    """Return where the script is."""
+    return Path(str(files("geobgp") / "qgis_script" / SCRIPT))
+
+
+def copy_script(folder: str | Path) -> Path:
+    """Copy the script into a folder, made if it is missing; the copy begins with this Python.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> made = copy_script(tempfile.mkdtemp())
+    >>> sys.executable in made.read_text("utf-8"), made.name
+    (True, 'geobgp_map.py')
+    """
+    text = script_path().read_text("utf-8")
+    target = Path(folder) / SCRIPT
+    with replacing(target, parents=True) as temporary:
+        temporary.write_text(text.replace(_UNSET, f"INSTALLED_BY = {sys.executable!r}", 1), "utf-8")
+    return target
+
+
+def profile_folder(profile: str) -> Path:
+    """Return the folder for scripts of a profile of QGIS, which must be there."""
+    places = _profiles()
+    found = next((p / profile for p in places if (p / profile).is_dir()), None)
+    if found is None:
+        known = sorted(p.name for place in places if place.is_dir() for p in place.iterdir() if p.is_dir())
+        raise WriteError(
+            f"QGIS has no profile {profile!r} here"
+            + (f"; there are {', '.join(known)}." if known else f", and no other: {places[0]} is not there."),
+            option="profile",
+            found=profile,
+            remedy="Start QGIS once, or name a folder with --copy-to; its own stand in Settings, Options, Processing.",
+        )
+    return found / "processing" / "scripts"
+
+
+def _profiles() -> list[Path]:
+    """Return where QGIS keeps its profiles, by system."""
+    home = Path.home()
+    if sys.platform == "win32":
+        base = [Path(os.environ.get("APPDATA", home / "AppData" / "Roaming"))]
+    elif sys.platform == "darwin":
+        base = [home / "Library" / "Application Support"]
+    else:
+        own = home / ".local" / "share"
+        base = [
+            Path(os.environ.get("XDG_DATA_HOME") or own),
+            own,
+            home / ".var" / "app" / "org.qgis.qgis" / "data",
+        ]
+    return [place / "QGIS" / version / "profiles" for version in ("QGIS3", "QGIS4") for place in base]
+
+
+# -- ``geobgp risk``: cases, controls and land in, a folder with the relative risk out -----------------------
+
+
+#: The threshold of every map: the average risk.
+AVERAGE = 1.0
+_ABOUT = {
+    "q50.tif": "posterior median of the relative risk, which the map shows",
+    "mean.tif": "posterior mean of the relative risk",
+    "exceedance_1.tif": "probability of a risk above the average",
+    "tolerance.gpkg": "where the risk is raised or lowered with a probability of 97.5 %",
+    "regions.gpkg": "relative risk by region, with intervals",
+}
+
+
+def risk_files(options: RiskFiles, *, quiet: bool = False, verbose: bool = False) -> None:
+    """Do what ``geobgp risk`` does.
+
+    Parameters
+    ----------
+    options : RiskFiles
+    quiet, verbose : bool
+    """
+    fill_folder(options, run_risk, _write_risk, quiet=quiet, verbose=verbose)
+
+
+def _write_risk(
+    folder: Path, mapped: RiskMapped, options: RiskFiles, steps: Steps, warnings: list[str]
+) -> None:
+    posterior = mapped.posterior.styled(**look(options))
+    with steps.stage("posterior"):  # first: all else can be made from it
+        posterior._known_variation()  # the file keeps it
+        posterior.save(folder / "posterior.geobgp")
+    made: list[Path] = []
+    with steps.stage("rasters"):
+        made = posterior.to_raster(folder, [AVERAGE])
+    with steps.stage("tolerance"):
+        posterior.tolerance_contours(folder / "tolerance.gpkg")
+    regions = None
+    if options.regions:
+        with steps.stage("regions") as stage:
+            regions = posterior.totals(
+                read_named_regions(options.regions, posterior.domain, options.regions_by)
+            )
+            write_layers(folder / "regions.gpkg", regions=regions)
+            stage.note(count(len(regions), "region"))
+    with steps.stage("map"):
+        posterior.to_map(
+            folder / "map.html",
+            threshold=AVERAGE,
+            regions=regions,
+            context=options.context,
+            basemap=options.basemap,
+        )
+    with steps.stage("project"):
+        write_qgis(posterior, folder / "map.qgz", made, thresholds=[AVERAGE], regions=regions)
+    left = left_out(posterior, options, steps)
+    tell_variation(posterior, steps)
+    inputs = ReportInputs(
+        sources={what.capitalize(): Path(path).name for what, path in options.files().items()},
+        choices=mapped.choices,
+        validation=left.checked,
+        advice=left.advice,
+        not_checked=left.why_not,
+        warnings=[*warnings, *steps.told()],
+        thresholds=[AVERAGE],
+        regions=regions,
+        files={n: _ABOUT.get(n, about_file(n)) for n in file_names(folder) if not n.endswith(".qml")},
+        seconds=steps.seconds,
+        command=risk_command_line(options),
+    )
+    with steps.stage("report"):
+        write_report(folder / "report.html", posterior, inputs)
+    with steps.step(RECORD):
+        record = record_of(mapped, options, inputs, _counted(mapped))
+        write_record(folder, record | {"not_written": steps.failed})
+
+
+def _counted(mapped: RiskMapped) -> dict[str, int]:
+    """Return how many persons there are, as ``summary.json`` holds it."""
+    both = mapped.cases.counts, mapped.controls.counts
+    return {
+        "read": sum(c.n_read for c in both), "used": sum(c.n_used for c in both),
+        "moved": sum(c.n_snapped for c in both), "dropped": sum(c.n_dropped for c in both),
+        "cases": both[0].n_used, "controls": both[1].n_used,
+    }  # fmt: skip
+
+
+def risk_command_line(options: RiskFiles) -> str:
+    """Return a command line that does the same, with names of files only.
+
+    Examples
+    --------
+    >>> told = RiskFiles(cases="a.csv", controls="b.csv", land="l.gpkg", confounders=("age", "sex"), output="out")
+    >>> risk_command_line(told)
+    'geobgp risk a.csv b.csv --land l.gpkg --confounder age --confounder sex -o out'
+    """
+    files = [Path(str(getattr(options, name))).name for name in ("cases", "controls", "land")]
+    return shlex.join(["geobgp", "risk", *files[:2], "--land", files[2], *option_words(options)])
+
+
+# -- ``geobgp simulate``: points drawn from a known intensity, in a file -------------------------------------
+
+
+_FORMATS = (".gpkg", ".geojson", ".parquet", ".csv")
+
+
+def simulate_file(options: SimulateOptions, *, quiet: bool = False, verbose: bool = False) -> None:
+    """Do what ``geobgp simulate`` does.
+
+    Parameters
+    ----------
+    options : SimulateOptions
+    quiet, verbose : bool
+    """
+    if (options.posterior is None) == (options.land is None):
+        raise click.UsageError("Give either --posterior, or --land with --intensity.")
+    if options.land is not None and options.intensity is None:
+        raise click.UsageError("--land needs --intensity: a number of events per km², or a raster.")
+    options.check_files()
+    target = Path(options.output)
+    if target.exists() and not options.force:
+        raise GeobgpError(
+            f"{target} exists.",
+            option="output",
+            remedy=(
+                f"Nothing is overwritten without {option('force')}; or choose another file with "
+                f"{option('output')}."
+            ),
+        )
+    check_unread(target)
+    if target.suffix.lower() not in _FORMATS:
+        raise DataError(f"{target.name}: points are written as {', '.join(_FORMATS[:-1])} or {_FORMATS[-1]}.")
+    progress = shell_progress(quiet=quiet, verbose=verbose)
+    with showing_warnings():
+        with progress.stage("land") as stage:
+            domain, intensity = _known_intensity(options)
+            stage.note(f"{domain.n_nodes:,} nodes")
+        with progress.stage("points") as stage:
+            points = simulate_points(domain, intensity, options.seed)
+            stage.note(f"{len(points):,}")
+        _write(points, target)
+    if not quiet:
+        say(f"{len(points):,} points in {target}", f"The points are in {target} all the same.")
+
+
+def _known_intensity(o: SimulateOptions) -> tuple[Domain, float | np.ndarray]:
+    """Return the domain and the intensity to simulate from."""
+    if o.posterior is not None:
+        from geobgp.posterior import Posterior
+
+        posterior = Posterior.load(o.posterior)
+        expected = posterior._nodes.exp_mean() * posterior.exposure
+        return posterior.domain, expected / (posterior.domain.node_areas / posterior.domain.area_unit[0])
+    land = read_land(o.land, o.water, o.barriers, crs=o.crs, land_crs=o.land_crs)
+    cell_size = o.cell_size or cell_size_for(float(shapely.area(land.geometry)), None, land.crs)[0]
+    domain = Domain.from_land(land, cell_size)
+    assert o.intensity is not None
+    try:
+        return domain, float(o.intensity)
+    except ValueError:
+        pass
+    from geobgp.data.rasters import read_to_nodes
+
+    check_exists(o.intensity, "intensity")
+    values = read_to_nodes(o.intensity, domain, "mean")
+    missing = int(np.isnan(values).sum())
+    if missing:
+        raise DataError(
+            f"intensity: {o.intensity} has no value at {missing:,} of {len(values):,} nodes of the land.",
+            option="intensity",
+            found=missing,
+        )
+    return domain, values
+
+
+def _write(points: gpd.GeoDataFrame, target: Path) -> None:
+    kind = target.suffix.lower()
+    with replacing(target) as temporary:
+        if kind == ".parquet":
+            points.to_parquet(temporary)
+        elif kind == ".csv":
+            shown = points if points.crs is None else points.to_crs(4326)
+            names = ("easting", "northing") if points.crs is None else ("longitude", "latitude")
+            coords = np.column_stack([shown.geometry.x, shown.geometry.y])
+            np.savetxt(temporary, coords, "%.8f", ",", header=",".join(names), comments="")
+        elif kind == ".geojson" and points.crs is not None:
+            points.to_crs(4326).to_file(temporary, driver="GeoJSON")
+        else:
+            points.to_file(temporary, driver="GeoJSON" if kind == ".geojson" else "GPKG")
+
+
+# -- ``geobgp strata``: points with a column of labels in, a folder with a map for each label out ------------
+
+
+#: Joint draws behind the intervals of totals.
+_SAMPLES = 500
+
+
+def strata_files(options: StrataFiles, *, quiet: bool = False, verbose: bool = False) -> None:
+    """Do what ``geobgp strata`` does.
+
+    Parameters
+    ----------
+    options : StrataFiles
+    quiet, verbose : bool
+    """
+    opens = ("index.html", "totals.gpkg")
+    fill_folder(options, run_strata, _write_strata, quiet=quiet, verbose=verbose, opens=opens)
+
+
+def _write_strata(
+    folder: Path, strata: Strata, options: StrataFiles, steps: Steps, warnings: list[str]
+) -> None:
+    rasters: dict[str, Path] = {}
+    with steps.stage("rasters") as stage:
+        for name, path in strata.raster_paths(folder).items():
+            with steps.step(f"raster of {name}"):
+                rasters[name] = strata[name].to_raster(path)[0]
+            stage.step(len(rasters), len(strata))
+    with steps.stage("totals") as stage:
+        domain = strata.everything.domain
+        regions = None if options.regions is None else read_named_regions(options.regions, domain)
+        table = strata.totals(
+            regions, n_samples=_SAMPLES, client=options.client, n_jobs=options.n_jobs, step=stage.step
+        )
+        strata.write_totals(table, folder / "totals.gpkg")
+        strata.write_totals(table, folder / "totals.csv")
+        stage.note(count(len(table), "row"))
+    with steps.stage("table"), replacing(folder / "strata.csv") as temporary:
+        strata.table().to_csv(temporary)
+    with steps.stage("page"):
+        strata.to_index(folder / "index.html", title=options.title)
+    record: dict[str, Any] = {
+        "geobgp": geobgp.__version__,
+        "created": strata.everything.created,
+        "options": options.record(),
+        "strata": {name: path.name for name, path in rasters.items()},
+        "failures": strata.failures,
+        "choices": dict(strata.everything.choices),
+        "warnings": warnings,
+        "seconds": steps.seconds,
+        "command": command_line(options, "strata"),
+        "not_written": steps.failed,
+    }
+    with steps.step(RECORD):
+        write_record(folder, record)
+
+
+# -- ``geobgp tiles``: points and land of any size in, one mosaic out; cut off, it goes on -------------------
+
+
+def tiles_files(options: TilesOptions, *, quiet: bool = False, verbose: bool = False) -> None:
+    """Do what ``geobgp tiles`` does.
+
+    Parameters
+    ----------
+    options : TilesOptions
+    quiet, verbose : bool
+    """
+    progress = shell_progress(quiet=quiet, verbose=verbose)
+    with showing_warnings():
+        made = run_tiles(options, progress)
+    if not quiet:
+        progress.line(f"{sum(progress.seconds.values()):.1f} s in all")
+        done = f"{made.n_fitted:,} of {count(len(made.table), 'tile')} fitted now"
+        there = f"The mosaic is in {made.raster} all the same."
+        say(f"{done}; {made.raster} ({size_text(made.raster.stat().st_size)}), in {made.units}", there)
+        for effect in made.coefficients.iloc[1:].itertuples():
+            ends = interval_in(made.coefficients, "rate_ratio")
+            assert ends is not None
+            low, high = (number(getattr(effect, name), 3) for name in (ends.low, ends.high))
+            more = f"times {number(effect.rate_ratio, 3)} ({low} to {high}) the intensity for each unit more"
+            say(f"{effect.name}: {more}", there)
+        say(f"Open {made.raster} in QGIS. {made.folder / 'tiles'} is only needed to go on.", there)

@@ -1,0 +1,1378 @@
+"""Observations that are nonlinear in the field: relinearised pass by pass until they converge."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple, Protocol
+
+import numpy as np
+from scipy import sparse
+from scipy.optimize import brentq, minimize_scalar
+
+from geobgp.data.effects import Effects, Linearised
+from geobgp.errors import ConvergenceWarning, DataError, GeobgpWarning, hearing, option, warn
+from geobgp.inference.chain import AreaRows, ChainEngine, Dynamics, DynamicsName, Setting, node_engine
+from geobgp.inference.dense import NodeFeatures, RowEngine, row_weights
+from geobgp.inference.engine import Engine, PartedFeatures, State
+from geobgp.inference.families import (
+    LARGEST_K,
+    SMALLEST_K,
+    Likelihood,
+    NegativeBinomial,
+    Poisson,
+    SuppressedCounts,
+    sites,
+)
+from geobgp.inference.fit import Fit, Start, fit, grid_weights, hyper_grid
+from geobgp.inference.hyper import Hyper, bfgs, negative, newton_step
+from geobgp.inference.solver import RAN_OUT, Solver
+from geobgp.prior.basis import Scaling
+from geobgp.progress import Stage
+from geobgp.text import number
+
+# -- Fixed points: moments that a pass returns as they were, found in fewer passes by Anderson's mixing ------
+# A pass maps means and variances x to others, G(x). The next place to try is the combination of the last few at which
+# what they lack, G(x) - x, would vanish if the map were linear.
+
+
+#: Means and variances.
+Moments = tuple[np.ndarray, np.ndarray]
+
+#: Passes that are remembered.
+_DEPTH = 8
+#: The longest way that a mixture may lie from the last place, if a pass does not lead farther.
+_FAR = 2.0
+_SMALLEST = 1e-12
+
+
+class Anderson:
+    """The places that were tried, and where their passes led.
+
+    Examples
+    --------
+    >>> mixing = Anderson()
+    >>> x = np.zeros(2), np.ones(2)
+    >>> for _ in range(8):
+    ...     x = mixing.next(x, (1.0 - 0.9 * x[0], np.exp(0.2 - 0.8 * np.log(x[1]))))
+    >>> [v.round(6).tolist() for v in (x[0] * 1.9, np.log(x[1]) * 9.0)]
+    [[1.0, 1.0], [1.0, 1.0]]
+    """
+
+    def __init__(self) -> None:
+        self._places: list[np.ndarray] = []
+        self._lacks: list[np.ndarray] = []
+
+    def next(self, tried: Moments, found: Moments) -> Moments:
+        """Return the moments to try after these, of which a pass has found those."""
+        place, size = _flat(tried), len(tried[0])
+        lack = _flat(found) - place
+        # Means count in posterior standard deviations, variances by their logarithm.
+        weight = np.ones(len(lack))
+        weight[:size] = 1.0 / np.sqrt(np.maximum(found[1], _SMALLEST))
+        new = place + lack
+        if self._lacks:
+            by_place = np.array([place - other for other in self._places]).T
+            by_lack = np.array([lack - other for other in self._lacks]).T
+            share = np.linalg.lstsq(weight[:, None] * by_lack, weight * lack, rcond=1e-8)[0]
+            way = lack - (by_place + by_lack) @ share
+            longest, farthest = float(np.abs(weight * way).max()), float(np.abs(weight * lack).max())
+            if np.isfinite(longest):
+                new = place + way * min(1.0, max(_FAR, farthest) / max(longest, 1e-300))
+        self._places = [*self._places, place][-_DEPTH:]
+        self._lacks = [*self._lacks, lack][-_DEPTH:]
+        return _moments(new, size)
+
+
+def _flat(moments: Moments) -> np.ndarray:
+    return np.concatenate([moments[0], np.log(np.maximum(moments[1], _SMALLEST))])
+
+
+def _moments(flat: np.ndarray, size: int) -> Moments:
+    return flat[:size], np.exp(flat[size:])
+
+
+# -- Renewal: fits in several passes, in which what depends on the posterior is renewed until it stays as it is --
+# Each pass is a whole fit that goes on from the last one. The row and offset of an area, and the columns and offsets
+# of
+# levels that share a node, follow from the posterior of the pass before and are held in the next.
+
+
+#: Passes after which rows that still change are reported; change (in posterior sds, and relatively) that ends them; and
+#: so many times it that will do where the bound, in nats, changes no more than that, or passes have come to an end.
+MOST_PASSES, SETTLED, _WILL_DO = 40, 0.01, 10.0
+#: Change of a posterior within a pass that is small enough: passes are mixed, which magnifies it.
+_EXACT = 1e-5
+#: Log of a number of events that nobody can expect of an area.
+_TOO_MANY = 200.0
+#: Levels that share a node: change of an effect in standard deviations that is small enough; passes with
+#: hyperparameters held, and searches for these; the longest step of an effect, and the least slope that is believed.
+_SAME_EFFECT, _LEVEL_PASSES, _LEVEL_SEARCHES, _LONGEST, _LEAST_SLOPE = 0.05, 20, 3, 3.0, 0.3
+#: Change of a posterior that is small enough on the way to the effects of levels, in standard deviations.
+ON_THE_WAY = 0.01
+
+
+@dataclass(frozen=True, eq=False)
+class Observed:
+    """What was counted, and of what.
+
+    Attributes
+    ----------
+    counts : (n,) array
+        Any number between the two of `interval` where it is hidden.
+    exposure : (n, n_nodes) csr_array
+        The exposure of every node behind each count.
+    hidden : (n,) bool array
+    interval : (int, int)
+        Between which numbers hidden counts lie.
+    """
+
+    counts: np.ndarray
+    exposure: sparse.csr_array
+    hidden: np.ndarray
+    interval: tuple[int, int] = (0, 0)
+
+    @property
+    def single(self) -> bool:
+        """Whether every count is of one node."""
+        return bool((np.diff(self.exposure.indptr) <= 1).all())
+
+    def about(self, at: Linearised) -> Observed:
+        """Return the same with what linearised columns leave in the exposure."""
+        if at.offset is None:
+            return self
+        return replace(self, exposure=sparse.csr_array(self.exposure.multiply(np.exp(at.offset))))
+
+
+class Pass(NamedTuple):
+    """What is fitted in one pass: an engine, the exposure of each observation about its row, and the rows if any."""
+
+    engine: Engine
+    exposure: np.ndarray
+    start: Moments
+    rows: Any = None
+
+
+class Problem(Protocol):
+    """What is to be fitted, pass by pass."""
+
+    @property
+    def centre(self) -> float:
+        """Constant added to every linear predictor."""
+        ...
+
+    @property
+    def renews(self) -> bool:
+        """Whether rows change from pass to pass."""
+        ...
+
+    def at(self, state: State | None, moments: Moments | None) -> Pass:
+        """Return the pass that follows a posterior, of which rows are made with these moments at the nodes."""
+        ...
+
+    def about(self, at: Linearised) -> Problem:
+        """Return the same with linearised columns of fixed effects, and what these leave in the exposure."""
+        ...
+
+    def likelihood(self, exposure: np.ndarray, k: float) -> Likelihood:
+        """Return the likelihood; k is infinite for Poisson counts."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class NodeProblem:
+    """Counts at the nodes: one engine for all passes."""
+
+    engine: Engine
+    counts: np.ndarray
+    exposure: np.ndarray
+    centre: float
+    renews: bool = False
+
+    def at(self, state: State | None, moments: Moments | None) -> Pass:
+        """Return the one pass that there is."""
+        zero = np.zeros(len(self.counts))
+        return Pass(self.engine, self.exposure, (zero, zero) if moments is None else moments)
+
+    def about(self, at: Linearised) -> NodeProblem:
+        """Return the same with linearised columns."""
+        if at.offset is None:
+            return self
+        engine = self.engine.with_columns(at.columns)
+        return replace(self, engine=engine, exposure=self.exposure * np.exp(at.offset))
+
+    def likelihood(self, exposure: np.ndarray, k: float) -> Likelihood:
+        """Return the likelihood."""
+        if math.isinf(k):
+            return Poisson(self.counts, exposure, self.centre)
+        return NegativeBinomial(self.counts, exposure, self.centre, k)
+
+
+def row_exposures(
+    log_total: np.ndarray, row_mean: np.ndarray, row_variance: np.ndarray, counts: np.ndarray, centre: float
+) -> np.ndarray | None:
+    """Return the exposures about rows, with which they expect what their nodes do; None where that cannot be told."""
+    with np.errstate(over="ignore", under="ignore"):
+        exposure = np.exp(log_total - 0.5 * row_variance - row_mean)
+    possible = np.isfinite(exposure) & (log_total + centre < _TOO_MANY)
+    return exposure if (possible & ((exposure > 0) | (counts == 0))).all() else None
+
+
+def remedy_of(scaling: Scaling) -> str:
+    """Return what to do where areas do not settle."""
+    if scaling == "natural":
+        return f"Use {option('scaling', 'even')}: as wide on islets as elsewhere."
+    return f"Give the lengthscale and sd of {option('kernel')}, or fewer features."
+
+
+def broken_down(variance: float, scaling: Scaling) -> DataError:
+    """Return the error of rows that expect nothing that can be told."""
+    return DataError(
+        "The fit broke down: some land within areas has a prior so wide (a standard deviation of the "
+        f"log-intensity of {number(math.sqrt(variance), 2)}) that nothing can be expected of it.",
+        option="scaling",
+        found=math.sqrt(variance),
+        remedy=remedy_of(scaling),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class RowProblem:
+    """Counts that are sums over nodes: the rows follow from the posterior."""
+
+    nodes: NodeFeatures
+    observed: Observed
+    columns: np.ndarray
+    fixed_sd: np.ndarray
+    centre: float
+
+    @property
+    def renews(self) -> bool:
+        """Whether rows change from pass to pass: not where every count is of one node."""
+        return not self.observed.single
+
+    def at(self, state: Any | None, moments: Moments | None) -> Pass:
+        """Return the rows w_i / W and the exposures about them, at a posterior."""
+        n = self.columns.shape[0]
+        mean, variance = (np.zeros(n), np.zeros(n)) if moments is None else moments
+        rows, log_total = row_weights(self.observed.exposure, mean, variance)
+        row_mean = rows @ mean
+        seen = (row_mean, np.zeros(len(log_total))) if state is None else state.moments_of(rows)
+        exposure = row_exposures(log_total, row_mean, seen[1], self.observed.counts, self.centre)
+        if exposure is None:
+            raise broken_down(float(variance.max()), self.nodes.scaling)
+        engine = RowEngine(self.nodes, rows, self.columns, self.fixed_sd, self.centre)
+        return Pass(engine, exposure, seen, rows)
+
+    def about(self, at: Linearised) -> RowProblem:
+        """Return the same with linearised columns."""
+        return replace(self, observed=self.observed.about(at), columns=at.columns)
+
+    def likelihood(self, exposure: np.ndarray, k: float) -> Likelihood:
+        """Return the likelihood of the counts about their rows."""
+        o = self.observed
+        told: Poisson | NegativeBinomial = Poisson(o.counts, exposure, self.centre)
+        if not math.isinf(k):
+            told = NegativeBinomial(o.counts, exposure, self.centre, k)
+        return SuppressedCounts(told, o.hidden, *o.interval) if o.hidden.any() else told
+
+
+@dataclass(frozen=True, eq=False)
+class Settled:
+    """A fit whose rows have settled.
+
+    Attributes
+    ----------
+    fit : Fit
+    last : Pass
+        The last one.
+    likelihood : Likelihood
+        Of the counts, in the last pass.
+    seen : Moments
+        At the observations.
+    settled : bool
+        Whether fit and rows have.
+    first : float
+        The bound of the first pass, at rows of the fit before it.
+    """
+
+    fit: Fit
+    last: Pass
+    likelihood: Any
+    seen: Moments
+    settled: bool
+    first: float
+
+
+def settle(
+    problem: Problem,
+    hyper: Hyper,
+    k: float,
+    *,
+    before: Settled | None = None,
+    known: Start | None = None,
+    stage: Stage,
+    keep: Callable[[Start], None] | None = None,
+    tolerance: float = SETTLED,
+    most: int = MOST_PASSES,
+) -> Settled:
+    """Go through passes until rows and posterior stay as they are; the size k is held.
+
+    Parameters
+    ----------
+    problem : Problem
+    hyper : Hyper
+        Where rows are renewed, all of it is held.
+    k : float
+        Size of a negative binomial, infinite for Poisson counts.
+    before : Settled, optional
+        At other hyperparameters, from which this one begins.
+    known : Start, optional
+        Where to begin otherwise, at the nodes.
+    tolerance : float
+        Change of a pass, in posterior standard deviations, that is small enough.
+    most : int
+        Passes.
+    """
+    state = None if before is None else before.fit.states[0]
+    moments = None if state is None else _less_centre(state, problem.centre)
+    if moments is None and known is not None:
+        moments = known.mean, known.variance
+    at = problem.at(state, moments)
+    start = known
+    if before is not None:
+        start = Start(before.fit.hyper_mean, before.fit.hyper_cov, *at.start)
+    elif known is not None:
+        start = Start(known.theta, known.covariance, *at.start)
+    passes, mixing, bounds, rounds, seconds = 0, Anderson(), list[float](), 0, dict[str, float]()
+    best: tuple[float, Fit, Pass, Likelihood] | None = None
+    while True:
+        likelihood = problem.likelihood(at.exposure, k)
+        heard: list[GeobgpWarning] = []
+        with hearing(heard.append):
+            exact = _EXACT if problem.renews else None
+            found = fit(at.engine, likelihood, hyper, start=start, stage=stage, tolerance=exact)
+        passes, rounds = passes + 1, rounds + found.rounds
+        seconds = {name: seconds.get(name, 0.0) + spent for name, spent in found.seconds.items()}
+        bounds.append(found.elbo)
+        new = _less_centre(found.states[0], problem.centre)
+        if keep is not None:
+            keep(Start(found.hyper_mean, found.hyper_cov, *new))
+        change = _change(moments, new) if problem.renews else 0.0
+        if best is None or change < best[0]:
+            best = change, found, at, likelihood
+        steady = len(bounds) > 2 and float(np.abs(np.diff(bounds[-3:])).max()) < tolerance
+        if change < tolerance * (_WILL_DO if steady else 1.0) or passes >= most:
+            break
+        moments = new if moments is None else mixing.next(moments, new)
+        at = problem.at(found.states[0], moments)
+        start = Start(found.hyper_mean, found.hyper_cov, *at.start)
+    change, found, at, likelihood = best
+    found = replace(found, rounds=rounds, seconds=seconds)
+    seen = new if at.rows is None else found.states[0].moments_of(at.rows)  # type: ignore[attr-defined]
+    return Settled(found, at, likelihood, seen, found.converged and change < _WILL_DO * tolerance, bounds[0])
+
+
+def _less_centre(state: State, centre: float) -> Moments:
+    mean, variance = state.node_moments()
+    return mean.ravel() - centre, variance.ravel()
+
+
+def _change(old: Moments | None, new: Moments) -> float:
+    """Return the largest change of a mean, in standard deviations, and of a variance, relatively."""
+    if old is None:
+        return np.inf
+    variance = np.maximum(new[1], 1e-12)
+    mean = np.abs(new[0] - old[0]) / np.sqrt(variance)
+    return float(max(mean.max(initial=0.0), (np.abs(new[1] - old[1]) / variance).max(initial=0.0)))
+
+
+#: What a fit with linearised columns is for: their next coefficients, the best posterior of Poisson counts, or all that
+#: was asked for (a mixture, a dispersion).
+Purpose = Literal["on the way", "best", "all"]
+#: Fits with linearised columns, from a place to begin at and with hyperparameters.
+FitAt = Callable[[Linearised, Start | None, Hyper, Purpose], tuple[Fit, Likelihood]]
+
+
+def fit_levels(
+    fit_at: FitAt,
+    effects: Effects,
+    hyper: Hyper,
+    start: Start | None,
+    centre: float,
+    *,
+    known: Moments | None = None,
+    more: bool = False,
+) -> tuple[Fit, Likelihood]:
+    """Fit with levels that share nodes: their columns are renewed until the effects stay as they are.
+
+    Parameters
+    ----------
+    fit_at : callable
+    effects : Effects
+        Where no node has several levels, or columns are held, this is one fit.
+    hyper : Hyper
+    start : Start, optional
+        With moments of the whole linear predictor, less its centre, at the nodes.
+    centre : float
+    known : (1 + k,) and (1 + k, 1 + k) arrays, optional
+        Mean and covariance of coefficients to begin with, on the standardised scale; by default none has an effect.
+    more : bool
+        Whether the last fit is to do more than find the best posterior of Poisson counts.
+    """
+    if not effects.mixes:
+        at = Linearised(effects.columns, effects.offset)
+        found, likelihood = fit_at(at, _less_offset(start, at), hyper, "all")
+        return (found if at.offset is None else with_offset(found, at.offset)), likelihood
+    size = 1 + len(effects.terms)
+    tried = _Tried(effects, *((np.zeros(size), np.zeros((size, size))) if known is None else known))
+    heard: list[GeobgpWarning] = []
+    rounds, seconds = 0, dict[str, float]()
+
+    def run(place: Start | None, hyper: Hyper, purpose: Purpose) -> tuple[Fit, Likelihood]:
+        nonlocal rounds
+        fitted, likelihood = fit_at(tried.at, _less_offset(place, tried.at), hyper, purpose)
+        rounds += fitted.rounds
+        for name, spent in fitted.seconds.items():
+            seconds[name] = seconds.get(name, 0.0) + spent
+        return replace(fitted, rounds=rounds, seconds=dict(seconds)), likelihood
+
+    with hearing(heard.append):
+        found, likelihood = run(start, hyper, "best")
+        for _ in range(_LEVEL_SEARCHES):
+            theta, covariance = found.hyper_mean, found.hyper_cov
+            held = replace(hyper, start=theta, lower=theta, upper=theta)
+            before = tried
+            for _ in range(_LEVEL_PASSES):
+                if tried.hold(found):
+                    break
+                place = _place_of(found, covariance, centre, tried.at)
+                tried = tried.next(found)
+                found, likelihood = run(place, held, "on the way")
+            if tried is before:
+                break
+            heard.clear()
+            found, likelihood = run(_place_of(found, covariance, centre, tried.at), hyper, "best")
+        converged = tried.hold(found)
+    if more:
+        found, likelihood = run(_place_of(found, found.hyper_cov, centre, tried.at), hyper, "all")
+    else:
+        for warning in heard:
+            warn(warning)
+    if not converged:
+        message = "effects of levels that share nodes still change"
+        warn(ConvergenceWarning(f"The fit did not converge: {message}.", option="covariates"))
+        found = replace(found, converged=False, message=message)
+    return with_offset(found, tried.at.offset), likelihood
+
+
+def effects_alone(
+    effects: Effects, counts: np.ndarray, exposure: np.ndarray | sparse.csr_array
+) -> Moments | None:
+    """Return effects of a model without a field, which is quick, to begin with where levels share nodes.
+
+    Parameters
+    ----------
+    effects : Effects
+    counts : (n,) array
+    exposure : (n,) array, or (n, n_nodes) csr_array
+        Of the nodes, or of every node behind each count.
+    """
+    if not effects.mixes or effects.columns.ndim == 3:
+        return None
+    summed: Any = exposure if sparse.issparse(exposure) else sparse.diags_array(exposure).tocsr()
+    prior = effects.prior_sd**-2.0
+    centre, mean = math.log(max(float(counts.sum()), 0.5) / float(exposure.sum())), np.zeros(len(prior))
+    for _ in range(_LEVEL_PASSES):
+        columns, offset = effects.linearised(mean)
+        assert offset is not None
+        rate = np.exp(np.clip(columns @ mean + offset + centre, -_TOO_MANY, _TOO_MANY))
+        expected = summed @ rate
+        rows = (summed @ (rate[:, None] * columns)) / np.where(expected > 0, expected, 1.0)[:, None]
+        precision = (rows * expected[:, None]).T @ rows + np.diag(prior)
+        step = np.linalg.solve(precision, rows.T @ (counts - expected) - prior * mean)
+        mean = mean + step * min(1.0, 1.0 / max(float(np.abs(step).max()), 1e-300))
+        if np.abs(step).max() < ON_THE_WAY:
+            break
+    return mean, np.zeros((len(prior), len(prior)))
+
+
+def with_offset(found: Fit, offset: np.ndarray | None) -> Fit:
+    """Return a fit of linearised columns, whose states know what is added to these."""
+    states: Any = found.states
+    return replace(found, states=tuple(replace(state, offset=offset) for state in states))
+
+
+def _place_of(found: Fit, covariance: np.ndarray, centre: float, at: Linearised) -> Start:
+    """Return where a fit ended, with the whole linear predictor, less its centre."""
+    mean, variance = found.states[0].node_moments()
+    return Start(found.hyper_mean, covariance, (mean + at.offset - centre).ravel(), variance.ravel())
+
+
+def _less_offset(start: Start | None, at: Linearised) -> Start | None:
+    if start is None or at.offset is None or not start.variance.any():
+        return start
+    mean = (start.mean.reshape(-1, len(at.offset)) - at.offset).ravel()
+    return replace(start, mean=mean)
+
+
+class _Tried:
+    """Coefficients about which columns were linearised, and how passes answered to those before them.
+
+    What is sought are sizes a = mean + variance / 2 of the levels, in their own unit, that a pass gives back. Where a
+    level is hardly known, columns about a larger size know more of it, and lead to a smaller one: steps follow how the
+    answer of each level changed with its size.
+    """
+
+    def __init__(
+        self,
+        effects: Effects,
+        mean: np.ndarray,
+        covariance: np.ndarray,
+        slope: np.ndarray | None = None,
+        before: tuple[np.ndarray, np.ndarray] | None = None,
+    ) -> None:
+        self.effects, self.mean, self.covariance, self._before = effects, mean, covariance, before
+        self.at = effects.linearised(mean, covariance)
+        self._levels = np.array([j for j, term in enumerate(effects.terms) if term.level is not None])
+        self._slope = -np.ones(len(self._levels)) if slope is None else slope
+        self._sizes = self._own(mean, covariance)[0]
+
+    def _own(self, mean: np.ndarray, covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean + variance / 2 and variance of every level, in its own unit."""
+        scale = self.effects.scales[self._levels]
+        variance = np.diagonal(covariance)[1 + self._levels] / scale**2
+        return mean[1 + self._levels] / scale + 0.5 * variance, variance
+
+    def _answer(self, found: Fit) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Return what a pass has found, what the sizes lack by it, and how that changes with them."""
+        size = len(self.mean)
+        mean, covariance = found.states[0].coefficients()
+        mean, covariance = mean[:size], covariance[:size, :size]
+        lack, slope = self._own(mean, covariance)[0] - self._sizes, self._slope
+        if self._before is not None:
+            moved, changed = self._sizes - self._before[0], lack - self._before[1]
+            with np.errstate(divide="ignore", invalid="ignore"):
+                seen = changed / moved
+            slope = np.where((np.abs(moved) > 1e-9) & (seen < -_LEAST_SLOPE), seen, slope)
+        return mean, covariance, lack, slope
+
+    def hold(self, found: Fit) -> bool:
+        """Whether the columns hold at what a pass has found."""
+        mean, covariance, lack, slope = self._answer(found)
+        sd = np.sqrt(self._own(mean, covariance)[1])
+        return bool((np.abs(lack / slope) < _SAME_EFFECT * np.minimum(sd, 1.0)).all())
+
+    def next(self, found: Fit) -> _Tried:
+        """Return what to try after a pass."""
+        mean, covariance, lack, slope = self._answer(found)
+        sizes = self._sizes + np.clip(-lack / slope, -_LONGEST, _LONGEST)
+        mean = mean.copy()
+        mean[1 + self._levels] = self.effects.scales[self._levels] * (
+            sizes - 0.5 * self._own(mean, covariance)[1]
+        )
+        return _Tried(self.effects, mean, covariance, slope, (self._sizes, lack))
+
+
+# -- Profile: the bound at rows that have settled, as a function of the hyperparameters, and where it is highest --
+# At rows that are held, the bound's slope in θ lacks what θ does through the rows. That matters over many periods: a
+# wide
+# field that never changes, seen through rows that differ from period to period, imitates every change. So the bound
+# is
+# climbed where rows have settled. The pull of the rows, which the slope at held rows lacks, is measured by
+# differences;
+# it varies slowly, so that it is measured at few places.
+
+
+#: Nats that a step must promise to be taken; change of rows that is small enough on the way, and passes for it.
+WORTH, LOOSE_TOLERANCE, _LOOSE_PASSES = 0.1, 0.03, 12
+#: The pull of the rows is measured over half a standard deviation of θ, within these bounds.
+_STEPS = 0.15, 0.6
+#: How often it is measured at the most, and steps that are taken with each.
+_PULLS, _TRIES = 6, 8
+#: Shares of a step that are tried, and nats that rows not fully settled may cost or feign.
+_SHARES, _NOISE = (1.0, 0.4, 0.1), 0.05
+#: The least curvature that is believed: differences of rows not fully settled are worth no less.
+_FLATTEST = 0.3
+#: How often the standard deviation is halved where rows do not settle.
+_ATTEMPTS = 6
+#: Places that are remembered.
+_KEPT = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Best:
+    """Where the bound is highest.
+
+    Attributes
+    ----------
+    found : Settled
+    k : float
+        Size of a negative binomial; infinite for Poisson counts.
+    held_at : float or None
+        Standard deviation beyond which rows no longer settle, if that has ended the search.
+    """
+
+    found: Settled
+    k: float
+    held_at: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class _Place:
+    """Settled rows at x, and the bound there with the prior of the hyperparameters."""
+
+    x: np.ndarray
+    settled: Settled = field(repr=False)
+    score: float
+
+
+class Profile:
+    """The bound at settled rows.
+
+    Parameters
+    ----------
+    problem : Problem
+        One whose rows are renewed.
+    hyper : Hyper
+    stage : Stage
+    keep : callable, optional
+        Given a place from which such a search could go on, after every pass.
+    deadline : float
+        On `time.perf_counter`: after it no step of the hyperparameters begins.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        hyper: Hyper,
+        stage: Stage,
+        keep: Callable[[Start], None] | None = None,
+        deadline: float = math.inf,
+    ) -> None:
+        self._deadline = deadline
+        self.problem, self.hyper, self.stage, self._keep = problem, hyper, stage, keep
+        self._lower, self._upper = hyper.lower, hyper.upper
+        self._sized = False
+        self._covariance = np.zeros((len(hyper.start),) * 2)
+        self._places: list[_Place] = []
+        #: The lowest standard deviation at which rows were seen not to settle.
+        self._too_wide = math.inf
+        self._rounds, self._settlings, self._seconds = 0, 0, dict[str, float]()
+
+    def search(self, start: Start | None = None) -> Best:
+        """Return where the bound of Poisson counts is highest, from a place to start at if there is one."""
+        error: DataError | None = None
+        unsettled: Settled | None = None
+        theta, curvature = self._first(start)
+        for _ in range(_ATTEMPTS):
+            try:
+                found = self._settle(theta, None, start, final=True)
+            except DataError as failed:
+                if failed.option != "scaling":
+                    raise
+                error = error or failed
+            else:
+                if found.settled:
+                    return self._climb(self._place(theta, found), curvature)
+                unsettled = unsettled or found
+            if start is not None:  # rows from elsewhere may lead astray
+                start = None
+                theta, curvature = self._first(None)
+                continue
+            if not self.hyper.free[1]:
+                break
+            self._too_wide = min(self._too_wide, float(np.exp(theta[1])))
+            theta = theta.copy()
+            theta[1] = max(theta[1] - math.log(2.0), self._lower[1])
+        if unsettled is None:
+            assert error is not None
+            raise error
+        return Best(unsettled, math.inf)
+
+    def with_size(self, plain: Best, log_k: float) -> Best:
+        """Return where the bound of negative binomial counts is highest, from the Poisson's best and a size."""
+        out = Profile(self.problem, self.hyper, self.stage, self._keep, self._deadline)
+        out._sized = True
+        out._lower = np.append(self._lower, math.log(SMALLEST_K))
+        out._upper = np.append(self._upper, math.log(LARGEST_K))
+        x = np.append(plain.found.fit.hyper_mean, log_k)
+        covariance = plain.found.fit.hyper_cov
+        curvature = -np.eye(len(x))
+        free = np.flatnonzero(self.hyper.free)
+        if len(free):
+            curvature[np.ix_(free, free)] = -np.linalg.inv(covariance[np.ix_(free, free)])
+        found = out._settle(x, plain.found)
+        if not found.settled:
+            return Best(found, out._size(x))
+        return out._climb(out._place(x, found), curvature)
+
+    # -- places
+
+    def _size(self, x: np.ndarray) -> float:
+        return math.exp(x[-1]) if self._sized else math.inf
+
+    def _theta(self, x: np.ndarray) -> np.ndarray:
+        return x[:-1] if self._sized else x
+
+    def _first(self, start: Start | None) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return θ to begin with and the curvature there: what areas say whose land is all alike."""
+        hyper = self.hyper
+        if start is not None:
+            theta = np.clip(start.theta, hyper.lower, hyper.upper)
+            known = start.curvature(hyper.free)
+            if known is not None or not hyper.free.any():
+                return theta, known
+        at = self.problem.at(None, None)
+        heard: list[GeobgpWarning] = []
+        with hearing(heard.append):
+            first = fit(at.engine, self.problem.likelihood(at.exposure, math.inf), hyper, stage=self.stage)
+        covariance = first.hyper_cov
+        known = Start(first.hyper_mean, covariance, *at.start).curvature(hyper.free)
+        return first.hyper_mean if start is None else theta, known
+
+    def _settle(
+        self, x: np.ndarray, before: Settled | None, known: Start | None = None, *, final: bool = False
+    ) -> Settled:
+        theta = self._theta(x)
+        held = dataclasses.replace(self.hyper, start=theta, lower=theta, upper=theta)
+        found = settle(
+            self.problem, held, self._size(x), before=before, known=known, stage=self.stage, keep=self._offer,
+            tolerance=SETTLED if final else LOOSE_TOLERANCE, most=MOST_PASSES if final else _LOOSE_PASSES,
+        )  # fmt: skip
+        self._rounds += found.fit.rounds
+        self._settlings += 1
+        for name, spent in found.fit.seconds.items():
+            self._seconds[name] = self._seconds.get(name, 0.0) + spent
+        return found
+
+    def _offer(self, at: Start) -> None:
+        """Hand on where a pass has ended, with what is known of θ."""
+        if self._keep is not None:
+            self._keep(dataclasses.replace(at, covariance=self._covariance))
+
+    def _place(self, x: np.ndarray, found: Settled) -> _Place:
+        place = _Place(x, found, found.fit.elbo + self.hyper.log_prior(self._theta(x))[0])
+        self._places = [*self._places, place][-_KEPT:]
+        return place
+
+    def _at(self, x: np.ndarray, near: _Place) -> _Place | None:
+        """Return the place at x, None if rows do not settle there."""
+        for place in self._places:
+            if np.array_equal(place.x, x):
+                return place
+        try:
+            found = self._settle(x, near.settled)
+        except DataError as failed:
+            if failed.option != "scaling":
+                raise
+            found = None
+        if found is None or not found.settled:
+            self._too_wide = min(self._too_wide, float(np.exp(x[1])))
+            return None
+        return self._place(x, found)
+
+    # -- the climb
+
+    def _climb(self, place: _Place, curvature: np.ndarray | None) -> Best:
+        free = self._upper > self._lower
+        if curvature is None:
+            curvature = -4.0 * np.eye(len(place.x))
+        self._know(curvature)
+        ended = not free.any()
+        for _ in range(0 if ended else _PULLS):
+            if self._late():
+                break
+            pull, curvature = self._pull(place, curvature)
+            slope = self._slope(place) + pull
+            promise = self._promise(place.x, slope, curvature)
+            said = ", ".join(number(v) for v in np.exp(place.x))
+            self.stage.tell(f"settled at {said}: ELBO {place.settled.fit.elbo:,.2f}, promised {promise:.2g}")
+            self._too_wide = math.inf
+            reached, curvature = self._steps(place, slope, pull, curvature)
+            self._know(curvature)
+            # Where a fresh pull promises nothing, or steps by it gain nothing, there is nothing more to gain;
+            # unless rows do not settle where it leads.
+            little = reached.score < place.score + WORTH
+            ended = promise < WORTH or (little and (reached is not place or math.isinf(self._too_wide)))
+            place = reached
+            if ended or little:
+                break
+        return self._best(place, curvature, ended)
+
+    def _steps(
+        self, place: _Place, slope: np.ndarray, pull: np.ndarray, curvature: np.ndarray
+    ) -> tuple[_Place, np.ndarray]:
+        """Return where quasi-Newton steps lead while the pull of the rows is held, and the curvature there."""
+        for _ in range(_TRIES):
+            free = self._movable(place.x, slope)
+            if self._promise(place.x, slope, curvature) < WORTH or self._late():
+                break
+            step = np.zeros_like(place.x)
+            step[free] = newton_step(slope[free], curvature[np.ix_(free, free)])
+            for share in _SHARES:
+                x = np.clip(place.x + share * step, self._lower, self._upper)
+                trial = self._at(x, place)
+                if trial is None:
+                    continue
+                new = self._slope(trial) + pull
+                curvature = bfgs(curvature, trial.x - place.x, new - slope, free)
+                if trial.score > place.score - _NOISE:
+                    break
+            else:
+                break
+            if trial is None or trial.score < place.score + _NOISE:
+                place = trial if trial is not None and trial.score > place.score else place
+                break
+            place, slope = trial, new
+        return place, curvature
+
+    def _late(self) -> bool:
+        """Tell whether time is up for as much as the last place took: two passes or three, and the final ones."""
+        spent = self._seconds.get("total", 0.0) / max(self._settlings, 1)
+        return time.perf_counter() + 2.0 * spent > self._deadline
+
+    def _know(self, curvature: np.ndarray) -> None:
+        """Keep the covariance of θ that a curvature of the bound tells of."""
+        free = self.hyper.free
+        size = len(free)
+        if free.any():
+            values, vectors = np.linalg.eigh(negative(curvature[:size, :size][np.ix_(free, free)]))
+            # Directions in which the data say nothing are held at a standard deviation of 3 (a factor of 20).
+            inner = (vectors / np.maximum(-values, 1.0 / 9.0)) @ vectors.T
+            self._covariance = np.zeros((size, size))
+            self._covariance[np.ix_(free, free)] = inner
+
+    def _best(self, place: _Place, curvature: np.ndarray, ended: bool) -> Best:
+        found = self._settle(place.x, place.settled, final=True)
+        self._know(curvature)
+        held_at = None if ended or not math.isfinite(self._too_wide) else float(np.exp(place.x[1]))
+        fitted, message = found.fit, found.fit.message
+        converged = fitted.converged and (ended or held_at is not None)
+        if fitted.converged and not converged:
+            message = f"the hyperparameters still rise after {_PULLS} searches"
+            if self._late():
+                message = f"{RAN_OUT} before the hyperparameters were learned"
+        fitted = dataclasses.replace(
+            fitted, hyper_cov=self._covariance, converged=converged, message=message, rounds=self._rounds,
+            seconds=self._seconds,
+        )  # fmt: skip
+        settled = dataclasses.replace(found, fit=fitted, settled=found.settled and converged)
+        return Best(settled, self._size(place.x), held_at)
+
+    def _slope(self, place: _Place) -> np.ndarray:
+        """Return the slope of the bound and the prior at held rows."""
+        settled, theta = place.settled, self._theta(place.x)
+        solver = Solver(settled.last.engine, settled.likelihood, self.hyper, None)
+        slope = solver.penalised(theta, solver.sites_at(*settled.seen))[1]
+        return np.append(slope, settled.likelihood.by_log_k(*settled.seen)) if self._sized else slope
+
+    def _pull(self, place: _Place, curvature: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return what the slope at held rows lacks, and the curvature, both by differences.
+
+        The pull is how the bound changes as rows settle anew; the curvature how the slope does, where it is known
+        already in a direction in which rows do not settle.
+        """
+        out, slope, bent = np.zeros(len(place.x)), self._slope(place), curvature.copy()
+        sds = 0.5 * np.sqrt(np.append(np.diag(self._covariance), 0.0))
+        free = self._upper > self._lower
+        for i in np.flatnonzero(free):
+            size = float(np.clip(sds[min(i, len(sds) - 1)], *_STEPS))
+            for step in (size, -size):
+                x = place.x.copy()
+                x[i] += step
+                if self._lower[i] <= x[i] <= self._upper[i]:
+                    self.stage.tell(f"pull of the areas, parameter {i + 1} of {len(out)}")
+                    there = self._at(x, place)
+                    if there is not None:
+                        out[i] = (there.settled.fit.elbo - there.settled.first) / step
+                        bent[i] = np.where(free, (self._slope(there) - slope) / step, 0.0)
+                        break
+        values, vectors = np.linalg.eigh(0.5 * (bent + bent.T))
+        return out, -(vectors * np.maximum(np.abs(values), _FLATTEST)) @ vectors.T
+
+    def _movable(self, x: np.ndarray, slope: np.ndarray) -> np.ndarray:
+        """Return what can move: is not fixed, and not held by a bound."""
+        low, high = self._lower, self._upper
+        return (high > low) & ~((x <= low) & (slope < 0)) & ~((x >= high) & (slope > 0))
+
+    def _promise(self, x: np.ndarray, slope: np.ndarray, curvature: np.ndarray) -> float:
+        """Return the nats that a step would gain."""
+        free = self._movable(x, slope)
+        if not free.any():
+            return 0.0
+        step = newton_step(slope[free], curvature[np.ix_(free, free)], np.inf)
+        return 0.5 * float(step @ slope[free])
+
+
+# -- Fits of counts: at nodes or by area, Poisson or negative binomial, at the best hyperparameters or mixed over the --
+# The size k of a negative binomial is where the bound, maximised over all else, no longer rises: its slope is that of
+# the
+# expected log-likelihood at the posterior.
+
+
+#: Precision to which log k is found.
+_NEAR = 0.02
+#: Is given a place from which a fit could go on.
+Keep = Callable[[Start], None] | None
+
+
+def fit_counts(
+    problem: Problem,
+    hyper: Hyper,
+    *,
+    overdispersed: bool = False,
+    integrate: bool = False,
+    start: Start | None = None,
+    stage: Stage | None = None,
+    keep: Keep = None,
+    deadline: float = math.inf,
+) -> tuple[Fit, Likelihood]:
+    """Fit counts; return the fit, and the likelihood without data.
+
+    Parameters
+    ----------
+    problem : Problem
+    hyper : Hyper
+    overdispersed : bool
+        Learn the size of a negative binomial.
+    integrate : bool
+        Mix posteriors over hyperparameters; the size is that of the best ones, rows are each one's own.
+    start : Start, optional
+        Where to begin, at the nodes.
+    stage : Stage, optional
+    keep : callable, optional
+        Given a place from which such a fit could go on, after every pass.
+    deadline : float
+        On `time.perf_counter`: the hyperparameters of areas are not sought after it. Passes go on until they settle.
+    """
+    stage = stage or Stage()
+    if problem.renews:
+        best, gain = _of_areas(problem, hyper, overdispersed, start, stage, keep, deadline)
+    else:
+        best, gain = _of_nodes(problem, hyper, overdispersed, start, stage, keep)
+    about: Likelihood = Poisson.without_data({})
+    if overdispersed and math.isfinite(best.k):
+        about = NegativeBinomial.without_data({"k": best.k, "gain": gain})
+    found, result = best.found, best.found.fit
+    if integrate and hyper.free.any():
+        if problem.renews:
+            result = _renewed_mixture(problem, hyper, best, stage)
+        else:
+            again = Start(result.hyper_mean, result.hyper_cov, *found.seen)
+            result = fit(found.last.engine, found.likelihood, hyper, integrate=True, start=again, stage=stage)
+    if not found.settled:
+        message = result.message if not result.converged else f"areas still change after {MOST_PASSES} passes"
+        result = dataclasses.replace(result, converged=False, message=message)
+        remedy = remedy_of(problem.nodes.scaling) if isinstance(problem, RowProblem) else ""
+        warn(ConvergenceWarning(f"The fit did not converge: {message}.", remedy=remedy))
+    elif best.held_at is not None:
+        warn(
+            ConvergenceWarning(
+                f"The standard deviation of the log-intensity was held at {number(best.held_at, 3)}: with more, "
+                "what is expected of the areas does not settle. Rates of areas differ more than a map can follow.",
+                found=best.held_at,
+                remedy=f"Look for areas with many events on little land, or give {option('exposure')}.",
+            )
+        )
+    return result, about
+
+
+def _of_areas(
+    problem: Problem,
+    hyper: Hyper,
+    overdispersed: bool,
+    start: Start | None,
+    stage: Stage,
+    keep: Keep,
+    deadline: float,
+) -> tuple[Best, float]:
+    """Return the best fit of rows that are renewed, and what a negative binomial gains."""
+    profile = Profile(problem, hyper, stage, keep, deadline)
+    plain = profile.search(start)
+    if not overdispersed or not plain.found.settled:
+        return plain, 0.0
+    best = profile.with_size(plain, _likely_size(problem, plain.found))
+    return best, best.found.fit.elbo - plain.found.fit.elbo
+
+
+def _of_nodes(
+    problem: Problem, hyper: Hyper, overdispersed: bool, start: Start | None, stage: Stage, keep: Keep
+) -> tuple[Best, float]:
+    """Return the best fit of counts at the nodes, and what a negative binomial gains."""
+    plain = settle(problem, hyper, math.inf, known=start, stage=stage, keep=keep)
+    if not overdispersed:
+        return Best(plain, math.inf), 0.0
+    best = _learn_k(problem, hyper, plain, stage, keep)
+    return best, best.found.fit.elbo - plain.fit.elbo
+
+
+def _renewed_mixture(problem: Problem, hyper: Hyper, best: Best, stage: Stage) -> Fit:
+    """Return a mixture over hyperparameters in which every posterior has rows of its own."""
+    mode = best.found.fit
+    grid = hyper_grid(mode.hyper_mean, mode.hyper_cov, hyper)
+    found = [best.found]
+    for at in grid[1:]:
+        held = dataclasses.replace(hyper, start=at.theta, lower=at.theta, upper=at.theta)
+        found.append(settle(problem, held, best.k, before=best.found, stage=stage))
+    scores = [one.fit.elbo + hyper.log_prior(at.theta)[0] for at, one in zip(grid, found, strict=True)]
+    weights = grid_weights(grid, scores)
+    states: list[Any] = [one.fit.states[0] for one in found]
+    mixture = tuple(
+        dataclasses.replace(state, weight=float(w)) for state, w in zip(states, weights, strict=True)
+    )
+    return dataclasses.replace(mode, states=mixture)
+
+
+def _likely_size(problem: Problem, plain: Settled) -> float:
+    """Return log k at which the counts are most likely, given the posterior of Poisson counts."""
+
+    def loss(log_k: float) -> float:
+        likelihood = problem.likelihood(plain.last.exposure, math.exp(log_k))
+        return -float(likelihood.expected(*plain.seen).value.sum())
+
+    bounds = math.log(SMALLEST_K), math.log(LARGEST_K)
+    return float(minimize_scalar(loss, bounds=bounds, method="bounded").x)
+
+
+def _learn_k(problem: Problem, hyper: Hyper, plain: Settled, stage: Stage, keep: Keep) -> Best:
+    """Return the fit with the size at which the bound is highest."""
+    found: dict[float, Settled] = {}
+    latest = plain
+
+    def slope(log_k: float) -> float:
+        nonlocal latest
+        latest = found[log_k] = settle(problem, hyper, math.exp(log_k), before=latest, stage=stage, keep=keep)
+        return float(latest.likelihood.by_log_k(*latest.seen))
+
+    low, high = math.log(SMALLEST_K), math.log(LARGEST_K)
+    there = _bracket(slope, _likely_size(problem, plain), low, high)
+    if there is not None:
+        brentq(slope, *there, xtol=_NEAR, rtol=1e-3, maxiter=12, disp=False)
+    log_k = max(found, key=lambda at: found[at].fit.elbo)
+    return Best(found[log_k], math.exp(log_k))
+
+
+def _bracket(
+    slope: Callable[[float], float], here: float, low: float, high: float
+) -> tuple[float, float] | None:
+    """Return two places between which a slope changes its sign, from one on; None if it leads to a bound."""
+    sign, step = np.sign(slope(here)), 0.5
+    while sign:
+        there = float(np.clip(here + sign * step, low, high))
+        if there == here:
+            return None
+        if np.sign(slope(there)) != sign:
+            return min(here, there), max(here, there)
+        here, step = there, 2.0 * step
+    return None
+
+
+# -- What is fitted in time, pass by pass: counts of every period at the nodes, or by area -------------------
+
+
+def dynamics_of(setting: Setting, kind: DynamicsName, level: bool) -> Dynamics:
+    """Return the dynamics of all features, in the order of their parts, and of the level."""
+    order = PartedFeatures(*setting.basis.by_part(None)).order
+    return Dynamics(kind, setting.kernel, setting.basis.eigenvalues[order], setting.steps, level)
+
+
+def _likelihood(
+    counts: np.ndarray, exposure: np.ndarray, centre: float, k: float
+) -> Poisson | NegativeBinomial:
+    if math.isinf(k):
+        return Poisson(counts, exposure, centre)
+    return NegativeBinomial(counts, exposure, centre, k)
+
+
+@dataclass(frozen=True, eq=False)
+class NodeChain:
+    """Counts at the nodes in every period: one engine for all passes.
+
+    Parameters
+    ----------
+    setting : Setting
+    dynamics : Dynamics
+    counts, exposure : (T, n_nodes) arrays
+    """
+
+    setting: Setting
+    dynamics: Dynamics
+    counts: np.ndarray = field(repr=False)
+    exposure: np.ndarray = field(repr=False)
+    engine: ChainEngine = field(init=False, repr=False)
+    renews = False
+
+    def __post_init__(self) -> None:
+        features = PartedFeatures(*self.setting.basis.by_part(None))
+        made = node_engine(self.setting, self.dynamics, features, features.order)
+        object.__setattr__(self, "engine", made)
+
+    @property
+    def centre(self) -> float:
+        """Constant added to every linear predictor."""
+        return self.setting.centre
+
+    @property
+    def pooled(self) -> tuple[np.ndarray, np.ndarray]:
+        """Counts and exposures of all periods together."""
+        return self.counts.sum(axis=0), self.exposure.sum(axis=0)
+
+    def with_dynamics(self, kind: DynamicsName) -> NodeChain:
+        """Return the same with other dynamics; the features and the design are not copied."""
+        out = object.__new__(NodeChain)
+        dynamics = replace(self.dynamics, kind=kind)
+        engine = self.engine.with_dynamics(replace(self.engine.dynamics, kind=kind))
+        for name, value in (vars(self) | {"dynamics": dynamics, "engine": engine}).items():
+            object.__setattr__(out, name, value)
+        return out
+
+    def about(self, at: Linearised) -> NodeChain:
+        """Return the same with linearised columns of fixed effects, and what these leave in the exposure."""
+        if at.offset is None:
+            return self
+        setting = replace(self.setting, columns=at.columns)
+        return NodeChain(setting, self.dynamics, self.counts, self.exposure * np.exp(at.offset))
+
+    def stretch(self, count: int) -> NodeChain:
+        """Return the same for so many periods in the middle."""
+        first = (len(self.counts) - count) // 2
+        some, set_ = slice(first, first + count), self.setting
+        columns = set_.columns if set_.columns.ndim == 2 else set_.columns[some]
+        steps = set_.steps[first : first + count - 1]
+        setting = replace(set_, columns=columns, season=set_.season[some], steps=steps)
+        dynamics = replace(self.dynamics, steps=steps)
+        return NodeChain(setting, dynamics, self.counts[some], self.exposure[some])
+
+    def at(self, state: Any | None, moments: Moments | None) -> Pass:
+        """Return the one pass that there is."""
+        zero = np.zeros(self.counts.size)
+        return Pass(self.engine, self.exposure.ravel(), (zero, zero) if moments is None else moments)
+
+    def likelihood(self, exposure: np.ndarray, k: float) -> Likelihood:
+        """Return the likelihood of all counts."""
+        return _likelihood(self.counts.ravel(), exposure, self.centre, k)
+
+
+@dataclass(frozen=True, eq=False)
+class AreaChain:
+    """Counts by area in every period: the rows of each follow from its posterior.
+
+    Parameters
+    ----------
+    setting : Setting
+    dynamics : Dynamics
+    observed : sequence of Observed
+        Of each period.
+    """
+
+    setting: Setting
+    dynamics: Dynamics
+    observed: tuple[Observed, ...] = field(repr=False)
+
+    @property
+    def centre(self) -> float:
+        """Constant added to every linear predictor."""
+        return self.setting.centre
+
+    @property
+    def renews(self) -> bool:
+        """Whether rows change from pass to pass: not where every count is of one node."""
+        return not all(one.single for one in self.observed)
+
+    @property
+    def pooled(self) -> tuple[np.ndarray, sparse.csr_array]:
+        """Counts and exposures of all periods, one after the other."""
+        return self._of("counts"), sparse.csr_array(sparse.vstack([one.exposure for one in self.observed]))
+
+    def with_dynamics(self, kind: DynamicsName) -> AreaChain:
+        """Return the same with other dynamics."""
+        return replace(self, dynamics=replace(self.dynamics, kind=kind))
+
+    def about(self, at: Linearised) -> AreaChain:
+        """Return the same with linearised columns of fixed effects, and what these leave in the exposure."""
+        setting = replace(self.setting, columns=at.columns)
+        return replace(self, setting=setting, observed=tuple(one.about(at) for one in self.observed))
+
+    def at(self, state: Any | None, moments: Moments | None) -> Pass:
+        """Return the rows w_i / W of every period and the exposures about them, at a posterior."""
+        set_ = self.setting
+        shape = set_.n_periods, set_.basis.domain.n_nodes
+        mean, variance = (np.zeros(shape), np.zeros(shape)) if moments is None else moments
+        mean, variance = mean.reshape(shape), variance.reshape(shape)
+        made = [row_weights(one.exposure, mean[t], variance[t]) for t, one in enumerate(self.observed)]
+        rows = [r for r, _ in made]
+        row_mean = np.concatenate([r @ mean[t] for t, r in enumerate(rows)])
+        seen = (row_mean, np.zeros(len(row_mean))) if state is None else state.moments_of(rows)
+        log_total = np.concatenate([log for _, log in made])
+        exposure = row_exposures(log_total, row_mean, seen[1], self._of("counts"), self.centre)
+        if exposure is None:
+            raise broken_down(float(variance.max()), set_.scaling)
+        features = PartedFeatures(*set_.basis.by_part(None))
+        design = np.concatenate([r @ set_.design(t) for t, r in enumerate(rows)])
+        source = _AreaRowsAt(NodeFeatures(set_.basis, set_.kernel, set_.scaling), rows, features.order)
+        engine = ChainEngine(set_, self.dynamics, source, features.order, design)
+        return Pass(engine, exposure, seen, rows)
+
+    def _of(self, name: str) -> np.ndarray:
+        return np.concatenate([getattr(one, name) for one in self.observed])
+
+    def likelihood(self, exposure: np.ndarray, k: float) -> Likelihood:
+        """Return the likelihood of the counts about their rows."""
+        hidden = self._of("hidden")
+        told = _likelihood(self._of("counts"), exposure, self.centre, k)
+        interval = next((one.interval for one in self.observed if one.hidden.any()), (0, 0))
+        return SuppressedCounts(told, hidden, *interval) if hidden.any() else told
+
+
+class _AreaRowsAt:
+    """The rows of areas as a function of the lengthscale; the last ones are remembered."""
+
+    def __init__(self, nodes: NodeFeatures, rows: list[sparse.csr_array], order: np.ndarray) -> None:
+        self._nodes, self._rows = nodes, rows
+        features = nodes.basis.features
+        self._features = features if (np.diff(order) == 1).all() else features[:, order]
+        self._kept: tuple[float, AreaRows] | None = None
+
+    def __call__(self, log_length: float) -> AreaRows:
+        if self._kept is None or self._kept[0] != log_length:
+            self._kept = log_length, AreaRows(self._rows, self._features, self._nodes.even(log_length))
+        return self._kept[1]
+
+
+# -- Fixed effects by themselves: the posterior of a model without a field, and the bound of its log evidence --
+
+
+#: Rounds, passes of rows that change with the effects, and the change of the bound, in nats, that ends them.
+_ROUNDS, _EFFECT_PASSES, _EFFECT_TOLERANCE = 200, 20, 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class EffectsFit:
+    """A Gaussian posterior of fixed effects.
+
+    Attributes
+    ----------
+    mean, covariance : (k,) and (k, k) arrays
+    bound : float
+        The variational bound of the log evidence, as a fit with a field has it.
+    log_p : (n,) array
+        Log probability of each observation at the mean.
+    """
+
+    mean: np.ndarray
+    covariance: np.ndarray
+    bound: float
+    log_p: np.ndarray
+
+
+def fit_effects(likelihood: Likelihood, design: np.ndarray, prior_sd: np.ndarray) -> EffectsFit:
+    """Fit fixed effects with independent normal priors, and nothing else.
+
+    Parameters
+    ----------
+    likelihood : Likelihood
+    design : (n, k) array
+        What each observation sees of the effects.
+    prior_sd : (k,) array
+
+    Examples
+    --------
+    >>> from geobgp.inference.families import Gaussian
+    >>> found = fit_effects(Gaussian(np.array([1.0, 3.0])), np.ones((2, 1)), np.array([1.0]))
+    >>> round(float(found.mean[0]), 4), round(float(found.covariance[0, 0]), 4)
+    (1.3333, 0.3333)
+    """
+    prior = prior_sd**-2.0
+    k = design.shape[1]
+
+    def at(
+        precision: np.ndarray, natural: np.ndarray
+    ) -> tuple[float, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Return the bound, mean, covariance, and the precision and natural mean that these ask for."""
+        covariance = np.linalg.inv(precision)
+        mean = covariance @ natural
+        seen, variance = design @ mean, np.einsum("ij,jk,ik->i", design, covariance, design)
+        with np.errstate(over="ignore", invalid="ignore"):
+            expected = likelihood.expected(seen, variance)
+            weight, pull = sites(expected, seen)
+            bound = float(expected.value.sum()) - 0.5 * float(
+                prior @ np.diag(covariance) + mean @ (prior * mean) - k
+                + np.linalg.slogdet(precision)[1] - np.log(prior).sum()
+            )  # fmt: skip
+            asked = np.diag(prior) + design.T @ (weight[:, None] * design), design.T @ pull
+        return bound, mean, covariance, *asked
+
+    # From effects of zero that are nearly sure: rates are finite there, and every share of a step can be judged.
+    nothing = np.zeros(len(design))
+    weight = sites(likelihood.expected(nothing, nothing), nothing)[0]
+    here = 100.0 * (np.diag(prior) + design.T @ (weight[:, None] * design)), np.zeros(k)
+    best, share = at(*here), 1.0
+    for _ in range(_ROUNDS):
+        there = tuple((1.0 - share) * old + share * new for old, new in zip(here, best[3:], strict=True))
+        new = at(*there)
+        gain = new[0] - best[0]
+        if gain > 0:
+            if share == 1.0 and gain < _EFFECT_TOLERANCE:
+                break
+            here, best, share = (there[0], there[1]), new, min(1.0, 2.0 * share)
+        elif share < 1e-6 or (share == 1.0 and gain > -_EFFECT_TOLERANCE):
+            break
+        else:
+            share *= 0.25
+    bound, mean, covariance = best[:3]
+    return EffectsFit(
+        mean, covariance, bound, likelihood.expected(design @ mean, np.zeros(len(design))).value
+    )
+
+
+def fit_area_effects(
+    likelihood: Callable[[np.ndarray], Likelihood],
+    observed: Observed,
+    columns: np.ndarray,
+    prior_sd: np.ndarray,
+    centre: float,
+) -> EffectsFit:
+    """Fit fixed effects to counts that are sums over nodes; the rows follow from the effects, pass by pass.
+
+    Parameters
+    ----------
+    likelihood : callable
+        From exposures about the rows to the likelihood of the counts.
+    observed : Observed
+    columns : (n_nodes, k) array
+        The effects at the nodes.
+    prior_sd : (k,) array
+    centre : float
+        Constant added to every linear predictor.
+    """
+    mean, covariance, found = np.zeros(columns.shape[1]), np.zeros((columns.shape[1],) * 2), None
+    for _ in range(_EFFECT_PASSES):
+        at_nodes = columns @ mean
+        variance = np.einsum("ij,jk,ik->i", columns, covariance, columns)
+        rows, log_total = row_weights(observed.exposure, at_nodes, variance)
+        design = rows @ columns
+        spread = np.einsum("ij,jk,ik->i", design, covariance, design)
+        exposure = row_exposures(log_total, rows @ at_nodes, spread, observed.counts, centre)
+        assert exposure is not None, "effects without a field expect no such numbers"
+        before, found = found, fit_effects(likelihood(exposure), design, prior_sd)
+        mean, covariance = found.mean, found.covariance
+        if before is not None and abs(found.bound - before.bound) < 1e3 * _EFFECT_TOLERANCE:
+            break
+    assert found is not None
+    return found
+
+
+def best_size(fit: Callable[[float], EffectsFit]) -> EffectsFit:
+    """Return the fit of negative binomial counts with the size k at which its bound is highest."""
+    bounds = np.log(SMALLEST_K), np.log(LARGEST_K)
+    found = minimize_scalar(
+        lambda log_k: -fit(float(np.exp(log_k))).bound,
+        bounds=bounds,
+        method="bounded",
+        options={"xatol": 0.05},
+    )
+    return fit(float(np.exp(found.x)))

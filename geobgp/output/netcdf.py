@@ -1,0 +1,160 @@
+"""netCDF and Zarr by CF conventions: time with bounds, the grid's projection, units that programs read."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from geobgp.errors import DataError, WriteError
+from geobgp.files import check_unread, why_not_written
+from geobgp.output.grids import write_netcdf
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+CONVENTIONS: Final = "CF-1.8"
+#: What events are counted per, as UDUNITS has it; people and other things that are counted have no unit.
+_UNITS: Final = {
+    "km²": "km-2", "m²": "m-2", "ha": "hectare-1", "hectare": "hectare-1", "day": "day-1", "week": "week-1",
+    "month": "month-1", "quarter": "(3 month)-1", "year": "year-1",
+}  # fmt: skip
+_EPOCH: Final = "days since 1970-01-01"
+
+
+def cf_dataset(data: xr.Dataset) -> xr.Dataset:
+    """Return a dataset over time as CF conventions have it, ready to be written.
+
+    Variables get ``cell_methods``, ``grid_mapping`` and units of UDUNITS (what people read is in ``units_in_words``);
+    names have letters, digits and underscores only (``exceedance_0.5`` is ``exceedance_0_5``); dates are days since
+    1970.
+
+    Parameters
+    ----------
+    data : xarray.Dataset
+        On ("time", "northing", "easting"), with the bounds of its times in ``time_bounds``.
+    """
+    out = data.copy()
+    out.attrs = {str(k): v for k, v in data.attrs.items() if v is not None} | {"Conventions": CONVENTIONS}
+    mapped = (
+        {"grid_mapping": "spatial_ref"} if "spatial_ref" in out.coords and data.rio.crs is not None else {}
+    )
+    for name, values in out.data_vars.items():
+        words = str(values.attrs.pop("units", ""))
+        values.attrs |= (
+            {"units": udunits(words), "units_in_words": words}
+            if words != udunits(words)
+            else {"units": words}
+        )
+        values.attrs.pop("grid_mapping", None)
+        values.attrs |= mapped
+        values.encoding = {"_FillValue": np.float32(np.nan), "dtype": "float32"}
+        values.attrs["cell_methods"] = "area: mean" if "time" not in values.dims else "time: mean area: mean"
+        if name == "coverage":
+            values.attrs["standard_name"] = "land_area_fraction"
+    for name in ("northing", "easting"):
+        out[name].encoding = {"_FillValue": None}
+        if out[name].attrs.get("units") == "unit":
+            out[name].attrs["units"] = "1"
+    dated = np.issubdtype(out["time"].dtype, np.datetime64)
+    days = {"units": _EPOCH, "calendar": "proleptic_gregorian", "dtype": "float64"} if dated else {}
+    out["time"].encoding = {"_FillValue": None} | days
+    out["time"].attrs |= {"axis": "T", "bounds": "time_bounds"} | ({} if dated else {"units": "1"})
+    if "time_bounds" in out:
+        out["time_bounds"].attrs = {}
+        out["time_bounds"].encoding = {"_FillValue": None, "coordinates": None} | days
+    if "period" in out:
+        out["period"].attrs.setdefault("long_name", "name of the period")
+    # Bounds and projection are no coordinates of a place or time, though they lie beside them.
+    out = out.reset_coords([name for name in ("time_bounds", "spatial_ref") if name in out.coords])
+    plain = {name: re.sub(r"\W", "_", str(name)) for name in out.data_vars}
+    return out.rename({name: new for name, new in plain.items() if name != new})
+
+
+def udunits(words: str) -> str:
+    """Return units as UDUNITS has them; words that it has none for stay as they are.
+
+    Examples
+    --------
+    >>> udunits("events per km² per month"), udunits("events per 100,000 people per quarter"), udunits("1")
+    ('km-2 month-1', '1e-05 (3 month)-1', '1')
+    >>> udunits("times the expected"), udunits("events per person"), udunits("log(events per km²)")
+    ('1', '1', 'log(events per km²)')
+    """
+    if words.startswith("times "):
+        return "1"
+    if not words.startswith("events per "):
+        return words
+    factor, out = 1.0, []
+    for part in words.removeprefix("events per ").split(" per "):
+        found = re.match(r"([\d,.]+) (.*)", part)
+        if found:
+            factor /= float(found[1].replace(",", ""))
+        unit = _UNITS.get(found[2] if found else part)
+        out += [unit] if unit else []
+    scale = [f"{factor:g}"] if factor != 1.0 or not out else []
+    return " ".join(scale + out)
+
+
+def write_time_netcdf(data: xr.Dataset, path: str | os.PathLike[str]) -> Path:
+    """Write a dataset over time to one netCDF file by CF conventions, complete or not at all."""
+    made = cf_dataset(data)
+    if "period" in made:
+        # Letters, not strings: what every reader of netCDF knows.
+        made["period"].encoding["dtype"] = "S1"
+    return write_netcdf(made, path)
+
+
+def write_zarr(data: xr.Dataset, path: str | os.PathLike[str]) -> Path:
+    """Write a dataset over time to a Zarr store by CF conventions, a chunk for each period, complete or not at all.
+
+    What was there before is replaced when the new one is complete. Needs the package zarr.
+    """
+    if find_spec("zarr") is None:
+        raise DataError(
+            "Writing Zarr needs the package zarr, which is not installed.",
+            option="path",
+            remedy="Install it (pip install zarr), or write netCDF.",
+        )
+    path = Path(path)
+    if path.exists() and not (path.is_dir() and _is_store(path)):
+        raise DataError(
+            f"{path} is there already and is no Zarr store.",
+            option="path",
+            found=str(path),
+            remedy="Name another.",
+        )
+    check_unread(path)
+    made = cf_dataset(data)
+    for values in made.data_vars.values():
+        values.encoding["chunks"] = tuple(1 if d == "time" else n for d, n in values.sizes.items())
+    part = path.absolute().parent / f".{path.name}-{secrets.token_hex(6)}.part"
+    try:
+        part.parent.mkdir(parents=True, exist_ok=True)
+        made.to_zarr(part, mode="w", **_plain_names())
+        if path.exists():
+            path.rename(part.with_suffix(".old"))
+        part.rename(path)
+    except OSError as error:
+        reason, remedy = why_not_written(error, path.absolute().parent)
+        raise WriteError(f"{path} cannot be written: {reason}", remedy=remedy) from error
+    finally:
+        for rest in (part, part.with_suffix(".old")):
+            shutil.rmtree(rest, ignore_errors=True)
+    return path
+
+
+def _is_store(path: Path) -> bool:
+    return any((path / name).exists() for name in ("zarr.json", ".zgroup"))
+
+
+def _plain_names() -> dict[str, Any]:
+    """Version 2 of the format: labels of periods are text, which version 3 has no agreed form for yet."""
+    return {"zarr_format": 2, "consolidated": True}

@@ -1,0 +1,658 @@
+"""What an argument may be: rules, the decorator that checks them, and registries of named classes."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+import operator
+import os
+import types
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import date
+from numbers import Integral, Real
+from typing import Any, Generic, TypeVar, cast
+
+from geobgp.errors import DataError, GeobgpError, option
+
+# -- Validators: what an argument may be, checked at every public door in one way and told in one kind of message --
+# A `Rule` says in words what a value must be, and returns it as it is used inside. `door` puts rules before a
+# function:
+#
+# >>> @door(n=whole(1), kind=choice("mean", "sum"))
+# ... def draw(n, kind="mean"):
+# ...     return n, kind
+# >>> draw(3.0)
+# Traceback (most recent call last):
+# ...
+# geobgp.errors.DataError: n must be a whole number of at least 1; found 3.0.
+# >>> draw(3, kind="median")
+# Traceback (most recent call last):
+# ...
+# geobgp.errors.DataError: kind must be 'mean' or 'sum'; found 'median'.
+#
+# What is the argument's default passes as it is. NumPy's numbers are numbers; words, NaN, True and False are none.
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+#: Letters of a wrong value that a message shows.
+_SHOWN = 60
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a value must be.
+
+    Attributes
+    ----------
+    words : str
+        "a positive number": what follows "must be".
+    take : callable
+        Returns the value as it is used, or raises TypeError, ValueError or OverflowError.
+    error : subclass of GeobgpError
+    remedy : str
+    """
+
+    words: str
+    take: Callable[[Any], Any]
+    error: type[GeobgpError] = DataError
+    remedy: str = ""
+
+    def raising(self, error: type[GeobgpError]) -> Rule:
+        """Return the same rule with another kind of error."""
+        return replace(self, error=error)
+
+    def __call__(self, name: str, value: Any) -> Any:
+        """Return the value of an argument as it is used; raise an error that names it if it cannot be."""
+        try:
+            return self.take(value)
+        except GeobgpError:
+            raise
+        except (TypeError, ValueError, OverflowError):
+            raise self.error(
+                f"{option(name)} must be {self.words}; found {shown(value)}.",
+                option=name,
+                found=value,
+                remedy=self.remedy,
+            ) from None
+
+
+def shown(value: Any) -> str:
+    """Return a value for a message: short ones as Python writes them, others by what they are.
+
+    Examples
+    --------
+    >>> shown("ten"), shown([]), shown(object()), shown("x" * 99)[-6:]
+    ("'ten'", '[]', 'an object', "xx...'")
+    """
+    if isinstance(value, (str, bytes)) and len(value) > _SHOWN:
+        return repr(value[:_SHOWN])[:-1] + "...'"
+    if value is None or isinstance(value, (str, bytes, Real)):
+        plain = getattr(value, "item", lambda: value)
+        return repr(plain())
+    if isinstance(value, (list, tuple, dict)) and len(text := repr(value)) <= _SHOWN:
+        return text
+    kind = type(value).__name__
+    return f"{'an' if kind[:1].lower() in 'aeiou' else 'a'} {kind}"
+
+
+def door(**rules: Rule) -> Callable[[F], F]:
+    """Return a decorator that checks the arguments of a function before it begins.
+
+    Parameters
+    ----------
+    **rules : Rule
+        By the name of the argument; the function is given what the rule returns.
+    """
+
+    def decorate(function: F) -> F:
+        signature = inspect.signature(function)
+        defaults = {name: signature.parameters[name].default for name in rules}
+
+        def checked(*args: Any, **kwargs: Any) -> Any:
+            try:
+                bound = signature.bind(*args, **kwargs)
+            except TypeError:
+                return function(*args, **kwargs)  # Python's own words for arguments that are not there
+            given = bound.arguments
+            for name, rule in rules.items():
+                if name in given and given[name] is not defaults[name]:
+                    given[name] = rule(name, given[name])
+            return function(*bound.args, **bound.kwargs)
+
+        # At home in the function's module, where doctest looks for examples.
+        made = types.FunctionType(
+            checked.__code__, function.__globals__, function.__name__, None, checked.__closure__
+        )
+        made.__kwdefaults__ = checked.__kwdefaults__
+        return cast(F, functools.update_wrapper(made, function))
+
+    return decorate
+
+
+def check(name: str, value: Any, rule: Rule, default: Any = None) -> Any:
+    """Return the value of one argument as it is used; what is the default passes as it is."""
+    return value if value is default else rule(name, value)
+
+
+# -- numbers
+
+
+def _real(value: Any, missing: bool = False) -> float:
+    plain = isinstance(value, Real) and not isinstance(value, bool)
+    if not (plain or (getattr(value, "ndim", None) == 0 and getattr(value.dtype, "kind", "") in "iuf")):
+        raise TypeError
+    found = float(value)
+    if math.isnan(found) and not missing:
+        raise ValueError
+    return found
+
+
+def real_number(
+    above: float = -math.inf,
+    least: float = -math.inf,
+    most: float = math.inf,
+    below: float = math.inf,
+    *,
+    what: str = "",
+    infinite: bool = False,
+    missing: bool = False,
+) -> Rule:
+    """Return the rule of a number: finite (unless `infinite` may be), and within limits.
+
+    Parameters
+    ----------
+    above, least, most, below : float
+        Limits, the first and the last of which are not themselves allowed.
+    what : str
+        What it is a number of: "metres".
+    infinite, missing : bool
+        Whether infinity, or NaN, is taken too.
+    """
+
+    def take(value: Any) -> float:
+        found = _real(value, missing)
+        if math.isnan(found):
+            return found
+        if not (infinite or math.isfinite(found)) or not (least <= found <= most):
+            raise ValueError
+        if (above > -math.inf and not found > above) or (below < math.inf and not found < below):
+            raise ValueError
+        return found
+
+    of = f" of {what}" if what else ""
+    if above == 0 and most == below == math.inf:
+        return Rule(f"a positive number{of}", take)
+    if least > -math.inf and most < math.inf:
+        return Rule(f"a number{of} from {least:g} to {most:g}", take)
+    named = (("above", above), ("of at least", least), ("of at most", most), ("below", below))
+    limits = " and ".join(f"{word} {limit:g}" for word, limit in named if math.isfinite(limit))
+    return Rule(f"a number{of} {limits}" if limits else f"a {'' if infinite else 'finite '}number{of}", take)
+
+
+def whole(least: int = 0, *, what: str = "") -> Rule:
+    """Return the rule of a whole number, at least `least`; NumPy's are taken, and none with a point."""
+
+    def take(value: Any) -> int:
+        if type(value).__name__ in ("bool", "bool_"):
+            raise TypeError
+        found = operator.index(value)
+        if found < least:
+            raise ValueError
+        return found
+
+    return Rule(f"a whole number{f' of {what}' if what else ''} of at least {least}", take)
+
+
+def numbers(rule: Rule, what: str, least: int = 0) -> Rule:
+    """Return the rule of several numbers, `least` at least; a single one is taken for a list of one."""
+
+    def take(value: Any) -> tuple[float, ...]:
+        if isinstance(value, (str, bytes, Mapping)):
+            raise TypeError
+        single = isinstance(value, Real) or getattr(value, "ndim", None) == 0
+        found = tuple(rule.take(one) for one in ([value] if single else value))
+        if len(found) < least:
+            raise ValueError
+        return found
+
+    return Rule(what, take)
+
+
+def _seed(value: Any) -> Any:
+    if hasattr(value, "bit_generator"):
+        return value
+    return whole().take(value)
+
+
+#: Where draws begin.
+SEED = whole()
+SEED_OR_GENERATOR = Rule("a whole number of at least 0 or a numpy.random.Generator", _seed)
+
+
+# -- words
+
+
+def choice(*allowed: Any) -> Rule:
+    """Return the rule of one of some words (or True and False)."""
+
+    def take(value: Any) -> Any:
+        if not isinstance(value, (str, bool)) or value not in allowed:
+            raise ValueError
+        return value
+
+    parts = (", ".join(map(repr, part)) for part in (allowed[:-1], allowed[-1:]) if part)
+    return Rule(" or ".join(parts), take)
+
+
+def _flag(value: Any) -> bool:
+    if type(value).__name__ not in ("bool", "bool_"):
+        raise TypeError
+    return bool(value)
+
+
+FLAG = Rule("True or False", _flag)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    value.encode()  # half a surrogate pair, from bytes that are no UTF-8, cannot be written
+    return value
+
+
+def _name(value: Any) -> str:
+    if not _text(value).strip():
+        raise ValueError
+    return value
+
+
+TEXT = Rule("text that can be written as UTF-8", _text)
+#: The name of a column, or of a layer.
+NAME = Rule("a name", _name)
+
+
+def names(what: str = "names", n: int | None = None, least: int = 0) -> Rule:
+    """Return the rule of several names: `n` if that is given, or `least` at least."""
+
+    def take(value: Any) -> tuple[str, ...]:
+        if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
+            raise TypeError
+        found = tuple(_name(one) for one in value)
+        if (n is not None and len(found) != n) or len(found) < least:
+            raise ValueError
+        return found
+
+    return Rule(what, take)
+
+
+def _path(value: Any) -> Any:
+    if not os.fspath(value):
+        raise ValueError
+    return value
+
+
+PATH = Rule("the path of a file or folder", _path)
+
+
+# -- arrays and objects
+
+
+def as_floats(name: str, value: Any, shape: tuple[int, ...] | None = None) -> Any:
+    """Return an argument as an array of floats (of a shape, if given); words, objects and ragged lists are none."""
+    import numpy as np
+
+    try:
+        if value is None or isinstance(value, bool):
+            raise TypeError
+        found = np.asarray(value)
+        if found.dtype.kind in "USM" or (
+            found.dtype.kind == "O" and any(isinstance(v, str) for v in found.flat)
+        ):
+            raise TypeError
+        found = np.asarray(found, float)
+    except (TypeError, ValueError):
+        raise DataError(
+            f"{option(name)} must be numbers; found {shown(value)}.", option=name, found=value
+        ) from None
+    if shape is not None and found.shape != shape:
+        raise DataError(
+            f"{option(name)} must have the shape {shape}; found {found.shape}.",
+            option=name,
+            found=found.shape,
+        )
+    return found
+
+
+def a(*kinds: str, words: str = "") -> Rule:
+    """Return the rule of an object of one of geobgp's classes, by their names: no class need be loaded for it.
+
+    Examples
+    --------
+    >>> a("Domain", "Grid")("domain", 3)
+    Traceback (most recent call last):
+    ...
+    geobgp.errors.DataError: domain must be a Domain or a Grid; found 3.
+    """
+
+    def take(value: Any) -> Any:
+        if not any(base.__name__ in kinds for base in type(value).__mro__):
+            raise TypeError
+        return value
+
+    return Rule(words or " or ".join(f"a {kind}" for kind in kinds), take)
+
+
+def either(*rules: Rule, words: str = "") -> Rule:
+    """Return the rule of what one of several rules takes; the first that does decides."""
+
+    def take(value: Any) -> Any:
+        for rule in rules:
+            try:
+                return rule.take(value)
+            except (TypeError, ValueError, OverflowError):
+                continue
+        raise ValueError
+
+    return Rule(words or " or ".join(rule.words for rule in rules), take)
+
+
+# -- Arguments: the rules of what geobgp's own functions take, by name; `geobgp.validation` makes them ---------
+
+
+_SPAN = "between=('2015-01', '2020-12')"
+
+# -- numbers and words
+
+
+def _probabilities(value: Any) -> tuple[float, ...]:
+    found: tuple[float, ...] = numbers(real_number(above=0.0, below=1.0), "").take(value)
+    if len(set(found)) < len(found):
+        raise ValueError
+    return found
+
+
+#: Quantiles to be reported, each a probability.
+PROBABILITIES = Rule(
+    "different probabilities strictly between 0 and 1",
+    _probabilities,
+    remedy="For the interval of 90 % ask for (0.05, 0.95).",
+)
+#: The probability of intervals.
+INTERVAL = real_number(least=0.5, below=1.0)
+LEVELS = numbers(real_number(), "one or more finite numbers", least=1)
+_THRESHOLDS = numbers(real_number(), "a list of finite numbers")
+
+
+def _thresholds(value: Any) -> tuple[float, ...]:
+    """Return thresholds; two that differ, and would be called the same in files, are refused."""
+    found: tuple[float, ...] = _THRESHOLDS.take(value)
+    named: dict[str, float] = {}
+    for one in found:
+        other = named.setdefault(f"{one:g}", one)
+        if other != one:
+            raise DataError(
+                f"The thresholds {other!r} and {one!r} would share one name in files, exceedance_{one:g}.",
+                option="thresholds",
+                found=(other, one),
+                remedy="Leave one out: they differ by less than six digits show.",
+            )
+    return found
+
+
+THRESHOLDS = Rule(_THRESHOLDS.words, _thresholds)
+
+
+def _interval(value: Any) -> tuple[int, int]:
+    if isinstance(value, (str, bytes)):
+        raise TypeError
+    low, high = (whole().take(v) for v in value)
+    if low > high:
+        raise ValueError
+    return low, high
+
+
+#: Between which numbers suppressed counts lie.
+SUPPRESSED = Rule(
+    "two whole numbers, the lowest and the highest that a suppressed count can be",
+    _interval,
+    remedy=f"Such as {option('suppressed', '1-4', python='suppressed=(1, 4)')}.",
+)
+
+
+UNITS = Rule(
+    'units such as "per 100,000", or None', lambda value: value if value is None else TEXT.take(value)
+)
+
+# -- data
+
+
+def _array(value: Any) -> Any:
+    if (
+        not (hasattr(value, "__array__") or isinstance(value, (list, tuple)))
+        or getattr(value, "ndim", 1) == 0
+    ):
+        raise TypeError
+    return value
+
+
+def _source(value: Any) -> Any:
+    if isinstance(value, (bytes, Mapping, set)) or not (
+        isinstance(value, Iterable)
+        or any(hasattr(value, name) for name in ("__fspath__", "geom_type", "columns"))
+    ):
+        raise TypeError
+    if isinstance(value, (str, os.PathLike)):
+        return PATH.take(value)
+    return value
+
+
+def _covariates(value: Any) -> Any:
+    if not hasattr(value, "columns"):
+        if not isinstance(value, Mapping):
+            raise TypeError
+        for name, one in value.items():
+            NAME.take(name)
+            for part in one.values() if isinstance(one, Mapping) and not hasattr(one, "dims") else [one]:
+                if not (callable(part) or hasattr(part, "source")):
+                    _source(part)
+    return value
+
+
+def _values(value: Any) -> Any:
+    if not (isinstance(value, Mapping) or hasattr(value, "columns")):
+        raise TypeError
+    return value
+
+
+def _table(value: Any) -> Any:
+    if not (hasattr(value, "columns") and hasattr(value, "iloc")):
+        raise TypeError
+    return value
+
+
+TABLE = Rule("a table, a DataFrame or GeoDataFrame", _table)
+#: Values of covariates at places.
+VALUES = Rule("values by name: a mapping or a table", _values)
+ARRAY = Rule("an array of numbers", _array)
+#: Shapes, tables, rasters or numbers; what reads them says more.
+SOURCE = Rule("a path, a table, shapes or an array", _source)
+COVARIATES = Rule(
+    "covariates by name, each a raster, an array, a function or polygons; or a table of them", _covariates
+)
+
+
+TIMES = Rule(
+    "a column's name or a date for each row",
+    lambda value: NAME.take(value) if isinstance(value, str) else _array(value),
+)
+
+
+def _span(value: Any) -> tuple[Any, Any]:
+    if isinstance(value, str):
+        value = value.split("/")
+    first, last = value
+    return first, last
+
+
+def _every(value: Any) -> Any:
+    if isinstance(value, str):
+        return NAME.take(value)
+    return value if type(value).__name__ == "Periods" else _array(value)
+
+
+#: A first and a last period.
+SPAN = Rule(
+    "a first and a last date",
+    _span,
+    remedy=f"Such as {option('between', '2015-01/2020-12', python=_SPAN)}.",
+)
+EVERY = Rule("'day', 'week', 'epiweek', 'month', 'quarter', 'year', a list of edges, or Periods", _every)
+WEIGHTS = Rule(
+    "a column's name or a number for each point",
+    lambda value: NAME.take(value) if isinstance(value, str) else _array(value),
+)
+
+
+# -- objects
+
+#: An online basemap; those that are known are told where it is used.
+BASEMAP = Rule(
+    "the name of a basemap or a folium.TileLayer",
+    lambda value: NAME.take(value) if isinstance(value, str) else a("TileLayer").take(value),
+)
+
+
+def _client(value: Any) -> Any:
+    return NAME.take(value) if isinstance(value, str) else a("Client").take(value)
+
+
+CLIENT = Rule("a distributed.Client or the address of a scheduler", _client)
+#: Processes; None: one for each core.
+JOBS = Rule(
+    "a number of processes of at least 1, or None",
+    lambda value: value if value is None else whole(1).take(value),
+)
+DOMAIN = a("Domain")
+BASIS = a("Basis", words="a HarmonicBasis or a FullRank")
+KERNEL = a("Kernel", words="a kernel such as Matern(1.5)")
+POSTERIOR = a("Posterior")
+
+
+def _axes(value: Any) -> Any:
+    if not hasattr(value, "imshow"):
+        raise TypeError
+    return value
+
+
+def _several_axes(value: Any) -> Any:
+    for one in getattr(value, "flat", value):
+        _axes(one)
+    return value
+
+
+#: Where figures are drawn.
+AXES = Rule("matplotlib's Axes", _axes)
+SEVERAL_AXES = Rule("several of matplotlib's Axes", _several_axes)
+FIGURE = a("FigureBase", words="a figure of matplotlib")
+
+
+def _several_periods(value: Any) -> Any:
+    found = [] if isinstance(value, (str, bytes, Mapping)) else list(value)
+    dated = {"datetime64"}
+    if not found or not all(
+        isinstance(one, (str, Integral, date)) or type(one).__name__ in dated for one in found
+    ):
+        raise ValueError
+    return found
+
+
+#: Periods by their names.
+SEVERAL_PERIODS = Rule("a list of periods, each a label, a number or a date", _several_periods)
+
+
+def _progress(value: Any) -> Any:
+    kinds = {base.__name__ for base in type(value).__mro__}
+    if not (kinds & {"bool", "bool_", "Progress", "Stage"} or callable(value)):
+        raise TypeError
+    return value
+
+
+PROGRESS = Rule("True, False, a Progress, a Stage or a function of the words to tell", _progress)
+
+
+#: Offices whose rules on small numbers are known; see `geobgp.privacy.RULES`.
+OFFICES = ("cdc", "nhs", "ons")
+
+
+def _min_count(value: Any) -> int | str:
+    if isinstance(value, str):
+        named = value.strip().lower()
+        if named in OFFICES:
+            return named
+        value = int(named)
+    return int(whole().take(value))
+
+
+MIN_COUNT = Rule(f"a whole number of at least 0, or the rule of an office: {', '.join(OFFICES)}", _min_count)
+
+
+# -- Open families: classes that are stored under their own name, and found again by it ----------------------
+
+
+T = TypeVar("T")
+
+
+class Family(Generic[T]):
+    """Classes of one kind by name: kernels, bases, likelihoods.
+
+    Parameters
+    ----------
+    noun : str
+        What a member is, for messages.
+
+    Examples
+    --------
+    >>> animals: Family[object] = Family("animal")
+    >>> class Cat: ...
+    >>> animals.add(Cat)
+    >>> animals.name_of(Cat()), animals.find("Cat") is Cat
+    ('Cat', True)
+    """
+
+    def __init__(self, noun: str) -> None:
+        self.noun = noun
+        self._members: dict[str, type[T]] = {}
+
+    def add(self, cls: type[T]) -> None:
+        """Register a class under its own name; a class that is defined again takes its old self's place."""
+        known = self._members.get(cls.__name__, cls)
+        if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+            raise DataError(
+                f"There is a {self.noun} {cls.__name__!r} already, in {known.__module__}.",
+                remedy="Give yours another name.",
+            )
+        self._members[cls.__name__] = cls
+
+    def name_of(self, member: T) -> str:
+        """Return the name that an object is stored under, or say that it has none."""
+        name = type(member).__name__
+        if self._members.get(name) is not type(member):
+            raise DataError(
+                f"The {self.noun} {name!r} is not registered, so that it could not be read again.",
+                found=name,
+                remedy=f"Derive it from geobgp's own {self.noun} class.",
+            )
+        return name
+
+    def find(self, name: str) -> type[T]:
+        """Return the class that was stored under a name."""
+        if name not in self._members:
+            raise DataError(
+                f"Unknown {self.noun} {name!r} in a stored file; known are {', '.join(self._members)}.",
+                found=name,
+                remedy="Import the module that defines it first.",
+            )
+        return self._members[name]
