@@ -103,7 +103,7 @@ def dense_row(case: dict[str, Any]) -> list[object]:
         f"{fit.rounds}",
         f"{fit.elbo:.2f}",
         f"{length:.1f}",
-        f"{fit.missed_share:.1%}",
+        f"{fit.truncated_variance:.1%}",
     ]
 
 

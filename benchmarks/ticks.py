@@ -108,7 +108,7 @@ def main() -> None:
                     name,
                     f"{posterior.elbo:.1f}",
                     f"{posterior.lengthscale / 1000:.1f} km",
-                    f"{posterior.fit.missed_share:.1%}",
+                    f"{posterior.fit.truncated_variance:.1%}",
                     f"{correlation:.3f}",
                     f"{rmse:.3f}",
                     f"{half:.1%}",

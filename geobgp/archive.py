@@ -31,7 +31,7 @@ from geobgp.prior import kernels
 from geobgp.prior.basis import BASES
 from geobgp.privacy import Protection, PublishedState, reduced
 from geobgp.style import Style
-from geobgp.summary import Rung, plain
+from geobgp.summary import FitRecord, plain
 
 if TYPE_CHECKING:
     from geobgp.posterior import Posterior
@@ -235,7 +235,7 @@ def save(posterior: Posterior, path: str | Path) -> Path:
             "elbo": float(fit.elbo),
             "converged": bool(fit.converged),
             "message": str(fit.message),
-            "missed_share": float(fit.missed_share),
+            "truncated_variance": float(fit.truncated_variance),
             "seconds": {name: float(value) for name, value in fit.seconds.items()},
             "rounds": int(fit.rounds),
         },
@@ -324,7 +324,7 @@ def load(path: str | Path) -> Posterior:
             persons=_persons(_of("persons", arrays)),
             areas=areas_from(header["areas"], _of("areas", arrays), periods) if "areas" in header else None,
             choices=header["choices"],
-            tried=tuple(Rung(**rung) for rung in header["tried"]),
+            tried=tuple(FitRecord(**rung) for rung in header["tried"]),
             **more,
         )
     except (CacheError, DataError):

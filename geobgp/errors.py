@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 #: Says an option's name and value (None: the name alone) in the words of an interface.
-Speak = Callable[[str, Any], str]
+RenderOption = Callable[[str, Any], str]
 
 _MARK = re.compile("\x02(.*?)\x03")
 _PACKAGE = str(Path(__file__).parent) + os.sep
@@ -51,19 +51,19 @@ def in_python(code: str, otherwise: str) -> str:
     Examples
     --------
     >>> told = f"Correct it{in_python(' with frame.set_crs(...)', ' in the file')}."
-    >>> in_words(told), in_words(told, lambda name, value: name)
+    >>> render_text(told), render_text(told, lambda name, value: name)
     ('Correct it with frame.set_crs(...).', 'Correct it in the file.')
     """
     return f"\x02{json.dumps([None, otherwise, code])}\x03"
 
 
-def in_words(text: str, speak: Speak | None = None) -> str:
-    """Return a text with its options said in Python's words, or in those of `speak`."""
+def render_text(text: str, render_option: RenderOption | None = None) -> str:
+    """Return a text with its options said in Python's words, or in those of `render_option`."""
 
     def say(match: re.Match[str]) -> str:
         name, value, python = json.loads(match[1])
-        if speak is not None:
-            return str(value) if name is None else speak(name, value)
+        if render_option is not None:
+            return str(value) if name is None else render_option(name, value)
         if python is not None:
             return str(python)
         return name if value is None else f"{name}={value!r}"
@@ -71,7 +71,7 @@ def in_words(text: str, speak: Speak | None = None) -> str:
     return _MARK.sub(say, text)
 
 
-class _Told:
+class _Message:
     """What errors and warnings have in common: a message, and the facts behind it."""
 
     def __init__(
@@ -80,15 +80,15 @@ class _Told:
         super().__init__(message)  # type: ignore[call-arg]
         self.message, self.option, self.found, self.remedy = str(message), option, found, remedy
 
-    def words(self, speak: Speak | None = None) -> str:
+    def words(self, render_option: RenderOption | None = None) -> str:
         """Return what is wrong and what to do, in the words of an interface (Python's by default)."""
-        return in_words(f"{self.message} {self.remedy}".strip(), speak)
+        return render_text(f"{self.message} {self.remedy}".strip(), render_option)
 
     def __str__(self) -> str:
         return self.words()
 
 
-class GeobgpError(_Told, ValueError):
+class GeobgpError(_Message, ValueError):
     """Base of every error that geobgp raises on purpose: the data or the options are at fault."""
 
 
@@ -124,7 +124,7 @@ class WorkerError(GeobgpError):
     """A cluster cannot be reached, or those who did the work have died."""
 
 
-class GeobgpWarning(_Told, UserWarning):
+class GeobgpWarning(_Message, UserWarning):
     """Something the user should know, with the number found and the remedy."""
 
 
@@ -169,13 +169,13 @@ def warn(warning: GeobgpWarning) -> None:
 
 
 @contextmanager
-def hearing(hear: Callable[[GeobgpWarning], Any]) -> Iterator[None]:
+def captured_warnings(hear: Callable[[GeobgpWarning], Any]) -> Iterator[None]:
     """Hand the warnings of geobgp to `hear` instead of showing them; those of others are shown as ever.
 
     Examples
     --------
     >>> kept: list[GeobgpWarning] = []
-    >>> with hearing(kept.append):
+    >>> with captured_warnings(kept.append):
     ...     warn(CheckWarning("Too many points in the north."))
     >>> [str(warning) for warning in kept]
     ['Too many points in the north.']

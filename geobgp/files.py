@@ -177,7 +177,7 @@ def known_crs(crs: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Layer:
+class VectorLayer:
     """What a file says of a layer before it is read.
 
     Attributes
@@ -201,7 +201,7 @@ class Layer:
     columns: tuple[str, ...]
 
 
-def layers(path: str | Path, what: str = "file") -> list[Layer]:
+def layers(path: str | Path, what: str = "file") -> list[VectorLayer]:
     """Return what a vector file says of its layers, those without geometries included."""
     import pyogrio
 
@@ -215,7 +215,7 @@ def layers(path: str | Path, what: str = "file") -> list[Layer]:
             info = pyogrio.read_info(opened, layer=layer, force_feature_count=True, force_total_bounds=True)
             n_rows, bounds = int(info["features"]), info["total_bounds"]
             found.append(
-                Layer(
+                VectorLayer(
                     str(layer),
                     n_rows if n_rows >= 0 else None,
                     info["geometry_type"],
@@ -234,7 +234,7 @@ def parquet_geometry(metadata: Any) -> tuple[str | None, dict[str, Any]]:
     return column, {"crs": "OGC:CRS84"} | geo.get("columns", {}).get(column, {})
 
 
-def _parquet_layer(path: str) -> Layer:
+def _parquet_layer(path: str) -> VectorLayer:
     from pyarrow import parquet
 
     file = parquet.ParquetFile(path)
@@ -242,10 +242,10 @@ def _parquet_layer(path: str) -> Layer:
     kind = ", ".join(about.get("geometry_types", ())) or "Geometry"
     columns = tuple(name for name in file.schema_arrow.names if name != column)
     if column is None:
-        return Layer(Path(path).stem, file.metadata.num_rows, None, None, None, columns)
+        return VectorLayer(Path(path).stem, file.metadata.num_rows, None, None, None, columns)
     bounds = about.get("bbox")
     flat = None if bounds is None else tuple(bounds if len(bounds) == 4 else (*bounds[:2], *bounds[3:5]))
-    return Layer(Path(path).stem, file.metadata.num_rows, kind, about["crs"], flat, columns)
+    return VectorLayer(Path(path).stem, file.metadata.num_rows, kind, about["crs"], flat, columns)
 
 
 def pick_layer(path: str, layer: str | None, what: str) -> str:

@@ -24,7 +24,7 @@ from geobgp.data.inputs import (
     read_period_exposure,
 )
 from geobgp.data.periods import Periods
-from geobgp.errors import DataError, hearing, option
+from geobgp.errors import DataError, captured_warnings, option
 from geobgp.inference.chain_fit import ChainFit, area_chain, fit_chain, node_chain, setting_of
 from geobgp.inference.dense import NodeFeatures
 from geobgp.inference.engine import Engine, engine_for
@@ -63,9 +63,9 @@ from geobgp.validation import (
     a,
     as_floats,
     choice,
-    door,
     either,
-    real_number,
+    real,
+    validated,
 )
 
 if TYPE_CHECKING:
@@ -238,7 +238,7 @@ def fit_without_field(posterior: SpaceTimePosterior) -> Fit:
     if each is not None:
         sums = tuple(_sum_of(y.sum(), e.sum(), posterior.domain.n_nodes) for y, e in each)
         problem = area_chain(replace(setting, centre=centre), sums)
-    with hearing(lambda warning: None):
+    with captured_warnings(lambda warning: None):
         found = fit_chain(
             problem,
             dynamics="separable",
@@ -465,7 +465,7 @@ class LGCP:
 
     likelihood: Likelihood = Poisson.without_data({})
 
-    @door(
+    @validated(
         basis=BASIS,
         kernel=KERNEL,
         covariates=COVARIATES,
@@ -508,7 +508,7 @@ class LGCP:
         """The exposure times the effort: what stands behind the events that were reported."""
         return seen_exposure(self.exposure, self.effort)
 
-    @door(
+    @validated(
         counts=COUNTS,
         hyper=HYPER,
         engine=choice("numpy", "gpflow"),
@@ -858,11 +858,11 @@ class BoundaryGP:
     True
     """
 
-    @door(
+    @validated(
         basis=BASIS,
         kernel=KERNEL,
         likelihood=choice(*_WITHOUT_DATA),
-        noise=real_number(above=0.0),
+        noise=real(above=0.0),
         link=choice("probit", "logit"),
         mean=choice("constant", "zero"),
         scaling=SCALING,
@@ -886,7 +886,7 @@ class BoundaryGP:
         self.scaling: Scaling = resolve(scaling, basis)
         self.mean = mean or ("zero" if basis.boundary == "dirichlet" else "constant")
 
-    @door(values=ARRAY, hyper=HYPER, progress=PROGRESS)
+    @validated(values=ARRAY, hyper=HYPER, progress=PROGRESS)
     def fit(
         self,
         coords: Any,

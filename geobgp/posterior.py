@@ -44,7 +44,7 @@ from geobgp.privacy import (
 )
 from geobgp.style import Style
 from geobgp.summary import (
-    Rung,
+    FitRecord,
     Summary,
     coefficient_table,
     describe,
@@ -79,9 +79,9 @@ from geobgp.validation import (
     VALUES,
     a,
     choice,
-    door,
     either,
-    real_number,
+    real,
+    validated,
     whole,
 )
 from geobgp.validation import INTERVAL as PROBABILITY
@@ -145,7 +145,7 @@ class Outputs:
         def node_intensity(self, quantiles: Sequence[float] | None = None) -> pd.DataFrame: ...  # noqa: D102
         def summary(self) -> Summary: ...  # noqa: D102
 
-    @door(quantiles=PROBABILITIES)
+    @validated(quantiles=PROBABILITIES)
     def intensity(self, quantiles: Sequence[float] | None = None) -> xr.Dataset:
         """Return the intensity on the grid: mean, sd and quantiles.
 
@@ -172,7 +172,7 @@ class Outputs:
         about = {name: facts | (look if name != "sd" else {}) for name, facts in about.items()}
         return self._dataset({name: table[name].to_numpy() for name in table}, about)
 
-    @door(threshold=real_number())
+    @validated(threshold=real())
     def exceedance(self, threshold: float) -> xr.DataArray:
         """Return the probability that the intensity exceeds `threshold` (in `units`), on the grid."""
         self._need_counts("exceedance()")
@@ -184,7 +184,7 @@ class Outputs:
         }
         return self._dataset({"exceedance": values}, {"exceedance": about})["exceedance"]
 
-    @door(quantiles=PROBABILITIES)
+    @validated(quantiles=PROBABILITIES)
     def latent(self, quantiles: Sequence[float] | None = None) -> xr.Dataset:
         """Return the linear predictor on the grid (the log-intensity, for counts): mean, sd and quantiles."""
         chances = check_probabilities(self.quantiles if quantiles is None else quantiles)
@@ -221,7 +221,7 @@ class Outputs:
         data["coverage"] = self._dataset({}, {}, coverage=True)["coverage"]
         return data
 
-    @door(path=PATH, thresholds=THRESHOLDS, quantiles=PROBABILITIES)
+    @validated(path=PATH, thresholds=THRESHOLDS, quantiles=PROBABILITIES)
     def to_raster(
         self,
         path: str | Path,
@@ -244,7 +244,7 @@ class Outputs:
         data = self._look(classes, vmin, vmax, cmap)._layers(quantiles, thresholds)
         return write_rasters(data, path, title=self.provenance["title"])
 
-    @door(path=PATH, thresholds=THRESHOLDS, quantiles=PROBABILITIES)
+    @validated(path=PATH, thresholds=THRESHOLDS, quantiles=PROBABILITIES)
     def to_netcdf(
         self, path: str | Path, thresholds: Sequence[float] = (), *, quantiles: Sequence[float] | None = None
     ) -> Path:
@@ -253,7 +253,7 @@ class Outputs:
 
         return write_netcdf(self._layers(quantiles, thresholds), path)
 
-    @door(path=PATH, thresholds=THRESHOLDS, quantiles=PROBABILITIES)
+    @validated(path=PATH, thresholds=THRESHOLDS, quantiles=PROBABILITIES)
     def to_qgis(
         self,
         path: str | Path,
@@ -290,7 +290,7 @@ class Outputs:
             write_layers(project.parent / "regions.gpkg", {"regions": totals})
         return write_qgis(cast("Posterior", self), project, rasters, thresholds=thresholds, regions=totals)
 
-    @door(levels=LEVELS, path=PATH, variable=NAME, smooth=FLAG)
+    @validated(levels=LEVELS, path=PATH, variable=NAME, smooth=FLAG)
     def to_polygons(
         self,
         levels: Sequence[float],
@@ -332,7 +332,7 @@ class Outputs:
             write_polygons(frame, path)
         return frame
 
-    @door(path=PATH, probability=real_number(above=0.5, below=1.0), risk=real_number(above=0.0))
+    @validated(path=PATH, probability=real(above=0.5, below=1.0), risk=real(above=0.0))
     def tolerance_contours(
         self, path: str | Path | None = None, *, probability: float = 0.975, risk: float = 1.0
     ) -> gpd.GeoDataFrame:
@@ -363,7 +363,7 @@ class Outputs:
             write_polygons(frame, path)
         return frame
 
-    @door(draws=whole(1), chains=whole(1), seed=SEED)
+    @validated(draws=whole(1), chains=whole(1), seed=SEED)
     def to_arviz(self, draws: int = 250, *, chains: int = 4, seed: int = 0) -> Any:
         """Return joint draws for ArviZ, so that ``az.summary``, ``az.loo`` and ``az.plot_*`` work.
 
@@ -390,16 +390,16 @@ class Outputs:
         self._need_counts("to_arviz()")
         return inference_data(cast("Posterior", self), draws, chains, seed)
 
-    @door(
+    @validated(
         path=PATH,
         title=TEXT,
-        threshold=either(FLAG, real_number(above=0.0)),
+        threshold=either(FLAG, real(above=0.0)),
         thresholds=THRESHOLDS,
         basemap=BASEMAP,
         show_points=FLAG,
         points=ARRAY,
         point_labels=SOURCE,
-        opacity=real_number(least=0.0, most=1.0),
+        opacity=real(least=0.0, most=1.0),
         max_pixels=whole(1),
         max_bytes=whole(1),
     )
@@ -477,7 +477,7 @@ class Outputs:
             maps.save(made, path)
         return made
 
-    @door(path=PATH, thresholds=THRESHOLDS, checks=FLAG)
+    @validated(path=PATH, thresholds=THRESHOLDS, checks=FLAG)
     def to_report(
         self,
         path: str | Path,
@@ -515,8 +515,8 @@ class Outputs:
         inputs = ReportInputs(thresholds=thresholds, regions=totals, validation=checked, not_checked=why_not)
         return write_report(path, me, inputs)
 
-    @door(
-        ax=AXES, variable=NAME, threshold=real_number(), points=SOURCE, title=TEXT, label=TEXT, colour_bar=FLAG,
+    @validated(
+        ax=AXES, variable=NAME, threshold=real(), points=SOURCE, title=TEXT, label=TEXT, colour_bar=FLAG,
         scale_bar=FLAG, outline=FLAG,
     )  # fmt: skip
     def plot(
@@ -611,7 +611,7 @@ class Questions:
         def areas(self) -> AreaCounts | None: ...  # noqa: D102
         def _need_counts(self, what: str) -> None: ...
 
-    @door(min_count=MIN_COUNT, protect=choice("hide", "smooth"), min_people=real_number(least=0.0))
+    @validated(min_count=MIN_COUNT, protect=choice("hide", "smooth"), min_people=real(least=0.0))
     def protected(
         self,
         min_count: int | str,
@@ -661,7 +661,7 @@ class Questions:
         """
         return protected(cast("Posterior", self), Protection.of(min_count, protect, min_people))
 
-    @door(by=NAME, quantiles=PROBABILITIES, predicted=FLAG, n_samples=whole(2), seed=SEED)
+    @validated(by=NAME, quantiles=PROBABILITIES, predicted=FLAG, n_samples=whole(2), seed=SEED)
     def totals(
         self,
         regions: gpd.GeoDataFrame | gpd.GeoSeries | str | Path | Any = None,
@@ -722,9 +722,9 @@ class Questions:
             seed=seed,
         )
 
-    @door(
-        threshold=real_number(above=0.0),
-        probability=real_number(least=0.5, below=1.0),
+    @validated(
+        threshold=real(above=0.0),
+        probability=real(least=0.5, below=1.0),
         n_samples=whole(1),
         seed=SEED,
     )
@@ -752,7 +752,7 @@ class Questions:
         self._need_counts("excursion()")
         return excursion(cast("Posterior", self), threshold, probability, n_samples=n_samples, seed=seed)
 
-    @door(by=NAME, top=whole(1), reference=real_number(least=0.0), n_samples=whole(1), seed=SEED)
+    @validated(by=NAME, top=whole(1), reference=real(least=0.0), n_samples=whole(1), seed=SEED)
     def ranks(
         self,
         regions: Any,
@@ -799,7 +799,7 @@ class Questions:
             seed=seed,
         )
 
-    @door(n_simulations=whole(39), seed=SEED)
+    @validated(n_simulations=whole(39), seed=SEED)
     def residuals(self, *, n_simulations: int = 99, seed: int = 0) -> Residuals:
         """Return residuals of the events that made the map, with bands of events simulated from it.
 
@@ -820,7 +820,7 @@ class Questions:
         refuse(cast("Posterior", self), "residuals()", "shows the events of every square")
         return residuals(cast("Posterior", self), n_simulations=n_simulations, seed=seed)
 
-    @door(other=POSTERIOR, names=some_names("two names", 2))
+    @validated(other=POSTERIOR, names=some_names("two names", 2))
     def versus(self, other: Posterior, *, names: Sequence[str] | None = None) -> Versus:
         """Compare this map with another one of the same land: two periods, two diseases.
 
@@ -840,7 +840,7 @@ class Questions:
 
         return versus(cast("Posterior", self), other, names)
 
-    @door(buffer=real_number(least=0.0), rounds=whole(), seed=SEED, refit=FLAG, client=CLIENT, n_jobs=JOBS)
+    @validated(buffer=real(least=0.0), rounds=whole(), seed=SEED, refit=FLAG, client=CLIENT, n_jobs=JOBS)
     def cross_validate(
         self,
         blocks: Any = "auto",
@@ -920,7 +920,7 @@ class Questions:
 
         return known_variation(cast("Posterior", self))
 
-    @door(held_out=FLAG)
+    @validated(held_out=FLAG)
     def variation(self, held_out: bool | None = None) -> Variation:
         """Return whether the map varies at all, or whether one rate everywhere explains the events as well.
 
@@ -1060,7 +1060,7 @@ class Posterior(Outputs, Questions):
     scaling: Scaling = "natural"
     observed: np.ndarray | None = field(default=None, repr=False)
     areas: AreaCounts | None = field(default=None, repr=False)
-    tried: tuple[Rung, ...] = field(default=(), repr=False)
+    tried: tuple[FitRecord, ...] = field(default=(), repr=False)
     shown_in: str = field(default="", repr=False)
     per: str = field(default="", repr=False)
     style: Style = field(default=Style(), repr=False)
@@ -1185,7 +1185,7 @@ class Posterior(Outputs, Questions):
             return float(self.fit.states[0].overall)  # type: ignore[attr-defined]
         return float(self.exposure @ self._nodes.exp_mean() / self.exposure.sum())
 
-    @door(units=UNITS)
+    @validated(units=UNITS)
     def in_units(self, units: str | None) -> Posterior:
         """Return the same posterior with its intensity in other units.
 
@@ -1205,7 +1205,7 @@ class Posterior(Outputs, Questions):
         made.shown  # noqa: B018  (what does not fit is said now)
         return made
 
-    @door(interval=PROBABILITY)
+    @validated(interval=PROBABILITY)
     def with_interval(self, interval: float) -> Posterior:
         """Return the same posterior with intervals of another probability, in all of its outputs.
 
@@ -1374,7 +1374,7 @@ class Posterior(Outputs, Questions):
                 remedy="Use predict or predict_y.",
             )
 
-    @door(quantiles=PROBABILITIES)
+    @validated(quantiles=PROBABILITIES)
     def node_intensity(self, quantiles: Sequence[float] | None = None) -> pd.DataFrame:
         """Return mean, sd and quantiles of the intensity, one row per node of the domain."""
         self._need_counts("node_intensity()")
@@ -1383,7 +1383,7 @@ class Posterior(Outputs, Questions):
         frame.attrs["units"] = self.units
         return frame
 
-    @door(quantiles=PROBABILITIES, covariates=VALUES)
+    @validated(quantiles=PROBABILITIES, covariates=VALUES)
     def intensity_at(
         self,
         coords: np.ndarray | gpd.GeoDataFrame | gpd.GeoSeries,
@@ -1416,7 +1416,7 @@ class Posterior(Outputs, Questions):
 
     # -- samples ------------------------------------------------------------------------
 
-    @door(n=whole(), seed=SEED_OR_GENERATOR)
+    @validated(n=whole(), seed=SEED_OR_GENERATOR)
     def sample(self, n: int, seed: int | np.random.Generator | None = None) -> xr.DataArray:
         """Draw joint samples of the intensity at all nodes.
 
@@ -1475,7 +1475,7 @@ class Posterior(Outputs, Questions):
 
     # -- predictions at coordinates ----------------------------------------------------------------
 
-    @door(covariates=VALUES)
+    @validated(covariates=VALUES)
     def predict(
         self, coords: Any, covariates: Mapping[str, Any] | pd.DataFrame | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
@@ -1489,7 +1489,7 @@ class Posterior(Outputs, Questions):
         mean, variance = self._at(coords, covariates).moments()
         return as_given(mean, coords), as_given(variance, coords)
 
-    @door(covariates=VALUES)
+    @validated(covariates=VALUES)
     def predict_y(
         self, coords: Any, covariates: Mapping[str, Any] | pd.DataFrame | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
@@ -1504,7 +1504,7 @@ class Posterior(Outputs, Questions):
 
     # -- files -------------------------------------------------------------------------------------
 
-    @door(path=PATH)
+    @validated(path=PATH)
     def save(self, path: str | Path) -> Path:
         """Write everything to one file, from which `load` gives back the same posterior, number for number.
 
@@ -1520,7 +1520,7 @@ class Posterior(Outputs, Questions):
         return save(self, path)
 
     @classmethod
-    @door(path=PATH)
+    @validated(path=PATH)
     def load(cls, path: str | Path) -> Posterior:
         """Read a posterior that `save` wrote; a damaged or foreign file raises CacheError."""
         from geobgp.archive import load
@@ -1563,7 +1563,7 @@ class TimeOutputs:
             self.domain, self.periods, values, variables=variables, attrs=self.provenance, coverage=coverage
         )
 
-    @door(path=PATH, thresholds=THRESHOLDS, quantiles=PROBABILITIES)
+    @validated(path=PATH, thresholds=THRESHOLDS, quantiles=PROBABILITIES)
     def to_raster(
         self,
         path: str | Path,
@@ -1608,7 +1608,7 @@ class TimeOutputs:
             periods = periods.joined(forecast.periods)
         return write_period_rasters(data, periods, path, title=self.provenance["title"])
 
-    @door(path=PATH, thresholds=THRESHOLDS, quantiles=PROBABILITIES)
+    @validated(path=PATH, thresholds=THRESHOLDS, quantiles=PROBABILITIES)
     def to_netcdf(
         self, path: str | Path, thresholds: Sequence[float] = (), *, quantiles: Sequence[float] | None = None
     ) -> Path:
@@ -1617,7 +1617,7 @@ class TimeOutputs:
 
         return write_time_netcdf(self._layers(quantiles, thresholds), path)
 
-    @door(path=PATH, thresholds=THRESHOLDS, quantiles=PROBABILITIES)
+    @validated(path=PATH, thresholds=THRESHOLDS, quantiles=PROBABILITIES)
     def to_zarr(
         self, path: str | Path, thresholds: Sequence[float] = (), *, quantiles: Sequence[float] | None = None
     ) -> Path:
@@ -1626,7 +1626,7 @@ class TimeOutputs:
 
         return write_zarr(self._layers(quantiles, thresholds), path)
 
-    @door(path=PATH, thresholds=THRESHOLDS, quantiles=PROBABILITIES)
+    @validated(path=PATH, thresholds=THRESHOLDS, quantiles=PROBABILITIES)
     def to_qgis(
         self, path: str | Path, thresholds: Sequence[float] = (), *, quantiles: Sequence[float] | None = None
     ) -> Path:
@@ -1655,9 +1655,9 @@ class TimeOutputs:
         title = self.provenance["title"]
         return write_dated(project, made, title=title, domain=self.domain, hatched=hatched)
 
-    @door(
+    @validated(
         path=PATH, forecast=a("SpaceTimePosterior"), title=TEXT, thresholds=THRESHOLDS, basemap=BASEMAP,
-        opacity=real_number(least=0.0, most=1.0),
+        opacity=real(least=0.0, most=1.0),
     )  # fmt: skip
     def to_map(
         self,
@@ -1704,7 +1704,7 @@ class TimeOutputs:
             maps.save(made, path)
         return made
 
-    @door(
+    @validated(
         figure=either(FIGURE, AXES), forecast=a("SpaceTimePosterior"), variable=NAME, periods=SEVERAL_PERIODS,
         columns=whole(1), title=TEXT,
     )  # fmt: skip
@@ -1750,7 +1750,7 @@ class TimeOutputs:
             me, figure, forecast=forecast, variable=variable, periods=periods, columns=columns, title=title
         )
 
-    @door(figure=FIGURE, forecast=a("SpaceTimePosterior"))
+    @validated(figure=FIGURE, forecast=a("SpaceTimePosterior"))
     def plot_level(
         self, figure: Figure | None = None, *, forecast: SpaceTimePosterior | None = None
     ) -> Figure:
@@ -1759,7 +1759,7 @@ class TimeOutputs:
 
         return plot_level(Course(cast("SpaceTimePosterior", self), forecast), figure)
 
-    @door(path=PATH, thresholds=THRESHOLDS, forecast=a("SpaceTimePosterior"), check=a("ForecastCheck"))
+    @validated(path=PATH, thresholds=THRESHOLDS, forecast=a("SpaceTimePosterior"), check=a("ForecastCheck"))
     def to_report(
         self,
         path: str | Path,
@@ -1979,7 +1979,7 @@ class SpaceTimePosterior(TimeOutputs, Posterior):  # type: ignore[misc]
         table.index = pd.MultiIndex.from_product([self.periods.labels, nodes], names=["period", "node"])
         return table
 
-    @door(quantiles=PROBABILITIES)
+    @validated(quantiles=PROBABILITIES)
     def intensity_at(  # type: ignore[override]
         self, coords: Any, quantiles: Sequence[float] | None = None, *, period: Any = None
     ) -> pd.DataFrame:
@@ -2022,7 +2022,7 @@ class SpaceTimePosterior(TimeOutputs, Posterior):  # type: ignore[misc]
         frame.attrs["units"] = self.units
         return frame
 
-    @door(quantiles=PROBABILITIES)
+    @validated(quantiles=PROBABILITIES)
     def level(self, quantiles: Sequence[float] | None = None) -> pd.DataFrame:
         """Return the events of each period on all the land, and the level: what is common to all places.
 
@@ -2064,7 +2064,7 @@ class SpaceTimePosterior(TimeOutputs, Posterior):  # type: ignore[misc]
 
     # -- samples -----------------------------------------------------------------------------------
 
-    @door(n=whole(), seed=SEED_OR_GENERATOR)
+    @validated(n=whole(), seed=SEED_OR_GENERATOR)
     def sample(self, n: int, seed: int | np.random.Generator | None = None) -> xr.DataArray:
         """Draw joint samples of the intensity at all nodes in all periods.
 
@@ -2092,7 +2092,9 @@ class SpaceTimePosterior(TimeOutputs, Posterior):  # type: ignore[misc]
 
     # -- questions ---------------------------------------------------------------------------------
 
-    @door(regions=SOURCE, by=NAME, quantiles=PROBABILITIES, predicted=FLAG, n_samples=whole(2), seed=SEED)
+    @validated(
+        regions=SOURCE, by=NAME, quantiles=PROBABILITIES, predicted=FLAG, n_samples=whole(2), seed=SEED
+    )
     def totals(
         self,
         regions: Any = None,
@@ -2122,7 +2124,7 @@ class SpaceTimePosterior(TimeOutputs, Posterior):  # type: ignore[misc]
             seed=seed,
         )
 
-    @door(regions=SOURCE, n_samples=whole(2), seed=SEED)
+    @validated(regions=SOURCE, n_samples=whole(2), seed=SEED)
     def trend(self, regions: Any = None, *, n_samples: int = 500, seed: int = 0) -> Any:
         """Return the rate of change over all periods, with its interval and the probability of an increase.
 
@@ -2151,7 +2153,7 @@ class SpaceTimePosterior(TimeOutputs, Posterior):  # type: ignore[misc]
         values, about = trend_map(self, n_samples, seed)
         return Posterior._dataset(self, values, about)
 
-    @door(periods=AHEAD, exposure=ARRAY)
+    @validated(periods=AHEAD, exposure=ARRAY)
     def forecast(self, periods: int | Periods, exposure: np.ndarray | None = None) -> SpaceTimePosterior:
         """Return what is expected in the periods that follow, given all that was seen.
 
@@ -2184,7 +2186,7 @@ class SpaceTimePosterior(TimeOutputs, Posterior):  # type: ignore[misc]
             title=f"Forecast: {self.title}" if self.title else "",
         )
 
-    @door(last=whole(1), seed=SEED)
+    @validated(last=whole(1), seed=SEED)
     def cross_validate(self, last: int = 3, blocks: Any = "auto", *, seed: int = 0) -> ForecastCheck:  # type: ignore[override]
         """Forecast the last periods from those before them, and compare with what came.
 
@@ -2213,7 +2215,7 @@ class SpaceTimePosterior(TimeOutputs, Posterior):  # type: ignore[misc]
     # -- files -------------------------------------------------------------------------------------
 
     @classmethod
-    @door(path=PATH)
+    @validated(path=PATH)
     def load(cls, path: str | Path) -> SpaceTimePosterior:
         """Read a posterior that `save` wrote; a damaged or foreign file raises CacheError."""
         found = Posterior.load(path)

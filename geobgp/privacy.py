@@ -441,7 +441,7 @@ def told_in_choices(posterior: Posterior, options: Any, choices: dict[str, Any])
     if not rule:
         return posterior
     posterior = protected(posterior, rule)
-    choices["small numbers"] = Choice(*in_words(posterior))
+    choices["small numbers"] = Choice(*render_text(posterior))
     return replace(
         posterior, choices=dict(posterior.choices) | {"small numbers": str(choices["small numbers"])}
     )
@@ -454,7 +454,7 @@ def hidden_cells(posterior: Posterior) -> np.ndarray:
     return np.array(grids)[:, posterior.domain.coverage > 0]
 
 
-def in_words(posterior: Posterior) -> tuple[str, str]:
+def render_text(posterior: Posterior) -> tuple[str, str]:
     """Return what is hidden, and why, for reports."""
     rule, cells = posterior.protection, hidden_cells(posterior)
     n_periods = len(cells)

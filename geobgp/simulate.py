@@ -13,7 +13,7 @@ from geobgp.errors import CRSError, DataError, GeobgpError, SizeError
 from geobgp.land.crs import as_crs, move
 from geobgp.prior.basis import SCALING, Scaling, resolve
 from geobgp.text import number
-from geobgp.validation import BASIS, DOMAIN, KERNEL, SEED_OR_GENERATOR, as_floats, door, whole
+from geobgp.validation import BASIS, DOMAIN, KERNEL, SEED_OR_GENERATOR, as_floats, validated, whole
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -28,7 +28,7 @@ _MAX_TRIES = 1 << 22
 _ROUND = 1 << 21
 
 
-@door(domain=DOMAIN, seed=SEED_OR_GENERATOR)
+@validated(domain=DOMAIN, seed=SEED_OR_GENERATOR)
 def simulate_points(
     domain: Domain,
     intensity: float | np.ndarray | xr.DataArray | Callable[[np.ndarray], np.ndarray],
@@ -211,7 +211,7 @@ def _whole(domain: Domain) -> np.ndarray:
     return alone & domain.pieces.whole[domain.node_rows, domain.node_cols]
 
 
-@door(basis=BASIS, kernel=KERNEL, seed=SEED_OR_GENERATOR, n=whole(), scaling=SCALING)
+@validated(basis=BASIS, kernel=KERNEL, seed=SEED_OR_GENERATOR, n=whole(), scaling=SCALING)
 def simulate_prior(
     basis: Basis,
     kernel: Kernel,

@@ -108,7 +108,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Rung:
+class FitRecord:
     """A fit that was tried on the way to the one that is kept.
 
     Attributes
@@ -236,7 +236,7 @@ def describe(posterior: Posterior) -> Summary:
         "permeability": info["permeability"],
         "prior_sd": "the same on all land" if posterior.scaling == "even" else "as the features add up",
         "features": info["m"],
-        "missed_share": float(fit.missed_share) or None,
+        "truncated_variance": float(fit.truncated_variance) or None,
         "kernel": kernel.name,
         "lengthscale": _hyper(posterior, 0, scale, unit, kernel.lengthscale is None),
         "sd": _hyper(posterior, 1, 1.0, "", kernel.sd is None),
@@ -367,7 +367,7 @@ def _text(name: str, value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, (int, float)):
-        if name == "missed_share":
+        if name == "truncated_variance":
             return f"{100 * value:.2g} % of the prior variance"
         return f"{value:,.2f}" if name == "elbo" else number(value)
     return str(value)

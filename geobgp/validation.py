@@ -17,10 +17,10 @@ from typing import Any, Generic, TypeVar, cast
 from geobgp.errors import DataError, GeobgpError, option
 
 # -- Validators: what an argument may be, checked at every public door in one way and told in one kind of message --
-# A `Rule` says in words what a value must be, and returns it as it is used inside. `door` puts rules before a
+# A `Rule` says in words what a value must be, and returns it as it is used inside. `validated` puts rules before a
 # function:
 #
-# >>> @door(n=whole(1), kind=choice("mean", "sum"))
+# >>> @validated(n=whole(1), kind=choice("mean", "sum"))
 # ... def draw(n, kind="mean"):
 # ...     return n, kind
 # >>> draw(3.0)
@@ -98,7 +98,7 @@ def shown(value: Any) -> str:
     return f"{'an' if kind[:1].lower() in 'aeiou' else 'a'} {kind}"
 
 
-def door(**rules: Rule) -> Callable[[F], F]:
+def validated(**rules: Rule) -> Callable[[F], F]:
     """Return a decorator that checks the arguments of a function before it begins.
 
     Parameters
@@ -150,7 +150,7 @@ def _real(value: Any, missing: bool = False) -> float:
     return found
 
 
-def real_number(
+def real(
     above: float = -math.inf,
     least: float = -math.inf,
     most: float = math.inf,
@@ -368,7 +368,7 @@ _SPAN = "between=('2015-01', '2020-12')"
 
 
 def _probabilities(value: Any) -> tuple[float, ...]:
-    found: tuple[float, ...] = numbers(real_number(above=0.0, below=1.0), "").take(value)
+    found: tuple[float, ...] = numbers(real(above=0.0, below=1.0), "").take(value)
     if len(set(found)) < len(found):
         raise ValueError
     return found
@@ -381,9 +381,9 @@ PROBABILITIES = Rule(
     remedy="For the interval of 90 % ask for (0.05, 0.95).",
 )
 #: The probability of intervals.
-INTERVAL = real_number(least=0.5, below=1.0)
-LEVELS = numbers(real_number(), "one or more finite numbers", least=1)
-_THRESHOLDS = numbers(real_number(), "a list of finite numbers")
+INTERVAL = real(least=0.5, below=1.0)
+LEVELS = numbers(real(), "one or more finite numbers", least=1)
+_THRESHOLDS = numbers(real(), "a list of finite numbers")
 
 
 def _thresholds(value: Any) -> tuple[float, ...]:

@@ -15,9 +15,9 @@ from geobgp.errors import (
     DroppedPointsWarning,
     GeobgpError,
     GeobgpWarning,
-    hearing,
-    in_words,
+    captured_warnings,
     option,
+    render_text,
     warn,
 )
 
@@ -49,12 +49,12 @@ def test_errors_go_to_other_processes():
 
 def test_each_interface_has_its_own_words():
     text = f"Use {option('crs', 'local')}, {option('m')}, or {option('output', python='another path')}."
-    assert in_words(text) == "Use crs='local', m, or another path."
+    assert render_text(text) == "Use crs='local', m, or another path."
     assert (
-        in_words(text, lambda name, value: f"<{name}|{value}>")
+        render_text(text, lambda name, value: f"<{name}|{value}>")
         == "Use <crs|local>, <m|None>, or <output|None>."
     )
-    assert in_words("no option") == "no option"
+    assert render_text("no option") == "no option"
 
 
 def test_a_warning_points_to_the_line_that_called_geobgp():
@@ -68,12 +68,12 @@ def test_a_warning_points_to_the_line_that_called_geobgp():
 
 
 def test_hearing_takes_our_warnings_and_leaves_the_others():
-    heard = []
-    with pytest.warns(DeprecationWarning, match="old") as caught, hearing(heard.append):
+    captured = []
+    with pytest.warns(DeprecationWarning, match="old") as caught, captured_warnings(captured.append):
         warn(CheckWarning("mine"))
         warnings.warn("old", DeprecationWarning, stacklevel=1)
         warn(CheckWarning("mine"))
-    assert [str(w) for w in heard] == ["mine", "mine"]
+    assert [str(w) for w in captured] == ["mine", "mine"]
     assert [w.category for w in caught] == [DeprecationWarning]
     with pytest.warns(CheckWarning):
         warn(CheckWarning("heard no more"))
@@ -81,8 +81,8 @@ def test_hearing_takes_our_warnings_and_leaves_the_others():
 
 def test_hearing_within_hearing_goes_to_the_nearest():
     outer, inner = [], []
-    with hearing(outer.append):
-        with hearing(inner.append):
+    with captured_warnings(outer.append):
+        with captured_warnings(inner.append):
             warn(CheckWarning("in"))
         warn(CheckWarning("out"))
     assert ([str(w) for w in outer], [str(w) for w in inner]) == (["out"], ["in"])

@@ -12,7 +12,7 @@ import shapely
 
 from geobgp import Domain, GeometryError
 from geobgp.data.inputs import node_exposure
-from geobgp.files import Layer, check_exists, kind_of, layers, read_vector, split_layer
+from geobgp.files import VectorLayer, check_exists, kind_of, layers, read_vector, split_layer
 from geobgp.land.polygons import read_polygons
 from geobgp.land.regions import read_regions
 
@@ -118,7 +118,7 @@ def test_files_that_are_not_there_or_not_what_they_say(tmp_path, folder):
     pd.DataFrame({"a": [1]}).to_parquet(tmp_path / "plain.pq")
     with pytest.raises(GeometryError, match=r"regions: .*plain.pq cannot be read as a vector file"):
         read_vector(tmp_path / "plain.pq", "regions")
-    assert layers(tmp_path / "plain.pq") == [Layer("plain", 1, None, None, None, ("a",))]
+    assert layers(tmp_path / "plain.pq") == [VectorLayer("plain", 1, None, None, None, ("a",))]
     with zipfile.ZipFile(tmp_path / "two.zip", "w") as archive:
         archive.write(folder / "land.gpkg", "a.gpkg")
         archive.write(folder / "land.geojson", "b.geojson")

@@ -151,10 +151,12 @@ def test_missed_variance_is_told():
 
 
 def test_rounds_are_reported():
-    heard = []
-    LGCP(all_modes(square(), m=10), KERNEL)._fit(poisson_problem(square(), 3).counts, progress=heard.append)
-    assert heard
-    assert all("ELBO" in line for line in heard)
+    captured = []
+    LGCP(all_modes(square(), m=10), KERNEL)._fit(
+        poisson_problem(square(), 3).counts, progress=captured.append
+    )
+    assert captured
+    assert all("ELBO" in line for line in captured)
 
 
 def test_the_model_stays_as_it_was():

@@ -47,9 +47,9 @@ def test_time_is_kept_and_the_error_goes_on():
 
 
 def test_a_callable_hears_words():
-    heard = []
-    work(as_progress(heard.append))
-    assert heard == ["eigenpairs", "eigenpairs, 3 of 10", "eigenpairs, 10 of 10"]
+    captured = []
+    work(as_progress(captured.append))
+    assert captured == ["eigenpairs", "eigenpairs, 3 of 10", "eigenpairs, 10 of 10"]
 
 
 def test_what_is_done_within_a_stage_is_told_as_part_of_it():

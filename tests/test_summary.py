@@ -13,7 +13,7 @@ from geobgp.summary import Summary, coefficient_table
 
 FACTS = {
     "points": {"used": 4446, "dropped": 3, "total_weight": None},
-    "missed_share": 0.031,
+    "truncated_variance": 0.031,
     "lengthscale": {"value": 12.345, "q05": 9.0, "q95": 1234.5, "unit": "km", "learned": True},
     "sd": {"value": 0.8, "q05": 0.8, "q95": 0.8, "unit": "", "learned": False},
     "coefficients": [

@@ -24,7 +24,14 @@ from geobgp.data.effort import check_events, read_effort
 from geobgp.data.inputs import Given, Read, check_periods, period_effects, read_period_exposure
 from geobgp.data.partitions import n_rows_of
 from geobgp.data.points import number_of_rows
-from geobgp.errors import DataError, DroppedPointsWarning, GeobgpWarning, GeometryError, hearing, warn
+from geobgp.errors import (
+    DataError,
+    DroppedPointsWarning,
+    GeobgpWarning,
+    GeometryError,
+    captured_warnings,
+    warn,
+)
 from geobgp.files import read_vector
 from geobgp.land.crs import as_crs
 from geobgp.land.domain import Domain
@@ -123,7 +130,7 @@ def describe(domain: Domain) -> str:
     return f"{area} in {domain.n_nodes:,} nodes of {side(domain)}{parts}"
 
 
-# -- Scenes: what is to be explained at one size of cells: the land, the counts on it, exposure and covariates --
+# -- Gridded data: what is to be explained at one size of cells: the land, the counts on it, exposure and covariates --
 
 
 #: Share of points on top of others from which places count and not points; and the most points that are looked at.
@@ -155,7 +162,7 @@ class InTime:
 
 
 @dataclass(frozen=True, eq=False)
-class Scene:
+class GriddedData:
     """Land, counts, exposure and covariates on cells of one size.
 
     Attributes
@@ -212,7 +219,7 @@ class Scene:
 
 
 @dataclass(frozen=True, eq=False)
-class Scenes:
+class GriddedSeries:
     """The scenes of a run, on cells of any size; polygons are read once for all.
 
     Parameters
@@ -226,7 +233,7 @@ class Scenes:
     options: Options
     progress: Progress
     keep_coordinates: bool = False
-    _made: dict[float, Scene] = field(default_factory=dict, repr=False)
+    _made: dict[float, GriddedData] = field(default_factory=dict, repr=False)
 
     @cached_property
     def land(self) -> Land:
@@ -259,7 +266,7 @@ class Scenes:
         per_node = [one for v in several for one in (v if isinstance(v, (list, tuple)) else [v])]
         return once or any(isinstance(v, np.ndarray) for v in per_node)
 
-    def at(self, cell_size: float, reach: float | None = None) -> Scene:
+    def at(self, cell_size: float, reach: float | None = None) -> GriddedData:
         """Return the scene on cells of a size.
 
         Parameters
@@ -269,11 +276,11 @@ class Scenes:
             How far points are moved to land where no distance was given: the same on all cells that are compared.
         """
         if cell_size not in self._made:
-            begin, heard = time.perf_counter(), list[GeobgpWarning]()
-            with hearing(heard.append):
+            begin, captured = time.perf_counter(), list[GeobgpWarning]()
+            with captured_warnings(captured.append):
                 made = self._make(cell_size, reach)
             seconds = time.perf_counter() - begin
-            self._made[cell_size] = Scene(**made, warnings=tuple(heard), seconds=seconds)
+            self._made[cell_size] = GriddedData(**made, warnings=tuple(captured), seconds=seconds)
         return self._made[cell_size]
 
     def _make(self, cell_size: float, reach: float | None) -> dict[str, Any]:

@@ -33,9 +33,7 @@ def rule_of(name: str, how: Setting, default: Any) -> validate.Rule | None:
     if how.kind in ("number", "numbers"):
         whole = isinstance(default, int)
         one = (
-            validate.whole(int(how.least))
-            if whole
-            else validate.real_number(how.above, how.least, below=how.below)
+            validate.whole(int(how.least)) if whole else validate.real(how.above, how.least, below=how.below)
         )
         return one if how.kind == "number" else validate.numbers(one, f"a list, each {one.words}")
     if how.kind == "crs":
@@ -67,7 +65,7 @@ _RULES: dict[str, validate.Rule] = {
     "interval": arguments.SUPPRESSED,
     "share": validate.either(
         validate.choice("auto"),
-        validate.real_number(least=0.0, most=1.0),
+        validate.real(least=0.0, most=1.0),
         words="'auto' or a number from 0 to 1",
     ),
     "rasters": arguments.COVARIATES,

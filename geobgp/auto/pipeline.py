@@ -14,16 +14,16 @@ import numpy as np
 import shapely
 
 from geobgp import privacy
-from geobgp.auto.gridded import Scenes, about_crs, describe, read_land, side
+from geobgp.auto.gridded import GriddedSeries, about_crs, describe, read_land, side
 from geobgp.auto.options import Features, Options, RiskOptions
 from geobgp.auto.search import (
     LEAD,
     NEAR,
     PERMEABILITIES,
     POOLED_SHARE,
+    BoundaryCondition,
     Fits,
-    Ladder,
-    Shore,
+    GridRefinement,
     cell_size_for,
     fit_over_time,
 )
@@ -31,7 +31,7 @@ from geobgp.data.areas import AreaCounts
 from geobgp.data.counts import Counts, about_few
 from geobgp.data.effects import FIXED_SD
 from geobgp.data.persons import Groups, Persons, check_apart, place_persons, read_table
-from geobgp.errors import DataError, GeobgpWarning, hearing, warn
+from geobgp.errors import DataError, GeobgpWarning, captured_warnings, warn
 from geobgp.inference.engine import engine_for
 from geobgp.inference.families import Binomial
 from geobgp.inference.fit import Fit, fit
@@ -46,7 +46,7 @@ from geobgp.privacy import told_in_choices
 from geobgp.progress import Progress, ProgressLike, as_progress
 from geobgp.summary import Choice
 from geobgp.text import count
-from geobgp.validation import PROGRESS, door
+from geobgp.validation import PROGRESS, validated
 
 if TYPE_CHECKING:
     from geobgp.data.effects import Covariates
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 # -- The one call: points and land in, a posterior out, with every choice made and reported ------------------
 
 
-@door(progress=PROGRESS)
+@validated(progress=PROGRESS)
 def map_intensity(
     points: Any = None,
     land: Any = None,
@@ -273,11 +273,11 @@ def run(options: Options, progress: ProgressLike = False, *, keep_coordinates: b
     o = options
     o.check_files()
     progress = as_progress(progress)
-    scenes = Scenes(o, progress, keep_coordinates)
+    scenes = GriddedSeries(o, progress, keep_coordinates)
     begin = perf_counter()
     first = o.max_seconds * (1.0 if o.time is None else POOLED_SHARE)
     fits = Fits(o.kernel, o.cache, o.title, progress, begin + first, o.likelihood, o.client)
-    ladder = Ladder(o, scenes, fits)
+    ladder = GridRefinement(o, scenes, fits)
     kept, choices = ladder.climb()
     in_time = kept.scene.in_time
     if in_time is not None:
@@ -303,7 +303,7 @@ def run(options: Options, progress: ProgressLike = False, *, keep_coordinates: b
 # -- Cases and controls: the relative risk over the land, from where persons live who fell ill and some who did not --
 
 
-@door(progress=PROGRESS)
+@validated(progress=PROGRESS)
 def map_risk(
     cases: Any,
     controls: Any,
@@ -456,9 +456,9 @@ def run_risk(options: RiskOptions, progress: ProgressLike = False) -> RiskMapped
 
 def _placed(table: Any, what: str, domain: Domain, o: RiskOptions, reading: dict[str, Any]) -> Persons:
     """Return persons on land; bare eastings and northings may be in the CRS of the land's own file."""
-    heard, theirs = list[GeobgpWarning](), own_crs(o.land)
+    captured, theirs = list[GeobgpWarning](), own_crs(o.land)
     try:
-        with hearing(heard.append):
+        with captured_warnings(captured.append):
             found = place_persons(table, domain, what, o.confounders, **reading)
     except DataError as error:
         if error.found != 0 or o.points_crs is not None or theirs is None or theirs == domain.crs:
@@ -467,7 +467,7 @@ def _placed(table: Any, what: str, domain: Domain, o: RiskOptions, reading: dict
             return place_persons(table, domain, what, o.confounders, **reading | {"crs": theirs})
         except DataError:
             raise error from None
-    for warning in heard:
+    for warning in captured:
         warn(warning)
     return found
 
@@ -558,10 +558,12 @@ def _with_water(
                 found[rho] = fit_risk(groups, basis, o.kernel, hyper=o.hyper, stage=stage, title=o.title)
             except np.linalg.LinAlgError as error:
                 raise DataError(f"The fit broke down: {error}.", remedy="Use larger cells.") from error
-            stage.note(f"{Shore('neumann', rho).words} water: ELBO {found[rho].elbo:,.1f}")
+            stage.note(f"{BoundaryCondition('neumann', rho).words} water: ELBO {found[rho].elbo:,.1f}")
     best = max(found, key=lambda rho: found[rho].elbo + (LEAD if rho == 0 else 0.0))
-    words = Shore("neumann", best).words
+    words = BoundaryCondition("neumann", best).words
     if o.permeability != "auto":
         return found[best], Choice(words, "given")
-    told = ", ".join(f"{Shore('neumann', rho).words} {found[rho].elbo:,.1f}" for rho in sorted(found))
+    told = ", ".join(
+        f"{BoundaryCondition('neumann', rho).words} {found[rho].elbo:,.1f}" for rho in sorted(found)
+    )
     return found[best], Choice(words, f"Does water part these persons? {told[:1].upper()}{told[1:]}")

@@ -18,24 +18,24 @@ from geobgp.errors import (
     MissedVarianceWarning,
     ResolutionWarning,
     SizeError,
-    hearing,
-    in_words,
+    captured_warnings,
     option,
+    render_text,
 )
 from geobgp.model import LGCP, fit_periods
 from geobgp.posterior import SpaceTimePosterior
-from geobgp.prior.basis import MISSED_SHARE
+from geobgp.prior.basis import MAX_TRUNCATED_VARIANCE
 from geobgp.prior.full_rank import FullRank
 from geobgp.prior.harmonic import HarmonicBasis, check_features, dilution
 from geobgp.prior.kernels import Kernel, Matern
 from geobgp.prior.laplacian import discretise
-from geobgp.summary import Choice, Rung
+from geobgp.summary import Choice, FitRecord
 from geobgp.text import count, number, percent
 
 if TYPE_CHECKING:
     import pyproj
 
-    from geobgp.auto.gridded import Scene, Scenes
+    from geobgp.auto.gridded import GriddedData, GriddedSeries
     from geobgp.auto.options import Features, Options
     from geobgp.data.periods import Periods
     from geobgp.posterior import Posterior
@@ -58,7 +58,7 @@ class FitError(GeobgpError):
 
 
 @dataclass(frozen=True)
-class Shore:
+class BoundaryCondition:
     """A boundary condition and how far information crosses water."""
 
     boundary: Boundary
@@ -75,11 +75,11 @@ class Shore:
 class Candidate:
     """A fit that may be kept, with the warnings to be given if it is, and the time it took."""
 
-    scene: Scene
-    shore: Shore
+    scene: GriddedData
+    shore: BoundaryCondition
     posterior: Posterior
     warnings: tuple[GeobgpWarning, ...]
-    rung: Rung
+    rung: FitRecord
     from_nothing: bool = True
 
     @property
@@ -100,7 +100,7 @@ class Candidate:
     @property
     def missed(self) -> str:
         """The share of the prior variance that its features miss, in words."""
-        return percent(self.posterior.fit.missed_share)
+        return percent(self.posterior.fit.truncated_variance)
 
     def seconds_with(self, nodes: float) -> float:
         """Return about how long the scene and a fit that goes on from this one would take with so many nodes."""
@@ -149,14 +149,14 @@ class Fits:
     deadline: float
     likelihood: Literal["poisson", "negative-binomial"] = "poisson"
     client: Any = None
-    tried: list[Rung] = field(default_factory=list)
+    tried: list[FitRecord] = field(default_factory=list)
     begun: tuple[float, float] = field(default_factory=lambda: (time.perf_counter(), time.process_time()))
     _made: dict[Any, Candidate] = field(default_factory=dict, repr=False)
 
     def fit(
         self,
-        scene: Scene,
-        shore: Shore,
+        scene: GriddedData,
+        shore: BoundaryCondition,
         m: int | Literal["full"],
         kernel: Kernel | None = None,
         start: Posterior | None = None,
@@ -176,8 +176,8 @@ class Fits:
         key = (id(scene), shore, m, kernel or self.kernel)
         if key in self._made:
             return self._made[key]
-        begin, heard = time.perf_counter(), list[GeobgpWarning]()
-        with hearing(heard.append):
+        begin, captured = time.perf_counter(), list[GeobgpWarning]()
+        with captured_warnings(captured.append):
             basis: Basis
             if m == "full":
                 basis = FullRank(scene.domain, boundary=shore.boundary, permeability=shore.permeability)
@@ -191,7 +191,7 @@ class Fits:
                     progress=self.progress,
                 )
             posterior = self._fit(scene, basis, kernel or self.kernel, "map", "fit", start)
-        rung = Rung(
+        rung = FitRecord(
             cell_size=scene.domain.cell_size,
             nodes=scene.domain.n_nodes,
             prior=basis.label,
@@ -200,21 +200,21 @@ class Fits:
             seconds=time.perf_counter() - begin,
         )
         self.tried.append(rung)
-        self._made[key] = Candidate(scene, shore, posterior, tuple(heard), rung, start is None)
+        self._made[key] = Candidate(scene, shore, posterior, tuple(captured), rung, start is None)
         return self._made[key]
 
     def integrate(self, best: Candidate) -> Candidate:
         """Fit once more as the best fit was, with a mixture over hyperparameters."""
-        heard = list[GeobgpWarning]()
-        with hearing(heard.append):
+        captured = list[GeobgpWarning]()
+        with captured_warnings(captured.append):
             posterior = self._fit(
                 best.scene, best.basis, self.kernel, "integrate", "integrate", best.posterior
             )
-        return Candidate(best.scene, best.shore, posterior, tuple(heard), best.rung)
+        return Candidate(best.scene, best.shore, posterior, tuple(captured), best.rung)
 
     def _fit(
         self,
-        scene: Scene,
+        scene: GriddedData,
         basis: Basis,
         kernel: Kernel | None,
         hyper: Literal["map", "integrate"],
@@ -238,14 +238,14 @@ class Fits:
                 stage.note("failed")
                 raise FitError(f"The fit broke down: {error}.") from error
             stage.note(
-                f"{basis.label}, {Shore(basis.boundary, basis.permeability).words} water: "
+                f"{basis.label}, {BoundaryCondition(basis.boundary, basis.permeability).words} water: "
                 f"ELBO {posterior.elbo:,.1f}, lengthscale {length_of(posterior)}"
             )
         return posterior
 
     def fit_periods(
         self,
-        scene: Scene,
+        scene: GriddedData,
         basis: Basis,
         kernel: Kernel,
         options: Options,
@@ -372,7 +372,7 @@ def features_needed(
     lengthscale: float,
     area: float,
     known: tuple[float, float] | None = None,
-    share: float = MISSED_SHARE,
+    share: float = MAX_TRUNCATED_VARIANCE,
 ) -> int:
     """Return the number of features that miss no more than `share` of the variance, by Weyl's law.
 
@@ -402,7 +402,7 @@ def features_needed(
     return math.ceil(min(max(plain * wanted + shore * math.sqrt(wanted), 1.0), 1e12))
 
 
-def is_enough(missed_share: float, sd: float) -> bool:
+def is_enough(truncated_variance: float, sd: float) -> bool:
     """Tell whether features do that miss a share of the prior variance of a log-intensity with this sd.
 
     Examples
@@ -410,7 +410,7 @@ def is_enough(missed_share: float, sd: float) -> bool:
     >>> is_enough(0.04, 1.0), is_enough(0.3, 1.0), is_enough(0.3, 0.05)
     (True, False, True)
     """
-    return missed_share <= MISSED_SHARE or sd * math.sqrt(missed_share) <= NEGLIGIBLE
+    return truncated_variance <= MAX_TRUNCATED_VARIANCE or sd * math.sqrt(truncated_variance) <= NEGLIGIBLE
 
 
 def has_full_resolution(kernel: Kernel | None) -> bool:
@@ -463,7 +463,7 @@ class ModelSearch:
 
     # -- water
 
-    def shores(self, scene: Scene) -> list[Candidate | Shore]:
+    def conditions(self, scene: GriddedData) -> list[Candidate | BoundaryCondition]:
         """Return the shores that may be right, the best first, as they were fitted where they had to be compared."""
         o = self.options
         self.choices["boundary"] = Choice(
@@ -471,18 +471,18 @@ class ModelSearch:
         )
         if o.boundary == "dirichlet":
             self.choices["water"] = Choice("closed", "a Dirichlet condition holds the shore")
-            return [Shore("dirichlet", 0.0)]
+            return [BoundaryCondition("dirichlet", 0.0)]
         if o.permeability != "auto":
-            shore = Shore("neumann", float(o.permeability))
+            shore = BoundaryCondition("neumann", float(o.permeability))
             self.choices["water"] = Choice(shore.words, "given")
             return [shore]
         if o.areas is not None:
-            shore = Shore("neumann", 0.0)
+            shore = BoundaryCondition("neumann", 0.0)
             self.choices["water"] = Choice(shore.words, "counts by area say little of it")
             return [shore]
         return self._compare_shores(scene)
 
-    def _compare_shores(self, scene: Scene) -> list[Candidate | Shore]:
+    def _compare_shores(self, scene: GriddedData) -> list[Candidate | BoundaryCondition]:
         """Compare closed, open and half-open water; closed water stays unless another leads clearly."""
         kernel = self.options.kernel
         if kernel is not None and not has_full_resolution(kernel):
@@ -490,14 +490,16 @@ class ModelSearch:
         found: dict[float, Candidate] = {}
         broken: GeobgpError | None = None
         for rho in PERMEABILITIES:
-            shore = Shore("neumann", rho)
+            shore = BoundaryCondition("neumann", rho)
             both = {0.0, 1.0} <= found.keys()
             if both and abs(found[0.0].gain - found[1.0].gain) > NEAR:
                 break
             took = max((c.seconds for c in found.values()), default=0.0)
             if both and self.fits.too_late("another", took):
                 break
-            with hearing(lambda warning: None):  # an input's fault is told with the fit that is kept
+            with captured_warnings(
+                lambda warning: None
+            ):  # an input's fault is told with the fit that is kept
                 try:
                     found[rho] = self.fits.fit(scene, shore, "full", kernel)
                 except (SizeError, FitError) as error:
@@ -528,10 +530,10 @@ class ModelSearch:
 
     # -- features, or full resolution
 
-    def prior(self, scene: Scene, best: Candidate | Shore) -> Candidate:
+    def prior(self, scene: GriddedData, best: Candidate | BoundaryCondition) -> Candidate:
         """Return a fit with the prior that the data ask for, and write down why."""
         m, kernel = self.options.m, self.options.kernel
-        shore = best if isinstance(best, Shore) else best.shore
+        shore = best if isinstance(best, BoundaryCondition) else best.shore
         if m == "auto" and has_full_resolution(kernel) and shore.permeability > 0:
             found, why = (
                 self._full(scene, best),
@@ -547,12 +549,12 @@ class ModelSearch:
                 found = self._or_full(found, best)
         return found
 
-    def _full(self, scene: Scene, best: Candidate | Shore) -> Candidate:
-        return self.fits.fit(scene, best, "full") if isinstance(best, Shore) else best
+    def _full(self, scene: GriddedData, best: Candidate | BoundaryCondition) -> Candidate:
+        return self.fits.fit(scene, best, "full") if isinstance(best, BoundaryCondition) else best
 
-    def _or_full(self, features: Candidate, best: Candidate | Shore) -> Candidate:
+    def _or_full(self, features: Candidate, best: Candidate | BoundaryCondition) -> Candidate:
         """Return full resolution instead of features where it gains more than the lead."""
-        if isinstance(best, Shore) and self.fits.too_late(
+        if isinstance(best, BoundaryCondition) and self.fits.too_late(
             "full resolution", 3.0 * features.seconds_with(features.scene.domain.n_nodes)
         ):
             return features
@@ -569,7 +571,7 @@ class ModelSearch:
         self.choices["features"] = Choice(label, f"{why}; full resolution would gain {number(lead)} nats")
         return features
 
-    def again(self, scene: Scene, like: Candidate) -> Candidate:
+    def again(self, scene: GriddedData, like: Candidate) -> Candidate:
         """Return a fit to another scene with the prior and the shore of a fit."""
         if not like.basis.truncated:
             return self.fits.fit(scene, like.shore, "full", start=like.posterior)
@@ -584,7 +586,7 @@ class ModelSearch:
         """Tell whether full resolution is possible: not with counts by area, nor over time."""
         return has_full_resolution(kernel) and self.options.areas is None and self.options.time is None
 
-    def _first_m(self, scene: Scene, most: int) -> int | Literal["full"]:
+    def _first_m(self, scene: GriddedData, most: int) -> int | Literal["full"]:
         """Return how many features to begin with."""
         m: Features = self.options.m
         if m != "auto":
@@ -598,7 +600,7 @@ class ModelSearch:
             return "full"
         return round_features(need, most)
 
-    def with_enough_features(self, scene: Scene, shore: Shore) -> tuple[Candidate, Choice]:
+    def with_enough_features(self, scene: GriddedData, shore: BoundaryCondition) -> tuple[Candidate, Choice]:
         """Return a fit with m features; with as many as the data ask for, where they are to be chosen."""
         o = self.options
         most = practical_features(scene.domain.n_nodes, o.max_features)
@@ -614,7 +616,7 @@ class ModelSearch:
         if o.m != "auto":
             return found, Choice(found.basis.label, "given")
         area = float(scene.domain.node_areas.sum())
-        while not is_enough(found.posterior.fit.missed_share, found.posterior.sd):
+        while not is_enough(found.posterior.fit.truncated_variance, found.posterior.sd):
             fit, used = found.posterior, found.basis.land_features
             known = (used, found.basis.highest_eigenvalue)
             need = features_needed(fit.kernel, fit.lengthscale, area, known)
@@ -629,15 +631,15 @@ class ModelSearch:
                 return self._at_full_resolution(found, need, most)
         if not found.basis.truncated:
             return found, Choice("full resolution", f"{most:,} features would not do")
-        missed = found.posterior.fit.missed_share
+        missed = found.posterior.fit.truncated_variance
         why = (
             f"they miss {100 * missed:.2g} % of the prior variance at a lengthscale of "
             f"{length_of(found.posterior)}; "
         )
-        if missed > MISSED_SHARE:
+        if missed > MAX_TRUNCATED_VARIANCE:
             little = f"{why}with an sd of {found.posterior.sd:.2g} that is little"
             return found.without_missed_variance(), Choice(found.basis.label, little)
-        return found, Choice(found.basis.label, f"{why}{percent(MISSED_SHARE)} is the limit")
+        return found, Choice(found.basis.label, f"{why}{percent(MAX_TRUNCATED_VARIANCE)} is the limit")
 
     def _at_full_resolution(self, found: Candidate, need: int, most: int) -> tuple[Candidate, Choice]:
         """Go to full resolution, or say why that cannot be."""
@@ -666,24 +668,24 @@ class ModelSearch:
 def ranked(candidates: list[Candidate]) -> list[Candidate]:
     """Return fits with different shores, the best first; closed water is best unless another leads clearly."""
 
-    def worth(c: Candidate) -> float:
+    def min_gain(c: Candidate) -> float:
         return c.gain + (LEAD if c.shore.permeability == 0 else 0.0)
 
-    return sorted(candidates, key=worth, reverse=True)
+    return sorted(candidates, key=min_gain, reverse=True)
 
 
 def _ended(found: Candidate, reason: str, remedy: str) -> tuple[Candidate, Choice]:
     """Return a fit with too few features, with a warning in place of its own, which would say half of it."""
     warning = MissedVarianceWarning(
         f"The search for enough features has ended at {found.basis.label}, which miss {found.missed} of the "
-        f"prior variance ({percent(MISSED_SHARE)} is aimed at): {reason}. The map is smoother than "
+        f"prior variance ({percent(MAX_TRUNCATED_VARIANCE)} is aimed at): {reason}. The map is smoother than "
         "the data ask for.",
         option="m",
-        found=found.posterior.fit.missed_share,
+        found=found.posterior.fit.truncated_variance,
         remedy=remedy,
     )
     return found.without_missed_variance(warning), Choice(
-        found.basis.label, f"they miss {found.missed}; {in_words(reason)}"
+        found.basis.label, f"they miss {found.missed}; {render_text(reason)}"
     )
 
 
@@ -747,11 +749,11 @@ def most_features(n_nodes: int, n_periods: int, seconds: float, ceiling: int, n_
 
 def affordable_shore(
     options: Options,
-    shores: list[Candidate | Shore],
-    scene: Scene,
+    conditions: list[Candidate | BoundaryCondition],
+    scene: GriddedData,
     cell_size: float,
     choices: dict[str, Choice],
-) -> Shore:
+) -> BoundaryCondition:
     """Return the shore that events ask for, or closed water where a model of all periods cannot have it.
 
     Features of permeable water come on top of the land's, and much water around little land makes them too many.
@@ -768,8 +770,8 @@ def affordable_shore(
     choices : dict of str to Choice
         Is told where water is closed for want of time.
     """
-    best = shores[0]
-    shore = best if isinstance(best, Shore) else best.shore
+    best = conditions[0]
+    shore = best if isinstance(best, BoundaryCondition) else best.shore
     if options.permeability != "auto" or shore.permeability == 0 or options.m != "auto":
         return shore
     assert scene.in_time is not None
@@ -782,7 +784,7 @@ def affordable_shore(
     told = choices["water"]
     need = f"{shore.words} water asks for {number(each, 2)} features for each one of the land"
     choices["water"] = Choice("closed", f"{told.why}; {need}, too many for {periods:,} periods")
-    return Shore("neumann", 0.0)
+    return BoundaryCondition("neumann", 0.0)
 
 
 def fit_over_time(options: Options, fits: Fits, pooled: Candidate, choices: dict[str, Choice]) -> Candidate:
@@ -817,7 +819,7 @@ def fit_over_time(options: Options, fits: Fits, pooled: Candidate, choices: dict
         why = f"{pooled.basis.label} suit the sum of all periods; {room}"
     found = _fit(o, fits, pooled, m, None)
     dynamics = found.posterior.choices.get("dynamics")
-    while o.m == "auto" and not is_enough(found.posterior.fit.missed_share, found.posterior.sd):
+    while o.m == "auto" and not is_enough(found.posterior.fit.truncated_variance, found.posterior.sd):
         posterior = found.posterior
         need = features_needed(
             posterior.kernel, posterior.lengthscale, area, (m, found.basis.highest_eigenvalue)
@@ -828,9 +830,7 @@ def fit_over_time(options: Options, fits: Fits, pooled: Candidate, choices: dict
             posterior.fit.seconds.get("total", 0.0) * (more / m) ** 2,
         )
         if more <= m or not posterior.converged or fits.deadline - time.perf_counter() < expected:
-            why = (
-                f"they miss {percent(posterior.fit.missed_share)} of the prior variance; time ends the search"
-            )
+            why = f"they miss {percent(posterior.fit.truncated_variance)} of the prior variance; time ends the search"
             few = n_areas and m >= min(AREA_FEATURES * n_areas, most)  # what is missed lies within areas
             found = found.without_missed_variance(*(() if few else (_too_few(found, need),)))
             break
@@ -860,9 +860,9 @@ def _fit(
     o: Options, fits: Fits, pooled: Candidate, m: int, start: SpaceTimePosterior | object | None
 ) -> Candidate:
     """Fit all periods with m features; warnings are kept."""
-    scene, heard = pooled.scene, list[GeobgpWarning]()
+    scene, captured = pooled.scene, list[GeobgpWarning]()
     kernel: Kernel = pooled.posterior.kernel if o.kernel is None else o.kernel
-    with hearing(heard.append):
+    with captured_warnings(captured.append):
         basis = pooled.basis
         if m != round(basis.land_features):
             basis = HarmonicBasis.compute(
@@ -874,7 +874,7 @@ def _fit(
                 progress=fits.progress,
             )
         posterior = fits.fit_periods(scene, basis, kernel, o, start, pooled.posterior.fit.hyper_mean[:2])
-    return Candidate(scene, pooled.shore, posterior, tuple(heard), pooled.rung)
+    return Candidate(scene, pooled.shore, posterior, tuple(captured), pooled.rung)
 
 
 def _about(periods: Periods, o: Options) -> str:
@@ -885,11 +885,12 @@ def _about(periods: Periods, o: Options) -> str:
 
 def _too_few(found: Candidate, need: int) -> MissedVarianceWarning:
     return MissedVarianceWarning(
-        f"The {found.basis.label} miss {found.missed} of the prior variance ({percent(MISSED_SHARE)} is aimed at); "
+        f"The {found.basis.label} miss {found.missed} of the prior variance "
+        f"({percent(MAX_TRUNCATED_VARIANCE)} is aimed at); "
         f"about {need:,} would be needed, which is more than the time allows. The maps are smoother than the data ask "
         "for.",
         option="max_seconds",
-        found=found.posterior.fit.missed_share,
+        found=found.posterior.fit.truncated_variance,
         remedy=f"Raise {option('max_seconds')}, or use longer periods ({option('every')}).",
     )
 
@@ -912,18 +913,18 @@ STEPS = (2.0, 1.5)
 
 
 @dataclass(frozen=True, eq=False)
-class Ladder:
+class GridRefinement:
     """The way from the first fit on coarse cells to the one that is kept.
 
     Parameters
     ----------
     options : Options
-    scenes : Scenes
+    scenes : GriddedSeries
     fits : Fits
     """
 
     options: Options
-    scenes: Scenes
+    scenes: GriddedSeries
     fits: Fits
 
     def climb(self) -> tuple[Candidate, dict[str, Choice]]:
@@ -943,23 +944,26 @@ class Ladder:
             if not isinstance(o.m, str):
                 check_features(given.domain, o.m, o.boundary)
         scene = self.scenes.at(first, reach)
-        shores = search.shores(scene)
+        conditions = search.conditions(scene)
         if counted and first != usual:
             scene = self.scenes.at(usual, reach)
-            first, shores = usual, [s if isinstance(s, Shore) else s.shore for s in shores]
+            first, conditions = (
+                usual,
+                [s if isinstance(s, BoundaryCondition) else s.shore for s in conditions],
+            )
         if o.areas is not None or in_time:
-            shore = shores[0] if isinstance(shores[0], Shore) else shores[0].shore
+            shore = conditions[0] if isinstance(conditions[0], BoundaryCondition) else conditions[0].shore
             if in_time:
-                shore = affordable_shore(o, shores, scene, usual, search.choices)
+                shore = affordable_shore(o, conditions, scene, usual, search.choices)
             found, search.choices["features"] = search.with_enough_features(scene, shore)
         else:
-            found = search.prior(scene, shores[0])
+            found = search.prior(scene, conditions[0])
         warning: ResolutionWarning | None = None
         if first != usual:
             before = found
             reason = self._late(found, usual) if o.cell_size is None else ""
             if not reason:
-                found = self._on_usual(search, found, shores, usual, reach)
+                found = self._on_usual(search, found, conditions, usual, reach)
                 if o.cell_size is None and not counted and not in_time:
                     found, why, warning = self._refine(search, before, found, why, reach)
             else:
@@ -1021,7 +1025,7 @@ class Ladder:
         self,
         search: ModelSearch,
         found: Candidate,
-        shores: list[Candidate | Shore],
+        conditions: list[Candidate | BoundaryCondition],
         size: float,
         reach: float,
     ) -> Candidate:
@@ -1031,7 +1035,7 @@ class Ladder:
         if found.basis.truncated or self.options.permeability != "auto":
             return fine
         rivals = [fine]
-        for other in shores[1:]:
+        for other in conditions[1:]:
             if isinstance(other, Candidate) and not self.fits.too_late("another", 1.5 * fine.seconds):
                 rivals.append(search.again(scene, other))
         return search.settle_water(rivals)
@@ -1041,15 +1045,15 @@ class Ladder:
     ) -> tuple[Candidate, str, ResolutionWarning | None]:
         """Halve the cells while the points gain by it; return the last fit that did, why, and what is to be said."""
         n_points = now.scene.counts.total_weight
-        worth = max(LEAD, WORTH_PER_POINT * n_points)
+        min_gain = max(LEAD, WORTH_PER_POINT * n_points)
         finest = 0.5 * now.scene.spacing
         while True:
             gain = now.gain - before.gain
             rate = gain / math.log2(now.scene.domain.n_nodes / before.scene.domain.n_nodes)
             here = now.scene.domain.cell_size
-            promise = 2.0 * FADE * rate * math.log2(STEPS[0])
-            if promise < worth:
-                little = f"only about {number(max(promise, 0.0), 2)} nats, and must gain {number(worth, 2)}"
+            predicted_gain = 2.0 * FADE * rate * math.log2(STEPS[0])
+            if predicted_gain < min_gain:
+                little = f"only about {number(max(predicted_gain, 0.0), 2)} nats, and must gain {number(min_gain, 2)}"
                 return now, f"{why}; cells half as wide would gain {little}", None
             if here / STEPS[0] < finest:
                 shared = f"{why}; many points share their places, and these are about {self._side(2 * finest)} apart"
@@ -1059,16 +1063,16 @@ class Ladder:
                 if not (late := self._late(now, size)):
                     break
             if late:
-                more = f"cells of {self._side(here / STEPS[0])} would gain about {number(promise, 2)} nats"
-                return now, *self._ended(now, f"{why}; {more}, but {late}", promise)
+                more = f"cells of {self._side(here / STEPS[0])} would gain about {number(predicted_gain, 2)} nats"
+                return now, *self._ended(now, f"{why}; {more}, but {late}", predicted_gain)
             try:
                 scene = self.scenes.at(size, reach)
                 finer = search.again(scene, now)
             except (GeobgpError, FitError) as error:
-                text = f"{why}; cells of {self._side(size)} cannot be had: {in_words(error.message)}"
-                return now, *self._ended(now, text, promise)
+                text = f"{why}; cells of {self._side(size)} cannot be had: {render_text(error.message)}"
+                return now, *self._ended(now, text, predicted_gain)
             lead = finer.gain - now.gain
-            asked = worth * math.log(here / size) / math.log(STEPS[0])
+            asked = min_gain * math.log(here / size) / math.log(STEPS[0])
             if lead < asked:
                 told = (
                     f"only {number(lead, 2)} nats, and must gain {number(asked, 2)}"
@@ -1082,13 +1086,15 @@ class Ladder:
             )
             before, now = now, finer
 
-    def _ended(self, found: Candidate, why: str, promise: float) -> tuple[str, ResolutionWarning | None]:
+    def _ended(
+        self, found: Candidate, why: str, predicted_gain: float
+    ) -> tuple[str, ResolutionWarning | None]:
         """Return why the ladder has ended, and the warning if that costs much."""
-        if promise < LOSS_PER_POINT * found.scene.counts.total_weight:
+        if predicted_gain < LOSS_PER_POINT * found.scene.counts.total_weight:
             return why, None
         finer = f"{found.scene.domain.cell_size / STEPS[0]:g}"
         return why, ResolutionWarning(
-            f"The map could be sharper. It has cells of {side(found.scene.domain)}: {in_words(why)}.",
+            f"The map could be sharper. It has cells of {side(found.scene.domain)}: {render_text(why)}.",
             option="max_seconds",
             found=found.scene.domain.cell_size,
             remedy=f"Raise {option('max_seconds')}, or give {option('cell_size', finer, python=f'cell_size={finer}')}.",

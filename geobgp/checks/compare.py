@@ -27,9 +27,7 @@ from geobgp.inference.mixture import LogNormalDifference, NormalMixture, check_p
 from geobgp.land.regions import read_regions, sum_samples, table
 from geobgp.privacy import hide_regions
 from geobgp.text import listed, number
-from geobgp.validation import AXES, BASEMAP, NAME, PATH, POSTERIOR, SEED, TEXT, Rule, door, whole
-from geobgp.validation import real_number as a_number
-from geobgp.validation import real_number as at_least
+from geobgp.validation import AXES, BASEMAP, NAME, PATH, POSTERIOR, SEED, TEXT, Rule, real, validated, whole
 
 if TYPE_CHECKING:
     import folium
@@ -57,7 +55,7 @@ def _maps(value: Any) -> dict[str, Posterior]:
 _MAPS = Rule("posteriors by name", _maps)
 
 
-@door(posteriors=_MAPS, buffer=at_least(least=0.0), seed=SEED)
+@validated(posteriors=_MAPS, buffer=real(least=0.0), seed=SEED)
 def compare(
     posteriors: Mapping[str, Posterior], blocks: Any = "auto", buffer: float = 0.0, *, seed: int = 0
 ) -> pd.DataFrame:
@@ -328,7 +326,7 @@ class Versus:
         """Return the difference on the grid: mean, sd and quantiles, in `units`."""
         return self._dataset(self.node_difference(quantiles), f"difference, {self.title}", self.units)
 
-    @door(factor=a_number(above=0.0))
+    @validated(factor=real(above=0.0))
     def increase(self, factor: float = 1.0) -> xr.DataArray:
         """Return the probability that the first map is more than `factor` times the second, on the grid."""
         chance = self._log_ratio.sf(float(np.log(factor)))
@@ -361,7 +359,7 @@ class Versus:
 
     # -- regions -----------------------------------------------------------------------------------
 
-    @door(n_samples=whole(2), seed=SEED)
+    @validated(n_samples=whole(2), seed=SEED)
     def totals(
         self,
         regions: Any = None,
@@ -427,14 +425,14 @@ class Versus:
 
     # -- files and figures -------------------------------------------------------------------------
 
-    @door(path=PATH)
+    @validated(path=PATH)
     def to_raster(self, path: str | Path) -> list[Path]:
         """Write `to_dataset` as GeoTIFFs with QGIS styles: a directory, or one ``.tif`` with all bands."""
         from geobgp.output.rasters import write_rasters
 
         return write_rasters(self.to_dataset(), path, title=self.title)
 
-    @door(path=PATH, title=TEXT, basemap=BASEMAP, opacity=a_number(least=0.0, most=1.0))
+    @validated(path=PATH, title=TEXT, basemap=BASEMAP, opacity=real(least=0.0, most=1.0))
     def to_map(
         self,
         path: str | Path | None = None,
@@ -460,7 +458,7 @@ class Versus:
             maps.save(made, path)
         return made
 
-    @door(ax=AXES)
+    @validated(ax=AXES)
     def plot(self, ax: matplotlib.axes.Axes | None = None, **kwargs: Any) -> matplotlib.axes.Axes:
         """Draw the ratio, or another variable; see `geobgp.output.figures.plot_versus`."""
         from geobgp.output.figures import plot_versus

@@ -17,17 +17,17 @@ from scipy.spatial import cKDTree
 from scipy.special import bdtr, expit, gammaln, kolmogorov, logsumexp, ndtri, pdtr, xlogy
 
 from geobgp.data.areas import Combined, combine
-from geobgp.errors import CheckWarning, DataError, InputWarning, SizeError, in_words, option, warn
+from geobgp.errors import CheckWarning, DataError, InputWarning, SizeError, option, render_text, warn
 from geobgp.inference.dense import row_weights
 from geobgp.inference.families import Binomial
-from geobgp.inference.held_out import ROUNDS, JointNormal, LeftOut, leave_out, log_score
+from geobgp.inference.held_out import ROUNDS, HeldOut, JointNormal, hold_out, log_score
 from geobgp.inference.mixture import INTERVAL, predicted_ends, within
 from geobgp.land.regions import area_shares, read_regions
 from geobgp.model import model_of
 from geobgp.parallel import Failed, open_workers
-from geobgp.prior.basis import MISSED_SHARE
+from geobgp.prior.basis import MAX_TRUNCATED_VARIANCE
 from geobgp.text import count, number, percent, whole_percent
-from geobgp.validation import SEVERAL_AXES, door
+from geobgp.validation import SEVERAL_AXES, validated
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -74,10 +74,10 @@ def check_warning(posterior: Posterior, checked: CrossValidation) -> CheckWarnin
 
 def _resolution(posterior: Posterior) -> Iterator[Advice]:
     if posterior.basis.truncated and posterior.areas is None:
-        missed = posterior.fit.missed_share
+        missed = posterior.fit.truncated_variance
         why = f"the {posterior.basis.label} miss {percent(missed, 1)} of the prior variance"
         full = option("m", "full", python="FullRank, or m='full'")
-        yield Advice(0.2 + missed / MISSED_SHARE, f"full resolution ({full}): {why}")
+        yield Advice(0.2 + missed / MAX_TRUNCATED_VARIANCE, f"full resolution ({full}): {why}")
 
 
 def _water(posterior: Posterior, checked: CrossValidation) -> Iterator[Advice]:
@@ -367,7 +367,7 @@ def are_folds(blocks: Any) -> bool:
 
 
 #: What is said of a block at each value of the hyperparameters: how much these weigh, and what they say.
-Predicted = tuple[list[float], list[LeftOut]]
+Predicted = tuple[list[float], list[HeldOut]]
 #: Nodes of a block and of the strip around it, in this order; how many are the block's; and how many are left out.
 Block = tuple[np.ndarray, int, int]
 
@@ -401,7 +401,7 @@ def refitted(
             block = blocks[k][0][: blocks[k][1]]
             known = JointNormal(means[block], own.node_covariance(block))
             observed = seen(posterior, block)(np.arange(len(block)))
-            out[k] = [1.0], [LeftOut(found, log_score(found, observed, known))]
+            out[k] = [1.0], [HeldOut(found, log_score(found, observed, known))]
     return [out[k] for k in range(len(blocks))]
 
 
@@ -588,7 +588,7 @@ class CrossValidation:
         """
         if self.posterior is None or not self.failures():
             return []
-        return [in_words(one.words) for one in what_to_try(self.posterior, self)]
+        return [render_text(one.words) for one in what_to_try(self.posterior, self)]
 
     def verdict(self) -> str:
         """Return in a sentence or two what the blocks say."""
@@ -637,7 +637,7 @@ class CrossValidation:
             "pit_chance": self.pit_chance, "fine": self.fine, "failures": self.failures(),
         }  # fmt: skip
 
-    @door(axes=SEVERAL_AXES)
+    @validated(axes=SEVERAL_AXES)
     def plot(self, axes: Any = None) -> Any:
         """Draw observed and predicted numbers, the map of scores and the PIT values; returns the three axes."""
         from geobgp.output.figures import plot_cross_validation
@@ -829,7 +829,7 @@ def _taken_out(
         observed, found = seen(posterior, group.nodes), []
         for state, mean in zip(states, means, strict=True):
             at = JointNormal(mean[group.nodes], state.node_covariance(group.nodes))
-            found.append(leave_out(at, observed, group.n_block, group.n_left, rounds))
+            found.append(hold_out(at, observed, group.n_block, group.n_left, rounds))
         yield group, ([state.weight for state in states], found)
 
 
@@ -937,7 +937,7 @@ def _predicted(
 ) -> list[dict[str, float]]:
     """Return what is predicted for each area, and how well."""
     counts, weights, states = seen.counts[told], seen.exposure[told], posterior.fit.states
-    found: list[list[LeftOut]] = []
+    found: list[list[HeldOut]] = []
     for state in states:
         node_mean, node_variance = state.node_moments()
         rows, log_total = row_weights(weights, node_mean, node_variance)
@@ -968,11 +968,11 @@ def _predicted(
     return table
 
 
-def _without(posterior: Posterior, mean: float, variance: float, y: float) -> LeftOut:
+def _without(posterior: Posterior, mean: float, variance: float, y: float) -> HeldOut:
     """Return what is said of an area, of which mean and variance of the log of its expected count are known."""
     at = JointNormal(np.array([mean]), np.array([[variance]]))
     likelihood = posterior.likelihood.of(np.array([y]), np.ones(1))
-    return leave_out(at, lambda which: likelihood, 1, 1, 0)
+    return hold_out(at, lambda which: likelihood, 1, 1, 0)
 
 
 # -- Persons left out: the cases among those of a block, predicted from all other persons without new fits ---
@@ -1070,10 +1070,10 @@ def _person_row(
     def observed(some: np.ndarray) -> Binomial:
         return Binomial(groups.cases[who[some]], groups.persons[who[some]], offset)
 
-    found: list[LeftOut] = []
+    found: list[HeldOut] = []
     for state in states:
         at = JointNormal(*state.joint_at(groups.node[who], groups.effects.columns[who]))
-        found.append(leave_out(at, observed, len(mine), len(mine) + len(strip), rounds if len(near) else 0))
+        found.append(hold_out(at, observed, len(mine), len(mine) + len(strip), rounds if len(near) else 0))
     # Without the block, the hyperparameters that it spoke for weigh less: p(y | rest) = 1 / E 1 / p(y | rest, θ).
     log_weight = np.log([state.weight for state in states])
     logs = log_weight - [one.log_score for one in found]

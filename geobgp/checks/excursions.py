@@ -12,8 +12,7 @@ import numpy as np
 from geobgp.errors import DataError, option
 from geobgp.privacy import shifts
 from geobgp.text import number, percent
-from geobgp.validation import AXES, PATH, door
-from geobgp.validation import real_number as a_number
+from geobgp.validation import AXES, PATH, real, validated
 
 if TYPE_CHECKING:
     import geopandas as gpd
@@ -135,7 +134,7 @@ class Excursion:
         np.minimum.at(out, domain.pieces.cell[used], np.where(np.isnan(each), -np.inf, each))
         return np.where(np.isfinite(out), out, np.nan).reshape(domain.grid.shape)
 
-    @door(path=PATH)
+    @validated(path=PATH)
     def to_raster(self, path: str | Path) -> list[Path]:
         """Write `to_dataset` as GeoTIFFs with QGIS styles: a directory, or one ``.tif`` with all bands."""
         from geobgp.output.rasters import write_rasters
@@ -143,7 +142,7 @@ class Excursion:
         data = self.to_dataset()
         return write_rasters(data, path, title=data.attrs["title"])
 
-    @door(path=PATH)
+    @validated(path=PATH)
     def to_polygons(self, path: str | Path | None = None) -> gpd.GeoDataFrame:
         """Return the regions as polygons that end at the shore; write them to a GeoPackage if `path` is given.
 
@@ -171,7 +170,7 @@ class Excursion:
             write_polygons(frame, path, layer="excursion")
         return frame
 
-    @door(ax=AXES)
+    @validated(ax=AXES)
     def plot(self, ax: matplotlib.axes.Axes | None = None, **kwargs: Any) -> matplotlib.axes.Axes:
         """Draw the regions; see `geobgp.output.figures.plot_excursion`."""
         from geobgp.output.figures import plot_excursion
@@ -230,7 +229,7 @@ def excursion(
 
 def check_probability(probability: float, n_samples: int) -> float:
     """Return a probability that so many samples can tell from 1, or say what is wrong with it."""
-    probability = a_number(least=0.5, below=1.0)("probability", probability)
+    probability = real(least=0.5, below=1.0)("probability", probability)
     least = int(np.ceil(round(probability / (1 - probability), 6)))
     if n_samples < least:
         raise DataError(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Parts:
+class ForecastParts:
     """Numbers of events in parts of the land, period by period; all arrays are (n_periods, n_parts).
 
     Attributes
@@ -72,7 +72,7 @@ class Parts:
         return np.asarray(self.exposure[t] * (events + 1.0) / (exposed + 1.0 / overall))
 
 
-def parts_of(posterior: SpaceTimePosterior, blocks: Any) -> Parts:
+def parts_of(posterior: SpaceTimePosterior, blocks: Any) -> ForecastParts:
     """Return the parts whose numbers are forecast: the areas that were counted, or blocks of the nodes."""
     if posterior.areas is not None:
         return _areas(posterior, posterior.areas, blocks)  # type: ignore[arg-type]
@@ -89,10 +89,10 @@ def parts_of(posterior: SpaceTimePosterior, blocks: Any) -> Parts:
     seen, exposed = posterior.observed @ shares.T, exposure @ shares.T
     known = np.ones(seen.shape, bool)
     weights = tuple(sparse.csr_array(shares.multiply(row)) for row in exposure)
-    return Parts(tuple(map(str, made.labels)), weights, seen, seen, seen, known, exposed)
+    return ForecastParts(tuple(map(str, made.labels)), weights, seen, seen, seen, known, exposed)
 
 
-def _areas(posterior: SpaceTimePosterior, areas: PeriodAreaCounts, blocks: Any) -> Parts:
+def _areas(posterior: SpaceTimePosterior, areas: PeriodAreaCounts, blocks: Any) -> ForecastParts:
     if not (isinstance(blocks, str) and blocks == "auto"):
         raise DataError(
             "Forecasts of counts by area are compared with the numbers of these areas.",
@@ -105,7 +105,7 @@ def _areas(posterior: SpaceTimePosterior, areas: PeriodAreaCounts, blocks: Any) 
     known = ~areas.unknown & (exposed > 0)
     low, high = areas.suppressed or (0, 0)
     events = np.where(known, areas.guessed, 0.0)
-    return Parts(
+    return ForecastParts(
         areas.names,
         weights,
         np.where(areas.hidden, float(low), events),
@@ -339,7 +339,7 @@ def cross_validate(
     return ForecastCheck(table, places, seconds, what, suppressed, unknown, posterior.interval)
 
 
-def _check_known(parts: Parts, first: int) -> None:
+def _check_known(parts: ForecastParts, first: int) -> None:
     """Refuse periods of which nothing is known to compare with, or to learn from."""
     for known, which in ((parts.known[:first], "before those left out"), (parts.known[first:], "left out")):
         if not known.any():
@@ -354,7 +354,7 @@ def _check_known(parts: Parts, first: int) -> None:
 def _draws(
     posterior: SpaceTimePosterior,
     ahead: SpaceTimePosterior,
-    parts: Parts,
+    parts: ForecastParts,
     first: int,
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -390,7 +390,7 @@ def _draws(
     return above, np.concatenate(sums)
 
 
-def _events(posterior: SpaceTimePosterior, parts: Parts) -> np.ndarray:
+def _events(posterior: SpaceTimePosterior, parts: ForecastParts) -> np.ndarray:
     return parts.events.sum(axis=1) if posterior.observed is None else posterior.observed.sum(axis=1)
 
 

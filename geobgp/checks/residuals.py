@@ -14,7 +14,7 @@ from scipy.special import pdtr
 from geobgp.errors import DataError
 from geobgp.inference.mixture import INTERVAL, predicted_ends, within
 from geobgp.text import percent, whole_percent
-from geobgp.validation import FIGURE, door, real_number
+from geobgp.validation import FIGURE, real, validated
 
 if TYPE_CHECKING:
     from geobgp.land.domain import Domain
@@ -258,14 +258,14 @@ class Residuals:
         """Pearson residual (observed - expected) / √expected of each square."""
         return _pearson(self.observed, self.expected)
 
-    @door(figure=FIGURE)
+    @validated(figure=FIGURE)
     def plot(self, figure: Any = None) -> Any:
         """Draw the residual map, the pairs and the variables; see `geobgp.output.figures.plot_residuals`."""
         from geobgp.output.figures import plot_residuals
 
         return plot_residuals(self, figure)
 
-    @door(level=real_number(least=0.0, most=1.0))
+    @validated(level=real(least=0.0, most=1.0))
     def unexplained(self, level: float = 0.05) -> list[str]:
         """Return what simulations do not explain: "pairs", or names of variables whose curve is out at `level`."""
         curves = {"pairs": self.pairs} | self.lurking

@@ -154,9 +154,9 @@ def _extent(west: float, south: float, east: float, north: float) -> str:
 
 
 def _table(path: Path) -> str:
-    from geobgp.data.points import Options, Stream
+    from geobgp.data.points import ReadOptions, Stream
 
-    stream = Stream(path, Options())
+    stream = Stream(path, ReadOptions())
     n, missing, low, high = 0, 0, np.full(2, np.inf), np.full(2, -np.inf)
     rows: list[tuple[str, object]]
     try:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import click
 
-from geobgp.cli.options import speak
-from geobgp.errors import GeobgpError, GeobgpWarning, WriteError, hearing, in_words
+from geobgp.cli.options import render_option
+from geobgp.errors import GeobgpError, GeobgpWarning, WriteError, captured_warnings, render_text
 from geobgp.files import full, why_not_written
 
 
@@ -23,7 +23,7 @@ def explain(error: BaseException) -> str:
     if isinstance(error, MemoryError):
         return (
             "There is not enough memory for this. Use a larger "
-            f"{speak('cell_size')} or fewer {speak('m')}, or a machine with more memory."
+            f"{render_option('cell_size')} or fewer {render_option('m')}, or a machine with more memory."
         )
     if isinstance(error, OSError):
         name = f" ({error.filename})" if error.filename else ""
@@ -45,7 +45,7 @@ def reason(error: Exception, folder: str | Path) -> str:
 
 def _system(error: OSError, folder: str | Path) -> str:
     """Return what the system says of a file that could not be written, and what to do."""
-    return in_words(" ".join(why_not_written(error, folder)).strip(), speak)
+    return render_text(" ".join(why_not_written(error, folder)).strip(), render_option)
 
 
 def _ours(error: BaseException, lost: str = "") -> str:
@@ -59,7 +59,7 @@ def _ours(error: BaseException, lost: str = "") -> str:
 
 def paragraph(told: GeobgpError | GeobgpWarning) -> str:
     """Return an error or a warning in the words of the shell, on one line."""
-    return " ".join(told.words(speak).split())
+    return " ".join(told.words(render_option).split())
 
 
 def say(words: str, done: str = "") -> None:
@@ -94,5 +94,5 @@ def showing_warnings() -> Iterator[list[str]]:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        with hearing(show):
+        with captured_warnings(show):
             yield shown

@@ -420,12 +420,12 @@ def option_words(options: OptionSet) -> list[str]:
     return [*words, "-o", _file_name(options.output)]  # type: ignore[attr-defined]
 
 
-def speak(name: str, value: Any = None) -> str:
+def render_option(name: str, value: Any = None) -> str:
     """Say an option of Python's in the words of the shell.
 
     Examples
     --------
-    >>> speak("m", "full"), speak("cache", False), speak("on_water"), speak("output")
+    >>> render_option("m", "full"), render_option("cache", False), render_option("on_water"), render_option("output")
     ('--features full', '--no-cache', '--on-water', '-o')
     """
     how = (

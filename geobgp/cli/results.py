@@ -13,11 +13,11 @@ import geobgp
 from geobgp.auto.pipeline import Mapped
 from geobgp.checks.crossval import check_warning, too_few_to_leave_out, what_to_try
 from geobgp.checks.residuals import check
-from geobgp.cli.options import MapOptions, RiskFiles, command_line, look, speak
+from geobgp.cli.options import MapOptions, RiskFiles, command_line, look, render_option
 from geobgp.cli.workspace import RECORD, Steps, files_in, write_record
 from geobgp.data.areas import AreaCounts
 from geobgp.data.counts import PeriodCounts
-from geobgp.errors import CheckWarning, GeobgpError, InputWarning, SizeError, in_words, option, warn
+from geobgp.errors import CheckWarning, GeobgpError, InputWarning, SizeError, option, render_text, warn
 from geobgp.files import replacing
 from geobgp.inference.mixture import quantile_words
 from geobgp.land.regions import name_column, read_regions
@@ -201,7 +201,7 @@ def about_file(name: str) -> str:
     return _ABOUT.get(name, "")
 
 
-class LeftOut(NamedTuple):
+class HeldOutChecks(NamedTuple):
     """How what was left out is predicted, what to try where that fails, and why nothing was left out if so."""
 
     checked: CrossValidation | None = None
@@ -209,27 +209,28 @@ class LeftOut(NamedTuple):
     why_not: str = ""
 
 
-def left_out(posterior: Posterior, options: MapOptions | RiskFiles, steps: Steps) -> LeftOut:
+def left_out(posterior: Posterior, options: MapOptions | RiskFiles, steps: Steps) -> HeldOutChecks:
     """Leave out blocks or areas in turn; what fails is warned of, as is that nothing could be left out."""
     why_not = too_few_to_leave_out(posterior) if options.checks else f"{option('checks')} was given."
     if why_not:
-        return LeftOut(why_not=in_words(why_not, speak))
-    out = LeftOut(why_not="They failed.")
+        return HeldOutChecks(why_not=render_text(why_not, render_option))
+    out = HeldOutChecks(why_not="They failed.")
     with steps.stage("checks") as stage:
         try:
             # Neighbours of blocks are left as they are: quick, and near enough to judge intervals.
             checked = posterior.cross_validate(rounds=0)
         except GeobgpError as error:
-            out = LeftOut(why_not=not_run(error, stage))
+            out = HeldOutChecks(why_not=not_run(error, stage))
         else:
             within = f"{percent(checked.coverage)} of {len(checked.blocks):,} left-out {checked.what}"
             stage.note(f"{within} within their {whole_percent(checked.interval)} interval")
-            out = LeftOut(checked)
+            out = HeldOutChecks(checked)
             warning = check_warning(posterior, checked)
             if warning is not None:
                 warn(warning)
-                out = LeftOut(
-                    checked, [in_words(one.words, speak) for one in what_to_try(posterior, checked)]
+                out = HeldOutChecks(
+                    checked,
+                    [render_text(one.words, render_option) for one in what_to_try(posterior, checked)],
                 )
     return out
 
@@ -238,7 +239,7 @@ def not_run(error: GeobgpError, stage: Stage) -> str:
     """Warn that a check could not be run, and return why."""
     stage.note("not run")
     warn(CheckWarning(f"The checks were not run: {error.message}", found=error.found, remedy=error.remedy))
-    return error.words(speak)
+    return error.words(render_option)
 
 
 def tell_variation(posterior: Posterior, steps: Steps) -> None:
@@ -428,7 +429,7 @@ def _left_out(
 ) -> tuple[ForecastCheck | None, str]:
     """Return how well the last periods are forecast, or why that was not tried."""
     if not options.checks:
-        return None, in_words(f"{option('checks')} was given.", speak)
+        return None, render_text(f"{option('checks')} was given.", render_option)
     if posterior.n_periods < FEWEST_PERIODS:
         return None, f"They need at least {FEWEST_PERIODS} periods; there are {posterior.n_periods}."
     if posterior.n_points < FEWEST_EVENTS:

@@ -25,7 +25,7 @@ from geobgp.errors import DataError, GeometryError, InputWarning, option, warn
 from geobgp.land.regions import Overlay, overlay, read_regions
 from geobgp.text import count as counted
 from geobgp.text import html_table, listed, number, percent
-from geobgp.validation import DOMAIN, NAME, SOURCE, SUPPRESSED, choice, door
+from geobgp.validation import DOMAIN, NAME, SOURCE, SUPPRESSED, choice, validated
 
 if TYPE_CHECKING:
     from geobgp.data.counts import Counts
@@ -221,7 +221,7 @@ def observed_in(areas: AreaCounts, regions: gpd.GeoDataFrame) -> np.ndarray:
     return np.where(whole & ~lacking, total, np.nan)
 
 
-@door(
+@validated(
     areas=SOURCE,
     domain=DOMAIN,
     count=NAME,

@@ -29,7 +29,7 @@ from geobgp.data.points import (
     QUIET_SHARE,
     Chunk,
     Named,
-    Options,
+    ReadOptions,
     RowGroups,
     Stream,
     argument,
@@ -63,10 +63,10 @@ from geobgp.validation import (
     WEIGHTS,
     as_floats,
     choice,
-    door,
+    real,
+    validated,
     whole,
 )
-from geobgp.validation import real_number as a_number
 
 if TYPE_CHECKING:
     from geobgp.land.domain import Domain
@@ -184,7 +184,7 @@ class Counts:
         return html_table(self.facts().items())
 
 
-@door(
+@validated(
     points=SOURCE,
     domain=DOMAIN,
     weights=WEIGHTS,
@@ -192,7 +192,7 @@ class Counts:
     date_format=NAME,
     client=CLIENT,
     on_water=choice("nearest", "drop", "error"),
-    max_snap=a_number(least=0.0, infinite=True),
+    max_snap=real(least=0.0, infinite=True),
     chunksize=whole(1),
     longitude=NAME,
     latitude=NAME,
@@ -299,7 +299,7 @@ def bin_points(
         if (names[pair[0]] is None) != (names[pair[1]] is None):
             both = " and ".join(argument(name) for name in pair)
             raise GeometryError(f"points: name both columns, {both}, or neither.", option=pair[0])
-    options = Options(
+    options = ReadOptions(
         weights=weights if isinstance(weights, str) else None,
         time=time if isinstance(time, str) else None,
         crs=None if crs is None else as_crs(crs),
@@ -813,7 +813,7 @@ class PeriodTally(Tally):
 
 
 @dataclass(frozen=True, eq=False)
-class Job:
+class CountJob:
     """What every part is counted with.
 
     Attributes
@@ -827,12 +827,14 @@ class Job:
     """
 
     tally: Tally
-    options: Options
+    options: ReadOptions
     named: Named | None
     crs: pyproj.CRS | None
 
 
-def tally_parts(tally: Tally, points: Any, options: Options, client: Any, stage: Stage) -> tuple[str, ...]:
+def tally_parts(
+    tally: Tally, points: Any, options: ReadOptions, client: Any, stage: Stage
+) -> tuple[str, ...]:
     """Count every part of the points and add all to `tally`; return what was assumed in reading.
 
     Parameters
@@ -860,7 +862,7 @@ def tally_parts(tally: Tally, points: Any, options: Options, client: Any, stage:
         )
     with open_workers(client, 1) as workers:
         parts = find_parts(points, options, tally, workers)
-        job = workers.share(Job(empty_like(tally), options, parts.named, parts.crs))
+        job = workers.share(CountJob(empty_like(tally), options, parts.named, parts.crs))
         step = _shown(stage, parts.n_rows)
         total = total_of(parts, points, workers, count_part, merge, job, step)
     if total is not None:
@@ -905,7 +907,7 @@ def _shown(stage: Stage, n_rows: int | None) -> Any:
     return lambda done, total: stage.step(n_rows * done // max(total, 1), n_rows)
 
 
-def count_part(part: tuple[Any, str], job: Job) -> Tally:
+def count_part(part: tuple[Any, str], job: CountJob) -> Tally:
     """Return the counts of one part, without the domain; errors say which part it was."""
     item, name = part
     tally = empty_like(job.tally)
@@ -993,7 +995,7 @@ def _skip(tally: Tally, off: OffLand, column: str | None) -> None:
 
 
 def find_parts(
-    points: Any, options: Options, tally: Tally, workers: Workers, by: Sequence[str] = ()
+    points: Any, options: ReadOptions, tally: Tally, workers: Workers, by: Sequence[str] = ()
 ) -> Parts:
     """Return the parts of points, with the columns to be read settled for all of them; labels `by` among these."""
     if is_dask(points):
@@ -1001,7 +1003,7 @@ def find_parts(
     return parts_of_files(points, options, tally, workers, by)
 
 
-def _check_part(table: Any, job: Job) -> None:
+def _check_part(table: Any, job: CountJob) -> None:
     """Refuse a table in another CRS than the collection said, or without geometries where it has them."""
     if isinstance(table, RowGroups) or job.named is not None:
         return
@@ -1013,7 +1015,7 @@ def _check_part(table: Any, job: Job) -> None:
         raise other_crs(table.crs, job.crs, "the collection")
 
 
-def _of_dask(points: Any, options: Options, workers: Workers, by: Sequence[str]) -> Parts:
+def _of_dask(points: Any, options: ReadOptions, workers: Workers, by: Sequence[str]) -> Parts:
     meta = getattr(points, "_meta", points)
     columns, named, crs = None, None, None
     notes: tuple[str, ...] = ()
@@ -1115,7 +1117,7 @@ def bin_strata(
     columns = (by,) if isinstance(by, str) else tuple(by)
     if not columns:
         raise DataError(f"{option('by')} names no column.", option="by")
-    options = Options(
+    options = ReadOptions(
         weights=weights, longitude=longitude, latitude=latitude, easting=easting, northing=northing,
         crs=None if crs is None else as_crs(crs), domain_crs=domain.crs, layer=layer, chunksize=int(chunksize),
     )  # fmt: skip
@@ -1139,7 +1141,7 @@ class _Job:
     """What every table is counted with."""
 
     tally: Tally
-    options: Options
+    options: ReadOptions
     by: tuple[str, ...]
     named: Named | None
 
@@ -1240,7 +1242,7 @@ def need_strata(by: Sequence[str], columns: Any) -> None:
 # -- tables
 
 
-def _settled(points: Any, options: Options, by: tuple[str, ...]) -> tuple[Named | None, tuple[str, ...]]:
+def _settled(points: Any, options: ReadOptions, by: tuple[str, ...]) -> tuple[Named | None, tuple[str, ...]]:
     """Return the columns of the coordinates of points in one piece, None where these are geometries."""
     if isinstance(points, str | Path):
         path = split_layer(str(points))[0]

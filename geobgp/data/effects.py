@@ -16,7 +16,7 @@ from geobgp.data.rasters import RasterSource, blocks_on_land, node_means, open_r
 from geobgp.errors import DataError, InputWarning, option, warn
 from geobgp.land.regions import area_shares
 from geobgp.text import count, listed, number, percent
-from geobgp.validation import NAME, SOURCE, either, real_number
+from geobgp.validation import NAME, SOURCE, either, real
 
 if TYPE_CHECKING:
     import geopandas as gpd
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 MOST, FEW = 50, 12
 #: What is written behind the path of a raster that could be either.
 _USES = ("levels", "numbers")
-_LEVEL = either(NAME, real_number(), words="the name or the code of a level")
+_LEVEL = either(NAME, real(), words="the name or the code of a level")
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ import pandas as pd
 import pyproj
 import shapely
 
-from geobgp.data.points import Named, Options, RowGroups, coordinate_columns
+from geobgp.data.points import Named, ReadOptions, RowGroups, coordinate_columns
 from geobgp.errors import CRSError, DataError, GeobgpError, GeometryError
 from geobgp.files import SUFFIXES, driver_errors, is_pattern, matching, parquet_geometry
 from geobgp.land.crs import as_crs, transform
@@ -144,7 +144,7 @@ def n_rows_of(points: Any) -> int | None:
     return None if files is None else sum(parquet.read_metadata(path).num_rows for path in files)
 
 
-def need_columns(options: Options, by: Sequence[str], columns: Any, where: str) -> list[str]:
+def need_columns(options: ReadOptions, by: Sequence[str], columns: Any, where: str) -> list[str]:
     """Return the columns to read besides coordinates: weights and labels; refuse a part that lacks one."""
     weights = [] if options.weights is None else [options.weights]
     for what, wanted in (("weights", weights), ("by", by)):
@@ -213,7 +213,7 @@ def _either(first: bool, second: bool) -> bool:
 
 
 def parts_of_files(
-    points: Any, options: Options, tally: Tally, workers: Workers, by: Sequence[str] = ()
+    points: Any, options: ReadOptions, tally: Tally, workers: Workers, by: Sequence[str] = ()
 ) -> Parts:
     """Return the row groups of files, in parts; those off the land by their statistics are marked.
 
@@ -269,7 +269,7 @@ def _cut(
     metadata: Any,
     column: str | None,
     about: dict[str, Any],
-    options: Options,
+    options: ReadOptions,
     crs: pyproj.CRS | None,
     tally: Tally,
     seen: bool,

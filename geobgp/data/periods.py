@@ -14,7 +14,7 @@ import pandas as pd
 
 from geobgp.errors import DataError, DroppedPointsWarning, SizeError, option
 from geobgp.text import count, listed, number, percent
-from geobgp.validation import SPAN, door, whole
+from geobgp.validation import SPAN, validated, whole
 
 # -- Dates: what a column of dates, years, months or weeks says, as first and last days ----------------------
 # A value stands for all the days that it may mean: "2020-03-01" for one, "2020-W05" for a week from Monday to Sunday
@@ -586,7 +586,7 @@ class Periods:
 
     # -- others --------------------------------------------------------------------------------------------
 
-    @door(k=whole(1))
+    @validated(k=whole(1))
     def ahead(self, k: int) -> Periods:
         """Return the k periods that follow; after given edges, of their usual width.
 

@@ -15,7 +15,7 @@ import pandas as pd
 
 from geobgp.data.counts import Counts, about_places, bin_points
 from geobgp.data.effects import Effects, Term, indicators, is_categorical, refuse_intercept
-from geobgp.data.points import Options, Stream, csv_format, telling_of_lines
+from geobgp.data.points import ReadOptions, Stream, csv_format, telling_of_lines
 from geobgp.errors import DataError, GeobgpError, GeometryError, InputWarning, option, warn
 from geobgp.files import check_exists, driver_errors, kind_of, read_vector, split_layer
 from geobgp.land.crs import as_crs, transform
@@ -176,7 +176,7 @@ def place_persons(
             remedy="Check the file, its columns and its CRS.",
         )
     reach = 2 * domain.cell_size if max_snap is None else float(max_snap)
-    how = Options(crs=None if crs is None else as_crs(crs), domain_crs=domain.crs, **names)
+    how = ReadOptions(crs=None if crs is None else as_crs(crs), domain_crs=domain.crs, **names)
     nodes, rows, places, before = [], [], [], 0
     for chunk in Stream(table, how):
         coords = transform(chunk.coords, chunk.crs, domain.crs)

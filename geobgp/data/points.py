@@ -201,7 +201,7 @@ class Chunk:
 
 
 @dataclass(frozen=True)
-class Options:
+class ReadOptions:
     """How to read points: names of columns, the CRS where a source has none, the rows of a chunk."""
 
     weights: str | None = None
@@ -236,7 +236,7 @@ class RowGroups:
         yield from file.iter_batches(batch_size=size, row_groups=groups, columns=columns)
 
 
-class _Raw(NamedTuple):
+class _RawPoints(NamedTuple):
     """Rows as they were read: (n,) geometries or (n, 2) coordinates, their CRS, their weights and dates."""
 
     values: np.ndarray
@@ -265,7 +265,7 @@ class Stream:
         What was assumed on the way.
     """
 
-    def __init__(self, points: Any, options: Options, named: Named | None = None) -> None:
+    def __init__(self, points: Any, options: ReadOptions, named: Named | None = None) -> None:
         self.options = options
         self.notes: list[str] = []
         self.total: int | None = None
@@ -295,7 +295,7 @@ class Stream:
 
     def _chunks(self, part: Any) -> Iterator[Chunk]:
         """Cut a table into chunks of points."""
-        values, crs, weights, times = part if isinstance(part, _Raw) else self._raw(part)
+        values, crs, weights, times = part if isinstance(part, _RawPoints) else self._raw(part)
         size = self.options.chunksize
         for start in range(0, len(values), size):
             some = values[start : start + size]
@@ -305,7 +305,7 @@ class Stream:
             when = None if times is None else times.iloc[start : start + size]
             yield Chunk(coords, rows, n, missing, crs, mine, when)
 
-    def _raw(self, table: Any) -> _Raw:
+    def _raw(self, table: Any) -> _RawPoints:
         """Return the geometries or coordinates of a table, their CRS, their weights and their dates."""
         o = self.options
         weights = times = None
@@ -321,11 +321,11 @@ class Stream:
                     found=column,
                 )
         if isinstance(table, gpd.GeoSeries) or _has_geometry(table):
-            return _Raw(table.geometry.to_numpy(), table.crs or o.crs, weights, times)
+            return _RawPoints(table.geometry.to_numpy(), table.crs or o.crs, weights, times)
         if isinstance(table, pd.DataFrame):
-            return _Raw(*self._coordinates(table), weights, times)
+            return _RawPoints(*self._coordinates(table), weights, times)
         if _is_coordinates(table):
-            return _Raw(np.asarray(table, float), o.crs or o.domain_crs, weights, times)
+            return _RawPoints(np.asarray(table, float), o.crs or o.domain_crs, weights, times)
         raise GeometryError(
             "points: each chunk must be a GeoDataFrame, a GeoSeries, a DataFrame with named coordinates "
             f"or a (k, 2) array; found {type(table).__name__}."
@@ -458,7 +458,7 @@ class Stream:
         for batch in source.batches(self.options.chunksize, names):
             yield batch.to_pandas() if column is None else self._arrow(batch, column, encoding, crs)
 
-    def _ogr(self, path: str, layer: str | None) -> Iterator[_Raw]:
+    def _ogr(self, path: str, layer: str | None) -> Iterator[_RawPoints]:
         layer, file = pick_layer(path, layer, "points"), ogr_name(path)
         info = pyogrio.read_info(file, layer=layer)
         self.total = None if info["features"] < 0 else int(info["features"])
@@ -471,16 +471,16 @@ class Stream:
             for batch in batches:
                 yield self._arrow(batch, meta["geometry_name"] or "wkb_geometry", "wkb", crs)
 
-    def _arrow(self, batch: Any, column: str, encoding: str, crs: pyproj.CRS | None) -> _Raw:
+    def _arrow(self, batch: Any, column: str, encoding: str, crs: pyproj.CRS | None) -> _RawPoints:
         values = arrow_points(batch.column(column), encoding)
         name, time = self.options.weights, self.options.time
         weights = None if name is None else _weights(batch.column(name).to_pandas(), name)
         times = None if time is None else batch.column(time).to_pandas()
-        return _Raw(values, crs or self.options.crs, weights, times)
+        return _RawPoints(values, crs or self.options.crs, weights, times)
 
 
 def coordinate_columns(
-    columns: Any, options: Options, beyond: Callable[[Any, Any], bool]
+    columns: Any, options: ReadOptions, beyond: Callable[[Any, Any], bool]
 ) -> tuple[Named, tuple[str, ...]]:
     """Settle which columns of a source in many parts hold the coordinates; return what is assumed as well.
 

@@ -11,7 +11,7 @@ import pandas as pd
 from geobgp.errors import DataError, option
 from geobgp.text import count as counted
 from geobgp.text import listed, number
-from geobgp.validation import NAME, TABLE, door, either
+from geobgp.validation import NAME, TABLE, either, validated
 from geobgp.validation import names as some_names
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 EXPECTED = "expected"
 
 
-@door(
+@validated(
     cases=TABLE,
     population=TABLE,
     areas=TABLE,

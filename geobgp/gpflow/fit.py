@@ -21,8 +21,7 @@ from geobgp.inference.fit import Fit
 from geobgp.inference.hyper import Hyper, newton_step
 from geobgp.inference.states import FeatureState
 from geobgp.prior.harmonic import HarmonicBasis
-from geobgp.prior.kernels import Kernel, SquaredExponential
-from geobgp.prior.kernels import Matern as OurMatern
+from geobgp.prior.kernels import Kernel, Matern, SquaredExponential
 from geobgp.progress import Stage
 
 load_gpflow()
@@ -31,7 +30,7 @@ import gpflow  # noqa: E402
 import tensorflow as tf  # noqa: E402
 import tensorflow_probability as tfp  # noqa: E402
 
-from geobgp.gpflow.models import HarmonicFeatures, HarmonicKernel, Matern, NodeMean  # noqa: E402
+from geobgp.gpflow.models import GPflowMatern, HarmonicFeatures, HarmonicKernel, NodeMean  # noqa: E402
 
 if TYPE_CHECKING:
     from geobgp.data.counts import Counts
@@ -102,13 +101,13 @@ def _basis(model: LGCP) -> HarmonicBasis:
 def _gpflow_kernel(kernel: Kernel, size: float) -> Any:
     """Return the same kernel for GPflow; what is not given starts at the default for a domain's size."""
     lengthscale, sd = kernel.lengthscale or size / 10.0, kernel.sd or 1.0
-    if isinstance(kernel, OurMatern):
+    if isinstance(kernel, Matern):
         own = {
             0.5: gpflow.kernels.Matern12,
             1.5: gpflow.kernels.Matern32,
             2.5: gpflow.kernels.Matern52,
         }.get(kernel.nu)
-        base = own() if own is not None else Matern(kernel.nu)
+        base = own() if own is not None else GPflowMatern(kernel.nu)
     elif isinstance(kernel, SquaredExponential):
         base = gpflow.kernels.SquaredExponential()
     else:
@@ -134,7 +133,7 @@ class _Point:
     converged: bool
 
 
-class Profile:
+class GPflowProfile:
     """The bound, maximised over the posterior of the weights, as a function of θ = (log ℓ, log σ)."""
 
     def __init__(self, svgp: Any, data: Any, hyper: Hyper, stage: Stage | None = None) -> None:
@@ -325,7 +324,7 @@ def fit_lgcp(
     """
     begin, basis = time.perf_counter(), _basis(model)
     svgp, data = lgcp_svgp(model, likelihood.counts, centre=likelihood.centre)
-    profile = Profile(svgp, data, hyper, stage)
+    profile = GPflowProfile(svgp, data, hyper, stage)
     best, converged, message = profile.climb()
     trace = np.maximum.accumulate(profile.scores)
     covariance = profile.covariance(best)
@@ -346,7 +345,7 @@ def fit_lgcp(
         message=message,
         hyper_mean=best.theta,
         hyper_cov=covariance,
-        missed_share=basis.missed_share(model.kernel, float(np.exp(best.theta[0]))),
+        truncated_variance=basis.truncated_variance(model.kernel, float(np.exp(best.theta[0]))),
         seconds={"total": time.perf_counter() - begin},
         rounds=profile.steps,
     )

@@ -42,7 +42,7 @@ from gpflow.base import TensorLike  # noqa: E402
 if TYPE_CHECKING:
     from geobgp.prior.harmonic import HarmonicBasis
 
-__all__ = ["Diagonal", "HarmonicFeatures", "HarmonicKernel", "HarmonicPosterior", "Matern", "NodeMean"]
+__all__ = ["Diagonal", "GPflowMatern", "HarmonicFeatures", "HarmonicKernel", "HarmonicPosterior", "NodeMean"]
 
 #: Prior variances below exp(this) are held there, so that none is zero: 1e-260.
 _LOWEST = -600.0
@@ -202,7 +202,7 @@ def _inputs(X: Any) -> tf.Tensor:
     return x
 
 
-class Matern(gpflow.kernels.IsotropicStationary):
+class GPflowMatern(gpflow.kernels.IsotropicStationary):
     """GPflow's Matern kernels for any smoothness `nu` > 0."""
 
     def __init__(self, nu: float, variance: Any = 1.0, lengthscales: Any = 1.0, **kwargs: Any) -> None:
@@ -236,7 +236,7 @@ class HarmonicKernel(gpflow.kernels.Kernel):
 
     Parameters
     ----------
-    base : gpflow.kernels.Matern12, Matern32, Matern52 or SquaredExponential, or `Matern`
+    base : gpflow.kernels.Matern12, Matern32, Matern52 or SquaredExponential, or `GPflowMatern`
         Its spectral density at the eigenvalues is the weights' prior variance. Its one lengthscale, in metres
         (the domain's unit), is replaced by a parameter with the same value, prior and trainability that
         optimisers see as its logarithm: a step of a metre would lead nowhere.
@@ -270,11 +270,11 @@ class HarmonicKernel(gpflow.kernels.Kernel):
         name: str | None = None,
     ) -> None:
         super().__init__(active_dims=active_dims, name=name)
-        nu = base.nu if isinstance(base, Matern) else _SMOOTHNESS.get(type(base))
+        nu = base.nu if isinstance(base, GPflowMatern) else _SMOOTHNESS.get(type(base))
         if nu is None:
             raise DataError(
                 f"No spectral density is known for {type(base).__name__}; use gpflow.kernels.Matern12, "
-                "Matern32, Matern52 or SquaredExponential, or geobgp.gpflow.models.Matern(nu)."
+                "Matern32, Matern52 or SquaredExponential, or geobgp.gpflow.models.GPflowMatern(nu)."
             )
         if base.ard:
             raise DataError(

@@ -14,7 +14,15 @@ from scipy.linalg import blas as scipy_blas
 from geobgp.errors import DataError
 from geobgp.inference import conjugate
 from geobgp.inference.dense import FeatureVariance
-from geobgp.inference.engine import Blocks, Engine, Part, PartedFeatures, Sites, Solution, Solve
+from geobgp.inference.engine import (
+    Engine,
+    FeatureBlock,
+    FeatureBlocks,
+    PartedFeatures,
+    Sites,
+    Solution,
+    Solve,
+)
 from geobgp.inference.states import FeatureState, hyper_numbers
 from geobgp.linalg import blas
 from geobgp.linalg.blas import cores, together
@@ -339,7 +347,7 @@ class NodeRows:
         return NodeRows(self._few, self._n, self._even), self._few.order
 
 
-def _variances(part: Part, covariance: np.ndarray) -> np.ndarray:
+def _variances(part: FeatureBlock, covariance: np.ndarray) -> np.ndarray:
     work = _Work(part.matrix.shape[1])
     work.block[:] = covariance[part.columns, part.columns]
     work.lapack.factorise(work.block)
@@ -614,7 +622,7 @@ class ChainState:
             mean=(s * mean[:m])[back],
             coupling=(-s[:, None] * falls.T)[back],
             scale=s[back],
-            chol=Blocks([np.asfortranarray(np.tril(precision.T))], np.zeros(0)),
+            chol=FeatureBlocks([np.asfortranarray(np.tril(precision.T))], np.zeros(0)),
             basis=self.basis,
             joined=True,
         )
@@ -831,7 +839,7 @@ _SMALL = 0.2
 
 
 @dataclass(frozen=True, eq=False)
-class Setting:
+class ChainSetting:
     """What a chain of posteriors is about: the same for all its engines and states.
 
     Attributes
@@ -891,7 +899,7 @@ class ChainEngine(Engine):
 
     def __init__(
         self,
-        setting: Setting,
+        setting: ChainSetting,
         dynamics: Dynamics,
         rows: Callable[[float], PeriodRows],
         order: np.ndarray,
@@ -900,9 +908,9 @@ class ChainEngine(Engine):
         super().__init__(design, setting.fixed_sd, None)
         self.setting, self.dynamics, self.rows_at, self.order = setting, dynamics, rows, order
 
-    def missed_share(self, theta: np.ndarray) -> float:
+    def truncated_variance(self, theta: np.ndarray) -> float:
         """Return the share of the prior variance beyond the last feature."""
-        return self.setting.basis.missed_share(self.setting.kernel, float(np.exp(theta[0])))
+        return self.setting.basis.truncated_variance(self.setting.kernel, float(np.exp(theta[0])))
 
     def prior_at(self, theta: np.ndarray) -> ChainPrior:
         """Return the weights' prior at θ."""
@@ -912,7 +920,7 @@ class ChainEngine(Engine):
         """Return the way from natural means to posterior means, for precisions near those of `sites`."""
         return conjugate.means(self, self.solve(theta, sites), precision)
 
-    def rehearsals(self) -> Iterator[ChainEngine]:
+    def warm_start_engines(self) -> Iterator[ChainEngine]:
         """Yield an engine with about a quarter of the features; before it one with a sixteenth, if that is enough."""
         if not isinstance(self.rows_at, NodeRowsAt):
             return
@@ -1137,7 +1145,7 @@ def _seen(
 
 
 def node_engine(
-    setting: Setting,
+    setting: ChainSetting,
     dynamics: Dynamics,
     features: PartedFeatures,
     order: np.ndarray,

@@ -12,8 +12,17 @@ import numpy as np
 
 from geobgp import store
 from geobgp.data.effects import Effects, Linearised
-from geobgp.errors import CacheError, DataError, GeobgpWarning, SizeError, WriteError, hearing, option, warn
-from geobgp.inference.chain import DynamicsName, Setting, check_dynamics, season_columns
+from geobgp.errors import (
+    CacheError,
+    DataError,
+    GeobgpWarning,
+    SizeError,
+    WriteError,
+    captured_warnings,
+    option,
+    warn,
+)
+from geobgp.inference.chain import ChainSetting, DynamicsName, check_dynamics, season_columns
 from geobgp.inference.families import Likelihood
 from geobgp.inference.fit import Fit, Start, fit, run
 from geobgp.inference.hyper import SPATIAL, Hyper
@@ -27,7 +36,7 @@ from geobgp.inference.relinearise import (
     fit_counts,
     fit_levels,
 )
-from geobgp.inference.solver import RAN_OUT, WORTH
+from geobgp.inference.solver import MIN_GAIN, RAN_OUT
 from geobgp.linalg.blas import free_memory
 from geobgp.prior.cache import cache_directory
 from geobgp.prior.harmonic import HarmonicBasis
@@ -169,7 +178,7 @@ def setting_of(
     steps: np.ndarray,
     per_year: float | None,
     fixed_sd: float | np.ndarray,
-) -> Setting:
+) -> ChainSetting:
     """Return what a model in time is about; a full-rank basis is refused.
 
     A yearly cycle is there where the periods show one, and last two years or more.
@@ -187,11 +196,11 @@ def setting_of(
     season = season_columns(clock, cycle)
     own = np.broadcast_to(fixed_sd, columns.shape[-1])
     sds = np.concatenate([own, np.broadcast_to(np.ravel(fixed_sd)[0], season.shape[1])])
-    return Setting(basis, kernel, scaling, columns, season, sds, centre, np.asarray(steps, float), cycle)
+    return ChainSetting(basis, kernel, scaling, columns, season, sds, centre, np.asarray(steps, float), cycle)
 
 
 def node_chain(
-    setting: Setting, counts: np.ndarray, exposure: np.ndarray, *, level: bool | None = None
+    setting: ChainSetting, counts: np.ndarray, exposure: np.ndarray, *, level: bool | None = None
 ) -> NodeChain:
     """Return the problem of counts at the nodes, (T, n_nodes); a single period has no level."""
     level = len(counts) > 1 if level is None else level
@@ -199,7 +208,9 @@ def node_chain(
     return NodeChain(setting, dynamics_of(setting, "separable", level), counts, exposure)
 
 
-def area_chain(setting: Setting, observed: tuple[Observed, ...], *, level: bool | None = None) -> AreaChain:
+def area_chain(
+    setting: ChainSetting, observed: tuple[Observed, ...], *, level: bool | None = None
+) -> AreaChain:
     """Return the problem of counts by area, of every period."""
     level = len(observed) > 1 if level is None else level
     n = sum(len(one.counts) for one in observed)
@@ -207,7 +218,7 @@ def area_chain(setting: Setting, observed: tuple[Observed, ...], *, level: bool 
     return AreaChain(setting, dynamics_of(setting, "separable", level), observed)
 
 
-def check_memory(setting: Setting, n: int, level: bool, *, n_rows: int = 0, states: int = 1) -> None:
+def check_memory(setting: ChainSetting, n: int, level: bool, *, n_rows: int = 0, states: int = 1) -> None:
     """Refuse a fit that would not find room.
 
     Parameters
@@ -319,7 +330,7 @@ Found = tuple[Fit, Likelihood]
 
 
 @dataclass(frozen=True)
-class _Told:
+class _DynamicsChoice:
     """What is known of the dynamics, before the fit is done: the kind once it is chosen, and bounds of those tried."""
 
     dynamics: DynamicsName | None = None
@@ -360,18 +371,18 @@ class _Run:
     def run(self, start: Start | None, integrate: bool) -> ChainFit:
         """Return the fit."""
         kept = None if self.checkpoint is None else self.checkpoint.read()
-        told = _Told()
+        told = _DynamicsChoice()
         if kept is not None:
-            told, start = _Told(**kept[0]), kept[1]
+            told, start = _DynamicsChoice(**kept[0]), kept[1]
             self.stage.tell("going on from where it was cut off")
         elif self.dynamics != "auto":
             kind: DynamicsName = "diffusive" if self.dynamics == "diffusive" else "separable"
-            told = _Told(kind)
+            told = _DynamicsChoice(kind)
             if start is None and isinstance(self.problem, NodeChain):
                 quick = self._rehearse(self.problem.with_dynamics(kind), None)
                 start = None if quick is None else _place(quick[0], self.problem.centre)
         elif self.problem.setting.n_periods == 1:
-            told = _Told("separable")
+            told = _DynamicsChoice("separable")
         done = None
         if not told.dynamics:
             told, start, done = self._choose(start, told)
@@ -387,7 +398,7 @@ class _Run:
             self.checkpoint.done()
         return ChainFit(found, likelihood, told.dynamics, told.bounds, told.compared_with)
 
-    def _note(self, told: _Told) -> None:
+    def _note(self, told: _DynamicsChoice) -> None:
         """Have what is told so far written down with where the fit is."""
         if self.checkpoint is not None:
             self.checkpoint.facts = asdict(told)
@@ -403,7 +414,7 @@ class _Run:
                 likelihood,
                 hyper,
                 integrate=integrate,
-                worth=self._worth(problem),
+                min_gain=self._worth(problem),
                 start=start,
                 stage=self.stage,
                 keep=keep,
@@ -422,11 +433,11 @@ class _Run:
         )
 
     def _worth(self, problem: NodeChain) -> float:
-        return _WORTH_LONG if problem.counts.size * problem.setting.basis.m**2 > _LONG else WORTH
+        return _WORTH_LONG if problem.counts.size * problem.setting.basis.m**2 > _LONG else MIN_GAIN
 
     def _rehearse(self, problem: NodeChain, start: Start | None) -> tuple[Fit, int] | None:
         """Return a fit with about a quarter of the features, and their number; None if these would be too few."""
-        few = list(problem.engine.rehearsals())[-1:]
+        few = list(problem.engine.warm_start_engines())[-1:]
         if not few:
             return None
         now = time.perf_counter()
@@ -436,7 +447,7 @@ class _Run:
         count = problem.setting.n_periods
         if count >= _STRETCHED and self.hyper.free.any():
             stretch = problem.stretch(max(count // _SHARE, _LEAST))
-            engine = next(reversed(list(stretch.engine.rehearsals())))
+            engine = next(reversed(list(stretch.engine.warm_start_engines())))
             likelihood = stretch.likelihood(stretch.exposure.ravel(), np.inf)
             told = None if start is None else _begin(start.theta, start.covariance, stretch.counts.size)
             found = fit(engine, likelihood, self.hyper, start=told, **how)
@@ -448,10 +459,12 @@ class _Run:
         found = fit(few[0], likelihood, self.hyper, start=start, **how)
         return found, len(few[0].order)
 
-    def _choose(self, start: Start | None, told: _Told) -> tuple[_Told, Start | None, Found | None]:
+    def _choose(
+        self, start: Start | None, told: _DynamicsChoice
+    ) -> tuple[_DynamicsChoice, Start | None, Found | None]:
         """Return the dynamics with the higher bound, where it was reached, and that fit if it was a whole one."""
         places: dict[str, Start] = {}
-        heard: dict[str, list[GeobgpWarning]] = {"separable": [], "diffusive": []}
+        captured: dict[str, list[GeobgpWarning]] = {"separable": [], "diffusive": []}
         whole: dict[str, Found] = {}
         first = start
         bounds, compared = dict(told.bounds), self.problem.setting.basis.m
@@ -459,15 +472,15 @@ class _Run:
         for kind in (kind for kind in kinds if kind not in bounds):
             problem = self.problem.with_dynamics(kind)
             self.stage.tell(f"{kind} dynamics")
-            with hearing(lambda warning: None):  # what matters is whether the fit itself converges
+            with captured_warnings(lambda warning: None):  # what matters is whether the fit itself converges
                 quick = self._rehearse(problem, start) if isinstance(problem, NodeChain) else None
             if quick is not None:
                 found, compared = quick
             elif bounds and time.perf_counter() > self.deadline:
                 break
             else:
-                self._note(_Told(None, bounds, compared))
-                with hearing(heard[kind].append):  # those of the fit that is kept are told below
+                self._note(_DynamicsChoice(None, bounds, compared))
+                with captured_warnings(captured[kind].append):  # those of the fit that is kept are told below
                     whole[kind] = self._fit(problem, self.hyper, start, integrate=False)
                 found = whole[kind][0]
             start = places[kind] = _place(found, problem.centre)
@@ -477,9 +490,9 @@ class _Run:
         best: DynamicsName = "separable"
         if len(bounds) == len(kinds) and bounds["diffusive"] > bounds["separable"]:
             best = "diffusive"
-        for warning in heard[best]:
+        for warning in captured[best]:
             warn(warning)
-        return _Told(best, bounds, compared), places.get(best, first), whole.get(best)
+        return _DynamicsChoice(best, bounds, compared), places.get(best, first), whole.get(best)
 
 
 def _begin(

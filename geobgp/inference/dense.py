@@ -12,8 +12,8 @@ from scipy.linalg import blas, lapack
 
 from geobgp.inference import conjugate
 from geobgp.inference.engine import (
-    Blocks,
     Engine,
+    FeatureBlocks,
     PartedFeatures,
     Sites,
     Solution,
@@ -94,13 +94,13 @@ class FeatureEngine(Engine):
         super().__init__(design, fixed_sd, variance)
         self.features, self.eigenvalues, self.kernel = features, eigenvalues, kernel
         self._basis, self._columns, self._centre, self._scaling = basis, columns, centre, scaling
-        self._gram: tuple[np.ndarray, Blocks] | None = None
+        self._gram: tuple[np.ndarray, FeatureBlocks] | None = None
 
-    def missed_share(self, theta: np.ndarray) -> float:
+    def truncated_variance(self, theta: np.ndarray) -> float:
         """Return the share of the prior variance beyond the last feature."""
-        return self._basis.missed_share(self.kernel, float(np.exp(theta[0])))
+        return self._basis.truncated_variance(self.kernel, float(np.exp(theta[0])))
 
-    def rehearsals(self) -> Iterator[FeatureEngine]:
+    def warm_start_engines(self) -> Iterator[FeatureEngine]:
         """Yield engines with about a sixteenth and a quarter of the features, to find a good start with."""
         m = self.features.shape[1]
         ranked = np.sort(self.eigenvalues)
@@ -118,7 +118,7 @@ class FeatureEngine(Engine):
         """Return the features' prior at θ."""
         return FeaturePrior(self, theta)
 
-    def gram(self, precision: np.ndarray) -> Blocks:
+    def gram(self, precision: np.ndarray) -> FeatureBlocks:
         """Return Φᵀ diag(precision) Φ; the last one is remembered."""
         if self._gram is None or self._gram[0] is not precision:
             self._gram = precision, self.features.gram(precision)
@@ -146,7 +146,7 @@ class FeatureEngine(Engine):
             mean=prior.scale * s.z,
             coupling=prior.scale[:, None] * s.coupling,
             scale=prior.scale,
-            chol=Blocks(s.factor.chol, s.factor.alone),
+            chol=FeatureBlocks(s.factor.chol, s.factor.alone),
             joined=self.joined,
         )
 
@@ -192,7 +192,9 @@ class FeaturePrior:
 class FeatureFactor:
     """The Cholesky factors of B = I + diag(scale) G diag(scale), part by part."""
 
-    def __init__(self, features: PartedFeatures, scale: np.ndarray, gram: Blocks, factor: float) -> None:
+    def __init__(
+        self, features: PartedFeatures, scale: np.ndarray, gram: FeatureBlocks, factor: float
+    ) -> None:
         self._features = features
         self._scale = features.split(scale)
         self.chol = [
@@ -210,7 +212,7 @@ class FeatureFactor:
             return np.zeros(weights.shape)
         parts = self._features.split(weights)
         dense = [lapack.dpotrs(chol, b, lower=1)[0] for chol, b in zip(self.chol, parts.dense, strict=True)]
-        return self._features.join(Blocks(dense, (parts.alone.T / self.alone).T))
+        return self._features.join(FeatureBlocks(dense, (parts.alone.T / self.alone).T))
 
     @cached_property
     def _inverse(self) -> list[np.ndarray]:
@@ -219,12 +221,12 @@ class FeatureFactor:
     def inverse_diagonal(self) -> np.ndarray:
         """Return the diagonal of B⁻¹."""
         dense = [np.einsum("ij,ij->j", half, half) for half in self._inverse]
-        return self._features.join(Blocks(dense, 1.0 / self.alone))
+        return self._features.join(FeatureBlocks(dense, 1.0 / self.alone))
 
     @cached_property
     def _variances(self) -> np.ndarray:
         dense = [np.asfortranarray(h * s) for h, s in zip(self._inverse, self._scale.dense, strict=True)]
-        return self._features.variances(Blocks(dense, self._scale.alone / np.sqrt(self.alone)))
+        return self._features.variances(FeatureBlocks(dense, self._scale.alone / np.sqrt(self.alone)))
 
     def variances(self) -> np.ndarray:
         """Return the variances of f, not yet scaled, at the observations."""
@@ -253,7 +255,7 @@ class FeatureFactor:
             dense.append(np.asfortranarray(root[::-1, ::-1].T * s))
         alone = 1.0 / self.alone
         return self._features.variances(
-            Blocks(dense, self._scale.alone * np.sqrt(np.maximum(alone - alone**2, 0.0)))
+            FeatureBlocks(dense, self._scale.alone * np.sqrt(np.maximum(alone - alone**2, 0.0)))
         )
 
 
@@ -400,7 +402,7 @@ class RowEngine(FeatureEngine):
         self.nodes, self.rows, self._scaling = nodes, rows, nodes.scaling
         self._at: tuple[float, PartedFeatures, np.ndarray, np.ndarray | None] | None = None
 
-    def rehearsals(self) -> Iterator[FeatureEngine]:
+    def warm_start_engines(self) -> Iterator[FeatureEngine]:
         """Yield nothing: rows are few."""
         return iter(())
 

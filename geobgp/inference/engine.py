@@ -221,11 +221,11 @@ class Engine:
         """Return the posterior as a state that stands by itself."""
         raise TypeError(f"{type(self).__name__} makes no state.")
 
-    def missed_share(self, theta: np.ndarray) -> float:
+    def truncated_variance(self, theta: np.ndarray) -> float:
         """Return the share of the prior variance that the engine leaves out."""
         return 0.0
 
-    def rehearsals(self) -> Iterator[Engine]:
+    def warm_start_engines(self) -> Iterator[Engine]:
         """Yield cheaper engines for the same observations, the cheapest first, to find a good start with."""
         return iter(())
 
@@ -448,7 +448,7 @@ _ROWS = 2048
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class FeatureBlock:
     """Features of one part of the land at its observations.
 
     Attributes
@@ -466,7 +466,7 @@ class Part:
 
 
 @dataclass(frozen=True, eq=False)
-class Blocks:
+class FeatureBlocks:
     """A block-diagonal matrix over the features: a dense block per part, a number for each that stands alone."""
 
     dense: list[np.ndarray]
@@ -514,7 +514,7 @@ class PartedFeatures:
         single = np.flatnonzero(widths == 1)
         ends = np.cumsum(widths[several])
         self.parts = [
-            Part(rows[k], slice(int(end - widths[k]), int(end)), np.ascontiguousarray(matrices[k]))
+            FeatureBlock(rows[k], slice(int(end - widths[k]), int(end)), np.ascontiguousarray(matrices[k]))
             for k, end in zip(several, ends, strict=True)
         ]
         self.order = np.concatenate([*(columns[k] for k in np.r_[several, single]), np.zeros(0, int)])
@@ -579,7 +579,7 @@ class PartedFeatures:
             out[self._rows] = np.square(self._values)[:, None] * weights[self._alone][self._part]
         return out
 
-    def gram(self, weights: np.ndarray) -> Blocks:
+    def gram(self, weights: np.ndarray) -> FeatureBlocks:
         """Return Φᵀ diag(w) Φ, the lower triangles of its blocks in Fortran order; w >= 0."""
         root = np.sqrt(weights)
         dense = []
@@ -595,7 +595,7 @@ class PartedFeatures:
                 )
                 out = blas.dsyrk(1.0, rows.T, beta=1.0, c=out, lower=1, overwrite_c=1)
             dense.append(out)
-        return Blocks(dense, self.alone_gram(weights))
+        return FeatureBlocks(dense, self.alone_gram(weights))
 
     @property
     def n_alone(self) -> int:
@@ -610,7 +610,7 @@ class PartedFeatures:
         """Add φ² s at the observations of features that stand alone, s (n_alone,)."""
         out[self._rows] += self._values**2 * squares[self._part]
 
-    def variances(self, half: Blocks) -> np.ndarray:
+    def variances(self, half: FeatureBlocks) -> np.ndarray:
         """Return the squared length of ``half @ row`` at every observation; the blocks are lower triangular."""
         out = np.zeros(self.shape[0])
         for part, block in zip(self.parts, half.dense, strict=True):
@@ -627,7 +627,7 @@ class PartedFeatures:
             out[self._rows] = np.square(self._values * half.alone[self._part])
         return out
 
-    def covariance(self, half: Blocks, rows: np.ndarray) -> np.ndarray:
+    def covariance(self, half: FeatureBlocks, rows: np.ndarray) -> np.ndarray:
         """Return the products of ``half @ row`` among some observations, dense; the blocks are lower triangular."""
         out = np.zeros((len(rows), len(rows)))
         place = np.full(self.shape[0], -1)
@@ -646,11 +646,11 @@ class PartedFeatures:
         out[np.ix_(at, at)] += np.where(part_of[:, None] == part_of, value[:, None] * value, 0.0)
         return out
 
-    def split(self, vector: np.ndarray) -> Blocks:
+    def split(self, vector: np.ndarray) -> FeatureBlocks:
         """Return a vector over the features (m,) by part."""
-        return Blocks([vector[part.columns] for part in self.parts], vector[self._alone])
+        return FeatureBlocks([vector[part.columns] for part in self.parts], vector[self._alone])
 
-    def join(self, blocks: Blocks) -> np.ndarray:
+    def join(self, blocks: FeatureBlocks) -> np.ndarray:
         """Return a vector over the features (m,), or several (m, k), from its parts."""
         return np.concatenate([*blocks.dense, blocks.alone])
 

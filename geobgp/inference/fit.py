@@ -14,10 +14,10 @@ from geobgp.errors import ConvergenceWarning, DataError, MissedVarianceWarning, 
 from geobgp.inference.engine import Engine, State
 from geobgp.inference.families import Likelihood
 from geobgp.inference.hyper import Hyper
-from geobgp.inference.solver import MAX_ROUNDS, ROUGH, TIGHT, TOLERANCE, WORTH, Guess, Point, Solver, Start
+from geobgp.inference.solver import MAX_ROUNDS, MIN_GAIN, ROUGH, TIGHT, TOLERANCE, Guess, Point, Solver, Start
 from geobgp.inference.states import FeatureState, SparseState
 from geobgp.parallel import Failed, open_workers
-from geobgp.prior.basis import MISSED_SHARE
+from geobgp.prior.basis import MAX_TRUNCATED_VARIANCE
 from geobgp.progress import ProgressLike, Stage, as_progress
 from geobgp.text import number, percent
 
@@ -49,7 +49,7 @@ class Fit:
     hyper_gradient : array, optional
         Of the bound and the log prior at `hyper_mean`, where the curvature was measured: the search ends while little
         is to be gained, not where nothing is, and a parameter may lie on its limit.
-    missed_share : float
+    truncated_variance : float
         Share of the prior variance that the features miss at the learned lengthscale; 0 at full rank.
     seconds : dict
         Time spent, by stage.
@@ -66,7 +66,7 @@ class Fit:
     message: str
     hyper_mean: np.ndarray
     hyper_cov: np.ndarray
-    missed_share: float = 0.0
+    truncated_variance: float = 0.0
     seconds: dict[str, float] = field(default_factory=dict)
     rounds: int = 0
     hyper_gradient: np.ndarray | None = None
@@ -80,7 +80,7 @@ def fit(
     *,
     integrate: bool = False,
     max_rounds: int = MAX_ROUNDS,
-    worth: float = WORTH,
+    min_gain: float = MIN_GAIN,
     start: Start | None = None,
     measure: bool = False,
     client: Any = None,
@@ -132,7 +132,7 @@ def fit(
             hyper,
             integrate,
             max_rounds,
-            worth,
+            min_gain,
             start,
             measure,
             client,
@@ -149,7 +149,7 @@ def _fit(
     hyper: Hyper,
     integrate: bool,
     max_rounds: int,
-    worth: float,
+    min_gain: float,
     known: Start | None,
     measure: bool,
     client: Any,
@@ -166,20 +166,22 @@ def _fit(
     if known is not None:
         theta, guess = np.clip(known.theta, hyper.lower, hyper.upper), (known.mean, known.variance)
         solver.curvature = known.curvature(hyper.free)
-    for part in engine.rehearsals() if not (solver.conjugate or known) else ():
-        rehearsal = Solver(part, likelihood, hyper, Stage(), deadline=deadline)
-        rehearsal.curvature = solver.curvature
-        early = _start(rehearsal, theta, guess, nothing, hoped)
-        early = (rehearsal.learn(early, 5.0 * worth) if learn else rehearsal.settle(early, ROUGH, 20)).point
+    for part in engine.warm_start_engines() if not (solver.conjugate or known) else ():
+        warm_start = Solver(part, likelihood, hyper, Stage(), deadline=deadline)
+        warm_start.curvature = solver.curvature
+        early = _start(warm_start, theta, guess, nothing, hoped)
+        early = (
+            warm_start.learn(early, 5.0 * min_gain) if learn else warm_start.settle(early, ROUGH, 20)
+        ).point
         # From field to field the hyperparameters drift in one direction.
         drift = early.theta - theta if np.isfinite(hoped) else 0.0 * drift
         theta = np.clip(early.theta + 0.8 * drift, hyper.lower, hyper.upper)
-        guess, hoped, solver.curvature = early.found, early.score, rehearsal.curvature
+        guess, hoped, solver.curvature = early.found, early.score, warm_start.curvature
     if known is not None and known.variance.any():
         start = solver.first(theta, guess, near=True)
     else:
         start = _start(solver, theta, guess, nothing, hoped)
-    learned = solver.learn(start, worth, max_rounds) if learn else None
+    learned = solver.learn(start, min_gain, max_rounds) if learn else None
     best, tolerance = (start, exact) if learned is None else (learned.point, TOLERANCE)
     solver.trace.append(best.score)
     ended = solver.settle(best, tolerance, max_rounds, record=True)
@@ -203,7 +205,7 @@ def _fit(
         message=message,
         hyper_mean=point.theta,
         hyper_cov=covariance,
-        missed_share=engine.missed_share(point.theta),
+        truncated_variance=engine.truncated_variance(point.theta),
         seconds=spent,
         rounds=engine.rounds,
         hyper_gradient=gradient,
@@ -355,15 +357,18 @@ def run(
     with as_progress(progress).stage("fit") as stage:
         result, likelihood = call(stage, parameters)
         stage.note(f"ELBO {result.elbo:,.1f}")
-    if result.missed_share > MISSED_SHARE:
+    if result.truncated_variance > MAX_TRUNCATED_VARIANCE:
         or_full = f", or {option('m', 'full', python='FullRank')}" if full else ""
-        missed, lengthscale = percent(result.missed_share, 1), _length(np.exp(result.hyper_mean[0]), basis)
+        missed, lengthscale = (
+            percent(result.truncated_variance, 1),
+            _length(np.exp(result.hyper_mean[0]), basis),
+        )
         warn(
             MissedVarianceWarning(
                 f"The {basis.label} miss {missed} of the prior variance at the lengthscale of {lengthscale}: "
                 "the map is smoother than the data ask for.",
                 option="m",
-                found=result.missed_share,
+                found=result.truncated_variance,
                 remedy=f"Use more features ({option('m')}){or_full}.",
             )
         )

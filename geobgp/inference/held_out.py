@@ -62,7 +62,7 @@ class JointNormal:
 
 
 @dataclass(frozen=True, eq=False)
-class LeftOut:
+class HeldOut:
     """What is said of a block that was left out.
 
     Attributes
@@ -77,9 +77,9 @@ class LeftOut:
     log_score: float
 
 
-def leave_out(
+def hold_out(
     posterior: JointNormal, observed: Observed, n_block: int, n_left: int, rounds: int = ROUNDS
-) -> LeftOut:
+) -> HeldOut:
     """Leave out a block, predict it from the rest, and score what was observed there.
 
     Parameters
@@ -98,7 +98,7 @@ def leave_out(
         predicted = _renewed(posterior, observed, n_left, rounds).first(n_block)
     else:
         predicted = posterior.first(n_left).without(observed(np.arange(n_left))).first(n_block)
-    return LeftOut(predicted, log_score(predicted, observed(np.arange(n_block)), posterior.first(n_block)))
+    return HeldOut(predicted, log_score(predicted, observed(np.arange(n_block)), posterior.first(n_block)))
 
 
 def log_score(predicted: JointNormal, likelihood: Likelihood, posterior: JointNormal) -> float:

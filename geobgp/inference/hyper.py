@@ -172,7 +172,7 @@ def maximise(
     *,
     curvature: np.ndarray | None = None,
     max_evaluations: int = 30,
-    worth: float = 1e-12,
+    min_gain: float = 1e-12,
 ) -> tuple[np.ndarray, Derivatives, np.ndarray]:
     """Climb from `start` by Newton steps of length at most 1, within bounds.
 
@@ -203,7 +203,7 @@ def maximise(
             break
         step = np.zeros_like(theta)
         step[free] = newton_step(gradient[free], bent[np.ix_(free, free)])
-        if 0.5 * float(step @ gradient) < worth:
+        if 0.5 * float(step @ gradient) < min_gain:
             break
         moved = False
         while used < max_evaluations and not moved:

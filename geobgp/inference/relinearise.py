@@ -14,8 +14,8 @@ from scipy import sparse
 from scipy.optimize import brentq, minimize_scalar
 
 from geobgp.data.effects import Effects, Linearised
-from geobgp.errors import ConvergenceWarning, DataError, GeobgpWarning, hearing, option, warn
-from geobgp.inference.chain import AreaRows, ChainEngine, Dynamics, DynamicsName, Setting, node_engine
+from geobgp.errors import ConvergenceWarning, DataError, GeobgpWarning, captured_warnings, option, warn
+from geobgp.inference.chain import AreaRows, ChainEngine, ChainSetting, Dynamics, DynamicsName, node_engine
 from geobgp.inference.dense import NodeFeatures, RowEngine, row_weights
 from geobgp.inference.engine import Engine, PartedFeatures, State
 from geobgp.inference.families import (
@@ -351,8 +351,8 @@ def settle(
     best: tuple[float, Fit, Pass, Likelihood] | None = None
     while True:
         likelihood = problem.likelihood(at.exposure, k)
-        heard: list[GeobgpWarning] = []
-        with hearing(heard.append):
+        captured: list[GeobgpWarning] = []
+        with captured_warnings(captured.append):
             exact = _EXACT if problem.renews else None
             found = fit(at.engine, likelihood, hyper, start=start, stage=stage, tolerance=exact)
         passes, rounds = passes + 1, rounds + found.rounds
@@ -429,7 +429,7 @@ def fit_levels(
         return (found if at.offset is None else with_offset(found, at.offset)), likelihood
     size = 1 + len(effects.terms)
     tried = _Tried(effects, *((np.zeros(size), np.zeros((size, size))) if known is None else known))
-    heard: list[GeobgpWarning] = []
+    captured: list[GeobgpWarning] = []
     rounds, seconds = 0, dict[str, float]()
 
     def run(place: Start | None, hyper: Hyper, purpose: Purpose) -> tuple[Fit, Likelihood]:
@@ -440,7 +440,7 @@ def fit_levels(
             seconds[name] = seconds.get(name, 0.0) + spent
         return replace(fitted, rounds=rounds, seconds=dict(seconds)), likelihood
 
-    with hearing(heard.append):
+    with captured_warnings(captured.append):
         found, likelihood = run(start, hyper, "best")
         for _ in range(_LEVEL_SEARCHES):
             theta, covariance = found.hyper_mean, found.hyper_cov
@@ -454,13 +454,13 @@ def fit_levels(
                 found, likelihood = run(place, held, "on the way")
             if tried is before:
                 break
-            heard.clear()
+            captured.clear()
             found, likelihood = run(_place_of(found, covariance, centre, tried.at), hyper, "best")
         converged = tried.hold(found)
     if more:
         found, likelihood = run(_place_of(found, found.hyper_cov, centre, tried.at), hyper, "all")
     else:
-        for warning in heard:
+        for warning in captured:
             warn(warning)
     if not converged:
         message = "effects of levels that share nodes still change"
@@ -588,7 +588,7 @@ class _Tried:
 
 
 #: Nats that a step must promise to be taken; change of rows that is small enough on the way, and passes for it.
-WORTH, LOOSE_TOLERANCE, _LOOSE_PASSES = 0.1, 0.03, 12
+MIN_GAIN, LOOSE_TOLERANCE, _LOOSE_PASSES = 0.1, 0.03, 12
 #: The pull of the rows is measured over half a standard deviation of θ, within these bounds.
 _STEPS = 0.15, 0.6
 #: How often it is measured at the most, and steps that are taken with each.
@@ -727,8 +727,8 @@ class Profile:
             if known is not None or not hyper.free.any():
                 return theta, known
         at = self.problem.at(None, None)
-        heard: list[GeobgpWarning] = []
-        with hearing(heard.append):
+        captured: list[GeobgpWarning] = []
+        with captured_warnings(captured.append):
             first = fit(at.engine, self.problem.likelihood(at.exposure, math.inf), hyper, stage=self.stage)
         covariance = first.hyper_cov
         known = Start(first.hyper_mean, covariance, *at.start).curvature(hyper.free)
@@ -788,16 +788,20 @@ class Profile:
                 break
             pull, curvature = self._pull(place, curvature)
             slope = self._slope(place) + pull
-            promise = self._promise(place.x, slope, curvature)
+            predicted_gain = self._promise(place.x, slope, curvature)
             said = ", ".join(number(v) for v in np.exp(place.x))
-            self.stage.tell(f"settled at {said}: ELBO {place.settled.fit.elbo:,.2f}, promised {promise:.2g}")
+            self.stage.tell(
+                f"settled at {said}: ELBO {place.settled.fit.elbo:,.2f}, promised {predicted_gain:.2g}"
+            )
             self._too_wide = math.inf
             reached, curvature = self._steps(place, slope, pull, curvature)
             self._know(curvature)
             # Where a fresh pull promises nothing, or steps by it gain nothing, there is nothing more to gain;
             # unless rows do not settle where it leads.
-            little = reached.score < place.score + WORTH
-            ended = promise < WORTH or (little and (reached is not place or math.isinf(self._too_wide)))
+            little = reached.score < place.score + MIN_GAIN
+            ended = predicted_gain < MIN_GAIN or (
+                little and (reached is not place or math.isinf(self._too_wide))
+            )
             place = reached
             if ended or little:
                 break
@@ -809,7 +813,7 @@ class Profile:
         """Return where quasi-Newton steps lead while the pull of the rows is held, and the curvature there."""
         for _ in range(_TRIES):
             free = self._movable(place.x, slope)
-            if self._promise(place.x, slope, curvature) < WORTH or self._late():
+            if self._promise(place.x, slope, curvature) < MIN_GAIN or self._late():
                 break
             step = np.zeros_like(place.x)
             step[free] = newton_step(slope[free], curvature[np.ix_(free, free)])
@@ -1074,7 +1078,7 @@ def _bracket(
 # -- What is fitted in time, pass by pass: counts of every period at the nodes, or by area -------------------
 
 
-def dynamics_of(setting: Setting, kind: DynamicsName, level: bool) -> Dynamics:
+def dynamics_of(setting: ChainSetting, kind: DynamicsName, level: bool) -> Dynamics:
     """Return the dynamics of all features, in the order of their parts, and of the level."""
     order = PartedFeatures(*setting.basis.by_part(None)).order
     return Dynamics(kind, setting.kernel, setting.basis.eigenvalues[order], setting.steps, level)
@@ -1099,7 +1103,7 @@ class NodeChain:
     counts, exposure : (T, n_nodes) arrays
     """
 
-    setting: Setting
+    setting: ChainSetting
     dynamics: Dynamics
     counts: np.ndarray = field(repr=False)
     exposure: np.ndarray = field(repr=False)
@@ -1169,7 +1173,7 @@ class AreaChain:
         Of each period.
     """
 
-    setting: Setting
+    setting: ChainSetting
     dynamics: Dynamics
     observed: tuple[Observed, ...] = field(repr=False)
 

@@ -28,7 +28,7 @@ MAX_ROUNDS = 200
 #: relatively: on the way to the hyperparameters, at the ones that are learned, and where they are all given.
 ROUGH, TOLERANCE, TIGHT = 0.03, 1e-3, 1e-7
 #: Nats that a step of the hyperparameters must promise to be taken.
-WORTH = 0.01
+MIN_GAIN = 0.01
 #: Loss, in nats, that a Newton step may pass through on its way.
 _DETOUR = 1e-2
 #: Rounding of the bound, relative to its size.
@@ -253,7 +253,7 @@ class Solver:
                 return Outcome(point, True, f"converged in {self.rounds} rounds")
             # Newton steps converge at least as fast as the last two gains say.
             left = gain * gain / before if 0.0 < gain < before < np.inf else abs(gain)
-            if tolerance >= ROUGH and share == 1.0 and left < 0.1 * WORTH:
+            if tolerance >= ROUGH and share == 1.0 and left < 0.1 * MIN_GAIN:
                 return Outcome(point, True, "near enough")
             if point.score + 10.0 * max(gain, 0.0) < enough:
                 return Outcome(point, False, "falls short")
@@ -339,8 +339,8 @@ class Solver:
         """Return the gradient of the maximised bound and the prior of θ at a settled point."""
         return self.penalised(point.theta, point.sites)[1]
 
-    def learn(self, point: Point, worth: float = WORTH, max_rounds: int = MAX_ROUNDS) -> Outcome:
-        """Climb from a point to the best hyperparameters, until no step promises `worth` nats any more.
+    def learn(self, point: Point, min_gain: float = MIN_GAIN, max_rounds: int = MAX_ROUNDS) -> Outcome:
+        """Climb from a point to the best hyperparameters, until no step promises `min_gain` nats any more.
 
         The promise is believed only where the posterior is settled well, and a step that promises a tenth of it is
         still taken then, as the last one.
@@ -362,23 +362,27 @@ class Solver:
             inner = self.curvature[np.ix_(free, free)]
             step = np.zeros_like(point.theta)
             step[free] = newton_step(gradient[free], inner)
-            promise = 0.5 * float(gradient[free] @ np.linalg.solve(-negative(inner), gradient[free]))
-            if promise < 0.1 * worth and not sure:
+            predicted_gain = 0.5 * float(gradient[free] @ np.linalg.solve(-negative(inner), gradient[free]))
+            if predicted_gain < 0.1 * min_gain and not sure:
                 point = self.settle(point, TOLERANCE, max_rounds).point
                 gradient, sure = self.gradient(point), True
                 continue
-            if sure and promise < 0.1 * worth:
-                return self._ended(point, f"no step of the hyperparameters promises {number(worth)} nats")
+            if sure and predicted_gain < 0.1 * min_gain:
+                return self._ended(point, f"no step of the hyperparameters promises {number(min_gain)} nats")
             if self.late(_STEP_ROUNDS):
-                left = f"when the hyperparameters promised {promise:.2g} nats more"
+                left = f"when the hyperparameters promised {predicted_gain:.2g} nats more"
                 said = f"{RAN_OUT} after {self.rounds} rounds, {left}"
-                return Outcome(point, promise < worth, said)
+                return Outcome(point, predicted_gain < min_gain, said)
             if self.rounds >= max_rounds or steps >= 60:
-                said = f"the hyperparameters still promise {promise:.3g} nats after {self.rounds} rounds"
+                said = (
+                    f"the hyperparameters still promise {predicted_gain:.3g} nats after {self.rounds} rounds"
+                )
                 return Outcome(point, False, said)
             steps += 1
-            trial, reached = self._step(point, step, TOLERANCE if promise < worth else ROUGH, max_rounds)
-            if promise < worth:
+            trial, reached = self._step(
+                point, step, TOLERANCE if predicted_gain < min_gain else ROUGH, max_rounds
+            )
+            if predicted_gain < min_gain:
                 polished += 1
                 if trial is None or trial.score <= point.score:
                     if not sure:
@@ -389,12 +393,10 @@ class Solver:
                 if polished >= 3:
                     return self._ended(trial, "steps of the hyperparameters gain next to nothing")
             if trial is None:
-                said = (
-                    f"no step of the hyperparameters raises the bound, though {promise:.2g} nats are promised"
-                )
-                return Outcome(point, promise < 1.0, said)
+                said = f"no step of the hyperparameters raises the bound, though {predicted_gain:.2g} nats are promised"
+                return Outcome(point, predicted_gain < 1.0, said)
             new = self.gradient(trial)
-            before, sure = self.curvature, promise < worth
+            before, sure = self.curvature, predicted_gain < min_gain
             self.curvature = bfgs(before, trial.theta - point.theta, new - gradient, free)
             if trial.score > point.score:
                 self.trace.append(trial.score)
@@ -443,7 +445,7 @@ class Solver:
             self.curvature = negative(differences(objective, point.theta, self.hyper.free))
         best, _, self.curvature = maximise(
             objective, point.theta, self.hyper.lower, self.hyper.upper,
-            curvature=self.curvature, max_evaluations=60, worth=1e-10,
+            curvature=self.curvature, max_evaluations=60, min_gain=1e-10,
         )  # fmt: skip
         self.curvature = differences(objective, best, self.hyper.free)
         found = self.at(best, point.sites, point.guess)

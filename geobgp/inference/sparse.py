@@ -83,7 +83,7 @@ class SparseEngine(Engine):
         powers.check_memory()
         return powers
 
-    def rehearsals(self) -> Iterator[SparseEngine]:
+    def warm_start_engines(self) -> Iterator[SparseEngine]:
         """Yield engines on coarser fields for the same observations, the coarsest first."""
         chain = [(self.field, self.observe)]
         while chain[-1][0].size > _COARSE:

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import sparse
 from scipy.linalg import blas, lapack
 
-from geobgp.inference.engine import Blocks, PartedFeatures
+from geobgp.inference.engine import FeatureBlocks, PartedFeatures
 
 if TYPE_CHECKING:
     from geobgp.land.domain import Domain
@@ -219,7 +219,7 @@ class FeatureState(_State):
     mean: np.ndarray = field(repr=False)
     coupling: np.ndarray = field(repr=False)
     scale: np.ndarray = field(repr=False)
-    chol: Blocks = field(repr=False)
+    chol: FeatureBlocks = field(repr=False)
     basis: HarmonicBasis = field(repr=False)
     joined: bool = False
 
@@ -232,15 +232,15 @@ class FeatureState(_State):
         """Return the features at the nodes, or at coordinates on land, in the blocks of this state."""
         return _layout(self.basis, coords, self.joined)
 
-    def _half(self, features: PartedFeatures) -> Blocks:
+    def _half(self, features: PartedFeatures) -> FeatureBlocks:
         scale = features.split(self.scale)
         dense = [
             np.asfortranarray(lapack.dtrtri(chol, lower=1)[0] * s)
             for chol, s in zip(self.chol.dense, scale.dense, strict=True)
         ]
-        return Blocks(dense, scale.alone / np.sqrt(self.chol.alone))
+        return FeatureBlocks(dense, scale.alone / np.sqrt(self.chol.alone))
 
-    def _unevenness(self, features: PartedFeatures) -> np.ndarray:
+    def _normaliser(self, features: PartedFeatures) -> np.ndarray:
         """Return what the field is multiplied by at rows of features to make its prior even."""
         if not self.even:
             return np.ones(features.shape[0])
@@ -248,7 +248,7 @@ class FeatureState(_State):
 
     def _field(self, coords: np.ndarray | None) -> _Field:
         features = self._features(coords)
-        e = self._unevenness(features)
+        e = self._normaliser(features)
         return _Field(
             e * features.apply(self.mean),
             e**2 * features.variances(self._half(features)),
@@ -256,9 +256,9 @@ class FeatureState(_State):
         )
 
     @cached_property
-    def _halves(self) -> tuple[PartedFeatures, Blocks, np.ndarray]:
+    def _halves(self) -> tuple[PartedFeatures, FeatureBlocks, np.ndarray]:
         features = self._features()
-        return features, self._half(features), self._unevenness(features)
+        return features, self._half(features), self._normaliser(features)
 
     def _field_covariance(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         features, half, even = self._halves
@@ -273,11 +273,11 @@ class FeatureState(_State):
             blas.dtrsm(1.0, chol, z, lower=1, trans_a=1)
             for chol, z in zip(self.chol.dense, noise.dense, strict=True)
         ]
-        whitened = features.join(Blocks(dense, noise.alone / np.sqrt(self.chol.alone)[:, None]))
+        whitened = features.join(FeatureBlocks(dense, noise.alone / np.sqrt(self.chol.alone)[:, None]))
         shift = self._shifts(n, rng)
         weights = self.mean[:, None] + self.scale[:, None] * whitened - self.coupling @ shift
         out = features.apply(weights)
-        out *= self._unevenness(features)[:, None]
+        out *= self._normaliser(features)[:, None]
         out += self.fixed @ (self.beta[:, None] + shift)
         out += self.centre
         return np.ascontiguousarray(out.T + self._added()), self._effects(shift)
@@ -325,7 +325,7 @@ class FeatureState(_State):
             np.asfortranarray(np.linalg.cholesky(whitened[p.columns, p.columns])) for p in features.parts
         ]
         first = sum(len(block) for block in dense)
-        chol = Blocks(dense, np.diag(whitened)[first:].copy())
+        chol = FeatureBlocks(dense, np.diag(whitened)[first:].copy())
         beta_cov = covariance[m:, m:]
         coupling = -np.linalg.solve(beta_cov, covariance[m:, :m]).T
         return cls(
@@ -340,7 +340,7 @@ class FeatureState(_State):
 
     def moments_of(self, rows: sparse.csr_array) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and variance of weighted sums (n, n_nodes) of the nodes' predictor, less centre and offset."""
-        weights = rows.multiply(self._unevenness(self._features())).tocsr()
+        weights = rows.multiply(self._normaliser(self._features())).tocsr()
         matrix = np.ascontiguousarray(weights @ self.basis.features)
         features = PartedFeatures(len(matrix), [slice(None)], [matrix])
         fixed, tied = rows @ self.fixed, features.apply(self.coupling)
@@ -371,7 +371,7 @@ class FeatureState(_State):
         widths = [part.matrix.shape[1] for part in parts]
         flat = np.split(arrays["chol"], np.cumsum(np.square(widths))[:-1]) if widths else []
         dense = [block.reshape(m, m, order="F") for block, m in zip(flat, widths, strict=True)]
-        chol = Blocks(dense, arrays["alone"])
+        chol = FeatureBlocks(dense, arrays["alone"])
         more = {"even": bool(arrays["even"][0]), "joined": joined, "chol": chol, "basis": basis}
         return cls(**_common(arrays), **own, **more)  # type: ignore[arg-type]
 

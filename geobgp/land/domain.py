@@ -24,8 +24,7 @@ from geobgp.land.pieces import Corners
 from geobgp.land.polygons import Land, land_polygons
 from geobgp.linalg.blas import frozen
 from geobgp.text import count, number, percent
-from geobgp.validation import ARRAY, AXES, FLAG, TEXT, a, as_floats, door
-from geobgp.validation import real_number as a_number
+from geobgp.validation import ARRAY, AXES, FLAG, TEXT, a, as_floats, real, validated
 
 if TYPE_CHECKING:
     import geopandas as gpd
@@ -86,7 +85,7 @@ class Shown:
         body = "".join(f"<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>" for k, v in self._rows())
         return f"<table><caption>Domain</caption>{body}</table>"
 
-    @door(ax=AXES, values=ARRAY, title=TEXT, label=TEXT, colour_bar=FLAG, scale_bar=FLAG, cells=FLAG)
+    @validated(ax=AXES, values=ARRAY, title=TEXT, label=TEXT, colour_bar=FLAG, scale_bar=FLAG, cells=FLAG)
     def plot(
         self,
         ax: matplotlib.axes.Axes | None = None,
@@ -166,8 +165,8 @@ def _refuse(asked: dict[str, Any], why: str, remedy: str) -> None:
 # -- Domain: a grid, the land on it, and the nodes on which counts, features and results live ----------------
 
 
-_CELL = a_number(above=0.0).raising(DomainError)
-_SHARE = a_number(least=0.0, below=1.0).raising(DomainError)
+_CELL = real(above=0.0).raising(DomainError)
+_SHARE = real(least=0.0, below=1.0).raising(DomainError)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -223,7 +222,7 @@ class Domain(Shown):
     bridges: Bridges | None = field(default=None, repr=False)
 
     @classmethod
-    @door(cell_size=_CELL, min_coverage=_SHARE)
+    @validated(cell_size=_CELL, min_coverage=_SHARE)
     def from_polygons(
         cls,
         land: gpd.GeoDataFrame | gpd.GeoSeries | shapely.Geometry | str | Path,
@@ -267,7 +266,7 @@ class Domain(Shown):
         return cls.from_land(land_polygons(land, water, barriers, crs, bridges), cell_size, min_coverage)
 
     @classmethod
-    @door(land=a("Land"), cell_size=_CELL, min_coverage=_SHARE)
+    @validated(land=a("Land"), cell_size=_CELL, min_coverage=_SHARE)
     def from_land(cls, land: Land, cell_size: float, min_coverage: float = 0.02) -> Domain:
         """Make a domain from land that has been read, on cells of any size."""
         bounds = shapely.bounds(land.geometry)
@@ -290,7 +289,7 @@ class Domain(Shown):
         )
 
     @classmethod
-    @door(min_coverage=_SHARE)
+    @validated(min_coverage=_SHARE)
     def from_geometry(
         cls,
         geometry: shapely.Geometry,
@@ -487,7 +486,7 @@ class Domain(Shown):
         shapely.prepare(polygons)
         return polygons
 
-    @door(max_distance=a_number(least=0.0, infinite=True))
+    @validated(max_distance=real(least=0.0, infinite=True))
     def nearest(self, coords: np.ndarray, max_distance: float) -> tuple[np.ndarray, np.ndarray]:
         """Return, for each coordinate, the node with the nearest land and the distance to it.
 
@@ -588,7 +587,7 @@ class Domain(Shown):
 
         return water_around(self)
 
-    @door(fill=a_number(infinite=True, missing=True))
+    @validated(fill=real(infinite=True, missing=True))
     def to_grid(self, values: np.ndarray, fill: float = np.nan) -> np.ndarray:
         """Return node values as (rows, cols), cells with several nodes averaged by land; `fill` off land."""
         values = as_floats("values", values, (self.n_nodes,))

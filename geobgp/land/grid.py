@@ -12,7 +12,7 @@ import shapely
 from affine import Affine
 
 from geobgp.errors import DomainError, SizeError, option
-from geobgp.validation import Rule, as_floats, check, door, real_number, whole
+from geobgp.validation import Rule, as_floats, check, real, validated, whole
 from geobgp.validation import a as is_a
 
 #: The largest grid that `Grid.from_bounds` makes, in cells (land and water together).
@@ -20,7 +20,7 @@ MAX_CELLS = 50_000_000
 
 
 def _bounds(value: Any) -> tuple[float, ...]:
-    west, south, east, north = found = tuple(real_number().take(v) for v in value)
+    west, south, east, north = found = tuple(real().take(v) for v in value)
     if west > east or south > north:
         raise ValueError
     return found
@@ -92,7 +92,7 @@ class Grid:
             raise DomainError(f"A grid is north-up with square cells; found the transform {tuple(a)[:6]}.")
 
     @classmethod
-    @door(bounds=_BOUNDS, cell_size=real_number(above=0.0).raising(DomainError))
+    @validated(bounds=_BOUNDS, cell_size=real(above=0.0).raising(DomainError))
     def from_bounds(
         cls,
         bounds: tuple[float, float, float, float],

@@ -47,10 +47,10 @@ def _weight(n: int) -> np.ndarray:
     return np.random.default_rng(n).uniform(0.0, 1.0, n)
 
 
-_Tell = Callable[["Part", int], None]
+_Tell = Callable[["Component", int], None]
 
 
-class Part(ABC):
+class Component(ABC):
     """The lowest eigenpairs of one connected component, as far as they are known.
 
     `values` belong to the columns of `vectors`, a list of arrays; all eigenvalues up to `frontier` are among
@@ -117,7 +117,7 @@ class Part(ABC):
                     np.negative(vector, out=vector)
 
 
-class Known(Part):
+class Known(Component):
     """A component whose eigenpairs are all known from the start."""
 
     def __init__(self, values: np.ndarray, vectors: np.ndarray, norm: float) -> None:
@@ -130,7 +130,7 @@ class Known(Part):
         raise GeobgpError("Everything is known of this component.")
 
 
-class Dense(Part):
+class Dense(Component):
     """A small component: all that is asked for at once, from a dense matrix."""
 
     def advance(self, tell: _Tell) -> None:
@@ -138,7 +138,7 @@ class Dense(Part):
         self.solve_densely()
 
 
-class Sweep(Part):
+class Sweep(Component):
     """A large component, swept upwards slice by slice."""
 
     def __init__(self, matrix: sp.csr_array, share: float, coords: np.ndarray | None) -> None:
@@ -430,7 +430,7 @@ def _solve(
     by_part.sort_indices()
     starts = np.r_[0, ends[:-1]]
     tiny = _solve_tiny(by_part, starts, ends, scale)
-    parts: list[Part] = []
+    parts: list[Component] = []
     for k, (start, stop) in enumerate(zip(starts, ends, strict=True)):
         if k in tiny:
             parts.append(Known(*tiny[k]))
@@ -444,7 +444,7 @@ def _solve(
         places = None if coords is None else coords[order[start:stop]]
         parts.append(kind(block, m * (stop - start) / n, places))
 
-    def tell(now: Part, more: int) -> None:
+    def tell(now: Component, more: int) -> None:
         # No part counts for more than is expected of it: what is found beyond m is no progress.
         done = sum(min(len(part.values) + more * (part is now), part.share) for part in parts)
         stage.step(int(done), m)
@@ -495,7 +495,7 @@ def _solve_tiny(
 
 
 def _collect(
-    parts: list[Part], order: np.ndarray, ends: np.ndarray, q: int, m: int, scale: float
+    parts: list[Component], order: np.ndarray, ends: np.ndarray, q: int, m: int, scale: float
 ) -> tuple[np.ndarray, list[EigenPart]]:
     """Sort the first q pairs of all parts, settle axes and signs, and return the first m."""
     for part in parts:

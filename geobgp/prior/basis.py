@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 #: Share of the prior variance that a basis may miss before a fit warns, and more features are taken.
-MISSED_SHARE = 0.05
+MAX_TRUNCATED_VARIANCE = 0.05
 
 #: Every kind of basis, by the name that it is stored under.
 BASES: Family[Basis] = Family("basis")
@@ -103,9 +103,9 @@ class Basis(ABC):
         """Return the longest lengthscale (in the domain's unit) that the basis can hold; most hold any."""
         return float("inf")
 
-    def missed_share(self, kernel: Kernel, lengthscale: float) -> float:
+    def truncated_variance(self, kernel: Kernel, lengthscale: float) -> float:
         """Return the share of the prior variance that the basis leaves out: none, unless it is truncated."""
-        return kernel.missed_share(self.highest_eigenvalue, lengthscale) if self.truncated else 0.0
+        return kernel.truncated_variance(self.highest_eigenvalue, lengthscale) if self.truncated else 0.0
 
     @abstractmethod
     def sample_prior(

@@ -19,7 +19,7 @@ from geobgp.prior.basis import SCALING, Basis, Scaling, TabulatedVariance, only_
 from geobgp.prior.kernels import Kernel, Matern
 from geobgp.prior.laplacian import PRIOR, Boundary, Discretisation, Scheme, discretise
 from geobgp.text import number, percent
-from geobgp.validation import DOMAIN, KERNEL, door, whole
+from geobgp.validation import DOMAIN, KERNEL, validated, whole
 
 if TYPE_CHECKING:
     from geobgp.land.domain import Domain
@@ -203,7 +203,7 @@ class FullRank(Basis):
 
     truncated = False
 
-    @door(domain=DOMAIN, **PRIOR)
+    @validated(domain=DOMAIN, **PRIOR)
     def __init__(
         self,
         domain: Domain,
@@ -272,7 +272,7 @@ class FullRank(Basis):
         """Return `Matern(1.0)`."""
         return Matern(1.0)
 
-    @door(kernel=KERNEL)
+    @validated(kernel=KERNEL)
     def check_kernel(self, kernel: Kernel) -> None:
         """Raise an error unless the precision of this kernel is sparse."""
         if not kernel.sparse:
@@ -284,7 +284,7 @@ class FullRank(Basis):
                 remedy="Use one of these, or a HarmonicBasis, which takes any kernel.",
             )
 
-    @door(kernel=KERNEL, n=whole(), scaling=SCALING)
+    @validated(kernel=KERNEL, n=whole(), scaling=SCALING)
     def sample_prior(
         self, kernel: Kernel, n: int, rng: np.random.Generator, scaling: Scaling = "natural"
     ) -> np.ndarray:

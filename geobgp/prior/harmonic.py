@@ -31,7 +31,7 @@ from geobgp.prior.kernels import Kernel, Matern
 from geobgp.prior.laplacian import PRIOR, Boundary, Discretisation, Scheme, correct_eigenvalues, discretise
 from geobgp.progress import ProgressLike, Stage, as_progress
 from geobgp.text import count, number
-from geobgp.validation import AXES, DOMAIN, FLAG, KERNEL, PROGRESS, SEVERAL_AXES, door, whole
+from geobgp.validation import AXES, DOMAIN, FLAG, KERNEL, PROGRESS, SEVERAL_AXES, validated, whole
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -98,7 +98,7 @@ class HarmonicBasis(Basis):
     permeability: float = 0.0
 
     @classmethod
-    @door(domain=DOMAIN, m=_FEATURES, **PRIOR, cache=FLAG, progress=PROGRESS)
+    @validated(domain=DOMAIN, m=_FEATURES, **PRIOR, cache=FLAG, progress=PROGRESS)
     def compute(
         cls,
         domain: Domain,
@@ -256,7 +256,7 @@ class HarmonicBasis(Basis):
         ]
         return len(coords), [*mine], matrices, columns
 
-    @door(m=_FEATURES)
+    @validated(m=_FEATURES)
     def truncate(self, m: int) -> HarmonicBasis:
         """Return the basis that `compute` gives for a smaller `m`."""
         number = _number_of_features(self.discretisation, self.domain, m)
@@ -271,7 +271,7 @@ class HarmonicBasis(Basis):
         """Return `Matern(1.5)`."""
         return Matern(1.5)
 
-    @door(kernel=KERNEL, n=whole(), scaling=SCALING)
+    @validated(kernel=KERNEL, n=whole(), scaling=SCALING)
     def sample_prior(
         self, kernel: Kernel, n: int, rng: np.random.Generator, scaling: Scaling = "natural"
     ) -> np.ndarray:
@@ -296,14 +296,14 @@ class HarmonicBasis(Basis):
         parts = from_arrays(arrays, made.matrix.shape[0], len(values))
         return cls(domain=domain, discretisation=made, eigenvalues=values, parts=parts, **facts)
 
-    @door(k=whole(1), axes=SEVERAL_AXES)
+    @validated(k=whole(1), axes=SEVERAL_AXES)
     def plot(self, k: int = 15, axes: Any = None) -> Any:
         """Draw the first `k` features on the domain; see `geobgp.output.figures.plot_basis`."""
         from geobgp.output.figures import plot_basis
 
         return plot_basis(self, k, axes)
 
-    @door(ax=AXES)
+    @validated(ax=AXES)
     def plot_sparsity(self, ax: matplotlib.axes.Axes | None = None) -> matplotlib.axes.Axes:
         """Draw where the operator's entries are: a pixel for every unknown, or for a square of them."""
         import matplotlib.pyplot as plt

@@ -20,12 +20,12 @@ from typing import Any, Self
 import numpy as np
 
 from geobgp.errors import DataError, GeobgpError
-from geobgp.validation import Family, Rule, a, as_floats, check, door, real_number
+from geobgp.validation import Family, Rule, a, as_floats, check, real, validated
 
 
 def _pair(value: Any) -> tuple[float, float]:
     bound, alpha = value
-    return real_number(above=0.0).take(bound), real_number(above=0.0, below=1.0).take(alpha)
+    return real(above=0.0).take(bound), real(above=0.0, below=1.0).take(alpha)
 
 
 _PAIR = Rule("a pair: a bound above 0 and a probability between 0 and 1", _pair)
@@ -84,7 +84,7 @@ class PCPrior:
 
 
 #: A parameter of a kernel.
-_LEARNED = replace(real_number(above=0.0), words="a positive number or None (learn it)")
+_LEARNED = replace(real(above=0.0), words="a positive number or None (learn it)")
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ KERNELS: Family[Kernel] = Family("kernel")
 class Kernel(ABC):
     """A stationary covariance, known by its spectral density; use `Matern` or `SquaredExponential`.
 
-    A new one is a frozen dataclass that derives from this class; it says what its `log_shape`, `missed_share`
+    A new one is a frozen dataclass that derives from this class; it says what its `log_shape`, `truncated_variance`
     and `name` are, and is stored under its own name.
 
     Parameters
@@ -160,7 +160,7 @@ class Kernel(ABC):
             object.__setattr__(self, name, check(name, getattr(self, name), _LEARNED))
         a("PCPrior", "NormalPrior")("prior", self.prior)
 
-    @door(lengthscale=real_number(above=0.0), sd=real_number(above=0.0))
+    @validated(lengthscale=real(above=0.0), sd=real(above=0.0))
     def with_parameters(self, lengthscale: float, sd: float) -> Self:
         """Return the same kernel with both parameters fixed."""
         return replace(self, lengthscale=float(lengthscale), sd=float(sd))  # type: ignore[type-var]
@@ -204,7 +204,7 @@ class Kernel(ABC):
         return 1.0
 
     @abstractmethod
-    def missed_share(self, eigenvalue: float, lengthscale: float) -> float:
+    def truncated_variance(self, eigenvalue: float, lengthscale: float) -> float:
         """Return the share of the prior variance beyond `eigenvalue` (two dimensions, Weyl's law)."""
 
     def eigenvalue_needed(self, lengthscale: float, share: float) -> float:
@@ -213,13 +213,13 @@ class Kernel(ABC):
         Examples
         --------
         >>> kernel = SquaredExponential()
-        >>> round(kernel.missed_share(kernel.eigenvalue_needed(2.0, 0.05), 2.0), 9)
+        >>> round(kernel.truncated_variance(kernel.eigenvalue_needed(2.0, 0.05), 2.0), 9)
         0.05
         """
         from scipy.optimize import brentq
 
         # All that matters is q = eigenvalue · lengthscale².
-        log_q = brentq(lambda u: self.missed_share(math.exp(u), 1.0) - share, -50.0, 600.0, xtol=1e-13)
+        log_q = brentq(lambda u: self.truncated_variance(math.exp(u), 1.0) - share, -50.0, 600.0, xtol=1e-13)
         return math.exp(log_q) / lengthscale**2
 
     @abstractmethod
@@ -258,7 +258,7 @@ class Matern(Kernel):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "nu", real_number(above=0.0)("nu", self.nu))
+        object.__setattr__(self, "nu", real(above=0.0)("nu", self.nu))
 
     @property
     def sparse(self) -> bool:
@@ -277,7 +277,7 @@ class Matern(Kernel):
         share = 1.0 - 1.0 / (1.0 + x)
         return -power * np.log1p(x), -2.0 * power * share, -4.0 * power * share * (1.0 - share)
 
-    def missed_share(self, eigenvalue: float, lengthscale: float) -> float:
+    def truncated_variance(self, eigenvalue: float, lengthscale: float) -> float:
         """Return (1 + λ ℓ² / 2ν)^-ν."""
         return float(np.exp(-self.nu * np.log1p(eigenvalue * lengthscale**2 / (2.0 * self.nu))))
 
@@ -305,7 +305,7 @@ class SquaredExponential(Kernel):
         """Return log shape(q) = -q / 2, with two derivatives in log ℓ."""
         return -0.5 * q, -q, -2.0 * q
 
-    def missed_share(self, eigenvalue: float, lengthscale: float) -> float:
+    def truncated_variance(self, eigenvalue: float, lengthscale: float) -> float:
         """Return exp(-λ ℓ² / 2)."""
         return math.exp(-0.5 * eigenvalue * lengthscale**2)
 

@@ -15,7 +15,7 @@ from geobgp.errors import DomainError, option
 from geobgp.land.domain import Domain
 from geobgp.land.pieces import PRECISION, Pieces, line_segments, ring_segments
 from geobgp.land.water import Water
-from geobgp.validation import DOMAIN, choice, door, real_number
+from geobgp.validation import DOMAIN, choice, real, validated
 
 # -- Finite volumes on land and permeable water: masses and conductances under Neumann conditions ------------
 
@@ -279,12 +279,12 @@ PRIOR = {
     "boundary": choice(*get_args(Boundary)).raising(DomainError),
     "scheme": choice(*get_args(Scheme)).raising(DomainError),
     "permeability": replace(
-        real_number(least=0.0, most=1.0), words="a share from 0 (closed) to 1 (as land)", error=DomainError
+        real(least=0.0, most=1.0), words="a share from 0 (closed) to 1 (as land)", error=DomainError
     ),
 }
 
 
-@door(domain=DOMAIN, **PRIOR)
+@validated(domain=DOMAIN, **PRIOR)
 def discretise(
     domain: Domain,
     *,

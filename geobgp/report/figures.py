@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from geobgp.checks.crossval import CrossValidation
     from geobgp.checks.residuals import Residuals
     from geobgp.posterior import Posterior
-    from geobgp.summary import Rung
+    from geobgp.summary import FitRecord
 
 _DPI = 130
 
@@ -69,7 +69,7 @@ def hyperparameters(posterior: Posterior) -> str:
     return done(figure)
 
 
-def ladder(tried: Sequence[Rung]) -> str:
+def ladder(tried: Sequence[FitRecord]) -> str:
     """Return the gain of the fits that were compared, by number of nodes, a line for each prior and shore."""
     figure = new_figure((5.4, 3.0))
     ax = figure.subplots()

@@ -15,7 +15,7 @@ from scipy.special import gamma, kv
 
 from geobgp.data.effects import INTERCEPT
 from geobgp.data.effort import about_effort
-from geobgp.errors import CheckWarning, GeobgpError, in_words, warn
+from geobgp.errors import CheckWarning, GeobgpError, render_text, warn
 from geobgp.files import replacing
 from geobgp.inference.mixture import interval_in
 from geobgp.output import figures as time_plots
@@ -179,7 +179,7 @@ def attempted(check: Callable[[], Result], what: str) -> tuple[Result | None, st
         if isinstance(error, GeobgpError):
             message, remedy = error.message, error.remedy
         warn(CheckWarning(f"{what} not run: {message}", found=getattr(error, "found", None), remedy=remedy))
-        return None, in_words(f"{message} {remedy}".strip())
+        return None, render_text(f"{message} {remedy}".strip())
 
 
 def write_report(

@@ -19,7 +19,7 @@ from geobgp.scale.tiling import Frame, Tile, weights
 from geobgp.units import RELATIVE_RISK, Units
 
 if TYPE_CHECKING:
-    from geobgp.scale.tile import Fitted
+    from geobgp.scale.tile import FittedTile
 
 #: Cells along the side of a chunk.
 CHUNK = 512
@@ -28,7 +28,7 @@ _SAMPLE = 200_000
 KIND = "tile"
 
 
-def write_tile(path: Path, fitted: Fitted) -> None:
+def write_tile(path: Path, fitted: FittedTile) -> None:
     """Write the result of a tile, whole or not at all."""
     store.write(path, KIND, {"facts": fitted.facts, "names": list(fitted.statistics)}, fitted.statistics)
 

@@ -16,7 +16,15 @@ import pandas as pd
 from geobgp.auto.options import Options, setting, settings
 from geobgp.auto.pipeline import Mapped, run
 from geobgp.data.counts import StrataCounts, bin_strata
-from geobgp.errors import DataError, GeobgpWarning, StrataWarning, hearing, in_words, option, warn
+from geobgp.errors import (
+    DataError,
+    GeobgpWarning,
+    StrataWarning,
+    captured_warnings,
+    option,
+    render_text,
+    warn,
+)
 from geobgp.files import replacing
 from geobgp.inference.engine import state_from_arrays
 from geobgp.inference.fit import Start
@@ -30,7 +38,7 @@ from geobgp.prior.kernels import NormalPrior, Prior
 from geobgp.privacy import Protection, hide_rows, legend, protected
 from geobgp.progress import Progress, ProgressLike, as_progress
 from geobgp.text import count, listed, number
-from geobgp.validation import CLIENT, FLAG, NAME, PROGRESS, SOURCE, door, either, names, whole
+from geobgp.validation import CLIENT, FLAG, NAME, PROGRESS, SOURCE, either, names, validated, whole
 from geobgp.web.maps import hatched_picture
 from geobgp.web.page import data_url, palette_png, render
 
@@ -506,7 +514,7 @@ def strata_names() -> list[str]:
 FEWEST_POOLED, POOL_ROUNDS, POOL_SETTLED = 3, 4, 0.1
 
 
-@door(
+@validated(
     points=SOURCE,
     land=SOURCE,
     by=either(NAME, names("names of columns", least=1)),
@@ -632,7 +640,7 @@ class Task:
 
 
 @dataclass(frozen=True, eq=False)
-class Job:
+class StratumJob:
     """What all strata share: the model, and how it is fitted."""
 
     model: LGCP
@@ -641,14 +649,14 @@ class Job:
 
 
 @dataclass(frozen=True, eq=False)
-class Fitted:
+class FittedStratum:
     """A stratum's posterior, packed, and what its fit warned of."""
 
     packed: Packed
     warnings: tuple[str, ...]
 
 
-def fit_stratum(task: Task, job: Job) -> Fitted:
+def fit_stratum(task: Task, job: StratumJob) -> FittedStratum:
     """Fit one stratum, wherever this is."""
     if task.counts.total_weight == 0:
         c = task.counts
@@ -657,12 +665,12 @@ def fit_stratum(task: Task, job: Job) -> Fitted:
             "without one.",
             found=0,
         )
-    model, heard = job.model, list[GeobgpWarning]()
+    model, captured = job.model, list[GeobgpWarning]()
     if task.prior is not None:
         model = LGCP.__new__(LGCP)
         model.__dict__.update(job.model.__dict__)
         model.kernel = dataclasses.replace(job.model.kernel, prior=task.prior)  # type: ignore[type-var]
-    with hearing(heard.append):
+    with captured_warnings(captured.append):
         found = model.fit(
             task.counts,
             hyper=job.hyper,
@@ -670,7 +678,7 @@ def fit_stratum(task: Task, job: Job) -> Fitted:
             start=task.start,
             measure=job.measure,
         )
-    return Fitted(Packed.of(found), tuple(str(warning) for warning in heard))
+    return FittedStratum(Packed.of(found), tuple(str(warning) for warning in captured))
 
 
 def _fit_all(
@@ -688,7 +696,7 @@ def _fit_all(
             found=len(counts),
             remedy="Leave it out.",
         )
-    shared = workers.share(Job(model, o.hyper, o.pool))
+    shared = workers.share(StratumJob(model, o.hyper, o.pool))
     prior: NormalPrior | None = None
     tasks = {name: Task(each, name) for name, each in counts.items()}
     fits, failures = _run(tasks, shared, workers, progress, "fits")
@@ -710,7 +718,7 @@ def _fit_all(
     if not fits:
         name, error = next(iter(failures.items()))
         raise DataError(
-            f"None of {len(counts):,} strata could be mapped; the first, {name!r}: {in_words(error)}",
+            f"None of {len(counts):,} strata could be mapped; the first, {name!r}: {render_text(error)}",
             option="by",
             found=0,
         )
@@ -721,7 +729,7 @@ def _fit_all(
         failures |= too_few
         everything = protected(everything, dataclasses.replace(rule, protect="hide"))
     if failures:
-        told = "; ".join(f"{name}: {in_words(text)}" for name, text in list(failures.items())[:5])
+        told = "; ".join(f"{name}: {render_text(text)}" for name, text in list(failures.items())[:5])
         more = f"; and {len(failures) - 5:,} more" if len(failures) > 5 else ""
         warn(
             StrataWarning(
@@ -731,8 +739,8 @@ def _fit_all(
                 remedy="The others are as they would be without.",
             )
         )
-    heard = {name: f.warnings for name, f in fits.items()}
-    return Strata(posteriors, counts, everything, failures, heard, prior)
+    captured = {name: f.warnings for name, f in fits.items()}
+    return Strata(posteriors, counts, everything, failures, captured, prior)
 
 
 def _protected(
@@ -753,9 +761,9 @@ def _protected(
 
 def _run(
     tasks: dict[str, Task], shared: Any, workers: Workers, progress: Progress, stage_name: str
-) -> tuple[dict[str, Fitted], dict[str, str]]:
+) -> tuple[dict[str, FittedStratum], dict[str, str]]:
     """Return the fits by name, and why those failed that did."""
-    names, fits, failures = list(tasks), dict[str, Fitted](), dict[str, str]()
+    names, fits, failures = list(tasks), dict[str, FittedStratum](), dict[str, str]()
     with progress.stage(stage_name) as stage:
         stage.tell(f"by {workers.where}")
         for done, (k, found) in enumerate(workers.run(fit_stratum, list(tasks.values()), shared), start=1):
@@ -771,7 +779,7 @@ def _run(
     return fits, failures
 
 
-def _common_prior(model: LGCP, fits: dict[str, Fitted], before: NormalPrior | None) -> NormalPrior:
+def _common_prior(model: LGCP, fits: dict[str, FittedStratum], before: NormalPrior | None) -> NormalPrior:
     domain = model.basis.domain
     size = float(np.sqrt(domain.node_areas.sum()))
     prior = before or model.kernel.prior.scaled(size, domain.cell_size)
@@ -788,7 +796,7 @@ def _common_prior(model: LGCP, fits: dict[str, Fitted], before: NormalPrior | No
     return learn_prior(told, np.array([f.hyper_mean[:2] for f in some]))
 
 
-def _start(found: Fitted) -> Start:
+def _start(found: FittedStratum) -> Start:
     """Return where a stratum is fitted again: at its θ, its posterior from nothing."""
     f = found.packed.fit
     n = len(found.packed.states[0]["fixed"])

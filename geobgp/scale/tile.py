@@ -37,7 +37,7 @@ from geobgp.errors import (
     DroppedPointsWarning,
     GeobgpWarning,
     InputWarning,
-    hearing,
+    captured_warnings,
     option,
     warn,
 )
@@ -326,7 +326,7 @@ Task = tuple[Tile, np.ndarray, Shapes]
 
 
 @dataclass(frozen=True)
-class Taught:
+class SharedParameters:
     """What the map of everything says, for every tile.
 
     Attributes
@@ -351,7 +351,7 @@ class Taught:
         sd: float,
         coefficients: Sequence[float],
         covariance: Sequence[Sequence[float]],
-    ) -> Taught:
+    ) -> SharedParameters:
         """Return what was learned, from arrays or lists."""
         rows = tuple(tuple(float(v) for v in row) for row in covariance)
         return cls(float(lengthscale), float(sd), tuple(float(v) for v in coefficients), rows)
@@ -383,7 +383,7 @@ class TileJob:
     min_coverage: float
     max_snap: float
     quantiles: tuple[float, ...]
-    taught: Taught | None
+    taught: SharedParameters | None
     inputs: Inputs
     slopes: tuple[float, ...] = ()
 
@@ -408,7 +408,7 @@ class TileJob:
 
 
 @dataclass(frozen=True, eq=False)
-class Fitted:
+class FittedTile:
     """The part of the map that a tile has made.
 
     Attributes
@@ -435,11 +435,11 @@ def tile_domain(tile: Tile, job: TileJob) -> Domain:
     )
 
 
-def fit_tile(task: Task, job: TileJob) -> Fitted:
+def fit_tile(task: Task, job: TileJob) -> FittedTile:
     """Fit one tile, wherever this is."""
-    begin, heard = time.perf_counter(), list[GeobgpWarning]()
+    begin, captured = time.perf_counter(), list[GeobgpWarning]()
     tile = task[0]
-    with hearing(heard.append):
+    with captured_warnings(captured.append):
         posterior = tile_posterior(task, job)
     domain = posterior.domain
     inner = tile.shown.within(tile.outer)
@@ -461,13 +461,13 @@ def fit_tile(task: Task, job: TileJob) -> Fitted:
         "seconds": time.perf_counter() - begin,
         "megabytes": _peak(),
         # What became of points and inputs is told once, of all tiles.
-        "warnings": [str(w) for w in heard if not isinstance(w, DroppedPointsWarning | InputWarning)],
+        "warnings": [str(w) for w in captured if not isinstance(w, DroppedPointsWarning | InputWarning)],
     }
     if job.taught is None:
         facts["coefficients"] = posterior.with_interval(job.interval).coefficients.to_dict("records")
     del posterior, domain, table
     gc.collect()  # factors refer to each other, and the next tile needs their room
-    return Fitted(grids, facts)
+    return FittedTile(grids, facts)
 
 
 def check_tile(task: Task, job: TileJob) -> Checked:
@@ -479,7 +479,7 @@ def check_tile(task: Task, job: TileJob) -> Checked:
     except DomainError:  # slivers, which are no land
         return Checked(0, 0.0, 0.0, tuple((0, 0.0) for _ in job.inputs.sources), none, none)
     own = _own(tile, domain)
-    with hearing(lambda warning: None):
+    with captured_warnings(lambda warning: None):
         given = job.inputs.read(domain, shapes, fill=False)
         counts = np.asarray(bin_points(coords, domain, max_snap=job.max_snap), float)
     missing = [own & given.gaps[source.key] for source in job.inputs.sources]
@@ -521,9 +521,9 @@ def tile_posterior(task: Task, job: TileJob) -> Posterior:
     return model.fit(counts)
 
 
-def learn_tile(task: Task, job: TileJob) -> tuple[np.ndarray, np.ndarray]:
+def estimate_hyperparameters(task: Task, job: TileJob) -> tuple[np.ndarray, np.ndarray]:
     """Return the hyperparameters that a tile learns by itself, and their covariance."""
-    with hearing(lambda warning: None):
+    with captured_warnings(lambda warning: None):
         basis, counts, given = _observed(task, job, part=True)
         columns, offset = given.linearised(job.inputs.effects, [0.0, *job.slopes])
         exposure = given.seen * np.exp(columns[:, 1:] @ np.array(job.slopes) + offset)
@@ -700,10 +700,10 @@ class TileSources:
     @classmethod
     def read(cls, o: TilesOptions, domain: Domain) -> TileSources:
         """Read all sources on the cells of the map of everything; what is wrong with them is said here."""
-        heard: list[GeobgpWarning] = []
-        with hearing(heard.append):
+        captured: list[GeobgpWarning] = []
+        with captured_warnings(captured.append):
             made = cls._read(o, domain)
-        for warning in heard:
+        for warning in captured:
             # How many nodes have no value is told when those of the tiles are known.
             if not (
                 warning.option in ("exposure", "effort", "covariates") and isinstance(warning.found, int)

@@ -20,7 +20,7 @@ from geobgp.auto.options import Options, OptionSet, setting
 from geobgp.auto.pipeline import run
 from geobgp.auto.search import round_size
 from geobgp.data.counts import Counts, bin_points
-from geobgp.errors import DataError, GeobgpError, in_words, option
+from geobgp.errors import DataError, GeobgpError, option, render_text
 from geobgp.files import check_unread, replacing
 from geobgp.inference.mixture import quantile_name, quantiles_of
 from geobgp.land.domain import Domain
@@ -35,21 +35,20 @@ from geobgp.scale.strata import Evidence, most_probable
 from geobgp.scale.tile import (
     FORMAT,
     Checked,
+    SharedParameters,
     Task,
-    Taught,
     TileJob,
     TileSources,
     check_tile,
     coords_of,
+    estimate_hyperparameters,
     fit_tile,
-    learn_tile,
 )
 from geobgp.scale.tiling import Frame, Tile, cut_tiles
 from geobgp.summary import coefficient_table, plain
 from geobgp.text import count, number
 from geobgp.units import check_units
-from geobgp.validation import CLIENT, PATH, PROGRESS, SOURCE, door, whole
-from geobgp.validation import real_number as a_number
+from geobgp.validation import CLIENT, PATH, PROGRESS, SOURCE, real, validated, whole
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -287,7 +286,7 @@ class Planner:
         key = self._key(crs)
         known = read_json(self.folder / PLAN)
         if known.get("key") == key:
-            taught = None if known["taught"] is None else Taught.of(**known["taught"])
+            taught = None if known["taught"] is None else SharedParameters.of(**known["taught"])
             return self._planned(self._job(crs, known["permeability"], taught))
         self._check_inputs(self._job(crs, 0.0, None))
         rho: Any = o.permeability
@@ -328,7 +327,7 @@ class Planner:
         digest.update(self.coords.tobytes())
         return digest.hexdigest()
 
-    def _job(self, crs: str | None, rho: float, taught: Taught | None) -> TileJob:
+    def _job(self, crs: str | None, rho: float, taught: SharedParameters | None) -> TileJob:
         o = self.o
         return TileJob(
             self.frame,
@@ -378,14 +377,16 @@ class Planner:
             stage.note(f"{found.domain.n_nodes:,} nodes of {number(self.coarse)}")
         return found
 
-    def _taught(self, coarse: Posterior, theta: np.ndarray) -> Taught:
+    def _taught(self, coarse: Posterior, theta: np.ndarray) -> SharedParameters:
         """Return intercept and effects on the map of everything, with the lengthscale and sd of all tiles."""
         kernel = Matern(NU, float(np.exp(theta[0])), float(np.exp(theta[1])))
         with self.progress.stage("intercept"):
             basis = FullRank(coarse.domain, permeability=coarse.basis.permeability)
             fit = LGCP(basis, kernel, **self.sources.model).fit(np.asarray(coarse.observed)).fit
             mean, covariance = fit.states[0].coefficients()
-        return Taught.of(kernel.lengthscale or 0.0, kernel.sd or 0.0, mean.tolist(), covariance.tolist())
+        return SharedParameters.of(
+            kernel.lengthscale or 0.0, kernel.sd or 0.0, mean.tolist(), covariance.tolist()
+        )
 
     def _sampled(self, job: TileJob, theta: np.ndarray) -> np.ndarray:
         """Return the hyperparameters that some tiles together find most probable, on cells as fine as they will be."""
@@ -412,7 +413,9 @@ class Planner:
                 else:
                     missing.append((task, path))
             todo = [task for task, _ in missing]
-            for done, (k, learned) in enumerate(self.workers.run(learn_tile, todo, shared), start=1):
+            for done, (k, learned) in enumerate(
+                self.workers.run(estimate_hyperparameters, todo, shared), start=1
+            ):
                 if isinstance(learned, Failed):
                     raise learned.error
                 write_json(missing[k][1], {"theta": learned[0].tolist(), "covariance": learned[1].tolist()})
@@ -491,13 +494,13 @@ class Tiles:
         return xr.open_zarr(self.zarr, consolidated=False)
 
 
-@door(
+@validated(
     points=SOURCE,
     land=SOURCE,
     out=PATH,
-    cell_size=a_number(above=0.0),
+    cell_size=real(above=0.0),
     tile_nodes=whole(100),
-    halo=a_number(least=3.0),
+    halo=real(least=3.0),
     client=CLIENT,
     n_jobs=whole(1),
     progress=PROGRESS,
@@ -636,7 +639,7 @@ def _fit(planner: Planner, plan: Plan) -> Tiles:
         first = min(failures)
         raise GeobgpError(
             f"{len(failures):,} of {count(len(tiles), 'tile')} could not be fitted, the first number {first}: "
-            f"{in_words(failures[first])}",
+            f"{render_text(failures[first])}",
             found=sorted(failures),
             remedy="The others are kept: run it again to fit only these.",
         )

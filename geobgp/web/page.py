@@ -172,7 +172,7 @@ def assemble(
         timed="time" in config,
     )
     # The first thing in the page after its encoding: a policy holds for what comes after it.
-    root.header.add_child(_Raw(head), name="geobgp", index=1)
+    root.header.add_child(_RawElement(head), name="geobgp", index=1)
     made.add_child(CustomPane("cells", z_index=350))
     overlays = []
     for k, (name, picture) in enumerate(pictures):
@@ -199,7 +199,7 @@ def assemble(
         control=control.get_name(),
         config=config,
     )
-    root.script.add_child(_Raw(start), name="geobgp")
+    root.script.add_child(_RawElement(start), name="geobgp")
     return made
 
 
@@ -223,7 +223,7 @@ def sealed(page: str) -> str:
     return page.replace("script-src 'unsafe-inline'", f"script-src {allowed}", 1)
 
 
-class _Raw(Element):
+class _RawElement(Element):
     """Text that goes into the page as it is."""
 
     def __init__(self, text: str) -> None:

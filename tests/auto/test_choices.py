@@ -10,7 +10,7 @@ from geobgp.auto.search import (
     round_features,
     round_size,
 )
-from geobgp.prior.basis import MISSED_SHARE
+from geobgp.prior.basis import MAX_TRUNCATED_VARIANCE
 from geobgp.prior.kernels import Matern
 from geobgp.summary import Choice
 
@@ -45,7 +45,7 @@ def test_features_needed_on_a_square_from_its_first_eigenvalues(boundary):
     i, j = np.meshgrid(np.arange(first, 200), np.arange(first, 200))
     values = np.sort((np.pi**2 * (i**2 + j**2)).ravel())
     kernel, length = Matern(1.5), 0.05
-    wanted = kernel.eigenvalue_needed(length, MISSED_SHARE)
+    wanted = kernel.eigenvalue_needed(length, MAX_TRUNCATED_VARIANCE)
     exact = int(np.searchsorted(values, wanted))
     plain = features_needed(kernel, length, 1.0)
     told = features_needed(kernel, length, 1.0, (128, float(values[127])))

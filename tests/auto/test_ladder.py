@@ -8,7 +8,7 @@ from scipy.special import gammaln
 from geobgp import LGCP, Domain, FullRank, HarmonicBasis, Matern, Posterior, bin_points, map_intensity
 from geobgp.auto import pipeline
 from geobgp.auto import search as ladder
-from geobgp.auto.gridded import Scene, Scenes
+from geobgp.auto.gridded import GriddedData, GriddedSeries
 from geobgp.auto.options import Options
 from geobgp.errors import GeometryError, ResolutionWarning, SizeError
 from geobgp.progress import Progress
@@ -35,7 +35,7 @@ def no_more_than(monkeypatch):
             many = like.scene.domain.n_nodes * (like.scene.domain.cell_size / size) ** 2
             return "they would take about 99 s, and 1 s of those allowed are left" if many > nodes else ""
 
-        monkeypatch.setattr(ladder.Ladder, "_late", late)
+        monkeypatch.setattr(ladder.GridRefinement, "_late", late)
 
     return limit
 
@@ -48,7 +48,7 @@ def run(points, land=SQUARE, **options):
 def test_the_gain_is_that_of_the_points_over_an_even_rate():
     """By hand: the bound of the counts, less the number of ways to spread points within cells, less an even rate's."""
     points = clumps()
-    scenes = Scenes(Options(points=points, land=SQUARE, crs="local"), Progress())
+    scenes = GriddedSeries(Options(points=points, land=SQUARE, crs="local"), Progress())
     for size in (0.5, 1.0):
         scene = scenes.at(size)
         posterior = LGCP(FullRank(scene.domain), Matern(1.0, 2.0, 1.0)).fit(scene.counts)
@@ -60,7 +60,7 @@ def test_the_gain_is_that_of_the_points_over_an_even_rate():
 
 
 def test_the_gain_of_a_flat_field_does_not_depend_on_the_cells():
-    scenes = Scenes(Options(points=smooth(), land=SQUARE, crs="local"), Progress())
+    scenes = GriddedSeries(Options(points=smooth(), land=SQUARE, crs="local"), Progress())
     gains = []
     for size in (0.25, 0.5, 1.0):
         scene = scenes.at(size)
@@ -135,14 +135,14 @@ def test_points_that_can_be_read_once_have_one_size():
 
 def test_a_finer_size_that_cannot_be_had_ends_the_ladder(no_more_than, monkeypatch):
     no_more_than(1e9)
-    at = Scenes.at
+    at = GriddedSeries.at
 
     def sometimes(self, cell_size, reach=None):
         if cell_size < 0.19:
             raise GeometryError("The exposure has a hole.")
         return at(self, cell_size, reach)
 
-    monkeypatch.setattr(Scenes, "at", sometimes)
+    monkeypatch.setattr(GriddedSeries, "at", sometimes)
     with pytest.warns(ResolutionWarning, match="cannot be had: The exposure has a hole"):
         found = run(clumps(spread=0.1), m="full")
     assert found.posterior.converged
@@ -200,13 +200,13 @@ def test_finer_cells_that_gain_less_than_they_must_are_not_kept(no_more_than, mo
     no_more_than(50_000)
     monkeypatch.setattr(ladder, "FADE", 1e3)  # whatever was gained before, finer cells promise much
     gained = {}
-    real = Scene.gain
+    real = GriddedData.gain
 
     def gain(self, posterior):
         return gained.setdefault(self.domain.n_nodes, real(self, posterior) if not gained else
                                  max(gained.values()) + (5.0 if len(gained) == 1 else 0.69))  # fmt: skip
 
-    monkeypatch.setattr(Scene, "gain", gain)
+    monkeypatch.setattr(GriddedData, "gain", gain)
     posterior = run(clumps(n=873), m="full").posterior
     nodes = sorted(gained)
     assert len(nodes) == 3 and posterior.domain.n_nodes == nodes[1]

@@ -206,7 +206,7 @@ def test_a_larger_model_that_time_cuts_off_does_not_replace_one_that_is_done(cas
     def fit_periods(self, scene, basis, *more):
         found = real(self, scene, basis, *more)
         made.append(basis.m)
-        missed = dataclasses.replace(found.fit, missed_share=0.5, converged=len(made) == 1)
+        missed = dataclasses.replace(found.fit, truncated_variance=0.5, converged=len(made) == 1)
         return dataclasses.replace(found, fit=missed)
 
     monkeypatch.setattr(Fits, "fit_periods", fit_periods)

@@ -54,7 +54,7 @@ def test_everything_by_default_and_each_choice_reported(country):
     assert posterior.domain.crs.to_epsg() == 32631
     assert posterior.domain.n_components == 3
     assert 2000 <= posterior.domain.n_nodes <= 16_000
-    assert posterior.fit.missed_share <= 0.05
+    assert posterior.fit.truncated_variance <= 0.05
     assert list(country.choices) == [
         "CRS", "cell size", "boundary", "water", "features", "kernel", "hyperparameters",
     ]  # fmt: skip
@@ -110,16 +110,16 @@ def test_what_is_given_is_taken_and_said():
 def test_few_features_are_enough_for_a_smooth_map():
     found = local(smooth())
     assert found.posterior.basis.m <= 208
-    assert found.posterior.fit.missed_share <= 0.05
+    assert found.posterior.fit.truncated_variance <= 0.05
 
 
 def test_features_grow_until_the_share_is_missed_no_more():
     found = local(smooth(), kernel=SquaredExponential(lengthscale=0.8))
     m = found.posterior.basis.m
-    assert found.posterior.fit.missed_share <= 0.05
+    assert found.posterior.fit.truncated_variance <= 0.05
     with pytest.warns(GeobgpWarning, match="features miss"):
         fewer = local(smooth(), kernel=SquaredExponential(0.8, 1.0), m=m // 3)
-    assert fewer.posterior.fit.missed_share > 0.05
+    assert fewer.posterior.fit.truncated_variance > 0.05
 
 
 def test_learned_lengthscales_make_the_features_grow():
@@ -128,7 +128,7 @@ def test_learned_lengthscales_make_the_features_grow():
     clumps = np.clip(centre[rng.integers(25, size=3000)] + rng.normal(0, 0.5, (3000, 2)), 0.01, 9.99)
     points = np.vstack([clumps, rng.uniform(0, 10, (1500, 2))])
     posterior = local(points, cell_size=0.25).posterior
-    assert 128 < posterior.basis.m <= 533 and posterior.fit.missed_share <= 0.05
+    assert 128 < posterior.basis.m <= 533 and posterior.fit.truncated_variance <= 0.05
 
 
 def test_a_map_without_features_stays_cheap():

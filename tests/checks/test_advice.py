@@ -11,7 +11,7 @@ from models import all_modes, archipelago, poisson_problem, square
 from scipy.special import ndtr
 
 from geobgp.checks.crossval import CrossValidation, check_warning, what_to_try
-from geobgp.errors import CheckWarning, in_words
+from geobgp.errors import CheckWarning, render_text
 from geobgp.land.domain import Domain
 from geobgp.model import LGCP
 from geobgp.prior.full_rank import FullRank
@@ -25,7 +25,7 @@ def with_pit(checked: CrossValidation, scores: np.ndarray) -> CrossValidation:
 
 
 def first_words(posterior, checked) -> str:
-    return in_words(what_to_try(posterior, checked)[0].words)
+    return render_text(what_to_try(posterior, checked)[0].words)
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def test_a_check_knows_what_to_try(plain):
     posterior, checked = plain
     assert checked.posterior is posterior and checked.advice() == []
     wild = with_pit(checked, np.where(np.arange(len(checked.blocks)) % 2, 3.0, -3.0))
-    assert wild.advice() == [in_words(one.words) for one in what_to_try(posterior, wild)]
+    assert wild.advice() == [render_text(one.words) for one in what_to_try(posterior, wild)]
     assert wild.advice()[0] in str(check_warning(posterior, wild))
     assert dataclasses.replace(wild, posterior=None).advice() == []
 
@@ -84,7 +84,7 @@ def test_bad_blocks_at_the_shore_speak_for_permeable_water():
     assert found.startswith("water that information may cross (permeability=") and "at the shore" in found
     water = FullRank(archipelago(), permeability=0.5)
     crossed = LGCP(water, KERNEL).fit(poisson_problem(archipelago()).counts)
-    told = [in_words(one.words) for one in what_to_try(crossed, crossed.cross_validate(3.0))]
+    told = [render_text(one.words) for one in what_to_try(crossed, crossed.cross_validate(3.0))]
     assert not [words for words in told if words.startswith("water")]
 
 

@@ -21,8 +21,8 @@ import geobgp
 from geobgp import Posterior
 from geobgp.cli.app import main
 from geobgp.cli.messages import explain
-from geobgp.cli.options import speak
-from geobgp.errors import in_words, option
+from geobgp.cli.options import render_option
+from geobgp.errors import option, render_text
 
 QUICK = ("--cell-size", "1000", "--features", "48", "--permeability", "0")
 OUTPUTS = {
@@ -470,8 +470,8 @@ def test_info_mistakes(files, say, tmp_path):
 )
 def test_each_interface_speaks_of_an_option_in_its_own_words(name, value, python, shell):
     text = f"Use {option(name, value)} then."
-    assert in_words(text) == f"Use {python} then."
-    assert in_words(text, speak) == f"Use {shell} then."
+    assert render_text(text) == f"Use {python} then."
+    assert render_text(text, render_option) == f"Use {shell} then."
 
 
 def test_other_errors_are_explained():

@@ -13,7 +13,14 @@ from paths import ROOT
 
 from geobgp.auto.options import settings
 from geobgp.cli.app import cli
-from geobgp.cli.options import MapOptions, SimulateOptions, check_beforehand, chosen, command_line, speak
+from geobgp.cli.options import (
+    MapOptions,
+    SimulateOptions,
+    check_beforehand,
+    chosen,
+    command_line,
+    render_option,
+)
 from geobgp.errors import DataError
 
 TALK = {"quiet", "verbose", "debug"}
@@ -63,7 +70,7 @@ def test_a_basemap_that_there_is_not_is_refused_before_anything_is_read(tmp_path
 def test_errors_speak_of_options_as_the_shell_writes_them(command, options):
     for name, how in settings(options).items():
         if how.help and name != "points":
-            assert speak(name) in params(command)[name].opts
+            assert render_option(name) in params(command)[name].opts
 
 
 def test_only_the_shell_speaks_of_its_options():

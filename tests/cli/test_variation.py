@@ -23,11 +23,11 @@ def made(tmp_path_factory):
     points = gpd.points_from_xy(rng.uniform(west, east, 150), rng.uniform(south, north, 150), crs=32632)
     gpd.GeoDataFrame(geometry=points).to_file(folder / "points.gpkg")
     gpd.GeoSeries([LAND], crs=32632).to_file(folder / "land.gpkg")
-    heard = io.StringIO()
-    with contextlib.redirect_stderr(heard):
+    captured = io.StringIO()
+    with contextlib.redirect_stderr(captured):
         files = ["map", folder / "points.gpkg", "--land", folder / "land.gpkg", "-o", folder / "out"]
         assert main([*map(str, files), "--cell-size", "1000"]) == 0
-    return folder / "out", heard.getvalue()
+    return folder / "out", captured.getvalue()
 
 
 def test_the_console_and_the_record_say_that_nothing_speaks_for_variation(made):

@@ -317,9 +317,9 @@ def test_kept_coordinates_leave_out_what_no_crs_can_show(netherlands):
 
 def test_rows_without_a_readable_point_are_warned_of(square):
     words = pd.DataFrame({"easting": ["0.5", "unknown"] * 30, "northing": "0.5"})
-    with pytest.warns(DroppedPointsWarning, match=r"30 of 60 rows \(50.0 %\) have no point") as heard:
+    with pytest.warns(DroppedPointsWarning, match=r"30 of 60 rows \(50.0 %\) have no point") as captured:
         counts = bin_points(words, square)
-    assert (counts.n_used, counts.n_missing, heard[0].message.option) == (30, 30, "points")
+    assert (counts.n_used, counts.n_missing, captured[0].message.option) == (30, 30, "points")
     gone = gpd.GeoSeries([Point(0.5, 0.5)] * 2 + [Point(99, 99)] + [None] * 57)
     with pytest.warns(
         DroppedPointsWarning, match=r"57 of 60 rows \(95.0 %\).*1 of 3 points .* lie off the land"

@@ -16,7 +16,7 @@ from strategies import point_geometries
 
 from geobgp import DataError, GeometryError
 from geobgp.data import points as module
-from geobgp.data.points import Options, Stream, csv_format, number_of_rows
+from geobgp.data.points import ReadOptions, Stream, csv_format, number_of_rows
 
 DOMAIN_CRS = pyproj.CRS("EPSG:32631")
 DEGREES = np.array([[5.1, 52.1], [5.2, 52.2], [5.3, 52.3], [5.4, 52.4], [5.5, 52.5]])
@@ -24,7 +24,7 @@ DEATHS = np.array([1.0, 2.0, 0.0, 4.0, 5.0])
 
 
 def options(**more):
-    return Options(**{"domain_crs": DOMAIN_CRS, "chunksize": 2, **more})
+    return ReadOptions(**{"domain_crs": DOMAIN_CRS, "chunksize": 2, **more})
 
 
 def frame(crs=4326):

@@ -11,7 +11,7 @@ from geobgp import LGCP, BoundaryGP, Domain, FullRank, HarmonicBasis
 from geobgp.errors import ConvergenceWarning, DataError
 from geobgp.gpflow import fit as gpflow_fit
 from geobgp.gpflow import models as gpflow_models
-from geobgp.gpflow.models import HarmonicFeatures, HarmonicKernel, Matern, NodeMean
+from geobgp.gpflow.models import GPflowMatern, HarmonicFeatures, HarmonicKernel, NodeMean
 from geobgp.inference.engine import Sites, engine_for
 from geobgp.inference.families import Bernoulli, Gaussian, Poisson, sites
 from geobgp.prior import kernels as own
@@ -26,7 +26,7 @@ KERNELS = {
     "Matern12": (lambda: gpflow.kernels.Matern12(), own.Matern(0.5)),
     "Matern32": (lambda: gpflow.kernels.Matern32(), own.Matern(1.5)),
     "Matern52": (lambda: gpflow.kernels.Matern52(), own.Matern(2.5)),
-    "Matern(1.2)": (lambda: Matern(1.2), own.Matern(1.2)),
+    "Matern(1.2)": (lambda: GPflowMatern(1.2), own.Matern(1.2)),
     "SquaredExponential": (lambda: gpflow.kernels.SquaredExponential(), own.SquaredExponential()),
 }
 
@@ -237,7 +237,7 @@ def test_off_land_is_nan(basis, domain):
 def test_any_smoothness_has_the_covariance_of_gpflow_where_it_has_one():
     x = np.random.default_rng(0).uniform(0, 3, (6, 2))
     for nu, theirs in ((0.5, gpflow.kernels.Matern12), (2.5, gpflow.kernels.Matern52)):
-        np.testing.assert_allclose(Matern(nu, 1.3, 0.7)(x), theirs(1.3, 0.7)(x), rtol=1e-9)
+        np.testing.assert_allclose(GPflowMatern(nu, 1.3, 0.7)(x), theirs(1.3, 0.7)(x), rtol=1e-9)
 
 
 # -- structure ---------------------------------------------------------------------------------------------
@@ -728,7 +728,7 @@ def test_mistakes_are_explained(basis, shore_basis, domain, counts):
     with pytest.raises(DataError, match="falls to zero at the shore"):
         HarmonicKernel(gpflow.kernels.Matern32(), shore_basis, scaling="even")
     with pytest.raises(DataError, match="positive number"):
-        Matern(-1.0)
+        GPflowMatern(-1.0)
     kernel = kernel_on(features)
     with pytest.raises(DataError, match=r"\(4, 3\)"):
         kernel.K_diag(np.zeros((4, 3)))

@@ -46,7 +46,7 @@ class Mixed(Kernel):
         second = (weight * (slope**2 + 2.0 * slope)).sum(axis=0) - first**2
         return tuple(v.reshape(q.shape) for v in (logsumexp(logs, axis=0), first, second))
 
-    def missed_share(self, eigenvalue: float, lengthscale: float) -> float:
+    def truncated_variance(self, eigenvalue: float, lengthscale: float) -> float:
         q = eigenvalue * lengthscale**2
         return 0.5 * float(np.exp(-0.5 * q) + np.exp(-0.5 * q * self.ratio**2))
 

@@ -362,11 +362,11 @@ def test_a_fit_that_was_cut_off_goes_on(basis, monkeypatch, tmp_path):
     monkeypatch.setattr(chain_fit, "Checkpoint", lambda key: Checkpoint(key, every=0.0))
     counts, _ = counts_of(basis.domain, 4)
     problem = problem_of(basis, counts)
-    whole, heard = fit_chain(problem, resume=False), []
+    whole, captured = fit_chain(problem, resume=False), []
 
     def cut(words):
-        heard.append(words)
-        if len(list(tmp_path.glob("*.fit"))) and len(heard) > 5:
+        captured.append(words)
+        if len(list(tmp_path.glob("*.fit"))) and len(captured) > 5:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -380,7 +380,7 @@ def test_a_fit_that_was_cut_off_goes_on(basis, monkeypatch, tmp_path):
     assert not list(tmp_path.glob("*.fit"))
     # Of other data nothing is taken, and a damaged file is not believed.
     with pytest.raises(KeyboardInterrupt):
-        heard.clear()
+        captured.clear()
         fit_chain(problem, progress=cut)
     (path,) = tmp_path.glob("*.fit")
     path.write_bytes(path.read_bytes()[:-100])
@@ -469,10 +469,10 @@ def test_a_fit_of_areas_that_was_cut_off_goes_on(monkeypatch, tmp_path):
     monkeypatch.setenv("GEOBGP_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(chain_fit, "Checkpoint", lambda key: Checkpoint(key, every=0.0))
     problem = few_areas(6)[0]
-    whole, heard = fit_chain(problem, resume=False), []
+    whole, captured = fit_chain(problem, resume=False), []
 
     def cut(words):
-        heard.append(words)
+        captured.append(words)
         if len(list(tmp_path.glob("*.fit"))) and words == "diffusive dynamics":
             raise KeyboardInterrupt
 

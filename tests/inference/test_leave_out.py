@@ -12,7 +12,7 @@ from models import all_modes, archipelago, poisson_problem, prior_covariance, sq
 from scipy.special import gammaln, logsumexp
 
 from geobgp.inference.families import Poisson
-from geobgp.inference.held_out import JointNormal, leave_out
+from geobgp.inference.held_out import JointNormal, hold_out
 from geobgp.land.domain import Domain
 from geobgp.model import LGCP
 from geobgp.posterior import Posterior
@@ -55,7 +55,7 @@ def left_out(posterior: Posterior, block: np.ndarray, rounds: int = 6):
     def observed(some):
         return Poisson(posterior.observed[nodes[some]], posterior.exposure[nodes[some]])
 
-    return leave_out(at, observed, len(block), len(block), rounds)
+    return hold_out(at, observed, len(block), len(block), rounds)
 
 
 @pytest.mark.parametrize("kind", ["features", "full"])

@@ -78,7 +78,7 @@ def test_poisson_equals_the_harmonic_engine_with_all_modes(boundary, nu, learn):
     assert full.elbo_trace[-1] == pytest.approx(modes.elbo_trace[-1], abs=1e-6 if not learn else 0.01)
     for a, b in zip(full.states[0].node_moments(), modes.states[0].node_moments(), strict=True):
         assert np.abs(a - b).max() < close
-    assert full.missed_share == 0.0
+    assert full.truncated_variance == 0.0
 
 
 def test_noise_and_hyperparameters_agree_with_all_modes():
@@ -252,7 +252,7 @@ def test_larger_fields_rehearse_on_coarser_ones():
     domain = coast(0.1)
     counts = hard_case("many small clusters", domain)
     engine = sparse_engine(domain, Matern(1.0))
-    sizes = [part.field.size for part in engine.rehearsals()]
+    sizes = [part.field.size for part in engine.warm_start_engines()]
     assert sizes == sorted(sizes)
     assert sizes[-1] < engine.field.size
     exposure = domain.node_areas
@@ -280,8 +280,10 @@ def test_far_starts_and_a_tight_search_agree(name):
     likelihood = Poisson(counts, exposure, float(np.log(counts.sum() / exposure.sum())))
     hyper = hyper_of(domain, Matern(1.0))
 
-    def search(start, worth=0.01):
-        result = fit(sparse_engine(domain, Matern(1.0)), likelihood, replace(hyper, start=start), worth=worth)
+    def search(start, min_gain=0.01):
+        result = fit(
+            sparse_engine(domain, Matern(1.0)), likelihood, replace(hyper, start=start), min_gain=min_gain
+        )
         assert result.converged, result.message
         return result, result.elbo + hyper.log_prior(result.hyper_mean)[0]
 

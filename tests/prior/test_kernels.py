@@ -79,7 +79,7 @@ def test_missed_share_is_the_tail_of_the_density(kernel):
         np.inf,
         limit=500,
     )
-    assert fixed.missed_share(last, 1.5) == pytest.approx(tail, rel=1e-6)
+    assert fixed.truncated_variance(last, 1.5) == pytest.approx(tail, rel=1e-6)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -150,7 +150,9 @@ def test_round_trip_through_plain_data(kernel):
 @pytest.mark.parametrize("kernel", ALL)
 @pytest.mark.parametrize("share", [0.5, 0.05, 1e-3])
 def test_the_eigenvalue_needed_misses_just_the_share(kernel, share):
-    assert kernel.missed_share(kernel.eigenvalue_needed(7.0, share), 7.0) == pytest.approx(share, rel=1e-9)
+    assert kernel.truncated_variance(kernel.eigenvalue_needed(7.0, share), 7.0) == pytest.approx(
+        share, rel=1e-9
+    )
 
 
 def test_a_kernel_of_a_users_own_is_stored_under_its_own_name():

@@ -76,11 +76,11 @@ def test_each_is_the_fit_of_its_points_alone(points, mapped):
 @pytest.mark.parametrize("how", ["processes", "cluster"])
 def test_others_make_the_same_maps(points, mapped, client, how):
     told = {"n_jobs": 2} if how == "processes" else {"client": client}
-    heard = []
-    found = map_strata(points, case.land(), "disease", progress=heard.append, **told, **TOLD)
+    captured = []
+    found = map_strata(points, case.land(), "disease", progress=captured.append, **told, **TOLD)
     same(found, mapped[0])
     assert found.failures == mapped[0].failures
-    assert any("4 of 4" in words for words in heard)
+    assert any("4 of 4" in words for words in captured)
     regions = case.land()
     a, b = (s.totals(regions, n_samples=50, **t) for s, t in ((found, told), (mapped[0], {})))
     pd.testing.assert_frame_equal(a.drop(columns="geometry"), b.drop(columns="geometry"))

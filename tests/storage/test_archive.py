@@ -110,7 +110,9 @@ def test_an_engine_for_every_basis_and_none_for_others():
         kernel: Kernel = basis.default_kernel()
         engine = engine_for(basis, kernel, columns, sd)
         theta = np.log([3.0, 1.0])
-        assert engine.missed_share(theta) == pytest.approx(basis.missed_share(kernel, 3.0), abs=1e-12)
+        assert engine.truncated_variance(theta) == pytest.approx(
+            basis.truncated_variance(kernel, 3.0), abs=1e-12
+        )
     with pytest.raises(DataError, match="object"):
         engine_for(object(), kernel, columns, sd)
 

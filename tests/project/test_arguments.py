@@ -37,14 +37,16 @@ MADE_ELSEWHERE = {"AreaCounts", "Counts", "CrossValidation", "Domain", "Excursio
 #: Methods for the rooms of the house, not for visitors.
 INSIDE = {
     "Domain": {"from_land", "from_geometry", "interpolation", "polygon_of"},
-    "FullRank": {"from_arrays", "keep", "posterior_factor", "sample_prior", "longest_lengthscale", "missed_share"},
+    "FullRank": {"from_arrays", "keep", "posterior_factor", "sample_prior", "longest_lengthscale",
+        "truncated_variance"},
     "Grid": {"cell_of", "centres", "from_cells", "to_cells", "shapes_from_cells", "shapes_to_cells"},
-    "HarmonicBasis": {"by_part", "from_arrays", "from_vectors", "sample_prior", "longest_lengthscale", "missed_share"},
-    "Matern": {"log_density", "log_shape", "missed_share", "eigenvalue_needed"},
+    "HarmonicBasis": {"by_part", "from_arrays", "from_vectors", "sample_prior", "longest_lengthscale",
+        "truncated_variance"},
+    "Matern": {"log_density", "log_shape", "truncated_variance", "eigenvalue_needed"},
     "Periods": {"from_arrays", "index_of", "index_of_days", "joined", "of_ordinals", "same_as", "slice"},
     "Posterior": {"sample_blocks"},
     "SpaceTimePosterior": {"draws", "sample_blocks", "write_rasters"},
-    "SquaredExponential": {"log_density", "log_shape", "missed_share", "eigenvalue_needed"},
+    "SquaredExponential": {"log_density", "log_shape", "truncated_variance", "eigenvalue_needed"},
 }  # fmt: skip
 #: Where a value that is wrong elsewhere is right.
 ALLOWED = {
@@ -102,7 +104,7 @@ def world() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def good(door: str, name: str, tmp: Path) -> Any:
+def good(validated: str, name: str, tmp: Path) -> Any:
     """Return a right value of an argument that must be given."""
     w = world()
     special = {
@@ -122,8 +124,8 @@ def good(door: str, name: str, tmp: Path) -> Any:
         "min_count": 2,
         "period": 0, "periods": 1, "units": None, "bounds": (0, 0, 4, 4), "shape": (2, 2), "affine": w["Grid"].affine,
     }  # fmt: skip
-    found = special.get((door, name), usual.get(name))
-    assert found is not None, f"{door} needs {name!r}: say in this test what a right one is"
+    found = special.get((validated, name), usual.get(name))
+    assert found is not None, f"{validated} needs {name!r}: say in this test what a right one is"
     return found
 
 
@@ -146,11 +148,11 @@ def arguments(function: Callable[..., Any]) -> list[str]:
     return [p.name for p in found if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
 
 
-def find(door: str, owner: str) -> Callable[..., Any]:
+def find(validated: str, owner: str) -> Callable[..., Any]:
     if not owner:
         known = {f.__name__: f for f in BESIDES}
-        return known.get(door) or getattr(geobgp, door)
-    return getattr(world()[owner], door.partition(".")[2])
+        return known.get(validated) or getattr(geobgp, validated)
+    return getattr(world()[owner], validated.partition(".")[2])
 
 
 def wrong_values(annotation: str, default: Any) -> list[Any]:
@@ -182,26 +184,26 @@ def wrong_values(annotation: str, default: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize(("door", "owner", "name"), sorted(set(doors())), ids=lambda v: v or "-")
-def test_a_wrong_argument_is_refused_by_name(door, owner, name, tmp_path):
-    if (door, name) in UNCHECKED:
+def test_a_wrong_argument_is_refused_by_name(validated, owner, name, tmp_path):
+    if (validated, name) in UNCHECKED:
         return
-    function = find(door, owner)
+    function = find(validated, owner)
     parameters = inspect.signature(function).parameters
     several = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
     needed = {p.name for p in parameters.values() if p.default is p.empty and p.kind not in several}
     needed |= {"points", "land"} & set(parameters)
-    given = {n: good(door, n, tmp_path) for n in needed - {name}}
-    if door in ("map_intensity", "map_risk"):
+    given = {n: good(validated, n, tmp_path) for n in needed - {name}}
+    if validated in ("map_intensity", "map_risk"):
         given |= {"crs": "local", "cell_size": 1.0, "max_seconds": 0.0}
         given |= {"areas": world()["table"], "count": "n"} if name in ("count", "suppressed") else {}
-        given |= {"cache": False, "m": 4} if door == "map_intensity" else {"permeability": 0.0}
+        given |= {"cache": False, "m": 4} if validated == "map_intensity" else {"permeability": 0.0}
     parameter = parameters[name]
     for value in wrong_values(str(parameter.annotation), parameter.default):
-        if any(value is v or value == v for v in ALLOWED.get((door, name), ())):
+        if any(value is v or value == v for v in ALLOWED.get((validated, name), ())):
             continue
         with pytest.raises(GeobgpError) as caught:
             function(**(given | {name: value}))
-        assert caught.value.option == TOLD_AS.get((door, name), name), f"{value!r}: {caught.value}"
+        assert caught.value.option == TOLD_AS.get((validated, name), name), f"{value!r}: {caught.value}"
         assert not list(tmp_path.iterdir())
 
 
@@ -210,7 +212,7 @@ def test_what_is_listed_is_there():
         cls = getattr(geobgp, owner)
         assert all(hasattr(cls, method) for method in methods), owner
     assert {*geobgp.__all__, *(r.__name__ for r in RESULTS)} >= MADE_ELSEWHERE
-    known = {(door, name) for door, _, name in doors()}
+    known = {(validated, name) for validated, _, name in doors()}
     assert set(ALLOWED) | set(TOLD_AS) | UNCHECKED <= known
 
 
