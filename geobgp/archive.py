@@ -27,7 +27,7 @@ from geobgp.inference.mixture import INTERVAL
 from geobgp.land.bridges import BridgeLines
 from geobgp.land.domain import Domain
 from geobgp.land.grid import MAX_CELLS, Grid
-from geobgp.prior import kernels
+from geobgp.prior import full_rank, harmonic, kernels  # noqa: F401 (the bases register themselves)
 from geobgp.prior.basis import BASES
 from geobgp.privacy import Protection, PublishedState, reduced
 from geobgp.style import Style

@@ -18,12 +18,11 @@ from scipy.special import (
     log_expit,
     log_ndtr,
     logsumexp,
-    ndtr,
-    roots_hermitenorm,
     xlogy,
 )
 
 from geobgp.errors import DataError
+from geobgp.inference.links import EXP, IDENTITY, LINKS, LOGIT, POINTS, PROBIT, WEIGHTS, Link
 from geobgp.inference.mixture import NormalMixture
 from geobgp.validation import Family
 
@@ -54,8 +53,10 @@ class Likelihood(ABC):
     A new one derives from this class, and is stored under its own name with what `facts` gives.
     """
 
-    #: Whether exp(f) is an intensity: the mean of a count per unit of exposure.
-    is_intensity: ClassVar[bool] = False
+    #: From the linear predictor to the quantity that maps show.
+    link: Link = IDENTITY
+    #: The parameter of the observations' spread about it that is learned with θ; None where there is none.
+    dispersion: ClassVar[str | None] = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -71,9 +72,36 @@ class Likelihood(ABC):
         """Short name for reports."""
         return type(self).__name__
 
+    @property
+    def is_intensity(self) -> bool:
+        """Whether exp(f) is what maps show: an intensity, or a relative risk."""
+        return self.link is EXP
+
+    def with_dispersion(self, value: float) -> Self:
+        """Return the same with another value of the dispersion parameter; of families without one, the same."""
+        if self.dispersion is None:
+            return self
+        return dataclasses.replace(self, **{self.dispersion: value})  # type: ignore[type-var]
+
     @abstractmethod
     def expected(self, mean: np.ndarray, variance: np.ndarray) -> Expected:
         """Return the expected log-likelihood under N(mean, variance) and its derivatives."""
+
+    @abstractmethod
+    def log_density(self, y: np.ndarray, eta: np.ndarray, size: np.ndarray | float = 1.0) -> np.ndarray:
+        """Return the log probability (or density) of observations at the whole linear predictor.
+
+        Parameters
+        ----------
+        y, eta : arrays
+            That can be broadcast together: observations (n,), and one draw (n,) or several (draws, n) of η.
+        size : array or float
+            Exposure of a count; number of those tested of a number of positives; not used otherwise.
+        """
+
+    @abstractmethod
+    def draw(self, eta: np.ndarray, size: np.ndarray | float, rng: np.random.Generator) -> np.ndarray:
+        """Draw an observation for each value of the whole linear predictor; `size` as in `log_density`."""
 
     def start(self, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
         """Return means from which to begin: the given ones, or some nearer to the observations."""
@@ -122,6 +150,11 @@ def sites(expected: Expected, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     return precision, expected.d_mean + precision * mean
 
 
+def _times(y: np.ndarray, eta: np.ndarray) -> np.ndarray:
+    """Return y η, zero where y is zero, however low η is."""
+    return y * np.where(y > 0, eta, 0.0)
+
+
 @dataclass(frozen=True, eq=False)
 class Poisson(Likelihood):
     """Counts with mean exposure · exp(f), exact.
@@ -136,7 +169,7 @@ class Poisson(Likelihood):
         Constant added to f: the log of the overall rate, about which the intercept's prior lies.
     """
 
-    is_intensity = True
+    link = EXP
 
     counts: np.ndarray
     exposure: np.ndarray
@@ -209,6 +242,15 @@ class Poisson(Likelihood):
             rate = np.exp(log_rate)
         return y * log_rate - rate - float(gammaln(y + 1.0)), y - rate, -rate
 
+    def log_density(self, y: np.ndarray, eta: np.ndarray, size: np.ndarray | float = 1.0) -> np.ndarray:
+        """Return the log probability of counts; `size` is the exposure."""
+        rate = size * EXP.inverse(eta)
+        return xlogy(y, size) + _times(y, eta) - rate - gammaln(y + 1.0)
+
+    def draw(self, eta: np.ndarray, size: np.ndarray | float, rng: np.random.Generator) -> np.ndarray:
+        """Draw counts; `size` is the exposure."""
+        return rng.poisson(size * EXP.inverse(eta)).astype(float)
+
     def of(self, values: np.ndarray, exposure: np.ndarray) -> Poisson:
         """Return the likelihood of other counts."""
         return Poisson(values, exposure)
@@ -235,6 +277,8 @@ class Gaussian(Likelihood):
         Standard deviation of the noise.
     """
 
+    dispersion = "noise"
+
     values: np.ndarray
     noise: float = 1.0
 
@@ -256,6 +300,14 @@ class Gaussian(Likelihood):
         n = len(self.values)
         return -n * (log_noise + 0.5 * np.log(2.0 * np.pi)) - 0.5 * square, square - n, -2.0 * square
 
+    def log_density(self, y: np.ndarray, eta: np.ndarray, size: np.ndarray | float = 1.0) -> np.ndarray:
+        """Return the log density of values."""
+        return -0.5 * ((y - eta) / self.noise) ** 2 - math.log(self.noise) - 0.5 * math.log(2.0 * math.pi)
+
+    def draw(self, eta: np.ndarray, size: np.ndarray | float, rng: np.random.Generator) -> np.ndarray:
+        """Draw values with noise."""
+        return rng.normal(eta, self.noise)
+
     def predicted(self, at: NormalMixture, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and variance of a value with noise."""
         return NormalMixture(at.weight, at.mu, at.var + noise[:, None] ** 2).moments()
@@ -266,11 +318,6 @@ class Gaussian(Likelihood):
         return cls(np.zeros(0))
 
 
-#: Gauss-Hermite points for expectations without a closed form.
-POINTS, WEIGHTS = roots_hermitenorm(40)
-WEIGHTS = WEIGHTS / WEIGHTS.sum()
-
-
 @dataclass(frozen=True, eq=False)
 class Bernoulli(Likelihood):
     """Classes 0 and 1 with P(1) = link(f), by Gauss-Hermite quadrature.
@@ -279,11 +326,11 @@ class Bernoulli(Likelihood):
     ----------
     values : (n,) array
         Zeros and ones.
-    link : "probit" or "logit"
+    link : Link or "probit" or "logit"
     """
 
     values: np.ndarray
-    link: str = "probit"
+    link: Any = PROBIT
 
     def __post_init__(self) -> None:
         bad = int((~np.isin(self.values, (0, 1))).sum())
@@ -291,8 +338,10 @@ class Bernoulli(Likelihood):
             raise DataError(
                 f"Classes are 0 and 1; {bad:,} of {len(self.values):,} values are something else."
             )
-        if self.link not in ("probit", "logit"):
+        link = LINKS.get(self.link, self.link) if isinstance(self.link, str) else self.link
+        if link not in (PROBIT, LOGIT):
             raise DataError(f"link is 'probit' or 'logit'; found {self.link!r}.")
+        object.__setattr__(self, "link", link)
 
     @property
     def size(self) -> int:
@@ -302,7 +351,7 @@ class Bernoulli(Likelihood):
     @property
     def name(self) -> str:
         """Short name for reports."""
-        return f"Bernoulli ({self.link})"
+        return f"Bernoulli ({self.link.name})"
 
     def _at_points(self, mean: np.ndarray, variance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the values' signs and sign · f at the quadrature's points."""
@@ -312,7 +361,7 @@ class Bernoulli(Likelihood):
     def expected(self, mean: np.ndarray, variance: np.ndarray) -> Expected:
         """Return E log p and its derivatives."""
         sign, f = self._at_points(mean, variance)
-        if self.link == "logit":
+        if self.link is LOGIT:
             log_p, first = log_expit(f), expit(-f)
             second = -first * (1.0 - first)
         else:
@@ -324,7 +373,7 @@ class Bernoulli(Likelihood):
     def slopes(self, mean: np.ndarray, variance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the derivatives of the site precision: from the third and fourth ones of log p."""
         sign, f = self._at_points(mean, variance)
-        if self.link == "logit":
+        if self.link is LOGIT:
             p = expit(-f)
             q = p * (1.0 - p)
             third, fourth = q * (1.0 - 2.0 * p), q * (2.0 * q - (1.0 - 2.0 * p) ** 2)
@@ -334,21 +383,27 @@ class Bernoulli(Likelihood):
             fourth = -r * (f + r) * (f**2 - 1.0 + 6.0 * f * r + 6.0 * r**2) + 2.0 * f * r + 3.0 * r**2
         return -sign * (third @ WEIGHTS), -0.5 * (fourth @ WEIGHTS)
 
+    def log_density(self, y: np.ndarray, eta: np.ndarray, size: np.ndarray | float = 1.0) -> np.ndarray:
+        """Return the log probability of classes."""
+        signed = (2.0 * y - 1.0) * eta
+        return log_expit(signed) if self.link is LOGIT else log_ndtr(signed)
+
+    def draw(self, eta: np.ndarray, size: np.ndarray | float, rng: np.random.Generator) -> np.ndarray:
+        """Draw classes."""
+        return (rng.random(np.shape(eta)) < self.link.inverse(eta)).astype(float)
+
     def probability(self, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
         """Return P(y = 1) under N(mean, variance)."""
-        if self.link == "probit":
-            return ndtr(mean / np.sqrt(1.0 + variance))
-        return expit(mean[:, None] + np.sqrt(variance)[:, None] * POINTS) @ WEIGHTS
+        return self.link.mean(NormalMixture(np.ones(1), mean[None], variance[None]))
 
     def predicted(self, at: NormalMixture, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the probability p of a 1, and p (1 - p)."""
-        each = [self.probability(mu, var) for mu, var in zip(at.mu, at.var, strict=True)]
-        p = at.weight @ np.array(each)
+        p = self.link.mean(at)
         return p, p * (1 - p)
 
     def facts(self) -> dict[str, Any]:
         """Return the link."""
-        return {"link": self.link}
+        return {"link": self.link.name}
 
     @classmethod
     def without_data(cls, facts: dict[str, Any]) -> Self:
@@ -392,7 +447,8 @@ class NegativeBinomial(Likelihood):
     True
     """
 
-    is_intensity = True
+    link = EXP
+    dispersion = "k"
 
     counts: np.ndarray
     exposure: np.ndarray
@@ -478,6 +534,18 @@ class NegativeBinomial(Likelihood):
         value = constant + y * ratio - (y + k) * np.logaddexp(0.0, ratio)
         return value, y - (y + k) * share, -(y + k) * share * (1.0 - share)
 
+    def log_density(self, y: np.ndarray, eta: np.ndarray, size: np.ndarray | float = 1.0) -> np.ndarray:
+        """Return the log probability of counts; `size` is the exposure."""
+        with np.errstate(divide="ignore"):
+            ratio = np.log(size) + eta - math.log(self.k)
+        constant = gammaln(y + self.k) - gammaln(self.k) - gammaln(y + 1.0)
+        return constant + _times(y, ratio) - (y + self.k) * np.logaddexp(0.0, ratio)
+
+    def draw(self, eta: np.ndarray, size: np.ndarray | float, rng: np.random.Generator) -> np.ndarray:
+        """Draw counts; `size` is the exposure."""
+        rate = size * EXP.inverse(eta)
+        return rng.poisson(rate * self.scatter(rate.shape, rng)).astype(float)
+
     def of(self, values: np.ndarray, exposure: np.ndarray) -> NegativeBinomial:
         """Return the likelihood of other counts."""
         return NegativeBinomial(values, exposure, k=self.k)
@@ -526,7 +594,7 @@ class SuppressedCounts(Likelihood):
     0.6285
     """
 
-    is_intensity = True
+    link = EXP
 
     told: CountLikelihood
     hidden: np.ndarray
@@ -601,6 +669,14 @@ class SuppressedCounts(Likelihood):
         ]
         return float(values[0] - values[1]) / (2.0 * step)
 
+    def log_density(self, y: np.ndarray, eta: np.ndarray, size: np.ndarray | float = 1.0) -> np.ndarray:
+        """Return the log probability of counts that are known."""
+        return self.told.log_density(y, eta, size)
+
+    def draw(self, eta: np.ndarray, size: np.ndarray | float, rng: np.random.Generator) -> np.ndarray:
+        """Draw counts."""
+        return self.told.draw(eta, size, rng)
+
     def predicted(self, at: NormalMixture, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and variance of a count with one unit of exposure."""
         return self.told.predicted(at, noise)
@@ -612,11 +688,6 @@ class SuppressedCounts(Likelihood):
 
 
 # -- The binomial likelihood: cases among cases and controls, whose odds are those of all times a relative risk --
-
-
-#: Gauss-Hermite points: their error is far below that of the bound itself.
-_POINTS, _WEIGHTS = roots_hermitenorm(40)
-_WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 
 
 @dataclass(frozen=True, eq=False)
@@ -634,7 +705,7 @@ class Binomial(Likelihood):
     """
 
     #: exp(f) is the relative risk.
-    is_intensity = True
+    link = EXP
 
     cases: np.ndarray
     persons: np.ndarray
@@ -663,27 +734,36 @@ class Binomial(Likelihood):
         return gammaln(n + 1.0) - gammaln(y + 1.0) - gammaln(n - y + 1.0) + y * self.offset
 
     def _at_points(self, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
-        return self.offset + mean[:, None] + np.sqrt(variance)[:, None] * _POINTS
+        return self.offset + mean[:, None] + np.sqrt(variance)[:, None] * POINTS
 
     def expected(self, mean: np.ndarray, variance: np.ndarray) -> Expected:
         """Return E log p and its derivatives."""
         f = self._at_points(mean, variance)
         p = expit(f)
-        value = self._constant + self.cases * mean + self.persons * (log_expit(-f) @ _WEIGHTS)
-        bent = (p * (1.0 - p)) @ _WEIGHTS
-        return Expected(value, self.cases - self.persons * (p @ _WEIGHTS), -0.5 * self.persons * bent)
+        value = self._constant + self.cases * mean + self.persons * (log_expit(-f) @ WEIGHTS)
+        bent = (p * (1.0 - p)) @ WEIGHTS
+        return Expected(value, self.cases - self.persons * (p @ WEIGHTS), -0.5 * self.persons * bent)
 
     def slopes(self, mean: np.ndarray, variance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the derivatives of the site precision in mean and variance."""
         p = expit(self._at_points(mean, variance))
         q, lean = p * (1.0 - p), 1.0 - 2.0 * p
-        by_mean, by_variance = (q * lean) @ _WEIGHTS, 0.5 * (q * (lean**2 - 2.0 * q)) @ _WEIGHTS
+        by_mean, by_variance = (q * lean) @ WEIGHTS, 0.5 * (q * (lean**2 - 2.0 * q)) @ WEIGHTS
         return self.persons * by_mean, self.persons * by_variance
+
+    def log_density(self, y: np.ndarray, eta: np.ndarray, size: np.ndarray | float = 1.0) -> np.ndarray:
+        """Return the log probability of numbers of cases; `size` is the number of persons."""
+        f = self.offset + eta
+        constant = gammaln(size + 1.0) - gammaln(y + 1.0) - gammaln(size - y + 1.0)
+        return constant + y * log_expit(f) + (size - y) * log_expit(-f)
+
+    def draw(self, eta: np.ndarray, size: np.ndarray | float, rng: np.random.Generator) -> np.ndarray:
+        """Draw numbers of cases; `size` is the number of persons."""
+        return rng.binomial(np.asarray(size, int), expit(self.offset + eta)).astype(float)
 
     def predicted(self, at: NormalMixture, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the probability p that a person there is a case, and p (1 - p)."""
-        each = [expit(self._at_points(mu, var)) @ _WEIGHTS for mu, var in zip(at.mu, at.var, strict=True)]
-        p = at.weight @ np.array(each)
+        p = LOGIT.mean(at.plus(self.offset))
         return p, p * (1 - p)
 
     def facts(self) -> dict[str, Any]:
