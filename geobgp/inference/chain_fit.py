@@ -442,7 +442,7 @@ class _Run:
             return None
         now = time.perf_counter()
         how: dict[str, Any] = {
-            "worth": _WORTH_FEW, "stage": self.stage, "deadline": now + _REHEARSAL * max(self.deadline - now, 0.0),
+            "min_gain": _WORTH_FEW, "stage": self.stage, "deadline": now + _REHEARSAL * max(self.deadline - now, 0.0),
         }  # fmt: skip
         count = problem.setting.n_periods
         if count >= _STRETCHED and self.hyper.free.any():

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from geobgp.inference.chain import ChainEngine, Dynamics, Setting, node_engine, season_columns
+from geobgp.inference.chain import ChainEngine, ChainSetting, Dynamics, node_engine, season_columns
 from geobgp.inference.engine import PartedFeatures
 
 
@@ -19,7 +19,7 @@ def engine_of(
     steps = np.ones(n_periods - 1) if steps is None else np.asarray(steps, float)
     season = season_columns(np.r_[0.0, np.cumsum(steps)], per_year)
     fixed_sd = np.full(columns.shape[-1] + season.shape[1], 10.0)
-    setting = Setting(basis, kernel, scaling, columns, season, fixed_sd, 0.3, steps, per_year)
+    setting = ChainSetting(basis, kernel, scaling, columns, season, fixed_sd, 0.3, steps, per_year)
     features = PartedFeatures(*basis.by_part(None))
     dynamics = Dynamics(kind, kernel, basis.eigenvalues[features.order], steps, level)
     return node_engine(setting, dynamics, features, features.order)

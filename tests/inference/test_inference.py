@@ -16,7 +16,7 @@ from scipy.special import gammaln
 from scipy.stats import multivariate_normal
 
 from geobgp import Domain, GeobgpWarning, HarmonicBasis, bin_points
-from geobgp.inference.engine import Blocks, PartedFeatures, Sites, engine_for
+from geobgp.inference.engine import FeatureBlocks, PartedFeatures, Sites, engine_for
 from geobgp.inference.families import Bernoulli, Gaussian, Poisson
 from geobgp.inference.fit import fit
 from geobgp.inference.hyper import Hyper, differences, maximise, negative, newton_step
@@ -65,7 +65,9 @@ def test_features_are_plain_algebra(order):
     alone = rng.normal(size=3)
     half = np.zeros((14, 14))
     half[:7, :7], half[7:11, 7:11], half[[11, 12, 13], [11, 12, 13]] = halves[0], halves[1], alone
-    assert np.allclose(features.variances(Blocks(halves, alone)), np.square(whole @ half.T).sum(axis=1))
+    assert np.allclose(
+        features.variances(FeatureBlocks(halves, alone)), np.square(whole @ half.T).sum(axis=1)
+    )
     assert np.array_equal(features.join(features.split(w[:14])), w[:14])
     keep = np.ones(14, bool)
     keep[[1, 2, 3, 4, 5, 6, 9, 10]] = False
