@@ -14,15 +14,7 @@ from scipy.special import gammaln, xlogy
 from geobgp.data.areas import PeriodAreaCounts, combine, sort_counts
 from geobgp.data.counts import PeriodCounts, check_nodes
 from geobgp.data.effects import FIXED_SD, Effects, Linearised
-from geobgp.data.effort import check_events, read_effort, seen_exposure
-from geobgp.data.inputs import (
-    Given,
-    check_labels,
-    check_periods,
-    labels_in,
-    period_effects,
-    read_period_exposure,
-)
+from geobgp.data.inputs import Inputs, check_events, seen_exposure
 from geobgp.data.periods import Periods
 from geobgp.errors import DataError, captured_warnings, option
 from geobgp.inference.chain_fit import ChainFit, area_chain, fit_chain, node_chain, setting_of
@@ -72,8 +64,7 @@ if TYPE_CHECKING:
     from geobgp.data.areas import AreaCounts
     from geobgp.data.counts import Counts
     from geobgp.data.effects import Covariates
-    from geobgp.data.effort import Effort
-    from geobgp.data.inputs import Exposure
+    from geobgp.data.inputs import Effort, Exposure
 
 
 # -- Models over periods: from counts by period to a posterior of all periods together -----------------------
@@ -99,7 +90,7 @@ def has_periods(counts: Any) -> bool:
 
 def refuse_periods(model: LGCP, periods: Periods | None) -> None:
     """Refuse what is given by period where counts are not."""
-    if periods is not None or model.exposure.ndim > 1 or model.effects.columns.ndim > 2:
+    if periods is not None or model.inputs.n_periods is not None:
         raise DataError(
             "Periods were given, and counts of one.",
             option="periods",
@@ -126,10 +117,7 @@ def fit_periods(
         raise DataError("GPflow's solver is for one period.", option="engine", remedy="Leave engine out.")
     periods = _periods(counts, periods)
     n = model.basis.domain.n_nodes
-    for what, given in (("exposure", model.exposure), ("covariates", model.effects.columns)):
-        check_periods(len(given) if given.ndim == (2 if what == "exposure" else 3) else None, periods, what)
-    check_labels(model.period_labels, periods)
-    exposure = model.exposure
+    exposure = model.inputs.over(periods).exposure
     if not np.all(periods.widths == 1.0):
         exposure = np.broadcast_to(exposure, (periods.n, n)) * periods.widths[:, None]
     areas: Any = model._exposing(counts) if isinstance(counts, PeriodAreaCounts) else None
@@ -155,8 +143,8 @@ def fit_periods(
         observed=values,
         areas=areas,
         places=None if areas is not None else getattr(counts, "counted", None),
-        given=model.given,
-        given_effort=model.given_effort,
+        given=model.inputs.given,
+        given_effort=model.inputs.given_effort,
         per=periods.unit,
         periods=periods,
     )
@@ -433,7 +421,7 @@ class LGCP:
         Column of an exposure GeoDataFrame.
     effort : array, GeoDataFrame or raster, optional
         The share of events that get reported, from 0 to 1: per node, or averaged by area. The map is then of what would
-        be seen with full effort; where there is none the data say nothing. See `geobgp.data.effort.node_effort`.
+        be seen with full effort; where there is none the data say nothing. See `geobgp.data.inputs.node_effort`.
     effort_column : str, optional
         Column of an effort GeoDataFrame; by default "effort", or the only one with numbers.
     fill_missing : "mean", optional
@@ -491,22 +479,97 @@ class LGCP:
         scaling: Scaling | None = None,
         dynamics: Literal["auto", "separable", "diffusive"] = "auto",
     ) -> None:
-        self.dynamics = dynamics
-        self.overdispersed = likelihood == "negative-binomial"
-        self.basis = basis
+        inputs = Inputs.read(
+            basis.domain,
+            exposure=exposure,
+            exposure_column=exposure_column,
+            effort=effort,
+            effort_column=effort_column,
+            covariates=covariates,
+            fill_missing=fill_missing,
+        )
+        self._set(basis, kernel, inputs, likelihood, scaling, dynamics)
+
+    @classmethod
+    def from_inputs(
+        cls,
+        basis: Basis,
+        inputs: Inputs,
+        kernel: Kernel | None = None,
+        *,
+        likelihood: Literal["poisson", "negative-binomial"] = "poisson",
+        scaling: Scaling | None = None,
+        dynamics: Literal["auto", "separable", "diffusive"] = "auto",
+    ) -> LGCP:
+        """Return the model of inputs that have been read.
+
+        Parameters
+        ----------
+        basis : HarmonicBasis or FullRank
+        inputs : Inputs
+            Exposure, effort and covariates at the nodes of the basis.
+        kernel, likelihood, scaling, dynamics
+            As for `LGCP`.
+
+        Examples
+        --------
+        >>> import shapely
+        >>> from geobgp import Domain, FullRank
+        >>> from geobgp.data.inputs import Inputs
+        >>> domain = Domain.from_polygons(shapely.box(0, 0, 10, 10), cell_size=1, crs="local")
+        >>> model = LGCP.from_inputs(FullRank(domain), Inputs.read(domain, exposure=np.full(100, 2.0)))
+        >>> float(model.exposure.sum())
+        200.0
+        """
+        out = cls.__new__(cls)
+        out._set(basis, kernel, inputs, likelihood, scaling, dynamics)
+        return out
+
+    def _set(
+        self,
+        basis: Basis,
+        kernel: Kernel | None,
+        inputs: Inputs,
+        likelihood: str,
+        scaling: Scaling | None,
+        dynamics: Literal["auto", "separable", "diffusive"],
+    ) -> None:
+        self.basis, self.inputs = basis, inputs
         self.kernel = _kernel(basis, kernel)
         self.scaling: Scaling = resolve(scaling, basis)
-        self.period_labels = labels_in(exposure, covariates)
-        read = read_period_exposure(exposure, basis.domain, exposure_column)
-        self.exposure, self.exposure_kind = read.values, read.kind
-        self.given: Given | None = read.given
-        self.effort, self.given_effort = read_effort(effort, basis.domain, effort_column)
-        self.effects = period_effects(covariates, basis.domain, fill_missing)
+        self.dynamics: Literal["auto", "separable", "diffusive"] = dynamics
+        self.overdispersed = likelihood == "negative-binomial"
+
+    @property
+    def exposure(self) -> np.ndarray:
+        """What events are counted per at every node, (n_nodes,) or (n_periods, n_nodes)."""
+        return self.inputs.exposure
+
+    @property
+    def exposure_kind(self) -> str:
+        """What the exposure is: "area", "population", "expected" or "exposure"."""
+        return self.inputs.exposure_kind
+
+    @property
+    def effort(self) -> np.ndarray | None:
+        """The share of events that get reported at every node; None where all are."""
+        return self.inputs.effort
+
+    @property
+    def effects(self) -> Effects:
+        """The fixed effects."""
+        return self.inputs.effects
 
     @property
     def seen_exposure(self) -> np.ndarray:
         """The exposure times the effort: what stands behind the events that were reported."""
-        return seen_exposure(self.exposure, self.effort)
+        return self.inputs.seen
+
+    def with_kernel(self, kernel: Kernel) -> LGCP:
+        """Return the same model with another kernel."""
+        out = copy.copy(self)
+        out.kernel = _kernel(self.basis, kernel)
+        return out
 
     @validated(
         counts=COUNTS,
@@ -595,8 +658,8 @@ class LGCP:
             observed=np.array(points, float) if areas is None else None,
             areas=areas,
             places=getattr(points, "counted", None) if areas is None else None,
-            given=self.given,
-            given_effort=self.given_effort,
+            given=self.inputs.given,
+            given_effort=self.inputs.given_effort,
         )
 
     def _exposing(self, areas: AreaCounts) -> AreaCounts:
@@ -607,7 +670,7 @@ class LGCP:
                 f"The domain has {n:,} nodes; these areas were read for one of {areas.shares.shape[1]:,}. Read them "
                 "with bin_areas(areas, domain, count)."
             )
-        return areas._exposing(self.basis.domain, self.given, self.effort, self.given_effort)
+        return areas._exposing(self.basis.domain, self.inputs.given, self.effort, self.inputs.given_effort)
 
     def _at_nodes(self, counts: Counts | np.ndarray) -> np.ndarray:
         n, values = self.basis.domain.n_nodes, as_floats("counts", counts)
@@ -725,10 +788,8 @@ class LGCP:
         if at.offset is None:
             return self
         out = copy.copy(self)
-        out.effects, out.exposure = (
-            replace(self.effects, columns=at.columns),
-            self.exposure * np.exp(at.offset),
-        )
+        exposure, effects = self.exposure * np.exp(at.offset), replace(self.effects, columns=at.columns)
+        out.inputs = replace(self.inputs, exposure=exposure, effects=effects)
         return out
 
     def _fit_in_passes(
@@ -812,17 +873,34 @@ class LGCP:
         )
 
 
-def model_of(posterior: Posterior, kernel: Kernel | None = None) -> LGCP:
-    """Return the model that a posterior is of, with another kernel if one is given."""
-    spread = "negative-binomial" if posterior.likelihood.name == "negative binomial" else "poisson"
-    made = LGCP(posterior.basis, kernel or posterior.kernel, likelihood=spread, scaling=posterior.scaling)  # type: ignore[arg-type]
-    made.exposure, made.exposure_kind = posterior.exposure.copy(), posterior.exposure_kind
-    made.given, made.given_effort = posterior.given, posterior.given_effort
-    made.effort = posterior.effort
+def model_of(posterior: Posterior, kernel: Kernel | None = None, *, unseen: np.ndarray | None = None) -> LGCP:
+    """Return the model that a posterior is of, with another kernel if one is given.
+
+    Parameters
+    ----------
+    posterior : Posterior
+    kernel : Kernel, optional
+    unseen : int array, optional
+        Nodes where nothing is observed.
+    """
     # Columns of levels that share nodes are held, as they were linearised about all events.
-    own: Any = posterior.fit.states[0]
-    made.effects = replace(posterior.effects, columns=own.fixed, offset=own.offset)
-    return made
+    best: Any = posterior.fit.states[0]
+    inputs = Inputs(
+        posterior.domain,
+        posterior.exposure,
+        posterior.exposure_kind,
+        posterior.given,
+        posterior.effort,
+        posterior.given_effort,
+        replace(posterior.effects, columns=best.fixed, offset=best.offset),
+    )
+    return LGCP.from_inputs(
+        posterior.basis,
+        inputs if unseen is None else inputs.without(unseen),
+        kernel or posterior.kernel,
+        likelihood="negative-binomial" if posterior.likelihood.name == "negative binomial" else "poisson",
+        scaling=posterior.scaling,
+    )
 
 
 class BoundaryGP:

@@ -14,8 +14,7 @@ import numpy as np
 import pandas as pd
 
 from geobgp.data.effects import Effects
-from geobgp.data.effort import seen_exposure
-from geobgp.data.inputs import Given, Within, next_to_none, within
+from geobgp.data.inputs import Given, Within, next_to_none, seen_exposure, within
 from geobgp.data.periods import Periods
 from geobgp.errors import DataError
 from geobgp.files import check_unread

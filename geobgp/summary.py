@@ -14,7 +14,7 @@ from scipy.special import ndtri
 from geobgp.data.areas import AreaCounts
 from geobgp.data.counts import Counts
 from geobgp.data.effects import INTERCEPT, Effects
-from geobgp.data.effort import about_effort
+from geobgp.data.inputs import about_effort
 from geobgp.inference.mixture import (
     INTERVAL,
     NormalMixture,

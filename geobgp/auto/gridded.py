@@ -20,8 +20,7 @@ from scipy.special import gammaln
 
 from geobgp.data.areas import AreaCounts, PeriodAreaCounts, bin_areas, combine, even_rate
 from geobgp.data.counts import Counts, PeriodCounts, about_few, about_places, bin_points
-from geobgp.data.effort import check_events, read_effort
-from geobgp.data.inputs import Given, Read, check_periods, period_effects, read_period_exposure
+from geobgp.data.inputs import Inputs, check_events
 from geobgp.data.partitions import n_rows_of
 from geobgp.data.points import number_of_rows
 from geobgp.errors import (
@@ -50,7 +49,6 @@ from geobgp.units import Units
 
 if TYPE_CHECKING:
     from geobgp.auto.options import Options
-    from geobgp.data.effects import Effects
     from geobgp.data.periods import Periods
     from geobgp.posterior import Posterior
     from geobgp.progress import Progress, Stage
@@ -144,16 +142,11 @@ class InTime:
     Attributes
     ----------
     counts : PeriodCounts or PeriodAreaCounts
-    exposure : (n_nodes,) or (n_periods, n_nodes) array
-    effects : Effects
-    given : Given or None
-        What the exposure was read from.
+    inputs : Inputs
     """
 
     counts: PeriodCounts | PeriodAreaCounts
-    exposure: np.ndarray
-    effects: Effects
-    given: Given | None
+    inputs: Inputs
 
     @property
     def periods(self) -> Periods:
@@ -169,18 +162,12 @@ class GriddedData:
     ----------
     domain : Domain
     counts : Counts or AreaCounts
-    exposure : (n_nodes,) array
-    exposure_kind : str
-    given : Given or None
-        What the exposure was read from.
-    effort : (n_nodes,) array or None
-    given_effort : Given or None
-        What the effort was read from.
-    effects : Effects
+    inputs : Inputs
+        Exposure, effort and covariates; of all periods together, as the counts are.
     spacing : float
         How far apart the places of the points are, where many points share them; else zero.
     in_time : InTime or None
-        The same period by period; counts, exposure and effects of the scene itself are then of all periods together.
+        Counts and inputs period by period.
     warnings : tuple of GeobgpWarning
         What is to be said of the inputs, if this scene is kept.
     seconds : float
@@ -189,12 +176,7 @@ class GriddedData:
 
     domain: Domain
     counts: Counts | AreaCounts
-    exposure: np.ndarray
-    exposure_kind: str
-    given: Given | None
-    effort: np.ndarray | None
-    given_effort: Given | None
-    effects: Effects
+    inputs: Inputs
     spacing: float
     in_time: InTime | None
     warnings: tuple[GeobgpWarning, ...]
@@ -204,7 +186,7 @@ class GriddedData:
     def _reference(self) -> float:
         """Nats between the bound of the counts and the gain of the points over an even rate."""
         if isinstance(self.counts, AreaCounts):
-            return -even_rate(combine(self.counts, self.exposure, self.effort))
+            return -even_rate(combine(self.counts, self.inputs.exposure, self.inputs.effort))
         y, area = self.counts.values, self.domain.node_areas
         total = float(y.sum())
         even = total * math.log(total / float(area.sum())) - total
@@ -309,31 +291,29 @@ class GriddedSeries:
             counts = areas if counts is None else dataclasses.replace(areas, located=np.array(counts.values))
         some = o.exposure is not None or o.effort is not None or o.covariates
         with self.progress.stage("inputs") if some else nullcontext():
-            read = read_period_exposure(
-                o.exposure, domain, o.exposure_column,
-                time=o.time, periods=getattr(counts, "periods", None), date_format=o.date_format,
+            inputs = Inputs.read(
+                domain,
+                exposure=o.exposure, exposure_column=o.exposure_column, effort=o.effort, effort_column=o.effort_column,
+                covariates=o.covariates, fill_missing=o.fill_missing,
+                periods=getattr(counts, "periods", None), time=o.time, date_format=o.date_format,
                 counted=counts.shapes if isinstance(counts, AreaCounts) else None,
             )  # fmt: skip
             # What does not fit is said before the fit.
-            Units.of(o.units or "", read.kind, domain.area_unit)
-            effort, given_effort = read_effort(o.effort, domain, o.effort_column)
-            effects = period_effects(o.covariates, domain, o.fill_missing, getattr(counts, "periods", None))
-            if isinstance(counts, AreaCounts):
-                counts = counts._exposing(domain, read.given, effort, given_effort)
-        in_time, (counts, (exposure, kind, given), effects) = _pooled(counts, read, effects)
-        if in_time is not None and isinstance(counts, AreaCounts):
-            counts = counts._exposing(domain, given, effort, given_effort)
+            Units.of(o.units or "", inputs.exposure_kind, domain.area_unit)
+            counts = _sharing(counts, inputs)
+        in_time = None
+        if isinstance(counts, (PeriodCounts, PeriodAreaCounts)):
+            in_time = InTime(counts, inputs)
+            inputs = inputs.pooled()
+            counts = _sharing(counts.pooled(), inputs)
         few = about_few(counts.total_weight, "points" if o.points is not None else "areas")
         if few is not None:
             warn(few)
         if isinstance(counts, AreaCounts):
-            check_events(counts.located, counts, exposure, effort)
+            check_events(counts.located, counts, inputs.exposure, inputs.effort)
         else:
-            check_events(counts.values, None, exposure, effort)
-        return {
-            "domain": domain, "counts": counts, "exposure": exposure, "exposure_kind": kind, "given": given,
-            "effort": effort, "given_effort": given_effort, "effects": effects, "spacing": spacing, "in_time": in_time,
-        }  # fmt: skip
+            check_events(counts.values, None, inputs.exposure, inputs.effort)
+        return {"domain": domain, "counts": counts, "inputs": inputs, "spacing": spacing, "in_time": in_time}
 
     def _counts(self, domain: Domain, reach: float | None, stage: Stage) -> Counts:
         o = self.options
@@ -393,22 +373,11 @@ def _timed(o: Options, domain: Domain, reading: Mapping[str, Any]) -> Counts:
         return again
 
 
-def _pooled(
-    counts: Any, read: Read, effects: Effects
-) -> tuple[InTime | None, tuple[Counts | AreaCounts, Read, Effects]]:
-    """Return what is known by period, if anything is, and what is known of all periods together."""
-    if not isinstance(counts, (PeriodCounts, PeriodAreaCounts)):
-        return None, (counts, read, effects)
-    periods, exposure = counts.periods, read.values
-    check_periods(len(exposure) if exposure.ndim == 2 else None, periods, "exposure")
-    check_periods(len(effects.columns) if effects.columns.ndim == 3 else None, periods, "covariates")
-    in_time = InTime(counts, exposure, effects, read.given)
-    if exposure.ndim == 2:
-        given = None if read.given is None else read.given.pooled()
-        read = Read(exposure.sum(axis=0), read.kind, given)
-    if effects.columns.ndim == 3:
-        effects = dataclasses.replace(effects, columns=effects.columns.mean(axis=0))
-    return in_time, (counts.pooled(), read, effects)
+def _sharing(counts: Any, inputs: Inputs) -> Any:
+    """Return counts by area with the part of every node's exposure and effort that is theirs; others as they are."""
+    if not isinstance(counts, AreaCounts):
+        return counts
+    return counts._exposing(inputs.domain, inputs.given, inputs.effort, inputs.given_effort)
 
 
 def _in_crs_of_land(o: Options, domain: Domain, reading: Mapping[str, Any]) -> Counts | None:

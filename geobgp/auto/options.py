@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from geobgp.data.effects import Covariates
-    from geobgp.data.effort import Effort
-    from geobgp.data.inputs import Exposure
+    from geobgp.data.inputs import Effort, Exposure
     from geobgp.prior.kernels import Kernel
 
 

@@ -50,8 +50,7 @@ from geobgp.validation import PROGRESS, validated
 
 if TYPE_CHECKING:
     from geobgp.data.effects import Covariates
-    from geobgp.data.effort import Effort
-    from geobgp.data.inputs import Exposure
+    from geobgp.data.inputs import Effort, Exposure
     from geobgp.inference.states import SparseState
     from geobgp.progress import Stage
 

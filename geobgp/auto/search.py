@@ -221,9 +221,7 @@ class Fits:
         name: str,
         start: Posterior | None = None,
     ) -> Posterior:
-        model = LGCP(basis, kernel, likelihood=self.likelihood)
-        model.exposure, model.exposure_kind, model.given = scene.exposure, scene.exposure_kind, scene.given
-        model.effort, model.given_effort, model.effects = scene.effort, scene.given_effort, scene.effects
+        model = LGCP.from_inputs(basis, scene.inputs, kernel, likelihood=self.likelihood)
         with self.progress.stage(name) as stage:
             try:
                 posterior = model.fit(
@@ -256,9 +254,7 @@ class Fits:
         known = scene.in_time
         assert known is not None
         dynamics = options.dynamics if start is None else start.dynamics
-        model = LGCP(basis, kernel, likelihood=self.likelihood, dynamics=dynamics)
-        model.exposure, model.exposure_kind, model.given = known.exposure, scene.exposure_kind, known.given
-        model.effort, model.given_effort, model.effects = scene.effort, scene.given_effort, known.effects
+        model = LGCP.from_inputs(basis, known.inputs, kernel, likelihood=self.likelihood, dynamics=dynamics)
         with self.progress.stage("periods") as stage:
             posterior = fit_periods(
                 model,

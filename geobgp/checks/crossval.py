@@ -408,11 +408,10 @@ def refitted(
 def refit_block(block: Block, posterior: Posterior) -> JointNormal:
     """Fit without the events of some nodes, and return what is predicted for the first of them."""
     nodes, n_block, n_left = block
-    model = model_of(posterior)
     assert posterior.observed is not None
     counts = posterior.observed.copy()
-    model.exposure[nodes[:n_left]] = counts[nodes[:n_left]] = 0.0
-    state = model.fit(counts).fit.states[0]
+    counts[nodes[:n_left]] = 0.0
+    state = model_of(posterior, unseen=nodes[:n_left]).fit(counts).fit.states[0]
     here = nodes[:n_block]
     return JointNormal(state.node_moments()[0][here], state.node_covariance(here))
 

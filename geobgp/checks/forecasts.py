@@ -12,7 +12,7 @@ from scipy import sparse
 from scipy.special import bdtr, gammaln, logsumexp, pdtr, xlogy
 
 from geobgp.checks.crossval import Blocks, make_blocks
-from geobgp.data.effort import seen_exposure
+from geobgp.data.inputs import seen_exposure
 from geobgp.errors import DataError, option
 from geobgp.inference.mixture import INTERVAL, predicted_ends, within
 from geobgp.text import count, number, percent, whole_percent

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import geopandas as gpd
@@ -15,23 +15,33 @@ import pyproj
 import shapely
 from scipy import sparse
 
-from geobgp.data.effects import Effects, Term, covariate_columns, fixed_effects, named_covariates
+from geobgp.data.effects import (
+    Effects,
+    Term,
+    covariate_columns,
+    filled,
+    fixed_effects,
+    named_covariates,
+    polygon_means,
+)
 from geobgp.data.periods import OUTSIDE, Clock
 from geobgp.data.rasters import LEFT_OUT, Pixels, read_with_pixels
 from geobgp.data.standardise import EXPECTED
 from geobgp.errors import DataError, InputWarning, option, warn
 from geobgp.files import kind_of, read_vector
 from geobgp.land.regions import Overlay, overlaps, spread_density
-from geobgp.text import count, listed, number, percent
+from geobgp.text import count, events, listed, number, percent
 from geobgp.validation import as_floats
 
 if TYPE_CHECKING:
     import xarray as xr
 
+    from geobgp.data.areas import AreaCounts
     from geobgp.data.periods import Periods
     from geobgp.land.domain import Domain
 
     Exposure: TypeAlias = np.ndarray | gpd.GeoDataFrame | str | os.PathLike[str] | xr.DataArray
+    Effort: TypeAlias = Exposure
 
 
 # -- Exposure: how many people, or what else events happen to, each node's land holds, and any piece of it ---
@@ -543,6 +553,218 @@ def next_to_none(exposure: np.ndarray, node_areas: np.ndarray) -> np.ndarray:
     return np.asarray(density < NEXT_TO_NONE * usual)
 
 
+# -- Effort: the share of events that get reported; in the likelihood like an exposure, not in the map ---------
+
+
+#: Effort below which the data are said to tell nothing of a place.
+NONE = 0.01
+#: The column of polygons that is taken where none is named.
+_EFFORT_COLUMN = "effort"
+#: How far beyond 0 or 1 is rounding.
+_ROUNDING = 1e-6
+
+
+def node_effort(effort: Effort | None, domain: Domain, column: str | None = None) -> np.ndarray | None:
+    """Return the share of the events at each node that get reported; see `read_effort`."""
+    return read_effort(effort, domain, column)[0]
+
+
+def read_effort(
+    effort: Effort | None, domain: Domain, column: str | None = None
+) -> tuple[np.ndarray | None, Given | None]:
+    """Return the share of events at each node that get reported, None where all are, and what it was read from.
+
+    Parameters
+    ----------
+    effort : None, array, GeoDataFrame, raster, or path of a vector file or raster
+        One share per node; a raster or polygons with a column of shares are averaged by area, as covariates are.
+        Slivers without a value, under 1 % of the land, take that of the nearest land, with a warning; more is an error.
+    domain : Domain
+    column : str, optional
+        Of the polygons; by default "effort", or the only column with numbers.
+
+    Examples
+    --------
+    >>> import shapely, geopandas
+    >>> from geobgp import Domain
+    >>> domain = Domain.from_polygons(shapely.box(0, 0, 2, 1), cell_size=1, crs="local")
+    >>> halves = [shapely.box(0, 0, 1.5, 1), shapely.box(1.5, 0, 2, 1)]
+    >>> read_effort(geopandas.GeoDataFrame({"effort": [1.0, 0.5]}, geometry=halves), domain)[0].tolist()
+    [1.0, 0.75]
+    """
+    if effort is None:
+        if column is not None:
+            raise DataError(
+                f"{option('effort_column')} belongs to polygons of effort, and there are none.",
+                option="effort_column",
+                found=column,
+                remedy=f"Give them as {option('effort')}.",
+            )
+        return None, None
+    values: Any
+    given: Any = effort
+    read: Given | None = None
+    if isinstance(effort, (str, os.PathLike)) and kind_of(os.fspath(effort)) in ("vector", "parquet"):
+        given = read_vector(os.fspath(effort), "effort")
+    if hasattr(given, "geometry") and hasattr(given, "crs"):
+        name = share_column(given, column)
+        _check_shares(np.asarray(given[name], float), "polygon")
+        values = polygon_means(given[[name, given.geometry.name]], name, domain)
+        shapes = np.array(given.geometry.to_numpy(), dtype=object)
+        read = GivenPolygons(shapes, given.crs, np.asarray(given[name], float))
+    elif isinstance(given, (str, os.PathLike)) or hasattr(given, "dims"):
+        values, pixels = read_with_pixels(given, domain, "mean")
+        read = GivenPixels(pixels)
+    else:
+        values = np.array(as_floats("effort", given))
+        if values.shape != (domain.n_nodes,):
+            raise DataError(
+                f"The effort is one share per node, {domain.n_nodes:,}; found the shape {values.shape}.",
+                option="effort",
+                found=values.shape,
+            )
+    _check_shares(values, "node")
+    remedy = (
+        f"Give {option('effort')} for all of the land: 0 where nobody looked, 1 where all events are seen."
+    )
+    out = filled("The effort", values[:, None], domain, None, name="effort", remedy=remedy)[:, 0]
+    if not (out > 0).any():
+        raise DataError(
+            "The effort is zero everywhere: no event could have been seen.",
+            option="effort",
+            found=0.0,
+            remedy=f"Check {option('effort')}.",
+        )
+    return np.clip(out, 0.0, 1.0), read
+
+
+def seen_exposure(exposure: np.ndarray, effort: np.ndarray | None) -> np.ndarray:
+    """Return the exposure behind the events that get reported."""
+    return exposure if effort is None else exposure * effort
+
+
+def check_events(
+    located: np.ndarray | None, areas: AreaCounts | None, exposure: np.ndarray, effort: np.ndarray | None
+) -> None:
+    """Refuse events where none could have been reported.
+
+    Parameters
+    ----------
+    located : (n_nodes,) array, optional
+        Events at the nodes.
+    areas : AreaCounts, optional
+    exposure : (n_nodes,) array
+    effort : (n_nodes,) array, optional
+    """
+    if effort is None:
+        return
+    remedy = (
+        f"Check {option('effort')} there: a small number says that hardly anybody looked. Or leave these out."
+    )
+    if located is not None:
+        stray = (located > 0) & (effort == 0)
+        if stray.any():
+            n = float(located[stray].sum())
+            raise DataError(
+                f"{events(n)} of {count(round(float(located.sum())), 'event')} "
+                f"{'lies' if n == 1 else 'lie'} where the effort is zero (on {count(int(stray.sum()), 'node')}), so "
+                "that nobody could have reported them.",
+                option="effort",
+                found=n,
+                remedy=remedy,
+            )
+    if areas is not None:
+        low = 0 if areas.suppressed is None else areas.suppressed[0]
+        some = np.where(areas.hidden, float(low), areas.guessed) > 0
+        exposed, seen = (areas.within.exposure(exposure, e).sum(axis=1) for e in (None, effort))
+        bad = some & (exposed > 0) & ~(seen > 0)
+        if bad.any():
+            raise DataError(
+                f"The {'area' if bad.sum() == 1 else 'areas'} {listed(np.array(areas.names)[bad], 5)} "
+                f"{'has' if bad.sum() == 1 else 'have'} events but no effort: nobody could have reported them.",
+                option="effort",
+                found=[areas.names[i] for i in np.flatnonzero(bad)],
+                remedy=remedy,
+            )
+
+
+def unseen_share(effort: np.ndarray, domain: Domain) -> float:
+    """Return the share of the land where hardly any event gets reported."""
+    return float(np.average(effort < NONE, weights=domain.node_areas))
+
+
+def about_effort(effort: np.ndarray, domain: Domain) -> str:
+    """Return how much is reported, and where the data say nothing, in a few sentences.
+
+    Examples
+    --------
+    >>> import shapely
+    >>> from geobgp import Domain
+    >>> domain = Domain.from_polygons(shapely.box(0, 0, 4, 1), cell_size=1, crs="local")
+    >>> print(about_effort(np.array([0.5, 0.5, 1.0, 0.6]), domain))
+    65 % on average over the land, from 50 % to 100 %; the map is as with full effort.
+    """
+    area, dark = domain.node_areas, effort < NONE
+    text = (
+        f"{percent(float(np.average(effort, weights=area)))} on average over the land, from "
+        f"{percent(float(effort.min()))} to {percent(float(effort.max()))}; the map is as with full effort."
+    )
+    if not dark.any():
+        return text
+    unit, name = domain.area_unit
+    name = name if domain.crs is not None else "square units"
+    share = percent(unseen_share(effort, domain), None if unseen_share(effort, domain) >= NONE else 2)
+    return (
+        f"{text} On {number(float(area[dark].sum() / unit))} {name} ({share} of the land) it is under {percent(NONE)}: "
+        "the data say nothing there, and the map rests on what lies around."
+    )
+
+
+def share_column(polygons: Any, column: str | None) -> str:
+    """Return the column of polygons that holds the effort."""
+    names = [c for c in polygons.columns if c != polygons.geometry.name]
+    numeric = [c for c in names if polygons[c].dtype.kind in "iufb"]
+    if column is None:
+        column = _EFFORT_COLUMN if _EFFORT_COLUMN in names else (numeric[0] if len(numeric) == 1 else None)
+    if column is None or column not in names:
+        numbers = f"{len(numeric) or 'no'} columns hold numbers"
+        missing = f"there is no column {column!r}" if column else numbers
+        raise DataError(
+            f"Which column of the polygons holds the effort? Found: {listed(names) or 'none at all'}; {missing}.",
+            option="effort_column",
+            found=names,
+            remedy=f"Name it with {option('effort_column')}.",
+        )
+    if column not in numeric:
+        raise DataError(
+            f"The column {column!r} of the effort does not hold numbers.",
+            option="effort_column",
+            found=column,
+            remedy="Effort is a share of events, from 0 to 1.",
+        )
+    return column
+
+
+def _check_shares(values: np.ndarray, what: str) -> None:
+    """Refuse what is no share; what is missing is looked at later."""
+    known = values[np.isfinite(values)]
+    bad = (known < -_ROUNDING) | (known > 1.0 + _ROUNDING)
+    if not bad.any():
+        return
+    low, high = float(known.min()), float(known.max())
+    remedy = "Where that means no data, declare it as such, and give 0 where nobody looked."
+    if low >= 0 and high <= 100:
+        remedy = "If it is in per cent, divide it by 100."
+    raise DataError(
+        f"Effort is the share of events that get reported, from 0 to 1; {int(bad.sum()):,} of "
+        f"{count(len(values), what)} {'is' if bad.sum() == 1 else 'are'} not, with values from {number(low)} to "
+        f"{number(high)}.",
+        option="effort",
+        found=int(bad.sum()),
+        remedy=remedy,
+    )
+
+
 # -- Exposure and covariates that change from period to period -----------------------------------------------
 
 
@@ -878,3 +1100,153 @@ def _rows(values: np.ndarray, domain: Domain, what: str) -> np.ndarray:
             found=values.shape,
         )
     return values
+
+
+# -- All of them together ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """Exposure, effort and covariates at the nodes of a domain, the same always or period by period.
+
+    Attributes
+    ----------
+    domain : Domain
+    exposure : (n_nodes,) or (n_periods, n_nodes) array
+        What events are counted per: land in km² (square units of a local domain), people, expected cases.
+    exposure_kind : str
+        "area", "population", "expected" or "exposure".
+    given : Given or None
+        What the exposure was read from, where it can be read for any piece of land.
+    effort : (n_nodes,) array or None
+        The share of events that get reported; None where all are.
+    given_effort : Given or None
+        What the effort was read from.
+    effects : Effects
+        The covariates, standardised; their columns are (n_nodes, 1 + k) or (n_periods, n_nodes, 1 + k).
+    periods : Periods or None
+        Those that the rows are of; None where there are none, or they are not known yet.
+    labels : mapping of str to list
+        The labels that inputs were given by, where the periods are not known yet.
+
+    Examples
+    --------
+    >>> import shapely
+    >>> from geobgp import Domain
+    >>> domain = Domain.from_polygons(shapely.box(0, 0, 2, 1), cell_size=1, crs="local")
+    >>> inputs = Inputs.read(domain, exposure=np.array([[10.0, 20.0], [30.0, 40.0]]), effort=np.array([0.5, 1.0]))
+    >>> inputs.n_periods, inputs.at(0).seen.tolist(), inputs.pooled().exposure.tolist()
+    (2, [5.0, 20.0], [40.0, 60.0])
+    """
+
+    domain: Domain
+    exposure: np.ndarray
+    exposure_kind: str = "area"
+    given: Given | None = None
+    effort: np.ndarray | None = None
+    given_effort: Given | None = None
+    effects: Effects = field(default_factory=Effects)
+    periods: Periods | None = None
+    labels: Mapping[str, list[Any]] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def read(
+        cls,
+        domain: Domain,
+        *,
+        exposure: Any = None,
+        exposure_column: str | None = None,
+        effort: Any = None,
+        effort_column: str | None = None,
+        covariates: Any = None,
+        fill_missing: Literal["mean"] | None = None,
+        periods: Periods | None = None,
+        time: Any = UNKNOWN,
+        date_format: str | None = None,
+        counted: gpd.GeoDataFrame | None = None,
+    ) -> Inputs:
+        """Read exposure, effort and covariates at the nodes of a domain; by default its land, and nothing else.
+
+        Parameters
+        ----------
+        domain : Domain
+        exposure, exposure_column
+            As for `read_period_exposure`.
+        effort, effort_column
+            As for `read_effort`.
+        covariates, fill_missing
+            As for `period_effects`.
+        periods : Periods, optional
+            Those of the counts; where they are not known yet, `over` is to follow.
+        time : str or None
+            The column of dates; None where there are no periods. See `read_period_exposure`.
+        date_format : str, optional
+        counted : GeoDataFrame, optional
+            Areas whose events were counted; see `read_exposure`.
+        """
+        read = read_period_exposure(
+            exposure,
+            domain,
+            exposure_column,
+            time=time,
+            periods=periods,
+            date_format=date_format,
+            counted=counted,
+        )
+        seen, given_effort = read_effort(effort, domain, effort_column)
+        effects = period_effects(covariates, domain, fill_missing, periods)
+        labels = {} if periods is not None else labels_in(exposure, covariates)
+        out = cls(domain, *read, seen, given_effort, effects, None, labels)
+        return out if periods is None else out.over(periods)
+
+    @property
+    def seen(self) -> np.ndarray:
+        """The exposure times the effort: what stands behind the events that were reported."""
+        return seen_exposure(self.exposure, self.effort)
+
+    @property
+    def n_periods(self) -> int | None:
+        """The number of periods that something is given for; None where all is the same always."""
+        rows = [len(self.exposure)] if self.exposure.ndim == 2 else []
+        rows += [len(self.effects.columns)] if self.effects.columns.ndim == 3 else []
+        return rows[0] if rows else None
+
+    def over(self, periods: Periods) -> Inputs:
+        """Return the inputs over periods; refuse those of another number of periods, or by other labels."""
+        for what, rows, ndim in (("exposure", self.exposure, 2), ("covariates", self.effects.columns, 3)):
+            check_periods(len(rows) if rows.ndim == ndim else None, periods, what)
+        check_labels(self.labels, periods)
+        return replace(self, periods=periods, labels={})
+
+    def at(self, period: int) -> Inputs:
+        """Return the inputs of one period."""
+        columns = self.effects.columns
+        return replace(
+            self,
+            exposure=self.exposure[period] if self.exposure.ndim == 2 else self.exposure,
+            given=None if self.given is None else self.given.at(period),
+            effects=replace(self.effects, columns=columns[period]) if columns.ndim == 3 else self.effects,
+            periods=None,
+            labels={},
+        )
+
+    def pooled(self) -> Inputs:
+        """Return the inputs of all periods together: the sum of exposures, the mean of covariates."""
+        columns = self.effects.columns
+        changes = self.exposure.ndim == 2
+        return replace(
+            self,
+            exposure=self.exposure.sum(axis=0) if changes else self.exposure,
+            given=self.given.pooled() if changes and self.given is not None else self.given,
+            effects=replace(self.effects, columns=columns.mean(axis=0))
+            if columns.ndim == 3
+            else self.effects,
+            periods=None,
+            labels={},
+        )
+
+    def without(self, nodes: np.ndarray) -> Inputs:
+        """Return the inputs with no exposure at some nodes, as if nothing could be observed there."""
+        exposure = self.exposure.copy()
+        exposure[..., nodes] = 0.0
+        return replace(self, exposure=exposure)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from affine import Affine
 
-from geobgp.data.effort import NONE
+from geobgp.data.inputs import NONE
 from geobgp.data.rasters import array_transform
 from geobgp.errors import DataError
 from geobgp.files import replacing

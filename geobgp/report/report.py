@@ -14,7 +14,7 @@ from scipy.optimize import brentq
 from scipy.special import gamma, kv
 
 from geobgp.data.effects import INTERCEPT
-from geobgp.data.effort import about_effort
+from geobgp.data.inputs import about_effort
 from geobgp.errors import CheckWarning, GeobgpError, render_text, warn
 from geobgp.files import replacing
 from geobgp.inference.mixture import interval_in

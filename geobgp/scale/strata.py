@@ -16,6 +16,7 @@ import pandas as pd
 from geobgp.auto.options import Options, setting, settings
 from geobgp.auto.pipeline import Mapped, run
 from geobgp.data.counts import StrataCounts, bin_strata
+from geobgp.data.inputs import Inputs
 from geobgp.errors import (
     DataError,
     GeobgpWarning,
@@ -667,9 +668,7 @@ def fit_stratum(task: Task, job: StratumJob) -> FittedStratum:
         )
     model, captured = job.model, list[GeobgpWarning]()
     if task.prior is not None:
-        model = LGCP.__new__(LGCP)
-        model.__dict__.update(job.model.__dict__)
-        model.kernel = dataclasses.replace(job.model.kernel, prior=task.prior)  # type: ignore[type-var]
+        model = model.with_kernel(dataclasses.replace(model.kernel, prior=task.prior))  # type: ignore[type-var]
     with captured_warnings(captured.append):
         found = model.fit(
             task.counts,
@@ -685,10 +684,16 @@ def _fit_all(
     o: StrataOptions, mapped: Mapped, counts: StrataCounts, workers: Workers, progress: Progress
 ) -> Strata:
     everything = mapped.posterior
-    model = LGCP(everything.basis, everything.kernel, likelihood=o.likelihood, scaling=everything.scaling)
-    model.exposure, model.exposure_kind = everything.exposure, everything.exposure_kind
-    model.given, model.given_effort = everything.given, everything.given_effort
-    model.effort, model.effects = everything.effort, everything.effects
+    model = LGCP.from_inputs(
+        everything.basis,
+        Inputs(
+            everything.domain, everything.exposure, everything.exposure_kind, everything.given,
+            everything.effort, everything.given_effort, everything.effects,
+        ),
+        everything.kernel,
+        likelihood=o.likelihood,
+        scaling=everything.scaling,
+    )  # fmt: skip
     if o.pool and len(counts) < FEWEST_POOLED:
         raise DataError(
             f"A prior is learned from {FEWEST_POOLED} strata at least; there are {len(counts)}.",

@@ -28,8 +28,7 @@ from geobgp.data.effects import (
     polygon_means,
     split_use,
 )
-from geobgp.data.effort import node_effort, seen_exposure, share_column
-from geobgp.data.inputs import node_exposure, population_column
+from geobgp.data.inputs import node_effort, node_exposure, population_column, seen_exposure, share_column
 from geobgp.data.rasters import ApartError, blocks_on_land, node_means, node_sums, open_raster, split_band
 from geobgp.errors import (
     DataError,
@@ -60,7 +59,7 @@ if TYPE_CHECKING:
     from geobgp.scale.tiles import TilesOptions
 
 
-# -- Inputs of a tile: exposure, effort and covariates at its nodes, read from its own window of every source --
+# -- TileInputs of a tile: exposure, effort and covariates at its nodes, read from its own window of every source --
 
 
 #: The column of a tile's polygons.
@@ -175,7 +174,7 @@ class NodeInputs:
 
 
 @dataclass(frozen=True, eq=False)
-class Inputs:
+class TileInputs:
     """What events are counted per, how many get reported and what may explain them, as all tiles read it.
 
     Attributes
@@ -278,7 +277,7 @@ class Checked:
         both = self.nodes + other.nodes, self.area + other.area, self.events + other.events
         return Checked(*both, gaps, bare, unseen)
 
-    def judge(self, inputs: Inputs) -> None:
+    def judge(self, inputs: TileInputs) -> None:
         """Refuse sources that lack too much, and events where there can be none; tell of gaps that are filled."""
         for source, (n, area) in zip(inputs.sources, self.gaps, strict=True):
             if n:
@@ -370,7 +369,7 @@ class TileJob:
     quantiles : tuple of float
     taught : Taught or None
         None: the tile holds everything, and learns for itself.
-    inputs : Inputs
+    inputs : TileInputs
         Exposure, effort and covariates.
     slopes : tuple of float
         Effects of the standardised covariates that tiles have which only learn lengthscale and sd.
@@ -384,7 +383,7 @@ class TileJob:
     max_snap: float
     quantiles: tuple[float, ...]
     taught: SharedParameters | None
-    inputs: Inputs
+    inputs: TileInputs
     slopes: tuple[float, ...] = ()
 
     @property
@@ -674,7 +673,7 @@ class TileSources:
 
     Attributes
     ----------
-    inputs : Inputs
+    inputs : TileInputs
         As tiles read it.
     areas : dict of str to Areas
         Those sources that are polygons, by their keys.
@@ -689,7 +688,7 @@ class TileSources:
         In their own units, or as shares of levels.
     """
 
-    inputs: Inputs
+    inputs: TileInputs
     areas: dict[str, Areas]
     units: Units
     domain: Domain = field(repr=False)
@@ -745,7 +744,7 @@ class TileSources:
         given = covariates_of(values)
         effects = fixed_effects(given, domain)
         bare = Effects(effects.terms, effects.means, effects.scales)
-        inputs = Inputs(per, seen, tuple(sources), bare, o.fill_missing)
+        inputs = TileInputs(per, seen, tuple(sources), bare, o.fill_missing)
         digest = _digest(inputs, areas, domain) if inputs.sources else ""
         return cls(replace(inputs, digest=digest), areas, units, domain, exposure, effort, given)
 
@@ -791,7 +790,7 @@ def _units(asked: str, kind: str, domain: Domain) -> Units:
     return Units.of(asked, kind, domain.area_unit)
 
 
-def _digest(inputs: Inputs, areas: Mapping[str, Areas], domain: Domain) -> str:
+def _digest(inputs: TileInputs, areas: Mapping[str, Areas], domain: Domain) -> str:
     """Return a hash of all that sources hold; where they lie does not matter."""
     found = hashlib.blake2b(digest_size=12)
     found.update(repr(inputs.fill_missing).encode())

@@ -12,7 +12,7 @@ import folium
 import numpy as np
 import pandas as pd
 
-from geobgp.data.effort import unseen_share
+from geobgp.data.inputs import unseen_share
 from geobgp.errors import DataError, SizeError, option
 from geobgp.files import replacing
 from geobgp.inference.mixture import interval_in

@@ -8,7 +8,7 @@ import pytest
 import shapely
 
 from geobgp import DataError, Domain, bin_areas
-from geobgp.data.effort import about_effort, check_events, node_effort, seen_exposure, unseen_share
+from geobgp.data.inputs import about_effort, check_events, node_effort, seen_exposure, unseen_share
 from geobgp.errors import InputWarning
 from geobgp.output.grids import dataset
 
@@ -108,7 +108,7 @@ def test_events_where_nobody_looks_are_counted(domain):
     check_events(located, None, exposure, None)
     areas = bin_areas(halves(0, 0).assign(name=["west", "east"], cases=[4, 5]), domain, "cases")
     dark = np.where(domain.node_points[:, 0] < 5000, 0.0, 1.0)
-    with pytest.raises(DataError, match="The area west has events but no effort"):
+    with pytest.raises(DataError, match="The area 'west' has events but no effort"):
         check_events(None, areas, exposure, dark)
     check_events(None, areas, exposure, np.maximum(dark, 0.01))
 

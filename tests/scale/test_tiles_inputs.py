@@ -16,12 +16,11 @@ from scipy import ndimage
 
 from geobgp import LGCP, DataError, Domain, FullRank, GeobgpError, Matern, bin_points, map_tiles
 from geobgp.data.effects import fixed_effects
-from geobgp.data.effort import node_effort
-from geobgp.data.inputs import node_exposure
+from geobgp.data.inputs import node_effort, node_exposure
 from geobgp.data.rasters import RasterSource
 from geobgp.errors import InputWarning
 from geobgp.scale import tiles as tiles_plan
-from geobgp.scale.tile import Inputs, Source
+from geobgp.scale.tile import Source, TileInputs
 
 LAND = shapely.difference(shapely.box(0, 0, 96, 84), shapely.Point(40, 50).buffer(9))
 TOLD = {"cell_size": 1.0, "crs": "local", "permeability": 0.0, "tile_nodes": 2300, "n_jobs": 1}
@@ -276,7 +275,7 @@ def test_a_tile_beyond_a_raster(tmp_path):
     """Nobody lives where a population raster does not reach; effort and covariates have their means there."""
     domain = Domain.from_polygons(shapely.box(200, 0, 210, 10), cell_size=1.0, crs="local")
     path = write(tmp_path / "a.tif", people())
-    inputs = Inputs(
+    inputs = TileInputs(
         Source("exposure", "exposure", path),
         Source("effort", "effort", path, usual=(0.4,)),
         (Source("covariates", "green", path, usual=(7.0,)),),
@@ -296,7 +295,7 @@ def test_a_tile_reads_its_own_window(given, monkeypatch):
     monkeypatch.setattr(RasterSource, "read", read)
     domain = Domain.from_polygons(shapely.box(20, 30, 40, 50), cell_size=1.0, crs="local")
     cover = Source("covariates", "green", given["covariates"]["green"])
-    Inputs(Source("exposure", "exposure", given["exposure"]), None, (cover,)).read(domain, {})
+    TileInputs(Source("exposure", "exposure", given["exposure"]), None, (cover,)).read(domain, {})
     assert set(windows) == {(17, 10, 27, 20)}  # ten by ten of 42 x 48 pixels
 
 
@@ -381,7 +380,9 @@ def test_gaps_are_filled_and_told(points, given, tmp_path):
     with pytest.warns(InputWarning, match="given the mean of the others"):
         told = {"covariates": {"green": holes}, "fill_missing": "mean"}
         map_tiles(points, LAND, tmp_path / "b", **told, **COARSE)
-    inputs = Inputs(None, None, (Source("covariates", "green", holes, usual=(30.0,)),), fill_missing="mean")
+    inputs = TileInputs(
+        None, None, (Source("covariates", "green", holes, usual=(30.0,)),), fill_missing="mean"
+    )
     assert (inputs.read(domain, {}).covariates[:16] == 30.0).all()
 
 
