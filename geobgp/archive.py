@@ -204,8 +204,6 @@ def save(posterior: Posterior, path: str | Path) -> Path:
     """Write a posterior; see `Posterior.save`."""
     if posterior.protection:
         posterior = reduced(posterior)
-    from geobgp.posterior import SpaceTimePosterior
-
     fit = posterior.fit
     domain, domain_arrays = domain_record(posterior.domain)
     header = {
@@ -263,7 +261,7 @@ def save(posterior: Posterior, path: str | Path) -> Path:
     for name in _GIVEN:
         header[name], given_arrays = given_record(getattr(posterior, name))
         arrays |= _named(name, given_arrays)
-    if isinstance(posterior, SpaceTimePosterior):
+    if posterior.periods is not None:
         header["in_time"] = True
         arrays |= _named("periods", posterior.periods.to_arrays())
     arrays |= _named("domain", domain_arrays) | _named("basis", posterior.basis.to_arrays())
@@ -276,7 +274,7 @@ def load(path: str | Path) -> Posterior:
     """Read a posterior; see `Posterior.load`."""
     from geobgp.checks.variation import variation_from
     from geobgp.inference.fit import Fit
-    from geobgp.posterior import Posterior, SpaceTimePosterior
+    from geobgp.posterior import Posterior
 
     header, arrays = store.read(path, _KIND)
     try:
@@ -293,8 +291,7 @@ def load(path: str | Path) -> Posterior:
             _check_state(state, domain.n_nodes)
         _check_arrays(arrays, domain.n_nodes)
         periods = Periods.from_arrays(_of("periods", arrays)) if in_time else None
-        more: dict[str, Any] = {} if periods is None else {"periods": periods}
-        more |= {name: given_from(header.get(name), _of(name, arrays)) for name in _GIVEN}
+        more: dict[str, Any] = {name: given_from(header.get(name), _of(name, arrays)) for name in _GIVEN}
         found: dict[str, Any] = {name: arrays[name] for name in ("elbo_trace", "hyper_mean", "hyper_cov")}
         terms = tuple(Term(*term) for term in header["covariates"])
         effects = Effects(terms, arrays["covariate_means"], arrays["covariate_scales"])
@@ -302,7 +299,7 @@ def load(path: str | Path) -> Posterior:
         fit = Fit(states=states, **found, **header["fit"])
         if "variation" in header:
             fit.notes["variation"] = variation_from(header["variation"])
-        return (SpaceTimePosterior if in_time else Posterior)(
+        return Posterior(
             fit=fit,
             basis=basis,
             kernel=kernels.from_dict(header["kernel"]),
@@ -325,6 +322,7 @@ def load(path: str | Path) -> Posterior:
             areas=areas_from(header["areas"], _of("areas", arrays), periods) if "areas" in header else None,
             choices=header["choices"],
             tried=tuple(FitRecord(**rung) for rung in header["tried"]),
+            periods=periods,
             **more,
         )
     except (CacheError, DataError):

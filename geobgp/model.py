@@ -37,7 +37,7 @@ from geobgp.inference.relinearise import (
     with_offset,
 )
 from geobgp.land.crs import place_coordinates
-from geobgp.posterior import Posterior, SpaceTimePosterior
+from geobgp.posterior import Posterior
 from geobgp.prior.basis import SCALING, Basis, Scaling, resolve
 from geobgp.prior.kernels import Kernel
 from geobgp.progress import ProgressLike, Stage, as_progress
@@ -111,7 +111,7 @@ def fit_periods(
     resume: bool = True,
     near: np.ndarray | None = None,
     deadline: float = np.inf,
-) -> SpaceTimePosterior:
+) -> Posterior:
     """Fit all periods together; see `LGCP.fit`, and `fit_chain` for where it begins and when it ends."""
     if engine == "gpflow":
         raise DataError("GPflow's solver is for one period.", option="engine", remedy="Leave engine out.")
@@ -127,7 +127,7 @@ def fit_periods(
                      np.broadcast_to(exposure, (periods.n, n))[t], model.effort)  # fmt: skip
     behind = Behind(np.broadcast_to(exposure, (periods.n, n)), model.effort)
     found = _fit(model, values, areas, behind, periods, hyper, progress, start, resume, near, deadline)
-    return SpaceTimePosterior(
+    return Posterior(
         fit=found.fit,
         basis=model.basis,
         kernel=model.kernel,
@@ -150,11 +150,11 @@ def fit_periods(
     )
 
 
-def refit(posterior: SpaceTimePosterior, n_periods: int, kernel: Kernel | None = None) -> SpaceTimePosterior:
+def refit(posterior: Posterior, n_periods: int, kernel: Kernel | None = None) -> Posterior:
     """Return the fit of the first periods alone, the hyperparameters held, or those of another kernel."""
     best: Any = posterior.fit.states[0]
     columns = best.columns if best.columns.ndim == 2 else best.columns[:n_periods]
-    periods = posterior.periods.slice(0, n_periods)
+    periods = posterior.time.slice(0, n_periods)
     exposure = posterior.exposure if posterior.exposure.ndim == 1 else posterior.exposure[:n_periods]
     behind = Behind(np.broadcast_to(exposure, (n_periods, posterior.domain.n_nodes)), posterior.effort)
     areas: Any = None if posterior.areas is None else posterior.areas.slice(0, n_periods)  # type: ignore[attr-defined]
@@ -196,7 +196,7 @@ def refit(posterior: SpaceTimePosterior, n_periods: int, kernel: Kernel | None =
     )
 
 
-def fit_without_field(posterior: SpaceTimePosterior) -> Fit:
+def fit_without_field(posterior: Posterior) -> Fit:
     """Return the fit of the same counts by a level of each period, the season and covariates: no field in space.
 
     It is that of the chain with a field whose standard deviation is next to nothing. Where all counts of a period have
@@ -205,7 +205,7 @@ def fit_without_field(posterior: SpaceTimePosterior) -> Fit:
     best: Any = posterior.fit.states[0]
     basis: Any = posterior.basis
     kernel = posterior.kernel.with_parameters(posterior.lengthscale, _NO_FIELD)
-    periods = posterior.periods
+    periods = posterior.time
     # The natural prior: few features make none even.
     setting = setting_of(
         basis.truncate(1),
@@ -377,7 +377,7 @@ def _start(model: LGCP, start: Posterior, centre: float, periods: Periods) -> St
             f"A fit goes on from one with the same kernel; found {start.kernel.name} after {model.kernel.name}."
         )
     found = start.fit
-    if isinstance(start, SpaceTimePosterior) and start.n_periods == periods.n:
+    if isinstance(start, Posterior) and start.periods is not None and start.n_periods == periods.n:
         mean, variance = (part.ravel() for part in found.states[0].node_moments())
         return Start(found.hyper_mean, found.hyper_cov, mean - centre, variance)
     raise DataError("A fit over periods goes on from one over the same periods.", option="start")
@@ -602,7 +602,7 @@ class LGCP:
         counts : Counts, AreaCounts, (n_nodes,) array, or a list of several
             What was counted at the nodes, in areas, or both: points that have a place, and areas with the number of
             those that have none. Areas need a basis of features. By period (`PeriodCounts`, `PeriodAreaCounts`, or an
-            (n_periods, n_nodes) array) all periods are fitted together, and the result is a `SpaceTimePosterior`.
+            (n_periods, n_nodes) array) all periods are fitted together, and the result is a `Posterior` over periods.
         periods : Periods, optional
             Those of the rows of an array; by default they are numbered.
         hyper : "map" or "integrate"

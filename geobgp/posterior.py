@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -94,14 +94,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from geobgp.checks.compare import Versus
-    from geobgp.checks.crossval import CrossValidation
     from geobgp.checks.excursions import Excursion
     from geobgp.checks.forecasts import ForecastCheck
     from geobgp.checks.residuals import Residuals
     from geobgp.checks.variation import Variation
     from geobgp.data.areas import AreaCounts
     from geobgp.data.persons import Groups
-    from geobgp.inference.chain import ChainState
     from geobgp.inference.families import Likelihood
     from geobgp.inference.fit import Fit
     from geobgp.inference.mixture import Interval
@@ -111,866 +109,14 @@ if TYPE_CHECKING:
     from geobgp.prior.kernels import Kernel
 
 
-# -- What a posterior says on the grid, and the ways out: rasters, netCDF, polygons, web maps, figures -------
-
-
-class Outputs:
-    """What `Posterior` can write and draw, using only its public methods."""
-
-    likelihood: Likelihood
-
-    if TYPE_CHECKING:
-
-        @property
-        def domain(self) -> Domain: ...  # noqa: D102
-        @property
-        def provenance(self) -> dict[str, Any]: ...  # noqa: D102
-        @property
-        def drawn(self) -> str: ...  # noqa: D102
-        @property
-        def quantity(self) -> str: ...  # noqa: D102
-        @property
-        def units(self) -> str: ...  # noqa: D102
-        @property
-        def _published(self) -> NormalMixture: ...
-        @property
-        def _shown_nodes(self) -> NormalMixture: ...
-        @property
-        def quantiles(self) -> tuple[float, float, float]: ...  # noqa: D102
-        def in_units(self, units: str | None) -> Posterior: ...  # noqa: D102
-        @property
-        def style(self) -> Style: ...  # noqa: D102
-        def _need_counts(self, what: str) -> None: ...
-        def node_intensity(self, quantiles: Sequence[float] | None = None) -> pd.DataFrame: ...  # noqa: D102
-        def summary(self) -> Summary: ...  # noqa: D102
-
-    @validated(quantiles=PROBABILITIES)
-    def intensity(self, quantiles: Sequence[float] | None = None) -> xr.Dataset:
-        """Return the intensity on the grid: mean, sd and quantiles.
-
-        Exact for a log-normal (or a mixture of them), not sampled. In a cell with several nodes (two sides of
-        a river) each statistic is the average over the cell's land.
-
-        Parameters
-        ----------
-        quantiles : sequence of float, optional
-            Probabilities, each a variable: 0.05 is ``q05``. By default the ends of the `interval`, and the median.
-
-        Returns
-        -------
-        xarray.Dataset
-            On (northing, easting), NaN off land, with CRS, units and provenance.
-        """
-        self._need_counts("intensity()")
-        table = self.node_intensity(quantiles)
-        what = self.quantity
-        about = {name: {"long_name": f"{what}, {_words(name)}", "units": self.units} for name in table}
-        if what != "intensity":
-            about = {name: facts | {"quantity": what} for name, facts in about.items()}
-        look = self.style.attrs()
-        about = {name: facts | (look if name != "sd" else {}) for name, facts in about.items()}
-        return self._dataset({name: table[name].to_numpy() for name in table}, about)
-
-    @validated(threshold=real())
-    def exceedance(self, threshold: float) -> xr.DataArray:
-        """Return the probability that the intensity exceeds `threshold` (in `units`), on the grid."""
-        self._need_counts("exceedance()")
-        values = self._shown_nodes.sf(np.log(threshold) if threshold > 0 else -np.inf)
-        about = {
-            "long_name": f"probability of more than {threshold:g} {self.units}",
-            "units": "1",
-            "threshold": float(threshold),
-        }
-        return self._dataset({"exceedance": values}, {"exceedance": about})["exceedance"]
-
-    @validated(quantiles=PROBABILITIES)
-    def latent(self, quantiles: Sequence[float] | None = None) -> xr.Dataset:
-        """Return the linear predictor on the grid (the log-intensity, for counts): mean, sd and quantiles."""
-        chances = check_probabilities(self.quantiles if quantiles is None else quantiles)
-        nodes = self._published
-        mean, var = nodes.moments()
-        values = {"mean": mean, "sd": np.sqrt(var)} | {quantile_name(q): nodes.quantile(q) for q in chances}
-        unit = f"log({self.in_units(None).units})" if self.likelihood.is_intensity else "1"
-        about = {name: {"long_name": f"linear predictor, {_words(name)}", "units": unit} for name in values}
-        return self._dataset(values, about)
-
-    def _dataset(
-        self, values: dict[str, np.ndarray], variables: dict[str, dict[str, Any]], coverage: bool = False
-    ) -> xr.Dataset:
-        from geobgp.output.grids import dataset
-
-        return dataset(self.domain, values, variables=variables, attrs=self.provenance, coverage=coverage)
-
-    def _layers(self, quantiles: Sequence[float] | None, thresholds: Sequence[float]) -> xr.Dataset:
-        drawn = "q50" if self.drawn == "median" else "mean"
-        if drawn == "q50" and quantiles is not None and 0.5 not in quantiles:
-            quantiles = (*quantiles, 0.5)
-        data = self.intensity(quantiles)
-        # What maps show comes first.
-        data = data[[drawn, *(name for name in data.data_vars if name != drawn)]]
-        for threshold in np.atleast_1d(np.asarray(thresholds, float)):
-            chance = self.exceedance(float(threshold))
-            data[f"exceedance_{threshold:g}"] = chance
-            ends = float(chance.min()), float(chance.max())
-            q = self.intensity()
-            low, high, words = cast("Interval", interval_in(q))
-            warn_if_far(
-                float(threshold), self.units, ends, (float(q[low].min()), float(q[high].max())), words
-            )
-        data["coverage"] = self._dataset({}, {}, coverage=True)["coverage"]
-        return data
-
-    @validated(path=PATH, thresholds=THRESHOLDS, quantiles=PROBABILITIES)
-    def to_raster(
-        self,
-        path: str | Path,
-        thresholds: Sequence[float] = (),
-        *,
-        quantiles: Sequence[float] | None = None,
-        classes: int | Sequence[float] | Literal["quantile"] | None = None,
-        vmin: float | None = None,
-        vmax: float | None = None,
-        cmap: Any = None,
-    ) -> list[Path]:
-        """Write GeoTIFFs with QGIS styles: a directory (a file per statistic) or one ``.tif`` (all bands).
-
-        The statistic that maps show (`drawn`) is the first, as ``mean.tif`` or ``q50.tif``. Each of `thresholds` adds
-        the probability of exceeding it; ``coverage`` is the share of each cell that is land.
-        `classes`, `vmin`, `vmax` and `cmap` are of the styles; see `styled`.
-        """
-        from geobgp.output.rasters import write_rasters
-
-        data = self._look(classes, vmin, vmax, cmap)._layers(quantiles, thresholds)
-        return write_rasters(data, path, title=self.provenance["title"])
-
-    @validated(path=PATH, thresholds=THRESHOLDS, quantiles=PROBABILITIES)
-    def to_netcdf(
-        self, path: str | Path, thresholds: Sequence[float] = (), *, quantiles: Sequence[float] | None = None
-    ) -> Path:
-        """Write the intensity and the probabilities of exceeding `thresholds` to one netCDF file."""
-        from geobgp.output.grids import write_netcdf
-
-        return write_netcdf(self._layers(quantiles, thresholds), path)
-
-    @validated(path=PATH, thresholds=THRESHOLDS, quantiles=PROBABILITIES)
-    def to_qgis(
-        self,
-        path: str | Path,
-        thresholds: Sequence[float] = (),
-        *,
-        regions: Any = None,
-        quantiles: Sequence[float] | None = None,
-    ) -> Path:
-        """Write a QGIS project with all that it shows: rasters, shoreline, the land that exceeds thresholds, regions.
-
-        Parameters
-        ----------
-        path : str or path
-            A folder, made if it is missing, for ``map.qgz`` and its files; or the project itself, ending in ``.qgz``.
-            Paths in the project are relative: it moves with its folder.
-        thresholds : sequence of float
-            In `units`. Each adds the probability of exceeding it, and where that is probable, as polygons.
-        regions : GeoDataFrame, GeoSeries, list of geometries or path, optional
-            As for `totals`; their totals are in ``regions.gpkg``, and their names on the map.
-        quantiles : sequence of float
-
-        Returns
-        -------
-        Path
-            The project.
-        """
-        from geobgp.output.qgis import write_layers, write_qgis
-
-        project = Path(path) if Path(path).suffix.lower() == ".qgz" else Path(path) / "map.qgz"
-        totals = None if regions is None else cast("Posterior", self).totals(regions)
-        check_unread(project, project.parent / "map.gpkg", project.parent / "regions.gpkg")
-        rasters = self.to_raster(project.parent, thresholds, quantiles=quantiles)
-        if totals is not None:
-            write_layers(project.parent / "regions.gpkg", {"regions": totals})
-        return write_qgis(cast("Posterior", self), project, rasters, thresholds=thresholds, regions=totals)
-
-    @validated(levels=LEVELS, path=PATH, variable=NAME, smooth=FLAG)
-    def to_polygons(
-        self,
-        levels: Sequence[float],
-        path: str | Path | None = None,
-        *,
-        variable: str | None = None,
-        kind: Literal["bands", "above"] = "bands",
-        smooth: bool = True,
-    ) -> gpd.GeoDataFrame:
-        """Return the land between levels of a variable of `intensity()`; write it to `path` if given.
-
-        Parameters
-        ----------
-        levels : sequence of float
-            In `units`.
-        path : str or path, optional
-            A GeoPackage.
-        variable : str, optional
-            "mean", "median", "sd", "q50", or an end of the interval, such as "q05"; by default the statistic that maps
-            show, `drawn`.
-        kind : "bands" or "above"
-            All land in bands, or all that lies above each level.
-        smooth : bool
-            Interpolate between cells; False keeps whole ones.
-
-        Returns
-        -------
-        GeoDataFrame
-            Columns ``lower``, ``upper``, ``label``, ``units``, ``area``.
-        """
-        from geobgp.output.palette import chosen_variable
-        from geobgp.output.polygons import to_polygons, write_polygons
-
-        data = self.intensity()
-        frame = to_polygons(
-            data[chosen_variable(data, variable)], levels, domain=self.domain, kind=kind, smooth=smooth
-        )
-        if path is not None:
-            write_polygons(frame, path)
-        return frame
-
-    @validated(path=PATH, probability=real(above=0.5, below=1.0), risk=real(above=0.0))
-    def tolerance_contours(
-        self, path: str | Path | None = None, *, probability: float = 0.975, risk: float = 1.0
-    ) -> gpd.GeoDataFrame:
-        """Return where the relative risk is nearly surely raised or lowered, as polygons; write them if asked to.
-
-        Parameters
-        ----------
-        path : str or path, optional
-            A GeoPackage.
-        probability : float
-            Of a risk above `risk` (raised), or below it (lowered), place by place.
-        risk : float
-            1 is the average risk.
-
-        Returns
-        -------
-        GeoDataFrame
-            Columns ``risk`` ("raised" or "lowered"), ``probability``, ``area``; without rows where nothing is so sure.
-        """
-        from geobgp.output.polygons import to_polygons, write_polygons
-
-        frame = to_polygons(self.exceedance(risk), [1 - probability, probability], domain=self.domain)
-        frame = frame[frame["lower"].isna() | frame["upper"].isna()].reset_index(drop=True)
-        frame.insert(0, "risk", np.where(frame["upper"].isna(), "raised", "lowered"))
-        frame.insert(1, "probability", probability)
-        frame = frame[["risk", "probability", "area", "geometry"]]
-        if path is not None:
-            write_polygons(frame, path)
-        return frame
-
-    @validated(draws=whole(1), chains=whole(1), seed=SEED)
-    def to_arviz(self, draws: int = 250, *, chains: int = 4, seed: int = 0) -> Any:
-        """Return joint draws for ArviZ, so that ``az.summary``, ``az.loo`` and ``az.plot_*`` work.
-
-        Needs the extra ``geobgp[arviz]``. Draws are independent of each other; chains are there because ArviZ
-        compares them. `cross_validate` judges blocks of land and is the better guide than ``az.loo``, which leaves out
-        single nodes.
-
-        Parameters
-        ----------
-        draws, chains : int
-            Draws of each chain, and chains: 1,000 draws at 15,000 nodes take 120 MB a variable.
-        seed : int
-
-        Returns
-        -------
-        arviz.InferenceData, or xarray.DataTree from ArviZ 1.0 on
-            ``posterior``: ``coefficient`` (by ``effect``, in own units), ``intensity`` (by ``node``), and
-            ``lengthscale`` and ``sd`` if they were integrated over. ``constant_data``: exposure, easting and northing
-            of the nodes. Where the counts are known, ``observed_data``, ``log_likelihood`` and
-            ``posterior_predictive``: ``events`` by node.
-        """
-        from geobgp.output.arviz import inference_data
-
-        self._need_counts("to_arviz()")
-        return inference_data(cast("Posterior", self), draws, chains, seed)
-
-    @validated(
-        path=PATH,
-        title=TEXT,
-        threshold=either(FLAG, real(above=0.0)),
-        thresholds=THRESHOLDS,
-        basemap=BASEMAP,
-        show_points=FLAG,
-        points=ARRAY,
-        point_labels=SOURCE,
-        opacity=real(least=0.0, most=1.0),
-        max_pixels=whole(1),
-        max_bytes=whole(1),
-    )
-    def to_map(
-        self,
-        path: str | Path | None = None,
-        *,
-        title: str | None = None,
-        threshold: float | bool | None = None,
-        thresholds: Sequence[float] | None = None,
-        regions: Any = None,
-        context: Any = None,
-        basemap: str | folium.TileLayer | None = None,
-        show_points: bool = False,
-        points: gpd.GeoDataFrame | gpd.GeoSeries | np.ndarray | None = None,
-        point_labels: Iterable[object] | str | None = None,
-        opacity: float | None = None,
-        max_pixels: int | None = None,
-        max_bytes: int | None = None,
-        classes: int | Sequence[float] | Literal["quantile"] | None = None,
-        vmin: float | None = None,
-        vmax: float | None = None,
-        cmap: Any = None,
-    ) -> folium.Map:
-        """Return the interactive map; write it to `path` if given, as HTML that needs nothing else.
-
-        Parameters
-        ----------
-        path : str or path, optional
-            An HTML file.
-        title : str, optional
-            By default the posterior's own.
-        threshold : float, optional
-            The layer of the probability of exceeding it; by default of the mean over all land. False: without.
-        thresholds : sequence of float, optional
-            Several of them, a layer each.
-        regions : GeoDataFrame or whatever `totals` takes, optional
-            Outlines with their numbers and intervals. A table from `totals` is shown as it is; of other regions the
-            totals are computed.
-        context : GeoDataFrame, GeoSeries or path, optional
-            Outlines and names for orientation, without network.
-        basemap : str or folium.TileLayer, optional
-            An online one, such as "OpenStreetMap": its server then learns where on the map the reader looks.
-        show_points : bool
-            Put `points` into the file, where **whoever has the file has every coordinate**.
-        points : GeoDataFrame, GeoSeries or (n, 2) array, optional
-            An array holds eastings and northings in the domain's CRS.
-        point_labels : str or iterable, optional
-            A column of `points`, or one label each.
-        opacity : float, optional
-            Of the pictures at first; 1, or 0.75 over a basemap.
-        max_pixels, max_bytes : int, optional
-            Limits on the size, by default 4 million and 12 MB.
-        classes, vmin, vmax, cmap
-            Other classes and colours of the first layer; see `styled`.
-        """
-        from geobgp.web import maps
-
-        made = maps.intensity_map(
-            self._look(classes, vmin, vmax, cmap),
-            title=title,
-            threshold=threshold,
-            thresholds=thresholds,
-            regions=regions,
-            context=context,
-            basemap=basemap,
-            show_points=show_points,
-            points=points,
-            point_labels=point_labels,
-            opacity=opacity,
-            max_pixels=maps.MAX_PIXELS if max_pixels is None else max_pixels,
-            max_bytes=maps.MAX_BYTES if max_bytes is None else max_bytes,
-        )
-        if path is not None:
-            maps.save(made, path)
-        return made
-
-    @validated(path=PATH, thresholds=THRESHOLDS, checks=FLAG)
-    def to_report(
-        self,
-        path: str | Path,
-        *,
-        thresholds: Sequence[float] = (),
-        regions: Any = None,
-        checks: bool = True,
-    ) -> Path:
-        """Write the report: maps, what went in, the model, residuals, totals of regions, on one page.
-
-        Parameters
-        ----------
-        path : str or path
-            An HTML file, which needs nothing else.
-        thresholds : sequence of float
-            In `units`; a map of the probability of exceeding each.
-        regions : GeoDataFrame, optional
-            From `totals`, or anything that it takes.
-        checks : bool
-            Leave out blocks, as `cross_validate` does, and show how they are predicted, which takes time. Where that
-            cannot be done the report says why.
-
-        Warns
-        -----
-        CheckWarning
-            When a check could not be run; the report is written without it.
-        """
-        from geobgp.report.report import ReportInputs, attempted, write_report
-
-        self._need_counts("to_report()")
-        me, totals = cast("Posterior", self), self._with_totals(regions)
-        checked, why_not = None, "" if checks else "They were not asked for."
-        if checks and me.observed is not None and me.observed.any():
-            checked, why_not = attempted(lambda: me.cross_validate(rounds=0), "The held-out checks were")
-        inputs = ReportInputs(thresholds=thresholds, regions=totals, validation=checked, not_checked=why_not)
-        return write_report(path, me, inputs)
-
-    @validated(
-        ax=AXES, variable=NAME, threshold=real(), points=SOURCE, title=TEXT, label=TEXT, colour_bar=FLAG,
-        scale_bar=FLAG, outline=FLAG,
-    )  # fmt: skip
-    def plot(
-        self,
-        ax: matplotlib.axes.Axes | None = None,
-        *,
-        variable: str | None = None,
-        threshold: float | None = None,
-        points: Any = None,
-        title: str | None = None,
-        label: str | None = None,
-        colour_bar: bool = True,
-        scale_bar: bool = True,
-        outline: bool = True,
-        classes: int | Sequence[float] | Literal["quantile"] | None = None,
-        vmin: float | None = None,
-        vmax: float | None = None,
-        cmap: Any = None,
-    ) -> matplotlib.axes.Axes:
-        """Draw a statistic of the intensity as a map, in the classes and colours of the rasters.
-
-        Parameters
-        ----------
-        ax : Axes, optional
-            By default a new figure's.
-        variable : str, optional
-            "mean", "median", "sd", "q50", an end of the interval (such as "q05"), or "uncertainty": sd / mean in per
-            cent. By default the statistic that maps show, `drawn`.
-        threshold : float, optional
-            Draw the probability that the intensity exceeds this, in the map's units, instead.
-        points : GeoDataFrame, GeoSeries or (n, 2) array, optional
-            Drawn on top.
-        title, label : str, optional
-            Above the map, and beside the colour bar; by default what is shown, and its unit.
-        colour_bar, scale_bar, outline : bool
-            Whether to draw them.
-        classes, vmin, vmax, cmap
-            Other classes and colours; see `styled`.
-        """
-        from geobgp.output.figures import plot_posterior
-
-        return plot_posterior(
-            cast("Posterior", self),
-            ax,
-            variable=variable,
-            threshold=threshold,
-            points=points,
-            title=title,
-            colour_bar=colour_bar,
-            scale_bar=scale_bar,
-            outline=outline,
-            classes=classes,
-            vmin=vmin,
-            vmax=vmax,
-            cmap=cmap,
-            **({} if label is None else {"label": label}),
-        )
-
-    def _with_totals(self, regions: Any) -> Any:
-        """Return regions with their totals, which are computed where there are none yet."""
-        known = regions is None or "expected" in getattr(regions, "columns", ())
-        return regions if known else cast("Posterior", self).totals(regions)
-
-    def _look(self, classes: Any, vmin: Any, vmax: Any, cmap: Any) -> Posterior:
-        """Return the posterior with the classes and colours that an output was asked for, if any."""
-        me = cast("Posterior", self)
-        if all(v is None for v in (classes, vmin, vmax, cmap)):
-            return me
-        return me.styled(classes, vmin=vmin, vmax=vmax, cmap=cmap)
-
-    def _repr_html_(self) -> str:
-        if not self.likelihood.is_intensity:
-            return self.summary()._repr_html_()
-        return str(self.to_map()._repr_html_())
-
-
-def _words(name: str) -> str:
-    fixed = {"mean": "posterior mean", "sd": "posterior standard deviation", "q50": "posterior median"}
-    return fixed[name] if name in fixed else quantile_words(name)
-
-
-# -- What can be asked of a posterior: totals, ranks, excursions, residuals, left-out blocks, another map ----
-
-
-class Questions:
-    """What a posterior answers about land as a whole; each method hands it to the module that knows."""
-
-    if TYPE_CHECKING:
-        exposure_kind: str
-
-        @property
-        def areas(self) -> AreaCounts | None: ...  # noqa: D102
-        def _need_counts(self, what: str) -> None: ...
-
-    @validated(min_count=MIN_COUNT, protect=choice("hide", "smooth"), min_people=real(least=0.0))
-    def protected(
-        self,
-        min_count: int | str,
-        protect: Literal["hide", "smooth"] = "hide",
-        *,
-        min_people: float = 0.0,
-    ) -> Posterior:
-        """Return the same posterior, with the numbers hidden that rest on fewer events than `min_count`.
-
-        Parameters
-        ----------
-        min_count : int or str
-            k. An estimate rests on 1 / V events, V the posterior variance of the log-intensity: those of the place
-            itself and those borrowed from around it. Where these are fewer than k, the cell is hidden, whether or not
-            anything happened there. Or the rule of an office: "cdc" (1 to 9 are hidden), "nhs" (1 to 7 are hidden,
-            other counts rounded to 5), "ons" (1 and 2). 0 hides nothing.
-        protect : "hide" or "smooth"
-            Hide what rests on too few; or fit again with a lengthscale so long that nearly all land (99 %) may be
-            shown, and hide the rest.
-        min_people : float
-            Cells and regions with fewer people are hidden, whatever the events.
-
-        Returns
-        -------
-        Posterior
-            NaN in `intensity`, `exceedance`, `latent`, `sample`, `predict`, `intensity_at`, `excursion`, rasters,
-            maps and figures where it is hidden; what is shown is told in steps of 2 / k on the log scale, for from an
-            exact map single events can be computed back. In `totals` and `ranks` regions with 1 to k - 1 events are
-            hidden, those that rest on fewer than k, and others by which a total would give these away; ``hidden`` and
-            ``why`` say so. `save` writes a file without counts and without the fit; `residuals` are refused.
-
-        Notes
-        -----
-        A number below k may still follow from several maps of the same events, on other cells or of other periods, or
-        from totals of regions that overlap: publish one.
-
-        Examples
-        --------
-        >>> import numpy as np, shapely
-        >>> from geobgp import LGCP, Domain, FullRank, Matern
-        >>> domain = Domain.from_polygons(shapely.box(0, 0, 10, 10), cell_size=1, crs="local")
-        >>> counts = np.random.default_rng(0).poisson(0.05 * domain.node_points[:, 0])
-        >>> posterior = LGCP(FullRank(domain), Matern(1.0, 8.0, 1.0)).fit(counts)
-        >>> hidden = posterior.protected(8).intensity()["mean"].isnull()
-        >>> bool(hidden[:, 0].mean() > hidden[:, 5].mean())  # fewer events in the west
-        True
-        """
-        return protected(cast("Posterior", self), Protection.of(min_count, protect, min_people))
-
-    @validated(by=NAME, quantiles=PROBABILITIES, predicted=FLAG, n_samples=whole(2), seed=SEED)
-    def totals(
-        self,
-        regions: gpd.GeoDataFrame | gpd.GeoSeries | str | Path | Any = None,
-        *,
-        by: str | None = None,
-        points: Any = None,
-        quantiles: Sequence[float] | None = None,
-        predicted: bool = False,
-        n_samples: int = 2000,
-        seed: int = 0,
-    ) -> gpd.GeoDataFrame:
-        """Return the expected number of events in regions, with intervals from the joint posterior.
-
-        A node that a region's border crosses is cut exactly: the region gets the people who live on its part, as the
-        polygons or pixels of the exposure have them, or its share of the land where the exposure is known by node only.
-
-        Parameters
-        ----------
-        regions : GeoDataFrame, GeoSeries, geometry, list of geometries or path, optional
-            In any CRS (bare geometries: in the domain's). None: the whole domain as one region. One row each.
-        by : str, optional
-            A column of the regions: polygons with the same value in it are one region, as the parts of a province are.
-            Of the other columns nothing is left; polygons without a value stay apart.
-        points : GeoDataFrame, array, path or Counts, optional
-            The points that were mapped (what `bin_points` takes, or what it gave with ``keep_coordinates=True``), for
-            ``observed``. A posterior knows by itself where its points lie, as long as it is in memory and they are
-            2 million at most; once saved and loaded it knows its events by node only.
-        quantiles : sequence of float, optional
-            By default the ends of the `interval`, and the median.
-        predicted : bool
-            Add ``predicted_q05``, ...: quantiles of the number of events reported in such a period as was observed,
-            which varies around the expected number as the likelihood's counts do.
-        n_samples, seed : int
-            Joint samples behind sd and quantiles; the mean is exact.
-
-        Returns
-        -------
-        GeoDataFrame
-            The regions with ``land_km2`` (land of the domain within), ``exposure`` (where one was given), ``observed``
-            (the events truly inside: by where the points lie, those off the land where they were moved to; by node
-            where that is not known; by area for regions made of areas; NaN where it cannot be known), ``expected``
-            with its ``sd`` and its quantiles ``q05``, ...; ``rate`` in `units` and, of people or expected cases,
-            ``relative_risk`` to the average, each with its own, ``rate_q05``, ...; ``p_above``, how probably
-            the rate is above the average of all land (of a relative risk: above 1); and ``reported``, the part of
-            ``expected`` that an effort lets see. NaN where a region holds no land or nobody is exposed.
-        """
-        from geobgp.totals import totals
-
-        self._need_counts("totals()")
-        return totals(
-            cast("Posterior", self),
-            regions,
-            by=by,
-            points=points,
-            quantiles=quantiles,
-            predicted=predicted,
-            n_samples=n_samples,
-            seed=seed,
-        )
-
-    @validated(
-        threshold=real(above=0.0),
-        probability=real(least=0.5, below=1.0),
-        n_samples=whole(1),
-        seed=SEED,
-    )
-    def excursion(
-        self, threshold: float, probability: float = 0.9, *, n_samples: int = 1000, seed: int = 0
-    ) -> Excursion:
-        """Return the largest region that exceeds `threshold` everywhere at once with `probability`, and its opposite.
-
-        Parameters
-        ----------
-        threshold : float
-            In the intensity's unit.
-        probability : float
-            From 0.5 to less than 1.
-        n_samples, seed : int
-            Joint samples behind it.
-
-        Returns
-        -------
-        Excursion
-            `above`, `below` (nodes) and what is between; `to_raster`, `to_polygons`, `plot`.
-        """
-        from geobgp.checks.excursions import excursion
-
-        self._need_counts("excursion()")
-        return excursion(cast("Posterior", self), threshold, probability, n_samples=n_samples, seed=seed)
-
-    @validated(by=NAME, top=whole(1), reference=real(least=0.0), n_samples=whole(1), seed=SEED)
-    def ranks(
-        self,
-        regions: Any,
-        *,
-        by: str | None = None,
-        top: int = 3,
-        reference: float | None = None,
-        n_samples: int = 2000,
-        seed: int = 0,
-    ) -> gpd.GeoDataFrame:
-        """Return how regions rank by their rate, with the probability of each claim.
-
-        Parameters
-        ----------
-        regions : GeoDataFrame, GeoSeries, list of geometries or path
-            As for `totals`.
-        by : str, optional
-            A column of the regions: polygons with the same value in it are one region.
-        top : int
-            How many regions are the top.
-        reference : float, optional
-            A rate in `units`; by default that of all the land, which is drawn together with the regions'.
-        n_samples, seed : int
-            Joint samples behind it.
-
-        Returns
-        -------
-        GeoDataFrame
-            The regions with their land, ``rate`` (expected events per unit of exposure, in `units`) with
-            ``rate_q05`` and ``rate_q95``, ``rank`` (1 is the highest; the median) with its own, and the probabilities
-            ``p_first`` of rank 1, ``p_top3`` of being among the top, ``p_above`` of a rate above the reference.
-            NaN where a region holds no land or nobody is exposed.
-        """
-        from geobgp.checks.compare import ranks
-
-        self._need_counts("ranks()")
-        return ranks(
-            cast("Posterior", self),
-            regions,
-            by=by,
-            top=top,
-            reference=reference,
-            n_samples=n_samples,
-            seed=seed,
-        )
-
-    @validated(n_simulations=whole(39), seed=SEED)
-    def residuals(self, *, n_simulations: int = 99, seed: int = 0) -> Residuals:
-        """Return residuals of the events that made the map, with bands of events simulated from it.
-
-        Parameters
-        ----------
-        n_simulations : int
-            At least 39.
-        seed : int
-
-        Returns
-        -------
-        Residuals
-            `pearson` in squares, `dispersion`, `lurking` variables, `pairs` of events by distance, `plot()`.
-        """
-        from geobgp.checks.residuals import residuals
-
-        self._need_counts("residuals()")
-        refuse(cast("Posterior", self), "residuals()", "shows the events of every square")
-        return residuals(cast("Posterior", self), n_simulations=n_simulations, seed=seed)
-
-    @validated(other=POSTERIOR, names=some_names("two names", 2))
-    def versus(self, other: Posterior, *, names: Sequence[str] | None = None) -> Versus:
-        """Compare this map with another one of the same land: two periods, two diseases.
-
-        Parameters
-        ----------
-        other : Posterior
-            On the same domain, in the same unit, of other events: the two are taken to be independent.
-        names : (str, str), optional
-            What this map and the other are called; by default their titles.
-
-        Returns
-        -------
-        Versus
-            `ratio`, `difference`, `increase`, `totals`; `to_raster`, `to_map`, `plot`.
-        """
-        from geobgp.checks.compare import versus
-
-        return versus(cast("Posterior", self), other, names)
-
-    @validated(buffer=real(least=0.0), rounds=whole(), seed=SEED, refit=FLAG, client=CLIENT, n_jobs=JOBS)
-    def cross_validate(
-        self,
-        blocks: Any = "auto",
-        buffer: float = 0.0,
-        *,
-        rounds: int = ROUNDS,
-        seed: int = 0,
-        refit: bool = False,
-        client: Any = None,
-        n_jobs: int | None = 1,
-    ) -> CrossValidation:
-        """Predict every block of the land from the events outside it, without new fits.
-
-        A block's observations are taken out of the posterior, and its neighbourhood is brought up to date; the
-        hyperparameters are held (a mixture over them is weighed anew). Of counts by area each area with a number is a
-        block, and `blocks`, `buffer` and `rounds` say nothing. Of cases and controls, the cases among the persons of a
-        block are predicted.
-
-        Parameters
-        ----------
-        blocks : "auto", float, regions or folds
-            "auto": squares of about two lengthscales, some dozens of them at least. A number: the side of squares, in
-            the domain's unit. Polygons (whatever `totals` takes): a node belongs to the one with the most of its land.
-            An array with a label for each node: nodes of one label are left out together; those without one never are.
-        buffer : float
-            Width of a strip around each block that is left out with it and not predicted, in the domain's unit.
-        rounds : int
-            How often the neighbours of a block are brought up to date; 0 is quicker, and near where data are plenty.
-        seed : int
-            Of the predictive draws and of the randomised PIT values.
-        refit : bool
-            Fit anew without each block, hyperparameters too: for those who want to see that it makes little difference.
-        client : distributed.Client or str, optional
-            The Dask client, or the address of the scheduler, whose workers fit; by default the current client.
-        n_jobs : int, optional
-            Processes that fit, where there is no client: this one by default; None, one for each core.
-
-        Returns
-        -------
-        CrossValidation
-            ``score`` and ``se`` in nats per event, ``coverage`` of intervals, ``pit``, ``blocks``, ``plot()``.
-
-        Examples
-        --------
-        >>> import numpy as np, shapely
-        >>> from geobgp import LGCP, Domain, FullRank, Matern
-        >>> domain = Domain.from_polygons(shapely.box(0, 0, 10, 10), cell_size=1, crs="local")
-        >>> counts = np.random.default_rng(0).poisson(np.exp(0.3 * domain.node_points[:, 0]))
-        >>> checked = LGCP(FullRank(domain), Matern(1.0, 8.0, 1.0)).fit(counts).cross_validate(2.0)
-        >>> len(checked.blocks), checked.score > 0.2
-        (25, True)
-        """
-        from geobgp.checks.crossval import cross_validate, cross_validate_areas, cross_validate_persons
-
-        self._need_counts("cross_validate()")
-        if refit and (self.areas is not None or self.exposure_kind == "risk"):
-            raise DataError(
-                "Only points are fitted anew without each block, not areas or persons.",
-                option="refit",
-                remedy="Leave it out.",
-            )
-        posterior = cast("Posterior", self)
-        if self.areas is not None:
-            found = cross_validate_areas(posterior, blocks, buffer, seed=seed)
-        elif self.exposure_kind == "risk":
-            found = cross_validate_persons(posterior, blocks, buffer, rounds=rounds, seed=seed)
-        else:
-            more = {"refit": refit, "client": client, "n_jobs": n_jobs}
-            found = cross_validate(posterior, blocks, buffer, rounds=rounds, seed=seed, **more)
-        if isinstance(blocks, str) and not buffer:
-            posterior.fit.notes["cross_validation"] = found
-        return hide_blocks(found)
-
-    def _known_variation(self) -> Variation | None:
-        """Whether the map varies, without leaving anything out for it; None where it cannot be told."""
-        from geobgp.checks.variation import known_variation
-
-        return known_variation(cast("Posterior", self))
-
-    @validated(held_out=FLAG)
-    def variation(self, held_out: bool | None = None) -> Variation:
-        """Return whether the map varies at all, or whether one rate everywhere explains the events as well.
-
-        The model is compared with the same one without a field: the same covariates, exposure, effort, likelihood and
-        priors; over time, with a level of each period, the season and covariates alone.
-
-        Parameters
-        ----------
-        held_out : bool, optional
-            Whether to say how well held-out blocks are predicted against the model without a field. By default a
-            `cross_validate` with automatic blocks that was made before is used, and one is made where it takes no more
-            than seconds. True makes one on large maps too; False leaves it out. Over time there is none.
-
-        Returns
-        -------
-        Variation
-            ``log_bayes_factor``; ``verdict``: "varies" where it is above 3, "no evidence" where it is below 0, else
-            "may vary"; ``score`` of held-out blocks with its standard error ``se``; ``sentence``.
-
-        Notes
-        -----
-        The log Bayes factor is the bound of the log evidence with the hyperparameters integrated out by Laplace's
-        approximation, less the same bound without a field. On events that are spread at random it is below 0 nine
-        times in ten. The file that `save` writes keeps the answer.
-
-        Examples
-        --------
-        >>> import numpy as np, shapely
-        >>> from geobgp import LGCP, Domain, FullRank
-        >>> domain = Domain.from_polygons(shapely.box(0, 0, 10, 10), cell_size=1, crs="local")
-        >>> model = LGCP(FullRank(domain))
-        >>> rng, east = np.random.default_rng(0), domain.node_points[:, 0]
-        >>> model.fit(rng.poisson(3.0, domain.n_nodes)).variation().verdict
-        'no evidence'
-        >>> model.fit(rng.poisson(np.exp(0.2 * east))).variation().verdict
-        'varies'
-        """
-        from geobgp.checks.variation import variation
-
-        return variation(cast("Posterior", self), held_out)
-
-
-# -- Posterior: what a fit knows, in NumPy; intensities, samples, predictions, its file ----------------------
-
-
 #: Numbers in a block of samples: 64 MB.
 _SAMPLE_BLOCK = 8_000_000
+#: Periods ahead.
+AHEAD = either(whole(1), a("Periods"), words="a number of periods, at least 1, or Periods")
 
 
 @dataclass(frozen=True, eq=False)
-class Posterior(Outputs, Questions):
+class Posterior:
     """The result of a fit: a Gaussian posterior of the linear predictor, or a mixture of several.
 
     The linear predictor is eta = intercept + covariates + f. For counts, exp(eta) is the intensity: events
@@ -988,8 +134,8 @@ class Posterior(Outputs, Questions):
         As it was given; `lengthscale` and `sd` of the posterior are the learned ones.
     likelihood : Likelihood
         Without data; its `name` is "Poisson", "Gaussian", "Bernoulli (probit)" or "Bernoulli (logit)".
-    exposure : (n_nodes,) array
-        What the intensity is multiplied by to give expected events: km² by default.
+    exposure : (n_nodes,) or (n_periods, n_nodes) array
+        What the intensity is multiplied by to give expected events (of a period): km² by default.
     exposure_kind : str
         "area"; "population", "expected" (numbers of events) or "exposure", if one was given; "observation" for values
         at locations.
@@ -1007,9 +153,9 @@ class Posterior(Outputs, Questions):
         What `map_intensity` chose by itself, and why.
     scaling : "even" or "natural"
         Whether the prior's sd is the same on every piece of land.
-    observed : (n_nodes,) array, optional
+    observed : (n_nodes,) or (n_periods, n_nodes) array, optional
         The counts of the nodes that were fitted; None for values at locations, and where only areas were counted.
-    areas : AreaCounts, optional
+    areas : AreaCounts or PeriodAreaCounts, optional
         The counts by area that were fitted.
     given, given_effort : Given, optional
         The polygons or pixels that exposure and effort were read from, for the part of a node within a region.
@@ -1026,8 +172,10 @@ class Posterior(Outputs, Questions):
     interval : float
         Probability of the intervals of all outputs; see `with_interval`.
     places : (k, 3) array, optional
-        Easting, northing and weight of the points that were counted, by which `totals` knows how many lie inside a
-        region. They are in memory alone: `save`, copies and pickles leave them out.
+        Easting, northing and weight of the points that were counted (and their period), by which `totals` knows how
+        many lie inside a region. They are in memory alone: `save`, copies and pickles leave them out.
+    periods : Periods, optional
+        Where all periods were fitted together: every question has an answer for each, and `at` gives one of them.
 
     Examples
     --------
@@ -1043,6 +191,18 @@ class Posterior(Outputs, Questions):
     150.0
     >>> posterior.intensity_at([[2.5, 2.5], [20.0, 0.0]])["mean"].round(1).tolist()
     [3.0, nan]
+
+    Over periods:
+
+    >>> rising = np.random.default_rng(0).poisson(np.exp(0.1 * np.arange(8.0))[:, None] * np.ones(domain.n_nodes))
+    >>> years = Periods.calendar("year", "2013", "2020")
+    >>> posterior = LGCP(basis.truncate(9), Matern(1.5, lengthscale=8.0, sd=0.3)).fit(rising, periods=years)
+    >>> posterior.units, posterior.at("2020").n_points == int(rising[-1].sum())
+    ('events per unit area per year', True)
+    >>> float(posterior.trend("land")["p_increase"].iloc[0])
+    1.0
+    >>> posterior.forecast(2).periods.labels
+    ('2021', '2022')
     """
 
     fit: Fit
@@ -1070,12 +230,13 @@ class Posterior(Outputs, Questions):
     places: np.ndarray | None = field(default=None, repr=False)
     given: Given | None = field(default=None, repr=False)
     given_effort: Given | None = field(default=None, repr=False)
+    periods: Periods | None = field(default=None, kw_only=True)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what copies and pickles hold: all but where the points lie."""
         return self.__dict__ | {"places": None}
 
-    # -- facts -------------------------------------------------------------------------------------
+    # -- facts -----------------------------------------------------------------------------------------------
 
     @property
     def min_count(self) -> int:
@@ -1136,6 +297,47 @@ class Posterior(Outputs, Questions):
         }
 
     @property
+    def n_periods(self) -> int:
+        """How many periods there are; 1 without time."""
+        return 1 if self.periods is None else self.periods.n
+
+    @property
+    def by_period(self) -> np.ndarray:
+        """The exposure of each period, (n_periods, n_nodes)."""
+        return np.broadcast_to(self.exposure, (self.n_periods, self.domain.n_nodes))
+
+    @property
+    def _chain(self) -> Any:
+        """The state of the posterior over periods."""
+        return self.fit.states[0] if self.time.n else None
+
+    @property
+    def time(self) -> Periods:
+        """The periods of a map over time; an error where there are none."""
+        if self.periods is None:
+            raise DataError(
+                "This is asked of a map over periods, and this one has no time.",
+                option="period",
+                remedy="Give the times of the events: map_intensity(..., time=...).",
+            )
+        return self.periods
+
+    @property
+    def dynamics(self) -> str:
+        """Over periods, how patches fade: "separable" (all alike) or "diffusive" (the smaller, the sooner)."""
+        return str(self._chain.dynamics)
+
+    @property
+    def tau(self) -> float:
+        """Over periods, the time over which a large patch keeps 37 % of its correlation with itself, in periods."""
+        return float(self._chain.tau)
+
+    @property
+    def level_sd(self) -> float:
+        """Over periods, the standard deviation of the level of a period on the log scale; NaN where there is none."""
+        return float(self._chain.level_sd)
+
+    @property
     def quantity(self) -> str:
         """What the map shows: an intensity, or a relative risk."""
         return self.shown.quantity
@@ -1179,10 +381,10 @@ class Posterior(Outputs, Questions):
 
     @property
     def _overall(self) -> float:
-        """Expected events per unit of `exposure`, over all the land: what a relative risk is relative to."""
+        """Expected events per unit of `exposure`, over all the land (and all periods): what a relative risk is to."""
         if is_published(self):
             return float(self.fit.states[0].overall)  # type: ignore[attr-defined]
-        return float(self.exposure @ self._nodes.exp_mean() / self.exposure.sum())
+        return float(np.vdot(self.by_period, self.mean_by_period()) / self.by_period.sum())
 
     @validated(units=UNITS)
     def in_units(self, units: str | None) -> Posterior:
@@ -1280,30 +482,36 @@ class Posterior(Outputs, Questions):
         import geobgp
 
         info = self.basis_info
-        return (
-            {
-                "title": self.title or self.default_title,
-                "source": f"geobgp {geobgp.__version__}",
-                "created": self.created,
-                "likelihood": self.likelihood.name,
-                "kernel": self.kernel.name,
-                "lengthscale": self.lengthscale,
-                "sd": self.sd,
-                "boundary": info["boundary"],
-                "scheme": info["scheme"],
-                "permeability": info["permeability"],
-                "prior_scaling": self.scaling,
-                "features": str(info["m"]),
-                "hyperparameter_points": len(self.fit.states),
-                "n_points": self.n_points,
-                "converged": str(self.converged).lower(),
-                "elbo": self.elbo,
-                "interval": self.interval,
-                "drawn": self.drawn,
+        facts = {
+            "title": self.title or self.default_title,
+            "source": f"geobgp {geobgp.__version__}",
+            "created": self.created,
+            "likelihood": self.likelihood.name,
+            "kernel": self.kernel.name,
+            "lengthscale": self.lengthscale,
+            "sd": self.sd,
+            "boundary": info["boundary"],
+            "scheme": info["scheme"],
+            "permeability": info["permeability"],
+            "prior_scaling": self.scaling,
+            "features": str(info["m"]),
+            "hyperparameter_points": len(self.fit.states),
+            "n_points": self.n_points,
+            "converged": str(self.converged).lower(),
+            "elbo": self.elbo,
+            "interval": self.interval,
+            "drawn": self.drawn,
+        }
+        if self.periods is not None:
+            facts |= {
+                "periods": self.periods.words(),
+                "dynamics": self.dynamics,
+                "tau": self.tau,
+                "level_sd": self.level_sd,
             }
-            | ({} if self.effort is None else {"effort": "as with full effort"})
-            | self._hidden_facts()
-        )
+        if self.effort is not None:
+            facts["effort"] = "as with full effort"
+        return facts | self._hidden_facts()
 
     def _hidden_facts(self) -> dict[str, str]:
         return {"small_numbers": legend(self)} if self.protection else {}
@@ -1318,14 +526,69 @@ class Posterior(Outputs, Questions):
 
     def summary(self) -> Summary:
         """Return what the fit used and found; prints as text."""
-        return describe(self)
+        return describe(self) if self.periods is None else describe_in_time(self)
 
-    # -- intensities -------------------------------------------------------------------------------
+    # -- one period ------------------------------------------------------------------------------------------
+
+    def at(self, period: Any) -> Posterior:
+        """Return the map of one period: its posterior given the events of all periods.
+
+        Parameters
+        ----------
+        period : str, int or date
+            Its label ("2020-03"), its number (from 0; -1 is the last), or a date within it.
+        """
+        t = self.time.find(period)
+        states: tuple[Any, ...] = self.fit.states
+        areas: Any = None if self.areas is None else self.areas.at(t)  # type: ignore[attr-defined]
+        observed = None if self.observed is None else self.observed[t]
+        events = 0.0 if observed is None else float(observed.sum())
+        if areas is not None:
+            events = areas.total_weight
+        label = self.time.labels[t]
+        return replace(
+            self,
+            fit=replace(self.fit, states=tuple(state.at(t) for state in states)),
+            exposure=np.array(self.by_period[t]),
+            points=self._points_of(events),
+            title=f"{self.title or self.default_title}, {label}",
+            observed=observed,
+            areas=areas,
+            places=None if self.places is None else self.places[self.places[:, 3] == t, :3],
+            given=None if self.given is None else self.given.at(t),
+            periods=None,
+        )
+
+    def _points_of(self, events: float) -> dict[str, float]:
+        """Return how many events a period has, if that may be told."""
+        rule = self.protection
+        if is_published(self) or rule.few(events):
+            return {"fewer_than": rule.min_count}
+        return {"used": round(float(rule.told(events)))}
+
+    def _of_period(self, name: str, period: Any) -> Posterior:
+        """Return the map of one period where there are some, which has to be said; a map without time as it is."""
+        if self.periods is None:
+            if period is not None:
+                self.time  # noqa: B018  (without time there is none)
+            return self
+        if period is None:
+            last = self.periods.labels[-1]
+            raise DataError(
+                f"{name}() is about one {self.periods.noun}; there are {self.periods.words()}.",
+                option="period",
+                remedy=f"Say which: {name}(..., period={last!r}), or posterior.at({last!r}).{name}(...).",
+            )
+        return self.at(period)
+
+    # -- intensities -----------------------------------------------------------------------------------------
 
     @cached_property
     def _nodes(self) -> NormalMixture:
+        """The linear predictor at the nodes, one period after the other."""
         moments = np.array([state.node_moments() for state in self.fit.states])
-        return NormalMixture(weights_of(self.fit.states), moments[:, 0], moments[:, 1])
+        flat = moments.reshape(len(moments), 2, -1)
+        return NormalMixture(weights_of(self.fit.states), flat[:, 0], flat[:, 1])
 
     @property
     def _shown_nodes(self) -> NormalMixture:
@@ -1336,6 +599,31 @@ class Posterior(Outputs, Questions):
     def _published(self) -> NormalMixture:
         """The log-intensity of the nodes as it may be told: that of `_nodes`, unless small numbers are protected."""
         return published(self)
+
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        """The shape of one draw."""
+        n = self.domain.n_nodes
+        return (n,) if self.periods is None else (self.periods.n, n)
+
+    def _intensity_over_time(self, coords: Any, quantiles: Sequence[float], period: Any) -> pd.DataFrame:
+        """Return the intensity at places, a row for each place and period."""
+        periods = self.time
+        which = range(periods.n) if period is None else [periods.find(period)]
+        places = place_coordinates(coords, self.domain.crs, self.domain.grid.bounds)
+        node = np.asarray(self.domain.locate(places))
+        n, land = self.domain.n_nodes, node >= 0
+        pick = np.concatenate([t * n + np.where(land, node, 0) for t in which])
+        off, nodes = np.tile(~land, len(which)), self._shown_nodes
+        mu, var = (np.where(off, np.nan, part[:, pick]) for part in (nodes.mu, nodes.var))
+        frame = pd.DataFrame(statistics(NormalMixture(nodes.weight, mu, var), quantiles))
+        rows = np.repeat(np.array(which), len(node))
+        names = coords.index if hasattr(coords, "iloc") else np.arange(len(node))
+        frame.insert(0, "place", np.tile(np.asarray(names), len(which)))
+        frame.insert(1, "period", [periods.labels[t] for t in rows])
+        frame.insert(2, "start", periods.starts[rows])
+        frame.attrs["units"] = self.units
+        return frame
 
     def _at(
         self,
@@ -1373,12 +661,19 @@ class Posterior(Outputs, Questions):
                 remedy="Use predict or predict_y.",
             )
 
+    def mean_by_period(self) -> np.ndarray:
+        """Return the posterior mean of exp(eta), (n_periods, n_nodes)."""
+        return self._nodes.exp_mean().reshape(self.n_periods, -1)
+
     @validated(quantiles=PROBABILITIES)
     def node_intensity(self, quantiles: Sequence[float] | None = None) -> pd.DataFrame:
-        """Return mean, sd and quantiles of the intensity, one row per node of the domain."""
+        """Return mean, sd and quantiles of the intensity, one row per node of the domain (in each period)."""
         self._need_counts("node_intensity()")
         chances = self.quantiles if quantiles is None else quantiles
         frame = pd.DataFrame(statistics(self._shown_nodes, chances))
+        if self.periods is not None:
+            axes = [self.periods.labels, np.arange(self.domain.n_nodes)]
+            frame.index = pd.MultiIndex.from_product(axes, names=["period", "node"])
         frame.attrs["units"] = self.units
         return frame
 
@@ -1388,6 +683,8 @@ class Posterior(Outputs, Questions):
         coords: np.ndarray | gpd.GeoDataFrame | gpd.GeoSeries,
         quantiles: Sequence[float] | None = None,
         covariates: Mapping[str, Any] | pd.DataFrame | None = None,
+        *,
+        period: Any = None,
     ) -> pd.DataFrame:
         """Return mean, sd and quantiles of the intensity at places: those of the node that a place lies on.
 
@@ -1402,57 +699,195 @@ class Posterior(Outputs, Questions):
             By default the ends of the `interval`, and the median.
         covariates : mapping or DataFrame, optional
             Values there, in their own units, or levels; one serves all places. By default those of the node on whose
-            land a coordinate lies, and where that has several levels the mean rate over it.
+            land a coordinate lies, and where that has several levels the mean rate over it. Over periods they are
+            those of the fit.
+        period : optional
+            Only this one, where there are several.
+
+        Returns
+        -------
+        DataFrame
+            A row for each place. Over periods a row for each place and period, with ``place`` (its row, or its index
+            in a table), ``period`` and ``start``.
         """
         self._need_counts("intensity_at()")
+        chances = self.quantiles if quantiles is None else quantiles
+        if self.periods is not None:
+            if covariates is not None:
+                self._of_period("intensity_at(covariates=...)", period)
+                return self.at(period).intensity_at(coords, quantiles, covariates)
+            return self._intensity_over_time(coords, chances, period)
+        self._of_period("intensity_at", period)
         found = self._at(coords, covariates, by_node=True).plus(math.log(self.shown.factor))
         index = getattr(coords, "index", None) if hasattr(coords, "iloc") else None
-        frame = pd.DataFrame(
-            statistics(found, self.quantiles if quantiles is None else quantiles), index=index
-        )
+        frame = pd.DataFrame(statistics(found, chances), index=index)
         frame.attrs["units"] = self.units
         return frame
 
-    # -- samples ------------------------------------------------------------------------
+    @validated(quantiles=PROBABILITIES)
+    def intensity(self, quantiles: Sequence[float] | None = None) -> xr.Dataset:
+        """Return the intensity on the grid: mean, sd and quantiles.
+
+        Exact for a log-normal (or a mixture of them), not sampled. In a cell with several nodes (two sides of
+        a river) each statistic is the average over the cell's land.
+
+        Parameters
+        ----------
+        quantiles : sequence of float, optional
+            Probabilities, each a variable: 0.05 is ``q05``. By default the ends of the `interval`, and the median.
+
+        Returns
+        -------
+        xarray.Dataset
+            On (northing, easting), NaN off land, with CRS, units and provenance.
+        """
+        self._need_counts("intensity()")
+        table = self.node_intensity(quantiles)
+        what = self.quantity
+        about = {name: {"long_name": f"{what}, {_words(name)}", "units": self.units} for name in table}
+        if what != "intensity":
+            about = {name: facts | {"quantity": what} for name, facts in about.items()}
+        look = self.style.attrs()
+        about = {name: facts | (look if name != "sd" else {}) for name, facts in about.items()}
+        return self._dataset({name: table[name].to_numpy() for name in table}, about)
+
+    @validated(threshold=real())
+    def exceedance(self, threshold: float) -> xr.DataArray:
+        """Return the probability that the intensity exceeds `threshold` (in `units`), on the grid."""
+        self._need_counts("exceedance()")
+        values = self._shown_nodes.sf(np.log(threshold) if threshold > 0 else -np.inf)
+        about = {
+            "long_name": f"probability of more than {threshold:g} {self.units}",
+            "units": "1",
+            "threshold": float(threshold),
+        }
+        return self._dataset({"exceedance": values}, {"exceedance": about})["exceedance"]
+
+    @validated(quantiles=PROBABILITIES)
+    def latent(self, quantiles: Sequence[float] | None = None) -> xr.Dataset:
+        """Return the linear predictor on the grid (the log-intensity, for counts): mean, sd and quantiles."""
+        chances = check_probabilities(self.quantiles if quantiles is None else quantiles)
+        nodes = self._published
+        mean, var = nodes.moments()
+        values = {"mean": mean, "sd": np.sqrt(var)} | {quantile_name(q): nodes.quantile(q) for q in chances}
+        unit = f"log({self.in_units(None).units})" if self.likelihood.is_intensity else "1"
+        about = {name: {"long_name": f"linear predictor, {_words(name)}", "units": unit} for name in values}
+        return self._dataset(values, about)
+
+    def _dataset(
+        self, values: dict[str, np.ndarray], variables: dict[str, dict[str, Any]], coverage: bool = False
+    ) -> xr.Dataset:
+        from geobgp.output.grids import dataset, time_dataset
+
+        more: dict[str, Any] = {"variables": variables, "attrs": self.provenance, "coverage": coverage}
+        if self.periods is None:
+            return dataset(self.domain, values, **more)
+        return time_dataset(self.domain, self.periods, values, **more)
+
+    def _layers(self, quantiles: Sequence[float] | None, thresholds: Sequence[float]) -> xr.Dataset:
+        drawn = "q50" if self.drawn == "median" else "mean"
+        if drawn == "q50" and quantiles is not None and 0.5 not in quantiles:
+            quantiles = (*quantiles, 0.5)
+        data = self.intensity(quantiles)
+        # What maps show comes first.
+        data = data[[drawn, *(name for name in data.data_vars if name != drawn)]]
+        for threshold in np.atleast_1d(np.asarray(thresholds, float)):
+            chance = self.exceedance(float(threshold))
+            data[f"exceedance_{threshold:g}"] = chance
+            ends = float(chance.min()), float(chance.max())
+            q = self.intensity()
+            low, high, words = cast("Interval", interval_in(q))
+            warn_if_far(
+                float(threshold), self.units, ends, (float(q[low].min()), float(q[high].max())), words
+            )
+        data["coverage"] = self._dataset({}, {}, coverage=True)["coverage"]
+        return data
+
+    @validated(quantiles=PROBABILITIES)
+    def level(self, quantiles: Sequence[float] | None = None) -> pd.DataFrame:
+        """Return the events of each period on all the land, and the level: what is common to all places.
+
+        Returns
+        -------
+        DataFrame
+            ``period``, ``start``; ``observed`` events of all the land (NaN where some counts are suppressed or
+            unknown), and quantiles of how many such a period brings, ``predicted_q05``, ...; ``expected`` ones with
+            ``expected_q05``, ... (and ``reported``, those that an effort lets see); ``level``, the intensity where the
+            map is at its average, with the season, in `units`, with ``level_sd``, ``level_q05``, ...
+
+        Notes
+        -----
+        Quantiles of events are from 500 joint draws; the rest is exact.
+        """
+        from geobgp.totals import events_by_period
+
+        periods, states = self.time, cast("Sequence[Any]", self.fit.states)
+        moments: Any = zip(*(state.level() for state in states), strict=True)
+        mixture = NormalMixture(weights_of(states), *map(np.array, moments))
+        columns: dict[str, Any] = {"period": periods.labels, "start": periods.starts}
+        chances = self.quantiles if quantiles is None else quantiles
+        if not is_published(self):
+            columns |= events_by_period(self, chances, self._land_draws)
+        level = statistics(mixture.plus(math.log(self.shown.factor)), chances)
+        columns |= {"level" if name == "mean" else f"level_{name}": values for name, values in level.items()}
+        frame = pd.DataFrame(columns)
+        frame = hide_rows(frame, self, [name for name in columns if name not in ("period", "start")])
+        frame.attrs["units"] = self.units
+        return frame
+
+    @cached_property
+    def _land_draws(self) -> tuple[np.ndarray, np.ndarray]:
+        """Joint draws of the events of all the land, (draws, n_periods): expected, and means of what is counted."""
+        from geobgp.totals import land_draws
+
+        return land_draws(self)
+
+    # -- samples ---------------------------------------------------------------------------------------------
 
     @validated(n=whole(), seed=SEED_OR_GENERATOR)
     def sample(self, n: int, seed: int | np.random.Generator | None = None) -> xr.DataArray:
-        """Draw joint samples of the intensity at all nodes.
+        """Draw joint samples of the intensity at all nodes (in all periods).
 
         Parameters
         ----------
         n : int
-            Number of samples; 1,000 samples of 15,000 nodes take 120 MB.
+            Number of samples; 1,000 samples of 15,000 nodes take 120 MB, one of 10,000 nodes in 120 periods 10 MB.
         seed : int or Generator, optional
             The same seed gives the same samples; None gives others every time.
 
         Returns
         -------
-        xarray.DataArray, (draw, node)
-            One intensity (in `units`) per node, with its easting and northing; whole rows belong together. NaN at
-            nodes whose small numbers are hidden.
+        xarray.DataArray, (draw, node) or (draw, time, node)
+            One intensity (in `units`) per node, with its easting and northing; what has one draw belongs together. NaN
+            at nodes whose small numbers are hidden.
         """
         import xarray as xr
+
+        from geobgp.output.grids import time_axis
 
         self._need_counts("sample()")
         values = np.concatenate([np.zeros((0, *self._shape)), *self.sample_blocks(n, seed)])
         if self.protection:
             values *= np.exp(shifts(self)).reshape(self._shape)
         easting, northing = self.domain.node_points.T
-        return xr.DataArray(
+        out = xr.DataArray(
             values * self.shown.factor,
             {"draw": np.arange(n), "easting": ("node", easting), "northing": ("node", northing)},
-            ("draw", "time", "node") if values.ndim == 3 else ("draw", "node"),
+            ("draw", "node") if self.periods is None else ("draw", "time", "node"),
             name="intensity",
             attrs={"long_name": f"{self.quantity}, joint samples", "units": self.units},
         )
+        if self.periods is None:
+            return out
+        axes = time_axis(self.periods)
+        return out.assign_coords({name: axis for name, axis in axes.items() if name != "time_bounds"})
 
     def sample_blocks(self, n: int, seed: int | np.random.Generator | None) -> Iterator[np.ndarray]:
         """Yield joint samples of exp(eta), events per unit of `exposure`, some at a time: n in all."""
-        for block in self._draws(n, seed):
+        for block in self.draws(n, seed):
             yield np.exp(block, out=block)
 
-    def _draws(self, n: int, seed: int | np.random.Generator | None) -> Iterator[np.ndarray]:
+    def draws(self, n: int, seed: int | np.random.Generator | None) -> Iterator[np.ndarray]:
         """Yield joint draws of eta, some at a time: n in all."""
         if n < 0:
             raise DataError(f"The number of samples cannot be negative; found {n}.")
@@ -1467,16 +902,11 @@ class Posterior(Outputs, Questions):
                 block[mine == k] = states[k].sample_nodes(int((mine == k).sum()), rng)
             yield block
 
-    @property
-    def _shape(self) -> tuple[int, ...]:
-        """The shape of one draw."""
-        return (self.domain.n_nodes,)
-
-    # -- predictions at coordinates ----------------------------------------------------------------
+    # -- predictions at coordinates --------------------------------------------------------------------------
 
     @validated(covariates=VALUES)
     def predict(
-        self, coords: Any, covariates: Mapping[str, Any] | pd.DataFrame | None = None
+        self, coords: Any, covariates: Mapping[str, Any] | pd.DataFrame | None = None, *, period: Any = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and variance of the linear predictor at places; NaN off land.
 
@@ -1485,23 +915,972 @@ class Posterior(Outputs, Questions):
         Features are smooth functions, and so is what they predict; at full rank it is the value of the node that a
         coordinate lies on.
         """
+        if self.periods is not None or period is not None:
+            return self._of_period("predict", period).predict(coords, covariates)
         mean, variance = self._at(coords, covariates).moments()
         return as_given(mean, coords), as_given(variance, coords)
 
     @validated(covariates=VALUES)
     def predict_y(
-        self, coords: Any, covariates: Mapping[str, Any] | pd.DataFrame | None = None
+        self, coords: Any, covariates: Mapping[str, Any] | pd.DataFrame | None = None, *, period: Any = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and variance of a new observation at places, given as for `predict`; NaN off land.
 
         Gaussian: the noise is added. Bernoulli: the probability of a 1, and p (1 - p). Poisson: of a count
         with one unit of exposure.
         """
+        if self.periods is not None or period is not None:
+            return self._of_period("predict_y", period).predict_y(coords, covariates)
         noise = np.array([state.noise for state in self.fit.states])
         mean, variance = self.likelihood.predicted(self._at(coords, covariates), noise)
         return as_given(mean, coords), as_given(variance, coords)
 
-    # -- files -------------------------------------------------------------------------------------
+    # -- what can be asked of land as a whole: totals, ranks, excursions, trends, another map ----------------
+
+    @validated(min_count=MIN_COUNT, protect=choice("hide", "smooth"), min_people=real(least=0.0))
+    def protected(
+        self,
+        min_count: int | str,
+        protect: Literal["hide", "smooth"] = "hide",
+        *,
+        min_people: float = 0.0,
+    ) -> Posterior:
+        """Return the same posterior, with the numbers hidden that rest on fewer events than `min_count`.
+
+        Parameters
+        ----------
+        min_count : int or str
+            k. An estimate rests on 1 / V events, V the posterior variance of the log-intensity: those of the place
+            itself and those borrowed from around it. Where these are fewer than k, the cell is hidden, whether or not
+            anything happened there. Or the rule of an office: "cdc" (1 to 9 are hidden), "nhs" (1 to 7 are hidden,
+            other counts rounded to 5), "ons" (1 and 2). 0 hides nothing.
+        protect : "hide" or "smooth"
+            Hide what rests on too few; or fit again with a lengthscale so long that nearly all land (99 %) may be
+            shown, and hide the rest.
+        min_people : float
+            Cells and regions with fewer people are hidden, whatever the events.
+
+        Returns
+        -------
+        Posterior
+            NaN in `intensity`, `exceedance`, `latent`, `sample`, `predict`, `intensity_at`, `excursion`, rasters,
+            maps and figures where it is hidden; what is shown is told in steps of 2 / k on the log scale, for from an
+            exact map single events can be computed back. In `totals` and `ranks` regions with 1 to k - 1 events are
+            hidden, those that rest on fewer than k, and others by which a total would give these away; ``hidden`` and
+            ``why`` say so. `save` writes a file without counts and without the fit; `residuals` are refused.
+
+        Notes
+        -----
+        A number below k may still follow from several maps of the same events, on other cells or of other periods, or
+        from totals of regions that overlap: publish one.
+
+        Examples
+        --------
+        >>> import numpy as np, shapely
+        >>> from geobgp import LGCP, Domain, FullRank, Matern
+        >>> domain = Domain.from_polygons(shapely.box(0, 0, 10, 10), cell_size=1, crs="local")
+        >>> counts = np.random.default_rng(0).poisson(0.05 * domain.node_points[:, 0])
+        >>> posterior = LGCP(FullRank(domain), Matern(1.0, 8.0, 1.0)).fit(counts)
+        >>> hidden = posterior.protected(8).intensity()["mean"].isnull()
+        >>> bool(hidden[:, 0].mean() > hidden[:, 5].mean())  # fewer events in the west
+        True
+        """
+        return protected(self, Protection.of(min_count, protect, min_people))
+
+    @validated(
+        regions=SOURCE, by=NAME, quantiles=PROBABILITIES, predicted=FLAG, n_samples=whole(2), seed=SEED
+    )
+    def totals(
+        self,
+        regions: gpd.GeoDataFrame | gpd.GeoSeries | str | Path | Any = None,
+        *,
+        by: str | None = None,
+        points: Any = None,
+        quantiles: Sequence[float] | None = None,
+        predicted: bool = False,
+        n_samples: int | None = None,
+        seed: int = 0,
+    ) -> gpd.GeoDataFrame:
+        """Return the expected number of events in regions, with intervals from the joint posterior.
+
+        A node that a region's border crosses is cut exactly: the region gets the people who live on its part, as the
+        polygons or pixels of the exposure have them, or its share of the land where the exposure is known by node only.
+
+        Parameters
+        ----------
+        regions : GeoDataFrame, GeoSeries, geometry, list of geometries or path, optional
+            In any CRS (bare geometries: in the domain's). None: the whole domain as one region. One row each.
+        by : str, optional
+            A column of the regions: polygons with the same value in it are one region, as the parts of a province are.
+            Of the other columns nothing is left; polygons without a value stay apart.
+        points : GeoDataFrame, array, path or Counts, optional
+            The points that were mapped (what `bin_points` takes, or what it gave with ``keep_coordinates=True``; over
+            periods only the latter, for the same periods), for ``observed``. A posterior knows by itself where its
+            points lie, as long as it is in memory and they are 2 million at most; once saved and loaded it knows its
+            events by node only.
+        quantiles : sequence of float, optional
+            By default the ends of the `interval`, and the median.
+        predicted : bool
+            Add ``predicted_q05``, ...: quantiles of the number of events reported in such a period as was observed,
+            which varies around the expected number as the likelihood's counts do.
+        n_samples, seed : int
+            Joint samples behind sd and quantiles, by default 2,000, or 500 of all periods; the mean is exact.
+
+        Returns
+        -------
+        GeoDataFrame
+            The regions with ``land_km2`` (land of the domain within), ``exposure`` (where one was given), ``observed``
+            (the events truly inside: by where the points lie, those off the land where they were moved to; by node
+            where that is not known; by area for regions made of areas; NaN where it cannot be known), ``expected``
+            with its ``sd`` and its quantiles ``q05``, ...; ``rate`` in `units` and, of people or expected cases,
+            ``relative_risk`` to the average, each with its own, ``rate_q05``, ...; ``p_above``, how probably
+            the rate is above the average of all land (of a relative risk: above 1); and ``reported``, the part of
+            ``expected`` that an effort lets see. NaN where a region holds no land or nobody is exposed. Over periods a
+            row for each period and region: ``period`` and ``start`` say which.
+        """
+        from geobgp.totals import totals, totals_by_period
+
+        self._need_counts("totals()")
+        table, usual = (totals, 2000) if self.periods is None else (totals_by_period, 500)
+        return table(
+            self,
+            regions,
+            by=by,
+            points=points,
+            quantiles=quantiles,
+            predicted=predicted,
+            n_samples=usual if n_samples is None else n_samples,
+            seed=seed,
+        )
+
+    @validated(
+        threshold=real(above=0.0),
+        probability=real(least=0.5, below=1.0),
+        n_samples=whole(1),
+        seed=SEED,
+    )
+    def excursion(
+        self,
+        threshold: float,
+        probability: float = 0.9,
+        *,
+        n_samples: int = 1000,
+        seed: int = 0,
+        period: Any = None,
+    ) -> Excursion:
+        """Return the largest region that exceeds `threshold` everywhere at once with `probability`, and its opposite.
+
+        Parameters
+        ----------
+        threshold : float
+            In the intensity's unit.
+        probability : float
+            From 0.5 to less than 1.
+        n_samples, seed : int
+            Joint samples behind it.
+        period : optional
+            Of which period, where there are several: its label, number, or a date within it.
+
+        Returns
+        -------
+        Excursion
+            `above`, `below` (nodes) and what is between; `to_raster`, `to_polygons`, `plot`.
+        """
+        if self.periods is not None or period is not None:
+            return self._of_period("excursion", period).excursion(
+                threshold, probability, n_samples=n_samples, seed=seed
+            )
+        from geobgp.checks.excursions import excursion
+
+        self._need_counts("excursion()")
+        return excursion(self, threshold, probability, n_samples=n_samples, seed=seed)
+
+    @validated(by=NAME, top=whole(1), reference=real(least=0.0), n_samples=whole(1), seed=SEED)
+    def ranks(
+        self,
+        regions: Any,
+        *,
+        by: str | None = None,
+        top: int = 3,
+        reference: float | None = None,
+        n_samples: int = 2000,
+        seed: int = 0,
+        period: Any = None,
+    ) -> gpd.GeoDataFrame:
+        """Return how regions rank by their rate, with the probability of each claim.
+
+        Parameters
+        ----------
+        regions : GeoDataFrame, GeoSeries, list of geometries or path
+            As for `totals`.
+        by : str, optional
+            A column of the regions: polygons with the same value in it are one region.
+        top : int
+            How many regions are the top.
+        reference : float, optional
+            A rate in `units`; by default that of all the land, which is drawn together with the regions'.
+        n_samples, seed : int
+            Joint samples behind it.
+        period : optional
+            Of which period, where there are several: its label, number, or a date within it.
+
+        Returns
+        -------
+        GeoDataFrame
+            The regions with their land, ``rate`` (expected events per unit of exposure, in `units`) with
+            ``rate_q05`` and ``rate_q95``, ``rank`` (1 is the highest; the median) with its own, and the probabilities
+            ``p_first`` of rank 1, ``p_top3`` of being among the top, ``p_above`` of a rate above the reference.
+            NaN where a region holds no land or nobody is exposed.
+        """
+        if self.periods is not None or period is not None:
+            return self._of_period("ranks", period).ranks(
+                regions, by=by, top=top, reference=reference, n_samples=n_samples, seed=seed
+            )
+        from geobgp.checks.compare import ranks
+
+        self._need_counts("ranks()")
+        return ranks(
+            self,
+            regions,
+            by=by,
+            top=top,
+            reference=reference,
+            n_samples=n_samples,
+            seed=seed,
+        )
+
+    @validated(other=POSTERIOR, names=some_names("two names", 2))
+    def versus(self, other: Posterior, *, names: Sequence[str] | None = None, period: Any = None) -> Versus:
+        """Compare this map with another one of the same land: two periods, two diseases.
+
+        Parameters
+        ----------
+        other : Posterior
+            On the same domain, in the same unit, of other events: the two are taken to be independent.
+        names : (str, str), optional
+            What this map and the other are called; by default their titles.
+        period : optional
+            Of which period, where there are several: its label, number, or a date within it.
+
+        Returns
+        -------
+        Versus
+            `ratio`, `difference`, `increase`, `totals`; `to_raster`, `to_map`, `plot`.
+        """
+        if self.periods is not None or period is not None:
+            return self._of_period("versus", period).versus(other, names=names)
+        from geobgp.checks.compare import versus
+
+        return versus(self, other, names)
+
+    @validated(regions=SOURCE, n_samples=whole(2), seed=SEED)
+    def trend(self, regions: Any = None, *, n_samples: int = 500, seed: int = 0) -> Any:
+        """Return the rate of change over all periods, with its interval and the probability of an increase.
+
+        The trend is the slope of the straight line through the log-intensities of all periods, by least squares: of
+        every place, or of the expected events of regions (per unit of exposure). Its uncertainty is that of the joint
+        posterior of all periods. A change of 0.05 is one of +5 % per year (per unit of time, where time is a number).
+
+        Parameters
+        ----------
+        regions : optional
+            As for `totals`; "land" is all of it as one region. None: a map.
+        n_samples, seed : int
+            Joint draws behind it.
+
+        Returns
+        -------
+        xarray.Dataset, or GeoDataFrame of regions
+            ``change``, with ``q05`` and ``q95`` (or the ends of another `interval`); ``p_increase``.
+        """
+        from geobgp.output.grids import dataset
+        from geobgp.totals import trend_map, trend_of_regions
+
+        if self.time.n < 2:
+            raise DataError("A trend needs two periods at least; there is one.", found=1)
+        if regions is not None:
+            return trend_of_regions(self, regions, n_samples, seed)
+        values, about = trend_map(self, n_samples, seed)
+        return dataset(self.domain, values, variables=about, attrs=self.provenance)
+
+    @validated(periods=AHEAD, exposure=ARRAY)
+    def forecast(self, periods: int | Periods, exposure: np.ndarray | None = None) -> Posterior:
+        """Return what is expected in the periods that follow, given all that was seen.
+
+        Patches fade towards the average as the model has learned they do, the level goes back to its own, the season
+        goes on, and the uncertainty grows.
+
+        Parameters
+        ----------
+        periods : int or Periods
+            How many; or which, beginning where the last one ended.
+        exposure : (n_nodes,) or (n_ahead, n_nodes) array, optional
+            That of the periods ahead; by default that of the last period. Covariates stay as they were then.
+        """
+        from geobgp.totals import exposure_ahead, steps_ahead
+
+        known = self.time
+        after = known.ahead(periods) if isinstance(periods, (int, np.integer)) else periods
+        steps = steps_ahead(known, after)
+        states: Any = tuple(state.ahead(steps) for state in cast("Sequence[Any]", self.fit.states))
+        return replace(
+            self,
+            fit=replace(self.fit, states=states),
+            periods=after,
+            exposure=exposure_ahead(self, after, exposure),
+            observed=None,
+            areas=None,
+            places=None,
+            # Within a cell people live where they lived last.
+            given=None if self.given is None else self.given.at(known.n - 1),
+            title=f"Forecast: {self.title}" if self.title else "",
+        )
+
+    @validated(path=PATH, probability=real(above=0.5, below=1.0), risk=real(above=0.0))
+    def tolerance_contours(
+        self,
+        path: str | Path | None = None,
+        *,
+        probability: float = 0.975,
+        risk: float = 1.0,
+        period: Any = None,
+    ) -> gpd.GeoDataFrame:
+        """Return where the relative risk is nearly surely raised or lowered, as polygons; write them if asked to.
+
+        Parameters
+        ----------
+        path : str or path, optional
+            A GeoPackage.
+        probability : float
+            Of a risk above `risk` (raised), or below it (lowered), place by place.
+        risk : float
+            1 is the average risk.
+        period : optional
+            Of which period, where there are several: its label, number, or a date within it.
+
+        Returns
+        -------
+        GeoDataFrame
+            Columns ``risk`` ("raised" or "lowered"), ``probability``, ``area``; without rows where nothing is so sure.
+        """
+        if self.periods is not None or period is not None:
+            return self._of_period("tolerance_contours", period).tolerance_contours(
+                path, probability=probability, risk=risk
+            )
+        from geobgp.output.polygons import to_polygons, write_polygons
+
+        frame = to_polygons(self.exceedance(risk), [1 - probability, probability], domain=self.domain)
+        frame = frame[frame["lower"].isna() | frame["upper"].isna()].reset_index(drop=True)
+        frame.insert(0, "risk", np.where(frame["upper"].isna(), "raised", "lowered"))
+        frame.insert(1, "probability", probability)
+        frame = frame[["risk", "probability", "area", "geometry"]]
+        if path is not None:
+            write_polygons(frame, path)
+        return frame
+
+    @validated(levels=LEVELS, path=PATH, variable=NAME, smooth=FLAG)
+    def to_polygons(
+        self,
+        levels: Sequence[float],
+        path: str | Path | None = None,
+        *,
+        variable: str | None = None,
+        kind: Literal["bands", "above"] = "bands",
+        smooth: bool = True,
+        period: Any = None,
+    ) -> gpd.GeoDataFrame:
+        """Return the land between levels of a variable of `intensity()`; write it to `path` if given.
+
+        Parameters
+        ----------
+        levels : sequence of float
+            In `units`.
+        path : str or path, optional
+            A GeoPackage.
+        variable : str, optional
+            "mean", "median", "sd", "q50", or an end of the interval, such as "q05"; by default the statistic that maps
+            show, `drawn`.
+        kind : "bands" or "above"
+            All land in bands, or all that lies above each level.
+        smooth : bool
+            Interpolate between cells; False keeps whole ones.
+        period : optional
+            Of which period, where there are several: its label, number, or a date within it.
+
+        Returns
+        -------
+        GeoDataFrame
+            Columns ``lower``, ``upper``, ``label``, ``units``, ``area``.
+        """
+        if self.periods is not None or period is not None:
+            return self._of_period("to_polygons", period).to_polygons(
+                levels, path, variable=variable, kind=kind, smooth=smooth
+            )
+        from geobgp.output.palette import chosen_variable
+        from geobgp.output.polygons import to_polygons, write_polygons
+
+        data = self.intensity()
+        frame = to_polygons(
+            data[chosen_variable(data, variable)], levels, domain=self.domain, kind=kind, smooth=smooth
+        )
+        if path is not None:
+            write_polygons(frame, path)
+        return frame
+
+    # -- checks ----------------------------------------------------------------------------------------------
+
+    @validated(n_simulations=whole(39), seed=SEED)
+    def residuals(self, *, n_simulations: int = 99, seed: int = 0, period: Any = None) -> Residuals:
+        """Return residuals of the events that made the map, with bands of events simulated from it.
+
+        Parameters
+        ----------
+        n_simulations : int
+            At least 39.
+        seed : int
+        period : optional
+            Of which period, where there are several: its label, number, or a date within it.
+
+        Returns
+        -------
+        Residuals
+            `pearson` in squares, `dispersion`, `lurking` variables, `pairs` of events by distance, `plot()`.
+        """
+        if self.periods is not None or period is not None:
+            return self._of_period("residuals", period).residuals(n_simulations=n_simulations, seed=seed)
+        from geobgp.checks.residuals import residuals
+
+        self._need_counts("residuals()")
+        refuse(self, "residuals()", "shows the events of every square")
+        return residuals(self, n_simulations=n_simulations, seed=seed)
+
+    @validated(
+        buffer=real(least=0.0), last=whole(1), rounds=whole(), seed=SEED, refit=FLAG, client=CLIENT,
+        n_jobs=JOBS,
+    )  # fmt: skip
+    def cross_validate(
+        self,
+        blocks: Any = "auto",
+        buffer: float = 0.0,
+        *,
+        last: int = 3,
+        rounds: int = ROUNDS,
+        seed: int = 0,
+        refit: bool = False,
+        client: Any = None,
+        n_jobs: int | None = 1,
+    ) -> Any:
+        """Predict what was left out: each block of the land from the events outside it, or the last periods.
+
+        Without time, a block's observations are taken out of the posterior, and its neighbourhood is brought up to
+        date, without new fits; the hyperparameters are held (a mixture over them is weighed anew). Of counts by area
+        each area with a number is a block, and `blocks`, `buffer` and `rounds` say nothing. Of cases and controls, the
+        cases among the persons of a block are predicted. Over periods, the last ones are forecast from those before
+        them: the model is fitted again without them, its hyperparameters held, and `blocks` are parts of the land
+        whose numbers are predicted.
+
+        Parameters
+        ----------
+        blocks : "auto", float, regions or folds
+            "auto": squares of about two lengthscales, some dozens of them at least. A number: the side of squares, in
+            the domain's unit. Polygons (whatever `totals` takes): a node belongs to the one with the most of its land.
+            An array with a label for each node: nodes of one label are left out together; those without one never are.
+            Over periods, of counts by area, they are the areas: a suppressed count is scored by the probability of all
+            that it may be, one that is not known is not compared.
+        buffer : float
+            Width of a strip around each block that is left out with it and not predicted, in the domain's unit.
+        last : int
+            Over periods: how many are left out.
+        rounds : int
+            How often the neighbours of a block are brought up to date; 0 is quicker, and near where data are plenty.
+        seed : int
+            Of the predictive draws and of the randomised PIT values.
+        refit : bool
+            Fit anew without each block, hyperparameters too: for those who want to see that it makes little difference.
+        client : distributed.Client or str, optional
+            The Dask client, or the address of the scheduler, whose workers fit; by default the current client.
+        n_jobs : int, optional
+            Processes that fit, where there is no client: this one by default; None, one for each core.
+
+        Returns
+        -------
+        CrossValidation, or ForecastCheck of periods
+            ``score`` and ``se`` in nats per event, ``coverage`` of intervals, ``pit``, ``blocks``, ``plot()``. Of
+            periods the score is above one rate everywhere; with the scores of a pooled map and of the numbers one
+            season (or one period) before, and a table by period and block.
+
+        Examples
+        --------
+        >>> import numpy as np, shapely
+        >>> from geobgp import LGCP, Domain, FullRank, Matern
+        >>> domain = Domain.from_polygons(shapely.box(0, 0, 10, 10), cell_size=1, crs="local")
+        >>> counts = np.random.default_rng(0).poisson(np.exp(0.3 * domain.node_points[:, 0]))
+        >>> checked = LGCP(FullRank(domain), Matern(1.0, 8.0, 1.0)).fit(counts).cross_validate(2.0)
+        >>> len(checked.blocks), checked.score > 0.2
+        (25, True)
+        """
+        from geobgp.checks.crossval import cross_validate, cross_validate_areas, cross_validate_persons
+        from geobgp.checks.forecasts import cross_validate as forecast_check
+
+        self._need_counts("cross_validate()")
+        if self.periods is not None:
+            return forecast_check(self, last, blocks, seed=seed)
+        if refit and (self.areas is not None or self.exposure_kind == "risk"):
+            raise DataError(
+                "Only points are fitted anew without each block, not areas or persons.",
+                option="refit",
+                remedy="Leave it out.",
+            )
+        if self.areas is not None:
+            checked = cross_validate_areas(self, blocks, buffer, seed=seed)
+        elif self.exposure_kind == "risk":
+            checked = cross_validate_persons(self, blocks, buffer, rounds=rounds, seed=seed)
+        else:
+            more = {"refit": refit, "client": client, "n_jobs": n_jobs}
+            checked = cross_validate(self, blocks, buffer, rounds=rounds, seed=seed, **more)
+        if isinstance(blocks, str) and not buffer:
+            self.fit.notes["cross_validation"] = checked
+        return hide_blocks(checked)
+
+    def _known_variation(self) -> Variation | None:
+        """Whether the map varies, without leaving anything out for it; None where it cannot be told."""
+        from geobgp.checks.variation import known_variation
+
+        return known_variation(self)
+
+    @validated(held_out=FLAG)
+    def variation(self, held_out: bool | None = None) -> Variation:
+        """Return whether the map varies at all, or whether one rate everywhere explains the events as well.
+
+        The model is compared with the same one without a field: the same covariates, exposure, effort, likelihood and
+        priors; over time, with a level of each period, the season and covariates alone.
+
+        Parameters
+        ----------
+        held_out : bool, optional
+            Whether to say how well held-out blocks are predicted against the model without a field. By default a
+            `cross_validate` with automatic blocks that was made before is used, and one is made where it takes no more
+            than seconds. True makes one on large maps too; False leaves it out. Over time there is none.
+
+        Returns
+        -------
+        Variation
+            ``log_bayes_factor``; ``verdict``: "varies" where it is above 3, "no evidence" where it is below 0, else
+            "may vary"; ``score`` of held-out blocks with its standard error ``se``; ``sentence``.
+
+        Notes
+        -----
+        The log Bayes factor is the bound of the log evidence with the hyperparameters integrated out by Laplace's
+        approximation, less the same bound without a field. On events that are spread at random it is below 0 nine
+        times in ten. The file that `save` writes keeps the answer.
+
+        Examples
+        --------
+        >>> import numpy as np, shapely
+        >>> from geobgp import LGCP, Domain, FullRank
+        >>> domain = Domain.from_polygons(shapely.box(0, 0, 10, 10), cell_size=1, crs="local")
+        >>> model = LGCP(FullRank(domain))
+        >>> rng, east = np.random.default_rng(0), domain.node_points[:, 0]
+        >>> model.fit(rng.poisson(3.0, domain.n_nodes)).variation().verdict
+        'no evidence'
+        >>> model.fit(rng.poisson(np.exp(0.2 * east))).variation().verdict
+        'varies'
+        """
+        from geobgp.checks.variation import variation
+
+        return variation(self, held_out)
+
+    # -- rasters, netCDF, Zarr, QGIS, web maps, reports, figures ---------------------------------------------
+
+    @validated(path=PATH, thresholds=THRESHOLDS, quantiles=PROBABILITIES)
+    def to_raster(
+        self,
+        path: str | Path,
+        thresholds: Sequence[float] = (),
+        *,
+        quantiles: Sequence[float] | None = None,
+        period: Any = None,
+        classes: int | Sequence[float] | Literal["quantile"] | None = None,
+        vmin: float | None = None,
+        vmax: float | None = None,
+        cmap: Any = None,
+    ) -> list[Path]:
+        """Write GeoTIFFs with QGIS styles: a directory (a file per statistic) or one ``.tif`` (all bands).
+
+        The statistic that maps show (`drawn`) is the first, as ``mean.tif`` or ``q50.tif``. Each of `thresholds` adds
+        the probability of exceeding it; ``coverage`` is the share of each cell that is land. Over periods there is a
+        file for each, ``mean_2020-03.tif``, with one legend for all, or those of one `period` alone.
+        `classes`, `vmin`, `vmax` and `cmap` are of the styles; see `styled`.
+        """
+        from geobgp.output.rasters import write_rasters
+
+        styled = self._look(classes, vmin, vmax, cmap)
+        if self.periods is not None and period is None:
+            return [Path(one.path) for one in styled.write_rasters(path, thresholds, quantiles)]
+        data = styled._of_period("to_raster", period)._layers(quantiles, thresholds)
+        return write_rasters(data, path, title=str(data.attrs["title"]))
+
+    def write_rasters(
+        self,
+        path: str | Path,
+        thresholds: Sequence[float] = (),
+        quantiles: Sequence[float] | None = None,
+        forecast: Posterior | None = None,
+    ) -> list[Dated]:
+        """Write rasters of all periods, with those of a forecast under the same legend; return when each is."""
+        import xarray as xr
+
+        from geobgp.output.rasters import write_period_rasters
+
+        data, periods = self._layers(quantiles, thresholds), self.time
+        if forecast is not None:
+            both = [data, forecast._layers(quantiles, thresholds)]
+            data = xr.concat(
+                both, "time", data_vars="minimal", coords="minimal", compat="override", join="override"
+            )
+            periods = periods.joined(forecast.time)
+        return write_period_rasters(data, periods, path, title=self.provenance["title"])
+
+    @validated(path=PATH, thresholds=THRESHOLDS, quantiles=PROBABILITIES)
+    def to_netcdf(
+        self, path: str | Path, thresholds: Sequence[float] = (), *, quantiles: Sequence[float] | None = None
+    ) -> Path:
+        """Write the intensity and the probabilities of exceeding `thresholds` to one netCDF file, all periods too."""
+        from geobgp.output.grids import write_netcdf
+        from geobgp.output.netcdf import write_time_netcdf
+
+        write = write_netcdf if self.periods is None else write_time_netcdf
+        return write(self._layers(quantiles, thresholds), path)
+
+    @validated(path=PATH, thresholds=THRESHOLDS, quantiles=PROBABILITIES)
+    def to_zarr(
+        self, path: str | Path, thresholds: Sequence[float] = (), *, quantiles: Sequence[float] | None = None
+    ) -> Path:
+        """Write all periods to a Zarr store by CF conventions, a chunk for each period. Needs the package zarr."""
+        from geobgp.output.netcdf import write_zarr
+
+        self.time  # noqa: B018  (without time there is none)
+        return write_zarr(self._layers(quantiles, thresholds), path)
+
+    @validated(path=PATH, thresholds=THRESHOLDS, quantiles=PROBABILITIES)
+    def to_qgis(
+        self,
+        path: str | Path,
+        thresholds: Sequence[float] = (),
+        *,
+        regions: Any = None,
+        quantiles: Sequence[float] | None = None,
+    ) -> Path:
+        """Write a QGIS project with all that it shows: rasters, shoreline, the land that exceeds thresholds, regions.
+
+        Over periods, the temporal controller plays the rasters, with one legend for all.
+
+        Parameters
+        ----------
+        path : str or path
+            A folder, made if it is missing, for ``map.qgz`` and its files; or the project itself, ending in ``.qgz``.
+            Paths in the project are relative: it moves with its folder.
+        thresholds : sequence of float
+            In `units`. Each adds the probability of exceeding it, and where that is probable, as polygons.
+        regions : GeoDataFrame, GeoSeries, list of geometries or path, optional
+            As for `totals`; their totals are in ``regions.gpkg``, and their names on the map. Not over periods.
+        quantiles : sequence of float
+
+        Returns
+        -------
+        Path
+            The project.
+        """
+        from geobgp.output.grids import hatched_land
+        from geobgp.output.qgis import write_dated, write_layers, write_qgis
+
+        project = Path(path) if Path(path).suffix.lower() == ".qgz" else Path(path) / "map.qgz"
+        if self.periods is not None:
+            if regions is not None:
+                self._of_period("to_qgis(regions=...)", None)
+            dated = self.write_rasters(project.parent, thresholds, quantiles)
+            nodes, words = hatched_land(self)
+            title, hatched = self.provenance["title"], (np.atleast_2d(nodes), words)
+            return write_dated(project, dated, title=title, domain=self.domain, hatched=hatched)
+        totals = None if regions is None else self.totals(regions)
+        check_unread(project, project.parent / "map.gpkg", project.parent / "regions.gpkg")
+        rasters = self.to_raster(project.parent, thresholds, quantiles=quantiles)
+        if totals is not None:
+            write_layers(project.parent / "regions.gpkg", {"regions": totals})
+        return write_qgis(self, project, rasters, thresholds=thresholds, regions=totals)
+
+    @validated(draws=whole(1), chains=whole(1), seed=SEED)
+    def to_arviz(self, draws: int = 250, *, chains: int = 4, seed: int = 0, period: Any = None) -> Any:
+        """Return joint draws for ArviZ, so that ``az.summary``, ``az.loo`` and ``az.plot_*`` work.
+
+        Needs the extra ``geobgp[arviz]``. Draws are independent of each other; chains are there because ArviZ
+        compares them. `cross_validate` judges blocks of land and is the better guide than ``az.loo``, which leaves out
+        single nodes.
+
+        Parameters
+        ----------
+        draws, chains : int
+            Draws of each chain, and chains: 1,000 draws at 15,000 nodes take 120 MB a variable.
+        seed : int
+        period : optional
+            Of which period, where there are several: its label, number, or a date within it.
+
+        Returns
+        -------
+        arviz.InferenceData, or xarray.DataTree from ArviZ 1.0 on
+            ``posterior``: ``coefficient`` (by ``effect``, in own units), ``intensity`` (by ``node``), and
+            ``lengthscale`` and ``sd`` if they were integrated over. ``constant_data``: exposure, easting and northing
+            of the nodes. Where the counts are known, ``observed_data``, ``log_likelihood`` and
+            ``posterior_predictive``: ``events`` by node.
+        """
+        if self.periods is not None or period is not None:
+            return self._of_period("to_arviz", period).to_arviz(draws, chains=chains, seed=seed)
+        from geobgp.output.arviz import inference_data
+
+        self._need_counts("to_arviz()")
+        return inference_data(self, draws, chains, seed)
+
+    @validated(
+        path=PATH,
+        forecast=POSTERIOR,
+        title=TEXT,
+        threshold=either(FLAG, real(above=0.0)),
+        thresholds=THRESHOLDS,
+        basemap=BASEMAP,
+        show_points=FLAG,
+        points=ARRAY,
+        point_labels=SOURCE,
+        opacity=real(least=0.0, most=1.0),
+        max_pixels=whole(1),
+        max_bytes=whole(1),
+    )
+    def to_map(
+        self,
+        path: str | Path | None = None,
+        *,
+        period: Any = None,
+        forecast: Posterior | None = None,
+        title: str | None = None,
+        threshold: float | bool | None = None,
+        thresholds: Sequence[float] | None = None,
+        regions: Any = None,
+        context: Any = None,
+        basemap: str | folium.TileLayer | None = None,
+        show_points: bool = False,
+        points: gpd.GeoDataFrame | gpd.GeoSeries | np.ndarray | None = None,
+        point_labels: Iterable[object] | str | None = None,
+        opacity: float | None = None,
+        max_pixels: int | None = None,
+        max_bytes: int | None = None,
+        classes: int | Sequence[float] | Literal["quantile"] | None = None,
+        vmin: float | None = None,
+        vmax: float | None = None,
+        cmap: Any = None,
+    ) -> folium.Map:
+        """Return the interactive map; write it to `path` if given, as HTML that needs nothing else.
+
+        Over periods it has a slider and a play button.
+
+        Parameters
+        ----------
+        path : str or path, optional
+            An HTML file.
+        period : optional
+            Only this one, where there are several.
+        forecast : Posterior, optional
+            From `forecast`: its periods follow, marked as such.
+        title : str, optional
+            By default the posterior's own.
+        threshold : float, optional
+            The layer of the probability of exceeding it; by default of the mean over all land. False: without.
+        thresholds : sequence of float, optional
+            Several of them, a layer each.
+        regions : GeoDataFrame or whatever `totals` takes, optional
+            Outlines with their numbers and intervals. A table from `totals` is shown as it is; of other regions the
+            totals are computed. Over periods the chart is then that of the region under the cursor.
+        context : GeoDataFrame, GeoSeries or path, optional
+            Outlines and names for orientation, without network.
+        basemap : str or folium.TileLayer, optional
+            An online one, such as "OpenStreetMap": its server then learns where on the map the reader looks.
+        show_points : bool
+            Put `points` into the file, where **whoever has the file has every coordinate**. Of one period.
+        points : GeoDataFrame, GeoSeries or (n, 2) array, optional
+            An array holds eastings and northings in the domain's CRS.
+        point_labels : str or iterable, optional
+            A column of `points`, or one label each.
+        opacity : float, optional
+            Of the pictures at first; 1, or 0.75 over a basemap.
+        max_pixels, max_bytes : int, optional
+            Limits on the size, by default 4 million (over periods 1 million) and 12 MB.
+        classes, vmin, vmax, cmap
+            Other classes and colours of the first layer; see `styled`.
+        """
+        from geobgp.web import maps
+
+        styled = self._look(classes, vmin, vmax, cmap)
+        how: dict[str, Any] = {
+            "title": title, "threshold": threshold, "thresholds": thresholds, "context": context, "basemap": basemap,
+            "opacity": opacity,
+        }  # fmt: skip
+        limits = {"max_pixels": max_pixels, "max_bytes": max_bytes}
+        how |= {name: limit for name, limit in limits.items() if limit is not None}
+        if self.periods is not None and period is None:
+            if show_points:
+                self._of_period("to_map(show_points=True)", None)
+            page = maps.time_map(styled, forecast=forecast, regions=self._with_totals(regions), **how)
+        else:
+            how |= {"show_points": show_points, "points": points, "point_labels": point_labels}
+            page = maps.intensity_map(styled._of_period("to_map", period), regions=regions, **how)
+        if path is not None:
+            maps.save(page, path)
+        return page
+
+    @validated(path=PATH, thresholds=THRESHOLDS, checks=FLAG, forecast=POSTERIOR, check=a("ForecastCheck"))
+    def to_report(
+        self,
+        path: str | Path,
+        *,
+        thresholds: Sequence[float] = (),
+        regions: Any = None,
+        checks: bool = True,
+        forecast: Posterior | None = None,
+        check: ForecastCheck | None = None,
+    ) -> Path:
+        """Write the report: maps, what went in, the model, residuals, totals of regions, on one page.
+
+        Over periods it has small maps, the level from period to period, a table by period, and the forecast's check.
+
+        Parameters
+        ----------
+        path : str or path
+            An HTML file, which needs nothing else.
+        thresholds : sequence of float
+            In `units`; a map of the probability of exceeding each.
+        regions : GeoDataFrame, optional
+            From `totals`, or anything that it takes.
+        checks : bool
+            Leave out blocks, as `cross_validate` does, and show how they are predicted, which takes time. Where that
+            cannot be done the report says why.
+        forecast : Posterior, optional
+            Over periods: from `forecast`.
+        check : ForecastCheck, optional
+            Over periods: from `cross_validate`, which is not run for the report.
+
+        Warns
+        -----
+        CheckWarning
+            When a check could not be run; the report is written without it.
+        """
+        from geobgp.report.report import ReportInputs, attempted, write_report, write_time_report
+
+        self._need_counts("to_report()")
+        totals = self._with_totals(regions)
+        if self.periods is not None:
+            inputs = ReportInputs(thresholds=thresholds, regions=totals)
+            return write_time_report(path, self, inputs, forecast=forecast, check=check)
+        checked, why_not = None, "" if checks else "They were not asked for."
+        if checks and self.observed is not None and self.observed.any():
+            checked, why_not = attempted(lambda: self.cross_validate(rounds=0), "The held-out checks were")
+        inputs = ReportInputs(thresholds=thresholds, regions=totals, validation=checked, not_checked=why_not)
+        return write_report(path, self, inputs)
+
+    @validated(
+        ax=either(FIGURE, AXES), forecast=POSTERIOR, variable=NAME, threshold=real(), points=SOURCE, title=TEXT,
+        label=TEXT, colour_bar=FLAG, scale_bar=FLAG, outline=FLAG, periods=SEVERAL_PERIODS, columns=whole(1),
+    )  # fmt: skip
+    def plot(
+        self,
+        ax: matplotlib.axes.Axes | Figure | None = None,
+        *,
+        period: Any = None,
+        periods: Sequence[Any] | None = None,
+        columns: int | None = None,
+        forecast: Posterior | None = None,
+        variable: str | None = None,
+        threshold: float | None = None,
+        points: Any = None,
+        title: str | None = None,
+        label: str | None = None,
+        colour_bar: bool = True,
+        scale_bar: bool = True,
+        outline: bool = True,
+        classes: int | Sequence[float] | Literal["quantile"] | None = None,
+        vmin: float | None = None,
+        vmax: float | None = None,
+        cmap: Any = None,
+    ) -> Any:
+        """Draw a statistic of the intensity as a map, in the classes and colours of the rasters.
+
+        Over periods: a small map of each, all under one legend.
+
+        Parameters
+        ----------
+        ax : Axes, or Figure over periods, optional
+            By default a new figure's.
+        period : optional
+            Only this one, where there are several.
+        periods : sequence, optional
+            Which, by label, number or date; by default all; of many every second, third, ...
+        columns : int, optional
+            Small maps beside each other.
+        forecast : Posterior, optional
+            From `forecast`: its periods follow, marked as such.
+        variable : str, optional
+            "mean", "median", "sd", "q50", an end of the interval (such as "q05"), or "uncertainty": sd / mean in per
+            cent. By default the statistic that maps show, `drawn`.
+        threshold : float, optional
+            Draw the probability that the intensity exceeds this, in the map's units, instead.
+        points : GeoDataFrame, GeoSeries or (n, 2) array, optional
+            Drawn on top of a single map.
+        title, label : str, optional
+            Above the map, and beside the colour bar; by default what is shown, and its unit.
+        colour_bar, scale_bar, outline : bool
+            Whether to draw them, on a single map.
+        classes, vmin, vmax, cmap
+            Other classes and colours; see `styled`.
+
+        Returns
+        -------
+        Axes, or Figure of several periods
+        """
+        from geobgp.output.figures import plot_periods, plot_posterior
+
+        how: dict[str, Any] = {"variable": variable, "threshold": threshold, "title": title}
+        if self.periods is not None and period is None:
+            if points is not None:
+                self._of_period("plot(points=...)", None)
+            how |= {"forecast": forecast, "periods": periods, "columns": columns}
+            return plot_periods(self._look(classes, vmin, vmax, cmap), cast("Figure | None", ax), **how)
+        how |= {"points": points, "colour_bar": colour_bar, "scale_bar": scale_bar, "outline": outline}
+        how |= {"classes": classes, "vmin": vmin, "vmax": vmax, "cmap": cmap}
+        how |= {} if label is None else {"label": label}
+        return plot_posterior(self._of_period("plot", period), cast("matplotlib.axes.Axes | None", ax), **how)
+
+    @validated(figure=FIGURE, forecast=POSTERIOR)
+    def plot_level(self, figure: Figure | None = None, *, forecast: Posterior | None = None) -> Figure:
+        """Draw the level of each period, and the numbers of events expected, predicted and observed, with intervals."""
+        from geobgp.output.figures import Course, plot_level
+
+        self.time  # noqa: B018  (without time there is none)
+        return plot_level(Course(self, forecast), figure)
+
+    def _with_totals(self, regions: Any) -> Any:
+        """Return regions with their totals, which are computed where there are none yet."""
+        known = regions is None or "expected" in getattr(regions, "columns", ())
+        return regions if known else self.totals(regions)
+
+    def _look(self, classes: Any, vmin: Any, vmax: Any, cmap: Any) -> Posterior:
+        """Return the posterior with the classes and colours that an output was asked for, if any."""
+        if all(v is None for v in (classes, vmin, vmax, cmap)):
+            return self
+        return self.styled(classes, vmin=vmin, vmax=vmax, cmap=cmap)
+
+    def _repr_html_(self) -> str:
+        if not self.likelihood.is_intensity:
+            return self.summary()._repr_html_()
+        return str(self.to_map()._repr_html_())
+
+    # -- files -----------------------------------------------------------------------------------------------
 
     @validated(path=PATH)
     def save(self, path: str | Path) -> Path:
@@ -1528,706 +1907,22 @@ class Posterior(Outputs, Questions):
 
     def __repr__(self) -> str:
         scale, unit = self.domain.length_unit
+        when, fading, tau = "", "", ""
+        if self.periods is not None:
+            when = f" in {self.periods.words()}"
+            fading, tau = f", {self.dynamics}", f", tau {number(self.tau)} {self.periods.noun}s"
         return (
-            f"Posterior({self.likelihood.name}, {events_in_words(self.points)}, {self.domain.n_nodes:,} nodes, "
-            f"{self.basis.boundary}, {self.basis.label}, {self.kernel.name}: "
-            f"lengthscale {number(self.lengthscale / scale)} {unit}, sd {number(self.sd)}; "
+            f"Posterior({self.likelihood.name}, {events_in_words(self.points)}{when}, {self.domain.n_nodes:,} nodes, "
+            f"{self.basis.boundary}, {self.basis.label}, {self.kernel.name}{fading}: "
+            f"lengthscale {number(self.lengthscale / scale)} {unit}, sd {number(self.sd)}{tau}; "
             f"ELBO {self.elbo:.2f}{'' if self.converged else ', NOT converged'})"
         )
 
 
-# -- The ways out of a posterior over periods: rasters, netCDF, Zarr, a QGIS project and a web map that play --
+#: The name that posteriors over periods had.
+SpaceTimePosterior = Posterior
 
 
-class TimeOutputs:
-    """What `SpaceTimePosterior` can write: all periods at once, or one of them as `Posterior` does."""
-
-    periods: Periods
-
-    if TYPE_CHECKING:
-
-        @property
-        def domain(self) -> Domain: ...  # noqa: D102
-        @property
-        def provenance(self) -> dict[str, Any]: ...  # noqa: D102
-        def at(self, period: Any) -> Posterior: ...  # noqa: D102
-        def _layers(self, quantiles: Sequence[float] | None, thresholds: Sequence[float]) -> xr.Dataset: ...
-
-    def _dataset(
-        self, values: dict[str, np.ndarray], variables: dict[str, dict[str, Any]], coverage: bool = False
-    ) -> xr.Dataset:
-        from geobgp.output.grids import time_dataset
-
-        return time_dataset(
-            self.domain, self.periods, values, variables=variables, attrs=self.provenance, coverage=coverage
-        )
-
-    @validated(path=PATH, thresholds=THRESHOLDS, quantiles=PROBABILITIES)
-    def to_raster(
-        self,
-        path: str | Path,
-        thresholds: Sequence[float] = (),
-        *,
-        quantiles: Sequence[float] | None = None,
-        period: Any = None,
-    ) -> list[Path]:
-        """Write GeoTIFFs with QGIS styles into a folder, ``mean_2020-03.tif``, with one legend for all periods.
-
-        Parameters
-        ----------
-        path : str or path
-        thresholds : sequence of float
-            In `units`. Each adds the probability of exceeding it.
-        quantiles : sequence of float
-        period : optional
-            Only this one, as `Posterior.to_raster` writes it.
-        """
-        if period is not None:
-            return self.at(period).to_raster(path, thresholds, quantiles=quantiles)
-        return [Path(one.path) for one in self.write_rasters(path, thresholds, quantiles)]
-
-    def write_rasters(
-        self,
-        path: str | Path,
-        thresholds: Sequence[float] = (),
-        quantiles: Sequence[float] | None = None,
-        forecast: SpaceTimePosterior | None = None,
-    ) -> list[Dated]:
-        """Write the same, with those of a forecast under the same legend, and return when each raster is."""
-        import xarray as xr
-
-        from geobgp.output.rasters import write_period_rasters
-
-        data, periods = self._layers(quantiles, thresholds), self.periods
-        if forecast is not None:
-            both = [data, forecast._layers(quantiles, thresholds)]
-            data = xr.concat(
-                both, "time", data_vars="minimal", coords="minimal", compat="override", join="override"
-            )
-            periods = periods.joined(forecast.periods)
-        return write_period_rasters(data, periods, path, title=self.provenance["title"])
-
-    @validated(path=PATH, thresholds=THRESHOLDS, quantiles=PROBABILITIES)
-    def to_netcdf(
-        self, path: str | Path, thresholds: Sequence[float] = (), *, quantiles: Sequence[float] | None = None
-    ) -> Path:
-        """Write all periods to one netCDF file by CF conventions, with the probabilities of exceeding `thresholds`."""
-        from geobgp.output.netcdf import write_time_netcdf
-
-        return write_time_netcdf(self._layers(quantiles, thresholds), path)
-
-    @validated(path=PATH, thresholds=THRESHOLDS, quantiles=PROBABILITIES)
-    def to_zarr(
-        self, path: str | Path, thresholds: Sequence[float] = (), *, quantiles: Sequence[float] | None = None
-    ) -> Path:
-        """Write all periods to a Zarr store by CF conventions, a chunk for each period. Needs the package zarr."""
-        from geobgp.output.netcdf import write_zarr
-
-        return write_zarr(self._layers(quantiles, thresholds), path)
-
-    @validated(path=PATH, thresholds=THRESHOLDS, quantiles=PROBABILITIES)
-    def to_qgis(
-        self, path: str | Path, thresholds: Sequence[float] = (), *, quantiles: Sequence[float] | None = None
-    ) -> Path:
-        """Write a QGIS project of all periods, which its temporal controller plays, with one legend for all.
-
-        Parameters
-        ----------
-        path : str or path
-            A folder, made if it is missing, for ``map.qgz`` and its files; or the project itself, ending in ``.qgz``.
-        thresholds : sequence of float
-            In `units`. Each adds the probability of exceeding it.
-        quantiles : sequence of float
-
-        Returns
-        -------
-        Path
-            The project.
-        """
-        from geobgp.output.grids import hatched_land
-        from geobgp.output.qgis import write_dated
-
-        project = Path(path) if Path(path).suffix.lower() == ".qgz" else Path(path) / "map.qgz"
-        made = self.write_rasters(project.parent, thresholds, quantiles)
-        nodes, words = hatched_land(self)
-        hatched = np.atleast_2d(nodes), words
-        title = self.provenance["title"]
-        return write_dated(project, made, title=title, domain=self.domain, hatched=hatched)
-
-    @validated(
-        path=PATH, forecast=a("SpaceTimePosterior"), title=TEXT, thresholds=THRESHOLDS, basemap=BASEMAP,
-        opacity=real(least=0.0, most=1.0),
-    )  # fmt: skip
-    def to_map(
-        self,
-        path: str | Path | None = None,
-        *,
-        period: Any = None,
-        forecast: SpaceTimePosterior | None = None,
-        title: str | None = None,
-        thresholds: Sequence[float] | None = None,
-        regions: Any = None,
-        context: Any = None,
-        basemap: str | folium.TileLayer | None = None,
-        opacity: float | None = None,
-        **more: Any,
-    ) -> folium.Map:
-        """Return the interactive map of all periods, with a slider and a play button; write it if asked to.
-
-        Parameters
-        ----------
-        path : str or path, optional
-            An HTML file, which needs no network.
-        period : optional
-            Only this one, as `Posterior.to_map` shows it.
-        forecast : SpaceTimePosterior, optional
-            From `forecast`: its periods follow, marked as such.
-        title, thresholds, context, basemap, opacity
-            As for `Posterior.to_map`.
-        regions : GeoDataFrame, optional
-            From `totals`, or anything that it takes: the chart is then that of the region under the cursor.
-        **more
-            See `geobgp.web.maps.time_map`.
-        """
-        from geobgp.web import maps
-        from geobgp.web.maps import time_map
-
-        me = cast("SpaceTimePosterior", self)
-        how: dict[str, Any] = {
-            "title": title, "thresholds": thresholds, "context": context, "basemap": basemap, "opacity": opacity,
-        } | more  # fmt: skip
-        if period is not None:
-            return me.at(period).to_map(path, regions=regions, **how)
-        made = time_map(me, forecast=forecast, regions=me._with_totals(regions), **how)
-        if path is not None:
-            maps.save(made, path)
-        return made
-
-    @validated(
-        figure=either(FIGURE, AXES), forecast=a("SpaceTimePosterior"), variable=NAME, periods=SEVERAL_PERIODS,
-        columns=whole(1), title=TEXT,
-    )  # fmt: skip
-    def plot(
-        self,
-        figure: Any = None,
-        *,
-        period: Any = None,
-        forecast: SpaceTimePosterior | None = None,
-        variable: str | None = None,
-        periods: Sequence[Any] | None = None,
-        columns: int | None = None,
-        title: str | None = None,
-    ) -> Any:
-        """Draw a small map of each period, all under one legend; of one `period` a map as `Posterior.plot` draws it.
-
-        Parameters
-        ----------
-        figure : Figure, optional
-            By default a new one. (Axes, where `period` is given.)
-        period : optional
-            Only this one.
-        forecast : SpaceTimePosterior, optional
-            From `forecast`: its periods follow, marked as such.
-        variable : str, optional
-            A variable of `intensity`, or "uncertainty" (sd / mean, %); by default what maps show, `drawn`.
-        periods : sequence, optional
-            Which, by label, number or date; by default all; of many every second, third, ...
-        columns : int, optional
-            Maps beside each other.
-        title : str, optional
-
-        Returns
-        -------
-        Figure, or Axes of one period
-        """
-        me = cast("SpaceTimePosterior", self)
-        if period is not None:
-            return me.at(period).plot(figure, variable=variable, title=title)
-        from geobgp.output.figures import plot_periods
-
-        return plot_periods(
-            me, figure, forecast=forecast, variable=variable, periods=periods, columns=columns, title=title
-        )
-
-    @validated(figure=FIGURE, forecast=a("SpaceTimePosterior"))
-    def plot_level(
-        self, figure: Figure | None = None, *, forecast: SpaceTimePosterior | None = None
-    ) -> Figure:
-        """Draw the level of each period, and the numbers of events expected, predicted and observed, with intervals."""
-        from geobgp.output.figures import Course, plot_level
-
-        return plot_level(Course(cast("SpaceTimePosterior", self), forecast), figure)
-
-    @validated(path=PATH, thresholds=THRESHOLDS, forecast=a("SpaceTimePosterior"), check=a("ForecastCheck"))
-    def to_report(
-        self,
-        path: str | Path,
-        *,
-        thresholds: Sequence[float] = (),
-        forecast: SpaceTimePosterior | None = None,
-        check: ForecastCheck | None = None,
-        regions: Any = None,
-    ) -> Path:
-        """Write the report: small maps, the level from period to period, a table by period, and the checks.
-
-        Parameters
-        ----------
-        path : str or path
-            An HTML file, which needs nothing else.
-        thresholds : sequence of float
-            In `units`; small maps of the probability of exceeding each.
-        forecast : SpaceTimePosterior, optional
-            From `forecast`.
-        check : ForecastCheck, optional
-            From `cross_validate`.
-        regions : GeoDataFrame, optional
-            From `totals`, or anything that it takes.
-        """
-        from geobgp.report.report import ReportInputs, write_time_report
-
-        me = cast("SpaceTimePosterior", self)
-        inputs = ReportInputs(thresholds=thresholds, regions=me._with_totals(regions))
-        return write_time_report(path, me, inputs, forecast=forecast, check=check)
-
-
-# -- SpaceTimePosterior: what a fit over periods knows; maps per period, a level, a trend, what lies ahead ---
-
-
-#: Periods ahead.
-AHEAD = either(whole(1), a("Periods"), words="a number of periods, at least 1, or Periods")
-
-
-def _of_one_period(name: str) -> Any:
-    """Return a method of `Posterior` that shows one period, which has to be said."""
-    plain: Callable[..., Any] = getattr(Posterior, name)
-
-    def method(self: SpaceTimePosterior, *args: Any, period: Any = None, **kwargs: Any) -> Any:
-        if period is None:
-            last = self.periods.labels[-1]
-            raise DataError(
-                f"{name}() is about one {self.periods.noun}; there are {self.periods.words()}.",
-                option="period",
-                remedy=f"Say which: {name}(..., period={last!r}), or posterior.at({last!r}).{name}(...).",
-            )
-        return getattr(self.at(period), name)(*args, **kwargs)
-
-    method.__name__ = name
-    method.__doc__ = (
-        f"{plain.__doc__}\n\n        Of one period: give it as ``period=``, by label, number or date."
-    )
-    return method
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class SpaceTimePosterior(TimeOutputs, Posterior):  # type: ignore[misc]
-    """The result of a fit over periods: one Gaussian posterior (or a mixture) of all of them together.
-
-    `at` gives the map of one period as a plain `Posterior`, of which everything can be asked. What `Posterior` says of
-    one map (`excursion`, `ranks`, `residuals`, ...) is said of one period: give ``period=``.
-
-    Do not make one by hand: `LGCP.fit` of counts by period and `SpaceTimePosterior.load` do.
-
-    Attributes
-    ----------
-    periods : Periods
-    exposure : (n_nodes,) or (n_periods, n_nodes) array
-        What the intensity is multiplied by to give the expected events of a period.
-    observed : (n_periods, n_nodes) array, optional
-    areas : PeriodAreaCounts, optional
-
-    Examples
-    --------
-    >>> import shapely
-    >>> from geobgp import LGCP, Domain, HarmonicBasis, Matern
-    >>> domain = Domain.from_polygons(shapely.box(0, 0, 10, 10), cell_size=1, crs="local")
-    >>> basis = HarmonicBasis.compute(domain, m=9, cache=False)
-    >>> rising = np.random.default_rng(0).poisson(np.exp(0.1 * np.arange(8.0))[:, None] * np.ones(domain.n_nodes))
-    >>> years = Periods.calendar("year", "2013", "2020")
-    >>> posterior = LGCP(basis, Matern(1.5, lengthscale=8.0, sd=0.3)).fit(rising, periods=years)
-    >>> posterior.units, posterior.at("2020").n_points == int(rising[-1].sum())
-    ('events per unit area per year', True)
-    >>> float(posterior.trend("land")["p_increase"].iloc[0])
-    1.0
-    >>> posterior.forecast(2).periods.labels
-    ('2021', '2022')
-    """
-
-    periods: Periods = field(kw_only=True)
-
-    # -- facts -------------------------------------------------------------------------------------
-
-    @property
-    def n_periods(self) -> int:
-        """How many periods there are."""
-        return self.periods.n
-
-    @property
-    def _states(self) -> tuple[ChainState, ...]:
-        return self.fit.states  # type: ignore[return-value]
-
-    @property
-    def dynamics(self) -> str:
-        """How patches fade: "separable" (all alike) or "diffusive" (the smaller, the sooner)."""
-        return self._states[0].dynamics
-
-    @property
-    def tau(self) -> float:
-        """Time over which a large patch keeps 37 % of its correlation with itself, in periods."""
-        return float(self._states[0].tau)
-
-    @property
-    def level_sd(self) -> float:
-        """Standard deviation of the level of a period, on the log scale; NaN where there is none."""
-        return float(self._states[0].level_sd)
-
-    @property
-    def by_period(self) -> np.ndarray:
-        """The exposure of each period, (n_periods, n_nodes)."""
-        return np.broadcast_to(self.exposure, (self.n_periods, self.domain.n_nodes))
-
-    @property
-    def _overall(self) -> float:
-        """Expected events per unit of `exposure`, over all the land and all periods."""
-        if is_published(self):
-            return float(self.fit.states[0].overall)  # type: ignore[attr-defined]
-        return float(np.vdot(self.by_period, self.mean_by_period()) / self.by_period.sum())
-
-    @property
-    def provenance(self) -> dict[str, Any]:
-        """Where the numbers come from, as attributes that rasters and netCDF files can hold."""
-        return super().provenance | {
-            "periods": self.periods.words(),
-            "dynamics": self.dynamics,
-            "tau": self.tau,
-            "level_sd": self.level_sd,
-        }
-
-    @cached_property
-    def coefficients(self) -> pd.DataFrame:
-        """Fixed effects in the covariates' own units, and those of the yearly cycle: mean, sd, interval, rate ratio."""
-        return coefficient_table(self._states, self.effects, True, self.interval)
-
-    def summary(self) -> Summary:
-        """Return what the fit used and found; prints as text."""
-        return describe_in_time(self)
-
-    # -- one period --------------------------------------------------------------------------------
-
-    def at(self, period: Any) -> Posterior:
-        """Return the map of one period: its posterior given the events of all periods.
-
-        Parameters
-        ----------
-        period : str, int or date
-            Its label ("2020-03"), its number (from 0; -1 is the last), or a date within it.
-        """
-        t = self.periods.find(period)
-        areas: Any = None if self.areas is None else self.areas.at(t)  # type: ignore[attr-defined]
-        observed = None if self.observed is None else self.observed[t]
-        events = 0.0 if observed is None else float(observed.sum())
-        if areas is not None:
-            events = areas.total_weight
-        label = self.periods.labels[t]
-        known = {f.name: getattr(self, f.name) for f in fields(Posterior)}
-        own = {
-            "fit": replace(self.fit, states=tuple(state.at(t) for state in self._states)),
-            "exposure": np.array(self.by_period[t]),
-            "points": self._points_of(events),
-            "title": f"{self.title or self.default_title}, {label}",
-            "observed": observed,
-            "areas": areas,
-            "places": None if self.places is None else self.places[self.places[:, 3] == t, :3],
-            "given": None if self.given is None else self.given.at(t),
-        }
-        return Posterior(**(known | own))
-
-    def _points_of(self, events: float) -> dict[str, float]:
-        """Return how many events a period has, if that may be told."""
-        rule = self.protection
-        if is_published(self) or rule.few(events):
-            return {"fewer_than": rule.min_count}
-        return {"used": round(float(rule.told(events)))}
-
-    excursion = _of_one_period("excursion")
-    ranks = _of_one_period("ranks")
-    residuals = _of_one_period("residuals")
-    versus = _of_one_period("versus")
-    to_polygons = _of_one_period("to_polygons")
-    tolerance_contours = _of_one_period("tolerance_contours")
-    to_arviz = _of_one_period("to_arviz")
-    predict = _of_one_period("predict")
-    predict_y = _of_one_period("predict_y")
-
-    # -- intensities -------------------------------------------------------------------------------
-
-    @cached_property
-    def _nodes(self) -> NormalMixture:
-        """The log-intensity of the nodes, period by period."""
-        moments = np.array([state.node_moments() for state in self._states])
-        flat = moments.reshape(len(moments), 2, -1)
-        return NormalMixture(weights_of(self._states), flat[:, 0], flat[:, 1])
-
-    def mean_by_period(self) -> np.ndarray:
-        """Return the posterior mean of exp(eta), (n_periods, n_nodes)."""
-        return self._nodes.exp_mean().reshape(self.n_periods, -1)
-
-    def node_intensity(self, quantiles: Sequence[float] | None = None) -> pd.DataFrame:
-        """Return mean, sd and quantiles of the intensity, one row per period and node."""
-        table = super().node_intensity(quantiles)
-        nodes = np.arange(self.domain.n_nodes)
-        table.index = pd.MultiIndex.from_product([self.periods.labels, nodes], names=["period", "node"])
-        return table
-
-    @validated(quantiles=PROBABILITIES)
-    def intensity_at(  # type: ignore[override]
-        self, coords: Any, quantiles: Sequence[float] | None = None, *, period: Any = None
-    ) -> pd.DataFrame:
-        """Return mean, sd and quantiles of the intensity at places, a row for each place and period.
-
-        Parameters
-        ----------
-        coords : (k, 2) array, GeoDataFrame or GeoSeries
-            Easting and northing in the domain's CRS, or points in any CRS.
-        quantiles : sequence of float, optional
-            By default the ends of the `interval`, and the median.
-        period : optional
-            Only this one.
-
-        Returns
-        -------
-        DataFrame
-            ``place`` (its row, or its index in a table), ``period``, ``start``, and the numbers: those of the node that
-            a place lies on; NaN off land.
-        """
-        which = range(self.n_periods) if period is None else [self.periods.find(period)]
-        node = np.asarray(
-            self.domain.locate(place_coordinates(coords, self.domain.crs, self.domain.grid.bounds))
-        )
-        n, land = self.domain.n_nodes, node >= 0
-        pick = np.concatenate([t * n + np.where(land, node, 0) for t in which])
-        off = np.tile(~land, len(which))
-        found = self._shown_nodes
-        mu, var = (np.where(off, np.nan, part[:, pick]) for part in (found.mu, found.var))
-        frame = pd.DataFrame(
-            statistics(
-                NormalMixture(found.weight, mu, var), self.quantiles if quantiles is None else quantiles
-            )
-        )
-        rows = np.repeat(np.array(which), len(node))
-        places = coords.index if hasattr(coords, "iloc") else np.arange(len(node))
-        frame.insert(0, "place", np.tile(np.asarray(places), len(which)))
-        frame.insert(1, "period", [self.periods.labels[t] for t in rows])
-        frame.insert(2, "start", self.periods.starts[rows])
-        frame.attrs["units"] = self.units
-        return frame
-
-    @validated(quantiles=PROBABILITIES)
-    def level(self, quantiles: Sequence[float] | None = None) -> pd.DataFrame:
-        """Return the events of each period on all the land, and the level: what is common to all places.
-
-        Returns
-        -------
-        DataFrame
-            ``period``, ``start``; ``observed`` events of all the land (NaN where some counts are suppressed or
-            unknown), and quantiles of how many such a period brings, ``predicted_q05``, ...; ``expected`` ones with
-            ``expected_q05``, ... (and ``reported``, those that an effort lets see); ``level``, the intensity where the
-            map is at its average, with the season, in `units`, with ``level_sd``, ``level_q05``, ...
-
-        Notes
-        -----
-        Quantiles of events are from 500 joint draws; the rest is exact.
-        """
-        parts = [state.level() for state in self._states]
-        mixture = NormalMixture(
-            weights_of(self._states), *(np.array(some) for some in zip(*parts, strict=True))
-        )
-        from geobgp.totals import events_by_period
-
-        columns: dict[str, Any] = {"period": self.periods.labels, "start": self.periods.starts}
-        chances = self.quantiles if quantiles is None else quantiles
-        if not is_published(self):
-            columns |= events_by_period(self, chances, self._land_draws)
-        level = statistics(mixture.plus(math.log(self.shown.factor)), chances)
-        columns |= {"level" if name == "mean" else f"level_{name}": values for name, values in level.items()}
-        frame = pd.DataFrame(columns)
-        frame = hide_rows(frame, self, [name for name in columns if name not in ("period", "start")])
-        frame.attrs["units"] = self.units
-        return frame
-
-    @cached_property
-    def _land_draws(self) -> tuple[np.ndarray, np.ndarray]:
-        """Joint draws of the events of all the land, (draws, n_periods): expected, and means of what is counted."""
-        from geobgp.totals import land_draws
-
-        return land_draws(self)
-
-    # -- samples -----------------------------------------------------------------------------------
-
-    @validated(n=whole(), seed=SEED_OR_GENERATOR)
-    def sample(self, n: int, seed: int | np.random.Generator | None = None) -> xr.DataArray:
-        """Draw joint samples of the intensity at all nodes in all periods.
-
-        Parameters
-        ----------
-        n : int
-            Number of samples; one of 10,000 nodes in 120 periods takes 10 MB.
-        seed : int or Generator, optional
-
-        Returns
-        -------
-        xarray.DataArray, (draw, time, node)
-            One intensity (in `units`) per period and node; what has one draw belongs together.
-        """
-        from geobgp.output.grids import time_axis
-
-        axes = {name: axis for name, axis in time_axis(self.periods).items() if name != "time_bounds"}
-        return super().sample(n, seed).assign_coords(axes)
-
-    draws = Posterior._draws
-
-    @property
-    def _shape(self) -> tuple[int, ...]:
-        return self.n_periods, self.domain.n_nodes
-
-    # -- questions ---------------------------------------------------------------------------------
-
-    @validated(
-        regions=SOURCE, by=NAME, quantiles=PROBABILITIES, predicted=FLAG, n_samples=whole(2), seed=SEED
-    )
-    def totals(
-        self,
-        regions: Any = None,
-        *,
-        by: str | None = None,
-        points: Any = None,
-        quantiles: Sequence[float] | None = None,
-        predicted: bool = False,
-        n_samples: int = 500,
-        seed: int = 0,
-    ) -> gpd.GeoDataFrame:
-        """Return the expected number of events in regions, period by period, with intervals.
-
-        As `Posterior.totals`, with a row for each period and region: ``period`` and ``start`` say which. `points` are
-        what `bin_points` gave for the same periods, with ``keep_coordinates=True``.
-        """
-        from geobgp.totals import totals_by_period
-
-        return totals_by_period(
-            self,
-            regions,
-            by=by,
-            points=points,
-            quantiles=quantiles,
-            predicted=predicted,
-            n_samples=n_samples,
-            seed=seed,
-        )
-
-    @validated(regions=SOURCE, n_samples=whole(2), seed=SEED)
-    def trend(self, regions: Any = None, *, n_samples: int = 500, seed: int = 0) -> Any:
-        """Return the rate of change over all periods, with its interval and the probability of an increase.
-
-        The trend is the slope of the straight line through the log-intensities of all periods, by least squares: of
-        every place, or of the expected events of regions (per unit of exposure). Its uncertainty is that of the joint
-        posterior of all periods. A change of 0.05 is one of +5 % per year (per unit of time, where time is a number).
-
-        Parameters
-        ----------
-        regions : optional
-            As for `totals`; "land" is all of it as one region. None: a map.
-        n_samples, seed : int
-            Joint draws behind it.
-
-        Returns
-        -------
-        xarray.Dataset, or GeoDataFrame of regions
-            ``change``, with ``q05`` and ``q95`` (or the ends of another `interval`); ``p_increase``.
-        """
-        from geobgp.totals import trend_map, trend_of_regions
-
-        if self.n_periods < 2:
-            raise DataError("A trend needs two periods at least; there is one.", found=1)
-        if regions is not None:
-            return trend_of_regions(self, regions, n_samples, seed)
-        values, about = trend_map(self, n_samples, seed)
-        return Posterior._dataset(self, values, about)
-
-    @validated(periods=AHEAD, exposure=ARRAY)
-    def forecast(self, periods: int | Periods, exposure: np.ndarray | None = None) -> SpaceTimePosterior:
-        """Return what is expected in the periods that follow, given all that was seen.
-
-        Patches fade towards the average as the model has learned they do, the level goes back to its own, the season
-        goes on, and the uncertainty grows.
-
-        Parameters
-        ----------
-        periods : int or Periods
-            How many; or which, beginning where the last one ended.
-        exposure : (n_nodes,) or (n_ahead, n_nodes) array, optional
-            That of the periods ahead; by default that of the last period. Covariates stay as they were then.
-        """
-        from geobgp.totals import exposure_ahead, steps_ahead
-
-        after = self.periods.ahead(periods) if isinstance(periods, (int, np.integer)) else periods
-        steps = steps_ahead(self.periods, after)
-        states: Any = tuple(state.ahead(steps) for state in self._states)
-        fit = replace(self.fit, states=states)
-        return replace(
-            self,
-            fit=fit,
-            periods=after,
-            exposure=exposure_ahead(self, after, exposure),
-            observed=None,
-            areas=None,
-            places=None,
-            # Within a cell people live where they lived last.
-            given=None if self.given is None else self.given.at(self.n_periods - 1),
-            title=f"Forecast: {self.title}" if self.title else "",
-        )
-
-    @validated(last=whole(1), seed=SEED)
-    def cross_validate(self, last: int = 3, blocks: Any = "auto", *, seed: int = 0) -> ForecastCheck:  # type: ignore[override]
-        """Forecast the last periods from those before them, and compare with what came.
-
-        The model is fitted again without them, its hyperparameters held.
-
-        Parameters
-        ----------
-        last : int
-            How many periods are left out.
-        blocks : "auto", float, regions or folds
-            Parts of the land whose numbers are predicted; as for `Posterior.cross_validate`. Of counts by area they
-            are the areas: a suppressed count is scored by the probability of all that it may be, one that is not known
-            is not compared.
-        seed : int
-
-        Returns
-        -------
-        ForecastCheck
-            ``score`` in nats per event (above one rate everywhere), ``coverage`` of intervals, the scores of a
-            pooled map and of the numbers one season (or one period) before, and a table by period and block.
-        """
-        from geobgp.checks.forecasts import cross_validate
-
-        return cross_validate(self, last, blocks, seed=seed)
-
-    # -- files -------------------------------------------------------------------------------------
-
-    @classmethod
-    @validated(path=PATH)
-    def load(cls, path: str | Path) -> SpaceTimePosterior:
-        """Read a posterior that `save` wrote; a damaged or foreign file raises CacheError."""
-        found = Posterior.load(path)
-        if not isinstance(found, SpaceTimePosterior):
-            raise DataError(f"{str(path)!r} holds a map without time.", remedy="Use Posterior.load.")
-        return found
-
-    def __repr__(self) -> str:
-        scale, unit = self.domain.length_unit
-        return (
-            f"SpaceTimePosterior({self.likelihood.name}, {events_in_words(self.points)} in {self.periods.words()}, "
-            f"{self.domain.n_nodes:,} nodes, {self.basis.label}, {self.kernel.name}, {self.dynamics}: "
-            f"lengthscale {number(self.lengthscale / scale)} {unit}, sd {number(self.sd)}, "
-            f"tau {number(self.tau)} {self.periods.noun}s; ELBO {self.elbo:.2f}"
-            f"{'' if self.converged else ', NOT converged'})"
-        )
+def _words(name: str) -> str:
+    fixed = {"mean": "posterior mean", "sd": "posterior standard deviation", "q50": "posterior median"}
+    return fixed[name] if name in fixed else quantile_words(name)

@@ -255,10 +255,9 @@ def _smoothed(posterior: Posterior) -> Posterior:
 def _refitted(posterior: Posterior, lengthscale: float) -> Posterior:
     """Return the fit of the same events with another lengthscale and the same sd."""
     from geobgp.model import model_of, refit
-    from geobgp.posterior import SpaceTimePosterior
 
     kernel = posterior.kernel.with_parameters(lengthscale, posterior.sd)
-    if isinstance(posterior, SpaceTimePosterior):
+    if posterior.periods is not None:
         return refit(posterior, posterior.n_periods, kernel)
     known: Any = posterior.areas if posterior.areas is not None else posterior.observed
     if posterior.exposure_kind == "risk":

@@ -26,7 +26,7 @@ from geobgp.inference.mixture import (
 from geobgp.text import count, html_table, number
 
 if TYPE_CHECKING:
-    from geobgp.posterior import Posterior, SpaceTimePosterior
+    from geobgp.posterior import Posterior
 
 #: What the effects of a yearly cycle are called.
 SEASON = ("cosine of the year", "sine of the year")
@@ -261,9 +261,9 @@ def describe(posterior: Posterior) -> Summary:
     return Summary(facts)
 
 
-def describe_in_time(posterior: SpaceTimePosterior) -> Summary:
+def describe_in_time(posterior: Posterior) -> Summary:
     """Return the summary of a posterior over periods."""
-    known, fit, periods = describe(posterior).facts, posterior.fit, posterior.periods
+    known, fit, periods = describe(posterior).facts, posterior.fit, posterior.time
     noun = f"{periods.noun}s"
     facts: dict[str, Any] = {"points": known.pop("points"), "periods": periods.words()}
     if "variation" in known:
@@ -286,9 +286,9 @@ def describe_in_time(posterior: SpaceTimePosterior) -> Summary:
     return Summary(facts | known)
 
 
-def _season(posterior: SpaceTimePosterior) -> str | None:
+def _season(posterior: Posterior) -> str | None:
     """Return when a year's peak is, and how much higher it is than the lowest, in words."""
-    table, periods = posterior.coefficients.set_index("name")["mean"], posterior.periods
+    table, periods = posterior.coefficients.set_index("name")["mean"], posterior.time
     if SEASON[0] not in table.index or periods.per_year is None:
         return None
     cosine, sine = float(table[SEASON[0]]), float(table[SEASON[1]])

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import geopandas as gpd
 
     from geobgp.land.domain import Domain
-    from geobgp.posterior import Posterior, SpaceTimePosterior
+    from geobgp.posterior import Posterior
 
 
 # -- Totals: the expected number of events in regions, with intervals from the joint posterior ---------------
@@ -96,7 +96,7 @@ def observed_inside(
     """
     if points is None and "observed" in frame:
         return {}
-    domain, periods = posterior.domain, getattr(posterior, "periods", None)
+    domain, periods = posterior.domain, posterior.periods
     places = posterior.places if points is None else _placed(points, domain, periods)
     if places is not None:
         if periods is None:
@@ -189,7 +189,7 @@ LAND_DRAWS = 500
 
 
 def totals_by_period(
-    posterior: SpaceTimePosterior,
+    posterior: Posterior,
     regions: Any,
     *,
     by: str | None,
@@ -199,7 +199,7 @@ def totals_by_period(
     n_samples: int,
     seed: int,
 ) -> gpd.GeoDataFrame:
-    """Return the expected number of events by period and region; see `SpaceTimePosterior.totals`."""
+    """Return the expected number of events by period and region; see `Posterior.totals`."""
     chances = check_probabilities(posterior.quantiles if quantiles is None else quantiles)
     frame = read_regions(regions, posterior.domain, by=by)
     inside = posterior._within(frame)
@@ -227,7 +227,7 @@ def totals_by_period(
     places = np.arange(len(made)).reshape(count, -1)
     lines = [*places, *places.T]
     made = hide_regions(made, posterior, shares, list(columns), resting_on(columns), lines)
-    for k, (name, values) in enumerate(_when(posterior.periods, rows).items()):
+    for k, (name, values) in enumerate(_when(posterior.time, rows).items()):
         made.insert(k, name if name not in made else f"{name}_", values)
     made.attrs["units"] = posterior.units
     return made.set_index(long.index)
@@ -237,9 +237,7 @@ def _when(periods: Periods, rows: np.ndarray) -> dict[str, Any]:
     return {"period": np.array(periods.labels, dtype=object)[rows], "start": periods.starts[rows]}
 
 
-def region_weights(
-    posterior: SpaceTimePosterior, inside: Within, *, reported: bool = False
-) -> list[sparse.csr_array]:
+def region_weights(posterior: Posterior, inside: Within, *, reported: bool = False) -> list[sparse.csr_array]:
     """Return the exposure of nodes within regions, period by period: one for each, or one for all where it stays."""
     exposure, effort = posterior.by_period, posterior.effort if reported else None
     changes = exposure.strides[0] or inside.varies
@@ -247,7 +245,7 @@ def region_weights(
 
 
 def _by_region(
-    posterior: SpaceTimePosterior, inside: Within, values: np.ndarray, *, reported: bool = False
+    posterior: Posterior, inside: Within, values: np.ndarray, *, reported: bool = False
 ) -> np.ndarray:
     """Return what nodes' values (n_periods, n_nodes), times exposure, add up to by period and region, in one line."""
     weights = region_weights(posterior, inside, reported=reported)
@@ -255,7 +253,7 @@ def _by_region(
 
 
 def region_sums(
-    posterior: SpaceTimePosterior, inside: Within, n_samples: int, seed: int, *, reported: bool = False
+    posterior: Posterior, inside: Within, n_samples: int, seed: int, *, reported: bool = False
 ) -> np.ndarray:
     """Return joint draws of the expected events of regions, (n_samples, n_periods, n_regions).
 
@@ -277,7 +275,7 @@ def region_sums(
     return sums if by_region is None else sums * by_region
 
 
-def land_draws(posterior: SpaceTimePosterior) -> tuple[np.ndarray, np.ndarray]:
+def land_draws(posterior: Posterior) -> tuple[np.ndarray, np.ndarray]:
     """Return joint draws of the events of all the land, (draws, n_periods): expected, and means of what is counted."""
     everything = Within(sparse.csr_array(np.ones((1, posterior.domain.n_nodes))))
     plain = region_sums(posterior, everything, LAND_DRAWS, 0)[:, :, 0]
@@ -288,7 +286,7 @@ def land_draws(posterior: SpaceTimePosterior) -> tuple[np.ndarray, np.ndarray]:
 
 
 def events_by_period(
-    posterior: SpaceTimePosterior, quantiles: Sequence[float], draws: tuple[np.ndarray, np.ndarray]
+    posterior: Posterior, quantiles: Sequence[float], draws: tuple[np.ndarray, np.ndarray]
 ) -> dict[str, np.ndarray]:
     """Return the events of all the land by period: observed where it is known, predicted, expected, reported."""
     chances, columns = check_probabilities(quantiles), {}
@@ -323,13 +321,13 @@ def slope_weights(periods: Periods) -> np.ndarray:
 
 
 def trend_map(
-    posterior: SpaceTimePosterior, n_samples: int, seed: int
+    posterior: Posterior, n_samples: int, seed: int
 ) -> tuple[dict[str, np.ndarray], dict[str, dict[str, Any]]]:
-    """Return the trend at every node and what the numbers are; see `SpaceTimePosterior.trend`.
+    """Return the trend at every node and what the numbers are; see `Posterior.trend`.
 
     The slope of a Gaussian log-intensity is Gaussian: its mean is exact, its standard deviation that of the draws.
     """
-    c = slope_weights(posterior.periods)
+    c = slope_weights(posterior.time)
     n = posterior.domain.n_nodes
     exact, told = (c @ p.moments()[0].reshape(-1, n) for p in (posterior._nodes, posterior._published))
     square, count = np.zeros(n), 0
@@ -337,7 +335,7 @@ def trend_map(
         square += np.square(np.einsum("t,stn->sn", c, block) - exact).sum(axis=0)
         count += len(block)
     mean, sd = told, np.sqrt(square / max(count, 1))
-    per = posterior.periods.per
+    per = posterior.time.per
     ends = {quantile_name(q): float(ndtri(q)) * sd for q in posterior.quantiles[::2]}
     values = {
         "change": np.expm1(mean),
@@ -353,10 +351,8 @@ def trend_map(
     return values, about
 
 
-def trend_of_regions(
-    posterior: SpaceTimePosterior, regions: Any, n_samples: int, seed: int
-) -> gpd.GeoDataFrame:
-    """Return the trend of regions; see `SpaceTimePosterior.trend`."""
+def trend_of_regions(posterior: Posterior, regions: Any, n_samples: int, seed: int) -> gpd.GeoDataFrame:
+    """Return the trend of regions; see `Posterior.trend`."""
     frame = read_regions(
         None if isinstance(regions, str) and regions == "land" else regions, posterior.domain
     )
@@ -364,14 +360,14 @@ def trend_of_regions(
     exposed = _by_region(posterior, inside, np.ones(posterior.by_period.shape)).reshape(-1, len(frame))
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = np.log(region_sums(posterior, inside, n_samples, seed) / exposed)
-    slopes = np.einsum("t,str->sr", slope_weights(posterior.periods), logs)
+    slopes = np.einsum("t,str->sr", slope_weights(posterior.time), logs)
     columns = {"change": np.expm1(np.median(slopes, axis=0))}
     columns |= {quantile_name(q): np.expm1(np.quantile(slopes, q, axis=0)) for q in posterior.quantiles[::2]}
     columns["p_increase"] = (slopes > 0).mean(axis=0)
     resting = 1.0 / np.maximum(logs.var(axis=0).max(axis=0), 1e-300)
     made = table(frame, inside.shares, posterior.domain, columns)
     made = hide_regions(made, posterior, inside.shares, list(columns), resting)
-    made.attrs["per"] = posterior.periods.per
+    made.attrs["per"] = posterior.time.per
     return made
 
 
@@ -391,9 +387,9 @@ def steps_ahead(periods: Periods, after: Periods) -> np.ndarray:
     return np.asarray((lengths[1:] + lengths[:-1]) / 2 / usual)
 
 
-def exposure_ahead(posterior: SpaceTimePosterior, after: Periods, exposure: np.ndarray | None) -> np.ndarray:
+def exposure_ahead(posterior: Posterior, after: Periods, exposure: np.ndarray | None) -> np.ndarray:
     """Return the exposure of periods ahead: what was given, or that of the last period."""
-    last = posterior.by_period[-1] / posterior.periods.widths[-1]
+    last = posterior.by_period[-1] / posterior.time.widths[-1]
     rows = last if exposure is None else as_floats("exposure", exposure)
     n = posterior.domain.n_nodes
     if rows.shape not in ((n,), (after.n, n)):

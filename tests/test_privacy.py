@@ -27,7 +27,6 @@ from geobgp import (
     Matern,
     Periods,
     Posterior,
-    SpaceTimePosterior,
     bin_areas,
     map_risk,
     map_strata,
@@ -349,7 +348,7 @@ def test_strata_are_protected_one_by_one_and_those_with_too_few_events_are_not_s
 
 
 @pytest.fixture(scope="module")
-def over_time(domain) -> SpaceTimePosterior:
+def over_time(domain) -> Posterior:
     rng = np.random.default_rng(5)
     rate = np.array([0.9, 0.03, 0.5, 0.7])[:, None] * 0.2 * domain.node_points[:, 0]
     counts = rng.poisson(rate).astype(float)
@@ -383,7 +382,7 @@ def test_every_period_has_a_mask_of_its_own(over_time, tmp_path):
 
 def test_a_file_over_time_tells_what_the_map_tells(over_time, tmp_path):
     shown = over_time.protected(K)
-    loaded = SpaceTimePosterior.load(shown.save(tmp_path / "time.geobgp"))
+    loaded = Posterior.load(shown.save(tmp_path / "time.geobgp"))
     for name in ("mean", "q05", "q95"):
         np.testing.assert_allclose(loaded.intensity()[name], shown.intensity()[name], rtol=1e-12)
     assert loaded.observed is None and loaded.at("2020").intensity()["mean"].notnull().any()

@@ -130,7 +130,7 @@ def map_intensity(
         Between which numbers the counts of areas without a number are known to lie.
     time, every : str or array, and "day", "week", "epiweek", "month", "quarter", "year" or a list of edges
         The column of dates of points (or areas), and how long a period is: all periods are one model, a
-        `SpaceTimePosterior`. See `bin_points`; areas have a row for each period, see `bin_areas`. Cells, water and
+        `Posterior` over periods. See `bin_points`; areas have a row for each period, see `bin_areas`. Cells, water and
         features are chosen on all periods together, and `exposure` and `covariates` may be lists with one for each.
     between, date_format, absent
         First and last period, how dates are written, and what it means that an area has no row in a period; as for
@@ -216,7 +216,7 @@ def map_intensity(
     Returns
     -------
     Posterior
-        With `time` a `SpaceTimePosterior`.
+        With `time` one over periods.
 
     Examples
     --------

@@ -23,7 +23,6 @@ from geobgp.errors import (
     render_text,
 )
 from geobgp.model import LGCP, fit_periods
-from geobgp.posterior import SpaceTimePosterior
 from geobgp.prior.basis import MAX_TRUNCATED_VARIANCE
 from geobgp.prior.full_rank import FullRank
 from geobgp.prior.harmonic import HarmonicBasis, check_features, dilution
@@ -847,14 +846,12 @@ def fit_over_time(options: Options, fits: Fits, pooled: Candidate, choices: dict
     return found
 
 
-def _posterior(found: Candidate) -> SpaceTimePosterior:
-    assert isinstance(found.posterior, SpaceTimePosterior)
+def _posterior(found: Candidate) -> Posterior:
+    assert isinstance(found.posterior, Posterior)
     return found.posterior
 
 
-def _fit(
-    o: Options, fits: Fits, pooled: Candidate, m: int, start: SpaceTimePosterior | object | None
-) -> Candidate:
+def _fit(o: Options, fits: Fits, pooled: Candidate, m: int, start: Posterior | object | None) -> Candidate:
     """Fit all periods with m features; warnings are kept."""
     scene, captured = pooled.scene, list[GeobgpWarning]()
     kernel: Kernel = pooled.posterior.kernel if o.kernel is None else o.kernel

@@ -19,7 +19,7 @@ from geobgp.text import count, number, percent, whole_percent
 
 if TYPE_CHECKING:
     from geobgp.data.areas import PeriodAreaCounts
-    from geobgp.posterior import SpaceTimePosterior
+    from geobgp.posterior import Posterior
 
 
 # -- Parts of the land whose numbers of events are forecast: blocks of nodes, or the areas that were counted --
@@ -72,7 +72,7 @@ class ForecastParts:
         return np.asarray(self.exposure[t] * (events + 1.0) / (exposed + 1.0 / overall))
 
 
-def parts_of(posterior: SpaceTimePosterior, blocks: Any) -> ForecastParts:
+def parts_of(posterior: Posterior, blocks: Any) -> ForecastParts:
     """Return the parts whose numbers are forecast: the areas that were counted, or blocks of the nodes."""
     if posterior.areas is not None:
         return _areas(posterior, posterior.areas, blocks)  # type: ignore[arg-type]
@@ -92,7 +92,7 @@ def parts_of(posterior: SpaceTimePosterior, blocks: Any) -> ForecastParts:
     return ForecastParts(tuple(map(str, made.labels)), weights, seen, seen, seen, known, exposed)
 
 
-def _areas(posterior: SpaceTimePosterior, areas: PeriodAreaCounts, blocks: Any) -> ForecastParts:
+def _areas(posterior: Posterior, areas: PeriodAreaCounts, blocks: Any) -> ForecastParts:
     if not (isinstance(blocks, str) and blocks == "auto"):
         raise DataError(
             "Forecasts of counts by area are compared with the numbers of these areas.",
@@ -287,10 +287,8 @@ class ForecastCheck:
         )
 
 
-def cross_validate(
-    posterior: SpaceTimePosterior, last: int, blocks: Any = "auto", *, seed: int = 0
-) -> ForecastCheck:
-    """Leave out the last periods; see `SpaceTimePosterior.cross_validate`."""
+def cross_validate(posterior: Posterior, last: int, blocks: Any = "auto", *, seed: int = 0) -> ForecastCheck:
+    """Leave out the last periods; see `Posterior.cross_validate`."""
     from geobgp.model import refit
 
     begin, first = time.perf_counter(), posterior.n_periods - last
@@ -305,7 +303,7 @@ def cross_validate(
     _check_known(parts, first)
     before = refit(posterior, first)
     ahead = before.forecast(
-        int(last), exposure=posterior.by_period[first:] / posterior.periods.widths[first:, None]
+        int(last), exposure=posterior.by_period[first:] / posterior.time.widths[first:, None]
     )
     rng = np.random.default_rng(seed)
     joint, means = _draws(posterior, ahead, parts, first, rng)
@@ -321,14 +319,14 @@ def cross_validate(
             below, upto = (float(cumulative(n, rates).mean()) for n in (low - 1.0, high))
             ends = predicted_ends(rng.poisson(np.minimum(rates, 1e15)), posterior.interval)
             rows.append({
-                "period": posterior.periods.labels[t], "ahead": t - first + 1, "block": parts.names[b],
+                "period": posterior.time.labels[t], "ahead": t - first + 1, "block": parts.names[b],
                 "observed": np.nan if low < high else low, "expected": float(rates.mean()),
                 **ends, "pit": below + rng.random() * (upto - below),
                 "log_score": _log_mean(log_chance(low, high, rates)),
                 **{name: float(log_chance(low, high, max(mean[b], 1e-12))) for name, mean in simple.items()},
             })  # fmt: skip
     places = pd.DataFrame({
-        "period": posterior.periods.labels[first:],
+        "period": posterior.time.labels[first:],
         "observed": _events(posterior, parts)[first:],
         "score": joint,
     })  # fmt: skip
@@ -352,8 +350,8 @@ def _check_known(parts: ForecastParts, first: int) -> None:
 
 
 def _draws(
-    posterior: SpaceTimePosterior,
-    ahead: SpaceTimePosterior,
+    posterior: Posterior,
+    ahead: Posterior,
     parts: ForecastParts,
     first: int,
     rng: np.random.Generator,
@@ -390,7 +388,7 @@ def _draws(
     return above, np.concatenate(sums)
 
 
-def _events(posterior: SpaceTimePosterior, parts: ForecastParts) -> np.ndarray:
+def _events(posterior: Posterior, parts: ForecastParts) -> np.ndarray:
     return parts.events.sum(axis=1) if posterior.observed is None else posterior.observed.sum(axis=1)
 
 
@@ -409,9 +407,9 @@ def _log_mean(logs: np.ndarray) -> float:
     return float(logsumexp(logs) - np.log(len(logs)))
 
 
-def _season_before(posterior: SpaceTimePosterior, first: int, t: int) -> int:
+def _season_before(posterior: Posterior, first: int, t: int) -> int:
     """Return the period one year before (as many years as it takes to be seen), or the last one seen."""
-    per_year = posterior.periods.per_year
+    per_year = posterior.time.per_year
     step = 0 if per_year is None else round(per_year)
     if not step or t - step < 0:
         return first - 1

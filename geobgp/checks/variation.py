@@ -27,7 +27,6 @@ from geobgp.inference.relinearise import (
     fit_effects,
 )
 from geobgp.model import fit_without_field
-from geobgp.posterior import SpaceTimePosterior
 from geobgp.text import html_table, number
 
 if TYPE_CHECKING:
@@ -158,7 +157,7 @@ def variation(posterior: Posterior, held_out: bool | None = None) -> Variation:
     found, checked = _by_evidence(posterior), posterior.fit.notes.get("cross_validation")
     if held_out is False:
         return replace(found, score=math.nan, se=math.nan)
-    if checked is None and math.isnan(found.score) and not isinstance(posterior, SpaceTimePosterior):
+    if checked is None and math.isnan(found.score) and posterior.periods is None:
         few = posterior.areas is not None or posterior.domain.n_nodes <= FEW_NODES
         if held_out or (few and not too_few_to_leave_out(posterior)):
             # Neighbours of blocks are left as they are: quick, and near enough.
@@ -192,7 +191,7 @@ def _by_evidence(posterior: Posterior) -> Variation:
     """Return the evidence, worked out once for each fit."""
     notes = posterior.fit.notes
     if "variation" not in notes:
-        if isinstance(posterior, SpaceTimePosterior):
+        if posterior.periods is not None:
             _check_known(posterior)
             without = fit_without_field(posterior)
             bound = without.elbo + _of_hyperparameters(posterior, without)
@@ -211,7 +210,7 @@ def _words(posterior: Posterior) -> dict[str, Any]:
     against = f"one {what} everywhere"
     if posterior.effects.names:
         against = "the confounders alone" if risk else "the covariates alone"
-    if isinstance(posterior, SpaceTimePosterior):
+    if posterior.periods is not None:
         noun = posterior.periods.noun
         same = f"one {what} everywhere in each {noun}"
         against = f"the covariates and a level of each {noun} alone" if posterior.effects.names else same
@@ -222,7 +221,7 @@ def _of_hyperparameters(posterior: Posterior, fit: Fit) -> float:
     """Return what the log evidence is above the bound at the best hyperparameters, by Laplace's approximation."""
     domain, theta = posterior.domain, fit.hyper_mean
     hyper = Hyper.for_domain(posterior.kernel, float(np.sqrt(domain.node_areas.sum())), domain.cell_size)
-    if isinstance(posterior, SpaceTimePosterior):
+    if posterior.periods is not None:
         hyper = hyper.over_periods(posterior.n_periods, len(theta) > len(hyper.names) + 1)
     learned = np.diag(fit.hyper_cov) > 0
     hyper = hyper.held(theta, tuple(np.array(hyper.names)[~learned]))
@@ -236,7 +235,7 @@ def _of_hyperparameters(posterior: Posterior, fit: Fit) -> float:
 def _check_known(posterior: Posterior) -> None:
     """Refuse a posterior that does not know what it was fitted to."""
     posterior._need_counts("variation()")
-    if len(posterior.fit.hyper_mean) > 2 and not isinstance(posterior, SpaceTimePosterior):
+    if len(posterior.fit.hyper_mean) > 2 and posterior.periods is None:
         raise DataError(
             "Whether a map over time varies is asked of all periods together, not of one.",
             remedy="Call variation() on the posterior that this period was taken from.",

@@ -24,7 +24,6 @@ from geobgp.land.regions import name_column, read_regions
 from geobgp.output.figures import Course
 from geobgp.output.qgis import write_dated, write_qgis
 from geobgp.output.rasters import write_rasters
-from geobgp.posterior import SpaceTimePosterior
 from geobgp.report.report import ReportInputs, write_report, write_time_report
 from geobgp.text import count, percent, size_text, whole_percent
 
@@ -317,7 +316,7 @@ def write_time_results(
 ) -> None:
     """Write everything that was asked for, of a map over time; as `geobgp.cli.results.write_results`."""
     posterior, thresholds = mapped.posterior.styled(**look(options)), sorted(set(options.thresholds))
-    assert isinstance(posterior, SpaceTimePosterior)
+    assert posterior.periods is not None
     with steps.stage("posterior") as stage:  # first: all else can be made from it
         posterior._known_variation()  # the file keeps it
         saved = posterior.save(folder / "posterior.geobgp")
@@ -340,9 +339,7 @@ def write_time_results(
     if options.regions or posterior.areas is not None:
         with steps.stage("regions") as stage:
             regions = _write_regions(posterior, options, folder / "regions.gpkg")
-            stage.note(
-                f"{count(len(regions) // posterior.n_periods, 'region')} in {posterior.periods.words()}"
-            )
+            stage.note(f"{count(len(regions) // posterior.n_periods, 'region')} in {posterior.time.words()}")
     with steps.stage("map") as stage:
         stage.note(_write_map(posterior, ahead, options, folder / "map.html", regions))
     if dated:
@@ -363,25 +360,25 @@ def write_time_results(
     with steps.step(RECORD):
         record = record_of(mapped, options, inputs, counted(mapped.counts)) | {"not_written": steps.failed}
         record["periods"] = {
-            "every": posterior.periods.every,
-            "labels": list(posterior.periods.labels),
+            "every": posterior.time.every,
+            "labels": list(posterior.time.labels),
             "level": posterior.level().drop(columns="start").to_dict("list"),
         }
         record["checks"] |= {} if check is None else check.facts()
         write_record(folder, record)
 
 
-def _write_trend(posterior: SpaceTimePosterior, folder: Path) -> None:
+def _write_trend(posterior: Posterior, folder: Path) -> None:
     """Write the rate of change and the probability of an increase as rasters."""
-    trend, per = posterior.trend(n_samples=200), posterior.periods.per.replace(" ", "_")
+    trend, per = posterior.trend(n_samples=200), posterior.time.per.replace(" ", "_")
     data = trend[["p_increase"]].rename(p_increase="probability_of_increase")
     data[f"ratio_per_{per}"] = (trend["change"] + 1.0).assign_attrs(
-        long_name=f"intensity from one {posterior.periods.per} to the next, as a ratio", units="1"
+        long_name=f"intensity from one {posterior.time.per} to the next, as a ratio", units="1"
     )
     write_rasters(data, folder, title=f"Trend of {posterior.provenance['title']}")
 
 
-def _write_regions(posterior: SpaceTimePosterior, options: MapOptions, path: Path) -> gpd.GeoDataFrame:
+def _write_regions(posterior: Posterior, options: MapOptions, path: Path) -> gpd.GeoDataFrame:
     """Write totals of regions by period, and their trends; return the totals."""
     if options.regions is None and posterior.areas is not None:
         counted = posterior.areas.frame()
@@ -395,8 +392,8 @@ def _write_regions(posterior: SpaceTimePosterior, options: MapOptions, path: Pat
 
 
 def _write_map(
-    posterior: SpaceTimePosterior,
-    ahead: SpaceTimePosterior | None,
+    posterior: Posterior,
+    ahead: Posterior | None,
     options: MapOptions,
     page: Path,
     regions: gpd.GeoDataFrame | None,
@@ -411,10 +408,10 @@ def _write_map(
     try:
         posterior.to_map(page, forecast=ahead, regions=regions, **how)
     except SizeError as error:
-        label = posterior.periods.labels[-1]
+        label = posterior.time.labels[-1]
         warn(
             InputWarning(
-                f"{error.message} map.html shows the last {posterior.periods.noun} alone, {label}.",
+                f"{error.message} map.html shows the last {posterior.time.noun} alone, {label}.",
                 option="every",
                 found=posterior.n_periods,
                 remedy=f"Use longer periods ({option('every')}), or map.qgz, which plays all of them.",
@@ -424,9 +421,7 @@ def _write_map(
     return size_text(page.stat().st_size)
 
 
-def _left_out(
-    posterior: SpaceTimePosterior, options: MapOptions, steps: Steps
-) -> tuple[ForecastCheck | None, str]:
+def _left_out(posterior: Posterior, options: MapOptions, steps: Steps) -> tuple[ForecastCheck | None, str]:
     """Return how well the last periods are forecast, or why that was not tried."""
     if not options.checks:
         return None, render_text(f"{option('checks')} was given.", render_option)
@@ -437,7 +432,7 @@ def _left_out(
     check, why_not = None, "They failed."
     with steps.stage("checks") as stage:
         try:
-            check = posterior.cross_validate(min(LEFT_OUT, posterior.n_periods // 3))
+            check = posterior.cross_validate(last=min(LEFT_OUT, posterior.n_periods // 3))
         except GeobgpError as error:
             why_not = not_run(error, stage)
         else:

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import shapely
@@ -26,8 +26,6 @@ from geobgp.text import count, number, percent
 from geobgp.validation import as_floats
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import matplotlib.axes
     import matplotlib.path
     import pandas as pd
@@ -38,7 +36,6 @@ if TYPE_CHECKING:
     from geobgp.checks.crossval import CrossValidation
     from geobgp.checks.excursions import Excursion
     from geobgp.checks.residuals import Curve, Residuals
-    from geobgp.data.periods import Periods
     from geobgp.land.domain import Domain
     from geobgp.posterior import Posterior
     from geobgp.prior.harmonic import HarmonicBasis
@@ -975,58 +972,24 @@ def _draw(ax: Any, curve: Curve, scale: float, along: str, what: str, title: str
 # -- Course: the maps of all periods of a fit, and of a forecast after them, as the outputs over time show them --
 
 
-class OverTime(Protocol):
-    """What the outputs over time need of a posterior over periods."""
-
-    @property
-    def periods(self) -> Periods: ...
-    @property
-    def domain(self) -> Domain: ...
-    @property
-    def units(self) -> str: ...
-    @property
-    def quantity(self) -> str: ...
-    @property
-    def interval(self) -> float: ...
-    @property
-    def drawn(self) -> str: ...
-    @property
-    def exposure_kind(self) -> str: ...
-    @property
-    def unexposed(self) -> np.ndarray: ...
-    @property
-    def effort(self) -> np.ndarray | None: ...
-    @property
-    def n_points(self) -> int: ...
-    @property
-    def points(self) -> Mapping[str, float]: ...
-    @property
-    def provenance(self) -> dict[str, Any]: ...
-    def at(self, period: Any) -> Posterior: ...
-    def intensity(self, quantiles: Sequence[float] = ...) -> xr.Dataset: ...
-    def exceedance(self, threshold: float) -> xr.DataArray: ...
-    def level(self) -> pd.DataFrame: ...
-    def summary(self) -> Any: ...
-
-
 @dataclass(frozen=True, eq=False)
 class Course:
     """Periods that were fitted, and those of a forecast after them.
 
     Attributes
     ----------
-    fitted : OverTime
-    forecast : OverTime, optional
+    fitted : Posterior
+    forecast : Posterior, optional
         Of the periods that follow.
     """
 
-    fitted: OverTime
-    forecast: OverTime | None = None
+    fitted: Posterior
+    forecast: Posterior | None = None
 
     def __post_init__(self) -> None:
         if self.forecast is None:
             return
-        end, start = self.fitted.periods.edges[-1], self.forecast.periods.edges[0]
+        end, start = self.fitted.time.edges[-1], self.forecast.time.edges[0]
         if start != end or self.forecast.domain is not self.fitted.domain:
             raise DataError(
                 f"A forecast begins where the map ends ({end}), on the same land; found one from {start} on.",
@@ -1036,29 +999,29 @@ class Course:
             )
 
     @property
-    def parts(self) -> list[OverTime]:
+    def parts(self) -> list[Posterior]:
         """The fit, and the forecast where there is one."""
         return [self.fitted] if self.forecast is None else [self.fitted, self.forecast]
 
     @property
     def known(self) -> int:
         """How many periods were fitted."""
-        return self.fitted.periods.n
+        return self.fitted.time.n
 
     @property
     def n(self) -> int:
         """How many periods there are in all."""
-        return sum(part.periods.n for part in self.parts)
+        return sum(part.time.n for part in self.parts)
 
     @cached_property
     def labels(self) -> list[str]:
         """What the periods are called."""
-        return [label for part in self.parts for label in part.periods.labels]
+        return [label for part in self.parts for label in part.time.labels]
 
     @cached_property
     def edges(self) -> np.ndarray:
         """Where periods begin, and where the last one ends, (n + 1,)."""
-        return np.concatenate([self.fitted.periods.edges, *(p.periods.edges[1:] for p in self.parts[1:])])
+        return np.concatenate([self.fitted.time.edges, *(p.time.edges[1:] for p in self.parts[1:])])
 
     @cached_property
     def data(self) -> xr.Dataset:
@@ -1079,7 +1042,7 @@ class Course:
         found = [hatched_land(part) for part in self.parts]
         shape = self.fitted.domain.n_nodes
         nodes = [
-            np.broadcast_to(nodes, (part.periods.n, shape))
+            np.broadcast_to(nodes, (part.time.n, shape))
             for part, (nodes, _) in zip(self.parts, found, strict=True)
         ]
         return np.concatenate(nodes), next((words for _, words in found if words), "")
@@ -1108,10 +1071,10 @@ MAX_PANELS = 24
 
 
 def plot_periods(
-    source: OverTime,
+    source: Posterior,
     figure: Figure | None = None,
     *,
-    forecast: OverTime | None = None,
+    forecast: Posterior | None = None,
     variable: str | None = None,
     threshold: float | None = None,
     periods: Sequence[Any] | None = None,
@@ -1122,10 +1085,10 @@ def plot_periods(
 
     Parameters
     ----------
-    source : SpaceTimePosterior
+    source : Posterior
     figure : Figure, optional
         By default a new one.
-    forecast : SpaceTimePosterior, optional
+    forecast : Posterior, optional
         Of the periods that follow; marked as such.
     variable : str, optional
         A variable of `intensity()`, or "uncertainty" (sd / mean, %); by default the mean, or the median of a rate.
@@ -1179,7 +1142,7 @@ def plot_periods(
     if title is None:
         title = str(course.data.attrs.get("title", ""))
         if periods is None and len(which) < course.n:
-            title += f"; {len(which)} of {course.n} {source.periods.noun}s"
+            title += f"; {len(which)} of {course.n} {source.time.noun}s"
     told: Any = source
     below = [f"hatched: {course.hatched[1]}"] if course.hatched[1] else []
     below += [legend(told, "Grey")] if getattr(source, "protection", None) else []
@@ -1190,7 +1153,7 @@ def plot_periods(
     return figure
 
 
-def panel_size(source: OverTime, n: int, columns: int | None = None) -> tuple[float, float]:
+def panel_size(source: Posterior, n: int, columns: int | None = None) -> tuple[float, float]:
     """Return the size of a figure of n small maps."""
     wide, tall = map_size(source.domain, 2.1, 0.1)
     across = _across(source, n, columns)
@@ -1199,7 +1162,7 @@ def panel_size(source: OverTime, n: int, columns: int | None = None) -> tuple[fl
     ) + 0.6
 
 
-def _across(source: OverTime, n: int, columns: int | None) -> int:
+def _across(source: Posterior, n: int, columns: int | None) -> int:
     """Return how many maps stand beside each other, so that the whole is somewhat wider than tall."""
     wide, tall = map_size(source.domain, 2.1, 0.1)
     return columns or (n if n <= 4 else min(n, max(2, round(math.sqrt(n * 1.6 * tall / wide)))))
@@ -1226,7 +1189,7 @@ def _chosen(course: Course, periods: Sequence[Any] | None) -> list[int]:
     if not len(periods):
         raise DataError("At least one period is drawn; none was named.", option="periods", found=0)
     ahead = dict(zip(course.labels[course.known :], range(course.known, course.n), strict=True))
-    return [ahead[p] if p in ahead else course.fitted.periods.find(p) for p in periods]
+    return [ahead[p] if p in ahead else course.fitted.time.find(p) for p in periods]
 
 
 def plot_level(course: Course, figure: Figure | None = None) -> Figure:

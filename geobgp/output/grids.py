@@ -120,7 +120,7 @@ def hatched_land(posterior: Any) -> tuple[np.ndarray, str]:
 
     Parameters
     ----------
-    posterior : Posterior or SpaceTimePosterior
+    posterior : Posterior
 
     Returns
     -------

@@ -19,7 +19,7 @@ from geobgp.errors import CheckWarning, GeobgpError, render_text, warn
 from geobgp.files import replacing
 from geobgp.inference.mixture import interval_in
 from geobgp.output import figures as time_plots
-from geobgp.output.figures import Course, OverTime
+from geobgp.output.figures import Course
 from geobgp.output.grids import hatched_land
 from geobgp.prior.kernels import Matern, SquaredExponential
 from geobgp.report import figures
@@ -517,10 +517,10 @@ MOST_ROWS = 60
 
 def write_time_report(
     path: str | os.PathLike[str],
-    source: OverTime,
+    source: Posterior,
     inputs: ReportInputs | None = None,
     *,
-    forecast: OverTime | None = None,
+    forecast: Posterior | None = None,
     check: Any = None,
 ) -> Path:
     """Write the report of a posterior over periods, complete or not at all.
@@ -529,10 +529,10 @@ def write_time_report(
     ----------
     path : str or path
         An HTML file.
-    source : SpaceTimePosterior
+    source : Posterior
     inputs : ReportInputs, optional
         What went in. Of its regions, from ``totals``, the last period is listed.
-    forecast : SpaceTimePosterior, optional
+    forecast : Posterior, optional
         Of the periods that follow.
     check : ForecastCheck, optional
         How well the last periods were forecast.
@@ -576,7 +576,7 @@ def render_time(course: Course, inputs: ReportInputs, check: Any = None) -> str:
 def _shown(course: Course) -> str:
     step = -(-course.n // time_plots.MAX_PANELS)
     which = {2: "second", 3: "third"}.get(step, f"{step}th")
-    return "" if step == 1 else f", every {which} {course.fitted.periods.noun}"
+    return "" if step == 1 else f", every {which} {course.fitted.time.noun}"
 
 
 def _time_pictures(course: Course, thresholds: Sequence[float]) -> dict[str, Any]:
@@ -605,13 +605,13 @@ def _time_pictures(course: Course, thresholds: Sequence[float]) -> dict[str, Any
 
 def _time_cards(course: Course, check: Any) -> list[tuple[str, str, str]]:
     source, table = course.fitted, course.level.iloc[: course.known]
-    domain, noun = source.domain, source.periods.noun
+    domain, noun = source.domain, source.time.noun
     facts = source.summary()
     parts = f"{domain.n_components:,} separate parts" if domain.n_components > 1 else "one piece"
     unit = domain.area_unit[1] if domain.crs is not None else "square units"
     top = table["level"].idxmax()
     cards = [
-        ("Events", f"{source.n_points:,}", source.periods.words()),
+        ("Events", f"{source.n_points:,}", source.time.words()),
         ("Land", f"{number(domain.node_areas.sum() / domain.area_unit[0])} {unit}", parts),
         (
             f"Highest {noun}",
@@ -637,9 +637,9 @@ def _time_cards(course: Course, check: Any) -> list[tuple[str, str, str]]:
     return cards
 
 
-def _time_findings(source: OverTime, inputs: ReportInputs) -> list[tuple[str, str]]:
+def _time_findings(source: Posterior, inputs: ReportInputs) -> list[tuple[str, str]]:
     counted = {} if inputs.counts is None else inputs.counts.facts()
-    rows = [*counted.items(), ("periods", source.periods.words()), *source.domain.facts().items()]
+    rows = [*counted.items(), ("periods", source.time.words()), *source.domain.facts().items()]
     rows += [("note", note) for note in source.domain.notes]
     return [(capital(name), text) for name, text in rows]
 

@@ -17,7 +17,7 @@ from geobgp.errors import DataError, SizeError, option
 from geobgp.files import replacing
 from geobgp.inference.mixture import interval_in
 from geobgp.output import palette
-from geobgp.output.figures import Course, OverTime
+from geobgp.output.figures import Course
 from geobgp.output.grids import hatched_cells, hatched_land, relative_uncertainty
 from geobgp.privacy import refuse
 from geobgp.summary import events_in_words
@@ -420,9 +420,9 @@ _DIGITS = 4
 
 
 def time_map(
-    source: OverTime,
+    source: Posterior,
     *,
-    forecast: OverTime | None = None,
+    forecast: Posterior | None = None,
     title: str | None = None,
     threshold: float | bool | None = None,
     thresholds: Sequence[float] | None = None,
@@ -441,8 +441,8 @@ def time_map(
 
     Parameters
     ----------
-    source : SpaceTimePosterior
-    forecast : SpaceTimePosterior, optional
+    source : Posterior
+    forecast : Posterior, optional
         Of the periods that follow; they are marked as such.
     title : str, optional
         By default the posterior's own.
@@ -478,7 +478,7 @@ def time_map(
         layers.append(chance_layer(fields[f"p{k}"], value, units, f"p{k}", span, ends.words))
     layers = with_legend(layers, source)
     summary = source.summary()
-    told = f"{events_in_words(source.points)}, {source.periods.words()}"
+    told = f"{events_in_words(source.points)}, {source.time.words()}"
     page = Page(
         title=data.attrs["title"] if title is None else title,
         subtitle=f"{told}; {source.drawn}, {units}{in_doubt(summary)}",
@@ -509,7 +509,7 @@ def time_map(
         "regions": None if regions is None else series_config(regions, course, plane),
         "time": {
             "labels": course.labels,
-            "noun": source.periods.noun,
+            "noun": source.time.noun,
             "start": start,
             "ahead": course.known,
             "milliseconds": 250 if course.n > 100 else 450 if course.n > 30 else 800,

@@ -11,7 +11,7 @@ import xarray as xr
 from affine import Affine
 from paths import SAMPLE
 
-from geobgp import DataError, Matern, Posterior, SpaceTimePosterior, map_intensity
+from geobgp import DataError, Matern, Posterior, map_intensity
 
 RATE = 0.05
 SHORT = Matern(1.5, lengthscale=60_000.0, sd=0.1)
@@ -129,7 +129,7 @@ def test_people_that_change_from_period_to_period(counties, tmp_path):
         every="year", cell_size=20_000, kernel=SHORT, cache=False, max_seconds=20,
     )  # fmt: skip
     found.save(tmp_path / "years.geobgp")
-    again = SpaceTimePosterior.load(tmp_path / "years.geobgp")
+    again = Posterior.load(tmp_path / "years.geobgp")
     for one in (found, again):
         totals = one.totals(some[["name", "geometry"]], n_samples=20)
         np.testing.assert_allclose(totals["exposure"], table["births_1974"], rtol=1e-6)

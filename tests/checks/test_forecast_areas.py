@@ -41,7 +41,7 @@ def test_areas_of_one_cell_are_forecast_as_nodes_are():
     nodes = LGCP(outbreak.basis(), outbreak.KERNEL, dynamics="separable").fit(
         y, periods=periods, resume=False
     )
-    one, other = cells.cross_validate(2), nodes.cross_validate(2, 1.0)
+    one, other = cells.cross_validate(last=2), nodes.cross_validate(1.0, last=2)
     assert len(one.table) == len(other.table) == 2 * 96 and one.what == "areas"
     assert one.score == pytest.approx(other.score, abs=0.03)
     assert one.coverage == pytest.approx(other.coverage, abs=0.06)
@@ -68,7 +68,7 @@ def test_forecasts_of_districts_are_calibrated():
     pits, pooled, naive, hidden = [], [], [], 0
     for seed in range(4):
         table = districts(seasonal(seed), 2.0, outbreak.months(30), (1, 3))
-        found = fitted(counted(table, suppressed=(1, 3)), Matern(1.5)).cross_validate(3, seed=seed)
+        found = fitted(counted(table, suppressed=(1, 3)), Matern(1.5)).cross_validate(last=3, seed=seed)
         assert len(found.table) == 3 * 24
         pits.append(found.table["pit"])
         pooled.append(found.gains["pooled"])
@@ -82,7 +82,7 @@ def test_forecasts_of_districts_are_calibrated():
 
 
 def test_an_outbreak_that_moves_is_forecast_better_than_by_the_past():
-    found = fitted(counted(districts(outbreak.counts(30), 2.0, outbreak.months(30)))).cross_validate(2)
+    found = fitted(counted(districts(outbreak.counts(30), 2.0, outbreak.months(30)))).cross_validate(last=2)
     assert found.gains["pooled"] > 0.1 and found.gains["naive"] > 0.1 and found.score > 0.1
 
 
@@ -98,7 +98,7 @@ def test_what_is_suppressed_or_unknown_is_said():
     table = districts(outbreak.counts(12), 4.0, outbreak.months(12), (1, 12))
     gone = (table["month"] == table["month"].iloc[-1]) & (table["name"] == "d1")
     posterior = fitted(counted(table[~gone], suppressed=(1, 12), absent="unknown"))
-    found = posterior.cross_validate(2)
+    found = posterior.cross_validate(last=2)
     hidden = posterior.areas.hidden[-2:].sum()
     assert found.n_suppressed == hidden > 0 and found.n_unknown == 1 and len(found.table) == 11
     assert found.facts()["suppressed"] == hidden and found.facts()["unknown"] == 1
@@ -114,6 +114,6 @@ def test_what_is_suppressed_or_unknown_is_said():
 
 def test_one_period_can_be_left_out_and_blocks_cannot_be_chosen():
     posterior = fitted(counted(districts(outbreak.counts(6), 4.0, outbreak.months(6))))
-    assert np.isfinite(posterior.cross_validate(1).score)
+    assert np.isfinite(posterior.cross_validate(last=1).score)
     with pytest.raises(DataError, match="numbers of these areas"):
-        posterior.cross_validate(1, 4.0)
+        posterior.cross_validate(4.0, last=1)

@@ -29,7 +29,7 @@ def test_forecasts_of_the_model_itself_are_calibrated_and_ahead():
     for seed in range(5):
         basis, y = simulated(seed)
         posterior = LGCP(basis, dynamics="separable").fit(y, resume=False)
-        found = posterior.cross_validate(3, 3.0, seed=seed)
+        found = posterior.cross_validate(3.0, last=3, seed=seed)
         pits.append(found.table["pit"])
         pooled.append(found.gains["pooled"])
         naive.append(found.gains["naive"])
@@ -40,7 +40,7 @@ def test_forecasts_of_the_model_itself_are_calibrated_and_ahead():
 
 def test_the_table_says_what_came():
     posterior = outbreak.fitted(30)
-    found = posterior.cross_validate(2, 4.0)
+    found = posterior.cross_validate(4.0, last=2)
     assert found.table["period"].unique().tolist() == ["2012-05", "2012-06"]
     assert found.by_period()["observed"].tolist() == posterior.observed[-2:].sum(axis=1).tolist()
     assert found.score > 0 and 0.0 <= found.coverage <= 1.0 and found.coverage_band[0] < 0.9
@@ -54,9 +54,9 @@ def test_what_is_left_out_is_not_seen():
     y = outbreak.counts(20)
     model = LGCP(outbreak.basis(), outbreak.KERNEL, dynamics="separable")
     periods = outbreak.months(20)
-    first = model.fit(y, periods=periods, resume=False).cross_validate(3, 4.0)
+    first = model.fit(y, periods=periods, resume=False).cross_validate(4.0, last=3)
     y[-3:] = 7.0 * y[-3:]
-    other = model.fit(y, periods=periods, resume=False).cross_validate(3, 4.0)
+    other = model.fit(y, periods=periods, resume=False).cross_validate(4.0, last=3)
     # Only the time's hyperparameters have seen the last periods.
     assert other.table["observed"].sum() == 7 * first.table["observed"].sum()
     ratio = other.table["expected"].sum() / first.table["expected"].sum()
@@ -66,9 +66,9 @@ def test_what_is_left_out_is_not_seen():
 def test_mistakes_are_told():
     posterior = outbreak.fitted(4)
     with pytest.raises(DataError, match="how many of 4 periods are left out"):
-        posterior.cross_validate(3)
+        posterior.cross_validate(last=3)
     with pytest.raises(DataError, match="knows none"):
-        posterior.forecast(4).cross_validate(1)
+        posterior.forecast(4).cross_validate(last=1)
 
 
 def test_words_follow_from_the_sign_and_nothing_is_fine_that_one_rate_beats():

@@ -24,7 +24,7 @@ OUTPUTS = {
              "report": "report.html"},
     "strata": {"raster of a": "map-a.tif", "totals": "totals.gpkg", "table": "strata.csv", "page": "index.html"},
 }  # fmt: skip
-POSTERIOR, OVER_TIME = "geobgp.posterior.Posterior", "geobgp.posterior.SpaceTimePosterior"
+POSTERIOR = "geobgp.posterior.Posterior"
 STRATA = "geobgp.scale.strata.Strata"
 
 
@@ -104,12 +104,12 @@ def broken(*_, **__):
         ("risk", "map", "geobgp.web.maps.save"),
         ("risk", "project", "geobgp.cli.commands.write_qgis"),
         ("risk", "report", "geobgp.cli.commands.write_report"),
-        ("time", "posterior", f"{OVER_TIME}.save"),
-        ("time", "rasters", f"{OVER_TIME}.write_rasters"),
+        ("time", "posterior", f"{POSTERIOR}.save"),
+        ("time", "rasters", f"{POSTERIOR}.write_rasters"),
         ("time", "trend", "geobgp.cli.results._write_trend"),
-        ("time", "netCDF", f"{OVER_TIME}.to_netcdf"),
+        ("time", "netCDF", f"{POSTERIOR}.to_netcdf"),
         ("time", "regions", "geobgp.cli.results._write_regions"),
-        ("time", "map", f"{OVER_TIME}.to_map"),
+        ("time", "map", f"{POSTERIOR}.to_map"),
         ("time", "project", "geobgp.cli.results.write_dated"),
         ("time", "report", "geobgp.cli.results.write_time_report"),
         ("strata", "totals", f"{STRATA}.totals"),
@@ -150,7 +150,7 @@ def test_checks_that_cannot_run_are_said_to_be_not_run(command, write, monkeypat
     def refuse(*_, **__):
         raise SizeError("A block of 6,407 nodes cannot be left out at once.", remedy="Use smaller blocks.")
 
-    monkeypatch.setattr(f"{OVER_TIME if command == 'time' else POSTERIOR}.cross_validate", refuse)
+    monkeypatch.setattr(f"{POSTERIOR}.cross_validate", refuse)
     code, out, err = write(command)
     assert code == 0, err
     assert "Warning: The checks were not run: A block of 6,407 nodes cannot be left out at once." in err
@@ -162,7 +162,7 @@ def test_checks_that_cannot_run_are_said_to_be_not_run(command, write, monkeypat
 
 @pytest.mark.parametrize("command", ["map", "risk", "time"])
 def test_a_mistake_of_ours_in_a_check_is_listed_and_costs_no_file(command, write, monkeypatch):
-    monkeypatch.setattr(f"{OVER_TIME if command == 'time' else POSTERIOR}.cross_validate", broken)
+    monkeypatch.setattr(f"{POSTERIOR}.cross_validate", broken)
     code, out, err = write(command)
     assert code == 3 and "  checks: geobgp has failed in a way that it should not" in err
     assert {n for n in OUTPUTS[command].values()} <= {p.name for p in out.iterdir()}
@@ -171,7 +171,7 @@ def test_a_mistake_of_ours_in_a_check_is_listed_and_costs_no_file(command, write
 
 @pytest.mark.parametrize("command", ["map", "risk", "time"])
 def test_no_checks_are_made_where_none_are_wanted(command, write, monkeypatch):
-    monkeypatch.setattr(f"{OVER_TIME if command == 'time' else POSTERIOR}.cross_validate", broken)
+    monkeypatch.setattr(f"{POSTERIOR}.cross_validate", broken)
     monkeypatch.setattr("geobgp.cli.results.check", broken)
     code, out, err = write(command, "--no-checks")
     assert code == 0, err

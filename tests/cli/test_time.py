@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 import shapely
 
-from geobgp import SpaceTimePosterior
+from geobgp import Posterior
 from geobgp.cli.app import main
 
 CRS = "EPSG:32631"
@@ -63,7 +63,7 @@ def test_the_folder_has_all_periods(out):
 def test_numbers_are_the_same_in_all_files(out):
     import xarray as xr
 
-    posterior = SpaceTimePosterior.load(out / "posterior.geobgp")
+    posterior = Posterior.load(out / "posterior.geobgp")
     record = json.loads((out / "summary.json").read_text())
     assert posterior.n_periods == 8 and record["periods"]["labels"] == list(posterior.periods.labels)
     assert record["points"]["used"] == 500 and record["options"]["every"] == "month"

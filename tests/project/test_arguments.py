@@ -33,7 +33,7 @@ RESULTS = (Excursion, Residuals, Versus)
 BESIDES = (simulate_prior,)
 #: Classes that others make: their constructors are no doors.
 MADE_ELSEWHERE = {"AreaCounts", "Counts", "CrossValidation", "Domain", "Excursion", "HarmonicBasis", "Periods",
-                  "Posterior", "Residuals", "SpaceTimePosterior", "Variation", "Versus"}  # fmt: skip
+                  "Posterior", "Residuals", "Variation", "Versus"}  # fmt: skip
 #: Methods for the rooms of the house, not for visitors.
 INSIDE = {
     "Domain": {"from_land", "from_geometry", "interpolation", "polygon_of"},
@@ -44,8 +44,7 @@ INSIDE = {
         "truncated_variance"},
     "Matern": {"log_density", "log_shape", "truncated_variance", "eigenvalue_needed"},
     "Periods": {"from_arrays", "index_of", "index_of_days", "joined", "of_ordinals", "same_as", "slice"},
-    "Posterior": {"sample_blocks"},
-    "SpaceTimePosterior": {"draws", "sample_blocks", "write_rasters"},
+    "Posterior": {"draws", "mean_by_period", "sample_blocks", "write_rasters"},
     "SquaredExponential": {"log_density", "log_shape", "truncated_variance", "eigenvalue_needed"},
 }  # fmt: skip
 #: Where a value that is wrong elsewhere is right.
@@ -55,9 +54,6 @@ ALLOWED = {
     ("Posterior.plot", "label"): ("",),
     ("Domain.plot", "title"): ("",),
     ("Posterior.in_units", "units"): ("",),
-    ("SpaceTimePosterior.in_units", "units"): ("",),
-    ("SpaceTimePosterior.plot", "title"): ("",),
-    ("SpaceTimePosterior.to_map", "title"): ("",),
     ("Versus.to_map", "title"): ("",),
     ("map_intensity", "units"): ("",),
     ("bin_points", "max_snap"): (math.inf,),
@@ -70,6 +66,8 @@ TOLD_AS = {
     ("Periods.calendar", "first"): "between",
     ("Periods.calendar", "last"): "between",
 }
+#: Asked of a posterior over periods.
+OVER_TIME = {"at", "forecast", "level", "plot_level", "to_zarr", "trend", "write_rasters"}
 #: Checked where the words are known: bases take all kernels but for full resolution.
 UNCHECKED = {("HarmonicBasis.check_kernel", "kernel")}
 
@@ -98,7 +96,7 @@ def world() -> dict[str, Any]:
         "AreaCounts": geobgp.bin_areas(table, domain, "n"),
         "square": square, "points": rng.random((40, 2)) * 10, "counts": counts, "other": other, "table": table,
         "Periods": geobgp.Periods.calendar("month", "2020-01", "2020-05"),
-        "SpaceTimePosterior": LGCP(basis, kernel, dynamics="separable").fit(np.array([counts] * 6), resume=False),
+        "over time": LGCP(basis, kernel, dynamics="separable").fit(np.array([counts] * 6), resume=False),
         "cases": pd.DataFrame({"age": ["a", "b"]}),
         "labelled": pd.DataFrame({"x": [1.0, 2.0, 3.0], "y": [4.0, 5.0, 6.0], "age": ["a", "a", "b"]}),
     }  # fmt: skip
@@ -152,7 +150,8 @@ def find(validated: str, owner: str) -> Callable[..., Any]:
     if not owner:
         known = {f.__name__: f for f in BESIDES}
         return known.get(validated) or getattr(geobgp, validated)
-    return getattr(world()[owner], validated.partition(".")[2])
+    method = validated.partition(".")[2]
+    return getattr(world()["over time" if owner == "Posterior" and method in OVER_TIME else owner], method)
 
 
 def wrong_values(annotation: str, default: Any) -> list[Any]:
@@ -183,7 +182,7 @@ def wrong_values(annotation: str, default: Any) -> list[Any]:
     return out
 
 
-@pytest.mark.parametrize(("door", "owner", "name"), sorted(set(doors())), ids=lambda v: v or "-")
+@pytest.mark.parametrize(("validated", "owner", "name"), sorted(set(doors())), ids=lambda v: v or "-")
 def test_a_wrong_argument_is_refused_by_name(validated, owner, name, tmp_path):
     if (validated, name) in UNCHECKED:
         return

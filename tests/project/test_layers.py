@@ -43,8 +43,8 @@ HELD = {
     "Residuals",
     "Versus",
 }
-#: Parts of `Posterior` and `Domain` that are still to be folded into them, and two functions.
-HELD |= {"Outputs", "Questions", "Shown", "SpaceTimePosterior", "TimeOutputs", "_refitted", "load"}
+#: A part of `Domain` that is still to be folded into it, and two functions.
+HELD |= {"Shown", "_refitted", "load"}
 
 #: A bundled program for QGIS's Python, which nobody imports.
 BUNDLED = PACKAGE / "qgis_script"
