@@ -137,7 +137,7 @@ def test_people_that_change_from_period_to_period(counties, tmp_path):
     last = years[-1]["births_1974"].to_numpy()
     for later in (found.at("2003"), found.forecast(1)):
         np.testing.assert_allclose(later.totals(some[["geometry"]], n_samples=2)["exposure"], last, rtol=1e-6)
-    assert 0.6 < found.cross_validate(1).coverage <= 1.0
+    assert 0.6 < found.cross_validate(last=1).coverage <= 1.0
 
 
 def test_pixels_are_shared_out_as_they_lie():

@@ -76,7 +76,7 @@ def test_numbers_are_the_same_in_all_files(out):
     assert trend.loc["east", "p_increase"] > 0.95 > 0.05 > trend.loc["west", "p_increase"]
     assert "--time date --every month" in record["command"] and record["checks"]["periods_left_out"] == 2
     assert "2020-10" in (out / "map.html").read_text() and "forecast" in (out / "report.html").read_text()
-    assert posterior.cross_validate(2).coverage == record["checks"]["coverage"]
+    assert posterior.cross_validate(last=2).coverage == record["checks"]["coverage"]
 
 
 def test_what_an_earlier_run_wrote_is_replaced(files, out):
