@@ -164,6 +164,68 @@ def read_vector(
         return frame if known_crs(frame.crs) is not None else frame.set_crs(None, allow_override=True)
 
 
+#: Columns that hold shapes as WKB where a table does not say which does.
+_SHAPE_COLUMNS = ("geometry", "geom", "wkb_geometry", "the_geom", "wkb", "shape")
+
+
+def as_frame(value: Any, what: str) -> Any:
+    """Return a table or shapes of any library, or in a file, as a DataFrame or GeoDataFrame; anything else as it is.
+
+    Tables are what has ``__arrow_c_stream__`` (DuckDB, Polars, pyarrow, GeoArrow), shapes what has a
+    ``__geo_interface__`` of features. Without a CRS of its own a ``__geo_interface__`` has none.
+
+    Parameters
+    ----------
+    value
+    what : str
+        What the table is of, for messages.
+
+    Examples
+    --------
+    >>> import pyarrow, shapely
+    >>> table = pyarrow.table({"people": [3], "geom": [shapely.to_wkb(shapely.box(0, 0, 1, 1))]})
+    >>> as_frame(table, "exposure").geometry.area.tolist()
+    [1.0]
+    """
+    import geopandas as gpd
+    import pandas as pd
+    import shapely
+
+    if isinstance(value, (str, os.PathLike)):
+        return (
+            read_vector(os.fspath(value), what)
+            if kind_of(os.fspath(value)) in ("vector", "parquet")
+            else value
+        )
+    if isinstance(value, (pd.DataFrame, pd.Series, shapely.Geometry)) or hasattr(value, "dims"):
+        return value
+    if hasattr(value, "__arrow_c_stream__"):
+        import pyarrow as pa
+
+        with driver_errors(what, what):
+            table = pa.table(value)
+            metadata = [field.metadata or {} for field in table.schema]
+            if any(one.get(b"ARROW:extension:name", b"").startswith(b"geoarrow") for one in metadata):
+                return gpd.GeoDataFrame.from_arrow(table)
+            frame = table.to_pandas()
+            binary = [
+                f.name for f in table.schema if pa.types.is_binary(f.type) or pa.types.is_large_binary(f.type)
+            ]
+            shape = next((name for name in binary if name.lower() in _SHAPE_COLUMNS), None)
+            if shape is None:
+                return frame
+            return gpd.GeoDataFrame(
+                frame.drop(columns=shape), geometry=shapely.from_wkb(frame[shape].to_numpy())
+            )
+    features = getattr(value, "__geo_interface__", None)
+    if isinstance(features, dict) and "features" in features:
+        with driver_errors(what, what):
+            return gpd.GeoDataFrame.from_features(
+                features["features"], crs=known_crs(getattr(value, "crs", None))
+            )
+    return value
+
+
 def known_crs(crs: Any) -> Any:
     """Return the CRS that a file gives, None where it says that it is undefined, as a GeoPackage can.
 

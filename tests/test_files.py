@@ -12,7 +12,7 @@ import shapely
 
 from geobgp import Domain, GeometryError
 from geobgp.data.inputs import node_exposure
-from geobgp.files import VectorLayer, check_exists, kind_of, layers, read_vector, split_layer
+from geobgp.files import VectorLayer, as_frame, check_exists, kind_of, layers, read_vector, split_layer
 from geobgp.land.polygons import read_polygons
 from geobgp.land.regions import read_regions
 
@@ -126,3 +126,31 @@ def test_files_that_are_not_there_or_not_what_they_say(tmp_path, folder):
         read_vector(tmp_path / "two.zip", "land")
     named = caught.value.remedy.split("'")[1]
     assert len(read_vector(named, "land")) == 2
+
+
+class Foreign:
+    """A table of another library: nothing but what it is asked for."""
+
+    def __init__(self, **protocol):
+        self.__dict__.update(protocol)
+
+
+def test_tables_and_shapes_of_other_libraries_are_frames():
+    """Arrow streams with and without GeoArrow, features, and what is left as it is."""
+    frame = gpd.GeoDataFrame(
+        {"people": [3, 5]}, geometry=[shapely.box(0, 0, 1, 1), shapely.box(1, 0, 3, 1)], crs=32631
+    )
+    streams = [frame.to_arrow(), frame.to_arrow(geometry_encoding="geoarrow")]
+    for stream in streams:
+        found = as_frame(Foreign(__arrow_c_stream__=stream.__arrow_c_stream__), "exposure")
+        assert found.crs == frame.crs and found["people"].tolist() == [3, 5]
+        assert found.geometry.area.tolist() == [1.0, 2.0]
+    bare = pd.DataFrame({"people": [3, 5], "GEOM": shapely.to_wkb(frame.geometry.to_numpy())})
+    found = as_frame(Foreign(__arrow_c_stream__=bare.__arrow_c_stream__), "exposure")
+    assert found.crs is None and found.geometry.area.tolist() == [1.0, 2.0] and "GEOM" not in found
+    plain = as_frame(Foreign(__arrow_c_stream__=bare[["people"]].__arrow_c_stream__), "exposure")
+    assert type(plain) is pd.DataFrame and plain["people"].tolist() == [3, 5]
+    features = as_frame(Foreign(__geo_interface__=frame.__geo_interface__, crs=frame.crs), "exposure")
+    assert features.crs == frame.crs and features["people"].tolist() == [3, 5]
+    for value in (frame, bare, frame.geometry, shapely.box(0, 0, 1, 1), np.ones(3), None, "people.tif"):
+        assert as_frame(value, "exposure") is value
