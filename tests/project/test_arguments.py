@@ -42,6 +42,7 @@ INSIDE = {
     "Grid": {"cell_of", "centres", "from_cells", "to_cells", "shapes_from_cells", "shapes_to_cells"},
     "HarmonicBasis": {"by_part", "from_arrays", "from_vectors", "sample_prior", "longest_lengthscale",
         "truncated_variance"},
+    "LGCP": {"from_inputs", "with_kernel"},
     "Matern": {"log_density", "log_shape", "truncated_variance", "eigenvalue_needed"},
     "Periods": {"from_arrays", "index_of", "index_of_days", "joined", "of_ordinals", "same_as", "slice"},
     "Posterior": {"draws", "mean_by_period", "sample_blocks", "write_rasters"},

@@ -15,7 +15,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 #: Distributions that are not named as they are imported.
 NAMED = {"xstatic": "xstatic-leaflet", "PIL": "pillow"}
 #: Folders and modules that only work with an extra, and which.
-EXTRAS = {"gpflow": "gpflow", "scale": "dask", "output/inference_data.py": "arviz"}
+EXTRAS = {"gpflow": "gpflow", "parallel.py": "dask", "output/arviz.py": "arviz", "scale": "dask"}
 
 
 def declared(requirements: list[str]) -> set[str]:

@@ -105,7 +105,7 @@ def inner_names(source: str) -> list[str]:
 
 
 def test_inner_names_are_found():
-    assert inner_names("from geobgp.output import plots") == ["geobgp.output.figures"]
+    assert inner_names("from geobgp.output import figures") == ["geobgp.output.figures"]
     assert inner_names("from geobgp import Domain, errors") == ["geobgp.errors"]
     assert inner_names("import geobgp.checks.crossval") == ["geobgp.checks.crossval"]
     assert inner_names("import geobgp\ngeobgp.errors.in_words('')") == ["geobgp.errors"]
