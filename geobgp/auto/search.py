@@ -847,7 +847,7 @@ def fit_over_time(options: Options, fits: Fits, pooled: Candidate, choices: dict
 
 
 def _posterior(found: Candidate) -> Posterior:
-    assert isinstance(found.posterior, Posterior)
+    assert found.posterior.periods is not None
     return found.posterior
 
 

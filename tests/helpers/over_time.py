@@ -28,6 +28,10 @@ class Stack:
             raise AttributeError(name)
         return getattr(self.maps[0], name)
 
+    @property
+    def time(self) -> Periods:
+        return self.periods
+
     def at(self, period) -> Posterior:
         return self.maps[self.periods.find(period)]
 
