@@ -1419,25 +1419,14 @@ class Posterior:
         >>> len(checked.blocks), checked.score > 0.2
         (25, True)
         """
-        from geobgp.checks.crossval import cross_validate, cross_validate_areas, cross_validate_persons
+        from geobgp.checks.crossval import cross_validate
         from geobgp.checks.forecasts import cross_validate as forecast_check
 
         self._need_counts("cross_validate()")
         if self.periods is not None:
             return forecast_check(self, last, blocks, seed=seed)
-        if refit and (self.areas is not None or self.exposure_kind == "risk"):
-            raise DataError(
-                "Only points are fitted anew without each block, not areas or persons.",
-                option="refit",
-                remedy="Leave it out.",
-            )
-        if self.areas is not None:
-            checked = cross_validate_areas(self, blocks, buffer, seed=seed)
-        elif self.exposure_kind == "risk":
-            checked = cross_validate_persons(self, blocks, buffer, rounds=rounds, seed=seed)
-        else:
-            more = {"refit": refit, "client": client, "n_jobs": n_jobs}
-            checked = cross_validate(self, blocks, buffer, rounds=rounds, seed=seed, **more)
+        more = {"refit": refit, "client": client, "n_jobs": n_jobs}
+        checked = cross_validate(self, blocks, buffer, rounds=rounds, seed=seed, **more)
         if isinstance(blocks, str) and not buffer:
             self.fit.notes["cross_validation"] = checked
         return hide_blocks(checked)

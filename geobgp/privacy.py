@@ -410,11 +410,11 @@ def hide_rows(frame: Any, posterior: Posterior, columns: Sequence[str]) -> Any:
 
 
 def hide_blocks(checked: CrossValidation) -> CrossValidation:
-    """Hide the numbers of left-out blocks with few events; the scores of all of them together stay."""
+    """Hide the numbers of held-out blocks with few events; the scores of all of them together stay."""
     posterior = checked.posterior
     if posterior is None or not posterior.protection.min_count:
         return checked
-    numbers = [name for name in ("observed", "pit", "log_density", "score") if name in checked.blocks]
+    numbers = [name for name in ("observed", "pit", "crps", "log_density", "score") if name in checked.blocks]
     return replace(checked, exact=checked.blocks, blocks=hide_rows(checked.blocks, posterior, numbers))
 
 

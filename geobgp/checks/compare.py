@@ -6,22 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
-from scipy.special import gammaln, xlogy
 
-from geobgp.checks.crossval import (
-    AUTO_NODES,
-    MOST_NODES,
-    CrossValidation,
-    are_folds,
-    auto_side,
-    narrowed,
-    per_event,
-)
+from geobgp.checks.blocks import are_folds, auto_side, most_at_once, narrowed
+from geobgp.checks.samples import NodeSample, sample_of
+from geobgp.checks.scoring import per_event
 from geobgp.errors import DataError, DomainError, option
 from geobgp.inference.mixture import LogNormalDifference, NormalMixture, check_probabilities, quantile_name
 from geobgp.land.regions import read_regions, sum_samples, table
@@ -35,6 +28,8 @@ if TYPE_CHECKING:
     import matplotlib.axes
     import xarray as xr
 
+    from geobgp.checks.crossval import CrossValidation
+    from geobgp.checks.forecasts import ForecastCheck
     from geobgp.land.domain import Domain
     from geobgp.posterior import Posterior
 
@@ -55,33 +50,42 @@ def _maps(value: Any) -> dict[str, Posterior]:
 _MAPS = Rule("posteriors by name", _maps)
 
 
-@validated(posteriors=_MAPS, buffer=real(least=0.0), seed=SEED)
+@validated(posteriors=_MAPS, buffer=real(least=0.0), last=whole(1), seed=SEED)
 def compare(
-    posteriors: Mapping[str, Posterior], blocks: Any = "auto", buffer: float = 0.0, *, seed: int = 0
+    posteriors: Mapping[str, Posterior],
+    blocks: Any = "auto",
+    buffer: float = 0.0,
+    *,
+    last: int = 3,
+    seed: int = 0,
 ) -> pd.DataFrame:
-    """Compare maps of the same events by how well they predict blocks that are left out.
+    """Compare maps of the same events by how well they predict blocks that are held out.
 
     The maps may differ in cells, shores, kernels, covariates and likelihoods, for a score is that of the events as a
-    point process: see `CrossValidation`. Blocks lie in coordinates, so that all maps share them.
+    point process: see `CrossValidation`. Blocks lie in coordinates, so that all maps share them. Maps of counts by area
+    are compared area by area, maps of cases and controls by who of the persons of a block are cases, and maps over time
+    by how they forecast the numbers of the last periods.
 
     Parameters
     ----------
     posteriors : mapping of name to Posterior
-        All in one CRS.
+        All in one CRS, of the same kind of data.
     blocks : "auto", float, regions
         As for `Posterior.cross_validate`; "auto" takes squares that suit the longest lengthscale.
     buffer : float
         As for `Posterior.cross_validate`.
+    last : int
+        Over time, how many periods are held out.
     seed : int
 
     Returns
     -------
     DataFrame
         By name, the best first. ``score``: held-out nats per event, above events spread evenly over the land of the
-        first map; ``difference`` from the best one and its standard error ``difference_se`` (from the differences
-        block by block); ``coverage`` of intervals; ``bound`` of the log evidence per event, as a point process
-        and above the same even spread; ``elbo`` as the fit has it, for maps of the same counts; ``nodes``;
-        ``seconds`` of the fit.
+        first map (of areas, persons and over time: above one rate everywhere); ``difference`` from the best one and its
+        standard error ``difference_se`` (from the differences block by block); ``coverage`` of intervals; ``bound`` of
+        the log evidence per event, as a point process and above the same even spread; ``elbo`` as the fit has it, for
+        maps of the same counts; ``nodes``; ``seconds`` of the fit.
 
     Examples
     --------
@@ -94,32 +98,81 @@ def compare(
     >>> compare({"flat": flat, "wavy": wavy}, 2.0).index.tolist()
     ['wavy', 'flat']
     """
-    found = dict(posteriors)
-    _check(found)
+    maps = dict(posteriors)
+    first = _check(maps)
+    over_time = first.periods is not None
+    if first.areas is None:
+        blocks = _shared_blocks(maps, blocks, 0.0 if over_time else buffer)
+    held = {}
+    for name, posterior in maps.items():
+        if over_time:
+            forecast: Any = posterior.cross_validate(blocks, last=last, seed=seed)
+            held[name] = _of_periods(posterior, forecast)
+        else:
+            held[name] = _of_blocks(posterior, posterior.cross_validate(blocks, buffer, seed=seed))
+    base = held[next(iter(maps))].base
+    rows = {
+        name: {
+            "score": float(one.log_p.sum()) / float(one.events.sum()) - base,
+            "coverage": one.coverage,
+            "bound": one.bound - base,
+            "elbo": maps[name].elbo,
+            "nodes": maps[name].domain.n_nodes,
+            "seconds": float(maps[name].fit.seconds.get("total", np.nan)),
+        }
+        for name, one in held.items()
+    }
+    table = pd.DataFrame.from_dict(rows, orient="index").sort_values("score", ascending=False, kind="stable")
+    best = held[str(table.index[0])]
+    pairs = [_difference(held[str(name)], best) for name in table.index]
+    table.insert(1, "difference", [mean for mean, _ in pairs])
+    table.insert(2, "difference_se", [se for _, se in pairs])
+    table.index.name = "map"
+    return table
+
+
+class _HeldOutScores(NamedTuple):
+    """Log probabilities of what was held out, and of one rate everywhere (`base`) and the bound, per event."""
+
+    log_p: pd.Series
+    events: pd.Series
+    coverage: float
+    bound: float
+    base: float
+
+
+def _of_blocks(posterior: Posterior, checked: CrossValidation) -> _HeldOutScores:
+    sample, table = sample_of(posterior), checked.table
+    n, land = float(sample.values.sum()), float(posterior.domain.node_areas.sum())
+    base = float(sample.constant_model.sum()) / n
+    if isinstance(sample, NodeSample):  # spread evenly over the land, whatever the exposure
+        base = float(np.log(n * posterior.domain.area_unit[0] / land)) - 1.0
+    bound = (posterior.elbo + float(sample.constant.sum())) / n
+    return _HeldOutScores(table["log_density"], checked.weights, checked.coverage, bound, base)
+
+
+def _of_periods(posterior: Posterior, checked: ForecastCheck) -> _HeldOutScores:
+    table = checked.table.set_index(["period", "block"])
+    events = checked.events.set_axis(table.index)
+    base = float(table["one_rate"].sum()) / float(events.sum())
+    return _HeldOutScores(
+        table["log_score"], events, checked.coverage, posterior.elbo / posterior.n_points, base
+    )
+
+
+def _shared_blocks(maps: dict[str, Posterior], blocks: Any, buffer: float) -> Any:
+    """Return blocks that all maps can share."""
     if isinstance(blocks, str) and blocks == "auto":
-        cell = _common_cell([p.domain.cell_size for p in found.values()])
-        side = max(auto_side(p, cell) for p in found.values())
-        blocks = min(
-            narrowed(p.domain, side, min(AUTO_NODES, MOST_NODES), buffer, cell_size=cell)
-            for p in found.values()
-        )
-    elif are_folds(blocks) and len({p.domain.n_nodes for p in found.values()}) > 1:
+        cell = _common_cell([p.domain.cell_size for p in maps.values()])
+        side = max(auto_side(p, cell) for p in maps.values())
+        return min(narrowed(p.domain, side, most_at_once(), buffer, cell_size=cell) for p in maps.values())
+    if are_folds(blocks) and len({p.domain.n_nodes for p in maps.values()}) > 1:
         raise DataError(
             "Folds are labels of one domain's nodes, and these maps have different ones.",
             option="blocks",
             remedy="Give a size, or regions.",
         )
-    checked = {name: p.cross_validate(blocks, buffer, seed=seed) for name, p in found.items()}
-    first = next(iter(found.values()))
-    even = _even(first)
-    rows = {name: _row(found[name], one, even) for name, one in checked.items()}
-    table = pd.DataFrame.from_dict(rows, orient="index").sort_values("score", ascending=False, kind="stable")
-    best = checked[str(table.index[0])]
-    pairs = [_difference(checked[str(name)], best) for name in table.index]
-    table.insert(1, "difference", [mean for mean, _ in pairs])
-    table.insert(2, "difference_se", [se for _, se in pairs])
-    table.index.name = "map"
-    return table
+    return blocks
 
 
 def _common_cell(sizes: list[float]) -> float:
@@ -138,53 +191,45 @@ def _common_cell(sizes: list[float]) -> float:
     return largest
 
 
-def point_process_bound(posterior: Posterior) -> float:
-    """Return the bound of the events' log density as a point process, per unit of area: the same for any cells."""
-    y = _counts(posterior)
-    areas = posterior.domain.node_areas / posterior.domain.area_unit[0]
-    return posterior.elbo + float(np.sum(gammaln(y + 1.0) - xlogy(y, areas)))
-
-
-def _counts(posterior: Posterior, name: str = "This map") -> np.ndarray:
-    if posterior.observed is None:
-        raise DataError(f"{name} is no fit of counts that knows its counts, and cannot be compared.")
-    return posterior.observed
-
-
-def _even(posterior: Posterior) -> float:
-    """Return the log density per event of events spread evenly over the land."""
-    land = float(posterior.domain.node_areas.sum()) / posterior.domain.area_unit[0]
-    return float(np.log(_counts(posterior).sum() / land)) - 1.0
-
-
-def _row(posterior: Posterior, checked: CrossValidation, even: float) -> dict[str, float]:
-    n = checked.n_events
-    return {
-        "score": float(checked._all["log_density"].sum()) / n - even,
-        "coverage": checked.coverage,
-        "bound": point_process_bound(posterior) / float(_counts(posterior).sum()) - even,
-        "elbo": posterior.elbo,
-        "nodes": posterior.domain.n_nodes,
-        "seconds": float(posterior.fit.seconds.get("total", np.nan)),
-    }
-
-
-def _difference(one: CrossValidation, best: CrossValidation) -> tuple[float, float]:
+def _difference(one: _HeldOutScores, best: _HeldOutScores) -> tuple[float, float]:
     """Return the difference of two scores per event, and its standard error from the blocks."""
-    pair = pd.concat(
-        [one._all["log_density"], best._all["log_density"], best._all["observed"]], axis=1
-    ).fillna(0.0)
-    values = pair.to_numpy()
+    values = pd.concat([one.log_p, best.log_p, best.events], axis=1).fillna(0.0).to_numpy()
     return per_event(values[:, 0] - values[:, 1], values[:, 2])
 
 
-def _check(found: dict[str, Posterior]) -> None:
-    if len(found) < 2:
+def _kind(posterior: Posterior) -> str:
+    """Return what a map is of, in words."""
+    what = "counts at places"
+    if posterior.exposure_kind == "risk":
+        what = "cases and controls"
+    elif posterior.areas is not None:
+        what = "counts by area"
+    return what if posterior.periods is None else f"{what} over {posterior.periods.words()}"
+
+
+def _numbers(posterior: Posterior) -> np.ndarray | None:
+    """Return the numbers that a map is made of; None where it does not know them."""
+    if posterior.areas is not None:
+        return np.asarray(posterior.areas.guessed, float)
+    if posterior.exposure_kind == "risk":
+        return None if posterior.persons is None else posterior.persons.cases_at(posterior.domain.n_nodes)
+    return posterior.observed
+
+
+def _check(maps: dict[str, Posterior]) -> Posterior:
+    """Check that maps can be compared, and return the first."""
+    if len(maps) < 2:
         raise DataError(
-            f"Two maps or more can be compared; found {len(found)}.", option="posteriors", found=len(found)
+            f"Two maps or more can be compared; found {len(maps)}.", option="posteriors", found=len(maps)
         )
-    totals = {name: float(_counts(p, repr(name)).sum()) for name, p in found.items()}
-    (first, one), *others = found.items()
+    numbers = {}
+    for name, posterior in maps.items():
+        counts = _numbers(posterior)
+        if counts is None:
+            raise DataError(f"{name!r} is no fit of counts that knows its counts, and cannot be compared.")
+        numbers[name] = counts
+    totals = {name: float(counts.sum()) for name, counts in numbers.items()}
+    (first, one), *others = maps.items()
     for name, other in others:
         if other.domain.crs != one.domain.crs:
             crs = [p.domain.crs.name if p.domain.crs is not None else "local" for p in (one, other)]
@@ -193,12 +238,27 @@ def _check(found: dict[str, Posterior]) -> None:
                 option="crs",
                 remedy="Fit both in one: give the domains the same crs.",
             )
+        kinds = _kind(one), _kind(other)
+        if kinds[0] != kinds[1]:
+            raise DataError(
+                f"Maps of the same data can be compared; {first!r} is of {kinds[0]} and {name!r} of {kinds[1]}.",
+                found=kinds,
+            )
+        alike = one.areas is not None or one.domain.content_hash() == other.domain.content_hash()
+        same = np.array_equal(numbers[first], numbers[name])
+        if alike and not same and totals[first] == totals[name]:
+            raise DataError(
+                f"Maps of the same events can be compared; {first!r} and {name!r} have as many, "
+                f"{number(totals[name])}, but at other places.",
+                found=totals,
+            )
     if max(totals.values()) - min(totals.values()) > _SAME * max(totals.values()):
         raise DataError(
             "Maps of the same events can be compared; found "
             f"{listed(f'{name!r} with {number(total)}' for name, total in totals.items())} events.",
             found=totals,
         )
+    return one
 
 
 # -- Versus: one map against another, as ratio and difference with intervals and the probability of an increase --

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 from scipy import sparse
-from scipy.special import bdtr, gammaln, logsumexp, pdtr, xlogy
 
-from geobgp.checks.crossval import Blocks, make_blocks
+from geobgp.checks.blocks import Blocks, make_blocks
+from geobgp.checks.scoring import Calibration, Predictive, log_mean_exp, poisson_log_p
 from geobgp.data.inputs import seen_exposure
 from geobgp.errors import DataError, option
-from geobgp.inference.mixture import INTERVAL, predicted_ends, within
+from geobgp.inference.mixture import INTERVAL
 from geobgp.text import count, number, percent, whole_percent
 
 if TYPE_CHECKING:
@@ -52,11 +52,6 @@ class ForecastParts:
     known: np.ndarray
     exposure: np.ndarray
 
-    @property
-    def hidden(self) -> np.ndarray:
-        """Which numbers are suppressed."""
-        return self.known & (self.low < self.high)
-
     def one_rate(self, first: int) -> np.ndarray:
         """Return expected numbers at the rate that all parts had together before a period."""
         rate = max(float(self.events[:first].sum()), 0.5) / float(self.exposure[:first].sum())
@@ -82,14 +77,14 @@ def parts_of(posterior: Posterior, blocks: Any) -> ForecastParts:
             remedy="Fit counts by period, of points or of areas.",
         )
     exposure = np.array(seen_exposure(posterior.by_period, posterior.effort))
-    made = blocks if isinstance(blocks, Blocks) else make_blocks(blocks, posterior)
-    inside = np.flatnonzero(made.of >= 0)
-    cells = (np.ones(len(inside)), (made.of[inside], inside))
-    shares = sparse.csr_array(cells, shape=(len(made), len(made.of)))
-    seen, exposed = posterior.observed @ shares.T, exposure @ shares.T
-    known = np.ones(seen.shape, bool)
+    divided = blocks if isinstance(blocks, Blocks) else make_blocks(blocks, posterior)
+    inside = np.flatnonzero(divided.of >= 0)
+    cells = (np.ones(len(inside)), (divided.of[inside], inside))
+    shares = sparse.csr_array(cells, shape=(len(divided), len(divided.of)))
+    counts, known = posterior.observed @ shares.T, np.ones((posterior.n_periods, len(divided)), bool)
     weights = tuple(sparse.csr_array(shares.multiply(row)) for row in exposure)
-    return ForecastParts(tuple(map(str, made.labels)), weights, seen, seen, seen, known, exposed)
+    names = tuple(map(str, divided.labels))
+    return ForecastParts(names, weights, counts, counts, counts, known, exposure @ shares.T)
 
 
 def _areas(posterior: Posterior, areas: PeriodAreaCounts, blocks: Any) -> ForecastParts:
@@ -99,46 +94,16 @@ def _areas(posterior: Posterior, areas: PeriodAreaCounts, blocks: Any) -> Foreca
             option="blocks",
             remedy=f"Leave {option('blocks')} out.",
         )
-    exposure, inside = posterior.by_period, areas.within
-    weights = tuple(inside.exposure(row, posterior.effort, t) for t, row in enumerate(exposure))
+    inside = areas.within
+    weights = tuple(inside.exposure(row, posterior.effort, t) for t, row in enumerate(posterior.by_period))
     exposed = np.array([one.sum(axis=1) for one in weights])
     known = ~areas.unknown & (exposed > 0)
-    low, high = areas.suppressed or (0, 0)
     events = np.where(known, areas.guessed, 0.0)
-    return ForecastParts(
-        areas.names,
-        weights,
-        np.where(areas.hidden, float(low), events),
-        np.where(areas.hidden, float(high), events),
-        events,
-        known,
-        np.where(known, exposed, 0.0),
-    )
+    low, high = (np.where(areas.hidden, float(end), events) for end in areas.suppressed or (0, 0))
+    return ForecastParts(areas.names, weights, low, high, events, known, np.where(known, exposed, 0.0))
 
 
-def log_chance(low: Any, high: Any, means: Any) -> np.ndarray:
-    """Return the log probability that Poisson counts lie between two numbers, both with them.
-
-    Examples
-    --------
-    >>> round(float(log_chance(2.0, 2.0, 1.0)), 4), round(float(log_chance(0.0, 1.0, 1.0)), 4)
-    (-1.6931, -0.3069)
-    """
-    low, high, means = np.broadcast_arrays(low, high, np.maximum(means, 1e-300))
-    out = np.asarray(xlogy(low, means) - means - gammaln(low + 1.0))
-    wide = low < high
-    if wide.any():
-        inside = cumulative(high[wide], means[wide]) - cumulative(low[wide] - 1.0, means[wide])
-        out[wide] = np.log(np.maximum(inside, 1e-300))
-    return out
-
-
-def cumulative(n: Any, means: Any) -> np.ndarray:
-    """Return the probability that Poisson counts are n at most."""
-    return np.where(np.asarray(n) < 0, 0.0, pdtr(np.maximum(np.floor(n), 0.0), means))
-
-
-# -- Forecasts against what came: the last periods left out, predicted from those before them, and scored ----
+# -- Forecasts against what came: the last periods held out, predicted from those before them, and scored ----
 
 
 #: Joint draws behind a forecast.
@@ -152,7 +117,7 @@ class ForecastCheck:
     Attributes
     ----------
     table : DataFrame
-        One row per period left out and block of the land (or area, where counts are by area): ``period``, ``ahead`` (1
+        One row per period held out and block of the land (or area, where counts are by area): ``period``, ``ahead`` (1
         is the first one), ``block``, ``observed`` (NaN where it is suppressed) and ``expected`` events,
         ``predicted_q05`` and ``predicted_q95``, between which the number observed should lie, ``pit``, and log
         probabilities of the observed number: ``log_score`` of the forecast, ``pooled`` of the average of all periods
@@ -191,27 +156,30 @@ class ForecastCheck:
         return int(self.table["observed"].isna().sum())
 
     @property
-    def _events(self) -> pd.Series:
+    def events(self) -> pd.Series:
         """The numbers that came, one in the middle where they are suppressed."""
         low, high = self.suppressed or (0, 0)
         return self.table["observed"].fillna(float(np.sqrt(max(low, 0.5) * max(high, 0.5))))
 
     @property
+    def calibration(self) -> Calibration:
+        """What the PIT values say."""
+        return Calibration(self.table["pit"].to_numpy(), self.interval)
+
+    @property
     def coverage(self) -> float:
         """Share of numbers within their predictive interval (by PIT value)."""
-        return float(np.mean(within(self.table["pit"], self.interval)))
+        return self.calibration.coverage
 
     @property
     def coverage_band(self) -> tuple[float, float]:
         """Where the coverage of true intervals lies with 99 % probability, were blocks independent."""
-        n = len(self.table)
-        below = bdtr(np.arange(n + 1, dtype=float), n, self.interval)
-        return float(np.searchsorted(below, 0.005)) / n, float(np.searchsorted(below, 0.995)) / n
+        return self.calibration.band
 
     @property
     def gains(self) -> dict[str, float]:
         """Nats per event by which numbers in blocks are forecast better than simply: "pooled", "naive", "one_rate"."""
-        total = max(float(self._events.sum()), 1.0)
+        total = max(float(self.events.sum()), 1.0)
         return {
             name: float((self.table["log_score"] - self.table[name]).sum()) / total
             for name in ("pooled", "naive", "one_rate")
@@ -219,9 +187,9 @@ class ForecastCheck:
 
     def by_period(self) -> pd.DataFrame:
         """Return observed (about, where some are suppressed) and expected events, coverage and gains of each period."""
-        groups = self.table.assign(observed=self._events).groupby("period", sort=False)
+        groups = self.table.assign(observed=self.events).groupby("period", sort=False)
         out = groups[["observed", "expected"]].sum()
-        out["coverage"] = groups["pit"].apply(lambda pit: float(np.mean(within(pit, self.interval))))
+        out["coverage"] = groups["pit"].apply(lambda pit: Calibration(pit.to_numpy(), self.interval).coverage)
         for name in ("pooled", "naive"):
             out[f"above_{name}"] = groups["log_score"].sum() - groups[name].sum()
         return out
@@ -230,7 +198,7 @@ class ForecastCheck:
         """Return in a sentence or two what the forecasts say."""
         gains, n = self.gains, self.table["period"].nunique()
         return (
-            f"Of {count(n, 'period')} left out, {percent(self.coverage)} of {count(len(self.table), 'number')} lie "
+            f"Of {count(n, 'period')} held out, {percent(self.coverage)} of {count(len(self.table), 'number')} lie "
             f"within their {whole_percent(self.interval)} predictive interval; the forecast is "
             f"{_ahead(gains['pooled'])} the average of the past and {_ahead(gains['naive'])} the numbers before."
             f"{self._worse()}{self._besides()}"
@@ -245,8 +213,8 @@ class ForecastCheck:
     def _worse(self) -> str:
         """Say so where one rate everywhere predicts better."""
         gain = self.gains["one_rate"]
-        told = f" One rate everywhere and always predicts better, by {number(-gain, 2)} nats per event."
-        return "" if gain >= 0 else told
+        worse = f" One rate everywhere and always predicts better, by {number(-gain, 2)} nats per event."
+        return "" if gain >= 0 else worse
 
     def _besides(self) -> str:
         """Say which numbers are suppressed or unknown."""
@@ -287,71 +255,68 @@ class ForecastCheck:
         )
 
 
-def cross_validate(posterior: Posterior, last: int, blocks: Any = "auto", *, seed: int = 0) -> ForecastCheck:
-    """Leave out the last periods; see `Posterior.cross_validate`."""
+def cross_validate(
+    posterior: Posterior, last: int, blocks: Any = "auto", *, seed: int | np.random.Generator = 0
+) -> ForecastCheck:
+    """Hold out the last periods; see `Posterior.cross_validate`."""
     from geobgp.model import refit
 
     begin, first = time.perf_counter(), posterior.n_periods - last
     parts = parts_of(posterior, blocks)
     if first < 2:
         raise DataError(
-            f"{option('last')} is how many of {count(posterior.n_periods, 'period')} are left out, with two before "
+            f"{option('last')} is how many of {count(posterior.n_periods, 'period')} are held out, with two before "
             f"them at least; found {last!r}.",
             option="last",
             found=last,
         )
-    _check_known(parts, first)
-    before = refit(posterior, first)
-    ahead = before.forecast(
-        int(last), exposure=posterior.by_period[first:] / posterior.time.widths[first:, None]
-    )
-    rng = np.random.default_rng(seed)
-    joint, means = _draws(posterior, ahead, parts, first, rng)
-    rows = []
-    for t in range(first, posterior.n_periods):
-        simple = {
-            "pooled": parts.expected_like(slice(first), t, first),
-            "naive": parts.expected_like(_season_before(posterior, first, t), t, first),
-            "one_rate": parts.one_rate(first)[t],
-        }
-        for b in np.flatnonzero(parts.known[t]):
-            rates, low, high = means[:, t - first, b], parts.low[t, b], parts.high[t, b]
-            below, upto = (float(cumulative(n, rates).mean()) for n in (low - 1.0, high))
-            ends = predicted_ends(rng.poisson(np.minimum(rates, 1e15)), posterior.interval)
-            rows.append({
-                "period": posterior.time.labels[t], "ahead": t - first + 1, "block": parts.names[b],
-                "observed": np.nan if low < high else low, "expected": float(rates.mean()),
-                **ends, "pit": below + rng.random() * (upto - below),
-                "log_score": _log_mean(log_chance(low, high, rates)),
-                **{name: float(log_chance(low, high, max(mean[b], 1e-12))) for name, mean in simple.items()},
-            })  # fmt: skip
-    places = pd.DataFrame({
-        "period": posterior.time.labels[first:],
-        "observed": _events(posterior, parts)[first:],
-        "score": joint,
-    })  # fmt: skip
-    suppressed = None if posterior.areas is None else posterior.areas.suppressed
-    what = "blocks" if posterior.areas is None else "areas"
-    unknown = int((~parts.known[first:]).sum())
-    seconds, table = time.perf_counter() - begin, pd.DataFrame(rows)
-    return ForecastCheck(table, places, seconds, what, suppressed, unknown, posterior.interval)
-
-
-def _check_known(parts: ForecastParts, first: int) -> None:
-    """Refuse periods of which nothing is known to compare with, or to learn from."""
-    for known, which in ((parts.known[:first], "before those left out"), (parts.known[first:], "left out")):
+    for known, which in ((parts.known[:first], "before those held out"), (parts.known[first:], "held out")):
         if not known.any():
             raise DataError(
                 f"No number is known of the periods {which}.",
                 option="last",
                 found=0,
-                remedy="Leave out others.",
+                remedy="Hold out others.",
             )
+    exposure = posterior.by_period[first:] / posterior.time.widths[first:, None]
+    forecast = refit(posterior, first).forecast(int(last), exposure=exposure)
+    rng = np.random.default_rng(seed)
+    joint, means = _draws(posterior, forecast, parts, first, rng)
+    tables = []
+    for t in range(first, posterior.n_periods):
+        known = parts.known[t]
+        low, high, rates = parts.low[t, known], parts.high[t, known], means[:, t - first, known]
+        predicted = Predictive.of_rates(rates, rng)
+        simple = {
+            "pooled": parts.expected_like(slice(first), t, first),
+            "naive": parts.expected_like(_season_before(posterior, first, t), t, first),
+            "one_rate": parts.one_rate(first)[t],
+        }
+        columns = {"period": posterior.time.labels[t], "ahead": t - first + 1}
+        columns |= {"block": np.array(parts.names, dtype=object)[known]}
+        columns |= {"observed": np.where(low < high, np.nan, low), "expected": predicted.mean}
+        columns |= predicted.ends(posterior.interval) | {"pit": predicted.pit(rng, low, high)}
+        columns |= {"log_score": log_mean_exp(poisson_log_p(low, high, rates))}
+        columns |= {
+            name: poisson_log_p(low, high, np.maximum(mean[known], 1e-12)) for name, mean in simple.items()
+        }
+        tables.append(pd.DataFrame(columns))
+    events = (parts.events if posterior.observed is None else posterior.observed).sum(axis=1)
+    places = {"period": posterior.time.labels[first:], "observed": events[first:], "score": joint}
+    return ForecastCheck(
+        pd.concat(tables, ignore_index=True),
+        pd.DataFrame(places),
+        time.perf_counter() - begin,
+        "blocks" if posterior.areas is None else "areas",
+        None if posterior.areas is None else posterior.areas.suppressed,
+        int((~parts.known[first:]).sum()),
+        posterior.interval,
+    )
 
 
 def _draws(
     posterior: Posterior,
-    ahead: Posterior,
+    forecast: Posterior,
     parts: ForecastParts,
     first: int,
     rng: np.random.Generator,
@@ -361,35 +326,29 @@ def _draws(
     Of what was counted at the nodes the probability is that of all nodes, else that of all areas.
     """
     exposure = np.array(seen_exposure(posterior.by_period, posterior.effort))
-    values, scatter = posterior.observed, ahead.likelihood.scatter
-    logs, sums = [], []
-    for block in ahead.sample_blocks(DRAWS, rng):
-        rates = block
-        if values is not None:
-            spread = scatter(rates.shape, rng)
-            rates = rates if spread is None else rates * spread
-            logs.append(log_chance(values[first:], values[first:], rates * exposure[first:]).sum(axis=2))
-        ahead_weights = parts.weights[first:]
-        means = np.stack([(w @ rates[:, k].T).T for k, w in enumerate(ahead_weights)], axis=1)
-        if values is None:
-            spread = scatter(means.shape, rng)
-            means = means if spread is None else means * spread
-            each = log_chance(parts.low[first:], parts.high[first:], means)
-            logs.append(np.where(parts.known[first:], each, 0.0).sum(axis=2))
-        sums.append(means)
+    values, family, weights = posterior.observed, forecast.likelihood, parts.weights[first:]
+    low, high, known = parts.low[first:], parts.high[first:], parts.known[first:]
     if values is not None:
-        rate = max(float(values[:first].sum()), 0.5) / float(exposure[:first].sum())
-        even = log_chance(values[first:], values[first:], rate * exposure[first:])
+        low = high = values[first:]
+        known, rate = (
+            np.ones(low.shape, bool),
+            max(float(values[:first].sum()), 0.5) / float(exposure[:first].sum()),
+        )
+        even = rate * exposure[first:]
     else:
-        even = log_chance(parts.low[first:], parts.high[first:], parts.one_rate(first)[first:])
-        even = np.where(parts.known[first:], even, 0.0)
-    found = np.concatenate(logs)
-    above = np.array([_log_mean(of_period) for of_period in found.T]) - even.sum(axis=1)
-    return above, np.concatenate(sums)
-
-
-def _events(posterior: Posterior, parts: ForecastParts) -> np.ndarray:
-    return parts.events.sum(axis=1) if posterior.observed is None else posterior.observed.sum(axis=1)
+        even = parts.one_rate(first)[first:]
+    logs, sums = [], []
+    for rates in forecast.sample_blocks(DRAWS, rng):
+        if values is not None:
+            rates = family.poisson_rates(rates, rng)  # type: ignore[assignment]
+        means = np.stack([(w @ rates[:, k].T).T for k, w in enumerate(weights)], axis=1)
+        if values is None:
+            means = family.poisson_rates(means, rng)
+        each = poisson_log_p(low, high, means if values is None else rates * exposure[first:])
+        logs.append(np.where(known, each, 0.0).sum(axis=2))
+        sums.append(means)
+    alone = np.where(known, poisson_log_p(low, high, even), 0.0).sum(axis=1)
+    return log_mean_exp(np.concatenate(logs)) - alone, np.concatenate(sums)
 
 
 def _ahead(gain: float) -> str:
@@ -401,10 +360,6 @@ def _ahead(gain: float) -> str:
     ('0.22 nats per event above', '0.05 nats per event below')
     """
     return f"{number(abs(gain), 2)} nats per event {'above' if gain >= 0 else 'below'}"
-
-
-def _log_mean(logs: np.ndarray) -> float:
-    return float(logsumexp(logs) - np.log(len(logs)))
 
 
 def _season_before(posterior: Posterior, first: int, t: int) -> int:

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import gammaln, xlogy
 
-from geobgp.checks.crossval import CrossValidation, compared, per_event, too_few_to_leave_out
+from geobgp.checks.crossval import CrossValidation, too_few_to_hold_out
+from geobgp.checks.samples import AreaSample, sample_of
+from geobgp.checks.scoring import compared, per_event
 from geobgp.data.areas import combine
 from geobgp.data.effects import FIXED_SD, Linearised
 from geobgp.errors import CheckWarning, DataError, GeobgpError, warn
@@ -159,7 +160,7 @@ def variation(posterior: Posterior, held_out: bool | None = None) -> Variation:
         return replace(found, score=math.nan, se=math.nan)
     if checked is None and math.isnan(found.score) and posterior.periods is None:
         few = posterior.areas is not None or posterior.domain.n_nodes <= FEW_NODES
-        if held_out or (few and not too_few_to_leave_out(posterior)):
+        if held_out or (few and not too_few_to_hold_out(posterior)):
             # Neighbours of blocks are left as they are: quick, and near enough.
             checked = posterior.cross_validate(rounds=0)
     if checked is None:
@@ -295,22 +296,9 @@ def _score(posterior: Posterior, without: EffectsFit, checked: CrossValidation) 
     """Return how far held-out blocks are predicted above the model without a field, per event, and its error."""
     if not posterior.effects.names and "k" not in posterior.likelihood.facts():
         return checked.score, checked.se  # above one rate everywhere
-    if posterior.areas is not None:
-        rows = combine(posterior.areas, posterior.exposure, posterior.effort)
-        n_blocks = len(checked.blocks)
-        block = np.full(len(rows.counts), -1)
-        block[(rows.area >= 0) & ~rows.hidden] = np.arange(n_blocks)
-        more = np.zeros(len(block))
-    elif posterior.exposure_kind == "risk":
-        groups = posterior.persons
-        assert groups is not None
-        y, n = groups.cases, groups.persons
-        block = checked.block_of[groups.node]
-        more = gammaln(y + 1.0) + gammaln(n - y + 1.0) - gammaln(n + 1.0)
-    else:
-        assert posterior.observed is not None
-        y, areas = posterior.observed, posterior.domain.node_areas / posterior.domain.area_unit[0]
-        block, more = checked.block_of, gammaln(y + 1.0) - xlogy(y, areas)
-    log_p, inside = without.log_p + more, block >= 0
-    each = np.bincount(block[inside], log_p[inside], len(checked.blocks))
-    return per_event(checked._all["log_density"].to_numpy() - each, checked._all["observed"].to_numpy())
+    sample = sample_of(posterior)
+    log_p = without.log_p[sample.rows] if isinstance(sample, AreaSample) else without.log_p
+    owner = np.arange(len(log_p)) if isinstance(sample, AreaSample) else checked.block_of[sample.node]
+    inside = owner >= 0
+    each = np.bincount(owner[inside], (log_p + sample.constant)[inside], len(checked.table))
+    return per_event(checked.table["log_density"].to_numpy() - each, checked.table["observed"].to_numpy())

@@ -11,7 +11,7 @@ import pandas as pd
 
 import geobgp
 from geobgp.auto.pipeline import Mapped
-from geobgp.checks.crossval import check_warning, too_few_to_leave_out, what_to_try
+from geobgp.checks.crossval import check_warning, too_few_to_hold_out, what_to_try
 from geobgp.checks.residuals import check
 from geobgp.cli.options import MapOptions, RiskFiles, command_line, look, render_option
 from geobgp.cli.workspace import RECORD, Steps, files_in, write_record
@@ -210,7 +210,7 @@ class HeldOutChecks(NamedTuple):
 
 def left_out(posterior: Posterior, options: MapOptions | RiskFiles, steps: Steps) -> HeldOutChecks:
     """Leave out blocks or areas in turn; what fails is warned of, as is that nothing could be left out."""
-    why_not = too_few_to_leave_out(posterior) if options.checks else f"{option('checks')} was given."
+    why_not = too_few_to_hold_out(posterior) if options.checks else f"{option('checks')} was given."
     if why_not:
         return HeldOutChecks(why_not=render_text(why_not, render_option))
     out = HeldOutChecks(why_not="They failed.")
@@ -221,7 +221,7 @@ def left_out(posterior: Posterior, options: MapOptions | RiskFiles, steps: Steps
         except GeobgpError as error:
             out = HeldOutChecks(why_not=not_run(error, stage))
         else:
-            within = f"{percent(checked.coverage)} of {len(checked.blocks):,} left-out {checked.what}"
+            within = f"{percent(checked.coverage)} of {len(checked.blocks):,} held-out {checked.what}"
             stage.note(f"{within} within their {whole_percent(checked.interval)} interval")
             out = HeldOutChecks(checked)
             warning = check_warning(posterior, checked)

@@ -90,8 +90,10 @@ class State(Protocol):
         """Return the joint covariance of the linear predictor at some nodes."""
         ...
 
-    def joint_at(self, nodes: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean and joint covariance of the linear predictor at nodes, for given columns of fixed effects."""
+    def joint_at(
+        self, places: np.ndarray, columns: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and joint covariance of the linear predictor at nodes or coordinates."""
         ...
 
     def coefficients(self) -> tuple[np.ndarray, np.ndarray]:

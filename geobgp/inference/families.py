@@ -134,6 +134,10 @@ class Likelihood(ABC):
         """Draw what rates are multiplied by before a Poisson count is drawn; None where nothing is."""
         return None
 
+    def poisson_rates(self, rates: np.ndarray, rng: np.random.Generator) -> np.ndarray | None:
+        """Draw means about which Poisson counts are spread as observations about `rates`; None of no counts."""
+        return None
+
     def facts(self) -> dict[str, Any]:
         """Return what `without_data` needs, as JSON can hold it."""
         return {}
@@ -255,6 +259,10 @@ class Poisson(Likelihood):
         """Return the likelihood of other counts."""
         return Poisson(values, exposure)
 
+    def poisson_rates(self, rates: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Return the rates: counts are Poisson."""
+        return rates
+
     def predicted(self, at: NormalMixture, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and variance of a count with one unit of exposure."""
         mean, variance = at.exp_moments()
@@ -307,6 +315,10 @@ class Gaussian(Likelihood):
     def draw(self, eta: np.ndarray, size: np.ndarray | float, rng: np.random.Generator) -> np.ndarray:
         """Draw values with noise."""
         return rng.normal(eta, self.noise)
+
+    def of(self, values: np.ndarray, exposure: np.ndarray) -> Gaussian:
+        """Return the likelihood of other values."""
+        return dataclasses.replace(self, values=values)
 
     def predicted(self, at: NormalMixture, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and variance of a value with noise."""
@@ -391,6 +403,10 @@ class Bernoulli(Likelihood):
     def draw(self, eta: np.ndarray, size: np.ndarray | float, rng: np.random.Generator) -> np.ndarray:
         """Draw classes."""
         return (rng.random(np.shape(eta)) < self.link.inverse(eta)).astype(float)
+
+    def of(self, values: np.ndarray, exposure: np.ndarray) -> Bernoulli:
+        """Return the likelihood of other classes."""
+        return dataclasses.replace(self, values=values)
 
     def probability(self, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
         """Return P(y = 1) under N(mean, variance)."""
@@ -553,6 +569,10 @@ class NegativeBinomial(Likelihood):
     def scatter(self, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
         """Draw what rates are multiplied by, so that Poisson counts about them are spread as these are."""
         return rng.gamma(self.k, 1.0 / self.k, shape)
+
+    def poisson_rates(self, rates: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Draw rates that are spread as negative binomial counts are beyond Poisson ones."""
+        return rates * self.scatter(rates.shape, rng)
 
     def predicted(self, at: NormalMixture, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and variance of a count with one unit of exposure."""
@@ -760,6 +780,10 @@ class Binomial(Likelihood):
     def draw(self, eta: np.ndarray, size: np.ndarray | float, rng: np.random.Generator) -> np.ndarray:
         """Draw numbers of cases; `size` is the number of persons."""
         return rng.binomial(np.asarray(size, int), expit(self.offset + eta)).astype(float)
+
+    def of(self, values: np.ndarray, exposure: np.ndarray) -> Binomial:
+        """Return the likelihood of other numbers of cases; `exposure` is the number of persons."""
+        return dataclasses.replace(self, cases=values, persons=exposure)
 
     def predicted(self, at: NormalMixture, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the probability p that a person there is a case, and p (1 - p)."""

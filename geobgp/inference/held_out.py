@@ -1,6 +1,6 @@
-"""Leaving out observations without a new fit: what a posterior would say of a block that it had not seen.
+"""Holding out observations without a new fit: what a posterior would say of a block that it had not seen.
 
-A posterior is Gaussian and holds a Gaussian site for every observation. Leaving out a block takes its sites away. The
+A posterior is Gaussian and holds a Gaussian site for every observation. Holding out a block takes its sites away. The
 posterior around it has then moved and is wider, so that the sites of the nearest observations are renewed in a few
 rounds. All of this is dense algebra on the block and its neighbours; sites farther away, and the hyperparameters, are
 held.
@@ -63,7 +63,7 @@ class JointNormal:
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """What is said of a block that was left out.
+    """What is said of a block that was held out.
 
     Attributes
     ----------
@@ -80,7 +80,7 @@ class HeldOut:
 def hold_out(
     posterior: JointNormal, observed: Observed, n_block: int, n_left: int, rounds: int = ROUNDS
 ) -> HeldOut:
-    """Leave out a block, predict it from the rest, and score what was observed there.
+    """Hold out a block, predict it from the rest, and score what was observed there.
 
     Parameters
     ----------

@@ -114,19 +114,31 @@ class _State(ABC):
         rest = self.fixed[nodes] - tied
         return covariance + rest @ self.beta_cov @ rest.T
 
-    def joint_at(self, nodes: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean and joint covariance of the linear predictor at some nodes, which may recur.
+    def joint_at(
+        self, places: np.ndarray, columns: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and joint covariance of the linear predictor at some places, which may recur.
 
         Parameters
         ----------
-        nodes : (k,) int array
-        columns : (k, n_effects) array
-            Of the fixed effects, in place of the nodes' own.
+        places : (k,) int array, or (k, 2) array
+            Nodes, or coordinates on land.
+        columns : (k, n_effects) array, optional
+            Of the fixed effects; by default those of the nodes, whose offset is then added.
         """
-        covariance, tied = self._field_covariance(nodes)
-        rest = columns - tied
-        mean = self._of_nodes(nodes).mean + columns @ self.beta + self.centre
+        field, covariance = self._joint_field(places)
+        nodes = places if np.ndim(places) == 1 else self.domain.node_at(places)
+        added = self._added(nodes) if columns is None else 0.0
+        columns = self.fixed[nodes] if columns is None else columns
+        rest = columns - field.tied
+        mean = field.mean + columns @ self.beta + self.centre + added
         return mean, covariance + rest @ self.beta_cov @ rest.T
+
+    def _joint_field(self, places: np.ndarray) -> tuple[_Field, np.ndarray]:
+        """Return the field at nodes or coordinates, and its covariance for given β."""
+        nodes = places if np.ndim(places) == 1 else self.domain.node_at(places)
+        once, place = np.unique(nodes, return_inverse=True)
+        return self._of_nodes(nodes), self._field_covariance(once)[0][np.ix_(place, place)]
 
     @abstractmethod
     def _field_covariance(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -254,6 +266,14 @@ class FeatureState(_State):
             e**2 * features.variances(self._half(features)),
             e[:, None] * features.apply(self.coupling),
         )
+
+    def _joint_field(self, places: np.ndarray) -> tuple[_Field, np.ndarray]:
+        if np.ndim(places) == 1:
+            return super()._joint_field(places)
+        features, field = self._features(places), self._field(places)
+        e = self._normaliser(features)
+        covariance = features.covariance(self._half(features), np.arange(len(places)))
+        return field, e[:, None] * covariance * e
 
     @cached_property
     def _halves(self) -> tuple[PartedFeatures, FeatureBlocks, np.ndarray]:

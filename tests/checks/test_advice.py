@@ -44,7 +44,7 @@ def test_one_line_where_they_fail(plain):
     wild = with_pit(checked, np.where(np.arange(len(checked.blocks)) % 2, 3.0, -3.0))
     warning = check_warning(posterior, wild)
     assert isinstance(warning, CheckWarning) and "\n" not in str(warning)
-    assert str(warning).startswith("Only 0 % of 36 left-out blocks") and "Try " in str(warning)
+    assert str(warning).startswith("Only 0 % of 36 held-out blocks") and "Try " in str(warning)
     assert warning.found == 0.0
 
 

@@ -14,8 +14,9 @@ from posteriors import island, prescribed
 from scipy.special import gammaln
 from scipy.stats import binom, kstest
 
+from geobgp.checks.blocks import auto_side, squares
 from geobgp.checks.compare import compare
-from geobgp.checks.crossval import auto_side, per_event, squares
+from geobgp.checks.scoring import per_event
 from geobgp.errors import CRSError, DataError, InputWarning, SizeError
 from geobgp.land.domain import Domain
 from geobgp.model import LGCP, BoundaryGP
@@ -226,8 +227,8 @@ def test_other_mistakes(posterior, monkeypatch):
         posterior.cross_validate(
             [shapely.box(0, 0, 6, 12), shapely.box(6, 0, 12, 12), shapely.box(50, 0, 51, 1)]
         )
-    monkeypatch.setattr("geobgp.checks.crossval.MOST_NODES", 30)
-    with pytest.raises(SizeError, match="36 nodes cannot be left out at once"):
+    monkeypatch.setattr("geobgp.checks.blocks.MOST_NODES", 30)
+    with pytest.raises(SizeError, match="36 nodes cannot be held out at once"):
         posterior.cross_validate(6.0)
 
 
@@ -263,8 +264,7 @@ def test_blocks_of_our_own_choice_are_made_small_enough_to_be_left_out(buffer, m
     posterior = LGCP(FullRank(square(24.0)), KERNEL).fit(poisson_problem(square(24.0), total=400).counts)
     usual = posterior.cross_validate(rounds=0)
     assert usual.wanted_side is None and "instead of" not in usual.verdict()
-    for module in ("crossval", "compare"):
-        monkeypatch.setattr(f"geobgp.checks.{module}.MOST_NODES", 12)
+    monkeypatch.setattr("geobgp.checks.blocks.MOST_NODES", 12)
     checked = posterior.cross_validate(buffer=buffer, rounds=0)
     assert checked.side < checked.wanted_side == usual.side
     held = np.bincount(checked.block_of)

@@ -8,7 +8,7 @@ import shapely
 from scipy.stats import poisson
 
 from geobgp import LGCP, DataError, Matern, bin_areas
-from geobgp.checks.forecasts import log_chance
+from geobgp.checks.scoring import poisson_log_p
 
 
 def districts(y, side, periods, suppressed=None):
@@ -90,8 +90,8 @@ def test_an_outbreak_that_moves_is_forecast_better_than_by_the_past():
 def test_chances_are_those_of_poisson_counts(mean):
     for low, high in ((0, 0), (2, 2), (0, 3), (1, 4), (650, 720)):
         known = poisson.pmf(np.arange(low, high + 1), mean).sum()
-        assert np.exp(log_chance(low, high, mean)) == pytest.approx(known, abs=1e-12)
-    assert log_chance(5.0, 5.0, 5000.0) < -4000, "far off is far off, not as far as numbers go"
+        assert np.exp(poisson_log_p(low, high, mean)) == pytest.approx(known, abs=1e-12)
+    assert poisson_log_p(5.0, 5.0, 5000.0) < -4000, "far off is far off, not as far as numbers go"
 
 
 def test_what_is_suppressed_or_unknown_is_said():

@@ -44,7 +44,7 @@ def test_the_table_says_what_came():
     assert found.table["period"].unique().tolist() == ["2012-05", "2012-06"]
     assert found.by_period()["observed"].tolist() == posterior.observed[-2:].sum(axis=1).tolist()
     assert found.score > 0 and 0.0 <= found.coverage <= 1.0 and found.coverage_band[0] < 0.9
-    assert "2 periods left out" in found.verdict() and found.facts()["periods_left_out"] == 2
+    assert "2 periods held out" in found.verdict() and found.facts()["periods_left_out"] == 2
     # One season before the last month is a month of the year before.
     seen = posterior.observed[29 - 12].sum()
     assert seen > 0 and found.seconds > 0 and "ForecastCheck(2 periods" in repr(found)
@@ -65,7 +65,7 @@ def test_what_is_left_out_is_not_seen():
 
 def test_mistakes_are_told():
     posterior = outbreak.fitted(4)
-    with pytest.raises(DataError, match="how many of 4 periods are left out"):
+    with pytest.raises(DataError, match="how many of 4 periods are held out"):
         posterior.cross_validate(last=3)
     with pytest.raises(DataError, match="knows none"):
         posterior.forecast(4).cross_validate(last=1)

@@ -34,7 +34,7 @@ def test_a_left_out_area_is_predicted_as_by_a_fit_without_it(case):
     assert 0.75 <= checked.coverage <= 1.0
     assert checked.score > 0
     assert checked.block_of.min() == 0 and checked.block_of.max() == 24
-    assert "left-out areas" in checked.verdict()
+    assert "held-out areas" in checked.verdict()
 
 
 def test_suppressed_areas_are_not_predicted(case):
@@ -46,9 +46,9 @@ def test_suppressed_areas_are_not_predicted(case):
 
 
 def test_only_areas_can_be_left_out(case):
-    with pytest.raises(DataError, match="leaving out its areas"):
+    with pytest.raises(DataError, match="holding out its areas"):
         case[3].cross_validate(4.0)
-    with pytest.raises(DataError, match="leaving out its areas"):
+    with pytest.raises(DataError, match="holding out its areas"):
         case[3].cross_validate(buffer=2.0)
 
 

@@ -12,7 +12,8 @@ from scipy.special import expit
 
 from geobgp import FullRank, Matern, Posterior
 from geobgp.auto.pipeline import fit_risk
-from geobgp.checks.crossval import squares, what_to_try
+from geobgp.checks.blocks import squares
+from geobgp.checks.crossval import what_to_try
 from geobgp.data.counts import bin_points
 from geobgp.data.persons import Groups, Persons
 from geobgp.errors import DataError
@@ -116,8 +117,7 @@ def test_blocks_hold_no_more_persons_than_can_be_left_out(monkeypatch):
     groups, domain = simulated(n=600)
     posterior = fit_risk(groups, FullRank(domain), KERNEL)
     usual = posterior.cross_validate(rounds=0)
-    for module in ("crossval", "left_out_persons"):
-        monkeypatch.setattr(f"geobgp.checks.{module}.MOST_NODES", 3)
+    monkeypatch.setattr("geobgp.checks.blocks.MOST_NODES", 3)
     checked = posterior.cross_validate(rounds=0)
     assert checked.side < checked.wanted_side == usual.side
     assert np.bincount(checked.block_of[groups.node]).max() <= 3 and checked.n_events == usual.n_events

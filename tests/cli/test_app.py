@@ -125,7 +125,7 @@ def test_a_map_that_fails_its_checks_says_so_everywhere(files, tmp_path, say):
     out = tmp_path / "out"
     few = ("--cell-size", "1000", "--features", "12", "--permeability", "0")
     code, _, err = say("map", tmp_path / "crowds.gpkg", "--land", files.land_gpkg, "-o", out, *few)
-    told = [line for line in err.splitlines() if "left-out blocks lie within" in line]
+    told = [line for line in err.splitlines() if "held-out blocks lie within" in line]
     assert code == 0 and len(told) == 1 and told[0].startswith("Warning: Only ") and "Try " in told[0]
     record = json.loads((out / "summary.json").read_text("utf-8"))
     assert record["checks"]["fine"] is False and record["checks"]["try"]

@@ -91,7 +91,7 @@ def test_a_posterior_alone_has_a_report(mapped):
 
 
 def test_a_map_that_fails_says_so_before_anything_else(mapped, inputs, text):
-    assert "may mislead" not in text and "left-out blocks lie within" in text
+    assert "may mislead" not in text and "held-out blocks lie within" in text
     pit = inputs.validation.blocks.assign(pit=0.999)
     bad = dataclasses.replace(
         inputs,
