@@ -227,7 +227,7 @@ class Posterior:
     persons: Groups | None = field(default=None, repr=False)
     protection: Protection = field(default=Protection(), repr=False)
     interval: float = field(default=INTERVAL, repr=False)
-    places: np.ndarray | None = field(default=None, repr=False)
+    places: np.ndarray | None = field(default=None, repr=False, metadata={"stored": False})
     given: Given | None = field(default=None, repr=False)
     given_effort: Given | None = field(default=None, repr=False)
     periods: Periods | None = field(default=None, kw_only=True)

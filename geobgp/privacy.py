@@ -583,16 +583,6 @@ class PublishedState:
         """Return one period."""
         return replace(self, mean=self.mean[t], variance=self.variance[t], chain=None)
 
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        """Return plain arrays from which `from_arrays` rebuilds the state."""
-        found = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return {name: np.asarray(value, float) for name, value in found.items() if value is not None}
-
-    @classmethod
-    def from_arrays(cls, arrays: dict[str, np.ndarray]) -> PublishedState:
-        """Rebuild a state."""
-        return cls(**(arrays | {"overall": float(arrays["overall"])}))  # type: ignore[arg-type]
-
     def _not_kept(self, *args: Any, **kwargs: Any) -> Any:
         raise DataError(
             "This file of a protected map holds the numbers of its cells and not the fit: no draws, no totals of "

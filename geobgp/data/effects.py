@@ -351,8 +351,10 @@ class Effects:
     terms: tuple[Term, ...] = ()
     means: np.ndarray = field(default_factory=lambda: np.zeros(0))
     scales: np.ndarray = field(default_factory=lambda: np.ones(0))
-    columns: np.ndarray = field(default_factory=lambda: np.ones((0, 1)), repr=False)
-    offset: np.ndarray | None = field(default=None, repr=False)
+    columns: np.ndarray = field(
+        default_factory=lambda: np.ones((0, 1)), repr=False, metadata={"stored": False}
+    )
+    offset: np.ndarray | None = field(default=None, repr=False, metadata={"stored": False})
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal, Protocol, Self, get_args
+from typing import Literal, Protocol, Self, get_args
 
 import numpy as np
 from scipy import sparse
@@ -455,12 +455,6 @@ class NodeRowsAt:
 # marginal posterior of each period (`at`), joint draws over all of them, and what lies ahead.
 
 
-_NUMBERS = (
-    "weight", "lengthscale", "sd", "noise", "centre", "tau", "level_sd", "level_tau", "per_year"
-)  # fmt: skip
-_ARRAYS = ("columns", "season", "clock", "log_tau", "scale", "mean", "coupling", "beta", "beta_cov")
-
-
 def season_columns(clock: np.ndarray, per_year: float | None) -> np.ndarray:
     """Return cosine and sine of the yearly cycle at times in periods, (T, 2); (T, 0) where there is none.
 
@@ -787,40 +781,10 @@ class ChainState:
             known=None,
         )
 
-    # -- files ---------------------------------------------------------------------------------------------
-
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        """Return plain arrays from which `from_arrays` rebuilds the state."""
-        rows, cols = np.triu_indices(len(self.scale))
+    def for_file(self) -> Self:
+        """Return the state with the moments of its nodes, since a file keeps only half of the chain."""
         mean, variance = self._moments
-        return {
-            "numbers": np.array([getattr(self, name) for name in _NUMBERS]),
-            "even": np.array([self.even]),
-            "diffusive": np.array([self.dynamics == "diffusive"]),
-            "pivots": self.chain.inverses[:, rows, cols],
-            "between": self.chain.between,
-            "node_mean": mean,
-            "node_variance": variance,
-        } | {name: getattr(self, name) for name in (*_ARRAYS, "offset") if getattr(self, name) is not None}
-
-    @classmethod
-    def from_arrays(cls, arrays: dict[str, np.ndarray], basis: HarmonicBasis) -> Self:
-        """Rebuild a state from `to_arrays` and the basis it was fitted with."""
-        own: dict[str, Any] = {name: arrays[name] for name in _ARRAYS}
-        own |= dict(zip(_NUMBERS, (float(v) for v in arrays["numbers"]), strict=True))
-        size = len(own["scale"])
-        rows, cols = np.triu_indices(size)
-        inverses = np.zeros((len(own["mean"]), size, size))
-        inverses[:, rows, cols] = arrays["pivots"]
-        return cls(
-            **own,
-            even=bool(arrays["even"][0]),
-            dynamics="diffusive" if arrays["diffusive"][0] else "separable",
-            chain=Tridiagonal.from_inverses(inverses, arrays["between"]),
-            basis=basis,
-            known=(arrays["node_mean"].ravel(), arrays["node_variance"].ravel()),
-            offset=arrays.get("offset"),
-        )
+        return replace(self, known=(mean.ravel(), variance.ravel()))
 
 
 # -- The engine of features in time: Gaussian posteriors over the weights of every period, a chain of blocks --

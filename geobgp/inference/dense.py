@@ -19,7 +19,6 @@ from geobgp.inference.engine import (
     Solution,
     Solve,
     make_engine,
-    make_state,
 )
 from geobgp.inference.states import FeatureState, hyper_numbers
 from geobgp.prior.basis import Scaling
@@ -294,11 +293,6 @@ def _engine(
     return FeatureEngine(
         features, basis.eigenvalues[features.order], kernel, design, fixed_sd, basis, columns, centre, scaling
     )
-
-
-@make_state.register(HarmonicBasis)
-def _state(basis: HarmonicBasis, arrays: dict[str, np.ndarray]) -> FeatureState:
-    return FeatureState.from_arrays(arrays, basis)
 
 
 # -- Observations that are sums over nodes: the engine of rows, each a weighted mean of the linear predictor --

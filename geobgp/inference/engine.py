@@ -100,10 +100,6 @@ class State(Protocol):
         """Return mean and covariance of the fixed effects."""
         ...
 
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        """Return plain arrays that hold the state."""
-        ...
-
 
 class Factored(Protocol):
     """A factor of the weights' posterior precision H, given the fixed effects."""
@@ -414,12 +410,6 @@ def engine_for(
     return make_engine(basis, kernel, columns, fixed_sd, centre, coords, scaling)
 
 
-def state_from_arrays(basis: Basis, arrays: dict[str, np.ndarray]) -> State:
-    """Rebuild a state from its `to_arrays` and the basis that it was fitted with."""
-    _load()
-    return make_state(basis, arrays)
-
-
 def _load() -> None:
     """Import the engines, which register themselves."""
     from geobgp.inference import dense, sparse  # noqa: F401
@@ -431,12 +421,6 @@ def make_engine(basis: Any, *args: Any) -> Engine:
     raise DataError(
         f"No engine can fit a {type(basis).__name__}.", remedy="Give a HarmonicBasis or a FullRank."
     )
-
-
-@singledispatch
-def make_state(basis: Any, arrays: dict[str, np.ndarray]) -> State:
-    """Rebuild a state of a kind of basis; each kind registers its own."""
-    raise DataError(f"No state belongs to a {type(basis).__name__}.")
 
 
 # -- Features at the observations, part by part of the land, and the products that an engine needs of them ---

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 
-from geobgp.inference.engine import Engine, Sites, Solve, make_engine, make_state
+from geobgp.inference.engine import Engine, Sites, Solve, make_engine
 from geobgp.inference.states import SparseState, hyper_numbers
 from geobgp.linalg.sparse import Cholesky
 from geobgp.prior.basis import Scaling, ShiftedVariance, TabulatedVariance, only_unknown
@@ -257,8 +257,3 @@ def _engine(
     if node is not None:
         observe, design = sp.csr_array(observe[node]), columns[node]
     return SparseEngine(full.field, kernel, observe, design, fixed_sd, full, columns, centre, node, scaling)
-
-
-@make_state.register(FullRank)
-def _state(full: FullRank, arrays: dict[str, np.ndarray]) -> SparseState:
-    return SparseState.from_arrays(arrays, full)

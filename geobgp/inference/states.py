@@ -178,31 +178,12 @@ class _State(ABC):
         root = np.linalg.cholesky(self.beta_cov) if len(self.beta) else self.beta_cov
         return np.asarray(root @ rng.standard_normal((len(self.beta), n)))
 
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        """Return plain arrays from which `from_arrays` rebuilds the state."""
-        numbers = [self.weight, self.lengthscale, self.sd, self.noise, self.centre]
-        arrays = {"beta": self.beta, "beta_cov": self.beta_cov, "fixed": self.fixed}
-        if self.offset is not None:
-            arrays["offset"] = self.offset
-        return {"numbers": np.array(numbers)} | arrays | self._arrays()
-
-    @abstractmethod
-    def _arrays(self) -> dict[str, np.ndarray]:
-        """Return the arrays of this kind of state."""
-
 
 def hyper_numbers(theta: np.ndarray, weight: float, noise_at: int | None) -> dict[str, Any]:
     """Return a state's share and its hyperparameters, by name, from θ."""
     noise = float("nan") if noise_at is None else float(np.exp(theta[noise_at]))
     length, sd = (float(v) for v in np.exp(theta[:2]))
     return {"weight": float(weight), "lengthscale": length, "sd": sd, "noise": noise}
-
-
-def _common(arrays: dict[str, np.ndarray]) -> dict[str, object]:
-    names = ("weight", "lengthscale", "sd", "noise", "centre")
-    numbers = dict(zip(names, (float(v) for v in arrays["numbers"]), strict=True))
-    named = {name: arrays[name] for name in ("beta", "beta_cov", "fixed")}
-    return numbers | named | {"offset": arrays.get("offset")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -370,31 +351,6 @@ class FeatureState(_State):
         )
         return features.apply(self.mean) + fixed @ self.beta, variance
 
-    def _arrays(self) -> dict[str, np.ndarray]:
-        flat = [np.zeros(0), *(chol.ravel(order="F") for chol in self.chol.dense)]
-        return {
-            "even": np.array([self.even]),
-            "joined": np.array([self.joined]),
-            "mean": self.mean,
-            "coupling": self.coupling,
-            "scale": self.scale,
-            "chol": np.concatenate(flat),
-            "alone": self.chol.alone,
-        }
-
-    @classmethod
-    def from_arrays(cls, arrays: dict[str, np.ndarray], basis: HarmonicBasis) -> Self:
-        """Rebuild a state from `to_arrays` and the basis it was fitted with."""
-        own = {name: arrays[name] for name in ("mean", "coupling", "scale")}
-        joined = bool(arrays["joined"][0]) if "joined" in arrays else False
-        parts = _layout(basis, None, joined).parts
-        widths = [part.matrix.shape[1] for part in parts]
-        flat = np.split(arrays["chol"], np.cumsum(np.square(widths))[:-1]) if widths else []
-        dense = [block.reshape(m, m, order="F") for block, m in zip(flat, widths, strict=True)]
-        chol = FeatureBlocks(dense, arrays["alone"])
-        more = {"even": bool(arrays["even"][0]), "joined": joined, "chol": chol, "basis": basis}
-        return cls(**_common(arrays), **own, **more)  # type: ignore[arg-type]
-
 
 def _layout(basis: HarmonicBasis, coords: np.ndarray | None, joined: bool) -> PartedFeatures:
     if not joined:
@@ -472,13 +428,3 @@ class SparseState(_State):
         z = self.z[:, None] + noise - self.coupling @ shift
         out = self.even[:, None] * (self.full.field.to_nodes @ z) + self.fixed @ (self.beta[:, None] + shift)
         return np.ascontiguousarray(self.centre + out.T + self._added()), self._effects(shift)
-
-    def _arrays(self) -> dict[str, np.ndarray]:
-        names = ("precision", "z", "coupling", "even", "variance")
-        return {"nu": np.array([self.nu])} | {name: getattr(self, name) for name in names}
-
-    @classmethod
-    def from_arrays(cls, arrays: dict[str, np.ndarray], full: FullRank) -> Self:
-        """Rebuild a state from `to_arrays` and the prior it was fitted with."""
-        own = {name: arrays[name] for name in ("precision", "z", "coupling", "even", "variance")}
-        return cls(**_common(arrays), **own, nu=float(arrays["nu"][0]), full=full)  # type: ignore[arg-type]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import io
+import pickle
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,7 +29,6 @@ from geobgp.errors import (
     warn,
 )
 from geobgp.files import replacing
-from geobgp.inference.engine import state_from_arrays
 from geobgp.inference.fit import Start
 from geobgp.land.regions import read_regions
 from geobgp.model import LGCP
@@ -50,52 +51,31 @@ if TYPE_CHECKING:
     from geobgp.inference.fit import Fit
 
 
-# -- Packing: posteriors without the basis that they share, light enough to be sent between processes --------
+# -- Packing: posteriors without what they share, light enough to be sent between processes ------------------
 
 
-@dataclass(frozen=True, eq=False)
-class Packed:
-    """What a posterior has of its own.
+#: What all strata have in common: it is not sent with each.
+_COMMON = ("basis", "exposure", "effort", "effects", "given", "given_effort")
 
-    Attributes
-    ----------
-    fit : Fit
-        Without states.
-    states : tuple of dict
-        Their arrays.
-    own : dict
-        Fields of the posterior that differ from one to the other on the same basis.
-    """
 
-    fit: Fit
-    states: tuple[dict[str, np.ndarray], ...]
-    own: dict[str, Any]
+def pack(posterior: Posterior, common: Any) -> bytes:
+    """Return a posterior as bytes, without those of `_COMMON` that are the very ones of a model or posterior."""
+    states = tuple(dataclasses.replace(state) for state in posterior.fit.states)  # type: ignore[type-var]
+    light = dataclasses.replace(posterior, fit=dataclasses.replace(posterior.fit, states=states))
+    shared = {id(getattr(common, name)): name for name in _COMMON if getattr(common, name) is not None}
+    out = io.BytesIO()
+    pickler = pickle.Pickler(out, pickle.HIGHEST_PROTOCOL)
+    pickler.persistent_id = lambda value: shared.get(id(value))  # type: ignore[method-assign]
+    pickler.dump((light, posterior.places))
+    return out.getvalue()
 
-    @classmethod
-    def of(cls, posterior: Posterior) -> Packed:
-        """Pack a posterior."""
-        names = (
-            "kernel",
-            "likelihood",
-            "points",
-            "title",
-            "observed",
-            "places",
-            "choices",
-            "tried",
-            "protection",
-        )
-        return cls(
-            dataclasses.replace(posterior.fit, states=()),
-            tuple(state.to_arrays() for state in posterior.fit.states),
-            {name: getattr(posterior, name) for name in names},
-        )
 
-    def on(self, template: Posterior, **changed: Any) -> Posterior:
-        """Unpack it, on the basis of another posterior with the same exposure and covariates."""
-        states = tuple(state_from_arrays(template.basis, arrays) for arrays in self.states)
-        fit = dataclasses.replace(self.fit, states=states)
-        return dataclasses.replace(template, fit=fit, **(self.own | changed))
+def unpack(packed: bytes, common: Any) -> Posterior:
+    """Return a posterior from what `pack` made of it, with what it shares with another model or posterior."""
+    unpickler = pickle.Unpickler(io.BytesIO(packed))
+    unpickler.persistent_load = lambda name: getattr(common, name)  # type: ignore[method-assign]
+    light, places = unpickler.load()
+    return dataclasses.replace(light, places=places)
 
 
 # -- Pooling: what many fits together teach of their hyperparameters, as a prior from which small ones borrow --
@@ -339,7 +319,7 @@ class Strata(Mapping[str, "Posterior"]):
         names = list(self)
         with open_workers(client, n_jobs) as workers:
             shared = workers.share(replace(self.everything, tried=())), workers.share((frame, how))
-            items = [Packed.of(self[name]) for name in names]
+            items = [pack(self[name], self.everything) for name in names]
             for k, table in workers.run(_totals, items, *shared):
                 if isinstance(table, Failed):
                     raise table.error
@@ -393,10 +373,10 @@ class Strata(Mapping[str, "Posterior"]):
         return write_page(self, path, title=title)
 
 
-def _totals(item: Packed, everything: Posterior, asked: tuple[Any, dict[str, Any]]) -> gpd.GeoDataFrame:
+def _totals(item: bytes, everything: Posterior, asked: tuple[Any, dict[str, Any]]) -> gpd.GeoDataFrame:
     """Return the totals of one stratum, wherever this is."""
     frame, how = asked
-    return item.on(everything).totals(frame, **how)
+    return unpack(item, everything).totals(frame, **how)
 
 
 def safe_names(names: list[str]) -> dict[str, str]:
@@ -651,9 +631,10 @@ class StratumJob:
 
 @dataclass(frozen=True, eq=False)
 class FittedStratum:
-    """A stratum's posterior, packed, and what its fit warned of."""
+    """A stratum's posterior, packed, what its fit learned of the hyperparameters, and what it warned of."""
 
-    packed: Packed
+    packed: bytes
+    learned: Fit
     warnings: tuple[str, ...]
 
 
@@ -670,14 +651,15 @@ def fit_stratum(task: Task, job: StratumJob) -> FittedStratum:
     if task.prior is not None:
         model = model.with_kernel(dataclasses.replace(model.kernel, prior=task.prior))  # type: ignore[type-var]
     with captured_warnings(captured.append):
-        found = model.fit(
+        posterior = model.fit(
             task.counts,
             hyper=job.hyper,
             title=task.title,
             start=task.start,
             measure=job.measure,
         )
-    return FittedStratum(Packed.of(found), tuple(str(warning) for warning in captured))
+    learned = dataclasses.replace(posterior.fit, states=())
+    return FittedStratum(pack(posterior, job.model), learned, tuple(str(warning) for warning in captured))
 
 
 def _fit_all(
@@ -706,16 +688,18 @@ def _fit_all(
     tasks = {name: Task(each, name) for name, each in counts.items()}
     fits, failures = _run(tasks, shared, workers, progress, "fits")
     rounds = POOL_ROUNDS if o.pool and len(fits) >= FEWEST_POOLED else 0
-    if any(f.packed.fit.hyper_gradient is None for f in fits.values()):
+    if any(f.learned.hyper_gradient is None for f in fits.values()):
         # Counts with more spread than Poisson ones: without gradients only a wide prior, the first, can be taken out.
         rounds = min(rounds, 1)
+    n = everything.domain.n_nodes
     for _ in range(rounds):
         before, prior = prior, _common_prior(model, fits, prior)
         if moved(before, prior) < POOL_SETTLED:
             prior = before
             break
         tasks = {
-            name: dataclasses.replace(tasks[name], prior=prior, start=_start(f)) for name, f in fits.items()
+            name: dataclasses.replace(tasks[name], prior=prior, start=_start(f.learned, n))
+            for name, f in fits.items()
         }
         again, failed = _run(tasks, shared, workers, progress, "pooled fits")
         fits, failures = fits | again, failures | failed
@@ -788,32 +772,35 @@ def _common_prior(model: LGCP, fits: dict[str, FittedStratum], before: NormalPri
     domain = model.basis.domain
     size = float(np.sqrt(domain.node_areas.sum()))
     prior = before or model.kernel.prior.scaled(size, domain.cell_size)
-    some = [f.packed.fit for f in fits.values()]
-    told = [
+    learned = [f.learned for f in fits.values()]
+    evidence = [
         Evidence.of_fit(
             f.hyper_mean[:2],
             f.hyper_cov[:2, :2],
             prior,
             None if f.hyper_gradient is None else f.hyper_gradient[:2],
         )
-        for f in some
+        for f in learned
     ]
-    return learn_prior(told, np.array([f.hyper_mean[:2] for f in some]))
+    return learn_prior(evidence, np.array([f.hyper_mean[:2] for f in learned]))
 
 
-def _start(found: FittedStratum) -> Start:
+def _start(fit: Fit, n_nodes: int) -> Start:
     """Return where a stratum is fitted again: at its θ, its posterior from nothing."""
-    f = found.packed.fit
-    n = len(found.packed.states[0]["fixed"])
-    return Start(f.hyper_mean, f.hyper_cov, np.zeros(n), np.zeros(n))
+    return Start(fit.hyper_mean, fit.hyper_cov, np.zeros(n_nodes), np.zeros(n_nodes))
 
 
-def _posterior(packed: Packed, everything: Posterior, prior: NormalPrior | None) -> Posterior:
+def _posterior(packed: bytes, everything: Posterior, prior: NormalPrior | None) -> Posterior:
     """Return the posterior of a stratum, on the basis that all share."""
     shared = "free for each stratum"
     if prior is not None:
         shared = "partly pooled: a normal prior of log lengthscale and log sd, learned from all strata"
-    return packed.on(everything, choices={**everything.choices, "hyperparameters": shared})
+    return dataclasses.replace(
+        unpack(packed, everything),
+        choices={**everything.choices, "hyperparameters": shared},
+        interval=everything.interval,
+        style=everything.style,
+    )
 
 
 # -- The page of strata: small maps side by side under one legend, with their numbers ------------------------

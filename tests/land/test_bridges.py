@@ -6,7 +6,7 @@ import pytest
 import shapely
 
 from geobgp import Domain, DomainError, GeobgpError
-from geobgp.archive import domain_from, domain_record
+from geobgp.archive import pack, unpack
 
 
 def two_islands(bridges, gap=3.0, **kwargs):
@@ -114,7 +114,7 @@ def test_bridges_are_stored_and_part_of_the_hash():
     plain, wide = two_islands(crossing()), two_islands(frame([crossing()], width=[2.0]))
     assert len({two_islands(None).content_hash(), plain.content_hash(), wide.content_hash()}) == 3
     domain = two_islands(frame([crossing(), shapely.LineString([(1, 1), (4, 1)])], width=[2.0, np.nan]))
-    again = domain_from(*domain_record(domain))
+    again = unpack(*pack(domain))
     assert again.content_hash() == domain.content_hash() and again.notes == domain.notes
     for name in ("first", "second", "length", "conductance"):
         np.testing.assert_array_equal(getattr(again.bridges, name), getattr(domain.bridges, name))
