@@ -2,8 +2,8 @@
 
 `pack` walks through a value: numbers, strings, lists and mappings are JSON as they are; arrays go into a mapping by the
 path at which they stand; a dataclass is the name of its class with its fields, so that a new field is stored without
-a line here. What stands twice is stored once. Only classes of the modules in `_PACKAGES` and `_MODULES` are made on reading,
-and members of the registries of kernels, bases and likelihoods; nothing is pickled.
+a line here. What stands twice is stored once. On reading only classes of `_PACKAGES` and `_MODULES` are made, and
+members of the registries of kernels, bases and likelihoods; nothing is pickled.
 """
 
 from __future__ import annotations

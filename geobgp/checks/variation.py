@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -167,12 +166,6 @@ def variation(posterior: Posterior, held_out: bool | None = None) -> Variation:
         return found
     score, se = _score(posterior, _without_field(posterior), checked)
     return replace(found, score=score, se=se, parts=checked.what)
-
-
-def variation_from(fields: Mapping[str, Any]) -> Variation:
-    """Return what was written to a file as JSON, in which an unknown number is None."""
-    known: dict[str, Any] = {name: math.nan if value is None else value for name, value in fields.items()}
-    return Variation(**known)
 
 
 def known_variation(posterior: Posterior) -> Variation | None:

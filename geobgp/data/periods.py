@@ -631,18 +631,6 @@ class Periods:
         """Whether others are the very same periods."""
         return self.every == other.every and bool(np.array_equal(self.edges, other.edges))
 
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        """Return plain arrays from which `from_arrays` makes the same periods."""
-        edges = self.edges.astype(np.int64) if self.dated else self.edges
-        return {"every": np.frombuffer(self.every.encode(), np.uint8), "edges": edges}
-
-    @classmethod
-    def from_arrays(cls, arrays: dict[str, np.ndarray]) -> Self:
-        """Make periods from `to_arrays`."""
-        edges = arrays["edges"]
-        edges = edges.astype("datetime64[s]") if edges.dtype.kind == "i" else edges.astype(float)
-        return cls(cast(Every, arrays["every"].tobytes().decode()), _sealed(edges))
-
 
 # -- the calendar
 

@@ -40,7 +40,7 @@ from geobgp.inference.solver import MIN_GAIN, RAN_OUT
 from geobgp.linalg.blas import free_memory
 from geobgp.prior.cache import cache_directory
 from geobgp.prior.harmonic import HarmonicBasis
-from geobgp.prior.kernels import Kernel, to_dict
+from geobgp.prior.kernels import Kernel
 from geobgp.progress import ProgressLike, Stage
 from geobgp.text import number
 
@@ -365,7 +365,7 @@ class _Run:
             for one in self.problem.observed:
                 matrix = one.exposure
                 arrays += [one.counts, one.hidden, matrix.data, matrix.indices, matrix.indptr]
-        words = f"{to_dict(set_.kernel)} {set_.scaling} {self.dynamics} {self.overdispersed} {hyper.names}"
+        words = f"{set_.kernel!r} {set_.scaling} {self.dynamics} {self.overdispersed} {hyper.names}"
         return content_key(words, arrays)
 
     def run(self, start: Start | None, integrate: bool) -> ChainFit:

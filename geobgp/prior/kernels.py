@@ -11,15 +11,14 @@ lengthscale under- or overflows.
 
 from __future__ import annotations
 
-import json
 import math
 from abc import ABC, abstractmethod
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 
-from geobgp.errors import DataError, GeobgpError
+from geobgp.errors import GeobgpError
 from geobgp.validation import Family, Rule, a, as_floats, check, real, validated
 
 
@@ -313,35 +312,3 @@ class SquaredExponential(Kernel):
     def name(self) -> str:
         """Short name for reports."""
         return "squared exponential"
-
-
-def to_dict(kernel: Kernel) -> dict[str, Any]:
-    """Return plain numbers and strings from which `from_dict` rebuilds the kernel: its name and its fields.
-
-    Raises
-    ------
-    DataError
-        If the kernel could not be read again: it is not registered, or has fields that JSON cannot hold.
-    """
-    name = KERNELS.name_of(kernel)
-    try:
-        fields = json.loads(json.dumps(asdict(kernel), default=float))  # type: ignore[call-overload]
-        same = from_dict({"kernel": name} | fields) == kernel
-    except TypeError:
-        same = False
-    if not same:
-        raise DataError(
-            f"The kernel {name!r} cannot be stored by its fields.",
-            found=name,
-            remedy="Make it a frozen dataclass whose fields are numbers and strings.",
-        )
-    return {"kernel": name} | fields
-
-
-def from_dict(record: dict[str, Any]) -> Kernel:
-    """Rebuild a kernel from `to_dict`, for files."""
-    fields = dict(record)
-    kind: Any = KERNELS.find(fields.pop("kernel"))
-    pairs = {name: pair and tuple(pair) for name, pair in fields.pop("prior").items()}
-    prior: Any = NormalPrior if "log_sd" in pairs else PCPrior
-    return kind(prior=prior(**pairs), **fields)

@@ -48,32 +48,37 @@ if TYPE_CHECKING:
     import geopandas as gpd
 
     from geobgp.data.counts import Counts
+    from geobgp.data.inputs import Inputs
     from geobgp.inference.fit import Fit
+    from geobgp.prior.basis import Basis
 
 
 # -- Packing: posteriors without what they share, light enough to be sent between processes ------------------
 
 
-#: What all strata have in common: it is not sent with each.
-_COMMON = ("basis", "exposure", "effort", "effects", "given", "given_effort")
+def common_parts(basis: Basis, inputs: Inputs | Posterior) -> dict[str, Any]:
+    """Return what all strata have in common by name: it is not sent with each of them."""
+    names = ("exposure", "effort", "effects", "given", "given_effort")
+    parts = {"basis": basis} | {name: getattr(inputs, name) for name in names}
+    return {name: part for name, part in parts.items() if part is not None}
 
 
-def pack(posterior: Posterior, common: Any) -> bytes:
-    """Return a posterior as bytes, without those of `_COMMON` that are the very ones of a model or posterior."""
+def pack(posterior: Posterior, common: Mapping[str, Any]) -> bytes:
+    """Return a posterior as bytes, in which the very objects that are common stand by their names."""
     states = tuple(dataclasses.replace(state) for state in posterior.fit.states)  # type: ignore[type-var]
     light = dataclasses.replace(posterior, fit=dataclasses.replace(posterior.fit, states=states))
-    shared = {id(getattr(common, name)): name for name in _COMMON if getattr(common, name) is not None}
+    names = {id(part): name for name, part in common.items()}
     out = io.BytesIO()
     pickler = pickle.Pickler(out, pickle.HIGHEST_PROTOCOL)
-    pickler.persistent_id = lambda value: shared.get(id(value))  # type: ignore[method-assign]
+    pickler.persistent_id = lambda value: names.get(id(value))  # type: ignore[method-assign]
     pickler.dump((light, posterior.places))
     return out.getvalue()
 
 
-def unpack(packed: bytes, common: Any) -> Posterior:
-    """Return a posterior from what `pack` made of it, with what it shares with another model or posterior."""
+def unpack(packed: bytes, common: Mapping[str, Any]) -> Posterior:
+    """Return a posterior from what `pack` made of it, with what is common here."""
     unpickler = pickle.Unpickler(io.BytesIO(packed))
-    unpickler.persistent_load = lambda name: getattr(common, name)  # type: ignore[method-assign]
+    unpickler.persistent_load = lambda name: common[name]  # type: ignore[method-assign]
     light, places = unpickler.load()
     return dataclasses.replace(light, places=places)
 
@@ -319,7 +324,8 @@ class Strata(Mapping[str, "Posterior"]):
         names = list(self)
         with open_workers(client, n_jobs) as workers:
             shared = workers.share(replace(self.everything, tried=())), workers.share((frame, how))
-            items = [pack(self[name], self.everything) for name in names]
+            common = common_parts(self.everything.basis, self.everything)
+            items = [pack(self[name], common) for name in names]
             for k, table in workers.run(_totals, items, *shared):
                 if isinstance(table, Failed):
                     raise table.error
@@ -376,7 +382,7 @@ class Strata(Mapping[str, "Posterior"]):
 def _totals(item: bytes, everything: Posterior, asked: tuple[Any, dict[str, Any]]) -> gpd.GeoDataFrame:
     """Return the totals of one stratum, wherever this is."""
     frame, how = asked
-    return unpack(item, everything).totals(frame, **how)
+    return unpack(item, common_parts(everything.basis, everything)).totals(frame, **how)
 
 
 def safe_names(names: list[str]) -> dict[str, str]:
@@ -659,7 +665,11 @@ def fit_stratum(task: Task, job: StratumJob) -> FittedStratum:
             measure=job.measure,
         )
     learned = dataclasses.replace(posterior.fit, states=())
-    return FittedStratum(pack(posterior, job.model), learned, tuple(str(warning) for warning in captured))
+    return FittedStratum(
+        pack(posterior, common_parts(job.model.basis, job.model.inputs)),
+        learned,
+        tuple(str(warning) for warning in captured),
+    )
 
 
 def _fit_all(
@@ -796,7 +806,7 @@ def _posterior(packed: bytes, everything: Posterior, prior: NormalPrior | None) 
     if prior is not None:
         shared = "partly pooled: a normal prior of log lengthscale and log sd, learned from all strata"
     return dataclasses.replace(
-        unpack(packed, everything),
+        unpack(packed, common_parts(everything.basis, everything)),
         choices={**everything.choices, "hyperparameters": shared},
         interval=everything.interval,
         style=everything.style,

@@ -269,10 +269,10 @@ def test_nobody_lives_in_lakes_that_are_known():
 
 
 def test_a_stored_domain_knows_its_water():
-    from geobgp.archive import domain_from, domain_record
+    from geobgp.archive import pack, unpack
 
     domain = archipelago()
-    again = domain_from(*domain_record(domain))
+    again = unpack(*pack(domain))
     areas = gpd.GeoDataFrame({"people": [7.0]}, geometry=[shapely.box(1, 1, 4, 4)])
     assert node_exposure(areas, domain)[0].sum() == pytest.approx(7.0)
     np.testing.assert_array_equal(node_exposure(areas, again)[0], node_exposure(areas, domain)[0])

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geobgp import DataError, SizeError
+from geobgp.archive import pack, unpack
 from geobgp.data.periods import CALENDAR, MOST_PERIODS, Periods, ordinals, starts_of
 
 days = st.dates(dt.date(1700, 1, 1), dt.date(2200, 12, 31))
@@ -39,7 +40,7 @@ def test_what_is_ahead_goes_on_where_it_ended(every, first, n, k):
     assert whole.slice(0, n).same_as(periods)
     for label, where in zip(whole.labels, range(n + k), strict=True):
         assert whole.find(label) == where == whole.find(where)
-    again = Periods.from_arrays(whole.to_arrays())
+    again = unpack(*pack(whole))
     assert again.same_as(whole) and again.labels == whole.labels
 
 

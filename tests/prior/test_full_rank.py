@@ -15,12 +15,12 @@ from models import (
 )
 from scipy.stats import multivariate_normal
 
+from geobgp.archive import pack, unpack
 from geobgp.errors import GeobgpError, SizeError
 from geobgp.inference.engine import Sites, engine_for
 from geobgp.inference.families import Gaussian, Poisson
 from geobgp.inference.fit import fit
 from geobgp.inference.hyper import Hyper
-from geobgp.inference.states import SparseState
 from geobgp.land.domain import Domain
 from geobgp.model import LGCP, BoundaryGP
 from geobgp.prior import full_rank as powers
@@ -136,7 +136,7 @@ def test_the_same_numbers_on_every_run_and_after_a_round_trip():
     first, second = (LGCP(FullRank(domain))._fit(y) for _ in range(2))
     assert np.array_equal(first.elbo_trace, second.elbo_trace)
     state = first.states[0]
-    again = SparseState.from_arrays(state.to_arrays(), FullRank(domain))
+    again = unpack(*pack(state))
     for a, b in zip(state.node_moments(), again.node_moments(), strict=True):
         assert np.array_equal(a, b)
     draws = [s.sample_nodes(4, np.random.default_rng(1)) for s in (state, again)]

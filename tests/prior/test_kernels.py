@@ -10,8 +10,9 @@ from models import Mixed
 from scipy.integrate import quad
 from scipy.special import gamma, kv
 
+from geobgp.archive import pack, unpack
 from geobgp.errors import DataError, GeobgpError
-from geobgp.prior.kernels import Matern, PCPrior, SquaredExponential, from_dict, to_dict
+from geobgp.prior.kernels import Matern, PCPrior, SquaredExponential
 
 KERNELS = [Matern(0.5), Matern(1.0), Matern(1.5), Matern(2.7), SquaredExponential()]
 ALL = [*KERNELS, Mixed(0.3)]
@@ -144,7 +145,8 @@ def test_mistakes_are_named(make):
 
 @pytest.mark.parametrize("kernel", [*KERNELS, Matern(1.5, 3.0, 0.1 + 0.2, PCPrior(sd=(1.0, 0.01)))])
 def test_round_trip_through_plain_data(kernel):
-    assert from_dict(json.loads(json.dumps(to_dict(kernel)))) == kernel
+    facts, arrays = pack(kernel)
+    assert not arrays and unpack(json.loads(json.dumps(facts)), {}) == kernel
 
 
 @pytest.mark.parametrize("kernel", ALL)
@@ -157,9 +159,9 @@ def test_the_eigenvalue_needed_misses_just_the_share(kernel, share):
 
 def test_a_kernel_of_a_users_own_is_stored_under_its_own_name():
     kernel = Mixed(0.25, lengthscale=2.0, prior=PCPrior(lengthscale=(1.0, 0.1)))
-    record = json.loads(json.dumps(to_dict(kernel)))
-    assert record["kernel"] == "Mixed"
-    assert from_dict(record) == kernel
+    facts, arrays = pack(kernel)
+    assert facts["of"]["kind"] == "Mixed"
+    assert unpack(facts, arrays) == kernel
 
 
 def test_kernels_that_could_not_be_read_again_are_named():
@@ -170,16 +172,14 @@ def test_kernels_that_could_not_be_read_again_are_named():
     class Table(Matern):
         values: tuple = ()
 
-    stranger = type("Stranger", (), {})()
-    assert from_dict(to_dict(Plain(1.5))) == Plain(1.5)
-    with pytest.raises(DataError, match="'Table' cannot be stored"):
-        to_dict(Table(values=(object(),)))
-    with pytest.raises(DataError, match="'Stranger' is not registered"):
-        to_dict(stranger)
+    assert unpack(*pack(Plain(1.5))) == Plain(1.5)
+    assert unpack(*pack(Table(1.5, values=(1, 2)))) == Table(1.5, values=(1, 2))
+    with pytest.raises(DataError, match=r"object \(fields.values.0\) cannot be stored"):
+        pack(Table(1.5, values=(object(),)))
     with pytest.raises(DataError, match="'Matern' already"):
         type("Matern", (Matern,), {})
 
 
 def test_unknown_kernel_in_a_file():
     with pytest.raises(DataError, match="quadratic"):
-        from_dict({"kernel": "quadratic"})
+        unpack({"is": "kernel", "of": {"kind": "quadratic", "fields": {}}}, {})

@@ -44,7 +44,7 @@ INSIDE = {
         "truncated_variance"},
     "LGCP": {"from_inputs", "with_kernel"},
     "Matern": {"log_density", "log_shape", "truncated_variance", "eigenvalue_needed"},
-    "Periods": {"from_arrays", "index_of", "index_of_days", "joined", "of_ordinals", "same_as", "slice"},
+    "Periods": {"index_of", "index_of_days", "joined", "of_ordinals", "same_as", "slice"},
     "Posterior": {"draws", "mean_by_period", "sample_blocks", "write_rasters"},
     "SquaredExponential": {"log_density", "log_shape", "truncated_variance", "eigenvalue_needed"},
 }  # fmt: skip

@@ -243,7 +243,7 @@ def test_files_from_before_exposure_was_kept_are_read(tmp_path):
 def same(a, b) -> bool:
     """Whether two values hold the same, whatever they are made of."""
     if isinstance(a, np.ndarray):
-        return a.dtype == b.dtype and np.array_equal(a, b)
+        return a.dtype == b.dtype and np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
     if isinstance(a, dict):
         return list(a) == list(b) and all(same(a[name], b[name]) for name in a)
     if isinstance(a, list | tuple):
@@ -287,9 +287,10 @@ def test_what_could_not_be_read_again_is_refused(value):
 
 def test_every_field_of_a_posterior_comes_back(tmp_path):
     """Whatever fields it has: none is named in the archive, and none is forgotten."""
+    record = FitRecord(1.0, 20, "30 features", "closed", 3.5, 0.1, True)
     posterior = replace(
-        fitted()[0], title="A map", per="per 100,000 people", shown_in="events per km²", style=Style.of(classes=(1, 2, 5)),
-        choices={"water": "closed"}, interval=0.8, tried=(FitRecord(1.0, 20, "30 features", "closed", 3.5, 0.1, True),),
+        fitted()[0], title="A map", per="per 100,000 people", shown_in="events per km²", interval=0.8,
+        style=Style.of(classes=(1, 2, 5)), choices={"water": "closed"}, tried=(record,),
     )  # fmt: skip
     back = Posterior.load(posterior.save(tmp_path / "fit"))
     for one in fields(posterior):
