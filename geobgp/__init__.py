@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from geobgp.auto.pipeline import map_intensity, map_risk
+    from geobgp.auto.maps import map_intensity, map_risk
     from geobgp.checks.compare import compare
     from geobgp.checks.crossval import CrossValidation
     from geobgp.checks.variation import Variation
@@ -63,8 +63,7 @@ if TYPE_CHECKING:
     from geobgp.prior.full_rank import FullRank
     from geobgp.prior.harmonic import HarmonicBasis
     from geobgp.prior.kernels import Matern, SquaredExponential
-    from geobgp.scale.strata import map_strata
-    from geobgp.scale.tiles import map_tiles
+    from geobgp.scale.maps import map_strata, map_tiles
     from geobgp.simulate import simulate_points
 
 _HOME = {
@@ -96,10 +95,10 @@ _HOME = {
     "bin_points": "data.counts",
     "compare": "checks.compare",
     "expected_counts": "data.standardise",
-    "map_intensity": "auto.pipeline",
-    "map_risk": "auto.pipeline",
-    "map_strata": "scale.strata",
-    "map_tiles": "scale.tiles",
+    "map_intensity": "auto.maps",
+    "map_risk": "auto.maps",
+    "map_strata": "scale.maps",
+    "map_tiles": "scale.maps",
     "simulate_points": "simulate",
 }
 

@@ -484,8 +484,9 @@ COVARIATES = Rule(
 )
 
 
-TIMES = Rule(
-    "a column's name or a date for each row",
+#: Dates, weights.
+COLUMN_OR_VALUES = Rule(
+    "a column's name or a value for each row",
     lambda value: NAME.take(value) if isinstance(value, str) else _array(value),
 )
 
@@ -510,10 +511,6 @@ SPAN = Rule(
     remedy=f"Such as {option('between', '2015-01/2020-12', python=_SPAN)}.",
 )
 EVERY = Rule("'day', 'week', 'epiweek', 'month', 'quarter', 'year', a list of edges, or Periods", _every)
-WEIGHTS = Rule(
-    "a column's name or a number for each point",
-    lambda value: NAME.take(value) if isinstance(value, str) else _array(value),
-)
 
 
 # -- objects

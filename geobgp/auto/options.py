@@ -1,18 +1,19 @@
-"""The options of a run, with their defaults, help and rules."""
+"""Options: groups of them, each written once for Python, the shell, the record and the help, and their composition."""
 
 from __future__ import annotations
 
 import dataclasses
+import difflib
+import inspect
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar, dataclass_transform
 
-from geobgp import validation as arguments
 from geobgp import validation as validate
 from geobgp.errors import DataError, GeometryError, option
-from geobgp.units import check_units
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,37 +22,25 @@ if TYPE_CHECKING:
     from geobgp.data.inputs import Effort, Exposure
     from geobgp.prior.kernels import Kernel
 
+# An option is one field of one group, with its default, its `Setting` and its lines in the group's docstring. From
+# these come the signature and docstring of every `map_*` that has the group, the option of the shell and its help, what
+# is checked before any work begins, the command line in the report, the entry in ``summary.json``, and the name by
+# which errors speak of it.
 
-# -- What the value of an option must be, by what its `Setting` says of it -----------------------------------
-
-
-def rule_of(name: str, how: Setting, default: Any) -> validate.Rule | None:
-    """Return what the value of an option must be; None where anything may be."""
-    if how.choices:
-        return validate.choice(*how.choices)
-    if how.kind in ("number", "numbers"):
-        whole = isinstance(default, int)
-        one = (
-            validate.whole(int(how.least)) if whole else validate.real(how.above, how.least, below=how.below)
-        )
-        return one if how.kind == "number" else validate.numbers(one, f"a list, each {one.words}")
-    if how.kind == "crs":
-        from geobgp.land.crs import as_crs
-
-        def known(value: Any) -> Any:
-            if not (name == "crs" and isinstance(value, str) and value.lower() == "local"):
-                as_crs(value, name)
-            return value
-
-        return validate.Rule("a CRS", known)
-    if name == "weights":
-        return arguments.WEIGHTS
-    return _RULES.get(how.kind)
-
+#: Headings under which the shell lists options, in this order.
+HEADINGS = ("Data", "Land", "Points", "Time", "Rates and covariates", "Model", "Results")
+Heading = Literal["Data", "Land", "Points", "Time", "Rates and covariates", "Model", "Results"]
+#: What a value is, in the words of files and the shell.
+Kind = Literal[
+    "file", "files", "folder", "text", "column", "columns", "crs", "number", "numbers", "features", "interval", "share",
+    "choice", "flag", "rasters", "kernel", "client", "column or values", "periods", "span", "small numbers",
+]  # fmt: skip
+F = TypeVar("F", bound=Callable[..., Any])
+Features = int | Literal["auto", "full"]
 
 _RULES: dict[str, validate.Rule] = {
-    "file": arguments.SOURCE,
-    "files": arguments.SOURCE,
+    "file": validate.SOURCE,
+    "files": validate.SOURCE,
     "folder": validate.PATH,
     "text": validate.TEXT,
     "column": validate.NAME,
@@ -61,56 +50,20 @@ _RULES: dict[str, validate.Rule] = {
         validate.whole(1),
         words="'auto', 'full' or a number of features of at least 1",
     ),
-    "interval": arguments.SUPPRESSED,
+    "interval": validate.SUPPRESSED,
     "share": validate.either(
         validate.choice("auto"),
         validate.real(least=0.0, most=1.0),
         words="'auto' or a number from 0 to 1",
     ),
-    "rasters": arguments.COVARIATES,
-    "kernel": arguments.KERNEL,
-    "client": arguments.CLIENT,
-    "dates": arguments.TIMES,
-    "periods": arguments.EVERY,
-    "span": arguments.SPAN,
-    "small numbers": arguments.MIN_COUNT,
+    "rasters": validate.COVARIATES,
+    "kernel": validate.KERNEL,
+    "client": validate.CLIENT,
+    "column or values": validate.COLUMN_OR_VALUES,
+    "periods": validate.EVERY,
+    "span": validate.SPAN,
+    "small numbers": validate.MIN_COUNT,
 }
-
-
-# -- Options: all that a run of `map_intensity` can be told, written once for Python, the shell and the record --
-# A new option is one field here, and a line in the signature and docstring of `map_intensity` (a test compares
-# them). From the field's `Setting` come the option of ``geobgp map`` and its help, what is checked before any
-# work begins, the command line in the report, the entry in ``summary.json``, and the name by which errors speak
-# of it.
-
-
-#: Headings under which the shell lists options.
-Group = Literal["Data", "Time", "Land", "Points", "Rates and covariates", "Model", "Results"]
-#: What a value is, in the words of files and the shell.
-Kind = Literal[
-    "file",
-    "files",
-    "folder",
-    "text",
-    "column",
-    "columns",
-    "crs",
-    "number",
-    "numbers",
-    "features",
-    "interval",
-    "share",
-    "choice",
-    "flag",
-    "rasters",
-    "kernel",
-    "client",
-    "dates",
-    "periods",
-    "span",
-    "small numbers",
-]
-Features = int | Literal["auto", "full"]
 
 
 @dataclass(frozen=True)
@@ -121,8 +74,9 @@ class Setting:
     ----------
     help : str
         One line for the shell; empty for what only Python can say.
-    group : str
     kind : str
+    heading : str
+        In place of that of the group.
     flag, short : str
         Its name in the shell, by default that of Python with dashes; and one of a letter.
     formerly : str
@@ -137,12 +91,12 @@ class Setting:
     matters : bool
         Whether the results depend on it.
     always : bool
-        Whether it is told in any case, so that it is not listed among what was given.
+        Whether it must be given, so that it is not listed among what was given.
     """
 
     help: str = ""
-    group: Group = "Data"
     kind: Kind = "text"
+    heading: Heading | None = None
     flag: str = ""
     short: str = ""
     formerly: str = ""
@@ -155,42 +109,112 @@ class Setting:
     matters: bool = True
     always: bool = False
 
+    def rule(self, name: str, default: Any) -> validate.Rule | None:
+        """Return what the value must be; None where anything may be."""
+        if self.choices:
+            return validate.choice(*self.choices)
+        if self.kind in ("number", "numbers"):
+            one = (
+                validate.whole(int(self.least))
+                if isinstance(default, int)
+                else validate.real(self.above, self.least, below=self.below)
+            )
+            return one if self.kind == "number" else validate.numbers(one, f"a list, each {one.words}")
+        if self.kind == "crs":
+            return validate.Rule("a CRS", lambda value: _check_crs(name, value))
+        return _RULES.get(self.kind)
 
-def setting(
-    help: str = "", group: Group = "Data", kind: Kind = "text", *, default: Any = None, **more: Any
-) -> Any:
+
+def setting(help: str = "", kind: Kind = "text", *, default: Any = None, **more: Any) -> Any:
     """Return a dataclass field of an option."""
-    return field(default=default, metadata={"setting": Setting(help, group, kind, **more)})
+    return field(default=default, metadata={"setting": Setting(help, kind, **more)})
 
 
+def _check_crs(name: str, value: Any) -> Any:
+    from geobgp.land.crs import as_crs
+
+    if not (name == "crs" and isinstance(value, str) and value.lower() == "local"):
+        as_crs(value, name)
+    return value
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True)
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class OptionSet:
-    """Options of a command, each a field with a `Setting`; wrong values are refused when it is made."""
+    """Options, each a field with a `Setting`; wrong values are refused when it is made.
+
+    A group derives from this; the options of a command derive from several groups. Each class may check its own options
+    in a method `_check`, which is called once all single values are right.
+    """
+
+    #: Options of its groups, or of other commands, that have no meaning here, and why.
+    refused: ClassVar[Mapping[str, str]] = {}
+
+    #: Under which heading the options of a group are listed.
+    _heading: ClassVar[Heading] = "Data"
+
+    def __init_subclass__(cls, heading: Heading = "Data") -> None:
+        cls._heading = heading
+        dataclass(frozen=True, eq=False, kw_only=True, repr=False)(cls)
 
     def __post_init__(self) -> None:
         for f in dataclasses.fields(self):
             value = getattr(self, f.name)
-            rule = None if value is f.default else rule_of(f.name, f.metadata["setting"], f.default)
+            if value is f.default:
+                continue
+            if f.name in self.refused:
+                self._refuse(f.name)
+            rule = f.metadata["setting"].rule(f.name, f.default)
             if rule is not None:
-                object.__setattr__(self, f.name, rule(f.name, value))
+                self._set(f.name, rule(f.name, value))
+        for cls in reversed(type(self).__mro__):
+            if "_check" in vars(cls):
+                vars(cls)["_check"](self)
+
+    @classmethod
+    def of(cls, function: str, **given: Any) -> Self:
+        """Return the options that a function was given; those that it has not are refused with the reason."""
+        known = settings(cls)
+        for name in given:
+            if name in cls.refused:
+                cls._refuse(name)
+            if name not in known:
+                near = difflib.get_close_matches(name, known, 1)
+                hint = f". Did you mean {near[0]!r}?" if near else ""
+                raise TypeError(f"{function}() got an unexpected keyword argument {name!r}{hint}")
+        return cls(**given)
+
+    @classmethod
+    def _refuse(cls, name: str) -> None:
+        raise DataError(
+            f"{option(name)} {cls.refused[name]}.", option=name, remedy=f"Leave {option(name)} out."
+        )
+
+    def _set(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+
+    def pick(self, *groups: type[OptionSet]) -> dict[str, Any]:
+        """Return the options of some groups by name, as other functions take them."""
+        names = {f.name for group in groups for f in dataclasses.fields(group)}
+        return {name: getattr(self, name) for name in settings(type(self)) if name in names}
 
     def given(self) -> dict[str, Any]:
         """Return the options that are not as they are by default, by name; none that must be given."""
-        told = (f for f in dataclasses.fields(self) if f.default is not MISSING)
-        named = (f for f in told if not f.metadata["setting"].always)
+        optional = (f for f in dataclasses.fields(self) if f.default is not MISSING)
+        named = (f for f in optional if not f.metadata["setting"].always)
         return {f.name: value for f in named if not _same(value := getattr(self, f.name), f.default)}
 
     def files(self) -> dict[str, str]:
         """Return the files that are to be read, by what they are for."""
-        found: dict[str, str] = {}
+        paths: dict[str, str] = {}
         for name, how in settings(type(self)).items():
             value = getattr(self, name)
             if how.kind in ("file", "files"):
-                found |= _paths(name, value)
+                paths |= _paths(name, value)
             elif how.kind == "rasters":
                 for key, given in (value or {}).items():
-                    found |= _paths(f"covariate {key}", given)
-        return found
+                    paths |= _paths(f"covariate {key}", given)
+        return paths
 
     def check_files(self) -> None:
         """Refuse to begin when a file is missing."""
@@ -205,243 +229,280 @@ class OptionSet:
         return {name: _plain(value, how[name].kind) for name, value in self.given().items()}
 
 
-@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class Options(OptionSet):
-    """What a run of `map_intensity` is told; see there. Wrong values are refused when it is made.
+# -- Groups ----------------------------------------------------------------------------------------------------
 
-    Examples
-    --------
-    >>> import shapely
-    >>> options = Options(points=[(1.0, 2.0)], land=shapely.box(0, 0, 4, 4), crs="local", m=16)
-    >>> options.given()
-    {'crs': 'local', 'm': 16}
-    >>> Options(points="bites.csv", land="coast.gpkg", boundary="open")
-    Traceback (most recent call last):
-    ...
-    geobgp.errors.DataError: boundary must be 'neumann' or 'dirichlet'; found 'open'.
+
+class LandOptions(OptionSet, heading="Land"):
+    """The land.
+
+    Parameters
+    ----------
+    land, water : GeoDataFrame, GeoSeries, shapely geometry or path
+        Polygons.
+    barriers : the same, of lines
+        What nothing passes: rivers, fences.
+    bridges : the same, of lines
+        What joins land that water separates; see `Domain.from_polygons`.
+    cell_size : float, optional
+        In metres. By default it is found: from cells by the area of the land and the number of observations (2,000 to
+        16,000 of them) on, they are halved for as long as the observations gain by it and `max_seconds` allow;
+        `posterior.tried` has what was compared.
+    crs : optional
+        By default that of the land, where it is a metric one and true there, else a UTM zone or an equal-area
+        projection around the land; "local" for a plane.
+    land_crs : optional
+        CRS of land, water and barriers where they do not say.
+    min_coverage : float
+        Share of a cell that must be land; see `Domain.from_polygons`.
     """
 
-    points: Any = setting("The points.", kind="file", always=True)
-    land: Any = setting("Polygons of the land.", kind="file", always=True)
-    areas: Any = setting("Polygons with a number of events each, in place of points or besides.", kind="file")
-    count: str | None = setting("The column of the areas with the number of events.", kind="column")
-    suppressed: tuple[int, int] | None = setting(
-        "What areas without a number are known to lie between, such as 1-4.",
-        kind="interval",
-        metavar="LOW-HIGH",
-    )
-    time: str | np.ndarray | None = setting(
-        "The column of dates of the points (or areas): a map for each period.",
-        "Time",
-        "dates",
-        metavar="COLUMN",
-    )
-    every: Any = setting(
-        "How long a period is: day, week, epiweek (from Sunday, MMWR), month, quarter, year, or edges such as "
-        "2020-01-01,2020-07-01,2021-01-01.",
-        "Time",
-        "periods",
-        metavar="PERIOD",
-    )
-    between: Any = setting(
-        "First and last period, such as 2015-01/2020-12; by default those of the events.",
-        "Time",
-        "span",
-        metavar="FIRST/LAST",
-    )
-    date_format: str | None = setting(
-        "How dates are written that are not year first, such as %d/%m/%Y.", "Time", metavar="FORMAT"
-    )
-    absent: Literal["zero", "unknown"] | None = setting(
-        "What it means that an area has no row in a period.", "Time", "choice", choices=("zero", "unknown")
-    )
-    dynamics: Literal["auto", "separable", "diffusive"] = setting(
-        "Whether patches of all sizes fade alike, or small ones sooner; by default the data tell.",
-        "Time",
-        "choice",
-        default="auto",
-        choices=("auto", "separable", "diffusive"),
-    )
-    water: Any = setting("Polygons to take out of the land.", kind="file")
-    barriers: Any = setting("Lines that nothing passes.", kind="file")
-    bridges: Any = setting("Lines that join what water parts.", kind="file")
-    exposure: Exposure | None = setting(
-        "People per pixel (raster) or per area (polygons): the map is a rate; repeated, one for each period.",
-        "Rates and covariates",
-        "files",
-    )
-    exposure_column: str | None = setting(
-        "The column of polygons with the exposure.", "Rates and covariates", "column"
-    )
-    effort: Effort | None = setting(
-        "The share of events that get reported, 0 to 1 (raster or polygons): the map is of all events.",
-        "Rates and covariates",
-        "file",
-    )
-    effort_column: str | None = setting(
-        "The column of polygons with the effort.", "Rates and covariates", "column"
-    )
-    covariates: Covariates | None = setting(
-        "A raster that may explain the intensity; may be repeated, over time with one name for each period. Codes: "
-        "'NAME=RASTER|levels'.",
-        "Rates and covariates",
-        "rasters",
-        flag="--covariate",
-    )
-    fill_missing: Literal["mean"] | None = setting(
-        "Give places without a covariate the mean of the others.",
-        "Rates and covariates",
-        "flag",
-        choices=("mean",),
-        sets="mean",
-    )
+    land: Any = setting("Polygons of the land.", "file", always=True)
+    water: Any = setting("Polygons to take out of the land.", "file")
+    barriers: Any = setting("Lines that nothing passes.", "file")
+    bridges: Any = setting("Lines that join what water separates.", "file")
     cell_size: float | None = setting(
-        "Side of a cell in metres; by default chosen.", "Land", "number", metavar="M", above=0.0
+        "Side of a cell in metres; by default chosen.", "number", metavar="M", above=0.0
     )
-    crs: Any = setting("Projected CRS of the map, or 'local'; by default chosen.", "Land", "crs")
-    land_crs: Any = setting("CRS of land, water, barriers if their files do not say.", "Land", "crs")
-    min_coverage: float = setting(default=0.02, group="Land", kind="number", least=0.0, below=1.0)
-    weights: str | np.ndarray | None = setting(
-        "A column to add up in place of counting points.", "Points", "column"
-    )
-    longitude: str | None = setting("Column of a table with the longitude.", "Points", "column")
-    latitude: str | None = setting("Column of a table with the latitude.", "Points", "column")
-    easting: str | None = setting("Column of a table with the easting.", "Points", "column")
-    northing: str | None = setting("Column of a table with the northing.", "Points", "column")
-    points_crs: Any = setting("CRS of the points where their file does not say.", "Points", "crs")
+    crs: Any = setting("Projected CRS of the map, or 'local'; by default chosen.", "crs")
+    land_crs: Any = setting("CRS of land, water, barriers if their files do not say.", "crs")
+    min_coverage: float = setting(default=0.02, kind="number", least=0.0, below=1.0)
+
+    def _check(self) -> None:
+        if self.land is None and settings(type(self))["land"].always:
+            raise DataError(
+                "There is no land to map.", option="land", remedy=f"Give its polygons: {option('land')}."
+            )
+
+
+class ReadingOptions(OptionSet, heading="Points"):
+    """How tables of points are read, and points moved to land.
+
+    Parameters
+    ----------
+    longitude, latitude, easting, northing, layer, max_snap, chunksize
+        How points are read and moved to land; as for `bin_points`.
+    points_crs : optional
+        CRS of the points where their source does not say.
+    on_water : "nearest", "drop" or "error"
+        What to do with points off the land.
+    """
+
+    longitude: str | None = setting("Column of a table with the longitude.", "column")
+    latitude: str | None = setting("Column of a table with the latitude.", "column")
+    easting: str | None = setting("Column of a table with the easting.", "column")
+    northing: str | None = setting("Column of a table with the northing.", "column")
+    points_crs: Any = setting("CRS of the points where their file does not say.", "crs")
     layer: str | None = setting(
-        "Layer of the points, in a file with several. (Other files: FILE|layername=NAME.)",
-        "Points",
-        metavar="NAME",
+        "Layer of the points, in a file with several. (Other files: FILE|layername=NAME.)", metavar="NAME"
     )
     on_water: Literal["nearest", "drop", "error"] = setting(
         "What to do with points off the land.",
-        "Points",
         "choice",
         default="nearest",
         choices=("nearest", "drop", "error"),
     )
     max_snap: float | None = setting(
         "How far points off the land are moved, in metres; two cells if not given.",
-        "Points",
         "number",
         metavar="M",
         least=0.0,
     )
-    chunksize: int = setting(default=200_000, group="Points", kind="number", least=1)
-    m: Features = setting(
-        "How finely the map can vary.", "Model", "features", default="auto", flag="--features"
+    chunksize: int = setting(default=200_000, kind="number", least=1)
+
+    def _check(self) -> None:
+        for pair in (("longitude", "latitude"), ("easting", "northing")):
+            if len({getattr(self, name) is None for name in pair}) == 2:
+                both = " and ".join(option(name, python=f"{name}=") for name in pair)
+                raise GeometryError(f"points: name both columns, {both}, or neither.", option=pair[0])
+
+
+class TimeOptions(OptionSet, heading="Time"):
+    """Periods.
+
+    Parameters
+    ----------
+    time, every : str or array, and "day", "week", "epiweek", "month", "quarter", "year" or a list of edges
+        The column of dates of points (or areas), and how long a period is: all periods are one model, a
+        `Posterior` over periods. See `bin_points`; areas have a row for each period, see `bin_areas`. Cells, water and
+        features are chosen on all periods together, and `exposure` and `covariates` may be lists with one for each.
+    between, date_format, absent
+        First and last period, how dates are written, and what it means that an area has no row in a period; as for
+        `bin_points` and `bin_areas`.
+    dynamics : "auto", "separable" or "diffusive"
+        Whether patches of all sizes fade alike, or small ones sooner.
+    """
+
+    time: str | np.ndarray | None = setting(
+        "The column of dates of the points (or areas): a map for each period.",
+        "column or values",
+        metavar="COLUMN",
     )
+    every: Any = setting(
+        "How long a period is: day, week, epiweek (from Sunday, MMWR), month, quarter, year, or edges such as "
+        "2020-01-01,2020-07-01,2021-01-01.",
+        "periods",
+        metavar="PERIOD",
+    )
+    between: Any = setting(
+        "First and last period, such as 2015-01/2020-12; by default those of the events.",
+        "span",
+        metavar="FIRST/LAST",
+    )
+    date_format: str | None = setting(
+        "How dates are written that are not year first, such as %d/%m/%Y.", metavar="FORMAT"
+    )
+    absent: Literal["zero", "unknown"] | None = setting(
+        "What it means that an area has no row in a period.", "choice", choices=("zero", "unknown")
+    )
+    dynamics: Literal["auto", "separable", "diffusive"] = setting(
+        "Whether patches of all sizes fade alike, or small ones sooner; by default the data tell.",
+        "choice",
+        default="auto",
+        choices=("auto", "separable", "diffusive"),
+    )
+
+    def _check(self) -> None:
+        given = {f.name for f in dataclasses.fields(TimeOptions) if getattr(self, f.name) != f.default}
+        if self.time is None and given:
+            name = next(f.name for f in dataclasses.fields(TimeOptions) if f.name in given)
+            raise DataError(
+                f"{option(name)} belongs to events with dates.",
+                option=name,
+                remedy=f"Name the column of dates: {option('time')}.",
+            )
+        if self.time is not None:
+            from geobgp.data.periods import Clock
+
+            Clock.asked(self.time, self.every, self.between, self.date_format)
+
+
+class ExposureOptions(OptionSet, heading="Rates and covariates"):
+    """What events are counted per.
+
+    Parameters
+    ----------
+    exposure, exposure_column
+        What events are counted per; as for `LGCP`.
+    min_people : float
+        Hide cells and regions with fewer people than this.
+    """
+
+    exposure: Exposure | None = setting(
+        "People per pixel (raster) or per area (polygons): the map is a rate; repeated, one for each period.",
+        "files",
+    )
+    exposure_column: str | None = setting("The column of polygons with the exposure.", "column")
+    min_people: float = setting(
+        "Hide cells and regions with fewer people than this.",
+        "number",
+        heading="Results",
+        default=0.0,
+        metavar="K",
+        least=0.0,
+    )
+
+    def _check(self) -> None:
+        if self.min_people and self.exposure is None:
+            raise DataError(
+                f"{option('min_people')} hides where few people live.",
+                option="min_people",
+                found=self.min_people,
+                remedy=f"Say where people live: {option('exposure')}.",
+            )
+
+
+class EffortOptions(OptionSet, heading="Rates and covariates"):
+    """How much of what happens is seen.
+
+    Parameters
+    ----------
+    effort, effort_column : raster, polygons (with a column) or array, optional
+        The share of events that get reported, from 0 to 1. The map is of what would be seen with full effort; where
+        there is none the data say nothing, and intervals are wide. As for `LGCP`.
+    """
+
+    effort: Effort | None = setting(
+        "The share of events that get reported, 0 to 1 (raster or polygons): the map is of all events.",
+        "file",
+    )
+    effort_column: str | None = setting("The column of polygons with the effort.", "column")
+
+
+class CovariateOptions(OptionSet, heading="Rates and covariates"):
+    """What may explain the map.
+
+    Parameters
+    ----------
+    covariates, fill_missing
+        What may explain what was observed; as for `LGCP`.
+    """
+
+    covariates: Covariates | None = setting(
+        "A raster that may explain the map; may be repeated, over time with one name for each period. Codes: "
+        "'NAME=RASTER|levels'.",
+        "rasters",
+        flag="--covariate",
+    )
+    fill_missing: Literal["mean"] | None = setting(
+        "Give places without a covariate the mean of the others.",
+        "flag",
+        choices=("mean",),
+        sets="mean",
+    )
+
+    def _check(self) -> None:
+        if hasattr(self.covariates, "columns"):  # a table: its columns by name
+            from geobgp.data.effects import named_covariates
+
+            self._set("covariates", named_covariates(self.covariates))
+
+
+class PriorOptions(OptionSet, heading="Model"):
+    """The prior, and what is done with its hyperparameters.
+
+    Parameters
+    ----------
+    m : "auto", "full" or int
+        Number of features. "auto" takes as many as miss less than 5 % of the prior variance at the
+        lengthscale that the data show, or full resolution where that gains more than 2 nats or more than
+        `max_features` would be needed.
+    boundary : "neumann" or "dirichlet"
+        Under Neumann the log-intensity levels off freely at the shore; under Dirichlet it is held there at its mean,
+        which is for those who know that it is so.
+    permeability : "auto" or float
+        How far information crosses water, as a share of how far it reaches over land: 0 is closed, 1 open. "auto"
+        compares closed, open and half-open water on coarse cells (and again on finer ones those that are near to each
+        other), and keeps it closed unless another leads by 2 nats.
+    kernel : Kernel, optional
+        `Matern(1.5)` for features, `Matern(1.0)` at full resolution, with learned lengthscale and sd.
+    hyper : "map" or "integrate"
+        The best hyperparameters, or a mixture over those that the data allow.
+    max_features : int
+        The most features that are tried when m is chosen.
+    """
+
+    m: Features = setting("How finely the map can vary.", "features", default="auto", flag="--features")
     boundary: Literal["neumann", "dirichlet"] = setting(
         "At the shore the map levels off freely, or is held at its mean.",
-        "Model",
         "choice",
         default="neumann",
         choices=("neumann", "dirichlet"),
     )
     permeability: float | Literal["auto"] = setting(
         "How far information crosses water, from 0 (not at all) to 1 (as over land); by default the data tell.",
-        "Model",
         "share",
         default="auto",
     )
-    likelihood: Literal["poisson", "negative-binomial"] = setting(
-        "How counts vary about their mean: as independent events do, or more.",
-        "Model",
-        "choice",
-        default="poisson",
-        choices=("poisson", "negative-binomial"),
-    )
-    kernel: Kernel | None = setting(group="Model", kind="kernel")
+    kernel: Kernel | None = setting(kind="kernel")
     hyper: Literal["map", "integrate"] = setting(
         "Take the best hyperparameters, or average over them.",
-        "Model",
         "choice",
         default="map",
         choices=("map", "integrate"),
     )
-    max_seconds: float = setting(
-        "Begin no finer or larger model that would end after this time.",
-        "Model",
-        "number",
-        default=60.0,
-        metavar="S",
-        least=0.0,
-    )
-    max_features: int = setting(default=1024, group="Model", kind="number", least=1)
-    cache: bool = setting(
-        "Neither read nor keep computed features.",
-        "Model",
-        "flag",
-        default=True,
-        flag="--no-cache",
-        choices=(True, False),
-        sets=False,
-        matters=False,
-    )
-    client: Any = setting(
-        "Address of a Dask scheduler whose workers count points in many parts and share mixtures.",
-        "Model",
-        "client",
-        flag="--scheduler",
-        metavar="ADDRESS",
-        matters=False,
-    )
-    units: str | None = setting(
-        "What events are shown per: 'per 100,000', 'per ha', or 'relative risk'.", "Results", metavar="TEXT"
-    )
-    title: str = setting("Title of map and report.", "Results", default="", metavar="TEXT")
-    interval: float = setting(
-        "Probability of all intervals, such as 0.95.",
-        "Results",
-        "number",
-        default=0.9,
-        metavar="P",
-        least=0.5,
-        below=1.0,
-    )
-    min_count: int | str = setting(
-        "Hide cells and regions that rest on fewer events than this; or the rule of an office: cdc, nhs, ons.",
-        "Results",
-        "small numbers",
-        default=0,
-        metavar="K",
-    )
-    protect: Literal["hide", "smooth"] = setting(
-        "Hide small numbers; or show a map so smooth that nearly none is left.",
-        "Results",
-        "choice",
-        default="hide",
-        choices=("hide", "smooth"),
-    )
-    min_people: float = setting(
-        "Hide cells and regions with fewer people than this.",
-        "Results",
-        "number",
-        default=0.0,
-        metavar="K",
-        least=0.0,
-    )
+    max_features: int = setting(default=1024, kind="number", least=1)
 
-    def __post_init__(self) -> None:
-        if str(self.boundary) == "auto":
-            raise DataError(
-                "boundary='auto' is no longer there: a Dirichlet condition pins the shore to the mean, with intervals "
-                "that are too narrow, and is only for those who ask for it. Whether water parts the events is told by "
-                "the data.",
-                option="boundary",
-                found="auto",
-                remedy=f"Leave it out, and see {option('permeability')}.",
-            )
-        super().__post_init__()
-        if hasattr(self.covariates, "columns"):  # a table: its columns by name
-            from geobgp.data.effects import named_covariates
-
-            object.__setattr__(self, "covariates", named_covariates(self.covariates))
-        self._check_data()
-        self._check_privacy()
-        self._check_time()
-        check_units(self.units, self.exposure is not None)
+    def _check(self) -> None:
         if self.boundary == "dirichlet" and self.permeability not in ("auto", 0):
             raise DataError(
                 f"Permeable water needs a Neumann condition; found boundary='dirichlet' and a permeability of "
@@ -450,10 +511,6 @@ class Options(OptionSet):
                 found=self.permeability,
                 remedy=f"Leave {option('boundary')} out, or {option('permeability')}.",
             )
-        for pair in (("longitude", "latitude"), ("easting", "northing")):
-            if len({getattr(self, name) is None for name in pair}) == 2:
-                both = " and ".join(option(name, python=f"{name}=") for name in pair)
-                raise GeometryError(f"points: name both columns, {both}, or neither.", option=pair[0])
         if self.m == "full" and self.kernel is not None and not self.kernel.sparse:
             raise DataError(
                 f"Full resolution needs Matern(1.0) or Matern(2.0); found {self.kernel.name}.",
@@ -462,29 +519,169 @@ class Options(OptionSet):
                 remedy="Use one of these, or features.",
             )
 
-    def _check_privacy(self) -> None:
-        """Refuse to hide small numbers where they would be shown all the same."""
-        if self.min_people and self.exposure is None:
-            raise DataError(
-                f"{option('min_people')} hides where few people live.",
-                option="min_people",
-                found=self.min_people,
-                remedy=f"Say where people live: {option('exposure')}.",
-            )
-        if (self.min_count or self.min_people) and getattr(self, "show_points", False):
-            raise DataError(
-                f"{option('show_points')} shows every point, and {option('min_count')} hides where few are.",
-                option="min_count",
-                found=self.min_count,
-                remedy="Leave out one of them.",
-            )
 
-    def _check_data(self) -> None:
-        """Refuse to begin without land, without events, or with half of what areas need."""
-        if self.land is None:
-            raise DataError(
-                "There is no land to map.", option="land", remedy=f"Give its polygons: {option('land')}."
-            )
+class ComputeOptions(OptionSet, heading="Model"):
+    """How long it may take, and what is kept and shared.
+
+    Parameters
+    ----------
+    max_seconds : float
+        No finer cells or larger models are begun that would end after this time. Where it ends the search,
+        `posterior.summary()` says what would have come next. A fit of all periods ends by then, with the best that
+        it has found and a warning.
+    cache : bool
+        Keep computed features on disk for the next time.
+    client : distributed.Client or str, optional
+        A Dask client, or the address of a scheduler, whose workers do independent work: count points in many parts,
+        share a mixture over hyperparameters, fit strata or tiles. By default the current client.
+    """
+
+    max_seconds: float = setting(
+        "Begin no finer or larger model that would end after this time.",
+        "number",
+        default=60.0,
+        metavar="S",
+        least=0.0,
+    )
+    cache: bool = setting(
+        "Neither read nor keep computed features.",
+        "flag",
+        default=True,
+        flag="--no-cache",
+        choices=(True, False),
+        sets=False,
+        matters=False,
+    )
+    client: Any = setting(
+        "Address of a Dask scheduler whose workers do independent work: parts of points, strata, tiles, mixtures.",
+        "client",
+        flag="--scheduler",
+        metavar="ADDRESS",
+        matters=False,
+    )
+
+
+class WorkerOptions(OptionSet, heading="Model"):
+    """Processes.
+
+    Parameters
+    ----------
+    n_jobs : int, optional
+        Processes, where there is no client; one for each core by default.
+    """
+
+    n_jobs: int | None = setting(
+        "Processes to use where there is no scheduler; one for each core by default.",
+        "number",
+        flag="--jobs",
+        least=1,
+        matters=False,
+    )
+
+    def _check(self) -> None:
+        if self.n_jobs is not None:
+            self._set("n_jobs", int(self.n_jobs))
+
+
+class ResultOptions(OptionSet, heading="Results"):
+    """How results are shown.
+
+    Parameters
+    ----------
+    title : str
+        Title of maps.
+    interval : float
+        Probability of the intervals of all outputs; `Posterior.with_interval` changes it later.
+    min_count : int or "cdc", "nhs", "ons"
+        Hide cells and regions that rest on fewer events than this, or by the rule of an office; see
+        `Posterior.protected`.
+    protect : "hide" or "smooth"
+        Hide small numbers, or map so smoothly that nearly none is left.
+    """
+
+    title: str = setting("Title of map and report.", default="", metavar="TEXT")
+    interval: float = setting(
+        "Probability of all intervals, such as 0.95.",
+        "number",
+        default=0.9,
+        metavar="P",
+        least=0.5,
+        below=1.0,
+    )
+    min_count: int | str = setting(
+        "Hide cells and regions that rest on fewer events than this; or the rule of an office: cdc, nhs, ons.",
+        "small numbers",
+        default=0,
+        metavar="K",
+    )
+    protect: Literal["hide", "smooth"] = setting(
+        "Hide small numbers; or show a map so smooth that nearly none is left.",
+        "choice",
+        default="hide",
+        choices=("hide", "smooth"),
+    )
+
+
+class UnitOptions(OptionSet, heading="Results"):
+    """Units of rates.
+
+    Parameters
+    ----------
+    units : str, optional
+        What events are shown per: "per 100,000", "per 1,000 women", "per million" of a population; "per ha", "per 100
+        km²" of land; "relative risk", the ratio to the average over all people. By default per person or per km²;
+        expected cases as exposure always give a relative risk. Maps, tables, files and thresholds are all in it;
+        `Posterior.in_units` changes it later.
+    """
+
+    units: str | None = setting(
+        "What events are shown per: 'per 100,000', 'per ha', or 'relative risk'.", metavar="TEXT"
+    )
+
+
+# -- What was observed -----------------------------------------------------------------------------------------
+
+
+class CountOptions(OptionSet, heading="Data"):
+    """Events: points, and counts by area.
+
+    Parameters
+    ----------
+    points : GeoDataFrame, DataFrame, (k, 2) array, path, or iterable of chunks
+        In any CRS; see `bin_points`. None where only counts by area are known.
+    areas, count : GeoDataFrame or path, and the name of a column
+        Polygons with a number of events each, in place of points: districts, counties. Together with points they count
+        the events that have no place, so that nobody is counted twice. See `bin_areas`.
+    suppressed : (int, int), optional
+        Between which numbers the counts of areas without a number are known to lie.
+    weights : str or array, optional
+        A column or one number per point, summed in place of ones.
+    likelihood : "poisson" or "negative-binomial"
+        Whether counts vary about their mean as independent events do, or more; the summary says whether more spread was
+        needed.
+    """
+
+    points: Any = setting("The points.", kind="file", always=True)
+    areas: Any = setting("Polygons with a number of events each, in place of points or besides.", "file")
+    count: str | None = setting("The column of the areas with the number of events.", "column")
+    suppressed: tuple[int, int] | None = setting(
+        "What areas without a number are known to lie between, such as 1-4.", "interval", metavar="LOW-HIGH"
+    )
+    weights: str | np.ndarray | None = setting(
+        "A column to add up in place of counting points.",
+        "column or values",
+        heading="Points",
+        metavar="COLUMN",
+    )
+    likelihood: Literal["poisson", "negative-binomial"] = setting(
+        "How counts vary about their mean: as independent events do, or more.",
+        "choice",
+        heading="Model",
+        default="poisson",
+        choices=("poisson", "negative-binomial"),
+    )
+
+    def _check(self) -> None:
         if self.areas is None:
             if self.points is None:
                 both = f"{option('areas')} with {option('count')}"
@@ -504,39 +701,342 @@ class Options(OptionSet):
                 option="count",
                 remedy=f"Name it with {option('count')}.",
             )
-        elif self.m == "full":
+
+
+class PersonOptions(OptionSet, heading="Data"):
+    """Persons: cases and controls.
+
+    Parameters
+    ----------
+    cases, controls : GeoDataFrame, DataFrame, (k, 2) array or path
+        A row per person, in any CRS. Controls are a random sample of the people whom the cases come from.
+    status : str, optional
+        The column that says who of one table is a case: then `cases` holds both, and `controls` is left out. It is
+        true or false, 1 or 0, or "case" and "control".
+    confounders : sequence of str
+        Columns of both tables, numbers or levels: what differs between persons and not between places, such as age.
+        The map is then of the risk at their average.
+    """
+
+    cases: Any = setting("The persons who fell ill.", "file", always=True)
+    controls: Any = setting("Some who did not.", "file", always=True)
+    status: str | None = setting("The column that says who of one table is a case.", "column")
+    confounders: Sequence[str] = setting(
+        "A column of both tables to allow for, a number or levels; may be repeated.",
+        "columns",
+        heading="Rates and covariates",
+        default=(),
+        flag="--confounder",
+    )
+
+    def __post_init__(self) -> None:
+        if isinstance(self.confounders, str):
+            self._set("confounders", (self.confounders,))
+        super().__post_init__()
+
+    def _check(self) -> None:
+        if self.cases is None:
+            raise DataError("There are no cases to map.", option="cases", remedy="Give a row per person.")
+        if (self.controls is None) == (self.status is None):
             raise DataError(
-                "Counts by area need features: every area sees all of its nodes.",
-                option="m",
-                found="full",
-                remedy=f"Leave {option('m')} out, or give a number.",
+                f"Cases are compared with {option('controls')}, or with the others of one table, which "
+                f"{option('status')} tells apart; found {'neither' if self.status is None else 'both'}.",
+                option="controls",
+                remedy="Give one of the two.",
             )
 
-    def _check_time(self) -> None:
-        """Refuse what cannot be said of time, before anything is read."""
-        from geobgp.data.periods import Clock
 
-        Clock.asked(self.time, self.every, self.between, self.date_format)
-        if self.time is None:
-            for name, usual in (("absent", None), ("dynamics", "auto")):
-                if getattr(self, name) != usual:
-                    raise DataError(
-                        f"{option(name)} belongs to events with dates.",
-                        option=name,
-                        remedy=f"Name the column of dates: {option('time')}.",
-                    )
-        elif self.m == "full":
+# -- What commands take: groups of options ---------------------------------------------------------------------
+
+
+class MappingOptions(
+    ResultOptions, ComputeOptions, PriorOptions, CovariateOptions, EffortOptions, ReadingOptions, LandOptions
+):
+    """What every run takes that makes one map, whatever was observed."""
+
+    #: What needs features, and so has no full resolution: why, where it is asked for.
+    def _needs_features(self) -> str:
+        return ""
+
+    def _check(self) -> None:
+        reason = self._needs_features()
+        if reason and self.m == "full":
             raise DataError(
-                "A map over time needs features: every period has a weight for each of them.",
-                option="m",
-                found="full",
-                remedy=f"Leave {option('m')} out, or give a number.",
+                reason, option="m", found="full", remedy=f"Leave {option('m')} out, or give a number."
             )
+
+
+class Options(MappingOptions, UnitOptions, ExposureOptions, TimeOptions, CountOptions):
+    """What `map_intensity` takes; see there.
+
+    Examples
+    --------
+    >>> import shapely
+    >>> options = Options(points=[(1.0, 2.0)], land=shapely.box(0, 0, 4, 4), crs="local", m=16)
+    >>> options.given()
+    {'crs': 'local', 'm': 16}
+    >>> Options(points="bites.csv", land="coast.gpkg", boundary="open")
+    Traceback (most recent call last):
+    ...
+    geobgp.errors.DataError: boundary must be 'neumann' or 'dirichlet'; found 'open'.
+    """
+
+    def _needs_features(self) -> str:
+        if self.areas is not None:
+            return "Counts by area need features: every area sees all of its nodes."
+        if self.time is not None:
+            return "A map over time needs features: every period has a weight for each of them."
+        return ""
+
+    def _check(self) -> None:
+        from geobgp.units import check_units
+
+        check_units(self.units, self.exposure is not None)
+
+
+class RiskOptions(MappingOptions, PersonOptions):
+    """What `map_risk` takes; see there."""
+
+    refused: ClassVar[Mapping[str, str]] = {
+        "exposure": "has no meaning for cases and controls: the controls are a sample of all people",
+        "exposure_column": "has no meaning for cases and controls: the controls are a sample of all people",
+        "min_people": "has no meaning for cases and controls: the number of people is not known",
+        "areas": "does not go with cases and controls, who are persons with a place each",
+        "count": "belongs to counts by area",
+        "suppressed": "belongs to counts by area",
+        "weights": "does not go with cases and controls: every row is a person",
+        "likelihood": "belongs to counts: a person is a case or is none",
+        "units": "has no meaning for cases and controls: how many people there are is not known, so that the map is "
+        "of the relative risk",
+    }
+
+
+#: Why a map by stratum or by tile has no periods.
+_OF_TIME = ("time", "every", "between", "date_format", "absent", "dynamics")
+_ONE_TIME = "does not go with {}: they are not mapped over time"
+
+
+class StrataOptions(Options, WorkerOptions, heading="Data"):
+    """What `map_strata` takes; see there.
+
+    Parameters
+    ----------
+    by : str or sequence of str
+        A column, or several: one map for each combination of their values that there is.
+    pool : bool
+        Take the log lengthscales and log sds of the strata for draws from a normal distribution whose mean and spread
+        are learned from all of them, so that strata with few points borrow from the others. By default each is free.
+        What they are pooled at suits strata of their size best, and need not be what suits all points together.
+    """
+
+    refused: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("areas", "count", "suppressed"), "does not go with strata"
+    ) | dict.fromkeys(
+        ("time", "every", "between", "date_format", "absent", "dynamics"), _ONE_TIME.format("strata")
+    )
+    by: Sequence[str] = setting(
+        "A column of the points: one map for each of its values; may be repeated.",
+        "columns",
+        default=(),
+        always=True,
+    )
+    pool: bool = setting(
+        "Let strata with few points borrow lengthscale and sd from the others.",
+        "flag",
+        heading="Model",
+        default=False,
+    )
+
+    def __post_init__(self) -> None:
+        if isinstance(self.by, str):
+            self._set("by", (self.by,))
+        super().__post_init__()
+
+    def _check(self) -> None:
+        if not self.by:
+            raise DataError(
+                "Which column of the points makes the strata?",
+                option="by",
+                remedy=f"Name it with {option('by')}.",
+            )
+        from geobgp.data.inputs import check_one
+
+        covariates = (("covariates", value) for value in (self.covariates or {}).values())
+        for name, value in (("exposure", self.exposure), *covariates):
+            check_one(name, value, "a map by stratum", "Give one for all: strata are not mapped over time.")
+        if self.weights is not None and not isinstance(self.weights, str):
+            raise DataError(
+                f"{option('weights')} of strata are a column of the points.",
+                option="weights",
+                found=type(self.weights).__name__,
+            )
+
+    def pooled(self) -> Options:
+        """Return the options of the map of all strata together."""
+        names = [f.name for f in dataclasses.fields(Options) if f.name not in self.refused]
+        shown = {"hyper": "map", "min_count": 0, "protect": "hide", "min_people": 0.0}
+        return Options(**({name: getattr(self, name) for name in names} | shown))
+
+
+class TilesOptions(
+    WorkerOptions, ResultOptions, ComputeOptions, PriorOptions, UnitOptions, CovariateOptions, EffortOptions,
+    ExposureOptions, ReadingOptions, LandOptions, CountOptions, heading="Model"):  # fmt: skip
+    """What `map_tiles` takes; see there.
+
+    Parameters
+    ----------
+    cell_size : float
+        In metres.
+    output : path
+        A folder: ``mosaic.tif``, ``mosaic.zarr``, ``summary.json``, and ``tiles/``, which may be deleted in the end.
+    tile_nodes : int
+        Cells of land of a tile, at most; its halo comes on top.
+    halo : float, optional
+        Width of the halo in lengthscales, at least 3, which is the default. With an exposure or an effort it is 4:
+        over land where nobody is, or nobody looks, information comes from farther away.
+    """
+
+    refused: ClassVar[Mapping[str, str]] = (
+        dict.fromkeys(
+            ("bridges", "areas", "count", "suppressed", "weights", "on_water", "chunksize"), "does not go with tiles"
+        )
+        | dict.fromkeys(
+            ("m", "boundary", "kernel", "hyper", "likelihood", "max_features", "max_seconds", "cache"),
+            "does not go with tiles, which are fitted at full resolution with what all of them share",
+        )
+        | dict.fromkeys(_OF_TIME, _ONE_TIME.format("tiles"))
+        | dict.fromkeys(
+            ("min_count", "min_people", "protect"),
+            "does not go with tiles: where they are blended, no fit knows on how many events a cell rests",
+        )
+    )  # fmt: skip
+    output: Any = setting(
+        "Folder to write, or to go on with.", "folder", heading="Results", default=MISSING, short="-o"
+    )
+    tile_nodes: int = setting(
+        "Cells of land of a tile, at most, its halo not counted.", "number", default=50_000, least=100
+    )
+    halo: float | None = setting(
+        "Width of the halo around a tile, in lengthscales; by default 3, and 4 with exposure or effort.",
+        "number",
+        metavar="N",
+        least=3.0,
+    )
+
+    def _check(self) -> None:
+        from geobgp.units import check_units
+
+        if self.cell_size is None:
+            raise DataError(
+                "How wide are the cells?", option="cell_size", remedy=f"Give {option('cell_size')} in metres."
+            )
+        for name in ("exposure", "effort"):
+            by_parts(name, getattr(self, name))
+        parts = {name: by_parts("covariates", value) for name, value in (self.covariates or {}).items()}
+        self._set("covariates", parts or None)
+        check_units(self.units, self.exposure is not None)
+
+
+def by_parts(name: str, value: Any) -> Any:
+    """Return a source of which every tile can read its part; refuse any other.
+
+    Parameters
+    ----------
+    name : str
+        The option that it is of.
+    value : path, GeoDataFrame, or Categorical of a path
+    """
+    levels = getattr(value, "source", None)
+    if isinstance(levels, str | Path):
+        return f"{levels}|levels"
+    if value is None or isinstance(value, str | Path):
+        return value
+    if hasattr(value, "columns") and hasattr(value, "geometry"):
+        return value
+    if isinstance(value, list | tuple):
+        from geobgp.data.inputs import check_one
+
+        check_one(name, value, "a map by tile", "Give one for all: tiles are not mapped over time.")
+    if hasattr(value, "dims"):
+        found, remedy = "an array in memory", 'Write it to a file: array.rio.to_raster("raster.tif").'
+    elif callable(value):
+        found, remedy = "a function", "Write its values to a raster."
+    else:
+        found = f"a {type(value).__name__}, whose numbers would belong to the nodes of one domain"
+        remedy = "Give the path of a raster, or polygons."
+    raise DataError(
+        f"{option(name)}: every tile reads its own part of a raster file or of polygons; found {found}.",
+        option=name,
+        found=type(value).__name__,
+        remedy=remedy,
+    )
+
+
+# -- What is known of options: settings, signatures, docstrings ------------------------------------------------
 
 
 def settings(options: type[OptionSet] = Options) -> dict[str, Setting]:
-    """Return how each option is set, by its name in Python."""
-    return {f.name: f.metadata["setting"] for f in dataclasses.fields(options)}
+    """Return how each option is set, by its name in Python, in the order of the headings."""
+    headings = {
+        name: cls._heading
+        for cls in reversed(options.__mro__)
+        if issubclass(cls, OptionSet)
+        for name in vars(cls).get("__annotations__", {})
+    }
+    found = {
+        f.name: dataclasses.replace(how := f.metadata["setting"], heading=how.heading or headings[f.name])
+        for f in dataclasses.fields(options)
+        if f.name not in options.refused
+    }
+    return dict(sorted(found.items(), key=lambda pair: HEADINGS.index(pair[1].heading or "Data")))
+
+
+def documentation(options: type[OptionSet]) -> str:
+    """Return what numpydoc calls the parameters of a function that takes options, from the docstrings of its groups."""
+    known, parts = settings(options), dict[str, str]()
+    for cls in options.__mro__:
+        text = inspect.cleandoc(vars(cls).get("__doc__") or "")
+        section = re.search(r"Parameters\n-+\n(.*?)(?:\n\n|\Z)", text, re.S)
+        if section is None or not issubclass(cls, OptionSet):
+            continue
+        for entry in re.split(r"\n(?=\S)", section[1]):
+            head, _, body = entry.partition("\n")
+            names, colon, kind = head.partition(" : ")
+            here = [name for name in names.split(", ") if name in known]
+            if here and here[0] not in parts:
+                parts[here[0]] = f"{', '.join(here)}{colon}{kind}\n{body}"
+    return "\n".join(parts[name] for name in known if name in parts)
+
+
+def takes(options: type[OptionSet], **renamed: str) -> Callable[[F], F]:
+    """Return a decorator of a function with ``**options``: it gets the signature and the docstring of all of them.
+
+    In its docstring ``{options}`` stands where they are described. Arguments that it names itself come first, those of
+    `renamed` options under another name.
+    """
+
+    def decorate(function: F) -> F:
+        signature = inspect.signature(function)
+        own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        fields = {f.name: f for f in dataclasses.fields(options)}
+        names = [n for n in settings(options) if n not in signature.parameters and n not in renamed]
+        rest = [
+            inspect.Parameter(
+                name, own[-1].KEYWORD_ONLY, default=fields[name].default, annotation=fields[name].type
+            )
+            for name in names
+        ]
+        last = [p for p in own if p.name == "progress"]
+        parameters = [*(p for p in own if p.name != "progress"), *rest, *last]
+        vars(function)["__signature__"] = signature.replace(parameters=parameters)
+        text = documentation(options)
+        for name, other in renamed.items():
+            text = re.sub(rf"^{name}\b", other, text, flags=re.M)
+        text = text.replace("\n", "\n    ")
+        function.__doc__ = (function.__doc__ or "").replace("{options}", text)
+        return function
+
+    return decorate
 
 
 def _paths(what: str, value: Any) -> dict[str, str]:
@@ -555,7 +1055,7 @@ def _plain(value: Any, kind: Kind) -> Any:
             return [_plain(v, kind) for v in value]
     if isinstance(value, Mapping):
         return {str(name): _plain(v, kind) for name, v in value.items()}
-    if kind in ("periods", "dates") and not isinstance(value, str):
+    if kind in ("periods", "column or values") and not isinstance(value, str):
         several = isinstance(value, (list, tuple)) and kind == "periods"
         return [str(v) for v in value] if several else f"a {type(value).__name__}"
     if isinstance(value, (list, tuple)):
@@ -565,56 +1065,3 @@ def _plain(value: Any, kind: Kind) -> Any:
 
 def _same(value: Any, default: Any) -> bool:
     return value is default or (isinstance(value, (str, int, float)) and value == default)
-
-
-# -- Options of `map_risk`: those of `map_intensity` that it shares, and its own -----------------------------
-
-
-def _like(name: str) -> Any:
-    """Return the field of an option that `map_intensity` has too."""
-    own = Options.__dataclass_fields__[name]
-    return field(default=own.default, metadata=own.metadata)
-
-
-@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class RiskOptions(OptionSet):
-    """What a run of `map_risk` is told; see there."""
-
-    cases: Any = setting("The persons who fell ill.", kind="file", default=MISSING)
-    controls: Any = setting("Some who did not.", kind="file", default=MISSING)
-    land: Any = setting("Polygons of the land.", kind="file", default=MISSING)
-    confounders: Sequence[str] = setting(
-        "A column of both tables to allow for, a number or levels; may be repeated.",
-        "Rates and covariates",
-        "columns",
-        default=(),
-        flag="--confounder",
-        metavar="COLUMN",
-    )
-    water: Any = _like("water")
-    barriers: Any = _like("barriers")
-    bridges: Any = _like("bridges")
-    cell_size: float | None = _like("cell_size")
-    crs: Any = _like("crs")
-    land_crs: Any = _like("land_crs")
-    min_coverage: float = _like("min_coverage")
-    longitude: str | None = _like("longitude")
-    latitude: str | None = _like("latitude")
-    easting: str | None = _like("easting")
-    northing: str | None = _like("northing")
-    points_crs: Any = _like("points_crs")
-    on_water: Literal["nearest", "drop", "error"] = _like("on_water")
-    max_snap: float | None = _like("max_snap")
-    permeability: float | Literal["auto"] = _like("permeability")
-    kernel: Kernel | None = _like("kernel")
-    hyper: Literal["map", "integrate"] = _like("hyper")
-    max_seconds: float = _like("max_seconds")
-    title: str = _like("title")
-    interval: float = _like("interval")
-    min_count: int | str = _like("min_count")
-    protect: Literal["hide", "smooth"] = _like("protect")
-
-    def __post_init__(self) -> None:
-        if isinstance(self.confounders, str):
-            object.__setattr__(self, "confounders", (self.confounders,))
-        super().__post_init__()

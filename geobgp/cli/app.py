@@ -8,35 +8,23 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import click
 
 from geobgp import __version__
+from geobgp.auto.options import OptionSet, TilesOptions
 from geobgp.cli.options import (
     GroupedCommand,
     MapOptions,
     RiskFiles,
     SimulateOptions,
     StrataFiles,
-    chosen,
+    parse_options,
     shell_options,
 )
 from geobgp.files import new_run
-from geobgp.scale.strata import strata_names
-from geobgp.scale.tiles import TilesOptions
-
-
-def _talk(function: Any) -> Any:
-    """Add the options that say how much is said."""
-    for names, text in (
-        (("--debug",), "Show the traceback of an error."),
-        (("-v", "--verbose"), "Tell of every round of the fit."),
-        (("-q", "--quiet"), "Say nothing but warnings and errors."),
-    ):
-        function = click.option(*names, is_flag=True, help=text)(function)
-    return function
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -48,98 +36,127 @@ def cli() -> None:
     """
 
 
+def _command(
+    name: str,
+    options: type[OptionSet],
+    run: str,
+    short_help: str,
+    *arguments: str,
+    only: Sequence[str] | None = None,
+    epilog: str | None = None,
+    **defaults: Any,
+) -> Callable[[Any], Any]:
+    """Return a decorator that makes a command of a function which is its help.
+
+    Parameters
+    ----------
+    name : str
+    options : subclass of OptionSet
+        What it can be told.
+    run : str
+        The function of `geobgp.cli.commands` that is given the options, and `quiet`, `verbose` and `form` for
+        `geobgp.progress.shell_progress`.
+    short_help : str
+    *arguments : str
+        Files that are named without a flag; those in brackets may be left out.
+    only : sequence of str, optional
+        The options that it has, if not all.
+    epilog : str, optional
+    **defaults
+        Other defaults than in Python.
+    """
+
+    def decorate(function: Any) -> click.Command:
+        def callback(quiet: bool, verbose: bool, debug: bool, form: str, **given: Any) -> None:
+            from geobgp.cli import commands
+
+            parsed: Any = given if only is not None else parse_options(options, given)
+            getattr(commands, run)(parsed, quiet=quiet, verbose=verbose, form=form)
+
+        callback.__doc__ = function.__doc__
+        forms = click.Choice(("console", "json"))
+        with_talk: Any = click.option("--progress", "form", type=forms, default="console", hidden=True)(
+            callback
+        )
+        for words, text in (
+            (("--debug",), "Show the traceback of an error."),
+            (("-v", "--verbose"), "Tell of every round of the fit."),
+            (("-q", "--quiet"), "Say nothing but warnings and errors."),
+        ):
+            with_talk = click.option(*words, is_flag=True, help=text)(with_talk)
+        complete = shell_options(options, only, **defaults)(with_talk)
+        for argument in reversed(arguments):
+            complete = click.argument(argument.strip("[]"), required=not argument.startswith("["))(complete)
+        return cli.command(name, cls=GroupedCommand, short_help=short_help, epilog=epilog)(complete)
+
+    return decorate
+
+
 _MAP_EXAMPLE = """\b
 Example:
   geobgp map bites.gpkg --land coast.gpkg --water lakes.gpkg --threshold 0.3 -o bites/"""
 
 
-@cli.command(
-    "map", cls=GroupedCommand, short_help="Map the intensity of points on land.", epilog=_MAP_EXAMPLE
+@_command(
+    "map", MapOptions, "map_files", "Map the intensity of points on land.", "[points]", epilog=_MAP_EXAMPLE
 )
-@click.argument("points", required=False)
-@shell_options(MapOptions)
-@_talk
-@click.option(
-    "--progress", "progress_form", type=click.Choice(("console", "json")), default="console", hidden=True
-)
-def map_command(quiet: bool, verbose: bool, debug: bool, progress_form: str, **options: Any) -> None:
+def map_command() -> None:
     """Map the intensity of POINTS (GeoPackage, GeoParquet, CSV, ...) on land.
 
     Writes to OUT/: rasters with QGIS styles (mean.tif, sd.tif, q05.tif, q50.tif, q95.tif, exceedance_T.tif; q025.tif
     and q975.tif with --interval 0.95), map.qgz (a QGIS project), map.html, report.html, summary.json and
     posterior.geobgp. They appear together, at the end. What could not be made is listed, and the exit code is 3.
     """
-    from geobgp.cli.commands import map_files
-
-    map_files(chosen(MapOptions, options), quiet=quiet, verbose=verbose, progress_form=progress_form)
 
 
-@cli.command(cls=GroupedCommand, short_help="Map the relative risk of cases against controls.")
-@click.argument("cases")
-@click.argument("controls")
-@shell_options(RiskFiles)
-@_talk
-def risk(quiet: bool, verbose: bool, debug: bool, **options: Any) -> None:
+@_command(
+    "risk", RiskFiles, "risk_files", "Map the relative risk of cases against controls.", "cases", "[controls]"
+)
+def risk_command() -> None:
     """Map the relative risk of CASES against CONTROLS, files with a row per person, on land.
+
+    With --status both are in the one file CASES.
 
     Writes to OUT/: rasters with QGIS styles (q50.tif, q05.tif, ..., exceedance_1.tif), tolerance.gpkg, map.qgz (a QGIS
     project), map.html, report.html, summary.json and posterior.geobgp. They appear together, at the end. What could
     not be made is listed, and the exit code is 3.
     """
-    from geobgp.cli.commands import risk_files
-
-    risk_files(chosen(RiskFiles, options), quiet=quiet, verbose=verbose)
 
 
-@cli.command(cls=GroupedCommand, short_help="Map each value of a column by itself.")
-@click.argument("points")
-@shell_options(StrataFiles, strata_names())
-@_talk
-def strata(quiet: bool, verbose: bool, debug: bool, **options: Any) -> None:
+@_command("strata", StrataFiles, "strata_files", "Map each value of a column by itself.", "points")
+def strata_command() -> None:
     """Map each value of a column of POINTS by itself, all on the same cells: diseases, ages, years.
 
     Writes to OUT/: index.html (small maps under one legend), totals.gpkg and totals.csv, strata.csv, a GeoTIFF of each
     stratum with its QGIS style, and summary.json. They appear together, at the end. What could not be made is listed,
     and the exit code is 3.
     """
-    from geobgp.cli.commands import strata_files
-
-    strata_files(chosen(StrataFiles, options), quiet=quiet, verbose=verbose)
 
 
-@cli.command(cls=GroupedCommand, short_help="Map land of any size, tile by tile.")
-@click.argument("points")
-@shell_options(TilesOptions)
-@_talk
-def tiles(quiet: bool, verbose: bool, debug: bool, **options: Any) -> None:
+@_command("tiles", TilesOptions, "tiles_files", "Map land of any size, tile by tile.", "points")
+def tiles_command() -> None:
     """Map the intensity of POINTS on land that is too large for one fit, tile by tile.
 
     Writes to OUT/: mosaic.tif with its QGIS style, mosaic.zarr, summary.json, and tiles/. A run that was cut off goes
     on where it was: give the same folder again.
     """
-    from geobgp.cli.commands import tiles_files
-
-    tiles_files(chosen(TilesOptions, options), quiet=quiet, verbose=verbose)
 
 
-@cli.command(cls=GroupedCommand, short_help="Make a map of the sample data.")
-@shell_options(MapOptions, ("cache", "output", "force"), output="geobgp-out")
-@_talk
-def demo(quiet: bool, verbose: bool, debug: bool, **options: Any) -> None:
+@_command(
+    "demo",
+    MapOptions,
+    "map_demo",
+    "Make a map of the sample data.",
+    only=("cache", "output", "force"),
+    output="geobgp-out",
+)
+def demo_command() -> None:
     """Map 4,446 simulated tick bites in the Netherlands."""
-    from geobgp.cli.commands import map_demo
-
-    map_demo(options, quiet=quiet, verbose=verbose)
 
 
-@cli.command(cls=GroupedCommand, short_help="Draw points from a known intensity.")
-@shell_options(SimulateOptions)
-@_talk
-def simulate(quiet: bool, verbose: bool, debug: bool, **options: Any) -> None:
+@_command("simulate", SimulateOptions, "simulate_file", "Draw points from a known intensity.")
+def simulate_command() -> None:
     """Draw points on land from a known intensity."""
-    from geobgp.cli.commands import simulate_file
-
-    simulate_file(chosen(SimulateOptions, options), quiet=quiet, verbose=verbose)
 
 
 @cli.command(short_help="Say what is in a file.")

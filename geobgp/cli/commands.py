@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -18,6 +17,7 @@ import shapely
 
 import geobgp
 from geobgp.auto.gridded import read_land
+from geobgp.auto.options import TilesOptions
 from geobgp.auto.pipeline import Mapped, RiskMapped, run, run_risk
 from geobgp.auto.search import cell_size_for
 from geobgp.cli.messages import say, showing_warnings
@@ -26,10 +26,8 @@ from geobgp.cli.options import (
     RiskFiles,
     SimulateOptions,
     StrataFiles,
-    chosen,
     command_line,
-    look,
-    option_words,
+    parse_options,
 )
 from geobgp.cli.results import (
     about_file,
@@ -51,7 +49,7 @@ from geobgp.output.qgis import write_qgis
 from geobgp.progress import Progress, shell_progress
 from geobgp.report.report import ReportInputs, write_report
 from geobgp.scale.strata import Strata, run_strata
-from geobgp.scale.tiles import TilesOptions, run_tiles
+from geobgp.scale.tiles import run_tiles
 from geobgp.simulate import simulate_points
 from geobgp.text import count, number, size_text
 
@@ -62,21 +60,10 @@ if TYPE_CHECKING:
 # -- ``geobgp map``: points and polygons in, a folder of results out -----------------------------------------
 
 
-def map_files(
-    options: MapOptions, *, quiet: bool = False, verbose: bool = False, progress_form: str = "console"
-) -> None:
-    """Do what ``geobgp map`` does.
-
-    Parameters
-    ----------
-    options : MapOptions
-    quiet, verbose : bool
-        Say nothing but warnings, or tell of every round of the fit.
-    progress_form : {"console", "json"}
-        "json" is for programs.
-    """
+def map_files(options: MapOptions, **talk: Any) -> None:
+    """Do what ``geobgp map`` does; how much is said of it is as for `geobgp.progress.shell_progress`."""
     write = write_results if options.time is None else write_time_results
-    fill_folder(options, _make, write, quiet=quiet, verbose=verbose, form=progress_form, report="report.html")
+    fill_folder(options, _make, write, report="report.html", **talk)
 
 
 def _make(options: MapOptions, progress: Progress) -> Mapped:
@@ -95,22 +82,23 @@ DATA = {
 }
 
 
-def map_demo(options: Mapping[str, Any], *, quiet: bool = False, verbose: bool = False) -> None:
+def map_demo(options: Mapping[str, Any], **talk: Any) -> None:
     """Do what ``geobgp demo`` does: `map_files` on the sample data.
 
     Parameters
     ----------
     options : mapping
         Where to write, and how, as click has read it.
-    quiet, verbose : bool
+    **talk
+        As for `geobgp.progress.shell_progress`.
     """
     with tempfile.TemporaryDirectory(prefix="geobgp-demo-") as folder:
         with (files("geobgp.cli") / "demo.zip").open("rb") as packed, ZipFile(packed) as archive:
             archive.extractall(folder)
         paths = {name: str(Path(folder) / file) for name, file in DATA.items()}
         title = "Tick bites in the Netherlands (simulated)"
-        told = chosen(MapOptions, {**options, **paths, "title": title, "thresholds": (0.2,)})
-        map_files(told, quiet=quiet, verbose=verbose)
+        parsed = parse_options(MapOptions, {**options, **paths, "title": title, "thresholds": (0.2,)})
+        map_files(parsed, **talk)
 
 
 # -- ``geobgp qgis-script``: where the Processing script for QGIS is, and how it gets into a profile ---------
@@ -190,21 +178,15 @@ _ABOUT = {
 }
 
 
-def risk_files(options: RiskFiles, *, quiet: bool = False, verbose: bool = False) -> None:
-    """Do what ``geobgp risk`` does.
-
-    Parameters
-    ----------
-    options : RiskFiles
-    quiet, verbose : bool
-    """
-    fill_folder(options, run_risk, _write_risk, quiet=quiet, verbose=verbose)
+def risk_files(options: RiskFiles, **talk: Any) -> None:
+    """Do what ``geobgp risk`` does."""
+    fill_folder(options, run_risk, _write_risk, **talk)
 
 
 def _write_risk(
     folder: Path, mapped: RiskMapped, options: RiskFiles, steps: Steps, warnings: list[str]
 ) -> None:
-    posterior = mapped.posterior.styled(**look(options))
+    posterior = mapped.posterior.styled(**options.look())
     with steps.stage("posterior"):  # first: all else can be made from it
         posterior._known_variation()  # the file keeps it
         posterior.save(folder / "posterior.geobgp")
@@ -244,7 +226,7 @@ def _write_risk(
         regions=regions,
         files={n: _ABOUT.get(n, about_file(n)) for n in file_names(folder) if not n.endswith(".qml")},
         seconds=steps.seconds,
-        command=risk_command_line(options),
+        command=command_line(options, "risk"),
     )
     with steps.stage("report"):
         write_report(folder / "report.html", posterior, inputs)
@@ -263,33 +245,14 @@ def _counted(mapped: RiskMapped) -> dict[str, int]:
     }  # fmt: skip
 
 
-def risk_command_line(options: RiskFiles) -> str:
-    """Return a command line that does the same, with names of files only.
-
-    Examples
-    --------
-    >>> told = RiskFiles(cases="a.csv", controls="b.csv", land="l.gpkg", confounders=("age", "sex"), output="out")
-    >>> risk_command_line(told)
-    'geobgp risk a.csv b.csv --land l.gpkg --confounder age --confounder sex -o out'
-    """
-    files = [Path(str(getattr(options, name))).name for name in ("cases", "controls", "land")]
-    return shlex.join(["geobgp", "risk", *files[:2], "--land", files[2], *option_words(options)])
-
-
 # -- ``geobgp simulate``: points drawn from a known intensity, in a file -------------------------------------
 
 
 _FORMATS = (".gpkg", ".geojson", ".parquet", ".csv")
 
 
-def simulate_file(options: SimulateOptions, *, quiet: bool = False, verbose: bool = False) -> None:
-    """Do what ``geobgp simulate`` does.
-
-    Parameters
-    ----------
-    options : SimulateOptions
-    quiet, verbose : bool
-    """
+def simulate_file(options: SimulateOptions, **talk: Any) -> None:
+    """Do what ``geobgp simulate`` does."""
     if (options.posterior is None) == (options.land is None):
         raise click.UsageError("Give either --posterior, or --land with --intensity.")
     if options.land is not None and options.intensity is None:
@@ -308,7 +271,7 @@ def simulate_file(options: SimulateOptions, *, quiet: bool = False, verbose: boo
     check_unread(target)
     if target.suffix.lower() not in _FORMATS:
         raise DataError(f"{target.name}: points are written as {', '.join(_FORMATS[:-1])} or {_FORMATS[-1]}.")
-    progress = shell_progress(quiet=quiet, verbose=verbose)
+    progress = shell_progress(**talk)
     with showing_warnings():
         with progress.stage("land") as stage:
             domain, intensity = _known_intensity(options)
@@ -317,7 +280,7 @@ def simulate_file(options: SimulateOptions, *, quiet: bool = False, verbose: boo
             points = simulate_points(domain, intensity, options.seed)
             stage.note(f"{len(points):,}")
         _write(points, target)
-    if not quiet:
+    if not talk["quiet"]:
         say(f"{len(points):,} points in {target}", f"The points are in {target} all the same.")
 
 
@@ -374,16 +337,10 @@ def _write(points: gpd.GeoDataFrame, target: Path) -> None:
 _SAMPLES = 500
 
 
-def strata_files(options: StrataFiles, *, quiet: bool = False, verbose: bool = False) -> None:
-    """Do what ``geobgp strata`` does.
-
-    Parameters
-    ----------
-    options : StrataFiles
-    quiet, verbose : bool
-    """
+def strata_files(options: StrataFiles, **talk: Any) -> None:
+    """Do what ``geobgp strata`` does."""
     opens = ("index.html", "totals.gpkg")
-    fill_folder(options, run_strata, _write_strata, quiet=quiet, verbose=verbose, opens=opens)
+    fill_folder(options, run_strata, _write_strata, **talk, opens=opens)
 
 
 def _write_strata(
@@ -427,18 +384,12 @@ def _write_strata(
 # -- ``geobgp tiles``: points and land of any size in, one mosaic out; cut off, it goes on -------------------
 
 
-def tiles_files(options: TilesOptions, *, quiet: bool = False, verbose: bool = False) -> None:
-    """Do what ``geobgp tiles`` does.
-
-    Parameters
-    ----------
-    options : TilesOptions
-    quiet, verbose : bool
-    """
-    progress = shell_progress(quiet=quiet, verbose=verbose)
+def tiles_files(options: TilesOptions, **talk: Any) -> None:
+    """Do what ``geobgp tiles`` does."""
+    progress = shell_progress(**talk)
     with showing_warnings():
         made = run_tiles(options, progress)
-    if not quiet:
+    if not talk["quiet"]:
         progress.line(f"{sum(progress.seconds.values()):.1f} s in all")
         done = f"{made.n_fitted:,} of {count(len(made.table), 'tile')} fitted now"
         there = f"The mosaic is in {made.raster} all the same."

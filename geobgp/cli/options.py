@@ -5,25 +5,33 @@ from __future__ import annotations
 import dataclasses
 import shlex
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, dataclass, field
+from contextlib import suppress
+from dataclasses import MISSING
+from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import click
 
-from geobgp.auto.options import Options, OptionSet, RiskOptions, Setting, setting, settings
+from geobgp.auto.options import (
+    LandOptions,
+    Options,
+    OptionSet,
+    RiskOptions,
+    Setting,
+    StrataOptions,
+    TilesOptions,
+    setting,
+    settings,
+)
 from geobgp.errors import DataError, GeobgpError, option
-from geobgp.files import read_vector
-from geobgp.land.regions import check_frame, merged
-from geobgp.scale.strata import StrataOptions
-from geobgp.scale.tiles import TilesOptions
 from geobgp.style import Style
 from geobgp.validation import THRESHOLDS
 
-# -- Options of the shell: those of `map_intensity` and where the results go, as click knows and writes them --
+# -- Options of the shell: those of each `map_*`, where the results go and how they look ---------------------
 
 
-Chosen = TypeVar("Chosen", bound=OptionSet)
+Parsed = TypeVar("Parsed", bound=OptionSet)
 
 #: What is no option but an argument.
 _ARGUMENTS = ("points", "cases", "controls")
@@ -33,71 +41,102 @@ _METAVAR = {
     "folder": "OUT/",
     "text": "TEXT",
     "column": "COLUMN",
+    "columns": "COLUMN",
     "crs": "CRS",
     "number": "N",
 }
 
 
-@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class MapOptions(Options):
-    """What ``geobgp map`` is told: the options of `map_intensity`, and what to write."""
+class FolderOptions(OptionSet, heading="Results"):
+    """Where results go."""
+
+    output: str = setting("Folder to write.", "folder", default=MISSING, short="-o")
+    force: bool = setting("Replace what an earlier run wrote.", "flag", default=False, matters=False)
+
+
+class RegionOptions(OptionSet, heading="Results"):
+    """Regions of tables."""
+
+    regions: str | None = setting("Polygons to give totals for.", "file")
+    regions_by: str | None = setting(
+        "The column with the regions' names; polygons of one name are one region.", "column"
+    )
+
+
+class LookOptions(OptionSet, heading="Results"):
+    """How maps look: thresholds, classes, colours, basemap."""
 
     thresholds: tuple[float, ...] = setting(
         "Map the probability of exceeding T; may be repeated.",
-        "Results",
         "numbers",
         default=(),
         flag="--threshold",
         metavar="T",
         above=0.0,
     )
-    regions: str | None = setting("Polygons to give totals for.", "Results", "file")
-    regions_by: str | None = setting(
-        "The column with the regions' names; polygons of one name are one region.", "Results", "column"
-    )
-    context: str | None = setting(
-        "Outlines and names for map.html, for orientation without network.", "Results", "file"
-    )
+    context: str | None = setting("Outlines and names for map.html, for orientation without network.", "file")
     basemap: str | None = setting(
-        "An online basemap for map.html, e.g. OpenStreetMap.", "Results", metavar="NAME", formerly="--tiles"
+        "An online basemap for map.html, e.g. OpenStreetMap.", metavar="NAME", formerly="--tiles"
     )
     classes: str | None = setting(
         "Breaks between the map's classes, such as 0.1,0.2,0.5; how many; or quantile: equal shares of land.",
-        "Results",
         metavar="N,N,...",
     )
-    vmin: float | None = setting("Classes are even from here on.", "Results", "number")
-    vmax: float | None = setting("Classes are even up to here.", "Results", "number")
-    cmap: str | None = setting(
-        "Colours: a name such as viridis, or '#ffffcc,#800026'.", "Results", metavar="NAME"
-    )
-    show_points: bool = setting(
-        "Put the points into map.html, where whoever has the file can read them.",
-        "Results",
-        "flag",
-        default=False,
-    )
+    vmin: float | None = setting("Classes are even from here on.", "number")
+    vmax: float | None = setting("Classes are even up to here.", "number")
+    cmap: str | None = setting("Colours: a name such as viridis, or '#ffffcc,#800026'.", metavar="NAME")
+
+    def _check(self) -> None:
+        THRESHOLDS("thresholds", self.thresholds)
+        style = Style.of(**self.look())
+        if style.cmap is not None:
+            from geobgp.output.palette import colours
+
+            colours(2, style.cmap)
+
+    def look(self) -> dict[str, Any]:
+        """Return classes and colours, as `Posterior.styled` takes them."""
+        classes: Any = self.classes
+        with suppress(AttributeError, ValueError):  # not given; no numbers
+            classes = (
+                int(classes)
+                if classes.strip().isdigit()
+                else [float(v) for v in classes.split(",") if v.strip()]
+            )
+        return {"classes": classes, "vmin": self.vmin, "vmax": self.vmax, "cmap": self.cmap}
+
+
+class CheckOptions(OptionSet, heading="Results"):
+    """Whether a map is checked."""
+
     checks: bool = setting(
         "Do not check the map by predicting parts of the data from the rest, which takes time.",
-        "Results",
         "flag",
         default=True,
         flag="--no-checks",
         choices=(True, False),
         sets=False,
     )
-    forecast: int = setting(
-        "Periods to forecast after the last one.", "Time", "number", default=0, least=0, metavar="N"
+
+
+class ShownOptions(FolderOptions, CheckOptions, LookOptions, RegionOptions):
+    """What every command takes that writes one map."""
+
+
+class MapOptions(ShownOptions, Options):
+    """What ``geobgp map`` is told: the options of `map_intensity`, and what to write."""
+
+    show_points: bool = setting(
+        "Put the points into map.html, where whoever has the file can read them.",
+        "flag",
+        heading="Results",
+        default=False,
     )
-    output: str = setting("Folder to write.", "Results", "folder", default=MISSING, short="-o")
-    force: bool = setting(
-        "Replace what an earlier run wrote.", "Results", "flag", default=False, matters=False
+    forecast: int = setting(
+        "Periods to forecast after the last one.", "number", heading="Time", default=0, least=0, metavar="N"
     )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        look(self)
-        THRESHOLDS("thresholds", self.thresholds)
+    def _check(self) -> None:
         if self.forecast and self.time is None:
             raise DataError(
                 f"{option('forecast')} belongs to events with dates.",
@@ -111,160 +150,122 @@ class MapOptions(Options):
                 option="show_points",
                 remedy=f"Leave {option('show_points')} out.",
             )
+        if self.show_points and (self.min_count or self.min_people):
+            raise DataError(
+                f"{option('show_points')} shows every point, and {option('min_count')} hides where few are.",
+                option="min_count",
+                found=self.min_count,
+                remedy="Leave out one of them.",
+            )
 
 
-def as_in(name: str, **more: Any) -> Any:
-    """Return the field of an option that ``geobgp map`` has too."""
-    how = dataclasses.replace(settings(MapOptions)[name], always=False, **more)
-    return field(default=not how.sets if how.kind == "flag" else None, metadata={"setting": how})
+class RiskFiles(ShownOptions, RiskOptions):
+    """What ``geobgp risk`` is told: the options of `map_risk`, and what to write."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class SimulateOptions(OptionSet):
+class StrataFiles(FolderOptions, RegionOptions, StrataOptions):
+    """What ``geobgp strata`` is told: the options of `map_strata`, and what to write."""
+
+
+class SimulateOptions(FolderOptions, LandOptions):
     """What ``geobgp simulate`` is told."""
 
-    land: str | None = as_in("land")
-    water: str | None = as_in("water")
-    barriers: str | None = as_in("barriers")
-    cell_size: float | None = as_in("cell_size")
-    crs: str | None = as_in("crs")
-    land_crs: str | None = as_in("land_crs")
-    intensity: str | None = setting(
-        "Events per km², everywhere or as a raster.", "Data", metavar="NUMBER|RASTER"
+    refused: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("bridges", "min_coverage"), "does not go with simulated points"
     )
-    posterior: str | None = setting("A posterior.geobgp: its land and its mean intensity.", "Data", "file")
-    seed: int = setting("The same seed gives the same points.", "Data", "number", default=0, least=0)
+    land: Any = setting("Polygons of the land.", "file")
+    intensity: str | None = setting(
+        "Events per km², everywhere or as a raster.", heading="Data", metavar="NUMBER|RASTER"
+    )
+    posterior: str | None = setting(
+        "A posterior.geobgp: its land and its mean intensity.", "file", heading="Data"
+    )
+    seed: int = setting("The same seed gives the same points.", "number", heading="Data", default=0, least=0)
     output: str = setting(
         "File to write: .gpkg, .geojson, .parquet or .csv (longitude, latitude).",
-        "Results",
         "folder",
         default=MISSING,
         short="-o",
         metavar="FILE",
     )
-    force: bool = as_in("force")
-
-
-@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class RiskFiles(RiskOptions):
-    """What ``geobgp risk`` is told: the options of `map_risk`, and what to write."""
-
-    regions: str | None = as_in("regions")
-    regions_by: str | None = as_in("regions_by")
-    context: str | None = as_in("context")
-    basemap: str | None = as_in("basemap")
-    classes: str | None = as_in("classes")
-    vmin: float | None = as_in("vmin")
-    vmax: float | None = as_in("vmax")
-    cmap: str | None = as_in("cmap")
-    checks: bool = as_in("checks")
-    output: str = setting("Folder to write.", "Results", "folder", default=MISSING, short="-o")
-    force: bool = as_in("force")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        look(self)
-
-
-def look(options: MapOptions | RiskFiles) -> dict[str, Any]:
-    """Return what `Posterior.styled` is told; what cannot be is said before anything is read."""
-    told = options.classes
-    classes: Any = told
-    if told is not None:
-        try:
-            classes = (
-                int(told) if told.strip().isdigit() else [float(v) for v in told.split(",") if v.strip()]
-            )
-        except ValueError:
-            classes = told
-    Style.of(classes, options.vmin, options.vmax, options.cmap)
-    if options.cmap is not None:
-        from geobgp.output.palette import colours
-
-        colours(2, Style.of(cmap=options.cmap).cmap or "")
-    return {"classes": classes, "vmin": options.vmin, "vmax": options.vmax, "cmap": options.cmap}
-
-
-@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class StrataFiles(StrataOptions):
-    """What ``geobgp strata`` is told: the options of `map_strata`, and what to write."""
-
-    regions: str | None = as_in("regions")
-    output: str = setting("Folder to write.", "Results", "folder", default=MISSING, short="-o")
-    force: bool = as_in("force")
 
 
 # -- click
 
 
-class _Features(click.ParamType):
-    """``auto``, ``full`` or a number."""
+def _features(text: str) -> Any:
+    if text in ("auto", "full"):
+        return text
+    if not text.isdigit():
+        raise ValueError(f"{text!r} is neither auto, full nor a whole number.")
+    if int(text) < 1:
+        raise ValueError(f"{text} features are too few; at least 1.")
+    return int(text)
 
-    name = "auto|full|N"
+
+def _share(text: str) -> Any:
+    if text == "auto":
+        return text
+    try:
+        share = float(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is neither auto nor a number from 0 to 1.") from None
+    if not 0.0 <= share <= 1.0:
+        raise ValueError(f"{share:g} is not between 0 and 1.")
+    return share
+
+
+def _interval(text: str) -> Any:
+    low, dash, high = text.partition("-")
+    if not (dash and low.strip().isdigit() and high.strip().isdigit() and int(low) <= int(high)):
+        raise ValueError(f"{text!r}: give the lowest and the highest number, such as 1-4.")
+    return int(low), int(high)
+
+
+def _named_raster(text: str) -> Any:
+    name, equals, path = text.partition("=")
+    if not (equals and name.strip() and path):
+        raise ValueError(f"{text!r}: give a name and a raster, such as elevation=dem.tif.")
+    return name.strip(), path
+
+
+class _Word(click.ParamType):
+    """A word of the command line, read by a function that says what is wrong with it."""
+
+    def __init__(self, name: str, read: Callable[[str], Any]) -> None:
+        self.name, self.read = name, read
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if value in ("auto", "full"):
+        """Return what a word stands for; what is read already passes."""
+        if not isinstance(value, str):
             return value
         try:
-            number = int(value)
-        except ValueError:
-            self.fail(f"{value!r} is neither auto, full nor a whole number.", param, ctx)
-        if number < 1:
-            self.fail(f"{number} features are too few; at least 1.", param, ctx)
-        return number
+            return self.read(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
-class _Share(click.ParamType):
-    """``auto`` or a number from 0 to 1."""
-
-    name = "auto|0..1"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if value == "auto":
-            return value
-        try:
-            share = float(value)
-        except ValueError:
-            self.fail(f"{value!r} is neither auto nor a number from 0 to 1.", param, ctx)
-        if not 0.0 <= share <= 1.0:
-            self.fail(f"{share:g} is not between 0 and 1.", param, ctx)
-        return share
-
-
-class _Interval(click.ParamType):
-    """Two whole numbers with a dash between them."""
-
-    name = "LOW-HIGH"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if isinstance(value, tuple):
-            return value
-        low, dash, high = value.partition("-")
-        if not (dash and low.strip().isdigit() and high.strip().isdigit() and int(low) <= int(high)):
-            self.fail(f"{value!r}: give the lowest and the highest number, such as 1-4.", param, ctx)
-        return int(low), int(high)
-
-
-class _Named(click.ParamType):
-    """``name=path``."""
-
-    name = "NAME=RASTER"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if isinstance(value, tuple):
-            return value
-        name, found, path = value.partition("=")
-        if not (found and name.strip() and path):
-            self.fail(f"{value!r}: give a name and a raster, such as elevation=dem.tif.", param, ctx)
-        return name.strip(), path
+#: Kinds of values that have a notation of their own.
+_WORDS = {
+    "features": _Word("auto|full|N", _features),
+    "share": _Word("auto|0..1", _share),
+    "interval": _Word("LOW-HIGH", _interval),
+}
+#: Kinds that may be repeated.
+_REPEATED: dict[str, Any] = {
+    "numbers": float,
+    "rasters": _Word("NAME=RASTER", _named_raster),
+    "columns": str,
+    "files": str,
+}
 
 
 class _Option(click.Option):
     """An option under a heading."""
 
-    def __init__(self, *names: Any, group: str = "", **more: Any) -> None:
+    def __init__(self, *names: Any, heading: str = "", **more: Any) -> None:
         super().__init__(*names, **more)
-        self.group = group
+        self.heading = heading
 
 
 class GroupedCommand(click.Command):
@@ -272,13 +273,13 @@ class GroupedCommand(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options, those without a heading last."""
-        groups: dict[str, list[tuple[str, str]]] = {}
+        listed: dict[str, list[tuple[str, str]]] = {}
         for param in sorted(self.get_params(ctx), key=lambda param: not isinstance(param, _Option)):
             record = param.get_help_record(ctx)
             if record is not None and isinstance(param, click.Option):
-                groups.setdefault(param.group if isinstance(param, _Option) else "Other", []).append(record)
-        for group, records in groups.items():
-            with formatter.section(group):
+                listed.setdefault(getattr(param, "heading", "Other"), []).append(record)
+        for heading, records in listed.items():
+            with formatter.section(heading):
                 formatter.write_dl(records)
 
 
@@ -300,111 +301,109 @@ def shell_options(
     **defaults
         Other defaults than in Python.
     """
-    fields = [
-        f
-        for f in dataclasses.fields(options)
-        if f.metadata["setting"].help and f.name not in _ARGUMENTS and (only is None or f.name in set(only))
-    ]
+    usual = {f.name: f.default for f in dataclasses.fields(options)} | defaults
+    shown = {
+        name: how
+        for name, how in settings(options).items()
+        if how.help and name not in _ARGUMENTS and (only is None or name in set(only))
+    }
 
     def decorate(function: Any) -> Any:
-        for f in reversed(fields):
-            default = defaults.get(f.name, f.default)
-            function = click.option(*_names(f), cls=_Option, **_details(f.metadata["setting"], default))(
-                function
-            )
-            if f.metadata["setting"].formerly:
-                function = click.option(f.metadata["setting"].formerly, hidden=True)(function)
+        for name, how in reversed(shown.items()):
+            names = [word for word in (how.short, flag_of(name, how), name) if word]
+            function = click.option(*names, cls=_Option, **_details(how, usual[name]))(function)
+            if how.formerly:
+                function = click.option(how.formerly, hidden=True)(function)
         return function
 
     return decorate
 
 
-def _names(f: dataclasses.Field[Any]) -> list[str]:
-    how = f.metadata["setting"]
-    return [name for name in (how.short, flag_of(f.name, how), f.name) if name]
-
-
 def _details(how: Setting, default: Any) -> dict[str, Any]:
     """Return what click is told of an option."""
-    details: dict[str, Any] = {"help": how.help, "group": how.group}
-    metavar = how.metavar or _METAVAR.get(how.kind)
+    details: dict[str, Any] = {"help": how.help, "heading": how.heading}
     if how.kind == "flag":
         return details | {"is_flag": True}
-    several: dict[str, Any] = {"numbers": float, "rasters": _Named(), "columns": str, "files": str}
-    if how.kind in several:
-        return details | {"type": several[how.kind], "multiple": True, "metavar": metavar}
+    metavar = how.metavar or _METAVAR.get(how.kind)
+    required = default is MISSING or how.always
+    if how.kind in _REPEATED:
+        return details | {
+            "type": _REPEATED[how.kind], "multiple": True, "metavar": metavar, "required": required
+        }  # fmt: skip
     if how.kind == "choice":
         details["type"] = click.Choice(how.choices)
-    elif how.kind == "features":
-        details["type"] = _Features()
-    elif how.kind == "share":
-        details["type"] = _Share()
-    elif how.kind == "interval":
-        details["type"] = _Interval()
+    elif how.kind in _WORDS:
+        details["type"] = _WORDS[how.kind]
     else:
         number = int if isinstance(default, int) else float
         details |= {"type": number if how.kind == "number" else str, "metavar": metavar}
-    if default is MISSING or how.always:
+    if required:
         return details | {"required": True}
     return details | {"default": default, "show_default": default not in (None, "")}
 
 
-def chosen(options: type[Chosen], values: Mapping[str, Any]) -> Chosen:
+def parse_options(options: type[Parsed], values: Mapping[str, Any]) -> Parsed:
     """Return the options that click has read."""
-    known: dict[str, Any] = {}
-    for f in dataclasses.fields(options):
-        how, value = f.metadata["setting"], values.get(f.name)
+    given: dict[str, Any] = {}
+    for name, how in settings(options).items():
+        value = values.get(name)
         before = values.get(how.formerly.lstrip("-").replace("-", "_")) if how.formerly else None
         if before is not None and value is None:
-            click.echo(f"{how.formerly} is now called {flag_of(f.name, how)}.", err=True)
+            click.echo(f"{how.formerly} is now called {flag_of(name, how)}.", err=True)
             value = before
         if how.kind == "flag":
             value = how.sets if value else None
         elif how.kind == "rasters":
-            value = _by_name(f.name, value or (), over_time=values.get("time") is not None)
+            value = _by_name(name, value or (), over_time=values.get("time") is not None)
         elif how.kind == "files":
             value = value[0] if value and len(value) == 1 else list(value or ()) or None
         if value not in (None, {}):
-            known[f.name] = value
-    return options(**known)
+            given[name] = value
+    return options(**given)
 
 
 def _by_name(option: str, pairs: Iterable[tuple[str, str]], *, over_time: bool) -> dict[str, Any]:
-    """Return what was given by name; a name that comes twice is refused, or over time has one for each period."""
-    found: dict[str, Any] = {}
+    """Return rasters by name; a name that comes twice is refused, or over time has one for each period."""
+    paths: dict[str, list[str]] = {}
     for name, path in pairs:
-        if name in found and not over_time:
+        if name in paths and not over_time:
             raise DataError(
-                f"Two rasters are called {name!r}: {found[name][0]} and {path}.",
+                f"Two rasters are called {name!r}: {paths[name][0]} and {path}.",
                 option=option,
                 found=name,
                 remedy="Give each a name of its own.",
             )
-        found.setdefault(name, []).append(path)
-    return {name: paths[0] if len(paths) == 1 else paths for name, paths in found.items()}
+        paths.setdefault(name, []).append(path)
+    return {name: each[0] if len(each) == 1 else each for name, each in paths.items()}
 
 
-def command_line(options: Options, command: str = "map") -> str:
+def command_line(options: OptionSet, command: str = "map") -> str:
     """Return a command line that does the same, with names of files only.
 
     Examples
     --------
-    >>> told = MapOptions(points="data/bites.csv", land="coast.gpkg", m=64, thresholds=(0.5,), output="out")
-    >>> command_line(told)
+    >>> options = MapOptions(points="data/bites.csv", land="coast.gpkg", m=64, thresholds=(0.5,), output="out")
+    >>> command_line(options)
     'geobgp map bites.csv --land coast.gpkg --features 64 --threshold 0.5 -o out'
+    >>> options = RiskFiles(cases="a.csv", controls="b.csv", land="l.gpkg", confounders=("age", "sex"), output="out")
+    >>> command_line(options, "risk")
+    'geobgp risk a.csv b.csv --land l.gpkg --confounder age --confounder sex -o out'
     """
-    words = ["geobgp", command] + ([] if options.points is None else [_file_name(options.points)])
-    words += ["--land", _file_name(options.land)]
+    given = [getattr(options, name, None) for name in _ARGUMENTS]
+    words = ["geobgp", command, *(_file_name(path) for path in given if path is not None)]
     return shlex.join([*words, *option_words(options)])
 
 
 def option_words(options: OptionSet) -> list[str]:
     """Return the words of a command line that set what was given, and where the results go."""
     words: list[str] = []
-    for name, value in options.given().items():
-        how = settings(type(options))[name]
+    known, given = settings(type(options)), options.given()
+    needed = {name: getattr(options, name) for name, how in known.items() if how.always}
+    needed = {"land": None} | needed  # the files first
+    for name, value in (needed | given).items():
+        how = known[name]
         flag = flag_of(name, how)
-        if not (how.help and how.matters):
+        if name in _ARGUMENTS or value is None or not (how.help and how.matters):
             continue
         if how.kind == "flag":
             words.append(flag)
@@ -428,19 +427,20 @@ def render_option(name: str, value: Any = None) -> str:
     >>> render_option("m", "full"), render_option("cache", False), render_option("on_water"), render_option("output")
     ('--features full', '--no-cache', '--on-water', '-o')
     """
-    how = (
-        settings(RiskFiles)
-        | settings(SimulateOptions)
-        | settings(TilesOptions)
-        | settings(StrataFiles)
-        | settings(MapOptions)
-    ).get(name)
+    how = _known().get(name)
     if name in _ARGUMENTS:
         return name.upper()
     if how is None or not how.help:
         return name if value is None else f"{name}={value!r}"
     flag = how.short or flag_of(name, how)
     return flag if value is None or how.kind == "flag" else f"{flag} {_text(value)}"
+
+
+@cache
+def _known() -> dict[str, Setting]:
+    """Return all options of the shell; what several commands have is said as ``geobgp map`` says it."""
+    sets = (RiskFiles, SimulateOptions, TilesOptions, StrataFiles, MapOptions)
+    return {name: how for options in sets for name, how in settings(options).items()}
 
 
 def _several(value: Any) -> list[Any]:
@@ -465,6 +465,9 @@ def check_beforehand(options: OptionSet) -> None:
 
     Files that are missing; a basemap that there is not; regions without a CRS, a geometry or the column of their names.
     """
+    from geobgp.files import read_vector
+    from geobgp.land.regions import check_frame, merged
+
     options.check_files()
     crs, basemap, regions, by, context = (
         getattr(options, name, None) for name in ("crs", "basemap", "regions", "regions_by", "context")

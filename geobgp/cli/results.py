@@ -13,7 +13,7 @@ import geobgp
 from geobgp.auto.pipeline import Mapped
 from geobgp.checks.crossval import check_warning, too_few_to_hold_out, what_to_try
 from geobgp.checks.residuals import check
-from geobgp.cli.options import MapOptions, RiskFiles, command_line, look, render_option
+from geobgp.cli.options import MapOptions, RiskFiles, command_line, render_option
 from geobgp.cli.workspace import RECORD, Steps, files_in, write_record
 from geobgp.data.areas import AreaCounts
 from geobgp.data.counts import PeriodCounts
@@ -80,7 +80,7 @@ def write_results(
     warnings : list of str
         What was warned of, in the words of the shell.
     """
-    posterior, thresholds = mapped.posterior.styled(**look(options)), sorted(set(options.thresholds))
+    posterior, thresholds = mapped.posterior.styled(**options.look()), sorted(set(options.thresholds))
     with steps.stage("posterior") as stage:  # first: all else can be made from it
         posterior._known_variation()  # the file keeps it
         saved = posterior.save(folder / "posterior.geobgp")
@@ -315,7 +315,7 @@ def write_time_results(
     folder: Path, mapped: Mapped, options: MapOptions, steps: Steps, warnings: list[str]
 ) -> None:
     """Write everything that was asked for, of a map over time; as `geobgp.cli.results.write_results`."""
-    posterior, thresholds = mapped.posterior.styled(**look(options)), sorted(set(options.thresholds))
+    posterior, thresholds = mapped.posterior.styled(**options.look()), sorted(set(options.thresholds))
     assert posterior.periods is not None
     with steps.stage("posterior") as stage:  # first: all else can be made from it
         posterior._known_variation()  # the file keeps it

@@ -54,13 +54,12 @@ from geobgp.progress import ProgressLike, as_progress
 from geobgp.text import count, html_table, listed, number, percent
 from geobgp.validation import (
     CLIENT,
+    COLUMN_OR_VALUES,
     DOMAIN,
     FLAG,
     NAME,
     PROGRESS,
     SOURCE,
-    TIMES,
-    WEIGHTS,
     as_floats,
     choice,
     real,
@@ -187,8 +186,8 @@ class Counts:
 @validated(
     points=SOURCE,
     domain=DOMAIN,
-    weights=WEIGHTS,
-    time=TIMES,
+    weights=COLUMN_OR_VALUES,
+    time=COLUMN_OR_VALUES,
     date_format=NAME,
     client=CLIENT,
     on_water=choice("nearest", "drop", "error"),

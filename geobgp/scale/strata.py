@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from geobgp.auto.options import Options, setting, settings
+from geobgp.auto.options import StrataOptions
 from geobgp.auto.pipeline import Mapped, run
 from geobgp.data.counts import StrataCounts, bin_strata
 from geobgp.data.inputs import Inputs
@@ -24,7 +24,6 @@ from geobgp.errors import (
     GeobgpWarning,
     StrataWarning,
     captured_warnings,
-    option,
     render_text,
     warn,
 )
@@ -40,7 +39,6 @@ from geobgp.prior.kernels import NormalPrior, Prior
 from geobgp.privacy import Protection, hide_rows, legend, protected
 from geobgp.progress import Progress, ProgressLike, as_progress
 from geobgp.text import count, listed, number
-from geobgp.validation import CLIENT, FLAG, NAME, PROGRESS, SOURCE, either, names, validated, whole
 from geobgp.web.maps import hatched_picture
 from geobgp.web.page import data_url, palette_png, render
 
@@ -406,93 +404,6 @@ def safe_names(names: list[str]) -> dict[str, str]:
     return found
 
 
-# -- Options of `map_strata`: those of `map_intensity`, and its own ------------------------------------------
-
-
-#: Options of one map that many maps on one basis cannot have.
-_NOT_HERE = ("areas", "count", "suppressed", "time", "every", "between", "date_format")
-
-
-@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class StrataOptions(Options):
-    """What a run of `map_strata` is told; see there."""
-
-    by: Sequence[str] = setting(
-        "A column of the points: one map for each of its values; may be repeated.",
-        "Data",
-        "columns",
-        default=(),
-        metavar="COLUMN",
-    )
-    pool: bool = setting(
-        "Let strata with few points borrow lengthscale and sd from the others.",
-        "Model",
-        "flag",
-        default=False,
-    )
-    client: Any = setting(
-        "Address of a Dask scheduler whose workers count points and fit strata.",
-        "Model",
-        "client",
-        flag="--scheduler",
-        metavar="ADDRESS",
-        matters=False,
-    )
-    n_jobs: int | None = setting(
-        "Processes to use where there is no scheduler; one for each core by default.",
-        "Model",
-        "number",
-        flag="--jobs",
-        least=1,
-        matters=False,
-    )
-
-    def __post_init__(self) -> None:
-        if isinstance(self.by, str):
-            object.__setattr__(self, "by", (self.by,))
-        super().__post_init__()
-        if self.n_jobs is not None:
-            object.__setattr__(self, "n_jobs", int(self.n_jobs))
-        if not self.by:
-            raise DataError(
-                "Which column of the points makes the strata?",
-                option="by",
-                remedy=f"Name it with {option('by')}.",
-            )
-        for name in _NOT_HERE:
-            if getattr(self, name) is not None:
-                raise DataError(
-                    f"{option(name)} does not go with strata.", option=name, remedy="Leave it out."
-                )
-        from geobgp.data.inputs import check_one
-
-        for name, value in (("exposure", self.exposure), *(("covariates", v) for v in self._covariates())):
-            check_one(name, value, "a map by stratum", "Give one for all: strata are not mapped over time.")
-        if self.weights is not None and not isinstance(self.weights, str):
-            raise DataError(
-                f"{option('weights')} of strata are a column of the points.",
-                option="weights",
-                found=type(self.weights).__name__,
-            )
-
-    def _covariates(self) -> list[Any]:
-        return list((self.covariates or {}).values())
-
-    def of_everything(self) -> Options:
-        """Return the options of the map of all strata together."""
-        told: dict[str, Any] = {f.name: getattr(self, f.name) for f in dataclasses.fields(Options)}
-        return Options(**(told | {"hyper": "map", "min_count": 0, "protect": "hide", "min_people": 0.0}))
-
-
-def strata_names() -> list[str]:
-    """Return the names of the options that strata have, of those that all maps can have."""
-    return [name for name in settings(StrataOptions) if name not in _NOT_HERE] + [
-        "regions",
-        "output",
-        "force",
-    ]
-
-
 # -- Strata: a map for each value of a column, all on one basis, by a Dask cluster or the processes of this machine --
 
 
@@ -501,84 +412,13 @@ def strata_names() -> list[str]:
 FEWEST_POOLED, POOL_ROUNDS, POOL_SETTLED = 3, 4, 0.1
 
 
-@validated(
-    points=SOURCE,
-    land=SOURCE,
-    by=either(NAME, names("names of columns", least=1)),
-    pool=FLAG,
-    client=CLIENT,
-    n_jobs=whole(1),
-    progress=PROGRESS,
-)
-def map_strata(
-    points: Any,
-    land: Any,
-    by: str | Sequence[str],
-    *,
-    pool: bool = False,
-    client: Any = None,
-    n_jobs: int | None = None,
-    progress: ProgressLike = False,
-    **options: Any,
-) -> Strata:
-    """Map each value of a column by itself: diseases, age groups, years; all on the same cells and the same basis.
-
-    All points together choose cells, water and features, as in `map_intensity`; domain, basis and the tables of the
-    prior are made once, and handed to all workers once. Each stratum is then what `LGCP(basis).fit` makes of its
-    counts.
-
-    Parameters
-    ----------
-    points : GeoDataFrame, DataFrame, path, Dask collection, folder or pattern of GeoParquet files
-        With the columns `by`.
-    land : GeoDataFrame, GeoSeries, shapely geometry or path
-        Polygons.
-    by : str or sequence of str
-        A column, or several: one map for each combination of their values that there is.
-    pool : bool
-        Take the log lengthscales and log sds of the strata for draws from a normal distribution whose mean and spread
-        are learned from all of them, so that strata with few points borrow from the others. By default each is free.
-        What they are pooled at suits strata of their size best, and need not be what suits all points together.
-    client : distributed.Client or str, optional
-        A Dask client, or the address of a scheduler; by default the current client.
-    n_jobs : int, optional
-        Processes, where there is no client; one for each core by default.
-    progress : bool, Progress, Stage or callable
-    **options
-        All others of `map_intensity` but areas: ``water``, ``cell_size``, ``m``, ``exposure``, ``hyper``, ...
-
-    Returns
-    -------
-    Strata
-        A mapping of names to posteriors, with ``failures`` by name, ``table()``, ``totals()``, ``to_index(path)``.
-
-    Warns
-    -----
-    StrataWarning
-        When strata could not be mapped; the others are.
-
-    Examples
-    --------
-    >>> import pandas as pd, shapely
-    >>> rng = np.random.default_rng(1)
-    >>> table = pd.DataFrame(rng.uniform(0, 10, (300, 2)), columns=["easting", "northing"])
-    >>> table["age"] = np.where(table["easting"] > rng.uniform(0, 10, 300), "old", "young")
-    >>> told = {"crs": "local", "cell_size": 1.0, "m": "full", "permeability": 0.0}
-    >>> strata = map_strata(table, shapely.box(0, 0, 10, 10), "age", n_jobs=1, **told)
-    >>> list(strata), sum(posterior.n_points for posterior in strata.values())
-    (['old', 'young'], 300)
-    """
-    told = StrataOptions(points=points, land=land, by=by, pool=pool, client=client, n_jobs=n_jobs, **options)
-    return run_strata(told, progress)
-
-
 def run_strata(options: StrataOptions, progress: ProgressLike = False) -> Strata:
     """Do what `map_strata` does."""
     o, progress = options, as_progress(progress)
     o.check_files()
     _check_readable(o.points)
     with open_workers(o.client, o.n_jobs) as workers:
-        mapped = run(o.of_everything(), progress)
+        mapped = run(o.pooled(), progress)
         reading = {
             name: getattr(o, name)
             for name in (

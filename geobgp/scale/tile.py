@@ -55,8 +55,8 @@ from geobgp.text import count, events, percent
 from geobgp.units import RELATIVE_RISK, RISKS, Units
 
 if TYPE_CHECKING:
+    from geobgp.auto.options import TilesOptions
     from geobgp.posterior import Posterior
-    from geobgp.scale.tiles import TilesOptions
 
 
 # -- TileInputs of a tile: exposure, effort and covariates at its nodes, read from its own window of every source --
@@ -731,7 +731,8 @@ class TileSources:
                 areas[seen.key] = Areas.of(given, column, domain, "effort", spread=False)
         values: dict[Term, np.ndarray] = {}
         sources: list[Source] = []
-        for name, value in (o.covariates or {}).items():
+        covariates: Mapping[str, Any] = o.covariates or {}
+        for name, value in covariates.items():
             found = covariate_columns(name, value, domain, o.fill_missing)
             levels = tuple(str(term.level) for term in found if term.level is not None)
             usual = tuple(_mean(column, domain) for column in found.values())

@@ -5,22 +5,22 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from dataclasses import MISSING, asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import reduce
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 import shapely
 
 from geobgp.auto.gridded import read_land
-from geobgp.auto.options import Options, OptionSet, setting
+from geobgp.auto.options import Options, TilesOptions
 from geobgp.auto.pipeline import run
 from geobgp.auto.search import round_size
 from geobgp.data.counts import Counts, bin_points
-from geobgp.errors import DataError, GeobgpError, option, render_text
+from geobgp.errors import DataError, GeobgpError, render_text
 from geobgp.files import check_unread, replacing
 from geobgp.inference.mixture import quantile_name, quantiles_of
 from geobgp.land.domain import Domain
@@ -47,8 +47,6 @@ from geobgp.scale.tile import (
 from geobgp.scale.tiling import Frame, Tile, cut_tiles
 from geobgp.summary import coefficient_table, plain
 from geobgp.text import count, number
-from geobgp.units import check_units
-from geobgp.validation import CLIENT, PATH, PROGRESS, SOURCE, real, validated, whole
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -57,150 +55,8 @@ if TYPE_CHECKING:
     from geobgp.posterior import Posterior
 
 
-# -- Options of `map_tiles`: those of `map_intensity` that it shares, and its own ----------------------------
-
-
 #: Width of halos in lengthscales; and where land may be empty, through which information comes from farther away.
 HALO, HALO_WITH_VOIDS = 3.0, 4.0
-
-
-def like(name: str) -> Any:
-    """Return the field of an option that `map_intensity` has too."""
-    own = Options.__dataclass_fields__[name]
-    return field(default=own.default, metadata=own.metadata)
-
-
-@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class TilesOptions(OptionSet):
-    """What a run of `map_tiles` is told; see there."""
-
-    points: Any = setting("The points.", kind="file", default=MISSING)
-    land: Any = setting("Polygons of the land.", kind="file", default=MISSING)
-    output: Any = setting(
-        "Folder to write, or to go on with.", "Results", "folder", default=MISSING, short="-o"
-    )
-    cell_size: float | None = like("cell_size")
-    tile_nodes: int = setting(
-        "Cells of land of a tile, at most, its halo not counted.",
-        "Model",
-        "number",
-        default=50_000,
-        least=100,
-    )
-    halo: float | None = setting(
-        "Width of the halo around a tile, in lengthscales; by default 3, and 4 with exposure or effort.",
-        "Model",
-        "number",
-        metavar="N",
-        least=3.0,
-    )
-    water: Any = like("water")
-    barriers: Any = like("barriers")
-    exposure: Any = like("exposure")
-    exposure_column: str | None = like("exposure_column")
-    effort: Any = like("effort")
-    effort_column: str | None = like("effort_column")
-    covariates: Any = like("covariates")
-    fill_missing: Literal["mean"] | None = like("fill_missing")
-    crs: Any = like("crs")
-    land_crs: Any = like("land_crs")
-    min_coverage: float = like("min_coverage")
-    longitude: str | None = like("longitude")
-    latitude: str | None = like("latitude")
-    easting: str | None = like("easting")
-    northing: str | None = like("northing")
-    points_crs: Any = like("points_crs")
-    layer: str | None = like("layer")
-    max_snap: float | None = like("max_snap")
-    permeability: float | Literal["auto"] = like("permeability")
-    units: str | None = like("units")
-    title: str = like("title")
-    min_count: int | str = setting(default=0, group="Results", kind="small numbers")
-    interval: float = like("interval")
-    client: Any = setting(
-        "Address of a Dask scheduler whose workers count points and fit tiles.",
-        "Model",
-        "client",
-        flag="--scheduler",
-        metavar="ADDRESS",
-        matters=False,
-    )
-    n_jobs: int | None = setting(
-        "Processes to use where there is no scheduler; one for each core by default.",
-        "Model",
-        "number",
-        flag="--jobs",
-        least=1,
-        matters=False,
-    )
-
-    @property
-    def wide(self) -> float:
-        """Width of the halo in lengthscales: more where exposure or effort may leave land without any information."""
-        if self.halo is not None:
-            return self.halo
-        return HALO if self.exposure is None and self.effort is None else HALO_WITH_VOIDS
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.n_jobs is not None:
-            object.__setattr__(self, "n_jobs", int(self.n_jobs))
-        if self.min_count:
-            raise DataError(
-                "Small numbers are not hidden on maps by tile: where tiles are blended, no fit knows on how many "
-                "events a cell rests.",
-                option="min_count",
-                found=self.min_count,
-                remedy="Map a smaller land, or larger cells, with map_intensity.",
-            )
-        if self.cell_size is None:
-            raise DataError(
-                "How wide are the cells?", option="cell_size", remedy=f"Give {option('cell_size')} in metres."
-            )
-        if hasattr(self.covariates, "columns"):  # a table: its columns by name
-            from geobgp.data.effects import named_covariates
-
-            object.__setattr__(self, "covariates", named_covariates(self.covariates))
-        for name in ("exposure", "effort"):
-            by_parts(name, getattr(self, name))
-        known = {name: by_parts("covariates", value) for name, value in (self.covariates or {}).items()}
-        object.__setattr__(self, "covariates", known or None)
-        check_units(self.units, self.exposure is not None)
-
-
-def by_parts(name: str, value: Any) -> Any:
-    """Return a source of which every tile can read its part; refuse any other.
-
-    Parameters
-    ----------
-    name : str
-        The option that it is of.
-    value : path, GeoDataFrame, or Categorical of a path
-    """
-    levels = getattr(value, "source", None)
-    if isinstance(levels, str | Path):
-        return f"{levels}|levels"
-    if value is None or isinstance(value, str | Path):
-        return value
-    if hasattr(value, "columns") and hasattr(value, "geometry"):
-        return value
-    if isinstance(value, list | tuple):
-        from geobgp.data.inputs import check_one
-
-        check_one(name, value, "a map by tile", "Give one for all: tiles are not mapped over time.")
-    if hasattr(value, "dims"):
-        found, remedy = "an array in memory", 'Write it to a file: array.rio.to_raster("raster.tif").'
-    elif callable(value):
-        found, remedy = "a function", "Write its values to a raster."
-    else:
-        found = f"a {type(value).__name__}, whose numbers would belong to the nodes of one domain"
-        remedy = "Give the path of a raster, or polygons."
-    raise DataError(
-        f"{option(name)}: every tile reads its own part of a raster file or of polygons; found {found}.",
-        option=name,
-        found=type(value).__name__,
-        remedy=remedy,
-    )
 
 
 # -- The plan of tiles: land, points and inputs read and checked, and what all tiles share learned or read again --
@@ -231,6 +87,13 @@ class Plan:
     job: TileJob
     tiles: list[Tile]
     tasks: list[Task]
+
+
+def halo_of(o: TilesOptions) -> float:
+    """Return the width of halos in lengthscales: more where exposure or effort may leave land without information."""
+    if o.halo is not None:
+        return o.halo
+    return HALO if o.exposure is None and o.effort is None else HALO_WITH_VOIDS
 
 
 class Planner:
@@ -318,7 +181,7 @@ class Planner:
     def _key(self, crs: str | None) -> str:
         o, digest = self.o, hashlib.blake2b(digest_size=12)
         plain_facts = (
-            FORMAT, crs, self.h, o.tile_nodes, o.wide, o.permeability, o.min_coverage, self.reach, self.coarse,
+            FORMAT, crs, self.h, o.tile_nodes, halo_of(o), o.permeability, o.min_coverage, self.reach, self.coarse,
             self.sources.inputs.digest,
         )  # fmt: skip
         digest.update(repr(plain_facts).encode())
@@ -343,7 +206,7 @@ class Planner:
 
     def _cut(self, lengthscale: float, rho: float) -> list[Tile]:
         step = SIDES[-1] if rho > 0 else 1
-        return cut_tiles(self.land, self.frame, self.o.tile_nodes, self.o.wide * lengthscale, step)
+        return cut_tiles(self.land, self.frame, self.o.tile_nodes, halo_of(self.o) * lengthscale, step)
 
     def _check_inputs(self, job: TileJob) -> None:
         """Refuse inputs that do not fit the land or the points, on cells as fine as they will be."""
@@ -492,85 +355,6 @@ class Tiles:
         import xarray as xr
 
         return xr.open_zarr(self.zarr, consolidated=False)
-
-
-@validated(
-    points=SOURCE,
-    land=SOURCE,
-    out=PATH,
-    cell_size=real(above=0.0),
-    tile_nodes=whole(100),
-    halo=real(least=3.0),
-    client=CLIENT,
-    n_jobs=whole(1),
-    progress=PROGRESS,
-)
-def map_tiles(
-    points: Any,
-    land: Any,
-    out: str | Path,
-    *,
-    cell_size: float,
-    tile_nodes: int = 50_000,
-    halo: float | None = None,
-    client: Any = None,
-    n_jobs: int | None = None,
-    progress: ProgressLike = False,
-    **options: Any,
-) -> Tiles:
-    """Map the intensity of points on land of any size at full resolution, tile by tile.
-
-    A coarse map of everything, and a few tiles that learn by themselves, give lengthscale, sd, intercept and effects of
-    covariates, which all tiles share. Each tile is fitted with a halo of its neighbours' land and points, and the tiles
-    are blended where they meet. Results are written as they come. Tiles are files named by a hash of all that they
-    depend on: a run that is cut off at any moment fits only what is missing when it is begun again. Where one tile
-    holds everything the result is that of the whole fit, exactly.
-
-    Parameters
-    ----------
-    points : GeoDataFrame, DataFrame, (k, 2) array, path, Dask collection, folder or pattern of GeoParquet files
-        As for `bin_points`. Their coordinates are held in memory, 16 bytes each.
-    land : GeoDataFrame, GeoSeries, shapely geometry or path
-        Polygons.
-    out : path
-        A folder: ``mosaic.tif``, ``mosaic.zarr``, ``summary.json``, and ``tiles/``, which may be deleted in the end.
-    cell_size : float
-        In metres.
-    tile_nodes : int
-        Cells of land of a tile, at most; its halo comes on top.
-    halo : float, optional
-        Width of the halo in lengthscales, at least 3, which is the default. With an exposure or an effort it is 4:
-        over land where nobody is, or nobody looks, information comes from farther away.
-    client : distributed.Client or str, optional
-        A Dask client, or the address of a scheduler; by default the current client.
-    n_jobs : int, optional
-        Processes, where there is no client; one for each core by default.
-    progress : bool, Progress, Stage or callable
-    **options
-        ``water``, ``barriers``, ``crs``, ``land_crs``, ``min_coverage``, ``longitude``, ``latitude``, ``easting``,
-        ``northing``, ``points_crs``, ``layer``, ``max_snap``, ``permeability``, ``units``, ``title``, ``interval``: as
-        for `map_intensity`. So are ``exposure``, ``exposure_column``, ``effort``, ``effort_column``, ``covariates`` and
-        ``fill_missing``, but they are no arrays: every tile reads its own part of a raster file, or of polygons.
-        Workers on other machines must find rasters under the same paths.
-
-    Returns
-    -------
-    Tiles
-    """
-    known = set(TilesOptions.__dataclass_fields__)
-    unknown = [name for name in options if name not in known or name == "output"]
-    if unknown:
-        raise DataError(
-            f"Tiles have no option {unknown[0]!r}.",
-            option=unknown[0],
-            found=unknown,
-            remedy="Leave it out, or use map_intensity.",
-        )
-    told = TilesOptions(
-        points=points, land=land, output=out, cell_size=cell_size, tile_nodes=tile_nodes, halo=halo, client=client,
-        n_jobs=n_jobs, **options,
-    )  # fmt: skip
-    return run_tiles(told, progress)
 
 
 def run_tiles(options: TilesOptions, progress: ProgressLike = False) -> Tiles:

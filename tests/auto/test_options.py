@@ -3,7 +3,9 @@
 import dataclasses
 import inspect
 import math
+import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -12,8 +14,8 @@ import pytest
 import shapely
 from paths import ROOT
 
-from geobgp import Matern, map_intensity
-from geobgp.auto.options import Options, settings
+from geobgp import Matern, map_intensity, map_risk, map_strata, map_tiles
+from geobgp.auto.options import Options, RiskOptions, StrataOptions, TilesOptions, settings
 from geobgp.errors import CRSError, DataError, GeometryError
 
 LAND = shapely.box(0, 0, 1, 1)
@@ -23,25 +25,87 @@ def options(**given):
     return Options(**{"points": np.zeros((1, 2)), "land": LAND, **given})
 
 
-def test_the_signature_shows_every_option_with_its_default():
-    shown = dict(inspect.signature(map_intensity).parameters)
+#: Every function with options, the options it takes, and what it calls some of them.
+FUNCTIONS = {
+    map_intensity: (Options, {}),
+    map_risk: (RiskOptions, {}),
+    map_strata: (StrataOptions, {}),
+    map_tiles: (TilesOptions, {"output": "out"}),
+}
+
+
+@pytest.mark.parametrize(("function", "taken"), FUNCTIONS.items(), ids=lambda v: getattr(v, "__name__", "-"))
+def test_the_signature_and_the_docstring_show_every_option(function, taken):
+    kind, renamed = taken
+    shown = dict(inspect.signature(function).parameters)
     progress = shown.pop("progress")
     assert progress.default is False and progress.kind is progress.KEYWORD_ONLY
-    fields = dataclasses.fields(Options)
-    assert list(shown) == [f.name for f in fields]
-    for f in fields:
-        default = inspect.Parameter.empty if f.default is dataclasses.MISSING else f.default
-        assert (shown[f.name].default, shown[f.name].annotation) == (default, f.type), f.name
-    positional = [name for name, p in shown.items() if p.kind is p.POSITIONAL_OR_KEYWORD]
-    assert positional == ["points", "land"]
-
-
-def test_the_docstring_tells_of_every_option():
-    doc = inspect.getdoc(map_intensity)
+    names = [renamed.get(name, name) for name in settings(kind)]
+    assert sorted(shown) == sorted(names)
+    for f in dataclasses.fields(kind):
+        parameter = shown.get(f.name)
+        if parameter is not None and parameter.default is not inspect.Parameter.empty:
+            assert (parameter.default, parameter.annotation) == (f.default, f.type), f.name
+    doc = inspect.getdoc(function)
     part = doc[doc.index("Parameters") : doc.index("Returns")]
     heads = re.findall(r"^([a-z]\w*(?:, [a-z]\w*)*)(?: : .*)?$", part, re.M)
-    told = [name for head in heads for name in head.split(", ")]
-    assert sorted(told) == sorted([*settings(), "progress"])
+    described = [name for head in heads for name in head.split(", ")]
+    assert sorted(described) == sorted([*names, "progress"])
+
+
+def test_what_editors_read_is_what_is_called():
+    done = subprocess.run(
+        [sys.executable, "tools/stubs.py", "--check"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def test_an_option_is_one_field_of_a_group(tmp_path):
+    """In a copy of the package one more field, with its lines of help, is everywhere: nothing else is changed."""
+    copy = tmp_path / "geobgp"
+    shutil.copytree(ROOT / "geobgp", copy, ignore=shutil.ignore_patterns("__pycache__", "*.zip"))
+    path = copy / "auto" / "options.py"
+    text = path.read_text("utf-8")
+    text = text.replace(
+        "    min_coverage : float\n",
+        "    vertical : float\n        Metres of ascent.\n    min_coverage : float\n",
+        1,
+    )
+    field = '    vertical: float = setting("Ascent.", "number", default=1.0, least=0.0)\n'
+    text = text.replace("    min_coverage: float =", f"{field}    min_coverage: float =", 1)
+    path.write_text(text, "utf-8")
+    code = """
+import inspect, geobgp
+from geobgp.cli.app import cli
+from geobgp.cli.options import MapOptions, command_line
+for function in (geobgp.map_intensity, geobgp.map_risk, geobgp.map_strata, geobgp.map_tiles):
+    assert inspect.signature(function).parameters["vertical"].default == 1.0
+    assert "vertical : float\\n        Metres of ascent." in function.__doc__
+for name in ("map", "risk", "strata", "tiles"):
+    assert "--vertical" in {word for p in cli.commands[name].params for word in p.opts}
+options = MapOptions(points="p.csv", land="l.gpkg", output="out", vertical=3.0)
+assert options.record() == {"vertical": 3.0} and "--vertical 3" in command_line(options)
+try:
+    MapOptions(points="p.csv", land="l.gpkg", output="out", vertical=-3.0)
+except geobgp.DataError as error:
+    assert error.option == "vertical"
+else:
+    raise AssertionError
+"""
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_what_has_no_meaning_is_refused_with_the_reason():
+    with pytest.raises(DataError, match="exposure has no meaning for cases and controls: the controls are"):
+        map_risk(np.zeros((1, 2)), np.ones((1, 2)), LAND, exposure="people.tif")
+    with pytest.raises(DataError, match="they are not mapped over time"):
+        map_tiles(np.zeros((1, 2)), LAND, "out", cell_size=1.0, time="date")
+    with pytest.raises(TypeError, match=r"unexpected keyword argument 'watr'\. Did you mean 'water'\?"):
+        Options.of("map_intensity", watr=LAND)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'watr'"):
+        map_intensity(np.zeros((1, 2)), LAND, watr=LAND)
 
 
 def test_options_cannot_be_changed():
@@ -59,7 +123,7 @@ def test_options_cannot_be_changed():
         ({"m": None}, "found None"),
         ({"boundary": "robin"}, "boundary must be 'neumann' or 'dirichlet'; found 'robin'."),
         ({"boundary": None}, "found None"),
-        ({"boundary": "auto"}, "boundary='auto' is no longer there"),
+        ({"boundary": "auto"}, "found 'auto'"),
         ({"permeability": 1.5}, "found 1.5"),
         ({"permeability": -0.1}, "found -0.1"),
         ({"permeability": "open"}, "found 'open'"),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import inspect
 import json
 
 import geopandas as gpd
@@ -15,7 +13,6 @@ from models import all_modes, prior_covariance, square
 from scipy.special import expit
 
 from geobgp import FullRank, Matern, Posterior, map_risk
-from geobgp.auto.options import RiskOptions
 from geobgp.auto.pipeline import fit_risk
 from geobgp.cli.app import main
 from geobgp.data.persons import Groups, Persons
@@ -195,16 +192,6 @@ def test_what_cannot_be(change, message):
     options = QUICK | {k: v for k, v in change.items() if k not in both}
     with pytest.raises(ValueError, match=message):
         map_risk(both["cases"], both["controls"], LAND, **options)
-
-
-def test_the_signature_shows_every_option_with_its_default():
-    shown = dict(inspect.signature(map_risk).parameters)
-    assert shown.pop("progress").default is False
-    fields = dataclasses.fields(RiskOptions)
-    assert list(shown) == [f.name for f in fields]
-    for f in fields:
-        default = inspect.Parameter.empty if f.default is dataclasses.MISSING else f.default
-        assert (shown[f.name].default, shown[f.name].annotation) == (default, f.type), f.name
 
 
 def test_from_the_shell(tmp_path, capsys):

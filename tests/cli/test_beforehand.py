@@ -14,7 +14,7 @@ import small_case
 from geobgp.auto import pipeline
 from geobgp.cli import commands as map_command
 from geobgp.cli.app import main
-from geobgp.cli.options import MapOptions, chosen
+from geobgp.cli.options import MapOptions, parse_options
 from geobgp.errors import DataError
 from geobgp.web import overlays
 
@@ -80,7 +80,7 @@ def test_two_covariates_of_one_name_are_refused():
         "covariates": (("dem", "a.tif"), ("dem", "b.tif")),
     }
     with pytest.raises(DataError, match=r"Two rasters are called 'dem': a.tif and b.tif") as caught:
-        chosen(MapOptions, given)
+        parse_options(MapOptions, given)
     assert caught.value.option == "covariates"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from geobgp.cli.options import MapOptions, command_line, look
+from geobgp.cli.options import MapOptions, command_line
 from geobgp.errors import DataError
 
 GIVEN = {"points": "a.csv", "land": "b.gpkg", "output": "out"}
@@ -15,7 +15,7 @@ GIVEN = {"points": "a.csv", "land": "b.gpkg", "output": "out"}
 )
 def test_classes_are_breaks_or_how_many(told, classes):
     options = MapOptions(**GIVEN, classes=told)
-    assert look(options)["classes"] == classes
+    assert options.look()["classes"] == classes
 
 
 def test_the_command_line_tells_them_again():

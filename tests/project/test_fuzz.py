@@ -100,14 +100,14 @@ def mostly(right, *wrong):
 
 
 @st.composite
-def chosen(draw, **more):
+def parse_options(draw, **more):
     """A few of many options."""
     names = draw(st.lists(st.sampled_from(sorted(more)), max_size=4, unique=True))
     return {name: draw(more[name]) for name in names}
 
 
 number = mostly(st.floats(0.05, 4), *ODD)
-options = chosen(
+options = parse_options(
     m=mostly(st.sampled_from(["auto", "full", 1, 4, 12]), 10_000, 0, "many"),
     boundary=mostly(st.sampled_from(["neumann", "dirichlet"]), "robin"),
     permeability=mostly(st.one_of(st.just("auto"), st.floats(0, 1)), *ODD),

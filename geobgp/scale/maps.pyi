@@ -1,0 +1,293 @@
+"""map_strata and map_tiles: many maps at once, and land of any size."""
+
+# Written by tools/stubs.py: change the options, and write it again.
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from geobgp.auto.options import Features
+from geobgp.data.effects import Covariates
+from geobgp.data.inputs import Effort, Exposure
+from geobgp.prior.kernels import Kernel
+from geobgp.progress import ProgressLike
+from geobgp.scale.strata import Strata
+from geobgp.scale.tiles import Tiles
+
+def map_strata(
+    points: Any,
+    land: Any,
+    by: str | Sequence[str],
+    *,
+    water: Any = None,
+    barriers: Any = None,
+    bridges: Any = None,
+    cell_size: float | None = None,
+    crs: Any = None,
+    land_crs: Any = None,
+    min_coverage: float = 0.02,
+    weights: str | np.ndarray | None = None,
+    longitude: str | None = None,
+    latitude: str | None = None,
+    easting: str | None = None,
+    northing: str | None = None,
+    points_crs: Any = None,
+    layer: str | None = None,
+    on_water: Literal["nearest", "drop", "error"] = "nearest",
+    max_snap: float | None = None,
+    chunksize: int = 200000,
+    exposure: Exposure | None = None,
+    exposure_column: str | None = None,
+    effort: Effort | None = None,
+    effort_column: str | None = None,
+    covariates: Covariates | None = None,
+    fill_missing: Literal["mean"] | None = None,
+    n_jobs: int | None = None,
+    likelihood: Literal["poisson", "negative-binomial"] = "poisson",
+    m: Features = "auto",
+    boundary: Literal["neumann", "dirichlet"] = "neumann",
+    permeability: float | Literal["auto"] = "auto",
+    kernel: Kernel | None = None,
+    hyper: Literal["map", "integrate"] = "map",
+    max_features: int = 1024,
+    max_seconds: float = 60.0,
+    cache: bool = True,
+    client: Any = None,
+    pool: bool = False,
+    min_people: float = 0.0,
+    units: str | None = None,
+    title: str = "",
+    interval: float = 0.9,
+    min_count: int | str = 0,
+    protect: Literal["hide", "smooth"] = "hide",
+    progress: ProgressLike = False,
+) -> Strata:
+    """Map each value of a column by itself: diseases, age groups, years; all on the same cells and the same basis.
+
+    All points together choose cells, water and features, as in `map_intensity`; domain, basis and the tables of the
+    prior are made once, and handed to all workers once. Each stratum is then what `LGCP(basis).fit` makes of its
+    counts.
+
+    Parameters
+    ----------
+    points : GeoDataFrame, DataFrame, (k, 2) array, path, or iterable of chunks
+        In any CRS; see `bin_points`. None where only counts by area are known.
+    by : str or sequence of str
+        A column, or several: one map for each combination of their values that there is.
+    land, water : GeoDataFrame, GeoSeries, shapely geometry or path
+        Polygons.
+    barriers : the same, of lines
+        What nothing passes: rivers, fences.
+    bridges : the same, of lines
+        What joins land that water separates; see `Domain.from_polygons`.
+    cell_size : float, optional
+        In metres. By default it is found: from cells by the area of the land and the number of observations (2,000 to
+        16,000 of them) on, they are halved for as long as the observations gain by it and `max_seconds` allow;
+        `posterior.tried` has what was compared.
+    crs : optional
+        By default that of the land, where it is a metric one and true there, else a UTM zone or an equal-area
+        projection around the land; "local" for a plane.
+    land_crs : optional
+        CRS of land, water and barriers where they do not say.
+    min_coverage : float
+        Share of a cell that must be land; see `Domain.from_polygons`.
+    weights : str or array, optional
+        A column or one number per point, summed in place of ones.
+    longitude, latitude, easting, northing, layer, max_snap, chunksize
+        How points are read and moved to land; as for `bin_points`.
+    points_crs : optional
+        CRS of the points where their source does not say.
+    on_water : "nearest", "drop" or "error"
+        What to do with points off the land.
+    exposure, exposure_column
+        What events are counted per; as for `LGCP`.
+    effort, effort_column : raster, polygons (with a column) or array, optional
+        The share of events that get reported, from 0 to 1. The map is of what would be seen with full effort; where
+        there is none the data say nothing, and intervals are wide. As for `LGCP`.
+    covariates, fill_missing
+        What may explain what was observed; as for `LGCP`.
+    n_jobs : int, optional
+        Processes, where there is no client; one for each core by default.
+    likelihood : "poisson" or "negative-binomial"
+        Whether counts vary about their mean as independent events do, or more; the summary says whether more spread was
+        needed.
+    m : "auto", "full" or int
+        Number of features. "auto" takes as many as miss less than 5 % of the prior variance at the
+        lengthscale that the data show, or full resolution where that gains more than 2 nats or more than
+        `max_features` would be needed.
+    boundary : "neumann" or "dirichlet"
+        Under Neumann the log-intensity levels off freely at the shore; under Dirichlet it is held there at its mean,
+        which is for those who know that it is so.
+    permeability : "auto" or float
+        How far information crosses water, as a share of how far it reaches over land: 0 is closed, 1 open. "auto"
+        compares closed, open and half-open water on coarse cells (and again on finer ones those that are near to each
+        other), and keeps it closed unless another leads by 2 nats.
+    kernel : Kernel, optional
+        `Matern(1.5)` for features, `Matern(1.0)` at full resolution, with learned lengthscale and sd.
+    hyper : "map" or "integrate"
+        The best hyperparameters, or a mixture over those that the data allow.
+    max_features : int
+        The most features that are tried when m is chosen.
+    max_seconds : float
+        No finer cells or larger models are begun that would end after this time. Where it ends the search,
+        `posterior.summary()` says what would have come next. A fit of all periods ends by then, with the best that
+        it has found and a warning.
+    cache : bool
+        Keep computed features on disk for the next time.
+    client : distributed.Client or str, optional
+        A Dask client, or the address of a scheduler, whose workers do independent work: count points in many parts,
+        share a mixture over hyperparameters, fit strata or tiles. By default the current client.
+    pool : bool
+        Take the log lengthscales and log sds of the strata for draws from a normal distribution whose mean and spread
+        are learned from all of them, so that strata with few points borrow from the others. By default each is free.
+        What they are pooled at suits strata of their size best, and need not be what suits all points together.
+    min_people : float
+        Hide cells and regions with fewer people than this.
+    units : str, optional
+        What events are shown per: "per 100,000", "per 1,000 women", "per million" of a population; "per ha", "per 100
+        km²" of land; "relative risk", the ratio to the average over all people. By default per person or per km²;
+        expected cases as exposure always give a relative risk. Maps, tables, files and thresholds are all in it;
+        `Posterior.in_units` changes it later.
+    title : str
+        Title of maps.
+    interval : float
+        Probability of the intervals of all outputs; `Posterior.with_interval` changes it later.
+    min_count : int or "cdc", "nhs", "ons"
+        Hide cells and regions that rest on fewer events than this, or by the rule of an office; see
+        `Posterior.protected`.
+    protect : "hide" or "smooth"
+        Hide small numbers, or map so smoothly that nearly none is left.
+    progress : bool, Progress, Stage or callable
+        Tell of each stage on standard error, or to whoever is given; see `geobgp.progress`.
+
+    Returns
+    -------
+    Strata
+        A mapping of names to posteriors, with ``failures`` by name, ``table()``, ``totals()``, ``to_index(path)``.
+
+    Warns
+    -----
+    StrataWarning
+        When strata could not be mapped; the others are.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd, shapely
+    >>> rng = np.random.default_rng(1)
+    >>> table = pd.DataFrame(rng.uniform(0, 10, (300, 2)), columns=["easting", "northing"])
+    >>> table["age"] = np.where(table["easting"] > rng.uniform(0, 10, 300), "old", "young")
+    >>> quick = {"crs": "local", "cell_size": 1.0, "m": "full", "permeability": 0.0}
+    >>> strata = map_strata(table, shapely.box(0, 0, 10, 10), "age", n_jobs=1, **quick)
+    >>> list(strata), sum(posterior.n_points for posterior in strata.values())
+    (['old', 'young'], 300)
+    """
+
+def map_tiles(
+    points: Any,
+    land: Any,
+    out: str | Path,
+    *,
+    cell_size: float,
+    water: Any = None,
+    barriers: Any = None,
+    crs: Any = None,
+    land_crs: Any = None,
+    min_coverage: float = 0.02,
+    longitude: str | None = None,
+    latitude: str | None = None,
+    easting: str | None = None,
+    northing: str | None = None,
+    points_crs: Any = None,
+    layer: str | None = None,
+    max_snap: float | None = None,
+    exposure: Exposure | None = None,
+    exposure_column: str | None = None,
+    effort: Effort | None = None,
+    effort_column: str | None = None,
+    covariates: Covariates | None = None,
+    fill_missing: Literal["mean"] | None = None,
+    permeability: float | Literal["auto"] = "auto",
+    client: Any = None,
+    n_jobs: int | None = None,
+    tile_nodes: int = 50000,
+    halo: float | None = None,
+    units: str | None = None,
+    title: str = "",
+    interval: float = 0.9,
+    progress: ProgressLike = False,
+) -> Tiles:
+    """Map the intensity of points on land of any size at full resolution, tile by tile.
+
+    A coarse map of everything, and a few tiles that learn by themselves, give lengthscale, sd, intercept and effects of
+    covariates, which all tiles share. Each tile is fitted with a halo of its neighbours' land and points, and the tiles
+    are blended where they meet. Results are written as they come. Tiles are files named by a hash of all that they
+    depend on: a run that is cut off at any moment fits only what is missing when it is begun again. Where one tile
+    holds everything the result is that of the whole fit, exactly.
+
+    Points may be a Dask collection, or a folder or pattern of GeoParquet files; their coordinates are held in memory,
+    16 bytes each. Exposure, effort and covariates are no arrays: every tile reads its own part of a raster file, or of
+    polygons. Workers on other machines must find rasters under the same paths.
+
+    Parameters
+    ----------
+    points : GeoDataFrame, DataFrame, (k, 2) array, path, or iterable of chunks
+        In any CRS; see `bin_points`. None where only counts by area are known.
+    land, water : GeoDataFrame, GeoSeries, shapely geometry or path
+        Polygons.
+    barriers : the same, of lines
+        What nothing passes: rivers, fences.
+    cell_size : float
+        In metres.
+    crs : optional
+        By default that of the land, where it is a metric one and true there, else a UTM zone or an equal-area
+        projection around the land; "local" for a plane.
+    land_crs : optional
+        CRS of land, water and barriers where they do not say.
+    min_coverage : float
+        Share of a cell that must be land; see `Domain.from_polygons`.
+    longitude, latitude, easting, northing, layer, max_snap
+        How points are read and moved to land; as for `bin_points`.
+    points_crs : optional
+        CRS of the points where their source does not say.
+    exposure, exposure_column
+        What events are counted per; as for `LGCP`.
+    effort, effort_column : raster, polygons (with a column) or array, optional
+        The share of events that get reported, from 0 to 1. The map is of what would be seen with full effort; where
+        there is none the data say nothing, and intervals are wide. As for `LGCP`.
+    covariates, fill_missing
+        What may explain what was observed; as for `LGCP`.
+    permeability : "auto" or float
+        How far information crosses water, as a share of how far it reaches over land: 0 is closed, 1 open. "auto"
+        compares closed, open and half-open water on coarse cells (and again on finer ones those that are near to each
+        other), and keeps it closed unless another leads by 2 nats.
+    client : distributed.Client or str, optional
+        A Dask client, or the address of a scheduler, whose workers do independent work: count points in many parts,
+        share a mixture over hyperparameters, fit strata or tiles. By default the current client.
+    n_jobs : int, optional
+        Processes, where there is no client; one for each core by default.
+    tile_nodes : int
+        Cells of land of a tile, at most; its halo comes on top.
+    halo : float, optional
+        Width of the halo in lengthscales, at least 3, which is the default. With an exposure or an effort it is 4:
+        over land where nobody is, or nobody looks, information comes from farther away.
+    units : str, optional
+        What events are shown per: "per 100,000", "per 1,000 women", "per million" of a population; "per ha", "per 100
+        km²" of land; "relative risk", the ratio to the average over all people. By default per person or per km²;
+        expected cases as exposure always give a relative risk. Maps, tables, files and thresholds are all in it;
+        `Posterior.in_units` changes it later.
+    title : str
+        Title of maps.
+    interval : float
+        Probability of the intervals of all outputs; `Posterior.with_interval` changes it later.
+    out : path
+        A folder: ``mosaic.tif``, ``mosaic.zarr``, ``summary.json``, and ``tiles/``, which may be deleted in the end.
+    progress : bool, Progress, Stage or callable
+        Tell of each stage on standard error, or to whoever is given; see `geobgp.progress`.
+
+    Returns
+    -------
+    Tiles
+    """
+
