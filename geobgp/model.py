@@ -12,7 +12,7 @@ from scipy import sparse
 from scipy.special import gammaln, xlogy
 
 from geobgp.data.areas import PeriodAreaCounts, combine, sort_counts
-from geobgp.data.counts import PeriodCounts, check_nodes
+from geobgp.data.counts import Counts, check_nodes
 from geobgp.data.effects import FIXED_SD, Effects, Linearised
 from geobgp.data.inputs import Inputs, check_events, seen_exposure
 from geobgp.data.periods import Periods
@@ -62,7 +62,6 @@ from geobgp.validation import (
 
 if TYPE_CHECKING:
     from geobgp.data.areas import AreaCounts
-    from geobgp.data.counts import Counts
     from geobgp.data.effects import Covariates
     from geobgp.data.inputs import Effort, Exposure
 
@@ -82,10 +81,9 @@ class Behind(NamedTuple):
 
 
 def has_periods(counts: Any) -> bool:
-    """Whether counts are by period: a `PeriodCounts`, a `PeriodAreaCounts`, or a table by period and node."""
-    return isinstance(counts, (PeriodCounts, PeriodAreaCounts)) or (
-        isinstance(counts, np.ndarray) and counts.ndim == 2
-    )
+    """Whether counts are by period, or a table by period and node."""
+    table = isinstance(counts, np.ndarray) and counts.ndim == 2
+    return table or getattr(counts, "periods", None) is not None
 
 
 def refuse_periods(model: LGCP, periods: Periods | None) -> None:
@@ -100,7 +98,7 @@ def refuse_periods(model: LGCP, periods: Periods | None) -> None:
 
 def fit_periods(
     model: LGCP,
-    counts: PeriodCounts | PeriodAreaCounts | np.ndarray,
+    counts: Counts | PeriodAreaCounts | np.ndarray,
     *,
     periods: Periods | None = None,
     hyper: str = "map",
@@ -338,7 +336,7 @@ def _periods(counts: Any, periods: Periods | None) -> Periods:
     return periods
 
 
-def _values(counts: PeriodCounts | np.ndarray, n: int) -> np.ndarray:
+def _values(counts: Counts | np.ndarray, n: int) -> np.ndarray:
     values = np.asarray(counts, float)
     if values.ndim != 2 or values.shape[1] != n:
         raise DataError(
@@ -354,7 +352,7 @@ def _facts(counts: Any, areas: PeriodAreaCounts | None) -> dict[str, float]:
     if areas is not None:
         return point_facts(None, areas.pooled())
     facts = point_facts(counts)
-    if isinstance(counts, PeriodCounts):
+    if isinstance(counts, Counts):
         facts |= {name: n for name, n in (("undated", counts.n_untimed), ("outside", counts.n_outside)) if n}
     return facts
 
@@ -601,7 +599,7 @@ class LGCP:
         ----------
         counts : Counts, AreaCounts, (n_nodes,) array, or a list of several
             What was counted at the nodes, in areas, or both: points that have a place, and areas with the number of
-            those that have none. Areas need a basis of features. By period (`PeriodCounts`, `PeriodAreaCounts`, or an
+            those that have none. Areas need a basis of features. By period (or an
             (n_periods, n_nodes) array) all periods are fitted together, and the result is a `Posterior` over periods.
         periods : Periods, optional
             Those of the rows of an array; by default they are numbered.

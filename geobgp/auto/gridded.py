@@ -19,7 +19,7 @@ from scipy.spatial import cKDTree
 from scipy.special import gammaln
 
 from geobgp.data.areas import AreaCounts, PeriodAreaCounts, bin_areas, combine, even_rate
-from geobgp.data.counts import Counts, PeriodCounts, about_few, about_places, bin_points
+from geobgp.data.counts import Counts, about_few, about_places, bin_points
 from geobgp.data.inputs import Inputs, check_events
 from geobgp.data.partitions import n_rows_of
 from geobgp.data.points import number_of_rows
@@ -141,16 +141,17 @@ class InTime:
 
     Attributes
     ----------
-    counts : PeriodCounts or PeriodAreaCounts
+    counts : Counts or PeriodAreaCounts
     inputs : Inputs
     """
 
-    counts: PeriodCounts | PeriodAreaCounts
+    counts: Counts | PeriodAreaCounts
     inputs: Inputs
 
     @property
     def periods(self) -> Periods:
         """The periods."""
+        assert self.counts.periods is not None
         return self.counts.periods
 
 
@@ -284,7 +285,7 @@ class GriddedSeries:
                 when = {
                     name: getattr(o, name) for name in ("time", "every", "between", "date_format", "absent")
                 }
-                if isinstance(counts, PeriodCounts):
+                if isinstance(counts, Counts) and counts.periods is not None:
                     when["every"], when["between"] = counts.periods, None
                 areas = bin_areas(o.areas, domain, o.count or "", suppressed=o.suppressed, **when)
                 stage.note(f"{areas.n_used:,} events in {len(areas.names):,} areas")
@@ -302,7 +303,7 @@ class GriddedSeries:
             Units.of(o.units or "", inputs.exposure_kind, domain.area_unit)
             counts = _sharing(counts, inputs)
         in_time = None
-        if isinstance(counts, (PeriodCounts, PeriodAreaCounts)):
+        if getattr(counts, "periods", None) is not None:
             in_time = InTime(counts, inputs)
             inputs = inputs.pooled()
             counts = _sharing(counts.pooled(), inputs)

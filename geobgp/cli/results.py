@@ -16,7 +16,6 @@ from geobgp.checks.residuals import check
 from geobgp.cli.options import MapOptions, RiskFiles, command_line, render_option
 from geobgp.cli.workspace import RECORD, Steps, files_in, write_record
 from geobgp.data.areas import AreaCounts
-from geobgp.data.counts import PeriodCounts
 from geobgp.errors import CheckWarning, GeobgpError, InputWarning, SizeError, option, render_text, warn
 from geobgp.files import replacing
 from geobgp.inference.mixture import quantile_words
@@ -270,7 +269,7 @@ def counted(counts: Counts | AreaCounts) -> dict[str, Any]:
             "land_in_areas": counts.covered,
         }  # fmt: skip
     undated = {}
-    if isinstance(counts, PeriodCounts):
+    if counts.periods is not None:
         undated = {"undated": counts.n_untimed, "outside_the_periods": counts.n_outside}
     return undated | {
         "read": counts.n_read, "used": counts.n_used, "moved": counts.n_snapped,

@@ -1,11 +1,11 @@
-"""Counts: points binned to the nodes of a domain, by period or stratum where asked."""
+"""Counts: points binned to the nodes of a domain, by period and stratum where asked."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import geopandas as gpd
@@ -20,6 +20,7 @@ from geobgp.data.partitions import (
     beyond_in,
     is_dask,
     is_partitioned,
+    n_rows_of,
     need_columns,
     other_crs,
     parts_of_files,
@@ -33,9 +34,8 @@ from geobgp.data.points import (
     RowGroups,
     Stream,
     argument,
-    arrow_points,
     coordinate_columns,
-    csv_format,
+    number_of_rows,
     with_unreadable,
 )
 from geobgp.errors import (
@@ -47,7 +47,6 @@ from geobgp.errors import (
     option,
     warn,
 )
-from geobgp.files import check_exists, driver_errors, kind_of, parquet_geometry, read_vector, split_layer
 from geobgp.land.crs import WGS84, as_crs, transform
 from geobgp.parallel import Failed, Workers, open_workers
 from geobgp.progress import ProgressLike, as_progress
@@ -77,6 +76,8 @@ if TYPE_CHECKING:
 
 #: Dropped points that are remembered.
 SAMPLE = 1000
+#: Points of a source that are kept in memory once they were read, to be counted on cells of other sizes.
+MOST_KEPT = 5_000_000
 #: Fewer events than these tell next to nothing of where there are more; fewer points on one place are not told of.
 FEW_EVENTS, FEWEST_ON_ONE = 10, 20
 _COLUMNS = ("longitude", "latitude", "easting", "northing")
@@ -84,14 +85,15 @@ _COLUMNS = ("longitude", "latitude", "easting", "northing")
 
 @dataclass(frozen=True, eq=False)
 class Counts:
-    """Points, or their weights, summed on the nodes of a domain.
+    """Points, or their weights, summed on the nodes of a domain, period by period where they have dates.
 
     Attributes
     ----------
-    values : (n_nodes,) array
+    values : (n_nodes,) or (n_periods, n_nodes) array
         Number of points on each node, or the sum of their weights. Read-only.
     n_read : int
-        Points read: ``n_used + n_dropped``. Multi-points count once for each of their points.
+        Points read: ``n_used + n_dropped + n_untimed + n_outside``. Multi-points count once for each of their points;
+        a point without a usable date is counted as that alone, wherever it lies.
     n_used : int
         Points that are in `values`, those that were moved to land included.
     n_snapped : int
@@ -117,13 +119,33 @@ class Counts:
     coordinates : (k, 2) array or None
         Where the points lay, moved and dropped ones included, as easting and northing in the domain's CRS;
         only if `bin_points` was asked to keep them. Those that the CRS cannot show are left out.
-    counted : (j, 3) array or None
-        Easting, northing and weight of the points that are in `values`, those moved to land at a point of it; kept
-        together with `coordinates`.
+    counted : (j, 3) or (j, 4) array or None
+        Easting, northing and weight of the points that are in `values`, those moved to land at a point of it, and the
+        number of the period, from 0, where there are periods; kept together with `coordinates`.
     warning : DroppedPointsWarning or None
         What `bin_points` warned of.
     nodes : str
         Whose nodes they are: `Domain.nodes_hash`; empty where that is not known.
+    periods : Periods or None
+        Those between the first and the last event have their row, with or without events.
+    used_in : (n_periods,) int array or None
+        How many points of each period are in `values`.
+    n_untimed : int
+        Points whose date is missing, cannot be read, or is too vague to tell the period.
+    n_outside : int
+        Points outside the periods that were asked for.
+    untimed_warning : DroppedPointsWarning or None
+        What `bin_points` warned of dates.
+
+    Examples
+    --------
+    >>> from shapely.geometry import box
+    >>> from geobgp import Domain, bin_points
+    >>> domain = Domain.from_polygons(box(0, 0, 4, 2), cell_size=1, crs="local")
+    >>> dates = ["2020-01-31", "2020-03-01", "2020-03-09"]
+    >>> counts = bin_points(np.array([[0.5, 0.5], [1.5, 0.5], [3.2, 1.1]]), domain, time=dates, every="month")
+    >>> counts.periods.labels, counts.totals.tolist(), counts.at(2).n_used
+    (('2020-01', '2020-02', '2020-03'), [1.0, 0.0, 2.0], 2)
     """
 
     values: np.ndarray
@@ -143,11 +165,85 @@ class Counts:
     counted: np.ndarray | None = field(default=None, repr=False)
     warning: DroppedPointsWarning | None = None
     nodes: str = field(default="", repr=False)
+    periods: Periods | None = None
+    used_in: np.ndarray | None = field(default=None, repr=False)
+    n_untimed: int = 0
+    n_outside: int = 0
+    untimed_warning: DroppedPointsWarning | None = None
 
     @property
     def warnings(self) -> list[DroppedPointsWarning]:
         """All that `bin_points` warned of."""
-        return [] if self.warning is None else [self.warning]
+        both = (self.warning, self.untimed_warning)
+        return [warning for warning in both if warning is not None]
+
+    @property
+    def n_periods(self) -> int:
+        """How many periods there are: 1 where the points have no dates."""
+        return 1 if self.periods is None else self.periods.n
+
+    @property
+    def totals(self) -> np.ndarray:
+        """Events of each period, (n_periods,)."""
+        return np.asarray(np.atleast_2d(self.values).sum(axis=1))
+
+    @property
+    def digest(self) -> str:
+        """Hash of the events that were counted: which nodes, periods, and numbers on them."""
+        return events_digest(self.nodes, self.periods, self.values)
+
+    def pooled(self) -> Counts:
+        """Return the counts of all periods together."""
+        if self.periods is None:
+            return self
+        return replace(
+            self,
+            values=_sealed(self.values.sum(axis=0)),
+            n_read=self.n_used + self.n_dropped,
+            counted=None if self.counted is None else self.counted[:, :3],
+            periods=None,
+            used_in=None,
+            n_untimed=0,
+            n_outside=0,
+            untimed_warning=None,
+        )
+
+    def at(self, period: Any) -> Counts:
+        """Return the counts of one period, by its number, its label or a date; see `slice`."""
+        if self.periods is None:
+            return self
+        t = self.periods.find(period)
+        return self.slice(t, t + 1).pooled()
+
+    def slice(self, start: int, stop: int) -> Counts:
+        """Return the counts of the periods from one number up to another, without it.
+
+        Only points that were used are of a period: of those left out nothing is said.
+        """
+        assert self.periods is not None and self.used_in is not None
+        values, n_used, counted = self.values[start:stop], int(self.used_in[start:stop].sum()), self.counted
+        if counted is not None:
+            counted = counted[(counted[:, 3] >= start) & (counted[:, 3] < stop)] - [0, 0, 0, start]
+        return replace(
+            self,
+            values=values,
+            n_read=n_used,
+            n_used=n_used,
+            n_snapped=0,
+            n_dropped=0,
+            n_missing=0,
+            max_snap_distance=0.0,
+            total_weight=float(values.sum()),
+            dropped_weight=0.0,
+            coordinates=None,
+            counted=counted,
+            warning=None,
+            periods=self.periods.slice(start, stop),
+            used_in=self.used_in[start:stop],
+            n_untimed=0,
+            n_outside=0,
+            untimed_warning=None,
+        )
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.array(self.values, dtype) if copy else np.asarray(self.values, dtype)
@@ -168,19 +264,217 @@ class Counts:
         }
         if self.weighted:
             facts["total weight"] = f"{number(self.total_weight)} (dropped: {number(self.dropped_weight)})"
+        if self.periods is not None:
+            empty = int((self.totals == 0).sum())
+            facts["periods"] = self.periods.words() + (f", {empty:,} without events" if empty else "")
+            facts["dropped, without a usable date"] = f"{self.n_untimed:,}"
+        if self.n_outside:
+            facts["dropped, outside the periods"] = f"{self.n_outside:,}"
         if self.notes:
             facts["notes"] = "; ".join(self.notes)
         return facts
 
     def __repr__(self) -> str:
-        busy = int(np.count_nonzero(self.values))
-        return (
-            f"Counts({self.n_used:,} of {self.n_read:,} points on {busy:,} of {len(self.values):,} nodes, "
-            f"{self.n_snapped:,} moved to land, {self.n_dropped:,} dropped, {self.n_missing:,} missing)"
-        )
+        n_nodes = self.values.shape[-1]
+        if self.periods is None:
+            where = f"on {int(np.count_nonzero(self.values)):,} of {n_nodes:,} nodes, "
+            lost = f"{self.n_snapped:,} moved to land, {self.n_dropped:,} dropped"
+        else:
+            where = f"in {self.periods.words()}, on {n_nodes:,} nodes; "
+            lost = f"{self.n_dropped:,} dropped, {self.n_untimed:,} undated, {self.n_outside:,} outside"
+        return f"Counts({self.n_used:,} of {self.n_read:,} points {where}{lost}, {self.n_missing:,} missing)"
 
     def _repr_html_(self) -> str:
         return html_table(self.facts().items())
+
+
+def events_digest(nodes: str, periods: Periods | None, *arrays: Any) -> str:
+    """Return a hash of events: whose nodes they are on, their periods, and arrays of numbers or bytes."""
+    found = hashlib.blake2b(nodes.encode(), digest_size=16)
+    if periods is not None:
+        found.update(f"{periods.every} {periods.edges.tolist()}".encode())
+    for array in arrays:
+        found.update(array if isinstance(array, bytes) else np.ascontiguousarray(array, float).tobytes())
+    return found.hexdigest()
+
+
+def _sealed(values: np.ndarray) -> np.ndarray:
+    values.setflags(write=False)
+    return values
+
+
+# -- Points that are read once, and counted on any number of domains -----------------------------------------
+
+
+@dataclass(eq=False)
+class PointSource:
+    """Points that are read once and counted on as many domains as are asked for: see `read_points`.
+
+    Attributes
+    ----------
+    points
+        What was given.
+    options : ReadOptions
+    weights, time : array, optional
+        A number and a date for each row, where they are no columns of the points.
+    client
+        As for `bin_points`.
+    most_kept : int
+        Sources with more points than these are read again each time.
+    """
+
+    points: Any
+    options: ReadOptions
+    weights: np.ndarray | None = None
+    time: Any = None
+    client: Any = None
+    most_kept: int = MOST_KEPT
+    _kept: dict[Any, tuple[list[Chunk], tuple[str, ...]]] = field(default_factory=dict, repr=False)
+
+    @property
+    def n(self) -> int | None:
+        """How many rows there are, None where only reading would tell."""
+        for chunks, _ in self._kept.values():
+            return sum(chunk.n_rows for chunk in chunks)
+        n = n_rows_of(self.points)
+        return number_of_rows(self.points, self.options.layer) if n is None else n
+
+    @property
+    def can_be_read_again(self) -> bool:
+        """Whether points are no stream that is used up once it was read."""
+        return (
+            isinstance(self.points, str)
+            or hasattr(self.points, "__fspath__")
+            or hasattr(self.points, "__len__")
+        )
+
+    def in_crs(self, crs: Any) -> PointSource:
+        """Return the same points with coordinates that are taken to be in a CRS."""
+        return replace(self, options=replace(self.options, crs=as_crs(crs)), _kept={})
+
+    def bin(
+        self,
+        domain: Domain,
+        *,
+        every: str | Periods | Any = None,
+        between: tuple[Any, Any] | None = None,
+        date_format: str | None = None,
+        on_water: str = "nearest",
+        max_snap: float | None = None,
+        keep_coordinates: bool = False,
+        progress: ProgressLike = False,
+    ) -> Counts:
+        """Count the points on the nodes of a domain; see `bin_points`, which has the meaning of all arguments."""
+        clock = Clock.asked(self._dates, every, between, date_format)
+        tally = Tally(domain, on_water, max_snap, self.weights, keep_coordinates, clock)
+        with as_progress(progress).stage("points") as stage:
+            counts = self.fill(tally, stage)[()]
+            stage.note(f"{counts.n_used:,} used")
+        for warning in counts.warnings:
+            warn(warning)
+        return counts
+
+    def bin_strata(
+        self,
+        domain: Domain,
+        *,
+        every: str | Periods | Any = None,
+        between: tuple[Any, Any] | None = None,
+        date_format: str | None = None,
+        on_water: str = "nearest",
+        max_snap: float | None = None,
+        progress: ProgressLike = False,
+    ) -> StrataCounts:
+        """Count the points of each stratum on the nodes of a domain; see `geobgp.data.counts.bin_strata`."""
+        by, clock = self.options.by, Clock.asked(self._dates, every, between, date_format)
+        tally = Tally(domain, on_water, max_snap, self.weights, False, clock)
+        with as_progress(progress).stage("strata") as stage:
+            found = self.fill(tally, stage)
+            stage.note(count(len(found), "stratum", "strata"))
+        labels = pd.DataFrame([tally.keys[name] for name in found], index=list(found), columns=list(by))
+        return StrataCounts(by, labels, tally.unlabelled, found)
+
+    @property
+    def _dates(self) -> Any:
+        return self.time if self.options.time is None else self.options.time
+
+    def fill(self, tally: Tally, stage: Stage) -> dict[Any, Counts]:
+        """Add all points to a tally, and return what was counted by stratum."""
+        options = replace(self.options, domain_crs=tally.domain.crs)
+        if is_partitioned(self.points):
+            return tally.results(options.by, _add_parts(tally, self.points, options, self.client, stage))
+        kept = self._kept.get(options.domain_crs)
+        if kept is not None:
+            for chunk in kept[0]:
+                tally.add(chunk)
+            return tally.results(options.by, kept[1])
+        stream, chunks, n = Stream(self.points, options), list[Chunk](), 0
+        most = self.most_kept if self.can_be_read_again else -1
+        for chunk in stream:
+            tally.add(chunk)
+            stage.step(tally.rows, stream.total)
+            n += len(chunk.coords)
+            if n <= most:
+                chunks.append(chunk)
+        if n <= most:
+            self._kept[options.domain_crs] = chunks, tuple(stream.notes)
+        return tally.results(options.by, tuple(stream.notes))
+
+
+def read_points(
+    points: Any,
+    *,
+    weights: str | np.ndarray | None = None,
+    time: str | Any = None,
+    by: Sequence[str] = (),
+    chunksize: int = 200_000,
+    longitude: str | None = None,
+    latitude: str | None = None,
+    easting: str | None = None,
+    northing: str | None = None,
+    crs: Any = None,
+    layer: str | None = None,
+    client: Any = None,
+    most_kept: int = MOST_KEPT,
+) -> PointSource:
+    """Return points to be counted on any number of domains: they are read when they are counted first, and then kept.
+
+    Parameters
+    ----------
+    points, weights, time, chunksize, longitude, latitude, easting, northing, crs, layer, client
+        As for `bin_points`.
+    by : sequence of str
+        Columns whose values make strata.
+    most_kept : int
+        Sources with more points than these are read again each time, chunk by chunk.
+
+    Examples
+    --------
+    >>> from shapely.geometry import box
+    >>> from geobgp import Domain
+    >>> source = read_points(np.array([[0.5, 0.5], [3.2, 1.1]]))
+    >>> [source.bin(Domain.from_polygons(box(0, 0, 4, 2), cell_size=h, crs="local")).values.tolist() for h in (1, 2)]
+    [[0.0, 0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 0.0], [1.0, 1.0]]
+    """
+    names = dict(zip(_COLUMNS, (longitude, latitude, easting, northing), strict=True))
+    for pair in (("longitude", "latitude"), ("easting", "northing")):
+        if (names[pair[0]] is None) != (names[pair[1]] is None):
+            both = " and ".join(argument(name) for name in pair)
+            raise GeometryError(f"points: name both columns, {both}, or neither.", option=pair[0])
+    options = ReadOptions(
+        weights=weights if isinstance(weights, str) else None,
+        time=time if isinstance(time, str) else None,
+        by=tuple(by),
+        crs=None if crs is None else as_crs(crs),
+        layer=layer,
+        chunksize=chunksize,
+        longitude=longitude,
+        latitude=latitude,
+        easting=easting,
+        northing=northing,
+    )
+    given = None if weights is None or isinstance(weights, str) else as_floats("weights", weights).ravel()
+    return PointSource(points, options, given, None if isinstance(time, str) else time, client, most_kept)
 
 
 @validated(
@@ -239,7 +533,7 @@ def bin_points(
     weights : str or array, optional
         A column, or a number for each row, to be summed in place of ones; none may be negative.
     time : str or array, optional
-        A column of dates, or a date for each row: counts are then by period, a `PeriodCounts`. Dates, datetimes, ISO
+        A column of dates, or a date for each row: counts are then by period. Dates, datetimes, ISO
         strings, years, months ("2020-03") and weeks ("2020-W05", ISO 8601; "2020-EW05", from Sunday as the CDC
         counts them); of a time with a zone the date that the clock showed there. Or plain numbers, with
         `every` a list of numbers.
@@ -275,8 +569,8 @@ def bin_points(
     Returns
     -------
     Counts
-        ``values.sum() + n_dropped == n_read`` where there are no weights. With `time` a `PeriodCounts`, with values by
-        period and node.
+        ``values.sum() + n_dropped == n_read`` where there are no weights. With `time` they have `periods`, and
+        values by period and node.
 
     Warns
     -----
@@ -292,110 +586,205 @@ def bin_points(
     >>> counts.n_used, counts.n_snapped, round(counts.max_snap_distance, 6)
     (3, 1, 0.7)
     """
-    reach = 2 * domain.cell_size if max_snap is None else max_snap
-    names = dict(zip(_COLUMNS, (longitude, latitude, easting, northing), strict=True))
-    for pair in (("longitude", "latitude"), ("easting", "northing")):
-        if (names[pair[0]] is None) != (names[pair[1]] is None):
-            both = " and ".join(argument(name) for name in pair)
-            raise GeometryError(f"points: name both columns, {both}, or neither.", option=pair[0])
-    options = ReadOptions(
-        weights=weights if isinstance(weights, str) else None,
-        time=time if isinstance(time, str) else None,
-        crs=None if crs is None else as_crs(crs),
-        domain_crs=domain.crs,
-        layer=layer,
-        chunksize=chunksize,
-        **names,
-    )
-    given = None if isinstance(weights, str) else weights
-    clock = Clock.asked(time, every, between, date_format)
-    tally: Tally
-    if clock is None:
-        tally = Tally(domain, on_water, reach, given, keep_coordinates)
-    else:
-        tally = PeriodTally(domain, on_water, reach, given, keep_coordinates, clock)
-    with as_progress(progress).stage("points") as stage:
-        if is_partitioned(points):
-            notes = tally_parts(tally, points, options, client, stage)
-        else:
-            stream = Stream(points, options)
-            for chunk in stream:
-                tally.add(chunk)
-                stage.step(tally.rows, stream.total)
-            notes = tuple(stream.notes)
-        counts = tally.result(notes)
-        stage.note(f"{counts.n_used:,} used")
-    for warning in counts.warnings:
-        warn(warning)
-    return counts
+    source = read_points(
+        points, weights=weights, time=time, chunksize=chunksize, longitude=longitude, latitude=latitude,
+        easting=easting, northing=northing, crs=crs, layer=layer, client=client, most_kept=-1,
+    )  # fmt: skip
+    return source.bin(
+        domain, every=every, between=between, date_format=date_format, on_water=on_water, max_snap=max_snap,
+        keep_coordinates=keep_coordinates, progress=progress,
+    )  # fmt: skip
+
+
+@dataclass(eq=False)
+class Sums:
+    """The running sums of the points of one stratum, or of all.
+
+    Attributes
+    ----------
+    values : dict of int to (n_nodes,) array
+        By the code of the period, 0 where there are none.
+    used_in : dict of int to int
+        The points of each period that are in `values`.
+    strays : (k, 2) array
+        Some of the dropped points, as they were read, in `stray_crs`.
+    """
+
+    read: int = 0
+    snapped: int = 0
+    dropped: int = 0
+    missing: int = 0
+    untimed: int = 0
+    outside: int = 0
+    lost: float = 0.0
+    farthest: float = 0.0
+    values: dict[int, np.ndarray] = field(default_factory=dict)
+    used_in: dict[int, int] = field(default_factory=dict)
+    strays: np.ndarray = field(default_factory=lambda: np.empty((0, 2)))
+    stray_crs: pyproj.CRS | None = None
+
+    def put(self, code: int, values: np.ndarray, n: int) -> None:
+        """Add what lies on the nodes in a period, and its number of points."""
+        self.values[code] = self.values[code] + values if code in self.values else values
+        self.used_in[code] = self.used_in.get(code, 0) + n
+
+    def stray(self, coords: np.ndarray, crs: pyproj.CRS | None) -> None:
+        """Remember some dropped points."""
+        if len(coords) and len(self.strays) < SAMPLE:
+            self.stray_crs = crs
+            self.strays = np.concatenate([self.strays, coords[:SAMPLE]])[:SAMPLE]
+
+    def merge(self, other: Sums) -> None:
+        """Add the sums of points that come after these."""
+        for name in ("read", "snapped", "dropped", "missing", "untimed", "outside", "lost"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.farthest = max(self.farthest, other.farthest)
+        for code, values in other.values.items():
+            self.put(code, values, other.used_in[code])
+        self.stray(other.strays, other.stray_crs)
 
 
 class Tally:
-    """The running sums of `bin_points`, of all points or of a part of them."""
+    """The running sums of points, or of a part of them, by group: the code of a period and the values of a stratum.
 
-    def __init__(self, domain: Domain, on_water: str, reach: float, weights: Any, keep: bool) -> None:
-        self.domain, self.on_water, self.reach = domain, on_water, reach
-        self.given = None if weights is None else as_floats("weights", weights).ravel()
-        self.weighted = self.given is not None
-        self.values = np.zeros(domain.n_nodes)
-        self.rows = self.read = self.snapped = self.dropped = self.missing = self.out_of_time = 0
-        self.farthest = self.lost = 0.0
-        self.unit = "m" if domain.crs is not None else domain.length_unit[1]
-        self.strays: np.ndarray = np.empty((0, 2))  # some of the dropped points, as they were read
-        self.stray_crs: pyproj.CRS | None = None
+    Parameters
+    ----------
+    domain : Domain
+    on_water : {"nearest", "drop", "error"}
+    max_snap : float, optional
+    given : array, optional
+        The weight of every row, where weights are no column of the points.
+    keep : bool
+        Keep where the points lay.
+    clock : Clock, optional
+        Tells the periods, where points are counted by these.
+    """
+
+    def __init__(
+        self,
+        domain: Domain,
+        on_water: str = "nearest",
+        max_snap: float | None = None,
+        given: np.ndarray | None = None,
+        keep: bool = False,
+        clock: Clock | None = None,
+    ) -> None:
+        self.domain, self.on_water, self.given, self.clock = domain, on_water, given, clock
+        self.reach = 2 * domain.cell_size if max_snap is None else float(max_snap)
+        self.weighted = given is not None
+        self.rows = self.read = self.unlabelled = 0
+        self.strata: dict[Key, Sums] = {}
+        self.keys: dict[str, Key] = {}  # by name, once all is counted
         self.points_crs: pyproj.CRS | None = None
         self.kept: list[np.ndarray] | None = [] if keep else None
         self.placed: list[np.ndarray] = []
+        self.waiting: list[Chunk] = []  # without a date that tells whether day or month comes first
+        if (
+            clock is not None
+            and clock.given is not None
+            and not pd.api.types.is_numeric_dtype(clock.given.dtype)
+        ):
+            clock.settle_order(texts_of(clock.given).values)
 
-    def add(self, chunk: Chunk) -> None:
-        """Add the points of a chunk."""
+    def empty(self) -> Tally:
+        """Return a tally without points, to count a part of them with."""
+        clock = None if self.clock is None else self.clock.fresh()
+        return Tally(self.domain, self.on_water, self.reach, None, self.kept is not None, clock)
+
+    def add(self, chunk: Chunk) -> np.ndarray:
+        """Add the points of a chunk; return the node of each, -1 of those that were left out.
+
+        A chunk in which no date tells whether day or month comes first waits for one that does.
+        """
+        clock = self.clock
+        if clock is not None and clock.given is None:
+            assert chunk.times is not None
+            if self.waiting:
+                clock.settle_order(texts_of(chunk.times).values)
+            if clock.is_open(chunk.times) or (self.waiting and clock.order is None):
+                self.waiting.append(chunk)
+                return np.full(len(chunk.coords), -1)
+            self._add_waiting()
+        return self._add(chunk)
+
+    def _add_waiting(self) -> None:
+        waiting, self.waiting = self.waiting, []
+        for chunk in waiting:
+            self._add(chunk)
+
+    def _add(self, chunk: Chunk) -> np.ndarray:
         weights = self._weights(chunk)
-        coords = transform(chunk.coords, chunk.crs, self.domain.crs)
-        self.points_crs = self.points_crs or chunk.crs
+        stratum, sums = self._strata(chunk)
+        codes = np.zeros(len(chunk.coords), np.int64)
+        if self.clock is not None:
+            codes = self.clock.codes(self._times(chunk))[chunk.rows]
+        crs, timed = chunk.crs, codes > OUTSIDE
+        coords = transform(chunk.coords[timed], crs, self.domain.crs)
+        self.points_crs = self.points_crs or crs
         if self.kept is not None:
             self.kept.append(coords[np.isfinite(coords).all(axis=1)])
-        node = np.asarray(self.domain.node_at(coords))
-        on_water = node < 0
-        off = np.flatnonzero(on_water)
-        if len(off) and self.on_water == "error":
-            self._refuse(off, coords, chunk)
-        if len(off) and self.on_water == "nearest":
-            found, distance = self._nearest(coords[off])
-            near = found >= 0
-            node[off[near]] = found[near]
-            self.snapped += int(near.sum())
-            self.farthest = max(self.farthest, float(distance[near].max(initial=0.0)))
-            off = off[~near]
-        used = np.ones(len(node), bool)
-        used[off] = False
-        mine = None if weights is None else weights[used]
-        if len(off):
-            node = node[used]
-            self.lost += float(len(off) if weights is None else weights[off].sum())
-            self.dropped += len(off)
-            if len(self.strays) < SAMPLE:
-                self.stray_crs = chunk.crs
-                self.strays = np.concatenate([self.strays, chunk.coords[off][:SAMPLE]])[:SAMPLE]
+        node, distance = np.full(len(timed), -1), np.zeros(len(timed))
+        node[timed] = self.domain.node_at(coords)
+        moved = timed & (node < 0)
+        if moved.any() and self.on_water == "error":
+            self._refuse(moved, coords[node[timed] < 0], chunk)
+        if moved.any() and self.on_water == "nearest":
+            node[moved], distance[moved] = self._nearest(coords[node[timed] < 0])
+        used = node >= 0
+        dropped = timed & ~used
         if self.kept is not None:
-            place = np.where(on_water[used, None], self.domain.node_points[node], coords[used])
-            self.placed.append(np.column_stack([place, np.ones(len(node)) if mine is None else mine]))
-        self._sum(node, mine, used)
-        self.read += len(coords)
-        self.missing += chunk.n_missing
+            at = np.empty((len(node), 2))
+            at[timed] = coords
+            at[moved & used] = self.domain.node_points[node[moved & used]]
+            each = np.ones(len(node)) if weights is None else weights
+            self.placed.append(np.column_stack([at, each, codes])[used])
+        without = stratum >= 0
+        without[chunk.rows] = False
+        for one, n in zip(sums, np.bincount(stratum[without], minlength=len(sums)), strict=True):
+            one.missing += int(n)
+        of_point = stratum[chunk.rows]
+        for mine in _split(of_point, np.flatnonzero(of_point >= 0)):
+            one, out = sums[of_point[mine[0]]], mine[dropped[mine]]
+            one.read += len(mine)
+            one.untimed += int((codes[mine] == UNTIMED).sum())
+            one.outside += int((codes[mine] == OUTSIDE).sum())
+            one.snapped += int((moved & used)[mine].sum())
+            one.dropped += len(out)
+            one.lost += float(len(out) if weights is None else weights[out].sum())
+            one.farthest = max(one.farthest, float(distance[mine[used[mine]]].max(initial=0.0)))
+            one.stray(chunk.coords[out], crs)
+            for here in _split(codes, mine[used[mine]]):
+                weight = None if weights is None else weights[here]
+                values = np.bincount(node[here], weight, minlength=self.domain.n_nodes)
+                one.put(int(codes[here[0]]), values.astype(float), len(here))
+        self.read += len(node)
         self.rows += chunk.n_rows
+        return node
 
-    def _values(self) -> np.ndarray:
-        return self.values
+    def _strata(self, chunk: Chunk) -> tuple[np.ndarray, list[Sums]]:
+        """Return the number of each row's stratum, -1 without one, and the sums of the strata of these numbers."""
+        stratum = np.zeros(chunk.n_rows, np.int64)
+        if chunk.labels is None:
+            return stratum, [self.strata.setdefault((), Sums())]
+        by, stratum = list(chunk.labels.columns), stratum - 1
+        known = chunk.labels.notna().all(axis=1).to_numpy()
+        self.unlabelled += int((~known).sum())
+        groups = chunk.labels[known].groupby(by, observed=True, sort=False).indices
+        sums, rows = [], np.flatnonzero(known)
+        for k, (key, which) in enumerate(groups.items()):
+            sums.append(self.strata.setdefault(key if isinstance(key, tuple) else (key,), Sums()))
+            stratum[rows[which]] = k
+        return stratum, sums
 
-    def _counts(self, **known: Any) -> Counts:
-        return Counts(**known)
-
-    def _counted(self) -> np.ndarray:
-        return np.concatenate([np.empty((0, 3)), *self.placed])
-
-    def _sum(self, node: np.ndarray, weights: np.ndarray | None, used: np.ndarray) -> None:
-        """Add the points that are `used`, on their nodes."""
-        self.values += np.bincount(node, weights, minlength=self.domain.n_nodes)
+    def _times(self, chunk: Chunk) -> pd.Series:
+        assert self.clock is not None
+        given = self.clock.given
+        if given is None:
+            assert chunk.times is not None
+            return chunk.times
+        if len(given) < self.rows + chunk.n_rows:
+            raise uneven("time", len(given), f"at least {self.rows + chunk.n_rows:,}", "dates")
+        return given.iloc[self.rows : self.rows + chunk.n_rows]
 
     def _nearest(self, coords: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if self.reach == 0:
@@ -432,49 +821,160 @@ class Tally:
             )
 
     def _refuse(self, off: np.ndarray, coords: np.ndarray, chunk: Chunk) -> None:
-        row = self.rows + int(chunk.rows[off][0])
-        _, distance = self._nearest(coords[off][:SAMPLE])
+        row, n = self.rows + int(chunk.rows[off][0]), int(off.sum())
+        _, distance = self._nearest(coords[:SAMPLE])
         near = (
-            f"{percent(np.isfinite(distance).mean())} of these within {number(self.reach)} {self.unit} of it"
+            f"{percent(np.isfinite(distance).mean())} of these within {number(self.reach)} {self._unit} of it"
         )
         raise GeometryError(
-            f"{len(off):,} of the {self.read + len(coords):,} points read so far lie off the land ({near}), "
+            f"{n:,} of the {self.read + len(chunk.coords):,} points read so far lie off the land ({near}), "
             f"the first in row {row:,} (counted from 0).",
             option="on_water",
-            found=len(off),
+            found=n,
             remedy=(
                 f"Use {option('on_water', 'nearest')} to count them on the nearest land or "
                 f"{option('on_water', 'drop')} to leave them out."
             ),
         )
 
-    def result(self, notes: tuple[str, ...]) -> Counts:
-        """Return what was counted."""
-        if self.given is not None and len(self.given) != self.rows:
-            raise uneven("weights", len(self.given), f"{self.rows:,}")
-        values = self._values()
-        values.setflags(write=False)
-        counts = self._counts(
-            values=values,
-            n_read=self.read,
-            n_used=self.read - self.dropped - self.out_of_time,
-            n_snapped=self.snapped,
-            n_dropped=self.dropped,
-            n_missing=self.missing,
-            max_snap_distance=self.farthest,
+    @property
+    def _unit(self) -> str:
+        return "m" if self.domain.crs is not None else self.domain.length_unit[1]
+
+    def skip(self, off: OffLand, column: str | None) -> None:
+        """Count rows as dropped of which only the weights, if there are any, need to be read."""
+        sums = self.strata.setdefault((), Sums())
+        n = off.rows - off.missing
+        lost = float(n)
+        if column is not None:
+            weights = np.concatenate(
+                [b.column(0).to_numpy(zero_copy_only=False) for b in off.read.batches(1 << 20, [column])]
+            )
+            self.check_weights(weights.astype(float), np.arange(off.rows))
+            lost, self.weighted = float(weights.sum()), True
+        sums.merge(
+            Sums(read=n, dropped=n, missing=off.missing, lost=lost, strays=off.corners, stray_crs=off.crs)
+        )
+        self.rows += off.rows
+        self.read += n
+        self.points_crs = self.points_crs or off.crs
+
+    def merge(self, other: Tally) -> Tally:
+        """Add the sums of points that come after these, and return this tally."""
+        for name in ("rows", "read", "unlabelled"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for key, sums in other.strata.items():
+            self.strata.setdefault(key, Sums()).merge(sums)
+        self.weighted |= other.weighted
+        self.points_crs = self.points_crs or other.points_crs
+        self.waiting += other.waiting
+        if self.clock is not None and other.clock is not None:
+            self.clock.merge(other.clock)
+        if self.kept is not None and other.kept is not None:
+            self.kept += other.kept
+            self.placed += other.placed
+        return self
+
+    def results(self, by: Sequence[str], notes: tuple[str, ...]) -> dict[Any, Counts]:
+        """Return what was counted: by the name of the stratum in their order, or of all points, under ().
+
+        Parameters
+        ----------
+        by : sequence of str
+            The columns of the strata; empty where there are none.
+        notes : tuple of str
+            What was assumed in reading.
+        """
+        self._add_waiting()
+        dates = None if self.clock is None else self.clock.given
+        for what, given, things in (
+            ("weights", self.given, "numbers"), ("time", dates, "dates"),
+        ):  # fmt: skip
+            if given is not None and len(given) != self.rows:
+                raise uneven(what, len(given), f"{self.rows:,}", things)
+        strata: dict[Any, Sums] = self._named_strata(by) if by else {(): self.strata.get((), Sums())}
+        periods, first, warning = None, 0, None
+        if self.clock is not None:
+            codes = {code for sums in strata.values() for code in sums.values}
+            periods, first = self.clock.periods(sorted(codes), sum(sums.dropped for sums in strata.values()))
+            notes, warning = (*notes, *self.clock.notes()), self.clock.warning()
+            if by and warning is not None:  # of all strata together
+                warn(warning)
+        return {
+            name: self._counts(sums, periods, first, notes, None if by else warning)
+            for name, sums in strata.items()
+        }
+
+    def _counts(
+        self,
+        sums: Sums,
+        periods: Periods | None,
+        first: int,
+        notes: tuple[str, ...],
+        untimed_warning: DroppedPointsWarning | None,
+    ) -> Counts:
+        values = np.zeros((1 if periods is None else periods.n, self.domain.n_nodes))
+        used_in = np.zeros(len(values), np.int64)
+        for code, row in sums.values.items():
+            values[code - first] = row
+            used_in[code - first] = sums.used_in[code]
+        counted = None
+        if self.kept is not None:
+            counted = np.concatenate([np.empty((0, 4)), *self.placed])
+            counted = counted[:, :3] if periods is None else counted - [0, 0, 0, first]
+        counts = Counts(
+            values=_sealed(values[0] if periods is None else values),
+            n_read=sums.read,
+            n_used=int(used_in.sum()),
+            n_snapped=sums.snapped,
+            n_dropped=sums.dropped,
+            n_missing=sums.missing,
+            max_snap_distance=sums.farthest,
             total_weight=float(values.sum()),
-            dropped_weight=self.lost,
+            dropped_weight=sums.lost,
             weighted=self.weighted,
-            unit=self.unit,
+            unit=self._unit,
             notes=notes,
             points_crs=self.points_crs,
             coordinates=None if self.kept is None else np.concatenate([np.empty((0, 2)), *self.kept]),
-            counted=None if self.kept is None else self._counted(),
+            counted=counted,
             nodes=self.domain.nodes_hash(),
+            periods=periods,
+            used_in=None if periods is None else _sealed(used_in),
+            n_untimed=sums.untimed,
+            n_outside=sums.outside,
+            untimed_warning=untimed_warning,
         )
-        return replace(counts, warning=with_unreadable(self._warning(counts), self.missing, self.read))
+        return replace(counts, warning=with_unreadable(self._warning(counts, sums), sums.missing, sums.read))
 
-    def _warning(self, counts: Counts) -> DroppedPointsWarning | None:
+    def _named_strata(self, by: Sequence[str]) -> dict[str, Sums]:
+        """Return the sums of strata under their names, these in order; values that are written alike are one."""
+        out: dict[str, Sums] = {}
+        for key in sorted(self.strata, key=lambda key: tuple(map(_sortable, key))):
+            name = ", ".join(map(_text, key))
+            self.keys.setdefault(name, key)
+            out.setdefault(name, Sums()).merge(self.strata[key])
+        rows = self.rows - self.unlabelled
+        if len(out) > 50 and 2 * len(out) > rows:
+            raise DataError(
+                f"{option('by')}: {listed(by)} makes {len(out):,} strata of {count(rows, 'row')}.",
+                option="by",
+                found=len(out),
+                remedy="Name columns with few values; one that numbers the rows is none of these.",
+            )
+        if self.unlabelled:
+            warn(
+                DroppedPointsWarning(
+                    f"{self.unlabelled:,} of {count(self.rows, 'row')} have no value in {listed(by)}, and "
+                    "are in no stratum.",
+                    option="by",
+                    found=self.unlabelled,
+                    remedy="Give them one to have them mapped.",
+                )
+            )
+        return out
+
+    def _warning(self, counts: Counts, sums: Sums) -> DroppedPointsWarning | None:
         """Say how many points were dropped; if nearly all, where they are and what may be wrong."""
         if counts.n_read == 0:
             rows = f"{counts.n_missing:,} rows without a point"
@@ -487,7 +987,7 @@ class Tally:
             "and are dropped"
         )
         if self.on_water == "nearest":
-            text += f", more than {number(self.reach)} {self.unit} from it"
+            text += f", more than {number(self.reach)} {self._unit} from it"
         if share < 0.5:
             more = f"raise {option('max_snap')}"
             if self.on_water != "nearest":
@@ -495,12 +995,12 @@ class Tally:
             remedy = f"Check them on a map, or {more}."
             return DroppedPointsWarning(f"{text}.", option="on_water", found=counts.n_dropped, remedy=remedy)
         place = WGS84 if self.domain.crs is not None else None
-        here = self.strays if place is None else _to_degrees(self.strays, self.stray_crs)
+        here = sums.strays if place is None else _to_degrees(sums.strays, sums.stray_crs)
         west, south, east, north = self.domain.grid.bounds
         edge = np.array([(west, south), (east, north), (west, north), (east, south)])
         there = edge if place is None else _to_degrees(edge, self.domain.crs)
         text += f". The points lie in {_extent(here, place)}, the domain in {_extent(there, place)}."
-        swapped = transform(self.strays[:, ::-1], self.stray_crs, self.domain.crs)
+        swapped = transform(sums.strays[:, ::-1], sums.stray_crs, self.domain.crs)
         hit = float((self._nearest(swapped)[0] >= 0).mean())
         remedy = f"Check the CRS of the points ({argument('points_crs', 'crs')}) and of the land."
         if hit > 0.5:
@@ -508,6 +1008,14 @@ class Tally:
             text += f" With the two coordinates swapped {percent(hit)} of them would lie on the land."
             remedy = f"Swap them, or name the columns with {first} and {second} ({third} and {fourth})."
         return DroppedPointsWarning(text, option="points", found=counts.n_dropped, remedy=remedy)
+
+
+def _split(codes: np.ndarray, rows: np.ndarray) -> list[np.ndarray]:
+    """Return some rows in groups of the same code."""
+    if not len(rows):
+        return []
+    rows = rows[np.argsort(codes[rows], kind="stable")]
+    return np.split(rows, np.flatnonzero(np.diff(codes[rows])) + 1)
 
 
 def about_few(n: float, what: str = "points") -> InputWarning | None:
@@ -616,198 +1124,6 @@ def _extent(coords: np.ndarray, place: pyproj.CRS | None) -> str:
     return f"{first} {a0:.5g} to {a1:.5g} and {second} {b0:.5g} to {b1:.5g}"
 
 
-# -- Counts by period: how many points fall on each node in each period, and what became of the rest ---------
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class PeriodCounts(Counts):
-    """Points, or their weights, summed on the nodes of a domain, period by period.
-
-    As `Counts`, with ``n_read == n_used + n_dropped + n_untimed + n_outside``. A point without a usable date is counted
-    as that alone, wherever it lies.
-
-    Attributes
-    ----------
-    values : (n_periods, n_nodes) array
-        Number of points in each period on each node, or the sum of their weights. Read-only.
-    counted : (j, 4) array or None
-        As that of `Counts`, and the number of the period, from 0.
-    periods : Periods
-        Those between the first and the last event have their row, with or without events.
-    n_untimed : int
-        Points whose date is missing, cannot be read, or is too vague to tell the period.
-    n_outside : int
-        Points outside the periods that were asked for.
-    untimed_warning : DroppedPointsWarning or None
-        What `bin_points` warned of dates.
-
-    Examples
-    --------
-    >>> from shapely.geometry import box
-    >>> from geobgp import Domain, bin_points
-    >>> domain = Domain.from_polygons(box(0, 0, 4, 2), cell_size=1, crs="local")
-    >>> dates = ["2020-01-31", "2020-03-01", "2020-03-09"]
-    >>> counts = bin_points(np.array([[0.5, 0.5], [1.5, 0.5], [3.2, 1.1]]), domain, time=dates, every="month")
-    >>> counts.periods.labels, counts.totals.tolist()
-    (('2020-01', '2020-02', '2020-03'), [1.0, 0.0, 2.0])
-    """
-
-    periods: Periods = field(kw_only=True)
-    n_untimed: int = field(default=0, kw_only=True)
-    n_outside: int = field(default=0, kw_only=True)
-    untimed_warning: DroppedPointsWarning | None = field(default=None, kw_only=True)
-
-    @property
-    def n_periods(self) -> int:
-        """How many periods there are."""
-        return self.periods.n
-
-    @property
-    def totals(self) -> np.ndarray:
-        """Events of each period, (n_periods,)."""
-        return np.asarray(self.values.sum(axis=1))
-
-    @property
-    def warnings(self) -> list[DroppedPointsWarning]:
-        """All that `bin_points` warned of."""
-        both = (self.warning, self.untimed_warning)
-        return [warning for warning in both if warning is not None]
-
-    def pooled(self) -> Counts:
-        """Return the counts of all periods together."""
-        names = {f.name for f in fields(Counts)}
-        known = {name: getattr(self, name) for name in names}
-        values = self.values.sum(axis=0)
-        values.setflags(write=False)
-        counted = None if self.counted is None else self.counted[:, :3]
-        known |= {"values": values, "n_read": self.n_used + self.n_dropped, "counted": counted}
-        return Counts(**known)
-
-    def slice(self, start: int, stop: int) -> PeriodCounts:
-        """Return the counts of the periods from one number up to another, without it."""
-        values = self.values[start:stop]
-        changed: dict[str, Any] = {"values": values, "total_weight": float(values.sum())}
-        if self.counted is not None:
-            mine = (self.counted[:, 3] >= start) & (self.counted[:, 3] < stop)
-            changed["counted"] = self.counted[mine] - [0, 0, 0, start]
-        return replace(self, periods=self.periods.slice(start, stop), **changed)
-
-    def facts(self) -> dict[str, str]:
-        """Return what became of the points, line by line: what each number is, and the number in words."""
-        facts = super().facts()
-        empty = int((self.totals == 0).sum())
-        with_time = {
-            "periods": self.periods.words() + (f", {empty:,} without events" if empty else ""),
-            "dropped, without a usable date": f"{self.n_untimed:,}",
-        }
-        if self.n_outside:
-            with_time["dropped, outside the periods"] = f"{self.n_outside:,}"
-        notes = {"notes": facts.pop("notes")} if "notes" in facts else {}
-        return facts | with_time | notes
-
-    def __repr__(self) -> str:
-        lost = f"{self.n_dropped:,} dropped, {self.n_untimed:,} undated, {self.n_outside:,} outside"
-        return (
-            f"PeriodCounts({self.n_used:,} of {self.n_read:,} points in {self.periods.words()}, on "
-            f"{self.values.shape[1]:,} nodes; {lost}, {self.n_missing:,} missing)"
-        )
-
-
-class PeriodTally(Tally):
-    """The running sums of `bin_points` by period: a row for each period that has events."""
-
-    def __init__(
-        self, domain: Domain, on_water: str, reach: float, weights: Any, keep: bool, clock: Clock
-    ) -> None:
-        super().__init__(domain, on_water, reach, weights, keep)
-        self.clock = clock
-        self.sums: dict[int, np.ndarray] = {}
-        self.untimed = self.outside = 0
-        self._now = np.empty(0, np.int64)
-        self.when: list[np.ndarray] = []
-        self.waiting: list[Chunk] = []
-        if clock.given is not None and not pd.api.types.is_numeric_dtype(clock.given.dtype):
-            clock.settle_order(texts_of(clock.given).values)
-
-    def add(self, chunk: Chunk) -> None:
-        """Add the points of a chunk that have a date; count the others.
-
-        A chunk in which no date tells whether day or month comes first waits for one that does.
-        """
-        if self.clock.given is None:
-            assert chunk.times is not None
-            if self.waiting:
-                self.clock.settle_order(texts_of(chunk.times).values)
-            if self.clock.is_open(chunk.times) or (self.waiting and self.clock.order is None):
-                self.waiting.append(chunk)
-                return
-            self._add_waiting()
-        self._add(chunk)
-
-    def result(self, notes: tuple[str, ...]) -> Counts:
-        """Return what was counted."""
-        self._add_waiting()
-        return super().result(notes)
-
-    def _add_waiting(self) -> None:
-        waiting, self.waiting = self.waiting, []
-        for chunk in waiting:
-            self._add(chunk)
-
-    def _add(self, chunk: Chunk) -> None:
-        codes = self.clock.codes(self._times(chunk), self.rows)[chunk.rows]
-        timed = codes > OUTSIDE
-        self.untimed += int((codes == UNTIMED).sum())
-        self.outside += int((codes == OUTSIDE).sum())
-        lost = int((~timed).sum())
-        self.read += lost
-        self.out_of_time += lost
-        self._now = codes[timed]
-        super().add(replace(chunk, coords=chunk.coords[timed], rows=chunk.rows[timed]))
-
-    def _times(self, chunk: Chunk) -> pd.Series:
-        given = self.clock.given
-        if given is None:
-            assert chunk.times is not None
-            return chunk.times
-        if len(given) < self.rows + chunk.n_rows:
-            raise uneven("time", len(given), f"at least {self.rows + chunk.n_rows:,}", "dates")
-        return given.iloc[self.rows : self.rows + chunk.n_rows]
-
-    def _sum(self, node: np.ndarray, weights: np.ndarray | None, used: np.ndarray) -> None:
-        if self.kept is not None:
-            self.when.append(self._now[used])
-        found, which = np.unique(self._now[used], return_inverse=True)
-        n = self.domain.n_nodes
-        sums = np.bincount(which.ravel() * n + node, weights, minlength=len(found) * n).reshape(len(found), n)
-        for code, row in zip(found.tolist(), sums, strict=True):
-            self.sums[code] = self.sums[code] + row if code in self.sums else row.astype(float)
-
-    def _values(self) -> np.ndarray:
-        given = self.clock.given
-        if given is not None and len(given) != self.rows:
-            raise uneven("time", len(given), f"{self.rows:,}", "dates")
-        self.periods, self.first = self.clock.periods(list(self.sums), self.dropped)
-        values = np.zeros((self.periods.n, self.domain.n_nodes))
-        for code, row in self.sums.items():
-            values[code - self.first] = row
-        return values
-
-    def _counted(self) -> np.ndarray:
-        when = np.concatenate([np.empty(0, np.int64), *self.when]) - self.first
-        return np.column_stack([super()._counted(), when])
-
-    def _counts(self, **known: Any) -> Counts:
-        known["notes"] = (*known["notes"], *self.clock.notes())
-        return PeriodCounts(
-            **known,
-            periods=self.periods,
-            n_untimed=self.untimed,
-            n_outside=self.outside,
-            untimed_warning=self.clock.warning(),
-        )
-
-
 # -- Partitions: points that come in many parts, each counted by itself, and only the counts brought together --
 
 
@@ -819,7 +1135,7 @@ class CountJob:
     ----------
     tally : Tally
         An empty one, with the domain and what to do with points off the land.
-    options : Options
+    options : ReadOptions
     named : (column, column, CRS) or None
     crs : pyproj.CRS or None
         The CRS that geometries must be in.
@@ -831,60 +1147,33 @@ class CountJob:
     crs: pyproj.CRS | None
 
 
-def tally_parts(
-    tally: Tally, points: Any, options: ReadOptions, client: Any, stage: Stage
-) -> tuple[str, ...]:
+def _add_parts(tally: Tally, points: Any, options: ReadOptions, client: Any, stage: Stage) -> tuple[str, ...]:
     """Count every part of the points and add all to `tally`; return what was assumed in reading.
 
-    Parameters
-    ----------
-    tally : Tally
-        Empty; it says what becomes of points off the land.
-    points : Dask collection, folder or pattern
-    options : Options
-    client
-        As for `open_workers`; without one the parts are counted here, one after the other.
-    stage : Stage
+    Without a `client` (see `open_workers`) the parts are counted here, one after the other.
     """
-    if options.time is not None or type(tally) is not Tally:
-        raise DataError(
-            "Points in many parts are counted as a whole, not by period.",
-            option="time",
-            remedy=f"Leave {option('time')} out, or give one table or file.",
-        )
-    if tally.given is not None:
-        raise DataError(
-            f"weights: {len(tally.given):,} numbers cannot be matched with the rows of points in parts.",
-            option="weights",
-            found=len(tally.given),
-            remedy="Name a column of the points.",
-        )
+    dates = None if tally.clock is None else tally.clock.given
+    for what, given, things in (("weights", tally.given, "numbers"), ("time", dates, "dates")):
+        if given is not None:
+            raise DataError(
+                f"{what}: {len(given):,} {things} cannot be matched with the rows of points in parts.",
+                option=what,
+                found=len(given),
+                remedy="Name a column of the points.",
+            )
     with open_workers(client, 1) as workers:
-        parts = find_parts(points, options, tally, workers)
-        job = workers.share(CountJob(empty_like(tally), options, parts.named, parts.crs))
-        step = _shown(stage, parts.n_rows)
-        total = total_of(parts, points, workers, count_part, merge, job, step)
+        parts = (_of_dask if is_dask(points) else parts_of_files)(points, options, tally, workers)
+        job = workers.share(CountJob(tally.empty(), options, parts.named, parts.crs))
+        total = _total_of(parts, points, workers, job, _shown(stage, parts.n_rows))
     if total is not None:
-        merge(tally, total)
+        tally.merge(total)
     return parts.notes
 
 
-def total_of(
-    parts: Parts, points: Any, workers: Workers, function: Any, combine: Any, job: Any, step: Any
-) -> Any:
-    """Return `function` of each part, combined; a partition that is not as its collection says is named.
-
-    Parameters
-    ----------
-    parts : Parts
-        Those of `points`.
-    workers, function, combine, step
-        As for `Workers.total`.
-    job
-        What the workers share, as they do.
-    """
+def _total_of(parts: Parts, points: Any, workers: Workers, job: Any, step: Any) -> Tally | None:
+    """Return the counts of all parts; a partition that is not as its collection says is named."""
     try:
-        return workers.total(function, parts.named_items(), combine, job, step=step)
+        return workers.total(count_part, parts.named_items(), Tally.merge, job, step=step)
     except GeobgpError:
         raise
     except (KeyError, ValueError, TypeError) as error:
@@ -895,7 +1184,7 @@ def total_of(
         ):  # Dask could not pick the columns of a partition: which one says so itself
             whole = replace(parts, items=list(points.to_delayed()))
             with suppress(KeyError):
-                return workers.total(function, whole.named_items(), combine, job, step=step)
+                return workers.total(count_part, whole.named_items(), Tally.merge, job, step=step)
         raise _not_made(parts, workers) or error from error
 
 
@@ -909,10 +1198,10 @@ def _shown(stage: Stage, n_rows: int | None) -> Any:
 def count_part(part: tuple[Any, str], job: CountJob) -> Tally:
     """Return the counts of one part, without the domain; errors say which part it was."""
     item, name = part
-    tally = empty_like(job.tally)
+    tally = job.tally.empty()
     try:
         if isinstance(item, OffLand):
-            _skip(tally, item, job.options.weights)
+            tally.skip(item, job.options.weights)
         else:
             _check_part(item, job)
             for chunk in Stream(item, job.options, job.named):
@@ -943,65 +1232,6 @@ def _made(part: Any) -> None:
         part.compute(scheduler="synchronous")
 
 
-# -- sums
-
-
-def empty_like(tally: Tally) -> Tally:
-    """Return a tally without points, to count a part of them with."""
-    return Tally(tally.domain, tally.on_water, tally.reach, None, tally.kept is not None)
-
-
-def merge(tally: Tally, other: Tally) -> Tally:
-    """Add the sums of points that come after those of a tally, and return it."""
-    tally.values = tally.values + other.values
-    for name in ("rows", "read", "snapped", "dropped", "missing", "lost"):
-        setattr(tally, name, getattr(tally, name) + getattr(other, name))
-    tally.farthest = max(tally.farthest, other.farthest)
-    tally.weighted |= other.weighted
-    tally.points_crs = tally.points_crs or other.points_crs
-    _stray(tally, other.strays, other.stray_crs)
-    if tally.kept is not None and other.kept is not None:
-        tally.kept += other.kept
-        tally.placed += other.placed
-    return tally
-
-
-def _stray(tally: Tally, coords: np.ndarray, crs: Any) -> None:
-    if len(coords) and len(tally.strays) < SAMPLE:
-        tally.stray_crs = crs
-        tally.strays = np.concatenate([tally.strays, coords])[:SAMPLE]
-
-
-def _skip(tally: Tally, off: OffLand, column: str | None) -> None:
-    """Count rows as dropped of which only the weights, if there are any, need to be read."""
-    lost = float(off.rows - off.missing)
-    if column is not None:
-        weights = np.concatenate(
-            [b.column(0).to_numpy(zero_copy_only=False) for b in off.read.batches(1 << 20, [column])]
-        )
-        tally.check_weights(weights.astype(float), np.arange(off.rows))
-        lost, tally.weighted = float(weights.sum()), True
-    tally.rows += off.rows
-    tally.missing += off.missing
-    tally.read += off.rows - off.missing
-    tally.dropped += off.rows - off.missing
-    tally.lost += lost
-    tally.points_crs = tally.points_crs or off.crs
-    _stray(tally, off.corners, off.crs)
-
-
-# -- parts
-
-
-def find_parts(
-    points: Any, options: ReadOptions, tally: Tally, workers: Workers, by: Sequence[str] = ()
-) -> Parts:
-    """Return the parts of points, with the columns to be read settled for all of them; labels `by` among these."""
-    if is_dask(points):
-        return _of_dask(points, options, workers, by)
-    return parts_of_files(points, options, tally, workers, by)
-
-
 def _check_part(table: Any, job: CountJob) -> None:
     """Refuse a table in another CRS than the collection said, or without geometries where it has them."""
     if isinstance(table, RowGroups) or job.named is not None:
@@ -1014,14 +1244,14 @@ def _check_part(table: Any, job: CountJob) -> None:
         raise other_crs(table.crs, job.crs, "the collection")
 
 
-def _of_dask(points: Any, options: ReadOptions, workers: Workers, by: Sequence[str]) -> Parts:
+def _of_dask(points: Any, options: ReadOptions, tally: Tally, workers: Workers) -> Parts:
     meta = getattr(points, "_meta", points)
     columns, named, crs = None, None, None
     notes: tuple[str, ...] = ()
     if isinstance(meta, gpd.GeoSeries):
         crs = meta.crs
     elif isinstance(meta, pd.DataFrame):
-        wanted = need_columns(options, by, meta.columns, "the points")
+        wanted = need_columns(options, meta.columns, "the points")
         if isinstance(meta, gpd.GeoDataFrame) and meta.active_geometry_name is not None:
             columns, crs = [*wanted, meta.geometry.name], meta.crs
         else:
@@ -1081,6 +1311,10 @@ def bin_strata(
     by: str | Sequence[str],
     *,
     weights: str | None = None,
+    time: str | None = None,
+    every: str | Periods | Any = None,
+    between: tuple[Any, Any] | None = None,
+    date_format: str | None = None,
     on_water: str = "nearest",
     max_snap: float | None = None,
     chunksize: int = 200_000,
@@ -1101,8 +1335,9 @@ def bin_strata(
     domain : Domain
     by : str or sequence of str
         Columns.
-    weights, on_water, max_snap, chunksize, longitude, latitude, easting, northing, crs, layer, client, progress
-        As for `bin_points`.
+    weights, time, every, between, date_format, on_water, max_snap, chunksize, longitude, latitude, easting, northing, \
+    crs, layer, client, progress
+        As for `bin_points`. All strata have the same periods.
 
     Examples
     --------
@@ -1116,104 +1351,14 @@ def bin_strata(
     columns = (by,) if isinstance(by, str) else tuple(by)
     if not columns:
         raise DataError(f"{option('by')} names no column.", option="by")
-    options = ReadOptions(
-        weights=weights, longitude=longitude, latitude=latitude, easting=easting, northing=northing,
-        crs=None if crs is None else as_crs(crs), domain_crs=domain.crs, layer=layer, chunksize=int(chunksize),
+    source = read_points(
+        points, weights=weights, time=time, by=columns, chunksize=chunksize, longitude=longitude, latitude=latitude,
+        easting=easting, northing=northing, crs=crs, layer=layer, client=client, most_kept=-1,
     )  # fmt: skip
-    reach = 2 * domain.cell_size if max_snap is None else float(max_snap)
-    tally = Tally(domain, on_water, reach, None, False)
-    with as_progress(progress).stage("strata") as stage, open_workers(client, 1) as workers:
-        if is_partitioned(points):
-            parts = find_parts(points, options, tally, workers, columns)
-            job = workers.share(_Job(tally, options, columns, parts.named))
-            found = total_of(parts, points, workers, _count, _merged, job, stage.step) or _Sums({}, 0)
-            notes = parts.notes
-        else:
-            named, notes = _settled(points, options, columns)
-            found = _count((points, ""), _Job(tally, options, columns, named))
-        stage.note(count(len(found.tallies), "stratum", "strata"))
-    return _named(found, domain, columns, notes)
-
-
-@dataclass(frozen=True, eq=False)
-class _Job:
-    """What every table is counted with."""
-
-    tally: Tally
-    options: ReadOptions
-    by: tuple[str, ...]
-    named: Named | None
-
-
-@dataclass(eq=False)
-class _Sums:
-    """Tallies by stratum, and rows of none."""
-
-    tallies: dict[Key, Tally]
-    unlabelled: int
-
-
-def _count(part: tuple[Any, str], job: _Job) -> _Sums:
-    """Return the tallies of one part, without the domain."""
-    out = _Sums({}, 0)
-    try:
-        for table in _tables(part[0], job):
-            need_strata(job.by, table.columns)
-            known = table[list(job.by)].notna().all(axis=1).to_numpy()
-            out.unlabelled += int((~known).sum())
-            some = table[known]
-            groups = some.groupby(list(job.by), observed=True, sort=False).indices
-            for key, rows in groups.items():
-                key = key if isinstance(key, tuple) else (key,)
-                tally = out.tallies.setdefault(key, empty_like(job.tally))
-                for chunk in Stream(some.iloc[rows], job.options, job.named):
-                    tally.add(chunk)
-    except GeobgpError as error:
-        if part[1]:
-            error.message = f"points, {part[1]}: {error.message.removeprefix('points: ')}"
-        raise
-    for tally in out.tallies.values():
-        tally.domain = None  # type: ignore[assignment]
-    return out
-
-
-def _merged(first: _Sums, second: _Sums) -> _Sums:
-    for key, tally in second.tallies.items():
-        first.tallies[key] = merge(first.tallies[key], tally) if key in first.tallies else tally
-    first.unlabelled += second.unlabelled
-    return first
-
-
-def _named(found: _Sums, domain: Domain, by: tuple[str, ...], notes: tuple[str, ...]) -> StrataCounts:
-    """Return the counts under the names of their strata, these in order."""
-    together: dict[str, tuple[Key, Tally]] = {}
-    for key in sorted(found.tallies, key=lambda key: tuple(map(_sortable, key))):
-        name, tally = ", ".join(map(_text, key)), found.tallies[key]
-        together[name] = (key, merge(together[name][1], tally) if name in together else tally)
-    rows = sum(tally.rows for _, tally in together.values())
-    if len(together) > 50 and 2 * len(together) > rows:
-        raise DataError(
-            f"{option('by')}: {listed(by)} makes {len(together):,} strata of {count(rows, 'row')}.",
-            option="by",
-            found=len(together),
-            remedy="Name columns with few values; one that numbers the rows is none of these.",
-        )
-    if found.unlabelled:
-        warn(
-            DroppedPointsWarning(
-                f"{found.unlabelled:,} of {count(rows + found.unlabelled, 'row')} have no value in {listed(by)}, and "
-                "are in no stratum.",
-                option="by",
-                found=found.unlabelled,
-                remedy="Give them one to have them mapped.",
-            )
-        )
-    counts = {}
-    for name, (_, tally) in together.items():
-        tally.domain = domain
-        counts[name] = tally.result(notes)
-    labels = pd.DataFrame([key for key, _ in together.values()], index=list(together), columns=list(by))
-    return StrataCounts(by, labels, found.unlabelled, counts)
+    return source.bin_strata(
+        domain, every=every, between=between, date_format=date_format, on_water=on_water, max_snap=max_snap,
+        progress=progress,
+    )  # fmt: skip
 
 
 def _text(value: Any) -> str:
@@ -1224,101 +1369,3 @@ def _sortable(value: Any) -> tuple[bool, Any, str]:
     """Return numbers before words, each in their order."""
     is_number = isinstance(value, int | float | np.number)
     return not is_number, float(value) if is_number else 0.0, str(value)
-
-
-def need_strata(by: Sequence[str], columns: Any) -> None:
-    """Refuse points without the columns that make the strata."""
-    lacking = [name for name in by if name not in columns]
-    if lacking:
-        raise DataError(
-            f"{option('by')}: there is no column {listed(lacking)}; there are {listed(columns)}.",
-            option="by",
-            found=list(map(str, columns)),
-            remedy="Name columns of the points.",
-        )
-
-
-# -- tables
-
-
-def _settled(points: Any, options: ReadOptions, by: tuple[str, ...]) -> tuple[Named | None, tuple[str, ...]]:
-    """Return the columns of the coordinates of points in one piece, None where these are geometries."""
-    if isinstance(points, str | Path):
-        path = split_layer(str(points))[0]
-        check_exists(path, "points")
-        if kind_of(path) == "parquet":
-            from pyarrow import parquet
-
-            with driver_errors(path, "points"):
-                file = parquet.ParquetFile(path)
-            need_strata(by, file.schema_arrow.names)
-            if parquet_geometry(file.metadata)[0] is not None:
-                return None, ()
-            head = next(RowGroups(path).batches(1000, None)).to_pandas()
-        elif kind_of(path) == "table":
-            with driver_errors(path, "points"):
-                head = pd.read_csv(path, nrows=100, **csv_format(path))
-        else:
-            return None, ()
-    elif isinstance(points, gpd.GeoDataFrame):
-        return None, ()
-    elif isinstance(points, pd.DataFrame):
-        head = points
-    else:
-        raise DataError(
-            f"Strata need a table with the column {listed(by)}; found points as {type(points).__name__}.",
-            option="points",
-            found=type(points).__name__,
-            remedy="Give a GeoDataFrame, a DataFrame, a file or a Dask collection.",
-        )
-    need_strata(by, head.columns)
-    return coordinate_columns(head.columns, options, lambda a, b: _beyond_degrees(head, a, b))
-
-
-def _beyond_degrees(head: pd.DataFrame, first: Any, second: Any) -> bool:
-    x, y = (pd.to_numeric(head[name], errors="coerce").abs() for name in (first, second))
-    return bool((x > 360).any() or (y > 90).any())
-
-
-def _tables(item: Any, job: _Job) -> Iterator[Any]:
-    """Yield the rows of a part as tables, with no more columns than are needed."""
-    more = [*job.by, *([] if job.options.weights is None else [job.options.weights])]
-    if isinstance(item, RowGroups):
-        yield from _row_groups(item, more, job)
-    elif not isinstance(item, str | Path):
-        yield item
-    else:
-        path = split_layer(str(item), job.options.layer)[0]
-        if kind_of(path) == "parquet":
-            yield from _row_groups(RowGroups(path), more, job)
-        elif kind_of(path) == "table":
-            wanted = {*more, *(job.named or ())[:2]}
-            with driver_errors(path, "points"):
-                yield from pd.read_csv(
-                    path,
-                    usecols=lambda name: name in wanted,
-                    chunksize=job.options.chunksize,
-                    **csv_format(path),
-                )
-        else:
-            table = read_vector(item, "points", job.options.layer)
-            need_strata(job.by, table.columns)
-            yield table
-
-
-def _row_groups(source: RowGroups, more: list[str], job: _Job) -> Iterator[Any]:
-    from pyarrow import parquet
-
-    column, about = parquet_geometry(parquet.read_metadata(source.path))
-    if column is None:
-        for batch in source.batches(
-            job.options.chunksize, list(dict.fromkeys([*(job.named or ())[:2], *more]))
-        ):
-            yield batch.to_pandas()
-        return
-    crs = None if about["crs"] is None else as_crs(about["crs"])
-    for batch in source.batches(job.options.chunksize, [column, *more]):
-        values = arrow_points(batch.column(column), about.get("encoding", "WKB").lower())
-        shapes = gpd.points_from_xy(*values.T) if values.ndim == 2 else values
-        table = batch.drop_columns([column]).to_pandas()
-        yield gpd.GeoDataFrame(table, geometry=shapes, crs=crs)

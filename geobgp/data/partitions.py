@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -144,18 +143,16 @@ def n_rows_of(points: Any) -> int | None:
     return None if files is None else sum(parquet.read_metadata(path).num_rows for path in files)
 
 
-def need_columns(options: ReadOptions, by: Sequence[str], columns: Any, where: str) -> list[str]:
-    """Return the columns to read besides coordinates: weights and labels; refuse a part that lacks one."""
-    weights = [] if options.weights is None else [options.weights]
-    for what, wanted in (("weights", weights), ("by", by)):
-        lacking = [name for name in wanted if name not in columns]
-        if lacking:
+def need_columns(options: ReadOptions, columns: Any, where: str) -> list[str]:
+    """Return the columns to read besides coordinates; refuse a part that lacks one."""
+    for what, name in options.columns:
+        if name not in columns:
             raise DataError(
-                f"{what}: there is no column {lacking[0]!r} in {where}; there are {listed(columns)}.",
+                f"{what}: there is no column {name!r} in {where}; there are {listed(columns)}.",
                 option=what,
                 found=list(columns),
             )
-    return [*by, *weights]
+    return [name for _, name in options.columns]
 
 
 def other_crs(found: Any, expected: Any, whose: str, name: str = "") -> CRSError:
@@ -212,12 +209,10 @@ def _either(first: bool, second: bool) -> bool:
 # -- Parquet files
 
 
-def parts_of_files(
-    points: Any, options: ReadOptions, tally: Tally, workers: Workers, by: Sequence[str] = ()
-) -> Parts:
+def parts_of_files(points: Any, options: ReadOptions, tally: Tally, workers: Workers) -> Parts:
     """Return the row groups of files, in parts; those off the land by their statistics are marked.
 
-    Where labels are to be read, the columns `by`, every row must be.
+    Where labels or dates are to be read, every row must be.
     """
     from pyarrow import parquet
 
@@ -235,7 +230,7 @@ def parts_of_files(
             columns = list(file.schema_arrow.names)
             column, about = parquet_geometry(file.metadata)
         crs = None if column is None or about["crs"] is None else as_crs(about["crs"])
-        need_columns(options, by, columns, name)
+        need_columns(options, columns, name)
         if k == 0:
             has_geometry, common = column is not None, crs
             if column is None:
@@ -258,7 +253,8 @@ def parts_of_files(
                 found=columns,
             )
         n_rows += file.metadata.num_rows
-        for item in _cut(path, file.metadata, column, about, options, crs or options.crs, tally, bool(by)):
+        seen = bool(options.by or options.time)
+        for item in _cut(path, file.metadata, column, about, options, crs or options.crs, tally, seen):
             items.append(item)
             names.append(name)
     return Parts(items, names, named, common, notes, n_rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -767,12 +768,47 @@ class Clock:
                 option="between",
                 remedy=f"Leave it out, or use {option('every', 'month')}.",
             )
+        self._begin()
+
+    def _begin(self) -> None:
         self.rows = self.n_missing = self.n_unreadable = self.n_coarse = self.n_outside = 0
         self.order: Literal["day", "month"] | None = None
         self._shown = ""  # the date that shows it
         self._examples: list[str] = []
         self._zones: dict[str, None] = {}
         self._found: set[int] = set()
+        self._is_part = False
+
+    def fresh(self) -> Clock:
+        """Return a clock of the same periods that has read nothing, for a part of the rows: see `merge`."""
+        part = copy.copy(self)
+        part._begin()
+        part._is_part = True
+        return part
+
+    def merge(self, other: Clock) -> None:
+        """Add what another clock has read of rows that come after those of this one."""
+        if not self.rows:
+            self.fixed = other.fixed
+        elif (
+            other.rows
+            and self.fixed is not None
+            and other.fixed is not None
+            and not self.fixed.same_as(other.fixed)
+        ):
+            raise DataError(
+                f"The column {self.name!r} has dates in some parts of the points and plain numbers in others.",
+                option="time",
+                remedy="Write it in one way.",
+            )
+        if other._shown:
+            self.settle_order([other._shown])
+        for name in ("rows", "n_missing", "n_unreadable", "n_coarse", "n_outside"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self._note(np.ones(len(other._examples), bool), np.array(other._examples, dtype=object))
+        self._zones |= other._zones
+        self._found |= other._found
+        self._check_span()
 
     @classmethod
     def asked(cls, time: Any, every: Any, between: Any, date_format: Any) -> Clock | None:
@@ -793,7 +829,7 @@ class Clock:
 
     # -- rows ----------------------------------------------------------------------------------------------
 
-    def codes(self, column: pd.Series, first_row: int = 0) -> np.ndarray:
+    def codes(self, column: pd.Series) -> np.ndarray:
         """Return the period of each row as a number (see `periods`); `UNTIMED`, or `OUTSIDE` of given periods."""
         self._settle_edges(column)
         if self.fixed is not None and not self.fixed.dated:
@@ -802,12 +838,15 @@ class Clock:
             codes = self._dates(column)
         self.rows += len(codes)
         self.n_outside += int((codes == OUTSIDE).sum())
-        if self.rows >= _JUDGED:
+        if self.rows >= _JUDGED and not self._is_part:
             self._judge()
         self._found.update(np.unique(codes[codes > OUTSIDE]).tolist())
+        self._check_span()
+        return codes
+
+    def _check_span(self) -> None:
         if len(self._found) > MOST_PERIODS:
             check_number(max(self._found) - min(self._found) + 1, self.every, *self._span())
-        return codes
 
     def settle_order(self, values: Sequence[str]) -> None:
         """Find out whether day or month comes first in dates that end in the year; they are all written alike."""

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from geobgp.data.counts import Counts, about_places, bin_points
+from geobgp.data.counts import Counts, Tally, about_places, read_points
 from geobgp.data.effects import Effects, Term, indicators, is_categorical, refuse_intercept
-from geobgp.data.points import ReadOptions, Stream, csv_format, telling_of_lines
+from geobgp.data.points import Stream, csv_format, telling_of_lines
 from geobgp.errors import DataError, GeobgpError, GeometryError, InputWarning, option, warn
 from geobgp.files import check_exists, driver_errors, kind_of, read_vector, split_layer
-from geobgp.land.crs import as_crs, transform
+from geobgp.land.crs import transform
 from geobgp.text import count, listed, number, percent
 from geobgp.validation import as_floats
 
@@ -165,8 +165,17 @@ def place_persons(
             found=lacking,
             remedy="Confounders are columns of both tables.",
         )
+    tally, nodes, rows, places = Tally(domain, on_water, max_snap), [], [], []
+    stream = Stream(table, replace(read_points(table, crs=crs, **names).options, domain_crs=domain.crs))
     with _named(what):
-        counts = bin_points(table, domain, on_water=on_water, max_snap=max_snap, crs=crs, **names)
+        for chunk in stream:
+            before, node = tally.rows, tally.add(chunk)
+            nodes.append(node[node >= 0])
+            rows.append(before + chunk.rows[node >= 0])
+            places.append(transform(chunk.coords[node >= 0], chunk.crs, domain.crs))
+        counts = tally.results((), tuple(stream.notes))[()]
+    for warning in counts.warnings:
+        warn(warning)
     if counts.n_used == 0:
         raise DataError(
             f"{option(what)}: nobody is left to map; {counts.n_read:,} were read, {counts.n_dropped:,} lie off the "
@@ -175,18 +184,6 @@ def place_persons(
             found=0,
             remedy="Check the file, its columns and its CRS.",
         )
-    reach = 2 * domain.cell_size if max_snap is None else float(max_snap)
-    how = ReadOptions(crs=None if crs is None else as_crs(crs), domain_crs=domain.crs, **names)
-    nodes, rows, places, before = [], [], [], 0
-    for chunk in Stream(table, how):
-        coords = transform(chunk.coords, chunk.crs, domain.crs)
-        node = np.asarray(
-            domain.nearest(coords, reach)[0] if on_water == "nearest" else domain.node_at(coords)
-        )
-        nodes.append(node[node >= 0])
-        rows.append(before + chunk.rows[node >= 0])
-        places.append(coords[node >= 0])
-        before += chunk.n_rows
     row = np.concatenate(rows)
     kept = pd.DataFrame({c: table[c].to_numpy()[row] for c in confounders}, index=range(len(row)))
     shape = getattr(getattr(table, "geometry", None), "name", None)

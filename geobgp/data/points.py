@@ -189,6 +189,8 @@ class Chunk:
     weights : (n_rows,) array or None
     times : (n_rows,) Series or None
         The column of dates, as it was read.
+    labels : (n_rows, k) DataFrame or None
+        The columns whose values make strata.
     """
 
     coords: np.ndarray
@@ -198,6 +200,7 @@ class Chunk:
     crs: pyproj.CRS | None
     weights: np.ndarray | None
     times: pd.Series | None = None
+    labels: pd.DataFrame | None = None
 
 
 @dataclass(frozen=True)
@@ -206,6 +209,7 @@ class ReadOptions:
 
     weights: str | None = None
     time: str | None = None
+    by: tuple[str, ...] = ()
     longitude: str | None = None
     latitude: str | None = None
     easting: str | None = None
@@ -214,6 +218,12 @@ class ReadOptions:
     domain_crs: pyproj.CRS | None = None
     layer: str | None = None
     chunksize: int = 200_000
+
+    @property
+    def columns(self) -> list[tuple[str, str]]:
+        """The columns to read besides the coordinates: what each is for, and its name."""
+        named = [("weights", self.weights), ("time", self.time), *(("by", name) for name in self.by)]
+        return [(what, name) for what, name in named if name is not None]
 
 
 #: Two columns of coordinates, and their CRS.
@@ -237,12 +247,11 @@ class RowGroups:
 
 
 class _RawPoints(NamedTuple):
-    """Rows as they were read: (n,) geometries or (n, 2) coordinates, their CRS, their weights and dates."""
+    """Rows as they were read: (n,) geometries or (n, 2) coordinates, their CRS, and the columns that were asked for."""
 
     values: np.ndarray
     crs: pyproj.CRS | None
-    weights: np.ndarray | None
-    times: pd.Series | None
+    columns: pd.DataFrame | None
 
 
 class Stream:
@@ -295,58 +304,63 @@ class Stream:
 
     def _chunks(self, part: Any) -> Iterator[Chunk]:
         """Cut a table into chunks of points."""
-        values, crs, weights, times = part if isinstance(part, _RawPoints) else self._raw(part)
-        size = self.options.chunksize
+        values, crs, columns = part if isinstance(part, _RawPoints) else self._raw(part)
+        o, size = self.options, self.options.chunksize
+        weights = times = labels = None
+        if columns is not None:
+            weights = None if o.weights is None else _weights(columns[o.weights], o.weights)
+            times = None if o.time is None else columns[o.time]
+            labels = columns[list(o.by)] if o.by else None
         for start in range(0, len(values), size):
-            some = values[start : start + size]
-            n = len(some)
-            coords, rows, missing = coordinates_of(some) if some.ndim == 1 else finite_rows(some)
-            mine = None if weights is None else weights[start : start + size]
-            when = None if times is None else times.iloc[start : start + size]
-            yield Chunk(coords, rows, n, missing, crs, mine, when)
+            here = slice(start, start + size)
+            chunk = values[here]
+            coords, rows, missing = coordinates_of(chunk) if chunk.ndim == 1 else finite_rows(chunk)
+            yield Chunk(
+                coords,
+                rows,
+                len(chunk),
+                missing,
+                crs,
+                None if weights is None else weights[here],
+                None if times is None else times.iloc[here],
+                None if labels is None else labels.iloc[here],
+            )
 
     def _raw(self, table: Any) -> _RawPoints:
-        """Return the geometries or coordinates of a table, their CRS, their weights and their dates."""
+        """Return the geometries or coordinates of a table, their CRS, and the columns that were asked for."""
         o = self.options
-        weights = times = None
+        columns = None
         if isinstance(table, pd.DataFrame):
             self._wanted(table.columns)
-            weights = None if o.weights is None else _weights(table[o.weights], o.weights)
-            times = None if o.time is None else table[o.time]
+            columns = pd.DataFrame(table)
         else:
-            for name, column in self._columns.items():
+            for what, name in o.columns:
                 raise DataError(
-                    f"{option(name, column)} is no column: the points are a {type(table).__name__}.",
-                    option=name,
-                    found=column,
+                    f"{option(what, name)} is no column: the points are a {type(table).__name__}.",
+                    option=what,
+                    found=name,
                 )
         if isinstance(table, gpd.GeoSeries) or _has_geometry(table):
-            return _RawPoints(table.geometry.to_numpy(), table.crs or o.crs, weights, times)
+            return _RawPoints(table.geometry.to_numpy(), table.crs or o.crs, columns)
         if isinstance(table, pd.DataFrame):
-            return _RawPoints(*self._coordinates(table), weights, times)
+            return _RawPoints(*self._coordinates(table), columns)
         if _is_coordinates(table):
-            return _RawPoints(np.asarray(table, float), o.crs or o.domain_crs, weights, times)
+            return _RawPoints(np.asarray(table, float), o.crs or o.domain_crs, None)
         raise GeometryError(
             "points: each chunk must be a GeoDataFrame, a GeoSeries, a DataFrame with named coordinates "
             f"or a (k, 2) array; found {type(table).__name__}."
         )
 
-    @property
-    def _columns(self) -> dict[str, str]:
-        """The columns to read besides the coordinates, by what they are for."""
-        both = {"weights": self.options.weights, "time": self.options.time}
-        return {name: column for name, column in both.items() if column is not None}
-
     def _wanted(self, columns: Any) -> list[str]:
         """Return the columns to read besides the geometry; refuse those that are not there."""
-        for name, column in self._columns.items():
-            if column not in columns:
+        for what, name in self.options.columns:
+            if name not in columns:
                 raise DataError(
-                    f"{name}: there is no column {column!r}; there are {listed(columns)}.",
-                    option=name,
+                    f"{what}: there is no column {name!r}; there are {listed(columns)}.",
+                    option=what,
                     found=list(columns),
                 )
-        return list(dict.fromkeys(self._columns.values()))
+        return list(dict.fromkeys(name for _, name in self.options.columns))
 
     # -- coordinates in named columns ----------------------------------------------------------------------
 
@@ -472,11 +486,9 @@ class Stream:
                 yield self._arrow(batch, meta["geometry_name"] or "wkb_geometry", "wkb", crs)
 
     def _arrow(self, batch: Any, column: str, encoding: str, crs: pyproj.CRS | None) -> _RawPoints:
-        values = arrow_points(batch.column(column), encoding)
-        name, time = self.options.weights, self.options.time
-        weights = None if name is None else _weights(batch.column(name).to_pandas(), name)
-        times = None if time is None else batch.column(time).to_pandas()
-        return _RawPoints(values, crs or self.options.crs, weights, times)
+        wanted = list(dict.fromkeys(name for _, name in self.options.columns))
+        columns = batch.select(wanted).to_pandas() if wanted else None
+        return _RawPoints(arrow_points(batch.column(column), encoding), crs or self.options.crs, columns)
 
 
 def coordinate_columns(

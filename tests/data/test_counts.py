@@ -14,6 +14,9 @@ from shapely.geometry import LineString, MultiPoint, Point, box
 from strategies import coordinates, island_groups
 
 from geobgp import CRSError, DataError, Domain, GeobgpWarning, GeometryError, bin_points
+from geobgp.data import counts as counts_module
+from geobgp.data.counts import read_points
+from geobgp.data.points import Stream
 from geobgp.errors import DroppedPointsWarning
 
 
@@ -327,3 +330,25 @@ def test_rows_without_a_readable_point_are_warned_of(square):
         bin_points(gone, square)
     few = gpd.GeoSeries([Point(0.5, 0.5)] * 199 + [None])
     assert bin_points(few, square).warning is None  # half a per cent
+
+
+def test_points_are_read_once_for_cells_of_any_size(tmp_path, netherlands, monkeypatch):
+    towns = pd.read_csv(SAMPLE / "places_netherlands_points.csv")
+    towns.to_csv(tmp_path / "towns.csv", index=False)
+    finer = Domain.from_polygons(
+        netherlands.geometry, cell_size=netherlands.cell_size / 2, crs=netherlands.crs
+    )
+    expected = [bin_points(tmp_path / "towns.csv", domain) for domain in (netherlands, finer)]
+    opened = []
+    source = read_points(tmp_path / "towns.csv")
+    monkeypatch.setattr(counts_module, "Stream", lambda *told: opened.append(told) or Stream(*told))
+    for domain, counts in zip((netherlands, finer), expected, strict=True):
+        again = source.bin(domain)
+        np.testing.assert_array_equal(again.values, counts.values)
+        assert again.report() == counts.report() and again.digest == counts.digest
+    assert len(opened) == 1 and source.n == len(towns)
+    # Too many to be kept, or a stream: read each time, or once.
+    source = read_points(tmp_path / "towns.csv", most_kept=10)
+    assert source.bin(netherlands).digest == source.bin(netherlands).digest and len(opened) == 3
+    stream = read_points(iter([towns]))
+    assert not stream.can_be_read_again and stream.bin(netherlands).digest == expected[0].digest

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from shapely.geometry import box
 
 from geobgp import DataError, Domain, GeobgpWarning, SizeError, bin_points
-from geobgp.data.counts import PeriodCounts
+from geobgp.data.counts import Counts
 from geobgp.data.periods import Clock, Periods
 from geobgp.errors import DroppedPointsWarning
 
@@ -274,10 +274,29 @@ def test_periods_are_only_for_events_with_dates():
 
 def test_parts_of_the_counts():
     counts = months(table([(1, 1, "2020-01-31"), (1, 1, "2020-03-01"), (3, 3, "2020-03-02")]))
-    assert isinstance(counts, PeriodCounts) and counts.n_periods == 3
+    assert isinstance(counts, Counts) and counts.n_periods == 3
     later = counts.slice(1, 3)
     assert later.periods.labels == ("2020-02", "2020-03") and later.total_weight == 2.0
     assert not counts.values.flags.writeable
+    assert (later.n_used, later.n_read, counts.at("2020-03").n_used, counts.at(1).n_used) == (2, 2, 2, 0)
+    np.testing.assert_array_equal(counts.at(-1).values, counts.values[2])
+    assert counts.at(0).periods is None and counts.pooled().pooled() is not None
+
+
+def test_other_events_have_another_digest():
+    rows = [(1, 1, "2020-01-31"), (1, 1, "2020-03-01"), (3, 3, "2020-03-02")]
+    counts = months(table(rows))
+    assert months(table(rows[::-1])).digest == counts.digest
+    others = [
+        months(table([(1, 3, "2020-01-31"), *rows[1:]])),  # another place
+        months(table([(1, 1, "2020-02-01"), *rows[1:]])),  # another month
+        months(table(rows), every="quarter"),
+        months(table(rows, n=[1.0, 1.0, 2.0]), weights="n"),
+        months(table(rows), domain=Domain.from_polygons(box(0, 0, 4, 4), cell_size=2, crs="local")),
+        counts.pooled(),
+        counts.slice(0, 2),
+    ]
+    assert len({counts.digest, *(other.digest for other in others)}) == 1 + len(others)
     assert Clock.asked(None, None, None, None) is None
 
 

@@ -162,6 +162,52 @@ def test_files_off_the_land_are_counted_and_not_read(points, domain, tmp_path, w
         bin_points(folder, domain, on_water="error")
 
 
+@pytest.fixture(scope="module")
+def dated(points):
+    """The points with dates of which the first parts alone do not tell whether day or month comes first."""
+    rng = np.random.default_rng(2)
+    days = np.sort(rng.integers(0, 400, N))
+    stamps = pd.Timestamp("2020-01-01") + pd.to_timedelta(days, unit="D")
+    written = stamps.strftime("%d/%m/%Y").to_numpy(dtype=object)
+    written[:900] = "03/04/2020"
+    written[[7, 2000]] = None, "soon"
+    age = rng.choice(["old", "young", None], N, p=[0.6, 0.39, 0.01])
+    return points.assign(stamp=stamps, written=written, age=age)
+
+
+@pytest.mark.parametrize("where", ["cluster", "here", "folder"])
+@pytest.mark.parametrize("column", ["stamp", "written"])
+def test_parts_by_period_and_stratum(dated, domain, client, tmp_path, where, column, monkeypatch):
+    monkeypatch.setattr(parts, "PART_ROWS", 300)
+    told = {"time": column, "every": "month", "weights": "n"}
+    if where == "folder":
+        source = write_folder(dated, tmp_path / "a")
+    else:
+        source = dask_geopandas.from_geopandas(dated, npartitions=7)
+    found = bin_points(source, domain, client=client if where == "cluster" else None, **told)
+    expected = bin_points(dated, domain, **told)
+    same(found, expected)
+    assert found.periods.same_as(expected.periods) and found.digest == expected.digest
+    assert str(found.untimed_warning) == str(expected.untimed_warning)
+    strata = bin_strata(source, domain, "age", client=client if where == "cluster" else None, **told)
+    assert list(strata) == ["old", "young"]
+    for name, counts in strata.items():
+        alone = bin_points(dated[dated["age"] == name], domain, **told | {"every": expected.periods})
+        np.testing.assert_array_equal(counts.values, alone.values)
+        assert (counts.n_used, counts.n_untimed) == (alone.n_used, alone.n_untimed)
+
+
+def test_parts_that_write_dates_in_two_ways(dated, domain):
+    other = dated.copy()
+    other.loc[3500:, "written"] = "12/31/2020"
+    collection = dask_geopandas.from_geopandas(other, npartitions=7)
+    with pytest.raises(DataError, match=r"has the day first, '12/31/2020' the month"):
+        bin_points(collection, domain, time="written", every="month")
+    vague = dask_geopandas.from_geopandas(dated.iloc[:900], npartitions=3)
+    with pytest.raises(DataError, match="no other tells"):
+        bin_points(vague, domain, time="written", every="month")
+
+
 def test_nearly_all_abroad(points, domain, tmp_path):
     abroad = points[points.geometry.notna()].copy()
     abroad["geometry"] = abroad.geometry.translate(20.0, 0.0)
@@ -219,8 +265,8 @@ def test_partitions_that_are_not_alike(points, domain, client, where):
         bin_points(dd.from_pandas(frame, npartitions=2), domain, weights="cases", **told)
     with pytest.raises(DataError, match="4,000 numbers cannot be matched"):
         bin_points(dd.from_pandas(frame, npartitions=2), domain, weights=np.ones(N), **told)
-    with pytest.raises(DataError, match="not by period"):
-        bin_points(dd.from_pandas(frame, npartitions=2), domain, time="n", every="day", **told)
+    with pytest.raises(DataError, match="4,000 dates cannot be matched"):
+        bin_points(dd.from_pandas(frame, npartitions=2), domain, time=np.ones(N), every="year", **told)
     negative = frame.assign(n=np.where(np.arange(N) == 3500, -1, 1))
     with pytest.raises(DataError, match=r"partition 3 of 4.*first -1 in row 500"):
         bin_points(dd.from_pandas(negative, npartitions=4), domain, weights="n", **told)
