@@ -303,7 +303,7 @@ class GriddedSeries:
             Units.of(o.units or "", inputs.exposure_kind, domain.area_unit)
             counts = _sharing(counts, inputs)
         in_time = None
-        if getattr(counts, "periods", None) is not None:
+        if isinstance(counts, (Counts, PeriodAreaCounts)) and counts.periods is not None:
             in_time = InTime(counts, inputs)
             inputs = inputs.pooled()
             counts = _sharing(counts.pooled(), inputs)
