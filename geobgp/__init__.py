@@ -8,23 +8,21 @@ The way of the data::
 
 `map_intensity(points, land)` walks all of it in one call.
 
-The house, from the ground up; each folder imports only from those before it::
+The packages from the ground up; each imports only from those before it::
 
-    errors, text, files, progress, validate, arguments   what everybody uses: errors, words, files, stages, rules
+    errors, text, units, style, files, progress, parallel, store, validation   what everybody uses
     linalg      eigenpairs and factors of sparse matrices, without any geography
     land        polygons to a grid: CRS, pieces of cells, Domain, regions
     prior       the Laplacian on a domain, its features or its full resolution, kernels, the cache of bases
-    data        points, exposure, covariates and rasters to numbers per node
+    data        points, areas, periods, exposure, effort, covariates and rasters to numbers per node
     inference   likelihoods, engines, the rounds of a fit, mixtures over hyperparameters
-    model, posterior, summary, simulate   LGCP and BoundaryGP, what they find, points drawn from it
-    spacetime   the same over periods
-    storage     posteriors and arrays in files
-    checks      does the map agree with the points?
-    output      xarray datasets, GeoTIFFs, contours, QGIS styles, colours, plots
+    model, posterior, totals, summary, privacy, simulate, archive   LGCP and BoundaryGP, and what they find
+    checks      does the map agree with the data?
+    output      datasets, GeoTIFFs, netCDF, Zarr, QGIS, colours, figures
     web         the interactive map
     report      the page that says what was done and found
-    auto        map_intensity: its options, its choices, the search for the model
-    scale       past one machine: who does independent work, strata, tiles
+    auto        map_intensity and map_risk: their options, their choices, the search for the model
+    scale       strata, and land too large for one fit
     cli         the shell
     gpflow      the same model in GPflow, beside output
 """
@@ -36,107 +34,65 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-if TYPE_CHECKING:
-    from geobgp.auto.maps import map_intensity, map_risk
-    from geobgp.checks.compare import compare
-    from geobgp.checks.crossval import CrossValidation
-    from geobgp.checks.variation import Variation
-    from geobgp.data.areas import AreaCounts, bin_areas
-    from geobgp.data.counts import Counts, bin_points
-    from geobgp.data.effects import Categorical
-    from geobgp.data.periods import Periods
-    from geobgp.data.standardise import expected_counts
-    from geobgp.errors import (
-        CacheError,
-        CRSError,
-        DataError,
-        DomainError,
-        GeobgpError,
-        GeobgpWarning,
-        GeometryError,
-        SizeError,
-    )
-    from geobgp.land.domain import Domain
-    from geobgp.land.grid import Grid
-    from geobgp.model import LGCP, BoundaryGP
-    from geobgp.posterior import Posterior, SpaceTimePosterior
-    from geobgp.prior.full_rank import FullRank
-    from geobgp.prior.harmonic import HarmonicBasis
-    from geobgp.prior.kernels import Matern, SquaredExponential
-    from geobgp.scale.maps import map_strata, map_tiles
-    from geobgp.simulate import simulate_points
-
-_HOME = {
-    "AreaCounts": "data.areas",
-    "BoundaryGP": "model",
-    "CRSError": "errors",
-    "CacheError": "errors",
-    "Categorical": "data.effects",
-    "Counts": "data.counts",
-    "CrossValidation": "checks.crossval",
-    "DataError": "errors",
-    "Domain": "land.domain",
-    "DomainError": "errors",
-    "FullRank": "prior.full_rank",
-    "GeobgpError": "errors",
-    "GeobgpWarning": "errors",
-    "GeometryError": "errors",
-    "Grid": "land.grid",
-    "HarmonicBasis": "prior.harmonic",
-    "LGCP": "model",
-    "Matern": "prior.kernels",
-    "Periods": "data.periods",
-    "Posterior": "posterior",
-    "SizeError": "errors",
-    "SpaceTimePosterior": "posterior",
-    "SquaredExponential": "prior.kernels",
-    "Variation": "checks.variation",
-    "bin_areas": "data.areas",
-    "bin_points": "data.counts",
-    "compare": "checks.compare",
-    "expected_counts": "data.standardise",
-    "map_intensity": "auto.maps",
-    "map_risk": "auto.maps",
-    "map_strata": "scale.maps",
-    "map_tiles": "scale.maps",
-    "simulate_points": "simulate",
+#: Public names by the module that each is loaded from, when it is first asked for.
+_PUBLIC = {
+    "auto.maps": "map_intensity map_risk",
+    "checks.compare": "compare",
+    "checks.crossval": "CrossValidation",
+    "checks.variation": "Variation",
+    "data.areas": "AreaCounts bin_areas",
+    "data.counts": "Counts bin_points",
+    "data.effects": "Categorical",
+    "data.periods": "Periods",
+    "data.standardise": "expected_counts",
+    "errors": "CRSError CacheError DataError DomainError GeobgpError GeobgpWarning GeometryError SizeError",
+    "land.domain": "Domain",
+    "land.grid": "Grid",
+    "model": "BoundaryGP LGCP",
+    "posterior": "Posterior SpaceTimePosterior",
+    "prior.full_rank": "FullRank",
+    "prior.harmonic": "HarmonicBasis",
+    "prior.kernels": "Matern SquaredExponential",
+    "scale.maps": "map_strata map_tiles",
+    "simulate": "simulate_points",
 }
+_HOME = {name: module for module, names in _PUBLIC.items() for name in names.split()}
+__all__ = sorted(_HOME)
 
-__all__ = [
-    "LGCP",
-    "AreaCounts",
-    "BoundaryGP",
-    "CRSError",
-    "CacheError",
-    "Categorical",
-    "Counts",
-    "CrossValidation",
-    "DataError",
-    "Domain",
-    "DomainError",
-    "FullRank",
-    "GeobgpError",
-    "GeobgpWarning",
-    "GeometryError",
-    "Grid",
-    "HarmonicBasis",
-    "Matern",
-    "Periods",
-    "Posterior",
-    "SizeError",
-    "SpaceTimePosterior",
-    "SquaredExponential",
-    "Variation",
-    "bin_areas",
-    "bin_points",
-    "compare",
-    "expected_counts",
-    "map_intensity",
-    "map_risk",
-    "map_strata",
-    "map_tiles",
-    "simulate_points",
-]
+if TYPE_CHECKING:  # the same names, for type checkers
+    from geobgp.auto.maps import map_intensity as map_intensity
+    from geobgp.auto.maps import map_risk as map_risk
+    from geobgp.checks.compare import compare as compare
+    from geobgp.checks.crossval import CrossValidation as CrossValidation
+    from geobgp.checks.variation import Variation as Variation
+    from geobgp.data.areas import AreaCounts as AreaCounts
+    from geobgp.data.areas import bin_areas as bin_areas
+    from geobgp.data.counts import Counts as Counts
+    from geobgp.data.counts import bin_points as bin_points
+    from geobgp.data.effects import Categorical as Categorical
+    from geobgp.data.periods import Periods as Periods
+    from geobgp.data.standardise import expected_counts as expected_counts
+    from geobgp.errors import CacheError as CacheError
+    from geobgp.errors import CRSError as CRSError
+    from geobgp.errors import DataError as DataError
+    from geobgp.errors import DomainError as DomainError
+    from geobgp.errors import GeobgpError as GeobgpError
+    from geobgp.errors import GeobgpWarning as GeobgpWarning
+    from geobgp.errors import GeometryError as GeometryError
+    from geobgp.errors import SizeError as SizeError
+    from geobgp.land.domain import Domain as Domain
+    from geobgp.land.grid import Grid as Grid
+    from geobgp.model import LGCP as LGCP
+    from geobgp.model import BoundaryGP as BoundaryGP
+    from geobgp.posterior import Posterior as Posterior
+    from geobgp.posterior import SpaceTimePosterior as SpaceTimePosterior
+    from geobgp.prior.full_rank import FullRank as FullRank
+    from geobgp.prior.harmonic import HarmonicBasis as HarmonicBasis
+    from geobgp.prior.kernels import Matern as Matern
+    from geobgp.prior.kernels import SquaredExponential as SquaredExponential
+    from geobgp.scale.maps import map_strata as map_strata
+    from geobgp.scale.maps import map_tiles as map_tiles
+    from geobgp.simulate import simulate_points as simulate_points
 
 
 def __getattr__(name: str) -> Any:

@@ -1,9 +1,11 @@
 """What is loaded when, and how fast: each in a fresh interpreter."""
 
+import ast
 import json
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -62,3 +64,14 @@ def test_every_public_name_is_there():
         assert getattr(geobgp, name) is not None
     with pytest.raises(AttributeError, match="nonsense"):
         _ = geobgp.nonsense
+
+
+def test_type_checkers_see_what_is_loaded():
+    import geobgp
+
+    block = next(
+        one for one in ast.parse(Path(geobgp.__file__).read_text("utf-8")).body if isinstance(one, ast.If)
+    )
+    seen = {alias.asname: one.module for one in block.body for alias in one.names}
+    assert seen == {name: f"geobgp.{module}" for name, module in geobgp._HOME.items()}
+    assert [*seen] and sorted(seen) == geobgp.__all__
