@@ -35,6 +35,7 @@ from geobgp.inference.engine import engine_for
 from geobgp.inference.families import Binomial
 from geobgp.inference.fit import Fit, fit
 from geobgp.inference.hyper import Hyper
+from geobgp.inference.links import EXP
 from geobgp.land.domain import Domain
 from geobgp.land.polygons import check_one_plane, own_crs
 from geobgp.posterior import Posterior
@@ -233,7 +234,7 @@ def fit_risk(
     """
     domain, kernel = basis.domain, kernel or basis.default_kernel()
     basis.check_kernel(kernel)
-    likelihood = Binomial(groups.cases, groups.persons, groups.offset)
+    likelihood = Binomial(groups.cases, groups.persons, groups.offset, EXP)
     k = groups.effects.columns.shape[1]
     at_nodes = np.zeros((domain.n_nodes, k))  # the map is of the risk at the average of the confounders
     at_nodes[:, 0] = 1.0
@@ -262,7 +263,7 @@ def fit_risk(
         persons=groups,
     )
     log_mean = math.log(float(share @ made._nodes.exp_mean()))
-    odds = Binomial.without_data({"offset": groups.offset + log_mean})
+    odds = Binomial.without_data({"offset": groups.offset + log_mean, "link": "exp"})
     return dataclasses.replace(made, fit=_centred(found, log_mean), likelihood=odds)
 
 

@@ -17,6 +17,7 @@ from geobgp.errors import CheckWarning, DataError, GeobgpError, warn
 from geobgp.inference.dense import NodeFeatures
 from geobgp.inference.families import Binomial
 from geobgp.inference.hyper import Hyper
+from geobgp.inference.links import EXP
 from geobgp.inference.relinearise import (
     EffectsFit,
     NodeProblem,
@@ -258,7 +259,7 @@ def _fit_without_field(posterior: Posterior) -> EffectsFit:
         groups = posterior.persons
         assert groups is not None
         design = groups.effects.columns
-        binomial = Binomial(groups.cases, groups.persons, groups.offset)
+        binomial = Binomial(groups.cases, groups.persons, groups.offset, EXP)
         return fit_effects(binomial, design, np.full(design.shape[1], FIXED_SD))
     own: Any = posterior.fit.states[0]
     # Columns of levels that share nodes are held, as they were linearised with the field.

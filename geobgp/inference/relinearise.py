@@ -872,7 +872,7 @@ class Profile:
         settled, theta = place.settled, self._theta(place.x)
         solver = Solver(settled.last.engine, settled.likelihood, self.hyper, None)
         slope = solver.penalised(theta, solver.sites_at(*settled.seen))[1]
-        return np.append(slope, settled.likelihood.by_log_k(*settled.seen)) if self._sized else slope
+        return np.append(slope, settled.likelihood.by_log_dispersion(*settled.seen)) if self._sized else slope
 
     def _pull(self, place: _Place, curvature: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return what the slope at held rows lacks, and the curvature, both by differences.
@@ -1050,7 +1050,7 @@ def _learn_k(problem: Problem, hyper: Hyper, plain: Settled, stage: Stage, keep:
     def slope(log_k: float) -> float:
         nonlocal latest
         latest = found[log_k] = settle(problem, hyper, math.exp(log_k), before=latest, stage=stage, keep=keep)
-        return float(latest.likelihood.by_log_k(*latest.seen))
+        return float(latest.likelihood.by_log_dispersion(*latest.seen))
 
     low, high = math.log(SMALLEST_K), math.log(LARGEST_K)
     there = _bracket(slope, _likely_size(problem, plain), low, high)

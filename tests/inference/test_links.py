@@ -1,4 +1,4 @@
-"""Links against quadrature and their own inverse; families' densities and draws against SciPy's."""
+"""Links against quadrature and their own inverse."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pytest
 from scipy import stats
 from scipy.integrate import quad
 
-from geobgp.inference.families import Bernoulli, Binomial, Gaussian, NegativeBinomial, Poisson
 from geobgp.inference.links import LINKS
 from geobgp.inference.mixture import NormalMixture
 
@@ -61,40 +60,3 @@ def test_nothing_lies_beyond_the_range(link):
 @pytest.mark.parametrize("link", LINKS.values(), ids=repr)
 def test_a_link_is_the_same_in_another_process(link):
     assert pickle.loads(pickle.dumps(link)) is link
-
-
-ETA, RATE = np.array([[-1.0, 0.3, 1.2], [0.0, -2.0, 0.5]]), np.array([2.0, 0.5, 4.0])
-FAMILIES = {
-    "poisson": (Poisson(np.zeros(0), np.zeros(0)), RATE, lambda eta: stats.poisson(RATE * np.exp(eta))),
-    "negative binomial": (
-        NegativeBinomial(np.zeros(0), np.zeros(0), k=1.7),
-        RATE,
-        lambda eta: stats.nbinom(1.7, 1.7 / (1.7 + RATE * np.exp(eta))),
-    ),
-    "gaussian": (Gaussian(np.zeros(0), 0.4), 1.0, lambda eta: stats.norm(eta, 0.4)),
-    "probit": (Bernoulli(np.zeros(0)), 1.0, lambda eta: stats.bernoulli(stats.norm.cdf(eta))),
-    "logit": (Bernoulli(np.zeros(0), "logit"), 1.0, lambda eta: stats.bernoulli(1 / (1 + np.exp(-eta)))),
-    "binomial": (
-        Binomial(np.zeros(0), np.zeros(0), 0.7),
-        np.array([3.0, 1.0, 9.0]),
-        lambda eta: stats.binom([3, 1, 9], 1 / (1 + np.exp(-0.7 - eta))),
-    ),
-}
-
-
-@pytest.mark.parametrize("name", FAMILIES)
-def test_densities_are_those_of_scipy(name):
-    family, size, made = FAMILIES[name]
-    y = np.array([0.0, 1.0, 1.0])
-    known = made(ETA)
-    log_p = known.logpdf(y) if name == "gaussian" else known.logpmf(y)
-    np.testing.assert_allclose(family.log_density(y, ETA, size), log_p, atol=1e-12)
-
-
-@pytest.mark.parametrize("name", FAMILIES)
-def test_draws_have_the_moments_of_scipy(name):
-    family, size, made = FAMILIES[name]
-    draws = family.draw(np.broadcast_to(ETA[0], (200_000, 3)), size, np.random.default_rng(0))
-    known = made(ETA[0])
-    np.testing.assert_allclose(draws.mean(axis=0), known.mean(), atol=4.5 * known.std().max() / np.sqrt(2e5))
-    np.testing.assert_allclose(draws.var(axis=0), known.var(), rtol=0.05)
