@@ -172,13 +172,12 @@ def _scattered(posterior: Posterior, sums: np.ndarray, weights: Any, n_samples: 
     """Return means about which counts in regions are Poisson: more spread than sums of intensities, or the same."""
     likelihood = posterior.likelihood
     rng = np.random.default_rng([seed, 1])
-    by_region = likelihood.scatter(sums.shape, rng)
-    if by_region is None:
+    if likelihood.dispersion is None:
         return sums
     if posterior.areas is not None:
-        return np.asarray(sums * by_region)
+        return np.asarray(likelihood.poisson_rates(sums, rng))
     blocks = posterior.sample_blocks(n_samples, seed)
-    return sum_samples((b * likelihood.scatter(b.shape, rng) for b in blocks), weights)
+    return sum_samples((np.asarray(likelihood.poisson_rates(b, rng)) for b in blocks), weights)
 
 
 # -- Totals, trends and forecasts over periods, from joint draws of all of them ------------------------------
@@ -264,23 +263,21 @@ def region_sums(
         negative binomial, where there is one.
     """
     count, weights = posterior.n_periods, region_weights(posterior, inside, reported=reported)
-    rng, scatter = np.random.default_rng([seed, 1]), posterior.likelihood.scatter
+    rng, likelihood = np.random.default_rng([seed, 1]), posterior.likelihood
+    spread = reported and likelihood.dispersion is not None
     out = []
     for block in posterior.sample_blocks(n_samples, seed):
-        spread = scatter(block.shape, rng) if reported and posterior.areas is None else None
-        values = block if spread is None else block * spread
+        values: Any = likelihood.poisson_rates(block, rng) if spread and posterior.areas is None else block
         out.append(np.stack([(weights[t % len(weights)] @ values[:, t].T).T for t in range(count)], axis=1))
     sums = np.concatenate(out)
-    by_region = scatter(sums.shape, rng) if reported and posterior.areas is not None else None
-    return sums if by_region is None else sums * by_region
+    return np.asarray(likelihood.poisson_rates(sums, rng) if spread and posterior.areas is not None else sums)
 
 
 def land_draws(posterior: Posterior) -> tuple[np.ndarray, np.ndarray]:
     """Return joint draws of the events of all the land, (draws, n_periods): expected, and means of what is counted."""
     everything = Within(sparse.csr_array(np.ones((1, posterior.domain.n_nodes))))
     plain = region_sums(posterior, everything, LAND_DRAWS, 0)[:, :, 0]
-    spread = posterior.likelihood.scatter((1, 1), np.random.default_rng(0)) is not None
-    if posterior.effort is None and not spread:
+    if posterior.effort is None and posterior.likelihood.dispersion is None:
         return plain, plain
     return plain, region_sums(posterior, everything, LAND_DRAWS, 0, reported=True)[:, :, 0]
 

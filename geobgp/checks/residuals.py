@@ -157,8 +157,8 @@ def _sample_sums(
     out, empty = [], 0.0
     for _ in range(SAMPLES // _BLOCK):
         draws = np.concatenate(list(posterior.sample_blocks(_BLOCK, rng)))
-        scatter = posterior.likelihood.scatter(draws.shape, rng)
-        draws = draws if scatter is None else draws * scatter
+        if posterior.likelihood.dispersion is not None:
+            draws = np.asarray(posterior.likelihood.poisson_rates(draws, rng))
         out.append((gather @ draws.T).T)
         empty += float(np.exp(-draws * posterior.seen_exposure).mean()) * _BLOCK / SAMPLES
     return np.concatenate(out), empty
@@ -283,9 +283,8 @@ def residuals(posterior: Posterior, *, n_simulations: int = 99, seed: int = 0) -
     rng = np.random.default_rng(seed)
     expected = posterior.seen_exposure * posterior._nodes.exp_mean()
     rates = np.concatenate(list(posterior.sample_blocks(n_simulations, rng))) * posterior.seen_exposure
-    scatter = posterior.likelihood.scatter(rates.shape, rng)
-    rates = rates if scatter is None else rates * scatter
-    drawn = rng.poisson(np.minimum(rates, 1e15)).astype(float)
+    means = np.asarray(posterior.likelihood.poisson_rates(rates, rng))
+    drawn = rng.poisson(np.minimum(means, 1e15)).astype(float)
     every = np.vstack([counts, drawn])
     square, side, n = _squares(domain, float(counts.sum()))
     summed = np.array([np.bincount(square, row, n) for row in every])
