@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 from scipy import fft
-from scipy.special import pdtr
+from scipy.spatial.distance import cdist
+from scipy.special import expit
 
-from geobgp.errors import DataError
-from geobgp.inference.mixture import INTERVAL, predicted_ends, within
-from geobgp.text import percent, whole_percent
+from geobgp.checks.samples import AreaSample, PersonSample
+from geobgp.checks.scoring import Predictive
+from geobgp.errors import DataError, SizeError
 from geobgp.validation import FIGURE, real, validated
 
 if TYPE_CHECKING:
@@ -21,63 +22,32 @@ if TYPE_CHECKING:
     from geobgp.posterior import Posterior
 
 
-# -- Does the map agree with the points? Observed against expected, by piece of land and by block ------------
+# -- Does the map agree with the points? Observed against expected by piece of land ---------------------------
 
 
 #: Joint samples behind the intervals, and how many are held at a time.
-SAMPLES, _BLOCK = 300, 50
-#: Blocks are sized to hold about this many points each; there are no more than so many of them.
-POINTS_PER_BLOCK, MOST_BLOCKS = 25, 150
+SAMPLES, _AT_ONCE = 300, 50
 #: Separate pieces of land that get a row of their own.
 MOST_PARTS = 10
 
 
 @dataclass(frozen=True, eq=False)
 class Checks:
-    """Observed and expected numbers of events.
+    """Observed and expected numbers of events by piece of land.
 
     Attributes
     ----------
     parts : DataFrame
         One row per separate piece of land, the largest first (small ones together in the last row), and their
-        sum: land, observed, expected, and the predictive interval of the number observed (``predicted_q05``, ...).
-    blocks : DataFrame
-        The same for squares of `side` by `side`, with ``row`` and ``col``, the Pearson residual and the
-        randomised PIT value of each.
-    block_of : (n_nodes,) int array
-        The row of `blocks` that each node belongs to.
-    side : float
-        Side of a block in metres (the domain's unit).
-    covered : float
-        Share of blocks whose PIT value lies within the interval: its probability would be nominal for new data.
-    dispersion : float
-        Mean squared Pearson residual of the blocks: 1 for Poisson noise around a known intensity.
+        sum: land, observed, expected, the predictive interval of the number observed (``predicted_q05``, ...), and
+        its randomised PIT value.
     empty_observed, empty_expected : float
         Share of nodes without an event, observed and as the model has it.
-    interval : float
-        Probability of the predictive intervals.
     """
 
     parts: pd.DataFrame
-    blocks: pd.DataFrame
-    block_of: np.ndarray
-    side: float
-    covered: float
-    dispersion: float
     empty_observed: float
     empty_expected: float
-    interval: float = INTERVAL
-
-    def verdict(self) -> tuple[bool, str]:
-        """Return whether the checks are fine, and in words what they say."""
-        blocks = f"{percent(self.covered)} of {len(self.blocks):,} blocks"
-        share = f"{blocks} lie within their {whole_percent(self.interval)} predictive interval"
-        if self.covered < 2.0 * self.interval - 1.0:
-            return False, (
-                f"Only {share}: the events are more clustered than the map can follow. Try full resolution "
-                "or smaller cells, and check for many events on one spot."
-            )
-        return True, f"{share}. The same points made the map, so rather more is to be expected."
 
 
 def check(posterior: Posterior, counts: np.ndarray, *, seed: int = 0) -> Checks:
@@ -91,43 +61,29 @@ def check(posterior: Posterior, counts: np.ndarray, *, seed: int = 0) -> Checks:
     seed : int
         Of the joint samples and of the randomised PIT.
     """
-    domain = posterior.domain
-    values = np.asarray(counts, float)
-    part, n_parts = _ranked_parts(domain)
-    block_of, places, side = _blocks(domain, values.sum())
-    groups = [(part, n_parts), (block_of, len(places)), (np.zeros(domain.n_nodes, int), 1)]
-    gather = sp.csr_array(
-        sp.vstack(
-            [
-                sp.csr_array((posterior.seen_exposure, (g, np.arange(len(g)))), shape=(n, len(g)))
-                for g, n in groups
-            ]
-        )
+    domain, rng, y = posterior.domain, np.random.default_rng(seed), np.asarray(counts, float)
+    label, n = _ranked_parts(domain)
+    nodes = np.arange(domain.n_nodes)
+    membership = sp.csr_array(
+        (np.ones(2 * len(nodes)), (np.r_[label, np.full(len(nodes), n)], np.r_[nodes, nodes]))
     )
-    rng = np.random.default_rng(seed)
-    sums, empty = _sample_sums(posterior, gather, rng)
-    observed = np.concatenate([np.bincount(g, values, n) for g, n in groups])
-    table = _compare(observed, sums, posterior.interval, rng)
-    parts = table.iloc[:n_parts].copy()
-    areas = np.bincount(part, domain.node_areas, n_parts) / domain.area_unit[0]
-    parts.insert(0, "land", areas)
-    total = table.iloc[[-1]].copy()
-    total.insert(0, "land", areas.sum())
-    blocks = table.iloc[n_parts:-1].reset_index(drop=True)
-    blocks.insert(0, "row", places[:, 0])
-    blocks.insert(1, "col", places[:, 1])
-    inside = within(blocks["pit"], posterior.interval)
-    return Checks(
-        parts=pd.concat([parts, total], ignore_index=True),
-        blocks=blocks,
-        block_of=block_of,
-        side=side,
-        covered=float(inside.mean()),
-        dispersion=float(np.mean(blocks["residual"] ** 2)),
-        empty_observed=float((values == 0).mean()),
-        empty_expected=empty,
-        interval=posterior.interval,
-    )
+    sums, empty = [], 0.0
+    for _ in range(SAMPLES // _AT_ONCE):
+        rates = np.concatenate(list(posterior.sample_blocks(_AT_ONCE, rng))) * posterior.seen_exposure
+        rates = _poisson_rates(posterior, rates, rng)
+        sums.append((membership @ rates.T).T)
+        empty += float(np.exp(-rates).mean()) * _AT_ONCE / SAMPLES
+    predicted, observed = Predictive.of_rates(np.concatenate(sums), rng), membership @ y
+    columns = {"land": membership @ domain.node_areas / domain.area_unit[0], "observed": observed}
+    columns |= {"expected": predicted.mean} | predicted.ends(posterior.interval)
+    columns |= {"pit": predicted.pit(rng, observed)}
+    return Checks(pd.DataFrame(columns), float((y == 0).mean()), empty)
+
+
+def _poisson_rates(posterior: Posterior, rates: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    drawn = posterior.likelihood.poisson_rates(rates, rng)
+    assert drawn is not None, "counts have rates"
+    return drawn
 
 
 def _ranked_parts(domain: Domain) -> tuple[np.ndarray, int]:
@@ -139,49 +95,6 @@ def _ranked_parts(domain: Domain) -> tuple[np.ndarray, int]:
     return np.minimum(rank, most - 1)[domain.components], most
 
 
-def _blocks(domain: Domain, total: float) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return a block per node, (row, col) of every block, and their side."""
-    wanted = float(np.clip(total / POINTS_PER_BLOCK, 4, MOST_BLOCKS))
-    cells = domain.node_areas.sum() / np.median(domain.node_areas)
-    k = max(1, round(float(np.sqrt(cells / wanted))))
-    rows, cols = domain.node_rows // k, domain.node_cols // k
-    width = int(cols.max()) + 1
-    code, block_of = np.unique(rows * width + cols, return_inverse=True)
-    return block_of, np.column_stack(np.divmod(code, width)), k * domain.cell_size
-
-
-def _sample_sums(
-    posterior: Posterior, gather: sp.csr_array, rng: np.random.Generator
-) -> tuple[np.ndarray, float]:
-    """Return (SAMPLES, groups) expected numbers from joint samples, and the expected share of empty nodes."""
-    out, empty = [], 0.0
-    for _ in range(SAMPLES // _BLOCK):
-        draws = np.concatenate(list(posterior.sample_blocks(_BLOCK, rng)))
-        if posterior.likelihood.dispersion is not None:
-            draws = np.asarray(posterior.likelihood.poisson_rates(draws, rng))
-        out.append((gather @ draws.T).T)
-        empty += float(np.exp(-draws * posterior.seen_exposure).mean()) * _BLOCK / SAMPLES
-    return np.concatenate(out), empty
-
-
-def _compare(
-    observed: np.ndarray, sums: np.ndarray, interval: float, rng: np.random.Generator
-) -> pd.DataFrame:
-    mean = sums.mean(axis=0)
-    predicted = rng.poisson(np.minimum(sums, 1e15))
-    below, upto = _cdf(observed - 1, sums), _cdf(observed, sums)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        residual = np.where(mean > 0, (observed - mean) / np.sqrt(mean), 0.0)
-    columns = {"observed": observed, "expected": mean} | predicted_ends(predicted, interval)
-    columns |= {"residual": residual}
-    return pd.DataFrame(columns | {"pit": below + rng.random(len(observed)) * (upto - below)})
-
-
-def _cdf(count: np.ndarray, rates: np.ndarray) -> np.ndarray:
-    """Return the predictive probability of at most `count`: a mixture of Poissons."""
-    return np.where(count >= 0, pdtr(np.maximum(np.floor(count), 0.0), rates), 0.0).mean(axis=0)
-
-
 # -- Residuals people know: Pearson residuals, lurking variables, clustering that is left, all against simulations --
 
 
@@ -191,6 +104,8 @@ EVENTS_PER_SQUARE = 10.0
 _REACH, _BINS = 0.25, 20
 #: Places along a variable at which its curve is kept.
 _PLACES = 200
+#: Areas among which pairs are counted at most: there is a number for every two of them.
+_MOST_AREAS = 10_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,11 +137,13 @@ class Residuals:
     ----------
     domain : Domain
     square : (n_nodes,) int array
-        The square of the residual map that each node belongs to.
-    side : float
-        Side of a square, in the domain's unit.
+        The square of the residual map that each node belongs to; of counts by area the area, -1 where there is none.
+    side : float, optional
+        Side of a square, in the domain's unit; None of areas.
     observed, expected : (k,) arrays
-        Events in each square.
+        Events (or cases) in each square.
+    variance : (k,) array
+        Of the events in each, were the map true: that of Poisson counts, or of cases among persons.
     dispersion : float
         Mean squared Pearson residual of the squares.
     dispersion_band : (float, float)
@@ -235,7 +152,7 @@ class Residuals:
         Events observed less those expected, added up from the lowest value of a variable: coordinates and covariates.
     pairs : Curve
         Pairs of events at each distance, as a multiple of those expected from the map: above the band, events are more
-        clustered than the map can tell. Distances are those of cells; what is closer counts as zero.
+        clustered than the map can tell. Distances are those of cells, or of areas; what is closer counts as zero.
 
     Notes
     -----
@@ -245,9 +162,10 @@ class Residuals:
 
     domain: Domain = field(repr=False)
     square: np.ndarray = field(repr=False)
-    side: float
+    side: float | None
     observed: np.ndarray = field(repr=False)
     expected: np.ndarray = field(repr=False)
+    variance: np.ndarray = field(repr=False)
     dispersion: float
     dispersion_band: tuple[float, float]
     lurking: dict[str, Curve] = field(repr=False)
@@ -255,8 +173,13 @@ class Residuals:
 
     @property
     def pearson(self) -> np.ndarray:
-        """Pearson residual (observed - expected) / √expected of each square."""
-        return _pearson(self.observed, self.expected)
+        """Pearson residual (observed - expected) / √variance of each square."""
+        return _pearson(self.observed, self.expected, self.variance)
+
+    @property
+    def at_nodes(self) -> np.ndarray:
+        """The Pearson residual of the square (or area) of every node; NaN where there is none."""
+        return np.where(self.square >= 0, self.pearson[self.square], np.nan)
 
     @validated(figure=FIGURE)
     def plot(self, figure: Any = None) -> Any:
@@ -272,46 +195,108 @@ class Residuals:
         return [name for name, curve in curves.items() if curve.outside < level]
 
 
+class _Simulated(NamedTuple):
+    """Counts of nodes or areas, observed in the first row and simulated in the others, and where these lie."""
+
+    counts: np.ndarray
+    expected: np.ndarray
+    variance: np.ndarray
+    points: np.ndarray
+    variables: dict[str, np.ndarray]
+
+
 def residuals(posterior: Posterior, *, n_simulations: int = 99, seed: int = 0) -> Residuals:
     """Compare the counts of a fit with counts simulated from it; see `Posterior.residuals`."""
+    domain, rng = posterior.domain, np.random.default_rng(seed)
+    if posterior.areas is not None:
+        sample = AreaSample(posterior)
+        simulated = _of_areas(sample, n_simulations, rng)
+        square, side, n = sample.divide("auto", 0.0).of, None, len(sample.values)
+        sums = simulated
+        pairs = _pairs_of_areas(simulated)
+    else:
+        risk = posterior.exposure_kind == "risk"
+        simulated = (_of_persons if risk else _of_nodes)(posterior, n_simulations, rng)
+        square, side, n = _squares(domain, float(simulated.counts[0].sum()))
+        sums = simulated._replace(
+            counts=np.array([np.bincount(square, row, n) for row in simulated.counts]),
+            expected=np.bincount(square, simulated.expected, n),
+            variance=np.bincount(square, simulated.variance, n),
+        )
+        pairs = _pairs(domain, simulated.counts, simulated.expected)
+    spread = np.mean(_pearson(sums.counts, sums.expected, sums.variance) ** 2, axis=1)
+    low, high = np.quantile(spread[1:], [0.025, 0.975])
+    rest = simulated.counts - simulated.expected
+    return Residuals(
+        domain=domain,
+        square=square,
+        side=side,
+        observed=sums.counts[0],
+        expected=sums.expected,
+        variance=sums.variance,
+        dispersion=float(spread[0]),
+        dispersion_band=(float(low), float(high)),
+        lurking={name: _lurking(values, rest) for name, values in simulated.variables.items()},
+        pairs=pairs,
+    )
+
+
+def _variables(posterior: Posterior) -> dict[str, np.ndarray]:
+    """Return what residuals are added up along, at the nodes: coordinates and covariates."""
+    points, effects = posterior.domain.node_points, posterior.effects
+    variables = {"easting": points[:, 0], "northing": points[:, 1]}
+    if len(effects.columns) == len(points) and posterior.exposure_kind != "risk":
+        for k, name in enumerate(effects.names):
+            variables[name] = effects.columns[:, 1 + k] * effects.scales[k] + effects.means[k]
+    return variables
+
+
+def _of_nodes(posterior: Posterior, n: int, rng: np.random.Generator) -> _Simulated:
     counts, domain = posterior.observed, posterior.domain
     if counts is None or counts.shape != (domain.n_nodes,):
         raise DataError(
             f"Residuals belong to a fit of counts that knows them; this fit ({posterior.likelihood.name}) knows none.",
             remedy="Fit again with LGCP, or load a file that holds the counts.",
         )
-    rng = np.random.default_rng(seed)
     expected = posterior.seen_exposure * posterior._nodes.exp_mean()
-    rates = np.concatenate(list(posterior.sample_blocks(n_simulations, rng))) * posterior.seen_exposure
-    means = np.asarray(posterior.likelihood.poisson_rates(rates, rng))
-    drawn = rng.poisson(np.minimum(means, 1e15)).astype(float)
+    rates = np.concatenate(list(posterior.sample_blocks(n, rng))) * posterior.seen_exposure
+    drawn = Predictive.of_rates(_poisson_rates(posterior, rates, rng), rng).draws
     every = np.vstack([counts, drawn])
-    square, side, n = _squares(domain, float(counts.sum()))
-    summed = np.array([np.bincount(square, row, n) for row in every])
-    in_squares = np.bincount(square, expected, n)
-    spread = np.mean(_pearson(summed, in_squares) ** 2, axis=1)
-    low, high = np.quantile(spread[1:], [0.025, 0.975])
-    variables = {"easting": domain.node_points[:, 0], "northing": domain.node_points[:, 1]}
-    effects = posterior.effects
-    if len(effects.columns) == domain.n_nodes:
-        for k, name in enumerate(effects.names):
-            variables[name] = effects.columns[:, 1 + k] * effects.scales[k] + effects.means[k]
-    rest = every - expected
-    return Residuals(
-        domain=domain,
-        square=square,
-        side=side,
-        observed=summed[0],
-        expected=in_squares,
-        dispersion=float(spread[0]),
-        dispersion_band=(float(low), float(high)),
-        lurking={name: _lurking(values, rest) for name, values in variables.items()},
-        pairs=_pairs(domain, every, expected),
+    return _Simulated(every, expected, expected, domain.node_points, _variables(posterior))
+
+
+def _of_areas(sample: AreaSample, n: int, rng: np.random.Generator) -> _Simulated:
+    posterior, weights = sample.posterior, sample.exposure
+    expected = np.asarray(weights @ posterior._nodes.exp_mean())
+    rates = np.concatenate([(weights @ block.T).T for block in posterior.sample_blocks(n, rng)])
+    drawn = Predictive.of_rates(_poisson_rates(posterior, rates, rng), rng).draws
+    # Places and covariates of areas are those of the people who live there.
+    behind = np.asarray(weights.sum(axis=1))
+    means = {name: np.asarray(weights @ v) / behind for name, v in _variables(posterior).items()}
+    points = np.column_stack([means["easting"], means["northing"]])
+    return _Simulated(np.vstack([sample.values, drawn]), expected, expected, points, means)
+
+
+def _of_persons(posterior: Posterior, n: int, rng: np.random.Generator) -> _Simulated:
+    sample, domain, states = PersonSample(posterior), posterior.domain, posterior.fit.states
+    node, persons, columns = sample.node, sample.size, sample.groups_of_persons.effects.columns
+    draws = []
+    for state, k in zip(states, rng.multinomial(n, [state.weight for state in states]), strict=True):
+        eta, effects = state.sample_joint(int(k), rng)
+        draws.append(eta[:, node] + effects[:, 1:] @ columns[:, 1:].T)  # at the nodes confounders are average
+    eta = np.concatenate(draws)
+    chance = expit(posterior.likelihood.facts()["offset"] + eta).mean(axis=0)
+    to_nodes = sp.csr_array(
+        (np.ones(len(node)), (node, np.arange(len(node)))), shape=(domain.n_nodes, len(node))
     )
+    cases = np.vstack([sample.values, posterior.likelihood.draw(eta, persons, rng)])
+    expected, variance = to_nodes @ (persons * chance), to_nodes @ (persons * chance * (1.0 - chance))
+    return _Simulated((to_nodes @ cases.T).T, expected, variance, domain.node_points, _variables(posterior))
 
 
-def _pearson(observed: np.ndarray, expected: np.ndarray) -> np.ndarray:
-    return np.where(expected > 0, (observed - expected) / np.sqrt(np.where(expected > 0, expected, 1.0)), 0.0)
+def _pearson(observed: np.ndarray, expected: np.ndarray, variance: np.ndarray) -> np.ndarray:
+    spread = np.sqrt(np.where(variance > 0, variance, 1.0))
+    return np.where(variance > 0, (observed - expected) / spread, 0.0)
 
 
 def _squares(domain: Domain, total: float) -> tuple[np.ndarray, float, int]:
@@ -356,9 +341,36 @@ def _pairs(domain: Domain, every: np.ndarray, expected: np.ndarray) -> Curve:
     base = by_ring(expected)
     lags = np.bincount(ring[kept], minlength=len(edges) - 1)
     used = (lags > 0) & (base > 1e-9 * base.max())
-    found = np.array([by_ring(row) - own * row.sum() for row in every])[:, used] / base[used]
+    pairs = np.array([by_ring(row) - own * row.sum() for row in every])[:, used] / base[used]
     reached = np.bincount(ring[kept], distance[kept], len(edges) - 1)[used] / lags[used]
-    return _curve(reached * domain.cell_size, found)
+    return _curve(reached * domain.cell_size, pairs)
+
+
+def _pairs_of_areas(simulated: _Simulated) -> Curve:
+    """Return pairs over expected pairs by the distance of areas' people: those of one area count as zero apart."""
+    points, expected = simulated.points, simulated.expected
+    if len(points) > _MOST_AREAS:
+        raise SizeError(f"Pairs are counted among {_MOST_AREAS:,} areas at most; found {len(points):,}.")
+    distance = cdist(points, points)
+    apart = float(np.median(np.sort(distance, axis=1)[:, 1])) if len(points) > 1 else 1.0
+    reach = max(_REACH * float(np.ptp(points, axis=0).max()), 3.0 * apart)
+    edges = np.r_[-1.0, 1e-9 * reach, np.geomspace(1.01 * apart, reach, _BINS // 2)]
+    ring = np.digitize(distance, edges, right=True) - 1
+    kept = (ring >= 0) & (distance <= reach)
+    n = int(ring[kept].max()) + 1
+    row, column, of = *np.nonzero(kept), ring[kept]
+
+    def by_ring(values: np.ndarray) -> np.ndarray:
+        return np.bincount(of, values[row] * values[column], n)
+
+    base = by_ring(expected)
+    used = base > 1e-9 * base.max()
+    same = np.eye(1, n)[0]
+    pairs = (
+        np.array([by_ring(counts) - same * counts.sum() for counts in simulated.counts])[:, used] / base[used]
+    )
+    reached = np.bincount(of, distance[kept], n)[used] / np.maximum(np.bincount(of, minlength=n)[used], 1)
+    return _curve(reached, pairs)
 
 
 def _curve(at: np.ndarray, curves: np.ndarray) -> Curve:

@@ -264,7 +264,7 @@ class PersonSample(Sample):
                 f"found {cases:g} and {controls:g}.",
                 found=cases,
             )
-        self.posterior, self.persons, self.node = posterior, groups, groups.node
+        self.posterior, self.groups_of_persons, self.node = posterior, groups, groups.node
         self._counted = groups.node
         # Which of the persons of a group are the cases is not told by their number.
         self.constant = -(gammaln(n + 1.0) - gammaln(y + 1.0) - gammaln(n - y + 1.0))
@@ -273,7 +273,7 @@ class PersonSample(Sample):
 
     def joint(self, state: int, which: np.ndarray) -> JointNormal:
         """Return the linear predictor of some groups of persons."""
-        columns = self.persons.effects.columns[which]
+        columns = self.groups_of_persons.effects.columns[which]
         return JointNormal(*self.posterior.fit.states[state].joint_at(self.node[which], columns))
 
     def columns(self, block: np.ndarray) -> dict[str, float]:

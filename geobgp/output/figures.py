@@ -935,8 +935,8 @@ def plot_residuals(found: Residuals, figure: Any = None) -> Any:
         figure = plt.figure(figsize=size, layout="constrained")
     grid = figure.add_gridspec(rows, 3, width_ratios=[size[0] - 7.2, 3.6, 3.6])
     left = figure.add_subplot(grid[:, 0])
-    values = found.pearson[found.square]
-    limit = max(3.0, float(np.abs(values).max()))
+    values = found.at_nodes
+    limit = max(3.0, float(np.abs(found.pearson).max()))
     show_cells(
         found.domain,
         values,
@@ -947,7 +947,8 @@ def plot_residuals(found: Residuals, figure: Any = None) -> Any:
         scale_bar=False,
     )
     scale, unit = found.domain.length_unit
-    left.set_title(f"Residuals in squares of {number(found.side / scale, 3)} {unit}", fontsize=11, loc="left")
+    parts = "areas" if found.side is None else f"squares of {number(found.side / scale, 3)} {unit}"
+    left.set_title(f"Residuals in {parts}", fontsize=11, loc="left")
     axes = [figure.add_subplot(grid[k // 2, 1 + k % 2]) for k in range(1 + len(shown_variables(found)))]
     _draw(axes[0], found.pairs, scale, f"distance ({unit})", "pairs / expected", "Pairs of events")
     axes[0].axhline(1.0, color=QUIET, linewidth=1, linestyle=":")

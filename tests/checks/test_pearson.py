@@ -2,13 +2,22 @@
 
 import dataclasses
 
+import geopandas as gpd
 import numpy as np
+import outbreak
+import pandas as pd
 import pytest
 from models import archipelago, square
 from posteriors import fitted, prescribed
+from scipy.special import expit
+from shapely import box
 
-from geobgp import LGCP, DataError, HarmonicBasis, Matern
+from geobgp import LGCP, DataError, Domain, FullRank, HarmonicBasis, Matern, bin_areas
+from geobgp.auto.pipeline import fit_risk
 from geobgp.checks import residuals as pearson
+from geobgp.checks.samples import AreaSample
+from geobgp.data.counts import bin_points
+from geobgp.data.persons import Groups, Persons
 
 
 def known(domain, rate, counts, spread=0.01):
@@ -116,3 +125,90 @@ def test_mistakes():
         posterior.residuals(n_simulations=10)
     with pytest.raises(DataError, match="knows none"):
         dataclasses.replace(posterior, observed=None).residuals()
+
+
+def area_fit(rate, sd=0.7, seed=0):
+    """A fit of counts of 25 squares of 4 x 4 nodes whose rate is a function of easting and northing."""
+    domain = Domain.from_polygons(box(0, 0, 20, 20), cell_size=1, crs="local")
+    boxes = [box(a, b, a + 4, b + 4) for a in range(0, 20, 4) for b in range(0, 20, 4)]
+    frame = gpd.GeoDataFrame({"name": [f"a{k}" for k in range(25)]}, geometry=boxes)
+    shares = bin_areas(frame.assign(cases=0), domain, "cases").shares
+    frame["cases"] = np.random.default_rng(seed).poisson(shares @ rate(*domain.node_points.T))
+    model = LGCP(HarmonicBasis.compute(domain, 40, cache=False), Matern(1.5, lengthscale=7.0, sd=sd))
+    return frame, model.fit(bin_areas(frame, domain, "cases"))
+
+
+def test_residuals_of_areas_are_those_of_each_area():
+    frame, posterior = area_fit(lambda x, y: np.exp(0.5 + np.sin(x / 4.0)))
+    found = posterior.residuals()
+    expected = posterior.totals(frame)["expected"].to_numpy()
+    np.testing.assert_array_equal(found.observed, frame["cases"])
+    np.testing.assert_allclose(found.expected, expected, rtol=1e-6)
+    np.testing.assert_allclose(found.pearson, (frame["cases"] - expected) / np.sqrt(expected), rtol=1e-5)
+    assert found.side is None and found.unexplained() == []
+    x, y = posterior.domain.node_points.T
+    np.testing.assert_allclose(found.at_nodes, found.pearson[(5 * (x // 4) + y // 4).astype(int)])
+    assert found.plot()[0].get_title(loc="left") == "Residuals in areas"
+
+
+def test_what_a_map_of_areas_misses_is_seen():
+    _, stiff = area_fit(lambda x, y: 3.0 * np.exp(0.15 * x), sd=0.001)
+    found = stiff.residuals()
+    assert "easting" in found.unexplained() and "northing" not in found.unexplained()
+    assert found.dispersion > found.dispersion_band[1]
+
+
+def test_pairs_of_areas_against_a_loop():
+    _, posterior = area_fit(lambda x, y: 1.0 + 0.1 * x)
+    sample = AreaSample(posterior)
+    simulated = pearson._of_areas(sample, 3, np.random.default_rng(0))
+    found = pearson._pairs_of_areas(simulated)
+    counts, expected, points = simulated.counts[0], simulated.expected, simulated.points
+    sums = {0.0: [0.0, 0.0], 4.0: [0.0, 0.0]}
+    for i in range(25):
+        for j in range(25):
+            apart = round(float(np.hypot(*(points[i] - points[j]))), 6)
+            if apart in sums:
+                sums[apart][0] += counts[i] * counts[j] - (counts[i] if i == j else 0.0)
+                sums[apart][1] += expected[i] * expected[j]
+    for ring, (apart, (pairs, base)) in enumerate(sums.items()):
+        assert found.at[ring] == pytest.approx(apart) and found.observed[ring] == pytest.approx(pairs / base)
+
+
+def risk_fit(log_odds, seed=0, n=1500, kernel=None):
+    """A fit of cases and controls on a square whose log odds are a function of easting and age."""
+    rng, domain = np.random.default_rng(seed), square(12.0)
+    at, age = rng.uniform(0, 12, (n, 2)), rng.choice([-1.0, 0.0, 1.0], n)
+    ill = rng.random(n) < expit(log_odds(at[:, 0], age))
+
+    def persons(which):
+        return Persons(
+            bin_points(at[which], domain), domain.locate(at[which]), pd.DataFrame({"age": age[which]})
+        )
+
+    groups = Groups.of(persons(ill), persons(~ill))
+    return groups, fit_risk(groups, FullRank(domain), kernel or Matern(1.0, lengthscale=4.0, sd=0.8))
+
+
+def test_residuals_of_cases_among_persons():
+    groups, posterior = risk_fit(lambda x, age: -1.0 + np.sin(x / 3) + 0.7 * age)
+    found = posterior.residuals()
+    assert found.observed.sum() == groups.cases.sum()
+    assert found.expected.sum() == pytest.approx(groups.cases.sum(), rel=0.02)
+    assert found.unexplained() == [] and found.dispersion < found.dispersion_band[1]
+    # A case among persons varies less than a Poisson count of the same mean.
+    assert (found.variance < found.expected).all() and (found.variance > 0.3 * found.expected).all()
+
+
+def test_a_gradient_of_risk_that_the_map_misses_is_seen():
+    _, stiff = risk_fit(lambda x, age: -2.0 + 0.25 * x, kernel=Matern(1.0, lengthscale=4.0, sd=0.001))
+    assert "easting" in stiff.residuals().unexplained()
+
+
+def test_every_period_has_residuals_of_its_own():
+    posterior = outbreak.fitted(4)
+    label = posterior.periods.labels[1]
+    found = posterior.residuals(period=label)
+    assert found.observed.sum() == posterior.observed[1].sum()
+    with pytest.raises(DataError, match="period"):
+        posterior.residuals()
