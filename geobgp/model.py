@@ -11,7 +11,7 @@ import numpy as np
 from scipy import sparse
 from scipy.special import gammaln, xlogy
 
-from geobgp.data.areas import PeriodAreaCounts, combine, sort_counts
+from geobgp.data.areas import AreaCounts, combine, sort_counts
 from geobgp.data.counts import Counts, check_nodes
 from geobgp.data.effects import FIXED_SD, Effects, Linearised
 from geobgp.data.inputs import Inputs, check_events, seen_exposure
@@ -98,7 +98,7 @@ def refuse_periods(model: LGCP, periods: Periods | None) -> None:
 
 def fit_periods(
     model: LGCP,
-    counts: Counts | PeriodAreaCounts | np.ndarray,
+    counts: Counts | AreaCounts | np.ndarray,
     *,
     periods: Periods | None = None,
     hyper: str = "map",
@@ -118,8 +118,8 @@ def fit_periods(
     exposure = model.inputs.over(periods).exposure
     if not np.all(periods.widths == 1.0):
         exposure = np.broadcast_to(exposure, (periods.n, n)) * periods.widths[:, None]
-    areas: Any = model._exposing(counts) if isinstance(counts, PeriodAreaCounts) else None
-    values = None if isinstance(counts, PeriodAreaCounts) else _values(counts, n)
+    areas: Any = model._exposing(counts) if isinstance(counts, AreaCounts) else None
+    values = None if isinstance(counts, AreaCounts) else _values(counts, n)
     for t in range(periods.n):
         check_events(None if values is None else values[t], None if areas is None else areas.at(t),
                      np.broadcast_to(exposure, (periods.n, n))[t], model.effort)  # fmt: skip
@@ -155,7 +155,7 @@ def refit(posterior: Posterior, n_periods: int, kernel: Kernel | None = None) ->
     periods = posterior.time.slice(0, n_periods)
     exposure = posterior.exposure if posterior.exposure.ndim == 1 else posterior.exposure[:n_periods]
     behind = Behind(np.broadcast_to(exposure, (n_periods, posterior.domain.n_nodes)), posterior.effort)
-    areas: Any = None if posterior.areas is None else posterior.areas.slice(0, n_periods)  # type: ignore[attr-defined]
+    areas: Any = None if posterior.areas is None else posterior.areas.slice(0, n_periods)
     values = None if posterior.observed is None else posterior.observed[:n_periods]
     kernel = kernel or posterior.kernel.with_parameters(posterior.lengthscale, posterior.sd)
     setting = setting_of(
@@ -262,7 +262,7 @@ def _log_poisson(counts: np.ndarray, exposure: np.ndarray) -> float:
 def _fit(
     model: LGCP,
     values: np.ndarray | None,
-    areas: PeriodAreaCounts | None,
+    areas: AreaCounts | None,
     behind: Behind,
     periods: Periods,
     hyper: str,
@@ -297,7 +297,7 @@ def _fit(
     )
 
 
-def _problem(setting: Any, values: np.ndarray | None, areas: PeriodAreaCounts | None, behind: Behind) -> Any:
+def _problem(setting: Any, values: np.ndarray | None, areas: AreaCounts | None, behind: Behind) -> Any:
     """Return what is to be fitted, and the centre of its linear predictor."""
     if areas is None:
         assert values is not None
@@ -348,7 +348,7 @@ def _values(counts: Counts | np.ndarray, n: int) -> np.ndarray:
     return values
 
 
-def _facts(counts: Any, areas: PeriodAreaCounts | None) -> dict[str, float]:
+def _facts(counts: Any, areas: AreaCounts | None) -> dict[str, float]:
     if areas is not None:
         return point_facts(None, areas.pooled())
     facts = point_facts(counts)

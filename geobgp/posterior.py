@@ -155,7 +155,7 @@ class Posterior:
         Whether the prior's sd is the same on every piece of land.
     observed : (n_nodes,) or (n_periods, n_nodes) array, optional
         The counts of the nodes that were fitted; None for values at locations, and where only areas were counted.
-    areas : AreaCounts or PeriodAreaCounts, optional
+    areas : AreaCounts, optional
         The counts by area that were fitted.
     given, given_effort : Given, optional
         The polygons or pixels that exposure and effort were read from, for the part of a node within a region.
@@ -540,7 +540,7 @@ class Posterior:
         """
         t = self.time.find(period)
         states: tuple[Any, ...] = self.fit.states
-        areas: Any = None if self.areas is None else self.areas.at(t)  # type: ignore[attr-defined]
+        areas: Any = None if self.areas is None else self.areas.at(t)
         observed = None if self.observed is None else self.observed[t]
         events = 0.0 if observed is None else float(observed.sum())
         if areas is not None:

@@ -18,7 +18,7 @@ import shapely
 from scipy.spatial import cKDTree
 from scipy.special import gammaln
 
-from geobgp.data.areas import AreaCounts, PeriodAreaCounts, bin_areas, combine, even_rate
+from geobgp.data.areas import AreaCounts, bin_areas, combine, even_rate
 from geobgp.data.counts import Counts, about_few, about_places, bin_points
 from geobgp.data.inputs import Inputs, check_events
 from geobgp.data.partitions import n_rows_of
@@ -141,11 +141,11 @@ class InTime:
 
     Attributes
     ----------
-    counts : Counts or PeriodAreaCounts
+    counts : Counts or AreaCounts
     inputs : Inputs
     """
 
-    counts: Counts | PeriodAreaCounts
+    counts: Counts | AreaCounts
     inputs: Inputs
 
     @property
@@ -303,7 +303,7 @@ class GriddedSeries:
             Units.of(o.units or "", inputs.exposure_kind, domain.area_unit)
             counts = _sharing(counts, inputs)
         in_time = None
-        if isinstance(counts, (Counts, PeriodAreaCounts)) and counts.periods is not None:
+        if isinstance(counts, (Counts, AreaCounts)) and counts.periods is not None:
             in_time = InTime(counts, inputs)
             inputs = inputs.pooled()
             counts = _sharing(counts.pooled(), inputs)

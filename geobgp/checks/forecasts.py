@@ -18,7 +18,7 @@ from geobgp.inference.mixture import INTERVAL
 from geobgp.text import count, number, percent, whole_percent
 
 if TYPE_CHECKING:
-    from geobgp.data.areas import PeriodAreaCounts
+    from geobgp.data.areas import AreaCounts
     from geobgp.posterior import Posterior
 
 
@@ -70,7 +70,7 @@ class ForecastParts:
 def parts_of(posterior: Posterior, blocks: Any) -> ForecastParts:
     """Return the parts whose numbers are forecast: the areas that were counted, or blocks of the nodes."""
     if posterior.areas is not None:
-        return _areas(posterior, posterior.areas, blocks)  # type: ignore[arg-type]
+        return _areas(posterior, posterior.areas, blocks)
     if posterior.observed is None:
         raise DataError(
             "Forecasts are compared with counts; this fit knows none.",
@@ -87,7 +87,7 @@ def parts_of(posterior: Posterior, blocks: Any) -> ForecastParts:
     return ForecastParts(names, weights, counts, counts, counts, known, exposure @ shares.T)
 
 
-def _areas(posterior: Posterior, areas: PeriodAreaCounts, blocks: Any) -> ForecastParts:
+def _areas(posterior: Posterior, areas: AreaCounts, blocks: Any) -> ForecastParts:
     if not (isinstance(blocks, str) and blocks == "auto"):
         raise DataError(
             "Forecasts of counts by area are compared with the numbers of these areas.",
@@ -97,7 +97,7 @@ def _areas(posterior: Posterior, areas: PeriodAreaCounts, blocks: Any) -> Foreca
     inside = areas.within
     weights = tuple(inside.exposure(row, posterior.effort, t) for t, row in enumerate(posterior.by_period))
     exposed = np.array([one.sum(axis=1) for one in weights])
-    known = ~areas.unknown & (exposed > 0)
+    known = areas.known & (exposed > 0)
     events = np.where(known, areas.guessed, 0.0)
     low, high = (np.where(areas.hidden, float(end), events) for end in areas.suppressed or (0, 0))
     return ForecastParts(areas.names, weights, low, high, events, known, np.where(known, exposed, 0.0))

@@ -19,6 +19,7 @@ from scipy.spatial import cKDTree
 from scipy.special import logsumexp
 from scipy.stats import poisson
 
+from geobgp.data.counts import events_digest
 from geobgp.data.inputs import Given, Within, repeated, within
 from geobgp.data.periods import OUTSIDE, UNTIMED, Clock, Periods
 from geobgp.errors import DataError, GeometryError, InputWarning, option, warn
@@ -45,12 +46,12 @@ _MOST_NAMES = 5
 
 @dataclass(frozen=True, eq=False)
 class AreaCounts:
-    """Numbers of events in areas.
+    """Numbers of events in areas, period by period where they have dates.
 
     Attributes
     ----------
-    values : (n_areas,) array
-        The count of each area; NaN where it is suppressed. Read-only.
+    values : (n_areas,) or (n_periods, n_areas) array
+        The count of each area; NaN where it is suppressed or unknown. Read-only.
     shares : (n_areas, n_nodes) csr_array
         The share of every node's land that lies in each area.
     names : tuple of str
@@ -64,7 +65,7 @@ class AreaCounts:
         Share of the land that lies in an area.
     n_off : int
         Areas without events and without land, which were left out.
-    located : (n_nodes,) array or None
+    located : (n_nodes,) or (n_periods, n_nodes) array, or None
         Other events, whose place is known, that were fitted together with these.
     nodes : str
         Whose nodes they are: `Domain.nodes_hash`; empty where that is not known.
@@ -73,6 +74,23 @@ class AreaCounts:
         an exposure; None where it is as the land's.
     effort : (k,) array or None
         The effort on the land of every node in each area, in that order; None where it is the node's.
+    periods : Periods or None
+    unknown : (n_periods, n_areas) bool array or None
+        Where nothing was counted, if there are periods.
+    n_untimed, n_outside : int
+        Rows without a usable date, and rows outside the periods that were asked for.
+
+    Examples
+    --------
+    >>> from shapely.geometry import box
+    >>> from geobgp import Domain, bin_areas
+    >>> domain = Domain.from_polygons(box(0, 0, 4, 2), cell_size=1, crs="local")
+    >>> west, east = box(0, 0, 2, 2), box(2, 0, 4, 2)
+    >>> table = {"cases": [7, 1, 4], "week": ["2020-W05", "2020-W05", "2020-W06"]}
+    >>> districts = gpd.GeoDataFrame(table, geometry=[west, east, west])
+    >>> counts = bin_areas(districts, domain, "cases", time="week", every="week", absent="zero")
+    >>> counts.values.tolist(), counts.at("2020-W05").values.tolist()
+    ([[7.0, 1.0], [4.0, 0.0]], [7.0, 1.0])
     """
 
     values: np.ndarray
@@ -87,6 +105,10 @@ class AreaCounts:
     nodes: str = field(default="", repr=False)
     exposed: np.ndarray | None = field(default=None, repr=False)
     effort: np.ndarray | None = field(default=None, repr=False)
+    periods: Periods | None = None
+    unknown: np.ndarray | None = field(default=None, repr=False)
+    n_untimed: int = 0
+    n_outside: int = 0
     _cut: Overlay | None = field(default=None, repr=False)
     _met: tuple[Any, ...] = field(default=(), repr=False)
 
@@ -124,15 +146,90 @@ class AreaCounts:
         )
 
     @property
+    def n_areas(self) -> int:
+        """How many areas there are."""
+        return len(self.names)
+
+    @property
+    def n_periods(self) -> int:
+        """How many periods there are: 1 where counts have no dates."""
+        return 1 if self.periods is None else self.periods.n
+
+    @property
     def hidden(self) -> np.ndarray:
         """Which counts are suppressed."""
-        return np.isnan(self.values)
+        return np.isnan(self.values) & self.known
+
+    @property
+    def known(self) -> np.ndarray:
+        """Of which counts something is known: a number, or that they are suppressed."""
+        return np.ones(self.values.shape, bool) if self.unknown is None else ~self.unknown
 
     @property
     def guessed(self) -> np.ndarray:
-        """The counts, with a number in the middle where they are suppressed."""
+        """The counts, with a number in the middle where they are suppressed and 0 where they are unknown."""
         low, high = self.suppressed or (0, 0)
-        return np.where(self.hidden, np.sqrt(max(low, 0.5) * max(high, 0.5)), self.values)
+        middle = np.where(self.hidden, np.sqrt(max(low, 0.5) * max(high, 0.5)), self.values)
+        return np.where(self.known, middle, 0.0)
+
+    @property
+    def totals(self) -> np.ndarray:
+        """Events of each period, (n_periods,), about, where some counts are suppressed."""
+        return np.asarray(np.atleast_2d(self.guessed).sum(axis=1))
+
+    @property
+    def digest(self) -> str:
+        """Hash of the events that were counted: which areas, periods, and numbers in them."""
+        shapes, located = shapely.to_wkb(shapely.GeometryCollection(list(self.geometry))), self.located
+        interval = self.suppressed if self.hidden.any() else ()
+        arrays = (self.values, np.array(interval), np.empty(0) if located is None else located)
+        return events_digest("" if located is None else self.nodes, self.periods, shapes, *arrays)
+
+    def at(self, period: Any) -> AreaCounts:
+        """Return the counts of one period, by number, label or date; areas of which nothing is known are not in it."""
+        if self.periods is None:
+            return self
+        t = self.periods.find(period)
+        kept = np.flatnonzero(self.known[t])
+        within = self.within.rows(kept, t)
+        return replace(
+            self._without_time(self.values[t, kept], None if self.located is None else self.located[t]),
+            shares=within.shares,
+            exposed=within.exposed,
+            effort=within.effort,
+            names=tuple(self.names[i] for i in kept),
+            geometry=self.geometry[kept],
+            _cut=None,
+        )
+
+    def pooled(self) -> AreaCounts:
+        """Return the counts of all periods together, about, where some are suppressed."""
+        if self.periods is None:
+            return self
+        located = None if self.located is None else self.located.sum(axis=0)
+        pooled = self._without_time(np.round(self.guessed.sum(axis=0)), located)
+        return replace(pooled, exposed=None, effort=None)
+
+    def _without_time(self, values: np.ndarray, located: np.ndarray | None) -> AreaCounts:
+        time = {"periods": None, "unknown": None, "n_untimed": 0, "n_outside": 0}
+        return replace(self, values=values, located=located, _met=(), **time)  # type: ignore[arg-type]
+
+    def slice(self, start: int, stop: int) -> AreaCounts:
+        """Return the counts of the periods from one number up to another, without it."""
+        assert self.periods is not None
+
+        def some(array: np.ndarray | None) -> np.ndarray | None:
+            return None if array is None else array[start:stop]
+
+        return replace(
+            self,
+            values=self.values[start:stop],
+            unknown=some(self.unknown),
+            located=some(self.located),
+            exposed=some(self.exposed) if self.within.varies else self.exposed,
+            periods=self.periods.slice(start, stop),
+            _met=(),
+        )
 
     @property
     def n_used(self) -> int:
@@ -150,14 +247,16 @@ class AreaCounts:
         return None
 
     def frame(self) -> gpd.GeoDataFrame:
-        """Return the areas with their ``name`` and the number ``observed``."""
-        columns = {"name": list(self.names), "observed": self.values}
-        return gpd.GeoDataFrame(columns, geometry=list(self.geometry), crs=self.crs)
+        """Return the areas, by ``period`` where there are some, with their ``name`` and the number ``observed``."""
+        columns: dict[str, Any] = {"name": list(self.names) * self.n_periods, "observed": self.values.ravel()}
+        if self.periods is not None:
+            columns = {"period": np.repeat(np.array(self.periods.labels, object), self.n_areas)} | columns
+        return gpd.GeoDataFrame(columns, geometry=list(self.geometry) * self.n_periods, crs=self.crs)
 
     def facts(self) -> dict[str, str]:
         """Return what was counted, line by line: what each number is, and the number in words."""
         facts = {
-            "areas": f"{len(self.values):,}",
+            "areas": f"{self.n_areas:,}",
             "events in them": f"{self.n_used:,}",
             "land in an area": percent(self.covered),
         }
@@ -173,6 +272,14 @@ class AreaCounts:
             facts["events with a place besides"] = f"{round(float(self.located.sum())):,}"
         if self.n_off:
             facts["areas without land and events"] = f"{self.n_off:,}"
+        if self.periods is not None:
+            facts["periods"] = self.periods.words()
+        if not self.known.all():
+            facts["counts that are unknown"] = f"{int((~self.known).sum()):,}"
+        if self.n_untimed:
+            facts["rows without a usable date"] = f"{self.n_untimed:,}"
+        if self.n_outside:
+            facts["rows outside the periods"] = f"{self.n_outside:,}"
         return facts
 
     def report(self) -> str:
@@ -181,7 +288,8 @@ class AreaCounts:
 
     def __repr__(self) -> str:
         hidden = f", {int(self.hidden.sum()):,} suppressed" if self.hidden.any() else ""
-        return f"AreaCounts({self.n_used:,} events in {counted(len(self.values), 'area')}{hidden})"
+        time = "" if self.periods is None else f" and {self.periods.words()}"
+        return f"AreaCounts({self.n_used:,} events in {counted(self.n_areas, 'area')}{time}{hidden})"
 
     def _repr_html_(self) -> str:
         return html_table(self.facts().items())
@@ -263,8 +371,8 @@ def bin_areas(
     name : str, optional
         The column with names, for messages and tables; by default one is looked for.
     time : str, optional
-        A column of dates (weeks, months, years), where every row is an area in a period: the counts are then by period,
-        a `PeriodAreaCounts`. Rows of one area have the same polygon; several of one area and period are added up.
+        A column of dates (weeks, months, years), where every row is an area in a period: the counts are then by period.
+        Rows of one area have the same polygon; several of one area and period are added up.
     every, between, date_format
         As for `bin_points`.
     absent : "zero" or "unknown", optional
@@ -274,7 +382,6 @@ def bin_areas(
     Returns
     -------
     AreaCounts
-        With `time` a `PeriodAreaCounts`.
 
     Examples
     --------
@@ -295,52 +402,68 @@ def bin_areas(
             found=count,
             remedy=f"Name the column with the number of events: {option('count')}.",
         )
-    interval = suppressed
     names = _names(frame, name)
-    values = _numbers(frame[count], names, count, interval)
-    if clock is not None:
-        return bin_period_areas(frame, domain, values, names, interval, clock, absent)
-    _warn_of_parts(values, names)
-    return place_areas(frame, domain, values, names, interval)[0]
+    values = _numbers(frame[count], names, count, suppressed)
+    if clock is None:
+        _warn_of_parts(values, names)
+        return _placed(frame, domain, values, names, suppressed)
+    table, rows, dated = _by_period(frame, values, clock, absent)
+    areas = frame.iloc[rows].reset_index(drop=True)
+    return _placed(areas, domain, table, [names[i] for i in rows], suppressed, **dated)
 
 
-def place_areas(
+def _placed(
     frame: gpd.GeoDataFrame,
     domain: Domain,
     values: np.ndarray,
     names: Sequence[str],
     interval: tuple[int, int] | None,
-) -> tuple[AreaCounts, np.ndarray]:
-    """Return areas with the nodes' land that they hold, and which were kept: those with land."""
+    unknown: np.ndarray | None = None,
+    **time: Any,
+) -> AreaCounts:
+    """Return areas with the nodes' land that they hold: those with land.
+
+    Parameters
+    ----------
+    frame : GeoDataFrame
+    domain : Domain
+    values : (n_areas,) or (n_periods, n_areas) array
+    names : sequence of str
+    interval : (int, int), optional
+        Between which numbers suppressed counts lie.
+    unknown : (n_periods, n_areas) bool array, optional
+    time
+        What else `AreaCounts` says of periods.
+    """
     _refuse_twins(frame, names)
     cut = overlay(domain, frame)
-    shares = cut.shares
-    land = shares @ domain.node_areas
+    land = cut.shares @ domain.node_areas
     if not (land > 0).any():
         raise GeometryError(
-            f"None of the {counted(len(values), 'area')} holds land of the domain.",
+            f"None of the {counted(len(frame), 'area')} holds land of the domain.",
             option="areas",
-            found=len(values),
+            found=len(frame),
             remedy="Check their coordinate reference system.",
         )
-    events = np.where(np.isnan(values), 0.0 if interval is None else float(interval[0]), values) > 0
-    off = ~(land > 0)
-    if (off & events).any():
-        bad = off & events
+    least = np.where(np.isnan(values), 0.0 if interval is None else float(interval[0]), values)
+    least = least if unknown is None else np.where(unknown, 0.0, least)
+    bad, off = np.atleast_2d(least > 0).any(axis=0), ~(land > 0)
+    bad &= off
+    if bad.any():
         raise GeometryError(
             f"{these(bad, names)} {'has' if bad.sum() == 1 else 'have'} events but no land of the domain.",
             option="areas",
             found=[names[i] for i in np.flatnonzero(bad)],
             remedy=f"Add their land ({option('land')}), or leave them out.",
         )
-    kept = np.flatnonzero(~off)
-    inside = shares.sum(axis=0)
+    inside = cut.shares.sum(axis=0)
     _warn_overlap(inside, domain)
-    values = values[kept]
-    values.setflags(write=False)
+    kept = np.flatnonzero(~off)
     if off.any():
         cut = overlay(domain, frame.iloc[kept])
-    found = AreaCounts(
+    values = values[..., kept]
+    values.setflags(write=False)
+    return AreaCounts(
         values=values,
         shares=cut.shares,
         names=tuple(names[i] for i in kept),
@@ -350,9 +473,10 @@ def place_areas(
         covered=float(np.minimum(inside, 1.0) @ domain.node_areas / domain.node_areas.sum()),
         n_off=int(off.sum()),
         nodes=domain.nodes_hash(),
+        unknown=None if unknown is None else unknown[:, kept],
         _cut=cut,
+        **time,
     )
-    return found, kept
 
 
 def _names(frame: gpd.GeoDataFrame, name: str | None) -> list[str]:
@@ -668,158 +792,18 @@ def _warn_overlap(inside: np.ndarray, domain: Domain) -> None:
 # -- Counts by area and period: districts by week, counties by year ------------------------------------------
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class PeriodAreaCounts(AreaCounts):
-    """Numbers of events in areas, period by period.
-
-    As `AreaCounts`, with a row for each period.
-
-    Attributes
-    ----------
-    values : (n_periods, n_areas) array
-        NaN where a count is suppressed or unknown. Read-only.
-    periods : Periods
-    unknown : (n_periods, n_areas) bool array
-        Where nothing was counted.
-    n_untimed, n_outside : int
-        Rows without a usable date, and rows outside the periods that were asked for.
-
-    Examples
-    --------
-    >>> from shapely.geometry import box
-    >>> from geobgp import Domain, bin_areas
-    >>> domain = Domain.from_polygons(box(0, 0, 4, 2), cell_size=1, crs="local")
-    >>> west, east = box(0, 0, 2, 2), box(2, 0, 4, 2)
-    >>> table = {"cases": [7, 1, 4], "week": ["2020-W05", "2020-W05", "2020-W06"]}
-    >>> districts = gpd.GeoDataFrame(table, geometry=[west, east, west])
-    >>> counts = bin_areas(districts, domain, "cases", time="week", every="week", absent="zero")
-    >>> counts.values.tolist()
-    [[7.0, 1.0], [4.0, 0.0]]
-    """
-
-    periods: Periods = field(kw_only=True)
-    unknown: np.ndarray = field(kw_only=True)
-    n_untimed: int = field(default=0, kw_only=True)
-    n_outside: int = field(default=0, kw_only=True)
-
-    @property
-    def n_periods(self) -> int:
-        """How many periods there are."""
-        return self.periods.n
-
-    @property
-    def n_areas(self) -> int:
-        """How many areas there are."""
-        return int(self.values.shape[1])
-
-    @property
-    def hidden(self) -> np.ndarray:
-        """Which counts are suppressed, (n_periods, n_areas)."""
-        return np.isnan(self.values) & ~self.unknown
-
-    @property
-    def guessed(self) -> np.ndarray:
-        """The counts, with a number in the middle where they are suppressed and 0 where they are unknown."""
-        return np.where(self.unknown, 0.0, super().guessed)
-
-    @property
-    def totals(self) -> np.ndarray:
-        """Events of each period, (n_periods,), about, where some counts are suppressed."""
-        return np.asarray(self.guessed.sum(axis=1))
-
-    def at(self, period: int) -> AreaCounts:
-        """Return the counts of one period; areas of which nothing is known are not among them."""
-        kept = np.flatnonzero(~self.unknown[period])
-        located = None if self.located is None else self.located[period]
-        return self._plain(kept, self.values[period, kept], located, self.within.rows(kept, period))
-
-    def pooled(self) -> AreaCounts:
-        """Return the counts of all periods together, about, where some are suppressed."""
-        located = None if self.located is None else self.located.sum(axis=0)
-        every, values = np.arange(self.n_areas), np.round(self.guessed.sum(axis=0))
-        return replace(self._plain(every, values, located, Within(self.shares)), _cut=self._cut)
-
-    def frame(self) -> gpd.GeoDataFrame:
-        """Return a row for each ``period`` and area, with its ``name`` and the number ``observed``."""
-        rows = np.tile(np.arange(self.n_areas), self.n_periods)
-        columns = {
-            "period": np.repeat(np.array(self.periods.labels, dtype=object), self.n_areas),
-            "name": np.array(self.names, dtype=object)[rows],
-            "observed": self.values.ravel(),
-        }
-        return gpd.GeoDataFrame(columns, geometry=list(self.geometry[rows]), crs=self.crs)
-
-    def slice(self, start: int, stop: int) -> PeriodAreaCounts:
-        """Return the counts of the periods from one number up to another, without it."""
-        return replace(
-            self,
-            values=self.values[start:stop],
-            unknown=self.unknown[start:stop],
-            located=None if self.located is None else self.located[start:stop],
-            exposed=self.exposed[start:stop]
-            if self.exposed is not None and self.within.varies
-            else self.exposed,
-            _met=(),
-            periods=self.periods.slice(start, stop),
-        )
-
-    def _plain(
-        self, kept: np.ndarray, values: np.ndarray, located: np.ndarray | None, within: Within
-    ) -> AreaCounts:
-        return AreaCounts(
-            values=values,
-            shares=within.shares,
-            exposed=within.exposed,
-            effort=within.effort,
-            names=tuple(self.names[i] for i in kept),
-            suppressed=self.suppressed,
-            geometry=self.geometry[kept],
-            crs=self.crs,
-            covered=self.covered,
-            n_off=self.n_off,
-            located=located,
-            nodes=self.nodes,
-        )
-
-    def facts(self) -> dict[str, str]:
-        """Return what was counted, line by line: what each number is, and the number in words."""
-        facts = super().facts() | {"areas": f"{self.n_areas:,}", "periods": self.periods.words()}
-        if self.unknown.any():
-            facts["counts that are unknown"] = f"{int(self.unknown.sum()):,}"
-        if self.n_untimed:
-            facts["rows without a usable date"] = f"{self.n_untimed:,}"
-        if self.n_outside:
-            facts["rows outside the periods"] = f"{self.n_outside:,}"
-        return facts
-
-    def __repr__(self) -> str:
-        hidden = f", {int(self.hidden.sum()):,} suppressed" if self.hidden.any() else ""
-        where = f"{counted(self.n_areas, 'area')} and {self.periods.words()}"
-        return f"PeriodAreaCounts({self.n_used:,} events in {where}{hidden})"
-
-
-def bin_period_areas(
-    frame: gpd.GeoDataFrame,
-    domain: Domain,
-    values: np.ndarray,
-    names: Sequence[str],
-    interval: tuple[int, int] | None,
-    clock: Clock,
-    absent: Literal["zero", "unknown"] | None,
-) -> PeriodAreaCounts:
-    """Return counts by area and period of a long table; see `geobgp.data.areas.bin_areas`."""
-    if absent not in (None, "zero", "unknown"):
-        raise DataError(
-            f"{option('absent')} is 'zero' or 'unknown'; found {absent!r}.", option="absent", found=absent
-        )
-    if clock.given is None and clock.name not in frame.columns:
+def _by_period(
+    frame: gpd.GeoDataFrame, values: np.ndarray, clock: Clock, absent: Literal["zero", "unknown"] | None
+) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+    """Return counts by period and area of a long table, a row of it for each area, and what is known of periods."""
+    if clock.name not in frame.columns:
         raise DataError(
             f"The areas have no column {clock.name!r}.",
             option="time",
             found=clock.name,
             remedy=f"Name the column of dates: {option('time')}.",
         )
-    codes = clock.codes(frame[clock.name] if clock.given is None else clock.given)
+    codes = clock.codes(frame[clock.name])
     used = np.flatnonzero(codes > OUTSIDE)
     periods, first = clock.periods(np.unique(codes[used]).tolist())
     warning = clock.warning()
@@ -855,27 +839,9 @@ def bin_period_areas(
         table[unknown] = np.nan
     else:
         unknown = np.zeros(shape, bool)
-    some = np.where(np.isnan(table), 0.0 if interval is None else float(interval[0]), table)
-    some = np.where(unknown, 0.0, some)
-    placed, kept = place_areas(
-        frame.iloc[one].reset_index(drop=True), domain, some.sum(axis=0), [names[i] for i in one], interval
-    )
-    table, unknown = table[:, kept], unknown[:, kept]
-    table.setflags(write=False)
-    known = {
-        name: getattr(placed, name)
-        for name in ("shares", "names", "suppressed", "geometry", "crs", "nodes", "_cut")
-    }
-    return PeriodAreaCounts(
-        values=table,
-        **known,
-        covered=placed.covered,
-        n_off=placed.n_off,
-        periods=periods,
-        unknown=unknown,
-        n_untimed=int((codes == UNTIMED).sum()),
-        n_outside=int((codes == OUTSIDE).sum()),
-    )
+    time = {"periods": periods, "unknown": unknown}
+    lost = {"n_untimed": int((codes == UNTIMED).sum()), "n_outside": int((codes == OUTSIDE).sum())}
+    return table, one, time | lost
 
 
 def _warn_of_repeats(frame: gpd.GeoDataFrame, values: np.ndarray) -> None:
@@ -1013,21 +979,30 @@ def stack(several: Sequence[AreaCounts]) -> AreaCounts:
         raise DataError(
             "Suppressed counts of all areas must lie between the same numbers.", option="suppressed"
         )
-    shares = sparse.csr_array(sparse.vstack([one.shares for one in several]))
-    shapes = gpd.GeoSeries(
-        pd.concat([gpd.GeoSeries(list(one.geometry), crs=one.crs).to_crs(first.crs) if first.crs is not None
-                   else gpd.GeoSeries(list(one.geometry)) for one in several])
-    )  # fmt: skip
-    return AreaCounts(
-        values=np.concatenate([one.values for one in several]),
-        shares=shares,
+    if len({None if one.periods is None else one.periods.labels for one in several}) > 1:
+        raise DataError(
+            "Areas that are mapped together have the same periods.",
+            option="between",
+            remedy=f"Say which: {option('between')}, or the periods of one table for all.",
+        )
+    frames = [one.shapes if first.crs is None else one.shapes.to_crs(first.crs) for one in several]
+    return replace(
+        first,
+        values=np.concatenate([one.values for one in several], axis=-1),
+        shares=sparse.csr_array(sparse.vstack([one.shares for one in several])),
         names=tuple(name for one in several for name in one.names),
         suppressed=next((one.suppressed for one in several if one.hidden.any()), first.suppressed),
-        geometry=np.array(shapes.to_numpy(), dtype=object),
-        crs=first.crs,
+        geometry=np.array(pd.concat(frames).geometry.to_numpy(), dtype=object),
         covered=min(sum(one.covered for one in several), 1.0),
         n_off=sum(one.n_off for one in several),
-        nodes=first.nodes,
+        n_untimed=sum(one.n_untimed for one in several),
+        n_outside=sum(one.n_outside for one in several),
+        unknown=None if first.unknown is None else np.concatenate([one.unknown for one in several], axis=1),
+        located=None,
+        exposed=None,
+        effort=None,
+        _cut=None,
+        _met=(),
     )
 
 

@@ -6,7 +6,7 @@ import pytest
 from shapely import box
 
 from geobgp import DataError, Domain, bin_areas
-from geobgp.data.areas import PeriodAreaCounts
+from geobgp.data.areas import stack
 from geobgp.errors import DroppedPointsWarning
 
 WEST, EAST, SEA = box(0, 0, 4, 4), box(4, 0, 8, 4), box(20, 20, 21, 21)
@@ -31,7 +31,7 @@ def weeks(rows, domain, every="week", **more):
 
 def test_a_long_table_becomes_a_table_of_periods_and_areas(domain):
     counts = weeks([FULL[k] for k in (2, 0, 3, 1)], domain)
-    assert isinstance(counts, PeriodAreaCounts)
+    assert counts.n_periods == 2 and counts.n_areas == 2
     order = [counts.geometry.tolist().index(shape) for shape in (WEST, EAST)]
     assert counts.values[:, order].tolist() == [[3, 5], [0, 2]] and counts.periods.labels == (
         "2020-W05",
@@ -87,3 +87,24 @@ def test_dates_are_read_as_those_of_points(domain):
     assert weeks(FULL, domain, between=("2020-W06", "2020-W06")).n_outside == 2
     with pytest.raises(DataError, match="no column 'when'"):
         bin_areas(frame(FULL), domain, "cases", time="when", every="week")
+
+
+def test_a_period_and_all_together_are_what_a_table_of_them_alone_gives(domain):
+    counts = weeks(FULL, domain)
+    for t, label in enumerate(("2020-W05", "2020-W06")):
+        alone = bin_areas(frame([row for row in FULL if row[1] == label]), domain, "cases")
+        assert counts.at(label).digest == alone.digest == counts.at(t).digest
+        assert counts.at(t).periods is None and counts.at(t).frame()["observed"].tolist() == [*alone.values]
+    assert counts.pooled().digest == bin_areas(frame([(3, "", WEST), (7, "", EAST)]), domain, "cases").digest
+    others = [counts.slice(0, 2), counts.slice(1, 2), counts.pooled(), weeks(FULL, domain, every="year")]
+    assert [other.digest == counts.digest for other in others] == [True, False, False, False]
+    assert counts.frame().columns.tolist() == ["period", "name", "observed", "geometry"]
+
+
+def test_areas_of_two_tables_are_stacked_by_period(domain):
+    whole = weeks(FULL, domain)
+    west, east = (weeks([row for row in FULL if row[2] is shape], domain) for shape in (WEST, EAST))
+    both = stack([west, east])
+    assert both.digest == whole.digest and (both.shares != whole.shares).nnz == 0
+    with pytest.raises(DataError, match="the same periods"):
+        stack([west, weeks([row for row in FULL if row[2] is EAST], domain, every="year")])
