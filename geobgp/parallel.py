@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import queue
 import shutil
 import subprocess
 import sys
@@ -12,6 +11,7 @@ import tempfile
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -379,10 +379,9 @@ def _connected(address: str) -> Iterator[Any]:
         yield client
 
 
-# -- Processes: a few of this machine that do pieces of work, each restarted if it dies ----------------------
-# They are plain interpreters that are told over pipes what to do. Nothing of the caller's script is run again in
-# them, so
-# that it needs no ``if __name__ == "__main__"``; and one that dies takes only its own piece of work with it.
+# -- Processes: a few of this machine that do pieces of work, each replaced if it dies -----------------------
+# They are plain interpreters that are told over pipes what to do. Nothing of the caller's script is run again in them,
+# so that it needs no ``if __name__ == "__main__"``; and one that dies takes only its own piece of work with it.
 
 
 _START = "import sys; sys.path[:] = {path!r}; from geobgp.parallel import serve; serve()"
@@ -406,7 +405,8 @@ class Processes(Workers):
 
     def __init__(self, n: int) -> None:
         self.n, self.where = n, f"{n} processes of this machine"
-        self._children: list[subprocess.Popen[bytes] | None] = [None] * n
+        self._idle: list[subprocess.Popen[bytes]] = []
+        self._busy: list[subprocess.Popen[bytes]] = []
         self._shared = 0
 
     def __enter__(self) -> Processes:
@@ -416,82 +416,62 @@ class Processes(Workers):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for child in self._children:
-            if child is not None:
-                _end(child)
+        for child in (*self._idle, *self._busy):
+            _end(child)
         shutil.rmtree(self._folder, ignore_errors=True)
 
     @property
     def pids(self) -> list[int]:
         """Process ids of those that are alive."""
-        return [child.pid for child in self._children if child is not None and child.poll() is None]
+        return [child.pid for child in (*self._idle, *self._busy) if child.poll() is None]
 
     def share(self, value: Any) -> Path:
         """Write a value to a file that each process reads once."""
         self._shared += 1
         path = self._folder / f"{self._shared}.pickle"
-        with path.open("wb") as file:
-            pickle.dump(value, file, protocol=pickle.HIGHEST_PROTOCOL)
+        path.write_bytes(pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL))
         return path
 
     def run(self, function: Callable, items: Sequence[Any], *shared: Any) -> Iterator[tuple[int, Any]]:
         """Yield results as they come."""
-        todo: queue.SimpleQueue[int] = queue.SimpleQueue()
-        done: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
-        for k in range(len(items)):
-            todo.put(k)
         stop = threading.Event()
-
-        def drive(slot: int) -> None:
-            while not stop.is_set():
-                try:
-                    k = todo.get_nowait()
-                except queue.Empty:
-                    return
-                try:
-                    done.put((k, self._ask(slot, (function, items[k], shared), stop)))
-                except Exception as error:  # what was asked for cannot be sent
-                    done.put((k, Failed(error)))
-
-        threads = [
-            threading.Thread(target=drive, args=(slot,), daemon=True)
-            for slot in range(min(self.n, len(items)))
-        ]
-        for thread in threads:
-            thread.start()
+        pool = ThreadPoolExecutor(self.n)
+        asked = {pool.submit(self._ask, (function, item, shared), stop): k for k, item in enumerate(items)}
         try:
-            for _ in range(len(items)):
-                yield done.get()
+            for future in as_completed(asked):
+                yield asked.pop(future), future.result()
         finally:
             stop.set()
-            if any(thread.is_alive() for thread in threads):  # whoever asked has gone: the work is dropped
-                for slot, child in enumerate(self._children):
-                    if child is not None and threads[slot : slot + 1] and threads[slot].is_alive():
-                        child.kill()
-            for thread in threads:
-                thread.join(timeout=5.0)
+            pool.shutdown(wait=False, cancel_futures=True)
+            if asked:  # whoever asked has gone: the work is dropped
+                for child in list(self._busy):
+                    child.kill()
+            pool.shutdown()
 
-    def _ask(self, slot: int, job: Any, stop: threading.Event) -> Any:
+    def _ask(self, job: Any, stop: threading.Event) -> Any:
         """Let a process do a piece of work; one that dies is replaced, and the work begun again."""
-        sent = pickle.dumps(job, protocol=pickle.HIGHEST_PROTOCOL)
+        try:
+            sent = pickle.dumps(job, protocol=pickle.HIGHEST_PROTOCOL)
+        except Exception as error:  # what was asked for cannot be sent
+            return Failed(error)
         code: int | None = None
         for _ in range(AGAIN + 1):
             if stop.is_set():
                 break
-            child = self._children[slot]
-            if child is not None and child.poll() is not None:
-                _end(child)  # it died between two pieces of work: its pipes are closed
-                child = None
-            if child is None:
-                child = self._children[slot] = _begin()
+            child = self._free()
+            self._busy.append(child)
             assert child.stdin is not None and child.stdout is not None
             try:
                 child.stdin.write(sent)
                 child.stdin.flush()
-                return pickle.load(child.stdout)
+                answer = pickle.load(child.stdout)
             except (EOFError, BrokenPipeError, pickle.UnpicklingError):
+                self._busy.remove(child)
                 code = _end(child)
-                self._children[slot] = None
+            else:
+                self._busy.remove(child)
+                self._idle.append(child)
+                return answer
         return Failed(
             WorkerError(
                 f"{AGAIN + 1} processes died of this piece of work, the last with exit code {code}.",
@@ -499,6 +479,17 @@ class Processes(Workers):
                 remedy="Most often it is memory: use fewer processes, or larger cells.",
             )
         )
+
+    def _free(self) -> subprocess.Popen[bytes]:
+        """Return a process that has nothing to do: a new one where there is none, or it died meanwhile."""
+        while True:
+            try:
+                child = self._idle.pop()
+            except IndexError:
+                return _begin()
+            if child.poll() is None:
+                return child
+            _end(child)
 
 
 def _begin() -> subprocess.Popen[bytes]:
