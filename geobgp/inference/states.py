@@ -253,7 +253,7 @@ class FeatureState(_State):
             return super()._joint_field(places)
         features, field = self._features(places), self._field(places)
         e = self._normaliser(features)
-        covariance = features.covariance(self._half(features), np.arange(len(places)))
+        covariance = features.covariance(self._halves[1], np.arange(len(places)))
         return field, e[:, None] * covariance * e
 
     @cached_property

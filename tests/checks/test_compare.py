@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 
+import geopandas as gpd
 import numpy as np
+import outbreak
+import pandas as pd
 import pytest
 import shapely
 from models import square
 from posteriors import island
+from scipy.special import expit
 
-from geobgp import compare
+from geobgp import Domain, bin_areas, bin_points, compare
+from geobgp.auto.pipeline import fit_risk
+from geobgp.data.persons import Groups, Persons
 from geobgp.errors import DataError
 from geobgp.model import LGCP
 from geobgp.posterior import Posterior
@@ -89,3 +95,77 @@ def test_maps_that_cannot_be_compared(maps):
     there = LGCP(FullRank(elsewhere), Matern(1.0, 1e4, 1.0)).fit(np.ones(elsewhere.n_nodes))
     with pytest.raises(DataError, match="in one CRS; 'fine' is in local"):
         compare({"fine": maps["fine"], "there": there})
+
+
+def test_as_many_events_at_other_places_are_not_the_same(maps):
+    shuffled = np.random.default_rng(0).permutation(maps["fine"].observed)
+    other = LGCP(maps["fine"].basis, Matern(1.0, 5.0, 1.5)).fit(shuffled)
+    with pytest.raises(DataError, match="as many, 700, but at other places"):
+        compare({"fine": maps["fine"], "shuffled": other})
+
+
+def test_maps_of_counts_by_area():
+    rough = Matern(1.5, lengthscale=7.0, sd=0.7)
+    (case, domain, basis), one = area_case(), {}
+    for name, kernel in {"wavy": rough, "flat": Matern(1.5, lengthscale=7.0, sd=1e-3)}.items():
+        one[name] = LGCP(basis, kernel).fit(bin_areas(case, domain, "cases"))
+    table = compare(one)
+    own = {name: posterior.cross_validate() for name, posterior in one.items()}
+    assert table.index.tolist() == ["wavy", "flat"]
+    for name in one:
+        assert table.loc[name, "score"] == pytest.approx(own[name].score)
+    gap = own["flat"].blocks["log_density"].sum() - own["wavy"].blocks["log_density"].sum()
+    assert gap < 0 and table.loc["flat", "difference"] == pytest.approx(gap / case["cases"].sum())
+    nodes = LGCP(basis, rough).fit(np.ones(domain.n_nodes))
+    with pytest.raises(DataError, match="'wavy' is of counts by area and 'nodes' of counts at places"):
+        compare({"wavy": one["wavy"], "nodes": nodes})
+    again = case.assign(cases=case["cases"].to_numpy()[::-1])
+    other = LGCP(basis, rough).fit(bin_areas(again, domain, "cases"))
+    with pytest.raises(DataError, match="at other places"):
+        compare({"wavy": one["wavy"], "other": other})
+
+
+def area_case():
+    domain = Domain.from_polygons(shapely.box(0, 0, 20, 20), cell_size=1, crs="local")
+    boxes = [shapely.box(a, b, a + 4, b + 4) for a in range(0, 20, 4) for b in range(0, 20, 4)]
+    frame = gpd.GeoDataFrame({"name": [f"a{k}" for k in range(25)]}, geometry=boxes)
+    shares = bin_areas(frame.assign(cases=0), domain, "cases").shares
+    rate = np.exp(0.5 + np.sin(domain.node_points[:, 0] / 4.0))
+    frame["cases"] = np.random.default_rng(0).poisson(shares @ rate)
+    return frame, domain, HarmonicBasis.compute(domain, 40, cache=False)
+
+
+def test_maps_of_cases_and_controls():
+    rng, domain = np.random.default_rng(1), square(12.0)
+    at = rng.uniform(0, 12, (900, 2))
+    ill = rng.random(900) < expit(-1.5 + 2.5 * np.exp(-(((at - 4.0) / 2.5) ** 2).sum(axis=1)))
+
+    def persons(which):
+        nobody = pd.DataFrame(index=range(int(which.sum())))
+        return Persons(bin_points(at[which], domain), domain.locate(at[which]), nobody)
+
+    groups = Groups.of(persons(ill), persons(~ill))
+    kernels = {"wavy": Matern(1.0, 4.0, 0.8), "flat": Matern(1.0, 4.0, 1e-3)}
+    fits = {name: fit_risk(groups, FullRank(domain), kernel) for name, kernel in kernels.items()}
+    table = compare(fits, 4.0)
+    assert table.index.tolist() == ["wavy", "flat"] and table.loc["flat", "difference"] < 0
+    assert table.loc["wavy", "score"] == pytest.approx(fits["wavy"].cross_validate(4.0).score)
+    # One risk everywhere is what a flat map says, but for the cases of a block that it does not know.
+    assert table.loc["flat", "score"] == pytest.approx(0.0, abs=0.02)
+    assert table.loc["flat", "bound"] == pytest.approx(0.0, abs=0.05)
+
+
+def test_maps_over_time_are_compared_by_their_forecasts():
+    y, periods = outbreak.counts(20), outbreak.months(20)
+    flat = Matern(1.5, outbreak.KERNEL.lengthscale, 1e-3)
+    fits = {
+        name: LGCP(outbreak.basis(), kernel, dynamics="separable").fit(y, periods=periods, resume=False)
+        for name, kernel in {"moving": outbreak.KERNEL, "flat": flat}.items()
+    }
+    table = compare(fits, 4.0, last=2)
+    assert table.index.tolist() == ["moving", "flat"]
+    own = fits["moving"].cross_validate(4.0, last=2)
+    assert table.loc["moving", "score"] == pytest.approx(own.gains["one_rate"])
+    assert table.loc["moving", "coverage"] == own.coverage
+    with pytest.raises(DataError, match="over 20 months"):
+        compare({"moving": fits["moving"], "one": fits["flat"].at(3)})

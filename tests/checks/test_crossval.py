@@ -139,7 +139,7 @@ def test_regions_and_folds_are_blocks_as_well(checked, posterior):
     np.testing.assert_allclose(by_fold.blocks.area, 9.0)
 
 
-def test_nodes_without_a_fold_are_never_left_out(posterior):
+def test_nodes_without_a_fold_are_never_held_out(posterior):
     east = posterior.domain.node_points[:, 0]
     folds = np.where(east < 3, 0.0, np.where(east > 9, 1.0, np.nan))
     found = posterior.cross_validate(folds)
@@ -260,7 +260,7 @@ def test_it_can_be_drawn(checked):
 
 
 @pytest.mark.parametrize("buffer", [0.0, 1.0])
-def test_blocks_of_our_own_choice_are_made_small_enough_to_be_left_out(buffer, monkeypatch):
+def test_blocks_of_our_own_choice_are_made_small_enough_to_be_held_out(buffer, monkeypatch):
     posterior = LGCP(FullRank(square(24.0)), KERNEL).fit(poisson_problem(square(24.0), total=400).counts)
     usual = posterior.cross_validate(rounds=0)
     assert usual.wanted_side is None and "instead of" not in usual.verdict()

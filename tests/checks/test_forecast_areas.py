@@ -112,7 +112,7 @@ def test_what_is_suppressed_or_unknown_is_said():
     assert found.by_period()["observed"].sum() == pytest.approx(posterior.areas.totals[-2:].sum())
 
 
-def test_one_period_can_be_left_out_and_blocks_cannot_be_chosen():
+def test_one_period_can_be_held_out_and_blocks_cannot_be_chosen():
     posterior = fitted(counted(districts(outbreak.counts(6), 4.0, outbreak.months(6))))
     assert np.isfinite(posterior.cross_validate(last=1).score)
     with pytest.raises(DataError, match="numbers of these areas"):

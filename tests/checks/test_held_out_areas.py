@@ -1,4 +1,4 @@
-"""Areas that are left out, against fits without them; and areas in files."""
+"""Areas that are held out, against fits without them; and areas in files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def case():
     return domain, frame, model, model.fit(bin_areas(frame, domain, "cases"))
 
 
-def test_a_left_out_area_is_predicted_as_by_a_fit_without_it(case):
+def test_a_held_out_area_is_predicted_as_by_a_fit_without_it(case):
     domain, frame, model, posterior = case
     checked = posterior.cross_validate()
     assert len(checked.blocks) == 25 and checked.side is None
@@ -45,7 +45,7 @@ def test_suppressed_areas_are_not_predicted(case):
     assert len(posterior.cross_validate().blocks) == int(told["cases"].notna().sum())
 
 
-def test_only_areas_can_be_left_out(case):
+def test_only_areas_can_be_held_out(case):
     with pytest.raises(DataError, match="holding out its areas"):
         case[3].cross_validate(4.0)
     with pytest.raises(DataError, match="holding out its areas"):

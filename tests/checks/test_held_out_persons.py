@@ -1,4 +1,4 @@
-"""Persons left out of a map of risk: against fits without them, calibrated, and with mistakes explained."""
+"""Persons held out of a map of risk: against fits without them, calibrated, and with mistakes explained."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_files_keep_numbers_by_node_and_no_persons(tmp_path):
     assert "before it is saved" in raised.value.remedy
 
 
-def test_blocks_hold_no_more_persons_than_can_be_left_out(monkeypatch):
+def test_blocks_hold_no_more_persons_than_can_be_held_out(monkeypatch):
     groups, domain = simulated(n=600)
     posterior = fit_risk(groups, FullRank(domain), KERNEL)
     usual = posterior.cross_validate(rounds=0)

@@ -1,4 +1,4 @@
-"""Blocks that are left out without a new fit, against new fits and dense matrices written out."""
+"""Blocks that are held out without a new fit, against new fits and dense matrices written out."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def reference_score(without: Posterior, posterior: Posterior, block: np.ndarray,
     return float(logsumexp(logs) - np.log(n))
 
 
-def left_out(posterior: Posterior, block: np.ndarray, rounds: int = 6):
-    """Leave out a block; every other node is its neighbour."""
+def held_out(posterior: Posterior, block: np.ndarray, rounds: int = 6):
+    """Hold out a block; every other node is its neighbour."""
     nodes = np.concatenate([block, np.setdiff1d(np.arange(posterior.domain.n_nodes), block)])
     state = posterior.fit.states[0]
     at = JointNormal(state.node_moments()[0][nodes], state.node_covariance(nodes))
@@ -117,7 +117,7 @@ def test_blocks_agree_with_new_fits(kind, scaling):
     for east, north in ((1.0, 1.0), (9.0, 6.0), (14.5, 2.5)):
         block = np.flatnonzero((np.abs(x - east) < 1.3) & (np.abs(y - north) < 1.3))
         again = refit(posterior, block, slope)
-        found = left_out(posterior, block)
+        found = held_out(posterior, block)
         mean, variance = (v[block] for v in again.fit.states[0].node_moments())
         events = max(counts[block].sum(), 1.0)
         np.testing.assert_allclose(found.predicted.mean, mean, atol=0.03)
@@ -134,7 +134,7 @@ def test_rounds_mend_what_clustered_data_break():
     posterior = LGCP(FullRank(domain), Matern(1.0, 5.0, 3.0)).fit(counts)
     block = np.flatnonzero((np.abs(domain.node_points - centres[0]) < 2.1).all(axis=1))
     truth = refit(posterior, block).fit.states[0].node_moments()[0][block]
-    plain, mended = (left_out(posterior, block, rounds).predicted.mean for rounds in (0, 6))
+    plain, mended = (held_out(posterior, block, rounds).predicted.mean for rounds in (0, 6))
     assert np.abs(mended - truth).max() < 0.05 < 3 * 0.05 < np.abs(plain - truth).max()
 
 
@@ -144,7 +144,7 @@ def test_what_is_far_from_everything_is_predicted_by_the_prior():
     counts = poisson_problem(domain).counts
     posterior = LGCP(FullRank(domain), KERNEL).fit(counts)
     block = np.flatnonzero(domain.node_points[:, 0] > 30)
-    predicted = left_out(posterior, block).predicted
+    predicted = held_out(posterior, block).predicted
     level = posterior.coefficients["sd"].iloc[0] ** 2
     assert np.all(predicted.variance > KERNEL.sd**2)
     np.testing.assert_allclose(predicted.variance, KERNEL.sd**2 + level, rtol=0.2)
@@ -171,7 +171,7 @@ def test_overdone_priors_do_not_run_away():
     posterior = LGCP(all_modes(domain, m=40), Matern(1.5, 3.0, 9.0)).fit(counts)
     block = np.flatnonzero(domain.node_points[:, 0] < 4)
     for rounds in (0, 6):
-        found = left_out(posterior, block, rounds)
+        found = held_out(posterior, block, rounds)
         assert np.isfinite(found.log_score) and -2000 < found.log_score < 0
 
 
