@@ -15,7 +15,7 @@ import pandas as pd
 
 from geobgp.data.counts import Counts, Tally, about_places, read_points
 from geobgp.data.effects import Effects, Term, indicators, is_categorical, refuse_intercept
-from geobgp.data.points import Stream, csv_format, telling_of_lines
+from geobgp.data.points import Stream, csv_format, csv_tables
 from geobgp.errors import DataError, GeobgpError, GeometryError, InputWarning, option, warn
 from geobgp.files import check_exists, driver_errors, kind_of, read_vector, split_layer
 from geobgp.land.crs import transform
@@ -127,8 +127,8 @@ def read_table(source: Any, what: str) -> Any:
     path = split_layer(str(source))[0]
     check_exists(path, what)
     if kind_of(path) == "table":
-        with driver_errors(path, what), telling_of_lines(path, what):
-            return pd.read_csv(path, low_memory=False, **csv_format(path, what))
+        with driver_errors(path, what):
+            return next(csv_tables(path, csv_format(path, what), what))
     return read_vector(str(source), what)
 
 

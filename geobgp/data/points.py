@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import codecs
-import csv
-import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,8 +36,8 @@ from geobgp.text import count, listed, percent
 # -- Tables in text files: which separator and encoding, and what is wrong with their lines ------------------
 
 
-#: Bytes that are looked at before a table is read, and lines of them.
-_START, _LINES = 1 << 16, 200
+#: Bytes that are looked at before a table is read.
+_START = 1 << 16
 #: Share of zero bytes, at every other place, from which on text is taken for UTF-16.
 _ZEROS = 0.3
 #: What messages call an encoding that had to be guessed.
@@ -61,7 +57,7 @@ def csv_format(path: str | Path, what: str = "points") -> dict[str, Any]:
     Raises
     ------
     GeometryError
-        If it is empty, or no text, or has lines with more fields than the header.
+        If it is empty, or no text.
     """
     with open_packed(path) as file:
         start = file.read(_START)
@@ -81,48 +77,50 @@ def csv_format(path: str | Path, what: str = "points") -> dict[str, Any]:
             found=str(path),
             remedy="Save it as CSV in UTF-8.",
         )
-    separator = max(",;\t|", key=head.count)
-    _check_fields(text, separator, path, what, len(start) == _START)
     return {
-        "sep": separator,
+        "sep": max(",;\t|", key=head.count),
         "encoding": encoding,
         "encoding_errors": "replace",
         "skipinitialspace": True,
     }
 
 
-def check_lines(path: str | Path, form: Mapping[str, Any], n_fields: int, what: str = "points") -> None:
-    """Refuse a table with a line of more fields than the header: read by some columns only, nobody would notice."""
-    separator = form["sep"]
-    with open_packed(path) as raw, io.TextIOWrapper(raw, form["encoding"], "replace") as text:
-        for k, line in enumerate(text, 1):
-            if line.count(separator) < n_fields:
-                continue
-            # A quoted field may go on for several lines: those are left to the reader.
-            fields = (
-                0
-                if line.count('"') % 2
-                else len(next(csv.reader([line], delimiter=separator, skipinitialspace=True)))
-            )
-            if fields > n_fields:
-                raise _too_many(path, what, f"line {k}", fields, n_fields)
+def csv_tables(
+    path: str | Path, form: Mapping[str, Any], what: str = "points", chunksize: int | None = None, **how: Any
+) -> Iterator[pd.DataFrame]:
+    """Yield a table in a text file, some rows at a time or as a whole; refuse lines with more fields than the header.
+
+    Read by some columns only, nobody would notice these: pandas counts the fields where it reads all columns. (Arrow's
+    reader refuses lines with fewer fields as well, and spreadsheets leave out empty cells at the ends of lines.)
+
+    Parameters
+    ----------
+    path : str or path
+    form : dict
+        See `csv_format`.
+    what : str
+        What the rows are, for messages.
+    chunksize : int, optional
+    how
+        More for `pandas.read_csv`.
+    """
+    try:
+        read = pd.read_csv(path, chunksize=chunksize, low_memory=False, **form, **how)
+        for table in [read] if isinstance(read, pd.DataFrame) else read:
+            if not isinstance(table.index, pd.RangeIndex):  # fields beyond the header's are taken for labels
+                n = len(table.columns)
+                raise _too_many(path, what, 2, table.index.nlevels + n, n)
+            yield table
+    except ValueError as error:
+        found = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", str(error))
+        if found is None:
+            raise
+        raise _too_many(path, what, int(found[2]), int(found[3]), int(found[1])) from error
 
 
 def about_encoding(encoding: str) -> str:
     """Return a sentence on an encoding that had to be guessed, which may be why names are not found; else nothing."""
     return f" The file is no UTF-8, and was read as {GUESSED[encoding]}." if encoding in GUESSED else ""
-
-
-@contextmanager
-def telling_of_lines(path: str | Path, what: str) -> Iterator[None]:
-    """Say in our words what pandas says of a line that does not fit the header."""
-    try:
-        yield
-    except ValueError as error:
-        found = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", str(error))
-        if found is None:
-            raise
-        raise _too_many(path, what, f"line {found[2]}", int(found[3]), int(found[1])) from error
 
 
 def _encoding(start: bytes) -> str:
@@ -135,22 +133,9 @@ def _encoding(start: bytes) -> str:
     return "utf-8-sig"
 
 
-def _check_fields(text: str, separator: str, path: str | Path, what: str, cut: bool) -> None:
-    """Refuse a table whose first lines have more fields than its header."""
-    lines = text.splitlines()
-    rows = list(
-        islice(csv.reader(lines[:-1] if cut else lines, delimiter=separator, skipinitialspace=True), _LINES)
-    )
-    long = [k for k, row in enumerate(rows) if len(row) > len(rows[0])]
-    if long:
-        some = f"{count(len(long), 'line')} of the first {len(rows):,}, line {long[0] + 1} the first of them,"
-        raise _too_many(path, what, some, len(rows[long[0]]), len(rows[0]), len(long))
-
-
-def _too_many(path: str | Path, what: str, lines: str, found: int, header: int, n: int = 1) -> GeometryError:
-    has = "has" if n == 1 else "have"
+def _too_many(path: str | Path, what: str, line: int, found: int, header: int) -> GeometryError:
     return GeometryError(
-        f"{what}: in {path} {lines} {has} {count(found, 'field')}, and the header has {header}.",
+        f"{what}: in {path} line {line} has {count(found, 'field')}, and the header has {header}.",
         option=what,
         found=found,
         remedy="Separators at the ends of lines must go; decimal commas, and text with a separator in it, need quotes.",
@@ -437,22 +422,16 @@ class Stream:
                 yield from self._ogr(path, layer)
 
     def _csv(self, path: str) -> Iterator[pd.DataFrame]:
-        common = csv_format(path)
-        self._encoding = about_encoding(common["encoding"])
-        sample = pd.read_csv(path, nrows=100, dtype=str, **common)
+        form = csv_format(path)
+        self._encoding = about_encoding(form["encoding"])
+        sample = next(csv_tables(path, form, nrows=100, dtype=str))
         self.columns = tuple(map(str, sample.columns))
         first, second, _ = self._named = self._choose(sample)
-        wanted = {first, second, *self._wanted(sample.columns)}
+        wanted = list(dict.fromkeys([first, second, *self._wanted(sample.columns)]))
         time = self.options.time
-        check_lines(path, common, len(sample.columns))
-        yield from pd.read_csv(
-            path,
-            usecols=lambda name: name in wanted,
-            dtype=None if time is None or time == self.options.weights else {time: str},
-            chunksize=self.options.chunksize,
-            low_memory=False,
-            **common,
-        )
+        dtype = None if time is None or time == self.options.weights else {time: str}
+        for table in csv_tables(path, form, chunksize=self.options.chunksize, dtype=dtype):
+            yield table[wanted]
 
     def _parquet(self, source: RowGroups) -> Iterator[Any]:
         from pyarrow import parquet

@@ -278,7 +278,7 @@ def test_broken_files(tmp_path):
     with pytest.raises(GeometryError, match=r"p.csv is empty"):
         read(tmp_path / "p.csv")
     (tmp_path / "q.csv").write_text("lon,lat\n5,52\n5,52,1,1,1,1\n")
-    with pytest.raises(GeometryError, match=r"q.csv .* line 3 .* has 6 fields, and the header has 2"):
+    with pytest.raises(GeometryError, match=r"q.csv line 3 has 6 fields, and the header has 2"):
         read(tmp_path / "q.csv")
     (tmp_path / "p.gpkg").write_text("no map")
     with pytest.raises(GeometryError, match=r"p.gpkg cannot be read"):

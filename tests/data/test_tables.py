@@ -9,7 +9,7 @@ from geobgp import Domain, bin_points
 from geobgp.cli.info import describe
 from geobgp.data.persons import read_table
 from geobgp.data.points import csv_format
-from geobgp.errors import GeometryError
+from geobgp.errors import DroppedPointsWarning, GeometryError
 
 ROWS = "easting,northing,plaats\n" + "0.5,0.5,Curaçao\n1.5,0.5,Curaçao\n" * 20
 
@@ -33,9 +33,9 @@ def test_a_table_is_read_in_any_encoding_by_all_that_read_tables(encoding, domai
 @pytest.mark.parametrize(
     ("lines", "words"),
     [
-        ("easting,northing\n" + "0.5,0.5,\n" * 9, "9 lines of the first 10, line 2 .* have 3 fields"),
-        ("easting,northing\n" + "0,5,0,5\n" * 9, "have 4 fields, and the header has 2"),
-        ("easting,northing\n0.5,0.5\n0.5,0.5,x\n", "1 line of the first 3, line 3 .* has 3 fields"),
+        ("easting,northing\n" + "0.5,0.5,\n" * 9, "line 2 has 3 fields, and the header has 2"),
+        ("easting,northing\n" + "0,5,0,5\n" * 9, "line 2 has 4 fields, and the header has 2"),
+        ("easting,northing\n0.5,0.5\n0.5,0.5,x\n", "line 3 has 3 fields"),
         ("easting,northing\n" + "0.5,0.5\n" * 20_000 + "0.5,0.5,x\n", "line 20002 has 3 fields"),
     ],
     ids=["trailing", "decimal commas", "one of the first", "a late one"],
@@ -48,6 +48,17 @@ def test_lines_with_more_fields_than_the_header_are_told(lines, words, domain, t
     assert caught.value.option == "points"
     with pytest.raises(GeometryError, match=f"cases: in .*{words}"):
         read_table(path, "cases")
+    with pytest.raises(GeometryError, match=words):
+        bin_points(path, domain, chunksize=7)
+
+
+def test_cells_that_a_spreadsheet_leaves_out_at_the_ends_of_lines_are_empty(domain, tmp_path):
+    path = tmp_path / "points.csv"
+    path.write_text('easting, northing, note, n\n0.5, 0.5, "a, b", 2\n\n1.5,0.5\n2.5\n')
+    with pytest.warns(DroppedPointsWarning, match="1 of 3 rows"):
+        counts = bin_points(path, domain)
+    assert counts.n_used == 2 and counts.n_missing == 1
+    assert read_table(path, "cases")["note"].fillna("").tolist() == ["a, b", "", ""]
 
 
 def test_quoted_decimal_commas_are_fine(domain, tmp_path):
