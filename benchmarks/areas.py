@@ -24,7 +24,7 @@ import shapely
 from tables import RESULTS, keep, machine, table
 
 from geobgp import LGCP, Domain, HarmonicBasis, Matern, bin_areas, map_intensity, simulate_points
-from geobgp.data.inputs import read_exposure, within
+from geobgp.data.inputs import Inputs, within
 from geobgp.land.regions import area_shares, overlay
 
 SIDE, LENGTHSCALE, SD, EVENTS = 40.0, 8.0, 0.8, 5000.0
@@ -133,20 +133,20 @@ def people(seeds: int) -> None:
         areas["population"] = np.where(rng.random(len(areas)) < 0.5, 1e4, 1e2)
         areas["geometry"] = areas.intersection(land())
         areas = areas[area_shares(fine, areas).sum(axis=1) > 0].reset_index(drop=True)
-        given = read_exposure(areas, fine)
-        inside = within(fine, overlay(fine, areas), given.given).exposure(given.values)
+        given = Inputs.read(fine, exposure=areas)
+        inside = within(fine, overlay(fine, areas), given.given).exposure(given.exposure)
         for name, field in (("flat", np.ones(fine.n_nodes)), ("varying", truth(drawn, rng))):
-            rate = EVENTS * field / float(given.values @ field)
+            rate = EVENTS * field / float(given.exposure @ field)
             by_area = inside @ rate / inside.sum(axis=1)
             areas["cases"] = rng.poisson(inside @ rate)
             for h, basis in bases.items():
                 cells = gpd.GeoDataFrame(
                     geometry=list(basis.domain.polygon_of(np.arange(basis.domain.n_nodes)))
                 )
-                at = within(fine, overlay(fine, cells), given.given).exposure(given.values)
+                at = within(fine, overlay(fine, cells), given.given).exposure(given.exposure)
                 by_node = at @ rate / np.maximum(at.sum(axis=1), 1e-300)
                 counts = bin_areas(areas, basis.domain, "cases")
-                at_nodes = read_exposure(areas, basis.domain).values
+                at_nodes = Inputs.read(basis.domain, exposure=areas).exposure
                 for way, exposure in (("as given", areas), ("by node", at_nodes)):
                     if way == "by node" and seed % 5:  # its sd runs away, which takes long
                         continue

@@ -205,9 +205,9 @@ def pack(value: Any) -> tuple[Any, dict[str, np.ndarray]]:
     Examples
     --------
     >>> from geobgp.data.effects import Effects, Term
-    >>> facts, arrays = pack({"effects": Effects((Term("slope"),), np.zeros(1), np.ones(1)), "n": 3})
+    >>> facts, arrays = pack({"effects": Effects.of([Term("slope")], [0.0], [1.0]), "n": 3})
     >>> sorted(arrays)
-    ['effects.means', 'effects.scales']
+    ['effects.blocks.0.means', 'effects.blocks.0.scales']
     >>> unpack(facts, arrays)["effects"].names
     ('slope',)
     """

@@ -409,7 +409,7 @@ class LGCP:
         of a local domain). People per pixel (a raster), per area (a GeoDataFrame) or anything per node (an
         array) give a rate, or a relative risk where the exposure is the expected number of events. Zero is
         allowed. People are spread evenly over their pixel or area, and those on the domain's land count; see
-        `geobgp.data.inputs.node_exposure`.
+        `geobgp.data.inputs.read_exposure`.
     covariates : mapping of name to array, callable, raster or polygons; or a DataFrame, optional
         One value per node, a callable of (n, 2) coordinates, or a raster or polygons (averaged by area). They are
         standardised inside and reported in their own units. Text and `Categorical` values are levels, each with an
@@ -419,7 +419,7 @@ class LGCP:
         Column of an exposure GeoDataFrame.
     effort : array, GeoDataFrame or raster, optional
         The share of events that get reported, from 0 to 1: per node, or averaged by area. The map is then of what would
-        be seen with full effort; where there is none the data say nothing. See `geobgp.data.inputs.node_effort`.
+        be seen with full effort; where there is none the data say nothing. See `geobgp.data.inputs.read_effort`.
     effort_column : str, optional
         Column of an effort GeoDataFrame; by default "effort", or the only one with numbers.
     fill_missing : "mean", optional
@@ -883,15 +883,8 @@ def model_of(posterior: Posterior, kernel: Kernel | None = None, *, unseen: np.n
     """
     # Columns of levels that share nodes are held, as they were linearised about all events.
     best: Any = posterior.fit.states[0]
-    inputs = Inputs(
-        posterior.domain,
-        posterior.exposure,
-        posterior.exposure_kind,
-        posterior.given,
-        posterior.effort,
-        posterior.given_effort,
-        replace(posterior.effects, columns=best.fixed, offset=best.offset),
-    )
+    held = replace(posterior.effects, columns=best.fixed, offset=best.offset)
+    inputs = replace(Inputs.of(posterior), effects=held)
     return LGCP.from_inputs(
         posterior.basis,
         inputs if unseen is None else inputs.without(unseen),

@@ -9,9 +9,9 @@ import pandas as pd
 import pyogrio
 import pytest
 import shapely
+from reading import node_exposure
 
 from geobgp import Domain, GeometryError
-from geobgp.data.inputs import node_exposure
 from geobgp.files import VectorLayer, as_frame, check_exists, kind_of, layers, read_vector, split_layer
 from geobgp.land.polygons import read_polygons
 from geobgp.land.regions import read_regions

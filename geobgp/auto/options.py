@@ -859,7 +859,7 @@ class StrataOptions(Options, WorkerOptions, heading="Data"):
                 option="by",
                 remedy=f"Name it with {option('by')}.",
             )
-        from geobgp.data.inputs import check_one
+        from geobgp.data.sources import check_one
 
         covariates = (("covariates", value) for value in (self.covariates or {}).values())
         for name, value in (("exposure", self.exposure), *covariates):
@@ -954,7 +954,7 @@ def by_parts(name: str, value: Any) -> Any:
     if hasattr(value, "columns") and hasattr(value, "geometry"):
         return value
     if isinstance(value, list | tuple):
-        from geobgp.data.inputs import check_one
+        from geobgp.data.sources import check_one
 
         check_one(name, value, "a map by tile", "Give one for all: tiles are not mapped over time.")
     if hasattr(value, "dims"):

@@ -6,16 +6,17 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
-from scipy.spatial import cKDTree
 
 from geobgp.data.rasters import RasterSource, blocks_on_land, node_means, open_raster, read_to_nodes
+from geobgp.data.sources import Reading, is_shapes
 from geobgp.errors import DataError, InputWarning, option, warn
-from geobgp.land.regions import area_shares
-from geobgp.text import count, listed, number, percent
+from geobgp.files import as_frame
+from geobgp.text import count, listed, number
 from geobgp.validation import NAME, SOURCE, either, real
 
 if TYPE_CHECKING:
@@ -138,22 +139,7 @@ def indicators(values: pd.Series, name: str) -> pd.DataFrame:
     return found
 
 
-def polygon_means(frame: gpd.GeoDataFrame, column: str, domain: Domain) -> pd.DataFrame | np.ndarray:
-    """Return a column of polygons at the nodes: its mean by land, or the shares of its levels where it is text."""
-    shares = area_shares(domain, frame)
-    values: Any = frame[column]
-    if is_categorical(values):
-        table = indicators(values.reset_index(drop=True), column)
-        own, names = table.to_numpy(), list(table)
-    else:
-        own, names = np.asarray(values, float)[:, None], []
-    known = np.isfinite(own).all(axis=1).astype(float)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        out = (shares.T @ np.nan_to_num(own)) / (shares.T @ known)[:, None]
-    return pd.DataFrame(out, columns=names) if names else out[:, 0]
-
-
-def refuse_codes(source: Any, domain: Domain, name: str) -> bool:
+def are_codes(source: Any, domain: Domain, name: str) -> bool:
     """Tell whether a raster's values are levels: two whole numbers are. Ask where they may well be codes.
 
     They may be where it has a colour table, or a few whole values.
@@ -276,12 +262,6 @@ def _of_raster(source: Any, domain: Domain, name: str) -> pd.DataFrame:
         codes = _codes(raster, domain)
         words = _ordered({level_word(code) for code in codes}, name)
         by_word = {level_word(code): code for code in codes}
-        if not words:
-            raise DataError(
-                f"The covariate {name!r} has no value on this domain's land; check its place and CRS.",
-                option="covariates",
-                found=listed([name]),
-            )
         shares = {word: node_means(raster.where(by_word[word]), domain) for word in words}
     table = pd.DataFrame(shares)
     return table.loc[:, table.max() > 0]  # levels of the sea around have no effect on land
@@ -292,8 +272,6 @@ def _of_raster(source: Any, domain: Domain, name: str) -> pd.DataFrame:
 
 #: Correlation of two covariates from which on their separate effects are said to be hardly known.
 _CORRELATED = 0.98
-#: Share of the land that may lack a value and takes that of the nearest land, with a warning.
-SLIVERS = 0.01
 #: Share of a level that is taken for none, or for all of a node.
 _PURE = 1e-9
 #: Prior standard deviation of the intercept (around the log of the overall rate) and of the slopes of standardised
@@ -325,6 +303,40 @@ class Term:
         return f"{self.covariate} {self.level} (reference: {self.reference})"
 
 
+@dataclass(frozen=True, eq=False)
+class Block:
+    """The columns of one covariate: what they are, how they were standardised, and the prior of their effects.
+
+    Attributes
+    ----------
+    covariate : str
+    terms : tuple of Term
+        A slope, or the levels but for the reference.
+    means, scales : (k,) arrays
+        A term's standardised value is (own value - mean) / scale; that of a level is its share of the node's land.
+    sd : float or "learned"
+        Prior standard deviation: of the slope of the standardised covariate, or of the log of a level's rate by that of
+        its reference. "learned": with the hyperparameters.
+    """
+
+    covariate: str
+    terms: tuple[Term, ...]
+    means: np.ndarray
+    scales: np.ndarray
+    sd: float | Literal["learned"]
+
+    @property
+    def prior_sd(self) -> np.ndarray:
+        """Prior standard deviations of the effects on the standardised scale, NaN where they are learned.
+
+        That of a level does not depend on the size of cells, as the scale of its shares does.
+        """
+        sd = np.nan if self.sd == "learned" else self.sd
+        return np.array(
+            [sd if t.level is None else sd * s for t, s in zip(self.terms, self.scales, strict=True)]
+        )
+
+
 class Linearised(NamedTuple):
     """The fixed effects about given coefficients: columns (n_nodes, 1 + k), and what is added to them at each node."""
 
@@ -338,23 +350,47 @@ class Effects:
 
     Attributes
     ----------
-    terms : tuple of Term
-        Slopes and levels, without the intercept.
-    means, scales : (k,) arrays
-        A term's standardised value is (own value - mean) / scale; that of a level is its share of the node's land.
-    columns : (n_nodes, 1 + k) array
-        A column of ones and the standardised values; without rows where only the terms are known.
+    blocks : tuple of Block
+        One for each covariate, without the intercept.
+    columns : (n_nodes, 1 + k) or (n_periods, n_nodes, 1 + k) array
+        A column of ones and the standardised values, block by block; without rows where only the blocks are known.
     offset : (n_nodes,) array, optional
         What is added at each node to columns that have been linearised, and are held.
     """
 
-    terms: tuple[Term, ...] = ()
-    means: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    scales: np.ndarray = field(default_factory=lambda: np.ones(0))
+    blocks: tuple[Block, ...] = ()
     columns: np.ndarray = field(
         default_factory=lambda: np.ones((0, 1)), repr=False, metadata={"stored": False}
     )
     offset: np.ndarray | None = field(default=None, repr=False, metadata={"stored": False})
+
+    @classmethod
+    def of(cls, terms: Sequence[Term], means: Any, scales: Any, columns: np.ndarray | None = None) -> Effects:
+        """Return effects with a block for each covariate; the terms of one follow each other."""
+        means, scales = np.asarray(means, float), np.asarray(scales, float)
+        blocks: list[Block] = []
+        start = 0
+        for covariate, group in groupby(terms, lambda term: term.covariate):
+            own = tuple(group)
+            here = slice(start, start := start + len(own))
+            sd = FIXED_SD if own[0].level is None else LEVEL_SD
+            blocks.append(Block(covariate, own, means[here], scales[here], sd))
+        return cls(tuple(blocks)) if columns is None else cls(tuple(blocks), columns)
+
+    @cached_property
+    def terms(self) -> tuple[Term, ...]:
+        """Slopes and levels, without the intercept."""
+        return tuple(term for block in self.blocks for term in block.terms)
+
+    @cached_property
+    def means(self) -> np.ndarray:
+        """The terms' means over the land, (k,)."""
+        return np.concatenate([np.zeros(0), *(block.means for block in self.blocks)])
+
+    @cached_property
+    def scales(self) -> np.ndarray:
+        """The terms' standard deviations over the land, (k,)."""
+        return np.concatenate([np.zeros(0), *(block.scales for block in self.blocks)])
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -364,19 +400,21 @@ class Effects:
     @property
     def covariates(self) -> tuple[str, ...]:
         """What was given, each once."""
-        return tuple(dict.fromkeys(term.covariate for term in self.terms))
+        return tuple(block.covariate for block in self.blocks)
 
     @property
     def prior_sd(self) -> np.ndarray:
-        """Prior standard deviations of intercept and terms on the standardised scale.
+        """Prior standard deviations of intercept and terms on the standardised scale."""
+        return np.concatenate([[FIXED_SD], *(block.prior_sd for block in self.blocks)])
 
-        That of a level does not depend on the size of cells, as the scale of its shares does.
-        """
-        sds = [
-            FIXED_SD if term.level is None else LEVEL_SD * scale
-            for term, scale in zip(self.terms, self.scales, strict=True)
-        ]
-        return np.array([FIXED_SD, *sds])
+    @property
+    def bare(self) -> Effects:
+        """The same without rows: what the covariates are, and how they were standardised."""
+        return Effects(self.blocks)
+
+    def where(self, covariate: str) -> np.ndarray:
+        """Return which of the terms are those of a covariate."""
+        return np.array([j for j, term in enumerate(self.terms) if term.covariate == covariate], int)
 
     def levels(self, covariate: str) -> list[str]:
         """Return all levels of a covariate, the reference first; nothing where it is a number."""
@@ -408,8 +446,8 @@ class Effects:
         return self.standardised(np.array(own, float).reshape(-1, n).T)
 
     def standardised(self, own: np.ndarray) -> np.ndarray:
-        """Return (n, 1 + k): a column of ones, and the terms' own values (n, k) standardised."""
-        return np.column_stack([np.ones(len(own)), (own - self.means) / self.scales])
+        """Return (..., n, 1 + k): a column of ones, and the terms' own values (..., n, k) standardised."""
+        return np.concatenate([np.ones((*own.shape[:-1], 1)), (own - self.means) / self.scales], axis=-1)
 
     def _at_places(self, name: str, value: Any, n: int) -> np.ndarray:
         """Return a covariate at n places: numbers, or words of its levels."""
@@ -450,10 +488,10 @@ class Effects:
         """Which columns are the levels of each covariate of which some node has several."""
         first, out = self.columns[0] if self.columns.ndim == 3 else self.columns, []
         for name in self.covariates:
-            which = [j for j, t in enumerate(self.terms) if t.covariate == name and t.level is not None]
-            shares = first[:, [1 + j for j in which]] * self.scales[which] + self.means[which]
-            if which and ((shares > _PURE) & (shares < 1.0 - _PURE)).any():
-                out.append(np.array(which))
+            which = self.where(name)
+            shares = first[:, 1 + which] * self.scales[which] + self.means[which]
+            if self.levels(name) and ((shares > _PURE) & (shares < 1.0 - _PURE)).any():
+                out.append(which)
         return out
 
     @property
@@ -479,7 +517,7 @@ class Effects:
         Examples
         --------
         >>> terms = (Term("veg", "wood", "heath"),)
-        >>> effects = Effects(terms, np.zeros(1), np.ones(1), np.array([[1.0, 0.0], [1.0, 0.4]]))
+        >>> effects = Effects.of(terms, [0.0], [1.0], np.array([[1.0, 0.0], [1.0, 0.4]]))
         >>> columns, offset = effects.linearised(np.array([0.0, np.log(8.0)]))
         >>> np.exp(columns @ [0.0, np.log(8.0)] + offset).round(6).tolist()  # 0.6 + 0.4 x 8
         [1.0, 3.8]
@@ -522,12 +560,13 @@ class Effects:
         return turn[-k or len(turn) :, -k or len(turn) :]
 
 
-def named_covariates(covariates: Covariates | None) -> dict[str, Any]:
+def named_covariates(covariates: Covariates | None, time: Any = None) -> dict[str, Any]:
     """Return covariates by name; the columns of a table are one each.
 
-    A GeoDataFrame of polygons gives every column with its polygons, a DataFrame one value per node.
+    A GeoDataFrame of polygons gives every column with its polygons, and with their dates in the column `time`; a
+    DataFrame one value per node.
     """
-    named = _named(covariates)
+    named = _named(as_frame(covariates, "covariates"), time)
     refuse_intercept(named, "covariates")
     return named
 
@@ -543,7 +582,7 @@ def refuse_intercept(names: Iterable[Any], what: str) -> None:
         )
 
 
-def _named(covariates: Covariates | None) -> dict[str, Any]:
+def _named(covariates: Covariates | None, time: Any) -> dict[str, Any]:
     if not isinstance(covariates, pd.DataFrame):
         return {str(name): value for name, value in dict(covariates or {}).items()}
     if not hasattr(covariates, "geometry") or getattr(covariates, "active_geometry_name", None) is None:
@@ -557,14 +596,11 @@ def _named(covariates: Covariates | None) -> dict[str, Any]:
             found=sorted(kinds),
             remedy="Give the areas that the values hold for, or a raster.",
         )
-    return {str(c): covariates[[c, shape]] for c in covariates.columns if c != shape}
+    dates = [time] if isinstance(time, str) and time in covariates.columns else []
+    return {str(c): covariates[[c, *dates, shape]] for c in covariates.columns if c not in (shape, *dates)}
 
 
-def fixed_effects(
-    covariates: Covariates | None,
-    domain: Domain,
-    fill_missing: Literal["mean"] | None = None,
-) -> Effects:
+def fixed_effects(covariates: Covariates | None, reading: Reading, like: Effects | None = None) -> Effects:
     """Return the fixed effects of a model: an intercept and the standardised covariates.
 
     Parameters
@@ -574,70 +610,77 @@ def fixed_effects(
         polygons, averaged by area. Text is taken for levels, and numbers are with `Categorical` or
         ``"soil.tif|levels"``: all but the most common level have an effect, compared with that one. A node with several
         levels has the mean rate over its land. Rasters of two whole values are levels; where there are a few more,
-        or a colour table, and nothing is said, it is an error.
-    fill_missing : "mean", optional
-        Give nodes without a value the mean of the others, with a warning that says how many. By default slivers,
-        less than 1 % of the land, take the value of the nearest land, with a warning; more is an error.
+        or a colour table, and nothing is said, it is an error. Numbers may change: a (n_periods, n_nodes) array, a list
+        (or a mapping by the periods' labels) with one for each period, or polygons with a row for each period. They are
+        standardised over all periods, so that an effect is the same in each of them.
+    reading : Reading
+        The land, the periods, and what to do where there is no value.
+    like : Effects, optional
+        Those on all land, of which this is a part: levels and standardisation are theirs.
     """
-    if fill_missing not in (None, "mean"):
+    domain, values = reading.domain, dict[Term, np.ndarray]()
+    for name, value in named_covariates(covariates, reading.time).items():
+        values |= _columns(name, value, reading, like)
+    lengths = {len(v) for v in values.values() if v.ndim == 2}
+    if len(lengths) > 1:
         raise DataError(
-            f"fill_missing is None or 'mean'; found {fill_missing!r}.",
-            option="fill_missing",
-            found=fill_missing,
+            f"Covariates are given for {' and '.join(str(n) for n in sorted(lengths))} periods: which is it?",
+            option="covariates",
+            found=sorted(lengths),
         )
-    weight = domain.node_areas / domain.node_areas.sum()
-    values: dict[Term, np.ndarray] = {}
-    for name, value in named_covariates(covariates).items():
-        values |= covariate_columns(name, value, domain, fill_missing)
-    means = np.array([weight @ v for v in values.values()])
-    scales = np.array([np.sqrt(weight @ np.square(v - v @ weight)) for v in values.values()])
+    shape = (*lengths, domain.n_nodes)
+    own = (
+        np.stack([np.broadcast_to(v, shape) for v in values.values()], axis=-1)
+        if values
+        else np.ones((*shape, 0))
+    )
+    if like is not None:
+        return Effects(like.blocks, like.standardised(own))
+    weight = np.broadcast_to(
+        domain.node_areas / (domain.node_areas.sum() * (shape[0] if lengths else 1)), shape
+    )
+    means = np.array([np.sum(weight * own[..., j]) for j in range(len(values))])
+    scales = np.array([np.sqrt(np.sum(weight * (own[..., j] - m) ** 2)) for j, m in enumerate(means)])
     for term, mean, scale in zip(values, means, scales, strict=True):
         if not scale > 1e-10 * abs(mean):
+            where = "everywhere and always" if lengths else "on all of the land"
             raise DataError(
-                f"The covariate {term.name!r} is {number(mean)} on all of the land; it cannot be told from the "
-                "intercept.",
+                f"The covariate {term.name!r} is {number(mean)} {where}; it cannot be told from the intercept.",
                 option="covariates",
                 found=term.name,
                 remedy="Leave it out.",
             )
-    effects = Effects(tuple(values), means, scales)
-    columns = effects.standardised(np.array(list(values.values())).reshape(-1, domain.n_nodes).T)
-    _warn_correlated(effects.names, columns[:, 1:], weight)
+    effects = Effects.of(list(values), means, scales)
+    columns = effects.standardised(own)
+    _warn_correlated(effects.names, columns[..., 1:].reshape(weight.size, len(values)), weight.ravel())
     return replace(effects, columns=columns)
 
 
-def covariate_columns(
-    name: str, value: Any, domain: Domain, fill_missing: str | None, *, by_period: bool = False
-) -> dict[Term, np.ndarray]:
-    """Return a covariate's columns in its own units: one, or the share of each level but the reference.
-
-    One that is given by period is a number where nothing else is said, if it has but two values too.
-    """
-    found: Any
+def _columns(name: str, value: Any, reading: Reading, like: Effects | None) -> dict[Term, np.ndarray]:
+    """Return a covariate's columns in its own units: one, or the share of each level but the reference."""
+    value = as_frame(value, "covariates")
     _refuse_dates(name, value)
-    if hasattr(value, "geometry") and isinstance(value, pd.DataFrame):
-        found = polygon_means(value, next(c for c in value.columns if c != value.geometry.name), domain)
-    elif is_categorical(value):
-        found = level_shares(value, domain, name)
-    elif callable(value):
-        found = np.asarray(value(domain.node_points), float)
-    elif isinstance(value, (str, os.PathLike)) or hasattr(value, "dims"):
-        if refuse_codes(value, domain, name) and not by_period:
-            found = level_shares(Categorical(value), domain, name)
-        else:
-            found = read_to_nodes(split_use(value)[0], domain, "mean")
-    else:
-        found = np.array(value, float)
+    if is_shapes(value) and reading.is_dated(value):
+        frame, table = reading.by_period("covariates", value, lambda rows: rows[name].to_numpy(float))
+        found = reading.means(frame, table.T).T
+        return {Term(name): np.array([_one(name, row, reading) for row in found])}
+    parts = reading.parts("covariates", value)
+    if parts is not None:
+        each = [_at_nodes(name, part, reading, None, moving=True) for part in parts]
+        return {Term(name): np.array([_one(name, one, reading) for one in each])}
+    known = None if like is None else like.levels(name)
+    found = _at_nodes(name, value, reading, known)
     if not isinstance(found, pd.DataFrame):
-        if found.shape != (domain.n_nodes,):
-            raise DataError(
-                f"The covariate {name!r} is one value per node, {domain.n_nodes:,}; found the shape {found.shape}.",
-                option="covariates",
-                found=found.shape,
-            )
-        return {Term(name): filled(f"The covariate {name!r}", found[:, None], domain, fill_missing)[:, 0]}
-    shares = filled(f"The covariate {name!r}", found.to_numpy(float), domain, fill_missing)
-    common = reference_level(value, list(found.columns), domain.node_areas @ shares, name)
+        return {Term(name): _one(name, found, reading)}
+    if known:  # of all land, the reference first
+        shares = np.column_stack([found.get(level, np.zeros(len(found))) for level in known[1:]]).astype(
+            float
+        )
+        shares[found.isna().any(axis=1)] = np.nan
+        shares = reading.filled(f"covariates: {name}", shares)
+        return {Term(name, level, known[0]): shares[:, k] for k, level in enumerate(known[1:])}
+    shares = reading.filled(f"covariates: {name}", found.to_numpy(float))
+    common = reference_level(value, list(found.columns), reading.domain.node_areas @ shares, name)
     if (shares[:, common] >= 1.0 - 1e-12).all():
         raise DataError(
             f"The covariate {name!r} has one level on all of the land, {found.columns[common]!r}; it cannot be told "
@@ -653,18 +696,63 @@ def covariate_columns(
     }
 
 
-def covariates_of(columns: Mapping[Term, np.ndarray]) -> dict[str, Any]:
-    """Return covariates at the nodes from the columns of their terms: numbers, or shares of levels."""
-    out: dict[str, Any] = {}
-    for term, values in columns.items():
-        if term.level is None:
-            out[term.covariate] = values
-        elif term.covariate not in out:
-            mine = {str(t.level): v for t, v in columns.items() if t.covariate == term.covariate}
-            rest = np.maximum(1.0 - np.sum(list(mine.values()), axis=0), 0.0)
-            table = pd.DataFrame({str(term.reference): rest} | mine)
-            out[term.covariate] = Categorical(table, term.reference)
-    return out
+def _one(name: str, values: Any, reading: Reading) -> np.ndarray:
+    """Return a number at each node, without gaps."""
+    if isinstance(values, pd.DataFrame):
+        raise DataError(
+            f"The covariate {name!r} has levels; those that change from period to period are numbers.",
+            option="covariates",
+            found=name,
+            remedy="Give an indicator for each level.",
+        )
+    n = reading.domain.n_nodes
+    if values.shape != (n,):
+        raise DataError(
+            f"The covariate {name!r} is one value per node, {n:,}; found the shape {values.shape}.",
+            option="covariates",
+            found=values.shape,
+        )
+    return reading.filled(f"covariates: {name}", values[:, None])[:, 0]
+
+
+def _at_nodes(
+    name: str, value: Any, reading: Reading, known: list[str] | None, *, moving: bool = False
+) -> Any:
+    """Return a covariate at the nodes, NaN where it has no value: numbers, or a table of the shares of levels.
+
+    Parameters
+    ----------
+    name : str
+    value
+    reading : Reading
+    known : list of str, optional
+        The levels that it has on all land, none where it is a number; None where that is to be found out.
+    moving : bool
+        Whether it changes from period to period: it is a number then, if it has but two values too.
+    """
+    domain, value = reading.domain, as_frame(value, "covariates")
+    if is_shapes(value):
+        column: Any = next(value[c] for c in value.columns if c not in (value.geometry.name, reading.time))
+        if not is_categorical(column):
+            return reading.means(value, column.to_numpy(float)[:, None])[:, 0]
+        table = indicators(column.reset_index(drop=True), name)
+        return pd.DataFrame(reading.means(value, table.to_numpy()), columns=list(table))
+    if callable(value):
+        return np.asarray(value(domain.node_points), float)
+    raster = isinstance(value, (str, os.PathLike)) or hasattr(value, "dims")
+    if not raster and not is_categorical(value):
+        return np.array(value, float)
+    levels = bool(known) or is_categorical(value)
+    out: Any = reading.nothing()
+    with reading.apart():
+        if raster and not levels and known is None:
+            levels = are_codes(value, domain, name) and not moving
+        out = (
+            level_shares(value, domain, name)
+            if levels
+            else read_to_nodes(split_use(value)[0], domain, "mean")
+        )
+    return pd.DataFrame({level: out for level in known}) if known and isinstance(out, np.ndarray) else out
 
 
 def _refuse_dates(name: str, value: Any) -> None:
@@ -679,53 +767,17 @@ def _refuse_dates(name: str, value: Any) -> None:
         )
 
 
-def filled(
-    what: str,
-    out: np.ndarray,
-    domain: Domain,
-    fill_missing: str | None,
-    *,
-    name: str = "covariates",
-    remedy: str = "",
-) -> np.ndarray:
-    """Return values (n_nodes, k) with gaps filled as was asked for; slivers from the nearest land.
-
-    Parameters
-    ----------
-    what : str
-        What has the gaps, as the subject of a sentence.
-    out : (n_nodes, k) array
-    domain : Domain
-    fill_missing : "mean" or None
-    name : str
-        The option that the values are of.
-    remedy : str
-        What to do where there are more than slivers; by default to ask for the mean.
-    """
-    missing = ~np.isfinite(out).all(axis=1)
-    gaps = int(missing.sum())
-    if gaps == len(out):
-        raise DataError(
-            f"{what} has no value on this domain's land; check its place and CRS.", option=name, found=gaps
-        )
-    if not gaps:
-        return out
-    share = float(domain.node_areas[missing].sum() / domain.node_areas.sum())
-    text = f"{what} has no value at {gaps:,} of {len(out):,} nodes ({percent(share, 2)} of land)"
-    facts: dict[str, Any] = {"option": name, "found": gaps}
-    if fill_missing is None and share >= SLIVERS:
-        usual = f"Fill them, or ask for their mean with {option('fill_missing', 'mean')}."
-        raise DataError(f"{text}.", remedy=remedy or usual, **facts)
-    whose = "the nearest land" if fill_missing is None else "the mean of the others"
-    warn(
-        InputWarning(f"{text}; they are given {'that of ' if fill_missing is None else ''}{whose}.", **facts)
-    )
-    out = out.copy()
-    if fill_missing is None:
-        near = cKDTree(domain.node_points[~missing]).query(domain.node_points[missing])[1]
-        out[missing] = out[~missing][near]
-    else:
-        out[missing] = np.average(out[~missing], axis=0, weights=domain.node_areas[~missing])
+def by_name(effects: Effects, own: np.ndarray) -> dict[str, Any]:
+    """Return covariates from the terms' own values at the nodes (n_nodes, k): numbers, or shares of levels."""
+    out: dict[str, Any] = {}
+    for name in effects.covariates:
+        which, levels = effects.where(name), effects.levels(name)
+        shares = own[:, which]
+        if levels:
+            rest = np.maximum(1.0 - shares.sum(axis=1), 0.0)
+            out[name] = Categorical(pd.DataFrame(np.column_stack([rest, shares]), columns=levels), levels[0])
+        else:
+            out[name] = shares[:, 0]
     return out
 
 

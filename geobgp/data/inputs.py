@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
@@ -15,21 +15,21 @@ import pyproj
 import shapely
 from scipy import sparse
 
-from geobgp.data.effects import (
-    Effects,
-    Term,
-    covariate_columns,
-    filled,
-    fixed_effects,
-    named_covariates,
-    polygon_means,
-)
-from geobgp.data.periods import OUTSIDE, Clock
+from geobgp.data.effects import Effects, fixed_effects, named_covariates
 from geobgp.data.rasters import LEFT_OUT, Pixels, read_with_pixels
+from geobgp.data.sources import (
+    UNKNOWN,
+    Gaps,
+    Reading,
+    check_labels,
+    check_periods,
+    is_shapes,
+    labels_of,
+)
 from geobgp.data.standardise import EXPECTED
 from geobgp.errors import DataError, InputWarning, option, warn
-from geobgp.files import kind_of, read_vector
-from geobgp.land.regions import Overlay, overlaps, spread_density
+from geobgp.files import as_frame
+from geobgp.land.regions import Overlay, ground_areas, overlaps, spread_density
 from geobgp.text import count, events, listed, number, percent
 from geobgp.validation import as_floats
 
@@ -147,6 +147,13 @@ class GivenPolygons(Given):
             return np.asarray(total)
         of = known.astype(float) @ area
         return np.divide(total, of, out=np.full(np.shape(total), np.nan), where=of > 0)
+
+    def at_nodes(self, domain: Domain) -> np.ndarray:
+        """Return amounts on the land of nodes, islets at the node nearest by."""
+        if len(self.geometry) == 0:
+            return np.zeros((*self.values.shape[:-1], domain.n_nodes))
+        frame = gpd.GeoDataFrame(geometry=list(self.geometry), crs=self.crs)
+        return np.asarray(self.values @ ground_areas(domain, frame))
 
     def at(self, period: int) -> GivenPolygons:
         """Return what was given of one period."""
@@ -280,23 +287,16 @@ def within(
 
 
 class Read(NamedTuple):
-    """An exposure as it was read: of every node, what it is, and what it was read from."""
+    """What was read: values of every node, (n_nodes,) or (n_periods, n_nodes), what they are, and what from."""
 
     values: np.ndarray
     kind: str
     given: Given | None
 
 
-def node_exposure(
-    exposure: Exposure | None, domain: Domain, column: str | None = None
-) -> tuple[np.ndarray, str]:
-    """Return the exposure of every node and what it is; see `read_exposure`."""
-    return read_exposure(exposure, domain, column)[:2]
-
-
 def read_exposure(
     exposure: Exposure | None,
-    domain: Domain,
+    reading: Reading,
     column: str | None = None,
     counted: gpd.GeoDataFrame | None = None,
 ) -> Read:
@@ -309,8 +309,10 @@ def read_exposure(
         per pixel, a GeoDataFrame areas with a column of people. People are spread evenly over their pixel, or
         over their area but for the water that the domain was made with, and those on the domain's land are
         counted. Those off it, beyond the land or at sea, are left out; a warning says how many, if they are
-        more than 1 %.
-    domain : Domain
+        more than 1 %. Over periods: a (n_periods, n_nodes) array, or a list (or a mapping by the periods' labels) with
+        one of any kind for each period, or areas with a row for each period.
+    reading : Reading
+        The land and its periods.
     column : str, optional
         The GeoDataFrame's column; by default "expected" (see `expected_counts`), "population", or the only numeric one.
     counted : GeoDataFrame, optional
@@ -321,80 +323,202 @@ def read_exposure(
     Read
         Its kind is "area", "population", "expected" (cases, so that the map is a relative risk) or "exposure".
     """
+    domain = reading.domain
     if exposure is None:
         return Read(domain.node_areas / domain.area_unit[0], "area", None)
-    given: Given | None = None
-    areas: Any = areas_of(exposure)
-    if hasattr(areas, "geometry") and hasattr(areas, "crs"):
-        column = population_column(areas, column)
-        values, given = spread_people(areas, domain, column, amounts_in(areas, column), counted)
-        return Read(values, kind_of_amounts(column), given)
-    if isinstance(exposure, (str, os.PathLike)) or hasattr(exposure, "dims"):
-        values, pixels = read_with_pixels(exposure, domain, "sum")  # type: ignore[arg-type]
-        kind, given = "population", GivenPixels(pixels)
-        empty = int(np.isnan(values).sum())
-        if empty == len(values):
-            raise DataError("The exposure raster has no data on this domain's land; check its place and CRS.")
-        if empty:
-            warn(
-                InputWarning(
-                    f"The exposure raster has no data at {empty:,} of {count(len(values), 'node')}; taken as "
-                    "zero there.",
-                    option="exposure",
-                    found=empty,
-                )
+
+    def polygons(frame: gpd.GeoDataFrame) -> Read:
+        dated = reading.is_dated(frame)
+        of = value_column(frame.drop(columns=reading.time) if dated else frame, column, "exposure")
+        table: Any
+        if dated:
+            frame, table = reading.by_period("exposure", frame, lambda rows: _people(rows, of), add=True)
+        else:
+            table = _people(frame, of)
+        values, given = spread_people(frame, domain, of, table, counted)
+        return Read(values, EXPECTED if of == EXPECTED else "population", given)
+
+    def one(value: Any) -> Read:
+        if isinstance(value, GivenPolygons):
+            return Read(value.at_nodes(domain), "population", value)
+        if is_shapes(value):
+            return polygons(value)
+        if isinstance(value, (str, os.PathLike)) or hasattr(value, "dims"):
+            values, given = _of_raster(value, reading, "sum")
+            return Read(reading.filled("exposure", values[:, None])[:, 0], "population", given)
+        return Read(_per_node(value, domain, "exposure", "number"), "exposure", None)
+
+    found = _by_period("exposure", exposure, reading, one)
+    check_amounts(found.values.ravel(), "Exposure")
+    empty = np.flatnonzero(np.atleast_2d(found.values).sum(axis=1) <= 0)
+    if len(empty) and reading.usual is None:
+        when = ", so that nothing could happen anywhere"
+        if found.values.ndim == 2:
+            when = f" in {count(len(empty), 'period')}, the first number {empty[0]} (from 0)"
+        raise DataError(
+            f"The exposure is zero everywhere{when}.",
+            option="exposure",
+            found=len(empty),
+            remedy="Leave these periods out, or give their exposure." if found.values.ndim == 2 else "",
+        )
+    return found
+
+
+def read_effort(effort: Effort | None, reading: Reading, column: str | None = None) -> Read | None:
+    """Return the share of events at each node that get reported, and what it was read from; None where all are.
+
+    Parameters
+    ----------
+    effort : None, array, GeoDataFrame, raster, or path of a vector file or raster
+        One share per node; a raster or polygons with a column of shares are averaged by area, as covariates are.
+        Slivers without a value, under 1 % of the land, take that of the nearest land, with a warning; more is an error.
+        Over periods as for `read_exposure`.
+    reading : Reading
+        The land and its periods.
+    column : str, optional
+        Of the polygons; by default "effort", or the only column with numbers.
+
+    Examples
+    --------
+    >>> import shapely, geopandas
+    >>> from geobgp import Domain
+    >>> domain = Domain.from_polygons(shapely.box(0, 0, 2, 1), cell_size=1, crs="local")
+    >>> halves = [shapely.box(0, 0, 1.5, 1), shapely.box(1.5, 0, 2, 1)]
+    >>> shares = geopandas.GeoDataFrame({"effort": [1.0, 0.5]}, geometry=halves)
+    >>> read_effort(shares, Reading(domain)).values.tolist()
+    [1.0, 0.75]
+    """
+    domain = reading.domain
+    if effort is None:
+        if column is not None:
+            raise DataError(
+                f"{option('effort_column')} belongs to polygons of effort, and there are none.",
+                option="effort_column",
+                found=column,
+                remedy=f"Give them as {option('effort')}.",
             )
-            values = np.nan_to_num(values, nan=0.0)
-    else:
-        values, kind = np.array(as_floats("exposure", exposure)), "exposure"
+        return None
+
+    def polygons(frame: gpd.GeoDataFrame) -> Read:
+        dated = reading.is_dated(frame)
+        of = value_column(frame.drop(columns=reading.time) if dated else frame, column, "effort")
+        table: Any
+        if dated:
+            frame, table = reading.by_period("effort", frame, lambda rows: numbers_in(rows, of, "effort"))
+        else:
+            table = numbers_in(frame, of, "effort")
+        _check_shares(table.ravel(), "polygon")
+        means = reading.means(frame, np.atleast_2d(table).T).T
+        given = GivenPolygons(np.array(frame.geometry.to_numpy(), dtype=object), frame.crs, table)
+        return Read(means if dated else means[0], "effort", given)
+
+    def one(value: Any) -> Read:
+        if is_shapes(value):
+            return polygons(value)
+        if isinstance(value, (str, os.PathLike)) or hasattr(value, "dims"):
+            values, given = _of_raster(value, reading, "mean")
+            return Read(values, "effort", given)
+        return Read(_per_node(value, domain, "effort", "share"), "effort", None)
+
+    found = _by_period("effort", effort, reading, one)
+    _check_shares(found.values.ravel(), "node")
+    rows = [reading.filled("effort", row[:, None])[:, 0] for row in np.atleast_2d(found.values)]
+    values = np.clip(np.array(rows).reshape(found.values.shape), 0.0, 1.0)
+    if reading.usual is None and not (values > 0).any():
+        raise DataError(
+            "The effort is zero everywhere: no event could have been seen.",
+            option="effort",
+            found=0.0,
+            remedy=f"Check {option('effort')}.",
+        )
+    return found._replace(values=values)
+
+
+def _by_period(name: str, value: Any, reading: Reading, one: Callable[[Any], Read]) -> Read:
+    """Return what is the same in all periods, or by period, read one by one."""
+    value = value if isinstance(value, GivenPolygons) else as_frame(value, name)
+    parts = reading.parts(name, value)
+    if parts is None:
+        return one(value)
+    found = [one(as_frame(part, name)) for part in parts]
+    given = tuple(each.given for each in found)
+    kept = None if all(each is None for each in given) else GivenByPeriod(given)
+    return Read(np.array([each.values for each in found]), found[0].kind, kept)
+
+
+def _of_raster(
+    value: Any, reading: Reading, how: Literal["sum", "mean"]
+) -> tuple[np.ndarray, GivenPixels | None]:
+    with reading.apart():
+        values, pixels = read_with_pixels(value, reading.domain, how)
+        return values, GivenPixels(pixels)
+    return reading.nothing(), None
+
+
+def _per_node(value: Any, domain: Domain, name: str, unit: str) -> np.ndarray:
+    values = np.array(as_floats(name, value))
     if values.shape != (domain.n_nodes,):
         raise DataError(
-            f"The exposure is one number per node, {domain.n_nodes:,}; found the shape {values.shape}.",
-            option="exposure",
+            f"The {name} is one {unit} per node, {domain.n_nodes:,}; found the shape {values.shape}.",
+            option=name,
             found=values.shape,
         )
-    check_amounts(values, "Exposure")
-    if values.sum() <= 0:
+    return values
+
+
+#: Columns that are taken where none is named, and what they hold, by option.
+_USUAL = {"exposure": ((EXPECTED, "population"), "the population"), "effort": (("effort",), "the effort")}
+
+
+def value_column(polygons: gpd.GeoDataFrame, column: str | None, name: Literal["exposure", "effort"]) -> str:
+    """Return the column of polygons that holds an exposure or an effort: that which was named, or the usual one."""
+    names = [c for c in polygons.columns if c != polygons.geometry.name]
+    numeric = [c for c in names if polygons[c].dtype.kind in "iufb"]
+    usual, holds = _USUAL[name]
+    if column is None:
+        there = [c for c in usual if c in names]
+        column = there[0] if there else (numeric[0] if len(numeric) == 1 else None)
+    if column is None or column not in names:
+        numbers = f"{len(numeric) or 'no'} columns hold numbers"
+        missing = f"there is no column {column!r}" if column else numbers
         raise DataError(
-            "The exposure is zero everywhere, so that nothing could happen anywhere.", option="exposure"
+            f"Which column of the {name} holds {holds}? Found: {', '.join(map(str, names)) or 'none at all'}; "
+            f"{missing}.",
+            option=f"{name}_column",
+            found=names,
+            remedy=f"Name it with {option(f'{name}_column')}.",
         )
-    return Read(values, kind, given)
+    return column
 
 
-def check_amounts(values: np.ndarray, what: str) -> None:
-    """Refuse amounts that are negative or no numbers."""
-    bad = int((~np.isfinite(values) | (values < 0)).sum())
-    if bad:
-        raise DataError(
-            f"{what} must be finite and not negative; {bad:,} of {count(len(values), 'value')} "
-            f"{'is' if bad == 1 else 'are'} not.",
-            option="exposure",
-            found=bad,
-        )
-
-
-def amounts_in(areas: gpd.GeoDataFrame, column: str) -> np.ndarray:
-    """Return a column of people; refuse what is no number, and areas that are there twice."""
-    values = areas[column]
+def numbers_in(polygons: gpd.GeoDataFrame, column: str, name: Literal["exposure", "effort"]) -> np.ndarray:
+    """Return the numbers of a column, NaN where there is nothing; refuse what is none."""
+    values = polygons[column]
+    facts: dict[str, Any] = {"option": f"{name}_column", "found": column}
     if values.dtype.kind in "mM":
         raise DataError(
-            f"The column {column!r} of the exposure holds dates, and no numbers of people.",
-            option="exposure_column",
-            found=column,
-            remedy=f"Name the column with {option('exposure_column')}.",
+            f"The column {column!r} of the {name} holds dates, and no numbers.",
+            remedy=f"Name the column with {option(f'{name}_column')}.",
+            **facts,
         )
-    people = np.asarray(pd.to_numeric(values, errors="coerce"), float)
+    out = np.asarray(pd.to_numeric(values, errors="coerce"), float)
     unread = [
-        str(v) for v, known in zip(values, np.isfinite(people), strict=True) if not known and not pd.isna(v)
+        str(v) for v, known in zip(values, np.isfinite(out), strict=True) if not known and not pd.isna(v)
     ]
     if unread:
         raise DataError(
-            f"The column {column!r} of the exposure has {listed(dict.fromkeys(unread), 3)}, which cannot be read as a "
+            f"The column {column!r} of the {name} has {listed(dict.fromkeys(unread), 3)}, which cannot be read as a "
             "number.",
-            option="exposure_column",
+            option=f"{name}_column",
             found=unread[:3],
             remedy="Write numbers without marks between thousands: 1234.",
         )
+    return out
+
+
+def _people(areas: gpd.GeoDataFrame, column: str) -> np.ndarray:
+    """Return a column of people; refuse what is no number, and areas that are there twice."""
+    people = numbers_in(areas, column, "exposure")
     check_amounts(people, f"The column {column!r}")
     twice = repeated(areas, column)
     if twice.any():
@@ -407,6 +531,18 @@ def amounts_in(areas: gpd.GeoDataFrame, column: str) -> np.ndarray:
             remedy="Leave them out; or add them up, if they are of different people.",
         )
     return people
+
+
+def check_amounts(values: np.ndarray, what: str) -> None:
+    """Refuse amounts that are negative or no numbers."""
+    bad = int((~np.isfinite(values) | (values < 0)).sum())
+    if bad:
+        raise DataError(
+            f"{what} must be finite and not negative; {bad:,} of {count(len(values), 'value')} "
+            f"{'is' if bad == 1 else 'are'} not.",
+            option="exposure",
+            found=bad,
+        )
 
 
 def repeated(areas: gpd.GeoDataFrame, amount: str) -> np.ndarray:
@@ -468,38 +604,6 @@ def _lie_in(areas: gpd.GeoDataFrame, counted: gpd.GeoDataFrame) -> np.ndarray:
     return np.asarray(same)
 
 
-def areas_of(exposure: Any) -> Any:
-    """Return areas that a file holds; anything else as it is."""
-    if isinstance(exposure, (str, os.PathLike)) and kind_of(os.fspath(exposure)) in ("vector", "parquet"):
-        return read_vector(os.fspath(exposure), "exposure")
-    return exposure
-
-
-def kind_of_amounts(column: str) -> str:
-    """Return what a column of areas holds: people, or cases that are to be expected."""
-    return EXPECTED if column == EXPECTED else "population"
-
-
-def population_column(areas: gpd.GeoDataFrame, column: str | None) -> str:
-    """Return the column of areas that holds the exposure: that which was named, or the usual one."""
-    names = [c for c in areas.columns if c != areas.geometry.name]
-    numeric = [c for c in names if areas[c].dtype.kind in "iuf"]
-    if column is None:
-        usual = [c for c in (EXPECTED, "population") if c in names]
-        column = usual[0] if usual else (numeric[0] if len(numeric) == 1 else None)
-    if column is None or column not in names:
-        numbers = f"{len(numeric) or 'no'} columns hold numbers"
-        missing = f"there is no column {column!r}" if column else numbers
-        raise DataError(
-            "Which column of the exposure holds the population? "
-            f"Found: {', '.join(map(str, names)) or 'none at all'}; {missing}.",
-            option="exposure_column",
-            found=names,
-            remedy=f"Name it with {option('exposure_column')}.",
-        )
-    return column
-
-
 def _warn_left_out(areas: gpd.GeoDataFrame, column: str, people: np.ndarray, kept: np.ndarray) -> None:
     """Tell how many people live off the land, and which areas that are mostly land lose most of them."""
     left = people * (1 - kept)
@@ -558,84 +662,8 @@ def next_to_none(exposure: np.ndarray, node_areas: np.ndarray) -> np.ndarray:
 
 #: Effort below which the data are said to tell nothing of a place.
 NONE = 0.01
-#: The column of polygons that is taken where none is named.
-_EFFORT_COLUMN = "effort"
 #: How far beyond 0 or 1 is rounding.
 _ROUNDING = 1e-6
-
-
-def node_effort(effort: Effort | None, domain: Domain, column: str | None = None) -> np.ndarray | None:
-    """Return the share of the events at each node that get reported; see `read_effort`."""
-    return read_effort(effort, domain, column)[0]
-
-
-def read_effort(
-    effort: Effort | None, domain: Domain, column: str | None = None
-) -> tuple[np.ndarray | None, Given | None]:
-    """Return the share of events at each node that get reported, None where all are, and what it was read from.
-
-    Parameters
-    ----------
-    effort : None, array, GeoDataFrame, raster, or path of a vector file or raster
-        One share per node; a raster or polygons with a column of shares are averaged by area, as covariates are.
-        Slivers without a value, under 1 % of the land, take that of the nearest land, with a warning; more is an error.
-    domain : Domain
-    column : str, optional
-        Of the polygons; by default "effort", or the only column with numbers.
-
-    Examples
-    --------
-    >>> import shapely, geopandas
-    >>> from geobgp import Domain
-    >>> domain = Domain.from_polygons(shapely.box(0, 0, 2, 1), cell_size=1, crs="local")
-    >>> halves = [shapely.box(0, 0, 1.5, 1), shapely.box(1.5, 0, 2, 1)]
-    >>> read_effort(geopandas.GeoDataFrame({"effort": [1.0, 0.5]}, geometry=halves), domain)[0].tolist()
-    [1.0, 0.75]
-    """
-    if effort is None:
-        if column is not None:
-            raise DataError(
-                f"{option('effort_column')} belongs to polygons of effort, and there are none.",
-                option="effort_column",
-                found=column,
-                remedy=f"Give them as {option('effort')}.",
-            )
-        return None, None
-    values: Any
-    given: Any = effort
-    read: Given | None = None
-    if isinstance(effort, (str, os.PathLike)) and kind_of(os.fspath(effort)) in ("vector", "parquet"):
-        given = read_vector(os.fspath(effort), "effort")
-    if hasattr(given, "geometry") and hasattr(given, "crs"):
-        name = share_column(given, column)
-        _check_shares(np.asarray(given[name], float), "polygon")
-        values = polygon_means(given[[name, given.geometry.name]], name, domain)
-        shapes = np.array(given.geometry.to_numpy(), dtype=object)
-        read = GivenPolygons(shapes, given.crs, np.asarray(given[name], float))
-    elif isinstance(given, (str, os.PathLike)) or hasattr(given, "dims"):
-        values, pixels = read_with_pixels(given, domain, "mean")
-        read = GivenPixels(pixels)
-    else:
-        values = np.array(as_floats("effort", given))
-        if values.shape != (domain.n_nodes,):
-            raise DataError(
-                f"The effort is one share per node, {domain.n_nodes:,}; found the shape {values.shape}.",
-                option="effort",
-                found=values.shape,
-            )
-    _check_shares(values, "node")
-    remedy = (
-        f"Give {option('effort')} for all of the land: 0 where nobody looked, 1 where all events are seen."
-    )
-    out = filled("The effort", values[:, None], domain, None, name="effort", remedy=remedy)[:, 0]
-    if not (out > 0).any():
-        raise DataError(
-            "The effort is zero everywhere: no event could have been seen.",
-            option="effort",
-            found=0.0,
-            remedy=f"Check {option('effort')}.",
-        )
-    return np.clip(out, 0.0, 1.0), read
 
 
 def seen_exposure(exposure: np.ndarray, effort: np.ndarray | None) -> np.ndarray:
@@ -720,31 +748,6 @@ def about_effort(effort: np.ndarray, domain: Domain) -> str:
     )
 
 
-def share_column(polygons: Any, column: str | None) -> str:
-    """Return the column of polygons that holds the effort."""
-    names = [c for c in polygons.columns if c != polygons.geometry.name]
-    numeric = [c for c in names if polygons[c].dtype.kind in "iufb"]
-    if column is None:
-        column = _EFFORT_COLUMN if _EFFORT_COLUMN in names else (numeric[0] if len(numeric) == 1 else None)
-    if column is None or column not in names:
-        numbers = f"{len(numeric) or 'no'} columns hold numbers"
-        missing = f"there is no column {column!r}" if column else numbers
-        raise DataError(
-            f"Which column of the polygons holds the effort? Found: {listed(names) or 'none at all'}; {missing}.",
-            option="effort_column",
-            found=names,
-            remedy=f"Name it with {option('effort_column')}.",
-        )
-    if column not in numeric:
-        raise DataError(
-            f"The column {column!r} of the effort does not hold numbers.",
-            option="effort_column",
-            found=column,
-            remedy="Effort is a share of events, from 0 to 1.",
-        )
-    return column
-
-
 def _check_shares(values: np.ndarray, what: str) -> None:
     """Refuse what is no share; what is missing is looked at later."""
     known = values[np.isfinite(values)]
@@ -765,344 +768,25 @@ def _check_shares(values: np.ndarray, what: str) -> None:
     )
 
 
-# -- Exposure and covariates that change from period to period -----------------------------------------------
-
-
-#: In place of a column of dates: whether there is one is not known yet.
-UNKNOWN = object()
-
-
-def varies(value: Any) -> bool:
-    """Whether something is given for each period: a table by period and node, or a list of what there is per period.
-
-    Examples
-    --------
-    >>> varies(np.ones((3, 10))), varies(["2019.tif", "2020.tif"]), varies(np.ones(10)), varies([1.0, 2.0])
-    (True, True, False, False)
-    """
-    if isinstance(value, np.ndarray):
-        return value.ndim == 2
-    if isinstance(value, Mapping):
-        return True
-    if not isinstance(value, (list, tuple)) or not value:
-        return False
-    return all(
-        isinstance(one, (str, os.PathLike)) or np.ndim(one) > 0 or hasattr(one, "dims") for one in value
-    )
-
-
-def in_order(value: Any, periods: Periods | None, name: str) -> Any:
-    """Return what is given by the labels of periods as a list in the order of these; anything else as it is.
-
-    Parameters
-    ----------
-    value
-    periods : Periods, optional
-        Those that the labels are of; where they are not known yet the order stays, and `check_labels` is to follow.
-    name : "exposure" or "covariates"
-
-    Examples
-    --------
-    >>> from geobgp import Periods
-    >>> in_order({"2020": "b.tif", 2019: "a.tif"}, Periods.calendar("year", 2019, 2020), "exposure")
-    ['a.tif', 'b.tif']
-    """
-    if not isinstance(value, Mapping) or not varies(value):
-        return value
-    parts = list(value.values())
-    return parts if periods is None else [parts[k] for k in _places(list(value), periods, name)]
-
-
-def labels_in(exposure: Any, covariates: Any) -> dict[str, list[Any]]:
-    """Return the labels of periods that an exposure or covariates are given by, under what they are of."""
-    named = {"exposure": exposure} | {
-        f"covariates: {name}": value for name, value in named_covariates(covariates).items()
-    }
-    return {
-        name: list(value) for name, value in named.items() if isinstance(value, Mapping) and varies(value)
-    }
-
-
-def check_labels(labels: Mapping[str, list[Any]], periods: Periods) -> None:
-    """Refuse what is given by other labels than those of the periods, or in another order."""
-    for name, keys in labels.items():
-        what, _, which = name.partition(": ")
-        places = _places(keys, periods, what)
-        if places != sorted(places):
-            raise DataError(
-                f"{option(what)}{f', {which}' if which else ''} is by period in another order, {listed(keys, 2)}.",
-                option=what,
-                found=[str(key) for key in keys],
-                remedy=f"Give it in the order of the periods, from {periods.labels[0]!r} on.",
-            )
-
-
-def _places(keys: list[Any], periods: Periods, what: str) -> list[int]:
-    """Return which of some labels belongs to each period; refuse those that are of none, and periods without one."""
-    found: dict[int, Any] = {}
-    for position, key in enumerate(keys):
-        try:
-            number = periods.find(key)
-        except DataError as error:
-            raise DataError(
-                f"{option(what)} is given for {str(key)!r}, which is none of the periods: there are {periods.words()}.",
-                option=what,
-                found=str(key),
-                remedy=f"Name the periods as they are, from {periods.labels[0]!r} to {periods.labels[-1]!r}.",
-            ) from error
-        if number in found:
-            raise DataError(
-                f"{option(what)} is given twice for the period {periods.labels[number]!r}: as "
-                f"{str(keys[found[number]])!r} and as {str(key)!r}.",
-                option=what,
-                found=str(key),
-                remedy="Give one for each period.",
-            )
-        found[number] = position
-    lacking = [label for k, label in enumerate(periods.labels) if k not in found]
-    if lacking:
-        raise DataError(
-            f"{option(what)} is given for {count(len(keys), 'period')}; there is none for {listed(lacking, 3)}.",
-            option=what,
-            found=lacking,
-            remedy="Give one for each period, or one for all.",
-        )
-    return [found[k] for k in range(periods.n)]
-
-
-def check_one(name: str, value: Any, where: str, remedy: str) -> None:
-    """Refuse what is given for each period where there are no periods.
-
-    Parameters
-    ----------
-    name : "exposure" or "covariates"
-    value
-        An exposure, or a covariate.
-    where : str
-        What has no periods.
-    remedy : str
-
-    Examples
-    --------
-    >>> check_one("exposure", ["2019.tif", "2020.tif"], "this map", "Give one.")
-    Traceback (most recent call last):
-    geobgp.errors.DataError: exposure is given for 2 periods, and this map has none. Give one.
-    """
-    if varies(value):
-        raise DataError(
-            f"{option(name)} is given for {count(len(value), 'period')}, and {where} has none.",
-            option=name,
-            found=len(value),
-            remedy=remedy,
-        )
-
-
-def period_exposure(exposure: Any, domain: Domain, column: str | None = None, **when: Any) -> tuple[Any, str]:
-    """Return the exposure of every node, by period or for all of them, and what it is; see `read_period_exposure`."""
-    return read_period_exposure(exposure, domain, column, **when)[:2]
-
-
-def read_period_exposure(
-    exposure: Any,
-    domain: Domain,
-    column: str | None = None,
-    *,
-    time: Any = UNKNOWN,
-    periods: Periods | None = None,
-    date_format: str | None = None,
-    counted: gpd.GeoDataFrame | None = None,
-) -> Read:
-    """Return the exposure of every node, (n_nodes,) or (n_periods, n_nodes), what it is, and what it was read from.
-
-    Parameters
-    ----------
-    exposure
-        As for `read_exposure`, the same in every period; or a (n_periods, n_nodes) array, or a list (or a mapping by
-        the periods' labels) with an exposure of any kind for each period; or areas with a row for each period.
-    domain : Domain
-    column : str, optional
-    time : str or None
-        The column of dates; areas that have it too have an exposure for each period. None: there are no dates, and
-        so no exposure for each period. Where it is left out the counts, which come later, will tell.
-    periods : Periods, optional
-    date_format : str, optional
-    counted : GeoDataFrame, optional
-        As for `read_exposure`.
-    """
-    if time is None:
-        dates = option("time")
-        remedy = f"Several exposures belong to periods: give one, or name the column of dates with {dates}."
-        check_one("exposure", exposure, f"a map without {dates}", remedy)
-    if isinstance(time, str) and periods is not None:
-        exposure = areas_of(exposure)
-        if hasattr(exposure, "columns") and time in exposure.columns:
-            return _dated(exposure, domain, column, Clock(time, periods, None, date_format), periods, counted)
-    if not varies(exposure):
-        return read_exposure(exposure, domain, column, counted)
-    given = None
-    exposure = in_order(exposure, periods, "exposure")
-    if isinstance(exposure, np.ndarray):
-        values = _rows(np.array(exposure, float), domain, "exposure")
-        check_amounts(values.ravel(), "Exposure")
-        kind = "exposure"
-    else:
-        found = [read_exposure(one, domain, column, counted) for one in exposure]
-        values, kind = np.array([one.values for one in found]), found[0].kind
-        if any(one.given is not None for one in found):
-            given = GivenByPeriod(tuple(one.given for one in found))
-    empty = np.flatnonzero(values.sum(axis=1) <= 0)
-    if len(empty):
-        raise DataError(
-            f"The exposure is zero everywhere in {count(len(empty), 'period')}, the first number {empty[0]} (from 0).",
-            option="exposure",
-            found=len(empty),
-            remedy="Leave these periods out, or give their exposure.",
-        )
-    return Read(values, kind, given)
-
-
-def _dated(
-    areas: gpd.GeoDataFrame,
-    domain: Domain,
-    column: str | None,
-    clock: Clock,
-    periods: Periods,
-    counted: gpd.GeoDataFrame | None = None,
-) -> Read:
-    """Return the exposure by period and node of areas with a row for each period."""
-    column = population_column(areas.drop(columns=clock.name), column)
-    codes = clock.codes(areas[clock.name])
-    if clock.n_untimed:
-        raise DataError(
-            f"{count(clock.n_untimed, 'row')} of {len(areas):,} of the exposure have no date in {clock.name!r} that "
-            "can be used.",
-            option="exposure",
-            found=clock.n_untimed,
-            remedy="Give them one, or leave them out.",
-        )
-    used = np.flatnonzero(codes > OUTSIDE)
-    there = np.bincount(codes[used], minlength=periods.n) > 0
-    if not there.all():
-        missing = [label for label, known in zip(periods.labels, there, strict=True) if not known]
-        raise DataError(
-            f"The exposure has a column {clock.name!r}, and no row for {count(len(missing), 'period')} of "
-            f"{periods.n:,}: {listed(missing, 3)}.",
-            option="exposure",
-            found=missing,
-            remedy="Give a row for each area and period, or leave that column out for the same exposure in all.",
-        )
-    areas, codes = areas.iloc[used], codes[used]
-    area, _ = pd.factorize(pd.Series(areas.geometry.to_wkb().to_numpy()))
-    people = amounts_in(areas, column)
-    table = np.zeros((periods.n, int(area.max()) + 1))
-    np.add.at(table, (codes, area), people)
-    lacking = table.size - len(np.unique(codes * table.shape[1] + area))
-    if lacking:
-        raise DataError(
-            f"{lacking:,} of {table.size:,} pairs of an area and a period have no row in the exposure: nobody, or not "
-            "known?",
-            option="exposure",
-            found=lacking,
-            remedy="Give a row for each, 0 where there is nobody.",
-        )
-    one = areas.iloc[np.unique(area, return_index=True)[1]]
-    values, given = spread_people(one, domain, column, table, counted)
-    return Read(values, kind_of_amounts(column), given)
-
-
-def period_effects(
-    covariates: Any,
-    domain: Domain,
-    fill_missing: Literal["mean"] | None = None,
-    periods: Periods | None = None,
-) -> Effects:
-    """Return the fixed effects of a model whose covariates may change: columns (n_nodes, k) or (n_periods, n_nodes, k).
-
-    What changes is standardised over all periods, so that an effect is the same in each of them.
-
-    Parameters
-    ----------
-    covariates
-        As for `fixed_effects`; a value may be a (n_periods, n_nodes) array, or a list (or a mapping by the periods'
-        labels) with a raster, an array or a callable for each period.
-    fill_missing : "mean", optional
-    periods : Periods, optional
-    """
-    named = named_covariates(covariates)
-    moving = {name: value for name, value in named.items() if varies(value)}
-    if not moving:
-        return fixed_effects(covariates, domain, fill_missing)
-    still = fixed_effects({k: v for k, v in named.items() if k not in moving}, domain, fill_missing)
-    moving = {name: in_order(value, periods, "covariates") for name, value in moving.items()}
-    tables = {name: _table(name, value, domain, fill_missing) for name, value in moving.items()}
-    lengths = {len(table) for table in tables.values()}
-    if len(lengths) > 1:
-        raise DataError(
-            f"Covariates are given for {' and '.join(str(n) for n in sorted(lengths))} periods: which is it?",
-            option="covariates",
-            found=sorted(lengths),
-        )
-    weight = domain.node_areas / domain.node_areas.sum()
-    means = np.array([np.mean(t @ weight) for t in tables.values()])
-    scales = np.array(
-        [np.sqrt(np.mean(np.square(t - np.mean(t @ weight)) @ weight)) for t in tables.values()]
-    )
-    for name, mean, scale in zip(tables, means, scales, strict=True):
-        if not scale > 1e-10 * abs(mean):
-            raise DataError(
-                f"The covariate {name!r} is {mean:g} everywhere and always; it cannot be told from the intercept.",
-                option="covariates",
-                found=name,
-                remedy="Leave it out.",
-            )
-    n_periods = lengths.pop()
-    columns = [np.broadcast_to(still.columns, (n_periods, *still.columns.shape))]
-    columns += [((t - m) / s)[:, :, None] for t, m, s in zip(tables.values(), means, scales, strict=True)]
-    return replace(
-        still,
-        terms=(*still.terms, *(Term(name) for name in tables)),
-        means=np.concatenate([still.means, means]),
-        scales=np.concatenate([still.scales, scales]),
-        columns=np.concatenate(columns, axis=2),
-    )
-
-
-def check_periods(n_given: int | None, periods: Periods, what: str) -> None:
-    """Refuse what is given for another number of periods than there are."""
-    if n_given is not None and n_given != periods.n:
-        raise DataError(
-            f"{option(what)} is given for {count(n_given, 'period')}; there are {periods.words()}.",
-            option=what,
-            found=n_given,
-            remedy="Give one for each period, or one for all.",
-        )
-
-
-def _table(name: str, value: Any, domain: Domain, fill_missing: Literal["mean"] | None) -> np.ndarray:
-    """Return a covariate by period and node."""
-    found = [covariate_columns(name, part, domain, fill_missing, by_period=True) for part in value]
-    if any(list(one) != [Term(name)] for one in found):
-        raise DataError(
-            f"The covariate {name!r} has levels; those that change from period to period are numbers.",
-            option="covariates",
-            found=name,
-            remedy="Give an indicator for each level.",
-        )
-    return np.array([one[Term(name)] for one in found])
-
-
-def _rows(values: np.ndarray, domain: Domain, what: str) -> np.ndarray:
-    if values.ndim != 2 or values.shape[1] != domain.n_nodes:
-        raise DataError(
-            f"The {what} of periods has a row for each period and a column for each of {domain.n_nodes:,} nodes; found "
-            f"the shape {values.shape}.",
-            option=what,
-            found=values.shape,
-        )
-    return values
-
-
 # -- All of them together ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Whole:
+    """What is known of the inputs of all land, for reading the same on a part of it.
+
+    Attributes
+    ----------
+    exposure_kind : str
+    effects : Effects
+        What the covariates are and how they are standardised, without rows.
+    usual : mapping of str to list of float
+        The means of effort and covariates over all land, by their keys.
+    """
+
+    exposure_kind: str = "area"
+    effects: Effects = field(default_factory=Effects)
+    usual: Mapping[str, list[float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -1118,7 +802,7 @@ class Inputs:
         "area", "population", "expected" or "exposure".
     given : Given or None
         What the exposure was read from, where it can be read for any piece of land.
-    effort : (n_nodes,) array or None
+    effort : (n_nodes,) or (n_periods, n_nodes) array, or None
         The share of events that get reported; None where all are.
     given_effort : Given or None
         What the effort was read from.
@@ -1128,6 +812,8 @@ class Inputs:
         Those that the rows are of; None where there are none, or they are not known yet.
     labels : mapping of str to list
         The labels that inputs were given by, where the periods are not known yet.
+    gaps : mapping of str to (n_nodes,) bool array
+        Where sources had no value before they were filled: "exposure", "effort", "covariates: " and a name.
 
     Examples
     --------
@@ -1148,6 +834,7 @@ class Inputs:
     effects: Effects = field(default_factory=Effects)
     periods: Periods | None = None
     labels: Mapping[str, list[Any]] = field(default_factory=dict, repr=False)
+    gaps: Mapping[str, np.ndarray] = field(default_factory=dict, repr=False)
 
     @classmethod
     def read(
@@ -1164,6 +851,7 @@ class Inputs:
         time: Any = UNKNOWN,
         date_format: str | None = None,
         counted: gpd.GeoDataFrame | None = None,
+        part_of: Whole | None = None,
     ) -> Inputs:
         """Read exposure, effort and covariates at the nodes of a domain; by default its land, and nothing else.
 
@@ -1171,33 +859,73 @@ class Inputs:
         ----------
         domain : Domain
         exposure, exposure_column
-            As for `read_period_exposure`.
+            As for `read_exposure`.
         effort, effort_column
             As for `read_effort`.
         covariates, fill_missing
-            As for `period_effects`.
+            As for `geobgp.data.effects.fixed_effects`.
         periods : Periods, optional
             Those of the counts; where they are not known yet, `over` is to follow.
         time : str or None
-            The column of dates; None where there are no periods. See `read_period_exposure`.
+            The column of dates; inputs by area that have it too have values for each period. None: there are no dates,
+            and so nothing for each period. Where it is left out the counts, which come later, will tell.
         date_format : str, optional
         counted : GeoDataFrame, optional
             Areas whose events were counted; see `read_exposure`.
+        part_of : Whole, optional
+            What is known of all land, where the domain is but a part of it: what covariates are and how they are
+            standardised, and with what gaps are filled that have no node near. Of gaps nothing is said: see `gaps`.
         """
-        read = read_period_exposure(
-            exposure,
+        if fill_missing not in (None, "mean"):
+            raise DataError(
+                f"fill_missing is None or 'mean'; found {fill_missing!r}.",
+                option="fill_missing",
+                found=fill_missing,
+            )
+        usual = None if part_of is None else part_of.usual
+        reading = Reading(domain, fill_missing, usual, periods, time, date_format)
+        exposed = read_exposure(exposure, reading, exposure_column, counted)
+        effort_read = read_effort(effort, reading, effort_column)
+        effects = fixed_effects(covariates, reading, None if part_of is None else part_of.effects)
+        named = {"exposure": exposure, "effort": effort} | {
+            f"covariates: {name}": value for name, value in named_covariates(covariates).items()
+        }
+        out = cls(
             domain,
-            exposure_column,
-            time=time,
-            periods=periods,
-            date_format=date_format,
-            counted=counted,
+            exposed.values,
+            exposed.kind if part_of is None else part_of.exposure_kind,
+            exposed.given,
+            None if effort_read is None else effort_read.values,
+            None if effort_read is None else effort_read.given,
+            effects,
+            labels={} if periods is not None else labels_of(named),
+            gaps=reading.gaps,
         )
-        seen, given_effort = read_effort(effort, domain, effort_column)
-        effects = period_effects(covariates, domain, fill_missing, periods)
-        labels = {} if periods is not None else labels_in(exposure, covariates)
-        out = cls(domain, *read, seen, given_effort, effects, None, labels)
         return out if periods is None else out.over(periods)
+
+    @classmethod
+    def of(cls, posterior: Any) -> Inputs:
+        """Return the inputs that a posterior was fitted with."""
+        return cls(
+            posterior.domain,
+            posterior.exposure,
+            posterior.exposure_kind,
+            posterior.given,
+            posterior.effort,
+            posterior.given_effort,
+            posterior.effects,
+        )
+
+    @property
+    def whole(self) -> Whole:
+        """What is known of all this land, for reading the same on a part of it."""
+        effects, area = self.effects, self.domain.node_areas
+        usual = {
+            f"covariates: {name}": effects.means[effects.where(name)].tolist() for name in effects.covariates
+        }
+        if self.effort is not None:
+            usual["effort"] = [float(np.average(np.atleast_2d(self.effort).mean(axis=0), weights=area))]
+        return Whole(self.exposure_kind, effects.bare, usual)
 
     @property
     def seen(self) -> np.ndarray:
@@ -1207,43 +935,67 @@ class Inputs:
     @property
     def n_periods(self) -> int | None:
         """The number of periods that something is given for; None where all is the same always."""
-        rows = [len(self.exposure)] if self.exposure.ndim == 2 else []
-        rows += [len(self.effects.columns)] if self.effects.columns.ndim == 3 else []
-        return rows[0] if rows else None
+        return next((n for n in self._rows.values() if n is not None), None)
+
+    @property
+    def _rows(self) -> dict[str, int | None]:
+        """The number of periods that each is given for."""
+        effort = self.exposure[0] if self.effort is None else self.effort
+        return {
+            name: len(values) if values.ndim > always else None
+            for name, values, always in (
+                ("exposure", self.exposure, 1), ("effort", effort, 1), ("covariates", self.effects.columns, 2)
+            )
+        }  # fmt: skip
 
     def over(self, periods: Periods) -> Inputs:
         """Return the inputs over periods; refuse those of another number of periods, or by other labels."""
-        for what, rows, ndim in (("exposure", self.exposure, 2), ("covariates", self.effects.columns, 3)):
-            check_periods(len(rows) if rows.ndim == ndim else None, periods, what)
+        for name, rows in self._rows.items():
+            check_periods(rows, periods, name)
         check_labels(self.labels, periods)
         return replace(self, periods=periods, labels={})
 
     def at(self, period: int) -> Inputs:
         """Return the inputs of one period."""
-        columns = self.effects.columns
+        rows, columns = self._rows, self.effects.columns
         return replace(
             self,
-            exposure=self.exposure[period] if self.exposure.ndim == 2 else self.exposure,
+            exposure=self.exposure[period] if rows["exposure"] else self.exposure,
             given=None if self.given is None else self.given.at(period),
-            effects=replace(self.effects, columns=columns[period]) if columns.ndim == 3 else self.effects,
+            effort=self.effort[period] if self.effort is not None and rows["effort"] else self.effort,
+            given_effort=None if self.given_effort is None else self.given_effort.at(period),
+            effects=replace(self.effects, columns=columns[period]) if rows["covariates"] else self.effects,
             periods=None,
             labels={},
         )
 
     def pooled(self) -> Inputs:
-        """Return the inputs of all periods together: the sum of exposures, the mean of covariates."""
-        columns = self.effects.columns
-        changes = self.exposure.ndim == 2
+        """Return the inputs of all periods together.
+
+        Exposures are added up, effort is averaged by exposure and covariates by period.
+        """
+        rows, columns, effort = self._rows, self.effects.columns, self.effort
+        exposure = self.exposure.sum(axis=0) if rows["exposure"] else self.exposure
+        if effort is not None and rows["effort"]:
+            plain = effort.mean(axis=0)
+            by = np.broadcast_to(self.exposure, effort.shape)
+            effort = np.divide((effort * by).sum(axis=0), by.sum(axis=0), out=plain, where=by.sum(axis=0) > 0)
         return replace(
             self,
-            exposure=self.exposure.sum(axis=0) if changes else self.exposure,
-            given=self.given.pooled() if changes and self.given is not None else self.given,
+            exposure=exposure,
+            given=self.given.pooled() if rows["exposure"] and self.given is not None else self.given,
+            effort=effort,
+            given_effort=None if rows["effort"] else self.given_effort,
             effects=replace(self.effects, columns=columns.mean(axis=0))
-            if columns.ndim == 3
+            if rows["covariates"]
             else self.effects,
             periods=None,
             labels={},
         )
+
+    def gaps_in(self, nodes: np.ndarray) -> dict[str, Gaps]:
+        """Return where sources had no value, of some nodes (a mask), by their keys."""
+        return {key: Gaps.of(key, missing, self.domain, nodes) for key, missing in self.gaps.items()}
 
     def without(self, nodes: np.ndarray) -> Inputs:
         """Return the inputs with no exposure at some nodes, as if nothing could be observed there."""

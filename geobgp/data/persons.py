@@ -325,7 +325,7 @@ def confounder_effects(table: pd.DataFrame) -> Effects:
                 found=term.name,
                 remedy="Leave it out.",
             )
-    effects = Effects(tuple(found), means, scales)
+    effects = Effects.of(list(found), means, scales)
     own = np.array(list(found.values())).reshape(-1, len(table)).T
     return replace(effects, columns=effects.standardised(own))
 

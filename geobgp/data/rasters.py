@@ -314,7 +314,6 @@ class Outlines:
         In pixels; zero for those that are torn.
     torn : (t,) int array
         Nodes that the raster's projection tears apart or has no place for. They have no segments.
-    pixels_per_cell : float
     window : (int, int, int, int)
         Top, left, bottom and right of the pixels that the nodes can meet.
     """
@@ -323,7 +322,6 @@ class Outlines:
     owner: np.ndarray
     area: np.ndarray
     torn: np.ndarray
-    pixels_per_cell: float
     window: tuple[int, int, int, int]
 
     @classmethod
@@ -337,7 +335,6 @@ class Outlines:
         area = _ring_areas(segments, owner, domain.n_nodes)
         if area.sum() < 0:
             segments, area = segments[:, [2, 3, 0, 1]], -area
-        cells = (domain.planar_areas[area > 0] / domain.cell_size**2).sum()
         segments, owner, shape = _meeting(segments, owner, raster, link)
         ends = segments.reshape(-1, 2)[:, ::-1]
         first = np.clip(np.floor(ends.min(axis=0, initial=np.inf)), 0, shape).astype(int)
@@ -345,7 +342,7 @@ class Outlines:
         if (first >= last).any():
             raise ApartError(f"{raster.name} does not overlap the domain; check its extent and its CRS.")
         window = (int(first[0]), int(first[1]), int(last[0]), int(last[1]))
-        return cls(segments, owner, area, torn, float(area.sum() / cells), window)
+        return cls(segments, owner, area, torn, window)
 
 
 def _bent(domain: Domain, link: PixelLink) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -425,7 +422,7 @@ MOST_KEPT = 4_000_000
 def read_to_nodes(
     source: str | os.PathLike[str] | xr.DataArray,
     domain: Domain,
-    how: Literal["mean", "sum", "linear"] = "mean",
+    how: Literal["mean", "sum"] = "mean",
     *,
     band: int | None = None,
     nodata: float | None = None,
@@ -442,12 +439,11 @@ def read_to_nodes(
         after the path: ``"people.tif|band=2"``.
     domain : Domain
         Whose nodes are filled.
-    how : {"mean", "sum", "linear"}
+    how : {"mean", "sum"}
         "mean": area-weighted mean over the node's land (covariates). "sum": the raster holds amounts (people
         per pixel), taken to be spread evenly over each pixel; a node gets the share of each pixel that its
         land covers, and what lies off the land is left out. A warning says how much that is, if it is over
-        1 % of what the pixels that touch land hold. "linear": as "mean", but values are interpolated
-        linearly between the centres of pixels, which suits smooth covariates coarser than the cells.
+        1 % of what the pixels that touch land hold.
     band : int, optional
         Which band, from 1; needed only where there are several.
     nodata : float, optional
@@ -468,18 +464,10 @@ def read_to_nodes(
     >>> float(read_to_nodes(field, domain, "sum").sum())
     80.0
     """
-    if how not in ("mean", "sum", "linear"):
-        raise DataError(f'how is "mean", "sum" or "linear"; found {how!r}.')
+    if how not in ("mean", "sum"):
+        raise DataError(f'how is "mean" or "sum"; found {how!r}.')
     with open_raster(source, band, nodata) as raster:
-        link = PixelLink.make(raster, domain)
-        outlines = Outlines.make(raster, domain, link)
-        if how == "linear" and outlines.pixels_per_cell < 16:
-            return _linear(raster, domain, link, outlines)
-        if how != "sum":
-            return _means(raster, domain, link, outlines)
-        out, tally = _sums(raster, domain, link, outlines)
-    _check(tally, raster.name)
-    return out
+        return _read(raster, domain, PixelLink.make(raster, domain), how)[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -535,7 +523,7 @@ class _Shapes:
 
     def __init__(self, domain: Domain, shapes: np.ndarray, node: np.ndarray) -> None:
         self.crs, self.cell_size, self.n_nodes = domain.crs, domain.cell_size, len(shapes)
-        self.node_points, self.planar_areas = domain.node_points[node], shapely.area(shapes)
+        self.node_points = domain.node_points[node]
         self._shapes = shapes
 
     def polygon_of(self, nodes: np.ndarray) -> np.ndarray:
@@ -548,14 +536,10 @@ def read_with_pixels(
     """Return what `read_to_nodes` does, and the pixels around the land."""
     with open_raster(source, None, None) as raster:
         link = PixelLink.make(raster, domain)
-        outlines = Outlines.make(raster, domain, link)
-        if how == "mean":
-            return _means(raster, domain, link, outlines), _kept(
-                raster, domain, link, outlines, amounts=False
-            )
-        out, tally = _sums(raster, domain, link, outlines)
-        pixels = _kept(raster, domain, link, outlines, amounts=True)
-    _check(tally, raster.name)
+        out, outlines = _read(raster, domain, link, how)
+        pixels = _kept(raster, domain, link, outlines, amounts=how == "sum")
+    if how == "mean":
+        return out, pixels
     islets, node = domain.left_out
     if len(islets):
         # What is on land too small to be a node is at the node nearest by.
@@ -601,16 +585,9 @@ def _together(values: np.ndarray, side: int, amounts: bool) -> np.ndarray:
     return np.where(known > 0, total if amounts else total / np.maximum(known, 1), np.nan)
 
 
-def node_sums(raster: RasterSource, domain: Domain) -> np.ndarray:
-    """Return the amounts of an open raster on each node's land, none of them checked; NaN where it has no data."""
-    link = PixelLink.make(raster, domain)
-    return _sums(raster, domain, link, Outlines.make(raster, domain, link))[0]
-
-
 def node_means(raster: RasterSource, domain: Domain) -> np.ndarray:
     """Return the mean of an open raster over each node's land; NaN where it has no data."""
-    link = PixelLink.make(raster, domain)
-    return _means(raster, domain, link, Outlines.make(raster, domain, link))
+    return _read(raster, domain, PixelLink.make(raster, domain), "mean")[0]
 
 
 def blocks_on_land(raster: RasterSource, domain: Domain) -> Iterator[np.ndarray]:
@@ -621,18 +598,18 @@ def blocks_on_land(raster: RasterSource, domain: Domain) -> Iterator[np.ndarray]
         yield raster.read(start, left, min(start + height, bottom), right)
 
 
-def _means(raster: RasterSource, domain: Domain, link: PixelLink, outlines: Outlines) -> np.ndarray:
-    value, known, _ = _integrals(raster, domain, link, outlines, amounts=False)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(known > _NO_AREA * outlines.area, value / known, np.nan)
-
-
-def _sums(
-    raster: RasterSource, domain: Domain, link: PixelLink, outlines: Outlines
-) -> tuple[np.ndarray, _Tally]:
-    value, known, tally = _integrals(raster, domain, link, outlines, amounts=True)
-    out = np.where(value > _NO_AMOUNT * tally.taken, value, 0.0)
-    return np.where(known > _NO_AREA * outlines.area, out, np.nan), tally
+def _read(
+    raster: RasterSource, domain: Domain, link: PixelLink, how: Literal["mean", "sum"]
+) -> tuple[np.ndarray, Outlines]:
+    """Return means or checked amounts at the nodes, NaN where there are no data, and the nodes' outlines."""
+    outlines = Outlines.make(raster, domain, link)
+    value, known, tally = _integrals(raster, domain, link, outlines, amounts=how == "sum")
+    if how == "sum":
+        _check(tally, raster.name)
+        value = np.where(value > _NO_AMOUNT * tally.taken, value, 0.0)
+    else:
+        value = np.divide(value, known, out=np.zeros(len(value)), where=known > 0)
+    return np.where(known > _NO_AREA * outlines.area, value, np.nan), outlines
 
 
 def _integrals(
@@ -794,45 +771,6 @@ def _samples(domain: Domain) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarra
     empty = np.flatnonzero(total == 0)
     if len(empty):
         yield empty, domain.node_areas[empty], domain.node_points[empty]
-
-
-def _linear(raster: RasterSource, domain: Domain, link: PixelLink, outlines: Outlines) -> np.ndarray:
-    """Return means of values interpolated between the centres of pixels."""
-    top, left, bottom, right = outlines.window
-    top, left = max(top - 1, 0), max(left - 1, 0)
-    values = raster.read(top, left, min(bottom + 1, raster.shape[0]), min(right + 1, raster.shape[1]))
-    total, weight = np.zeros(domain.n_nodes), np.zeros(domain.n_nodes)
-    for node, w, coords in _samples(domain):
-        col, row = link.to_pixels(coords).T
-        found = _interpolated(values, col - left, row - top)
-        known = np.isfinite(found)
-        total += np.bincount(node[known], w[known] * found[known], domain.n_nodes)
-        weight += np.bincount(node[known], w[known], domain.n_nodes)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return total / weight
-
-
-def _interpolated(values: np.ndarray, col: np.ndarray, row: np.ndarray) -> np.ndarray:
-    rows, cols = values.shape
-    inside = (col >= 0) & (col <= cols) & (row >= 0) & (row <= rows)
-    out = np.full(len(col), np.nan)
-    c, r = col[inside], row[inside]
-    own = values[np.minimum(r.astype(np.int64), rows - 1), np.minimum(c.astype(np.int64), cols - 1)]
-    c, r = np.clip(c - 0.5, 0, cols - 1), np.clip(r - 0.5, 0, rows - 1)
-    c0 = np.minimum(c.astype(np.int64), max(cols - 2, 0))
-    r0 = np.minimum(r.astype(np.int64), max(rows - 2, 0))
-    fc, fr = c - c0, r - r0
-    total, weight = np.zeros(len(c)), np.zeros(len(c))
-    for dr, wr in ((0, 1 - fr), (1, fr)):
-        for dc, wc in ((0, 1 - fc), (1, fc)):
-            v = values[np.minimum(r0 + dr, rows - 1), np.minimum(c0 + dc, cols - 1)]
-            w = np.where(np.isfinite(v), wr * wc, 0.0)
-            total += w * np.where(np.isfinite(v), v, 0.0)
-            weight += w
-    with np.errstate(invalid="ignore", divide="ignore"):
-        # A point in a pixel without data has no data, whatever the pixels around it hold.
-        out[inside] = np.where(np.isfinite(own), total / weight, np.nan)
-    return out
 
 
 def _by_points(

@@ -332,11 +332,37 @@ def _overlaps(domain: Domain, geometries: np.ndarray, shapes: np.ndarray) -> spa
     return sparse.coo_array(found, shape=(len(geometries), len(shapes))).tocsr()
 
 
-def spread_shares(domain: Domain, regions: Any, what: str = "regions") -> sparse.csr_array:
-    """Return the share of each region's people that live on each node's land.
+def ground_areas(domain: Domain, regions: Any) -> sparse.csr_array:
+    """Return the area on the ground of every node's land in each region, (n_regions, n_nodes), that of islets included.
+
+    Pieces of land too small to be nodes are at the node nearest by.
+    """
+    return _ground_areas(domain, _in_plane(read_regions(regions, domain), domain, "regions")[0])[0]
+
+
+def _ground_areas(domain: Domain, geometries: np.ndarray) -> tuple[sparse.csr_array, np.ndarray]:
+    """Return `ground_areas` of polygons on the domain's plane, and how much land each holds on the plane."""
+    inside = _overlaid(domain, geometries).shares
+    ground, on_land = inside.multiply(domain.node_areas).tocsr(), inside @ domain.planar_areas
+    shapes, node = domain.left_out
+    if len(shapes):
+        area = _overlaps(domain, geometries, shapes)
+        by_node = sparse.coo_array(
+            ((domain.node_areas / domain.planar_areas)[node], (np.arange(len(node)), node)),
+            shape=(len(node), domain.n_nodes),
+        )
+        ground, on_land = ground + area @ by_node.tocsr(), on_land + area.sum(axis=1)
+    return sparse.csr_array(ground), on_land
+
+
+def spread_density(
+    domain: Domain, regions: Any, what: str = "regions", whole: np.ndarray | None = None
+) -> tuple[np.ndarray, sparse.csr_array]:
+    """Return the share of each region's people on a m² of its land, and on each node, (n_regions, n_nodes).
 
     People are spread evenly over a region, but for the water that the domain was made with. Those off the
-    domain's land are nobody's: a region that reaches beyond it gives it only its share by area.
+    domain's land are nobody's: a region that reaches beyond it gives it only its share by area. People on pieces of
+    land too small to be nodes are at the node nearest by.
 
     Parameters
     ----------
@@ -344,11 +370,8 @@ def spread_shares(domain: Domain, regions: Any, what: str = "regions") -> sparse
     regions : GeoDataFrame or what else `read_regions` takes
     what : str
         What they are, for messages.
-
-    Returns
-    -------
-    csr_array, (n_regions, n_nodes)
-        A row adds up to the share of the region, without the water in it, that is land of the domain.
+    whole : (n_regions,) bool array, optional
+        Regions of which all people live on what land these have.
 
     Examples
     --------
@@ -357,42 +380,14 @@ def spread_shares(domain: Domain, regions: Any, what: str = "regions") -> sparse
     >>> from shapely import box
     >>> from geobgp import Domain
     >>> domain = Domain.from_polygons(box(0, 0, 9, 2), water=box(4, 0, 6, 2), cell_size=1, crs="local")
-    >>> spread_shares(domain, [box(-2, 0, 2, 2), box(3, 0, 9, 2)]).sum(axis=1).round(9).tolist()
+    >>> spread_density(domain, [box(-2, 0, 2, 2), box(3, 0, 9, 2)])[1].sum(axis=1).round(9).tolist()
     [0.5, 1.0]
     """
     geometries, dry = dry_areas(domain, regions, what)
-    inside = _overlaid(domain, geometries).shares
-    return _spread(inside.multiply(domain.node_areas).tocsr(), inside @ domain.planar_areas, dry)[1]
-
-
-def spread_density(
-    domain: Domain, regions: Any, what: str = "regions", whole: np.ndarray | None = None
-) -> tuple[np.ndarray, sparse.csr_array]:
-    """Return the share of each region's people on a m² of its land, and on each node, (n_regions, n_nodes).
-
-    As `spread_shares` has them, but that people on pieces of land too small to be nodes are at the node nearest by, and
-    that all people of the regions in the mask `whole` live on what land these have.
-    """
-    geometries, dry = dry_areas(domain, regions, what)
-    found = _overlaid(domain, geometries)
-    ground, on_land = found.shares.multiply(domain.node_areas).tocsr(), found.shares @ domain.planar_areas
-    shapes, node = domain.left_out
-    if len(shapes):
-        area = _overlaps(domain, geometries, shapes)
-        by_node = sparse.coo_array(
-            ((domain.node_areas / domain.planar_areas)[node], (np.arange(len(node)), node)),
-            shape=(len(node), domain.n_nodes),
-        )
-        ground, on_land = sparse.csr_array(ground + area @ by_node.tocsr()), on_land + area.sum(axis=1)
+    ground, on_land = _ground_areas(domain, geometries)
     if whole is not None:
         dry = np.where(whole, on_land, dry)
-    return _spread(ground, on_land, dry)
-
-
-def _spread(
-    ground: sparse.csr_array, on_land: np.ndarray, dry: np.ndarray
-) -> tuple[np.ndarray, sparse.csr_array]:
-    """Spread regions' people evenly over the ground, of which the plane may show one part larger than another."""
+    # The plane may show one part of the ground larger than another.
     kept = np.divide(on_land, np.maximum(dry, on_land), out=np.zeros(len(dry)), where=on_land > 0)
     total = ground.sum(axis=1)
     per_area = np.divide(kept, total, out=np.zeros(len(kept)), where=total > 0)

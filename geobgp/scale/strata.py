@@ -518,10 +518,7 @@ def _fit_all(
     everything = mapped.posterior
     model = LGCP.from_inputs(
         everything.basis,
-        Inputs(
-            everything.domain, everything.exposure, everything.exposure_kind, everything.given,
-            everything.effort, everything.given_effort, everything.effects,
-        ),
+        Inputs.of(everything),
         everything.kernel,
         likelihood=o.likelihood,
         scaling=everything.scaling,

@@ -6,6 +6,7 @@ import gc
 import hashlib
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,21 +16,12 @@ import numpy as np
 import pandas as pd
 import pyproj
 import shapely
-from scipy.spatial import cKDTree
 
 from geobgp.data.counts import bin_points
-from geobgp.data.effects import (
-    SLIVERS,
-    Effects,
-    Term,
-    covariate_columns,
-    covariates_of,
-    fixed_effects,
-    polygon_means,
-    split_use,
-)
-from geobgp.data.inputs import node_effort, node_exposure, population_column, seen_exposure, share_column
-from geobgp.data.rasters import ApartError, blocks_on_land, node_means, node_sums, open_raster, split_band
+from geobgp.data.effects import Effects, by_name, split_use
+from geobgp.data.inputs import GivenPolygons, Inputs, Whole
+from geobgp.data.rasters import blocks_on_land, open_raster, split_band
+from geobgp.data.sources import Gaps
 from geobgp.errors import (
     DataError,
     DomainError,
@@ -40,18 +32,18 @@ from geobgp.errors import (
     option,
     warn,
 )
-from geobgp.files import kind_of, read_vector
+from geobgp.files import as_frame
 from geobgp.inference.engine import engine_for
 from geobgp.inference.families import Poisson
 from geobgp.inference.fit import run_one
 from geobgp.inference.hyper import Hyper
 from geobgp.land.domain import Domain
-from geobgp.land.regions import dry_areas, spread_shares
+from geobgp.land.regions import near_domain
 from geobgp.model import LGCP
 from geobgp.prior.full_rank import FullRank
 from geobgp.prior.kernels import Matern
 from geobgp.scale.tiling import Frame, Tile
-from geobgp.text import count, events, percent
+from geobgp.text import count, events
 from geobgp.units import RELATIVE_RISK, RISKS, Units
 
 if TYPE_CHECKING:
@@ -59,118 +51,13 @@ if TYPE_CHECKING:
     from geobgp.posterior import Posterior
 
 
-# -- TileInputs of a tile: exposure, effort and covariates at its nodes, read from its own window of every source --
+# -- Inputs of a tile: exposure, effort and covariates at its nodes, read from its own window of every source --
 
 
 #: The column of a tile's polygons.
 VALUE = "value"
-#: Polygons that come with a tile, by the key of their source.
+#: Polygons that come with a tile, by the keys of their sources: "exposure", "effort", "covariates: " and a name.
 Shapes = Mapping[str, "gpd.GeoDataFrame"]
-
-
-@dataclass(frozen=True)
-class Source:
-    """One thing that tiles read.
-
-    Attributes
-    ----------
-    option : "exposure", "effort" or "covariates"
-    name : str
-        What it is called.
-    path : str or None
-        Of a raster, of which each tile reads its window; None for polygons, which come with the tile.
-    levels : tuple of str
-        The levels of a covariate that have effects; none for numbers.
-    usual : tuple of float
-        Its mean over all land, or the share of each level, for land without any value near.
-    """
-
-    option: Literal["exposure", "effort", "covariates"]
-    name: str
-    path: str | None
-    levels: tuple[str, ...] = ()
-    usual: tuple[float, ...] = (0.0,)
-
-    @property
-    def key(self) -> str:
-        """A name that no other source has."""
-        return self.option if self.option != "covariates" else f"covariate {self.name}"
-
-    @property
-    def words(self) -> str:
-        """What it is, as the subject of a sentence."""
-        return f"The {self.option}" if self.option != "covariates" else f"The covariate {self.name!r}"
-
-    def at_nodes(self, domain: Domain, shapes: Shapes) -> np.ndarray:
-        """Return its values (n_nodes, k) at the nodes; NaN where it has none, or does not reach at all."""
-        if self.path is None:
-            return self._of_polygons(domain, shapes[self.key])
-        with open_raster(self.path, None, None) as raster:
-            try:
-                if self.option == "exposure":
-                    return node_sums(raster, domain)[:, None]
-                if not self.levels:
-                    return node_means(raster, domain)[:, None]
-                codes = [raster.where(float(level)) for level in self.levels]
-                return np.column_stack([node_means(code, domain) for code in codes])
-            except ApartError:
-                return self._nothing(domain)
-
-    def _of_polygons(self, domain: Domain, frame: gpd.GeoDataFrame) -> np.ndarray:
-        if len(frame) == 0:
-            return self._nothing(domain)
-        if self.option == "exposure":
-            shares = spread_shares(domain, frame, "areas of the exposure")
-            return np.asarray(shares.T @ frame[VALUE].to_numpy(float)).reshape(-1, 1)
-        found = polygon_means(frame, VALUE, domain)
-        if not isinstance(found, pd.DataFrame):
-            return found[:, None]
-        known = np.where(np.isfinite(found.iloc[:, :1]), 0.0, np.nan)[:, 0]
-        return np.column_stack([np.asarray(found.get(level, known), float) for level in self.levels])
-
-    def _nothing(self, domain: Domain) -> np.ndarray:
-        return np.full((domain.n_nodes, len(self.usual)), np.nan)
-
-
-@dataclass(frozen=True, eq=False)
-class NodeInputs:
-    """What is known of the nodes of a domain.
-
-    Attributes
-    ----------
-    exposure : (n_nodes,) array
-        Land in km² (square units of a local domain), or what was given.
-    effort : (n_nodes,) array or None
-    covariates : (n_nodes, k) array
-        In their own units.
-    gaps : dict of str to (n_nodes,) bool array
-        Where a source has no value, by its key.
-    """
-
-    exposure: np.ndarray
-    effort: np.ndarray | None
-    covariates: np.ndarray
-    gaps: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
-
-    @property
-    def seen(self) -> np.ndarray:
-        """The exposure times the effort: what stands behind the events that were reported."""
-        return seen_exposure(self.exposure, self.effort)
-
-    def by_name(self, effects: Effects) -> dict[str, Any]:
-        """Return the covariates by name."""
-        return covariates_of({term: self.covariates[:, j] for j, term in enumerate(effects.terms)})
-
-    def linearised(
-        self, effects: Effects, coefficients: Sequence[float], covariance: np.ndarray | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return columns of fixed effects, standardised as on the map of everything, and offsets.
-
-        Levels that share a node are linearised about coefficients, intercept first, and their covariance.
-        """
-        own = replace(effects, columns=effects.standardised(self.covariates))
-        columns, offset = own.linearised(np.array(coefficients), covariance)
-        return columns, np.zeros(len(columns)) if offset is None else offset
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,29 +66,24 @@ class TileInputs:
 
     Attributes
     ----------
-    exposure, effort : Source or None
-        None: the area of the land; all events are reported.
-    covariates : tuple of Source
-    effects : Effects
-        How covariates are standardised, in all tiles alike; without rows.
+    rasters : dict of str to str
+        Paths of the rasters of which each tile reads its window, by key; polygons come with the tile.
+    whole : Whole
+        What is known of all land: what the covariates are, and the means for land without any value near.
     fill_missing : "mean" or None
     digest : str
         A hash of all that the sources hold.
+    exposed : bool
+        Whether there is an exposure; else it is the area of the land.
     """
 
-    exposure: Source | None = None
-    effort: Source | None = None
-    covariates: tuple[Source, ...] = ()
-    effects: Effects = field(default_factory=Effects)
+    rasters: Mapping[str, str] = field(default_factory=dict)
+    whole: Whole = field(default_factory=Whole)
     fill_missing: Literal["mean"] | None = None
     digest: str = ""
+    exposed: bool = False
 
-    @property
-    def sources(self) -> tuple[Source, ...]:
-        """All that was given."""
-        return tuple(s for s in (self.exposure, self.effort, *self.covariates) if s is not None)
-
-    def read(self, domain: Domain, shapes: Shapes, *, fill: bool = True) -> NodeInputs:
+    def read(self, domain: Domain, shapes: Shapes, *, part: bool = True) -> Inputs:
         """Return what is known of the nodes of a domain.
 
         Parameters
@@ -209,40 +91,26 @@ class TileInputs:
         domain : Domain
         shapes : mapping of str to GeoDataFrame
             Polygons of the sources that are no rasters.
-        fill : bool
-            Give nodes without effort or covariate those of the nearest node that has some, or the mean of all land
-            where that was asked for or none has. Exposure is zero where there is none, in any case.
+        part : bool
+            Whether the domain is but a part of the land: gaps are then filled, and what is to be said of sources has
+            been said of all land.
         """
-        gaps: dict[str, np.ndarray] = {}
-
-        def values(source: Source) -> np.ndarray:
-            found = source.at_nodes(domain, shapes)
-            missing = gaps[source.key] = ~np.isfinite(found).all(axis=1)
-            if not (fill and missing.any()):
-                return found
-            return filled_in(found, missing, domain, source, mean=self.fill_missing == "mean")
-
-        exposure = domain.node_areas / domain.area_unit[0]
-        if self.exposure is not None:
-            found = self.exposure.at_nodes(domain, shapes)[:, 0]
-            gaps[self.exposure.key] = ~np.isfinite(found)
-            exposure = np.maximum(np.nan_to_num(found, nan=0.0), 0.0)
-        effort = None if self.effort is None else np.clip(values(self.effort)[:, 0], 0.0, 1.0)
-        columns = [values(source) for source in self.covariates]
-        return NodeInputs(exposure, effort, np.hstack([np.ones((domain.n_nodes, 0)), *columns]), gaps)
-
-
-def filled_in(
-    values: np.ndarray, missing: np.ndarray, domain: Domain, source: Source, *, mean: bool
-) -> np.ndarray:
-    """Return values with gaps filled: from the nearest node, or with the mean of all land."""
-    out = values.copy()
-    if missing.all() or (mean and source.option == "covariates"):
-        out[missing] = source.usual
-    else:
-        near = cKDTree(domain.node_points[~missing]).query(domain.node_points[missing])[1]
-        out[missing] = values[~missing][near]
-    return out
+        sources: dict[str, Any] = {**self.rasters, **shapes}
+        exposure, effort = sources.get("exposure"), sources.get("effort")
+        if not isinstance(exposure, str | None):
+            geometry = np.array(exposure.geometry.to_numpy(), dtype=object)
+            exposure = GivenPolygons(geometry, domain.crs, exposure[VALUE].to_numpy(float))
+        covariates = {name: sources[f"covariates: {name}"] for name in self.whole.effects.covariates}
+        with captured_warnings(lambda warning: None) if part else nullcontext():
+            return Inputs.read(
+                domain,
+                exposure=exposure,
+                effort=effort,
+                effort_column=None if isinstance(effort, str | None) else VALUE,
+                covariates=covariates,
+                fill_missing=self.fill_missing,
+                part_of=self.whole if part else None,
+            )
 
 
 @dataclass(frozen=True)
@@ -251,37 +119,33 @@ class Checked:
 
     Attributes
     ----------
-    nodes : int
-    area : float
     events : float
-    gaps : tuple of (int, float)
-        For each source, how many nodes have no value, and their area.
+    gaps : dict of str to Gaps
+        Where sources have no value, by their keys.
     bare, unseen : (float, int)
         Events where the exposure is zero, or the effort, and on how many nodes.
     """
 
-    nodes: int
-    area: float
-    events: float
-    gaps: tuple[tuple[int, float], ...]
-    bare: tuple[float, int]
-    unseen: tuple[float, int]
+    events: float = 0.0
+    gaps: Mapping[str, Gaps] = field(default_factory=dict)
+    bare: tuple[float, int] = (0.0, 0)
+    unseen: tuple[float, int] = (0.0, 0)
 
     def plus(self, other: Checked) -> Checked:
         """Return what was found in both."""
-        gaps = tuple((a[0] + b[0], a[1] + b[1]) for a, b in zip(self.gaps, other.gaps, strict=True))
+        gaps = dict(self.gaps)
+        for key, more in other.gaps.items():
+            gaps[key] = gaps[key].plus(more) if key in gaps else more
         bare, unseen = (
             (mine[0] + theirs[0], mine[1] + theirs[1])
             for mine, theirs in ((self.bare, other.bare), (self.unseen, other.unseen))
         )
-        both = self.nodes + other.nodes, self.area + other.area, self.events + other.events
-        return Checked(*both, gaps, bare, unseen)
+        return Checked(self.events + other.events, gaps, bare, unseen)
 
-    def judge(self, inputs: TileInputs) -> None:
+    def judge(self, fill_missing: str | None) -> None:
         """Refuse sources that lack too much, and events where there can be none; tell of gaps that are filled."""
-        for source, (n, area) in zip(inputs.sources, self.gaps, strict=True):
-            if n:
-                self._judge_gaps(source, n, area / self.area, inputs.fill_missing)
+        for gaps in self.gaps.values():
+            gaps.judge(fill_missing)
         for name, (lost, nodes), why in (
             ("exposure", self.bare, "so that nothing can happen there"),
             ("effort", self.unseen, "so that nobody could have reported them"),
@@ -295,22 +159,6 @@ class Checked:
                     found=lost,
                     remedy=f"Check {option(name)} there, or leave these out.",
                 )
-
-    def _judge_gaps(self, source: Source, n: int, share: float, fill_missing: str | None) -> None:
-        text = f"{source.words} has no value at {n:,} of {self.nodes:,} nodes ({percent(share, 2)} of land)"
-        by_mean = source.option == "covariates" and fill_missing == "mean"
-        if source.option != "exposure" and share >= SLIVERS and not by_mean:
-            remedy = f"Fill them, or ask for their mean with {option('fill_missing', 'mean')}."
-            if source.option == "effort":
-                shares = "0 where nobody looked, 1 where all events are seen"
-                remedy = f"Give {option('effort')} for all of the land: {shares}."
-            raise DataError(f"{text}.", option=source.option, found=n, remedy=remedy)
-        then = "they are given that of the nearest land"
-        if source.option == "exposure":
-            then = "it is taken as zero there"
-        elif by_mean:
-            then = "they are given the mean of the others"
-        warn(InputWarning(f"{text}; {then}.", option=source.option, found=n))
 
 
 # -- One tile: its land, points, inputs and what the map of everything has taught in, its part of the map out --
@@ -397,7 +245,8 @@ class TileJob:
         plain = (
             FORMAT, tile.core, tile.shown, tile.outer, self.frame.cell_size, self.frame.west, self.frame.north,
             self.crs, self.nu, self.permeability, self.min_coverage, self.max_snap, self.quantiles, self.taught,
-            self.inputs.digest, self.inputs.effects.means.tolist(), self.inputs.effects.scales.tolist(), self.slopes,
+            self.inputs.digest, self.inputs.whole.effects.means.tolist(), self.inputs.whole.effects.scales.tolist(),
+            self.slopes,
         )  # fmt: skip
         digest.update(repr(plain).encode())
         digest.update(shapely.to_wkb(tile.geometry))
@@ -472,23 +321,19 @@ def fit_tile(task: Task, job: TileJob) -> FittedTile:
 def check_tile(task: Task, job: TileJob) -> Checked:
     """Return what is to be known of a tile's inputs before anything is fitted."""
     tile, coords, shapes = task
-    none = 0.0, 0
     try:
         domain = tile_domain(tile, job)
     except DomainError:  # slivers, which are no land
-        return Checked(0, 0.0, 0.0, tuple((0, 0.0) for _ in job.inputs.sources), none, none)
+        return Checked()
     own = _own(tile, domain)
     with captured_warnings(lambda warning: None):
-        given = job.inputs.read(domain, shapes, fill=False)
+        inputs = job.inputs.read(domain, shapes)
         counts = np.asarray(bin_points(coords, domain, max_snap=job.max_snap), float)
-    missing = [own & given.gaps[source.key] for source in job.inputs.sources]
-    bare = own & (counts > 0) & (given.exposure == 0)
-    unseen = own & (counts > 0) & (given.effort == 0) if given.effort is not None else np.zeros_like(own)
+    bare = own & (counts > 0) & (inputs.exposure == 0)
+    unseen = own & (counts > 0) & (inputs.effort == 0) if inputs.effort is not None else np.zeros_like(own)
     return Checked(
-        int(own.sum()),
-        float(domain.node_areas[own].sum()),
         float(counts[own].sum()),
-        tuple((int(gap.sum()), float(domain.node_areas[gap].sum())) for gap in missing),
+        inputs.gaps_in(own),
         (float(counts[bare].sum()), int(bare.sum())),
         (float(counts[unseen].sum()), int(unseen.sum())),
     )
@@ -505,66 +350,63 @@ def _own(tile: Tile, domain: Domain) -> np.ndarray:
 
 def tile_posterior(task: Task, job: TileJob) -> Posterior:
     """Return the posterior of a tile: with what was taught held, or that of the whole fit where nothing was."""
-    basis, counts, given = _observed(task, job)
+    basis, counts, inputs = _observed(task, job)
     if job.taught is not None:
-        return held_posterior(basis, counts, given, job)
-    inputs = job.inputs
-    model = LGCP(
-        basis,
-        Matern(job.nu),
-        exposure=None if inputs.exposure is None else given.exposure,
-        effort=given.effort,
-        covariates=given.by_name(inputs.effects) or None,
-        fill_missing=inputs.fill_missing,
-    )
-    return model.fit(counts)
+        return held_posterior(basis, counts, inputs, job)
+    return LGCP.from_inputs(basis, inputs, Matern(job.nu)).fit(counts)
 
 
 def estimate_hyperparameters(task: Task, job: TileJob) -> tuple[np.ndarray, np.ndarray]:
     """Return the hyperparameters that a tile learns by itself, and their covariance."""
     with captured_warnings(lambda warning: None):
-        basis, counts, given = _observed(task, job, part=True)
-        columns, offset = given.linearised(job.inputs.effects, [0.0, *job.slopes])
-        exposure = given.seen * np.exp(columns[:, 1:] @ np.array(job.slopes) + offset)
-        fit = LGCP(basis, Matern(job.nu), exposure=exposure).fit(counts, measure=True).fit
+        basis, counts, inputs = _observed(task, job, part=True)
+        columns, offset = inputs.effects.linearised(np.array([0.0, *job.slopes]))
+        log_rate = columns[:, 1:] @ np.array(job.slopes) + (0.0 if offset is None else offset)
+        fixed = Inputs(
+            basis.domain, inputs.seen * np.exp(log_rate), "exposure", effects=_intercept(basis.domain)
+        )
+        fit = LGCP.from_inputs(basis, fixed, Matern(job.nu)).fit(counts, measure=True).fit
     found = fit.hyper_mean, fit.hyper_cov
     del basis, fit
     gc.collect()  # factors refer to each other, and the next tile needs their room
     return found
 
 
-def _observed(task: Task, job: TileJob, *, part: bool = False) -> tuple[FullRank, Any, NodeInputs]:
+def _intercept(domain: Domain) -> Effects:
+    return Effects(columns=np.ones((domain.n_nodes, 1)))
+
+
+def _observed(task: Task, job: TileJob, *, part: bool = False) -> tuple[FullRank, Any, Inputs]:
     """Return the prior on a tile's land, the counts on it, and its inputs; gaps are filled if it is but a part."""
     tile, coords, shapes = task
     domain, part = tile_domain(tile, job), part or job.taught is not None
-    given = job.inputs.read(domain, shapes, fill=part)
+    inputs = job.inputs.read(domain, shapes, part=part)
     counts: Any = bin_points(coords, domain, max_snap=job.max_snap)
     if part:
         # Points at sea may be moved to where nobody is at the edge of the halo; cores have been checked.
-        counts = np.where(given.seen > 0, np.asarray(counts, float), 0.0)
-    return FullRank(domain, permeability=job.permeability), counts, given
+        counts = np.where(inputs.seen > 0, np.asarray(counts, float), 0.0)
+    return FullRank(domain, permeability=job.permeability), counts, inputs
 
 
-def held_posterior(basis: FullRank, counts: np.ndarray, given: NodeInputs, job: TileJob) -> Posterior:
+def held_posterior(basis: FullRank, counts: np.ndarray, inputs: Inputs, job: TileJob) -> Posterior:
     """Fit counts with lengthscale, sd, intercept and effects held; the joint uncertainty of these is in the result."""
-    taught, effects = job.taught, job.inputs.effects
+    taught = job.taught
     assert taught is not None
     kernel = Matern(job.nu, taught.lengthscale, taught.sd)
-    model, domain = LGCP(basis, kernel), basis.domain
+    model, domain = LGCP.from_inputs(basis, inputs, kernel), basis.domain
     held_cov = np.array(taught.covariance)
-    columns, offset = given.linearised(effects, taught.coefficients, held_cov)
+    columns, offset = inputs.effects.linearised(np.array(taught.coefficients), held_cov)
     centre = taught.coefficients[0]
     slopes = np.array([0.0, *taught.coefficients[1:]])
     held = np.full(len(slopes), HELD)
     engine = engine_for(basis, kernel, columns, held, centre, None, model.scaling)
     size = float(np.sqrt(domain.node_areas.sum()))
     # What is held goes with the exposure, and from there back into the effects.
-    likelihood = Poisson(counts, given.seen * np.exp(columns @ slopes + offset), centre)
+    exposure = inputs.seen * np.exp(columns @ slopes + (0.0 if offset is None else offset))
+    likelihood = Poisson(counts, exposure, centre)
     fit = run_one(engine, likelihood, Hyper.for_domain(kernel, size, domain.cell_size), basis, "map", False)
     found: Any = fit.states[0]
-    state = replace(
-        found, beta=found.beta + slopes, beta_cov=held_cov, offset=offset if offset.any() else None
-    )
+    state = replace(found, beta=found.beta + slopes, beta_cov=held_cov, offset=offset)
     from geobgp.posterior import Posterior
 
     return Posterior(
@@ -572,10 +414,10 @@ def held_posterior(basis: FullRank, counts: np.ndarray, given: NodeInputs, job: 
         basis=basis,
         kernel=kernel,
         likelihood=model.likelihood,
-        exposure=given.exposure,
-        exposure_kind="area" if job.inputs.exposure is None else "exposure",
-        effort=given.effort,
-        effects=replace(effects, columns=effects.standardised(given.covariates)),
+        exposure=inputs.exposure,
+        exposure_kind=inputs.exposure_kind,
+        effort=inputs.effort,
+        effects=inputs.effects,
         points={"used": int(counts.sum())},
         scaling=model.scaling,
         observed=counts,
@@ -630,32 +472,24 @@ class Areas:
     ----------
     geometries : (k,) array of polygons
     values : (k,) array
-    dry : (k,) array or None
-        Area of each without water, over which amounts are spread; None for values that hold everywhere.
+        Amounts per m² of their land, or what holds everywhere in them.
     """
 
     geometries: np.ndarray = field(repr=False)
     values: np.ndarray = field(repr=False)
-    dry: np.ndarray | None = field(repr=False)
 
     @classmethod
-    def of(cls, frame: gpd.GeoDataFrame, column: str, domain: Domain, what: str, *, spread: bool) -> Areas:
-        """Return the polygons of a table; amounts are to be spread over their land."""
-        geometries, dry = dry_areas(domain, frame, what)
-        return cls(geometries, frame[column].to_numpy(), dry if spread else None)
+    def of(cls, given: GivenPolygons, domain: Domain) -> Areas:
+        """Return polygons that were read with their numbers."""
+        frame = gpd.GeoDataFrame(geometry=list(given.geometry), crs=given.crs)
+        return cls(near_domain(frame, domain), given.values)
 
     def within(self, box: shapely.Polygon, crs: Any) -> gpd.GeoDataFrame:
-        """Return what lies in a box; of amounts the share of each polygon's land that does."""
+        """Return what lies in a box."""
         near = shapely.STRtree(self.geometries).query(box, predicate="intersects")
         cut = shapely.intersection(self.geometries[near], box)
-        area = shapely.area(cut)
-        keep = (area > 0) & ~np.asarray(pd.isna(self.values[near]), bool)
-        near, cut, area = near[keep], cut[keep], area[keep]
-        values = self.values[near]
-        if self.dry is not None:
-            dry = self.dry[near]
-            values = values * np.divide(area, dry, out=np.zeros(len(dry)), where=dry > 0)
-        return gpd.GeoDataFrame({VALUE: values}, geometry=cut, crs=crs)
+        keep = (shapely.area(cut) > 0) & ~np.asarray(pd.isna(self.values[near]), bool)
+        return gpd.GeoDataFrame({VALUE: self.values[near][keep]}, geometry=cut[keep], crs=crs)
 
     def digest(self) -> bytes:
         """Return a hash of all that they say."""
@@ -663,7 +497,6 @@ class Areas:
         for shape in shapely.to_wkb(self.geometries):
             found.update(shape)
         found.update(repr(self.values.tolist()).encode())
-        found.update(b"" if self.dry is None else self.dry.tobytes())
         return found.digest()
 
 
@@ -679,105 +512,76 @@ class TileSources:
         Those sources that are polygons, by their keys.
     units : Units
         What the mosaic is in.
-    domain : Domain
-        The cells of the map of everything.
-    exposure : (n_nodes,) array or None
-        On these cells.
-    effort : (n_nodes,) array or None
-    covariates : dict of str to (n_nodes,) array or Categorical
-        In their own units, or as shares of levels.
+    coarse : Inputs
+        On the cells of the map of everything.
     """
 
     inputs: TileInputs
     areas: dict[str, Areas]
     units: Units
-    domain: Domain = field(repr=False)
-    exposure: np.ndarray | None = field(repr=False)
-    effort: np.ndarray | None = field(repr=False)
-    covariates: dict[str, Any] = field(repr=False)
+    coarse: Inputs = field(repr=False)
 
     @classmethod
     def read(cls, o: TilesOptions, domain: Domain) -> TileSources:
         """Read all sources on the cells of the map of everything; what is wrong with them is said here."""
+        given: dict[str, Any] = {"exposure": o.exposure, "effort": o.effort}
+        given |= {f"covariates: {name}": value for name, value in (o.covariates or {}).items()}
+        given = {key: as_frame(value, key.partition(": ")[0]) for key, value in given.items()}
         captured: list[GeobgpWarning] = []
         with captured_warnings(captured.append):
-            made = cls._read(o, domain)
+            coarse = Inputs.read(
+                domain,
+                exposure=given["exposure"],
+                exposure_column=o.exposure_column,
+                effort=given["effort"],
+                effort_column=o.effort_column,
+                covariates={
+                    key.partition(": ")[2]: v for key, v in given.items() if key.startswith("covariates")
+                },
+                fill_missing=o.fill_missing,
+            )
         for warning in captured:
             # How many nodes have no value is told when those of the tiles are known.
             if not (
                 warning.option in ("exposure", "effort", "covariates") and isinstance(warning.found, int)
             ):
                 warn(warning)
-        return made
-
-    @classmethod
-    def _read(cls, o: TilesOptions, domain: Domain) -> TileSources:
+        units = _units(o.units or "", coarse.exposure_kind, domain)
+        read: dict[str, Any] = {"exposure": coarse.given, "effort": coarse.given_effort}
+        rasters: dict[str, str] = {}
         areas: dict[str, Areas] = {}
-        exposure, kind, per = None, "area", None
-        given = _polygons(o.exposure, "exposure")
-        if given is not None:
-            exposure, kind = node_exposure(given, domain, o.exposure_column)
-            per = Source("exposure", "exposure", _raster(given))
-            if per.path is None:
-                column = population_column(given, o.exposure_column)
-                areas[per.key] = Areas.of(given, column, domain, "areas of the exposure", spread=True)
-        units = _units(o.units or "", kind, domain)
-        given = _polygons(o.effort, "effort")
-        effort, seen = node_effort(given, domain, o.effort_column), None
-        if effort is not None:
-            seen = Source("effort", "effort", _raster(given), usual=(_mean(effort, domain),))
-            if seen.path is None:
-                column = share_column(given, o.effort_column)
-                areas[seen.key] = Areas.of(given, column, domain, "effort", spread=False)
-        values: dict[Term, np.ndarray] = {}
-        sources: list[Source] = []
-        covariates: Mapping[str, Any] = o.covariates or {}
-        for name, value in covariates.items():
-            found = covariate_columns(name, value, domain, o.fill_missing)
-            levels = tuple(str(term.level) for term in found if term.level is not None)
-            usual = tuple(_mean(column, domain) for column in found.values())
-            source = Source("covariates", name, _raster(split_use(value)[0]), levels, usual)
-            if source.path is None:
+        for key, value in given.items():
+            if isinstance(value, str | Path):
+                rasters[key] = _raster(split_use(value)[0])
+            elif key in read and value is not None:
+                areas[key] = Areas.of(read[key], domain)
+            elif value is not None:
                 column = next(c for c in value.columns if c != value.geometry.name)
-                areas[source.key] = Areas.of(value, column, domain, "covariates", spread=False)
-            values |= found
-            sources.append(source)
-        given = covariates_of(values)
-        effects = fixed_effects(given, domain)
-        bare = Effects(effects.terms, effects.means, effects.scales)
-        inputs = TileInputs(per, seen, tuple(sources), bare, o.fill_missing)
-        digest = _digest(inputs, areas, domain) if inputs.sources else ""
-        return cls(replace(inputs, digest=digest), areas, units, domain, exposure, effort, given)
+                areas[key] = Areas(near_domain(value, domain), value[column].to_numpy())
+        exposed = o.exposure is not None
+        inputs = TileInputs(rasters, coarse.whole, o.fill_missing, exposed=exposed)
+        digest = _digest(inputs, areas, domain) if rasters or areas else ""
+        return cls(replace(inputs, digest=digest), areas, units, coarse)
 
     @property
     def model(self) -> dict[str, Any]:
         """What the model of the map of everything is told of them."""
-        return {"exposure": self.exposure, "effort": self.effort, "covariates": self.covariates or None}
+        coarse, effects = self.coarse, self.coarse.effects
+        covariates = by_name(effects, effects.columns[:, 1:] * effects.scales + effects.means)
+        exposure = coarse.exposure if self.inputs.exposed else None
+        return {"exposure": exposure, "effort": coarse.effort, "covariates": covariates or None}
 
     def shapes(self, tile: Tile, frame: Frame) -> dict[str, gpd.GeoDataFrame]:
         """Return the polygons within a tile, by the keys of their sources."""
         box = frame.polygon(tile.outer)
-        return {key: areas.within(box, self.domain.crs) for key, areas in self.areas.items()}
+        return {key: areas.within(box, self.coarse.domain.crs) for key, areas in self.areas.items()}
 
 
-def _polygons(value: Any, what: str) -> Any:
-    """Return a source, with a file of polygons read."""
-    if isinstance(value, str | Path) and kind_of(value) in ("vector", "parquet"):
-        return read_vector(value, what)
-    return value
-
-
-def _raster(value: Any) -> str | None:
-    """Return the path of a raster, from wherever it is read; None for polygons."""
-    if not isinstance(value, str | Path):
-        return None
+def _raster(value: str | Path) -> str:
+    """Return the path of a raster, from wherever it is read."""
     path, band = split_band(value)
     path = str(Path(path).resolve()) if Path(path).exists() else path
     return path if band is None else f"{path}|band={band}"
-
-
-def _mean(values: np.ndarray, domain: Domain) -> float:
-    return float(np.average(values, weights=domain.node_areas))
 
 
 def _units(asked: str, kind: str, domain: Domain) -> Units:
@@ -794,11 +598,10 @@ def _units(asked: str, kind: str, domain: Domain) -> Units:
 def _digest(inputs: TileInputs, areas: Mapping[str, Areas], domain: Domain) -> str:
     """Return a hash of all that sources hold; where they lie does not matter."""
     found = hashlib.blake2b(digest_size=12)
-    found.update(repr(inputs.fill_missing).encode())
-    for source in inputs.sources:
-        found.update(repr((source.key, source.levels)).encode())
-        own = areas[source.key].digest() if source.path is None else _raster_digest(source.path, domain)
-        found.update(own)
+    found.update(repr((inputs.fill_missing, inputs.whole.effects.terms)).encode())
+    for key in sorted({*inputs.rasters, *areas}):
+        found.update(key.encode())
+        found.update(areas[key].digest() if key in areas else _raster_digest(inputs.rasters[key], domain))
     return found.hexdigest()
 
 

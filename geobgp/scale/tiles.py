@@ -210,7 +210,7 @@ class Planner:
 
     def _check_inputs(self, job: TileJob) -> None:
         """Refuse inputs that do not fit the land or the points, on cells as fine as they will be."""
-        if not job.inputs.sources:
+        if not job.inputs.digest:
             return
         # As far beyond a core as its points can have been moved.
         tasks = self._tasks(cut_tiles(self.land, self.frame, self.o.tile_nodes, 2.0 * self.h))
@@ -223,7 +223,7 @@ class Planner:
                     raise part.error
                 found.append(part)
                 stage.step(done, len(tasks))
-        reduce(Checked.plus, found).judge(job.inputs)
+        reduce(Checked.plus, found).judge(job.inputs.fill_missing)
 
     # -- what all tiles share
 
@@ -390,7 +390,7 @@ def _fit(planner: Planner, plan: Plan) -> Tiles:
     o, folder, progress, workers = planner.o, planner.folder, planner.progress, planner.workers
     job, tiles, tasks, units = plan.job, plan.tiles, plan.tasks, planner.sources.units
     names = ["mean", "sd", *map(quantile_name, job.quantiles)]
-    if job.inputs.exposure is not None:  # the band that is shown comes first: of a rate the median
+    if job.inputs.exposed:  # the band that is shown comes first: of a rate the median
         names = ["q50", *(name for name in names if name != "q50")]
     mosaic = Mosaic(folder, planner.frame, tiles, names, planner.land.crs, units, o.title)
     paths = [
@@ -457,7 +457,10 @@ def _coefficients(job: TileJob, facts: list[dict[str, Any]]) -> pd.DataFrame:
         return pd.DataFrame(learned[0])
     found = np.array(job.taught.coefficients), np.array(job.taught.covariance)
     return coefficient_table(
-        [SimpleNamespace(weight=1.0, coefficients=lambda: found)], job.inputs.effects, True, job.interval
+        [SimpleNamespace(weight=1.0, coefficients=lambda: found)],
+        job.inputs.whole.effects,
+        True,
+        job.interval,
     )
 
 

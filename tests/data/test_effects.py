@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from models import archipelago, square
+from reading import fixed_effects
 
-from geobgp.data.effects import Effects, Term, fixed_effects
+from geobgp.data.effects import Effects, Term
 from geobgp.errors import DataError, InputWarning
 from geobgp.output.grids import dataset
 
@@ -53,7 +54,7 @@ def test_raster_covariates_are_averaged():
 
 def test_effects_round_trip():
     rng = np.random.default_rng(0)
-    effects = Effects((Term("a"), Term("b")), np.array([10.0, -3.0]), np.array([2.0, 0.5]))
+    effects = Effects.of((Term("a"), Term("b")), np.array([10.0, -3.0]), np.array([2.0, 0.5]))
     own = {"a": rng.normal(10, 2, 7), "b": rng.normal(-3, 0.5, 7)}
     design = effects.standardise(own, 7)
     beta, half = rng.normal(size=3), rng.normal(size=(3, 3))

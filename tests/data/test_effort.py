@@ -6,9 +6,10 @@ import geopandas as gpd
 import numpy as np
 import pytest
 import shapely
+from reading import node_effort
 
 from geobgp import DataError, Domain, bin_areas
-from geobgp.data.inputs import about_effort, check_events, node_effort, seen_exposure, unseen_share
+from geobgp.data.inputs import about_effort, check_events, seen_exposure, unseen_share
 from geobgp.errors import InputWarning
 from geobgp.output.grids import dataset
 
@@ -87,7 +88,7 @@ def test_no_effort_anywhere_other_shapes_and_columns_are_refused(domain):
         node_effort(halves(1, 1).rename(columns={"effort": "share"}), domain)
     assert raised.value.option == "effort_column"
     named = halves(1.0, 0.5).assign(share=["much", "little"])
-    with pytest.raises(DataError, match="does not hold numbers"):
+    with pytest.raises(DataError, match="cannot be read as a number"):
         node_effort(named, domain, "share")
     with pytest.raises(DataError, match="there is no column 'reports'"):
         node_effort(named, domain, "reports")

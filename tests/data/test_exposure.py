@@ -18,9 +18,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from models import archipelago, square
 from paths import SAMPLE
+from reading import node_exposure
 from strategies import island_groups, star_polygons
 
-from geobgp.data.inputs import node_exposure, read_exposure, within
+from geobgp.data.inputs import Inputs, within
 from geobgp.data.rasters import read_to_nodes
 from geobgp.errors import DataError, GeobgpWarning, InputWarning
 from geobgp.land.domain import Domain
@@ -364,14 +365,14 @@ def test_people_in_regions_are_those_of_an_overlay(island, n, seed):
     rng = np.random.default_rng(seed)
     areas, regions = districts(n, seed), districts(n + 1, seed + 1)
     people = 10.0 ** rng.uniform(0, 3, len(areas))
-    read = read_exposure(gpd.GeoDataFrame({"population": people}, geometry=areas), domain)
-    found = within(domain, overlay(domain, regions), read.given).exposure(read.values)
+    read = Inputs.read(domain, exposure=gpd.GeoDataFrame({"population": people}, geometry=areas))
+    found = within(domain, overlay(domain, regions), read.given).exposure(read.exposure)
     land = domain.geometry
     want = [
         sum(k * (a & r & land).area / a.area for a, k in zip(areas, people, strict=True)) for r in regions
     ]
     np.testing.assert_allclose(found.sum(axis=1), want, rtol=1e-6, atol=1e-6 * people.sum())
-    np.testing.assert_allclose(found.sum(axis=0), read.values, rtol=1e-6, atol=1e-9 * people.sum())
+    np.testing.assert_allclose(found.sum(axis=0), read.exposure, rtol=1e-6, atol=1e-9 * people.sum())
 
 
 @pytest.mark.filterwarnings("ignore::geobgp.errors.InputWarning")
@@ -384,11 +385,11 @@ def test_pixels_in_regions_are_those_of_an_overlay(crs):
     values = 10.0 ** np.random.default_rng(0).uniform(0, 3, (80, 80))
     step = (east - west) / 78, (north - south) / 78
     affine = Affine(step[0], 0, west - step[0], 0, -step[1], north + step[1])
-    read = read_exposure(raster(values, affine, crs), domain)
+    read = Inputs.read(domain, exposure=raster(values, affine, crs))
     corners = shapely.MultiPoint(np.random.default_rng(1).uniform(-1, 1, (12, 2)) * 50_000 + [4e6, 3e6])
     regions = gpd.GeoDataFrame(geometry=list(shapely.get_parts(shapely.voronoi_polygons(corners))), crs=3035)
     regions = regions.clip(shape).reset_index(drop=True)
-    found = within(domain, overlay(domain, regions), read.given).exposure(read.values)
+    found = within(domain, overlay(domain, regions), read.given).exposure(read.exposure)
     bounds = affine.c, affine.f + 80 * affine.e, affine.c + 80 * affine.a, affine.f
     source = NumPyRasterSource(values, *bounds, srs_wkt=pyproj.CRS(crs).to_wkt())
     dense = regions.set_geometry(regions.segmentize(500.0)).to_crs(crs)
@@ -401,9 +402,9 @@ def test_people_on_land_that_is_no_node_are_counted_at_the_nearest():
     domain = Domain.from_polygons(shapely.box(0, 0, 4, 4) | islet, cell_size=1, crs="local")
     assert len(domain.left_out[0]) == 1
     areas = gpd.GeoDataFrame({"population": [100.0, 7.0]}, geometry=[shapely.box(0, 0, 4, 4), islet])
-    read = read_exposure(areas, domain)
-    assert read.values.sum() == pytest.approx(107.0)
-    found = within(domain, overlay(domain, areas), read.given).exposure(read.values)
+    read = Inputs.read(domain, exposure=areas)
+    assert read.exposure.sum() == pytest.approx(107.0)
+    found = within(domain, overlay(domain, areas), read.given).exposure(read.exposure)
     np.testing.assert_allclose(found.sum(axis=1), [100.0, 7.0])
     people = raster(np.full((100, 100), 1.0), Affine(0.1, 0, 0, 0, -0.1, 10))
     read = quiet(people, domain)
@@ -414,8 +415,8 @@ def test_pixels_that_are_too_many_are_taken_together(monkeypatch):
     monkeypatch.setattr("geobgp.data.rasters.MOST_KEPT", 1000)
     domain = Domain.from_polygons(shapely.box(0, 0, 9, 9), cell_size=2, crs="local")
     values = np.random.default_rng(0).uniform(0, 1, (90, 90))
-    read = read_exposure(raster(values, Affine(0.1, 0, 0, 0, -0.1, 9)), domain)
+    read = Inputs.read(domain, exposure=raster(values, Affine(0.1, 0, 0, 0, -0.1, 9)))
     assert read.given.pixels.values.shape == (30, 30)
-    found = within(domain, overlay(domain, [shapely.box(0, 0, 4.5, 9)]), read.given).exposure(read.values)
+    found = within(domain, overlay(domain, [shapely.box(0, 0, 4.5, 9)]), read.given).exposure(read.exposure)
     assert found.sum() == pytest.approx(values[:, :45].sum(), rel=1e-2)
-    assert read.values.sum() == pytest.approx(values.sum())
+    assert read.exposure.sum() == pytest.approx(values.sum())

@@ -13,11 +13,11 @@ import rasterio
 import shapely
 from affine import Affine
 from models import square
+from reading import fixed_effects
 from scipy import ndimage
 
 from geobgp import LGCP, Categorical, FullRank, HarmonicBasis, Matern, Posterior, bin_areas, bin_points
-from geobgp.data.effects import Effects, Term, fixed_effects
-from geobgp.data.inputs import period_effects
+from geobgp.data.effects import Effects, Term
 from geobgp.data.persons import confounder_effects
 from geobgp.errors import DataError, InputWarning
 
@@ -211,7 +211,7 @@ def test_a_node_has_the_mean_rate_over_its_land():
     rng = np.random.default_rng(0)
     one, two = rng.dirichlet(np.ones(3), 7), rng.dirichlet(np.ones(2), 7)
     terms = (Term("a", "y", "x"), Term("a", "z", "x"), Term("n"), Term("b", "q", "p"))
-    effects = Effects(terms, rng.normal(size=4), rng.uniform(0.2, 0.5, 4))
+    effects = Effects.of(terms, rng.normal(size=4), rng.uniform(0.2, 0.5, 4))
     own = np.column_stack([one[:, 1:], rng.normal(size=7), two[:, 1]])
     effects = replace(effects, columns=effects.standardised(own))
     beta = rng.normal(size=5)
@@ -379,10 +379,10 @@ def test_rasters_of_two_values_by_period_are_numbers(tmp_path):
     """Levels that change from period to period have no effects yet; a mask for each period still has a slope."""
     domain = square()
     masks = [write(tmp_path / f"{t}.tif", (codes() == t).astype(np.uint8)) for t in (1, 2)]
-    effects = period_effects({"mask": masks}, domain)
+    effects = fixed_effects({"mask": masks}, domain)
     assert effects.names == ("mask",) and effects.columns.shape == (2, 100, 2)
     with pytest.raises(DataError, match="has levels; those that change"):
-        period_effects({"mask": [f"{path}|levels" for path in masks]}, domain)
+        fixed_effects({"mask": [f"{path}|levels" for path in masks]}, domain)
 
 
 @pytest.mark.slow

@@ -65,11 +65,10 @@ def centroids(domain):
 
 
 @pytest.mark.parametrize("size", [90.0, 400.0, 1000.0, 1700.0, 30_000.0])
-@pytest.mark.parametrize("how", ["mean", "linear"])
-def test_a_constant_is_a_constant(domain, tmp_path, size, how):
+def test_a_constant_is_a_constant(domain, tmp_path, size):
     values, transform, crs = over(domain, size)
     path = write(tmp_path / "c.tif", values * 7.25, transform, crs)
-    np.testing.assert_allclose(read_to_nodes(path, domain, how), 7.25)
+    np.testing.assert_allclose(read_to_nodes(path, domain), 7.25)
 
 
 def test_fine_rasters_give_the_mean_over_each_nodes_land(domain, tmp_path):
@@ -82,16 +81,6 @@ def test_fine_rasters_give_the_mean_over_each_nodes_land(domain, tmp_path):
     # The slope over half a pixel is 0.006; slivers hold few pixels.
     np.testing.assert_allclose(found[share > 0.1], exact[share > 0.1], atol=0.006)
     np.testing.assert_allclose(found, exact, atol=0.03)
-
-
-def test_coarse_smooth_covariates_are_linear_when_asked(domain, tmp_path):
-    values, transform, crs = over(domain, 5000.0, lambda e, n: 2e-4 * e - 1e-4 * n, margin=20_000)
-    path = write(tmp_path / "s.tif", values, transform, crs)
-    at = centroids(domain)
-    exact = 2e-4 * at[:, 0] - 1e-4 * at[:, 1]
-    linear, blocks = read_to_nodes(path, domain, "linear"), read_to_nodes(path, domain, "mean")
-    np.testing.assert_allclose(linear, exact, atol=0.02)
-    assert 0.1 < np.abs(blocks - exact).max() < 0.8
 
 
 def test_a_raster_of_the_domains_own_cells_comes_back(domain):
@@ -110,15 +99,15 @@ def test_a_raster_of_the_domains_own_cells_comes_back(domain):
     np.testing.assert_allclose(found[whole], own[whole], rtol=1e-12)
 
 
-@pytest.mark.parametrize("step", [0.001, 0.013, 0.2])
+@pytest.mark.parametrize("step", [0.001, 0.013])
 def test_other_crs(domain, tmp_path, step):
     path = write(tmp_path / "d.tif", *lonlat(lambda lon, lat: 10 * lon + 20 * lat, step))
-    found = read_to_nodes(path, domain, "linear")
+    found = read_to_nodes(path, domain)
     lon, lat = pyproj.Transformer.from_crs(28992, 4326, always_xy=True).transform(*centroids(domain).T)
-    # Within 30 m of slope: 0.01 of these units; slivers within 300 m.
+    # Within 30 m of slope: 0.01 of these units, slivers within 300 m; and half a pixel.
     whole = domain.node_areas > 0.2e6
-    np.testing.assert_allclose(found[whole], (10 * lon + 20 * lat)[whole], atol=0.01)
-    np.testing.assert_allclose(found, 10 * lon + 20 * lat, atol=0.1)
+    np.testing.assert_allclose(found[whole], (10 * lon + 20 * lat)[whole], atol=0.01 + 15 * step)
+    np.testing.assert_allclose(found, 10 * lon + 20 * lat, atol=0.1 + 15 * step)
 
 
 @pytest.mark.filterwarnings("ignore:Use `@` matmul")
@@ -312,11 +301,11 @@ def test_the_antimeridian_is_no_edge(tmp_path):
     results = []
     for k, made in enumerate(both):
         path = write(tmp_path / f"{k}.tif", *made)
-        results.append(read_to_nodes(path, domain, "linear"))
+        results.append(read_to_nodes(path, domain))
         assert np.isfinite(results[-1]).all()
         assert results[-1].min() > 178 - 18.1
         assert results[-1].max() < 181.6 - 16
-    np.testing.assert_allclose(results[0], results[1], atol=0.026)  # half a pixel, at the seam
+    np.testing.assert_allclose(results[0], results[1], atol=1e-9)
     np.testing.assert_allclose(results[0], results[2], atol=0.06)
 
 

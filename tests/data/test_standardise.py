@@ -6,10 +6,10 @@ import geopandas as gpd
 import numpy as np
 import pandas as pd
 import pytest
+from reading import node_exposure
 from shapely.geometry import box
 
 from geobgp import LGCP, Domain, FullRank, Matern, expected_counts
-from geobgp.data.inputs import node_exposure
 from geobgp.errors import DataError
 from geobgp.output.palette import RATIO_BREAKS, classes_in
 

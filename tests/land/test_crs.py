@@ -12,11 +12,11 @@ import shapely
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from paths import FIXTURES, SAMPLE
+from reading import node_exposure
 from shapely.geometry import MultiPolygon, Polygon, box
 
 from geobgp import CRSError, Domain, bin_areas, bin_points, map_intensity
 from geobgp.auto.gridded import about_crs
-from geobgp.data.inputs import node_exposure
 from geobgp.files import read_vector
 from geobgp.land.crs import areal_scale, check_crs, choose_crs, metric_crs, project_shapes, transform
 from geobgp.land.polygons import land_polygons

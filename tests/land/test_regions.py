@@ -88,7 +88,7 @@ def test_people_off_the_land_are_nobodys(domain):
         shapely.box(-8, -8, 8, -5),
         shapely.box(40, 40, 41, 41),
     ]
-    got = totals.spread_shares(domain, areas).toarray()
+    got = totals.spread_density(domain, areas)[1].toarray()
     land = domain.polygon_of(np.arange(domain.n_nodes))
     want = [[(area & piece).area / (area - RIVER).area for piece in land] for area in areas]
     np.testing.assert_allclose(got, want, atol=1e-12)

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import shapely
+from reading import fixed_effects, node_exposure
 from scipy.stats import gamma
 from shapely import box
 
@@ -25,7 +26,6 @@ from geobgp import (
     map_risk,
 )
 from geobgp.cli.app import main
-from geobgp.data.inputs import period_effects, period_exposure
 from geobgp.errors import InputWarning
 from geobgp.land.regions import area_shares
 
@@ -197,16 +197,16 @@ def test_an_exposure_row_that_is_there_twice_is_refused(domain, by_time):
     frame = dated(fid=range(8)) if by_time else dated(fid=range(8)).iloc[::2].drop(columns="date")
     again = gpd.GeoDataFrame(pd.concat([frame, frame.iloc[[1]].assign(fid=99)], ignore_index=True))
     when = {"time": "date", "periods": Periods.calendar("year", 2019, 2020)} if by_time else {}
-    assert period_exposure(frame, domain, "population", **when)[0].sum() > 0
+    assert node_exposure(frame, domain, "population", **when)[0].sum() > 0
     with pytest.raises(DataError, match=r"1 row of \d of the exposure is there already, the first row \d"):
-        period_exposure(again, domain, "population", **when)
+        node_exposure(again, domain, "population", **when)
     revised = again.assign(population=[*again["population"][:-1], 140.0])
     with pytest.raises(DataError, match="there already"):
-        period_exposure(revised, domain, "population", **when)
+        node_exposure(revised, domain, "population", **when)
     # Two groups of people of one area are no mistake.
     both = gpd.GeoDataFrame(pd.concat([frame.assign(sex="f"), frame.assign(sex="m")], ignore_index=True))
-    twofold, _ = period_exposure(both, domain, "population", **when)
-    np.testing.assert_allclose(twofold, 2 * period_exposure(frame, domain, "population", **when)[0])
+    twofold, _ = node_exposure(both, domain, "population", **when)
+    np.testing.assert_allclose(twofold, 2 * node_exposure(frame, domain, "population", **when)[0])
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_an_exposure_row_that_is_there_twice_is_refused(domain, by_time):
 )
 def test_an_exposure_that_is_no_number_is_refused_by_value(domain, values):
     with pytest.raises(DataError, match=r"'1,234', which cannot|'many', which cannot|holds dates"):
-        period_exposure(areas(values, "people"), domain, "people")
+        node_exposure(areas(values, "people"), domain, "people")
 
 
 # -- periods
@@ -229,8 +229,8 @@ def test_an_exposure_by_label_is_matched_or_refused(domain):
         {"2020": two, "2019": one},
         {2020: two, pd.Timestamp("2019-05-01"): one},
     ):
-        np.testing.assert_array_equal(period_exposure(given, domain, periods=periods)[0], expected)
-        effects = period_effects({"rain": given}, domain, periods=periods)
+        np.testing.assert_array_equal(node_exposure(given, domain, periods=periods)[0], expected)
+        effects = fixed_effects({"rain": given}, domain, periods=periods)
         assert effects.columns[0, 0, 1] < effects.columns[1, 0, 1]
     for given, words in (
         ({"2018": one, "2019": two}, "given for '2018', which is none of the periods"),
@@ -239,9 +239,9 @@ def test_an_exposure_by_label_is_matched_or_refused(domain):
         ({"2020": one}, "there is none for '2019'"),
     ):
         with pytest.raises(DataError, match=words):
-            period_exposure(given, domain, periods=periods)
+            node_exposure(given, domain, periods=periods)
         with pytest.raises(DataError, match=words):
-            period_effects({"rain": given}, domain, periods=periods)
+            fixed_effects({"rain": given}, domain, periods=periods)
 
 
 def test_a_model_that_was_given_labels_before_the_periods_checks_them_when_it_is_fitted(domain):
@@ -473,6 +473,6 @@ def test_dates_and_blanks_are_no_covariates(domain):
         {"x": np.resize(dates.to_numpy(), domain.n_nodes)},
     ):
         with pytest.raises(DataError, match="The covariate 'x' holds dates"):
-            period_effects(covariates, domain)
+            fixed_effects(covariates, domain)
     with pytest.raises(DataError, match="The covariate 'x' has no value"):
-        period_effects(areas([None] * 4, "x").drop(columns="name"), domain)
+        fixed_effects(areas([None] * 4, "x").drop(columns="name"), domain)

@@ -8,9 +8,9 @@ import pytest
 import rasterio
 import shapely
 from affine import Affine
+from reading import node_exposure
 
 from geobgp import DataError, Domain, GeometryError, bin_areas, map_intensity
-from geobgp.data.inputs import node_exposure
 from geobgp.errors import InputWarning
 
 WEST, SOUTH = 600_000.0, 5_800_000.0

@@ -12,15 +12,16 @@ import pytest
 import rasterio
 import shapely
 from affine import Affine
+from reading import fixed_effects, node_effort, node_exposure
 from scipy import ndimage
 
 from geobgp import LGCP, DataError, Domain, FullRank, GeobgpError, Matern, bin_points, map_tiles
-from geobgp.data.effects import fixed_effects
-from geobgp.data.inputs import node_effort, node_exposure
+from geobgp.data.effects import Effects, Term
+from geobgp.data.inputs import Whole
 from geobgp.data.rasters import RasterSource
 from geobgp.errors import InputWarning
 from geobgp.scale import tiles as tiles_plan
-from geobgp.scale.tile import Source, TileInputs
+from geobgp.scale.tile import TileInputs
 
 LAND = shapely.difference(shapely.box(0, 0, 96, 84), shapely.Point(40, 50).buffer(9))
 TOLD = {"cell_size": 1.0, "crs": "local", "permeability": 0.0, "tile_nodes": 2300, "n_jobs": 1}
@@ -275,14 +276,13 @@ def test_a_tile_beyond_a_raster(tmp_path):
     """Nobody lives where a population raster does not reach; effort and covariates have their means there."""
     domain = Domain.from_polygons(shapely.box(200, 0, 210, 10), cell_size=1.0, crs="local")
     path = write(tmp_path / "a.tif", people())
-    inputs = TileInputs(
-        Source("exposure", "exposure", path),
-        Source("effort", "effort", path, usual=(0.4,)),
-        (Source("covariates", "green", path, usual=(7.0,)),),
-    )
-    found = inputs.read(domain, {})
-    assert (found.exposure == 0).all() and (found.effort == 0.4).all() and (found.covariates == 7.0).all()
-    assert all(gap.all() for gap in found.gaps.values())
+    green = Effects.of([Term("green")], [7.0], [2.0])
+    whole = Whole("population", green, {"effort": [0.4], "covariates: green": [7.0]})
+    rasters = {"exposure": path, "effort": path, "covariates: green": path}
+    found = TileInputs(rasters, whole).read(domain, {})
+    assert (found.exposure == 0).all() and (found.effort == 0.4).all()
+    assert (found.effects.columns == [1.0, 0.0]).all()  # 7 is the mean
+    assert len(found.gaps) == 3 and all(gap.all() for gap in found.gaps.values())
 
 
 def test_a_tile_reads_its_own_window(given, monkeypatch):
@@ -294,8 +294,8 @@ def test_a_tile_reads_its_own_window(given, monkeypatch):
 
     monkeypatch.setattr(RasterSource, "read", read)
     domain = Domain.from_polygons(shapely.box(20, 30, 40, 50), cell_size=1.0, crs="local")
-    cover = Source("covariates", "green", given["covariates"]["green"])
-    TileInputs(Source("exposure", "exposure", given["exposure"]), None, (cover,)).read(domain, {})
+    rasters = {"exposure": given["exposure"], "covariates: green": given["covariates"]["green"]}
+    TileInputs(rasters, Whole(effects=Effects.of([Term("green")], [30.0], [5.0]))).read(domain, {})
     assert set(windows) == {(17, 10, 27, 20)}  # ten by ten of 42 x 48 pixels
 
 
@@ -380,10 +380,9 @@ def test_gaps_are_filled_and_told(points, given, tmp_path):
     with pytest.warns(InputWarning, match="given the mean of the others"):
         told = {"covariates": {"green": holes}, "fill_missing": "mean"}
         map_tiles(points, LAND, tmp_path / "b", **told, **COARSE)
-    inputs = TileInputs(
-        None, None, (Source("covariates", "green", holes, usual=(30.0,)),), fill_missing="mean"
-    )
-    assert (inputs.read(domain, {}).covariates[:16] == 30.0).all()
+    whole = Whole(effects=Effects.of([Term("green")], [30.0], [5.0]), usual={"covariates: green": [30.0]})
+    found = TileInputs({"covariates: green": holes}, whole, "mean").read(domain, {})
+    assert (found.effects.columns[:16] == [1.0, 0.0]).all()
 
 
 def test_the_shell(tmp_path, capsys):
