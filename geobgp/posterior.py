@@ -104,7 +104,6 @@ if TYPE_CHECKING:
     from geobgp.inference.fit import Fit
     from geobgp.inference.mixture import Interval
     from geobgp.land.domain import Domain
-    from geobgp.output.qgis import Dated
     from geobgp.prior.basis import Basis, Scaling
     from geobgp.prior.kernels import Kernel
 
@@ -566,11 +565,16 @@ class Posterior:
             return {"fewer_than": rule.min_count}
         return {"used": round(float(rule.told(events)))}
 
-    def _of_period(self, name: str, period: Any) -> Posterior:
-        """Return the map of one period where there are some, which has to be said; a map without time as it is."""
+    def _of_period(self, name: str, period: Any, *, several: bool = False) -> Posterior:
+        """Return the map of one period where there are some; a map without time as it is.
+
+        The period has to be said, unless the method `name` may be about `several`.
+        """
         if self.periods is None:
             if period is not None:
                 self.time  # noqa: B018  (without time there is none)
+            return self
+        if several and period is None:
             return self
         if period is None:
             last = self.periods.labels[-1]
@@ -777,29 +781,53 @@ class Posterior:
     def _dataset(
         self, values: dict[str, np.ndarray], variables: dict[str, dict[str, Any]], coverage: bool = False
     ) -> xr.Dataset:
-        from geobgp.output.grids import dataset, time_dataset
+        from geobgp.output.grids import dataset
 
-        more: dict[str, Any] = {"variables": variables, "attrs": self.provenance, "coverage": coverage}
-        if self.periods is None:
-            return dataset(self.domain, values, **more)
-        return time_dataset(self.domain, self.periods, values, **more)
+        return dataset(
+            self.domain,
+            values,
+            variables=variables,
+            attrs=self.provenance,
+            coverage=coverage,
+            periods=self.periods,
+        )
 
-    def _layers(self, quantiles: Sequence[float] | None, thresholds: Sequence[float]) -> xr.Dataset:
+    @validated(quantiles=PROBABILITIES, thresholds=THRESHOLDS)
+    def dataset(
+        self, quantiles: Sequence[float] | None = None, thresholds: Sequence[float] = ()
+    ) -> xr.Dataset:
+        """Return all that files of the map hold, on the grid, over time where there are periods.
+
+        Parameters
+        ----------
+        quantiles : sequence of float, optional
+            Probabilities, each a variable: 0.05 is ``q05``. By default the ends of the `interval`, and the median.
+        thresholds : sequence of float
+            In `units`. Each adds the probability of exceeding it, ``exceedance_2``; that no place comes near one is
+            warned of.
+
+        Returns
+        -------
+        xarray.Dataset
+            On (northing, easting) or (time, northing, easting), NaN off land, with CRS, units and provenance. The
+            statistic that maps show (`drawn`) is the first; ``coverage``, the share of each cell that is land, has no
+            time.
+        """
         drawn = "q50" if self.drawn == "median" else "mean"
         if drawn == "q50" and quantiles is not None and 0.5 not in quantiles:
             quantiles = (*quantiles, 0.5)
         data = self.intensity(quantiles)
         # What maps show comes first.
-        data = data[[drawn, *(name for name in data.data_vars if name != drawn)]]
+        order = [drawn, *(name for name in data.data_vars if name != drawn)]
+        data = data[order].assign_coords(data.coords)
         for threshold in np.atleast_1d(np.asarray(thresholds, float)):
             chance = self.exceedance(float(threshold))
             data[f"exceedance_{threshold:g}"] = chance
             ends = float(chance.min()), float(chance.max())
-            q = self.intensity()
-            low, high, words = cast("Interval", interval_in(q))
-            warn_if_far(
-                float(threshold), self.units, ends, (float(q[low].min()), float(q[high].max())), words
-            )
+            usual = self.intensity()
+            low, high, words = cast("Interval", interval_in(usual))
+            span = float(usual[low].min()), float(usual[high].max())
+            warn_if_far(float(threshold), self.units, ends, span, words)
         data["coverage"] = self._dataset({}, {}, coverage=True)["coverage"]
         return data
 
@@ -1481,7 +1509,7 @@ class Posterior:
 
     # -- rasters, netCDF, Zarr, QGIS, web maps, reports, figures ---------------------------------------------
 
-    @validated(path=PATH, thresholds=THRESHOLDS, quantiles=PROBABILITIES)
+    @validated(path=PATH, thresholds=THRESHOLDS, quantiles=PROBABILITIES, forecast=POSTERIOR)
     def to_raster(
         self,
         path: str | Path,
@@ -1489,6 +1517,7 @@ class Posterior:
         *,
         quantiles: Sequence[float] | None = None,
         period: Any = None,
+        forecast: Posterior | None = None,
         classes: int | Sequence[float] | Literal["quantile"] | None = None,
         vmin: float | None = None,
         vmax: float | None = None,
@@ -1498,58 +1527,34 @@ class Posterior:
 
         The statistic that maps show (`drawn`) is the first, as ``mean.tif`` or ``q50.tif``. Each of `thresholds` adds
         the probability of exceeding it; ``coverage`` is the share of each cell that is land. Over periods there is a
-        file for each, ``mean_2020-03.tif``, with one legend for all, or those of one `period` alone.
+        file for each, ``mean_2020-03.tif``, with one legend for all, those of a `forecast` too; or those of one
+        `period` alone.
         `classes`, `vmin`, `vmax` and `cmap` are of the styles; see `styled`.
         """
+        from geobgp.output.grids import View
         from geobgp.output.rasters import write_rasters
 
-        styled = self._look(classes, vmin, vmax, cmap)
-        if self.periods is not None and period is None:
-            return [Path(one.path) for one in styled.write_rasters(path, thresholds, quantiles)]
-        data = styled._of_period("to_raster", period)._layers(quantiles, thresholds)
+        one = self._look(classes, vmin, vmax, cmap)._of_period("to_raster", period, several=True)
+        data = View(one, forecast).dataset(thresholds, quantiles)
         return write_rasters(data, path, title=str(data.attrs["title"]))
-
-    def write_rasters(
-        self,
-        path: str | Path,
-        thresholds: Sequence[float] = (),
-        quantiles: Sequence[float] | None = None,
-        forecast: Posterior | None = None,
-    ) -> list[Dated]:
-        """Write rasters of all periods, with those of a forecast under the same legend; return when each is."""
-        import xarray as xr
-
-        from geobgp.output.rasters import write_period_rasters
-
-        data, periods = self._layers(quantiles, thresholds), self.time
-        if forecast is not None:
-            both = [data, forecast._layers(quantiles, thresholds)]
-            data = xr.concat(
-                both, "time", data_vars="minimal", coords="minimal", compat="override", join="override"
-            )
-            periods = periods.joined(forecast.time)
-        return write_period_rasters(data, periods, path, title=self.provenance["title"])
 
     @validated(path=PATH, thresholds=THRESHOLDS, quantiles=PROBABILITIES)
     def to_netcdf(
         self, path: str | Path, thresholds: Sequence[float] = (), *, quantiles: Sequence[float] | None = None
     ) -> Path:
-        """Write the intensity and the probabilities of exceeding `thresholds` to one netCDF file, all periods too."""
-        from geobgp.output.grids import write_netcdf
-        from geobgp.output.netcdf import write_time_netcdf
+        """Write `dataset` to one netCDF file by CF conventions, all periods too."""
+        from geobgp.output.netcdf import write_netcdf
 
-        write = write_netcdf if self.periods is None else write_time_netcdf
-        return write(self._layers(quantiles, thresholds), path)
+        return write_netcdf(self.dataset(quantiles, thresholds), path)
 
     @validated(path=PATH, thresholds=THRESHOLDS, quantiles=PROBABILITIES)
     def to_zarr(
         self, path: str | Path, thresholds: Sequence[float] = (), *, quantiles: Sequence[float] | None = None
     ) -> Path:
-        """Write all periods to a Zarr store by CF conventions, a chunk for each period. Needs the package zarr."""
+        """Write `dataset` to a Zarr store by CF conventions, a chunk for each period. Needs the package zarr."""
         from geobgp.output.netcdf import write_zarr
 
-        self.time  # noqa: B018  (without time there is none)
-        return write_zarr(self._layers(quantiles, thresholds), path)
+        return write_zarr(self.dataset(quantiles, thresholds), path)
 
     @validated(path=PATH, thresholds=THRESHOLDS, quantiles=PROBABILITIES)
     def to_qgis(
@@ -1572,7 +1577,7 @@ class Posterior:
         thresholds : sequence of float
             In `units`. Each adds the probability of exceeding it, and where that is probable, as polygons.
         regions : GeoDataFrame, GeoSeries, list of geometries or path, optional
-            As for `totals`; their totals are in ``regions.gpkg``, and their names on the map. Not over periods.
+            As for `totals`; their totals are in ``regions.gpkg``, and their names on the map.
         quantiles : sequence of float
 
         Returns
@@ -1580,17 +1585,9 @@ class Posterior:
         Path
             The project.
         """
-        from geobgp.output.grids import hatched_land
-        from geobgp.output.qgis import write_dated, write_layers, write_qgis
+        from geobgp.output.qgis import write_layers, write_qgis
 
         project = Path(path) if Path(path).suffix.lower() == ".qgz" else Path(path) / "map.qgz"
-        if self.periods is not None:
-            if regions is not None:
-                self._of_period("to_qgis(regions=...)", None)
-            dated = self.write_rasters(project.parent, thresholds, quantiles)
-            nodes, words = hatched_land(self)
-            title, hatched = self.provenance["title"], (np.atleast_2d(nodes), words)
-            return write_dated(project, dated, title=title, domain=self.domain, hatched=hatched)
         totals = None if regions is None else self.totals(regions)
         check_unread(project, project.parent / "map.gpkg", project.parent / "regions.gpkg")
         rasters = self.to_raster(project.parent, thresholds, quantiles=quantiles)
@@ -1706,20 +1703,12 @@ class Posterior:
         """
         from geobgp.web import maps
 
-        styled = self._look(classes, vmin, vmax, cmap)
-        how: dict[str, Any] = {
-            "title": title, "threshold": threshold, "thresholds": thresholds, "context": context, "basemap": basemap,
-            "opacity": opacity,
-        }  # fmt: skip
-        limits = {"max_pixels": max_pixels, "max_bytes": max_bytes}
-        how |= {name: limit for name, limit in limits.items() if limit is not None}
-        if self.periods is not None and period is None:
-            if show_points:
-                self._of_period("to_map(show_points=True)", None)
-            page = maps.time_map(styled, forecast=forecast, regions=self._with_totals(regions), **how)
-        else:
-            how |= {"show_points": show_points, "points": points, "point_labels": point_labels}
-            page = maps.intensity_map(styled._of_period("to_map", period), regions=regions, **how)
+        shown = self._look(classes, vmin, vmax, cmap)._of_period("to_map", period, several=not show_points)
+        page = maps.posterior_map(
+            shown, forecast=forecast, title=title, threshold=threshold, thresholds=thresholds, regions=regions,
+            context=context, basemap=basemap, show_points=show_points, points=points, point_labels=point_labels,
+            opacity=opacity, max_pixels=max_pixels, max_bytes=max_bytes,
+        )  # fmt: skip
         if path is not None:
             maps.save(page, path)
         return page
@@ -1760,18 +1749,20 @@ class Posterior:
         CheckWarning
             When a check could not be run; the report is written without it.
         """
-        from geobgp.report.report import ReportInputs, attempted, write_report, write_time_report
+        from geobgp.report.report import ReportInputs, attempted, write_report
 
         self._need_counts("to_report()")
-        totals = self._with_totals(regions)
-        if self.periods is not None:
-            inputs = ReportInputs(thresholds=thresholds, regions=totals)
-            return write_time_report(path, self, inputs, forecast=forecast, check=check)
-        checked, why_not = None, "" if checks else "They were not asked for."
-        if checks and self.observed is not None and self.observed.any():
+        checked: Any = check
+        why_not = "" if checks or check is not None else "They were not asked for."
+        if checks and self.periods is None and self.observed is not None and self.observed.any():
             checked, why_not = attempted(lambda: self.cross_validate(rounds=0), "The held-out checks were")
-        inputs = ReportInputs(thresholds=thresholds, regions=totals, validation=checked, not_checked=why_not)
-        return write_report(path, self, inputs)
+        inputs = ReportInputs(
+            thresholds=thresholds,
+            regions=self._with_totals(regions),
+            validation=checked,
+            not_checked=why_not,
+        )
+        return write_report(path, self, inputs, forecast=forecast)
 
     @validated(
         ax=either(FIGURE, AXES), forecast=POSTERIOR, variable=NAME, threshold=real(), points=SOURCE, title=TEXT,
@@ -1832,26 +1823,32 @@ class Posterior:
         -------
         Axes, or Figure of several periods
         """
-        from geobgp.output.figures import plot_periods, plot_posterior
+        from geobgp.output.figures import plot
 
-        how: dict[str, Any] = {"variable": variable, "threshold": threshold, "title": title}
-        if self.periods is not None and period is None:
-            if points is not None:
-                self._of_period("plot(points=...)", None)
-            how |= {"forecast": forecast, "periods": periods, "columns": columns}
-            return plot_periods(self._look(classes, vmin, vmax, cmap), cast("Figure | None", ax), **how)
-        how |= {"points": points, "colour_bar": colour_bar, "scale_bar": scale_bar, "outline": outline}
-        how |= {"classes": classes, "vmin": vmin, "vmax": vmax, "cmap": cmap}
-        how |= {} if label is None else {"label": label}
-        return plot_posterior(self._of_period("plot", period), cast("matplotlib.axes.Axes | None", ax), **how)
+        shown = self._of_period("plot", period, several=points is None)
+        look: dict[str, Any] = {"classes": classes, "vmin": vmin, "vmax": vmax, "cmap": cmap}
+        how: dict[str, Any] = {"variable": variable, "threshold": threshold, "title": title, "label": label}
+        if shown.periods is not None:
+            return plot(shown, ax, forecast=forecast, periods=periods, columns=columns, **how, **look)
+        return plot(
+            shown,
+            ax,
+            points=points,
+            colour_bar=colour_bar,
+            scale_bar=scale_bar,
+            outline=outline,
+            **how,
+            **look,
+        )
 
     @validated(figure=FIGURE, forecast=POSTERIOR)
     def plot_level(self, figure: Figure | None = None, *, forecast: Posterior | None = None) -> Figure:
         """Draw the level of each period, and the numbers of events expected, predicted and observed, with intervals."""
-        from geobgp.output.figures import Course, plot_level
+        from geobgp.output.figures import plot_level
+        from geobgp.output.grids import View
 
         self.time  # noqa: B018  (without time there is none)
-        return plot_level(Course(self, forecast), figure)
+        return plot_level(View(self, forecast), figure)
 
     def _with_totals(self, regions: Any) -> Any:
         """Return regions with their totals, which are computed where there are none yet."""

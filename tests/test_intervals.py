@@ -19,8 +19,8 @@ import shapely
 import geobgp
 from geobgp import LGCP, DataError, Domain, FullRank, HarmonicBasis, Matern, Posterior, bin_areas, map_risk
 from geobgp.checks.residuals import check
-from geobgp.output.figures import Course
-from geobgp.report.report import ReportInputs, region_table, render, write_time_report
+from geobgp.output.grids import View
+from geobgp.report.report import ReportInputs, region_table, render, write_report
 from geobgp.web.overlays import region_rows
 
 MAIN = ("mean", "expected", "change", "value")
@@ -260,15 +260,14 @@ def test_every_number_over_time(tmp_path):
         figure = posterior.plot_level(forecast=ahead)
         titles = [ax.get_title(loc="left") for ax in figure.axes]
         assert all(f"{100 * interval:.6g} %" in title for title in titles)
-        path = write_time_report(
+        path = write_report(
             tmp_path / "report.html",
             posterior,
-            ReportInputs(regions=posterior.totals(halves, n_samples=50)),
+            ReportInputs(regions=posterior.totals(halves, n_samples=50), validation=checked),
             forecast=ahead,
-            check=checked,
         )
         assert interval == 0.9 or not speaks_of_90(path.read_text("utf-8"))
-        assert Course(posterior, ahead).level["forecast"].sum() == 3
+        assert View(posterior, ahead).level["forecast"].sum() == 3
     # What is observed should lie within what is predicted in about nine periods of ten, and never beside the level.
     level = made.level()
     inside = (level["predicted_q05"] <= level["observed"]) & (level["observed"] <= level["predicted_q95"])

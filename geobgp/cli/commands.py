@@ -18,7 +18,7 @@ import shapely
 import geobgp
 from geobgp.auto.gridded import read_land
 from geobgp.auto.options import TilesOptions
-from geobgp.auto.pipeline import Mapped, RiskMapped, run, run_risk
+from geobgp.auto.pipeline import Mapped, run, run_risk
 from geobgp.auto.search import cell_size_for
 from geobgp.cli.messages import say, showing_warnings
 from geobgp.cli.options import (
@@ -29,25 +29,13 @@ from geobgp.cli.options import (
     command_line,
     parse_options,
 )
-from geobgp.cli.results import (
-    about_file,
-    file_names,
-    left_out,
-    read_named_regions,
-    record_of,
-    tell_variation,
-    write_layers,
-    write_results,
-    write_time_results,
-)
+from geobgp.cli.results import read_named_regions, write_results
 from geobgp.cli.workspace import RECORD, Steps, fill_folder, write_record
 from geobgp.errors import DataError, GeobgpError, WriteError, option
 from geobgp.files import check_exists, check_unread, replacing
 from geobgp.inference.mixture import interval_in
 from geobgp.land.domain import Domain
-from geobgp.output.qgis import write_qgis
 from geobgp.progress import Progress, shell_progress
-from geobgp.report.report import ReportInputs, write_report
 from geobgp.scale.strata import Strata, run_strata
 from geobgp.scale.tiles import run_tiles
 from geobgp.simulate import simulate_points
@@ -62,8 +50,7 @@ if TYPE_CHECKING:
 
 def map_files(options: MapOptions, **talk: Any) -> None:
     """Do what ``geobgp map`` does; how much is said of it is as for `geobgp.progress.shell_progress`."""
-    write = write_results if options.time is None else write_time_results
-    fill_folder(options, _make, write, report="report.html", **talk)
+    fill_folder(options, _make, write_results, report="report.html", **talk)
 
 
 def _make(options: MapOptions, progress: Progress) -> Mapped:
@@ -167,82 +154,9 @@ def _profiles() -> list[Path]:
 # -- ``geobgp risk``: cases, controls and land in, a folder with the relative risk out -----------------------
 
 
-#: The threshold of every map: the average risk.
-AVERAGE = 1.0
-_ABOUT = {
-    "q50.tif": "posterior median of the relative risk, which the map shows",
-    "mean.tif": "posterior mean of the relative risk",
-    "exceedance_1.tif": "probability of a risk above the average",
-    "tolerance.gpkg": "where the risk is raised or lowered with a probability of 97.5 %",
-    "regions.gpkg": "relative risk by region, with intervals",
-}
-
-
 def risk_files(options: RiskFiles, **talk: Any) -> None:
     """Do what ``geobgp risk`` does."""
-    fill_folder(options, run_risk, _write_risk, **talk)
-
-
-def _write_risk(
-    folder: Path, mapped: RiskMapped, options: RiskFiles, steps: Steps, warnings: list[str]
-) -> None:
-    posterior = mapped.posterior.styled(**options.look())
-    with steps.stage("posterior"):  # first: all else can be made from it
-        posterior._known_variation()  # the file keeps it
-        posterior.save(folder / "posterior.geobgp")
-    made: list[Path] = []
-    with steps.stage("rasters"):
-        made = posterior.to_raster(folder, [AVERAGE])
-    with steps.stage("tolerance"):
-        posterior.tolerance_contours(folder / "tolerance.gpkg")
-    regions = None
-    if options.regions:
-        with steps.stage("regions") as stage:
-            regions = posterior.totals(
-                read_named_regions(options.regions, posterior.domain, options.regions_by)
-            )
-            write_layers(folder / "regions.gpkg", regions=regions)
-            stage.note(count(len(regions), "region"))
-    with steps.stage("map"):
-        posterior.to_map(
-            folder / "map.html",
-            threshold=AVERAGE,
-            regions=regions,
-            context=options.context,
-            basemap=options.basemap,
-        )
-    with steps.stage("project"):
-        write_qgis(posterior, folder / "map.qgz", made, thresholds=[AVERAGE], regions=regions)
-    left = left_out(posterior, options, steps)
-    tell_variation(posterior, steps)
-    inputs = ReportInputs(
-        sources={what.capitalize(): Path(path).name for what, path in options.files().items()},
-        choices=mapped.choices,
-        validation=left.checked,
-        advice=left.advice,
-        not_checked=left.why_not,
-        warnings=[*warnings, *steps.told()],
-        thresholds=[AVERAGE],
-        regions=regions,
-        files={n: _ABOUT.get(n, about_file(n)) for n in file_names(folder) if not n.endswith(".qml")},
-        seconds=steps.seconds,
-        command=command_line(options, "risk"),
-    )
-    with steps.stage("report"):
-        write_report(folder / "report.html", posterior, inputs)
-    with steps.step(RECORD):
-        record = record_of(mapped, options, inputs, _counted(mapped))
-        write_record(folder, record | {"not_written": steps.failed})
-
-
-def _counted(mapped: RiskMapped) -> dict[str, int]:
-    """Return how many persons there are, as ``summary.json`` holds it."""
-    both = mapped.cases.counts, mapped.controls.counts
-    return {
-        "read": sum(c.n_read for c in both), "used": sum(c.n_used for c in both),
-        "moved": sum(c.n_snapped for c in both), "dropped": sum(c.n_dropped for c in both),
-        "cases": both[0].n_used, "controls": both[1].n_used,
-    }  # fmt: skip
+    fill_folder(options, run_risk, write_results, **talk)
 
 
 # -- ``geobgp simulate``: points drawn from a known intensity, in a file -------------------------------------

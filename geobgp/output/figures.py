@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import shapely
@@ -17,19 +16,18 @@ from geobgp.errors import DataError, option
 from geobgp.inference.mixture import interval_in, probability_of, quantile_words, within
 from geobgp.land.crs import point_coordinates
 from geobgp.output import palette
-from geobgp.output.grids import hatched_cells, hatched_land, relative_uncertainty
+from geobgp.output.grids import View, hatched_cells, uncertainty
 from geobgp.output.palette import Classes
 from geobgp.output.polygons import cell_patches
 from geobgp.privacy import legend
 from geobgp.style import Style
-from geobgp.text import count, number, percent
+from geobgp.text import number, percent
 from geobgp.validation import as_floats
 
 if TYPE_CHECKING:
     import matplotlib.axes
     import matplotlib.path
     import pandas as pd
-    import xarray as xr
     from matplotlib.figure import Figure
 
     from geobgp.checks.compare import Versus
@@ -309,152 +307,97 @@ def land_path(geometry: shapely.Geometry) -> matplotlib.path.Path:
     return Path(xy[at], codes)
 
 
-# -- Figures with matplotlib: axes in, axes out --------------------------------------------------------------
+# -- One verb: `plot` draws whatever can be drawn ------------------------------------------------------------
 
 
-__all__ = [
-    "plot_basis",
-    "plot_domain",
-    "plot_exceedance",
-    "plot_fit",
-    "plot_hyperparameters",
-    "plot_intensity",
-    "plot_posterior",
-    "plot_uncertainty",
-    "plot_values",
-    "show_cells",
-]
-
-
-def plot_intensity(
-    posterior: Posterior,
-    ax: matplotlib.axes.Axes | None = None,
-    *,
-    variable: str | None = None,
-    points: Any = None,
-    title: str | None = None,
-    classes: Any = None,
-    vmin: float | None = None,
-    vmax: float | None = None,
-    cmap: Any = None,
-    **kwargs: Any,
-) -> matplotlib.axes.Axes:
-    """Draw a statistic of the intensity as a map, in the same classes and colours as the rasters.
+def plot(shown: Any, *args: Any, **kwargs: Any) -> Any:
+    """Draw a posterior (over periods a small map of each), a domain, features, a check or a comparison.
 
     Parameters
     ----------
-    posterior : Posterior
-    ax : Axes, optional
-        By default a new figure's.
-    variable : str, optional
-        A variable of `Posterior.intensity`: "mean", "sd", "q50" ("median"), or an end of its interval; by default
-        `Posterior.drawn`.
-    points : GeoDataFrame, GeoSeries or (n, 2) array, optional
-        Drawn on top; an array holds eastings and northings in the domain's CRS.
-    title : str, optional
-        By default what is shown.
-    classes, vmin, vmax, cmap
-        Other classes and colours, as for `Posterior.styled`; `classes` may be those of `palette` too.
-    **kwargs
-        Passed to `show_cells`.
+    shown : Posterior, View, Domain, HarmonicBasis, CrossValidation, Residuals, Excursion or Versus
+    *args, **kwargs
+        Of the function that draws it: first the axes (or the figure, where there are several), by default new ones.
+
+    Returns
+    -------
+    Axes, several of them, or a Figure of several maps
     """
-    data = posterior.intensity()
-    variable = palette.chosen_variable(data, variable)
-    if not isinstance(classes, palette.Classes):
-        usual, ramp = palette.classes_in(data, variable), "uncertainty" if variable == "sd" else ""
-        asked = _asked(classes, vmin, vmax, cmap, data[variable].values, usual, ramp)
-        classes = usual if asked is None else asked
-    known = {"mean": "mean", "q50": "median", "sd": "standard deviation"}
-    name = known[variable] if variable in known else quantile_words(variable)
-    if title is None:
-        what = posterior.quantity
-        heading = f"{name.capitalize()} of the {what}" if variable == "sd" else f"{what.capitalize()}, {name}"
-        title = str(data.attrs["title"]) if variable == palette.drawn_variable(data) else heading
-    label = f"{name}, {posterior.units}"
-    options: dict[str, Any] = {"classes": classes, "label": label, "title": title} | kwargs
-    ax = show_cells(posterior.domain, data[variable].values, ax, **options)
-    hatch_unseen(ax, posterior)
-    if points is not None:
-        draw_points(ax, points, posterior.domain)
-    return ax
+    for kind in type(shown).__mro__:
+        if (draw := _PLOTS.get(kind.__name__)) is not None:
+            return globals()[draw](shown, *args, **kwargs)
+    raise DataError(f"A {type(shown).__name__} is nothing to draw.", found=type(shown).__name__)
 
 
-def plot_uncertainty(
-    posterior: Posterior,
-    ax: matplotlib.axes.Axes | None = None,
-    *,
-    kind: Literal["relative", "sd"] = "relative",
-    title: str | None = None,
-    classes: Any = None,
-    vmin: float | None = None,
-    vmax: float | None = None,
-    cmap: Any = None,
-    **kwargs: Any,
-) -> matplotlib.axes.Axes:
-    """Draw how uncertain the intensity is: sd / mean in per cent, or the sd itself."""
-    if kind == "sd":
-        look: dict[str, Any] = {"classes": classes, "vmin": vmin, "vmax": vmax, "cmap": cmap}
-        return plot_intensity(posterior, ax, variable="sd", title=title, **look, **kwargs)
-    if kind != "relative":
-        raise DataError(f'{option("kind")} is "relative" or "sd"; found {kind!r}.', option="kind", found=kind)
-    share = relative_uncertainty(posterior.intensity())
-    usual = palette.classes_for("cv", share.astype(np.float32))
-    asked = _asked(classes, vmin, vmax, cmap, share, usual, "uncertainty")
-    classes = usual if asked is None else asked
-    heading = "Relative uncertainty" if title is None else title
-    options: dict[str, Any] = {"classes": classes, "label": "sd / mean, %", "title": heading} | kwargs
-    return hatch_unseen(show_cells(posterior.domain, share, ax, **options), posterior)
+#: What draws each class, by its name: the classes themselves lie above this module.
+_PLOTS: Final = {
+    "Posterior": "plot_posterior", "View": "plot_posterior", "Domain": "plot_domain", "HarmonicBasis": "plot_basis",
+    "CrossValidation": "plot_cross_validation", "Residuals": "plot_residuals", "Excursion": "plot_excursion",
+    "Versus": "plot_versus",
+}  # fmt: skip
 
 
-def plot_exceedance(
-    posterior: Posterior,
-    threshold: float,
-    ax: matplotlib.axes.Axes | None = None,
-    *,
-    title: str | None = None,
-    classes: Any = None,
-    vmin: float | None = None,
-    vmax: float | None = None,
-    cmap: Any = None,
-    **kwargs: Any,
-) -> matplotlib.axes.Axes:
-    """Draw the probability that the intensity exceeds a threshold."""
-    chance = posterior.exceedance(threshold).values
-    usual = palette.classes_for("exceedance", chance)
-    asked = _asked(classes, vmin, vmax, cmap, chance, usual, "probability")
-    classes = usual if asked is None else asked
-    if title is None:
-        title = f"Probability of more than {number(threshold, 3)} {posterior.units}"
-    options: dict[str, Any] = {"classes": classes, "label": "probability", "title": title} | kwargs
-    return hatch_unseen(show_cells(posterior.domain, chance, ax, **options), posterior)
+# -- A posterior: one map, or small maps of its periods under one legend -------------------------------------
 
 
-def plot_posterior(
-    posterior: Posterior,
-    ax: matplotlib.axes.Axes | None = None,
-    *,
-    variable: str | None = None,
-    threshold: float | None = None,
-    points: Any = None,
-    **kwargs: Any,
-) -> matplotlib.axes.Axes:
-    """Draw a statistic of the intensity, its relative uncertainty, or the probability that it exceeds a threshold."""
-    if threshold is not None and variable not in (None, posterior.drawn):
-        raise DataError(
-            f"{option('threshold')} asks for a probability, {option('variable')} for {variable!r}.",
-            option="variable",
-            found=variable,
-            remedy="Draw one map of each.",
-        )
-    if threshold is not None:
-        ax = plot_exceedance(posterior, threshold, ax, **kwargs)
-    elif variable == "uncertainty":
-        ax = plot_uncertainty(posterior, ax, **kwargs)
-    else:
-        return plot_intensity(posterior, ax, variable=variable, points=points, **kwargs)
-    if points is not None:
-        draw_points(ax, points, posterior.domain)
-    return ax
+#: Inches of the figure of the level.
+LEVEL_SIZE = (9.6, 5.2)
+#: Small maps of a figure, unless periods are named.
+MAX_PANELS = 24
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnMap:
+    """What is drawn of a posterior: values on the grid (of each period), their classes and their words."""
+
+    values: np.ndarray
+    classes: Classes
+    label: str
+    title: str
+
+    @classmethod
+    def of(
+        cls,
+        view: View,
+        variable: str | None = None,
+        threshold: float | None = None,
+        *,
+        classes: Any = None,
+        vmin: float | None = None,
+        vmax: float | None = None,
+        cmap: Any = None,
+    ) -> DrawnMap:
+        """Return a statistic, the uncertainty, or the probability of exceeding a threshold, in classes asked for."""
+        posterior, data = view.posterior, view.data
+        units, what, ramp = posterior.units, posterior.quantity, ""
+        if threshold is not None and variable not in (None, posterior.drawn):
+            raise DataError(
+                f"{option('threshold')} asks for a probability, {option('variable')} for {variable!r}.",
+                option="variable",
+                found=variable,
+                remedy="Draw one map of each.",
+            )
+        if threshold is not None:
+            values, ramp = view.exceedance(threshold), "probability"
+            usual = palette.classes_for("exceedance", values)
+            label = "probability" if view.n == 1 else f"probability of more than {number(threshold, 3)}"
+            title = f"Probability of more than {number(threshold, 3)} {units}"
+        elif variable == "uncertainty":
+            values, of_mean = uncertainty(data)
+            ramp, title = "uncertainty", "Relative uncertainty" if of_mean else "Standard deviation"
+            usual = palette.classes_for("cv" if of_mean else "sd", values.astype(np.float32), units)
+            label = "sd / mean, %" if of_mean else f"standard deviation, {units}"
+        else:
+            name = palette.chosen_variable(data, variable)
+            values, usual = data[name].values, palette.classes_in(data, name)
+            named = {"mean": "mean", "q50": "median", "sd": "standard deviation"}
+            words = named[name] if name in named else quantile_words(name)
+            label, title = f"{words}, {units}", f"{what.capitalize()}, {words}"
+            if name == "sd":
+                ramp, title = "uncertainty", f"{words.capitalize()} of the {what}"
+            if name == palette.drawn_variable(data):
+                title = str(data.attrs["title"])
+        return cls(values, _asked(classes, vmin, vmax, cmap, values, usual, ramp), label, title)
 
 
 def _asked(
@@ -463,16 +406,222 @@ def _asked(
     vmax: float | None,
     cmap: Any,
     values: np.ndarray,
-    usual: palette.Classes,
+    usual: Classes,
     ramp: str,
-) -> palette.Classes | None:
-    """Return the classes that were asked for, with the usual breaks where only colours were; None if nothing was."""
-    if isinstance(classes, palette.Classes):
+) -> Classes:
+    """Return the classes that were asked for, with the usual breaks where only colours were."""
+    if isinstance(classes, Classes):
         return classes
     if all(v is None for v in (classes, vmin, vmax, cmap)):
-        return None
+        return usual
     style = Style.of(classes, vmin, vmax, cmap)
     return palette.styled_classes(style, values, usual.units, usual=usual, ramp=ramp)
+
+
+def plot_posterior(
+    shown: Posterior | View,
+    ax: Any = None,
+    *,
+    variable: str | None = None,
+    threshold: float | None = None,
+    points: Any = None,
+    title: str | None = None,
+    label: str | None = None,
+    classes: Any = None,
+    vmin: float | None = None,
+    vmax: float | None = None,
+    cmap: Any = None,
+    forecast: Posterior | None = None,
+    periods: Sequence[Any] | None = None,
+    columns: int | None = None,
+    **kwargs: Any,
+) -> Any:
+    """Draw a statistic, its relative uncertainty, or the probability of exceeding a threshold, as the rasters show it.
+
+    Parameters
+    ----------
+    shown : Posterior or View
+    ax : Axes, or Figure where there are periods, optional
+        By default a new one.
+    variable : str, optional
+        A variable of `Posterior.intensity`: "mean", "sd", "q50" ("median"), or an end of its interval; or
+        "uncertainty" (sd / mean, %). By default `Posterior.drawn`.
+    threshold : float, optional
+        Draw the probability of more than this, in the map's units, instead.
+    points : GeoDataFrame, GeoSeries or (n, 2) array, optional
+        Drawn on top of a single map; an array holds eastings and northings in the domain's CRS.
+    title, label : str, optional
+        Above the map, and beside the colour bar; by default what is shown, with its unit.
+    classes, vmin, vmax, cmap
+        Other classes and colours, as for `Posterior.styled`; `classes` may be those of `palette` too.
+    forecast : Posterior, optional
+        Of the periods that follow; marked as such.
+    periods : sequence, optional
+        Which are drawn, by label, number or date; by default all; of many every second, third, ... so that there are
+        `MAX_PANELS` at most.
+    columns : int, optional
+        Small maps beside each other.
+    **kwargs
+        Of a single map, passed to `show_cells`.
+
+    Returns
+    -------
+    Axes, or a Figure of several periods
+    """
+    view = View.of(shown, forecast)
+    field = DrawnMap.of(view, variable, threshold, classes=classes, vmin=vmin, vmax=vmax, cmap=cmap)
+    field = field if label is None else replace(field, label=label)
+    if view.periods is not None:
+        return _panels(view, field, ax, title, periods, columns)
+    named: dict[str, Any] = {"label": field.label, "title": field.title if title is None else title}
+    ax = show_cells(view.domain, field.values, ax, classes=field.classes, **named, **kwargs)
+    nodes, words = view.hatched
+    hatch_cells(ax, view.domain, nodes, f"hatched: {words}")
+    if view.posterior.protection:
+        grey_land(ax, view.domain)
+        told = textwrap.fill(legend(view.posterior, "Grey"), 60)
+        ax.set_xlabel("\n".join(filter(None, (ax.get_xlabel(), told))), fontsize=10, loc="left", color=QUIET)
+    if points is not None:
+        draw_points(ax, points, view.domain)
+    return ax
+
+
+def draw_points(ax: matplotlib.axes.Axes, points: Any, domain: Domain) -> None:
+    """Draw points on a map of a domain."""
+    x, y = point_coordinates(points, domain.crs)[0].T
+    size = float(np.clip(4000 / max(len(x), 1), 1.5, 18))
+    ax.scatter(x, y, s=size, c="#0e2a36", linewidths=0.3, edgecolors="white", alpha=0.75, zorder=4)
+
+
+def _panels(
+    view: View,
+    field: DrawnMap,
+    figure: Figure | None,
+    title: str | None,
+    periods: Sequence[Any] | None,
+    columns: int | None,
+) -> Figure:
+    """Draw a small map of each period, all under one legend."""
+    which = _chosen(view, periods)
+    across = _across(view.domain, len(which), columns)
+    if figure is None:
+        import matplotlib.pyplot as plt
+
+        figure = plt.figure(figsize=panel_size(view.domain, len(which), columns), layout="constrained")
+    grid = np.ravel(figure.subplots(math.ceil(len(which) / across), across, squeeze=False))
+    for ax in grid[len(which) :]:
+        ax.set_axis_off()
+    for k, ax in zip(which, grid, strict=False):
+        show_cells(view.domain, field.values[k], ax, classes=field.classes, colour_bar=False, scale_bar=False)
+        hatch_cells(ax, view.domain, view.hatched[0][k])
+        if view.posterior.protection:
+            grey_land(ax, view.domain)
+        ahead = k >= view.n_fitted
+        heading = f"{view.labels[k]}{' (forecast)' if ahead else ''}"
+        ax.set_title(heading, fontsize=10, loc="left", style="italic" if ahead else "normal")
+    bar = class_mappable(field.classes)
+    if bar is not None:
+        draw_bar(figure, grid.tolist(), bar, field.label, field.classes)
+    else:
+        draw_swatches(grid[across - 1], field.classes, field.label)
+    if title is None:
+        title = str(view.data.attrs.get("title", ""))
+        if periods is None and len(which) < view.n and view.fitted is not None:
+            title += f"; {len(which)} of {view.n} {view.fitted.noun}s"
+    below = [f"hatched: {view.hatched[1]}"] if view.hatched[1] else []
+    below += [legend(view.posterior, "Grey")] if view.posterior.protection else []
+    if below:
+        figure.supxlabel("\n".join(below), fontsize=10, x=0.01, ha="left", color=QUIET)
+    if title:
+        figure.suptitle(title, fontsize=13, x=0.01, ha="left")
+    return figure
+
+
+def panel_size(domain: Domain, n: int, columns: int | None = None) -> tuple[float, float]:
+    """Return the size of a figure of n small maps."""
+    wide, tall = map_size(domain, 2.1, 0.1)
+    across = _across(domain, n, columns)
+    height = math.ceil(n / across) * tall * min(1.0, 14.8 / (across * wide))
+    return min(across * wide + 1.2, 16.0), height + 0.6
+
+
+def _across(domain: Domain, n: int, columns: int | None) -> int:
+    """Return how many maps stand beside each other, so that the whole is somewhat wider than tall."""
+    wide, tall = map_size(domain, 2.1, 0.1)
+    return columns or (n if n <= 4 else min(n, max(2, round(math.sqrt(n * 1.6 * tall / wide)))))
+
+
+def panel_step(n: int) -> int:
+    """Return which of n periods are drawn: every one, or every second, third, ..."""
+    return math.ceil(n / MAX_PANELS)
+
+
+def _chosen(view: View, periods: Sequence[Any] | None) -> list[int]:
+    if periods is None:
+        # Every k-th, back from the last.
+        return list(range(view.n - 1, -1, -panel_step(view.n)))[::-1]
+    if not len(periods):
+        raise DataError("At least one period is drawn; none was named.", option="periods", found=0)
+    assert view.fitted is not None
+    ahead = dict(zip(view.labels[view.n_fitted :], range(view.n_fitted, view.n), strict=True))
+    return [ahead[p] if p in ahead else view.fitted.find(p) for p in periods]
+
+
+def plot_level(view: View, figure: Figure | None = None) -> Figure:
+    """Draw the level of each period with its interval; below, the numbers of events expected, predicted and observed.
+
+    Parameters
+    ----------
+    view : View
+        Of a posterior with periods, and of a forecast after it, which is drawn broken.
+    figure : Figure, optional
+        By default a new one.
+    """
+    table = view.level
+    seen = "observed" in table and bool(table["observed"].notna().any())
+    level, expected, predicted = (interval_in(table, of) for of in ("level", "expected", "predicted"))
+    assert level is not None and expected is not None and predicted is not None
+    if figure is None:
+        import matplotlib.pyplot as plt
+
+        figure = plt.figure(figsize=LEVEL_SIZE, layout="constrained")
+    axes = np.ravel(figure.subplots(2, 1, sharex=True, squeeze=False))
+    at, known = np.arange(view.n), view.n_fitted
+    pieces = [(slice(0, known), "-", 0.22)]
+    if view.n > known:
+        pieces.append((slice(max(known - 1, 0), view.n), "--", 0.11))
+    marker = "o" if view.n <= 40 else None
+    for piece, style, shade in pieces:
+        part = table.iloc[piece]
+        for ax, of, line in ((axes[0], level, "level"), (axes[1], expected, "expected")):
+            ax.fill_between(at[piece], part[of.low], part[of.high], color=INK, alpha=shade, linewidth=0)
+            ax.plot(at[piece], part[line], style, color=INK, linewidth=1.6, marker=marker, markersize=3)
+    axes[1].vlines(at, table[predicted.low], table[predicted.high], color=SHORE, linewidth=1.0, alpha=0.6)
+    if seen:
+        axes[1].bar(at, table["observed"], width=0.8, color="#b9c6cc", label="observed", zorder=0)
+    bars = "observed (bars), " if seen else ""
+    titles = (
+        f"The level of each period, with its {level.words} interval",
+        f"Events {bars}expected (line, {expected.words} interval) and predicted (strokes, {predicted.words})",
+    )
+    for ax, title, label in zip(axes, titles, (f"level, {view.posterior.units}", "events"), strict=True):
+        ax.set_title(title, fontsize=11, loc="left", color=SHORE)
+        ax.set_ylabel(label, fontsize=9)
+        ax.set_ylim(bottom=0)
+        ax.grid(axis="y", color="#dde3e6", linewidth=0.6)
+        ax.set_axisbelow(True)
+        hide_spines(ax, "right", "top")
+        if view.n > known:
+            ax.axvline(known - 0.5, color=QUIET, linewidth=0.8, linestyle=":")
+    if view.n > known:
+        place: Any = ("data", "axes fraction")
+        axes[0].annotate("forecast", (known - 0.4, 0.97), xycoords=place, fontsize=9, color=QUIET, va="top")
+    ticks = np.unique(np.linspace(0, view.n - 1, min(view.n, 9)).round().astype(int))
+    axes[-1].set_xticks(ticks, [view.labels[k] for k in ticks], fontsize=9)
+    return figure
+
+
+# -- Domains, values of nodes, hyperparameters, features -----------------------------------------------------
 
 
 def plot_values(
@@ -502,33 +651,6 @@ def plot_values(
     high = float(known.max()) if style.vmax is None else style.vmax
     about_zero = ramp == "signed" and style.vmin is None and style.vmax is None
     return show_cells(domain, numbers, ax, ramp=ramp, limits=(low, high), symmetric=about_zero, **kwargs)
-
-
-def hatch_unseen(ax: matplotlib.axes.Axes, posterior: Posterior) -> matplotlib.axes.Axes:
-    """Hatch the land where nobody is exposed or hardly any event gets reported, and say so; returns the axes."""
-    nodes, words = hatched_land(posterior)
-    hatch_cells(ax, posterior.domain, nodes, f"hatched: {words}")
-    if posterior.protection:
-        grey_land(ax, posterior.domain)
-        told = "\n".join(filter(None, (ax.get_xlabel(), textwrap.fill(legend(posterior, "Grey"), 60))))
-        ax.set_xlabel(told, fontsize=10, loc="left", color=QUIET)
-    return ax
-
-
-def draw_points(ax: matplotlib.axes.Axes, points: Any, domain: Domain) -> None:
-    """Draw points on a map of a domain."""
-    coords = point_coordinates(points, domain.crs)[0]
-    size = float(np.clip(4000 / max(len(coords), 1), 1.5, 18))
-    ax.scatter(
-        coords[:, 0],
-        coords[:, 1],
-        s=size,
-        c="#0e2a36",
-        linewidths=0.3,
-        edgecolors="white",
-        alpha=0.75,
-        zorder=4,
-    )
 
 
 def plot_hyperparameters(posterior: Posterior, axes: Any = None) -> Any:
@@ -580,40 +702,6 @@ def _density(ax: matplotlib.axes.Axes, fact: Any, name: str) -> None:
     ax.set_title(text, fontsize=11, loc="left", color=SHORE)
     if logarithmic:
         ax.set_xscale("log")
-
-
-def plot_fit(posterior: Posterior, ax: matplotlib.axes.Axes | None = None) -> matplotlib.axes.Axes:
-    """Draw how far the objective was from its final value, round by round, on a logarithmic scale.
-
-    The objective is the ELBO plus the log-prior of the hyperparameters; a straight line down is steady
-    convergence.
-    """
-    trace = np.asarray(posterior.fit.elbo_trace, float)
-    if trace.size == 0:
-        raise DataError("The fit has no record of its rounds, so there is nothing to draw.")
-    from matplotlib.ticker import MaxNLocator
-
-    ax = new_axes(ax, (6.5, 3.8))
-    rounds = np.arange(1, len(trace) + 1)
-    gap = np.abs(trace[-1] - trace)
-    # What is left at the end is rounding.
-    floor = 1e-9 * max(abs(float(trace[-1])), 1.0)
-    shown = gap > floor
-    ax.plot(rounds[shown], gap[shown], color=INK, linewidth=1.6, marker="o", markersize=4)
-    if shown.any():
-        ax.set_yscale("log")
-    ax.set_xlim(0.5, len(trace) + 0.5)
-    ax.set_xlabel("round", fontsize=11)
-    ax.set_ylabel("below the final value (nats)", fontsize=11)
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    ax.grid(axis="y", color="#dde3e6", linewidth=0.6)
-    hide_spines(ax, "right", "top")
-    state = "" if posterior.converged else ", not converged"
-    final = f"{posterior.elbo:,.1f}".replace("-", "−")
-    ax.set_title(
-        f"ELBO {final} after {count(len(trace), 'round')}{state}", fontsize=11, loc="left", color=SHORE
-    )
-    return ax
 
 
 def plot_domain(
@@ -968,292 +1056,3 @@ def _draw(ax: Any, curve: Curve, scale: float, along: str, what: str, title: str
     ax.set_title(title, fontsize=11, loc="left")
     ax.ticklabel_format(axis="x", useOffset=False, style="plain")
     hide_spines(ax, "right", "top")
-
-
-# -- Course: the maps of all periods of a fit, and of a forecast after them, as the outputs over time show them --
-
-
-@dataclass(frozen=True, eq=False)
-class Course:
-    """Periods that were fitted, and those of a forecast after them.
-
-    Attributes
-    ----------
-    fitted : Posterior
-    forecast : Posterior, optional
-        Of the periods that follow.
-    """
-
-    fitted: Posterior
-    forecast: Posterior | None = None
-
-    def __post_init__(self) -> None:
-        if self.forecast is None:
-            return
-        end, start = self.fitted.time.edges[-1], self.forecast.time.edges[0]
-        if start != end or self.forecast.domain is not self.fitted.domain:
-            raise DataError(
-                f"A forecast begins where the map ends ({end}), on the same land; found one from {start} on.",
-                option="forecast",
-                found=str(start),
-                remedy=f"Pass {option('forecast', python='forecast=posterior.forecast(...)')}.",
-            )
-
-    @property
-    def parts(self) -> list[Posterior]:
-        """The fit, and the forecast where there is one."""
-        return [self.fitted] if self.forecast is None else [self.fitted, self.forecast]
-
-    @property
-    def known(self) -> int:
-        """How many periods were fitted."""
-        return self.fitted.time.n
-
-    @property
-    def n(self) -> int:
-        """How many periods there are in all."""
-        return sum(part.time.n for part in self.parts)
-
-    @cached_property
-    def labels(self) -> list[str]:
-        """What the periods are called."""
-        return [label for part in self.parts for label in part.time.labels]
-
-    @cached_property
-    def edges(self) -> np.ndarray:
-        """Where periods begin, and where the last one ends, (n + 1,)."""
-        return np.concatenate([self.fitted.time.edges, *(p.time.edges[1:] for p in self.parts[1:])])
-
-    @cached_property
-    def data(self) -> xr.Dataset:
-        """Mean, sd and quantiles on (time, northing, easting)."""
-        import xarray as xr
-
-        if self.forecast is None:
-            return self.fitted.intensity()
-        made = [part.intensity() for part in self.parts]
-        joined = xr.concat(
-            made, dim="time", data_vars="minimal", coords="minimal", compat="override", join="override"
-        )
-        return joined.assign_attrs(made[0].attrs)
-
-    @cached_property
-    def hatched(self) -> tuple[np.ndarray, str]:
-        """The nodes of each period, (n, n_nodes), of which the data say nothing, and why; see `hatched_land`."""
-        found = [hatched_land(part) for part in self.parts]
-        shape = self.fitted.domain.n_nodes
-        nodes = [
-            np.broadcast_to(nodes, (part.time.n, shape))
-            for part, (nodes, _) in zip(self.parts, found, strict=True)
-        ]
-        return np.concatenate(nodes), next((words for _, words in found if words), "")
-
-    def exceedance(self, threshold: float) -> np.ndarray:
-        """Return the probability of exceeding a threshold, (n, rows, cols)."""
-        return np.concatenate([part.exceedance(threshold).values for part in self.parts])
-
-    @cached_property
-    def level(self) -> pd.DataFrame:
-        """Events and level of every period with their intervals; `forecast` says which are ahead."""
-        import pandas as pd
-
-        tables = [part.level().assign(forecast=k > 0) for k, part in enumerate(self.parts)]
-        out = pd.concat(tables, ignore_index=True) if len(tables) > 1 else tables[0]
-        return out.assign(period=self.labels)
-
-
-# -- Figures over time: small maps of the periods under one legend, and the level from period to period ------
-
-
-#: Inches of the figure of the level.
-LEVEL_SIZE = (9.6, 5.2)
-#: Small maps of a figure, unless periods are named.
-MAX_PANELS = 24
-
-
-def plot_periods(
-    source: Posterior,
-    figure: Figure | None = None,
-    *,
-    forecast: Posterior | None = None,
-    variable: str | None = None,
-    threshold: float | None = None,
-    periods: Sequence[Any] | None = None,
-    columns: int | None = None,
-    title: str | None = None,
-) -> Figure:
-    """Draw a small map of each period, all under one legend.
-
-    Parameters
-    ----------
-    source : Posterior
-    figure : Figure, optional
-        By default a new one.
-    forecast : Posterior, optional
-        Of the periods that follow; marked as such.
-    variable : str, optional
-        A variable of `intensity()`, or "uncertainty" (sd / mean, %); by default the mean, or the median of a rate.
-    threshold : float, optional
-        Draw the probability that the intensity exceeds this, in the map's units, instead.
-    periods : sequence, optional
-        Which, by label, number or date; by default all; of many every second, third, ... so that there are 24 at most.
-    columns : int, optional
-        Maps beside each other.
-    title : str, optional
-        By default the posterior's own.
-
-    Returns
-    -------
-    Figure
-    """
-    course = Course(source, forecast)
-    values, classes = _field(course, variable, threshold)
-    which = _chosen(course, periods)
-    across = _across(source, len(which), columns)
-    down = math.ceil(len(which) / across)
-    if figure is None:
-        import matplotlib.pyplot as plt
-
-        figure = plt.figure(figsize=panel_size(source, len(which), columns), layout="constrained")
-    grid = np.ravel(figure.subplots(down, across, squeeze=False))
-    for ax in grid[len(which) :]:
-        ax.set_axis_off()
-    for k, ax in zip(which, grid, strict=False):
-        show_cells(source.domain, values[k], ax, classes=classes, colour_bar=False, scale_bar=False)
-        hatch_cells(ax, source.domain, course.hatched[0][k])
-        if getattr(source, "protection", None):
-            grey_land(ax, source.domain)
-        ahead = k >= course.known
-        ax.set_title(
-            f"{course.labels[k]}{' (forecast)' if ahead else ''}",
-            fontsize=10,
-            loc="left",
-            style="italic" if ahead else "normal",
-        )
-    label = "sd / mean, %" if threshold is None else f"probability of more than {number(threshold, 3)}"
-    if variable != "uncertainty" and threshold is None:
-        name = str(palette.chosen_variable(course.data, variable))
-        name = {"q50": "median", "sd": "standard deviation"}.get(name, name)
-        label = f"{name}, {source.units}"
-    bar = class_mappable(classes)
-    if bar is not None:
-        draw_bar(figure, grid.tolist(), bar, label, classes)
-    else:
-        draw_swatches(grid[across - 1], classes, label)
-    if title is None:
-        title = str(course.data.attrs.get("title", ""))
-        if periods is None and len(which) < course.n:
-            title += f"; {len(which)} of {course.n} {source.time.noun}s"
-    told: Any = source
-    below = [f"hatched: {course.hatched[1]}"] if course.hatched[1] else []
-    below += [legend(told, "Grey")] if getattr(source, "protection", None) else []
-    if below:
-        figure.supxlabel("\n".join(below), fontsize=10, x=0.01, ha="left", color=QUIET)
-    if title:
-        figure.suptitle(title, fontsize=13, x=0.01, ha="left")
-    return figure
-
-
-def panel_size(source: Posterior, n: int, columns: int | None = None) -> tuple[float, float]:
-    """Return the size of a figure of n small maps."""
-    wide, tall = map_size(source.domain, 2.1, 0.1)
-    across = _across(source, n, columns)
-    return min(across * wide + 1.2, 16.0), math.ceil(n / across) * tall * min(
-        1.0, 14.8 / (across * wide)
-    ) + 0.6
-
-
-def _across(source: Posterior, n: int, columns: int | None) -> int:
-    """Return how many maps stand beside each other, so that the whole is somewhat wider than tall."""
-    wide, tall = map_size(source.domain, 2.1, 0.1)
-    return columns or (n if n <= 4 else min(n, max(2, round(math.sqrt(n * 1.6 * tall / wide)))))
-
-
-def _field(
-    course: Course, variable: str | None, threshold: float | None
-) -> tuple[np.ndarray, palette.Classes]:
-    """Return a variable, or a probability, in all periods, and its classes in all of them together."""
-    if threshold is not None:
-        chances = course.exceedance(threshold)
-        return chances, palette.classes_for("exceedance", chances)
-    if variable == "uncertainty":
-        values = relative_uncertainty(course.data)
-        return values, palette.classes_for("cv", values.astype(np.float32))
-    variable = palette.chosen_variable(course.data, variable)
-    return course.data[variable].values, palette.classes_in(course.data, variable)
-
-
-def _chosen(course: Course, periods: Sequence[Any] | None) -> list[int]:
-    if periods is None:
-        # Every k-th, back from the last.
-        return list(range(course.n - 1, -1, -math.ceil(course.n / MAX_PANELS)))[::-1]
-    if not len(periods):
-        raise DataError("At least one period is drawn; none was named.", option="periods", found=0)
-    ahead = dict(zip(course.labels[course.known :], range(course.known, course.n), strict=True))
-    return [ahead[p] if p in ahead else course.fitted.time.find(p) for p in periods]
-
-
-def plot_level(course: Course, figure: Figure | None = None) -> Figure:
-    """Draw the level of each period with its interval; below, the numbers of events expected, predicted and observed.
-
-    Parameters
-    ----------
-    course : Course
-        A fit, and a forecast after it, which is drawn broken.
-    figure : Figure, optional
-        By default a new one.
-    """
-    table = course.level
-    seen = "observed" in table and bool(table["observed"].notna().any())
-    level, expected, predicted = (interval_in(table, of) for of in ("level", "expected", "predicted"))
-    assert level is not None and expected is not None and predicted is not None
-    if figure is None:
-        import matplotlib.pyplot as plt
-
-        figure = plt.figure(figsize=LEVEL_SIZE, layout="constrained")
-    axes = np.ravel(figure.subplots(2, 1, sharex=True, squeeze=False))
-    at, known = np.arange(course.n), course.known
-    pieces = [(slice(0, known), "-"), (slice(max(known - 1, 0), course.n), "--")] if course.n > known else [
-        (slice(0, known), "-")
-    ]  # fmt: skip
-    marker = "o" if course.n <= 40 else None
-    for piece, style in pieces:
-        part = table.iloc[piece]
-        shade = 0.22 if style == "-" else 0.11
-        for ax, of, line in ((axes[0], level, "level"), (axes[1], expected, "expected")):
-            ax.fill_between(at[piece], part[of.low], part[of.high], color=INK, alpha=shade, linewidth=0)
-            ax.plot(at[piece], part[line], style, color=INK, linewidth=1.6, marker=marker, markersize=3)
-    axes[1].vlines(at, table[predicted.low], table[predicted.high], color=SHORE, linewidth=1.0, alpha=0.6)
-    axes[0].set_ylabel(f"level, {course.fitted.units}", fontsize=9)
-    axes[0].set_title(
-        f"The level of each period, with its {level.words} interval", fontsize=11, loc="left", color=SHORE
-    )
-    if seen:
-        axes[1].bar(at, table["observed"], width=0.8, color="#b9c6cc", label="observed", zorder=0)
-    axes[1].set_ylabel("events", fontsize=9)
-    bars = "observed (bars), " if seen else ""
-    axes[1].set_title(
-        f"Events {bars}expected (line, {expected.words} interval) and predicted (strokes, {predicted.words})",
-        fontsize=11,
-        loc="left",
-        color=SHORE,
-    )
-    for ax in axes:
-        ax.set_ylim(bottom=0)
-        ax.grid(axis="y", color="#dde3e6", linewidth=0.6)
-        ax.set_axisbelow(True)
-        hide_spines(ax, "right", "top")
-        if course.n > known:
-            ax.axvline(known - 0.5, color=QUIET, linewidth=0.8, linestyle=":")
-    if course.n > known:
-        axes[0].annotate(
-            "forecast",
-            (known - 0.4, 0.97),
-            xycoords=("data", "axes fraction"),
-            fontsize=9,
-            color=QUIET,
-            va="top",
-        )
-    ticks = np.unique(np.linspace(0, course.n - 1, min(course.n, 9)).round().astype(int))
-    axes[-1].set_xticks(ticks, [course.labels[k] for k in ticks], fontsize=9)
-    return figure

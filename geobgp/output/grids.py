@@ -1,10 +1,10 @@
-"""Datasets on the grid, with a time axis where there are periods."""
+"""Datasets on the grid, with a time axis where there are periods: all that writers see of a posterior."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,27 +12,34 @@ from affine import Affine
 
 from geobgp.data.inputs import NONE
 from geobgp.data.rasters import array_transform
-from geobgp.errors import DataError
-from geobgp.files import replacing
+from geobgp.errors import DataError, option
+from geobgp.inference.mixture import Interval, interval_in
 from geobgp.text import percent
 
 if TYPE_CHECKING:
+    import pandas as pd
     import xarray as xr
 
     from geobgp.data.periods import Periods
     from geobgp.land.domain import Domain
+    from geobgp.posterior import Posterior
+
+#: Dimensions of a map, and of a series of maps.
+SPACE = ("northing", "easting")
+TIME_SPACE = ("time", *SPACE)
 
 
-# -- Results on the grid: node values as xarray datasets with CRS, units and names, and their netCDF files ---
+# -- Results on the grid: node values as xarray datasets with CRS, units and names ---------------------------
 
 
 def dataset(
     domain: Domain,
-    node_values: Mapping[str, np.ndarray],
+    values: Mapping[str, np.ndarray],
     *,
     variables: Mapping[str, Mapping[str, Any]] | None = None,
     attrs: Mapping[str, Any] | None = None,
     coverage: bool = False,
+    periods: Periods | None = None,
 ) -> xr.Dataset:
     """Put node values on the grid, with CRS, units and names.
 
@@ -40,52 +47,65 @@ def dataset(
     ----------
     domain : Domain
         Whose nodes the values belong to.
-    node_values : mapping of str to (n_nodes,) array
-        In a cell with several nodes (both sides of a river) they are averaged by land area.
+    values : mapping of str to (n_nodes,) array
+        In a cell with several nodes (both sides of a river) they are averaged by land area. With periods
+        (n_periods, n_nodes), or all in one line, period by period.
     variables : mapping of str to mapping, optional
         Attributes of each variable, such as ``units`` and ``long_name``.
     attrs : mapping, optional
         Attributes of the whole: where the numbers come from.
     coverage : bool
-        Add the land fraction of each cell.
+        Add the land fraction of each cell, which has no time.
+    periods : Periods, optional
 
     Returns
     -------
     xarray.Dataset
-        Dimensions ("northing", "easting"), northing descending; NaN off land; the CRS is known to rioxarray.
+        Dimensions ("northing", "easting"), northing descending; NaN off land; the CRS is known to rioxarray. With
+        periods ("time", "northing", "easting"): ``time`` is the start of each period, ``time_bounds`` its start and its
+        end, ``period`` its label.
 
     Examples
     --------
     >>> import shapely
-    >>> from geobgp import Domain
+    >>> from geobgp import Domain, Periods
     >>> domain = Domain.from_polygons(shapely.box(0, 0, 4, 2), cell_size=1, crs="local")
     >>> data = dataset(domain, {"mean": domain.node_areas}, variables={"mean": {"units": "per unit area"}})
     >>> dict(data.sizes)
     {'northing': 2, 'easting': 4}
+    >>> months = Periods.calendar("month", "2020-01", "2020-03")
+    >>> data = dataset(domain, {"mean": np.arange(24.0)}, periods=months)
+    >>> dict(data.sizes), data["mean"].sel(time="2020-02").values.ravel()[:3].tolist()
+    ({'time': 3, 'northing': 2, 'easting': 4, 'bounds': 2}, [8.0, 9.0, 10.0])
     """
     import rioxarray  # noqa: F401  registers the .rio accessor
     import xarray as xr
 
+    shape = (domain.n_nodes,) if periods is None else (periods.n, domain.n_nodes)
     fields: dict[str, Any] = {}
-    for name, values in node_values.items():
-        array = np.asarray(values, float)
-        if array.shape != (domain.n_nodes,):
+    for name, given in values.items():
+        array = np.asarray(given, float)
+        if array.shape not in (shape, (np.prod(shape),)):
+            over = "" if periods is None else f" in each of {periods.n} periods"
             raise DataError(
                 f"{name!r} has the shape {array.shape}; one value for each of the domain's {domain.n_nodes} "
-                f"nodes was expected, so the shape ({domain.n_nodes},).",
+                f"nodes{over} was expected, so the shape {shape}.",
                 found=array.shape,
             )
-        fields[name] = (("northing", "easting"), domain.to_grid(array), dict((variables or {}).get(name, {})))
+        cells = np.stack([domain.to_grid(row) for row in array.reshape(-1, domain.n_nodes)])
+        about = dict((variables or {}).get(name, {}))
+        fields[name] = (SPACE, cells[0], about) if periods is None else (TIME_SPACE, cells, about)
     if coverage:
         share = np.where(domain.coverage > 0, domain.coverage, np.nan)
         about = {"long_name": "share of the cell that is land", "units": "1"}
-        fields["coverage"] = (("northing", "easting"), share, about)
+        fields["coverage"] = (SPACE, share, about)
     unit = "metre" if domain.crs is not None else "unit"
     coords = {
         "northing": ("northing", domain.grid.northings, _axis("Y", "northing", unit, domain.crs is not None)),
         "easting": ("easting", domain.grid.eastings, _axis("X", "easting", unit, domain.crs is not None)),
     }
-    out = xr.Dataset(fields, coords=coords, attrs=dict(attrs or {}))
+    times = {} if periods is None else time_axis(periods)
+    out = xr.Dataset(fields, coords=times | coords, attrs=dict(attrs or {}))
     if domain.crs is not None:
         out = out.rio.write_crs(domain.crs.to_wkt())
     return out.rio.write_transform(domain.grid.affine)
@@ -98,14 +118,40 @@ def _axis(axis: str, name: str, unit: str, projected: bool) -> dict[str, str]:
     return out
 
 
+def time_axis(periods: Periods) -> dict[str, Any]:
+    """Return the coordinates of time by CF conventions: starts, bounds and labels."""
+    starts, bounds = periods.starts, np.column_stack([periods.starts, periods.ends])
+    encoding: dict[str, Any] = {}
+    about = {"long_name": f"start of the {periods.noun}", "bounds": "time_bounds", "axis": "T"}
+    if periods.dated:
+        starts, bounds = starts.astype("datetime64[ns]"), bounds.astype("datetime64[ns]")
+        about["standard_name"] = "time"
+        encoding = {"units": "days since 1970-01-01", "calendar": "proleptic_gregorian", "dtype": "int64"}
+    return {
+        "time": ("time", starts, about, encoding),
+        "time_bounds": (("time", "bounds"), bounds, {}, encoding),
+        "period": ("time", list(periods.labels), {"long_name": f"name of the {periods.noun}"}),
+    }
+
+
+def joined(parts: Sequence[xr.Dataset]) -> xr.Dataset:
+    """Return datasets over time as one, one after the other; what has no time is that of the first."""
+    import xarray as xr
+
+    if len(parts) == 1:
+        return parts[0]
+    how: Any = {"data_vars": "minimal", "coords": "minimal", "compat": "override", "join": "override"}
+    return xr.concat(parts, dim="time", **how).assign_attrs(parts[0].attrs)
+
+
 def transform_of(data: xr.Dataset | xr.DataArray) -> Affine:
     """Return the transform of a dataset on ("northing", "easting")."""
-    found = array_transform(data, "easting", "northing")
-    if found.b or found.d or found.a <= 0 or found.e >= 0:
+    transform = array_transform(data, "easting", "northing")
+    if transform.b or transform.d or transform.a <= 0 or transform.e >= 0:
         raise DataError(
             "The coordinates do not run east and north-to-south; a raster needs northing descending."
         )
-    return found
+    return transform
 
 
 def relative_uncertainty(data: xr.Dataset) -> np.ndarray:
@@ -113,6 +159,20 @@ def relative_uncertainty(data: xr.Dataset) -> np.ndarray:
     with np.errstate(divide="ignore", invalid="ignore"):
         share = 100 * data["sd"].values / data["mean"].values
     return np.where(np.isfinite(share), share, np.nan)
+
+
+def uncertainty(data: xr.Dataset) -> tuple[np.ndarray, bool]:
+    """Return how uncertain a map is, on the grid, and whether that is in per cent of the mean.
+
+    It is what varies by factors, as rates do. Of what varies by differences (a dataset with ``scale`` "linear": shares,
+    measured values) it is the sd itself.
+    """
+    if data.attrs.get("scale") == "linear":
+        return data["sd"].values, False
+    return relative_uncertainty(data), True
+
+
+# -- Where the data say nothing ------------------------------------------------------------------------------
 
 
 def hatched_land(posterior: Any) -> tuple[np.ndarray, str]:
@@ -143,76 +203,120 @@ def hatched_cells(domain: Domain, nodes: np.ndarray) -> np.ndarray:
     return cells if np.ndim(nodes) == 2 else cells[0]
 
 
-def write_netcdf(data: xr.Dataset, path: str | os.PathLike[str]) -> Path:
-    """Write a dataset to a netCDF file, complete or not at all."""
-    with replacing(path) as temporary:
-        data.to_netcdf(temporary)
-    return Path(path)
+# -- What the outputs show: the maps of a posterior, and those of a forecast after it ------------------------
 
 
-# -- Results on the grid over time: a time axis by CF conventions, with the bounds and the names of its periods --
+@dataclass(frozen=True, eq=False)
+class View:
+    """What the outputs show of a posterior, and of a forecast after it: one dataset, and the facts beside it.
 
-
-def time_dataset(
-    domain: Domain,
-    periods: Periods,
-    values: Mapping[str, np.ndarray],
-    *,
-    variables: Mapping[str, Mapping[str, Any]] | None = None,
-    attrs: Mapping[str, Any] | None = None,
-    coverage: bool = False,
-) -> xr.Dataset:
-    """Put values of nodes in periods on the grid.
-
-    Parameters
+    Attributes
     ----------
-    domain : Domain
-    periods : Periods
-    values : mapping of str to (n_periods · n_nodes,) array
-        Period by period.
-    variables, attrs, coverage
-        As for `geobgp.output.grids.dataset`.
-
-    Returns
-    -------
-    xarray.Dataset
-        Dimensions ("time", "northing", "easting"). ``time`` is the start of each period, ``time_bounds`` its start and
-        its end, ``period`` its label. The share of land, ``coverage``, has no time.
-
-    Examples
-    --------
-    >>> import shapely
-    >>> from geobgp import Domain, Periods
-    >>> domain = Domain.from_polygons(shapely.box(0, 0, 4, 2), cell_size=1, crs="local")
-    >>> data = time_dataset(domain, Periods.calendar("month", "2020-01", "2020-03"), {"mean": np.arange(24.0)})
-    >>> dict(data.sizes), data["mean"].sel(time="2020-02").values.ravel()[:3].tolist()
-    ({'northing': 2, 'easting': 4, 'time': 3, 'bounds': 2}, [8.0, 9.0, 10.0])
+    posterior : Posterior
+        With or without periods.
+    forecast : Posterior, optional
+        Of the periods that follow.
     """
-    plain = dataset(domain, {}, attrs=attrs, coverage=coverage)
-    fields = {
-        name: (
-            ("time", "northing", "easting"),
-            np.stack([domain.to_grid(row) for row in np.reshape(array, (periods.n, domain.n_nodes))]),
-            dict((variables or {}).get(name, {})),
-        )
-        for name, array in values.items()
-    }
-    return (
-        plain.assign(fields).assign_coords(time_axis(periods)).transpose("time", "northing", "easting", ...)
-    )
 
+    posterior: Posterior
+    forecast: Posterior | None = None
 
-def time_axis(periods: Periods) -> dict[str, Any]:
-    """Return the coordinates of time: starts, bounds and labels."""
-    starts, bounds = periods.starts, np.column_stack([periods.starts, periods.ends])
-    written: dict[str, Any] = {}
-    about = {"long_name": f"start of the {periods.noun}", "bounds": "time_bounds", "axis": "T"}
-    if periods.dated:
-        starts, bounds = starts.astype("datetime64[ns]"), bounds.astype("datetime64[ns]")
-        about["standard_name"] = "time"
-        written = {"units": "days since 1970-01-01", "calendar": "proleptic_gregorian", "dtype": "int64"}
-    return {
-        "time": ("time", starts, about, written),
-        "time_bounds": (("time", "bounds"), bounds, {}, written),
-        "period": ("time", list(periods.labels), {"long_name": f"name of the {periods.noun}"}),
-    }
+    def __post_init__(self) -> None:
+        if self.forecast is None:
+            return
+        before, after = (getattr(part, "periods", None) for part in self.parts)
+        end, start = (None if some is None else some.edges[k] for some, k in ((before, -1), (after, 0)))
+        if start is None or start != end or self.forecast.domain is not self.posterior.domain:
+            raise DataError(
+                f"A forecast begins where the map ends ({end}), on the same land; found one from {start} on.",
+                option="forecast",
+                found=str(start),
+                remedy=f"Pass {option('forecast', python='forecast=posterior.forecast(...)')}.",
+            )
+
+    @classmethod
+    def of(cls, shown: Posterior | View, forecast: Posterior | None = None) -> View:
+        """Return the view of a posterior; a view is returned as it is."""
+        return shown if isinstance(shown, View) else cls(shown, forecast)
+
+    @property
+    def parts(self) -> list[Any]:
+        """The posterior, and its forecast where there is one."""
+        return [self.posterior] if self.forecast is None else [self.posterior, self.forecast]
+
+    @property
+    def domain(self) -> Domain:
+        """The land."""
+        return self.posterior.domain
+
+    @property
+    def fitted(self) -> Periods | None:
+        """The periods that were fitted; None of a map without time."""
+        return getattr(self.posterior, "periods", None)
+
+    @cached_property
+    def periods(self) -> Periods | None:
+        """All periods, those of the forecast too; None where there are none."""
+        if self.forecast is None or self.fitted is None:
+            return self.fitted
+        return self.fitted.joined(self.forecast.time)
+
+    @property
+    def labels(self) -> list[str]:
+        """What the periods are called; one empty label of a map without time."""
+        return [""] if self.periods is None else list(self.periods.labels)
+
+    @property
+    def n(self) -> int:
+        """How many maps there are."""
+        return len(self.labels)
+
+    @property
+    def n_fitted(self) -> int:
+        """How many of the periods were fitted; those after them are forecast."""
+        return 1 if self.fitted is None else self.fitted.n
+
+    @cached_property
+    def data(self) -> xr.Dataset:
+        """Mean, sd and quantiles on the grid, over time where there are periods."""
+        return joined([part.intensity() for part in self.parts])
+
+    def dataset(
+        self, thresholds: Sequence[float] = (), quantiles: Sequence[float] | None = None
+    ) -> xr.Dataset:
+        """Return what files hold, see `Posterior.dataset`, with the periods of the forecast."""
+        return joined([part.dataset(quantiles, thresholds) for part in self.parts])
+
+    def exceedance(self, threshold: float) -> np.ndarray:
+        """Return the probability of exceeding a threshold, on the grid of `data`."""
+        chances = [np.asarray(part.exceedance(threshold).values) for part in self.parts]
+        return chances[0] if len(chances) == 1 else np.concatenate(chances)
+
+    @property
+    def interval(self) -> Interval:
+        """The ends of the intervals, as the dataset names them, and their probability in words."""
+        ends = interval_in(self.data)
+        assert ends is not None
+        return ends
+
+    @cached_property
+    def hatched(self) -> tuple[np.ndarray, str]:
+        """The nodes of which the data say nothing, (n_nodes,) or (n, n_nodes), and why; see `hatched_land`."""
+        found = [hatched_land(part) for part in self.parts]
+        words = next((words for _, words in found if words), "")
+        if self.periods is None:
+            return found[0][0], words
+        nodes = [
+            np.broadcast_to(nodes, (part.periods.n, self.domain.n_nodes))
+            for part, (nodes, _) in zip(self.parts, found, strict=True)
+        ]
+        return np.concatenate(nodes), words
+
+    @cached_property
+    def level(self) -> pd.DataFrame:
+        """Events and level of every period with their intervals; `forecast` says which are ahead."""
+        import pandas as pd
+
+        tables = [part.level().assign(forecast=k > 0) for k, part in enumerate(self.parts)]
+        table = pd.concat(tables, ignore_index=True) if len(tables) > 1 else tables[0]
+        return table.assign(period=self.labels)

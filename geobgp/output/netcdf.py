@@ -8,13 +8,12 @@ import secrets
 import shutil
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from geobgp.errors import DataError, WriteError
-from geobgp.files import check_unread, why_not_written
-from geobgp.output.grids import write_netcdf
+from geobgp.files import check_unread, replacing, why_not_written
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -30,7 +29,7 @@ _EPOCH: Final = "days since 1970-01-01"
 
 
 def cf_dataset(data: xr.Dataset) -> xr.Dataset:
-    """Return a dataset over time as CF conventions have it, ready to be written.
+    """Return a dataset as CF conventions have it, ready to be written.
 
     Variables get ``cell_methods``, ``grid_mapping`` and units of UDUNITS (what people read is in ``units_in_words``);
     names have letters, digits and underscores only (``exceedance_0.5`` is ``exceedance_0_5``); dates are days since
@@ -39,41 +38,36 @@ def cf_dataset(data: xr.Dataset) -> xr.Dataset:
     Parameters
     ----------
     data : xarray.Dataset
-        On ("time", "northing", "easting"), with the bounds of its times in ``time_bounds``.
+        On ("northing", "easting"), or over time with the bounds of its times in ``time_bounds``.
     """
     out = data.copy()
     out.attrs = {str(k): v for k, v in data.attrs.items() if v is not None} | {"Conventions": CONVENTIONS}
-    mapped = (
-        {"grid_mapping": "spatial_ref"} if "spatial_ref" in out.coords and data.rio.crs is not None else {}
-    )
+    mapped = "spatial_ref" in out.coords and data.rio.crs is not None
     for name, values in out.data_vars.items():
         words = str(values.attrs.pop("units", ""))
-        values.attrs |= (
-            {"units": udunits(words), "units_in_words": words}
-            if words != udunits(words)
-            else {"units": words}
-        )
+        values.attrs["units"] = udunits(words)
+        if udunits(words) != words:
+            values.attrs["units_in_words"] = words
         values.attrs.pop("grid_mapping", None)
-        values.attrs |= mapped
+        if mapped:
+            values.attrs["grid_mapping"] = "spatial_ref"
         values.encoding = {"_FillValue": np.float32(np.nan), "dtype": "float32"}
-        values.attrs["cell_methods"] = "area: mean" if "time" not in values.dims else "time: mean area: mean"
+        values.attrs["cell_methods"] = "time: mean area: mean" if "time" in values.dims else "area: mean"
         if name == "coverage":
             values.attrs["standard_name"] = "land_area_fraction"
     for name in ("northing", "easting"):
         out[name].encoding = {"_FillValue": None}
         if out[name].attrs.get("units") == "unit":
             out[name].attrs["units"] = "1"
-    dated = np.issubdtype(out["time"].dtype, np.datetime64)
-    days = {"units": _EPOCH, "calendar": "proleptic_gregorian", "dtype": "float64"} if dated else {}
-    out["time"].encoding = {"_FillValue": None} | days
-    out["time"].attrs |= {"axis": "T", "bounds": "time_bounds"} | ({} if dated else {"units": "1"})
-    if "time_bounds" in out:
-        out["time_bounds"].attrs = {}
-        out["time_bounds"].encoding = {"_FillValue": None, "coordinates": None} | days
-    if "period" in out:
+    if "time" in out.dims:
+        dated = np.issubdtype(out["time"].dtype, np.datetime64)
+        days = {"units": _EPOCH, "calendar": "proleptic_gregorian", "dtype": "float64"} if dated else {}
+        out["time"].encoding = {"_FillValue": None} | days
+        out["time"].attrs |= {"axis": "T", "bounds": "time_bounds"} | ({} if dated else {"units": "1"})
+        if "time_bounds" in out:
+            out["time_bounds"].attrs = {}
+            out["time_bounds"].encoding = {"_FillValue": None, "coordinates": None} | days
         out["period"].attrs.setdefault("long_name", "name of the period")
-    # Bounds and projection are no coordinates of a place or time, though they lie beside them.
-    out = out.reset_coords([name for name in ("time_bounds", "spatial_ref") if name in out.coords])
     plain = {name: re.sub(r"\W", "_", str(name)) for name in out.data_vars}
     return out.rename({name: new for name, new in plain.items() if name != new})
 
@@ -94,28 +88,33 @@ def udunits(words: str) -> str:
         return words
     factor, out = 1.0, []
     for part in words.removeprefix("events per ").split(" per "):
-        found = re.match(r"([\d,.]+) (.*)", part)
-        if found:
-            factor /= float(found[1].replace(",", ""))
-        unit = _UNITS.get(found[2] if found else part)
+        number = re.match(r"([\d,.]+) (.*)", part)
+        if number:
+            factor /= float(number[1].replace(",", ""))
+        unit = _UNITS.get(number[2] if number else part)
         out += [unit] if unit else []
     scale = [f"{factor:g}"] if factor != 1.0 or not out else []
     return " ".join(scale + out)
 
 
-def write_time_netcdf(data: xr.Dataset, path: str | os.PathLike[str]) -> Path:
-    """Write a dataset over time to one netCDF file by CF conventions, complete or not at all."""
-    made = cf_dataset(data)
-    if "period" in made:
+def write_netcdf(data: xr.Dataset, path: str | os.PathLike[str]) -> Path:
+    """Write a dataset to one netCDF file by CF conventions, complete or not at all."""
+    out = cf_dataset(data)
+    if "period" in out:
         # Letters, not strings: what every reader of netCDF knows.
-        made["period"].encoding["dtype"] = "S1"
-    return write_netcdf(made, path)
+        out["period"].encoding["dtype"] = "S1"
+    # Bounds and projection are no coordinates of a place or time, though they lie beside them.
+    out = out.reset_coords([name for name in ("time_bounds", "spatial_ref") if name in out.coords])
+    with replacing(path) as temporary:
+        out.to_netcdf(temporary)
+    return Path(path)
 
 
 def write_zarr(data: xr.Dataset, path: str | os.PathLike[str]) -> Path:
-    """Write a dataset over time to a Zarr store by CF conventions, a chunk for each period, complete or not at all.
+    """Write a dataset to a Zarr store by CF conventions, a chunk for each period, complete or not at all.
 
-    What was there before is replaced when the new one is complete. Needs the package zarr.
+    Metadata are consolidated, and the CRS is a coordinate, so that ``xarray.open_zarr(path).rio.crs`` knows it. What
+    was there before is replaced when the new store is complete. Needs the package zarr.
     """
     if find_spec("zarr") is None:
         raise DataError(
@@ -124,7 +123,7 @@ def write_zarr(data: xr.Dataset, path: str | os.PathLike[str]) -> Path:
             remedy="Install it (pip install zarr), or write netCDF.",
         )
     path = Path(path)
-    if path.exists() and not (path.is_dir() and _is_store(path)):
+    if path.exists() and not (path.is_dir() and any((path / n).exists() for n in ("zarr.json", ".zgroup"))):
         raise DataError(
             f"{path} is there already and is no Zarr store.",
             option="path",
@@ -132,13 +131,14 @@ def write_zarr(data: xr.Dataset, path: str | os.PathLike[str]) -> Path:
             remedy="Name another.",
         )
     check_unread(path)
-    made = cf_dataset(data)
-    for values in made.data_vars.values():
+    out = cf_dataset(data)
+    for values in out.data_vars.values():
         values.encoding["chunks"] = tuple(1 if d == "time" else n for d, n in values.sizes.items())
     part = path.absolute().parent / f".{path.name}-{secrets.token_hex(6)}.part"
     try:
         part.parent.mkdir(parents=True, exist_ok=True)
-        made.to_zarr(part, mode="w", **_plain_names())
+        # Version 2 of the format: labels of periods are text, which version 3 has no agreed form for yet.
+        out.to_zarr(part, mode="w", zarr_format=2, consolidated=True)
         if path.exists():
             path.rename(part.with_suffix(".old"))
         part.rename(path)
@@ -149,12 +149,3 @@ def write_zarr(data: xr.Dataset, path: str | os.PathLike[str]) -> Path:
         for rest in (part, part.with_suffix(".old")):
             shutil.rmtree(rest, ignore_errors=True)
     return path
-
-
-def _is_store(path: Path) -> bool:
-    return any((path / name).exists() for name in ("zarr.json", ".zgroup"))
-
-
-def _plain_names() -> dict[str, Any]:
-    """Version 2 of the format: labels of periods are text, which version 3 has no agreed form for yet."""
-    return {"zarr_format": 2, "consolidated": True}

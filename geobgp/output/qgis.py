@@ -8,10 +8,10 @@ import uuid
 import xml.etree.ElementTree as ET
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 from xml.sax.saxutils import quoteattr
 
 import numpy as np
@@ -20,7 +20,7 @@ import shapely
 from geobgp.errors import DataError
 from geobgp.files import replacing
 from geobgp.output import palette
-from geobgp.output.grids import hatched_cells, hatched_land
+from geobgp.output.grids import View, hatched_cells
 from geobgp.output.palette import Classes
 from geobgp.output.polygons import cell_patches, node_polygons, polygonal, to_polygons
 from geobgp.privacy import hidden_nodes, legend
@@ -29,6 +29,7 @@ from geobgp.text import number, percent
 if TYPE_CHECKING:
     import geopandas as gpd
     import pyproj
+    import xarray as xr
 
     from geobgp.land.domain import Domain
     from geobgp.posterior import Posterior
@@ -310,24 +311,19 @@ def project_xml(group: Group, crs: pyproj.CRS | None, bounds: Bounds) -> str:
     return head + ET.tostring(root, encoding="unicode")
 
 
-def moment(value: Any) -> datetime | None:
-    """Return a date as a datetime in UTC without a zone; None for a plain number, which is no date.
+def moment(value: str | None) -> datetime | None:
+    """Return a date as a datetime; None for a plain number, which is no date, and for nothing.
 
     Examples
     --------
-    >>> moment("2020-03"), moment(np.datetime64("2020-03-05T12")), moment(1961.5)
+    >>> moment("2020-03-01"), moment("2020-03-05T12:00:00"), moment("1961.5")
     (datetime.datetime(2020, 3, 1, 0, 0), datetime.datetime(2020, 3, 5, 12, 0), None)
     """
-    if isinstance(value, (int, float, np.number)):
-        return None
-    if isinstance(value, datetime) and value.tzinfo is not None:
-        value = value.astimezone(UTC).replace(tzinfo=None)
     try:
-        return np.datetime64(value).astype("datetime64[s]").item()
-    except (ValueError, TypeError) as error:
-        raise DataError(
-            f"{value!r} is no date.", found=value, remedy='Give one as in "2020-03-01".'
-        ) from error
+        float(value or 0)
+        return None
+    except ValueError:
+        return datetime.fromisoformat(str(value))
 
 
 # -- parts of the file
@@ -440,18 +436,9 @@ _SHORE = polygon_qml([Fill("#4d4d4d", 0.2)])
 _HIDDEN = polygon_qml([Fill("#bdbdbd", 0.1, "#d9d9d9")])
 
 
-class Dated(NamedTuple):
-    """A raster of a period: its file, when the period begins, when the next one does, and what it is called."""
-
-    path: Any
-    start: Any
-    end: Any
-    label: str = ""
-
-
 def write_qgis(
-    posterior: Posterior,
-    path: Path,
+    shown: Posterior | View,
+    path: str | os.PathLike[str],
     rasters: Sequence[Path],
     *,
     thresholds: Sequence[float] = (),
@@ -459,95 +446,50 @@ def write_qgis(
 ) -> Path:
     """Write a project that shows what was written of a posterior, and polygons for it beside.
 
+    Rasters of periods are groups by statistic, which QGIS's temporal controller plays; the first group is visible.
+    Where time is plain numbers there is nothing to play: then the first raster is shown, and the others wait.
+
     Parameters
     ----------
-    posterior : Posterior
+    shown : Posterior or View
     path : path
         Ends in ``.qgz``.
     rasters : sequence of path
-        In the same folder, with styles beside; the first one is visible.
+        In the same folder or one inside it, with styles beside; the first one is visible. When a raster is, it says in
+        its tags (`geobgp.output.rasters.time_tags`).
     thresholds : sequence of float
         The land that probably exceeds each becomes a layer.
     regions : GeoDataFrame, optional
         What ``regions.gpkg``, in the same folder, holds.
     """
-    domain, folder = posterior.domain, Path(path).parent
-    above = {f"exceedance_{t:g}": exceedance_regions(posterior, float(t)) for t in sorted(set(thresholds))}
-    hatched, hidden = _hatched(domain, *hatched_land(posterior)), _hidden_land(posterior)
+    view = View.of(shown)
+    domain, folder = view.domain, Path(path).absolute().parent
+    nodes, words = view.hatched
+    # What is hatched or hidden in all periods is, in the project.
+    hatched = _hatched(domain, np.atleast_2d(nodes).all(axis=0), words)
+    hidden = _hidden_land(view.posterior)
+    above = {f"exceedance_{t:g}": exceedance_regions(view, float(t)) for t in sorted(set(thresholds))}
     write_layers(folder / POLYGONS, {"shoreline": shoreline(domain)} | above | hatched | hidden)
     members: list[ProjectLayer | Group] = []
     if regions is not None:
         style = polygon_qml([Fill("#303030", 0.3)], label=label_column(regions))
-        members.append(_vector("Regions", "regions.gpkg", "regions", style, regions.crs))
-    members.append(_vector("Shoreline", POLYGONS, "shoreline", _SHORE, domain.crs))
+        # Any one of several periods has all the outlines.
+        one = _only(view.labels[0]) if "period" in regions else ""
+        members.append(_vector("Regions", f"regions.gpkg|layername=regions{one}", style, regions.crs))
+    members.append(_vector("Shoreline", f"{POLYGONS}|layername=shoreline", _SHORE, domain.crs))
     if hidden:
-        members.append(_vector(legend(posterior, "Hidden"), POLYGONS, "hidden", _HIDDEN, domain.crs))
-    members += _hatched_layers(hatched, domain)
+        name = legend(view.posterior, "Hidden")
+        members.append(_vector(name, f"{POLYGONS}|layername=hidden", _HIDDEN, domain.crs))
+    if hatched:
+        members.append(_vector(_capital(words), f"{POLYGONS}|layername=hatched", _LINES, domain.crs))
     for threshold, layer in zip(sorted(set(thresholds)), above, strict=True):
-        name = f"Probably more than {number(threshold, 6)} {posterior.units}"
-        members.append(_vector(name, POLYGONS, layer, _chances_qml(), domain.crs, visible=False))
-    shown = [_raster(file, domain.crs, visible=k == 0) for k, file in enumerate(rasters)]
-    group = Group(_title(posterior.provenance["title"]), [*members, *shown])
+        name = f"Probably more than {number(threshold, 6)} {view.posterior.units}"
+        members += _of_periods(view, name, f"{POLYGONS}|layername={layer}", _chances_qml())
+    group = Group(
+        view.posterior.provenance["title"] or "geobgp",
+        [*members, *_raster_layers(rasters, folder, domain.crs)],
+    )
     return write_project(path, group, crs=domain.crs, bounds=domain.grid.bounds)
-
-
-def write_dated(
-    path: Path,
-    rasters: Sequence[tuple[Any, ...]],
-    *,
-    title: str = "",
-    domain: Domain | None = None,
-    hatched: tuple[np.ndarray, str] | None = None,
-) -> Path:
-    """Write a project of maps over time, which QGIS's temporal controller plays.
-
-    Parameters
-    ----------
-    path : path
-        Ends in ``.qgz``.
-    rasters : sequence of (path, start, end) or of (path, start, end, label)
-        In the same folder or one inside it, with styles beside. A period holds its start but not its end, which is the
-        next one's start. Rasters of one statistic (by their own names) are a group, and the first group is visible.
-        Starts and ends that are plain numbers are no times: then the first raster is shown, and the others wait.
-    title : str
-    domain : Domain, optional
-        Whose shoreline is shown, from ``map.gpkg``, which is written beside.
-    hatched : ((n_periods, n_nodes) bool array, str), optional
-        From `Course.hatched`; what is hatched in all periods is, in the project.
-
-    Returns
-    -------
-    path
-        Of the project.
-    """
-    import pyproj
-    import rasterio
-
-    dated = [Dated(*item) for item in rasters]
-    if not dated:
-        raise DataError("A project of maps over time needs at least one raster.", option="rasters")
-    folder = Path(path).absolute().parent
-    with rasterio.open(dated[0].path) as src:
-        crs, bounds = None if src.crs is None else pyproj.CRS.from_wkt(src.crs.to_wkt()), tuple(src.bounds)
-    groups: dict[str, list[ProjectLayer]] = {}
-    for item in dated:
-        span = _span(item)
-        file = Path(item.path).absolute()
-        members = groups.setdefault(raster_name(file), [])
-        visible = span is not None or not members
-        members.append(
-            _raster(file, crs, folder, visible=visible, span=span, name=item.label or str(item.start))
-        )
-    parts: list[ProjectLayer | Group] = []
-    if domain is not None:
-        nodes, words = hatched or (np.zeros((1, domain.n_nodes), bool), "")
-        lines = _hatched(domain, nodes.all(axis=0), words)
-        write_layers(folder / POLYGONS, {"shoreline": shoreline(domain)} | lines)
-        parts.append(_vector("Shoreline", POLYGONS, "shoreline", _SHORE, domain.crs))
-        parts += _hatched_layers(lines, domain)
-    for k, (name, layers) in enumerate(groups.items()):
-        parts.append(Group(name, layers, visible=k == 0, expanded=False))
-    return write_project(path, Group(_title(title), parts), crs=crs, bounds=bounds)
 
 
 # -- polygons
@@ -555,7 +497,10 @@ def write_dated(
 
 def _hidden_land(posterior: Posterior) -> dict[str, gpd.GeoDataFrame]:
     """Return the land whose small numbers are hidden, as a layer; none where nothing is."""
-    if not posterior.protection or not (hidden := hidden_nodes(posterior)).any():
+    if not posterior.protection:
+        return {}
+    hidden = hidden_nodes(posterior).reshape(-1, posterior.domain.n_nodes).all(axis=0)
+    if not hidden.any():
         return {}
     frame = node_polygons(posterior.domain, np.where(hidden, "hidden", ""), ("hidden",))
     frame["why"] = legend(posterior)
@@ -573,28 +518,38 @@ def _hatched(domain: Domain, nodes: np.ndarray, words: str) -> dict[str, gpd.Geo
     """Return the cells of which the data say nothing, as a layer of their own; none where there is no such cell."""
     import geopandas as gpd
 
-    patches = cell_patches(hatched_cells(domain, nodes), domain.grid.affine)
+    patches = cell_patches(hatched_cells(domain, nodes), domain.grid.affine) if nodes.any() else []
     if not patches:
         return {}
     shapes = [polygonal(p if p.is_valid else shapely.make_valid(p)) for p in patches]
     return {"hatched": gpd.GeoDataFrame({"label": [words] * len(shapes)}, geometry=shapes, crs=domain.crs)}
 
 
-def _hatched_layers(frames: Mapping[str, gpd.GeoDataFrame], domain: Domain) -> list[ProjectLayer]:
-    return [
-        _vector(_capital(str(frame["label"].iloc[0])), POLYGONS, name, _LINES, domain.crs)
-        for name, frame in frames.items()
+def exceedance_regions(shown: Posterior | View, threshold: float) -> gpd.GeoDataFrame:
+    """Return the land where `threshold` is exceeded with more than each of `PROBABILITIES`, place by place.
+
+    Where there are periods there are rows for each, with its label in ``period``.
+    """
+    import pandas as pd
+
+    view = View.of(shown)
+    chances = [part.exceedance(threshold) for part in view.parts]
+    if view.periods is None:
+        return _exceeded(chances[0], threshold, view)
+    maps = [chance.isel(time=k) for chance in chances for k in range(chance.sizes["time"])]
+    frames = [
+        _exceeded(one, threshold, view).assign(period=label)
+        for one, label in zip(maps, view.labels, strict=True)
     ]
+    return pd.concat(frames, ignore_index=True)
 
 
-def exceedance_regions(posterior: Posterior, threshold: float) -> gpd.GeoDataFrame:
-    """Return the land where `threshold` is exceeded with more than each of `PROBABILITIES`, place by place."""
-    chance = posterior.exceedance(threshold)
-    frame = to_polygons(chance, PROBABILITIES, domain=posterior.domain, kind="above")
+def _exceeded(chance: xr.DataArray, threshold: float, view: View) -> gpd.GeoDataFrame:
+    frame = to_polygons(chance, PROBABILITIES, domain=view.domain, kind="above")
     frame = frame.rename(columns={"lower": "probability"})[["probability", "area", "geometry"]]
     frame.insert(0, "label", [_chance_label(p) for p in frame["probability"]])
     frame.insert(1, "threshold", threshold)
-    frame.insert(2, "units", posterior.units)
+    frame.insert(2, "units", view.posterior.units)
     return frame
 
 
@@ -641,60 +596,78 @@ def write_layers(path: Path, frames: Mapping[str, gpd.GeoDataFrame]) -> Path:
 # -- layers
 
 
-def raster_name(path: Path) -> str:
-    """Return what a raster says it shows; its file's name if it says nothing."""
+def _raster_layers(
+    rasters: Sequence[Path], folder: Path, crs: pyproj.CRS | None
+) -> list[ProjectLayer | Group]:
+    """Return a layer for each raster; those of periods in groups by what they show."""
     import rasterio
 
-    with rasterio.open(path) as src:
-        words = src.tags(1).get("long_name", "")
-    return _capital(words) or path.stem
-
-
-def _raster(
-    path: Path,
-    crs: pyproj.CRS | None,
-    folder: Path | None = None,
-    *,
-    visible: bool,
-    span: Span | None = None,
-    name: str = "",
-) -> ProjectLayer:
-    source = path.name
-    if folder is not None:
-        if not path.is_relative_to(folder):
+    layers: list[ProjectLayer | Group] = []
+    groups: dict[str, list[ProjectLayer]] = {}
+    for file in (Path(raster).absolute() for raster in rasters):
+        if not file.is_relative_to(folder):
             raise DataError(
-                f"{path} is not in the folder of the project, {folder}.",
-                found=path,
+                f"{file} is not in the folder of the project, {folder}.",
+                found=file,
                 remedy="Write the rasters into that folder: a project and its rasters move together.",
             )
-        source = path.relative_to(folder).as_posix()
-    style = path.with_suffix(".qml")
-    # A raster without any value has no classes.
-    qml = style.read_text("utf-8") if style.exists() else "<qgis/>"
-    return ProjectLayer(name or raster_name(path), source, qml, crs=crs, visible=visible, span=span)
+        with rasterio.open(file) as raster:
+            name, tags = _capital(raster.tags(1).get("long_name", "")) or file.stem, raster.tags()
+        style = file.with_suffix(".qml")
+        layer = ProjectLayer(
+            tags.get("period", name),
+            file.relative_to(folder).as_posix(),
+            # A raster without any value has no classes.
+            style.read_text("utf-8") if style.exists() else "<qgis/>",
+            crs=crs,
+            visible=not layers,
+            span=_span(tags.get("period_start"), tags.get("period_end")),
+        )
+        if "period" not in tags:
+            layers.append(layer)
+            continue
+        members = groups.setdefault(name, [])
+        if not members:
+            layers.append(Group(name, members, visible=not layers, expanded=False))
+        members.append(replace(layer, visible=layer.span is not None or not members))
+    return layers
 
 
 def _vector(
-    name: str, file: str, layer: str, style: str, crs: pyproj.CRS | None, *, visible: bool = True
+    name: str,
+    source: str,
+    style: str,
+    crs: pyproj.CRS | None,
+    *,
+    visible: bool = True,
+    span: Span | None = None,
 ) -> ProjectLayer:
-    return ProjectLayer(name, f"{file}|layername={layer}", style, "vector", crs, visible)
+    return ProjectLayer(name, source, style, "vector", crs, visible, span)
 
 
-def _span(item: Dated) -> Span | None:
-    start, end = moment(item.start), moment(item.end)
-    if start is None or end is None:
-        return None
-    if not start < end:
-        raise DataError(
-            f"{Path(item.path).name}: the period ends ({end}) before it has begun ({start}).",
-            found=(start, end),
-        )
-    return start, end
+def _of_periods(view: View, name: str, source: str, style: str) -> list[ProjectLayer | Group]:
+    """Return a layer of polygons that waits to be looked at; where there are periods a group with one for each."""
+    periods, crs = view.periods, view.domain.crs
+    if periods is None:
+        return [_vector(name, source, style, crs, visible=False)]
+    spans = [_span(str(a), str(b)) for a, b in zip(periods.starts, periods.ends, strict=True)]
+    layers = [
+        _vector(label, source + _only(label), style, crs, visible=span is not None, span=span)
+        for label, span in zip(periods.labels, spans, strict=True)
+    ]
+    return [Group(name, layers, visible=False, expanded=False)]
+
+
+def _only(label: str) -> str:
+    """Return what a source is followed by where one period of it is shown."""
+    return f"|subset=\"period\" = '{label}'"
+
+
+def _span(start: str | None, end: str | None) -> Span | None:
+    """Return from when to when a layer is shown; None where it has no time, or time is plain numbers."""
+    first, last = moment(start), moment(end)
+    return None if first is None or last is None else (first, last)
 
 
 def _capital(words: str) -> str:
     return words[:1].upper() + words[1:]
-
-
-def _title(title: str) -> str:
-    return title or "geobgp"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from geobgp.output import figures as plots
-from geobgp.output import figures as residual_plots
 from geobgp.output.figures import INK, hide_spines, map_size
 from geobgp.web.page import data_url
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from geobgp.checks.crossval import CrossValidation
     from geobgp.checks.residuals import Residuals
+    from geobgp.output.grids import View
     from geobgp.posterior import Posterior
     from geobgp.summary import FitRecord
 
@@ -40,26 +41,19 @@ def done(figure: Figure) -> str:
     return data_url(out.getvalue(), "image/png")
 
 
-def _map(posterior: Posterior, draw: Any) -> str:
-    figure = new_figure(map_size(posterior.domain))
-    draw(figure.subplots())
-    return done(figure)
+def drawn(view: View, **how: Any) -> str:
+    """Return a map of a posterior, or small maps of its periods; `how` is of `geobgp.output.figures.plot`."""
+    if view.periods is None:
+        figure = new_figure(map_size(view.domain))
+        plots.plot(view, figure.subplots(), **how)
+        return done(figure)
+    n = math.ceil(view.n / plots.panel_step(view.n))
+    return done(plots.plot(view, new_figure(plots.panel_size(view.domain, n)), **how | {"title": ""}))
 
 
-def intensity(posterior: Posterior) -> str:
-    """Return the map of the statistic that is drawn, the mean or the median."""
-    title = f"{posterior.drawn.capitalize()} {posterior.quantity}"
-    return _map(posterior, lambda ax: plots.plot_intensity(posterior, ax=ax, title=title))
-
-
-def uncertainty(posterior: Posterior) -> str:
-    """Return the map of the relative uncertainty."""
-    return _map(posterior, lambda ax: plots.plot_uncertainty(posterior, ax=ax))
-
-
-def exceedance(posterior: Posterior, threshold: float) -> str:
-    """Return the map of the probability of exceeding a threshold."""
-    return _map(posterior, lambda ax: plots.plot_exceedance(posterior, threshold, ax=ax))
+def level(view: View) -> str:
+    """Return the level of each period, and the events in it."""
+    return done(plots.plot_level(view, new_figure(plots.LEVEL_SIZE)))
 
 
 def hyperparameters(posterior: Posterior) -> str:
@@ -105,12 +99,12 @@ def validation(checked: CrossValidation) -> str:
     wide, tall = map_size(checked.domain, height=3.6, beside=1.0)
     ratios = [3.6, wide, 2.9]
     figure = new_figure((sum(ratios), max(tall, 3.4)))
-    checked.plot(figure.subplots(1, 3, width_ratios=ratios))
+    plots.plot(checked, figure.subplots(1, 3, width_ratios=ratios))
     return done(figure)
 
 
 def residuals(found: Residuals) -> str:
     """Return the residual map, pairs of events and lurking variables."""
-    figure = new_figure(residual_plots.layout(found)[0])
-    residual_plots.plot_residuals(found, figure)
+    figure = new_figure(plots.layout(found)[0])
+    plots.plot(found, figure)
     return done(figure)

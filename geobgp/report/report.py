@@ -18,12 +18,10 @@ from geobgp.data.inputs import about_effort
 from geobgp.errors import CheckWarning, GeobgpError, render_text, warn
 from geobgp.files import replacing
 from geobgp.inference.mixture import interval_in
-from geobgp.output import figures as time_plots
-from geobgp.output.figures import Course
-from geobgp.output.grids import hatched_land
+from geobgp.output.figures import panel_step
+from geobgp.output.grids import View
 from geobgp.prior.kernels import Matern, SquaredExponential
 from geobgp.report import figures
-from geobgp.report.figures import done, new_figure
 from geobgp.summary import interval_words
 from geobgp.text import events, listed, number, percent, whole_percent
 from geobgp.web import page as templates
@@ -32,6 +30,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from geobgp.checks.crossval import CrossValidation
+    from geobgp.checks.forecasts import ForecastCheck
     from geobgp.checks.residuals import Checks
     from geobgp.data.areas import AreaCounts
     from geobgp.data.counts import Counts
@@ -48,8 +47,8 @@ _LITTLE = 0.1
 
 
 def in_sentences(posterior: Posterior) -> list[str]:
-    """Return what lengthscale, sd and permeability say, a sentence each."""
-    found = [_reach(posterior), _spread(posterior), water(posterior)]
+    """Return what lengthscale, sd, memory and permeability say, a sentence each."""
+    found = [_reach(posterior), _spread(posterior), _memory(posterior), water(posterior)]
     return [sentence for sentence in found if sentence]
 
 
@@ -91,6 +90,16 @@ def _spread(posterior: Posterior) -> str:
     )
 
 
+def _memory(posterior: Posterior) -> str:
+    periods = View.of(posterior).fitted
+    if periods is None or periods.n < 2:
+        return ""
+    after, kept = number(posterior.tau, 2), percent(math.exp(-1))
+    unit = periods.noun if after == "1" else f"{periods.noun}s"
+    fades = " Smaller patches fade sooner." if posterior.dynamics == "diffusive" else ""
+    return f"After {after} {unit} a large patch keeps {kept} of what sets it off from the average.{fades}"
+
+
 def water(posterior: Posterior) -> str:
     """Return how far information crosses water, in a sentence."""
     share = posterior.basis.permeability
@@ -106,6 +115,8 @@ def water(posterior: Posterior) -> str:
 
 #: Regions that a report lists; all of them are in the file.
 _MOST_REGIONS = 100
+#: Periods that the table lists, the last ones.
+_MOST_PERIODS = 60
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,8 +132,8 @@ class ReportInputs:
     choices : mapping of str to Choice
     checks : Checks
         Numbers by piece of land, from the points that made the map.
-    validation : CrossValidation
-        Blocks that were left out: what the verdict rests on.
+    validation : CrossValidation or ForecastCheck
+        Blocks, or the last periods, that were left out: what the verdict rests on.
     advice : sequence of str
         What to try where they are predicted badly, the best first.
     not_checked : str
@@ -131,7 +142,8 @@ class ReportInputs:
     thresholds : sequence of float
         Exceedance maps to show.
     regions : DataFrame
-        From `Posterior.totals`, with a column ``name`` and, if known, ``observed``.
+        From `Posterior.totals`, with a column ``name`` and, if known, ``observed``; of periods the last that was
+        fitted is listed.
     files : mapping of str to str
         Files beside the report, and what they are.
     seconds : mapping of str to float
@@ -144,7 +156,7 @@ class ReportInputs:
     counts: Counts | AreaCounts | None = None
     choices: Mapping[str, Choice] = field(default_factory=dict)
     checks: Checks | None = None
-    validation: CrossValidation | None = None
+    validation: CrossValidation | ForecastCheck | None = None
     advice: Sequence[str] = ()
     not_checked: str = ""
     warnings: Sequence[str] = ()
@@ -183,91 +195,127 @@ def attempted(check: Callable[[], Result], what: str) -> tuple[Result | None, st
 
 
 def write_report(
-    path: str | os.PathLike[str], posterior: Posterior, inputs: ReportInputs | None = None
+    path: str | os.PathLike[str],
+    shown: Posterior | View,
+    inputs: ReportInputs | None = None,
+    *,
+    forecast: Posterior | None = None,
 ) -> Path:
-    """Write the report of a posterior of counts, complete or not at all.
+    """Write the report of a posterior, complete or not at all: with sections for what there is.
 
     Parameters
     ----------
     path : str or path
         An HTML file.
-    posterior : Posterior
+    shown : Posterior or View
+        Of periods there are small maps, the level from period to period, and a table by period.
     inputs : ReportInputs, optional
         What went in and how it was checked.
+    forecast : Posterior, optional
+        Of the periods that follow.
     """
-    text = render(posterior, inputs or ReportInputs())
+    text = render(View.of(shown, forecast), inputs or ReportInputs())
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
     return Path(path)
 
 
-def render(posterior: Posterior, inputs: ReportInputs) -> str:
+def render(shown: Posterior | View, inputs: ReportInputs) -> str:
     """Return the page. No text from data is taken for HTML, and no request leaves the page."""
     import geobgp
 
+    view = View.of(shown)
+    posterior = view.posterior
+    people = "People" if posterior.exposure_kind == "population" else "Exposure"
+    effort = None if posterior.effort is None else np.atleast_2d(posterior.effort).mean(axis=0)
     return templates.render(
         "report/report.html.j2",
         posterior=posterior,
+        periods=view.fitted,
         inputs=inputs,
         title=posterior.title or posterior.default_title,
+        what=posterior.units if posterior.quantity == "intensity" else f"the {posterior.quantity}",
         units=posterior.units,
+        linear=view.data.attrs.get("scale") == "linear",
         interval=whole_percent(posterior.interval),
         version=geobgp.__version__,
-        pictures=_pictures(posterior, inputs),
+        ahead=view.n - view.n_fitted,
+        every=_every(view),
+        pictures=_pictures(view, inputs),
         variation=posterior.summary().get("variation"),
-        cards=_cards(posterior, inputs),
-        found=_found(posterior, inputs),
+        cards=_cards(view, inputs),
+        found=_found(view, inputs),
         chosen=_chosen(posterior, inputs),
         ladder=_ladder(posterior),
         water=water(posterior),
-        hatched=hatched_land(posterior)[1],
+        hatched=view.hatched[1],
         meaning=in_sentences(posterior),
-        effort="" if posterior.effort is None else about_effort(posterior.effort, posterior.domain),
+        effort="" if effort is None else about_effort(effort, posterior.domain),
         estimates=_estimates(posterior),
         computation=_computation(posterior, inputs),
-        **_residuals(posterior),
+        **_residuals(view),
         **_checks(posterior, inputs.checks),
         **_validation(posterior, inputs.validation),
-        **region_table(inputs.regions, "People" if posterior.exposure_kind == "population" else "Exposure"),
+        **_level(view),
+        **region_table(_last_period(view, inputs.regions), people),
+        region_period="" if view.fitted is None else view.fitted.labels[-1],
     )
 
 
-def _pictures(posterior: Posterior, inputs: ReportInputs) -> dict[str, Any]:
+def _every(view: View) -> str:
+    """Return which of many periods the small maps show."""
+    if view.fitted is None or panel_step(view.n) == 1:
+        return ""
+    step = panel_step(view.n)
+    return f", every {dict([(2, 'second'), (3, 'third')]).get(step, f'{step}th')} {view.fitted.noun}"
+
+
+def _pictures(view: View, inputs: ReportInputs) -> dict[str, Any]:
+    posterior = view.posterior
+    checked: Any = inputs.validation
+    title = f"{posterior.drawn.capitalize()} {posterior.quantity}"
     return {
-        "drawn": figures.intensity(posterior),
-        "uncertainty": figures.uncertainty(posterior),
-        "exceedance": [(value, figures.exceedance(posterior, value)) for value in inputs.thresholds],
+        "drawn": figures.drawn(view, title=title),
+        "uncertainty": figures.drawn(view, variable="uncertainty"),
+        "exceedance": [(value, figures.drawn(view, threshold=value)) for value in inputs.thresholds],
+        "level": None if view.fitted is None else figures.level(view),
         "hyperparameters": figures.hyperparameters(posterior),
         "ladder": figures.ladder(posterior.tried) if len({r.nodes for r in posterior.tried}) > 1 else None,
-        "blocks": None if inputs.validation is None else figures.validation(inputs.validation),
+        # What was left out at places has a picture, what was left out in time a table.
+        "blocks": figures.validation(checked) if hasattr(checked, "blocks") else None,
     }
 
 
-def _cards(posterior: Posterior, inputs: ReportInputs) -> list[tuple[str, str, str]]:
-    facts, domain = posterior.summary(), posterior.domain
+def _cards(view: View, inputs: ReportInputs) -> list[tuple[str, str, str]]:
+    posterior, domain, periods, checked = view.posterior, view.domain, view.fitted, inputs.validation
+    facts = posterior.summary()
     parts = f"{domain.n_components:,} separate parts" if domain.n_components > 1 else "one piece"
     land = f"{number(domain.node_areas.sum() / domain.area_unit[0])} {_area_unit(posterior)}"
+    name = "Points used" if posterior.areas is None and periods is None else "Events"
     cards = [
-        (
-            "Events" if posterior.areas is not None else "Points used",
-            f"{posterior.n_points:,}",
-            _lost(posterior),
-        ),
+        (name, f"{posterior.n_points:,}", _lost(posterior) if periods is None else periods.words()),
         ("Land", land, parts),
         *_exposed(posterior),
         ("Overall", number(posterior.overall), posterior.units),
-        ("Lengthscale", *_quantity(facts["lengthscale"])),
-        ("Spread (log scale)", *_quantity(facts["sd"])),
     ]
-    if inputs.validation is not None:
-        word = "fine" if inputs.validation.fine else "look closer"
-        left = "blocks" if posterior.areas is None else "areas"
-        share = f"{percent(inputs.validation.coverage)} of left-out {left} within {whole_percent(posterior.interval)}"
-        if inputs.validation.score < 0:
-            share += (
-                f"; one {'risk' if posterior.exposure_kind == 'risk' else 'rate'} everywhere predicts better"
-            )
-        cards.append(("Checks", word, share))
+    if periods is not None:
+        table = view.level.iloc[: view.n_fitted]
+        highest = table.loc[table["level"].idxmax()]
+        level = f"level {three(float(highest['level']))} {posterior.units}"
+        cards.append((f"Highest {periods.noun}", str(highest["period"]), level))
+    named = {"lengthscale": "Lengthscale", "sd": "Spread (log scale)", "correlation_time": "Memory"}
+    cards += [(name, *_quantity(facts[key])) for key, name in named.items() if key in facts]
+    if periods is not None and view.n > view.n_fitted:
+        ahead = f"{view.n - view.n_fitted} {periods.noun}s", f"{view.labels[view.n_fitted]} on"
+        cards.append(("Forecast", *ahead))
+    if checked is not None:
+        blocks = "areas" if posterior.areas is not None else "blocks"
+        left = blocks if hasattr(checked, "blocks") else "numbers"
+        share = f"{percent(checked.coverage)} of left-out {left} within {whole_percent(checked.interval)}"
+        if hasattr(checked, "blocks") and checked.score < 0:
+            one = "risk" if posterior.exposure_kind == "risk" else "rate"
+            share += f"; one {one} everywhere predicts better"
+        cards.append(("Checks", "fine" if checked.fine else "look closer", share))
     if not posterior.converged:
         cards.append(("Fit", "not converged", "see below"))
     return cards
@@ -283,7 +331,8 @@ def _exposed(posterior: Posterior) -> list[tuple[str, str, str]]:
     if posterior.exposure_kind not in names:
         return []
     name, words = names[posterior.exposure_kind]
-    return [(name, number(float(posterior.exposure.sum())), words)]
+    # That of a period, where there are several.
+    return [(name, number(float(np.atleast_2d(posterior.exposure).sum(axis=1).mean())), words)]
 
 
 def _area_unit(posterior: Posterior) -> str:
@@ -313,14 +362,14 @@ def capital(name: str) -> str:
     return name[:1].upper() + name[1:]
 
 
-def _found(posterior: Posterior, inputs: ReportInputs) -> list[tuple[str, str]]:
+def _found(view: View, inputs: ReportInputs) -> list[tuple[str, str]]:
     """Return what became of the points, and what the land is."""
     if inputs.counts is not None:
         points = inputs.counts.facts()
     else:
-        points = {name: f"{value:,.6g}" for name, value in posterior.points.items()}
-    domain = posterior.domain
-    rows = [*points.items(), *domain.facts().items(), *(("note", note) for note in domain.notes)]
+        points = {name: f"{value:,.6g}" for name, value in view.posterior.points.items()}
+    periods = {} if view.fitted is None else {"periods": view.fitted.words()}
+    rows = [*(points | periods | view.domain.facts()).items(), *(("note", n) for n in view.domain.notes)]
     return [(capital(name), text) for name, text in rows]
 
 
@@ -349,12 +398,17 @@ def _ladder(posterior: Posterior) -> list[tuple[str, ...]]:
 
 def _estimates(posterior: Posterior) -> list[tuple[str, str, str]]:
     facts = posterior.summary()
-    rows = [
-        ("Lengthscale", *_quantity(facts["lengthscale"])),
-        (
-            f"Standard deviation of the log {posterior.quantity}".replace("log i", "log-i"),
-            *_quantity(facts["sd"]),
-        ),
+    named = {
+        "lengthscale": "Lengthscale",
+        "sd": f"Standard deviation of the log {posterior.quantity}".replace("log i", "log-i"),
+        "correlation_time": "Memory: what large patches keep 37 % over",
+        "level_sd": "Standard deviation of the level, on the log scale",
+    }
+    rows = [(name, *_quantity(facts[key])) for key, name in named.items() if key in facts]
+    rows += [
+        (capital(key.replace("_", " ")), str(facts[key]), "")
+        for key in ("dynamics", "yearly_cycle")
+        if facts.get(key)
     ]
     if "overdispersion" in facts:
         rows.append(("More spread than Poisson counts", *facts["overdispersion"].split(": ", 1)))
@@ -387,22 +441,43 @@ def _checks(posterior: Posterior, checks: Checks | None) -> dict[str, Any]:
     return {"parts_head": head, "parts": rows[1:] if last == 1 else rows}
 
 
-def _validation(posterior: Posterior, checked: CrossValidation | None) -> dict[str, Any]:
-    """Return what left-out blocks say, and what they are."""
+def _validation(posterior: Posterior, checked: Any) -> dict[str, Any]:
+    """Return what left-out blocks or periods say, and what they are."""
     if checked is None:
-        return {"failures": ()}
-    blocks = f"{len(checked.blocks):,} blocks"
-    if posterior.areas is not None:
-        blocks = f"{len(checked.blocks):,} areas"
+        return {"failures": (), "check_rows": ()}
+    failures = checked.failures() if hasattr(checked, "failures") else []
+    low, high = checked.coverage_band
+    bad = failures or not low <= checked.coverage <= high
+    out: dict[str, Any] = {
+        "failures": failures,
+        "verdict": checked.verdict(),
+        "tone": "bad" if bad else "good" if checked.fine else "doubt",
+        "check_rows": (),
+    }
+    if hasattr(checked, "by_period"):
+        out["check_head"] = ("Left out", "Observed", "Expected", f"Within {whole_percent(checked.interval)}")
+        out["check_rows"] = [
+            (
+                str(k),
+                events(float(r["observed"])),
+                events(float(r["expected"])),
+                percent(float(r["coverage"])),
+            )
+            for k, r in checked.by_period().iterrows()
+        ]
+        return out
+    blocks = f"{len(checked.blocks):,} {'blocks' if posterior.areas is None else 'areas'}"
     if checked.side is not None:
         scale, unit = checked.domain.length_unit
         blocks = f"{len(checked.blocks):,} squares of {number(checked.side / scale)} {unit}"
-    return {"failures": checked.failures(), "verdict": checked.verdict(), "left_out": blocks}
+    return out | {"left_out": blocks}
 
 
-def _residuals(posterior: Posterior) -> dict[str, Any]:
+def _residuals(view: View) -> dict[str, Any]:
     """Return the picture of the residuals and what it shows; nothing where the counts are not known."""
-    if posterior.observed is None or posterior.protection or not posterior.observed.any():
+    posterior = view.posterior
+    seen = posterior.observed is not None and np.any(posterior.observed) and view.fitted is None
+    if not seen or posterior.protection:
         return {"residuals": None, "no_residuals": ""}
     found, why_not = attempted(posterior.residuals, "The residuals were")
     if found is None:
@@ -414,6 +489,32 @@ def _residuals(posterior: Posterior) -> dict[str, Any]:
         "clustered": "pairs" in left,
         "unexplained": listed(name for name in left if name != "pairs"),
     }
+
+
+def _level(view: View) -> dict[str, Any]:
+    """Return the table by period, the last ones if there are many."""
+    if view.fitted is None:
+        return {"level_head": ()}
+    table = view.level
+    last = table.tail(_MOST_PERIODS)
+    marks = [" (forecast)" if ahead else "" for ahead in last["forecast"]]
+    columns = {view.fitted.noun.capitalize(): [f"{p}{m}" for p, m in zip(last["period"], marks, strict=True)]}
+    if "observed" in last:
+        columns["Observed"] = [events(float(v)) for v in last["observed"]]
+    columns |= between(last, "predicted", events)
+    columns["Expected"] = [events(float(v)) for v in last["expected"]]
+    columns |= between(last, "expected", events)
+    columns["Level"] = [three(float(v)) for v in last["level"]]
+    columns |= between(last, "level", three)
+    rows = list(zip(*columns.values(), strict=True))
+    return {"level_head": tuple(columns), "level_rows": rows, "more_periods": len(table) - len(last)}
+
+
+def _last_period(view: View, frame: pd.DataFrame | None) -> pd.DataFrame | None:
+    """Return the totals of regions in the last period that was fitted."""
+    if frame is None or view.fitted is None or "period" not in frame:
+        return frame
+    return frame[frame["period"] == view.fitted.labels[-1]]
 
 
 def region_table(frame: pd.DataFrame | None, exposed: str = "Exposure") -> dict[str, Any]:
@@ -506,203 +607,3 @@ def _computation(posterior: Posterior, inputs: ReportInputs) -> list[tuple[str, 
     if inputs.command:
         rows.append(("Command", inputs.command))
     return rows
-
-
-# -- report.html of a map over time: small maps, the level from period to period, a table by period, and the checks --
-
-
-#: Periods that the table lists, the last ones; small maps that the figure shows.
-MOST_ROWS = 60
-
-
-def write_time_report(
-    path: str | os.PathLike[str],
-    source: Posterior,
-    inputs: ReportInputs | None = None,
-    *,
-    forecast: Posterior | None = None,
-    check: Any = None,
-) -> Path:
-    """Write the report of a posterior over periods, complete or not at all.
-
-    Parameters
-    ----------
-    path : str or path
-        An HTML file.
-    source : Posterior
-    inputs : ReportInputs, optional
-        What went in. Of its regions, from ``totals``, the last period is listed.
-    forecast : Posterior, optional
-        Of the periods that follow.
-    check : ForecastCheck, optional
-        How well the last periods were forecast.
-    """
-    text = render_time(Course(source, forecast), inputs or ReportInputs(), check)
-    with replacing(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
-    return Path(path)
-
-
-def render_time(course: Course, inputs: ReportInputs, check: Any = None) -> str:
-    """Return the page. No text from data is taken for HTML, and no request leaves the page."""
-    import geobgp
-
-    source = course.fitted
-    facts = source.provenance
-    return templates.render(
-        "report/time_report.html.j2",
-        source=source,
-        inputs=inputs,
-        title=str(facts["title"]),
-        units=source.units,
-        interval=whole_percent(source.interval),
-        version=geobgp.__version__,
-        created=str(facts["created"]),
-        ahead=course.n - course.known,
-        shown=_shown(course),
-        pictures=_time_pictures(course, inputs.thresholds),
-        variation=source.summary().get("variation"),
-        cards=_time_cards(course, check),
-        found=_time_findings(source, inputs),
-        chosen=[(capital(name), str(c.value), c.why) for name, c in inputs.choices.items()],
-        model_rows=[(capital(name), text) for name, text in source.summary().rows()],
-        computation_rows=_time_computation(facts, inputs),
-        **_periods(course.level),
-        **_time_checks(check),
-        **_regions(course, inputs.regions),
-    )
-
-
-def _shown(course: Course) -> str:
-    step = -(-course.n // time_plots.MAX_PANELS)
-    which = {2: "second", 3: "third"}.get(step, f"{step}th")
-    return "" if step == 1 else f", every {which} {course.fitted.time.noun}"
-
-
-def _time_pictures(course: Course, thresholds: Sequence[float]) -> dict[str, Any]:
-    def panels(variable: str | None = None, threshold: float | None = None) -> str:
-        n = -(-course.n // -(-course.n // time_plots.MAX_PANELS))
-        figure = new_figure(time_plots.panel_size(course.fitted, n))
-        return done(
-            time_plots.plot_periods(
-                course.fitted,
-                figure,
-                forecast=course.forecast,
-                variable=variable,
-                threshold=threshold,
-                title="",
-            )
-        )
-
-    level = time_plots.plot_level(course, new_figure(time_plots.LEVEL_SIZE))
-    return {
-        "maps": panels(),
-        "uncertainty": panels("uncertainty"),
-        "exceedance": [(value, panels(threshold=value)) for value in thresholds],
-        "level": done(level),
-    }
-
-
-def _time_cards(course: Course, check: Any) -> list[tuple[str, str, str]]:
-    source, table = course.fitted, course.level.iloc[: course.known]
-    domain, noun = source.domain, source.time.noun
-    facts = source.summary()
-    parts = f"{domain.n_components:,} separate parts" if domain.n_components > 1 else "one piece"
-    unit = domain.area_unit[1] if domain.crs is not None else "square units"
-    top = table["level"].idxmax()
-    cards = [
-        ("Events", f"{source.n_points:,}", source.time.words()),
-        ("Land", f"{number(domain.node_areas.sum() / domain.area_unit[0])} {unit}", parts),
-        (
-            f"Highest {noun}",
-            str(table["period"].loc[top]),
-            f"level {number(table['level'].loc[top], 3)} {source.units}",
-        ),
-    ]
-    for key, name in (
-        ("lengthscale", "Lengthscale"),
-        ("sd", "Spread (log scale)"),
-        ("correlation_time", "Memory"),
-    ):
-        fact = facts.get(key)
-        if isinstance(fact, Mapping) and "value" in fact:
-            note = interval_words(fact) if fact.get("learned") else ""
-            cards.append((name, f"{number(fact['value'])} {fact.get('unit', '')}".strip(), note))
-    if course.n > course.known:
-        cards.append(("Forecast", f"{course.n - course.known} {noun}s", f"{course.labels[course.known]} on"))
-    if check is not None:
-        cards.append(
-            ("Checks", percent(check.coverage), f"of left-out numbers within {whole_percent(check.interval)}")
-        )
-    return cards
-
-
-def _time_findings(source: Posterior, inputs: ReportInputs) -> list[tuple[str, str]]:
-    counted = {} if inputs.counts is None else inputs.counts.facts()
-    rows = [*counted.items(), ("periods", source.time.words()), *source.domain.facts().items()]
-    rows += [("note", note) for note in source.domain.notes]
-    return [(capital(name), text) for name, text in rows]
-
-
-def _time_computation(facts: Mapping[str, Any], inputs: ReportInputs) -> list[tuple[str, str]]:
-    rows = [
-        ("Converged", "yes" if facts.get("converged") == "true" else "NO"),
-        ("ELBO", f"{facts['elbo']:,.2f}"),
-    ]
-    if inputs.seconds:
-        rows.append(("Time", f"{sum(inputs.seconds.values()):.1f} s"))
-    return rows + ([("Command", inputs.command)] if inputs.command else [])
-
-
-def _periods(table: pd.DataFrame) -> dict[str, Any]:
-    """Return the table by period, the last ones if there are many."""
-    last = table.tail(MOST_ROWS)
-    columns = {
-        "Period": [
-            f"{p}{' (forecast)' if f else ''}" for p, f in zip(last["period"], last["forecast"], strict=True)
-        ]
-    }
-    if "observed" in last:
-        columns["Observed"] = [events(float(v)) for v in last["observed"]]
-    columns |= between(last, "predicted", events)
-    columns["Expected"] = [events(float(v)) for v in last["expected"]]
-    columns |= between(last, "expected", events)
-    columns["Level"] = [three(float(v)) for v in last["level"]]
-    columns |= between(last, "level", three)
-    return {
-        "head": tuple(columns),
-        "rows": list(zip(*columns.values(), strict=True)),
-        "more_rows": len(table) - len(last),
-    }
-
-
-def _time_checks(check: Any) -> dict[str, Any]:
-    if check is None:
-        return {"check": None, "check_rows": ()}
-    low, high = getattr(check, "coverage_band", (0.0, 1.0))
-    out: dict[str, Any] = {
-        "check": check,
-        "verdict": check.verdict(),
-        "tone": "bad" if not low <= check.coverage <= high else "good" if check.fine else "doubt",
-    }
-    table = check.by_period()
-    out["check_head"] = ("Left out", "Observed", "Expected", f"Within {whole_percent(check.interval)}")
-    out["check_rows"] = [
-        (
-            str(period),
-            events(float(r["observed"])),
-            events(float(r["expected"])),
-            percent(float(r["coverage"])),
-        )
-        for period, r in table.iterrows()
-    ]
-    return out
-
-
-def _regions(course: Course, frame: pd.DataFrame | None) -> dict[str, Any]:
-    """Return the totals of regions in the last period that was fitted."""
-    if frame is None:
-        return {"region_head": ()}
-    label = course.labels[course.known - 1]
-    last = frame[frame["period"] == label] if "period" in frame else frame
-    return region_table(last) | {"region_period": label}

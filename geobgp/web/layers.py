@@ -17,11 +17,11 @@ from affine import Affine
 from geobgp.errors import DataError, DomainError, option
 from geobgp.land.crs import transform_xy
 from geobgp.output import palette
-from geobgp.output.grids import relative_uncertainty
+from geobgp.output.grids import uncertainty
 from geobgp.output.palette import Classes
 from geobgp.privacy import hidden_words, shown_words
 from geobgp.text import number, rounded
-from geobgp.units import warn_if_far
+from geobgp.units import RELATIVE_RISK, warn_if_far
 from geobgp.web.page import pack
 
 if TYPE_CHECKING:
@@ -103,12 +103,14 @@ def drawn_layer(data: xr.Dataset, units: str) -> Layer:
 
 
 def uncertainty_layer(data: xr.Dataset) -> Layer:
-    """Return the layer of the relative uncertainty."""
-    values = relative_uncertainty(data)
-    classes = palette.classes_for("cv", values.astype(np.float32))
+    """Return the layer of the uncertainty: relative to the mean, or in the map's own unit."""
+    values, of_mean = uncertainty(data)
+    units = str(data["sd"].attrs.get("units", ""))
+    classes = palette.classes_for("cv" if of_mean else "sd", values.astype(np.float32), units)
     note = f"The uncertainty is {classes.names[0]}." if classes.names else ""
-    words = "Uncertainty", "Relative uncertainty", "sd / mean, %"
-    return Layer("uncertainty", *words, values, classes, note=note)
+    heading = "Relative uncertainty" if of_mean else "Standard deviation"
+    units = "sd / mean, %" if of_mean else units
+    return Layer("uncertainty", "Uncertainty", heading, units, values, classes, note=note)
 
 
 def with_legend(layers: list[Layer], posterior: Any) -> list[Layer]:
@@ -163,9 +165,9 @@ def chosen_thresholds(
 def default_threshold(posterior: Any, data: xr.Dataset) -> float:
     """Return the threshold where none was asked for: 1 of a ratio, else the mean over all land, or over the exposed.
 
-    `data` is the intensity that the map shows, of all periods.
+    `data` is what the map shows, of all periods.
     """
-    if "quantity" in data["mean"].attrs:
+    if data["mean"].attrs.get("quantity") == RELATIVE_RISK:
         return 1.0
     if posterior.drawn == "median":
         return rounded(float(posterior.overall), 2)
@@ -187,6 +189,8 @@ _TOO_LARGE: Final = 65535
 # Codes in a power of ten, and how many powers there is room for beside none, zero and too large.
 _DECADE: Final = 9 * 10 ** (DIGITS - 1)
 _DECADES: Final = (_TOO_LARGE - 2) // _DECADE
+# Where some numbers are negative, their codes count down from the largest; so far up go the others.
+_HALF: Final = _TOO_LARGE // 2
 #: Bytes that a number takes at least, about; with it a hopeless attempt is not made.
 _BYTES: Final = 0.5
 
@@ -199,6 +203,8 @@ class Decimals:
     ----------
     lowest : int
         The power of ten of code 2, which stands for 1.00 times it.
+    signed : bool
+        Whether some numbers are negative: the code of -x is 65535 less that of x.
 
     Examples
     --------
@@ -210,20 +216,27 @@ class Decimals:
     """
 
     lowest: int
+    signed: bool = False
 
     @classmethod
     def holding(cls, *arrays: np.ndarray) -> Decimals:
-        """Return decimals that hold all positive values; if they span too much, those around the middle."""
-        positive = [a[(a > 0) & np.isfinite(a)] for a in arrays]
-        powers = np.concatenate([np.floor(np.log10(a)) for a in positive]) if positive else np.empty(0)
+        """Return decimals that hold all values; if their sizes span too much, those around the middle."""
+        sizes = [np.abs(a[(a != 0) & np.isfinite(a)]) for a in arrays]
+        signed = any((a < 0).any() for a in arrays)
+        decades = _DECADES // 2 if signed else _DECADES
+        powers = np.concatenate([np.floor(np.log10(a)) for a in sizes]) if sizes else np.empty(0)
         if not powers.size:
             return cls(0)
         low, high = powers.min(), powers.max()
-        return cls(int(low if high - low < _DECADES else np.median(powers) - _DECADES // 2))
+        return cls(int(low if high - low < decades else np.median(powers) - decades // 2), signed)
 
     def encode(self, values: np.ndarray) -> np.ndarray:
         """Return codes as uint16; values are rounded as `geobgp.text.rounded` does, half-way cases too."""
         values = np.asarray(values, float)
+        if self.signed:
+            sizes = np.minimum(replace(self, signed=False).encode(np.abs(values)), _HALF).astype(np.int64)
+            codes = np.where((values < 0) & (sizes > 1), _TOO_LARGE - sizes, sizes)
+            return np.where(np.isposinf(values), _TOO_LARGE, codes).astype(np.uint16)
         codes = np.where(np.isnan(values), 0, 1)
         codes[np.isposinf(values)] = _TOO_LARGE
         with np.errstate(invalid="ignore"):
@@ -243,6 +256,10 @@ class Decimals:
 
     def decode(self, codes: np.ndarray) -> np.ndarray:
         """Return numbers, NaN for none; what the page's script does."""
+        if self.signed:
+            negative = (codes > _HALF) & (codes < _TOO_LARGE)
+            sizes = np.where(negative, _TOO_LARGE - codes.astype(np.int64), codes)
+            return np.where(negative, -1.0, 1.0) * replace(self, signed=False).decode(sizes)
         power, digits = np.divmod(codes.astype(np.int64) - 2, _DECADE)
         power, digits = power + self.lowest - DIGITS + 1, digits + 10 ** (DIGITS - 1)
         text = [f"{d}e{p}" for d, p in zip(digits.ravel().tolist(), power.ravel().tolist(), strict=True)]
@@ -343,6 +360,7 @@ class Numbers:
         return {
             "rows": self.shape[0], "cols": self.shape[1], "row": self.row, "col": self.col,
             "block": self.block, "lowest": self.decimals.lowest, "digits": DIGITS,
+            **({"signed": True} if self.decimals.signed else {}),
         }  # fmt: skip
 
 

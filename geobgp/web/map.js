@@ -46,7 +46,7 @@ window.geobgp = (function () {
     if (local) return number(length) + (length === 1 ? " unit" : " units");
     return length < 1000 ? number(length) + " m" : number(length / 1000) + " km";
   }
-  // As geobgp.web.numbers.chance_codes rounds them.
+  // As geobgp.web.layers.chance_codes rounds them.
   function percent(p) {
     if (!Number.isFinite(p)) return "\u2013";
     const tenths = Math.round(1000 * p);
@@ -55,7 +55,7 @@ window.geobgp = (function () {
     return (tenths / 10).toFixed(tenths >= 100 && tenths <= 900 ? 0 : 1) + " %";
   }
 
-  // The inverse of geobgp.web.embed.pack.
+  // The inverse of geobgp.web.page.pack.
   async function unpack(text, rows, cols) {
     const planes = await inflated(bytes(text));
     const n = rows * cols, out = new Uint16Array(n);
@@ -69,7 +69,7 @@ window.geobgp = (function () {
     }
     return out;
   }
-  // The lines of a picture of geobgp.web.embed.palette_png: a byte of no use, then one for each pixel, 0 for none.
+  // The lines of a picture of geobgp.web.page.palette_png: a byte of no use, then one for each pixel, 0 for none.
   async function pixels(url) {
     const raw = bytes(url.slice(url.indexOf(",") + 1)), view = new DataView(raw.buffer);
     let at = 8;
@@ -81,14 +81,15 @@ window.geobgp = (function () {
     const stream = new Blob([raw]).stream().pipeThrough(new DecompressionStream("deflate"));
     return new Uint8Array(await new Response(stream).arrayBuffer());
   }
-  // The number of a code of geobgp.web.numbers.Decimals: the decimal itself, nothing is rounded here.
+  // The number of a code of geobgp.web.layers.Decimals: the decimal itself, nothing is rounded here.
   function decode(code, cells) {
     if (code < 2) return code ? 0 : NaN;
+    if (cells.signed && code > 32767) return -decode(65535 - code, { ...cells, signed: false });
     if (code === 65535) return Infinity;
     const first = Math.pow(10, cells.digits - 1), digits = (code - 2) % (9 * first) + first;
     return Number(digits + "e" + (Math.floor((code - 2) / (9 * first)) + cells.lowest - cells.digits + 1));
   }
-  // Column and row of a place, by its share of the way east and south: geobgp.web.patches.Patches.at.
+  // Column and row of a place, by its share of the way east and south: geobgp.web.layers.Patches.at.
   function locate(patches, s, t) {
     const k = patches.count, n = patches.knots;
     const east = Math.min(Math.floor(k * s), k - 1), south = Math.min(Math.floor(k * t), k - 1);
@@ -241,7 +242,8 @@ window.geobgp = (function () {
       readout.appendChild(el("div", "", interval(v)));
       if (cells.block > 1) readout.appendChild(el("div", "geobgp-quiet", averaged));
       if (layer.key === "uncertainty") {
-        readout.appendChild(el("div", "geobgp-quiet", "sd / mean " + number(v.cv) + " %"));
+        const sd = "cv" in v ? "sd / mean " + number(v.cv) + " %" : "sd " + number(v.sd) + " " + layer.units;
+        readout.appendChild(el("div", "geobgp-quiet", sd));
       } else if (layer.key === "difference") {
         const pair = number(v.first) + " against " + number(v.second);
         readout.appendChild(el("div", "geobgp-quiet", pair + " " + layer.units));

@@ -10,18 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import folium
 import numpy as np
-import pandas as pd
 
 from geobgp.data.inputs import unseen_share
 from geobgp.errors import DataError, SizeError, option
 from geobgp.files import replacing
 from geobgp.inference.mixture import interval_in
 from geobgp.output import palette
-from geobgp.output.figures import Course
-from geobgp.output.grids import hatched_cells, hatched_land, relative_uncertainty
+from geobgp.output.grids import View, hatched_cells, uncertainty
 from geobgp.privacy import refuse
 from geobgp.summary import events_in_words
-from geobgp.text import count, percent, rounded, size_text
+from geobgp.text import count, percent, size_text
 from geobgp.web import overlays
 from geobgp.web.layers import (
     DIGITS,
@@ -50,10 +48,12 @@ if TYPE_CHECKING:
 # -- Interactive maps: a posterior as a folium map, saved as one HTML file from which no request leaves ------
 
 
-#: Pixels of a map at most; larger domains are shown with fewer pixels than cells.
-MAX_PIXELS = 4_000_000
+#: Pixels of a map at most, and of each period; larger domains are shown with fewer pixels than cells.
+MAX_PIXELS, MAX_TIME_PIXELS = 4_000_000, 1_000_000
 #: Bytes of pictures and numbers in a map at most; when they take more, the map has fewer pixels.
 MAX_BYTES = 12_000_000
+#: Cells that may be averaged along each side for the numbers of periods, before a page is refused.
+MAX_BLOCK = 8
 #: The colours of lines across land of which the data say nothing: on light classes, and on dark ones.
 HATCHING = np.array([[0x33, 0x43, 0x4B], [0xE6, 0xED, 0xF0]], np.uint8)
 #: The colour of land whose small numbers are hidden.
@@ -61,9 +61,10 @@ HIDDEN = np.array([[0xBD, 0xBD, 0xBD]], np.uint8)
 _SHARED = ("mean", "sd", "q50")
 
 
-def intensity_map(
-    posterior: Posterior,
+def posterior_map(
+    shown: Posterior | View,
     *,
+    forecast: Posterior | None = None,
     title: str | None = None,
     threshold: float | bool | None = None,
     thresholds: Sequence[float] | None = None,
@@ -74,26 +75,30 @@ def intensity_map(
     points: gpd.GeoDataFrame | gpd.GeoSeries | np.ndarray | None = None,
     point_labels: Iterable[object] | str | None = None,
     opacity: float | None = None,
-    max_pixels: int = MAX_PIXELS,
-    max_bytes: int = MAX_BYTES,
+    max_pixels: int | None = None,
+    max_bytes: int | None = None,
 ) -> folium.Map:
     """Return an interactive map of a posterior.
 
-    Layers: the intensity (its mean, or the median of a rate), uncertainty (sd / mean), the probability of exceeding
+    Layers: what was mapped (its mean, or the median of a rate), uncertainty, the probability of exceeding
     each threshold, the shoreline, and regions and context where they are given. Land where nobody is exposed is
     hatched. The value under the cursor is shown with its interval; a click shows more.
     It is the value of the cell there, as in the rasters, to the last digit shown. The page is
     self-contained: Leaflet is inside it, and a Content-Security-Policy forbids all network.
 
+    Where there are periods, all have one legend. A slider (or Page Up and Page Down) chooses the period, a button (or
+    the space bar) plays them, and under the cursor is a line chart of that place, or of the region, over all of them.
+
     Parameters
     ----------
-    posterior : Posterior
-        Of counts.
+    shown : Posterior or View
+    forecast : Posterior, optional
+        Of the periods that follow; they are marked as such.
     title : str, optional
         By default the posterior's own.
     threshold : float, optional
-        For the probability of exceedance, in the intensity's unit. By default the mean over all land (over all people,
-        of a rate), rounded; False leaves the layer out.
+        For the probability of exceedance, in the map's unit. By default the mean over all land (over all people,
+        of a rate) and all periods, rounded; False leaves the layer out.
     thresholds : sequence of float, optional
         Several of them, a layer each. That no place comes near one is warned of.
     regions : GeoDataFrame or whatever `Posterior.totals` takes, optional
@@ -116,17 +121,19 @@ def intensity_map(
         A column of `points`, or one label each, shown when the cursor is on a point.
     opacity : float, optional
         Of the pictures at first; 1, or 0.75 over a basemap.
-    max_pixels, max_bytes : int
-        Limits on the size of the map. With the defaults the file stays under 15 MB for any domain. Where the
-        numbers of all cells take more, the read-out shows averages of neighbouring cells, and says so.
+    max_pixels, max_bytes : int, optional
+        Limits on the size of a picture and of the page. With the defaults the file stays under 15 MB for any domain.
+        Where the numbers of all cells take more, the read-out shows averages of neighbouring cells, and says so; where
+        periods are too many even so, the page is refused.
 
     Returns
     -------
     folium.Map
         Add to it what you like; `geobgp.web.maps.save` writes it. Printed, it shows the layers made here, all
-        of the land on one page, without a basemap.
+        of the land on one page, in the period that is seen, without a basemap.
     """
-    domain = posterior.domain
+    view = View.of(shown, forecast)
+    posterior, domain = view.posterior, view.domain
     check_basemap(basemap, local=domain.crs is None)
     if show_points:
         refuse(posterior, option("show_points", True), "shows every point")
@@ -136,37 +143,43 @@ def intensity_map(
             option="points",
             remedy=f"Pass {option('points', python='points=...')}.",
         )
-    data = posterior.intensity()
-    units, drawn = posterior.units, palette.drawn_variable(data)
+    data, units, ends = view.data, posterior.units, view.interval
+    drawn = palette.drawn_variable(data)
     layers = [drawn_layer(data, units), uncertainty_layer(data)]
-    names = (drawn, *(name for name in _SHARED if name != drawn))
-    fields = {name: data[name].values for name in names} | {"cv": relative_uncertainty(data)}
-    ends = interval_in(data)
-    assert ends is not None
-    fields |= {"low": data[ends.low].values, "high": data[ends.high].values}
-    default = default_threshold(posterior, data)
+    # Of many periods the page has what it shows, and no more.
+    names = (drawn, *(name for name in _SHARED if name != drawn and view.periods is None))
+    fields = {name: data[name].values for name in names}
+    spread, of_mean = uncertainty(data)
+    fields |= {
+        "cv" if of_mean else "sd": spread,
+        "low": data[ends.low].values,
+        "high": data[ends.high].values,
+    }
     span = float(np.nanmin(fields["low"])), float(np.nanmax(fields["high"]))
-    for k, value in enumerate(chosen_thresholds(threshold, thresholds, default)):
-        fields[f"p{k}"] = posterior.exceedance(value).values
+    for k, value in enumerate(chosen_thresholds(threshold, thresholds, default_threshold(posterior, data))):
+        fields[f"p{k}"] = view.exceedance(value)
         layers.append(chance_layer(fields[f"p{k}"], value, units, f"p{k}", span, ends.words))
-    summary, told = posterior.summary(), events_in_words(posterior.points)
-    layers = with_legend(layers, posterior)
+    summary = posterior.summary()
+    told = [events_in_words(posterior.points), *([] if view.fitted is None else [view.fitted.words()])]
     page = Page(
         title=data.attrs["title"] if title is None else title,
-        subtitle=f"{told}; {posterior.drawn}, {units}{_seen(posterior)}{in_doubt(summary)}",
+        subtitle=f"{', '.join(told)}; {posterior.drawn}, {units}{_seen(posterior)}{in_doubt(summary)}",
         about=summary.rows(),
         units=units,
         interval=ends.words,
         drawn=drawn,
         centre=posterior.drawn,
-        hatched=hatched_land(posterior),
+        hatched=view.hatched,
         points=(points, point_labels) if show_points else None,
         regions=None if regions is None else overlays.region_totals(posterior, regions),
         context=context,
         basemap=basemap,
         opacity=opacity,
+        view=view if view.periods is not None else None,
     )
-    return page.map(domain, layers, fields, max_pixels, max_bytes)
+    pixels = MAX_PIXELS if view.periods is None else MAX_TIME_PIXELS
+    most = MAX_BYTES if max_bytes is None else max_bytes
+    return page.map(domain, with_legend(layers, posterior), fields, max_pixels or pixels, most)
 
 
 def versus_map(
@@ -188,7 +201,7 @@ def versus_map(
     ----------
     compared : Versus
     title, context, basemap, opacity, max_pixels, max_bytes
-        As for `intensity_map`.
+        As for `posterior_map`.
     """
     ratio, both, word = compared.ratio(), (compared.first, compared.second), compared.drawn
     drawn = [p.intensity()[palette.drawn_variable(p.intensity())].values for p in both]
@@ -231,7 +244,8 @@ def versus_map(
 class Page:
     """The words of a page and what lies on its map; `map` makes it of layers and numbers.
 
-    `drawn` is the field under the cursor, and `centre` what it is called; `hatched` is from `hatched_land`.
+    `drawn` is the field under the cursor, and `centre` what it is called; `hatched` is from `hatched_land`; `view` has
+    the periods, where there are some.
     """
 
     title: str
@@ -248,6 +262,7 @@ class Page:
     context: Any = None
     basemap: str | folium.TileLayer | None = None
     opacity: float | None = None
+    view: View | None = None
 
     def map(
         self,
@@ -258,23 +273,41 @@ class Page:
         max_bytes: int,
     ) -> folium.Map:
         """Return the map of layers, with the numbers of fields on the grid."""
-        numbers = Numbers.of(domain, fields, 2 * max_bytes // 3)
-        layers, cells = self.hatch(domain, layers)
+        view, periods = self.view, None if self.view is None else self.view.fitted
+        numbers = Numbers.of(domain, fields, 2 * max_bytes // 3 if view is None else max_bytes // 2)
+        cells = None
+        if self.hatched is not None and self.hatched[1]:
+            layers = [replace(layer, hatched=self.hatched[1]) for layer in layers]
+            cells = hatched_cells(domain, self.hatched[0])
         plane, pictures = fit_into(domain, layers, max_pixels, max_bytes - numbers.size, cells)
-        config = self.config(plane, layers, numbers)
-        named = [(layer.name, urls[0]) for layer, urls in zip(layers, pictures, strict=True)]
+        config, first = self.config(plane, layers, numbers), 0
+        if view is not None and periods is not None:
+            size = numbers.size + sum(len(url) for urls in pictures for url in urls)
+            if size > max_bytes or numbers.block > MAX_BLOCK:
+                raise SizeError(
+                    f"{count(view.n, 'period')} of {domain.n_nodes:,} nodes are too many for a page of "
+                    f"{size_text(max_bytes)}.",
+                    option="max_bytes",
+                    found=size,
+                    remedy=f"Allow more with {option('max_bytes')}, show fewer periods or thresholds, or use the "
+                    "rasters.",
+                )
+            first = view.n_fitted - 1
+            config["time"] = {
+                "labels": view.labels,
+                "noun": periods.noun,
+                "start": first,
+                "ahead": view.n_fitted,
+                "milliseconds": 250 if view.n > 100 else 450 if view.n > 30 else 800,
+                "pictures": pictures,
+            }
+        named = [(layer.name, urls[first]) for layer, urls in zip(layers, pictures, strict=True)]
         return assemble(config, named, basemap=self.basemap)
-
-    def hatch(self, domain: Domain, layers: list[Layer]) -> tuple[list[Layer], np.ndarray | None]:
-        """Return layers that say what is hatched, and the cells that are; None where there is no such cell."""
-        if self.hatched is None or not self.hatched[1]:
-            return layers, None
-        nodes, words = self.hatched
-        return [replace(layer, hatched=words) for layer in layers], hatched_cells(domain, nodes)
 
     def config(self, plane: Plane, layers: list[Layer], numbers: Numbers) -> dict[str, Any]:
         """Return what the page's script is started with."""
         covered = self.basemap is not None
+        labels = None if self.view is None else self.view.labels
         return {
             "title": self.title,
             "subtitle": self.subtitle,
@@ -298,7 +331,7 @@ class Page:
             "opacity": float(self.opacity) if self.opacity is not None else (0.75 if covered else 1.0),
             "shoreline": plane.shoreline(),
             "context": None if self.context is None else overlays.context_config(self.context, plane),
-            "regions": None if self.regions is None else overlays.region_config(self.regions, plane),
+            "regions": None if self.regions is None else overlays.region_config(self.regions, plane, labels),
             "points": None if self.points is None else overlays.point_config(*self.points, plane),
         }  # fmt: skip
 
@@ -327,16 +360,13 @@ def fit_into(
     `hatched` are cells, (rows, cols) or for each period, that have lines across them.
     """
     n = max(len(np.atleast_2d(layer.index)) for layer in layers)
-    across = [None] * n if hatched is None else np.broadcast_to(hatched, (n, *hatched.shape[-2:]))
+    across: Any = [None] * n if hatched is None else np.broadcast_to(hatched, (n, *hatched.shape[-2:]))
     while True:
         plane = Plane.over(domain, max_pixels)
         cell = plane.cells()
         pictures = [
             [
-                data_url(
-                    palette_png(*_with_hidden(*_pixels(index, cell, layer.classes, lines), cell, layer)),
-                    "image/png",
-                )
+                data_url(palette_png(*_picture(layer, index, cell, lines)), "image/png")
                 for index, lines in zip(np.atleast_2d(layer.index), across, strict=True)
             ]
             for layer in layers
@@ -347,19 +377,16 @@ def fit_into(
         max_pixels = int(min(cell.size, max_pixels) * min(0.9 * max_bytes / size, 0.75))
 
 
-def _pixels(
-    index: np.ndarray, cell: np.ndarray, classes: palette.Classes, hatched: np.ndarray | None
+def _picture(
+    layer: Layer, index: np.ndarray, cell: np.ndarray, hatched: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the colours of pixels that show cells, as `hatched_picture` does."""
-    # One more entry at the end, for the pixels that show no cell (-1).
+    """Return the colour of every pixel, by its number, and the colours, as `hatched_picture` does.
+
+    Land whose small numbers are hidden is grey. `cell` is the cell that each pixel shows, -1 for none.
+    """
+    # One more entry at the end, for the pixels that show no cell.
     lines = None if hatched is None else np.append(hatched, False)[cell]
-    return hatched_picture(np.append(index, -1)[cell], classes, lines)
-
-
-def _with_hidden(
-    pixels: np.ndarray, colours: np.ndarray, cell: np.ndarray, layer: Layer
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return pixels and colours with land grey whose small numbers are hidden."""
+    pixels, colours = hatched_picture(np.append(index, -1)[cell], layer.classes, lines)
     if not layer.hidden:
         return pixels, colours
     return np.where((cell >= 0) & (pixels < 0), len(colours), pixels), np.vstack([colours, HIDDEN])
@@ -385,7 +412,8 @@ def _seen(posterior: Posterior) -> str:
     """Return what a map with effort is of, and on how much of the land the data say nothing."""
     if posterior.effort is None:
         return ""
-    share = unseen_share(posterior.effort, posterior.domain)
+    effort = np.atleast_2d(posterior.effort)
+    share = float(np.mean([unseen_share(one, posterior.domain) for one in effort]))
     return (
         f", with full effort; no data on {percent(share)} of the land" if share > 0 else ", with full effort"
     )
@@ -406,164 +434,3 @@ def _about_map(plane: Plane, numbers: Numbers) -> list[list[str]]:
         ["cells", f"{plane.domain.cell_size:g} {unit}{every}"],
         ["numbers", f"under the cursor: {whose}; {DIGITS} digits"],
     ]
-
-
-# -- Maps over time: a posterior over periods as one web page, with a slider, a play button and the course of a place --
-
-
-#: Pixels of a period's picture at most.
-MAX_TIME_PIXELS = 1_000_000
-#: Cells that may be averaged along each side for the numbers, before a page is refused.
-MAX_BLOCK = 8
-#: Of a region's numbers in the page.
-_DIGITS = 4
-
-
-def time_map(
-    source: Posterior,
-    *,
-    forecast: Posterior | None = None,
-    title: str | None = None,
-    threshold: float | bool | None = None,
-    thresholds: Sequence[float] | None = None,
-    regions: gpd.GeoDataFrame | None = None,
-    context: Any = None,
-    basemap: str | folium.TileLayer | None = None,
-    opacity: float | None = None,
-    max_pixels: int = MAX_TIME_PIXELS,
-    max_bytes: int = MAX_BYTES,
-) -> folium.Map:
-    """Return an interactive map of all periods, with one legend for them all.
-
-    A slider (or Page Up and Page Down) chooses the period, a button (or the space bar) plays them. Under the cursor are
-    the value with its interval, and a line chart of that place over all periods; where regions are shown, of the
-    region. Printed, it shows the period that is seen.
-
-    Parameters
-    ----------
-    source : Posterior
-    forecast : Posterior, optional
-        Of the periods that follow; they are marked as such.
-    title : str, optional
-        By default the posterior's own.
-    threshold, thresholds
-        As for `geobgp.web.maps.intensity_map`; by default the mean over all land and periods.
-    regions : GeoDataFrame, optional
-        From ``totals(regions)`` of the posterior: a row for each region and period, with the columns ``period``
-        (label), ``expected``, the ends of its interval (``q05``, ``q95``), and ``observed`` or ``relative_risk`` where
-        they are known. Forecast periods may be among them.
-    context, basemap, opacity
-        As for `geobgp.web.maps.intensity_map`.
-    max_pixels, max_bytes : int
-        Limits on the size of a picture and of the page. Beyond them pictures have fewer pixels and numbers are averages
-        of neighbouring cells; where that is not enough the page is refused.
-
-    Returns
-    -------
-    folium.Map
-        `geobgp.web.maps.save` writes it.
-    """
-    course = Course(source, forecast)
-    domain, units, data = source.domain, source.units, course.data
-    check_basemap(basemap, local=domain.crs is None)
-    layers, drawn = [drawn_layer(data, units), uncertainty_layer(data)], palette.drawn_variable(data)
-    ends = interval_in(data)
-    assert ends is not None
-    named = {drawn: drawn, "low": ends.low, "high": ends.high}
-    fields = {key: data[name].values for key, name in named.items()} | {"cv": relative_uncertainty(data)}
-    default = default_threshold(source, data)
-    span = float(np.nanmin(fields["low"])), float(np.nanmax(fields["high"]))
-    for k, value in enumerate(chosen_thresholds(threshold, thresholds, default)):
-        fields[f"p{k}"] = course.exceedance(value)
-        layers.append(chance_layer(fields[f"p{k}"], value, units, f"p{k}", span, ends.words))
-    layers = with_legend(layers, source)
-    summary = source.summary()
-    told = f"{events_in_words(source.points)}, {source.time.words()}"
-    page = Page(
-        title=data.attrs["title"] if title is None else title,
-        subtitle=f"{told}; {source.drawn}, {units}{in_doubt(summary)}",
-        about=summary.rows(),
-        units=units,
-        interval=ends.words,
-        drawn=drawn,
-        centre=source.drawn,
-        hatched=course.hatched,
-        context=context,
-        basemap=basemap,
-        opacity=opacity,
-    )
-    numbers = Numbers.of(domain, fields, max_bytes // 2)
-    layers, cells = page.hatch(domain, layers)
-    plane, pictures = fit_into(domain, layers, max_pixels, max_bytes - numbers.size, cells)
-    size = numbers.size + sum(len(url) for urls in pictures for url in urls)
-    if size > max_bytes or numbers.block > MAX_BLOCK:
-        raise SizeError(
-            f"{count(course.n, 'period')} of {domain.n_nodes:,} nodes are too many for a page of "
-            f"{size_text(max_bytes)}.",
-            option="max_bytes",
-            found=size,
-            remedy=f"Allow more with {option('max_bytes')}, show fewer periods or thresholds, or use the rasters.",
-        )
-    start = course.known - 1
-    config = page.config(plane, layers, numbers) | {
-        "regions": None if regions is None else series_config(regions, course, plane),
-        "time": {
-            "labels": course.labels,
-            "noun": source.time.noun,
-            "start": start,
-            "ahead": course.known,
-            "milliseconds": 250 if course.n > 100 else 450 if course.n > 30 else 800,
-            "pictures": pictures,
-        },
-    }
-    shown = [(layer.name, urls[start]) for layer, urls in zip(layers, pictures, strict=True)]
-    return assemble(config, shown, basemap=basemap)
-
-
-def series_config(frame: gpd.GeoDataFrame, course: Course, plane: Plane) -> dict[str, Any]:
-    """Return outlines and names of regions with their numbers in every period."""
-    missing = [name for name in ("period", "expected") if name not in frame]
-    if interval_in(frame) is None:
-        missing += ["q05", "q95"]
-    if missing:
-        raise DataError(
-            f"Regions over time need the columns {', '.join(missing)}, which are missing.",
-            option="regions",
-            found=list(map(str, frame.columns)),
-            remedy="Pass what totals(regions) of the posterior over periods returns.",
-        )
-    first = frame[frame["period"] == course.labels[0]]
-    at = {label: rows for label, rows in frame.groupby("period", sort=False)}
-    if (
-        any(len(rows) != len(first) for rows in at.values())
-        or not set(at) <= set(course.labels)
-        or first.empty
-    ):
-        raise DataError(
-            f"Every region needs a row in each of the periods; found {len(frame):,} rows, {len(first):,} of them in "
-            f"{course.labels[0]}.",
-            option="regions",
-            found=len(frame),
-            remedy="Pass what totals(regions) of the posterior over periods returns.",
-        )
-    shown = overlays.region_config(first.drop(columns=["period", "start"], errors="ignore"), plane)
-    wanted = {name: name for name in ("expected", "observed", "relative_risk")}
-    told = ""
-    for of in ("", "relative_risk"):
-        if (ends := interval_in(frame, of)) is not None:
-            start, told = f"{of}_" if of else "", ends.words
-            wanted |= {f"{start}low": ends.low, f"{start}high": ends.high}
-    for item in shown["items"]:
-        k = item.pop("row")
-        item.pop("rows")
-        item["interval"] = told
-        item["series"] = {
-            key: [_shown(at[label][name].iloc[k]) if label in at else None for label in course.labels]
-            for key, name in wanted.items()
-            if name in frame
-        }
-    return shown
-
-
-def _shown(value: Any) -> float | None:
-    return None if pd.isna(value) or not np.isfinite(value) else rounded(float(value), _DIGITS)

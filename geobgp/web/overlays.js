@@ -62,8 +62,10 @@
       marked = item;
       ring = item ? draw(item.outline, groups.regions, { color: "#1c2529", weight: 3.5 }) : null;
     }
-    // What is known of a region, in the period that is shown.
-    function rows(item) { return item.series ? window.geobgp.time.rows(item, period()) : item.rows; }
+    // What is known of a region, in the period that is shown: a number that changes has one for each.
+    function rows(item) {
+      return item.rows.map(([name, text]) => [name, Array.isArray(text) ? text[period()] : text]).filter(row => row[1] !== null);
+    }
 
     // Names, as many as have room.
     let written = [];

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,7 +16,7 @@ from geobgp.errors import DataError, GeometryError, option
 from geobgp.inference.mixture import interval_in
 from geobgp.land.crs import point_coordinates
 from geobgp.land.regions import name_column, near_domain, read_regions
-from geobgp.text import events, number, percent
+from geobgp.text import events, number, percent, rounded
 
 if TYPE_CHECKING:
     from geobgp.posterior import Posterior
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 #: Points, regions and names that a map shows at most.
 MAX_POINTS, MAX_REGIONS, MAX_NAMES = 50_000, 5_000, 2_000
+#: Digits of the numbers of a region's chart.
+_DIGITS: Final = 4
 #: Columns of `Posterior.totals` by which regions are known to have their numbers already.
 TOTALS = ("expected", "relative_risk", "rate")
 
@@ -65,30 +67,109 @@ def region_totals(posterior: Posterior, regions: Any) -> gpd.GeoDataFrame:
     return posterior.totals(frame)
 
 
-def region_config(frame: gpd.GeoDataFrame, plane: Plane) -> dict[str, Any]:
+def region_config(frame: gpd.GeoDataFrame, plane: Plane, labels: list[str] | None = None) -> dict[str, Any]:
     """Return outlines, names and numbers of regions, from `Posterior.totals`.
 
     Parameters
     ----------
     frame : GeoDataFrame
+        A row for each region; with `labels` for each region and period, whose label is in the column ``period``.
     plane : Plane
+    labels : list of str, optional
+        Of the periods that the map shows. Each item has the ``series`` of its chart then, and each of its numbers that
+        changes is a list, with None where it is not known.
     """
-    few_enough(len(frame), MAX_REGIONS, "regions", "regions")
-    names, shapes = names_in(frame, "region"), near_domain(frame, plane.domain)
-    records = pd.DataFrame(frame.drop(columns=frame.geometry.name)).to_dict("records")
+    tables = [frame] if labels is None else _by_period(frame, labels)
+    first = next(table for table in tables if table is not None)
+    few_enough(len(first), MAX_REGIONS, "regions", "regions")
+    names, shapes = names_in(first, "region"), near_domain(first, plane.domain)
+    records: list[list[dict[Any, Any] | None]] = [
+        [None] * len(first)
+        if table is None
+        else pd.DataFrame(table.drop(columns=table.geometry.name)).to_dict("records")
+        for table in tables
+    ]
+    units = str(frame.attrs.get("units", ""))
     largest = pd.Series(shapely.area(shapes)).groupby(names).max()
     items = []
-    for k, (name, shape, record) in enumerate(zip(names, shapes, records, strict=True)):
+    for name, shape, *own in zip(names, shapes, *records, strict=True):
         outline = plane.outline(lines_of(shape))
-        if outline:
-            # Of several with one name the largest is where it is written.
-            size = float(shapely.area(shape))
-            place = place_of(shape, plane) if size >= largest[name] else None
-            rows = region_rows(record, str(frame.attrs.get("units", "")))
-            items.append({"name": name, "row": k, "rows": rows, "outline": outline, "place": place})
+        if not outline:
+            continue
+        # Of several with one name the largest is where it is written.
+        place = place_of(shape, plane) if float(shapely.area(shape)) >= largest[name] else None
+        rows = [[] if record is None else region_rows(record, units) for record in own]
+        item = {"name": name, "rows": rows[0], "outline": outline, "place": place}
+        if labels is not None:
+            item |= {"rows": _over_time(rows), "series": _series(frame, own)}
+        items.append(item)
     if not items:
-        raise GeometryError("None of the regions lies on the map.", option="regions", found=len(frame))
+        raise GeometryError("None of the regions lies on the map.", option="regions", found=len(first))
     return {"items": items}
+
+
+def _by_period(frame: gpd.GeoDataFrame, labels: list[str]) -> list[gpd.GeoDataFrame | None]:
+    """Return the rows of each period, None where it has none."""
+    remedy = "Pass what totals(regions) of the posterior over periods returns."
+    missing = [name for name in ("period", "expected") if name not in frame]
+    if interval_in(frame) is None:
+        missing += ["q05", "q95"]
+    if missing:
+        raise DataError(
+            f"Regions over time need the columns {', '.join(missing)}, which are missing.",
+            option="regions",
+            found=list(map(str, frame.columns)),
+            remedy=remedy,
+        )
+    parts = {label: rows for label, rows in frame.groupby("period", sort=False)}
+    first = len(parts.get(labels[0], ()))
+    if not first or any(len(rows) != first for rows in parts.values()) or not set(parts) <= set(labels):
+        raise DataError(
+            f"Every region needs a row in each of the periods; found {len(frame):,} rows, {first:,} of them in "
+            f"{labels[0]}.",
+            option="regions",
+            found=len(frame),
+            remedy=remedy,
+        )
+    plain = {label: rows.drop(columns=["period", "start"], errors="ignore") for label, rows in parts.items()}
+    return [plain.get(label) for label in labels]
+
+
+def _over_time(periods: list[list[list[str]]]) -> list[list[Any]]:
+    """Return rows of several periods as one: what stays is written once, of the rest there is a list.
+
+    Examples
+    --------
+    >>> _over_time([[["expected", "3"], ["land", "9 km²"]], [["expected", "4"], ["land", "9 km²"]], []])
+    [['expected', ['3', '4', None]], ['land', '9 km²']]
+    """
+    out: dict[tuple[str, int], list[str | None]] = {}
+    for k, rows in enumerate(periods):
+        for j, (words, text) in enumerate(rows):
+            # Words may come twice: each number is followed by its interval.
+            key = words, sum(other == words for other, _ in rows[:j])
+            out.setdefault(key, [None] * len(periods))[k] = text
+    shown = [(words, texts, set(texts) - {None}) for (words, _), texts in out.items()]
+    return [
+        [words, texts if len(different) > 1 else next(iter(different))] for words, texts, different in shown
+    ]
+
+
+def _series(frame: gpd.GeoDataFrame, records: Sequence[Mapping[str, Any] | None]) -> dict[str, Any]:
+    """Return the numbers of a region's chart: its relative risk where it has one, else its expected events."""
+    risk = "relative_risk" in frame
+    ends = interval_in(frame, "relative_risk" if risk else "")
+    assert ends is not None
+    columns = {"middle": "relative_risk" if risk else "expected", "low": ends.low, "high": ends.high}
+    series = {
+        name: [None if record is None else _known(record[column]) for record in records]
+        for name, column in columns.items()
+    }
+    return {"of": columns["middle"].replace("_", " "), "interval": ends.words, **series}
+
+
+def _known(value: Any) -> float | None:
+    return None if pd.isna(value) or not np.isfinite(value) else rounded(float(value), _DIGITS)
 
 
 def region_rows(record: dict[Any, Any], units: str = "") -> list[list[str]]:

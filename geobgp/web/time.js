@@ -4,23 +4,6 @@ window.geobgp.time = (function () {
   const el = window.geobgp.el, svg = window.geobgp.svg;
   const WIDTH = 216, HEIGHT = 96, LEFT = 4, RIGHT = 4, TOP = 16, BOTTOM = 16;
 
-  function events(value) {
-    if (!Number.isFinite(value)) return "\u2013";
-    if (value > 0 && value < 0.05) return "< 0.1";
-    const whole = value >= 10 || value === Math.round(value);
-    return value.toLocaleString("en-GB", { minimumFractionDigits: whole ? 0 : 1, maximumFractionDigits: whole ? 0 : 1 });
-  }
-  // What is said of a region in a period, by its series.
-  function rows(item, period) {
-    const s = item.series, risk = "relative_risk" in s, show = risk ? v => window.geobgp.number(v) : events, out = [];
-    const start = risk ? "relative_risk_" : "", main = risk ? "relative_risk" : "expected";
-    out.push([risk ? "relative risk" : "expected", show(s[main][period])]);
-    if (s[start + "low"]) out.push([item.interval + " interval", show(s[start + "low"][period]) + " \u2013 " + show(s[start + "high"][period])]);
-    if (risk) out.push(["expected", events(s.expected[period])]);
-    if (s.observed && s.observed[period] !== null) out.push(["observed", events(s.observed[period])]);
-    return out;
-  }
-
   function time(map, layers, config, tools) {
     const told = config.time, n = told.labels.length, number = tools.number;
     let shown = told.start, timer = null;
@@ -97,17 +80,17 @@ window.geobgp.time = (function () {
         return Object.fromEntries([["middle", config.drawn], ["low", "low"], ["high", "high"]].map(
           ([part, name]) => [part, at.map(t => tools.value(name, cell, t))]));
       }
-      const s = region.series, risk = "relative_risk" in s, start = risk ? "relative_risk_" : "";
-      return { middle: s[risk ? "relative_risk" : "expected"], low: s[start + "low"], high: s[start + "high"] };
+      return region.series;
     }
     // A small line chart with its band; the line is broken where it is a forecast.
     function chart(cell, region) {
-      const s = series(cell, region), most = Math.max(...s.high.filter(Number.isFinite), ...s.middle.filter(Number.isFinite), 0) || 1;
+      const s = series(cell, region), ends = [...s.low, ...s.high, ...s.middle].filter(Number.isFinite);
+      const least = Math.min(...ends, 0), most = Math.max(...ends, 0) || (least < 0 ? 0 : 1);
       const x = t => LEFT + (n > 1 ? t / (n - 1) : 0.5) * (WIDTH - LEFT - RIGHT);
-      const y = v => TOP + (1 - v / most) * (HEIGHT - TOP - BOTTOM);
+      const y = v => TOP + (most - v) / (most - least) * (HEIGHT - TOP - BOTTOM);
       const out = svg("svg", { class: "geobgp-chart", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img" });
-      const what = (region ? region.name + ", " + ("relative_risk" in region.series ? "relative risk" : "expected") : "This place") +
-        " over time, with " + (region ? region.interval : config.interval) + " interval";
+      const what = (region ? region.name + ", " + region.series.of : "This place") +
+        " over time, with " + (region ? region.series.interval : config.interval) + " interval";
       out.setAttribute("aria-label", what);
       const point = (v, t) => x(t).toFixed(2) + " " + y(v).toFixed(2);
       const path = points => points.length ? "M" + points.join("L") : "";
@@ -118,7 +101,7 @@ window.geobgp.time = (function () {
       out.appendChild(svg("path", { d: `M${LEFT} ${y(0)}H${WIDTH - RIGHT}`, class: "geobgp-axis" }));
       out.appendChild(svg("path", { d: line(0, known), class: "geobgp-line" }));
       if (known < n) out.appendChild(svg("path", { d: line(Math.max(known - 1, 0), n), class: "geobgp-line geobgp-ahead" }));
-      out.appendChild(svg("path", { d: `M${x(shown).toFixed(2)} ${TOP}V${y(0)}`, class: "geobgp-now" }));
+      out.appendChild(svg("path", { d: `M${x(shown).toFixed(2)} ${TOP}V${HEIGHT - BOTTOM}`, class: "geobgp-now" }));
       if (Number.isFinite(s.middle[shown])) out.appendChild(svg("circle", { cx: x(shown).toFixed(2), cy: y(s.middle[shown]).toFixed(2), r: 3, class: "geobgp-dot" }));
       out.appendChild(svg("text", { x: LEFT, y: TOP - 5 }, number(most)));
       out.appendChild(svg("text", { x: LEFT, y: HEIGHT - 4 }, told.labels[0]));
@@ -130,6 +113,5 @@ window.geobgp.time = (function () {
     set(shown, true);
     return { shown: () => shown, label: label, set: set, chart: chart, series: series, playing: () => timer !== null };
   }
-  time.rows = rows;
   return time;
 })();

@@ -22,15 +22,17 @@ class Stack:
     periods: Periods
     maps: tuple[Posterior, ...]
     observed: np.ndarray | None = None
+    dynamics = "separable"
+    tau = 2.0
+
+    @property
+    def time(self) -> Periods:
+        return self.periods
 
     def __getattr__(self, name):
         if name.startswith("__"):
             raise AttributeError(name)
         return getattr(self.maps[0], name)
-
-    @property
-    def time(self) -> Periods:
-        return self.periods
 
     def at(self, period) -> Posterior:
         return self.maps[self.periods.find(period)]
@@ -52,6 +54,12 @@ class Stack:
 
     def exceedance(self, threshold) -> xr.DataArray:
         return self._joined([p.exceedance(threshold).to_dataset() for p in self.maps])["exceedance"]
+
+    def dataset(self, quantiles=None, thresholds=()) -> xr.Dataset:
+        data = self.intensity(quantiles or (0.05, 0.5, 0.95))
+        for threshold in thresholds:
+            data[f"exceedance_{threshold:g}"] = self.exceedance(threshold)
+        return data
 
     def level(self) -> pd.DataFrame:
         expected = np.array([float(p.exposure @ p.node_intensity()["mean"]) for p in self.maps])

@@ -82,10 +82,8 @@ def test_overviews_average_land_only(tmp_path):
     assert set(np.unique(values[np.isfinite(values)])) == {3.0}
 
 
-def test_nothing_is_overwritten_unless_allowed_and_no_half_file_is_left(data, tmp_path, monkeypatch):
+def test_what_was_there_stays_and_no_half_file_is_left(data, tmp_path, monkeypatch):
     write_rasters(data[["mean"]], tmp_path)
-    with pytest.raises(DataError, match="exist"):
-        write_rasters(data[["mean"]], tmp_path, overwrite=False)
     before = (tmp_path / "mean.tif").read_bytes()
 
     def fail(self, content):

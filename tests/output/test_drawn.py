@@ -27,13 +27,13 @@ from geobgp.auto.pipeline import fit_risk
 from geobgp.data.inputs import NEXT_TO_NONE, next_to_none
 from geobgp.data.persons import Groups, Persons
 from geobgp.output import palette
-from geobgp.output.figures import Course, plot_periods
-from geobgp.output.grids import hatched_cells, hatched_land
+from geobgp.output.figures import plot_posterior
+from geobgp.output.grids import View, hatched_cells, hatched_land
 from geobgp.output.qgis import write_qgis
-from geobgp.report.report import ReportInputs, render, write_time_report
+from geobgp.report.report import ReportInputs, render, write_report
 from geobgp.scale.strata import picture
 from geobgp.text import number, rounded
-from geobgp.web.maps import HATCHING, time_map
+from geobgp.web.maps import HATCHING, posterior_map
 
 
 @pytest.fixture(autouse=True)
@@ -245,20 +245,20 @@ def test_over_time_it_is_the_median_too_and_hatched_where_nobody_lives_then(tmp_
             return np.stack([one.unexposed for one in self.maps])
 
     stack = Timed(years, tuple(maps), None)
-    course = Course(stack)
-    nodes, words = course.hatched
+    view = View(stack)
+    nodes, words = view.hatched
     assert nodes.shape == (3, domain.n_nodes) and words == "nobody lives here"
     assert nodes.any(axis=1).tolist() == [True, True, False]
-    figure = plot_periods(stack)
+    figure = plot_posterior(stack)
     panels = [ax for ax in figure.axes if ax.images]
     assert [any(a.get_hatch() for a in ax.patches + ax.artists) for ax in panels] == [True, True, False]
     assert "nobody lives here" in figure.get_supxlabel()
     assert any("median" in ax.get_ylabel() for ax in figure.axes)
     values = np.ma.filled(panels[0].images[0].get_array().astype(float), np.nan)
-    classes = palette.classes_in(course.data, "q50")
-    median = course.data["q50"].values[0]
+    classes = palette.classes_in(view.data, "q50")
+    median = view.data["q50"].values[0]
     np.testing.assert_array_equal(values, np.where(np.isnan(median), np.nan, classes.index(median)))
-    page = time_map(stack).get_root().render()
+    page = posterior_map(stack).get_root().render()
     assert "Median intensity" in page and '"drawn":"q50"' in page and '"hatched":"nobody lives here"' in page
-    report = write_time_report(tmp_path / "report.html", stack).read_text("utf-8")
-    assert "Median intensity" in report
+    report = write_report(tmp_path / "report.html", stack).read_text("utf-8")
+    assert "Median intensity" in report and "Hatched: nobody lives here." in report

@@ -6,6 +6,7 @@ import xarray as xr
 
 from geobgp.errors import DataError, WriteError
 from geobgp.output import grids
+from geobgp.output.netcdf import write_netcdf
 
 
 def test_dataset_knows_its_place_and_units(posterior, data):
@@ -83,7 +84,7 @@ def test_the_uncertainty_is_a_share_of_the_mean(posterior, data):
 
 
 def test_a_netcdf_file_is_whole_or_not_there(data, tmp_path, monkeypatch):
-    path = grids.write_netcdf(data, tmp_path / "all.nc")
+    path = write_netcdf(data, tmp_path / "all.nc")
     with xr.open_dataset(path) as back:
         xr.testing.assert_allclose(back["q95"], data["q95"].drop_vars("spatial_ref"))
 
@@ -93,5 +94,5 @@ def test_a_netcdf_file_is_whole_or_not_there(data, tmp_path, monkeypatch):
 
     monkeypatch.setattr(xr.Dataset, "to_netcdf", fail)
     with pytest.raises(WriteError, match="disk is full"):
-        grids.write_netcdf(data, tmp_path / "other.nc")
+        write_netcdf(data, tmp_path / "other.nc")
     assert [p.name for p in tmp_path.iterdir()] == ["all.nc"]

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import matplotlib
 
 matplotlib.use("agg")
@@ -55,7 +53,7 @@ def draw(ax):
 
 def test_cells_are_drawn_in_the_colours_of_their_classes(posterior):
     domain = posterior.domain
-    ax = plots.plot_intensity(posterior, scale_bar=False, outline=False)
+    ax = plots.plot(posterior, scale_bar=False, outline=False)
     _, at = draw(ax)
     values = posterior.intensity()["mean"].values.astype(np.float32)
     classes = palette.classes_for("mean", values)
@@ -67,7 +65,7 @@ def test_cells_are_drawn_in_the_colours_of_their_classes(posterior):
 
 def test_nothing_is_drawn_on_water(posterior):
     domain = posterior.domain
-    ax = plots.plot_intensity(posterior, scale_bar=False)
+    ax = plots.plot(posterior, scale_bar=False)
     _, at = draw(ax)
     rng = np.random.default_rng(0)
     west, south, east, north = domain.grid.bounds
@@ -81,19 +79,18 @@ def test_axes_in_axes_out(posterior, real):
     figure, axes = plt.subplots(2, 4)
     flat = axes.ravel()
     basis = HarmonicBasis.compute(disc(0.2), 6, cache=False)
-    assert plots.plot_intensity(posterior, flat[0]) is flat[0]
-    assert plots.plot_uncertainty(posterior, flat[1]) is flat[1]
-    assert plots.plot_uncertainty(posterior, flat[2], kind="sd") is flat[2]
-    assert plots.plot_exceedance(posterior, 0.2, flat[3]) is flat[3]
-    assert plots.plot_fit(real, flat[4]) is flat[4]
-    assert plots.plot_domain(posterior.domain, flat[5]) is flat[5]
+    assert plots.plot(posterior, flat[0]) is flat[0]
+    assert plots.plot(posterior, flat[1], variable="uncertainty") is flat[1]
+    assert plots.plot(posterior, flat[2], variable="sd") is flat[2]
+    assert plots.plot(posterior, flat[3], threshold=0.2) is flat[3]
+    assert plots.plot(posterior.domain, flat[5]) is flat[5]
     assert (plots.plot_hyperparameters(real, flat[6:8]) == flat[6:8]).all()
     figure.canvas.draw()
-    assert plots.plot_basis(basis, 4).size == 4
+    assert plots.plot(basis, 4).size == 4
 
 
 def test_the_colour_bar_has_units_and_breaks(posterior):
-    ax = plots.plot_intensity(posterior)
+    ax = plots.plot(posterior)
     bar = ax.figure.axes[1]
     assert bar.get_ylabel() == "mean, events per km²"
     classes = palette.classes_in(posterior.intensity(), "mean")
@@ -105,7 +102,7 @@ def test_the_colour_bar_has_units_and_breaks(posterior):
 def test_quantiles_share_the_colours_of_the_mean(posterior):
     ticks = []
     for variable in ("mean", "q95"):
-        ax = plots.plot_intensity(posterior, variable=variable)
+        ax = plots.plot(posterior, variable=variable)
         ticks.append([t.get_text() for t in ax.figure.axes[1].get_yticklabels()])
     assert ticks[0] == ticks[1]
     assert ax.get_title(loc="left") == "Intensity, 95 % quantile"
@@ -114,16 +111,16 @@ def test_quantiles_share_the_colours_of_the_mean(posterior):
 def test_points_are_brought_to_the_domains_crs(posterior):
     points = gpd.GeoSeries(gpd.points_from_xy([155_000, 160_000], [463_000, 468_000]), crs=28992)
     for given in (points, points.to_crs(4326), np.column_stack([points.x, points.y])):
-        ax = plots.plot_intensity(posterior, points=given)
+        ax = plots.plot(posterior, points=given)
         (dots,) = (c for c in ax.collections if len(c.get_offsets()) == 2)
         np.testing.assert_allclose(dots.get_offsets(), np.column_stack([points.x, points.y]), atol=0.01)
     with pytest.raises(CRSError, match="of the points is not known"):
-        plots.plot_intensity(posterior, points=points.set_crs(None, allow_override=True))
+        plots.plot(posterior, points=points.set_crs(None, allow_override=True))
 
 
 def test_one_and_two_classes_have_a_legend():
     domain = disc()
-    ax = plots.plot_uncertainty(prescribed(domain, 0.0, 0.3))
+    ax = plots.plot(prescribed(domain, 0.0, 0.3), variable="uncertainty")
     assert [t.get_text() for t in ax.get_legend().get_texts()] == ["about 31 % everywhere"]
     ax = plots.show_cells(domain, domain.node_points[:, 0], classes=[3.0], label="easting")
     assert [t.get_text() for t in ax.get_legend().get_texts()] == ["> 3", "≤ 3"]
@@ -177,11 +174,11 @@ def test_holes_and_islands_in_one_path():
 
 
 def test_the_scale_bar_is_of_a_round_length(posterior):
-    ax = plots.plot_intensity(posterior)
+    ax = plots.plot(posterior)
     (line,) = (a for a in ax.lines if len(a.get_xdata()) == 2)
     assert np.ptp(line.get_xdata()) == 10_000
     assert any(t.get_text() == "10 km" for t in ax.texts)
-    ax = plots.plot_domain(disc())
+    ax = plots.plot(disc())
     assert any(t.get_text() == "0.5 units" for t in ax.texts)
 
 
@@ -205,22 +202,9 @@ def test_given_hyperparameters_are_lines(posterior):
     assert [ax.get_title(loc="left") for ax in axes] == ["2 km (given)", "1.1 (given)"]
 
 
-def test_the_fits_rounds(posterior, real):
-    ax = plots.plot_fit(posterior)
-    trace = posterior.fit.elbo_trace
-    np.testing.assert_allclose(ax.lines[0].get_ydata(), trace[-1] - trace[:-1])
-    ax = plots.plot_fit(real)
-    assert ax.get_title(loc="left").startswith("ELBO −")
-    ax.figure.canvas.draw()
-
-    silent = replace(posterior, fit=replace(posterior.fit, elbo_trace=np.array([])))
-    with pytest.raises(DataError, match="no record"):
-        plots.plot_fit(silent)
-
-
 def test_the_domain_and_its_pieces(posterior):
     domain = posterior.domain
-    ax = plots.plot_domain(domain)
+    ax = plots.plot(domain)
     assert (
         ax.get_title(loc="left")
         == f"{domain.n_nodes:,} nodes in {domain.n_components} separate pieces of land, cells of 1000 m"
@@ -230,36 +214,38 @@ def test_the_domain_and_its_pieces(posterior):
     assert (north != south).any()
     barrier = shapely.LineString([(2, 3), (4, 3)])
     split = Domain.from_polygons(shapely.Point(3, 3).buffer(1), barriers=barrier, cell_size=0.1, crs="local")
-    assert len(plots.plot_domain(split).collections) == 2
+    assert len(plots.plot(split).collections) == 2
 
 
 def test_the_basis_starts_with_what_varies(real):
     basis = real.basis
-    axes = plots.plot_basis(basis, 3)
+    axes = plots.plot(basis, 3)
     first = int(np.argmax(basis.eigenvalues > 1e-9 * basis.eigenvalues[-1]))
     assert [int(a.get_title(loc="left").split(":")[0]) for a in axes.ravel()] == [
         first + 1,
         first + 2,
         first + 3,
     ]
-    axes = plots.plot_basis(basis, 2, constants=True)
+    axes = plots.plot(basis, 2, constants=True)
     assert axes[0, 0].get_title(loc="left") == "1: constant"
     with pytest.raises(DataError, match="At least one"):
-        plots.plot_basis(basis, 0)
+        plots.plot(basis, 0)
 
 
 def test_mistakes_are_explained(posterior):
     with pytest.raises(DataError, match="q42"):
-        plots.plot_intensity(posterior, variable="q42")
-    with pytest.raises(DataError, match="kind"):
-        plots.plot_uncertainty(posterior, kind="variance")
+        plots.plot(posterior, variable="q42")
+    with pytest.raises(DataError, match="Draw one map of each"):
+        plots.plot(posterior, variable="sd", threshold=1.0)
+    with pytest.raises(DataError, match="A str is nothing to draw"):
+        plots.plot("a map")
 
 
 def test_matplotlib_is_loaded_only_when_something_is_drawn():
     import subprocess
     import sys
 
-    modules = ", ".join(f"geobgp.output.{name}" for name in ("plots", "cog", "grids", "palette"))
+    modules = ", ".join(f"geobgp.output.{name}" for name in ("figures", "rasters", "grids", "palette"))
     code = f"import sys, {modules}; assert 'matplotlib' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 

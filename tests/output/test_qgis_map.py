@@ -11,10 +11,12 @@ import numpy as np
 import pyproj
 import pytest
 import shapely
+from over_time import Stack
 from paths import HELPERS
 from posteriors import bumps, disc, island, prescribed
 from system import run_qgis
 
+from geobgp.data.periods import Periods
 from geobgp.errors import DataError, InputWarning
 from geobgp.land.domain import Domain
 from geobgp.output import palette
@@ -26,10 +28,9 @@ from geobgp.output.qgis import (
     ProjectLayer,
     exceedance_regions,
     label_column,
-    moment,
     project_xml,
-    write_dated,
     write_project,
+    write_qgis,
 )
 from geobgp.output.rasters import write_rasters
 
@@ -165,23 +166,23 @@ def test_a_plane_of_its_own_and_a_crs_without_a_number(tmp_path):
 # -- over time
 
 
+PERIODS = Periods.calendar("month", "2019-12", "2020-02")
+
+
+def in_steps(folder, periods):
+    """A project of three maps that grow, with one legend, and the legend."""
+    domain = island()
+    source = Stack(periods, tuple(prescribed(domain, 0.0, 0.3, title="Months") for _ in range(3)))
+    values = np.repeat([1.0, 10.0, 100.0], domain.n_nodes)
+    about = {"mean": {"long_name": "intensity, posterior mean", "units": "per km²", "classes": "3.0, 30.0,"}}
+    data = dataset(domain, {"mean": values}, variables=about, periods=periods)
+    rasters = write_rasters(data, folder / "periods")
+    return write_qgis(source, folder / "map.qgz", rasters), palette.classes_in(data, "mean")
+
+
 @pytest.fixture(scope="module")
 def months(tmp_path_factory):
-    """Three months of a map that grows, with one legend, as (path, start, end)."""
-    folder, domain = tmp_path_factory.mktemp("months"), island()
-    edges = ["2019-12", "2020-01", "2020-02", "2020-03"]
-    values = [np.full(domain.n_nodes, v) for v in (1.0, 10.0, 100.0)]
-    breaks = palette.Classes(np.array([3.0, 30.0]), palette.colours(3), "per km²")
-    rasters = []
-    for k, value in enumerate(values):
-        about = {"mean": {"long_name": "intensity, posterior mean", "units": "per km²"}}
-        data = dataset(domain, {"mean": value}, variables=about)
-        (made,) = write_rasters(data[["mean"]], folder / "periods" / f"mean_{edges[k]}.tif")
-        from geobgp.output.qgis import raster_qml
-
-        made.with_suffix(".qml").write_text(raster_qml(breaks, 1.0, 100.0), "utf-8")
-        rasters.append((made, np.datetime64(edges[k]), np.datetime64(edges[k + 1])))
-    return write_dated(folder / "map.qgz", rasters, title="Months", domain=domain), breaks
+    return in_steps(tmp_path_factory.mktemp("months"), PERIODS)
 
 
 @pytest.mark.qgis
@@ -234,27 +235,29 @@ def test_the_polygons_hold_land_and_no_points(project, posterior):
     assert sure["area"].to_numpy() == pytest.approx([shore.geometry.area.sum() / 1e6] * len(PROBABILITIES))
 
 
-def test_periods_that_are_no_dates_are_listed_and_the_first_is_shown(months, tmp_path):
-    folder = months[0].parent
-    files = sorted((folder / "periods").glob("*.tif"))
-    made = write_dated(folder / "numbers.qgz", [(f, k, k + 1, f"step {k}") for k, f in enumerate(files)])
+def test_periods_that_are_no_dates_are_listed_and_the_first_is_shown(tmp_path):
+    made, _ = in_steps(tmp_path, Periods.between([0.0, 1.0, 2.0, 3.5]))
     with zipfile.ZipFile(made) as archive:
-        text = archive.read("numbers.qgs").decode("utf-8")
+        text = archive.read("map.qgs").decode("utf-8")
     assert "<temporal" not in text and "ProjectTimeSettings" not in text
-    assert text.count("Qt::Unchecked") == len(files) - 1
-    assert '<layer-tree-layer id="mean_2019_12_tif' in text and 'name="step 0"' in text
+    assert text.count("Qt::Unchecked") == 2
+    assert 'name="2 to 3.5"' in text
 
 
-def test_mistakes_with_periods(months, tmp_path):
+def test_rasters_lie_in_the_folder_of_the_project(months, posterior, tmp_path):
     file = next((months[0].parent / "periods").glob("*.tif"))
-    with pytest.raises(DataError, match="at least one raster"):
-        write_dated(tmp_path / "map.qgz", [])
     with pytest.raises(DataError, match="not in the folder of the project"):
-        write_dated(tmp_path / "map.qgz", [(file, "2020-01-01", "2020-02-01")])
-    with pytest.raises(DataError, match="before it has begun"):
-        write_dated(file.parent / "map.qgz", [(file, "2020-02-01", "2020-01-01")])
-    with pytest.raises(DataError, match="is no date"):
-        moment("some day")
+        write_qgis(posterior, tmp_path / "map.qgz", [file])
+
+
+def test_regions_over_time_are_drawn_once(tmp_path):
+    domain = island(4000.0)
+    source = Stack(PERIODS, tuple(prescribed(domain, 0.0, 0.3, title="Months") for _ in range(3)))
+    rasters = write_rasters(source.intensity().drop_vars(["sd", "q05", "q50", "q95"]), tmp_path)
+    made = write_qgis(source, tmp_path / "map.qgz", rasters, regions=source.totals(halves(domain)))
+    with zipfile.ZipFile(made) as archive:
+        text = archive.read("map.qgs").decode("utf-8")
+    assert "regions.gpkg|layername=regions|subset=\"period\" = '2019-12'" in text
 
 
 def test_names_of_projects(tmp_path):
@@ -263,13 +266,6 @@ def test_names_of_projects(tmp_path):
     layer = ProjectLayer("bell \x07 & <b>", "a.tif", "<qgis/>", crs=pyproj.CRS(28992))
     text = project_xml(Group("t\x00itle", [Group("inner", [layer])]), None, (0, 0, 1, 1))
     assert "bell   &amp; &lt;b&gt;" in text and "\x07" not in text and "\x00" not in text
-
-
-def test_moments_with_zones_are_told_in_utc():
-    from datetime import datetime, timedelta, timezone
-
-    zone = timezone(timedelta(hours=2))
-    assert moment(datetime(2020, 3, 1, 1, tzinfo=zone)) == datetime(2020, 2, 29, 23)
 
 
 def test_regions_without_names_have_no_labels():

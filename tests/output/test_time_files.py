@@ -8,7 +8,7 @@ from posteriors import across_180, disc, island, prescribed
 
 from geobgp.data.periods import Periods
 from geobgp.errors import DataError
-from geobgp.output.netcdf import cf_dataset, udunits, write_time_netcdf, write_zarr
+from geobgp.output.netcdf import cf_dataset, udunits, write_netcdf, write_zarr
 
 QUARTERS = Periods.calendar("quarter", "2019 Q3", "2020 Q2")
 
@@ -25,7 +25,7 @@ def data():
 
 
 def open_both(data, folder):
-    yield xr.open_dataset(write_time_netcdf(data, folder / "a.nc"), decode_coords="all")
+    yield xr.open_dataset(write_netcdf(data, folder / "a.nc"), decode_coords="all")
     yield xr.open_dataset(
         write_zarr(data, folder / "a.zarr"), engine="zarr", decode_coords="all", chunks=None
     )
@@ -46,7 +46,7 @@ def test_what_is_written_is_read_again_as_it_was(data, tmp_path):
 
 def test_it_keeps_the_conventions(data, tmp_path):
     """What the CF document asks of such a file, looked at without decoding."""
-    raw = xr.open_dataset(write_time_netcdf(data, tmp_path / "a.nc"), decode_cf=False)
+    raw = xr.open_dataset(write_netcdf(data, tmp_path / "a.nc"), decode_cf=False)
     assert raw.attrs["Conventions"].startswith("CF-1.")
     time = raw["time"]
     assert time.attrs["units"].startswith("days since ") and time.attrs["calendar"] == "proleptic_gregorian"
@@ -78,7 +78,7 @@ def test_it_keeps_the_conventions(data, tmp_path):
 
 def test_a_projection_that_the_conventions_know_has_their_name(tmp_path):
     source = moving(across_180(20_000.0), QUARTERS.slice(0, 1))
-    raw = xr.open_dataset(write_time_netcdf(source.intensity(), tmp_path / "a.nc"), decode_cf=False)
+    raw = xr.open_dataset(write_netcdf(source.intensity(), tmp_path / "a.nc"), decode_cf=False)
     assert raw["spatial_ref"].attrs["grid_mapping_name"] in (
         "transverse_mercator",
         "lambert_azimuthal_equal_area",

@@ -4,7 +4,7 @@ import numpy as np
 import shapely
 
 from geobgp import Domain, Periods
-from geobgp.output.grids import time_dataset
+from geobgp.output.grids import dataset
 
 DOMAIN = Domain.from_polygons(shapely.box(0, 0, 4, 2), cell_size=1, crs="local")
 
@@ -14,7 +14,9 @@ def test_every_period_is_where_it_belongs(tmp_path):
 
     periods = Periods.calendar("quarter", "2020", "2020")
     values = np.arange(4.0 * 8)
-    data = time_dataset(DOMAIN, periods, {"mean": values}, variables={"mean": {"units": "1"}}, coverage=True)
+    data = dataset(
+        DOMAIN, {"mean": values}, variables={"mean": {"units": "1"}}, coverage=True, periods=periods
+    )
     for t in range(4):
         np.testing.assert_array_equal(data["mean"].isel(time=t), DOMAIN.to_grid(values[8 * t : 8 * t + 8]))
     assert data["coverage"].dims == ("northing", "easting") and data["mean"].attrs == {"units": "1"}
@@ -27,6 +29,6 @@ def test_every_period_is_where_it_belongs(tmp_path):
 
 
 def test_plain_numbers_are_no_dates():
-    data = time_dataset(DOMAIN, Periods.between([0.0, 2.0, 5.0]), {"mean": np.arange(16.0)})
+    data = dataset(DOMAIN, {"mean": np.arange(16.0)}, periods=Periods.between([0.0, 2.0, 5.0]))
     assert data["time"].values.tolist() == [0.0, 2.0] and "standard_name" not in data["time"].attrs
     assert data["period"].values.tolist() == ["0 to 2", "2 to 5"]

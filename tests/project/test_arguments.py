@@ -45,7 +45,7 @@ INSIDE = {
     "LGCP": {"from_inputs", "with_kernel"},
     "Matern": {"log_density", "log_shape", "truncated_variance", "eigenvalue_needed"},
     "Periods": {"index_of", "index_of_days", "joined", "of_ordinals", "same_as", "slice"},
-    "Posterior": {"draws", "mean_by_period", "sample_blocks", "write_rasters"},
+    "Posterior": {"draws", "mean_by_period", "sample_blocks"},
     "SquaredExponential": {"log_density", "log_shape", "truncated_variance", "eigenvalue_needed"},
 }  # fmt: skip
 #: Where a value that is wrong elsewhere is right.
@@ -68,7 +68,7 @@ TOLD_AS = {
     ("Periods.calendar", "last"): "between",
 }
 #: Asked of a posterior over periods.
-OVER_TIME = {"at", "forecast", "level", "plot_level", "to_zarr", "trend", "write_rasters"}
+OVER_TIME = {"at", "forecast", "level", "plot_level", "to_zarr", "trend"}
 #: Checked where the words are known: bases take all kernels but for full resolution.
 UNCHECKED = {("HarmonicBasis.check_kernel", "kernel")}
 

@@ -424,7 +424,7 @@ def test_two_thresholds_that_share_a_name_are_refused():
         )
         == 1
     )
-    assert "exceedance_6.001" in posterior._layers((0.5,), (6.0, 6.001, 6.0))
+    assert "exceedance_6.001" in posterior.dataset((0.5,), (6.0, 6.001, 6.0))
 
 
 # -- regions

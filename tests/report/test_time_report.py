@@ -9,7 +9,7 @@ from over_time import moving
 from posteriors import island
 
 from geobgp.data.periods import Periods
-from geobgp.report.report import ReportInputs, write_time_report
+from geobgp.report.report import ReportInputs, write_report
 from geobgp.summary import Choice
 from geobgp.text import events, number
 
@@ -42,13 +42,14 @@ def html(source, tmp_path_factory):
         choices={"cells": Choice(4000, "given")},
         warnings=["Mind " + NASTY],
         regions=source.totals(region),
+        validation=Check(),
         files={"map.html": "interactive map"},
         seconds={"fit": 1.25},
         command="geobgp map",
     )
     ahead = moving(source.domain, MONTHS.ahead(2), observed=False)
     path = tmp_path_factory.mktemp("report") / "report.html"
-    return write_time_report(path, source, inputs, forecast=ahead, check=Check()).read_text("utf-8")
+    return write_report(path, source, inputs, forecast=ahead).read_text("utf-8")
 
 
 def test_it_has_every_part(html):
@@ -64,8 +65,10 @@ def test_it_has_every_part(html):
         "regions",
         "fit",
         "files",
+        "cite",
     ]
-    assert html.count('src="data:image/png') == 3
+    assert html.count('src="data:image/png') == 4
+    assert "After 2 months a large patch keeps 37 % of what sets it off from the average." in html
     assert "every third month" in html and "broken where it is a forecast" in html
 
 
@@ -96,10 +99,8 @@ def test_words_from_the_data_stay_words(html):
 
 
 def test_the_barest(source, tmp_path):
-    html = write_time_report(tmp_path / "r.html", moving(source.domain, MONTHS.slice(0, 2))).read_text(
-        "utf-8"
-    )
-    assert re.findall(r'<section id="(\w+)">', html) == ["maps", "level", "input", "model", "fit"]
+    html = write_report(tmp_path / "r.html", moving(source.domain, MONTHS.slice(0, 2))).read_text("utf-8")
+    assert re.findall(r'<section id="(\w+)">', html) == ["maps", "level", "input", "model", "fit", "cite"]
 
 
 def test_a_threshold_has_its_maps(source, tmp_path):

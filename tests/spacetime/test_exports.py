@@ -49,6 +49,10 @@ def test_the_page_that_plays_and_the_report(posterior, ahead, tmp_path):
 
 
 def test_rasters_know_when_they_are(posterior, tmp_path):
-    made = posterior.write_rasters(tmp_path, [1.0])
-    assert len(made) == 30 * 6 and made[0].path.name == "mean_2010-01.tif"
+    made = posterior.to_raster(tmp_path, [1.0], cmap="magma")
+    assert len(made) == 30 * 6 + 1 and made[0].name == "mean_2010-01.tif"
+    assert (
+        made[0].with_suffix(".qml").read_text()
+        != posterior.to_raster(tmp_path)[0].with_suffix(".qml").read_text()
+    )
     assert (tmp_path / "exceedance_1_2012-06.tif").exists() and (tmp_path / "coverage.tif").exists()

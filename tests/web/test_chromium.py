@@ -76,7 +76,7 @@ def posterior():
 
 @pytest.fixture(scope="module")
 def path(posterior, tmp_path_factory):
-    made = maps.intensity_map(posterior, threshold=0.3)
+    made = maps.posterior_map(posterior, threshold=0.3)
     # Shown in a notebook before it is saved.
     made._repr_html_()
     return maps.save(made, tmp_path_factory.mktemp("map") / "map.html")
@@ -345,7 +345,7 @@ def test_on_a_phone(path, posterior):
 def test_across_the_antimeridian(tmp_path):
     domain = across_180()
     posterior = prescribed(domain, np.random.default_rng(2).normal(size=domain.n_nodes), 0.3)
-    path = maps.save(maps.intensity_map(posterior), tmp_path / "map.html")
+    path = maps.save(maps.posterior_map(posterior), tmp_path / "map.html")
     data = posterior.intensity()["mean"].values
     with Chromium(1000, 800) as page:
         page.open(path)
@@ -369,7 +369,7 @@ def test_across_the_antimeridian(tmp_path):
 def test_a_local_domain(tmp_path):
     domain = disc(0.05)
     posterior = prescribed(domain, bumps(domain), 0.3)
-    path = maps.save(maps.intensity_map(posterior), tmp_path / "map.html")
+    path = maps.save(maps.posterior_map(posterior), tmp_path / "map.html")
     data = posterior.intensity()["mean"].values
     with Chromium(1000, 800) as page:
         page.open(path)
@@ -393,7 +393,7 @@ def test_points_and_their_names(posterior, tmp_path):
     points = gpd.GeoDataFrame(
         {"name": [NASTY]}, geometry=gpd.points_from_xy([152_500.0], [466_500.0]), crs=28992
     )
-    made = maps.intensity_map(posterior, points=points, show_points=True, point_labels="name")
+    made = maps.posterior_map(posterior, points=points, show_points=True, point_labels="name")
     path = maps.save(made, tmp_path / "map.html")
     with Chromium(1000, 800) as page:
         page.open(path)
@@ -408,7 +408,7 @@ def test_points_and_their_names(posterior, tmp_path):
 
 
 def test_tiles_are_asked_for_at_their_server_only(posterior, tmp_path):
-    path = maps.save(maps.intensity_map(posterior, basemap="OpenStreetMap"), tmp_path / "map.html")
+    path = maps.save(maps.posterior_map(posterior, basemap="OpenStreetMap"), tmp_path / "map.html")
     with Chromium(1000, 800) as page:
         page.open(path)
         hosts = {re.match(r"https?://([^/]+)", u).group(1) for u in page.requests if u.startswith("http")}
@@ -416,7 +416,7 @@ def test_tiles_are_asked_for_at_their_server_only(posterior, tmp_path):
 
 
 def test_in_a_notebooks_frame(posterior, tmp_path):
-    text = maps.intensity_map(posterior)._repr_html_()
+    text = maps.posterior_map(posterior)._repr_html_()
     path = tmp_path / "notebook.html"
     stub = "<script>window.geobgp = {current: {ready: Promise.resolve()}}</script>"
     path.write_text(f"<!DOCTYPE html><meta charset=utf-8><body>{text}{stub}", encoding="utf-8")

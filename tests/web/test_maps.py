@@ -38,7 +38,7 @@ def posterior():
 
 @pytest.fixture(scope="module")
 def html(posterior):
-    return maps.intensity_map(posterior, title="Bites").get_root().render()
+    return maps.posterior_map(posterior, title="Bites").get_root().render()
 
 
 def config_of(html):
@@ -58,7 +58,7 @@ def pictures_of(html):
 
 
 def test_it_is_a_folium_map(posterior):
-    made = maps.intensity_map(posterior)
+    made = maps.posterior_map(posterior)
     assert isinstance(made, folium.Map)
     assert folium.Map.default_js
     assert folium.Map.default_css
@@ -87,7 +87,7 @@ def test_the_policy_comes_first_and_forbids_the_network(html):
 
 def test_words_are_escaped(posterior):
     posterior = replace(posterior, title=NASTY)
-    html = maps.intensity_map(posterior).get_root().render()
+    html = maps.posterior_map(posterior).get_root().render()
     assert "<script>alert(1)" not in html
     assert "49</title>" not in html
     assert "{{ 7*7 }}" in html
@@ -186,7 +186,7 @@ def test_every_place_reads_the_rasters_value_there(kind):
     domain = KINDS[kind]()
     rng = np.random.default_rng(8)
     posterior = prescribed(domain, rng.normal(size=domain.n_nodes), rng.uniform(0.1, 1, domain.n_nodes))
-    html = maps.intensity_map(posterior, threshold=1.0).get_root().render()
+    html = maps.posterior_map(posterior, threshold=1.0).get_root().render()
     config = config_of(html)
     east, north = places(domain)
     x, y = on_plane(domain, east, north, np.mean([b[1] for b in config["bounds"]]))
@@ -217,10 +217,10 @@ def test_the_default_threshold_is_the_mean_over_land(posterior, html):
 
 
 def test_thresholds_can_be_chosen_or_left_out(posterior):
-    config = config_of(maps.intensity_map(posterior, threshold=0.25).get_root().render())
+    config = config_of(maps.posterior_map(posterior, threshold=0.25).get_root().render())
     assert threshold_of(config) == 0.25
     assert config["layers"][2]["classes"][-1]["label"] == "> 99"
-    config = config_of(maps.intensity_map(posterior, threshold=False).get_root().render())
+    config = config_of(maps.posterior_map(posterior, threshold=False).get_root().render())
     assert [layer["key"] for layer in config["layers"]] == ["mean", "uncertainty"]
     assert "p0" not in config["arrays"]
 
@@ -239,41 +239,41 @@ def test_points_stay_out_unless_asked_for(posterior):
         crs=28992,
     )
     lon = points.to_crs(4326).geometry.x
-    without = maps.intensity_map(posterior, points=points).get_root().render()
+    without = maps.posterior_map(posterior, points=points).get_root().render()
     assert config_of(without)["points"] is None
     assert f"{lon[0]:.6f}" not in without
-    made = maps.intensity_map(posterior, points=points.to_crs(3857), show_points=True, point_labels="name")
+    made = maps.posterior_map(posterior, points=points.to_crs(3857), show_points=True, point_labels="name")
     html = made.get_root().render()
     shown = config_of(html)["points"]
     np.testing.assert_allclose(np.array(shown["coords"])[:, 1], lon, atol=1e-6)
     assert shown["labels"] == ["A", NASTY]
     assert "<script>alert(1)" not in html
     with pytest.raises(DataError, match="does not keep them"):
-        maps.intensity_map(posterior, show_points=True)
+        maps.posterior_map(posterior, show_points=True)
     with pytest.raises(CRSError, match="of the points is not known"):
-        maps.intensity_map(posterior, show_points=True, points=points.set_crs(None, allow_override=True))
+        maps.posterior_map(posterior, show_points=True, points=points.set_crs(None, allow_override=True))
     with pytest.raises(DataError, match="too many"):
-        maps.intensity_map(posterior, show_points=True, points=np.zeros((60_000, 2)))
+        maps.posterior_map(posterior, show_points=True, points=np.zeros((60_000, 2)))
     with pytest.raises(GeometryError, match="points were expected; found 2 Polygon"):
-        maps.intensity_map(posterior, show_points=True, points=points.buffer(5))
+        maps.posterior_map(posterior, show_points=True, points=points.buffer(5))
 
 
 def test_tiles_open_the_policy_for_their_server_only(posterior):
-    html = maps.intensity_map(posterior, basemap="OpenStreetMap").get_root().render()
+    html = maps.posterior_map(posterior, basemap="OpenStreetMap").get_root().render()
     policy = re.search(r'Security-Policy" content="([^"]+)"', html).group(1)
     assert "img-src data: blob: https://tile.openstreetmap.org;" in policy
     assert "connect-src 'none'" in policy
     assert config_of(html)["opacity"] == 0.75
     own = folium.TileLayer("https://{s}.example.org/{z}/{x}/{y}.png", attr="x", overlay=True)
-    html = maps.intensity_map(posterior, basemap=own).get_root().render()
+    html = maps.posterior_map(posterior, basemap=own).get_root().render()
     assert "https://*.example.org;" in html
     with pytest.raises(DataError, match="no place on Earth"):
-        maps.intensity_map(prescribed(disc(), 0.0, 0.3), basemap="OpenStreetMap")
+        maps.posterior_map(prescribed(disc(), 0.0, 0.3), basemap="OpenStreetMap")
 
 
 def test_maps_of_all_kinds_of_domain():
     for domain in (disc(), across_180()):
-        config = config_of(maps.intensity_map(prescribed(domain, bumps(domain), 0.3)).get_root().render())
+        config = config_of(maps.posterior_map(prescribed(domain, bumps(domain), 0.3)).get_root().render())
         assert config["local"] == (domain.crs is None)
         (south, west), (north, east) = config["bounds"]
         assert south < north
@@ -282,7 +282,7 @@ def test_maps_of_all_kinds_of_domain():
 
 def test_a_flat_posterior_has_a_map():
     domain = disc()
-    html = maps.intensity_map(prescribed(domain, 0.0, 0.3), threshold=1.0).get_root().render()
+    html = maps.posterior_map(prescribed(domain, 0.0, 0.3), threshold=1.0).get_root().render()
     mean, uncertainty, _ = config_of(html)["layers"]
     assert len(mean["classes"]) >= 5  # of which one is seen
     assert len(np.unique(np.asarray(pictures_of(html)[0])[::3, ::3])) == 2  # that, and no land
@@ -292,7 +292,7 @@ def test_a_flat_posterior_has_a_map():
 
 
 def test_saving_is_all_or_nothing(posterior, tmp_path, monkeypatch):
-    made = maps.intensity_map(posterior)
+    made = maps.posterior_map(posterior)
     path = maps.save(made, tmp_path / "new" / "map.html")
     first = path.read_text(encoding="utf-8")
     assert first.startswith("<!DOCTYPE html>")
@@ -311,14 +311,14 @@ def test_saving_is_all_or_nothing(posterior, tmp_path, monkeypatch):
 
 
 def test_a_limit_on_bytes_is_kept(posterior):
-    small = maps.intensity_map(posterior, max_bytes=30_000)
+    small = maps.posterior_map(posterior, max_bytes=30_000)
     config = config_of(small.get_root().render())
     assert sum(map(len, config["arrays"].values())) < 30_000
     assert config["grid"]["rows"] * config["grid"]["cols"] > 1_000
 
 
 def test_notebooks_show_the_map(posterior):
-    text = maps.intensity_map(posterior)._repr_html_()
+    text = maps.posterior_map(posterior)._repr_html_()
     assert text.startswith("<div")
     assert "srcdoc=" in text
 
@@ -347,7 +347,7 @@ def test_a_map_of_4096_by_4096_cells_stays_under_15_megabytes(tmp_path):
         summary=lambda: Summary({"points": {"used": 1}}),
         exceedance=lambda t: xr.DataArray(rng.random(grid.shape, np.float32), dims=("northing", "easting")),
     )  # fmt: skip
-    path = maps.save(maps.intensity_map(posterior), tmp_path / "big.html")
+    path = maps.save(maps.posterior_map(posterior), tmp_path / "big.html")
     assert path.stat().st_size < 15e6
     # Not every cell has its own number then, and the map says so.
     config = config_of(path.read_text(encoding="utf-8"))

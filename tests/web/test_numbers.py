@@ -39,9 +39,16 @@ def test_powers_of_ten(power):
 
 def test_none_zero_and_too_large_have_codes_of_their_own():
     values = np.array([[np.nan, 0.0, 1.0], [50.0, np.inf, -1.0]])
-    np.testing.assert_array_equal(back(values), [[np.nan, 0, 1], [50, np.inf, 0]])
+    np.testing.assert_array_equal(back(values), [[np.nan, 0, 1], [50, np.inf, -1]])
     assert np.isnan(back(np.full(3, np.nan))).all()
     np.testing.assert_array_equal(back(np.zeros(2)), 0)
+
+
+def test_numbers_below_zero_have_codes_too():
+    """What is measured may be negative: temperatures, balances."""
+    rng = np.random.default_rng(4)
+    values = np.r_[rng.normal(size=500) * 10.0 ** rng.integers(-8, 9, 500), 0.0, -1.0, -0.9996, 12.35]
+    assert back(values).tolist() == [rounded(v, 3) for v in values.tolist()]
 
 
 def test_one_absurd_value_does_not_hide_the_others():

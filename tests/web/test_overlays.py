@@ -106,7 +106,7 @@ def test_context_of_every_kind(posterior, towns):
 def test_too_many_are_refused_with_a_number(posterior, monkeypatch, halves):
     monkeypatch.setattr(overlays, "MAX_REGIONS", 1)
     with pytest.raises(DataError, match="2 regions are too many"):
-        maps.intensity_map(posterior, regions=halves)
+        maps.posterior_map(posterior, regions=halves)
 
 
 @pytest.mark.parametrize("domain", [across_180(), disc()], ids=["across 180", "local"])
@@ -125,7 +125,7 @@ def test_anywhere(domain):
 @pytest.fixture(scope="module")
 def page(posterior, halves, towns, tmp_path_factory):
     path = tmp_path_factory.mktemp("map") / "map.html"
-    maps.save(maps.intensity_map(posterior, regions=halves, context=towns, thresholds=[0.1, 0.3]), path)
+    maps.save(maps.posterior_map(posterior, regions=halves, context=towns, thresholds=[0.1, 0.3]), path)
     with Chromium(1200, 900) as page:
         page.open(path)
         yield page

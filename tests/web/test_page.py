@@ -30,7 +30,7 @@ def posterior():
 @pytest.fixture(scope="module")
 def path(posterior, tmp_path_factory):
     points = gpd.GeoSeries(gpd.points_from_xy([152_500.0], [466_500.0]), crs=28992)
-    made = maps.intensity_map(posterior, threshold=0.3, points=points, show_points=True)
+    made = maps.posterior_map(posterior, threshold=0.3, points=points, show_points=True)
     return maps.save(made, tmp_path_factory.mktemp("map") / "map.html")
 
 
@@ -207,7 +207,7 @@ def test_paper_shows_the_layers_that_are_on(page):
 
 
 def test_a_local_domain_on_paper(tmp_path):
-    made = maps.intensity_map(prescribed(disc(), bumps(disc()), 0.3))
+    made = maps.posterior_map(prescribed(disc(), bumps(disc()), 0.3))
     with Chromium(700, 900) as page:
         page.open(maps.save(made, tmp_path / "map.html"))
         page.call("Emulation.setEmulatedMedia", media="print")

@@ -17,11 +17,11 @@ from system import Chromium
 from geobgp.data.periods import Periods
 from geobgp.errors import DataError, SizeError
 from geobgp.output import palette
-from geobgp.output.figures import Course
+from geobgp.output.grids import View
 from geobgp.text import rounded
 from geobgp.web import maps
 from geobgp.web.layers import Numbers
-from geobgp.web.maps import time_map
+from geobgp.web.maps import posterior_map
 from geobgp.web.page import unpack
 
 NASTY = '<img src=x onerror="window.hacked=1">'
@@ -42,7 +42,7 @@ def ahead():
 
 @pytest.fixture(scope="module")
 def course(source, ahead):
-    return Course(source, ahead)
+    return View(source, ahead)
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def halves(source):
 @pytest.fixture(scope="module")
 def page(source, ahead, halves, tmp_path_factory):
     path = tmp_path_factory.mktemp("map") / "map.html"
-    maps.save(time_map(source, forecast=ahead, regions=halves, threshold=0.5), path)
+    maps.save(posterior_map(source, forecast=ahead, regions=halves, threshold=0.5), path)
     with Chromium(1200, 900) as page:
         page.open(path)
         yield page
@@ -98,7 +98,7 @@ def test_numbers_of_all_periods_are_those_of_the_cells(source):
 
 
 def test_the_legend_is_of_all_periods_together(source, course):
-    html = time_map(source, forecast=course.forecast).get_root().render()
+    html = posterior_map(source, forecast=course.forecast).get_root().render()
     labels = palette.round_classes(course.data["mean"].values.astype(np.float32)).labels()
     shown = re.search(r'"key":"mean".*?"classes":(\[.*?\])', html).group(1)
     assert re.findall(r'"label":"([^"]+)"', shown) == [
@@ -126,7 +126,7 @@ def test_it_opens_with_the_last_period_that_was_fitted(page):
 @pytest.mark.slow
 def test_the_slider_shows_each_periods_colours_and_numbers(page, course):
     show_regions(page, False)
-    domain, data = course.fitted.domain, course.data
+    domain, data = course.domain, course.data
     mean = data["mean"].values.astype(np.float32)
     classes = palette.classes_in(data, "mean")
     row, col, _ = domain.grid.cell_of(np.array([146_400.0]), np.array([470_300.0]))
@@ -151,7 +151,7 @@ def test_the_chart_of_a_place_holds_the_datasets_numbers(page, course):
     show_regions(page, False)
     slide(page, 3)
     page.mouse(*screen(page, 146_400, 470_300))
-    row, col, _ = course.fitted.domain.grid.cell_of(np.array([146_400.0]), np.array([470_300.0]))
+    row, col, _ = course.domain.grid.cell_of(np.array([146_400.0]), np.array([470_300.0]))
     at = {name: course.data[name].values[:, row[0], col[0]] for name in ("mean", "q05", "q95")}
     chart = "document.querySelector('.geobgp-readout .geobgp-chart')"
     paths = page.run(f"[...{chart}.querySelectorAll('.geobgp-line')].map(e => e.getAttribute('d'))")
@@ -268,7 +268,7 @@ def test_paper_shows_the_period_that_is_seen(page):
 @pytest.mark.chromium
 @pytest.mark.slow
 def test_on_a_phone(source, tmp_path):
-    path = maps.save(time_map(source), tmp_path / "map.html")
+    path = maps.save(posterior_map(source), tmp_path / "map.html")
     with Chromium(390, 844, mobile=True, scale=2) as page:
         page.open(path)
         assert page.console == []
@@ -290,7 +290,7 @@ def test_on_a_phone(source, tmp_path):
 def test_one_period_on_a_plane_of_its_own_with_plain_numbers(tmp_path):
     domain = disc()
     single = Stack(Periods.between([0.0, 2.5]), (prescribed(domain, 0.0, 0.3),))
-    html = time_map(single).get_root().render()
+    html = posterior_map(single).get_root().render()
     assert '"labels":["0 to 2.5"]' in html
 
 
@@ -298,14 +298,14 @@ def test_too_much_is_refused_with_a_number(source):
     with pytest.raises(
         SizeError, match=r"12 periods of 1,128 nodes are too many for a page of 0\.0 MB"
     ) as caught:
-        time_map(source, max_bytes=20_000)
+        posterior_map(source, max_bytes=20_000)
     assert caught.value.found > 20_000
 
 
 def test_regions_without_periods_and_a_forecast_that_does_not_follow_are_refused(source, halves):
     with pytest.raises(DataError, match="need the columns period"):
-        time_map(source, regions=halves.drop(columns="period"))
+        posterior_map(source, regions=halves.drop(columns="period"))
     with pytest.raises(DataError, match="a row in each of the periods; found 23 rows"):
-        time_map(source, regions=halves.iloc[1:])
+        posterior_map(source, regions=halves.iloc[1:])
     with pytest.raises(DataError, match="begins where the map ends"):
-        Course(source, source)
+        View(source, source)
