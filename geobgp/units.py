@@ -143,19 +143,17 @@ class Units:
         things = noun or _ONES[kind][size != 1]
         return cls(size, f"events per {_amount(size)} {things}" if size != 1 else f"events per {things}")
 
-    def per(self, period: str, times: float = 1.0) -> Units:
+    def per(self, period: str) -> Units:
         """Return units of events per period as well; a relative risk stays one.
 
         Parameters
         ----------
         period : str
-            "month", "year".
-        times : float
-            How many of the own period these are.
+            "month", "year": that of the fit, whose rates these units are then of.
         """
         if self.quantity == RELATIVE_RISK:
             return self
-        return dataclasses.replace(self, factor=self.factor * times, words=f"{self.words} per {period}")
+        return dataclasses.replace(self, words=f"{self.words} per {period}")
 
 
 def check_units(asked: str | None, exposed: bool) -> None:

@@ -350,9 +350,9 @@ class Versus:
     @property
     def provenance(self) -> dict[str, Any]:
         """Where the numbers come from, as attributes that rasters can hold."""
-        own = self.first.provenance
-        mine = {"title": self.title, "source": own["source"], "first": self.names[0], "second": self.names[1]}
-        return mine | {"created": own["created"], "second_created": self.second.created}
+        first, (name, other) = self.first.provenance, self.names
+        facts = {"title": self.title, "source": first["source"], "first": name, "second": other}
+        return facts | {"created": first["created"], "second_created": self.second.created}
 
     @cached_property
     def _log_ratio(self) -> NormalMixture:
@@ -368,15 +368,17 @@ class Versus:
         """Return mean, sd and quantiles of the ratio at every node, exactly."""
         mean, var = self._log_ratio.exp_moments()
         chances = check_probabilities(self.quantiles if quantiles is None else quantiles)
-        found = {"mean": mean, "sd": np.sqrt(var)}
-        return found | {quantile_name(q): np.exp(self._log_ratio.quantile(q)) for q in chances}
+        return {"mean": mean, "sd": np.sqrt(var)} | {
+            quantile_name(q): np.exp(self._log_ratio.quantile(q)) for q in chances
+        }
 
     def node_difference(self, quantiles: Sequence[float] | None = None) -> dict[str, np.ndarray]:
         """Return mean, sd and quantiles of the difference at every node; the quantiles by quadrature."""
         mean, var = self._difference.moments()
         chances = check_probabilities(self.quantiles if quantiles is None else quantiles)
-        found = {"mean": mean, "sd": np.sqrt(var)}
-        return found | {quantile_name(q): self._difference.quantile(q) for q in chances}
+        return {"mean": mean, "sd": np.sqrt(var)} | {
+            quantile_name(q): self._difference.quantile(q) for q in chances
+        }
 
     def ratio(self, quantiles: Sequence[float] | None = None) -> xr.Dataset:
         """Return the ratio on the grid: mean, sd and quantiles. The median is what maps and rasters show."""
@@ -391,9 +393,8 @@ class Versus:
         """Return the probability that the first map is more than `factor` times the second, on the grid."""
         chance = self._log_ratio.sf(float(np.log(factor)))
         words = "an increase" if factor == 1 else f"a ratio above {number(factor, 6)}"
-        made = self._dataset({"probability_increase": chance}, f"probability of {words}, {self.title}", "1")
-        made["probability_increase"].attrs["factor"] = float(factor)
-        return made["probability_increase"]
+        data = self._dataset({"probability_increase": chance}, f"probability of {words}, {self.title}", "1")
+        return data["probability_increase"].assign_attrs(factor=float(factor))
 
     def _dataset(self, values: dict[str, np.ndarray], what: str, unit: str) -> xr.Dataset:
         from geobgp.output.grids import dataset
@@ -409,13 +410,12 @@ class Versus:
         first map's `interval`), and ``probability_increase``.
         """
         ratio, difference = self.ratio(), self.difference(self.quantiles[::2])
-        made = ratio[["q50"]].rename(q50="ratio")
-        made["difference"] = self.drawn_difference()
+        data = ratio[["q50"]].rename(q50="ratio")
+        data["difference"] = self.drawn_difference()
         for name in map(quantile_name, self.quantiles[::2]):
-            made[f"ratio_{name}"] = ratio[name]
-            made[f"difference_{name}"] = difference[name]
-        made["probability_increase"] = self.increase()
-        return made
+            data[f"ratio_{name}"] = ratio[name]
+            data[f"difference_{name}"] = difference[name]
+        return data.assign(probability_increase=self.increase())
 
     # -- regions -----------------------------------------------------------------------------------
 

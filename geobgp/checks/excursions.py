@@ -202,14 +202,14 @@ def excursion(
     probability = check_probability(probability, n_samples)
     chance = posterior._shown_nodes.sf(np.log(threshold))
     n, hidden = posterior.domain.n_nodes, np.isnan(chance)
-    told = np.exp(-shifts(posterior)) if posterior.protection else 1.0
+    published = np.exp(-shifts(posterior)) if posterior.protection else 1.0
     # The place of every node in the order in which it joins each region.
     place = np.empty((2, n), np.int64)
     for k, order in enumerate((np.argsort(-chance, kind="stable"), np.argsort(chance, kind="stable"))):
         place[k, order] = np.arange(n)
     failed = []
     for block in posterior.sample_blocks(n_samples, seed):
-        over = block > told * threshold / posterior.shown.factor
+        over = block > published * threshold / posterior.shown.factor
         above, below = np.where(over | hidden, n, place[0]), np.where(over & ~hidden, place[1], n)
         failed.append([above.min(axis=1), below.min(axis=1)])
     first = np.sort(np.concatenate(failed, axis=1), axis=1)

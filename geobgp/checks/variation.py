@@ -105,12 +105,12 @@ shows may be chance. Held-out blocks are predicted worse than by one risk everyw
     @property
     def numbers(self) -> str:
         """The log Bayes factor and the held-out score in words."""
-        told = f"log Bayes factor {number(self.log_bayes_factor, 3)} against {self.against}"
+        text = f"log Bayes factor {number(self.log_bayes_factor, 3)} against {self.against}"
         if self.verdict == "may vary":
-            told += f", where {number(STRONG)} would be strong"
+            text += f", where {number(STRONG)} would be strong"
         elif self.verdict == "no evidence":
-            told += ". What the map shows may be chance"
-        return " ".join(filter(None, (f"{told}.", self._about_score())))
+            text += ". What the map shows may be chance"
+        return " ".join(filter(None, (f"{text}.", self._about_score())))
 
     @property
     def sentence(self) -> str:
@@ -120,12 +120,12 @@ shows may be chance. Held-out blocks are predicted worse than by one risk everyw
     def _about_score(self) -> str:
         if math.isnan(self.score):
             return ""
-        told = (
+        text = (
             f"Held-out {self.parts} are predicted {compared(self.score, self.se, self.against, self.event)}."
         )
         if self.verdict == "varies" and not self.fine:
-            told += " What varies is local: away from the data the map knows no more than an average."
-        return told
+            text += " What varies is local: away from the data the map knows no more than an average."
+        return text
 
     @property
     def tone(self) -> str:
@@ -155,30 +155,30 @@ shows may be chance. Held-out blocks are predicted worse than by one risk everyw
 
 def variation(posterior: Posterior, held_out: bool | None = None) -> Variation:
     """Return whether a map varies; see `Posterior.variation`."""
-    found, checked = _by_evidence(posterior), posterior.fit.notes.get("cross_validation")
+    evidence, checked = _by_evidence(posterior), posterior.fit.notes.get("cross_validation")
     if held_out is False:
-        return replace(found, score=math.nan, se=math.nan)
-    if checked is None and math.isnan(found.score) and posterior.periods is None:
+        return replace(evidence, score=math.nan, se=math.nan)
+    if checked is None and math.isnan(evidence.score) and posterior.periods is None:
         few = posterior.areas is not None or posterior.domain.n_nodes <= FEW_NODES
         if held_out or (few and not too_few_to_hold_out(posterior)):
             # Neighbours of blocks are left as they are: quick, and near enough.
             checked = posterior.cross_validate(rounds=0)
     if checked is None:
-        return found
+        return evidence
     score, se = _score(posterior, _without_field(posterior), checked)
-    return replace(found, score=score, se=se, parts=checked.what)
+    return replace(evidence, score=score, se=se, parts=checked.what)
 
 
 def known_variation(posterior: Posterior) -> Variation | None:
     """Return whether a map varies, with what was held out so far and no more; None where it cannot be told."""
     try:
-        found = _by_evidence(posterior)
-        return variation(posterior) if "cross_validation" in posterior.fit.notes else found
+        evidence = _by_evidence(posterior)
+        return variation(posterior) if "cross_validation" in posterior.fit.notes else evidence
     except (GeobgpError, np.linalg.LinAlgError):
         return None
     except Exception as error:  # summary, report and file are worth having without it
-        told = f"Whether the map varies could not be worked out: {type(error).__name__}: {error}."
-        warn(CheckWarning(told))
+        text = f"Whether the map varies could not be worked out: {type(error).__name__}: {error}."
+        warn(CheckWarning(text))
         return None
 
 
@@ -228,7 +228,7 @@ def _of_hyperparameters(posterior: Posterior, fit: Fit) -> float:
 
 
 def _check_known(posterior: Posterior) -> None:
-    """Refuse a posterior that does not know what it was fitted to."""
+    """Check that a posterior knows what it was fitted to."""
     posterior._need_counts("variation()")
     if len(posterior.fit.hyper_mean) > 2 and posterior.periods is None:
         raise DataError(

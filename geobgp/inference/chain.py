@@ -730,12 +730,6 @@ class ChainState:
         """Return (n, T, n_nodes) joint draws of the linear predictor."""
         return self.sample_joint(n, rng)[0]
 
-    def draws(self, n: int, rng: np.random.Generator, most: int = 2**27) -> Iterator[np.ndarray]:
-        """Yield n joint draws in blocks of at most `most` bytes, or one draw each."""
-        block = max(most // (8 * self.n_periods * self.basis.domain.n_nodes), 1)
-        for start in range(0, n, block):
-            yield self.sample_nodes(min(block, n - start), rng)
-
     # -- what lies ahead -----------------------------------------------------------------------------------
 
     def ahead(self, steps: int | np.ndarray, columns: np.ndarray | None = None) -> ChainState:

@@ -135,9 +135,7 @@ def test_joint_draws_have_the_covariance_across_periods(basis):
     sites = some_sites(3 * n)
     mean, covariance, _, _ = Dense(engine, THETA).posterior(sites)
     state = engine.state(THETA, sites, 1.0)
-    blocks = list(state.draws(6000, np.random.default_rng(0), most=8 * 3 * n * 2500))
-    assert [len(block) for block in blocks] == [2500, 2500, 1000]
-    draws = np.concatenate(blocks).reshape(6000, -1)
+    draws = state.sample_nodes(6000, np.random.default_rng(0)).reshape(6000, -1)
     error = (draws.mean(axis=0) - mean - 0.3) / np.sqrt(np.diag(covariance) / 6000)
     assert np.abs(error).mean() < 1.2
     found = np.cov(draws.T)
