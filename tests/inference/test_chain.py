@@ -11,8 +11,8 @@ from models import archipelago, square
 from scipy import sparse
 
 from geobgp import LGCP, DataError, FullRank, HarmonicBasis, Matern, SizeError, SquaredExponential
+from geobgp.archive import pack, unpack
 from geobgp.inference import chain_fit
-from geobgp.inference.chain import ChainState
 from geobgp.inference.chain_fit import Checkpoint, area_chain, fit_chain, node_chain, setting_of
 from geobgp.inference.engine import Sites
 from geobgp.inference.relinearise import Observed
@@ -85,7 +85,7 @@ def test_a_state_is_what_the_engine_found(basis):
     for made in (
         state,
         replace(state, known=None),
-        ChainState.from_arrays(state.to_arrays(), basis),
+        unpack(*pack(state)),
     ):
         np.testing.assert_allclose(made.node_moments()[0].ravel(), mean + 0.3, atol=1e-8)
         np.testing.assert_allclose(made.node_moments()[1].ravel(), np.diag(covariance), atol=1e-8)
