@@ -14,7 +14,7 @@ from scipy.special import gammaln, xlogy
 from geobgp.data.areas import AreaCounts, combine, sort_counts
 from geobgp.data.counts import Counts, check_nodes
 from geobgp.data.effects import FIXED_SD, Effects, Linearised
-from geobgp.data.inputs import Inputs, check_events, seen_exposure
+from geobgp.data.inputs import Inputs, check_events, of_period, seen_exposure
 from geobgp.data.periods import Periods
 from geobgp.errors import DataError, captured_warnings, option
 from geobgp.inference.chain_fit import ChainFit, area_chain, fit_chain, node_chain, setting_of
@@ -122,7 +122,8 @@ def fit_periods(
     values = None if isinstance(counts, AreaCounts) else _values(counts, n)
     for t in range(periods.n):
         check_events(None if values is None else values[t], None if areas is None else areas.at(t),
-                     np.broadcast_to(exposure, (periods.n, n))[t], model.effort)  # fmt: skip
+                     np.broadcast_to(exposure, (periods.n, n))[t],
+                     None if model.effort is None else of_period(model.effort, t))  # fmt: skip
     behind = Behind(np.broadcast_to(exposure, (periods.n, n)), model.effort)
     found = _fit(model, values, areas, behind, periods, hyper, progress, start, resume, near, deadline)
     return Posterior(
@@ -154,7 +155,9 @@ def refit(posterior: Posterior, n_periods: int, kernel: Kernel | None = None) ->
     columns = best.columns if best.columns.ndim == 2 else best.columns[:n_periods]
     periods = posterior.time.slice(0, n_periods)
     exposure = posterior.exposure if posterior.exposure.ndim == 1 else posterior.exposure[:n_periods]
-    behind = Behind(np.broadcast_to(exposure, (n_periods, posterior.domain.n_nodes)), posterior.effort)
+    effort = posterior.effort
+    effort = effort if effort is None or effort.ndim == 1 else effort[:n_periods]
+    behind = Behind(np.broadcast_to(exposure, (n_periods, posterior.domain.n_nodes)), effort)
     areas: Any = None if posterior.areas is None else posterior.areas.slice(0, n_periods)
     values = None if posterior.observed is None else posterior.observed[:n_periods]
     kernel = kernel or posterior.kernel.with_parameters(posterior.lengthscale, posterior.sd)
@@ -187,6 +190,7 @@ def refit(posterior: Posterior, n_periods: int, kernel: Kernel | None = None) ->
         fit=with_offset(found.fit, best.offset),
         likelihood=found.likelihood,
         exposure=exposure,
+        effort=effort,
         observed=values,
         areas=areas,
         places=None,
@@ -305,7 +309,8 @@ def _problem(setting: Any, values: np.ndarray | None, areas: AreaCounts | None, 
         total, exposed = float(values.sum()), float(seen.sum())
         centre = _centre(total, exposed)
         return node_chain(replace(setting, centre=centre), values, seen), centre
-    rows = [combine(areas.at(t), behind.exposure[t], behind.effort) for t in range(areas.n_periods)]
+    efforts = [None if behind.effort is None else of_period(behind.effort, t) for t in range(areas.n_periods)]
+    rows = [combine(areas.at(t), behind.exposure[t], efforts[t]) for t in range(areas.n_periods)]
     centre = _centre(sum(float(r.counts.sum()) for r in rows), sum(float(r.exposure.sum()) for r in rows))
     observed = tuple(Observed(r.counts, r.exposure, r.hidden, r.interval) for r in rows)
     return area_chain(replace(setting, centre=centre), observed), centre

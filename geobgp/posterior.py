@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from geobgp.data.effects import Effects
-from geobgp.data.inputs import Given, Within, next_to_none, seen_exposure, within
+from geobgp.data.inputs import Given, Within, next_to_none, of_period, seen_exposure, within
 from geobgp.data.periods import Periods
 from geobgp.errors import DataError
 from geobgp.files import check_unread
@@ -138,7 +138,7 @@ class Posterior:
     exposure_kind : str
         "area"; "population", "expected" (numbers of events) or "exposure", if one was given; "observation" for values
         at locations.
-    effort : (n_nodes,) array, optional
+    effort : (n_nodes,) or (n_periods, n_nodes) array, optional
         The share of events that get reported; the intensity is that of all.
     persons : Groups, optional
         The cases and controls that were fitted; files keep them only where there are no confounders.
@@ -549,12 +549,14 @@ class Posterior:
             self,
             fit=replace(self.fit, states=tuple(state.at(t) for state in states)),
             exposure=np.array(self.by_period[t]),
+            effort=None if self.effort is None else of_period(self.effort, t),
             points=self._points_of(events),
             title=f"{self.title or self.default_title}, {label}",
             observed=observed,
             areas=areas,
             places=None if self.places is None else self.places[self.places[:, 3] == t, :3],
             given=None if self.given is None else self.given.at(t),
+            given_effort=None if self.given_effort is None else self.given_effort.at(t),
             periods=None,
         )
 
@@ -1259,8 +1261,10 @@ class Posterior:
             observed=None,
             areas=None,
             places=None,
-            # Within a cell people live where they lived last.
+            # Within a cell people live where they lived last, and as many events get reported.
+            effort=None if self.effort is None else of_period(self.effort, -1),
             given=None if self.given is None else self.given.at(known.n - 1),
+            given_effort=None if self.given_effort is None else self.given_effort.at(known.n - 1),
             title=f"Forecast: {self.title}" if self.title else "",
         )
 

@@ -239,7 +239,7 @@ def _when(periods: Periods, rows: np.ndarray) -> dict[str, Any]:
 def region_weights(posterior: Posterior, inside: Within, *, reported: bool = False) -> list[sparse.csr_array]:
     """Return the exposure of nodes within regions, period by period: one for each, or one for all where it stays."""
     exposure, effort = posterior.by_period, posterior.effort if reported else None
-    changes = exposure.strides[0] or inside.varies
+    changes = exposure.strides[0] or inside.varies or (effort is not None and effort.ndim == 2)
     return [inside.exposure(exposure[t], effort, t) for t in range(posterior.n_periods if changes else 1)]
 
 

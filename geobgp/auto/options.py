@@ -418,12 +418,14 @@ class EffortOptions(OptionSet, heading="Rates and covariates"):
     ----------
     effort, effort_column : raster, polygons (with a column) or array, optional
         The share of events that get reported, from 0 to 1. The map is of what would be seen with full effort; where
-        there is none the data say nothing, and intervals are wide. As for `LGCP`.
+        there is none the data say nothing, and intervals are wide. Over periods it may be a list with one for each. As
+        for `LGCP`.
     """
 
     effort: Effort | None = setting(
-        "The share of events that get reported, 0 to 1 (raster or polygons): the map is of all events.",
-        "file",
+        "The share of events that get reported, 0 to 1 (raster or polygons): the map is of all events; repeated, one "
+        "for each period.",
+        "files",
     )
     effort_column: str | None = setting("The column of polygons with the effort.", "column")
 
@@ -862,7 +864,7 @@ class StrataOptions(Options, WorkerOptions, heading="Data"):
         from geobgp.data.sources import check_one
 
         covariates = (("covariates", value) for value in (self.covariates or {}).values())
-        for name, value in (("exposure", self.exposure), *covariates):
+        for name, value in (("exposure", self.exposure), ("effort", self.effort), *covariates):
             check_one(name, value, "a map by stratum", "Give one for all: strata are not mapped over time.")
         if self.weights is not None and not isinstance(self.weights, str):
             raise DataError(

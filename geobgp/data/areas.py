@@ -72,7 +72,7 @@ class AreaCounts:
     exposed : (k,) or (n_periods, k) array, or None
         The share of every node's exposure that lies in each area, in the order of ``shares.data``, once areas have met
         an exposure; None where it is as the land's.
-    effort : (k,) array or None
+    effort : (k,) or (n_periods, k) array, or None
         The effort on the land of every node in each area, in that order; None where it is the node's.
     periods : Periods or None
     unknown : (n_periods, n_areas) bool array or None
@@ -132,7 +132,7 @@ class AreaCounts:
         domain : Domain
         given, given_effort : Given, optional
             What exposure and effort were read from.
-        effort : (n_nodes,) array, optional
+        effort : (n_nodes,) or (n_periods, n_nodes) array, optional
         """
         met = (given, given_effort)
         if len(self._met) == 2 and all(a is b for a, b in zip(self._met, met, strict=True)):
@@ -221,12 +221,16 @@ class AreaCounts:
         def some(array: np.ndarray | None) -> np.ndarray | None:
             return None if array is None else array[start:stop]
 
+        def changing(array: np.ndarray | None) -> np.ndarray | None:
+            return array if array is None or array.ndim == 1 else array[start:stop]
+
         return replace(
             self,
             values=self.values[start:stop],
             unknown=some(self.unknown),
             located=some(self.located),
-            exposed=some(self.exposed) if self.within.varies else self.exposed,
+            exposed=changing(self.exposed),
+            effort=changing(self.effort),
             periods=self.periods.slice(start, stop),
             _met=(),
         )

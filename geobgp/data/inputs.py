@@ -110,15 +110,18 @@ class Given(ABC):
         ----------
         domain : Domain
         cut : Overlay
-        nodes : (n_nodes,) array
+        nodes : (n_nodes,) or (n_periods, n_nodes) array
             The means of nodes, for those that are whole and where nothing is known.
         """
-        out = nodes[cut.shares.indices]
-        found = self.over(domain, cut.pieces, cut.node, amounts=False)
-        area = np.where(np.isfinite(found), shapely.area(cut.pieces), 0.0)
-        total = np.bincount(cut.entry, area * np.nan_to_num(found), len(out))
-        area = np.bincount(cut.entry, area, len(out))
-        return np.divide(total, area, out=np.array(out, float), where=area > 0)
+        whole = nodes[..., cut.shares.indices]
+        out, size = np.array(np.atleast_2d(whole), float), shapely.area(cut.pieces)
+        found = np.atleast_2d(self.over(domain, cut.pieces, cut.node, amounts=False))
+        for k, row in enumerate(np.broadcast_to(found, (len(out), found.shape[1]))):
+            area = np.where(np.isfinite(row), size, 0.0)
+            total = np.bincount(cut.entry, area * np.nan_to_num(row), out.shape[1])
+            area = np.bincount(cut.entry, area, out.shape[1])
+            np.divide(total, area, out=out[k], where=area > 0)
+        return out.reshape(whole.shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,7 +189,10 @@ class GivenByPeriod(Given):
         """Return what lies in polygons on the domain's plane, by period or of all of them together."""
         land = shapely.area(shapes)
         found = [
-            land if one is None else one.over(domain, shapes, node, amounts=amounts) for one in self.parts
+            (land if amounts else np.full(len(land), np.nan))
+            if one is None
+            else one.over(domain, shapes, node, amounts=amounts)
+            for one in self.parts
         ]
         return np.sum(np.nan_to_num(found), axis=0) if self.together else np.array(found)
 
@@ -209,7 +215,7 @@ class Within:
         The share of every node's land.
     exposed : (k,) or (n_periods, k) array, optional
         The share of every node's exposure, in the order of ``shares.data``; None where it is as the land's.
-    effort : (k,) array, optional
+    effort : (k,) or (n_periods, k) array, optional
         The effort on the land of every node in each region, in that order; None where it is the node's.
     """
 
@@ -220,7 +226,7 @@ class Within:
     @property
     def varies(self) -> bool:
         """Whether shares change from period to period."""
-        return self.exposed is not None and self.exposed.ndim == 2
+        return any(data is not None and data.ndim == 2 for data in (self.exposed, self.effort))
 
     def exposure(
         self, nodes: np.ndarray, effort: np.ndarray | None = None, period: int = 0
@@ -231,15 +237,16 @@ class Within:
         ----------
         nodes : (n_nodes,) array
             The exposure of nodes.
-        effort : (n_nodes,) array, optional
+        effort : (n_nodes,) or (n_periods, n_nodes) array, optional
             The effort of nodes.
         period : int
         """
         shares = self.shares
-        data = shares.data if self.exposed is None else self.exposed[period] if self.varies else self.exposed
+        data = shares.data if self.exposed is None else of_period(self.exposed, period)
         data = data * nodes[shares.indices]
         if effort is not None:
-            data = data * (effort[shares.indices] if self.effort is None else self.effort)
+            own = of_period(effort, period)[shares.indices] if self.effort is None else self.effort
+            data = data * of_period(own, period)
         return sparse.csr_array((data, shares.indices, shares.indptr), shape=shares.shape)
 
     def rows(self, which: np.ndarray, period: int | None = None) -> Within:
@@ -274,7 +281,7 @@ def within(
         Of the regions.
     given : Given, optional
         What the exposure was read from; None where it is the land, or known by node only.
-    effort : (n_nodes,) array, optional
+    effort : (n_nodes,) or (n_periods, n_nodes) array, optional
     given_effort : Given, optional
         What the effort was read from.
     """
@@ -284,6 +291,11 @@ def within(
         None if effort is None or given_effort is None or whole else given_effort.means(domain, cut, effort)
     )
     return Within(cut.shares, exposed, seen)
+
+
+def of_period(values: np.ndarray, period: int) -> np.ndarray:
+    """Return the row of a period, or what is the same in all."""
+    return values if values.ndim == 1 else values[period]
 
 
 class Read(NamedTuple):
@@ -667,7 +679,7 @@ _ROUNDING = 1e-6
 
 
 def seen_exposure(exposure: np.ndarray, effort: np.ndarray | None) -> np.ndarray:
-    """Return the exposure behind the events that get reported."""
+    """Return the exposure behind the events that get reported, by period where either changes."""
     return exposure if effort is None else exposure * effort
 
 
@@ -717,8 +729,8 @@ def check_events(
 
 
 def unseen_share(effort: np.ndarray, domain: Domain) -> float:
-    """Return the share of the land where hardly any event gets reported."""
-    return float(np.average(effort < NONE, weights=domain.node_areas))
+    """Return the share of the land where hardly any event gets reported, that of all periods."""
+    return float(np.average(np.atleast_2d(effort < NONE).mean(axis=0), weights=domain.node_areas))
 
 
 def about_effort(effort: np.ndarray, domain: Domain) -> str:
@@ -732,16 +744,19 @@ def about_effort(effort: np.ndarray, domain: Domain) -> str:
     >>> print(about_effort(np.array([0.5, 0.5, 1.0, 0.6]), domain))
     65 % on average over the land, from 50 % to 100 %; the map is as with full effort.
     """
-    area, dark = domain.node_areas, effort < NONE
+    rows, area = np.atleast_2d(effort), domain.node_areas
+    periods = f" and {count(len(rows), 'period')}" if effort.ndim == 2 else ""
     text = (
-        f"{percent(float(np.average(effort, weights=area)))} on average over the land, from "
+        f"{percent(float(np.average(rows.mean(axis=0), weights=area)))} on average over the land{periods}, from "
         f"{percent(float(effort.min()))} to {percent(float(effort.max()))}; the map is as with full effort."
     )
+    dark = (rows < NONE).all(axis=0)
     if not dark.any():
         return text
     unit, name = domain.area_unit
     name = name if domain.crs is not None else "square units"
-    share = percent(unseen_share(effort, domain), None if unseen_share(effort, domain) >= NONE else 2)
+    unseen = float(area[dark].sum() / area.sum())
+    share = percent(unseen, None if unseen >= NONE else 2)
     return (
         f"{text} On {number(float(area[dark].sum() / unit))} {name} ({share} of the land) it is under {percent(NONE)}: "
         "the data say nothing there, and the map rests on what lies around."

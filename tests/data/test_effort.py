@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import geopandas as gpd
 import numpy as np
+import pandas as pd
 import pytest
 import shapely
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from reading import node_effort
 
-from geobgp import DataError, Domain, bin_areas
-from geobgp.data.inputs import about_effort, check_events, seen_exposure, unseen_share
+from geobgp import LGCP, DataError, Domain, HarmonicBasis, Matern, Periods, bin_areas
+from geobgp.data.inputs import Inputs, about_effort, check_events, seen_exposure, unseen_share
 from geobgp.errors import InputWarning
 from geobgp.output.grids import dataset
 
@@ -121,3 +124,89 @@ def test_where_the_data_say_nothing_is_told(domain):
     assert f"On {domain.node_areas[dark == 0].sum() / 1e6:.4g} km²" in told
     assert "(25 % of the land)" in told and "say nothing" in told
     assert "nothing" not in about_effort(np.maximum(dark, 0.1), domain)
+
+
+@pytest.fixture(scope="module")
+def years():
+    return Periods.calendar("year", 2019, 2021)
+
+
+def test_effort_by_period_is_read_like_an_exposure(domain, years, tmp_path):
+    """A table, a list, a mapping by label, files, and polygons with a row for each period say the same."""
+    east = domain.node_points[:, 0] > 5000
+    levels = [(1.0, 0.5), (0.8, 0.5), (0.0, 0.25)]
+    rows = np.array([np.where(east, e, w) for w, e in levels])
+    frames = [halves(w, e, 5000.0) for w, e in levels]
+    paths = [tmp_path / f"{k}.gpkg" for k in range(3)]
+    for frame, path in zip(frames, paths, strict=True):
+        frame.to_file(path)
+    long = pd.concat([frame.assign(year=label) for frame, label in zip(frames, years.labels, strict=True)])
+    by_label = dict(zip(reversed(years.labels), reversed(frames), strict=True))
+    for source in (rows, list(rows), frames, by_label, paths, long.sample(frac=1.0, random_state=0)):
+        found = node_effort(source, domain, None if source is rows else "effort", time="year", periods=years)
+        np.testing.assert_allclose(found, rows, atol=1e-9)
+    still = node_effort(frames[1], domain, time="year", periods=years)
+    np.testing.assert_allclose(still, rows[1])
+    with pytest.raises(DataError, match="effort is given for 2 periods; there are 3 years"):
+        node_effort(rows[:2], domain, time="year", periods=years)
+    with pytest.raises(DataError, match="no row for 1 period of 3: '2021'"):
+        node_effort(long.iloc[:4], domain, "effort", time="year", periods=years)
+    with pytest.raises(DataError, match="1 of 7 rows of the effort are of an area and a period that another"):
+        node_effort(pd.concat([long, long.iloc[:1]]), domain, "effort", time="year", periods=years)
+    with pytest.raises(DataError, match=r"effort is given for 3 periods, and a map without .* has none"):
+        node_effort(rows, domain, time=None)
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 10_000))
+def test_pooled_inputs_conserve_what_is_seen(seed):
+    rng = np.random.default_rng(seed)
+    domain = Domain.from_polygons(shapely.box(0, 0, 4, 2), cell_size=1, crs="local")
+    exposure = rng.gamma(1.0, 5.0, (3, 8)) if rng.random() < 0.7 else rng.gamma(1.0, 5.0, 8)
+    inputs = Inputs.read(domain, exposure=exposure, effort=rng.uniform(0.0, 1.0, (3, 8)))
+    pooled, each = inputs.pooled(), [inputs.at(t).seen for t in range(3)]
+    share = 1.0 if exposure.ndim == 2 else 3.0
+    np.testing.assert_allclose(share * pooled.seen, np.sum(each, axis=0))
+    assert pooled.n_periods is None and inputs.n_periods == 3
+
+
+def test_a_fit_sees_the_effort_of_each_period(domain, years):
+    """Exposure and effort meet in the likelihood only: the same fit as of their product, told with full effort."""
+    rng = np.random.default_rng(1)
+    rows = rng.uniform(0.2, 1.0, (3, domain.n_nodes))
+    counts = rng.poisson(3.0 * rows)
+    basis = HarmonicBasis.compute(domain, m=9, cache=False)
+    kernel = Matern(1.5, lengthscale=8000.0, sd=0.4)
+    people = np.full(domain.n_nodes, 3.0)
+    told = {"dynamics": "separable"}
+    by_effort = LGCP(basis, kernel, exposure=people, effort=rows, **told).fit(counts, periods=years)
+    by_product = LGCP(basis, kernel, exposure=people * rows, **told).fit(counts, periods=years)
+    assert by_effort.elbo == pytest.approx(by_product.elbo, abs=1e-6)
+    np.testing.assert_allclose(by_effort.mean_by_period(), by_product.mean_by_period(), rtol=1e-6)
+    totals, seen = by_effort.totals(halves(1, 1)), by_product.totals(halves(1, 1))
+    np.testing.assert_allclose(totals["reported"], seen["expected"], rtol=1e-6)
+    assert (totals["expected"] > totals["reported"]).all()
+    last = by_effort.at(-1)
+    np.testing.assert_array_equal(last.effort, rows[2])
+    np.testing.assert_array_equal(by_effort.forecast(1).effort, rows[2])
+    assert "over the land and 3 periods" in about_effort(by_effort.effort, domain)
+
+
+def test_areas_see_the_effort_of_each_period(domain, years):
+    """Polygons of effort that cut nodes: each area has the effort of its own piece, period by period."""
+    areas = [shapely.box(0, 0, 5125, 4000), shapely.box(5125, 0, 10_000, 4000)]
+    frames = [halves(1.0, share, 5125.0) for share in (1.0, 0.5, 0.1)]
+    table = gpd.GeoDataFrame({"n": 40, "year": np.repeat(years.labels, 2)}, geometry=areas * 3, crs=32631)
+    counts = bin_areas(table, domain, "n", time="year", every="year")
+    inputs = Inputs.read(domain, effort=frames, periods=years, time="year")
+    counts = counts._exposing(domain, inputs.given, inputs.effort, inputs.given_effort)
+    for t, share in enumerate((1.0, 0.5, 0.1)):
+        whole, seen = (
+            counts.at(t).within.exposure(domain.node_areas, effort).sum(axis=1)
+            for effort in (None, inputs.at(t).effort)
+        )
+        np.testing.assert_allclose(seen / whole, [1.0, share], rtol=1e-6)
+        np.testing.assert_allclose(
+            counts.within.exposure(domain.node_areas, inputs.effort, t).sum(axis=1), seen, rtol=1e-12
+        )
+    assert counts.slice(1, 3).within.effort.shape[0] == 2
