@@ -105,7 +105,8 @@ def map_strata(
         What events are counted per; as for `LGCP`.
     effort, effort_column : raster, polygons (with a column) or array, optional
         The share of events that get reported, from 0 to 1. The map is of what would be seen with full effort; where
-        there is none the data say nothing, and intervals are wide. As for `LGCP`.
+        there is none the data say nothing, and intervals are wide. Over periods it may be a list with one for each. As
+        for `LGCP`.
     covariates, fill_missing
         What may explain what was observed; as for `LGCP`.
     n_jobs : int, optional
@@ -255,7 +256,8 @@ def map_tiles(
         What events are counted per; as for `LGCP`.
     effort, effort_column : raster, polygons (with a column) or array, optional
         The share of events that get reported, from 0 to 1. The map is of what would be seen with full effort; where
-        there is none the data say nothing, and intervals are wide. As for `LGCP`.
+        there is none the data say nothing, and intervals are wide. Over periods it may be a list with one for each. As
+        for `LGCP`.
     covariates, fill_missing
         What may explain what was observed; as for `LGCP`.
     permeability : "auto" or float
