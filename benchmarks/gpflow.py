@@ -32,7 +32,7 @@ import scipy  # noqa: E402
 
 import geobgp  # noqa: E402
 from geobgp import LGCP, Domain, HarmonicBasis, Matern, bin_points  # noqa: E402
-from geobgp.gpflow.fit import Profile, lgcp_svgp  # noqa: E402
+from geobgp.gpflow.fit import GPflowProfile, lgcp_svgp  # noqa: E402
 from geobgp.inference.hyper import Hyper  # noqa: E402
 
 import gpflow  # noqa: E402, isort: skip
@@ -146,7 +146,7 @@ def own_engine(
 def run_profile(case: Case, trace: Trace) -> None:
     """engine="gpflow": natural gradients within, hyperparameters on the bound so reached."""
 
-    class Watched(Profile):
+    class Watched(GPflowProfile):
         def at(self, *arguments: Any, **options: Any) -> Any:
             point = super().at(*arguments, **options)
             trace.look(lambda: point.score)

@@ -72,7 +72,7 @@ def dense(cell_size: float, m: int, clock: Callable[[], float], hyper: str = "ma
         begin = clock()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            fit = model._fit(counts, hyper=hyper)
+            fit = model.fit(counts, hyper=hyper).fit
         times.append(clock() - begin)
     unit = min(unit, product_seconds(basis.features, clock))
     return {"n": len(counts), "m": m, "seconds": min(times), "unit": unit, "fit": fit}
@@ -82,7 +82,7 @@ def full(cell_size: float, clock: Callable[[], float]) -> dict[str, Any]:
     """Fit at full resolution; return what it took, from the domain on."""
     domain, counts = domain_of(cell_size), counts_of(cell_size)
     begin = clock()
-    fit = LGCP(FullRank(domain))._fit(counts)
+    fit = LGCP(FullRank(domain)).fit(counts).fit
     return {"n": domain.n_nodes, "seconds": clock() - begin, "fit": fit}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -13,34 +13,33 @@ from scipy.special import gammaln, xlogy
 
 from geobgp.data.areas import AreaCounts, combine, sort_counts
 from geobgp.data.counts import Counts, check_nodes
-from geobgp.data.effects import FIXED_SD, Effects, Linearised
+from geobgp.data.effects import Effects, Linearised
 from geobgp.data.inputs import Inputs, check_events, of_period, seen_exposure
 from geobgp.data.periods import Periods
 from geobgp.errors import DataError, captured_warnings, option
 from geobgp.inference.chain_fit import ChainFit, area_chain, fit_chain, node_chain, setting_of
 from geobgp.inference.dense import NodeFeatures
-from geobgp.inference.engine import Engine, engine_for
-from geobgp.inference.families import Bernoulli, Gaussian, Likelihood, Poisson
-from geobgp.inference.fit import Fit, Start, fit, run, run_one
+from geobgp.inference.engine import engine_for
+from geobgp.inference.families import FAMILIES, Bernoulli, Likelihood
+from geobgp.inference.fit import Fit, Start
 from geobgp.inference.hyper import Hyper
-from geobgp.inference.relinearise import (
-    ON_THE_WAY,
+from geobgp.inference.links import EXP, IDENTITY
+from geobgp.inference.problem import (
+    AreaProblem,
     Moments,
-    NodeChain,
-    NodeProblem,
     Observed,
-    Purpose,
-    RowProblem,
-    effects_alone,
-    fit_counts,
-    fit_levels,
-    with_offset,
+    PlaceProblem,
+    Problem,
+    SpaceRows,
+    hyper_for,
 )
+from geobgp.inference.relinearise import fit_family, fit_problem, with_offset
 from geobgp.land.crs import place_coordinates
 from geobgp.posterior import Posterior
 from geobgp.prior.basis import SCALING, Basis, Scaling, resolve
+from geobgp.prior.harmonic import HarmonicBasis
 from geobgp.prior.kernels import Kernel
-from geobgp.progress import ProgressLike, Stage, as_progress
+from geobgp.progress import ProgressLike
 from geobgp.summary import point_facts
 from geobgp.validation import (
     ARRAY,
@@ -52,6 +51,7 @@ from geobgp.validation import (
     NAME,
     PROGRESS,
     TEXT,
+    VALUES,
     a,
     as_floats,
     choice,
@@ -61,6 +61,8 @@ from geobgp.validation import (
 )
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from geobgp.data.areas import AreaCounts
     from geobgp.data.effects import Covariates
     from geobgp.data.inputs import Effort, Exposure
@@ -172,7 +174,7 @@ def refit(posterior: Posterior, n_periods: int, kernel: Kernel | None = None) ->
         posterior.effects.prior_sd,
     )
     held = {name: float(getattr(best, name)) for name in ("tau", "level_sd", "level_tau")}
-    problem, centre = _problem(setting, values, areas, behind)
+    problem, centre = _problem(setting, posterior.likelihood, values, areas, behind)
     mean, variance = (part[:n_periods] for part in best.node_moments())
     if best.offset is not None:  # columns of levels that share nodes are held
         mean, problem = mean - best.offset, problem.about(Linearised(columns, best.offset))
@@ -180,7 +182,6 @@ def refit(posterior: Posterior, n_periods: int, kernel: Kernel | None = None) ->
     found = fit_chain(
         problem,
         dynamics=best.dynamics,
-        overdispersed="k" in posterior.likelihood.facts(),
         start=Start(posterior.fit.hyper_mean, posterior.fit.hyper_cov, mean - centre, variance),
         held={name: value for name, value in held.items() if np.isfinite(value)},
         resume=False,
@@ -221,10 +222,11 @@ def fit_without_field(posterior: Posterior) -> Fit:
     )
     behind = Behind(posterior.by_period, posterior.effort)
     areas: Any = posterior.areas
-    problem, centre = _problem(setting, posterior.observed, areas, behind)
+    family = posterior.likelihood
+    problem, centre = _problem(setting, family, posterior.observed, areas, behind)
     problem = problem.about(Linearised(best.columns, best.offset))
-    overdispersed = "k" in posterior.likelihood.facts()
-    each = None if posterior.effects.names or overdispersed else _counts_of_periods(problem)
+    plain = not posterior.effects.names and family.limit() is family
+    each = _counts_of_periods(problem) if plain else None
     if each is not None:
         sums = tuple(_sum_of(y.sum(), e.sum(), posterior.domain.n_nodes) for y, e in each)
         problem = area_chain(replace(setting, centre=centre), sums)
@@ -232,7 +234,6 @@ def fit_without_field(posterior: Posterior) -> Fit:
         found = fit_chain(
             problem,
             dynamics="separable",
-            overdispersed=overdispersed,
             held={"tau": float(best.tau)},
             resume=False,
         ).fit
@@ -245,8 +246,9 @@ def fit_without_field(posterior: Posterior) -> Fit:
 
 def _counts_of_periods(problem: Any) -> list[tuple[np.ndarray, np.ndarray]] | None:
     """Return counts and exposures of each period; None where some numbers are suppressed."""
-    if isinstance(problem, NodeChain):
-        return list(zip(problem.counts, problem.exposure, strict=True))
+    if isinstance(problem, PlaceProblem):
+        shape = problem.n_periods, -1
+        return list(zip(problem.values.reshape(shape), problem.size.reshape(shape), strict=True))
     if any(one.hidden.any() for one in problem.observed):
         return None
     return [(one.counts, np.asarray(one.exposure.sum(axis=1)).ravel()) for one in problem.observed]
@@ -286,11 +288,10 @@ def _fit(
         periods.per_year,
         model.effects.prior_sd,
     )
-    problem, centre = _problem(setting, values, areas, behind)
+    problem, centre = _problem(setting, model.family, values, areas, behind)
     return fit_chain(
         problem,
         dynamics=model.dynamics,
-        overdispersed=model.overdispersed,
         hyper=hyper,
         progress=progress,
         start=None if start is None else _start(model, start, centre, periods),
@@ -301,19 +302,25 @@ def _fit(
     )
 
 
-def _problem(setting: Any, values: np.ndarray | None, areas: AreaCounts | None, behind: Behind) -> Any:
+def _problem(
+    setting: Any,
+    family: Likelihood,
+    values: np.ndarray | None,
+    areas: AreaCounts | None,
+    behind: Behind,
+) -> Any:
     """Return what is to be fitted, and the centre of its linear predictor."""
     if areas is None:
         assert values is not None
         seen = seen_exposure(*behind)
         total, exposed = float(values.sum()), float(seen.sum())
         centre = _centre(total, exposed)
-        return node_chain(replace(setting, centre=centre), values, seen), centre
+        return node_chain(replace(setting, centre=centre), values, seen, family), centre
     efforts = [None if behind.effort is None else of_period(behind.effort, t) for t in range(areas.n_periods)]
     rows = [combine(areas.at(t), behind.exposure[t], efforts[t]) for t in range(areas.n_periods)]
     centre = _centre(sum(float(r.counts.sum()) for r in rows), sum(float(r.exposure.sum()) for r in rows))
     observed = tuple(Observed(r.counts, r.exposure, r.hidden, r.interval) for r in rows)
-    return area_chain(replace(setting, centre=centre), observed), centre
+    return area_chain(replace(setting, centre=centre), observed, family), centre
 
 
 def _centre(total: float, exposed: float) -> float:
@@ -392,12 +399,9 @@ def _start(model: LGCP, start: Posterior, centre: float, periods: Periods) -> St
 HYPER = choice("map", "integrate")
 COUNTS = either(a("Counts", "AreaCounts"), ARRAY, words="Counts, AreaCounts, an array, or a list of them")
 
-#: The likelihoods of values at locations, by name; a link is for those that have one.
-_WITHOUT_DATA: dict[str, Callable[[str], Likelihood]] = {
-    "gaussian": lambda link: Gaussian.without_data({}),
-    "bernoulli": lambda link: Bernoulli.without_data({"link": link}),
-    "poisson": lambda link: Poisson.without_data({}),
-}
+
+#: The likelihoods of what was observed at places, by name.
+_AT_PLACES = ("gaussian", "bernoulli", "poisson", "binomial", "beta-binomial")
 
 
 class LGCP:
@@ -454,8 +458,6 @@ class LGCP:
     True
     """
 
-    likelihood: Likelihood = Poisson.without_data({})
-
     @validated(
         basis=BASIS,
         kernel=KERNEL,
@@ -500,7 +502,7 @@ class LGCP:
         inputs: Inputs,
         kernel: Kernel | None = None,
         *,
-        likelihood: Literal["poisson", "negative-binomial"] = "poisson",
+        likelihood: Literal["poisson", "negative-binomial"] | Likelihood = "poisson",
         scaling: Scaling | None = None,
         dynamics: Literal["auto", "separable", "diffusive"] = "auto",
     ) -> LGCP:
@@ -533,7 +535,7 @@ class LGCP:
         basis: Basis,
         kernel: Kernel | None,
         inputs: Inputs,
-        likelihood: str,
+        likelihood: str | Likelihood,
         scaling: Scaling | None,
         dynamics: Literal["auto", "separable", "diffusive"],
     ) -> None:
@@ -541,7 +543,7 @@ class LGCP:
         self.kernel = _kernel(basis, kernel)
         self.scaling: Scaling = resolve(scaling, basis)
         self.dynamics: Literal["auto", "separable", "diffusive"] = dynamics
-        self.overdispersed = likelihood == "negative-binomial"
+        self.family = FAMILIES[likelihood] if isinstance(likelihood, str) else likelihood
 
     @property
     def exposure(self) -> np.ndarray:
@@ -637,15 +639,30 @@ class LGCP:
         located = None if points is None else self._at_nodes(points)
         areas = None if areas is None else self._exposing(areas)
         check_events(located, areas, self.exposure, self.effort)
-        if engine == "gpflow" and (areas is not None or self.overdispersed):
-            raise DataError("GPflow's solver is for Poisson counts at the nodes.", remedy="Leave engine out.")
-        likelihood = self.likelihood
-        if areas is None and not self.overdispersed:
-            assert points is not None
-            more = {"gpflow": engine == "gpflow", "measure": measure, "client": client}
-            result = self._fit(points, hyper=hyper, progress=progress, start=start, **more)
-        else:
-            result, likelihood = self._fit_in_passes(points, areas, hyper, progress, start)
+        problem = self._problem(located, areas)
+        solve: Any = fit_family
+        if engine == "gpflow":
+            if areas is not None or self.family.dispersion is not None:
+                raise DataError(
+                    "GPflow's solver is for Poisson counts at the nodes.", remedy="Leave engine out."
+                )
+            from geobgp.gpflow.fit import fit_svgp
+
+            solve = fit_svgp
+        result, likelihood = fit_problem(
+            problem,
+            hyper_for(self.basis, self.kernel),
+            self.basis,
+            self.effects,
+            hyper=hyper,
+            progress=progress,
+            start=None if start is None else self._start(start, problem.centre),
+            known=self._known_effects(start),
+            solve=solve,
+            full=areas is None,
+            measure=measure,
+            client=client,
+        )
         return Posterior(
             fit=result,
             basis=self.basis,
@@ -686,96 +703,30 @@ class LGCP:
             )
         return values
 
-    def _problem(self, counts: Counts | np.ndarray) -> tuple[Engine, Poisson, Hyper]:
-        """Return what a fit is made of: the prior at the nodes, the likelihood, the hyperparameters."""
-        domain = self.basis.domain
-        values = self._at_nodes(counts)
-        total, exposed = float(values.sum()), float(self.seen_exposure.sum())
-        centre = float(np.log((total if total > 0 else 0.5) / exposed))
-        likelihood = Poisson(values, self.seen_exposure, centre)
-        columns = self.effects.columns
-        fixed_sd = self.effects.prior_sd
-        size = float(np.sqrt(domain.node_areas.sum()))
-        parameters = Hyper.for_domain(self.kernel, size, domain.cell_size)
-        engine = engine_for(self.basis, self.kernel, columns, fixed_sd, centre, None, self.scaling)
-        return engine, likelihood, parameters
-
-    def _fit(
-        self,
-        counts: Counts | np.ndarray,
-        *,
-        hyper: str = "map",
-        gpflow: bool = False,
-        progress: ProgressLike = False,
-        start: Posterior | Start | None = None,
-        **more: Any,
-    ) -> Fit:
-        engine, likelihood, parameters = self._problem(counts)
-        integrate = hyper == "integrate"
-
-        if gpflow:
-            from geobgp.gpflow.fit import fit_lgcp
-
-            with as_progress(progress).stage("fit") as stage:
-
-                def by_gpflow(
-                    at: Linearised, _: Any, free: Hyper, purpose: Purpose
-                ) -> tuple[Fit, Likelihood]:
-                    own = self._about(at)
-                    return fit_lgcp(
-                        own, likelihood, free, integrate=integrate and purpose == "all", stage=stage
-                    ), likelihood
-
-                known = effects_alone(self.effects, likelihood.counts, likelihood.exposure)
-                return fit_levels(
-                    by_gpflow, self.effects, parameters, None, likelihood.centre, known=known, more=integrate
-                )[0]
-
-        def fit_at(
-            at: Linearised, known: Start | None, capped: Hyper, purpose: Purpose, stage: Stage
-        ) -> tuple[Fit, Likelihood]:
-            seen = likelihood
-            if at.offset is not None:
-                seen = replace(likelihood, exposure=self.seen_exposure * np.exp(at.offset))
-            own = engine if at.offset is None else engine.with_columns(at.columns)
-            rest = more | {"integrate": integrate} if purpose == "all" else {}
-            if purpose == "on the way":
-                rest["tolerance"] = ON_THE_WAY
-            return fit(own, seen, capped, start=known, stage=stage, **rest), seen
-
-        known = self._known_effects(start) or effects_alone(
-            self.effects, likelihood.counts, likelihood.exposure
-        )
-        rest = integrate or more.get("measure", False)
-        return self._relinearised(
-            fit_at, parameters, likelihood.centre, hyper, progress, start, known, more=rest
-        )[0]
-
-    def _relinearised(
-        self,
-        fit_at: Callable[..., tuple[Fit, Likelihood]],
-        parameters: Hyper,
-        centre: float,
-        hyper: str,
-        progress: ProgressLike,
-        start: Posterior | Start | None,
-        known: Moments | None,
-        *,
-        more: bool,
-        full: bool = True,
-    ) -> tuple[Fit, Likelihood]:
-        """Fit within the limits of the basis; columns of levels that share nodes are renewed, from known effects on."""
-        place = None if start is None else self._start(start, centre)
-
-        def call(stage: Stage, capped: Hyper) -> tuple[Fit, Likelihood]:
-            def one(
-                at: Linearised, start: Start | None, held: Hyper, purpose: Purpose
-            ) -> tuple[Fit, Likelihood]:
-                return fit_at(at, start, held, purpose, stage)
-
-            return fit_levels(one, self.effects, capped, place, centre, known=known, more=more)
-
-        return run(call, parameters, self.basis, hyper, progress, full=full)
+    def _problem(self, counts: np.ndarray | None, areas: AreaCounts | None = None) -> Problem:
+        """Return what is to be fitted: counts at the nodes, or by area."""
+        basis, effects = self.basis, self.effects
+        if areas is None:
+            assert counts is not None
+            values, seen = self._at_nodes(counts), self.seen_exposure
+            centre = _centre(float(values.sum()), float(seen.sum()))
+            engine = engine_for(
+                basis, self.kernel, effects.columns, effects.prior_sd, centre, None, self.scaling
+            )
+            return PlaceProblem(engine, values, seen, self.family, centre)
+        if not isinstance(basis, HarmonicBasis):
+            raise DataError(
+                f"Counts by area need features: every area sees all of its nodes. Found {basis.label}.",
+                option="m",
+                found=basis.label,
+                remedy=f"Use {option('m', 256, python='HarmonicBasis.compute(domain)')}.",
+            )
+        rows = combine(areas, self.exposure, self.effort)
+        centre = _centre(float(rows.counts.sum()), float(rows.exposure.sum()))
+        nodes = NodeFeatures(basis, self.kernel, self.scaling)
+        observed = Observed(rows.counts, rows.exposure, rows.hidden, rows.interval)
+        prior = SpaceRows(nodes, effects.columns, effects.prior_sd, centre)
+        return AreaProblem(prior, (observed,), self.family)
 
     def _known_effects(self, start: Posterior | Start | None) -> Moments | None:
         """Return mean and covariance of the effects of a fit to go on from, as this one scales them; None of others."""
@@ -785,77 +736,6 @@ class LGCP:
         mean, covariance = start.fit.states[0].coefficients()
         turn = np.concatenate([np.ones(1), self.effects.scales / start.effects.scales])
         return turn * mean[:size], np.outer(turn, turn) * covariance[:size, :size]
-
-    def _about(self, at: Linearised) -> LGCP:
-        """Return the model with linearised columns, and what these leave in the exposure."""
-        if at.offset is None:
-            return self
-        out = copy.copy(self)
-        exposure, effects = self.exposure * np.exp(at.offset), replace(self.effects, columns=at.columns)
-        out.inputs = replace(self.inputs, exposure=exposure, effects=effects)
-        return out
-
-    def _fit_in_passes(
-        self,
-        points: Counts | np.ndarray | None,
-        areas: AreaCounts | None,
-        hyper: str,
-        progress: ProgressLike,
-        start: Posterior | Start | None,
-    ) -> tuple[Fit, Likelihood]:
-        """Fit areas, whose rows are renewed, or counts with more spread than Poisson ones."""
-        problem: NodeProblem | RowProblem
-        seen: tuple[Any, Any]
-        if areas is None:
-            assert points is not None
-            engine, plain, parameters = self._problem(points)
-            problem = NodeProblem(engine, plain.counts, plain.exposure, plain.centre)
-            seen = plain.counts, plain.exposure
-        else:
-            problem, parameters = self._rows(areas)
-            seen = problem.observed.counts, problem.observed.exposure
-        integrate = hyper == "integrate"
-
-        def fit_at(
-            at: Linearised, known: Start | None, capped: Hyper, purpose: Purpose, stage: Stage
-        ) -> tuple[Fit, Likelihood]:
-            return fit_counts(
-                problem.about(at),
-                capped,
-                overdispersed=self.overdispersed and purpose == "all",
-                integrate=integrate and purpose == "all",
-                start=known,
-                stage=stage,
-            )
-
-        known = self._known_effects(start) or effects_alone(self.effects, *seen)
-        more = self.overdispersed or integrate
-        return self._relinearised(
-            fit_at, parameters, problem.centre, hyper, progress, start, known, more=more, full=areas is None
-        )
-
-    def _rows(self, areas: AreaCounts) -> tuple[RowProblem, Hyper]:
-        domain, basis = self.basis.domain, self.basis
-        if not basis.truncated:
-            raise DataError(
-                f"Counts by area need features: every area sees all of its nodes. Found {basis.label}.",
-                option="m",
-                found=basis.label,
-                remedy=f"Use {option('m', 256, python='HarmonicBasis.compute(domain)')}.",
-            )
-        seen = combine(areas, self.exposure, self.effort)
-        total, exposed = float(seen.counts.sum()), float(seen.exposure.sum())
-        centre = float(np.log((total if total > 0 else 0.5) / exposed))
-        columns = self.effects.columns
-        problem = RowProblem(
-            NodeFeatures(basis, self.kernel, self.scaling),  # type: ignore[arg-type]
-            Observed(seen.counts, seen.exposure, seen.hidden, seen.interval),
-            columns,
-            self.effects.prior_sd,
-            centre,
-        )
-        size = float(np.sqrt(domain.node_areas.sum()))
-        return problem, Hyper.for_domain(self.kernel, size, domain.cell_size)
 
     def _start(self, posterior: Posterior | Start, centre: float) -> Start:
         """Return where a fit begins that goes on from another one."""
@@ -894,21 +774,22 @@ def model_of(posterior: Posterior, kernel: Kernel | None = None, *, unseen: np.n
         posterior.basis,
         inputs if unseen is None else inputs.without(unseen),
         kernel or posterior.kernel,
-        likelihood="negative-binomial" if posterior.likelihood.name == "negative binomial" else "poisson",
+        likelihood=posterior.likelihood,
         scaling=posterior.scaling,
     )
 
 
 class BoundaryGP:
-    """A Gaussian process on a domain, for values at locations: regression and classification.
+    """A Gaussian process on a domain, for what was observed at places: values, classes, counts, or positives.
 
     Parameters
     ----------
     basis : HarmonicBasis or FullRank
     kernel : Kernel, optional
         `Matern(1.5)` by default; `Matern(1.0)` at full rank.
-    likelihood : "gaussian", "bernoulli" or "poisson"
-        Values with noise; classes 0 and 1; counts with mean exp(f).
+    likelihood : "gaussian", "bernoulli", "poisson", "binomial" or "beta-binomial"
+        Values with noise; classes 0 and 1; counts with mean exp(f); positives among those tested, as chance has it, or
+        where sites vary more than that.
     noise : float, optional
         Standard deviation of Gaussian noise; None: learned.
     link : "probit" or "logit"
@@ -917,6 +798,10 @@ class BoundaryGP:
         Whether f varies around a constant to be learned or around zero. By default a constant under Neumann
         conditions and zero under Dirichlet ones, whose boundary value is then zero.
     scaling : "even" or "natural", optional
+        As for `LGCP`.
+    covariates : mapping of name to array, callable, raster or polygons; or a DataFrame, optional
+        At the nodes, for the map; as for `LGCP`.
+    fill_missing : "mean", optional
         As for `LGCP`.
 
     Examples
@@ -935,68 +820,141 @@ class BoundaryGP:
     @validated(
         basis=BASIS,
         kernel=KERNEL,
-        likelihood=choice(*_WITHOUT_DATA),
+        likelihood=choice(*_AT_PLACES),
         noise=real(above=0.0),
         link=choice("probit", "logit"),
         mean=choice("constant", "zero"),
         scaling=SCALING,
+        covariates=COVARIATES,
+        fill_missing=choice("mean"),
     )
     def __init__(
         self,
         basis: Basis,
         kernel: Kernel | None = None,
-        likelihood: Literal["gaussian", "bernoulli", "poisson"] = "gaussian",
+        likelihood: Literal["gaussian", "bernoulli", "poisson", "binomial", "beta-binomial"] = "gaussian",
         *,
         noise: float | None = None,
         link: Literal["probit", "logit"] = "probit",
         mean: Literal["constant", "zero"] | None = None,
         scaling: Scaling | None = None,
+        covariates: Covariates | None = None,
+        fill_missing: Literal["mean"] | None = None,
     ) -> None:
-        self.basis = basis
+        effects = Effects()
+        if covariates is not None:
+            effects = Inputs.read(basis.domain, covariates=covariates, fill_missing=fill_missing).effects
+        self._set(basis, kernel, likelihood, effects, noise, link, mean, scaling)
+
+    @classmethod
+    def from_inputs(
+        cls,
+        basis: Basis,
+        inputs: Inputs,
+        kernel: Kernel | None = None,
+        likelihood: Literal["gaussian", "bernoulli", "poisson", "binomial", "beta-binomial"] = "gaussian",
+        *,
+        noise: float | None = None,
+        link: Literal["probit", "logit"] = "probit",
+        mean: Literal["constant", "zero"] | None = None,
+        scaling: Scaling | None = None,
+    ) -> BoundaryGP:
+        """Return the model of covariates that have been read; see `BoundaryGP`."""
+        out = cls.__new__(cls)
+        out._set(basis, kernel, likelihood, inputs.effects, noise, link, mean, scaling)
+        return out
+
+    def _set(
+        self,
+        basis: Basis,
+        kernel: Kernel | None,
+        likelihood: str,
+        effects: Effects,
+        noise: float | None,
+        link: str,
+        mean: Literal["constant", "zero"] | None,
+        scaling: Scaling | None,
+    ) -> None:
+        self.basis, self.effects, self.noise = basis, effects, noise
         self.kernel = _kernel(basis, kernel)
-        self.link = link
-        self.likelihood = _WITHOUT_DATA[likelihood](link)
-        self.noise = noise
+        self.family = FAMILIES[likelihood]
+        if isinstance(self.family, Bernoulli):
+            self.family = Bernoulli.without_data({"link": link})
         self.scaling: Scaling = resolve(scaling, basis)
         self.mean = mean or ("zero" if basis.boundary == "dirichlet" else "constant")
 
-    @validated(values=ARRAY, hyper=HYPER, progress=PROGRESS)
+    @validated(
+        values=ARRAY,
+        trials=ARRAY,
+        covariates=VALUES,
+        hyper=HYPER,
+        progress=PROGRESS,
+        title=TEXT,
+        client=CLIENT,
+    )
     def fit(
         self,
         coords: Any,
         values: np.ndarray,
         *,
+        trials: np.ndarray | None = None,
+        covariates: Mapping[str, Any] | pd.DataFrame | None = None,
         hyper: Literal["map", "integrate"] = "map",
         progress: ProgressLike = False,
+        title: str = "",
+        client: Any = None,
     ) -> Posterior:
-        """Fit the posterior to values at locations; the model stays as it was.
+        """Fit the posterior to observations at places; the model stays as it was.
 
         Parameters
         ----------
         coords : (k, 2) array, or points with a CRS
             Easting and northing in the domain's CRS, all on land; a GeoDataFrame or GeoSeries is projected.
         values : (k,) array
-        hyper, progress
+            Measured values, classes, counts, or numbers of positives.
+        trials : (k,) array, optional
+            How many were tested at each place, for a (beta-)binomial likelihood.
+        covariates : mapping or DataFrame, optional
+            Values of the model's covariates at the places; by default those of the nodes on whose land these lie.
+        hyper, progress, title, client
             As in `LGCP.fit`.
         """
-        result = self._fit(coords, values, hyper=hyper, progress=progress)
+        problem, parameters = self._problem(coords, values, trials, covariates)
+        result, family = fit_problem(
+            problem,
+            parameters,
+            self.basis,
+            Effects(columns=self._columns),
+            hyper=hyper,
+            progress=progress,
+            client=client,
+        )
         return Posterior(
             fit=result,
             basis=self.basis,
             kernel=self.kernel,
-            likelihood=self.likelihood,
-            # Values at locations have no exposure: a count there is one observation.
+            likelihood=family,
+            # Observations at places have no exposure: a count there is one observation.
             exposure=np.ones(self.basis.domain.n_nodes),
             exposure_kind="observation",
-            effects=Effects(),
-            points={"used": len(values)},
+            effects=self.effects,
+            points={"used": len(problem.values)},
+            title=title,
             scaling=self.scaling,
         )
 
-    def _fit(
-        self, coords: Any, values: np.ndarray, *, hyper: str = "map", progress: ProgressLike = False
-    ) -> Fit:
-        domain = self.basis.domain
+    @property
+    def _columns(self) -> np.ndarray:
+        """Fixed effects at the nodes: without the intercept where f varies around zero."""
+        n = self.basis.domain.n_nodes
+        columns = self.effects.columns if self.effects.names else np.ones((n, 1))
+        return columns if self.mean == "constant" else columns[:, 1:]
+
+    def _problem(
+        self, coords: Any, values: np.ndarray, trials: np.ndarray | None, covariates: Any
+    ) -> tuple[PlaceProblem, Hyper]:
+        """Return what is to be fitted, and the hyperparameters."""
+        domain, constant = self.basis.domain, self.mean == "constant"
         xy, y = place_coordinates(coords, domain.crs), as_floats("values", values).ravel()
         if len(xy) != len(y) or len(y) == 0:
             raise DataError(
@@ -1014,28 +972,60 @@ class BoundaryGP:
                 option="coords",
                 found=off,
             )
-        constant = self.mean == "constant"
-        centre, unit, noise, likelihood = self._scaled(y, constant)
-        columns = np.ones((domain.n_nodes, int(constant)))
-        fixed_sd = np.full(int(constant), FIXED_SD * unit)
-        engine = engine_for(self.basis, self.kernel, columns, fixed_sd, centre, xy, self.scaling)
-        size = float(np.sqrt(domain.node_areas.sum()))
-        learn_noise = isinstance(likelihood, Gaussian) and noise is None
-        parameters = Hyper.for_domain(
-            self.kernel, size, domain.cell_size, sd_unit=unit, noise=noise, learn_noise=learn_noise
-        )
-        return run_one(engine, likelihood, parameters, self.basis, hyper, progress)
+        size = self._trials(trials, len(y))
+        centre, unit = self._level(y, size) if constant else (0.0, self._unit(y, 0.0))
+        design = None
+        if covariates is not None and self.effects.names:
+            design = self.effects.standardise(covariates, len(y))[:, int(not constant) :]
+        columns = self._columns
+        sds = np.broadcast_to(self.effects.prior_sd, 1 + len(self.effects.names))[int(not constant) :]
+        engine = engine_for(self.basis, self.kernel, columns, unit * sds, centre, xy, self.scaling, design)
+        learned = {"noise": self.noise, "learn_noise": self.noise is None} if self._noisy else {}
+        parameters = hyper_for(self.basis, self.kernel, sd_unit=unit, **learned)
+        return PlaceProblem(engine, y, size, self.family, centre, xy), parameters
 
-    def _scaled(self, y: np.ndarray, constant: bool) -> tuple[float, float, float | None, Likelihood]:
-        """Return the centre of f, its scale, the known noise, and the likelihood about that centre."""
-        if isinstance(self.likelihood, Gaussian):
-            centre = float(y.mean()) if constant else 0.0
-            unit = float(np.sqrt(np.mean((y - centre) ** 2))) or 1.0
-            return centre, unit, self.noise, Gaussian(y - centre)
-        if isinstance(self.likelihood, Poisson):
-            centre = float(np.log(y.mean() if y.sum() > 0 else 0.5 / len(y))) if constant else 0.0
-            return centre, 1.0, None, Poisson(y, np.ones(len(y)), centre)
-        return 0.0, 1.0, None, Bernoulli(y, self.link)
+    @property
+    def _noisy(self) -> bool:
+        return self.family.dispersion == "noise"
+
+    def _trials(self, trials: np.ndarray | None, n: int) -> np.ndarray:
+        """Return how many were tested at each place; one where that has no meaning."""
+        if "tested" not in self.family.arrays:
+            if trials is not None:
+                raise DataError(
+                    f"Numbers of those tested belong to a binomial likelihood; this one is {self.family.name}.",
+                    option="trials",
+                    remedy="Use likelihood='binomial' or 'beta-binomial', or leave them out.",
+                )
+            return np.ones(n)
+        if trials is None:
+            raise DataError(
+                f"A {self.family.name} likelihood needs how many were tested at each place.",
+                option="trials",
+                remedy="Give trials=.",
+            )
+        tested = as_floats("trials", trials).ravel()
+        if tested.shape != (n,):
+            raise DataError(
+                f"One number of those tested per place; found {len(tested)} for {n}.", option="trials"
+            )
+        return tested
+
+    def _unit(self, y: np.ndarray, centre: float) -> float:
+        """Return the scale of f: that of values, one otherwise."""
+        return (float(np.sqrt(np.mean((y - centre) ** 2))) or 1.0) if self._noisy else 1.0
+
+    def _level(self, y: np.ndarray, size: np.ndarray) -> tuple[float, float]:
+        """Return the linear predictor of the mean of all observations, about which f varies, and its scale."""
+        if isinstance(self.family, Bernoulli):
+            return 0.0, 1.0
+        centre = float(y.mean())
+        if self.family.link is not IDENTITY:
+            total, tested = float(y.sum()), float(size.sum())
+            # Half an observation keeps it finite.
+            least, most = 0.5 / tested, np.inf if self.family.link is EXP else 1.0 - 0.5 / tested
+            centre = float(self.family.link.forward(np.clip(total / tested, least, most)))
+        return centre, self._unit(y, centre)
 
 
 def _kernel(basis: Basis, kernel: Kernel | None) -> Kernel:

@@ -31,13 +31,13 @@ def test_a_rate_per_person_is_found(make):
     people[:20] = 0.0
     counts = rng.poisson(0.02 * people)
     model = LGCP(make(domain), KERNEL, exposure=people)
-    result = model._fit(counts)
+    result = model.fit(counts).fit
     mean, variance = result.states[0].node_moments()
     assert np.isfinite(mean).all()
     assert (people * np.exp(mean + variance / 2)).sum() / people.sum() == pytest.approx(0.02, rel=0.1)
     assert expected_total(model, result) == pytest.approx(counts.sum(), rel=1e-3)
     with pytest.raises(DataError, match="no exposure"):
-        model._fit(np.ones(domain.n_nodes))
+        model.fit(np.ones(domain.n_nodes))
 
 
 # -- covariates -------------------------------------------------------------------------------------------
@@ -73,7 +73,7 @@ def test_correlated_covariates_are_told_and_survive(make):
     near = x + 1e-6 * rng.normal(size=100)
     with pytest.warns(GeobgpWarning, match="'a' and 'b' have a correlation of 1.0000"):
         model = LGCP(make(domain), KERNEL, covariates={"a": x, "b": near, "same": np.sin(x)})
-    result = model._fit(counts)
+    result = model.fit(counts).fit
     assert result.converged
     mean, covariance = result.states[0].coefficients()
     assert np.isfinite(mean).all()
@@ -90,11 +90,11 @@ def test_correlated_covariates_are_told_and_survive(make):
 def test_counts_of_the_wrong_shape(make):
     model = LGCP(make(square()), KERNEL)
     with pytest.raises(DataError, match="100 nodes"):
-        model._fit(np.ones(99))
+        model.fit(np.ones(99))
     with pytest.raises(DataError, match="finite"):
-        model._fit(np.full(100, np.nan))
+        model.fit(np.full(100, np.nan))
     with pytest.raises(DataError, match="'map' or 'integrate'"):
-        model._fit(np.ones(100), hyper="best")
+        model.fit(np.ones(100), hyper="best")
     with pytest.raises(DataError, match="numpy"):
         model.fit(np.ones(100), engine="stan")
 
@@ -117,7 +117,7 @@ def test_edges_have_finite_answers(make, learn, case):
     elif case == "one per node":
         counts[:] = 1
     model = LGCP(make(domain), Matern(1.0) if learn else KERNEL)
-    result = model._fit(counts)
+    result = model.fit(counts).fit
     assert result.converged, result.message
     mean, variance = result.states[0].node_moments()
     assert np.isfinite(mean).all()
@@ -135,7 +135,7 @@ def test_absurd_lengthscales_have_finite_answers(make, length):
     domain = archipelago()
     counts = poisson_problem(domain, 2).counts
     model = LGCP(make(domain), Matern(1.0, length, 1.0))
-    result = model._fit(counts)
+    result = model.fit(counts).fit
     mean, variance = result.states[0].node_moments()
     assert np.isfinite(mean).all()
     assert (variance > 0).all()
@@ -147,14 +147,12 @@ def test_missed_variance_is_told():
     domain = square()
     counts = poisson_problem(domain, 3).counts
     with pytest.warns(GeobgpWarning, match=r"The 10 features miss \d+\.\d % of the prior variance"):
-        LGCP(all_modes(domain, m=10), Matern(1.5, 0.5, 1.0))._fit(counts)
+        LGCP(all_modes(domain, m=10), Matern(1.5, 0.5, 1.0)).fit(counts)
 
 
 def test_rounds_are_reported():
     captured = []
-    LGCP(all_modes(square(), m=10), KERNEL)._fit(
-        poisson_problem(square(), 3).counts, progress=captured.append
-    )
+    LGCP(all_modes(square(), m=10), KERNEL).fit(poisson_problem(square(), 3).counts, progress=captured.append)
     assert captured
     assert all("ELBO" in line for line in captured)
 
@@ -163,10 +161,10 @@ def test_the_model_stays_as_it_was():
     domain = square()
     model = LGCP(all_modes(domain, m=10), Matern(1.5))
     before = (model.kernel, model.exposure.copy())
-    first = model._fit(poisson_problem(domain, 4).counts)
+    first = model.fit(poisson_problem(domain, 4).counts).fit
     assert model.kernel == before[0]
     assert np.array_equal(model.exposure, before[1])
-    again = model._fit(poisson_problem(domain, 4).counts)
+    again = model.fit(poisson_problem(domain, 4).counts).fit
     assert again.elbo == pytest.approx(first.elbo, rel=1e-12)
 
 
@@ -185,7 +183,9 @@ def test_dirichlet_values_vanish_at_the_shore():
     rng = np.random.default_rng(3)
     coords = rng.uniform(2, 8, (80, 2))
     state = (
-        BoundaryGP(all_modes(domain, "dirichlet"), Matern(1.5, 3.0, 1.0))._fit(coords, np.ones(80)).states[0]
+        BoundaryGP(all_modes(domain, "dirichlet"), Matern(1.5, 3.0, 1.0))
+        .fit(coords, np.ones(80))
+        .fit.states[0]
     )
     mean, variance = state.moments_at(np.array([[5.0, 5.0], [5.0, 1e-6]]))
     assert mean[0] == pytest.approx(1.0, abs=0.1)
@@ -214,18 +214,18 @@ def test_points_with_a_crs_are_projected():
     xy = rng.uniform((121_000, 451_000), (139_000, 469_000), (40, 2))
     points = gpd.GeoSeries(gpd.points_from_xy(xy[:, 0], xy[:, 1]), crs=28992)
     model = BoundaryGP(all_modes(domain, m=20), Matern(1.5, 5000.0, 1.0), noise=0.1)
-    a, b = model._fit(xy, xy[:, 0] / 1e4), model._fit(points.to_crs(4326), xy[:, 0] / 1e4)
+    a, b = model.fit(xy, xy[:, 0] / 1e4).fit, model.fit(points.to_crs(4326), xy[:, 0] / 1e4).fit
     assert a.elbo == pytest.approx(b.elbo, abs=1e-4)
 
 
 @pytest.mark.parametrize(
     ("act", "word"),
     [
-        (lambda m: m._fit(np.array([[50.0, 50.0]]), [1.0]), "1 of 1 locations are not on"),
-        (lambda m: m._fit(np.ones((3, 2)), [1.0]), "1 values and 3 locations"),
-        (lambda m: m._fit(np.ones((1, 2)), [np.nan]), "finite"),
-        (lambda m: m._fit(np.ones(4), np.ones(2)), "easting and northing"),
-        (lambda m: m._fit(np.empty((0, 2)), []), "0 values"),
+        (lambda m: m.fit(np.array([[50.0, 50.0]]), [1.0]).fit, "1 of 1 locations are not on"),
+        (lambda m: m.fit(np.ones((3, 2)), [1.0]).fit, "1 values and 3 locations"),
+        (lambda m: m.fit(np.ones((1, 2)), [np.nan]).fit, "finite"),
+        (lambda m: m.fit(np.ones(4), np.ones(2)).fit, "easting and northing"),
+        (lambda m: m.fit(np.empty((0, 2)), []).fit, "0 values"),
         (lambda m: BoundaryGP(m.basis, likelihood="cauchy"), "cauchy"),
         (lambda m: BoundaryGP(m.basis, mean="linear"), "linear"),
         (lambda m: BoundaryGP(m.basis, noise=-1.0), "noise"),
@@ -242,7 +242,7 @@ def test_one_value_and_constant_values_are_fine():
         (np.ones((1, 2)), [3.0]),
         (np.random.default_rng(0).uniform(1, 9, (20, 2)), np.full(20, 3.0)),
     ):
-        state = model._fit(coords, values).states[0]
+        state = model.fit(coords, values).fit.states[0]
         mean, variance = state.moments_at(np.array([[5.0, 5.0]]))
         assert mean[0] == pytest.approx(3.0, abs=1e-3)
         assert np.isfinite(variance).all()

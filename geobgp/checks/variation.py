@@ -14,23 +14,16 @@ from geobgp.checks.scoring import compared, per_event
 from geobgp.data.areas import combine
 from geobgp.data.effects import FIXED_SD, Linearised
 from geobgp.errors import CheckWarning, DataError, GeobgpError, warn
-from geobgp.inference.dense import NodeFeatures
 from geobgp.inference.families import Binomial
 from geobgp.inference.hyper import Hyper
 from geobgp.inference.links import EXP
-from geobgp.inference.relinearise import (
-    EffectsFit,
-    NodeProblem,
-    Observed,
-    RowProblem,
-    best_size,
-    fit_area_effects,
-    fit_effects,
-)
+from geobgp.inference.problem import Observed
+from geobgp.inference.relinearise import EffectsFit, best_dispersion, fit_area_effects, fit_effects
 from geobgp.model import fit_without_field
 from geobgp.text import html_table, number
 
 if TYPE_CHECKING:
+    from geobgp.inference.families import Likelihood
     from geobgp.inference.fit import Fit
     from geobgp.posterior import Posterior
 
@@ -270,25 +263,22 @@ def _fit_without_field(posterior: Posterior) -> EffectsFit:
         posterior.observed,
     )
 
-    def fit(k: float) -> EffectsFit:
+    def fit(family: Likelihood) -> EffectsFit:
         if posterior.areas is None:
             assert values is not None
-            nodes = NodeProblem(None, values, seen, centre)  # type: ignore[arg-type]
-            return fit_effects(nodes.likelihood(seen, k), columns, sds)
+            return fit_effects(family.of(values, seen, centre), columns, sds)
         rows = combine(posterior.areas, posterior.exposure, posterior.effort)
         observed = Observed(rows.counts, rows.exposure, rows.hidden, rows.interval).about(at)
-        features = NodeFeatures(posterior.basis, posterior.kernel, posterior.scaling)  # type: ignore[arg-type]
-        problem = RowProblem(features, observed, columns, sds, centre)
         return fit_area_effects(
-            lambda exposure: problem.likelihood(exposure, k), observed, columns, sds, centre
+            lambda exposure: observed.likelihood(exposure, family, centre), observed, columns, sds, centre
         )
 
-    return best_size(fit) if "k" in posterior.likelihood.facts() else fit(math.inf)
+    return best_dispersion(fit, posterior.likelihood)
 
 
 def _score(posterior: Posterior, without: EffectsFit, checked: CrossValidation) -> tuple[float, float]:
     """Return how far held-out blocks are predicted above the model without a field, per event, and its error."""
-    if not posterior.effects.names and "k" not in posterior.likelihood.facts():
+    if not posterior.effects.names and posterior.likelihood.dispersion is None:
         return checked.score, checked.se  # above one rate everywhere
     sample = sample_of(posterior)
     log_p = without.log_p[sample.rows] if isinstance(sample, AreaSample) else without.log_p

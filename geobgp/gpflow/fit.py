@@ -7,20 +7,20 @@ result is the `Fit` that geobgp's own engine gives.
 
 from __future__ import annotations
 
-import itertools
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from geobgp.errors import ConvergenceWarning, DataError, warn
 from geobgp.gpflow.loading import load_gpflow
-from geobgp.inference.families import Poisson
-from geobgp.inference.fit import Fit
+from geobgp.inference.dense import FeatureEngine
+from geobgp.inference.families import Likelihood
+from geobgp.inference.fit import Fit, grid_weights, hyper_grid
 from geobgp.inference.hyper import Hyper, newton_step
-from geobgp.inference.states import FeatureState
-from geobgp.prior.harmonic import HarmonicBasis
+from geobgp.inference.problem import PlaceProblem
+from geobgp.inference.states import FeatureState, hyper_numbers
 from geobgp.prior.kernels import Kernel, Matern, SquaredExponential
 from geobgp.progress import Stage
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from geobgp.data.counts import Counts
     from geobgp.model import LGCP
 
-__all__ = ["fit_lgcp", "lgcp_svgp"]
+__all__ = ["fit_svgp", "lgcp_svgp"]
 
 #: A natural-gradient step that gains less than this (in nats) is the last.
 TOLERANCE = 1e-7
@@ -70,19 +70,28 @@ def lgcp_svgp(
     svgp, (X, Y)
         X are indices of the nodes with exposure, (n, 1), and Y their counts.
     """
-    basis = _basis(model)
     values = np.asarray(counts, float)
     if centre is None:
         centre = float(np.log((values.sum() or 0.5) / model.seen_exposure.sum()))
-    features = HarmonicFeatures(basis, fixed=model.effects.columns, fixed_sd=model.effects.prior_sd)
+    problem = model._problem(values)
+    problem = replace(problem, centre=centre)  # type: ignore[type-var]
+    return _svgp(problem, model.kernel, likelihood)  # type: ignore[arg-type]
+
+
+def _svgp(
+    problem: PlaceProblem, kernel: Kernel, likelihood: Any = None
+) -> tuple[Any, tuple[np.ndarray, np.ndarray]]:
+    """Return the GPflow model of counts at all nodes, and its data."""
+    engine = _engine(problem)
+    basis, seen, values = engine.basis, problem.size, problem.values
+    features = HarmonicFeatures(basis, fixed=engine.columns, fixed_sd=engine.fixed_precision**-0.5)
     size = float(np.sqrt(basis.domain.node_areas.sum()))
-    kernel = HarmonicKernel(_gpflow_kernel(model.kernel, size), features, scaling=model.scaling)
-    seen = model.seen_exposure
+    prior = HarmonicKernel(_gpflow_kernel(kernel, size), features, scaling=engine.scaling)
     exposed = np.flatnonzero(seen > 0)
     offset = np.zeros(len(values))
-    offset[exposed] = np.log(seen[exposed]) + centre
+    offset[exposed] = np.log(seen[exposed]) + problem.centre
     svgp = gpflow.models.SVGP(
-        kernel,
+        prior,
         gpflow.likelihoods.Poisson() if likelihood is None else likelihood,
         features,
         mean_function=NodeMean(features, offset),
@@ -92,10 +101,10 @@ def lgcp_svgp(
     return svgp, (exposed[:, None].astype(float), values[exposed, None])
 
 
-def _basis(model: LGCP) -> HarmonicBasis:
-    if not isinstance(model.basis, HarmonicBasis):
+def _engine(problem: PlaceProblem) -> FeatureEngine:
+    if not isinstance(problem.engine, FeatureEngine):
         raise DataError("GPflow needs features, and FullRank has none. Give the LGCP a HarmonicBasis.")
-    return model.basis
+    return problem.engine
 
 
 def _gpflow_kernel(kernel: Kernel, size: float) -> Any:
@@ -285,45 +294,35 @@ class GPflowProfile:
 
     def integrate(self, best: _Point, covariance: np.ndarray) -> tuple[list[_Point], np.ndarray]:
         """Return posteriors on a 3 x 3 Gauss-Hermite grid, the best one first, and their weights."""
-        free = np.flatnonzero(self.hyper.free)
-        values, vectors = np.linalg.eigh(covariance[np.ix_(free, free)])
-        nodes, quadrature = np.array([0.0, 3.0**0.5, -(3.0**0.5)]), np.array([2 / 3, 1 / 6, 1 / 6])
-        points, logs = [], []
-        for which in itertools.product(range(3), repeat=len(free)):
-            x, theta = nodes[list(which)], best.theta.copy()
-            theta[free] += vectors @ (np.sqrt(values) * x)
-            theta = np.clip(theta, self.hyper.lower, self.hyper.upper)
-            point = self.at(theta, best) if x.any() else best
-            points.append(point)
-            logs.append(point.score - best.score + 0.5 * float(x @ x) + np.log(quadrature[list(which)]).sum())
-        weights = np.exp(np.array(logs) - max(logs))
-        return points, weights / weights.sum()
+        grid = hyper_grid(best.theta, covariance, self.hyper)
+        points = [best, *(self.at(at.theta, best) for at in grid[1:])]
+        return points, grid_weights(grid, [point.score for point in points])
 
 
-def fit_lgcp(
-    model: LGCP,
-    likelihood: Poisson,
+def fit_svgp(
+    problem: PlaceProblem,
     hyper: Hyper,
     *,
     integrate: bool = False,
     stage: Stage | None = None,
-) -> Fit:
-    """Fit an LGCP with GPflow; as `inference.fit` does it with geobgp's own engine.
+    **how: Any,
+) -> tuple[Fit, Likelihood]:
+    """Fit Poisson counts at all nodes with GPflow; as `fit_family` does it with geobgp's own engine.
 
     Parameters
     ----------
-    model : LGCP
-    likelihood : Poisson
-        Counts and exposure at the nodes.
+    problem : PlaceProblem
     hyper : Hyper
         Which hyperparameters are free, their bounds and priors.
     integrate : bool
         Mix posteriors over a small grid of hyperparameters instead of taking the best ones.
     stage : Stage, optional
         Told of the bound now and then, in words.
+    **how
+        What has no meaning here: where to begin, tolerances.
     """
-    begin, basis = time.perf_counter(), _basis(model)
-    svgp, data = lgcp_svgp(model, likelihood.counts, centre=likelihood.centre)
+    begin, engine = time.perf_counter(), _engine(problem)
+    svgp, data = _svgp(problem, engine.kernel)
     profile = GPflowProfile(svgp, data, hyper, stage)
     best, converged, message = profile.climb()
     trace = np.maximum.accumulate(profile.scores)
@@ -334,10 +333,10 @@ def fit_lgcp(
     states = []
     for point, weight in zip(points, weights, strict=True):
         profile.restore(point)
-        states.append(_state(point.theta, svgp, model, likelihood.centre, weight))
+        states.append(_state(point.theta, svgp, problem, weight))
     if not converged:
         warn(ConvergenceWarning(f"The fit did not converge: {message}."))
-    return Fit(
+    found = Fit(
         states=tuple(states),
         elbo=best.elbo,
         elbo_trace=trace,
@@ -345,15 +344,17 @@ def fit_lgcp(
         message=message,
         hyper_mean=best.theta,
         hyper_cov=covariance,
-        truncated_variance=basis.truncated_variance(model.kernel, float(np.exp(best.theta[0]))),
+        truncated_variance=engine.truncated_variance(best.theta),
         seconds={"total": time.perf_counter() - begin},
         rounds=profile.steps,
     )
+    return found, problem.family
 
 
-def _state(theta: np.ndarray, svgp: Any, model: LGCP, centre: float, weight: float) -> FeatureState:
+def _state(theta: np.ndarray, svgp: Any, problem: PlaceProblem, weight: float) -> FeatureState:
     """Return GPflow's posterior of whitened weights as a state that stands by itself."""
-    basis = _basis(model)
+    engine = _engine(problem)
+    basis = engine.basis
     scale = svgp.kernel.scales().numpy()
     scale[: basis.m] *= np.exp(0.5 * svgp.kernel.features.log_area)
     half = scale[:, None] * np.tril(svgp.q_sqrt.numpy()[0])
@@ -361,12 +362,9 @@ def _state(theta: np.ndarray, svgp: Any, model: LGCP, centre: float, weight: flo
         scale * svgp.q_mu.numpy()[:, 0],
         half @ half.T,
         scale[: basis.m],
-        weight=float(weight),
-        lengthscale=float(np.exp(theta[0])),
-        sd=float(np.exp(theta[1])),
-        noise=float("nan"),
-        centre=centre,
-        fixed=model.effects.columns,
-        even=model.scaling == "even",
+        **hyper_numbers(theta, weight, None),
+        centre=problem.centre,
+        fixed=engine.columns,
+        even=engine.scaling == "even",
         basis=basis,
     )

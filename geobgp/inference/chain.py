@@ -895,6 +895,21 @@ class ChainEngine(Engine):
         """Return the same with other dynamics."""
         return ChainEngine(self.setting, dynamics, self.rows_at, self.order, self.design)
 
+    def with_columns(self, columns: np.ndarray) -> ChainEngine:
+        """Return the same, for observations at all nodes, with other columns of fixed effects there."""
+        setting = replace(self.setting, columns=columns)
+        design = np.concatenate([setting.design(t) for t in range(setting.n_periods)])
+        return ChainEngine(setting, self.dynamics, self.rows_at, self.order, design)
+
+    def stretch(self, within: slice) -> ChainEngine:
+        """Return the engine of all nodes for some periods in a row."""
+        set_, rows = self.setting, self.rows_at
+        assert isinstance(rows, NodeRowsAt), "of counts at the nodes"
+        columns = set_.columns if set_.columns.ndim == 2 else set_.columns[within]
+        steps = set_.steps[within.start : within.stop - 1]
+        setting = replace(set_, columns=columns, season=set_.season[within], steps=steps)
+        return node_engine(setting, replace(self.dynamics, steps=steps), rows.features, self.order)
+
     def _gradient(self, s: Solution) -> np.ndarray:
         out = super()._gradient(s)
         prior: ChainPrior = s.prior  # type: ignore[assignment]

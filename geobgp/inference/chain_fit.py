@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from geobgp import store
-from geobgp.data.effects import Effects, Linearised
+from geobgp.data.effects import Effects
 from geobgp.errors import (
     CacheError,
     DataError,
@@ -23,20 +23,20 @@ from geobgp.errors import (
     warn,
 )
 from geobgp.inference.chain import ChainSetting, DynamicsName, check_dynamics, season_columns
-from geobgp.inference.families import Likelihood
-from geobgp.inference.fit import Fit, Start, fit, run
+from geobgp.inference.families import FAMILIES, Likelihood
+from geobgp.inference.fit import Fit, Start, fit
 from geobgp.inference.hyper import SPATIAL, Hyper
-from geobgp.inference.relinearise import (
-    AreaChain,
-    NodeChain,
+from geobgp.inference.problem import (
+    AreaProblem,
+    ChainRows,
     Observed,
-    Purpose,
+    PlaceProblem,
     dynamics_of,
-    effects_alone,
-    fit_counts,
-    fit_levels,
+    hyper_for,
+    node_chain_engine,
 )
-from geobgp.inference.solver import MIN_GAIN, RAN_OUT
+from geobgp.inference.relinearise import fit_family, fit_problem
+from geobgp.inference.solver import RAN_OUT
 from geobgp.linalg.blas import free_memory
 from geobgp.prior.cache import cache_directory
 from geobgp.prior.harmonic import HarmonicBasis
@@ -142,7 +142,7 @@ _REHEARSAL = 0.3
 #: Periods from which on hyperparameters are first sought on a stretch of them: one in so many, but at least so many.
 _STRETCHED, _SHARE, _LEAST = 60, 8, 30
 
-Chain = NodeChain | AreaChain
+Chain = PlaceProblem | AreaProblem
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,22 +200,32 @@ def setting_of(
 
 
 def node_chain(
-    setting: ChainSetting, counts: np.ndarray, exposure: np.ndarray, *, level: bool | None = None
-) -> NodeChain:
+    setting: ChainSetting,
+    counts: np.ndarray,
+    exposure: np.ndarray,
+    family: Likelihood = FAMILIES["poisson"],
+    *,
+    level: bool | None = None,
+) -> PlaceProblem:
     """Return the problem of counts at the nodes, (T, n_nodes); a single period has no level."""
     level = len(counts) > 1 if level is None else level
     check_memory(setting, counts.size, level)
-    return NodeChain(setting, dynamics_of(setting, "separable", level), counts, exposure)
+    engine = node_chain_engine(setting, dynamics_of(setting, "separable", level))
+    return PlaceProblem(engine, counts.ravel(), exposure.ravel(), family, setting.centre)
 
 
 def area_chain(
-    setting: ChainSetting, observed: tuple[Observed, ...], *, level: bool | None = None
-) -> AreaChain:
+    setting: ChainSetting,
+    observed: tuple[Observed, ...],
+    family: Likelihood = FAMILIES["poisson"],
+    *,
+    level: bool | None = None,
+) -> AreaProblem:
     """Return the problem of counts by area, of every period."""
     level = len(observed) > 1 if level is None else level
     n = sum(len(one.counts) for one in observed)
     check_memory(setting, n, level, n_rows=n)
-    return AreaChain(setting, dynamics_of(setting, "separable", level), observed)
+    return AreaProblem(ChainRows(setting, dynamics_of(setting, "separable", level)), observed, family)
 
 
 def check_memory(setting: ChainSetting, n: int, level: bool, *, n_rows: int = 0, states: int = 1) -> None:
@@ -255,7 +265,6 @@ def fit_chain(
     problem: Chain,
     *,
     dynamics: Literal["auto", "separable", "diffusive"] = "auto",
-    overdispersed: bool = False,
     hyper: str = "map",
     progress: ProgressLike = False,
     start: Start | None = None,
@@ -269,11 +278,10 @@ def fit_chain(
 
     Parameters
     ----------
-    problem : NodeChain or AreaChain
+    problem : PlaceProblem or AreaProblem
+        Over periods.
     dynamics : "auto", "separable" or "diffusive"
         Auto takes the one with the higher bound: compared with a quarter of the features where there are many.
-    overdispersed : bool
-        Learn the size of a negative binomial.
     hyper : "map" or "integrate"
         The best hyperparameters, or a mixture over lengthscales and sds with those of time held.
     start : Start, optional
@@ -290,39 +298,36 @@ def fit_chain(
         The fixed effects, whose columns are renewed where levels share nodes; by default the problem's are held.
     """
     check_dynamics(dynamics)
-    basis, setting = problem.setting.basis, problem.setting
-    domain = basis.domain
-    size = float(np.sqrt(domain.node_areas.sum()))
-    spatial = Hyper.for_domain(setting.kernel, size, domain.cell_size)
+    setting = problem.setting
+    spatial = hyper_for(setting.basis, setting.kernel)
     if near is not None:
         spatial = replace(spatial, start=np.clip(near, spatial.lower, spatial.upper))
     parameters = spatial.over_periods(setting.n_periods, problem.dynamics.level, **(held or {}))
     if hyper == "integrate":
-        check_memory(setting, problem.at(None, None).exposure.size, problem.dynamics.level, states=9)
-    facts: dict[str, ChainFit] = {}
-    integrate = hyper == "integrate"
+        check_memory(setting, problem.at(None, None).size.size, problem.dynamics.level, states=9)
+    first: list[ChainFit] = []
+
+    def solve(
+        one: Chain,
+        parameters: Hyper,
+        *,
+        start: Start | None,
+        stage: Stage,
+        integrate: bool = False,
+        **how: Any,
+    ) -> tuple[Fit, Likelihood]:
+        # Dynamics are chosen once, at the first columns.
+        kind = first[0].dynamics if first else dynamics
+        found = _Run(one, parameters, kind, stage, resume, deadline).run(start, integrate)
+        first.append(found)
+        return found.fit, found.likelihood
+
     # Without levels that share nodes the columns are those of the problem.
     fixed = effects if effects is not None and effects.mixes else Effects(columns=setting.columns)
-    known = effects_alone(fixed, *problem.pooled) if fixed.mixes else None
-
-    def call(stage: Stage, capped: Hyper) -> tuple[Fit, Likelihood]:
-        def fit_at(
-            at: Linearised, known: Start | None, parameters: Hyper, purpose: Purpose
-        ) -> tuple[Fit, Likelihood]:
-            # Dynamics are chosen once, at the first columns.
-            kind = facts["found"].dynamics if "found" in facts else dynamics
-            sized = overdispersed and purpose == "all"
-            one = _Run(problem.about(at), parameters, kind, sized, stage, resume, deadline)
-            found = one.run(known, integrate and purpose == "all")
-            facts.setdefault("found", found)
-            return found.fit, found.likelihood
-
-        return fit_levels(
-            fit_at, fixed, capped, start, problem.centre, known=known, more=overdispersed or integrate
-        )  # fmt: skip
-
-    result, likelihood = run(call, parameters, basis, hyper, progress, full=False)
-    return replace(facts["found"], fit=result, likelihood=likelihood)
+    result, family = fit_problem(
+        problem, parameters, setting.basis, fixed, hyper=hyper, progress=progress, start=start, solve=solve, full=False
+    )  # fmt: skip
+    return replace(first[0], fit=result, likelihood=family)
 
 
 #: A fit, and its likelihood without data.
@@ -346,26 +351,20 @@ class _Run:
         problem: Chain,
         hyper: Hyper,
         dynamics: str,
-        overdispersed: bool,
         stage: Stage,
         resume: bool,
         deadline: float,
     ) -> None:
         self.problem, self.hyper, self.dynamics = problem, hyper, dynamics
-        self.overdispersed, self.stage, self.deadline = overdispersed, stage, deadline
+        self.stage, self.deadline = stage, deadline
         self.checkpoint = Checkpoint(self._key()) if resume else None
 
     def _key(self) -> str:
         set_, hyper = self.problem.setting, self.hyper
         arrays = [hyper.lower, hyper.upper, set_.columns, set_.season, set_.steps, set_.basis.eigenvalues]
         arrays += [part.vectors for part in set_.basis.parts]
-        if isinstance(self.problem, NodeChain):
-            arrays += [self.problem.counts, self.problem.exposure]
-        else:
-            for one in self.problem.observed:
-                matrix = one.exposure
-                arrays += [one.counts, one.hidden, matrix.data, matrix.indices, matrix.indptr]
-        words = f"{set_.kernel!r} {set_.scaling} {self.dynamics} {self.overdispersed} {hyper.names}"
+        arrays += self.problem.content()
+        words = f"{set_.kernel!r} {set_.scaling} {self.dynamics} {self.problem.family.name} {hyper.names}"
         return content_key(words, arrays)
 
     def run(self, start: Start | None, integrate: bool) -> ChainFit:
@@ -378,7 +377,7 @@ class _Run:
         elif self.dynamics != "auto":
             kind: DynamicsName = "diffusive" if self.dynamics == "diffusive" else "separable"
             told = _DynamicsChoice(kind)
-            if start is None and isinstance(self.problem, NodeChain):
+            if start is None and isinstance(self.problem, PlaceProblem):
                 quick = self._rehearse(self.problem.with_dynamics(kind), None)
                 start = None if quick is None else _place(quick[0], self.problem.centre)
         elif self.problem.setting.n_periods == 1:
@@ -407,37 +406,26 @@ class _Run:
         # Not in rehearsals.
         checkpoint = self.checkpoint
         keep = None if checkpoint is None or integrate or not checkpoint.facts else checkpoint.offer
-        if isinstance(problem, NodeChain) and not self.overdispersed:
-            likelihood = problem.likelihood(problem.exposure.ravel(), np.inf)
-            found = fit(
-                problem.engine,
-                likelihood,
-                hyper,
-                integrate=integrate,
-                min_gain=self._worth(problem),
-                start=start,
-                stage=self.stage,
-                keep=keep,
-                deadline=self.deadline,
-            )
-            return found, likelihood.without_data({})
-        return fit_counts(
+        return fit_family(
             problem,
             hyper,
-            overdispersed=self.overdispersed,
             integrate=integrate,
             start=start,
             stage=self.stage,
             keep=keep,
             deadline=self.deadline,
+            **self._gain(problem),
         )
 
-    def _worth(self, problem: NodeChain) -> float:
-        return _WORTH_LONG if problem.counts.size * problem.setting.basis.m**2 > _LONG else MIN_GAIN
+    def _gain(self, problem: Chain) -> dict[str, Any]:
+        """Return the nats that a step must promise, where a round takes long."""
+        if isinstance(problem, AreaProblem) or len(problem.values) * problem.setting.basis.m**2 <= _LONG:
+            return {}
+        return {"min_gain": _WORTH_LONG}
 
-    def _rehearse(self, problem: NodeChain, start: Start | None) -> tuple[Fit, int] | None:
+    def _rehearse(self, problem: PlaceProblem, start: Start | None) -> tuple[Fit, int] | None:
         """Return a fit with about a quarter of the features, and their number; None if these would be too few."""
-        few = list(problem.engine.warm_start_engines())[-1:]
+        few = list(problem.chain.warm_start_engines())[-1:]
         if not few:
             return None
         now = time.perf_counter()
@@ -447,15 +435,15 @@ class _Run:
         count = problem.setting.n_periods
         if count >= _STRETCHED and self.hyper.free.any():
             stretch = problem.stretch(max(count // _SHARE, _LEAST))
-            engine = next(reversed(list(stretch.engine.warm_start_engines())))
-            likelihood = stretch.likelihood(stretch.exposure.ravel(), np.inf)
-            told = None if start is None else _begin(start.theta, start.covariance, stretch.counts.size)
+            engine = next(reversed(list(stretch.chain.warm_start_engines())))
+            likelihood = stretch.likelihood(stretch.size, stretch.family.limit())
+            told = None if start is None else _begin(start.theta, start.covariance, len(stretch.values))
             found = fit(engine, likelihood, self.hyper, start=told, **how)
             # What all periods say is so much surer.
             covariance = found.hyper_cov * stretch.setting.n_periods / count
             moments = None if start is None else (start.mean, start.variance)
-            start = _begin(found.hyper_mean, covariance, problem.counts.size, moments)
-        likelihood = problem.likelihood(problem.exposure.ravel(), np.inf)
+            start = _begin(found.hyper_mean, covariance, len(problem.values), moments)
+        likelihood = problem.likelihood(problem.size, problem.family.limit())
         found = fit(few[0], likelihood, self.hyper, start=start, **how)
         return found, len(few[0].order)
 
@@ -473,7 +461,7 @@ class _Run:
             problem = self.problem.with_dynamics(kind)
             self.stage.tell(f"{kind} dynamics")
             with captured_warnings(lambda warning: None):  # what matters is whether the fit itself converges
-                quick = self._rehearse(problem, start) if isinstance(problem, NodeChain) else None
+                quick = self._rehearse(problem, start) if isinstance(problem, PlaceProblem) else None
             if quick is not None:
                 found, compared = quick
             elif bounds and time.perf_counter() > self.deadline:

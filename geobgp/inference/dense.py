@@ -92,12 +92,12 @@ class FeatureEngine(Engine):
         variance = FeatureVariance(features, eigenvalues, kernel) if scaling == "even" else None
         super().__init__(design, fixed_sd, variance)
         self.features, self.eigenvalues, self.kernel = features, eigenvalues, kernel
-        self._basis, self._columns, self._centre, self._scaling = basis, columns, centre, scaling
+        self.basis, self.columns, self._centre, self.scaling = basis, columns, centre, scaling
         self._gram: tuple[np.ndarray, FeatureBlocks] | None = None
 
     def truncated_variance(self, theta: np.ndarray) -> float:
         """Return the share of the prior variance beyond the last feature."""
-        return self._basis.truncated_variance(self.kernel, float(np.exp(theta[0])))
+        return self.basis.truncated_variance(self.kernel, float(np.exp(theta[0])))
 
     def warm_start_engines(self) -> Iterator[FeatureEngine]:
         """Yield engines with about a sixteenth and a quarter of the features, to find a good start with."""
@@ -110,7 +110,7 @@ class FeatureEngine(Engine):
                 some = self.features.truncate(self.eigenvalues <= ranked[few - 1])
                 yield FeatureEngine(
                     some, self.eigenvalues[some.order], self.kernel, self.design, self.fixed_precision**-0.5,
-                    self._basis, self._columns, self._centre, self._scaling,
+                    self.basis, self.columns, self._centre, self.scaling,
                 )  # fmt: skip
 
     def prior_at(self, theta: np.ndarray) -> FeaturePrior:
@@ -139,9 +139,9 @@ class FeatureEngine(Engine):
             centre=self._centre,
             beta=s.beta,
             beta_cov=s.beta_cov,
-            fixed=self._columns,
-            even=self._scaling == "even",
-            basis=self._basis,
+            fixed=self.columns,
+            even=self.scaling == "even",
+            basis=self.basis,
             mean=prior.scale * s.z,
             coupling=prior.scale[:, None] * s.coupling,
             scale=prior.scale,
@@ -393,7 +393,7 @@ class RowEngine(FeatureEngine):
             centre,
             "natural",
         )
-        self.nodes, self.rows, self._scaling = nodes, rows, nodes.scaling
+        self.nodes, self.rows, self.scaling = nodes, rows, nodes.scaling
         self._at: tuple[float, PartedFeatures, np.ndarray, np.ndarray | None] | None = None
 
     def warm_start_engines(self) -> Iterator[FeatureEngine]:
@@ -403,7 +403,7 @@ class RowEngine(FeatureEngine):
     def rows_at(self, log_length: float) -> tuple[PartedFeatures, np.ndarray, np.ndarray | None]:
         """Return the rows of features at a lengthscale, as a matrix too, and minus their derivatives in log ℓ."""
         if self._at is None or self._at[0] != log_length:
-            features, even = self._basis.features, self.nodes.even(log_length)
+            features, even = self.basis.features, self.nodes.even(log_length)
             weights = self.rows if even is None else self.rows.multiply(even[0]).tocsr()
             matrix = np.ascontiguousarray(weights @ features)
             slope = (

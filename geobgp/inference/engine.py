@@ -206,7 +206,7 @@ class Engine:
         """Return the same, for observations at all nodes, with other columns of fixed effects there."""
         out = copy.copy(self)
         out.design, out._kept = np.asarray(columns, float), []
-        out._columns = columns  # type: ignore[attr-defined]
+        out.columns = columns  # type: ignore[attr-defined]
         return out
 
     # -- what a kind of basis gives ------------------------------------------------------------------------
@@ -388,6 +388,7 @@ def engine_for(
     centre: float = 0.0,
     coords: np.ndarray | None = None,
     scaling: Scaling = "natural",
+    design: np.ndarray | None = None,
 ) -> Engine:
     """Return the engine of a basis, for observations at all nodes or at coordinates.
 
@@ -405,9 +406,14 @@ def engine_for(
         Where the observations are, if not at the nodes; all on land.
     scaling : "natural" or "even"
         Whether the prior's variance is what its features add up to, or the same everywhere.
+    design : (n, k) array, optional
+        Fixed effects at the observations; by default those of the nodes on whose land these lie.
     """
     _load()
-    return make_engine(basis, kernel, columns, fixed_sd, centre, coords, scaling)
+    engine = make_engine(basis, kernel, columns, fixed_sd, centre, coords, scaling)
+    if design is not None:
+        engine.design = np.asarray(design, float)
+    return engine
 
 
 def _load() -> None:

@@ -7,40 +7,39 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from scipy import sparse
 from scipy.optimize import brentq, minimize_scalar
 
 from geobgp.data.effects import Effects, Linearised
-from geobgp.errors import ConvergenceWarning, DataError, GeobgpWarning, captured_warnings, option, warn
-from geobgp.inference.chain import AreaRows, ChainEngine, ChainSetting, Dynamics, DynamicsName, node_engine
-from geobgp.inference.dense import NodeFeatures, RowEngine, row_weights
-from geobgp.inference.engine import Engine, PartedFeatures, State
-from geobgp.inference.families import (
-    LARGEST_K,
-    SMALLEST_K,
-    Likelihood,
-    NegativeBinomial,
-    Poisson,
-    SuppressedCounts,
-    sites,
+from geobgp.errors import (
+    ConvergenceWarning,
+    DataError,
+    GeobgpWarning,
+    MissedVarianceWarning,
+    captured_warnings,
+    option,
+    warn,
 )
+from geobgp.inference.dense import row_weights
+from geobgp.inference.families import LARGEST_K, SMALLEST_K, Likelihood, sites
 from geobgp.inference.fit import Fit, Start, fit, grid_weights, hyper_grid
 from geobgp.inference.hyper import Hyper, bfgs, negative, newton_step
+from geobgp.inference.problem import Moments, Observed, Pass, Problem, moments_less_centre, row_exposures
 from geobgp.inference.solver import RAN_OUT, Solver
-from geobgp.prior.basis import Scaling
-from geobgp.progress import Stage
-from geobgp.text import number
+from geobgp.prior.basis import MAX_TRUNCATED_VARIANCE
+from geobgp.progress import ProgressLike, Stage, as_progress
+from geobgp.text import number, percent
+
+if TYPE_CHECKING:
+    from geobgp.prior.basis import Basis
 
 # -- Fixed points: moments that a pass returns as they were, found in fewer passes by Anderson's mixing ------
 # A pass maps means and variances x to others, G(x). The next place to try is the combination of the last few at which
 # what they lack, G(x) - x, would vanish if the map were linear.
 
-
-#: Means and variances.
-Moments = tuple[np.ndarray, np.ndarray]
 
 #: Passes that are remembered.
 _DEPTH = 8
@@ -106,178 +105,13 @@ def _moments(flat: np.ndarray, size: int) -> Moments:
 MOST_PASSES, SETTLED, _WILL_DO = 40, 0.01, 10.0
 #: Change of a posterior within a pass that is small enough: passes are mixed, which magnifies it.
 _EXACT = 1e-5
-#: Log of a number of events that nobody can expect of an area.
+#: The longest linear predictor of effects by themselves.
 _TOO_MANY = 200.0
 #: Levels that share a node: change of an effect in standard deviations that is small enough; passes with
 #: hyperparameters held, and searches for these; the longest step of an effect, and the least slope that is believed.
 _SAME_EFFECT, _LEVEL_PASSES, _LEVEL_SEARCHES, _LONGEST, _LEAST_SLOPE = 0.05, 20, 3, 3.0, 0.3
 #: Change of a posterior that is small enough on the way to the effects of levels, in standard deviations.
 ON_THE_WAY = 0.01
-
-
-@dataclass(frozen=True, eq=False)
-class Observed:
-    """What was counted, and of what.
-
-    Attributes
-    ----------
-    counts : (n,) array
-        Any number between the two of `interval` where it is hidden.
-    exposure : (n, n_nodes) csr_array
-        The exposure of every node behind each count.
-    hidden : (n,) bool array
-    interval : (int, int)
-        Between which numbers hidden counts lie.
-    """
-
-    counts: np.ndarray
-    exposure: sparse.csr_array
-    hidden: np.ndarray
-    interval: tuple[int, int] = (0, 0)
-
-    @property
-    def single(self) -> bool:
-        """Whether every count is of one node."""
-        return bool((np.diff(self.exposure.indptr) <= 1).all())
-
-    def about(self, at: Linearised) -> Observed:
-        """Return the same with what linearised columns leave in the exposure."""
-        if at.offset is None:
-            return self
-        return replace(self, exposure=sparse.csr_array(self.exposure.multiply(np.exp(at.offset))))
-
-
-class Pass(NamedTuple):
-    """What is fitted in one pass: an engine, the exposure of each observation about its row, and the rows if any."""
-
-    engine: Engine
-    exposure: np.ndarray
-    start: Moments
-    rows: Any = None
-
-
-class Problem(Protocol):
-    """What is to be fitted, pass by pass."""
-
-    @property
-    def centre(self) -> float:
-        """Constant added to every linear predictor."""
-        ...
-
-    @property
-    def renews(self) -> bool:
-        """Whether rows change from pass to pass."""
-        ...
-
-    def at(self, state: State | None, moments: Moments | None) -> Pass:
-        """Return the pass that follows a posterior, of which rows are made with these moments at the nodes."""
-        ...
-
-    def about(self, at: Linearised) -> Problem:
-        """Return the same with linearised columns of fixed effects, and what these leave in the exposure."""
-        ...
-
-    def likelihood(self, exposure: np.ndarray, k: float) -> Likelihood:
-        """Return the likelihood; k is infinite for Poisson counts."""
-        ...
-
-
-@dataclass(frozen=True, eq=False)
-class NodeProblem:
-    """Counts at the nodes: one engine for all passes."""
-
-    engine: Engine
-    counts: np.ndarray
-    exposure: np.ndarray
-    centre: float
-    renews: bool = False
-
-    def at(self, state: State | None, moments: Moments | None) -> Pass:
-        """Return the one pass that there is."""
-        zero = np.zeros(len(self.counts))
-        return Pass(self.engine, self.exposure, (zero, zero) if moments is None else moments)
-
-    def about(self, at: Linearised) -> NodeProblem:
-        """Return the same with linearised columns."""
-        if at.offset is None:
-            return self
-        engine = self.engine.with_columns(at.columns)
-        return replace(self, engine=engine, exposure=self.exposure * np.exp(at.offset))
-
-    def likelihood(self, exposure: np.ndarray, k: float) -> Likelihood:
-        """Return the likelihood."""
-        if math.isinf(k):
-            return Poisson(self.counts, exposure, self.centre)
-        return NegativeBinomial(self.counts, exposure, self.centre, k)
-
-
-def row_exposures(
-    log_total: np.ndarray, row_mean: np.ndarray, row_variance: np.ndarray, counts: np.ndarray, centre: float
-) -> np.ndarray | None:
-    """Return the exposures about rows, with which they expect what their nodes do; None where that cannot be told."""
-    with np.errstate(over="ignore", under="ignore"):
-        exposure = np.exp(log_total - 0.5 * row_variance - row_mean)
-    possible = np.isfinite(exposure) & (log_total + centre < _TOO_MANY)
-    return exposure if (possible & ((exposure > 0) | (counts == 0))).all() else None
-
-
-def remedy_of(scaling: Scaling) -> str:
-    """Return what to do where areas do not settle."""
-    if scaling == "natural":
-        return f"Use {option('scaling', 'even')}: as wide on islets as elsewhere."
-    return f"Give the lengthscale and sd of {option('kernel')}, or fewer features."
-
-
-def broken_down(variance: float, scaling: Scaling) -> DataError:
-    """Return the error of rows that expect nothing that can be told."""
-    return DataError(
-        "The fit broke down: some land within areas has a prior so wide (a standard deviation of the "
-        f"log-intensity of {number(math.sqrt(variance), 2)}) that nothing can be expected of it.",
-        option="scaling",
-        found=math.sqrt(variance),
-        remedy=remedy_of(scaling),
-    )
-
-
-@dataclass(frozen=True, eq=False)
-class RowProblem:
-    """Counts that are sums over nodes: the rows follow from the posterior."""
-
-    nodes: NodeFeatures
-    observed: Observed
-    columns: np.ndarray
-    fixed_sd: np.ndarray
-    centre: float
-
-    @property
-    def renews(self) -> bool:
-        """Whether rows change from pass to pass: not where every count is of one node."""
-        return not self.observed.single
-
-    def at(self, state: Any | None, moments: Moments | None) -> Pass:
-        """Return the rows w_i / W and the exposures about them, at a posterior."""
-        n = self.columns.shape[0]
-        mean, variance = (np.zeros(n), np.zeros(n)) if moments is None else moments
-        rows, log_total = row_weights(self.observed.exposure, mean, variance)
-        row_mean = rows @ mean
-        seen = (row_mean, np.zeros(len(log_total))) if state is None else state.moments_of(rows)
-        exposure = row_exposures(log_total, row_mean, seen[1], self.observed.counts, self.centre)
-        if exposure is None:
-            raise broken_down(float(variance.max()), self.nodes.scaling)
-        engine = RowEngine(self.nodes, rows, self.columns, self.fixed_sd, self.centre)
-        return Pass(engine, exposure, seen, rows)
-
-    def about(self, at: Linearised) -> RowProblem:
-        """Return the same with linearised columns."""
-        return replace(self, observed=self.observed.about(at), columns=at.columns)
-
-    def likelihood(self, exposure: np.ndarray, k: float) -> Likelihood:
-        """Return the likelihood of the counts about their rows."""
-        o = self.observed
-        told: Poisson | NegativeBinomial = Poisson(o.counts, exposure, self.centre)
-        if not math.isinf(k):
-            told = NegativeBinomial(o.counts, exposure, self.centre, k)
-        return SuppressedCounts(told, o.hidden, *o.interval) if o.hidden.any() else told
 
 
 @dataclass(frozen=True, eq=False)
@@ -301,7 +135,7 @@ class Settled:
 
     fit: Fit
     last: Pass
-    likelihood: Any
+    likelihood: Likelihood
     seen: Moments
     settled: bool
     first: float
@@ -310,7 +144,7 @@ class Settled:
 def settle(
     problem: Problem,
     hyper: Hyper,
-    k: float,
+    family: Likelihood,
     *,
     before: Settled | None = None,
     known: Start | None = None,
@@ -318,16 +152,16 @@ def settle(
     keep: Callable[[Start], None] | None = None,
     tolerance: float = SETTLED,
     most: int = MOST_PASSES,
+    **how: Any,
 ) -> Settled:
-    """Go through passes until rows and posterior stay as they are; the size k is held.
+    """Go through passes until rows and posterior stay as they are; the dispersion is held.
 
     Parameters
     ----------
     problem : Problem
     hyper : Hyper
         Where rows are renewed, all of it is held.
-    k : float
-        Size of a negative binomial, infinite for Poisson counts.
+    family : Likelihood
     before : Settled, optional
         At other hyperparameters, from which this one begins.
     known : Start, optional
@@ -336,9 +170,11 @@ def settle(
         Change of a pass, in posterior standard deviations, that is small enough.
     most : int
         Passes.
+    **how
+        Of the fit of each pass: see `geobgp.inference.fit.fit`.
     """
     state = None if before is None else before.fit.states[0]
-    moments = None if state is None else _less_centre(state, problem.centre)
+    moments = None if state is None else moments_less_centre(state, problem.centre)
     if moments is None and known is not None:
         moments = known.mean, known.variance
     at = problem.at(state, moments)
@@ -350,15 +186,16 @@ def settle(
     passes, mixing, bounds, rounds, seconds = 0, Anderson(), list[float](), 0, dict[str, float]()
     best: tuple[float, Fit, Pass, Likelihood] | None = None
     while True:
-        likelihood = problem.likelihood(at.exposure, k)
+        likelihood = problem.likelihood(at.size, family)
         captured: list[GeobgpWarning] = []
         with captured_warnings(captured.append):
-            exact = _EXACT if problem.renews else None
-            found = fit(at.engine, likelihood, hyper, start=start, stage=stage, tolerance=exact)
+            if problem.renews:
+                how["tolerance"] = _EXACT
+            found = fit(at.engine, likelihood, hyper, start=start, stage=stage, **how)
         passes, rounds = passes + 1, rounds + found.rounds
         seconds = {name: seconds.get(name, 0.0) + spent for name, spent in found.seconds.items()}
         bounds.append(found.elbo)
-        new = _less_centre(found.states[0], problem.centre)
+        new = moments_less_centre(found.states[0], problem.centre)
         if keep is not None:
             keep(Start(found.hyper_mean, found.hyper_cov, *new))
         change = _change(moments, new) if problem.renews else 0.0
@@ -372,13 +209,8 @@ def settle(
         start = Start(found.hyper_mean, found.hyper_cov, *at.start)
     change, found, at, likelihood = best
     found = replace(found, rounds=rounds, seconds=seconds)
-    seen = new if at.rows is None else found.states[0].moments_of(at.rows)  # type: ignore[attr-defined]
+    seen = problem.seen(found.states[0], at)
     return Settled(found, at, likelihood, seen, found.converged and change < _WILL_DO * tolerance, bounds[0])
-
-
-def _less_centre(state: State, centre: float) -> Moments:
-    mean, variance = state.node_moments()
-    return mean.ravel() - centre, variance.ravel()
 
 
 def _change(old: Moments | None, new: Moments) -> float:
@@ -610,14 +442,14 @@ class Best:
     Attributes
     ----------
     found : Settled
-    k : float
-        Size of a negative binomial; infinite for Poisson counts.
+    family : Likelihood
+        With its dispersion.
     held_at : float or None
         Standard deviation beyond which rows no longer settle, if that has ended the search.
     """
 
     found: Settled
-    k: float
+    family: Likelihood
     held_at: float | None = None
 
 
@@ -664,7 +496,7 @@ class Profile:
         self._rounds, self._settlings, self._seconds = 0, 0, dict[str, float]()
 
     def search(self, start: Start | None = None) -> Best:
-        """Return where the bound of Poisson counts is highest, from a place to start at if there is one."""
+        """Return where the bound without a dispersion is highest, from a place to start at if there is one."""
         error: DataError | None = None
         unsettled: Settled | None = None
         theta, curvature = self._first(start)
@@ -691,10 +523,10 @@ class Profile:
         if unsettled is None:
             assert error is not None
             raise error
-        return Best(unsettled, math.inf)
+        return Best(unsettled, self.problem.family.limit())
 
     def with_size(self, plain: Best, log_k: float) -> Best:
-        """Return where the bound of negative binomial counts is highest, from the Poisson's best and a size."""
+        """Return where the bound is highest with a dispersion that is learned, from the best without and a size."""
         out = Profile(self.problem, self.hyper, self.stage, self._keep, self._deadline)
         out._sized = True
         out._lower = np.append(self._lower, math.log(SMALLEST_K))
@@ -707,13 +539,14 @@ class Profile:
             curvature[np.ix_(free, free)] = -np.linalg.inv(covariance[np.ix_(free, free)])
         found = out._settle(x, plain.found)
         if not found.settled:
-            return Best(found, out._size(x))
+            return Best(found, out._family(x))
         return out._climb(out._place(x, found), curvature)
 
     # -- places
 
-    def _size(self, x: np.ndarray) -> float:
-        return math.exp(x[-1]) if self._sized else math.inf
+    def _family(self, x: np.ndarray) -> Likelihood:
+        family = self.problem.family
+        return family.with_dispersion(math.exp(x[-1])) if self._sized else family.limit()
 
     def _theta(self, x: np.ndarray) -> np.ndarray:
         return x[:-1] if self._sized else x
@@ -729,7 +562,8 @@ class Profile:
         at = self.problem.at(None, None)
         captured: list[GeobgpWarning] = []
         with captured_warnings(captured.append):
-            first = fit(at.engine, self.problem.likelihood(at.exposure, math.inf), hyper, stage=self.stage)
+            likelihood = self.problem.likelihood(at.size, self.problem.family.limit())
+            first = fit(at.engine, likelihood, hyper, stage=self.stage)
         covariance = first.hyper_cov
         known = Start(first.hyper_mean, covariance, *at.start).curvature(hyper.free)
         return first.hyper_mean if start is None else theta, known
@@ -740,7 +574,7 @@ class Profile:
         theta = self._theta(x)
         held = dataclasses.replace(self.hyper, start=theta, lower=theta, upper=theta)
         found = settle(
-            self.problem, held, self._size(x), before=before, known=known, stage=self.stage, keep=self._offer,
+            self.problem, held, self._family(x), before=before, known=known, stage=self.stage, keep=self._offer,
             tolerance=SETTLED if final else LOOSE_TOLERANCE, most=MOST_PASSES if final else _LOOSE_PASSES,
         )  # fmt: skip
         self._rounds += found.fit.rounds
@@ -865,7 +699,7 @@ class Profile:
             seconds=self._seconds,
         )  # fmt: skip
         settled = dataclasses.replace(found, fit=fitted, settled=found.settled and converged)
-        return Best(settled, self._size(place.x), held_at)
+        return Best(settled, self._family(place.x), held_at)
 
     def _slope(self, place: _Place) -> np.ndarray:
         """Return the slope of the bound and the prior at held rows."""
@@ -913,38 +747,39 @@ class Profile:
 
 
 # -- Fits of counts: at nodes or by area, Poisson or negative binomial, at the best hyperparameters or mixed over the --
-# The size k of a negative binomial is where the bound, maximised over all else, no longer rises: its slope is that of
-# the
+# The dispersion of a family (k) is where the bound, maximised over all else, no longer rises: its slope is that of the
 # expected log-likelihood at the posterior.
 
 
 #: Precision to which log k is found.
 _NEAR = 0.02
+#: What fits a problem whose columns are held.
+Solve = Callable[..., tuple[Fit, Likelihood]]
 #: Is given a place from which a fit could go on.
 Keep = Callable[[Start], None] | None
 
 
-def fit_counts(
+def fit_family(
     problem: Problem,
     hyper: Hyper,
     *,
-    overdispersed: bool = False,
     integrate: bool = False,
     start: Start | None = None,
     stage: Stage | None = None,
     keep: Keep = None,
     deadline: float = math.inf,
+    measure: bool = False,
+    client: Any = None,
+    **how: Any,
 ) -> tuple[Fit, Likelihood]:
-    """Fit counts; return the fit, and the likelihood without data.
+    """Fit a problem with the dispersion of its family; return the fit, and the family.
 
     Parameters
     ----------
     problem : Problem
     hyper : Hyper
-    overdispersed : bool
-        Learn the size of a negative binomial.
     integrate : bool
-        Mix posteriors over hyperparameters; the size is that of the best ones, rows are each one's own.
+        Mix posteriors over hyperparameters; the dispersion is that of the best ones, rows are each one's own.
     start : Start, optional
         Where to begin, at the nodes.
     stage : Stage, optional
@@ -952,27 +787,47 @@ def fit_counts(
         Given a place from which such a fit could go on, after every pass.
     deadline : float
         On `time.perf_counter`: the hyperparameters of areas are not sought after it. Passes go on until they settle.
+    measure, client, **how
+        As for `geobgp.inference.fit.fit`, of a fit without rows that are renewed.
     """
-    stage = stage or Stage()
+    stage, family = stage or Stage(), problem.family
+    learns = family.limit() is not family
+    if not (learns or problem.renews):
+        at = problem.at(None, None if start is None else (start.mean, start.variance))
+        found = fit(
+            at.engine, problem.likelihood(at.size, family), hyper, integrate=integrate, start=start, stage=stage,
+            keep=keep, deadline=deadline, measure=measure, client=client, **how,
+        )  # fmt: skip
+        return found, family
     if problem.renews:
-        best, gain = _of_areas(problem, hyper, overdispersed, start, stage, keep, deadline)
+        best, gain = _of_areas(problem, hyper, learns, start, stage, keep, deadline)
     else:
-        best, gain = _of_nodes(problem, hyper, overdispersed, start, stage, keep)
-    about: Likelihood = Poisson.without_data({})
-    if overdispersed and math.isfinite(best.k):
-        about = NegativeBinomial.without_data({"k": best.k, "gain": gain})
-    found, result = best.found, best.found.fit
+        plain = settle(problem, hyper, family.limit(), known=start, stage=stage, keep=keep, deadline=deadline)
+        best = _learn_dispersion(problem, hyper, plain, stage, keep)
+        gain = best.found.fit.elbo - plain.fit.elbo
+    if best.family.dispersion is not None and learns:
+        family = family.without_data(best.family.facts() | {"gain": gain})
+    else:
+        family = family.limit()
+    settled, result = best.found, best.found.fit
     if integrate and hyper.free.any():
         if problem.renews:
             result = _renewed_mixture(problem, hyper, best, stage)
         else:
-            again = Start(result.hyper_mean, result.hyper_cov, *found.seen)
-            result = fit(found.last.engine, found.likelihood, hyper, integrate=True, start=again, stage=stage)
-    if not found.settled:
+            again = Start(result.hyper_mean, result.hyper_cov, *settled.seen)
+            result = fit(
+                settled.last.engine,
+                settled.likelihood,
+                hyper,
+                integrate=True,
+                start=again,
+                stage=stage,
+                client=client,
+            )
+    if not settled.settled:
         message = result.message if not result.converged else f"areas still change after {MOST_PASSES} passes"
         result = dataclasses.replace(result, converged=False, message=message)
-        remedy = remedy_of(problem.nodes.scaling) if isinstance(problem, RowProblem) else ""
-        warn(ConvergenceWarning(f"The fit did not converge: {message}.", remedy=remedy))
+        warn(ConvergenceWarning(f"The fit did not converge: {message}.", remedy=problem.remedy))
     elif best.held_at is not None:
         warn(
             ConvergenceWarning(
@@ -982,36 +837,25 @@ def fit_counts(
                 remedy=f"Look for areas with many events on little land, or give {option('exposure')}.",
             )
         )
-    return result, about
+    return result, family
 
 
 def _of_areas(
     problem: Problem,
     hyper: Hyper,
-    overdispersed: bool,
+    learns: bool,
     start: Start | None,
     stage: Stage,
     keep: Keep,
     deadline: float,
 ) -> tuple[Best, float]:
-    """Return the best fit of rows that are renewed, and what a negative binomial gains."""
+    """Return the best fit of rows that are renewed, and what a dispersion gains."""
     profile = Profile(problem, hyper, stage, keep, deadline)
     plain = profile.search(start)
-    if not overdispersed or not plain.found.settled:
+    if not learns or not plain.found.settled:
         return plain, 0.0
     best = profile.with_size(plain, _likely_size(problem, plain.found))
     return best, best.found.fit.elbo - plain.found.fit.elbo
-
-
-def _of_nodes(
-    problem: Problem, hyper: Hyper, overdispersed: bool, start: Start | None, stage: Stage, keep: Keep
-) -> tuple[Best, float]:
-    """Return the best fit of counts at the nodes, and what a negative binomial gains."""
-    plain = settle(problem, hyper, math.inf, known=start, stage=stage, keep=keep)
-    if not overdispersed:
-        return Best(plain, math.inf), 0.0
-    best = _learn_k(problem, hyper, plain, stage, keep)
-    return best, best.found.fit.elbo - plain.fit.elbo
 
 
 def _renewed_mixture(problem: Problem, hyper: Hyper, best: Best, stage: Stage) -> Fit:
@@ -1021,7 +865,7 @@ def _renewed_mixture(problem: Problem, hyper: Hyper, best: Best, stage: Stage) -
     found = [best.found]
     for at in grid[1:]:
         held = dataclasses.replace(hyper, start=at.theta, lower=at.theta, upper=at.theta)
-        found.append(settle(problem, held, best.k, before=best.found, stage=stage))
+        found.append(settle(problem, held, best.family, before=best.found, stage=stage))
     scores = [one.fit.elbo + hyper.log_prior(at.theta)[0] for at, one in zip(grid, found, strict=True)]
     weights = grid_weights(grid, scores)
     states: list[Any] = [one.fit.states[0] for one in found]
@@ -1032,32 +876,35 @@ def _renewed_mixture(problem: Problem, hyper: Hyper, best: Best, stage: Stage) -
 
 
 def _likely_size(problem: Problem, plain: Settled) -> float:
-    """Return log k at which the counts are most likely, given the posterior of Poisson counts."""
+    """Return log k at which the observations are most likely, given the posterior without a dispersion."""
 
     def loss(log_k: float) -> float:
-        likelihood = problem.likelihood(plain.last.exposure, math.exp(log_k))
-        return -float(likelihood.expected(*plain.seen).value.sum())
+        family = problem.family.with_dispersion(math.exp(log_k))
+        return -float(problem.likelihood(plain.last.size, family).expected(*plain.seen).value.sum())
 
     bounds = math.log(SMALLEST_K), math.log(LARGEST_K)
     return float(minimize_scalar(loss, bounds=bounds, method="bounded").x)
 
 
-def _learn_k(problem: Problem, hyper: Hyper, plain: Settled, stage: Stage, keep: Keep) -> Best:
-    """Return the fit with the size at which the bound is highest."""
+def _learn_dispersion(problem: Problem, hyper: Hyper, plain: Settled, stage: Stage, keep: Keep) -> Best:
+    """Return the fit with the dispersion at which the bound is highest."""
     found: dict[float, Settled] = {}
     latest = plain
 
+    def family(log_k: float) -> Likelihood:
+        return problem.family.with_dispersion(math.exp(log_k))
+
     def slope(log_k: float) -> float:
         nonlocal latest
-        latest = found[log_k] = settle(problem, hyper, math.exp(log_k), before=latest, stage=stage, keep=keep)
-        return float(latest.likelihood.by_log_dispersion(*latest.seen))
+        latest = found[log_k] = settle(problem, hyper, family(log_k), before=latest, stage=stage, keep=keep)
+        return latest.likelihood.by_log_dispersion(*latest.seen)
 
     low, high = math.log(SMALLEST_K), math.log(LARGEST_K)
     there = _bracket(slope, _likely_size(problem, plain), low, high)
     if there is not None:
         brentq(slope, *there, xtol=_NEAR, rtol=1e-3, maxiter=12, disp=False)
     log_k = max(found, key=lambda at: found[at].fit.elbo)
-    return Best(found[log_k], math.exp(log_k))
+    return Best(found[log_k], family(log_k))
 
 
 def _bracket(
@@ -1075,176 +922,105 @@ def _bracket(
     return None
 
 
-# -- What is fitted in time, pass by pass: counts of every period at the nodes, or by area -------------------
+# -- From a problem to a posterior: within the limits of the basis, columns of levels relinearised --------------------
 
 
-def dynamics_of(setting: ChainSetting, kind: DynamicsName, level: bool) -> Dynamics:
-    """Return the dynamics of all features, in the order of their parts, and of the level."""
-    order = PartedFeatures(*setting.basis.by_part(None)).order
-    return Dynamics(kind, setting.kernel, setting.basis.eigenvalues[order], setting.steps, level)
-
-
-def _likelihood(
-    counts: np.ndarray, exposure: np.ndarray, centre: float, k: float
-) -> Poisson | NegativeBinomial:
-    if math.isinf(k):
-        return Poisson(counts, exposure, centre)
-    return NegativeBinomial(counts, exposure, centre, k)
-
-
-@dataclass(frozen=True, eq=False)
-class NodeChain:
-    """Counts at the nodes in every period: one engine for all passes.
+def fit_problem(
+    problem: Problem,
+    parameters: Hyper,
+    basis: Basis,
+    effects: Effects,
+    *,
+    hyper: str = "map",
+    progress: ProgressLike = False,
+    start: Start | None = None,
+    known: Moments | None = None,
+    solve: Solve = fit_family,
+    full: bool = True,
+    **how: Any,
+) -> tuple[Fit, Likelihood]:
+    """Fit a problem with hyperparameters that the basis can hold, and warn where it is too narrow.
 
     Parameters
     ----------
-    setting : Setting
-    dynamics : Dynamics
-    counts, exposure : (T, n_nodes) arrays
+    problem : Problem
+    parameters : Hyper
+    basis : Basis
+    effects : Effects
+        Whose columns are renewed where levels share nodes.
+    hyper : "map" or "integrate"
+    progress : bool, Progress, Stage or callable
+    start : Start, optional
+        Where to begin, with moments at the nodes.
+    known : (1 + k,) and (1 + k, 1 + k) arrays, optional
+        Mean and covariance of the effects to begin with, where levels share nodes.
+    solve : callable
+        What fits a problem whose columns are held; see `fit_family`.
+    full : bool
+        Whether full resolution could fit the same observations.
+    **how
+        Of the last fit: `measure`, `client`.
+
+    Returns
+    -------
+    Fit, and the family with its dispersion
     """
+    if hyper not in ("map", "integrate"):
+        raise DataError(f"hyper is 'map' or 'integrate'; found {hyper!r}.")
+    parameters, family = _capped(parameters, basis), problem.family
+    last = how | {"integrate": hyper == "integrate"}
+    if known is None and effects.mixes:
+        known = effects_alone(effects, *problem.pooled)
+    with as_progress(progress).stage("fit") as stage:
 
-    setting: ChainSetting
-    dynamics: Dynamics
-    counts: np.ndarray = field(repr=False)
-    exposure: np.ndarray = field(repr=False)
-    engine: ChainEngine = field(init=False, repr=False)
-    renews = False
+        def fit_at(
+            at: Linearised, start: Start | None, parameters: Hyper, purpose: Purpose
+        ) -> tuple[Fit, Likelihood]:
+            one: Any = problem.about(at)
+            more = last if purpose == "all" else {"tolerance": ON_THE_WAY} if purpose == "on the way" else {}
+            if purpose != "all":
+                one = replace(one, family=family.limit())
+            return solve(one, parameters, start=start, stage=stage, **more)
 
-    def __post_init__(self) -> None:
-        features = PartedFeatures(*self.setting.basis.by_part(None))
-        made = node_engine(self.setting, self.dynamics, features, features.order)
-        object.__setattr__(self, "engine", made)
-
-    @property
-    def centre(self) -> float:
-        """Constant added to every linear predictor."""
-        return self.setting.centre
-
-    @property
-    def pooled(self) -> tuple[np.ndarray, np.ndarray]:
-        """Counts and exposures of all periods together."""
-        return self.counts.sum(axis=0), self.exposure.sum(axis=0)
-
-    def with_dynamics(self, kind: DynamicsName) -> NodeChain:
-        """Return the same with other dynamics; the features and the design are not copied."""
-        out = object.__new__(NodeChain)
-        dynamics = replace(self.dynamics, kind=kind)
-        engine = self.engine.with_dynamics(replace(self.engine.dynamics, kind=kind))
-        for name, value in (vars(self) | {"dynamics": dynamics, "engine": engine}).items():
-            object.__setattr__(out, name, value)
-        return out
-
-    def about(self, at: Linearised) -> NodeChain:
-        """Return the same with linearised columns of fixed effects, and what these leave in the exposure."""
-        if at.offset is None:
-            return self
-        setting = replace(self.setting, columns=at.columns)
-        return NodeChain(setting, self.dynamics, self.counts, self.exposure * np.exp(at.offset))
-
-    def stretch(self, count: int) -> NodeChain:
-        """Return the same for so many periods in the middle."""
-        first = (len(self.counts) - count) // 2
-        some, set_ = slice(first, first + count), self.setting
-        columns = set_.columns if set_.columns.ndim == 2 else set_.columns[some]
-        steps = set_.steps[first : first + count - 1]
-        setting = replace(set_, columns=columns, season=set_.season[some], steps=steps)
-        dynamics = replace(self.dynamics, steps=steps)
-        return NodeChain(setting, dynamics, self.counts[some], self.exposure[some])
-
-    def at(self, state: Any | None, moments: Moments | None) -> Pass:
-        """Return the one pass that there is."""
-        zero = np.zeros(self.counts.size)
-        return Pass(self.engine, self.exposure.ravel(), (zero, zero) if moments is None else moments)
-
-    def likelihood(self, exposure: np.ndarray, k: float) -> Likelihood:
-        """Return the likelihood of all counts."""
-        return _likelihood(self.counts.ravel(), exposure, self.centre, k)
+        more = family.limit() is not family or last["integrate"] or bool(how.get("measure"))
+        result, family = fit_levels(
+            fit_at, effects, parameters, start, problem.centre, known=known, more=more
+        )
+        stage.note(f"ELBO {result.elbo:,.1f}")
+    if result.truncated_variance > MAX_TRUNCATED_VARIANCE:
+        or_full = f", or {option('m', 'full', python='FullRank')}" if full else ""
+        missed = percent(result.truncated_variance, 1)
+        lengthscale = _length(np.exp(result.hyper_mean[0]), basis)
+        warn(
+            MissedVarianceWarning(
+                f"The {basis.label} miss {missed} of the prior variance at the lengthscale of {lengthscale}: "
+                "the map is smoother than the data ask for.",
+                option="m",
+                found=result.truncated_variance,
+                remedy=f"Use more features ({option('m')}){or_full}.",
+            )
+        )
+    return result, family
 
 
-@dataclass(frozen=True, eq=False)
-class AreaChain:
-    """Counts by area in every period: the rows of each follow from its posterior.
-
-    Parameters
-    ----------
-    setting : Setting
-    dynamics : Dynamics
-    observed : sequence of Observed
-        Of each period.
-    """
-
-    setting: ChainSetting
-    dynamics: Dynamics
-    observed: tuple[Observed, ...] = field(repr=False)
-
-    @property
-    def centre(self) -> float:
-        """Constant added to every linear predictor."""
-        return self.setting.centre
-
-    @property
-    def renews(self) -> bool:
-        """Whether rows change from pass to pass: not where every count is of one node."""
-        return not all(one.single for one in self.observed)
-
-    @property
-    def pooled(self) -> tuple[np.ndarray, sparse.csr_array]:
-        """Counts and exposures of all periods, one after the other."""
-        return self._of("counts"), sparse.csr_array(sparse.vstack([one.exposure for one in self.observed]))
-
-    def with_dynamics(self, kind: DynamicsName) -> AreaChain:
-        """Return the same with other dynamics."""
-        return replace(self, dynamics=replace(self.dynamics, kind=kind))
-
-    def about(self, at: Linearised) -> AreaChain:
-        """Return the same with linearised columns of fixed effects, and what these leave in the exposure."""
-        setting = replace(self.setting, columns=at.columns)
-        return replace(self, setting=setting, observed=tuple(one.about(at) for one in self.observed))
-
-    def at(self, state: Any | None, moments: Moments | None) -> Pass:
-        """Return the rows w_i / W of every period and the exposures about them, at a posterior."""
-        set_ = self.setting
-        shape = set_.n_periods, set_.basis.domain.n_nodes
-        mean, variance = (np.zeros(shape), np.zeros(shape)) if moments is None else moments
-        mean, variance = mean.reshape(shape), variance.reshape(shape)
-        made = [row_weights(one.exposure, mean[t], variance[t]) for t, one in enumerate(self.observed)]
-        rows = [r for r, _ in made]
-        row_mean = np.concatenate([r @ mean[t] for t, r in enumerate(rows)])
-        seen = (row_mean, np.zeros(len(row_mean))) if state is None else state.moments_of(rows)
-        log_total = np.concatenate([log for _, log in made])
-        exposure = row_exposures(log_total, row_mean, seen[1], self._of("counts"), self.centre)
-        if exposure is None:
-            raise broken_down(float(variance.max()), set_.scaling)
-        features = PartedFeatures(*set_.basis.by_part(None))
-        design = np.concatenate([r @ set_.design(t) for t, r in enumerate(rows)])
-        source = _AreaRowsAt(NodeFeatures(set_.basis, set_.kernel, set_.scaling), rows, features.order)
-        engine = ChainEngine(set_, self.dynamics, source, features.order, design)
-        return Pass(engine, exposure, seen, rows)
-
-    def _of(self, name: str) -> np.ndarray:
-        return np.concatenate([getattr(one, name) for one in self.observed])
-
-    def likelihood(self, exposure: np.ndarray, k: float) -> Likelihood:
-        """Return the likelihood of the counts about their rows."""
-        hidden = self._of("hidden")
-        told = _likelihood(self._of("counts"), exposure, self.centre, k)
-        interval = next((one.interval for one in self.observed if one.hidden.any()), (0, 0))
-        return SuppressedCounts(told, hidden, *interval) if hidden.any() else told
+def _capped(parameters: Hyper, basis: Basis) -> Hyper:
+    """Return the hyperparameters within what the basis can hold."""
+    longest, given = basis.longest_lengthscale(parameters.kernel), parameters.kernel.lengthscale
+    if given is not None and given > longest:
+        warn(
+            ConvergenceWarning(
+                f"A lengthscale of {_length(given, basis)} is more than {basis.label} can hold at this cell "
+                f"size; {_length(longest, basis)} was used.",
+                found=given,
+                remedy="Use a HarmonicBasis, or larger cells.",
+            )
+        )
+    return parameters.capped(longest)
 
 
-class _AreaRowsAt:
-    """The rows of areas as a function of the lengthscale; the last ones are remembered."""
-
-    def __init__(self, nodes: NodeFeatures, rows: list[sparse.csr_array], order: np.ndarray) -> None:
-        self._nodes, self._rows = nodes, rows
-        features = nodes.basis.features
-        self._features = features if (np.diff(order) == 1).all() else features[:, order]
-        self._kept: tuple[float, AreaRows] | None = None
-
-    def __call__(self, log_length: float) -> AreaRows:
-        if self._kept is None or self._kept[0] != log_length:
-            self._kept = log_length, AreaRows(self._rows, self._features, self._nodes.even(log_length))
-        return self._kept[1]
+def _length(value: float, basis: Basis) -> str:
+    scale, unit = basis.domain.length_unit
+    return f"{number(value / scale, 3)} {unit}"
 
 
 # -- Fixed effects by themselves: the posterior of a model without a field, and the bound of its log evidence --
@@ -1370,13 +1146,14 @@ def fit_area_effects(
     return found
 
 
-def best_size(fit: Callable[[float], EffectsFit]) -> EffectsFit:
-    """Return the fit of negative binomial counts with the size k at which its bound is highest."""
-    bounds = np.log(SMALLEST_K), np.log(LARGEST_K)
+def best_dispersion(fit: Callable[[Likelihood], EffectsFit], family: Likelihood) -> EffectsFit:
+    """Return the fit with the dispersion of a family at which its bound is highest, if it has one to be learned."""
+    if family.limit() is family:
+        return fit(family)
     found = minimize_scalar(
-        lambda log_k: -fit(float(np.exp(log_k))).bound,
-        bounds=bounds,
+        lambda log_k: -fit(family.with_dispersion(math.exp(log_k))).bound,
+        bounds=(math.log(SMALLEST_K), math.log(LARGEST_K)),
         method="bounded",
         options={"xatol": 0.05},
     )
-    return fit(float(np.exp(found.x)))
+    return fit(family.with_dispersion(math.exp(found.x)))

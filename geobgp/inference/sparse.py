@@ -69,8 +69,8 @@ class SparseEngine(Engine):
             variance = ShiftedVariance(self.table, only_unknown(observe))
         super().__init__(design, fixed_sd, variance)
         self.field, self.kernel, self.observe = field, kernel, observe
-        self._full, self._columns, self._centre, self._node = full, columns, centre, node
-        self._scaling: Scaling = scaling
+        self._full, self.columns, self._centre, self._node = full, columns, centre, node
+        self.scaling: Scaling = scaling
 
     @cached_property
     def matrices(self) -> Powers:
@@ -95,8 +95,8 @@ class SparseEngine(Engine):
             chain.append((coarser, coarser.to_nodes if at_nodes else sp.csr_array(observe @ prolong)))
         for field, observe in reversed(chain[1:]):
             yield SparseEngine(
-                field, self.kernel, observe, self.design, self.fixed_precision**-0.5, self._full, self._columns,
-                self._centre, self._node, self._scaling,
+                field, self.kernel, observe, self.design, self.fixed_precision**-0.5, self._full, self.columns,
+                self._centre, self._node, self.scaling,
             )  # fmt: skip
 
     def prior_at(self, theta: np.ndarray) -> _SparsePrior:
@@ -123,7 +123,7 @@ class SparseEngine(Engine):
             centre=self._centre,
             beta=s.beta,
             beta_cov=s.beta_cov,
-            fixed=self._columns,
+            fixed=self.columns,
             nu=self.kernel.nu,
             precision=precision,
             z=s.z,

@@ -34,9 +34,8 @@ from geobgp.errors import (
 )
 from geobgp.files import as_frame
 from geobgp.inference.engine import engine_for
-from geobgp.inference.families import Poisson
-from geobgp.inference.fit import run_one
-from geobgp.inference.hyper import Hyper
+from geobgp.inference.problem import PlaceProblem, hyper_for
+from geobgp.inference.relinearise import fit_problem
 from geobgp.land.domain import Domain
 from geobgp.land.regions import near_domain
 from geobgp.model import LGCP
@@ -393,18 +392,17 @@ def held_posterior(basis: FullRank, counts: np.ndarray, inputs: Inputs, job: Til
     taught = job.taught
     assert taught is not None
     kernel = Matern(job.nu, taught.lengthscale, taught.sd)
-    model, domain = LGCP.from_inputs(basis, inputs, kernel), basis.domain
+    model = LGCP.from_inputs(basis, inputs, kernel)
     held_cov = np.array(taught.covariance)
     columns, offset = inputs.effects.linearised(np.array(taught.coefficients), held_cov)
     centre = taught.coefficients[0]
     slopes = np.array([0.0, *taught.coefficients[1:]])
     held = np.full(len(slopes), HELD)
     engine = engine_for(basis, kernel, columns, held, centre, None, model.scaling)
-    size = float(np.sqrt(domain.node_areas.sum()))
     # What is held goes with the exposure, and from there back into the effects.
     exposure = inputs.seen * np.exp(columns @ slopes + (0.0 if offset is None else offset))
-    likelihood = Poisson(counts, exposure, centre)
-    fit = run_one(engine, likelihood, Hyper.for_domain(kernel, size, domain.cell_size), basis, "map", False)
+    problem = PlaceProblem(engine, np.asarray(counts, float), exposure, model.family, centre)
+    fit, _ = fit_problem(problem, hyper_for(basis, kernel), basis, Effects(columns=columns))
     found: Any = fit.states[0]
     state = replace(found, beta=found.beta + slopes, beta_cov=held_cov, offset=offset)
     from geobgp.posterior import Posterior
@@ -413,7 +411,7 @@ def held_posterior(basis: FullRank, counts: np.ndarray, inputs: Inputs, job: Til
         fit=replace(fit, states=(state,)),
         basis=basis,
         kernel=kernel,
-        likelihood=model.likelihood,
+        likelihood=model.family,
         exposure=inputs.exposure,
         exposure_kind=inputs.exposure_kind,
         effort=inputs.effort,

@@ -15,7 +15,8 @@ from geobgp.archive import pack, unpack
 from geobgp.inference import chain_fit
 from geobgp.inference.chain_fit import Checkpoint, area_chain, fit_chain, node_chain, setting_of
 from geobgp.inference.engine import Sites
-from geobgp.inference.relinearise import Observed
+from geobgp.inference.families import FAMILIES
+from geobgp.inference.problem import Observed
 
 #: ℓ, σ, τ, the level's sd and τ.
 THETA = np.log([3.0, 0.8, 2.0, 0.6, 5.0])
@@ -173,7 +174,7 @@ def problem_of(
 def test_one_period_is_the_spatial_fit(basis, likelihood):
     counts, _ = counts_of(basis.domain, 1)
     plain = LGCP(basis, Matern(1.5), likelihood=likelihood).fit(counts[0])
-    found = fit_chain(problem_of(basis, counts), overdispersed=likelihood != "poisson")
+    found = fit_chain(problem_of(basis, counts, family=FAMILIES[likelihood]))
     assert found.fit.elbo == pytest.approx(plain.elbo, abs=1e-3)
     assert found.dynamics == "separable" and found.bounds == {}
     held = LGCP(basis, Matern(1.5, lengthscale=3.0, sd=0.8)).fit(counts[0])
@@ -201,7 +202,7 @@ def test_long_times_pool_and_short_ones_part(basis, kind):
     bounds = []
     for t in range(3):
         alone = replace(problem.setting, steps=np.zeros(0), season=np.zeros((1, 0)))
-        one = fit_chain(node_chain(alone, counts[[t]], problem.exposure[[t]])).fit
+        one = fit_chain(node_chain(alone, counts[[t]], problem.size.reshape(counts.shape)[[t]])).fit
         bounds.append(one.elbo)
         for mine, theirs in zip(quick.states[0].node_moments(), one.states[0].node_moments(), strict=True):
             np.testing.assert_allclose(mine[t], theirs[0], atol=1e-6)

@@ -478,13 +478,13 @@ def test_boundary_gp_learns_a_function_and_its_noise():
     coords = rng.uniform(0.2, 9.8, (300, 2))
     truth = np.sin(coords[:, 0]) * np.cos(0.7 * coords[:, 1])
     values = 5.0 + truth + 0.1 * rng.normal(size=300)
-    result = BoundaryGP(basis, Matern(2.5))._fit(coords, values)
+    result = BoundaryGP(basis, Matern(2.5)).fit(coords, values).fit
     assert result.states[0].noise == pytest.approx(0.1, rel=0.2)
     mean, variance = result.states[0].moments_at(coords)
     assert np.sqrt(np.mean((mean - 5.0 - truth) ** 2)) < 0.06
     assert (variance > 0).all()
     # Values in another unit change nothing but the unit.
-    other = BoundaryGP(basis, Matern(2.5))._fit(coords, 1000.0 * values)
+    other = BoundaryGP(basis, Matern(2.5)).fit(coords, 1000.0 * values).fit
     assert other.hyper_mean - result.hyper_mean == pytest.approx([0, np.log(1000), np.log(1000)], abs=1e-6)
     assert other.states[0].moments_at(coords)[0] / 1000 == pytest.approx(mean, abs=1e-6)
 

@@ -18,7 +18,8 @@ from geobgp.data.areas import combine
 from geobgp.errors import MissedVarianceWarning
 from geobgp.inference.dense import NodeFeatures, RowEngine, row_weights
 from geobgp.inference.engine import Sites
-from geobgp.inference.relinearise import Observed, RowProblem
+from geobgp.inference.families import FAMILIES
+from geobgp.inference.problem import AreaProblem, Observed, SpaceRows
 
 
 @pytest.fixture(scope="module")
@@ -256,18 +257,17 @@ def test_counts_of_other_land_are_refused(domain, basis):
 def test_rows_settle_at_what_they_were_made_with(domain, basis):
     counts = bin_areas(squares(domain, 8.0), domain, "cases")
     seen = combine(counts, domain.node_areas)
-    problem = RowProblem(
-        NodeFeatures(basis, Matern(1.5, 6.0, 0.8), "even"),
-        Observed(seen.counts, seen.exposure, seen.hidden, seen.interval),
-        np.ones((domain.n_nodes, 1)), np.array([10.0]), 0.0,
-    )  # fmt: skip
+    nodes = NodeFeatures(basis, Matern(1.5, 6.0, 0.8), "even")
+    prior = SpaceRows(nodes, np.ones((domain.n_nodes, 1)), np.array([10.0]), 0.0)
+    observed = Observed(seen.counts, seen.exposure, seen.hidden, seen.interval)
+    problem = AreaProblem(prior, (observed,), FAMILIES["poisson"])
     assert problem.renews
     posterior = LGCP(basis, Matern(1.5, 6.0, 0.8)).fit(counts)
     mean, variance = posterior.fit.states[0].node_moments()
     at = problem.at(posterior.fit.states[0], (mean, variance))
     # About its row, an area is expected to hold what its nodes add up to.
     rows = at.engine.rows
-    expected = at.exposure * np.exp(rows @ mean + 0.5 * at.start[1])
+    expected = at.size * np.exp(rows @ mean + 0.5 * at.start[1])
     np.testing.assert_allclose(expected, seen.exposure @ np.exp(mean + 0.5 * variance), rtol=1e-9)
 
 

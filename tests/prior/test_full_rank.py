@@ -89,8 +89,8 @@ def test_noise_and_hyperparameters_agree_with_all_modes():
     coords = centres[rng.choice(len(centres), 300)]
     values = 3.0 + np.sin(coords[:, 0]) + 0.2 * rng.normal(size=len(coords))
     kernel = Matern(1.0)
-    full = BoundaryGP(FullRank(domain), kernel)._fit(coords, values)
-    modes = BoundaryGP(all_modes(domain), kernel)._fit(coords, values)
+    full = BoundaryGP(FullRank(domain), kernel).fit(coords, values).fit
+    modes = BoundaryGP(all_modes(domain), kernel).fit(coords, values).fit
     assert full.hyper_mean == pytest.approx(modes.hyper_mean, abs=1e-3)
     assert full.elbo == pytest.approx(modes.elbo, abs=1e-3)
     places = np.vstack([centres, [[100.0, 0.0], [6.5, 8.0]]])
@@ -99,8 +99,8 @@ def test_noise_and_hyperparameters_agree_with_all_modes():
         assert np.isnan(a[-2:]).all()
         assert np.nanmax(np.abs(a - b)) < 1e-3
     fixed = Matern(1.0, 2.0, 1.0)
-    full = BoundaryGP(FullRank(domain), fixed, noise=0.2)._fit(coords, values)
-    modes = BoundaryGP(all_modes(domain), fixed, noise=0.2)._fit(coords, values)
+    full = BoundaryGP(FullRank(domain), fixed, noise=0.2).fit(coords, values).fit
+    modes = BoundaryGP(all_modes(domain), fixed, noise=0.2).fit(coords, values).fit
     for a, b in zip(full.states[0].moments_at(places), modes.states[0].moments_at(places), strict=True):
         assert np.nanmax(np.abs(a - b)) < 1e-4
     spots = domain.node_points + rng.uniform(-0.2, 0.2, (domain.n_nodes, 2)) * domain.cell_size
@@ -115,8 +115,8 @@ def test_samples_have_the_posterior_covariance(boundary):
     x = {"east": domain.node_points[:, 0]}
     y = poisson_problem(domain, 2).counts
     natural = {"covariates": x, "scaling": "natural"}
-    full = LGCP(FullRank(domain, boundary=boundary), kernel, **natural)._fit(y).states[0]
-    modes = LGCP(all_modes(domain, boundary), kernel, **natural)._fit(y).states[0]
+    full = LGCP(FullRank(domain, boundary=boundary), kernel, **natural).fit(y).fit.states[0]
+    modes = LGCP(all_modes(domain, boundary), kernel, **natural).fit(y).fit.states[0]
     draws = full.sample_nodes(20_000, np.random.default_rng(0))
     design = np.hstack([modes.basis.features, modes.fixed])
     covariance = design @ modes.joint()[1] @ design.T
@@ -133,7 +133,7 @@ def test_samples_have_the_posterior_covariance(boundary):
 def test_the_same_numbers_on_every_run_and_after_a_round_trip():
     domain = archipelago()
     y = poisson_problem(domain, 3).counts
-    first, second = (LGCP(FullRank(domain))._fit(y) for _ in range(2))
+    first, second = (LGCP(FullRank(domain)).fit(y).fit for _ in range(2))
     assert np.array_equal(first.elbo_trace, second.elbo_trace)
     state = first.states[0]
     again = unpack(*pack(state))
@@ -156,7 +156,7 @@ def test_the_default_kernel_is_one_it_can_take():
 def test_memory_is_estimated_and_refused_with_numbers(monkeypatch):
     monkeypatch.setattr(powers, "free_memory", lambda: 1e5)
     with pytest.raises(SizeError, match=r"GB .* free"):
-        LGCP(FullRank(square()))._fit(np.ones(100))
+        LGCP(FullRank(square())).fit(np.ones(100))
     monkeypatch.undo()
     assert powers.free_memory() > 1e6
 
@@ -234,7 +234,7 @@ def test_hard_cases_converge(name, fixed):
     counts = hard_case(name, domain)
     kernel = Matern(1.0, 2 * domain.cell_size, 3.0) if fixed else Matern(1.0)
     model = LGCP(FullRank(domain), kernel)
-    result = model._fit(counts)
+    result = model.fit(counts).fit
     assert result.converged, result.message
     assert np.diff(result.elbo_trace).min() >= -1e-9 * abs(result.elbo)
     mean, variance = result.states[0].node_moments()

@@ -45,7 +45,7 @@ def test_a_kernel_a_basis_and_a_likelihood_of_a_users_own(tmp_path):
     made = all_modes(square(), m=30)
     basis = Coast.from_vectors(made.discretisation, made.eigenvalues, made.vectors)
     model = LGCP(basis, Mixed(0.4, lengthscale=4.0, sd=0.8))
-    model.likelihood = Counted.without_data({})
+    model.family = Counted.without_data({})
     posterior = model.fit(counts())
     back = Posterior.load(posterior.save(tmp_path / "fit"))
     assert back.kernel == posterior.kernel and isinstance(back.kernel, Mixed)
