@@ -216,6 +216,10 @@ def _numbers(posterior: Posterior) -> np.ndarray | None:
     return posterior.observed
 
 
+def _on_one_land(one: Posterior, other: Posterior) -> bool:
+    return one.domain is other.domain or one.domain.content_hash() == other.domain.content_hash()
+
+
 def _check(maps: dict[str, Posterior]) -> Posterior:
     """Check that maps can be compared, and return the first."""
     if len(maps) < 2:
@@ -244,9 +248,15 @@ def _check(maps: dict[str, Posterior]) -> Posterior:
                 f"Maps of the same data can be compared; {first!r} is of {kinds[0]} and {name!r} of {kinds[1]}.",
                 found=kinds,
             )
-        alike = one.areas is not None or one.domain.content_hash() == other.domain.content_hash()
         same = np.array_equal(numbers[first], numbers[name])
-        if alike and not same and totals[first] == totals[name]:
+        if one.areas is not None and other.areas is not None:
+            if one.areas.names != other.areas.names or not same:
+                raise DataError(
+                    f"Maps of counts by area are compared area by area; {first!r} and {name!r} have other areas, or "
+                    "other numbers in them.",
+                    found=totals,
+                )
+        elif not same and totals[first] == totals[name] and _on_one_land(one, other):
             raise DataError(
                 f"Maps of the same events can be compared; {first!r} and {name!r} have as many, "
                 f"{number(totals[name])}, but at other places.",
@@ -288,7 +298,7 @@ class Versus:
         one, two = self.first, self.second
         if one is two:
             raise DataError("A map is compared with another one; both are the same.", option="other")
-        if one.domain.content_hash() != two.domain.content_hash():
+        if not _on_one_land(one, two):
             raise DomainError(
                 "Two maps are compared node by node, and these lie on different land: "
                 f"{_land(one.domain)} against {_land(two.domain)}.",

@@ -121,8 +121,11 @@ def test_maps_of_counts_by_area():
         compare({"wavy": one["wavy"], "nodes": nodes})
     again = case.assign(cases=case["cases"].to_numpy()[::-1])
     other = LGCP(basis, rough).fit(bin_areas(again, domain, "cases"))
-    with pytest.raises(DataError, match="at other places"):
+    with pytest.raises(DataError, match="other areas, or other numbers in them"):
         compare({"wavy": one["wavy"], "other": other})
+    renamed = LGCP(basis, rough).fit(bin_areas(case.assign(name=case["name"] + "b"), domain, "cases"))
+    with pytest.raises(DataError, match="other areas, or other numbers in them"):
+        compare({"wavy": one["wavy"], "renamed": renamed})
 
 
 def area_case():
