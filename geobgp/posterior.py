@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -19,6 +19,7 @@ from geobgp.data.periods import Periods
 from geobgp.errors import DataError
 from geobgp.files import check_unread
 from geobgp.inference.held_out import ROUNDS
+from geobgp.inference.links import EXP, IDENTITY, Link
 from geobgp.inference.mixture import (
     INTERVAL,
     NormalMixture,
@@ -47,13 +48,12 @@ from geobgp.summary import (
     Summary,
     coefficient_table,
     describe,
-    describe_in_time,
     events_in_words,
     statistics,
     weights_of,
 )
 from geobgp.text import number
-from geobgp.units import RELATIVE_RISK, Units, warn_if_far
+from geobgp.units import Units, warn_if_far
 from geobgp.validation import (
     ARRAY,
     AXES,
@@ -102,7 +102,6 @@ if TYPE_CHECKING:
     from geobgp.data.persons import Groups
     from geobgp.inference.families import Likelihood
     from geobgp.inference.fit import Fit
-    from geobgp.inference.mixture import Interval
     from geobgp.land.domain import Domain
     from geobgp.prior.basis import Basis, Scaling
     from geobgp.prior.kernels import Kernel
@@ -232,8 +231,10 @@ class Posterior:
     periods: Periods | None = field(default=None, kw_only=True)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what copies and pickles hold: all but where the points lie."""
-        return self.__dict__ | {"places": None}
+        """Return what copies and pickles hold: all but where the points lie, and what can be worked out again."""
+        return {name: value for name, value in self.__dict__.items() if name != "_worked_out"} | {
+            "places": None
+        }
 
     # -- facts -----------------------------------------------------------------------------------------------
 
@@ -306,6 +307,23 @@ class Posterior:
         return np.broadcast_to(self.exposure, (self.n_periods, self.domain.n_nodes))
 
     @property
+    def amounts(self) -> np.ndarray:
+        """What every node counts for in regions: its exposure, or its land where there is none. As `by_period`."""
+        if self.exposure_kind != "observation":
+            return self.by_period
+        return np.broadcast_to(self.domain.node_areas, (self.n_periods, self.domain.n_nodes))
+
+    @property
+    def link(self) -> Link:
+        """From the linear predictor to what the map shows."""
+        return self.likelihood.link
+
+    @property
+    def is_summed(self) -> bool:
+        """Whether regions have expected numbers of events; a share or a value has a mean over their people or land."""
+        return self.link is EXP and self.exposure_kind != "observation"
+
+    @property
     def _chain(self) -> Any:
         """The state of the posterior over periods."""
         return self.fit.states[0] if self.time.n else None
@@ -338,7 +356,7 @@ class Posterior:
 
     @property
     def quantity(self) -> str:
-        """What the map shows: an intensity, or a relative risk."""
+        """What the map shows: an "intensity", a "relative risk", a "prevalence", a "probability" or a "value"."""
         return self.shown.quantity
 
     @property
@@ -348,12 +366,12 @@ class Posterior:
 
     @property
     def drawn(self) -> str:
-        """The statistic that maps show: the "mean" of events per area, the "median" of rates and relative risks.
+        """The statistic that maps show: the "median" of rates and relative risks, else the "mean".
 
         The mean of a rate grows with its uncertainty, so that it is high where nobody lives and nothing is known; where
         the median of a relative risk is above 1, the risk is raised with a probability of more than a half.
         """
-        return "mean" if self.exposure_kind in ("area", "observation") else "median"
+        return "median" if self.link is EXP and self.exposure_kind not in ("area", "observation") else "mean"
 
     @property
     def unexposed(self) -> np.ndarray:
@@ -369,21 +387,22 @@ class Posterior:
 
     @cached_property
     def shown(self) -> Units:
-        """In what the intensity is shown: the factor from events per unit of `exposure`, and the words."""
-        units = Units.of(self.shown_in, self.exposure_kind, self.domain.area_unit, lambda: self._overall)
+        """In what the quantity is shown: a factor from its own unit (events per unit of `exposure`), and the words."""
+        kind = self.exposure_kind if self.link is EXP else self.likelihood.quantity
+        units = Units.of(self.shown_in, kind, self.domain.area_unit, lambda: self._overall)
         return units.per(self.per) if self.per else units
 
     @property
     def overall(self) -> float:
-        """The rate over all the land, in `units`: expected events per exposure; 1 of a relative risk."""
+        """The rate over all the land, in `units`: expected events per exposure; 1 of a relative risk; else the mean."""
         return self._overall * self.shown.factor
 
     @property
     def _overall(self) -> float:
-        """Expected events per unit of `exposure`, over all the land (and all periods): what a relative risk is to."""
+        """The mean over all the land (and all periods), per unit of `exposure`: what a relative risk is relative to."""
         if is_published(self):
             return float(self.fit.states[0].overall)  # type: ignore[attr-defined]
-        return float(np.vdot(self.by_period, self.mean_by_period()) / self.by_period.sum())
+        return float(np.vdot(self.amounts, self.mean_by_period()) / self.amounts.sum())
 
     @validated(units=UNITS)
     def in_units(self, units: str | None) -> Posterior:
@@ -473,7 +492,7 @@ class Posterior:
     @property
     def default_title(self) -> str:
         """Title of maps and files that were given none."""
-        return "Relative risk" if self.quantity == RELATIVE_RISK else f"Intensity in {self.units}"
+        return self.shown.title
 
     @property
     def provenance(self) -> dict[str, Any]:
@@ -517,15 +536,16 @@ class Posterior:
 
     @cached_property
     def coefficients(self) -> pd.DataFrame:
-        """Fixed effects in the covariates' own units: mean, sd, interval, and the rate ratio per unit with its own.
+        """Fixed effects in the covariates' own units: mean, sd, interval, and the rate (or odds) ratio with its own.
 
-        The intercept is the log-intensity (without f) where every covariate is zero.
+        The intercept is the linear predictor (without f) where every covariate is zero. Over periods those of the
+        yearly cycle are among them.
         """
-        return coefficient_table(self.fit.states, self.effects, self.likelihood.is_intensity, self.interval)
+        return coefficient_table(self.fit.states, self.effects, self.link.ratio, self.interval)
 
     def summary(self) -> Summary:
         """Return what the fit used and found; prints as text."""
-        return describe(self) if self.periods is None else describe_in_time(self)
+        return describe(self)
 
     # -- one period ------------------------------------------------------------------------------------------
 
@@ -567,25 +587,35 @@ class Posterior:
             return {"fewer_than": rule.min_count}
         return {"used": round(float(rule.told(events)))}
 
-    def _of_period(self, name: str, period: Any, *, several: bool = False) -> Posterior:
-        """Return the map of one period where there are some; a map without time as it is.
-
-        The period has to be said, unless the method `name` may be about `several`.
-        """
+    def _each(self, ask: Callable[[Posterior, str], Any], period: Any) -> Any:
+        """Ask a map without time, that of one period, or of each: answers by label, or tables under one another."""
+        if period is not None:
+            return ask(self.at(period), self.time.labels[self.time.find(period)])
         if self.periods is None:
-            if period is not None:
-                self.time  # noqa: B018  (without time there is none)
+            return ask(self, "")
+        answers = {label: ask(self.at(t), label) for t, label in enumerate(self.periods.labels)}
+        first = next(iter(answers.values()))
+        if not isinstance(first, pd.DataFrame):
+            return answers
+        from geobgp.totals import with_periods
+
+        rows = np.repeat(np.arange(self.n_periods), [len(table) for table in answers.values()])
+        table = with_periods(pd.concat(list(answers.values())), self.periods, rows)
+        table.attrs |= first.attrs
+        return table
+
+    def _of_period(self, name: str, period: Any, *, several: bool) -> Posterior:
+        """Return the map of one period; where none is said the whole, if the method `name` may be about `several`."""
+        if period is not None:
+            return self.at(period)
+        if several or self.periods is None:
             return self
-        if several and period is None:
-            return self
-        if period is None:
-            last = self.periods.labels[-1]
-            raise DataError(
-                f"{name}() is about one {self.periods.noun}; there are {self.periods.words()}.",
-                option="period",
-                remedy=f"Say which: {name}(..., period={last!r}), or posterior.at({last!r}).{name}(...).",
-            )
-        return self.at(period)
+        last = self.periods.labels[-1]
+        raise DataError(
+            f"{name}() is about one {self.periods.noun}; there are {self.periods.words()}.",
+            option="period",
+            remedy=f"Say which: {name}(..., period={last!r}), or posterior.at({last!r}).{name}(...).",
+        )
 
     # -- intensities -----------------------------------------------------------------------------------------
 
@@ -598,8 +628,27 @@ class Posterior:
 
     @property
     def _shown_nodes(self) -> NormalMixture:
-        """The log-intensity of the nodes in the units that are shown, as it may be told."""
-        return self._published.plus(math.log(self.shown.factor))
+        """The linear predictor of the nodes, of the quantity in the units that are shown, as it may be told."""
+        return self._in_shown(self._published)
+
+    def _in_shown(self, mixture: NormalMixture) -> NormalMixture:
+        """Return a linear predictor of the quantity in the units that are shown: only those of rates have a factor."""
+        factor = self.shown.factor
+        return mixture if factor == 1.0 else mixture.plus(math.log(factor))
+
+    @cached_property
+    def _worked_out(self) -> dict[str, np.ndarray]:
+        return {}
+
+    def _statistics(self, quantiles: Sequence[float] | None) -> dict[str, np.ndarray]:
+        """Return mean, sd and quantiles of the quantity at the nodes, each worked out once."""
+        chances = check_probabilities(self.quantiles if quantiles is None else quantiles)
+        names, known = {quantile_name(q): q for q in chances}, self._worked_out
+        if missing := [q for name, q in names.items() if name not in known or "mean" not in known]:
+            known |= statistics(self._shown_nodes, missing, self.link)
+        elif "mean" not in known:
+            known |= statistics(self._shown_nodes, (), self.link)
+        return {name: known[name] for name in ("mean", "sd", *names)}
 
     @cached_property
     def _published(self) -> NormalMixture:
@@ -611,25 +660,6 @@ class Posterior:
         """The shape of one draw."""
         n = self.domain.n_nodes
         return (n,) if self.periods is None else (self.periods.n, n)
-
-    def _intensity_over_time(self, coords: Any, quantiles: Sequence[float], period: Any) -> pd.DataFrame:
-        """Return the intensity at places, a row for each place and period."""
-        periods = self.time
-        which = range(periods.n) if period is None else [periods.find(period)]
-        places = place_coordinates(coords, self.domain.crs, self.domain.grid.bounds)
-        node = np.asarray(self.domain.locate(places))
-        n, land = self.domain.n_nodes, node >= 0
-        pick = np.concatenate([t * n + np.where(land, node, 0) for t in which])
-        off, nodes = np.tile(~land, len(which)), self._shown_nodes
-        mu, var = (np.where(off, np.nan, part[:, pick]) for part in (nodes.mu, nodes.var))
-        frame = pd.DataFrame(statistics(NormalMixture(nodes.weight, mu, var), quantiles))
-        rows = np.repeat(np.array(which), len(node))
-        names = coords.index if hasattr(coords, "iloc") else np.arange(len(node))
-        frame.insert(0, "place", np.tile(np.asarray(names), len(which)))
-        frame.insert(1, "period", [periods.labels[t] for t in rows])
-        frame.insert(2, "start", periods.starts[rows])
-        frame.attrs["units"] = self.units
-        return frame
 
     def _at(
         self,
@@ -660,23 +690,14 @@ class Posterior:
                 found[1][np.isnan(found[0])] = np.nan
         return NormalMixture(weights_of(self.fit.states), found[0], found[1])
 
-    def _need_counts(self, what: str) -> None:
-        if not self.likelihood.is_intensity:
-            raise DataError(
-                f"{what} belongs to counts; this fit has a {self.likelihood.name} likelihood.",
-                remedy="Use predict or predict_y.",
-            )
-
     def mean_by_period(self) -> np.ndarray:
-        """Return the posterior mean of exp(eta), (n_periods, n_nodes)."""
-        return self._nodes.exp_mean().reshape(self.n_periods, -1)
+        """Return the posterior mean of the quantity per unit of `exposure`, (n_periods, n_nodes)."""
+        return self.link.mean(self._nodes).reshape(self.n_periods, -1)
 
     @validated(quantiles=PROBABILITIES)
     def node_intensity(self, quantiles: Sequence[float] | None = None) -> pd.DataFrame:
-        """Return mean, sd and quantiles of the intensity, one row per node of the domain (in each period)."""
-        self._need_counts("node_intensity()")
-        chances = self.quantiles if quantiles is None else quantiles
-        frame = pd.DataFrame(statistics(self._shown_nodes, chances))
+        """Return mean, sd and quantiles of the quantity, one row per node of the domain (in each period)."""
+        frame = pd.DataFrame(self._statistics(quantiles))
         if self.periods is not None:
             axes = [self.periods.labels, np.arange(self.domain.n_nodes)]
             frame.index = pd.MultiIndex.from_product(axes, names=["period", "node"])
@@ -684,7 +705,7 @@ class Posterior:
         return frame
 
     @validated(quantiles=PROBABILITIES, covariates=VALUES)
-    def intensity_at(
+    def values_at(
         self,
         coords: np.ndarray | gpd.GeoDataFrame | gpd.GeoSeries,
         quantiles: Sequence[float] | None = None,
@@ -692,10 +713,10 @@ class Posterior:
         *,
         period: Any = None,
     ) -> pd.DataFrame:
-        """Return mean, sd and quantiles of the intensity at places: those of the node that a place lies on.
+        """Return mean, sd and quantiles of the quantity at places: those of the node that a place lies on.
 
         A node's value is the mean over its land, and what the raster and the map show there too (in a cell with
-        several nodes these show their mean by land). NaN off land.
+        several nodes these show their mean by land). NaN off land. `intensity_at` is the same.
 
         Parameters
         ----------
@@ -705,8 +726,7 @@ class Posterior:
             By default the ends of the `interval`, and the median.
         covariates : mapping or DataFrame, optional
             Values there, in their own units, or levels; one serves all places. By default those of the node on whose
-            land a coordinate lies, and where that has several levels the mean rate over it. Over periods they are
-            those of the fit.
+            land a coordinate lies, and where that has several levels the mean rate over it.
         period : optional
             Only this one, where there are several.
 
@@ -716,26 +736,47 @@ class Posterior:
             A row for each place. Over periods a row for each place and period, with ``place`` (its row, or its index
             in a table), ``period`` and ``start``.
         """
-        self._need_counts("intensity_at()")
         chances = self.quantiles if quantiles is None else quantiles
-        if self.periods is not None:
-            if covariates is not None:
-                self._of_period("intensity_at(covariates=...)", period)
-                return self.at(period).intensity_at(coords, quantiles, covariates)
-            return self._intensity_over_time(coords, chances, period)
-        self._of_period("intensity_at", period)
-        found = self._at(coords, covariates, by_node=True).plus(math.log(self.shown.factor))
+        which = [0] if self.periods is None else list(range(self.periods.n))
+        if period is not None:
+            which = [self.time.find(period)]
+        if covariates is None:
+            nodes, node = self._shown_nodes, self._node_of(coords)
+            found = np.concatenate([np.where(node >= 0, t * self.domain.n_nodes + node, -1) for t in which])
+            parts = [np.where(found >= 0, part[:, found], np.nan) for part in (nodes.mu, nodes.var)]
+            mixture = NormalMixture(nodes.weight, parts[0], parts[1])
+        else:
+            each = [self if self.periods is None else self.at(t) for t in which]
+            mixtures = [one._in_shown(one._at(coords, covariates, by_node=True)) for one in each]
+            mu, var = (
+                np.concatenate(m, axis=1) for m in zip(*((m.mu, m.var) for m in mixtures), strict=True)
+            )
+            mixture = NormalMixture(mixtures[0].weight, mu, var)
+        frame = pd.DataFrame(statistics(mixture, chances, self.link))
         index = getattr(coords, "index", None) if hasattr(coords, "iloc") else None
-        frame = pd.DataFrame(statistics(found, chances), index=index)
+        index = pd.RangeIndex(len(frame) // len(which)) if index is None else index
+        if self.periods is None:
+            frame.index = index
+        else:
+            from geobgp.totals import with_periods
+
+            with_periods(frame, self.periods, np.repeat(which, len(index)))
+            frame.insert(0, "place", np.tile(np.asarray(index), len(which)))
         frame.attrs["units"] = self.units
         return frame
 
+    intensity_at = values_at
+
+    def _node_of(self, coords: Any) -> np.ndarray:
+        """Return the node on whose land each place lies, -1 off land."""
+        return self.domain.node_at(place_coordinates(coords, self.domain.crs, self.domain.grid.bounds))
+
     @validated(quantiles=PROBABILITIES)
     def intensity(self, quantiles: Sequence[float] | None = None) -> xr.Dataset:
-        """Return the intensity on the grid: mean, sd and quantiles.
+        """Return the quantity on the grid: mean, sd and quantiles.
 
-        Exact for a log-normal (or a mixture of them), not sampled. In a cell with several nodes (two sides of
-        a river) each statistic is the average over the cell's land.
+        Exact (of a probability by quadrature), not sampled. In a cell with several nodes (two sides of a river) each
+        statistic is the average over the cell's land.
 
         Parameters
         ----------
@@ -745,23 +786,19 @@ class Posterior:
         Returns
         -------
         xarray.Dataset
-            On (northing, easting), NaN off land, with CRS, units and provenance.
+            On (northing, easting), over periods on (time, northing, easting); NaN off land, with CRS, units and
+            provenance.
         """
-        self._need_counts("intensity()")
-        table = self.node_intensity(quantiles)
-        what = self.quantity
-        about = {name: {"long_name": f"{what}, {_words(name)}", "units": self.units} for name in table}
-        if what != "intensity":
-            about = {name: facts | {"quantity": what} for name, facts in about.items()}
-        look = self.style.attrs()
-        about = {name: facts | (look if name != "sd" else {}) for name, facts in about.items()}
-        return self._dataset({name: table[name].to_numpy() for name in table}, about)
+        values, what, look = self._statistics(quantiles), self.quantity, self.style.attrs()
+        about = {name: {"long_name": f"{what}, {_words(name)}", "units": self.units} for name in values}
+        for name, facts in about.items():
+            facts |= ({} if what == "intensity" else {"quantity": what}) | (look if name != "sd" else {})
+        return self._dataset(values, about)
 
     @validated(threshold=real())
     def exceedance(self, threshold: float) -> xr.DataArray:
-        """Return the probability that the intensity exceeds `threshold` (in `units`), on the grid."""
-        self._need_counts("exceedance()")
-        values = self._shown_nodes.sf(np.log(threshold) if threshold > 0 else -np.inf)
+        """Return the probability that the quantity exceeds `threshold` (in `units`), on the grid."""
+        values = self.link.exceedance(self._shown_nodes, threshold)
         about = {
             "long_name": f"probability of more than {threshold:g} {self.units}",
             "units": "1",
@@ -771,12 +808,13 @@ class Posterior:
 
     @validated(quantiles=PROBABILITIES)
     def latent(self, quantiles: Sequence[float] | None = None) -> xr.Dataset:
-        """Return the linear predictor on the grid (the log-intensity, for counts): mean, sd and quantiles."""
+        """Return the linear predictor on the grid (the log-intensity of events): mean, sd and quantiles."""
         chances = check_probabilities(self.quantiles if quantiles is None else quantiles)
         nodes = self._published
         mean, var = nodes.moments()
         values = {"mean": mean, "sd": np.sqrt(var)} | {quantile_name(q): nodes.quantile(q) for q in chances}
-        unit = f"log({self.in_units(None).units})" if self.likelihood.is_intensity else "1"
+        own = self.in_units(None).units if self.link is EXP else self.units
+        unit = own if self.link is IDENTITY else f"{'log' if self.link is EXP else self.link.name}({own})"
         about = {name: {"long_name": f"linear predictor, {_words(name)}", "units": unit} for name in values}
         return self._dataset(values, about)
 
@@ -822,14 +860,13 @@ class Posterior:
         # What maps show comes first.
         order = [drawn, *(name for name in data.data_vars if name != drawn)]
         data = data[order].assign_coords(data.coords)
+        usual = self.intensity(self.quantiles[::2])
+        low, high, words = interval_in(usual) or ("", "", "")
+        span = float(usual[low].min()), float(usual[high].max())
         for threshold in np.atleast_1d(np.asarray(thresholds, float)):
-            chance = self.exceedance(float(threshold))
-            data[f"exceedance_{threshold:g}"] = chance
-            ends = float(chance.min()), float(chance.max())
-            usual = self.intensity()
-            low, high, words = cast("Interval", interval_in(usual))
-            span = float(usual[low].min()), float(usual[high].max())
-            warn_if_far(float(threshold), self.units, ends, span, words)
+            chance = data[f"exceedance_{threshold:g}"] = self.exceedance(float(threshold))
+            reached = float(chance.min()), float(chance.max())
+            warn_if_far(float(threshold), self.units, reached, span, words)
         data["coverage"] = self._dataset({}, {}, coverage=True)["coverage"]
         return data
 
@@ -856,9 +893,9 @@ class Posterior:
         mixture = NormalMixture(weights_of(states), *map(np.array, moments))
         columns: dict[str, Any] = {"period": periods.labels, "start": periods.starts}
         chances = self.quantiles if quantiles is None else quantiles
-        if not is_published(self):
+        if not is_published(self) and self.is_summed:
             columns |= events_by_period(self, chances, self._land_draws)
-        level = statistics(mixture.plus(math.log(self.shown.factor)), chances)
+        level = statistics(self._in_shown(mixture), chances, self.link)
         columns |= {"level" if name == "mean" else f"level_{name}": values for name, values in level.items()}
         frame = pd.DataFrame(columns)
         frame = hide_rows(frame, self, [name for name in columns if name not in ("period", "start")])
@@ -876,7 +913,7 @@ class Posterior:
 
     @validated(n=whole(), seed=SEED_OR_GENERATOR)
     def sample(self, n: int, seed: int | np.random.Generator | None = None) -> xr.DataArray:
-        """Draw joint samples of the intensity at all nodes (in all periods).
+        """Draw joint samples of the quantity at all nodes (in all periods).
 
         Parameters
         ----------
@@ -888,17 +925,16 @@ class Posterior:
         Returns
         -------
         xarray.DataArray, (draw, node) or (draw, time, node)
-            One intensity (in `units`) per node, with its easting and northing; what has one draw belongs together. NaN
+            One number (in `units`) per node, with its easting and northing; what has one draw belongs together. NaN
             at nodes whose small numbers are hidden.
         """
         import xarray as xr
 
         from geobgp.output.grids import time_axis
 
-        self._need_counts("sample()")
-        values = np.concatenate([np.zeros((0, *self._shape)), *self.sample_blocks(n, seed)])
-        if self.protection:
-            values *= np.exp(shifts(self)).reshape(self._shape)
+        moved = shifts(self).reshape(self._shape) if self.protection else 0.0
+        blocks = [self.link.inverse(block + moved) for block in self.draws(n, seed)]
+        values = np.concatenate([np.zeros((0, *self._shape)), *blocks])
         easting, northing = self.domain.node_points.T
         out = xr.DataArray(
             values * self.shown.factor,
@@ -913,9 +949,9 @@ class Posterior:
         return out.assign_coords({name: axis for name, axis in axes.items() if name != "time_bounds"})
 
     def sample_blocks(self, n: int, seed: int | np.random.Generator | None) -> Iterator[np.ndarray]:
-        """Yield joint samples of exp(eta), events per unit of `exposure`, some at a time: n in all."""
+        """Yield joint samples of the quantity, per unit of `exposure`, some at a time: n in all."""
         for block in self.draws(n, seed):
-            yield np.exp(block, out=block)
+            yield self.link.inverse(block)
 
     def draws(self, n: int, seed: int | np.random.Generator | None) -> Iterator[np.ndarray]:
         """Yield joint draws of eta, some at a time: n in all."""
@@ -945,10 +981,7 @@ class Posterior:
         Features are smooth functions, and so is what they predict; at full rank it is the value of the node that a
         coordinate lies on.
         """
-        if self.periods is not None or period is not None:
-            return self._of_period("predict", period).predict(coords, covariates)
-        mean, variance = self._at(coords, covariates).moments()
-        return as_given(mean, coords), as_given(variance, coords)
+        return self._predicted(coords, period, lambda one: one._at(coords, covariates).moments())
 
     @validated(covariates=VALUES)
     def predict_y(
@@ -959,11 +992,25 @@ class Posterior:
         Gaussian: the noise is added. Bernoulli: the probability of a 1, and p (1 - p). Poisson: of a count
         with one unit of exposure.
         """
-        if self.periods is not None or period is not None:
-            return self._of_period("predict_y", period).predict_y(coords, covariates)
-        noise = np.array([state.noise for state in self.fit.states])
-        mean, variance = self.likelihood.predicted(self._at(coords, covariates), noise)
-        return as_given(mean, coords), as_given(variance, coords)
+
+        def moments(one: Posterior) -> tuple[np.ndarray, np.ndarray]:
+            noise = np.array([state.noise for state in one.fit.states])
+            return one.likelihood.predicted(one._at(coords, covariates), noise)
+
+        return self._predicted(coords, period, moments)
+
+    def _predicted(
+        self, coords: Any, period: Any, moments: Callable[[Posterior], tuple[np.ndarray, np.ndarray]]
+    ) -> tuple[Any, Any]:
+        """Return mean and variance at places as they were given; a row for each period where there are several."""
+        if self.periods is None or period is not None:
+            mean, variance = moments(self if period is None else self.at(period))
+            return as_given(mean, coords), as_given(variance, coords)
+        means, variances = zip(*(moments(self.at(t)) for t in range(self.periods.n)), strict=True)
+        if not hasattr(coords, "iloc"):
+            return np.stack(means), np.stack(variances)
+        columns = list(self.periods.labels)
+        return tuple(pd.DataFrame(np.stack(rows, 1), coords.index, columns) for rows in (means, variances))
 
     # -- what can be asked of land as a whole: totals, ranks, excursions, trends, another map ----------------
 
@@ -1031,7 +1078,7 @@ class Posterior:
         n_samples: int | None = None,
         seed: int = 0,
     ) -> gpd.GeoDataFrame:
-        """Return the expected number of events in regions, with intervals from the joint posterior.
+        """Return the expected number of events in regions, or the mean of a share or a value, with joint intervals.
 
         A node that a region's border crosses is cut exactly: the region gets the people who live on its part, as the
         polygons or pixels of the exposure have them, or its share of the land where the exposure is known by node only.
@@ -1065,14 +1112,15 @@ class Posterior:
             with its ``sd`` and its quantiles ``q05``, ...; ``rate`` in `units` and, of people or expected cases,
             ``relative_risk`` to the average, each with its own, ``rate_q05``, ...; ``p_above``, how probably
             the rate is above the average of all land (of a relative risk: above 1); and ``reported``, the part of
-            ``expected`` that an effort lets see. NaN where a region holds no land or nobody is exposed. Over periods a
-            row for each period and region: ``period`` and ``start`` say which.
+            ``expected`` that an effort lets see. Of a prevalence or a value there are no numbers of events, but the
+            ``mean`` over the people (or the land) of the region, with ``sd``, ``q05``, ... and ``p_above``. NaN where a
+            region holds no land or nobody is exposed. Over periods a row for each period and region: ``period`` and
+            ``start`` say which.
         """
-        from geobgp.totals import totals, totals_by_period
+        from geobgp.totals import totals
 
-        self._need_counts("totals()")
-        table, usual = (totals, 2000) if self.periods is None else (totals_by_period, 500)
-        return table(
+        usual = 2000 if self.periods is None else 500
+        return totals(
             self,
             regions,
             by=by,
@@ -1084,7 +1132,7 @@ class Posterior:
         )
 
     @validated(
-        threshold=real(above=0.0),
+        threshold=real(),
         probability=real(least=0.5, below=1.0),
         n_samples=whole(1),
         seed=SEED,
@@ -1103,7 +1151,7 @@ class Posterior:
         Parameters
         ----------
         threshold : float
-            In the intensity's unit.
+            In `units`.
         probability : float
             From 0.5 to less than 1.
         n_samples, seed : int
@@ -1116,14 +1164,11 @@ class Posterior:
         Excursion
             `above`, `below` (nodes) and what is between; `to_raster`, `to_polygons`, `plot`.
         """
-        if self.periods is not None or period is not None:
-            return self._of_period("excursion", period).excursion(
-                threshold, probability, n_samples=n_samples, seed=seed
-            )
         from geobgp.checks.excursions import excursion
 
-        self._need_counts("excursion()")
-        return excursion(self, threshold, probability, n_samples=n_samples, seed=seed)
+        return self._each(
+            lambda one, _: excursion(one, threshold, probability, n_samples=n_samples, seed=seed), period
+        )
 
     @validated(by=NAME, top=whole(1), reference=real(least=0.0), n_samples=whole(1), seed=SEED)
     def ranks(
@@ -1162,22 +1207,16 @@ class Posterior:
             ``p_first`` of rank 1, ``p_top3`` of being among the top, ``p_above`` of a rate above the reference.
             NaN where a region holds no land or nobody is exposed.
         """
-        if self.periods is not None or period is not None:
-            return self._of_period("ranks", period).ranks(
-                regions, by=by, top=top, reference=reference, n_samples=n_samples, seed=seed
-            )
         from geobgp.checks.compare import ranks
 
-        self._need_counts("ranks()")
-        return ranks(
-            self,
-            regions,
-            by=by,
-            top=top,
-            reference=reference,
-            n_samples=n_samples,
-            seed=seed,
-        )
+        how: dict[str, Any] = {
+            "by": by,
+            "top": top,
+            "reference": reference,
+            "n_samples": n_samples,
+            "seed": seed,
+        }
+        return self._each(lambda one, _: ranks(one, regions, **how), period)
 
     @validated(other=POSTERIOR, names=some_names("two names", 2))
     def versus(self, other: Posterior, *, names: Sequence[str] | None = None, period: Any = None) -> Versus:
@@ -1197,11 +1236,11 @@ class Posterior:
         Versus
             `ratio`, `difference`, `increase`, `totals`; `to_raster`, `to_map`, `plot`.
         """
-        if self.periods is not None or period is not None:
-            return self._of_period("versus", period).versus(other, names=names)
         from geobgp.checks.compare import versus
 
-        return versus(self, other, names)
+        return self._each(
+            lambda one, label: versus(one, other if other.periods is None else other.at(label), names), period
+        )
 
     @validated(regions=SOURCE, n_samples=whole(2), seed=SEED)
     def trend(self, regions: Any = None, *, n_samples: int = 500, seed: int = 0) -> Any:
@@ -1295,17 +1334,16 @@ class Posterior:
         GeoDataFrame
             Columns ``risk`` ("raised" or "lowered"), ``probability``, ``area``; without rows where nothing is so sure.
         """
-        if self.periods is not None or period is not None:
-            return self._of_period("tolerance_contours", period).tolerance_contours(
-                path, probability=probability, risk=risk
-            )
         from geobgp.output.polygons import to_polygons, write_polygons
 
-        frame = to_polygons(self.exceedance(risk), [1 - probability, probability], domain=self.domain)
-        frame = frame[frame["lower"].isna() | frame["upper"].isna()].reset_index(drop=True)
-        frame.insert(0, "risk", np.where(frame["upper"].isna(), "raised", "lowered"))
-        frame.insert(1, "probability", probability)
-        frame = frame[["risk", "probability", "area", "geometry"]]
+        def contours(one: Posterior, _: str) -> gpd.GeoDataFrame:
+            frame = to_polygons(one.exceedance(risk), [1 - probability, probability], domain=self.domain)
+            frame = frame[frame["lower"].isna() | frame["upper"].isna()].reset_index(drop=True)
+            frame.insert(0, "risk", np.where(frame["upper"].isna(), "raised", "lowered"))
+            frame.insert(1, "probability", probability)
+            return frame[["risk", "probability", "area", "geometry"]]
+
+        frame = self._each(contours, period)
         if path is not None:
             write_polygons(frame, path)
         return frame
@@ -1344,17 +1382,15 @@ class Posterior:
         GeoDataFrame
             Columns ``lower``, ``upper``, ``label``, ``units``, ``area``.
         """
-        if self.periods is not None or period is not None:
-            return self._of_period("to_polygons", period).to_polygons(
-                levels, path, variable=variable, kind=kind, smooth=smooth
-            )
         from geobgp.output.palette import chosen_variable
         from geobgp.output.polygons import to_polygons, write_polygons
 
-        data = self.intensity()
-        frame = to_polygons(
-            data[chosen_variable(data, variable)], levels, domain=self.domain, kind=kind, smooth=smooth
-        )
+        def bands(one: Posterior, _: str) -> gpd.GeoDataFrame:
+            data = one.intensity()
+            chosen = data[chosen_variable(data, variable)]
+            return to_polygons(chosen, levels, domain=self.domain, kind=kind, smooth=smooth)
+
+        frame = self._each(bands, period)
         if path is not None:
             write_polygons(frame, path)
         return frame
@@ -1378,13 +1414,10 @@ class Posterior:
         Residuals
             `pearson` in squares, `dispersion`, `lurking` variables, `pairs` of events by distance, `plot()`.
         """
-        if self.periods is not None or period is not None:
-            return self._of_period("residuals", period).residuals(n_simulations=n_simulations, seed=seed)
         from geobgp.checks.residuals import residuals
 
-        self._need_counts("residuals()")
         refuse(self, "residuals()", "shows the events of every square")
-        return residuals(self, n_simulations=n_simulations, seed=seed)
+        return self._each(lambda one, _: residuals(one, n_simulations=n_simulations, seed=seed), period)
 
     @validated(
         buffer=real(least=0.0), last=whole(1), rounds=whole(), seed=SEED, refit=FLAG, client=CLIENT,
@@ -1454,8 +1487,14 @@ class Posterior:
         from geobgp.checks.crossval import cross_validate
         from geobgp.checks.forecasts import cross_validate as forecast_check
 
-        self._need_counts("cross_validate()")
         if self.periods is not None:
+            if buffer or refit:
+                raise DataError(
+                    "Over periods the last ones are left out and the model is fitted again: there is no strip around "
+                    "blocks, and no other way.",
+                    option="buffer" if buffer else "refit",
+                    remedy="Leave it out.",
+                )
             return forecast_check(self, last, blocks, seed=seed)
         more = {"refit": refit, "client": client, "n_jobs": n_jobs}
         checked = cross_validate(self, blocks, buffer, rounds=rounds, seed=seed, **more)
@@ -1623,12 +1662,9 @@ class Posterior:
             of the nodes. Where the counts are known, ``observed_data``, ``log_likelihood`` and
             ``posterior_predictive``: ``events`` by node.
         """
-        if self.periods is not None or period is not None:
-            return self._of_period("to_arviz", period).to_arviz(draws, chains=chains, seed=seed)
         from geobgp.output.arviz import inference_data
 
-        self._need_counts("to_arviz()")
-        return inference_data(self, draws, chains, seed)
+        return self._each(lambda one, _: inference_data(one, draws, chains, seed), period)
 
     @validated(
         path=PATH,
@@ -1755,7 +1791,6 @@ class Posterior:
         """
         from geobgp.report.report import ReportInputs, attempted, write_report
 
-        self._need_counts("to_report()")
         checked: Any = check
         why_not = "" if checks or check is not None else "They were not asked for."
         if checks and self.periods is None and self.observed is not None and self.observed.any():
@@ -1856,7 +1891,7 @@ class Posterior:
 
     def _with_totals(self, regions: Any) -> Any:
         """Return regions with their totals, which are computed where there are none yet."""
-        known = regions is None or "expected" in getattr(regions, "columns", ())
+        known = regions is None or {"expected", "mean"} & set(getattr(regions, "columns", ()))
         return regions if known else self.totals(regions)
 
     def _look(self, classes: Any, vmin: Any, vmax: Any, cmap: Any) -> Posterior:
@@ -1866,8 +1901,6 @@ class Posterior:
         return self.styled(classes, vmin=vmin, vmax=vmax, cmap=cmap)
 
     def _repr_html_(self) -> str:
-        if not self.likelihood.is_intensity:
-            return self.summary()._repr_html_()
         return str(self.to_map()._repr_html_())
 
     # -- files -----------------------------------------------------------------------------------------------

@@ -126,7 +126,10 @@ def protected(posterior: Posterior, rule: Protection) -> Posterior:
     """Return a posterior whose maps and tables hide what rests on too few; see `Posterior.protected`."""
     if not rule:
         return replace(posterior, protection=rule)
-    posterior._need_counts("protected()")
+    if not posterior.is_summed:
+        raise DataError(
+            f"Small numbers are numbers of events; this map is of a {posterior.quantity}.", option="min_count"
+        )
     if is_published(posterior):
         raise DataError(
             "This file holds only what may be shown, under the rule that it was saved with.",

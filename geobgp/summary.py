@@ -15,10 +15,10 @@ from geobgp.data.areas import AreaCounts
 from geobgp.data.counts import Counts
 from geobgp.data.effects import INTERCEPT, Effects
 from geobgp.data.inputs import about_effort
+from geobgp.inference.links import EXP, Link
 from geobgp.inference.mixture import (
     INTERVAL,
     NormalMixture,
-    check_probabilities,
     interval_in,
     quantile_name,
     quantiles_of,
@@ -179,19 +179,17 @@ def weights_of(states: Sequence[Any]) -> np.ndarray:
     return weight / weight.sum()
 
 
-def statistics(mixture: NormalMixture, quantiles: Sequence[float]) -> dict[str, np.ndarray]:
-    """Return mean, sd and quantiles of the exponential of a mixture, by name."""
-    chances = check_probabilities(quantiles)
-    mean, var = mixture.exp_moments()
-    return {"mean": mean, "sd": np.sqrt(var)} | {
-        quantile_name(q): np.exp(mixture.quantile(q)) for q in chances
-    }
+def statistics(mixture: NormalMixture, quantiles: Sequence[float], link: Link = EXP) -> dict[str, np.ndarray]:
+    """Return mean, sd and quantiles of what a link makes of a mixture of normals, by name."""
+    mean, var = link.moments(mixture)
+    named = {quantile_name(q): link.quantile(mixture, q) for q in quantiles}
+    return {"mean": mean, "sd": np.sqrt(var)} | named
 
 
 def coefficient_table(
-    states: Sequence[Any], effects: Effects, ratios: bool, interval: float = INTERVAL
+    states: Sequence[Any], effects: Effects, ratio: str | None, interval: float = INTERVAL
 ) -> pd.DataFrame:
-    """Return the fixed effects in their own units: name, mean, sd, interval, and rate ratios if asked for.
+    """Return the fixed effects in their own units: name, mean, sd, interval, and their ratios, if these have a name.
 
     Levels have their covariate's reference level and their own in columns of these names.
     """
@@ -206,10 +204,10 @@ def coefficient_table(
     ends = {quantile_name(q): mixture.quantile(q) for q in quantiles_of(interval)[::2]}
     values = {"mean": mean, "sd": np.sqrt(var)} | ends
     frame = pd.DataFrame({"name": names} | values)
-    if ratios:
+    if ratio is not None:
         slope = np.array([name != INTERCEPT for name in names], bool)
         for column in ("mean", *ends):
-            name = "rate_ratio" if column == "mean" else f"rate_ratio_{column}"
+            name = ratio.replace(" ", "_") + ("" if column == "mean" else f"_{column}")
             with np.errstate(over="ignore"):
                 frame[name] = np.where(slope, np.exp(values[column]), np.nan)
     terms = {term.name: term for term in effects.terms if term.level is not None}
@@ -224,13 +222,14 @@ def describe(posterior: Posterior) -> Summary:
     fit, info, domain, kernel = posterior.fit, posterior.basis_info, posterior.domain, posterior.kernel
     area, area_name = domain.area_unit
     scale, unit = domain.length_unit
-    facts: dict[str, Any] = {"points": dict(posterior.points)}
+    facts: dict[str, Any] = {"points": dict(posterior.points), "periods": _period_words(posterior)}
     if (variation := posterior._known_variation()) is not None:
         facts["variation"] = variation.facts()
     facts |= {
         "land": f"{number(domain.node_areas.sum() / area)} {area_name}, {domain.n_nodes:,} nodes",
         "likelihood": posterior.likelihood.name,
-        "unit": posterior.units if posterior.likelihood.is_intensity else None,
+        "unit": posterior.units,
+        **_describe_time(posterior),
         "effort": None if posterior.effort is None else about_effort(posterior.effort, domain),
         "boundary": info["boundary"],
         "permeability": info["permeability"],
@@ -261,29 +260,32 @@ def describe(posterior: Posterior) -> Summary:
     return Summary(facts)
 
 
-def describe_in_time(posterior: Posterior) -> Summary:
-    """Return the summary of a posterior over periods."""
-    known, fit, periods = describe(posterior).facts, posterior.fit, posterior.time
-    noun = f"{periods.noun}s"
-    facts: dict[str, Any] = {"points": known.pop("points"), "periods": periods.words()}
-    if "variation" in known:
-        facts["variation"] = known.pop("variation")
-    events = posterior.observed.sum(axis=1) if posterior.observed is not None else None
-    if events is not None and (events == 0).any():
-        facts["periods"] += f", {int((events == 0).sum()):,} without events"
-    for name in ("land", "likelihood", "unit"):
-        facts[name] = known.pop(name)
+def _describe_time(posterior: Posterior) -> dict[str, Any]:
+    """Return what a summary says of periods; nothing where there are none."""
+    if posterior.periods is None:
+        return {}
+    fit, periods = posterior.fit, posterior.periods
+    facts: dict[str, Any] = {}
     if periods.n > 1:
         fades = {
             "separable": "all patches fade alike",
             "diffusive": "the smaller a patch, the sooner it fades",
         }
         facts["dynamics"] = f"{posterior.dynamics}: {fades[posterior.dynamics]}"
-        facts["correlation_time"] = _hyper(posterior, 2, 1.0, noun, bool(fit.hyper_cov[2, 2] > 0))
+        facts["correlation_time"] = _hyper(
+            posterior, 2, 1.0, f"{periods.noun}s", bool(fit.hyper_cov[2, 2] > 0)
+        )
     if periods.n > 1 and len(fit.hyper_mean) > 3:
         facts["level_sd"] = _hyper(posterior, 3, 1.0, "", bool(fit.hyper_cov[3, 3] > 0))
-    facts["yearly_cycle"] = _season(posterior)
-    return Summary(facts | known)
+    return facts | {"yearly_cycle": _season(posterior)}
+
+
+def _period_words(posterior: Posterior) -> str | None:
+    """Return which periods there are, and how many of them are without events."""
+    if posterior.periods is None:
+        return None
+    empty = 0 if posterior.observed is None else int((posterior.observed.sum(axis=1) == 0).sum())
+    return posterior.periods.words() + (f", {empty:,} without events" if empty else "")
 
 
 def _season(posterior: Posterior) -> str | None:
@@ -337,12 +339,12 @@ def _quantity(fact: Mapping[str, Any]) -> str:
 
 def _coefficient(c: Mapping[str, Any]) -> str:
     text = f"{number(c['mean'])} ({interval_words(c)})"
-    ratio = c.get("rate_ratio", math.nan)
-    ends = interval_in(c, "rate_ratio")
-    if math.isfinite(ratio) and ends is not None:
-        low, high = number(c[ends.low]), number(c[ends.high])
-        per = "" if c.get("level") is not None else " per unit"
-        text += f"; rate x {number(ratio)} ({low} to {high}){per}"
+    for what in ("rate", "odds"):
+        ratio, ends = c.get(f"{what}_ratio", math.nan), interval_in(c, f"{what}_ratio")
+        if math.isfinite(ratio) and ends is not None:
+            low, high = number(c[ends.low]), number(c[ends.high])
+            per = "" if c.get("level") is not None else " per unit"
+            text += f"; {what} x {number(ratio)} ({low} to {high}){per}"
     return text
 
 

@@ -15,7 +15,7 @@ from geobgp.data.inputs import Within, check_amounts
 from geobgp.data.periods import Periods
 from geobgp.errors import DataError
 from geobgp.inference.mixture import check_probabilities, quantile_name, quantile_words
-from geobgp.land.regions import count_inside, poisson_quantile, read_regions, sum_samples, table
+from geobgp.land.regions import count_inside, poisson_quantile, read_regions, table
 from geobgp.privacy import hide_regions
 from geobgp.units import RELATIVE_RISK, RISKS
 from geobgp.validation import as_floats
@@ -47,41 +47,65 @@ def totals(
     n_samples: int,
     seed: int,
 ) -> gpd.GeoDataFrame:
-    """Return the expected number of events in regions; see `Posterior.totals`."""
-    if posterior.exposure_kind == "observation":
-        raise DataError("totals() belongs to counts on a domain (LGCP); this fit has counts at locations.")
+    """Return what regions add up to, or are on average, by period where there are several; see `Posterior.totals`."""
     chances = check_probabilities(posterior.quantiles if quantiles is None else quantiles)
-    domain = posterior.domain
+    domain, summed, count = posterior.domain, posterior.is_summed, posterior.n_periods
+    if predicted and not summed:
+        raise DataError(
+            f"Numbers of events are predicted, and this map is of a {posterior.quantity}.", option="predicted"
+        )
     frame = read_regions(regions, domain, by=by)
     inside = posterior._within(frame)
-    shares, weights = inside.shares, inside.exposure(posterior.exposure)
-    sums = sum_samples(posterior.sample_blocks(n_samples, seed), weights)
-    exposed = np.asarray(weights.sum(axis=1)).ravel()
-    columns = {} if posterior.exposure_kind == "area" else {"exposure": exposed}
-    columns |= observed_inside(posterior, frame, shares, points)
-    columns |= {"expected": weights @ posterior._nodes.exp_mean(), "sd": sums.std(axis=0, ddof=1)}
-    columns |= {quantile_name(q): np.quantile(sums, q, axis=0) for q in chances}
-    columns |= rates(posterior, columns, exposed, chances)
+    shares, means = inside.shares, posterior.mean_by_period()
+    amounts = by_region(posterior, inside, np.ones_like(means))
+    per = np.where(amounts > 0, amounts, np.nan)
+    sums = region_draws(posterior, inside, n_samples, seed).reshape(n_samples, -1)
+    expected = by_region(posterior, inside, means)
+    columns: dict[str, np.ndarray] = {}
+    if posterior.exposure_kind not in ("area", "observation"):
+        columns["exposure"] = amounts
+    if summed:
+        columns |= observed_inside(posterior, frame, shares, points)
+    values, main = (sums, expected) if summed else (sums / per, expected / per)
+    columns |= {"expected" if summed else "mean": main, "sd": values.std(axis=0, ddof=1)}
+    columns |= {quantile_name(q): np.quantile(values, q, axis=0) for q in chances}
+    if summed:
+        columns |= rates(posterior, columns, amounts, chances)
     average = 1.0 if posterior.exposure_kind in RISKS else posterior._overall
-    columns["p_above"] = np.where(exposed > 0, (sums > average * exposed).mean(axis=0), np.nan)
-    if posterior.effort is not None:
-        weights = inside.exposure(posterior.exposure, posterior.effort)
-        sums = sum_samples(posterior.sample_blocks(n_samples, seed), weights)
-        columns |= {"reported": weights @ posterior._nodes.exp_mean()}
+    columns["p_above"] = np.where(amounts > 0, (sums > average * amounts).mean(axis=0), np.nan)
+    if posterior.effort is not None and summed:
+        columns["reported"] = by_region(posterior, inside, means, reported=True)
     if predicted:
-        means = _scattered(posterior, sums, weights, n_samples, seed)
-        columns |= {f"predicted_{quantile_name(q)}": poisson_quantile(means, q) for q in chances}
-    made = hide_regions(
-        table(frame, shares, domain, columns), posterior, shares, list(columns), resting_on(columns)
+        spread = region_draws(posterior, inside, n_samples, seed, reported=True).reshape(n_samples, -1)
+        columns |= {f"predicted_{quantile_name(q)}": poisson_quantile(spread, q) for q in chances}
+    resting, lines = resting_on(columns), None
+    rows = np.tile(np.arange(len(frame)), count)
+    if posterior.periods is not None:
+        shares = sparse.csr_array(sparse.vstack([shares] * count))
+        places = np.arange(len(rows)).reshape(count, -1)
+        lines = [*places, *places.T]  # totals of a period, and of a region over all periods
+    out = table(frame.iloc[rows].reset_index(drop=True), shares, domain, columns)
+    out = hide_regions(out, posterior, inside.shares, list(columns), resting, lines).set_index(
+        frame.index[rows]
     )
-    made.attrs["units"] = posterior.units
-    return made
+    if posterior.periods is not None:
+        out = with_periods(out, posterior.periods, np.repeat(np.arange(count), len(frame)))
+    out.attrs["units"] = posterior.units
+    return out
+
+
+def with_periods(frame: Any, periods: Periods, rows: np.ndarray) -> Any:
+    """Return a table with the columns ``period`` and ``start`` of the periods that its rows belong to, first."""
+    labels = np.array(periods.labels, dtype=object)
+    for k, (name, values) in enumerate((("period", labels[rows]), ("start", periods.starts[rows]))):
+        frame.insert(k, name if name not in frame else f"{name}_", values)
+    return frame
 
 
 def resting_on(columns: dict[str, np.ndarray]) -> np.ndarray:
     """Return on how many events expected numbers rest, as a Poisson count of as many is sure."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray((columns["expected"] / columns["sd"]) ** 2)
+        return np.asarray((columns["expected" if "expected" in columns else "mean"] / columns["sd"]) ** 2)
 
 
 def observed_inside(
@@ -168,18 +192,6 @@ def _placed(points: Any, domain: Domain, periods: Periods | None = None) -> np.n
     return counts.counted
 
 
-def _scattered(posterior: Posterior, sums: np.ndarray, weights: Any, n_samples: int, seed: int) -> np.ndarray:
-    """Return means about which counts in regions are Poisson: more spread than sums of intensities, or the same."""
-    likelihood = posterior.likelihood
-    rng = np.random.default_rng([seed, 1])
-    if likelihood.dispersion is None:
-        return sums
-    if posterior.areas is not None:
-        return np.asarray(likelihood.poisson_rates(sums, rng))
-    blocks = posterior.sample_blocks(n_samples, seed)
-    return sum_samples((np.asarray(likelihood.poisson_rates(b, rng)) for b in blocks), weights)
-
-
 # -- Totals, trends and forecasts over periods, from joint draws of all of them ------------------------------
 
 
@@ -187,63 +199,18 @@ def _scattered(posterior: Posterior, sums: np.ndarray, weights: Any, n_samples: 
 LAND_DRAWS = 500
 
 
-def totals_by_period(
-    posterior: Posterior,
-    regions: Any,
-    *,
-    by: str | None,
-    points: Any,
-    quantiles: Sequence[float] | None,
-    predicted: bool,
-    n_samples: int,
-    seed: int,
-) -> gpd.GeoDataFrame:
-    """Return the expected number of events by period and region; see `Posterior.totals`."""
-    chances = check_probabilities(posterior.quantiles if quantiles is None else quantiles)
-    frame = read_regions(regions, posterior.domain, by=by)
-    inside = posterior._within(frame)
-    shares, means = inside.shares, posterior.mean_by_period()
-    exposed = _by_region(posterior, inside, np.ones_like(means))
-    sums = region_sums(posterior, inside, n_samples, seed)
-    flat = sums.reshape(len(sums), -1)
-    columns: dict[str, np.ndarray] = {} if posterior.exposure_kind == "area" else {"exposure": exposed}
-    columns |= observed_inside(posterior, frame, shares, points)
-    columns |= {"expected": _by_region(posterior, inside, means), "sd": flat.std(axis=0, ddof=1)}
-    columns |= {quantile_name(q): np.quantile(flat, q, axis=0) for q in chances}
-    columns |= rates(posterior, columns, exposed, chances)
-    average = 1.0 if posterior.exposure_kind in RISKS else posterior._overall
-    columns["p_above"] = np.where(exposed > 0, (flat > average * exposed).mean(axis=0), np.nan)
-    if posterior.effort is not None:
-        columns["reported"] = _by_region(posterior, inside, means, reported=True)
-    if predicted:
-        spread = region_sums(posterior, inside, n_samples, seed, reported=True).reshape(len(sums), -1)
-        columns |= {f"predicted_{quantile_name(q)}": poisson_quantile(spread, q) for q in chances}
-    count = posterior.n_periods
-    rows = np.repeat(np.arange(count), len(frame))
-    long = frame.iloc[np.tile(np.arange(len(frame)), count)]
-    whole = sparse.csr_array(sparse.vstack([shares] * count))
-    made = table(long.reset_index(drop=True), whole, posterior.domain, columns)
-    places = np.arange(len(made)).reshape(count, -1)
-    lines = [*places, *places.T]
-    made = hide_regions(made, posterior, shares, list(columns), resting_on(columns), lines)
-    for k, (name, values) in enumerate(_when(posterior.time, rows).items()):
-        made.insert(k, name if name not in made else f"{name}_", values)
-    made.attrs["units"] = posterior.units
-    return made.set_index(long.index)
-
-
-def _when(periods: Periods, rows: np.ndarray) -> dict[str, Any]:
-    return {"period": np.array(periods.labels, dtype=object)[rows], "start": periods.starts[rows]}
-
-
 def region_weights(posterior: Posterior, inside: Within, *, reported: bool = False) -> list[sparse.csr_array]:
-    """Return the exposure of nodes within regions, period by period: one for each, or one for all where it stays."""
-    exposure, effort = posterior.by_period, posterior.effort if reported else None
-    changes = exposure.strides[0] or inside.varies or (effort is not None and effort.ndim == 2)
-    return [inside.exposure(exposure[t], effort, t) for t in range(posterior.n_periods if changes else 1)]
+    """Return what nodes count for within regions, period by period: one for each, or one for all where it stays.
+
+    That is their exposure, or their land where the quantity has none.
+    """
+    amounts = posterior.amounts
+    effort = posterior.effort if reported else None
+    changes = amounts.strides[0] or inside.varies or (effort is not None and effort.ndim == 2)
+    return [inside.exposure(amounts[t], effort, t) for t in range(posterior.n_periods if changes else 1)]
 
 
-def _by_region(
+def by_region(
     posterior: Posterior, inside: Within, values: np.ndarray, *, reported: bool = False
 ) -> np.ndarray:
     """Return what nodes' values (n_periods, n_nodes), times exposure, add up to by period and region, in one line."""
@@ -251,10 +218,10 @@ def _by_region(
     return np.concatenate([weights[t % len(weights)] @ row for t, row in enumerate(values)])
 
 
-def region_sums(
+def region_draws(
     posterior: Posterior, inside: Within, n_samples: int, seed: int, *, reported: bool = False
 ) -> np.ndarray:
-    """Return joint draws of the expected events of regions, (n_samples, n_periods, n_regions).
+    """Return joint draws of what regions add up to, (n_samples, n_periods, n_regions).
 
     Parameters
     ----------
@@ -265,9 +232,10 @@ def region_sums(
     count, weights = posterior.n_periods, region_weights(posterior, inside, reported=reported)
     rng, likelihood = np.random.default_rng([seed, 1]), posterior.likelihood
     spread = reported and likelihood.dispersion is not None
-    out = []
+    out = [np.zeros((0, count, inside.shares.shape[0]))]
     for block in posterior.sample_blocks(n_samples, seed):
         values: Any = likelihood.poisson_rates(block, rng) if spread and posterior.areas is None else block
+        values = values.reshape(len(block), count, -1)
         out.append(np.stack([(weights[t % len(weights)] @ values[:, t].T).T for t in range(count)], axis=1))
     sums = np.concatenate(out)
     return np.asarray(likelihood.poisson_rates(sums, rng) if spread and posterior.areas is not None else sums)
@@ -276,10 +244,10 @@ def region_sums(
 def land_draws(posterior: Posterior) -> tuple[np.ndarray, np.ndarray]:
     """Return joint draws of the events of all the land, (draws, n_periods): expected, and means of what is counted."""
     everything = Within(sparse.csr_array(np.ones((1, posterior.domain.n_nodes))))
-    plain = region_sums(posterior, everything, LAND_DRAWS, 0)[:, :, 0]
+    plain = region_draws(posterior, everything, LAND_DRAWS, 0)[:, :, 0]
     if posterior.effort is None and posterior.likelihood.dispersion is None:
         return plain, plain
-    return plain, region_sums(posterior, everything, LAND_DRAWS, 0, reported=True)[:, :, 0]
+    return plain, region_draws(posterior, everything, LAND_DRAWS, 0, reported=True)[:, :, 0]
 
 
 def events_by_period(
@@ -354,9 +322,9 @@ def trend_of_regions(posterior: Posterior, regions: Any, n_samples: int, seed: i
         None if isinstance(regions, str) and regions == "land" else regions, posterior.domain
     )
     inside = posterior._within(frame)
-    exposed = _by_region(posterior, inside, np.ones(posterior.by_period.shape)).reshape(-1, len(frame))
+    exposed = by_region(posterior, inside, np.ones(posterior.by_period.shape)).reshape(-1, len(frame))
     with np.errstate(divide="ignore", invalid="ignore"):
-        logs = np.log(region_sums(posterior, inside, n_samples, seed) / exposed)
+        logs = np.log(region_draws(posterior, inside, n_samples, seed) / exposed)
     slopes = np.einsum("t,str->sr", slope_weights(posterior.time), logs)
     columns = {"change": np.expm1(np.median(slopes, axis=0))}
     columns |= {quantile_name(q): np.expm1(np.quantile(slopes, q, axis=0)) for q in posterior.quantiles[::2]}

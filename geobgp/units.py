@@ -40,6 +40,8 @@ _SIZE: Final = re.compile(
 )
 #: The most that events are counted per: more than there are people, or square metres in a country.
 _LARGEST: Final = 1e15
+#: What is mapped where nothing is counted per exposure: its unit, where none was given.
+_PLAIN: Final = {"prevalence": "share", "probability": "probability", "value": "unit of the values"}
 _ONES: Final = {"population": ("person", "people"), "exposure": ("unit of exposure", "units of exposure")}
 #: A threshold is far from the map where the probability of exceeding it is this near to 0, or to 1, everywhere.
 FAR: Final = 0.001
@@ -56,7 +58,7 @@ class Units:
         What an intensity in its own unit (events per km², per person) is multiplied by.
     words : str
         As in "events per 100,000 people"; they stand after a number.
-    quantity : "intensity" or "relative risk"
+    quantity : "intensity", "relative risk", "prevalence", "probability" or "value"
         What is shown; a relative risk has classes about 1.
 
     Examples
@@ -87,12 +89,19 @@ class Units:
         asked : str
             "per 100,000", "per 1,000 women", "per ha", "relative risk"; empty for the own unit.
         kind : str
-            What the exposure is: "area", "population", "expected", "risk", "exposure" or "observation".
+            What the exposure is: "area", "population", "expected", "risk", "exposure" or "observation"; or the
+            quantity, where that is a "prevalence", a "probability" or a "value".
         area : (float, str)
             The area that events are counted per by themselves, in m², and its name.
         overall : callable, optional
             Gives the average intensity in its own unit, which a relative risk is the ratio to; left out before the fit.
         """
+        if kind in _PLAIN:
+            if asked and kind != "value":
+                raise _unfit(
+                    asked, f"this map is of a {kind}, from 0 to 1, which has no other unit", "Leave it out."
+                )
+            return cls(1.0, asked or _PLAIN[kind], kind)
         if kind in RISKS:
             if asked and asked.strip().lower() != RELATIVE_RISK:
                 raise _unfit(asked, "this map is a relative risk, which has no other unit", "Leave it out.")
@@ -143,6 +152,12 @@ class Units:
         things = noun or _ONES[kind][size != 1]
         return cls(size, f"events per {_amount(size)} {things}" if size != 1 else f"events per {things}")
 
+    @property
+    def title(self) -> str:
+        """What a map in these units is called."""
+        plain = self.quantity != "intensity" and (self.quantity != "value" or self.words == _PLAIN["value"])
+        return self.quantity.capitalize() if plain else f"{self.quantity.capitalize()} in {self.words}"
+
     def per(self, period: str) -> Units:
         """Return units of events per period as well; a relative risk stays one.
 
@@ -151,7 +166,7 @@ class Units:
         period : str
             "month", "year": that of the fit, whose rates these units are then of.
         """
-        if self.quantity == RELATIVE_RISK:
+        if self.quantity != "intensity":
             return self
         return dataclasses.replace(self, words=f"{self.words} per {period}")
 

@@ -389,16 +389,6 @@ def test_gaussian_predictions(basis, domain):
     np.testing.assert_allclose(total - var, noise**2)
     assert posterior.summary()["noise"] == pytest.approx(noise)
     assert np.isnan(posterior.predict(np.array([[100.0, 0.0]]))[0]).all()
-    for call in (
-        posterior.intensity,
-        lambda: posterior.exceedance(1.0),
-        posterior.totals,
-        lambda: posterior.sample(1, 0),
-    ):
-        with pytest.raises(DataError, match="Gaussian likelihood"):
-            call()
-    assert "<table>" in posterior._repr_html_()
-    assert posterior.latent()["mean"].notnull().any()
 
 
 @pytest.mark.parametrize("link", ["probit", "logit"])
@@ -423,8 +413,7 @@ def test_poisson_values_at_locations(basis, domain):
     mean, var = posterior.predict_y(coords)
     assert np.all(var > mean) and mean.mean() == pytest.approx(3, rel=0.2)
     assert posterior.units == "events per observation"
-    with pytest.raises(DataError, match="LGCP"):
-        posterior.totals()
+    assert posterior.totals()["mean"].iloc[0] == pytest.approx(3, rel=0.2)
 
 
 # -- files -------------------------------------------------------------------------------------------------
@@ -528,12 +517,21 @@ def test_damaged_and_foreign_files(fits, tmp_path):
         Posterior.load(tmp_path / "none")
 
 
+def _records(value):
+    """Yield all mappings within a header."""
+    if isinstance(value, dict):
+        yield value
+    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _records(part)
+
+
 def test_a_file_of_another_domain_is_refused(fits, tmp_path):
     from geobgp import store
 
     path = fits["map"].save(tmp_path / "fit")
     header, arrays = store.read(path, "posterior")
-    header["domain"]["min_coverage"] = 0.3
+    domain = next(part for part in _records(header) if "min_coverage" in part)
+    domain["min_coverage"] = 0.3
     store.write(path, "posterior", header, arrays)
     with pytest.raises(CacheError, match="cannot be rebuilt"):
         Posterior.load(path)

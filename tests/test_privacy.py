@@ -410,7 +410,7 @@ def test_what_would_show_them_all_the_same_is_refused(posterior, domain):
     assert caught.value.option == "min_count"
     with pytest.raises(DataError, match="nothing of it can be shown"):
         posterior.protected(10_000)
-    with pytest.raises(DataError, match="not hidden on maps by tile"):
+    with pytest.raises(DataError, match="does not go with tiles"):
         TilesOptions(points="p.csv", land="l.gpkg", output="out", cell_size=100, min_count="cdc")
     with pytest.raises(DataError, match="Say where people live"):
         MapOptions(**told, min_people=50)

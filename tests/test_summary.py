@@ -63,8 +63,8 @@ def test_coefficients_of_a_mixture_and_without_intercept():
     def state(weight, mean):
         return SimpleNamespace(weight=weight, coefficients=lambda: (np.array([mean]), np.eye(1)))
 
-    table = coefficient_table([state(0.5, -1.0), state(0.5, 1.0)], Effects(), ratios=True)
+    table = coefficient_table([state(0.5, -1.0), state(0.5, 1.0)], Effects(), ratio="rate ratio")
     assert table["mean"].iloc[0] == 0 and table["sd"].iloc[0] == pytest.approx(np.sqrt(2))
     assert table["q05"].iloc[0] == pytest.approx(-table["q95"].iloc[0])
     none = SimpleNamespace(weight=1.0, coefficients=lambda: (np.zeros(0), np.zeros((0, 0))))
-    assert len(coefficient_table([none], Effects(), ratios=False)) == 0
+    assert len(coefficient_table([none], Effects(), ratio=None)) == 0

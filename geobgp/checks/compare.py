@@ -294,7 +294,10 @@ class Versus:
 
     def __post_init__(self) -> None:
         for posterior in (self.first, self.second):
-            posterior._need_counts("versus()")
+            if not posterior.is_summed:
+                raise DataError(
+                    f"Two maps of rates are compared; this one is of a {posterior.quantity}.", option="other"
+                )
         one, two = self.first, self.second
         if one is two:
             raise DataError("A map is compared with another one; both are the same.", option="other")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from geobgp.errors import DataError, option
+from geobgp.inference.links import EXP
 from geobgp.privacy import shifts
 from geobgp.text import number, percent
 from geobgp.validation import AXES, PATH, real, validated
@@ -191,25 +192,30 @@ def excursion(
     Parameters
     ----------
     posterior : Posterior
-        Of counts.
     threshold : float
-        In the intensity's unit.
+        In the unit of the map.
     probability : float
         From 0.5 to less than 1.
     n_samples, seed : int
         Joint samples of all nodes.
     """
     probability = check_probability(probability, n_samples)
-    chance = posterior._shown_nodes.sf(np.log(threshold))
+    if not posterior.link.lowest < threshold < posterior.link.highest:
+        words = "a positive number" if posterior.link is EXP else "between 0 and 1"
+        raise DataError(
+            f"{option('threshold')} must be {words}; found {threshold}.", option="threshold", found=threshold
+        )
+    chance = posterior.link.exceedance(posterior._shown_nodes, threshold)
     n, hidden = posterior.domain.n_nodes, np.isnan(chance)
-    published = np.exp(-shifts(posterior)) if posterior.protection else 1.0
+    limit = posterior.link.forward(threshold / posterior.shown.factor)
+    limit = limit - shifts(posterior) if posterior.protection else limit
     # The place of every node in the order in which it joins each region.
     place = np.empty((2, n), np.int64)
     for k, order in enumerate((np.argsort(-chance, kind="stable"), np.argsort(chance, kind="stable"))):
         place[k, order] = np.arange(n)
     failed = []
-    for block in posterior.sample_blocks(n_samples, seed):
-        over = block > published * threshold / posterior.shown.factor
+    for block in posterior.draws(n_samples, seed):
+        over = block > limit
         above, below = np.where(over | hidden, n, place[0]), np.where(over & ~hidden, place[1], n)
         failed.append([above.min(axis=1), below.min(axis=1)])
     first = np.sort(np.concatenate(failed, axis=1), axis=1)

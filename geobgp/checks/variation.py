@@ -221,8 +221,9 @@ def _of_hyperparameters(posterior: Posterior, fit: Fit) -> float:
 
 
 def _check_known(posterior: Posterior) -> None:
-    """Check that a posterior knows what it was fitted to."""
-    posterior._need_counts("variation()")
+    """Refuse a posterior that does not know what it was fitted to."""
+    if not posterior.is_summed:
+        raise DataError(f"Whether a map varies is asked of events; this one is of a {posterior.quantity}.")
     if len(posterior.fit.hyper_mean) > 2 and posterior.periods is None:
         raise DataError(
             "Whether a map over time varies is asked of all periods together, not of one.",

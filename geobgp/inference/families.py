@@ -54,6 +54,8 @@ class Likelihood(ABC):
 
     #: From the linear predictor to the quantity that maps show.
     link: Link = IDENTITY
+    #: What a map of it shows; "intensity" where the exposure says more.
+    quantity: ClassVar[str] = "intensity"
     #: The parameter of the observations' spread about it that is learned with θ; None where there is none.
     dispersion: ClassVar[str | None] = None
     #: Names of the arrays with a number for each observation: what was observed, and its exposure or the like.
@@ -551,6 +553,8 @@ class Gaussian(Likelihood):
         Standard deviation of the noise.
     """
 
+    quantity = "value"
+
     dispersion = "noise"
     arrays = ("values",)
 
@@ -609,6 +613,8 @@ class Bernoulli(Likelihood):
     centre : float
         Constant added to f.
     """
+
+    quantity = "probability"
 
     arrays = ("values",)
 
@@ -679,6 +685,8 @@ class TestedFamily(Likelihood):
     link : Link or "logit" or "exp"
         What maps show: the share that is positive, or the relative risk exp(f).
     """
+
+    quantity = "prevalence"
 
     arrays = ("positive", "tested")
 

@@ -31,7 +31,7 @@ class MissingArviZError(GeobgpError, ImportError):
 
 
 def inference_data(posterior: Posterior, draws: int = 250, chains: int = 4, seed: int = 0) -> Any:
-    """Return draws of a posterior of counts for ArviZ; see `Posterior.to_arviz`.
+    """Return draws of a posterior for ArviZ; see `Posterior.to_arviz`.
 
     Returns
     -------
@@ -87,9 +87,10 @@ def _groups(posterior: Posterior, draws: int, chains: int, rng: np.random.Genera
         for name in ("lengthscale", "sd"):
             values = np.array([getattr(state, name) for state in states])[owner]
             sampled[name] = (("chain", "draw"), values.reshape(chains, draws))
-    sampled["intensity"] = (
+    values = posterior.shown.factor * posterior.link.inverse(nodes).reshape(shape)
+    sampled["intensity" if posterior.is_summed else posterior.quantity] = (
         per_node,
-        posterior.shown.factor * np.exp(nodes).reshape(shape),
+        values,
         {"units": posterior.units},
     )
     names = ["intercept", *posterior.effects.names][len(posterior.effects.names) + 1 - effects.shape[1] :]

@@ -459,7 +459,7 @@ def _coefficients(job: TileJob, facts: list[dict[str, Any]]) -> pd.DataFrame:
     return coefficient_table(
         [SimpleNamespace(weight=1.0, coefficients=lambda: found)],
         job.inputs.whole.effects,
-        True,
+        "rate ratio",
         job.interval,
     )
 

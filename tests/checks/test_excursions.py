@@ -156,11 +156,12 @@ def test_mistakes(options, words):
         fitted()[0].excursion(**options)
 
 
-def test_values_have_no_excursions():
+def test_values_have_excursions_too():
     domain = square(5.0)
     basis = HarmonicBasis.compute(domain, 14, cache=False)
-    posterior = BoundaryGP(basis, Matern(1.5, lengthscale=4.0, sd=1.0)).fit(
-        domain.node_points, np.zeros(domain.n_nodes)
+    posterior = BoundaryGP(basis, Matern(1.5, lengthscale=4.0, sd=1.0), noise=0.1).fit(
+        domain.node_points, domain.node_points[:, 0] - 2.5
     )
-    with pytest.raises(DataError, match="belongs to counts"):
-        posterior.excursion(1.0)
+    found = posterior.excursion(0.0)
+    assert found.above[domain.node_points[:, 0] > 4].all() and found.below[domain.node_points[:, 0] < 1].all()
+    assert found.units == posterior.units

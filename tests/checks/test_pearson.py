@@ -210,5 +210,6 @@ def test_every_period_has_residuals_of_its_own():
     label = posterior.periods.labels[1]
     found = posterior.residuals(period=label)
     assert found.observed.sum() == posterior.observed[1].sum()
-    with pytest.raises(DataError, match="period"):
-        posterior.residuals()
+    every = posterior.residuals()
+    assert tuple(every) == posterior.periods.labels
+    np.testing.assert_array_equal(every[label].observed, found.observed)

@@ -317,7 +317,7 @@ def test_persons_with_confounders_are_not_in_files_but_the_verdict_is(tmp_path):
 def test_values_at_places_have_no_such_verdict(basis):
     xy = np.random.default_rng(12).uniform(1, 9, (20, 2))
     posterior = geobgp.BoundaryGP(basis, Matern(1.5, lengthscale=3.0)).fit(xy, xy[:, 0])
-    with pytest.raises(DataError, match="belongs to counts"):
+    with pytest.raises(DataError, match="is asked of events; this one is of a value"):
         posterior.variation()
     assert "variation" not in posterior.summary()
 

@@ -145,10 +145,17 @@ def test_mistakes(posterior, monkeypatch):
     monkeypatch.setattr(inference_data, "free_memory", lambda: 1_000_000)
     with pytest.raises(SizeError, match=r"1,000 draws at 144 nodes take 5.8 MB; 1.0 MB are free"):
         posterior.to_arviz()
+
+
+def test_values_have_draws_too():
     domain = square(5.0)
     values = BoundaryGP(HarmonicBasis.compute(domain, 14, cache=False), Matern(1.5, lengthscale=5.0, sd=1.0))
-    with pytest.raises(DataError, match="belongs to counts"):
-        values.fit(domain.node_points, np.zeros(domain.n_nodes)).to_arviz()
+    posterior = values.fit(domain.node_points, domain.node_points[:, 0])
+    group = posterior.to_arviz(500)["posterior"]["value"]
+    mean = posterior.node_intensity()
+    np.testing.assert_allclose(
+        group.mean(("chain", "draw")), mean["mean"], atol=5 * mean["sd"].max() / 2000**0.5
+    )
 
 
 def test_without_counts_there_is_no_likelihood():

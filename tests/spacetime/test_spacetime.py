@@ -151,15 +151,74 @@ def test_what_was_found_is_told(posterior):
     assert posterior.provenance["periods"] == "30 months, 2010-01 to 2012-06"
 
 
-@pytest.mark.parametrize("name", ["excursion", "ranks", "to_polygons", "predict"])
-def test_what_belongs_to_one_period_asks_which(posterior, name):
-    with pytest.raises(DataError, match=rf"{name}\(\) is about one month.*posterior.at\('2012-06'\).{name}"):
-        getattr(posterior, name)(1.0)
+def test_every_question_has_an_answer_for_each_period(posterior):
+    labels = posterior.periods.labels
+    few = posterior.at(0), labels[0]
+    sets = posterior.excursion(1.0, n_samples=50)
+    assert tuple(sets) == labels
+    for label in labels[::10]:
+        np.testing.assert_array_equal(
+            sets[label].joint_above, posterior.at(label).excursion(1.0, n_samples=50).joint_above
+        )
+    assert tuple(posterior.residuals(n_simulations=39)) == labels
+    one = posterior.residuals(n_simulations=39, period=few[1])
+    np.testing.assert_array_equal(one.observed, few[0].residuals(n_simulations=39).observed)
+    other = posterior.forecast(30)
+    against = posterior.versus(posterior.at(3), period=0)
+    np.testing.assert_allclose(
+        against.node_ratio()["mean"], few[0].versus(posterior.at(3)).node_ratio()["mean"], rtol=1e-12
+    )
+    with pytest.raises(DataError, match="There is no period '2010-01'"):
+        posterior.versus(other)
+    mean, variance = posterior.predict([[2.5, 3.5], [99.0, 0.0]])
+    assert mean.shape == variance.shape == (30, 2) and np.isnan(mean[:, 1]).all()
+    np.testing.assert_allclose(mean[0, 0], few[0].predict([[2.5, 3.5]])[0][0], rtol=1e-12)
+    table = posterior.predict(gpd.GeoSeries([shapely.Point(2.5, 3.5)], index=["here"]))[0]
+    assert table.columns.tolist() == list(labels) and table.loc["here", labels[0]] == mean[0, 0]
+
+
+@pytest.mark.parametrize(
+    ("name", "args"), [("ranks", (HALVES,)), ("to_polygons", ([0.5, 1.0],)), ("tolerance_contours", ())]
+)
+def test_tables_have_a_column_for_the_period(posterior, name, args, tmp_path):
+    more = {"n_samples": 50, "top": 1} if name == "ranks" else {}
+    whole = getattr(posterior, name)(*args, **more)
+    assert whole.columns[:2].tolist() == ["period", "start"]
+    if name != "tolerance_contours":
+        assert list(whole["period"].unique()) == list(posterior.periods.labels)
+    for label in posterior.periods.labels[::7]:
+        one = getattr(posterior, name)(*args, period=label, **more)
+        mine = whole[whole["period"] == label].drop(columns=["period", "start"])
+        assert mine.drop(columns="geometry").equals(one.drop(columns="geometry"))
+        assert mine.geometry.geom_equals(one.geometry).all() and whole.crs == one.crs
+    if name == "to_polygons":
+        posterior.to_polygons(*args, tmp_path / "bands.gpkg")
+        assert len(gpd.read_file(tmp_path / "bands.gpkg")) == len(whole)
 
 
 def test_one_period_can_be_given(posterior):
     found = posterior.excursion(1.0, period="2010-03", n_samples=50)
     np.testing.assert_array_equal(found.above, posterior.at(2).excursion(1.0, n_samples=50).above)
+    with pytest.raises(DataError, match="has no time"):
+        posterior.at(0).excursion(1.0, period=0)
+    with pytest.raises(DataError, match="is about one month; there are 30 months"):
+        posterior.to_map(show_points=True, points=np.zeros((1, 2)))
+
+
+def test_one_period_and_no_time_are_asked_the_same_and_say_the_same(posterior):
+    """A chain of one period is a map: same columns, and the same numbers as its period."""
+    alone = outbreak.fitted(1)
+    here = alone.at(0)
+    whole, part = (
+        alone.totals(HALVES, n_samples=400, predicted=True),
+        here.totals(HALVES, n_samples=400, predicted=True),
+    )
+    assert [name for name in whole if name not in ("period", "start")] == part.columns.tolist()
+    for name in ("land_area", "observed", "expected", "rate"):
+        np.testing.assert_allclose(whole[name], part[name], rtol=1e-9)
+    for name in ("sd", "q05", "q95", "rate_q05", "p_above"):
+        np.testing.assert_allclose(whole[name], part[name], rtol=0.3, atol=0.05)
+    np.testing.assert_allclose(alone.dataset([0.1])["q10"].values[0], here.dataset([0.1])["q10"], rtol=1e-9)
 
 
 def test_a_file_gives_back_the_same_numbers(posterior, tmp_path):
@@ -184,7 +243,7 @@ def test_a_file_gives_back_the_same_numbers(posterior, tmp_path):
 def test_files_of_all_periods(posterior, tmp_path):
     short = posterior.forecast(3)
     made = short.to_raster(tmp_path, [1.0])
-    assert len(made) == 18 and (tmp_path / "coverage.tif").exists()
+    assert len(made) == 19 and (tmp_path / "coverage.tif").exists()
     styles = {(tmp_path / f"mean_{label}.qml").read_text() for label in short.periods.labels}
     assert len(styles) == 1
     assert len(short.to_raster(tmp_path / "one", period=0)) == 6
