@@ -11,7 +11,7 @@ import re
 import secrets
 import shutil
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +36,22 @@ SUFFIXES: dict[Kind, tuple[str, ...]] = {
 }  # fmt: skip
 #: Endings of files in which another one is packed, and the modules that open them.
 PACKED = {".gz": "gzip", ".bz2": "bz2", ".xz": "lzma"}
+
+#: Packages whose tables, shapes and arrays are taken as they are.
+_OURS = frozenset(
+    [
+        "builtins",
+        "pandas",
+        "geopandas",
+        "shapely",
+        "numpy",
+        "xarray",
+        "dask",
+        "dask_geopandas",
+        "dask_expr",
+        "geobgp",
+    ]
+)
 
 # -- reading
 
@@ -171,59 +187,62 @@ _SHAPE_COLUMNS = ("geometry", "geom", "wkb_geometry", "the_geom", "wkb", "shape"
 def as_frame(value: Any, what: str) -> Any:
     """Return a table or shapes of any library, or in a file, as a DataFrame or GeoDataFrame; anything else as it is.
 
-    Tables are what has ``__arrow_c_stream__`` (DuckDB, Polars, pyarrow, GeoArrow), shapes what has a
-    ``__geo_interface__`` of features. Without a CRS of its own a ``__geo_interface__`` has none.
+    See `frame_of`.
 
     Parameters
     ----------
     value
     what : str
         What the table is of, for messages.
+    """
+    if isinstance(value, (str, os.PathLike)):
+        is_shapes = kind_of(os.fspath(value)) in ("vector", "parquet")
+        return read_vector(os.fspath(value), what) if is_shapes else value
+    with driver_errors(what, what):
+        return frame_of(value)
+
+
+def frame_of(value: Any) -> Any:
+    """Return a table or shapes of any library as a DataFrame, GeoDataFrame or geometry; anything else as it is.
+
+    Tables are what has ``__arrow_c_stream__`` (DuckDB, Polars, pyarrow, GeoArrow), shapes what has a
+    ``__geo_interface__``. Without a CRS of its own a ``__geo_interface__`` has none.
 
     Examples
     --------
     >>> import pyarrow, shapely
     >>> table = pyarrow.table({"people": [3], "geom": [shapely.to_wkb(shapely.box(0, 0, 1, 1))]})
-    >>> as_frame(table, "exposure").geometry.area.tolist()
-    [1.0]
+    >>> frame_of(table).geometry.area.tolist(), frame_of("points.csv")
+    ([1.0], 'points.csv')
     """
+    if not _OURS.isdisjoint(kind.__module__.split(".")[0] for kind in type(value).__mro__[:-1]):
+        return value
+    shapes = getattr(value, "__geo_interface__", None)
+    if not (hasattr(value, "__arrow_c_stream__") or isinstance(shapes, Mapping)):
+        return value
     import geopandas as gpd
-    import pandas as pd
     import shapely
 
-    if isinstance(value, (str, os.PathLike)):
-        return (
-            read_vector(os.fspath(value), what)
-            if kind_of(os.fspath(value)) in ("vector", "parquet")
-            else value
-        )
-    if isinstance(value, (pd.DataFrame, pd.Series, shapely.Geometry)) or hasattr(value, "dims"):
-        return value
     if hasattr(value, "__arrow_c_stream__"):
         import pyarrow as pa
 
-        with driver_errors(what, what):
-            table = pa.table(value)
-            metadata = [field.metadata or {} for field in table.schema]
-            if any(one.get(b"ARROW:extension:name", b"").startswith(b"geoarrow") for one in metadata):
-                return gpd.GeoDataFrame.from_arrow(table)
-            frame = table.to_pandas()
-            binary = [
-                f.name for f in table.schema if pa.types.is_binary(f.type) or pa.types.is_large_binary(f.type)
-            ]
-            shape = next((name for name in binary if name.lower() in _SHAPE_COLUMNS), None)
-            if shape is None:
-                return frame
-            return gpd.GeoDataFrame(
-                frame.drop(columns=shape), geometry=shapely.from_wkb(frame[shape].to_numpy())
-            )
-    features = getattr(value, "__geo_interface__", None)
-    if isinstance(features, dict) and "features" in features:
-        with driver_errors(what, what):
-            return gpd.GeoDataFrame.from_features(
-                features["features"], crs=known_crs(getattr(value, "crs", None))
-            )
-    return value
+        table = pa.table(value)
+        metadata = [field.metadata or {} for field in table.schema]
+        if any(one.get(b"ARROW:extension:name", b"").startswith(b"geoarrow") for one in metadata):
+            return gpd.GeoDataFrame.from_arrow(table)
+        frame = table.to_pandas()
+        binary = [
+            f.name for f in table.schema if pa.types.is_binary(f.type) or pa.types.is_large_binary(f.type)
+        ]
+        shape = next((name for name in binary if name.lower() in _SHAPE_COLUMNS), None)
+        if shape is None:
+            return frame
+        return gpd.GeoDataFrame(frame.drop(columns=shape), geometry=shapely.from_wkb(frame[shape].to_numpy()))
+    assert shapes is not None
+    if shapes.get("type") in ("FeatureCollection", "Feature"):
+        features = shapes if shapes["type"] == "FeatureCollection" else [shapes]
+        return gpd.GeoDataFrame.from_features(features, crs=known_crs(getattr(value, "crs", None)))
+    return shapely.geometry.shape(shapes)
 
 
 def known_crs(crs: Any) -> Any:

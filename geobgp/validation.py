@@ -15,6 +15,7 @@ from numbers import Integral, Real
 from typing import Any, Generic, TypeVar, cast
 
 from geobgp.errors import DataError, GeobgpError, option
+from geobgp.files import frame_of
 
 # -- Validators: what an argument may be, checked at every public door in one way and told in one kind of message --
 # A `Rule` says in words what a value must be, and returns it as it is used inside. `validated` puts rules before a
@@ -439,6 +440,7 @@ def _array(value: Any) -> Any:
 
 
 def _source(value: Any) -> Any:
+    value = frame_of(value)
     if isinstance(value, (bytes, Mapping, set)) or not (
         isinstance(value, Iterable)
         or any(hasattr(value, name) for name in ("__fspath__", "geom_type", "columns"))
@@ -468,6 +470,7 @@ def _values(value: Any) -> Any:
 
 
 def _table(value: Any) -> Any:
+    value = frame_of(value)
     if not (hasattr(value, "columns") and hasattr(value, "iloc")):
         raise TypeError
     return value

@@ -19,7 +19,7 @@ from scipy.spatial import cKDTree
 from scipy.special import logsumexp
 from scipy.stats import poisson
 
-from geobgp.data.counts import events_digest
+from geobgp.data.counts import events_digest, without_periods
 from geobgp.data.inputs import Given, Within, repeated, within
 from geobgp.data.periods import OUTSIDE, UNTIMED, Clock, Periods
 from geobgp.errors import DataError, GeometryError, InputWarning, option, warn
@@ -188,7 +188,7 @@ class AreaCounts:
     def at(self, period: Any) -> AreaCounts:
         """Return the counts of one period, by number, label or date; areas of which nothing is known are not in it."""
         if self.periods is None:
-            return self
+            raise without_periods(period)
         t = self.periods.find(period)
         kept = np.flatnonzero(self.known[t])
         within = self.within.rows(kept, t)

@@ -47,6 +47,7 @@ from geobgp.errors import (
     option,
     warn,
 )
+from geobgp.files import frame_of
 from geobgp.land.crs import WGS84, as_crs, transform
 from geobgp.parallel import Failed, Workers, open_workers
 from geobgp.progress import ProgressLike, as_progress
@@ -211,7 +212,7 @@ class Counts:
     def at(self, period: Any) -> Counts:
         """Return the counts of one period, by its number, its label or a date; see `slice`."""
         if self.periods is None:
-            return self
+            raise without_periods(period)
         t = self.periods.find(period)
         return self.slice(t, t + 1).pooled()
 
@@ -286,6 +287,13 @@ class Counts:
 
     def _repr_html_(self) -> str:
         return html_table(self.facts().items())
+
+
+def without_periods(period: Any) -> DataError:
+    """Return what to say where a period is asked for, and counts have none."""
+    return DataError(
+        f"These counts have no periods; found {str(period)!r}.", option="period", found=str(period)
+    )
 
 
 def events_digest(nodes: str, periods: Periods | None, *arrays: Any) -> str:
@@ -474,7 +482,9 @@ def read_points(
         northing=northing,
     )
     given = None if weights is None or isinstance(weights, str) else as_floats("weights", weights).ravel()
-    return PointSource(points, options, given, None if isinstance(time, str) else time, client, most_kept)
+    return PointSource(
+        frame_of(points), options, given, None if isinstance(time, str) else time, client, most_kept
+    )
 
 
 @validated(

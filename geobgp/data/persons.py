@@ -17,7 +17,7 @@ from geobgp.data.counts import Counts, Tally, about_places, read_points
 from geobgp.data.effects import Effects, Term, indicators, is_categorical, refuse_intercept
 from geobgp.data.points import Stream, csv_format, csv_tables
 from geobgp.errors import DataError, GeobgpError, GeometryError, InputWarning, option, warn
-from geobgp.files import check_exists, driver_errors, kind_of, read_vector, split_layer
+from geobgp.files import check_exists, driver_errors, frame_of, kind_of, read_vector, split_layer
 from geobgp.land.crs import transform
 from geobgp.text import count, listed, number, percent
 from geobgp.validation import as_floats
@@ -114,6 +114,7 @@ class Groups:
 def read_table(source: Any, what: str) -> Any:
     """Return persons as a table (or an array of coordinates), from memory or a file."""
     if not isinstance(source, str | Path):
+        source = frame_of(source)
         if isinstance(source, pd.DataFrame) or hasattr(source, "geometry"):
             return source
         array = as_floats(what, source)

@@ -20,6 +20,7 @@ from geobgp.errors import DataError, DroppedPointsWarning, GeobgpError, Geometry
 from geobgp.files import (
     check_exists,
     driver_errors,
+    frame_of,
     kind_of,
     known_crs,
     layers,
@@ -277,6 +278,7 @@ class Stream:
             return self._file(str(points))
         if isinstance(points, RowGroups):
             return self._parquet(points)
+        points = frame_of(points)
         if isinstance(points, (gpd.GeoSeries, pd.DataFrame)) or _is_coordinates(points):
             self.total = len(points)
             return [points]
@@ -289,7 +291,7 @@ class Stream:
 
     def _chunks(self, part: Any) -> Iterator[Chunk]:
         """Cut a table into chunks of points."""
-        values, crs, columns = part if isinstance(part, _RawPoints) else self._raw(part)
+        values, crs, columns = part if isinstance(part, _RawPoints) else self._raw(frame_of(part))
         o, size = self.options, self.options.chunksize
         weights = times = labels = None
         if columns is not None:

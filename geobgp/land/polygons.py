@@ -15,7 +15,7 @@ import shapely
 from scipy.sparse.csgraph import connected_components
 
 from geobgp.errors import CRSError, DomainError, GeometryError, option
-from geobgp.files import layers, read_vector, split_layer
+from geobgp.files import frame_of, layers, read_vector, split_layer
 from geobgp.land.bridges import BridgeLines, bridge_table
 from geobgp.land.crs import (
     CHOOSE,
@@ -104,6 +104,7 @@ def _mended(series: Any, what: str, notes: list[str]) -> np.ndarray:
 
 
 def _read(source: Any, what: str, layer: str | None) -> Any:
+    source = frame_of(source)
     if isinstance(source, gpd.GeoDataFrame):
         try:
             return source.geometry

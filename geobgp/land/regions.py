@@ -16,7 +16,7 @@ from scipy import sparse
 from scipy.special import pdtr
 
 from geobgp.errors import CRSError, DataError, GeometryError, InputWarning, in_python, warn
-from geobgp.files import read_vector
+from geobgp.files import frame_of, read_vector
 from geobgp.land.crs import check_place, project_shapes
 from geobgp.text import listed
 from geobgp.validation import shown
@@ -77,6 +77,7 @@ def read_regions(
     """
     if regions is None:
         return gpd.GeoDataFrame({"geometry": [domain.geometry]}, crs=domain.crs)
+    regions = frame_of(regions)
     if isinstance(regions, gpd.GeoDataFrame):
         frame = regions
     elif isinstance(regions, gpd.GeoSeries):

@@ -44,6 +44,8 @@ INSIDE = {
         "truncated_variance"},
     "LGCP": {"from_inputs", "with_kernel"},
     "Matern": {"log_density", "log_shape", "truncated_variance", "eigenvalue_needed"},
+    "Counts": {"slice"},
+    "AreaCounts": {"slice"},
     "Periods": {"index_of", "index_of_days", "joined", "of_ordinals", "same_as", "slice"},
     "Posterior": {"draws", "mean_by_period", "sample_blocks"},
     "SquaredExponential": {"log_density", "log_shape", "truncated_variance", "eigenvalue_needed"},
