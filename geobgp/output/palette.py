@@ -144,7 +144,7 @@ def round_classes(values: np.ndarray, *, ramp: str = "intensity", units: str = "
     ----------
     values : array
         Any shape; NaN and infinite values are left out. Where some are negative the classes are those of
-        `quantile_classes`.
+        `linear_classes`.
     ramp, units
         As for `quantile_classes`.
 
@@ -157,8 +157,35 @@ def round_classes(values: np.ndarray, *, ramp: str = "intensity", units: str = "
     """
     values = _finite(values)
     if (values < 0).any():
-        return quantile_classes(values, ramp=ramp, units=units)
+        return linear_classes(values, ramp=ramp, units=units)
     breaks = _round_breaks(values[values > 0])
+    return Classes(breaks, colours(len(breaks) + 1, ramp), units)
+
+
+def linear_classes(values: np.ndarray, *, ramp: str = "intensity", units: str = "") -> Classes:
+    """Return classes of even widths between round numbers: of what varies by differences, such as temperatures.
+
+    Parameters
+    ----------
+    values, ramp, units
+        As for `round_classes`.
+
+    Examples
+    --------
+    >>> linear_classes(np.linspace(-4.0, 11.0, 200)).breaks.tolist()
+    [-2.0, 0.0, 2.0, 4.0, 6.0, 8.0, 10.0]
+    >>> linear_classes(np.full(3, -4.0)).labels()
+    ['all values']
+    """
+    values = _finite(values)
+    low, high = np.quantile(values, _INNER)
+    if not high > low:
+        return Classes(np.empty(0), colours(1, ramp), units)
+    # The smallest of 1, 2, 2.5 and 5 times a power of ten that gives no more than `MOST_BREAKS`.
+    power = 10.0 ** math.floor(math.log10((high - low) / MOST_BREAKS))
+    step = next(k * power for k in (1, 2, 2.5, 5, 10) if (high - low) / (k * power) <= MOST_BREAKS)
+    numbers = np.arange(math.ceil(low / step), math.floor(high / step) + 1)
+    breaks = np.array([rounded(float(k * step), 12) for k in numbers])
     return Classes(breaks, colours(len(breaks) + 1, ramp), units)
 
 
@@ -344,6 +371,8 @@ def classes_in(data: xr.Dataset, name: str) -> Classes:
     values = source.values.astype(np.float32)
     if level and own.attrs.get("quantity") == "relative risk":
         usual = ratio_classes(units)
+    elif level and data.attrs.get("scale") == "linear":
+        usual = linear_classes(values, units=units)
     else:
         usual = classes_for(name, values, units)
     asked = Style.in_attrs(own.attrs) if level else None

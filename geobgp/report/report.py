@@ -46,9 +46,13 @@ if TYPE_CHECKING:
 _LITTLE = 0.1
 
 
-def in_sentences(posterior: Posterior) -> list[str]:
-    """Return what lengthscale, sd, memory and permeability say, a sentence each."""
-    found = [_reach(posterior), _spread(posterior), _memory(posterior), water(posterior)]
+def in_sentences(posterior: Posterior, *, linear: bool = False) -> list[str]:
+    """Return what lengthscale, sd, memory and permeability say, a sentence each.
+
+    `linear` is of what varies by differences, not by factors: there the sd speaks for itself.
+    """
+    spread = "" if linear else _spread(posterior)
+    found = [_reach(posterior), spread, _memory(posterior), water(posterior)]
     return [sentence for sentence in found if sentence]
 
 
@@ -227,6 +231,7 @@ def render(shown: Posterior | View, inputs: ReportInputs) -> str:
     view = View.of(shown)
     posterior = view.posterior
     people = "People" if posterior.exposure_kind == "population" else "Exposure"
+    linear = view.data.attrs.get("scale") == "linear"
     effort = None if posterior.effort is None else np.atleast_2d(posterior.effort).mean(axis=0)
     return templates.render(
         "report/report.html.j2",
@@ -236,7 +241,7 @@ def render(shown: Posterior | View, inputs: ReportInputs) -> str:
         title=posterior.title or posterior.default_title,
         what=posterior.units if posterior.quantity == "intensity" else f"the {posterior.quantity}",
         units=posterior.units,
-        linear=view.data.attrs.get("scale") == "linear",
+        linear=linear,
         interval=whole_percent(posterior.interval),
         version=geobgp.__version__,
         ahead=view.n - view.n_fitted,
@@ -249,7 +254,7 @@ def render(shown: Posterior | View, inputs: ReportInputs) -> str:
         ladder=_ladder(posterior),
         water=water(posterior),
         hatched=view.hatched[1],
-        meaning=in_sentences(posterior),
+        meaning=in_sentences(posterior, linear=linear),
         effort="" if effort is None else about_effort(effort, posterior.domain),
         estimates=_estimates(posterior),
         computation=_computation(posterior, inputs),

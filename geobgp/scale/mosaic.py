@@ -14,7 +14,7 @@ from geobgp import store
 from geobgp.errors import CacheError, WorkerError
 from geobgp.files import replacing
 from geobgp.output.palette import ratio_classes, round_classes
-from geobgp.output.qgis import raster_qml
+from geobgp.output.rasters import raster_tags, write_cog, write_style
 from geobgp.scale.tiling import Frame, Tile, weights
 from geobgp.units import RELATIVE_RISK, Units
 
@@ -164,50 +164,35 @@ class Mosaic:
         return raster, target
 
     def _to_raster(self, path: Path) -> Path:
-        import rasterio
-        from rasterio.shutil import copy
         from rasterio.windows import Window
 
-        import geobgp
-
         rows, cols = self.frame.box.shape
-        profile: dict[str, Any] = {
-            "driver": "GTiff", "dtype": "float32", "count": len(self.names), "height": rows, "width": cols,
-            "crs": None if self.crs is None else self.crs.to_wkt(), "transform": self.frame.affine(),
-            "nodata": float("nan"), "tiled": True, "compress": "DEFLATE", "bigtiff": "IF_SAFER",
-            "blockxsize": CHUNK, "blockysize": CHUNK,
-        }  # fmt: skip
-        plain = self._part / "plain.tif"
         sample: list[np.ndarray] = []
+
+        def fill(raster: Any) -> None:
+            for band, name in enumerate(self.names, start=1):
+                for top in range(0, rows, CHUNK):
+                    values = self._group[name][top : top + CHUNK]
+                    raster.write(values, band, window=Window(0, top, cols, len(values)))
+                    if band == 1:
+                        sample.append(values[np.isfinite(values)][:: max(1, rows * cols // _SAMPLE)])
+                raster.set_band_description(band, name)
+                raster.set_band_unit(band, self.units.words)
+                raster.update_tags(band, long_name=f"{self.units.quantity}, {name}")
+
+        plain = self._part / "plain.tif"
         try:
-            with rasterio.Env(GDAL_PAM_ENABLED="NO"):
-                with rasterio.open(plain, "w", **profile) as out:
-                    out.update_tags(
-                        AREA_OR_POINT="Area",
-                        title=self.title,
-                        TIFFTAG_SOFTWARE=f"geobgp {geobgp.__version__}",
-                    )
-                    for band, name in enumerate(self.names, start=1):
-                        for top in range(0, rows, CHUNK):
-                            values = self._group[name][top : top + CHUNK]
-                            out.write(values, band, window=Window(0, top, cols, len(values)))
-                            if band == 1:
-                                sample.append(values[np.isfinite(values)][:: max(1, rows * cols // _SAMPLE)])
-                        out.set_band_description(band, name)
-                        out.set_band_unit(band, self.units.words)
-                        out.update_tags(band, long_name=f"{self.units.quantity}, {name}")
-                with replacing(path) as temporary:
-                    copy(
-                        str(plain), temporary, driver="COG", compress="DEFLATE", predictor="YES", blocksize=CHUNK,
-                        resampling="AVERAGE", overviews="AUTO", bigtiff="IF_SAFER", num_threads="1",
-                    )  # fmt: skip
+            with replacing(path) as temporary:
+                write_cog(
+                    fill, str(plain), str(temporary), raster_tags(self.title, {"title": self.title}), block=CHUNK,
+                    count=len(self.names), height=rows, width=cols, transform=self.frame.affine(),
+                    crs=None if self.crs is None else self.crs.to_wkt(), tiled=True, compress="DEFLATE",
+                    bigtiff="IF_SAFER", blockxsize=CHUNK, blockysize=CHUNK,
+                )  # fmt: skip
         finally:
             plain.unlink(missing_ok=True)
         values = np.concatenate(sample)
         if len(values):
             words, risk = self.units.words, self.units.quantity == RELATIVE_RISK
-            classes = ratio_classes(words) if risk else round_classes(values, units=words)
-            style = raster_qml(classes, float(values.min()), float(values.max()))
-            with replacing(path.with_suffix(".qml")) as temporary:
-                temporary.write_text(style, encoding="utf-8")
+            write_style(ratio_classes(words) if risk else round_classes(values, units=words), values, path)
         return path

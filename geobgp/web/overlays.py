@@ -156,16 +156,16 @@ def _over_time(periods: list[list[list[str]]]) -> list[list[Any]]:
 
 
 def _series(frame: gpd.GeoDataFrame, records: Sequence[Mapping[str, Any] | None]) -> dict[str, Any]:
-    """Return the numbers of a region's chart: its relative risk where it has one, else its expected events."""
-    risk = "relative_risk" in frame
-    ends = interval_in(frame, "relative_risk" if risk else "")
+    """Return the numbers of a region's chart: those that its rows begin with."""
+    of = next(name for name in ("relative_risk", "rate", "expected") if name in frame)
+    ends = interval_in(frame, "" if of == "expected" else of)
     assert ends is not None
-    columns = {"middle": "relative_risk" if risk else "expected", "low": ends.low, "high": ends.high}
+    columns = {"middle": of, "low": ends.low, "high": ends.high}
     series = {
         name: [None if record is None else _known(record[column]) for record in records]
         for name, column in columns.items()
     }
-    return {"of": columns["middle"].replace("_", " "), "interval": ends.words, **series}
+    return {"of": of.replace("_", " "), "interval": ends.words, **series}
 
 
 def _known(value: Any) -> float | None:

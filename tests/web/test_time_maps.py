@@ -18,7 +18,7 @@ from geobgp.data.periods import Periods
 from geobgp.errors import DataError, SizeError
 from geobgp.output import palette
 from geobgp.output.grids import View
-from geobgp.text import rounded
+from geobgp.text import number, rounded
 from geobgp.web import maps
 from geobgp.web.layers import Numbers
 from geobgp.web.maps import posterior_map
@@ -175,16 +175,17 @@ def test_the_region_under_the_cursor_has_its_course(page, halves):
     show_regions(page, True)
     slide(page, 5)
     page.mouse(*screen(page, 170_000, 457_000))
-    east = halves[halves["name"] == "East"].set_index("period")["expected"]
+    both = halves[halves["name"] == "East"].set_index("period")
+    east, rate = both["expected"], both["rate"]
     words = page.run("document.querySelector('.geobgp-region').innerText")
-    assert words.startswith("East") and f"expected {east.iloc[5]:.0f}" in words
+    assert words.startswith("East") and f"rate {number(rate.iloc[5], 3)}; 90 % interval" in words
     label = page.run("document.querySelector('.geobgp-readout .geobgp-chart').getAttribute('aria-label')")
-    assert label == "East, expected over time, with 90 % interval"
+    assert label == "East, rate over time, with 90 % interval"
     shown = page.run(
         "geobgp.current.time.series(-1, geobgp.current.above.regionAt(geobgp.current.map.mouseEventToLatLng("
         f"{{clientX: {screen(page, 170_000, 457_000)[0]}, clientY: {screen(page, 170_000, 457_000)[1]}}}))).middle"
     )
-    np.testing.assert_allclose(shown[: MONTHS.n], east, rtol=1e-3)
+    np.testing.assert_allclose(shown[: MONTHS.n], rate, rtol=1e-3)
     assert shown[MONTHS.n :] == [None] * 3
     page.mouse(*screen(page, 170_000, 457_000), click=True)
     assert page.run("document.querySelectorAll('.leaflet-popup-content .geobgp-chart').length") == 2
