@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from geobgp.data.rasters import RasterSource, blocks_on_land, node_means, open_raster, read_to_nodes
-from geobgp.data.sources import Reading, is_shapes
+from geobgp.data.sources import Key, Reading, is_shapes
 from geobgp.errors import DataError, InputWarning, option, warn
 from geobgp.files import as_frame
 from geobgp.text import count, listed, number
@@ -677,9 +677,9 @@ def _columns(name: str, value: Any, reading: Reading, like: Effects | None) -> d
             float
         )
         shares[found.isna().any(axis=1)] = np.nan
-        shares = reading.filled(f"covariates: {name}", shares)
+        shares = reading.filled(Key("covariates", name), shares)
         return {Term(name, level, known[0]): shares[:, k] for k, level in enumerate(known[1:])}
-    shares = reading.filled(f"covariates: {name}", found.to_numpy(float))
+    shares = reading.filled(Key("covariates", name), found.to_numpy(float))
     common = reference_level(value, list(found.columns), reading.domain.node_areas @ shares, name)
     if (shares[:, common] >= 1.0 - 1e-12).all():
         raise DataError(
@@ -712,7 +712,7 @@ def _one(name: str, values: Any, reading: Reading) -> np.ndarray:
             option="covariates",
             found=values.shape,
         )
-    return reading.filled(f"covariates: {name}", values[:, None])[:, 0]
+    return reading.filled(Key("covariates", name), values[:, None])[:, 0]
 
 
 def _at_nodes(

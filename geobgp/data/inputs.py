@@ -18,8 +18,11 @@ from scipy import sparse
 from geobgp.data.effects import Effects, fixed_effects, named_covariates
 from geobgp.data.rasters import LEFT_OUT, Pixels, read_with_pixels
 from geobgp.data.sources import (
+    EFFORT,
+    EXPOSURE,
     UNKNOWN,
     Gaps,
+    Key,
     Reading,
     check_labels,
     check_periods,
@@ -357,7 +360,7 @@ def read_exposure(
             return polygons(value)
         if isinstance(value, (str, os.PathLike)) or hasattr(value, "dims"):
             values, given = _of_raster(value, reading, "sum")
-            return Read(reading.filled("exposure", values[:, None])[:, 0], "population", given)
+            return Read(reading.filled(EXPOSURE, values[:, None])[:, 0], "population", given)
         return Read(_per_node(value, domain, "exposure", "number"), "exposure", None)
 
     found = _by_period("exposure", exposure, reading, one)
@@ -434,7 +437,7 @@ def read_effort(effort: Effort | None, reading: Reading, column: str | None = No
 
     found = _by_period("effort", effort, reading, one)
     _check_shares(found.values.ravel(), "node")
-    rows = [reading.filled("effort", row[:, None])[:, 0] for row in np.atleast_2d(found.values)]
+    rows = [reading.filled(EFFORT, row[:, None])[:, 0] for row in np.atleast_2d(found.values)]
     values = np.clip(np.array(rows).reshape(found.values.shape), 0.0, 1.0)
     if reading.usual is None and not (values > 0).any():
         raise DataError(
@@ -795,13 +798,13 @@ class Whole:
     exposure_kind : str
     effects : Effects
         What the covariates are and how they are standardised, without rows.
-    usual : mapping of str to list of float
-        The means of effort and covariates over all land, by their keys.
+    usual : mapping of Key to list of float
+        The means of effort and covariates over all land.
     """
 
     exposure_kind: str = "area"
     effects: Effects = field(default_factory=Effects)
-    usual: Mapping[str, list[float]] = field(default_factory=dict)
+    usual: Mapping[Key, list[float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -825,10 +828,10 @@ class Inputs:
         The covariates, standardised; their columns are (n_nodes, 1 + k) or (n_periods, n_nodes, 1 + k).
     periods : Periods or None
         Those that the rows are of; None where there are none, or they are not known yet.
-    labels : mapping of str to list
+    labels : mapping of Key to list
         The labels that inputs were given by, where the periods are not known yet.
-    gaps : mapping of str to (n_nodes,) bool array
-        Where sources had no value before they were filled: "exposure", "effort", "covariates: " and a name.
+    gaps : mapping of Key to (n_nodes,) bool array
+        Where sources had no value before they were filled.
 
     Examples
     --------
@@ -848,8 +851,8 @@ class Inputs:
     given_effort: Given | None = None
     effects: Effects = field(default_factory=Effects)
     periods: Periods | None = None
-    labels: Mapping[str, list[Any]] = field(default_factory=dict, repr=False)
-    gaps: Mapping[str, np.ndarray] = field(default_factory=dict, repr=False)
+    labels: Mapping[Key, list[Any]] = field(default_factory=dict, repr=False)
+    gaps: Mapping[Key, np.ndarray] = field(default_factory=dict, repr=False)
 
     @classmethod
     def read(
@@ -902,8 +905,8 @@ class Inputs:
         exposed = read_exposure(exposure, reading, exposure_column, counted)
         effort_read = read_effort(effort, reading, effort_column)
         effects = fixed_effects(covariates, reading, None if part_of is None else part_of.effects)
-        named = {"exposure": exposure, "effort": effort} | {
-            f"covariates: {name}": value for name, value in named_covariates(covariates).items()
+        named = {EXPOSURE: exposure, EFFORT: effort} | {
+            Key("covariates", name): value for name, value in named_covariates(covariates).items()
         }
         out = cls(
             domain,
@@ -936,10 +939,11 @@ class Inputs:
         """What is known of all this land, for reading the same on a part of it."""
         effects, area = self.effects, self.domain.node_areas
         usual = {
-            f"covariates: {name}": effects.means[effects.where(name)].tolist() for name in effects.covariates
+            Key("covariates", name): effects.means[effects.where(name)].tolist()
+            for name in effects.covariates
         }
         if self.effort is not None:
-            usual["effort"] = [float(np.average(np.atleast_2d(self.effort).mean(axis=0), weights=area))]
+            usual[EFFORT] = [float(np.average(np.atleast_2d(self.effort).mean(axis=0), weights=area))]
         return Whole(self.exposure_kind, effects.bare, usual)
 
     @property
@@ -1008,8 +1012,8 @@ class Inputs:
             labels={},
         )
 
-    def gaps_in(self, nodes: np.ndarray) -> dict[str, Gaps]:
-        """Return where sources had no value, of some nodes (a mask), by their keys."""
+    def gaps_in(self, nodes: np.ndarray) -> dict[Key, Gaps]:
+        """Return where sources had no value, of some nodes (a mask)."""
         return {key: Gaps.of(key, missing, self.domain, nodes) for key, missing in self.gaps.items()}
 
     def without(self, nodes: np.ndarray) -> Inputs:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -29,6 +29,16 @@ if TYPE_CHECKING:
 UNKNOWN = object()
 #: Share of the land that may lack a value and takes that of the nearest land, with a warning.
 SLIVERS = 0.01
+
+
+class Key(NamedTuple):
+    """What a source is of: the option, and the covariate's name."""
+
+    option: str
+    name: str = ""
+
+
+EXPOSURE, EFFORT = Key("exposure"), Key("effort")
 
 
 def is_shapes(value: Any) -> bool:
@@ -80,15 +90,14 @@ def in_order(value: Any, periods: Periods | None, name: str) -> Any:
     return parts if periods is None else [parts[k] for k in _positions(list(value), periods, name)]
 
 
-def labels_of(sources: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """Return the labels of periods that sources are given by, those that are, by their names."""
-    return {name: list(value) for name, value in sources.items() if isinstance(value, Mapping)}
+def labels_of(sources: Mapping[Key, Any]) -> dict[Key, list[Any]]:
+    """Return the labels of periods that sources are given by, those that are."""
+    return {key: list(value) for key, value in sources.items() if isinstance(value, Mapping)}
 
 
-def check_labels(labels: Mapping[str, list[Any]], periods: Periods) -> None:
+def check_labels(labels: Mapping[Key, list[Any]], periods: Periods) -> None:
     """Refuse what is given by other labels than those of the periods, or in another order."""
-    for name, keys in labels.items():
-        what, _, which = name.partition(": ")
+    for (what, which), keys in labels.items():
         positions = _positions(keys, periods, what)
         if positions != sorted(positions):
             raise DataError(
@@ -196,13 +205,12 @@ class Gaps:
     total: float
 
     @classmethod
-    def of(cls, key: str, missing: np.ndarray, domain: Domain, nodes: np.ndarray | None = None) -> Gaps:
+    def of(cls, key: Key, missing: np.ndarray, domain: Domain, nodes: np.ndarray | None = None) -> Gaps:
         """Return the gaps of a source, by default on all of the domain's land."""
-        kind, _, name = key.partition(": ")
         some = np.ones(len(missing), bool) if nodes is None else nodes
         area, missing = domain.node_areas, missing & some
         total = float(area[some].sum())
-        return cls(kind, name, int(missing.sum()), int(some.sum()), float(area[missing].sum()), total)
+        return cls(*key, int(missing.sum()), int(some.sum()), float(area[missing].sum()), total)
 
     def plus(self, other: Gaps) -> Gaps:
         """Return the gaps of both parts of the land."""
@@ -257,25 +265,25 @@ class Reading:
     domain : Domain
     fill_missing : "mean" or None
         What to do where a covariate has no value; by default slivers take the nearest, and more is an error.
-    usual : mapping of str to sequence of float, optional
-        Where the domain is but a part of the land: the means of sources over all of it, by their keys. Gaps are then
+    usual : mapping of Key to sequence of float, optional
+        Where the domain is but a part of the land: the means of sources over all of it. Gaps are then
         filled from the nearest node, or with these, and counted, but not judged.
     periods : Periods, optional
         Those of the counts, where they are known.
     time : str or None
         The column of dates; None: there are no periods. `UNKNOWN`: the counts, which come later, will tell.
     date_format : str, optional
-    gaps : dict of str to (n_nodes,) bool array
-        Where sources have no value, by their keys; filled while they are read.
+    gaps : dict of Key to (n_nodes,) bool array
+        Where sources have no value; filled while they are read.
     """
 
     domain: Domain
     fill_missing: Literal["mean"] | None = None
-    usual: Mapping[str, Sequence[float]] | None = None
+    usual: Mapping[Key, Sequence[float]] | None = None
     periods: Periods | None = None
     time: Any = UNKNOWN
     date_format: str | None = None
-    gaps: dict[str, np.ndarray] = field(default_factory=dict)
+    gaps: dict[Key, np.ndarray] = field(default_factory=dict)
 
     def parts(self, name: str, value: Any) -> list[Any] | None:
         """Return what is given for each period, in their order; None where it is the same in all."""
@@ -379,13 +387,13 @@ class Reading:
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.asarray((shares @ np.nan_to_num(values)) / (shares @ np.isfinite(values).astype(float)))
 
-    def filled(self, key: str, values: np.ndarray) -> np.ndarray:
+    def filled(self, key: Key, values: np.ndarray) -> np.ndarray:
         """Return values (n_nodes, k) with gaps filled as was asked for; slivers from the nearest land.
 
         Parameters
         ----------
-        key : str
-            "exposure", "effort", or "covariates: " and a name.
+        key : Key
+            What they are of.
         values : (n_nodes, k) array
             Several columns belong together: where one has no value none has.
         """
@@ -396,12 +404,12 @@ class Reading:
         area = self.domain.node_areas
         if self.usual is None:
             Gaps.of(key, missing, self.domain).judge(self.fill_missing)
-        out, name = values.copy(), key.partition(": ")[0]
-        if name == "exposure":
+        out, covariate = values.copy(), key.option == "covariates"
+        if key == EXPOSURE:
             out[missing] = 0.0
-        elif self.usual is not None and (missing.all() or (name == "covariates" and self.fill_missing)):
+        elif self.usual is not None and (missing.all() or (covariate and self.fill_missing)):
             out[missing] = self.usual[key]
-        elif name == "covariates" and self.fill_missing:
+        elif covariate and self.fill_missing:
             out[missing] = np.average(out[~missing], axis=0, weights=area[~missing])
         else:
             near = cKDTree(self.domain.node_points[~missing]).query(self.domain.node_points[missing])[1]

@@ -21,7 +21,7 @@ from geobgp.data.counts import bin_points
 from geobgp.data.effects import Effects, by_name, split_use
 from geobgp.data.inputs import GivenPolygons, Inputs, Whole
 from geobgp.data.rasters import blocks_on_land, open_raster, split_band
-from geobgp.data.sources import Gaps
+from geobgp.data.sources import EFFORT, EXPOSURE, Gaps, Key
 from geobgp.errors import (
     DataError,
     DomainError,
@@ -55,8 +55,8 @@ if TYPE_CHECKING:
 
 #: The column of a tile's polygons.
 VALUE = "value"
-#: Polygons that come with a tile, by the keys of their sources: "exposure", "effort", "covariates: " and a name.
-Shapes = Mapping[str, "gpd.GeoDataFrame"]
+#: Polygons that come with a tile, by what they are of.
+Shapes = Mapping[Key, "gpd.GeoDataFrame"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,8 +65,8 @@ class TileInputs:
 
     Attributes
     ----------
-    rasters : dict of str to str
-        Paths of the rasters of which each tile reads its window, by key; polygons come with the tile.
+    rasters : mapping of Key to str
+        Paths of the rasters of which each tile reads its window; polygons come with the tile.
     whole : Whole
         What is known of all land: what the covariates are, and the means for land without any value near.
     fill_missing : "mean" or None
@@ -76,7 +76,7 @@ class TileInputs:
         Whether there is an exposure; else it is the area of the land.
     """
 
-    rasters: Mapping[str, str] = field(default_factory=dict)
+    rasters: Mapping[Key, str] = field(default_factory=dict)
     whole: Whole = field(default_factory=Whole)
     fill_missing: Literal["mean"] | None = None
     digest: str = ""
@@ -94,12 +94,12 @@ class TileInputs:
             Whether the domain is but a part of the land: gaps are then filled, and what is to be said of sources has
             been said of all land.
         """
-        sources: dict[str, Any] = {**self.rasters, **shapes}
-        exposure, effort = sources.get("exposure"), sources.get("effort")
+        sources: dict[Key, Any] = {**self.rasters, **shapes}
+        exposure, effort = sources.get(EXPOSURE), sources.get(EFFORT)
         if not isinstance(exposure, str | None):
             geometry = np.array(exposure.geometry.to_numpy(), dtype=object)
             exposure = GivenPolygons(geometry, domain.crs, exposure[VALUE].to_numpy(float))
-        covariates = {name: sources[f"covariates: {name}"] for name in self.whole.effects.covariates}
+        covariates = {name: sources[Key("covariates", name)] for name in self.whole.effects.covariates}
         with captured_warnings(lambda warning: None) if part else nullcontext():
             return Inputs.read(
                 domain,
@@ -119,14 +119,14 @@ class Checked:
     Attributes
     ----------
     events : float
-    gaps : dict of str to Gaps
-        Where sources have no value, by their keys.
+    gaps : mapping of Key to Gaps
+        Where sources have no value.
     bare, unseen : (float, int)
         Events where the exposure is zero, or the effort, and on how many nodes.
     """
 
     events: float = 0.0
-    gaps: Mapping[str, Gaps] = field(default_factory=dict)
+    gaps: Mapping[Key, Gaps] = field(default_factory=dict)
     bare: tuple[float, int] = (0.0, 0)
     unseen: tuple[float, int] = (0.0, 0)
 
@@ -506,8 +506,8 @@ class TileSources:
     ----------
     inputs : TileInputs
         As tiles read it.
-    areas : dict of str to Areas
-        Those sources that are polygons, by their keys.
+    areas : dict of Key to Areas
+        Those sources that are polygons.
     units : Units
         What the mosaic is in.
     coarse : Inputs
@@ -515,27 +515,25 @@ class TileSources:
     """
 
     inputs: TileInputs
-    areas: dict[str, Areas]
+    areas: dict[Key, Areas]
     units: Units
     coarse: Inputs = field(repr=False)
 
     @classmethod
     def read(cls, o: TilesOptions, domain: Domain) -> TileSources:
         """Read all sources on the cells of the map of everything; what is wrong with them is said here."""
-        given: dict[str, Any] = {"exposure": o.exposure, "effort": o.effort}
-        given |= {f"covariates: {name}": value for name, value in (o.covariates or {}).items()}
-        given = {key: as_frame(value, key.partition(": ")[0]) for key, value in given.items()}
+        given: dict[Key, Any] = {EXPOSURE: o.exposure, EFFORT: o.effort}
+        given |= {Key("covariates", name): value for name, value in (o.covariates or {}).items()}
+        given = {key: as_frame(value, key.option) for key, value in given.items()}
         captured: list[GeobgpWarning] = []
         with captured_warnings(captured.append):
             coarse = Inputs.read(
                 domain,
-                exposure=given["exposure"],
+                exposure=given[EXPOSURE],
                 exposure_column=o.exposure_column,
-                effort=given["effort"],
+                effort=given[EFFORT],
                 effort_column=o.effort_column,
-                covariates={
-                    key.partition(": ")[2]: v for key, v in given.items() if key.startswith("covariates")
-                },
+                covariates={key.name: v for key, v in given.items() if key.name},
                 fill_missing=o.fill_missing,
             )
         for warning in captured:
@@ -545,9 +543,9 @@ class TileSources:
             ):
                 warn(warning)
         units = _units(o.units or "", coarse.exposure_kind, domain)
-        read: dict[str, Any] = {"exposure": coarse.given, "effort": coarse.given_effort}
-        rasters: dict[str, str] = {}
-        areas: dict[str, Areas] = {}
+        read: dict[Key, Any] = {EXPOSURE: coarse.given, EFFORT: coarse.given_effort}
+        rasters: dict[Key, str] = {}
+        areas: dict[Key, Areas] = {}
         for key, value in given.items():
             if isinstance(value, str | Path):
                 rasters[key] = _raster(split_use(value)[0])
@@ -569,8 +567,8 @@ class TileSources:
         exposure = coarse.exposure if self.inputs.exposed else None
         return {"exposure": exposure, "effort": coarse.effort, "covariates": covariates or None}
 
-    def shapes(self, tile: Tile, frame: Frame) -> dict[str, gpd.GeoDataFrame]:
-        """Return the polygons within a tile, by the keys of their sources."""
+    def shapes(self, tile: Tile, frame: Frame) -> dict[Key, gpd.GeoDataFrame]:
+        """Return the polygons within a tile."""
         box = frame.polygon(tile.outer)
         return {key: areas.within(box, self.coarse.domain.crs) for key, areas in self.areas.items()}
 
@@ -593,12 +591,12 @@ def _units(asked: str, kind: str, domain: Domain) -> Units:
     return Units.of(asked, kind, domain.area_unit)
 
 
-def _digest(inputs: TileInputs, areas: Mapping[str, Areas], domain: Domain) -> str:
+def _digest(inputs: TileInputs, areas: Mapping[Key, Areas], domain: Domain) -> str:
     """Return a hash of all that sources hold; where they lie does not matter."""
     found = hashlib.blake2b(digest_size=12)
     found.update(repr((inputs.fill_missing, inputs.whole.effects.terms)).encode())
     for key in sorted({*inputs.rasters, *areas}):
-        found.update(key.encode())
+        found.update(repr(tuple(key)).encode())
         found.update(areas[key].digest() if key in areas else _raster_digest(inputs.rasters[key], domain))
     return found.hexdigest()
 

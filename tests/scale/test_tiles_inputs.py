@@ -19,6 +19,7 @@ from geobgp import LGCP, DataError, Domain, FullRank, GeobgpError, Matern, bin_p
 from geobgp.data.effects import Effects, Term
 from geobgp.data.inputs import Whole
 from geobgp.data.rasters import RasterSource
+from geobgp.data.sources import EFFORT, EXPOSURE, Key
 from geobgp.errors import InputWarning
 from geobgp.scale import tiles as tiles_plan
 from geobgp.scale.tile import TileInputs
@@ -27,6 +28,7 @@ LAND = shapely.difference(shapely.box(0, 0, 96, 84), shapely.Point(40, 50).buffe
 TOLD = {"cell_size": 1.0, "crs": "local", "permeability": 0.0, "tile_nodes": 2300, "n_jobs": 1}
 COARSE = {**TOLD, "cell_size": 3.0}
 PIXEL = 2.0
+GREEN = Key("covariates", "green")
 
 
 def write(path, values, nodata=None, pixel=PIXEL):
@@ -277,8 +279,8 @@ def test_a_tile_beyond_a_raster(tmp_path):
     domain = Domain.from_polygons(shapely.box(200, 0, 210, 10), cell_size=1.0, crs="local")
     path = write(tmp_path / "a.tif", people())
     green = Effects.of([Term("green")], [7.0], [2.0])
-    whole = Whole("population", green, {"effort": [0.4], "covariates: green": [7.0]})
-    rasters = {"exposure": path, "effort": path, "covariates: green": path}
+    whole = Whole("population", green, {EFFORT: [0.4], GREEN: [7.0]})
+    rasters = {EXPOSURE: path, EFFORT: path, GREEN: path}
     found = TileInputs(rasters, whole).read(domain, {})
     assert (found.exposure == 0).all() and (found.effort == 0.4).all()
     assert (found.effects.columns == [1.0, 0.0]).all()  # 7 is the mean
@@ -294,7 +296,7 @@ def test_a_tile_reads_its_own_window(given, monkeypatch):
 
     monkeypatch.setattr(RasterSource, "read", read)
     domain = Domain.from_polygons(shapely.box(20, 30, 40, 50), cell_size=1.0, crs="local")
-    rasters = {"exposure": given["exposure"], "covariates: green": given["covariates"]["green"]}
+    rasters = {EXPOSURE: given["exposure"], GREEN: given["covariates"]["green"]}
     TileInputs(rasters, Whole(effects=Effects.of([Term("green")], [30.0], [5.0]))).read(domain, {})
     assert set(windows) == {(17, 10, 27, 20)}  # ten by ten of 42 x 48 pixels
 
@@ -380,8 +382,8 @@ def test_gaps_are_filled_and_told(points, given, tmp_path):
     with pytest.warns(InputWarning, match="given the mean of the others"):
         told = {"covariates": {"green": holes}, "fill_missing": "mean"}
         map_tiles(points, LAND, tmp_path / "b", **told, **COARSE)
-    whole = Whole(effects=Effects.of([Term("green")], [30.0], [5.0]), usual={"covariates: green": [30.0]})
-    found = TileInputs({"covariates: green": holes}, whole, "mean").read(domain, {})
+    whole = Whole(effects=Effects.of([Term("green")], [30.0], [5.0]), usual={GREEN: [30.0]})
+    found = TileInputs({GREEN: holes}, whole, "mean").read(domain, {})
     assert (found.effects.columns[:16] == [1.0, 0.0]).all()
 
 
