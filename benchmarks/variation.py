@@ -25,7 +25,7 @@ import shapely
 
 import geobgp
 from geobgp import LGCP, Domain, FullRank, Matern, Posterior, Variation, map_intensity, map_risk
-from geobgp.auto.pipeline import fit_risk
+from geobgp.auto.tasks import fit_risk
 from geobgp.data.persons import Groups, Persons
 from geobgp.simulate import simulate_prior
 

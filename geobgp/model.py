@@ -40,7 +40,7 @@ from geobgp.prior.basis import SCALING, Basis, Scaling, resolve
 from geobgp.prior.harmonic import HarmonicBasis
 from geobgp.prior.kernels import Kernel
 from geobgp.progress import ProgressLike
-from geobgp.summary import point_facts
+from geobgp.summary import Choice, point_facts
 from geobgp.validation import (
     ARRAY,
     BASIS,
@@ -128,6 +128,8 @@ def fit_periods(
                      None if model.effort is None else of_period(model.effort, t))  # fmt: skip
     behind = Behind(np.broadcast_to(exposure, (periods.n, n)), model.effort)
     found = _fit(model, values, areas, behind, periods, hyper, progress, start, resume, near, deadline)
+    choice = _choice(found)
+    found.fit.notes["dynamics"] = choice
     return Posterior(
         fit=found.fit,
         basis=model.basis,
@@ -139,7 +141,7 @@ def fit_periods(
         effects=model.effects,
         points=_facts(counts, areas),
         title=title,
-        choices=_choice(found),
+        choices={} if choice is None else {"dynamics": str(choice)},
         scaling=model.scaling,
         observed=values,
         areas=areas,
@@ -369,15 +371,14 @@ def _facts(counts: Any, areas: AreaCounts | None) -> dict[str, float]:
     return facts
 
 
-def _choice(found: ChainFit) -> dict[str, str]:
-    """Say why the dynamics are what they are."""
+def _choice(found: ChainFit) -> Choice | None:
+    """Return the dynamics, and why they were taken; None where there was nothing to choose."""
     if len(found.bounds) < 2:
-        return {}
+        return None
     lead = abs(found.bounds["diffusive"] - found.bounds["separable"])
     other = "separable" if found.dynamics == "diffusive" else "diffusive"
-    return {
-        "dynamics": f"{found.dynamics} ({lead:.1f} nats above {other} ones, with {found.compared_with:,} features)"
-    }
+    why = f"{lead:.1f} nats above {other} ones, with {found.compared_with:,} features"
+    return Choice(found.dynamics, why)
 
 
 def _start(model: LGCP, start: Posterior, centre: float, periods: Periods) -> Start:

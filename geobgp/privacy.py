@@ -264,7 +264,7 @@ def _refitted(posterior: Posterior, lengthscale: float) -> Posterior:
         return refit(posterior, posterior.n_periods, kernel)
     known: Any = posterior.areas if posterior.areas is not None else posterior.observed
     if posterior.exposure_kind == "risk":
-        from geobgp.auto.pipeline import fit_risk
+        from geobgp.auto.tasks import fit_risk
 
         known = posterior.persons
     if known is None:
@@ -274,7 +274,7 @@ def _refitted(posterior: Posterior, lengthscale: float) -> Posterior:
             remedy=f"Fit them again, or use {option('protect', 'hide')}.",
         )
     if posterior.exposure_kind == "risk":
-        made = fit_risk(known, posterior.basis, kernel)  # type: ignore[arg-type]
+        made = fit_risk(known, posterior.basis, kernel)
     else:
         made = model_of(posterior, kernel).fit(known)
     return replace(posterior, fit=made.fit, likelihood=made.likelihood)

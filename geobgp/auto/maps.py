@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from geobgp.auto.options import Options, RiskOptions, takes
-from geobgp.auto.pipeline import run, run_risk
+from geobgp.auto.pipeline import run
 from geobgp.posterior import Posterior
 from geobgp.progress import ProgressLike
 from geobgp.validation import PROGRESS, validated
@@ -87,4 +87,4 @@ def map_risk(
     True
     """
     chosen = RiskOptions.of("map_risk", cases=cases, controls=controls, land=land, **options)
-    return run_risk(chosen, progress).posterior
+    return run(chosen, progress).posterior

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import shapely
 
 from geobgp.auto.gridded import about_crs, side
+from geobgp.auto.options import Options
+from geobgp.auto.tasks import CountTask
 from geobgp.errors import (
     GeobgpError,
     GeobgpWarning,
@@ -22,7 +23,6 @@ from geobgp.errors import (
     option,
     render_text,
 )
-from geobgp.model import LGCP, fit_periods
 from geobgp.prior.basis import MAX_TRUNCATED_VARIANCE
 from geobgp.prior.full_rank import FullRank
 from geobgp.prior.harmonic import HarmonicBasis, check_features, dilution
@@ -34,13 +34,14 @@ from geobgp.text import count, number, percent
 if TYPE_CHECKING:
     import pyproj
 
-    from geobgp.auto.gridded import GriddedData, GriddedSeries
-    from geobgp.auto.options import Features, Options
+    from geobgp.auto.gridded import GriddedData, GriddedSeries, InTime
+    from geobgp.auto.options import Features, MappingOptions
+    from geobgp.auto.tasks import Task
     from geobgp.data.periods import Periods
+    from geobgp.land.domain import Domain
     from geobgp.posterior import Posterior
     from geobgp.prior.basis import Basis
     from geobgp.prior.laplacian import Boundary
-    from geobgp.progress import Progress
 
 
 # -- Candidates: fits of which one is kept, and what they took -----------------------------------------------
@@ -74,17 +75,17 @@ class BoundaryCondition:
 class Candidate:
     """A fit that may be kept, with the warnings to be given if it is, and the time it took."""
 
-    scene: GriddedData
-    shore: BoundaryCondition
+    data: GriddedData
+    condition: BoundaryCondition
     posterior: Posterior
     warnings: tuple[GeobgpWarning, ...]
-    rung: FitRecord
+    record: FitRecord
     from_nothing: bool = True
 
     @property
     def seconds(self) -> float:
         """What the fit took."""
-        return self.rung.seconds
+        return self.record.seconds
 
     @property
     def basis(self) -> Basis:
@@ -94,7 +95,7 @@ class Candidate:
     @property
     def gain(self) -> float:
         """Nats over an even rate, by which candidates are compared, on cells of any size."""
-        return self.rung.gain
+        return self.record.gain
 
     @property
     def missed(self) -> str:
@@ -102,9 +103,9 @@ class Candidate:
         return percent(self.posterior.fit.truncated_variance)
 
     def seconds_with(self, nodes: float) -> float:
-        """Return about how long the scene and a fit that goes on from this one would take with so many nodes."""
+        """Return about how long the data and a fit that goes on from this one would take with so many nodes."""
         fit = self.seconds * (GOING_ON if self.from_nothing else 1.0)
-        return (fit + self.scene.seconds) * (nodes / self.scene.domain.n_nodes) ** GROWTH
+        return (fit + self.data.seconds) * (nodes / self.data.domain.n_nodes) ** GROWTH
 
     def warned(self, warning: GeobgpWarning) -> Candidate:
         """Return the same with one more warning."""
@@ -122,40 +123,38 @@ class Fits:
 
     Parameters
     ----------
-    kernel : Kernel or None
-        None: the usual one of each prior.
-    cache : bool
-    title : str
-    progress : Progress
+    task : Task
+        The kind of data, with its options.
     deadline : float
         On `time.perf_counter`: a larger model that would end after it is not begun.
-    likelihood : "poisson" or "negative-binomial"
-    client : distributed.Client or str, optional
-        Who shares a mixture over hyperparameters.
 
     Attributes
     ----------
-    tried : list of Rung
+    history : list of FitRecord
         Every fit, in order.
     begun : (float, float)
         When the run began, by the clock and by the processor's time.
     """
 
-    kernel: Kernel | None
-    cache: bool
-    title: str
-    progress: Progress
+    task: Task
     deadline: float
-    likelihood: Literal["poisson", "negative-binomial"] = "poisson"
-    client: Any = None
-    tried: list[FitRecord] = field(default_factory=list)
+    history: list[FitRecord] = field(default_factory=list)
     begun: tuple[float, float] = field(default_factory=lambda: (time.perf_counter(), time.process_time()))
     _made: dict[Any, Candidate] = field(default_factory=dict, repr=False)
 
+    def basis(self, domain: Domain, condition: BoundaryCondition, m: int | Literal["full"]) -> Basis:
+        """Return the prior on a domain: m features, or full resolution."""
+        if m == "full":
+            return FullRank(domain, boundary=condition.boundary, permeability=condition.permeability)
+        return HarmonicBasis.compute(
+            domain, m, boundary=condition.boundary, permeability=condition.permeability,
+            cache=self.task.options.cache, progress=self.task.progress,
+        )  # fmt: skip
+
     def fit(
         self,
-        scene: GriddedData,
-        shore: BoundaryCondition,
+        data: GriddedData,
+        condition: BoundaryCondition,
         m: int | Literal["full"],
         kernel: Kernel | None = None,
         start: Posterior | None = None,
@@ -164,73 +163,53 @@ class Fits:
 
         Parameters
         ----------
-        scene : Scene
-        shore : Shore
+        data : GriddedData
+        condition : BoundaryCondition
         m : int or "full"
         kernel : Kernel, optional
             In place of the one of the run.
         start : Posterior, optional
             A fit with the same prior on other cells, to begin from.
         """
-        key = (id(scene), shore, m, kernel or self.kernel)
+        kernel = kernel or self.task.options.kernel
+        key = (id(data), condition, m, kernel)
         if key in self._made:
             return self._made[key]
         begin, captured = time.perf_counter(), list[GeobgpWarning]()
         with captured_warnings(captured.append):
-            basis: Basis
-            if m == "full":
-                basis = FullRank(scene.domain, boundary=shore.boundary, permeability=shore.permeability)
-            else:
-                basis = HarmonicBasis.compute(
-                    scene.domain,
-                    m,
-                    boundary=shore.boundary,
-                    permeability=shore.permeability,
-                    cache=self.cache,
-                    progress=self.progress,
-                )
-            posterior = self._fit(scene, basis, kernel or self.kernel, "map", "fit", start)
-        rung = FitRecord(
-            cell_size=scene.domain.cell_size,
-            nodes=scene.domain.n_nodes,
+            basis = self.basis(data.domain, condition, m)
+            posterior = self._fit(data, basis, kernel, "map", "fit", start)
+        record = FitRecord(
+            cell_size=data.domain.cell_size,
+            nodes=data.domain.n_nodes,
             prior=basis.label,
-            water=shore.words,
-            gain=scene.gain(posterior),
+            water=condition.words,
+            gain=data.gain(posterior),
             seconds=time.perf_counter() - begin,
         )
-        self.tried.append(rung)
-        self._made[key] = Candidate(scene, shore, posterior, tuple(captured), rung, start is None)
+        self.history.append(record)
+        self._made[key] = Candidate(data, condition, posterior, tuple(captured), record, start is None)
         return self._made[key]
 
     def integrate(self, best: Candidate) -> Candidate:
         """Fit once more as the best fit was, with a mixture over hyperparameters."""
-        captured = list[GeobgpWarning]()
+        captured, kernel = list[GeobgpWarning](), self.task.options.kernel
         with captured_warnings(captured.append):
-            posterior = self._fit(
-                best.scene, best.basis, self.kernel, "integrate", "integrate", best.posterior
-            )
-        return Candidate(best.scene, best.shore, posterior, tuple(captured), best.rung)
+            posterior = self._fit(best.data, best.basis, kernel, "integrate", "integrate", best.posterior)
+        return dataclasses.replace(best, posterior=posterior, warnings=tuple(captured))
 
     def _fit(
         self,
-        scene: GriddedData,
+        data: GriddedData,
         basis: Basis,
         kernel: Kernel | None,
         hyper: Literal["map", "integrate"],
         name: str,
         start: Posterior | None = None,
     ) -> Posterior:
-        model = LGCP.from_inputs(basis, scene.inputs, kernel, likelihood=self.likelihood)
-        with self.progress.stage(name) as stage:
+        with self.task.progress.stage(name) as stage:
             try:
-                posterior = model.fit(
-                    scene.counts,
-                    hyper=hyper,
-                    progress=stage,
-                    title=self.title,
-                    start=start,
-                    client=self.client,
-                )
+                posterior = self.task.fit(data, basis, kernel, hyper, stage, start)
             except np.linalg.LinAlgError as error:
                 stage.note("failed")
                 raise FitError(f"The fit broke down: {error}.") from error
@@ -242,32 +221,22 @@ class Fits:
 
     def fit_periods(
         self,
-        scene: GriddedData,
+        in_time: InTime,
         basis: Basis,
         kernel: Kernel,
-        options: Options,
         start: Any = None,
         near: np.ndarray | None = None,
     ) -> Posterior:
-        """Fit all periods of a scene together, by the deadline; the dynamics of another fit to begin from are kept."""
-        known = scene.in_time
-        assert known is not None
-        dynamics = options.dynamics if start is None else start.dynamics
-        model = LGCP.from_inputs(basis, known.inputs, kernel, likelihood=self.likelihood, dynamics=dynamics)
-        with self.progress.stage("periods") as stage:
-            posterior = fit_periods(
-                model,
-                known.counts,
-                hyper=options.hyper,
-                progress=stage,
-                title=self.title,
-                start=start,
-                resume=self.cache,
-                near=near,
-                deadline=self.deadline,
-            )
-            stage.note(f"{known.periods.words()}, {basis.label}: ELBO {posterior.elbo:,.1f}")
+        """Fit all periods together, by the deadline; the dynamics of another fit to begin from are kept."""
+        assert isinstance(self.task, CountTask)
+        with self.task.progress.stage("periods") as stage:
+            posterior = self.task.fit_periods(in_time, basis, kernel, stage, start, near, self.deadline)
+            stage.note(f"{in_time.periods.words()}, {basis.label}: ELBO {posterior.elbo:,.1f}")
         return posterior
+
+    def has(self, data: GriddedData, condition: BoundaryCondition, m: int | Literal["full"]) -> bool:
+        """Return whether there is such a fit already, with the kernel of the run."""
+        return (id(data), condition, m, self.task.options.kernel) in self._made
 
     @property
     def share_of_processor(self) -> float:
@@ -323,7 +292,9 @@ def round_size(size: float) -> float:
     return float(f"{best * power:.6g}")
 
 
-def cell_size_for(area: float, n_points: int | None, crs: pyproj.CRS | None) -> tuple[float, str]:
+def cell_size_for(
+    area: float, n_points: int | None, crs: pyproj.CRS | None, noun: tuple[str, str] = ("point", "points")
+) -> tuple[float, str]:
     """Choose a cell size from the area of the land and the number of points; return why as well.
 
     Parameters
@@ -333,6 +304,8 @@ def cell_size_for(area: float, n_points: int | None, crs: pyproj.CRS | None) -> 
     n_points : int or None
         None where it is not known before the points are read.
     crs : pyproj.CRS or None
+    noun : (str, str)
+        What one and several points are.
 
     Examples
     --------
@@ -340,12 +313,12 @@ def cell_size_for(area: float, n_points: int | None, crs: pyproj.CRS | None) -> 
     2000.0
     """
     if n_points is None:
-        why = f"about {DEFAULT_NODES:,} cells; the number of points is not known beforehand"
+        why = f"about {DEFAULT_NODES:,} cells; the number of {noun[1]} is not known beforehand"
         return round_size(math.sqrt(area / DEFAULT_NODES)), why
     nodes = min(max(NODES_PER_ROOT_POINT * math.sqrt(max(n_points, 1)), FEWEST_NODES), MOST_NODES)
     size = round_size(math.sqrt(area / nodes))
     land = f"{number(area / 1e6)} km²" if crs is not None else f"{number(area)} square units"
-    return size, f"for {n_points:,} points on {land}: about {number(area / size**2, 2)} cells of land"
+    return size, f"for {count(n_points, *noun)} on {land}: about {number(area / size**2, 2)} cells of land"
 
 
 def cell_size_for_areas(area: float, n_areas: int) -> tuple[float, str]:
@@ -429,7 +402,7 @@ def round_features(m: float, most: int) -> int:
 
 #: More features than the lengthscale of a fit with few asks for: with more it turns out a little shorter.
 MARGIN = 1.25
-#: Permeabilities that are compared, the closed shore first; how near closed and open water must be for one between
+#: Permeabilities that are compared, closed water first; how near closed and open water must be for one between
 #: them to be tried; and how near the next must be to the best one on coarse cells to be tried again on finer ones.
 PERMEABILITIES, NEAR, RIVAL = (0.0, 1.0, 0.3), 25.0, 10.0
 #: Nats by which anything must lead over what is simpler: closed water, features.
@@ -437,151 +410,147 @@ LEAD = 2.0
 MORE_TIME = f"Raise {option('max_seconds')} to let it go on."
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class ModelSearch:
-    """The choice of a shore and of a prior for a scene.
+    """The choice of a boundary condition and of a prior.
 
     Parameters
     ----------
-    options : Options
     fits : Fits
 
     Attributes
     ----------
     choices : dict of str to Choice
         What has been taken, and why.
+    full_lead : float or None
+        Nats by which full resolution led over features where both were fitted, if features were kept.
     """
 
-    options: Options
     fits: Fits
     choices: dict[str, Choice] = field(default_factory=dict)
+    full_lead: float | None = None
+
+    @property
+    def options(self) -> MappingOptions:
+        """The options of the run."""
+        return self.fits.task.options
 
     # -- water
 
-    def conditions(self, scene: GriddedData) -> list[Candidate | BoundaryCondition]:
-        """Return the shores that may be right, the best first, as they were fitted where they had to be compared."""
+    def conditions(self, data: GriddedData) -> list[BoundaryCondition]:
+        """Return the boundary conditions that may be right, the best first; they are compared where they have to be."""
         o = self.options
         self.choices["boundary"] = Choice(
             o.boundary, "given" if o.boundary == "dirichlet" else "levels off freely"
         )
         if o.boundary == "dirichlet":
-            self.choices["water"] = Choice("closed", "a Dirichlet condition holds the shore")
-            return [BoundaryCondition("dirichlet", 0.0)]
-        if o.permeability != "auto":
-            shore = BoundaryCondition("neumann", float(o.permeability))
-            self.choices["water"] = Choice(shore.words, "given")
-            return [shore]
-        if o.areas is not None:
-            shore = BoundaryCondition("neumann", 0.0)
-            self.choices["water"] = Choice(shore.words, "counts by area say little of it")
-            return [shore]
-        return self._compare_shores(scene)
+            condition, why = BoundaryCondition("dirichlet", 0.0), "a Dirichlet condition holds the shore"
+        elif o.permeability != "auto":
+            condition, why = BoundaryCondition("neumann", float(o.permeability)), "given"
+        elif self.fits.task.n_areas is not None:
+            condition, why = BoundaryCondition("neumann", 0.0), "counts by area say little of it"
+        else:
+            return self._compare_water(data)
+        self.choices["water"] = Choice(condition.words, why)
+        return [condition]
 
-    def _compare_shores(self, scene: GriddedData) -> list[Candidate | BoundaryCondition]:
+    def _compare_water(self, data: GriddedData) -> list[BoundaryCondition]:
         """Compare closed, open and half-open water; closed water stays unless another leads clearly."""
-        kernel = self.options.kernel
-        if kernel is not None and not has_full_resolution(kernel):
-            kernel = Matern(1.0, kernel.lengthscale, kernel.sd, kernel.prior)
-        found: dict[float, Candidate] = {}
+        kernel = _at_full_resolution(self.options.kernel)
+        fitted: dict[float, Candidate] = {}
         broken: GeobgpError | None = None
         for rho in PERMEABILITIES:
-            shore = BoundaryCondition("neumann", rho)
-            both = {0.0, 1.0} <= found.keys()
-            if both and abs(found[0.0].gain - found[1.0].gain) > NEAR:
+            both = {0.0, 1.0} <= fitted.keys()
+            if both and abs(fitted[0.0].gain - fitted[1.0].gain) > NEAR:
                 break
-            took = max((c.seconds for c in found.values()), default=0.0)
+            took = max((c.seconds for c in fitted.values()), default=0.0)
             if both and self.fits.too_late("another", took):
                 break
-            with captured_warnings(
-                lambda warning: None
-            ):  # an input's fault is told with the fit that is kept
+            # What is wrong with an input is said with the fit that is kept.
+            with captured_warnings(lambda warning: None):
                 try:
-                    found[rho] = self.fits.fit(scene, shore, "full", kernel)
+                    fitted[rho] = self.fits.fit(data, BoundaryCondition("neumann", rho), "full", kernel)
                 except (SizeError, FitError) as error:
                     broken = error
-        if not found and broken is not None:
+        if not fitted and broken is not None:
             raise broken
-        question = "Does water part these events? " + ", ".join(
-            f"{found[rho].shore.words} {found[rho].posterior.elbo:,.1f}" for rho in sorted(found)
-        )
-        order = ranked(list(found.values()))
-        cells = number(scene.domain.cell_size)
-        unit = "m" if scene.domain.crs is not None else "units"
+        order = ranked(list(fitted.values()))
+        bounds = _bounds([fitted[rho] for rho in sorted(fitted)])
+        noun = self.fits.task.plural
         self.choices["water"] = Choice(
-            order[0].shore.words,
-            f"{question[:30]}{question[30].upper()}{question[31:]} (bounds with cells of {cells} {unit})",
+            order[0].condition.words,
+            f"Does water separate the {noun}? {bounds[:1].upper()}{bounds[1:]} "
+            f"(bounds with cells of {side(data.domain)})",
         )
-        rivals = [c for c in order[:2] if order[0].gain - c.gain < RIVAL]
-        return list(rivals if self.options.kernel == kernel else [c.shore for c in rivals])
+        return [c.condition for c in order[:2] if order[0].gain - c.gain < RIVAL]
 
     def settle_water(self, rivals: list[Candidate]) -> Candidate:
-        """Return the best of fits on finer cells with shores that were near to each other, and say so."""
+        """Return the best of fits on finer cells with conditions that were near to each other, and say so."""
         order = ranked(rivals)
         if len(order) > 1:
-            told = ", ".join(f"{c.shore.words} {c.posterior.elbo:,.1f}" for c in order)
             before = self.choices["water"].why
-            self.choices["water"] = Choice(order[0].shore.words, f"{before}; on finer cells {told}")
+            self.choices["water"] = Choice(
+                order[0].condition.words, f"{before}; on finer cells {_bounds(order)}"
+            )
         return order[0]
 
     # -- features, or full resolution
 
-    def prior(self, scene: GriddedData, best: Candidate | BoundaryCondition) -> Candidate:
+    def prior(self, data: GriddedData, condition: BoundaryCondition) -> Candidate:
         """Return a fit with the prior that the data ask for, and write down why."""
-        m, kernel = self.options.m, self.options.kernel
-        shore = best if isinstance(best, BoundaryCondition) else best.shore
-        if m == "auto" and has_full_resolution(kernel) and shore.permeability > 0:
-            found, why = (
-                self._full(scene, best),
-                "information crosses the water, which features would have to cover",
-            )
+        m, why = self.options.m, ""
+        if m == "full":
+            why = "given"
+        elif m == "auto" and self._has_full and condition.permeability > 0:
+            why = "information crosses the water, which features would have to cover"
+        if why:
             self.choices["features"] = Choice("full resolution", why)
-        elif m == "full":
-            found = self._full(scene, best)
-            self.choices["features"] = Choice("full resolution", "given")
-        else:
-            found, self.choices["features"] = self.with_enough_features(scene, shore)
-            if m == "auto" and found.basis.truncated and has_full_resolution(kernel):
-                found = self._or_full(found, best)
-        return found
+            return self.fits.fit(data, condition, "full")
+        kept, self.choices["features"] = self.with_enough_features(data, condition)
+        if m == "auto" and kept.basis.truncated and self._has_full:
+            kept = self._or_full(kept)
+        return kept
 
-    def _full(self, scene: GriddedData, best: Candidate | BoundaryCondition) -> Candidate:
-        return self.fits.fit(scene, best, "full") if isinstance(best, BoundaryCondition) else best
-
-    def _or_full(self, features: Candidate, best: Candidate | BoundaryCondition) -> Candidate:
+    def _or_full(self, features: Candidate) -> Candidate:
         """Return full resolution instead of features where it gains more than the lead."""
-        if isinstance(best, BoundaryCondition) and self.fits.too_late(
-            "full resolution", 3.0 * features.seconds_with(features.scene.domain.n_nodes)
-        ):
+        data, condition = features.data, features.condition
+        seconds = 3.0 * features.seconds_with(data.domain.n_nodes)
+        if not self.fits.has(data, condition, "full") and self.fits.too_late("full resolution", seconds):
             return features
         try:
-            full = self._full(features.scene, best)
+            full = self.fits.fit(data, condition, "full")
         except (SizeError, FitError):
             return features
-        lead = full.gain - features.gain
-        label, why = features.basis.label, self.choices["features"].why
+        lead, choice = full.gain - features.gain, self.choices["features"]
         if lead > LEAD:
-            why = f"{number(lead)} nats above {label}"
+            why = f"{number(lead)} nats above {features.basis.label}"
             self.choices["features"] = Choice("full resolution", why)
             return full
-        self.choices["features"] = Choice(label, f"{why}; full resolution would gain {number(lead)} nats")
+        self.full_lead = lead
+        self.choices["features"] = self._with_lead(choice)
         return features
 
-    def again(self, scene: GriddedData, like: Candidate) -> Candidate:
-        """Return a fit to another scene with the prior and the shore of a fit."""
+    def _with_lead(self, choice: Choice) -> Choice:
+        """Return why features were kept, with what full resolution would have gained."""
+        if self.full_lead is None:
+            return choice
+        would = f"full resolution would gain {number(self.full_lead)} nats"
+        return Choice(choice.value, f"{choice.why}; {would}")
+
+    def again(self, data: GriddedData, like: Candidate) -> Candidate:
+        """Return a fit on other cells with the prior and the condition of a fit."""
         if not like.basis.truncated:
-            return self.fits.fit(scene, like.shore, "full", start=like.posterior)
-        found, choice = self.with_enough_features(scene, like.shore)
-        why = self.choices["features"].why
-        if "; full resolution" in why:
-            choice = Choice(choice.value, choice.why + why[why.index("; full resolution") :])
-        self.choices["features"] = choice
-        return found
+            return self.fits.fit(data, like.condition, "full", start=like.posterior)
+        kept, choice = self.with_enough_features(data, like.condition)
+        self.choices["features"] = self._with_lead(choice)
+        return kept
 
-    def _has_full(self, kernel: Kernel | None) -> bool:
-        """Tell whether full resolution is possible: not with counts by area, nor over time."""
-        return has_full_resolution(kernel) and self.options.areas is None and self.options.time is None
+    @property
+    def _has_full(self) -> bool:
+        """Whether full resolution is possible: for this kernel, and this kind of data."""
+        return has_full_resolution(self.options.kernel) and not self.fits.task.features_alone
 
-    def _first_m(self, scene: GriddedData, most: int) -> int | Literal["full"]:
+    def _first_m(self, data: GriddedData, most: int) -> int | Literal["full"]:
         """Return how many features to begin with."""
         m: Features = self.options.m
         if m != "auto":
@@ -589,98 +558,110 @@ class ModelSearch:
         kernel = self.options.kernel
         if kernel is None or kernel.lengthscale is None:
             return min(FIRST_FEATURES, most)
-        area = float(scene.domain.node_areas.sum())
+        area = float(data.domain.node_areas.sum())
         need = MARGIN * features_needed(kernel, kernel.lengthscale, area)
-        if need > most and self._has_full(kernel):
+        if need > most and self._has_full:
             return "full"
         return round_features(need, most)
 
-    def with_enough_features(self, scene: GriddedData, shore: BoundaryCondition) -> tuple[Candidate, Choice]:
+    def with_enough_features(
+        self, data: GriddedData, condition: BoundaryCondition
+    ) -> tuple[Candidate, Choice]:
         """Return a fit with m features; with as many as the data ask for, where they are to be chosen."""
         o = self.options
-        most = practical_features(scene.domain.n_nodes, o.max_features)
-        first = self._first_m(scene, most)
+        most = practical_features(data.domain.n_nodes, o.max_features)
+        first = self._first_m(data, most)
         try:
-            found = self.fits.fit(scene, shore, first)
+            kept = self.fits.fit(data, condition, first)
         except FitError:
-            if o.m != "auto" or first == "full" or not self._has_full(o.kernel):
+            if o.m != "auto" or first == "full" or not self._has_full:
                 raise
-            return self.fits.fit(scene, shore, "full"), Choice(
+            return self.fits.fit(data, condition, "full"), Choice(
                 "full resolution", f"the fit with {first} features broke down"
             )
         if o.m != "auto":
-            return found, Choice(found.basis.label, "given")
-        area = float(scene.domain.node_areas.sum())
-        while not is_enough(found.posterior.fit.truncated_variance, found.posterior.sd):
-            fit, used = found.posterior, found.basis.land_features
-            known = (used, found.basis.highest_eigenvalue)
+            return kept, Choice(kept.basis.label, "given")
+        area = float(data.domain.node_areas.sum())
+        while not is_enough(kept.posterior.fit.truncated_variance, kept.posterior.sd):
+            fit, used = kept.posterior, kept.basis.land_features
+            known = (used, kept.basis.highest_eigenvalue)
             need = features_needed(fit.kernel, fit.lengthscale, area, known)
             if used >= most or need > most:
-                return self._at_full_resolution(found, need, most)
+                return self._full_or_most(kept, need, most)
             more = round_features(max(MARGIN * need, MARGIN * used), most)
-            if late := self.fits.too_late(f"{more} features", found.seconds * (more / used) ** 2):
-                return _ended(found, late, MORE_TIME)
+            if late := self.fits.too_late(f"{more} features", kept.seconds * (more / used) ** 2):
+                return _ended(kept, late, MORE_TIME)
             try:
-                found = self.fits.fit(scene, shore, more)
+                kept = self.fits.fit(data, condition, more)
             except FitError:
-                return self._at_full_resolution(found, need, most)
-        if not found.basis.truncated:
-            return found, Choice("full resolution", f"{most:,} features would not do")
-        missed = found.posterior.fit.truncated_variance
+                return self._full_or_most(kept, need, most)
+        if not kept.basis.truncated:
+            return kept, Choice("full resolution", f"{most:,} features would not do")
+        missed = kept.posterior.fit.truncated_variance
         why = (
             f"they miss {100 * missed:.2g} % of the prior variance at a lengthscale of "
-            f"{length_of(found.posterior)}; "
+            f"{length_of(kept.posterior)}; "
         )
         if missed > MAX_TRUNCATED_VARIANCE:
-            little = f"{why}with an sd of {found.posterior.sd:.2g} that is little"
-            return found.without_missed_variance(), Choice(found.basis.label, little)
-        return found, Choice(found.basis.label, f"{why}{percent(MAX_TRUNCATED_VARIANCE)} is the limit")
+            little = f"{why}with an sd of {kept.posterior.sd:.2g} that is little"
+            return kept.without_missed_variance(), Choice(kept.basis.label, little)
+        return kept, Choice(kept.basis.label, f"{why}{percent(MAX_TRUNCATED_VARIANCE)} is the limit")
 
-    def _at_full_resolution(self, found: Candidate, need: int, most: int) -> tuple[Candidate, Choice]:
-        """Go to full resolution, or say why that cannot be."""
-        kernel, scene = self.options.kernel, found.scene
-        remedy = ""
-        if self.options.areas is not None or self.options.time is not None:
-            what = "counts by area" if self.options.areas is not None else "maps over time"
+    def _full_or_most(self, features: Candidate, need: int, most: int) -> tuple[Candidate, Choice]:
+        """Go to full resolution, or say why that cannot be, with as many features as there may be."""
+        kernel, data, remedy = self.options.kernel, features.data, ""
+        if what := self.fits.task.features_alone:
             reason = f"{what} need features, about {need:,} of them"
         elif kernel is not None and not has_full_resolution(kernel):
             reason = f"full resolution needs Matern(1.0) or Matern(2.0), not {kernel.name}"
-        elif late := self.fits.too_late("full resolution", 3.0 * found.seconds):
+        elif late := self.fits.too_late("full resolution", 3.0 * features.seconds):
             reason, remedy = late, MORE_TIME
         else:
             try:
                 why = f"about {need:,} features would be needed; at most {most:,} are tried"
                 if need <= most:
-                    why = f"the fit with more than {found.basis.m:,} features broke down"
-                return self.fits.fit(scene, found.shore, "full"), Choice("full resolution", why)
+                    why = f"the fit with more than {features.basis.m:,} features broke down"
+                return self.fits.fit(data, features.condition, "full"), Choice("full resolution", why)
             except SizeError as error:
                 reason, remedy = error.message.rstrip("."), error.remedy
-        if found.basis.m < most and time.perf_counter() < self.fits.deadline:
-            found = self.fits.fit(scene, found.shore, most)
-        return _ended(found, reason, remedy)
+        if features.basis.m < most and time.perf_counter() < self.fits.deadline:
+            features = self.fits.fit(data, features.condition, most)
+        return _ended(features, reason, remedy)
+
+
+def _at_full_resolution(kernel: Kernel | None) -> Kernel | None:
+    """Return a kernel that full resolution can have, like one that was given."""
+    if kernel is None or has_full_resolution(kernel):
+        return kernel
+    return Matern(1.0, kernel.lengthscale, kernel.sd, kernel.prior)
+
+
+def _bounds(candidates: list[Candidate]) -> str:
+    """Return the bounds of fits with different water, in words."""
+    return ", ".join(f"{c.condition.words} {c.posterior.elbo:,.1f}" for c in candidates)
 
 
 def ranked(candidates: list[Candidate]) -> list[Candidate]:
-    """Return fits with different shores, the best first; closed water is best unless another leads clearly."""
+    """Return fits with different conditions, the best first; closed water is best unless another leads clearly."""
 
     def min_gain(c: Candidate) -> float:
-        return c.gain + (LEAD if c.shore.permeability == 0 else 0.0)
+        return c.gain + (LEAD if c.condition.permeability == 0 else 0.0)
 
     return sorted(candidates, key=min_gain, reverse=True)
 
 
-def _ended(found: Candidate, reason: str, remedy: str) -> tuple[Candidate, Choice]:
+def _ended(kept: Candidate, reason: str, remedy: str) -> tuple[Candidate, Choice]:
     """Return a fit with too few features, with a warning in place of its own, which would say half of it."""
     warning = MissedVarianceWarning(
-        f"The search for enough features has ended at {found.basis.label}, which miss {found.missed} of the "
+        f"The search for enough features has ended at {kept.basis.label}, which miss {kept.missed} of the "
         f"prior variance ({percent(MAX_TRUNCATED_VARIANCE)} is aimed at): {reason}. The map is smoother than "
         "the data ask for.",
         option="m",
-        found=found.posterior.fit.truncated_variance,
+        found=kept.posterior.fit.truncated_variance,
         remedy=remedy,
     )
-    return found.without_missed_variance(warning), Choice(
-        found.basis.label, f"they miss {found.missed}; {render_text(reason)}"
+    return kept.without_missed_variance(warning), Choice(
+        kept.basis.label, f"they miss {kept.missed}; {render_text(reason)}"
     )
 
 
@@ -742,67 +723,65 @@ def most_features(n_nodes: int, n_periods: int, seconds: float, ceiling: int, n_
     return max(min(practical_features(n_nodes, ceiling), int(within)), min(FEWEST_FEATURES, n_nodes // 3))
 
 
-def affordable_shore(
-    options: Options,
-    conditions: list[Candidate | BoundaryCondition],
-    scene: GriddedData,
+def affordable_condition(
+    fits: Fits,
+    condition: BoundaryCondition,
+    data: GriddedData,
     cell_size: float,
     choices: dict[str, Choice],
 ) -> BoundaryCondition:
-    """Return the shore that events ask for, or closed water where a model of all periods cannot have it.
+    """Return the condition that events ask for, or closed water where a model of all periods cannot have it.
 
     Features of permeable water come on top of the land's, and much water around little land makes them too many.
 
     Parameters
     ----------
-    options : Options
-    shores : list of Candidate or Shore
-        Those that may be right, the best first.
-    scene : Scene
-        On the cells that these were compared on.
+    fits : Fits
+    condition : BoundaryCondition
+        The best one.
+    data : GriddedData
+        On the cells that it was found on.
     cell_size : float
         Of the cells that will be fitted.
     choices : dict of str to Choice
         Is told where water is closed for want of time.
     """
-    best = conditions[0]
-    shore = best if isinstance(best, BoundaryCondition) else best.shore
-    if options.permeability != "auto" or shore.permeability == 0 or options.m != "auto":
-        return shore
-    assert scene.in_time is not None
-    domain, periods = scene.domain, scene.in_time.periods.n
+    o = fits.task.options
+    if o.permeability != "auto" or condition.permeability == 0 or o.m != "auto":
+        return condition
+    assert data.in_time is not None
+    domain, periods = data.domain, data.in_time.periods.n
     nodes = round(domain.n_nodes * (domain.cell_size / cell_size) ** 2)
-    most = most_features(nodes, periods, options.max_seconds, options.max_features)
-    each = dilution(discretise(domain, boundary=shore.boundary, permeability=shore.permeability))
+    most = most_features(nodes, periods, o.max_seconds, o.max_features)
+    each = dilution(discretise(domain, boundary=condition.boundary, permeability=condition.permeability))
     if FIRST_FEATURES * each <= most:
-        return shore
-    told = choices["water"]
-    need = f"{shore.words} water asks for {number(each, 2)} features for each one of the land"
-    choices["water"] = Choice("closed", f"{told.why}; {need}, too many for {periods:,} periods")
+        return condition
+    need = f"{condition.words} water asks for {number(each, 2)} features for each one of the land"
+    why = f"{choices['water'].why}; {need}, too many for {periods:,} periods"
+    choices["water"] = Choice("closed", why)
     return BoundaryCondition("neumann", 0.0)
 
 
-def fit_over_time(options: Options, fits: Fits, pooled: Candidate, choices: dict[str, Choice]) -> Candidate:
+def fit_over_time(fits: Fits, pooled: Candidate, choices: dict[str, Choice]) -> Candidate:
     """Fit all periods together on the cells, the water and the features that suit their sum; more of these if needed.
 
     Parameters
     ----------
-    options : Options
     fits : Fits
     pooled : Candidate
         The fit of all periods as one.
     choices : dict of str to Choice
         Is told of what is chosen here.
     """
-    scene, o = pooled.scene, options
-    assert scene.in_time is not None
-    periods = scene.in_time.periods
-    domain, m = scene.domain, round(pooled.basis.land_features)
+    data, o = pooled.data, fits.task.options
+    assert data.in_time is not None and isinstance(o, Options)
+    periods = data.in_time.periods
+    domain, m = data.domain, round(pooled.basis.land_features)
     area = float(domain.node_areas.sum())
     left = max(fits.deadline - time.perf_counter(), LEAST_SHARE * o.max_seconds)
     fits = dataclasses.replace(fits, deadline=time.perf_counter() + left)
     each = pooled.basis.m / pooled.basis.land_features
-    n_areas = 0 if o.areas is None else scene.in_time.counts.values.shape[1]
+    n_areas = fits.task.n_areas or 0
     ours = left * fits.share_of_processor  # of a busy machine
     most = max(int(most_features(domain.n_nodes, periods.n, ours, o.max_features, n_areas) / each), 1)
     why = choices["features"].why
@@ -812,12 +791,12 @@ def fit_over_time(options: Options, fits: Fits, pooled: Candidate, choices: dict
         if n_areas and m >= AREA_FEATURES * n_areas:
             room = f"{n_areas:,} areas tell no more than {round(m * each):,} apart"
         why = f"{pooled.basis.label} suit the sum of all periods; {room}"
-    found = _fit(o, fits, pooled, m, None)
-    dynamics = found.posterior.choices.get("dynamics")
-    while o.m == "auto" and not is_enough(found.posterior.fit.truncated_variance, found.posterior.sd):
-        posterior = found.posterior
+    kept = _fit_periods(fits, pooled, m, None)
+    dynamics: Choice | None = kept.posterior.fit.notes.get("dynamics")
+    while o.m == "auto" and not is_enough(kept.posterior.fit.truncated_variance, kept.posterior.sd):
+        posterior = kept.posterior
         need = features_needed(
-            posterior.kernel, posterior.lengthscale, area, (m, found.basis.highest_eigenvalue)
+            posterior.kernel, posterior.lengthscale, area, (m, kept.basis.highest_eigenvalue)
         )
         more = round_features(MARGIN * max(need, m), most)
         expected = max(
@@ -827,47 +806,36 @@ def fit_over_time(options: Options, fits: Fits, pooled: Candidate, choices: dict
         if more <= m or not posterior.converged or fits.deadline - time.perf_counter() < expected:
             why = f"they miss {percent(posterior.fit.truncated_variance)} of the prior variance; time ends the search"
             few = n_areas and m >= min(AREA_FEATURES * n_areas, most)  # what is missed lies within areas
-            found = found.without_missed_variance(*(() if few else (_too_few(found, need),)))
+            kept = kept.without_missed_variance(*(() if few else (_too_few(kept, need),)))
             break
-        larger = _fit(o, fits, pooled, more, posterior)
+        larger = _fit_periods(fits, pooled, more, posterior)
         if not larger.posterior.converged:  # time has ended it: the smaller one is known to its end
             why = f"{more:,} of them could not be fitted in time"
-            found = found.without_missed_variance(_too_few(found, need))
+            kept = kept.without_missed_variance(_too_few(kept, need))
             break
         m, why = more, f"the lengthscale of single periods, {length_of(posterior)}, asks for about {need:,}"
-        found = larger
-    choices["features"] = Choice(found.basis.label, why if o.m == "auto" else "given")
+        kept = larger
+    choices["features"] = Choice(kept.basis.label, why if o.m == "auto" else "given")
     choices["periods"] = Choice(periods.words(), _about(periods, o))
-    kind, _, reason = (dynamics or _posterior(found).dynamics).partition(" (")
     otherwise = "given" if o.dynamics != "auto" else "there was no time to compare them with diffusive ones"
     if periods.n == 1:
         otherwise = "there is a single period"
-    choices["dynamics"] = Choice(kind, reason.rstrip(")") or otherwise)
-    return found
+    choices["dynamics"] = dynamics or Choice(kept.posterior.dynamics, otherwise)
+    return kept
 
 
-def _posterior(found: Candidate) -> Posterior:
-    assert found.posterior.periods is not None
-    return found.posterior
-
-
-def _fit(o: Options, fits: Fits, pooled: Candidate, m: int, start: Posterior | object | None) -> Candidate:
+def _fit_periods(fits: Fits, pooled: Candidate, m: int, start: Posterior | None) -> Candidate:
     """Fit all periods with m features; warnings are kept."""
-    scene, captured = pooled.scene, list[GeobgpWarning]()
-    kernel: Kernel = pooled.posterior.kernel if o.kernel is None else o.kernel
+    data, captured = pooled.data, list[GeobgpWarning]()
+    assert data.in_time is not None
+    kernel: Kernel = fits.task.options.kernel or pooled.posterior.kernel
     with captured_warnings(captured.append):
         basis = pooled.basis
         if m != round(basis.land_features):
-            basis = HarmonicBasis.compute(
-                scene.domain,
-                m,
-                boundary=pooled.shore.boundary,
-                permeability=pooled.shore.permeability,
-                cache=o.cache,
-                progress=fits.progress,
-            )
-        posterior = fits.fit_periods(scene, basis, kernel, o, start, pooled.posterior.fit.hyper_mean[:2])
-    return Candidate(scene, pooled.shore, posterior, tuple(captured), pooled.rung)
+            basis = fits.basis(data.domain, pooled.condition, m)
+        near = pooled.posterior.fit.hyper_mean[:2]
+        posterior = fits.fit_periods(data.in_time, basis, kernel, start, near)
+    return dataclasses.replace(pooled, posterior=posterior, warnings=tuple(captured))
 
 
 def _about(periods: Periods, o: Options) -> str:
@@ -876,19 +844,19 @@ def _about(periods: Periods, o: Options) -> str:
     return "from the first event to the last; the first and the last may be seen in part only"
 
 
-def _too_few(found: Candidate, need: int) -> MissedVarianceWarning:
+def _too_few(kept: Candidate, need: int) -> MissedVarianceWarning:
     return MissedVarianceWarning(
-        f"The {found.basis.label} miss {found.missed} of the prior variance "
+        f"The {kept.basis.label} miss {kept.missed} of the prior variance "
         f"({percent(MAX_TRUNCATED_VARIANCE)} is aimed at); "
         f"about {need:,} would be needed, which is more than the time allows. The maps are smoother than the data ask "
         "for.",
         option="max_seconds",
-        found=found.posterior.fit.truncated_variance,
+        found=kept.posterior.fit.truncated_variance,
         remedy=f"Raise {option('max_seconds')}, or use longer periods ({option('every')}).",
     )
 
 
-# -- The ladder: from coarse cells to fine ones, for as long as the points themselves gain by it and time allows --
+# -- Grid refinement: from coarse cells to fine ones, for as long as the points themselves gain by it and time allows --
 
 
 #: Cells on which water and prior are chosen: a quarter of the usual ones, within these limits.
@@ -911,21 +879,23 @@ class GridRefinement:
 
     Parameters
     ----------
-    options : Options
-    scenes : GriddedSeries
+    series : GriddedSeries
     fits : Fits
     """
 
-    options: Options
-    scenes: GriddedSeries
+    series: GriddedSeries
     fits: Fits
+
+    @property
+    def options(self) -> MappingOptions:
+        """The options of the run."""
+        return self.fits.task.options
 
     def climb(self) -> tuple[Candidate, dict[str, Choice]]:
         """Return the fit to keep, and every choice with its reason."""
-        o, search = self.options, ModelSearch(self.options, self.fits)
+        o, task, search = self.options, self.fits.task, ModelSearch(self.fits)
         usual, why = self._usual_cell_size()
-        in_time = o.time is not None
-        if in_time and o.cell_size is None and not self.scenes.one_size:
+        if task.in_time and o.cell_size is None and not task.one_size:
             usual, why = self._moderate(usual, why)
         settled = o.m != "auto" and (o.boundary == "dirichlet" or o.permeability != "auto")
         first = usual if settled and (o.cell_size is not None or o.m != "full") else self._coarse(usual)
@@ -933,44 +903,38 @@ class GridRefinement:
         counted = not isinstance(o.m, str)
         if first != usual and (o.cell_size is not None or counted):
             # What cannot be is told before anything is fitted.
-            given = self.scenes.at(usual, reach)
+            given = self.series.at(usual, reach)
             if not isinstance(o.m, str):
                 check_features(given.domain, o.m, o.boundary)
-        scene = self.scenes.at(first, reach)
-        conditions = search.conditions(scene)
+        data = self.series.at(first, reach)
+        conditions = search.conditions(data)
         if counted and first != usual:
-            scene = self.scenes.at(usual, reach)
-            first, conditions = (
-                usual,
-                [s if isinstance(s, BoundaryCondition) else s.shore for s in conditions],
-            )
-        if o.areas is not None or in_time:
-            shore = conditions[0] if isinstance(conditions[0], BoundaryCondition) else conditions[0].shore
-            if in_time:
-                shore = affordable_shore(o, conditions, scene, usual, search.choices)
-            found, search.choices["features"] = search.with_enough_features(scene, shore)
+            data, first = self.series.at(usual, reach), usual
+        if task.features_alone:
+            condition = conditions[0]
+            if task.in_time:
+                condition = affordable_condition(self.fits, condition, data, usual, search.choices)
+            kept, search.choices["features"] = search.with_enough_features(data, condition)
         else:
-            found = search.prior(scene, conditions[0])
+            kept = search.prior(data, conditions[0])
         warning: ResolutionWarning | None = None
         if first != usual:
-            before = found
-            reason = self._late(found, usual) if o.cell_size is None else ""
+            before = kept
+            reason = self._late(kept, usual) if o.cell_size is None else ""
             if not reason:
-                found = self._on_usual(search, found, conditions, usual, reach)
-                if o.cell_size is None and not counted and not in_time:
-                    found, why, warning = self._refine(search, before, found, why, reach)
+                kept = self._on_usual(search, kept, conditions, usual, reach)
+                if o.cell_size is None and not counted and not task.in_time:
+                    kept, why, warning = self._refine(search, before, kept, why, reach)
             else:
-                why, warning = self._ended(found, f"cells of {self._side(usual)}: {reason}", math.inf)
-        domain = found.scene.domain
+                why, warning = self._ended(kept, f"cells of {self._side(usual)}: {reason}", math.inf)
+        domain = kept.data.domain
         cells = Choice(side(domain), "given" if o.cell_size is not None else why)
         choices = {"CRS": about_crs(domain, o.crs), "cell size": cells, **search.choices}
-        usual_kernel = f"the usual one {'for features' if found.basis.truncated else 'at full resolution'}"
+        usual_kernel = f"the usual one {'for features' if kept.basis.truncated else 'at full resolution'}"
         choices["kernel"] = Choice(
-            found.posterior.kernel.name, "given" if o.kernel is not None else usual_kernel
+            kept.posterior.kernel.name, "given" if o.kernel is not None else usual_kernel
         )
-        if warning is not None:
-            found = found.warned(warning)
-        return found, choices
+        return (kept if warning is None else kept.warned(warning)), choices
 
     # -- sizes
 
@@ -979,37 +943,36 @@ class GridRefinement:
         """How far points are moved to land, on all cells that are compared, where no distance was given."""
         return 2.0 * self._usual_cell_size()[0]
 
-    @property
-    def _area(self) -> float:
-        return float(shapely.area(self.scenes.land.geometry))
-
     def _usual_cell_size(self) -> tuple[float, str]:
+        task = self.fits.task
         if self.options.cell_size is not None:
             return float(self.options.cell_size), "given"
-        if self.options.areas is not None:
-            return cell_size_for_areas(self._area, self.scenes.n_areas)
-        return cell_size_for(self._area, self.scenes.n_points, self.scenes.land.crs)
+        if task.n_areas is not None:
+            return cell_size_for_areas(self.series.area, task.n_areas)
+        return cell_size_for(self.series.area, task.n_observed, self.series.land.crs, task.noun)
 
     def _moderate(self, usual: float, why: str) -> tuple[float, str]:
         """Return cells that a model of all periods can have; the first ones tell how many periods there are."""
-        known = self.scenes.at(self._coarse(usual), 2.0 * usual).in_time
-        assert known is not None
-        return moderate_cells(self._area, usual, why, known.periods.n, self.options.max_seconds)
+        in_time = self.series.at(self._coarse(usual), 2.0 * usual).in_time
+        assert in_time is not None
+        seconds = self.options.max_seconds
+        return moderate_cells(self.series.area, usual, why, in_time.periods.n, seconds)
 
     def _coarse(self, usual: float) -> float:
         """Return the size of the cells on which water and prior are chosen."""
-        if self.scenes.one_size:
+        if self.fits.task.one_size:
             return usual
-        cells = min(max(self._area / usual**2 / COARSE_SHARE, FEWEST_COARSE), MOST_COARSE)
-        size = round_size(math.sqrt(self._area / cells))
+        area = self.series.area
+        cells = min(max(area / usual**2 / COARSE_SHARE, FEWEST_COARSE), MOST_COARSE)
+        size = round_size(math.sqrt(area / cells))
         return usual if size < AS_FINE * usual else size
 
     def _side(self, size: float) -> str:
-        return f"{number(size)} {'m' if self.scenes.land.crs is not None else 'units'}"
+        return f"{number(size)} {'m' if self.series.land.crs is not None else 'units'}"
 
     def _late(self, like: Candidate, size: float, what: str = "they") -> str:
         """Return that a fit on cells of this size would be too late, nothing if not."""
-        nodes = like.scene.domain.n_nodes * (like.scene.domain.cell_size / size) ** 2
+        nodes = like.data.domain.n_nodes * (like.data.domain.cell_size / size) ** 2
         return self.fits.too_late(what, like.seconds_with(nodes))
 
     # -- steps
@@ -1017,39 +980,43 @@ class GridRefinement:
     def _on_usual(
         self,
         search: ModelSearch,
-        found: Candidate,
-        conditions: list[Candidate | BoundaryCondition],
+        coarse: Candidate,
+        conditions: list[BoundaryCondition],
         size: float,
         reach: float,
     ) -> Candidate:
-        """Return the fit on the usual cells; shores that were near to each other are compared again there."""
-        scene = self.scenes.at(size, reach)
-        fine = search.again(scene, found)
-        if found.basis.truncated or self.options.permeability != "auto":
+        """Return the fit on the usual cells; conditions that were near to each other are compared again there."""
+        data = self.series.at(size, reach)
+        fine = search.again(data, coarse)
+        if coarse.basis.truncated or self.options.permeability != "auto":
             return fine
         rivals = [fine]
-        for other in conditions[1:]:
-            if isinstance(other, Candidate) and not self.fits.too_late("another", 1.5 * fine.seconds):
-                rivals.append(search.again(scene, other))
+        for condition in conditions[1:]:
+            if not self.fits.has(coarse.data, condition, "full") or self.fits.too_late(
+                "another", 1.5 * fine.seconds
+            ):
+                continue
+            rivals.append(search.again(data, self.fits.fit(coarse.data, condition, "full")))
         return search.settle_water(rivals)
 
     def _refine(
         self, search: ModelSearch, before: Candidate, now: Candidate, why: str, reach: float
     ) -> tuple[Candidate, str, ResolutionWarning | None]:
         """Halve the cells while the points gain by it; return the last fit that did, why, and what is to be said."""
-        n_points = now.scene.counts.total_weight
-        min_gain = max(LEAD, WORTH_PER_POINT * n_points)
-        finest = 0.5 * now.scene.spacing
+        nouns, n_observed = self.fits.task.noun, now.data.n_observed
+        min_gain = max(LEAD, WORTH_PER_POINT * n_observed)
+        finest = 0.5 * now.data.spacing
         while True:
             gain = now.gain - before.gain
-            rate = gain / math.log2(now.scene.domain.n_nodes / before.scene.domain.n_nodes)
-            here = now.scene.domain.cell_size
+            rate = gain / math.log2(now.data.domain.n_nodes / before.data.domain.n_nodes)
+            here = now.data.domain.cell_size
             predicted_gain = 2.0 * FADE * rate * math.log2(STEPS[0])
             if predicted_gain < min_gain:
                 little = f"only about {number(max(predicted_gain, 0.0), 2)} nats, and must gain {number(min_gain, 2)}"
                 return now, f"{why}; cells half as wide would gain {little}", None
             if here / STEPS[0] < finest:
-                shared = f"{why}; many points share their places, and these are about {self._side(2 * finest)} apart"
+                apart = f"these are about {self._side(2 * finest)} apart"
+                shared = f"{why}; many {nouns[1]} share their places, and {apart}"
                 return now, shared, None
             late = ""
             for size in (here / STEPS[0], round_size(here / STEPS[1])):
@@ -1059,36 +1026,36 @@ class GridRefinement:
                 more = f"cells of {self._side(here / STEPS[0])} would gain about {number(predicted_gain, 2)} nats"
                 return now, *self._ended(now, f"{why}; {more}, but {late}", predicted_gain)
             try:
-                scene = self.scenes.at(size, reach)
-                finer = search.again(scene, now)
+                data = self.series.at(size, reach)
+                finer = search.again(data, now)
             except (GeobgpError, FitError) as error:
                 text = f"{why}; cells of {self._side(size)} cannot be had: {render_text(error.message)}"
                 return now, *self._ended(now, text, predicted_gain)
             lead = finer.gain - now.gain
             asked = min_gain * math.log(here / size) / math.log(STEPS[0])
             if lead < asked:
-                told = (
+                gained = (
                     f"only {number(lead, 2)} nats, and must gain {number(asked, 2)}"
                     if lead > 0
                     else "nothing"
                 )
-                return now, f"{why}; cells of {self._side(size)} gain {told}", None
+                return now, f"{why}; cells of {self._side(size)} gain {gained}", None
             why = (
-                f"{number(lead)} nats above cells of {self._side(here)}, for {count(round(n_points), 'point')} on "
-                f"{count(scene.domain.n_nodes, 'node')}"
+                f"{number(lead)} nats above cells of {self._side(here)}, for {count(round(n_observed), *nouns)} on "
+                f"{count(data.domain.n_nodes, 'node')}"
             )
             before, now = now, finer
 
     def _ended(
-        self, found: Candidate, why: str, predicted_gain: float
+        self, kept: Candidate, why: str, predicted_gain: float
     ) -> tuple[str, ResolutionWarning | None]:
         """Return why the ladder has ended, and the warning if that costs much."""
-        if predicted_gain < LOSS_PER_POINT * found.scene.counts.total_weight:
+        if predicted_gain < LOSS_PER_POINT * kept.data.n_observed:
             return why, None
-        finer = f"{found.scene.domain.cell_size / STEPS[0]:g}"
+        finer = f"{kept.data.domain.cell_size / STEPS[0]:g}"
         return why, ResolutionWarning(
-            f"The map could be sharper. It has cells of {side(found.scene.domain)}: {render_text(why)}.",
+            f"The map could be sharper. It has cells of {side(kept.data.domain)}: {render_text(why)}.",
             option="max_seconds",
-            found=found.scene.domain.cell_size,
+            found=kept.data.domain.cell_size,
             remedy=f"Raise {option('max_seconds')}, or give {option('cell_size', finer, python=f'cell_size={finer}')}.",
         )

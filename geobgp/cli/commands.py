@@ -18,7 +18,7 @@ import shapely
 import geobgp
 from geobgp.auto.gridded import read_land
 from geobgp.auto.options import TilesOptions
-from geobgp.auto.pipeline import Mapped, run, run_risk
+from geobgp.auto.pipeline import Mapped, run
 from geobgp.auto.search import cell_size_for
 from geobgp.cli.messages import say, showing_warnings
 from geobgp.cli.options import (
@@ -44,6 +44,8 @@ from geobgp.text import count, number, size_text
 if TYPE_CHECKING:
     import geopandas as gpd
 
+    from geobgp.data.counts import Counts
+
 
 # -- ``geobgp map``: points and polygons in, a folder of results out -----------------------------------------
 
@@ -54,7 +56,17 @@ def map_files(options: MapOptions, **talk: Any) -> None:
 
 
 def _make(options: MapOptions, progress: Progress) -> Mapped:
-    return run(options, progress, keep_coordinates=options.show_points or bool(options.regions))
+    check = _few_enough if options.show_points else None
+    keep = options.show_points or bool(options.regions)
+    return run(options, progress, keep_coordinates=keep, check=check)
+
+
+def _few_enough(counts: Counts) -> None:
+    """Refuse to show more points than a page can hold, before anything is fitted."""
+    from geobgp.web.overlays import MAX_POINTS, few_enough
+
+    if counts.coordinates is not None:
+        few_enough(len(counts.coordinates), MAX_POINTS, "points", "show_points")
 
 
 # -- ``geobgp demo``: a map of the sample data, which come with the package ----------------------------------
@@ -156,7 +168,7 @@ def _profiles() -> list[Path]:
 
 def risk_files(options: RiskFiles, **talk: Any) -> None:
     """Do what ``geobgp risk`` does."""
-    fill_folder(options, run_risk, write_results, **talk)
+    fill_folder(options, run, write_results, **talk)
 
 
 # -- ``geobgp simulate``: points drawn from a known intensity, in a file -------------------------------------

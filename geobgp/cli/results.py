@@ -15,6 +15,7 @@ from geobgp.cli.options import MapOptions, RiskFiles, command_line, render_optio
 from geobgp.cli.workspace import RECORD, Steps, files_in, write_record
 from geobgp.data.areas import AreaCounts
 from geobgp.data.counts import Counts
+from geobgp.data.persons import CaseControl
 from geobgp.errors import CheckWarning, GeobgpError, InputWarning, SizeError, option, render_text, warn
 from geobgp.files import replacing
 from geobgp.inference.mixture import quantile_words
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from geobgp.auto.options import OptionSet
-    from geobgp.auto.pipeline import Mapped, RiskMapped
+    from geobgp.auto.pipeline import Mapped
     from geobgp.land.domain import Domain
     from geobgp.posterior import Posterior
     from geobgp.progress import Stage
@@ -70,7 +71,7 @@ _ABOUT = {
 
 def write_results(
     folder: Path,
-    mapped: Mapped | RiskMapped,
+    mapped: Mapped,
     options: MapOptions | RiskFiles,
     steps: Steps,
     warnings: list[str],
@@ -80,7 +81,7 @@ def write_results(
     Parameters
     ----------
     folder : path
-    mapped : Mapped or RiskMapped
+    mapped : Mapped
         In space or over periods.
     options : MapOptions or RiskFiles
     steps : Steps
@@ -90,8 +91,8 @@ def write_results(
     """
     posterior = mapped.posterior.styled(**options.look())
     periods, of_risk = posterior.periods, posterior.exposure_kind == "risk"
-    counts: Counts | AreaCounts | None = getattr(mapped, "counts", None)
-    thresholds = sorted(set(getattr(options, "thresholds", ()) or ([AVERAGE] if of_risk else [])))
+    counts = None if of_risk else mapped.counts
+    thresholds = sorted({*options.thresholds, *([AVERAGE] if of_risk else [])})
     with steps.stage("posterior") as stage:  # first: all else can be made from it
         posterior._known_variation()  # the file keeps it
         stage.note(size_text(posterior.save(folder / "posterior.geobgp").stat().st_size))
@@ -349,14 +350,14 @@ def _check_facts(inputs: ReportInputs) -> dict[str, Any]:
 
 def counted(mapped: Any) -> dict[str, Any]:
     """Return what was counted, as ``summary.json`` holds it."""
-    if not hasattr(mapped, "counts"):
-        both = mapped.cases.counts, mapped.controls.counts
+    if isinstance(mapped.counts, CaseControl):
+        both = mapped.counts.cases.counts, mapped.counts.controls.counts
         return {
             "read": sum(c.n_read for c in both), "used": sum(c.n_used for c in both),
             "moved": sum(c.n_snapped for c in both), "dropped": sum(c.n_dropped for c in both),
             "cases": both[0].n_used, "controls": both[1].n_used,
         }  # fmt: skip
-    counts = mapped.counts
+    counts = None if of_risk else mapped.counts
     if isinstance(counts, AreaCounts):
         placed = 0 if counts.located is None else round(float(counts.located.sum()))
         return {
@@ -375,7 +376,7 @@ def counted(mapped: Any) -> dict[str, Any]:
 
 
 def record_of(
-    mapped: Mapped | RiskMapped, options: OptionSet, inputs: ReportInputs, points: dict[str, Any]
+    mapped: Mapped, options: OptionSet, inputs: ReportInputs, points: dict[str, Any]
 ) -> dict[str, Any]:
     """Return what ``summary.json`` holds, with what was counted as its ``points``."""
     posterior = mapped.posterior

@@ -53,11 +53,14 @@ class Persons:
     table: pd.DataFrame
     told: pd.DataFrame | None = None
 
+    @property
+    def places(self) -> np.ndarray | None:
+        """Where they live, (k, 2), as far as it is known."""
+        return None if self.told is None else self.told[["easting", "northing"]].to_numpy()
+
     def about_places(self, what: str) -> InputWarning | None:
         """Return what to say where many of them live on exactly one place."""
-        return (
-            None if self.told is None else about_places(self.told[["easting", "northing"]].to_numpy(), what)
-        )
+        return None if self.places is None else about_places(self.places, what)
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,8 +114,67 @@ class Groups:
         return np.bincount(self.node, self.cases, n_nodes)
 
 
-def read_table(source: Any, what: str) -> Any:
-    """Return persons as a table (or an array of coordinates), from memory or a file."""
+@dataclass(frozen=True, eq=False)
+class CaseControl:
+    """Cases and controls on the land of one domain.
+
+    Attributes
+    ----------
+    cases, controls : Persons
+    groups : Groups
+        Persons of one node with the same confounders.
+    """
+
+    cases: Persons
+    controls: Persons
+    groups: Groups
+
+    @property
+    def n_dropped(self) -> int:
+        """Persons off the land who were left out."""
+        return self.cases.counts.n_dropped + self.controls.counts.n_dropped
+
+    @property
+    def n_snapped(self) -> int:
+        """Persons who were moved to land."""
+        return self.cases.counts.n_snapped + self.controls.counts.n_snapped
+
+
+#: What a column of status may hold: who is none, and who is a case.
+_STATUS = {"0": 0, "1": 1, "false": 0, "true": 1, "no": 0, "yes": 1, "control": 0, "case": 1}
+
+
+def split_status(table: Any, status: str) -> dict[str, Any]:
+    """Return cases and controls of one table, told apart by a column of it.
+
+    Examples
+    --------
+    >>> split = split_status(pd.DataFrame({"x": [1, 2, 3], "ill": ["case", "control", "control"]}), "ill")
+    >>> {what: part["x"].tolist() for what, part in split.items()}
+    {'cases': [1], 'controls': [2, 3]}
+    """
+    columns = list(getattr(table, "columns", []))
+    if status not in columns:
+        there = f"; there are {listed(columns)}" if columns else ": it is no table"
+        raise DataError(f"{option('cases')} has no column {status!r}{there}.", option="status", found=status)
+    values = table[status]
+    words = values.map(lambda v: str(v).strip().lower().removesuffix(".0"))
+    if values.isna().any() or not words.isin(_STATUS).all():
+        bad = values[values.isna() | ~words.isin(_STATUS)]
+        raise DataError(
+            f"The column {status!r} says who is a case: {count(len(bad), 'row')} of {len(values):,} cannot be "
+            f"understood, such as {bad.iloc[0]!r}.",
+            option="status",
+            found=len(bad),
+            remedy="It is true or false, 1 or 0, yes or no, or 'case' and 'control'; leave other rows out.",
+        )
+    ill = words.map(_STATUS).to_numpy() == 1
+    rest = table.drop(columns=status)
+    return {"cases": rest[ill].reset_index(drop=True), "controls": rest[~ill].reset_index(drop=True)}
+
+
+def read_table(source: Any, what: str, layer: str | None = None) -> Any:
+    """Return persons as a table (or an array of coordinates), from memory or a file (and a layer of it)."""
     if not isinstance(source, str | Path):
         source = frame_of(source)
         if isinstance(source, pd.DataFrame) or hasattr(source, "geometry"):
@@ -130,7 +192,7 @@ def read_table(source: Any, what: str) -> Any:
     if kind_of(path) == "table":
         with driver_errors(path, what):
             return next(csv_tables(path, csv_format(path, what), what))
-    return read_vector(str(source), what)
+    return read_vector(str(source) if layer is None else f"{source}|layername={layer}", what)
 
 
 def place_persons(

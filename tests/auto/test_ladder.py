@@ -10,6 +10,7 @@ from geobgp.auto import pipeline
 from geobgp.auto import search as ladder
 from geobgp.auto.gridded import GriddedData, GriddedSeries
 from geobgp.auto.options import Options
+from geobgp.auto.tasks import CountTask
 from geobgp.errors import GeometryError, ResolutionWarning, SizeError
 from geobgp.progress import Progress
 
@@ -32,7 +33,7 @@ def no_more_than(monkeypatch):
 
     def limit(nodes: float) -> None:
         def late(self, like, size):
-            many = like.scene.domain.n_nodes * (like.scene.domain.cell_size / size) ** 2
+            many = like.data.domain.n_nodes * (like.data.domain.cell_size / size) ** 2
             return "they would take about 99 s, and 1 s of those allowed are left" if many > nodes else ""
 
         monkeypatch.setattr(ladder.GridRefinement, "_late", late)
@@ -48,7 +49,7 @@ def run(points, land=SQUARE, **options):
 def test_the_gain_is_that_of_the_points_over_an_even_rate():
     """By hand: the bound of the counts, less the number of ways to spread points within cells, less an even rate's."""
     points = clumps()
-    scenes = GriddedSeries(Options(points=points, land=SQUARE, crs="local"), Progress())
+    scenes = GriddedSeries(CountTask(Options(points=points, land=SQUARE, crs="local"), Progress()))
     for size in (0.5, 1.0):
         scene = scenes.at(size)
         posterior = LGCP(FullRank(scene.domain), Matern(1.0, 2.0, 1.0)).fit(scene.counts)
@@ -60,7 +61,7 @@ def test_the_gain_is_that_of_the_points_over_an_even_rate():
 
 
 def test_the_gain_of_a_flat_field_does_not_depend_on_the_cells():
-    scenes = GriddedSeries(Options(points=smooth(), land=SQUARE, crs="local"), Progress())
+    scenes = GriddedSeries(CountTask(Options(points=smooth(), land=SQUARE, crs="local"), Progress()))
     gains = []
     for size in (0.25, 0.5, 1.0):
         scene = scenes.at(size)

@@ -61,7 +61,7 @@ def test_everything_by_default_and_each_choice_reported(country):
     assert "UTM" in country.choices["CRS"].why
     assert f"{len(case.points()):,} points" in country.choices["cell size"].why
     assert country.choices["boundary"].value == "neumann"
-    assert country.choices["water"].why.startswith("Does water part these events?")
+    assert country.choices["water"].why.startswith("Does water separate the events?")
     assert "5 %" in country.choices["features"].why
     text = str(posterior.summary())
     for name, choice in country.choices.items():

@@ -13,7 +13,7 @@ from models import all_modes, prior_covariance, square
 from scipy.special import expit
 
 from geobgp import FullRank, Matern, Posterior, map_risk
-from geobgp.auto.pipeline import fit_risk
+from geobgp.auto.tasks import fit_risk
 from geobgp.cli.app import main
 from geobgp.data.persons import Groups, Persons
 from geobgp.errors import DataError

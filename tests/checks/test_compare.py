@@ -15,7 +15,7 @@ from posteriors import island
 from scipy.special import expit
 
 from geobgp import Domain, bin_areas, bin_points, compare
-from geobgp.auto.pipeline import fit_risk
+from geobgp.auto.tasks import fit_risk
 from geobgp.data.persons import Groups, Persons
 from geobgp.errors import DataError
 from geobgp.model import LGCP

@@ -11,7 +11,7 @@ from models import square
 from scipy.special import expit
 
 from geobgp import FullRank, Matern, Posterior
-from geobgp.auto.pipeline import fit_risk
+from geobgp.auto.tasks import fit_risk
 from geobgp.checks.blocks import squares
 from geobgp.checks.crossval import what_to_try
 from geobgp.data.counts import bin_points

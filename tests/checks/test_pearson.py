@@ -13,7 +13,7 @@ from scipy.special import expit
 from shapely import box
 
 from geobgp import LGCP, DataError, Domain, FullRank, HarmonicBasis, Matern, bin_areas
-from geobgp.auto.pipeline import fit_risk
+from geobgp.auto.tasks import fit_risk
 from geobgp.checks import residuals as pearson
 from geobgp.checks.samples import AreaSample
 from geobgp.data.counts import bin_points

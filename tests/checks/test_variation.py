@@ -15,10 +15,9 @@ from scipy.special import gammaln
 from scipy.stats import norm
 
 import geobgp
-from geobgp import LGCP, Domain, FullRank, HarmonicBasis, Matern, Posterior, Variation
+from geobgp import LGCP, Domain, FullRank, HarmonicBasis, Matern, Posterior, Variation, map_risk
 from geobgp import model as fitting
-from geobgp.auto.maps import map_risk
-from geobgp.auto.pipeline import fit_risk
+from geobgp.auto.tasks import fit_risk
 from geobgp.checks.variation import known_variation
 from geobgp.data.areas import bin_areas
 from geobgp.data.persons import Groups, Persons

@@ -54,7 +54,7 @@ def write(files, made, monkeypatch, tmp_path, capfd):
     """Run a command on a fit that is made once; return exit code, the folder, and what was said on standard error."""
     where = {
         "map": "geobgp.cli.commands.run", "time": "geobgp.cli.commands.run",
-        "risk": "geobgp.cli.commands.run_risk", "strata": "geobgp.cli.commands.run_strata",
+        "risk": "geobgp.cli.commands.run", "strata": "geobgp.cli.commands.run_strata",
     }  # fmt: skip
     kinds, folder = str(files.folder / "kinds.gpkg"), files.folder
     lines = {

@@ -23,7 +23,7 @@ from PIL import Image
 from posteriors import bumps, island, prescribed
 
 from geobgp import LGCP, Domain, FullRank, Matern, Periods
-from geobgp.auto.pipeline import fit_risk
+from geobgp.auto.tasks import fit_risk
 from geobgp.data.inputs import NEXT_TO_NONE, next_to_none
 from geobgp.data.persons import Groups, Persons
 from geobgp.output import palette

@@ -1,0 +1,586 @@
+"""Tasks: what differs between kinds of data. How they are read on a domain, modelled, and compared between cells."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
+
+import numpy as np
+from scipy.spatial import cKDTree
+from scipy.special import entr, gammaln
+
+from geobgp.auto.gridded import InTime
+from geobgp.auto.options import MappingOptions, Options, ReadingOptions, RiskOptions
+from geobgp.data.areas import AreaCounts, bin_areas, combine, even_rate
+from geobgp.data.counts import Counts, PointSource, about_few, about_places, read_points
+from geobgp.data.effects import FIXED_SD, Effects
+from geobgp.data.inputs import Inputs, check_events
+from geobgp.data.persons import (
+    CaseControl,
+    Groups,
+    Persons,
+    check_apart,
+    place_persons,
+    read_table,
+    split_status,
+)
+from geobgp.errors import (
+    DataError,
+    DroppedPointsWarning,
+    GeobgpWarning,
+    GeometryError,
+    captured_warnings,
+    warn,
+)
+from geobgp.files import read_vector
+from geobgp.inference.engine import engine_for
+from geobgp.inference.families import Binomial
+from geobgp.inference.fit import Fit, Start, fit
+from geobgp.inference.hyper import Hyper
+from geobgp.inference.links import EXP
+from geobgp.land.polygons import check_one_plane, own_crs
+from geobgp.model import LGCP, fit_periods
+from geobgp.posterior import Posterior
+from geobgp.prior.basis import resolve
+from geobgp.text import count
+from geobgp.units import Units
+
+if TYPE_CHECKING:
+    from geobgp.auto.gridded import GriddedData
+    from geobgp.inference.states import SparseState
+    from geobgp.land.domain import Domain
+    from geobgp.prior.basis import Basis
+    from geobgp.prior.kernels import Kernel
+    from geobgp.progress import Progress, Stage
+
+#: Share of points on top of others from which places count and not points; and the most points that are looked at.
+SHARED, MOST_LOOKED_AT = 0.3, 2_000_000
+
+
+class Task(ABC):
+    """A kind of data: one class each. The search and the pipeline ask it, and ask nothing of what was observed.
+
+    Parameters
+    ----------
+    options : MappingOptions
+    progress : Progress
+    keep_coordinates : bool
+        Keep coordinates with the observations, to be shown on a map.
+    check : callable, optional
+        Is given what was observed on each domain before anything is fitted; raises where it cannot be used.
+    """
+
+    #: What is observed, one and several of it; and what water may separate.
+    noun: ClassVar[tuple[str, str]] = ("point", "points")
+    plural: ClassVar[str] = "events"
+
+    def __init__(
+        self,
+        options: MappingOptions,
+        progress: Progress,
+        keep_coordinates: bool = False,
+        check: Callable[[Any], None] | None = None,
+    ) -> None:
+        self.options, self.progress = options, progress
+        self.keep_coordinates, self.check = keep_coordinates, check
+
+    @property
+    def in_time(self) -> bool:
+        """Whether the map is one over periods."""
+        return False
+
+    @property
+    def features_alone(self) -> str:
+        """What it is that needs features, so that full resolution is no choice; empty where it is one."""
+        return ""
+
+    @property
+    def n_areas(self) -> int | None:
+        """The number of areas with counts; None where there are none."""
+        return None
+
+    @property
+    @abstractmethod
+    def n_observed(self) -> int | None:
+        """The number of observations, where it is known before they are read."""
+
+    @property
+    def one_size(self) -> bool:
+        """Whether observations can be read only once, or inputs are given for the nodes of one size of cells."""
+        given = [getattr(self.options, name, None) for name in ("exposure", "effort")]
+        given += (self.options.covariates or {}).values()
+        several = [list(v.values()) if isinstance(v, Mapping) else v for v in given]
+        each = [one for v in several for one in (v if isinstance(v, (list, tuple)) else [v])]
+        return any(isinstance(v, np.ndarray) for v in each)
+
+    @abstractmethod
+    def read(self, domain: Domain, reach: float | None) -> dict[str, Any]:
+        """Return the fields of `GriddedData` on a domain.
+
+        Parameters
+        ----------
+        domain : Domain
+        reach : float or None
+            How far points are moved to land where no distance was given.
+        """
+
+    @abstractmethod
+    def fit(
+        self,
+        data: GriddedData,
+        basis: Basis,
+        kernel: Kernel | None,
+        hyper: Literal["map", "integrate"],
+        stage: Stage,
+        start: Posterior | None,
+    ) -> Posterior:
+        """Return a fit of the data, of all periods as one."""
+
+    def _max_snap(self, reach: float | None) -> float | None:
+        return reach if self.options.max_snap is None else self.options.max_snap
+
+
+# -- Events: points, and counts by area ------------------------------------------------------------------------
+
+
+class CountTask(Task):
+    """Events as points or by area, in space or over periods: a log-Gaussian Cox process."""
+
+    noun = ("point", "points")
+    options: Options
+
+    @property
+    def in_time(self) -> bool:
+        """Whether the map is one over periods."""
+        return self.options.time is not None
+
+    @property
+    def features_alone(self) -> str:
+        """What it is that needs features."""
+        if self.options.areas is not None:
+            return "counts by area"
+        return "maps over time" if self.in_time else ""
+
+    @cached_property
+    def n_areas(self) -> int | None:
+        """The number of areas with counts; None where there are none."""
+        areas = self.options.areas
+        if areas is None:
+            return None
+        frame = read_vector(areas, "areas") if isinstance(areas, (str, Path)) else areas
+        return len(frame) if self.options.time is None else int(frame.geometry.to_wkb().nunique())
+
+    @cached_property
+    def source(self) -> PointSource:
+        """The points, which are read once."""
+        o = self.options
+        reading = o.pick(ReadingOptions)
+        named = {
+            name: reading[name]
+            for name in ("chunksize", "longitude", "latitude", "easting", "northing", "layer")
+        }
+        return read_points(
+            o.points, weights=o.weights, time=o.time, crs=o.points_crs, client=o.client, **named
+        )
+
+    @property
+    def n_observed(self) -> int | None:
+        """The number of points, where it is known before they are read."""
+        return self.source.n
+
+    @property
+    def one_size(self) -> bool:
+        """Whether points can be read only once, or inputs are given for the nodes of one size of cells."""
+        return self.options.areas is not None or not self.source.can_be_read_again or super().one_size
+
+    def read(self, domain: Domain, reach: float | None) -> dict[str, Any]:
+        """Return counts and inputs."""
+        o, spacing = self.options, 0.0
+        counts: Any = None
+        if o.points is not None:
+            with self.progress.stage("points") as stage:
+                counts = self._counts(domain, reach, stage)
+                stage.note(_about_counts(counts))
+            spacing = _spacing(counts)
+            if not self.keep_coordinates:
+                counts = dataclasses.replace(counts, coordinates=None)
+        if o.areas is not None:
+            with self.progress.stage("areas") as stage:
+                when = {
+                    name: getattr(o, name) for name in ("time", "every", "between", "date_format", "absent")
+                }
+                if counts is not None and counts.periods is not None:
+                    when["every"], when["between"] = counts.periods, None
+                areas = bin_areas(o.areas, domain, o.count or "", suppressed=o.suppressed, **when)
+                stage.note(f"{areas.n_used:,} events in {len(areas.names):,} areas")
+            counts = areas if counts is None else dataclasses.replace(areas, located=np.array(counts.values))
+        some = o.exposure is not None or o.effort is not None or o.covariates
+        with self.progress.stage("inputs") if some else nullcontext():
+            inputs = Inputs.read(
+                domain,
+                exposure=o.exposure, exposure_column=o.exposure_column, effort=o.effort, effort_column=o.effort_column,
+                covariates=o.covariates, fill_missing=o.fill_missing,
+                periods=getattr(counts, "periods", None), time=o.time, date_format=o.date_format,
+                counted=counts.shapes if isinstance(counts, AreaCounts) else None,
+            )  # fmt: skip
+            # What does not fit is said before the fit.
+            Units.of(o.units or "", inputs.exposure_kind, domain.area_unit)
+            counts = _sharing(counts, inputs)
+        in_time = None
+        if isinstance(counts, (Counts, AreaCounts)) and counts.periods is not None:
+            in_time = InTime(counts, inputs)
+            inputs = inputs.pooled()
+            counts = _sharing(counts.pooled(), inputs)
+        few = about_few(counts.total_weight, "points" if o.points is not None else "areas")
+        if few is not None:
+            warn(few)
+        by_area = isinstance(counts, AreaCounts)
+        located = counts.located if by_area else counts.values
+        check_events(located, counts if by_area else None, inputs.exposure, inputs.effort)
+        return {
+            "counts": counts, "inputs": inputs, "n_observed": float(counts.total_weight), "spacing": spacing,
+            "in_time": in_time, "reference": _gain_of_counts(domain, counts, inputs),
+        }  # fmt: skip
+
+    def _counts(self, domain: Domain, reach: float | None, stage: Stage) -> Counts:
+        o = self.options
+        how: dict[str, Any] = {
+            name: getattr(o, name) for name in ("on_water", "every", "between", "date_format")
+        }
+        # Where many points share few places, cells finer than those say nothing.
+        keep = self.keep_coordinates or (self.n_observed or math.inf) <= MOST_LOOKED_AT
+        how |= {"max_snap": self._max_snap(reach), "keep_coordinates": keep, "progress": stage}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DroppedPointsWarning)  # it may be taken back below
+            counts = self._in_either_crs(domain, how)
+        if domain.crs is None:
+            check_one_plane({"land": own_crs(o.land), "points": counts.points_crs})
+        if counts.n_read == 0:
+            rows = f" ({counts.n_missing:,} rows have none)" if counts.n_missing else ""
+            raise DataError(
+                f"points: there are no points to map{rows}.",
+                option="points",
+                remedy="Check the file, its layer and its columns.",
+            )
+        if counts.n_used == 0 and counts.warning is not None:
+            raise GeometryError(
+                f"points: none is left to map. {counts.warning.message}",
+                option="points",
+                remedy=counts.warning.remedy,
+            )
+        if self.check is not None:
+            self.check(counts)
+        if counts.weighted and counts.total_weight == 0:
+            raise DataError(
+                f"weights: all {counts.n_used:,} are zero, so that there is nothing to map.", option="weights"
+            )
+        places = None if counts.coordinates is None else about_places(counts.coordinates)
+        for warning in (*counts.warnings, *(() if places is None else (places,))):
+            warn(warning)
+        return counts
+
+    def _in_either_crs(self, domain: Domain, how: Mapping[str, Any]) -> Counts:
+        """Count points; bare eastings and northings of which none is on land may be in the CRS of the land's own file.
+
+        Without a CRS they are taken to be in the domain's, which may have been chosen here.
+        """
+        error: DataError | None = None
+        try:
+            counts = self.source.bin(domain, **how)
+        except DataError as raised:  # none has both a date and a place on the land
+            if raised.option != "time" or raised.found != 0:
+                raise
+            error = raised
+        if error is None and (counts.n_used or not counts.n_read or self.options.points_crs is not None):
+            return counts
+        theirs = own_crs(self.options.land)
+        sure = theirs is not None and theirs.is_projected and domain.crs is not None and theirs != domain.crs
+        if sure and self.source.can_be_read_again:
+            other = self.source.in_crs(theirs).bin(domain, **how)
+            if 2 * other.n_used > other.n_read:
+                return other
+        if error is not None:
+            raise error
+        return counts
+
+    def _model(self, inputs: Inputs, basis: Basis, kernel: Kernel | None, **more: Any) -> LGCP:
+        return LGCP.from_inputs(basis, inputs, kernel, likelihood=self.options.likelihood, **more)
+
+    def fit(
+        self,
+        data: GriddedData,
+        basis: Basis,
+        kernel: Kernel | None,
+        hyper: Literal["map", "integrate"],
+        stage: Stage,
+        start: Posterior | None,
+    ) -> Posterior:
+        """Return a fit of the counts, of all periods as one."""
+        model = self._model(data.inputs, basis, kernel)
+        o = self.options
+        return model.fit(
+            data.counts, hyper=hyper, progress=stage, title=o.title, start=start, client=o.client
+        )
+
+    def fit_periods(
+        self,
+        in_time: InTime,
+        basis: Basis,
+        kernel: Kernel,
+        stage: Stage,
+        start: Posterior | None,
+        near: np.ndarray | None,
+        deadline: float,
+    ) -> Posterior:
+        """Return a fit of all periods together, by the deadline; the dynamics of a fit to begin from are kept."""
+        o = self.options
+        dynamics: Any = o.dynamics if start is None else start.dynamics
+        return fit_periods(
+            self._model(in_time.inputs, basis, kernel, dynamics=dynamics), in_time.counts, hyper=o.hyper,
+            progress=stage, title=o.title, start=start, resume=o.cache, near=near, deadline=deadline,
+        )  # fmt: skip
+
+
+def _gain_of_counts(domain: Domain, counts: Counts | AreaCounts, inputs: Inputs) -> float:
+    """Return what is added to the bound of counts to give the gain of the points over an even rate."""
+    if isinstance(counts, AreaCounts):
+        return -even_rate(combine(counts, inputs.exposure, inputs.effort))
+    y, area = counts.values, domain.node_areas
+    total = float(y.sum())
+    even = total * math.log(total / float(area.sum())) - total
+    return float(np.sum(gammaln(y + 1.0) - y * np.log(area))) - even
+
+
+def _sharing(counts: Any, inputs: Inputs) -> Any:
+    """Return counts by area with the part of every node's exposure and effort that is theirs; others as they are."""
+    if not isinstance(counts, AreaCounts):
+        return counts
+    return counts._exposing(inputs.domain, inputs.given, inputs.effort, inputs.given_effort)
+
+
+def _spacing(counts: Counts) -> float:
+    """Return how far apart the places of points are, half of them nearer, where many points share one; else 0."""
+    if counts.coordinates is None or not len(counts.coordinates):
+        return 0.0
+    return _spacing_of(counts.coordinates, max(counts.total_weight, counts.n_read))
+
+
+def _spacing_of(coordinates: np.ndarray, n: float) -> float:
+    places = np.unique(coordinates, axis=0)
+    if len(places) < 2 or len(places) > (1.0 - SHARED) * n:
+        return 0.0
+    sample = places[:: max(len(places) // 20_000, 1)]
+    return float(np.median(cKDTree(places).query(sample, k=2)[0][:, 1]))
+
+
+def _about_counts(counts: Counts) -> str:
+    out = f"{counts.n_used:,} used"
+    if counts.n_snapped:
+        out += f", {counts.n_snapped:,} of them moved to the nearest land"
+    if counts.n_dropped:
+        out += f", {counts.n_dropped:,} dropped"
+    if counts.n_missing:
+        out += f", {counts.n_missing:,} rows without a point"
+    return out
+
+
+# -- Persons: cases and controls -------------------------------------------------------------------------------
+
+
+class PersonTask(Task):
+    """Cases and controls: the relative risk, from where persons live who fell ill and some who did not."""
+
+    noun = ("person", "persons")
+    plural = "persons"
+    options: RiskOptions
+
+    @cached_property
+    def tables(self) -> dict[str, Any]:
+        """Cases and controls as they were given, read once."""
+        o = self.options
+        if o.status is not None:
+            return split_status(read_table(o.cases, "cases", o.layer), o.status)
+        return {what: read_table(getattr(o, what), what, o.layer) for what in ("cases", "controls")}
+
+    @property
+    def n_observed(self) -> int | None:
+        """The number of persons."""
+        return sum(map(len, self.tables.values()))
+
+    def read(self, domain: Domain, reach: float | None) -> dict[str, Any]:
+        """Return persons and inputs."""
+        o = self.options
+        with self.progress.stage("persons") as stage:
+            cases, controls = (
+                self._placed(table, what, domain, reach) for what, table in self.tables.items()
+            )
+            stage.note(f"{count(len(cases.node), 'case')}, {count(len(controls.node), 'control')}")
+        if domain.crs is None:
+            on_plane = {"cases": cases.counts.points_crs, "controls": controls.counts.points_crs}
+            check_one_plane({"land": own_crs(o.land)} | on_plane)
+        check_apart(cases, controls)
+        for what, persons in (("cases", cases), ("controls", controls)):
+            for warning in (about_few(len(persons.node), what), persons.about_places(what)):
+                if warning is not None:
+                    warn(warning)
+        with self.progress.stage("inputs") if o.covariates else nullcontext():
+            inputs = Inputs.read(domain, covariates=o.covariates, fill_missing=o.fill_missing)
+        groups = Groups.of(cases, controls)
+        n, ill = float(groups.persons.sum()), float(groups.cases.sum())
+        ways = gammaln(groups.persons + 1.0) - gammaln(groups.cases + 1.0)
+        ways -= gammaln(groups.persons - groups.cases + 1.0)  # of who of a group they are
+        places = np.concatenate([p.places for p in (cases, controls) if p.places is not None])
+        return {
+            "counts": CaseControl(cases, controls, groups), "inputs": inputs, "n_observed": n,
+            "spacing": _spacing_of(places, n),
+            "reference": n * float(entr(ill / n) + entr(1.0 - ill / n)) - float(ways.sum()),
+        }  # fmt: skip
+
+    def _placed(self, table: Any, what: str, domain: Domain, reach: float | None) -> Persons:
+        """Return persons on land; bare eastings and northings may be in the CRS of the land's own file."""
+        o, captured, theirs = self.options, list[GeobgpWarning](), own_crs(self.options.land)
+        named = {
+            name: getattr(o, name) for name in ("longitude", "latitude", "easting", "northing", "on_water")
+        }
+        how = named | {"max_snap": self._max_snap(reach), "crs": o.points_crs}
+        try:
+            with captured_warnings(captured.append):
+                persons = place_persons(table, domain, what, o.confounders, **how)
+        except DataError as error:
+            if error.found != 0 or o.points_crs is not None or theirs is None or theirs == domain.crs:
+                raise
+            try:
+                return place_persons(table, domain, what, o.confounders, **how | {"crs": theirs})
+            except DataError:
+                raise error from None
+        for warning in captured:
+            warn(warning)
+        return persons
+
+    def fit(
+        self,
+        data: GriddedData,
+        basis: Basis,
+        kernel: Kernel | None,
+        hyper: Literal["map", "integrate"],
+        stage: Stage,
+        start: Posterior | None,
+    ) -> Posterior:
+        """Return a fit of the relative risk."""
+        observed: CaseControl = data.counts
+        posterior = fit_risk(
+            observed.groups, basis, kernel, inputs=data.inputs, hyper=hyper, stage=stage, title=self.options.title,
+            start=start,
+        )  # fmt: skip
+        lost = {"dropped": observed.n_dropped, "snapped": observed.n_snapped}
+        return dataclasses.replace(posterior, points=dict(posterior.points) | lost)
+
+
+def fit_risk(
+    groups: Groups,
+    basis: Basis,
+    kernel: Kernel | None = None,
+    *,
+    inputs: Inputs | None = None,
+    hyper: Literal["map", "integrate"] = "map",
+    stage: Stage | None = None,
+    title: str = "",
+    start: Posterior | None = None,
+) -> Posterior:
+    """Return the posterior of the relative risk, in units of its mean over the controls.
+
+    Parameters
+    ----------
+    groups : Groups
+    basis : HarmonicBasis or FullRank
+    kernel : Kernel, optional
+    inputs : Inputs, optional
+        Covariates at the nodes.
+    hyper : "map" or "integrate"
+    stage : Stage, optional
+    title : str
+    start : Posterior, optional
+        A fit with the same kernel on other cells, to begin from.
+    """
+    domain, kernel = basis.domain, kernel or basis.default_kernel()
+    basis.check_kernel(kernel)
+    likelihood = Binomial(groups.cases, groups.persons, groups.offset, EXP)
+    effects, design = _risk_effects(groups, Effects() if inputs is None else inputs.effects, domain.n_nodes)
+    scaling = resolve(None, basis)
+    where = domain.node_points[groups.node]
+    engine = engine_for(
+        basis, kernel, effects.columns, np.full(design.shape[1], FIXED_SD), 0.0, where, scaling
+    )
+    engine.design = design
+    size = float(np.sqrt(domain.node_areas.sum()))
+    parameters = Hyper.for_domain(kernel, size, domain.cell_size).capped(basis.longest_lengthscale(kernel))
+    known = None if start is None or start.kernel != kernel else _start_at(start, where)
+    found = fit(engine, likelihood, parameters, integrate=hyper == "integrate", stage=stage, start=known)
+    controls = groups.controls_at(domain.n_nodes)
+    share = controls / controls.sum()
+    n_cases = int(groups.cases.sum())
+    n_controls = int(controls.sum())
+    made = Posterior(
+        fit=found,
+        basis=basis,
+        kernel=kernel,
+        likelihood=Binomial.without_data(likelihood.facts()),
+        exposure=n_cases * share,
+        exposure_kind="risk",
+        effects=effects,
+        points={"used": n_cases + n_controls, "cases": n_cases, "controls": n_controls},
+        title=title,
+        scaling=scaling,
+        persons=groups,
+    )
+    log_mean = math.log(float(share @ made._nodes.exp_mean()))
+    odds = Binomial.without_data({"offset": groups.offset + log_mean, "link": "exp"})
+    return dataclasses.replace(made, fit=_centred(found, log_mean), likelihood=odds)
+
+
+def _centred(found: Fit, log_mean: float) -> Fit:
+    """Return a fit whose linear predictor is lower by the log of the mean risk."""
+    states = tuple(
+        dataclasses.replace(s, centre=s.centre - log_mean)
+        for s in cast("tuple[SparseState, ...]", found.states)
+    )
+    return dataclasses.replace(found, states=states)
+
+
+def _risk_effects(groups: Groups, covariates: Effects, n_nodes: int) -> tuple[Effects, np.ndarray]:
+    """Return covariates and confounders together, with their columns at the nodes, and those of the groups.
+
+    The map is of the risk at the average of the confounders.
+    """
+    personal = groups.effects
+    both = set(covariates.names) & set(personal.names)
+    if both:
+        raise DataError(
+            f"{min(both)!r} is a covariate and a confounder.",
+            option="confounders",
+            found=sorted(both),
+            remedy="Leave one of them out, or give it another name.",
+        )
+    columns = covariates.columns if covariates.terms else np.ones((n_nodes, 1))
+    at_nodes = np.column_stack([columns, np.zeros((n_nodes, len(personal.terms)))])
+    effects = Effects((*covariates.blocks, *personal.blocks), at_nodes)
+    return effects, np.column_stack([columns[groups.node], personal.columns[:, 1:]])
+
+
+def _start_at(posterior: Posterior, places: np.ndarray) -> Start:
+    """Return where a fit at places begins that goes on from one on other cells."""
+    mean, variance = posterior.fit.states[0].moments_at(places, by_node=True)
+    land = np.isfinite(mean)
+    return Start(
+        posterior.fit.hyper_mean,
+        posterior.fit.hyper_cov,
+        np.where(land, mean, 0.0),
+        np.where(land, variance, posterior.sd**2),
+    )
