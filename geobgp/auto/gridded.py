@@ -19,7 +19,7 @@ from geobgp.summary import Choice
 from geobgp.text import number
 
 if TYPE_CHECKING:
-    from geobgp.auto.tasks import Task
+    from geobgp.auto.tasks import MapTask
     from geobgp.data.inputs import Inputs
     from geobgp.data.periods import Periods
     from geobgp.posterior import Posterior
@@ -169,11 +169,11 @@ class GriddedSeries:
 
     Parameters
     ----------
-    task : Task
+    task : MapTask
         What kind of data they are.
     """
 
-    task: Task
+    task: MapTask
     _made: dict[float, GriddedData] = field(default_factory=dict, repr=False)
 
     @cached_property

@@ -12,7 +12,7 @@ from geobgp import privacy
 from geobgp.auto.gridded import GriddedSeries
 from geobgp.auto.options import MappingOptions, Options, RiskOptions
 from geobgp.auto.search import POOLED_SHARE, Fits, GridRefinement, fit_over_time
-from geobgp.auto.tasks import CountTask, PersonTask, Task
+from geobgp.auto.tasks import CountTask, MapTask, PersonTask
 from geobgp.errors import warn
 from geobgp.land.domain import Domain
 from geobgp.posterior import Posterior
@@ -20,7 +20,7 @@ from geobgp.progress import ProgressLike, as_progress
 from geobgp.summary import Choice
 
 #: The kind of data that options are of.
-TASKS: dict[type[MappingOptions], type[Task]] = {Options: CountTask, RiskOptions: PersonTask}
+TASKS: dict[type[MappingOptions], type[MapTask]] = {Options: CountTask, RiskOptions: PersonTask}
 
 
 @dataclass(frozen=True, eq=False)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from geobgp.auto.gridded import GriddedData, GriddedSeries, InTime
     from geobgp.auto.options import Features, MappingOptions
-    from geobgp.auto.tasks import Task
+    from geobgp.auto.tasks import MapTask
     from geobgp.data.periods import Periods
     from geobgp.land.domain import Domain
     from geobgp.posterior import Posterior
@@ -123,7 +123,7 @@ class Fits:
 
     Parameters
     ----------
-    task : Task
+    task : MapTask
         The kind of data, with its options.
     deadline : float
         On `time.perf_counter`: a larger model that would end after it is not begun.
@@ -136,7 +136,7 @@ class Fits:
         When the run began, by the clock and by the processor's time.
     """
 
-    task: Task
+    task: MapTask
     deadline: float
     history: list[FitRecord] = field(default_factory=list)
     begun: tuple[float, float] = field(default_factory=lambda: (time.perf_counter(), time.process_time()))

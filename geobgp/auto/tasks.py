@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 SHARED, MOST_LOOKED_AT = 0.3, 2_000_000
 
 
-class Task(ABC):
+class MapTask(ABC):
     """A kind of data: one class each. The search and the pipeline ask it, and ask nothing of what was observed.
 
     Parameters
@@ -150,7 +150,7 @@ class Task(ABC):
 # -- Events: points, and counts by area ------------------------------------------------------------------------
 
 
-class CountTask(Task):
+class CountTask(MapTask):
     """Events as points or by area, in space or over periods: a log-Gaussian Cox process."""
 
     noun = ("point", "points")
@@ -394,7 +394,7 @@ def _about_counts(counts: Counts) -> str:
 # -- Persons: cases and controls -------------------------------------------------------------------------------
 
 
-class PersonTask(Task):
+class PersonTask(MapTask):
     """Cases and controls: the relative risk, from where persons live who fell ill and some who did not."""
 
     noun = ("person", "persons")

@@ -357,7 +357,7 @@ def counted(mapped: Any) -> dict[str, Any]:
             "moved": sum(c.n_snapped for c in both), "dropped": sum(c.n_dropped for c in both),
             "cases": both[0].n_used, "controls": both[1].n_used,
         }  # fmt: skip
-    counts = None if of_risk else mapped.counts
+    counts = mapped.counts
     if isinstance(counts, AreaCounts):
         placed = 0 if counts.located is None else round(float(counts.located.sum()))
         return {
