@@ -26,6 +26,7 @@ from geobgp.inference.mixture import (
 from geobgp.text import count, html_table, number
 
 if TYPE_CHECKING:
+    from geobgp.data.periods import Periods
     from geobgp.posterior import Posterior
 
 #: What the effects of a yearly cycle are called.
@@ -222,7 +223,9 @@ def describe(posterior: Posterior) -> Summary:
     fit, info, domain, kernel = posterior.fit, posterior.basis_info, posterior.domain, posterior.kernel
     area, area_name = domain.area_unit
     scale, unit = domain.length_unit
-    facts: dict[str, Any] = {"points": dict(posterior.points), "periods": _period_words(posterior)}
+    facts: dict[str, Any] = {"points": dict(posterior.points)}
+    if posterior.periods is not None:
+        facts["periods"] = _period_words(posterior, posterior.periods)
     if (variation := posterior._known_variation()) is not None:
         facts["variation"] = variation.facts()
     facts |= {
@@ -280,12 +283,10 @@ def _describe_time(posterior: Posterior) -> dict[str, Any]:
     return facts | {"yearly_cycle": _season(posterior)}
 
 
-def _period_words(posterior: Posterior) -> str | None:
+def _period_words(posterior: Posterior, periods: Periods) -> str:
     """Return which periods there are, and how many of them are without events."""
-    if posterior.periods is None:
-        return None
     empty = 0 if posterior.observed is None else int((posterior.observed.sum(axis=1) == 0).sum())
-    return posterior.periods.words() + (f", {empty:,} without events" if empty else "")
+    return periods.words() + (f", {empty:,} without events" if empty else "")
 
 
 def _season(posterior: Posterior) -> str | None:

@@ -144,7 +144,7 @@ def test_every_number_that_is_shown_is_in_the_units(people, asked, tmp_path):
         assert f"more than {limit} {shown.units}" in source.tags(6)["long_name"]
     assert shown.units in (tmp_path / "all.qml").read_text("utf-8")
     with xr.open_dataset(shown.to_netcdf(tmp_path / "all.nc")) as data:
-        assert data["mean"].attrs["units"] == shown.units
+        assert data["mean"].attrs["units_in_words"] == shown.units
     assert shown.units in str(shown.summary())
     assert shown.units in shown.to_map().get_root().render()
 
