@@ -67,7 +67,7 @@ def of_parts(numbers: list[int], seeds: int) -> Table:
                 frame["part"] = np.random.default_rng(n).integers(0, n, len(frame))
                 more = {"permeability": permeability, "kernel": Matern(nu), "points_crs": domain.crs}
                 strata = map_strata(frame, LAND, "part", pool=True, **more, **told)
-                found.append([strata.everything.fit.hyper_mean[:2],
+                found.append([strata.pooled.fit.hyper_mean[:2],
                               [strata.prior.log_lengthscale[0], strata.prior.log_sd[0]]])  # fmt: skip
             # The mean of the logarithms over the patterns.
             mean = np.exp(np.mean(np.reshape(found, (len(several), len(numbers), 2, 2)), axis=0))

@@ -70,6 +70,23 @@ class Workers(ABC):
         A piece whose worker dies is done again by another.
         """
 
+    def gather(
+        self,
+        function: Callable,
+        items: Sequence[Any],
+        *shared: Any,
+        step: Callable[[int, int], Any] | None = None,
+    ) -> list[Any]:
+        """Return the results for all items in their order; an error is raised. `step` is told of the progress."""
+        results = [None] * len(items)
+        for done, (k, result) in enumerate(self.run(function, items, *shared), start=1):
+            if isinstance(result, Failed):
+                raise result.error
+            results[k] = result
+            if step is not None:
+                step(done, len(items))
+        return results
+
     def total(
         self,
         function: Callable,

@@ -27,7 +27,7 @@ from geobgp.errors import CheckWarning, DataError, option, render_text
 from geobgp.inference.held_out import ROUNDS, HeldOut, JointNormal, hold_out, log_score
 from geobgp.inference.mixture import INTERVAL
 from geobgp.model import model_of
-from geobgp.parallel import Failed, open_workers
+from geobgp.parallel import open_workers
 from geobgp.prior.basis import MAX_TRUNCATED_VARIANCE
 from geobgp.text import count, number, percent, whole_percent
 from geobgp.validation import SEVERAL_AXES, validated
@@ -505,12 +505,8 @@ def _refitted(
     sample: Sample, groups: list[Group], client: Any, n_jobs: int | None
 ) -> Iterator[tuple[Group, list[HeldOut]]]:
     """Yield every block with what a fit without it says, hyperparameters learned anew, by whoever fits."""
-    predicted = dict[int, JointNormal]()
     with open_workers(client, n_jobs) as workers:
-        for k, result in workers.run(refit_block, groups, workers.share(sample.posterior)):
-            if isinstance(result, Failed):
-                raise result.error
-            predicted[k] = result
+        predicted: list[JointNormal] = workers.gather(refit_block, groups, workers.share(sample.posterior))
     for k, (which, n_block, n_held) in enumerate(groups):
         block = which[:n_block]
         observed = sample.likelihood(0, block)(np.arange(n_block))

@@ -279,7 +279,7 @@ def _write_strata(
                 rasters[name] = strata[name].to_raster(path)[0]
             stage.step(len(rasters), len(strata))
     with steps.stage("totals") as stage:
-        domain = strata.everything.domain
+        domain = strata.pooled.domain
         regions = None if options.regions is None else read_named_regions(options.regions, domain)
         table = strata.totals(
             regions, n_samples=_SAMPLES, client=options.client, n_jobs=options.n_jobs, step=stage.step
@@ -293,11 +293,11 @@ def _write_strata(
         strata.to_index(folder / "index.html", title=options.title)
     record: dict[str, Any] = {
         "geobgp": geobgp.__version__,
-        "created": strata.everything.created,
+        "created": strata.pooled.created,
         "options": options.record(),
         "strata": {name: path.name for name, path in rasters.items()},
         "failures": strata.failures,
-        "choices": dict(strata.everything.choices),
+        "choices": dict(strata.pooled.choices),
         "warnings": warnings,
         "seconds": steps.seconds,
         "command": command_line(options, "strata"),

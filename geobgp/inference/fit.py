@@ -16,7 +16,7 @@ from geobgp.inference.families import Likelihood
 from geobgp.inference.hyper import Hyper
 from geobgp.inference.solver import MAX_ROUNDS, MIN_GAIN, ROUGH, TIGHT, TOLERANCE, Guess, Point, Solver, Start
 from geobgp.inference.states import FeatureState, SparseState
-from geobgp.parallel import Failed, open_workers
+from geobgp.parallel import open_workers
 from geobgp.progress import Stage
 
 if TYPE_CHECKING:
@@ -284,10 +284,7 @@ def _integrate(
         # Others get a solver of their own, without the one who is told of its progress.
         own = solver if workers.n == 1 else Solver(solver.engine, solver.likelihood, solver.hyper, None)
         shared = workers.share(own), workers.share(best.found)
-        for k, found in workers.run(_settled, [at.theta for at in grid[1:]], *shared):
-            if isinstance(found, Failed):
-                raise found.error
-            points[k + 1] = found
+        points |= enumerate(workers.gather(_settled, [at.theta for at in grid[1:]], *shared), start=1)
     ordered = [points[k] for k in range(len(grid))]
     return ordered, grid_weights(grid, [point.score for point in ordered])
 

@@ -16,10 +16,8 @@ from scipy.linalg import blas, cython_blas, cython_lapack, lapack
 
 # -- BLAS and LAPACK by address, without Python's lock: so that two threads can work on dense blocks at once --
 # SciPy offers its BLAS to compiled code as function pointers. Called through them, a routine takes addresses instead
-# of
-# arrays, and other threads run meanwhile; SciPy's Python functions hold the lock. Where the pointers are not as
-# expected
-# these serve instead.
+# of arrays, and other threads run meanwhile; SciPy's Python functions hold the lock. Where the pointers are not as
+# expected these serve instead.
 
 
 #: A routine as Fortran declares it, with the address of every argument.

@@ -219,8 +219,7 @@ def _ordered(front: np.ndarray, parents: np.ndarray, levels: np.ndarray) -> Orde
 
 # -- Trees of fronts, parted so that two threads can climb them at once --------------------------------------
 # The heaviest branches make two *limbs* of about the same work; where these meet is the *top*. Within a limb, and
-# within
-# the top, fronts are sorted by their depth: those of the same depth have nothing to do with each other.
+# within the top, fronts are sorted by their depth: those of the same depth have nothing to do with each other.
 
 
 #: Work, in multiplications, that a front costs beside its own, and from which a tree is parted into limbs.
@@ -336,8 +335,7 @@ def _limbs(own: np.ndarray, side: np.ndarray, parents: np.ndarray) -> np.ndarray
 
 # -- Batches: fronts at the same depth, whose numbers lie in common vectors and move together ----------------
 # The columns of a batch's fronts are one vector, their rests another. Where each entry of the matrix, and each rest
-# of
-# the batches below, goes in them is found once for a pattern.
+# of the batches below, goes in them is found once for a pattern.
 
 
 class Shape(NamedTuple):
@@ -665,8 +663,7 @@ class Fronts:
 
 # -- Elimination: the numbers that go through a plan of `Fronts`, up the tree to a factor and down again to solutions --
 # Everything is done batch by batch: what the batches below have left is brought together, and each front is then a
-# few
-# calls of BLAS. The two limbs of the tree go to two threads.
+# few calls of BLAS. The two limbs of the tree go to two threads.
 
 
 #: The blocks own, side and rest of a front.

@@ -221,7 +221,7 @@ def map_tiles(
 ) -> Tiles:
     """Map the intensity of points on land of any size at full resolution, tile by tile.
 
-    A coarse map of everything, and a few tiles that learn by themselves, give lengthscale, sd, intercept and effects of
+    A coarse pooled fit, and a few tiles that learn by themselves, give lengthscale, sd, intercept and effects of
     covariates, which all tiles share. Each tile is fitted with a halo of its neighbours' land and points, and the tiles
     are blended where they meet. Results are written as they come. Tiles are files named by a hash of all that they
     depend on: a run that is cut off at any moment fits only what is missing when it is begun again. Where one tile

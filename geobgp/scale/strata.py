@@ -9,6 +9,8 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
+from itertools import count as count_from
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -83,12 +85,9 @@ def unpack(packed: bytes, common: Mapping[str, Any]) -> Posterior:
 
 # -- Pooling: what many fits together teach of their hyperparameters, as a prior from which small ones borrow --
 # θ_s, the log lengthscale and log sd of stratum s, is taken for a draw from N(m, diag(v)). The bound of a stratum's
-# counts in θ is taken for a quadratic about the θ of its fit, with the gradient and curvature that were measured
-# there,
-# so that m and v follow by expectation and maximisation without new fits. With N(m, diag(v)) as their prior the
-# strata
-# are fitted again, and the quadratics taken anew about these fits, until m and v stay. Where strata do not differ, m
-# is
+# counts in θ is taken for a quadratic about the θ of its fit, with the gradient and curvature that were measured there,
+# so that m and v follow by expectation and maximisation without new fits. With N(m, diag(v)) as their prior the strata
+# are fitted again, and the quadratics taken anew about these fits, until m and v stay. Where strata do not differ, m is
 # then the θ at which the bounds of all of them together are highest.
 
 
@@ -165,8 +164,8 @@ def learn_prior(evidence: Sequence[Evidence], start: np.ndarray) -> NormalPrior:
     >>> rng = np.random.default_rng(1)
     >>> theta = rng.normal([8.0, 0.0], [0.5, 0.2], (400, 2))
     >>> seen = theta + rng.normal(0.0, 0.3, theta.shape)
-    >>> told = [Evidence(np.eye(2) / 0.09, each / 0.09) for each in seen]
-    >>> prior = learn_prior(told, seen)
+    >>> evidence = [Evidence(np.eye(2) / 0.09, each / 0.09) for each in seen]
+    >>> prior = learn_prior(evidence, seen)
     >>> [round(v, 1) for v in (*prior.log_lengthscale, *prior.log_sd)]
     [8.0, 0.5, -0.0, 0.2]
     """
@@ -201,8 +200,8 @@ def most_probable(evidence: Sequence[Evidence], prior: Prior, start: np.ndarray)
 
     Examples
     --------
-    >>> told = [Evidence(np.eye(2), np.array([2.0, 0.0])), Evidence(np.eye(2), np.array([4.0, 1.0]))]
-    >>> most_probable(told, NormalPrior((0.0, 1e3), (0.0, 1e3)), np.zeros(2)).round(3).tolist()
+    >>> evidence = [Evidence(np.eye(2), np.array([2.0, 0.0])), Evidence(np.eye(2), np.array([4.0, 1.0]))]
+    >>> most_probable(evidence, NormalPrior((0.0, 1e3), (0.0, 1e3)), np.zeros(2)).round(3).tolist()
     [3.0, 0.5]
     """
     a = np.sum([one.precision for one in evidence], axis=0)
@@ -228,8 +227,8 @@ class Strata(Mapping[str, "Posterior"]):
     ----------
     counts : StrataCounts
         What became of the points, by name; ``counts.labels`` has the values of the columns.
-    everything : Posterior
-        The map of all points together, which chose cells, water and basis.
+    pooled : Posterior
+        The fit of all points together, which chose cells, water and basis.
     failures : dict of str to str
         Why strata could not be mapped, by name.
     warnings : dict of str to tuple of str
@@ -240,7 +239,7 @@ class Strata(Mapping[str, "Posterior"]):
 
     _posteriors: dict[str, Posterior] = field(repr=False)
     counts: StrataCounts = field(repr=False)
-    everything: Posterior
+    pooled: Posterior
     failures: dict[str, str]
     warnings: dict[str, tuple[str, ...]] = field(repr=False)
     prior: NormalPrior | None = None
@@ -257,13 +256,13 @@ class Strata(Mapping[str, "Posterior"]):
     def __repr__(self) -> str:
         failed = f", {len(self.failures):,} failed ({listed(self.failures, 3)})" if self.failures else ""
         return (
-            f"Strata({count(len(self), 'map')} by {listed(self.counts.by)}, {self.everything.domain.n_nodes:,} "
-            f"nodes, {self.everything.basis.label}{', pooled' if self.prior is not None else ''}{failed})"
+            f"Strata({count(len(self), 'map')} by {listed(self.counts.by)}, {self.pooled.domain.n_nodes:,} "
+            f"nodes, {self.pooled.basis.label}{', pooled' if self.prior is not None else ''}{failed})"
         )
 
     def table(self) -> pd.DataFrame:
         """Return a row for each stratum: its labels, points, hyperparameters, bound, and what is to be said of it."""
-        scale, unit = self.everything.domain.length_unit
+        scale, unit = self.pooled.domain.length_unit
         rows = {}
         for name, posterior in self.items():
             rows[name] = {
@@ -281,7 +280,7 @@ class Strata(Mapping[str, "Posterior"]):
             rows[name] = row | {"dropped": self.counts[name].n_dropped, "remarks": reason}
         order = [name for name in self.counts if name in rows]
         table = pd.DataFrame([rows[name] for name in order], index=pd.Index(order, name="stratum"))
-        named = hide_rows(table.rename(columns={"points": "observed"}), self.everything, ["observed"])
+        named = hide_rows(table.rename(columns={"points": "observed"}), self.pooled, ["observed"])
         return named.rename(columns={"observed": "points"})
 
     def totals(
@@ -317,23 +316,18 @@ class Strata(Mapping[str, "Posterior"]):
                 option="points",
                 remedy="Ask one stratum at a time: strata[name].totals(regions, points=...).",
             )
-        frame = read_regions(regions, self.everything.domain)
-        tables: dict[int, Any] = {}
+        frame = read_regions(regions, self.pooled.domain)
         names = list(self)
         with open_workers(client, n_jobs) as workers:
-            shared = workers.share(replace(self.everything, tried=())), workers.share((frame, how))
-            common = common_parts(self.everything.basis, self.everything)
+            shared = workers.share(replace(self.pooled, tried=())), workers.share((frame, how))
+            common = common_parts(self.pooled.basis, self.pooled)
             items = [pack(self[name], common) for name in names]
-            for k, table in workers.run(_totals, items, *shared):
-                if isinstance(table, Failed):
-                    raise table.error
-                values = {"stratum": names[k], **self.counts.labels.loc[names[k]].to_dict()}
-                for place, (column, value) in enumerate(values.items()):
-                    table.insert(place, column if column not in table else f"stratum_{column}", value)
-                tables[k] = table
-                if step is not None:
-                    step(len(tables), len(names))
-        out: gpd.GeoDataFrame = pd.concat([tables[k] for k in range(len(names))], ignore_index=True)
+            tables = workers.gather(_totals, items, *shared, step=step)
+        for name, table in zip(names, tables, strict=True):
+            values = {"stratum": name, **self.counts.labels.loc[name].to_dict()}
+            for place, (column, value) in enumerate(values.items()):
+                table.insert(place, column if column not in table else f"stratum_{column}", value)
+        out: gpd.GeoDataFrame = pd.concat(tables, ignore_index=True)
         return out
 
     def to_totals(self, path: str | Path, regions: Any = None, **how: Any) -> Path:
@@ -377,10 +371,10 @@ class Strata(Mapping[str, "Posterior"]):
         return write_page(self, path, title=title)
 
 
-def _totals(item: bytes, everything: Posterior, asked: tuple[Any, dict[str, Any]]) -> gpd.GeoDataFrame:
+def _totals(item: bytes, pooled: Posterior, asked: tuple[Any, dict[str, Any]]) -> gpd.GeoDataFrame:
     """Return the totals of one stratum, wherever this is."""
     frame, how = asked
-    return unpack(item, common_parts(everything.basis, everything)).totals(frame, **how)
+    return unpack(item, common_parts(pooled.basis, pooled)).totals(frame, **how)
 
 
 def safe_names(names: list[str]) -> dict[str, str]:
@@ -391,17 +385,13 @@ def safe_names(names: list[str]) -> dict[str, str]:
     >>> safe_names(["Lyme disease", "../etc", "lyme/disease", "ÄÖ", ""])
     {'Lyme disease': 'lyme-disease', '../etc': 'etc', 'lyme/disease': 'lyme-disease-2', 'ÄÖ': 'ao', '': 'stratum'}
     """
-    found: dict[str, str] = {}
-    taken: set[str] = set()
+    stems: dict[str, str] = {}
     for name in names:
         plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
         stem = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:60] or "stratum"
-        other, k = stem, 2
-        while other in taken:
-            other, k = f"{stem}-{k}", k + 1
-        taken.add(other)
-        found[name] = other
-    return found
+        numbered = chain([stem], (f"{stem}-{k}" for k in count_from(2)))
+        stems[name] = next(one for one in numbered if one not in stems.values())
+    return stems
 
 
 # -- Strata: a map for each value of a column, all on one basis, by a Dask cluster or the processes of this machine --
@@ -419,13 +409,19 @@ def run_strata(options: StrataOptions, progress: ProgressLike = False) -> Strata
     _check_readable(o.points)
     with open_workers(o.client, o.n_jobs) as workers:
         mapped = run(o.pooled(), progress)
-        reading = {
-            name: getattr(o, name)
-            for name in (
-                "weights", "on_water", "chunksize", "longitude", "latitude", "easting", "northing", "layer", "client",
-            )
-        }  # fmt: skip
-        # Bare coordinates are where they were found to be for the map of everything.
+        names = (
+            "weights",
+            "on_water",
+            "chunksize",
+            "longitude",
+            "latitude",
+            "easting",
+            "northing",
+            "layer",
+            "client",
+        )
+        reading = {name: getattr(o, name) for name in names}
+        # Bare coordinates are where they were found to be for the pooled fit.
         crs = getattr(mapped.counts, "points_crs", None) if o.points_crs is None else o.points_crs
         counts = bin_strata(
             o.points, mapped.domain, o.by, crs=crs, max_snap=mapped.reach, progress=progress, **reading
@@ -434,7 +430,7 @@ def run_strata(options: StrataOptions, progress: ProgressLike = False) -> Strata
 
 
 def _check_readable(points: Any) -> None:
-    """Refuse points that can be read only once: they are read for the map of everything, and by stratum."""
+    """Refuse points that can be read only once: they are read for the pooled fit, and by stratum."""
     if not hasattr(points, "columns") and not hasattr(points, "__fspath__") and not isinstance(points, str):
         raise DataError(
             f"Strata need a table or a file, with columns; found points as {type(points).__name__}.",
@@ -515,13 +511,13 @@ def fit_stratum(task: Task, job: StratumJob) -> FittedStratum:
 def _fit_all(
     o: StrataOptions, mapped: Mapped, counts: StrataCounts, workers: Workers, progress: Progress
 ) -> Strata:
-    everything = mapped.posterior
+    pooled = mapped.posterior
     model = LGCP.from_inputs(
-        everything.basis,
-        Inputs.of(everything),
-        everything.kernel,
+        pooled.basis,
+        Inputs.of(pooled),
+        pooled.kernel,
         likelihood=o.likelihood,
-        scaling=everything.scaling,
+        scaling=pooled.scaling,
     )  # fmt: skip
     if o.pool and len(counts) < FEWEST_POOLED:
         raise DataError(
@@ -538,7 +534,7 @@ def _fit_all(
     if any(f.learned.hyper_gradient is None for f in fits.values()):
         # Counts with more spread than Poisson ones: without gradients only a wide prior, the first, can be taken out.
         rounds = min(rounds, 1)
-    n = everything.domain.n_nodes
+    n = pooled.domain.n_nodes
     for _ in range(rounds):
         before, prior = prior, _common_prior(model, fits, prior)
         if moved(before, prior) < POOL_SETTLED:
@@ -558,41 +554,41 @@ def _fit_all(
             option="by",
             found=0,
         )
-    posteriors = {name: _posterior(f.packed, everything, prior).in_units(o.units) for name, f in fits.items()}
+    posteriors = {name: _posterior(f.packed, pooled, prior).in_units(o.units) for name, f in fits.items()}
     rule = Protection.of(o.min_count, o.protect, o.min_people)
     if rule:
         posteriors, too_few = _protected(posteriors, rule)
         failures |= too_few
-        everything = protected(everything, dataclasses.replace(rule, protect="hide"))
+        pooled = protected(pooled, dataclasses.replace(rule, protect="hide"))
     if failures:
-        told = "; ".join(f"{name}: {render_text(text)}" for name, text in list(failures.items())[:5])
+        why = "; ".join(f"{name}: {render_text(text)}" for name, text in list(failures.items())[:5])
         more = f"; and {len(failures) - 5:,} more" if len(failures) > 5 else ""
         warn(
             StrataWarning(
-                f"{count(len(failures), 'stratum', 'strata')} of {len(counts):,} could not be mapped ({told}{more}).",
+                f"{count(len(failures), 'stratum', 'strata')} of {len(counts):,} could not be mapped ({why}{more}).",
                 option="by",
                 found=list(failures),
                 remedy="The others are as they would be without.",
             )
         )
     captured = {name: f.warnings for name, f in fits.items()}
-    return Strata(posteriors, counts, everything, failures, captured, prior)
+    return Strata(posteriors, counts, pooled, failures, captured, prior)
 
 
 def _protected(
     posteriors: dict[str, Posterior], rule: Protection
 ) -> tuple[dict[str, Posterior], dict[str, str]]:
     """Return the strata with small numbers hidden, and why nothing of the others can be shown."""
-    found, failures = dict[str, Posterior](), dict[str, str]()
+    shown, failures = dict[str, Posterior](), dict[str, str]()
     for name, posterior in posteriors.items():
         try:
-            found[name] = protected(posterior, rule)
+            shown[name] = protected(posterior, rule)
         except DataError as error:
             failures[name] = error.message
-    if not found:
+    if not shown:
         name, text = next(iter(failures.items()))
         raise DataError(f"No stratum can be shown; the first, {name!r}: {text}", option="min_count")
-    return found, failures
+    return shown, failures
 
 
 def _run(
@@ -602,13 +598,12 @@ def _run(
     names, fits, failures = list(tasks), dict[str, FittedStratum](), dict[str, str]()
     with progress.stage(stage_name) as stage:
         stage.tell(f"by {workers.where}")
-        for done, (k, found) in enumerate(workers.run(fit_stratum, list(tasks.values()), shared), start=1):
-            if isinstance(found, Failed):
-                failures[names[k]] = getattr(found.error, "message", "") or (
-                    f"{type(found.error).__name__}: {found.error}"
-                )
+        for done, (k, result) in enumerate(workers.run(fit_stratum, list(tasks.values()), shared), start=1):
+            if isinstance(result, Failed):
+                error = result.error
+                failures[names[k]] = getattr(error, "message", "") or f"{type(error).__name__}: {error}"
             else:
-                fits[names[k]] = found
+                fits[names[k]] = result
             stage.step(done, len(names))
         lost = f", {len(failures):,} failed ({listed(failures, 3)})" if failures else ""
         stage.note(f"{count(len(fits), 'stratum', 'strata')} by {workers.where}{lost}")
@@ -637,16 +632,16 @@ def _start(fit: Fit, n_nodes: int) -> Start:
     return Start(fit.hyper_mean, fit.hyper_cov, np.zeros(n_nodes), np.zeros(n_nodes))
 
 
-def _posterior(packed: bytes, everything: Posterior, prior: NormalPrior | None) -> Posterior:
+def _posterior(packed: bytes, pooled: Posterior, prior: NormalPrior | None) -> Posterior:
     """Return the posterior of a stratum, on the basis that all share."""
     shared = "free for each stratum"
     if prior is not None:
         shared = "partly pooled: a normal prior of log lengthscale and log sd, learned from all strata"
     return dataclasses.replace(
-        unpack(packed, common_parts(everything.basis, everything)),
-        choices={**everything.choices, "hyperparameters": shared},
-        interval=everything.interval,
-        style=everything.style,
+        unpack(packed, common_parts(pooled.basis, pooled)),
+        choices={**pooled.choices, "hyperparameters": shared},
+        interval=pooled.interval,
+        style=pooled.style,
     )
 
 
@@ -659,7 +654,7 @@ SIDE = 320
 
 def write_page(strata: Strata, path: str | Path, *, title: str = "") -> Path:
     """Write the page; see `Strata.to_index`."""
-    domain = strata.everything.domain
+    domain = strata.pooled.domain
     first = next(iter(strata.values()))
     drawn = "q50" if first.drawn == "median" else "mean"
     fields = {name: posterior.node_intensity((0.5,))[drawn].to_numpy() for name, posterior in strata.items()}
@@ -688,8 +683,8 @@ def write_page(strata: Strata, path: str | Path, *, title: str = "") -> Path:
     page = render(
         "scale/strata.html.j2",
         title=title or f"Strata by {by}",
-        about=f"{count(len(strata), 'map')} by {by}, on {nodes} with {strata.everything.basis.label}",
-        pooled=_pooled(strata),
+        about=f"{count(len(strata), 'map')} by {by}, on {nodes} with {strata.pooled.basis.label}",
+        pooled=_in_common(strata),
         quantity=first.quantity,
         drawn=first.drawn,
         hatched=hatched,
@@ -697,7 +692,7 @@ def write_page(strata: Strata, path: str | Path, *, title: str = "") -> Path:
         legend=list(zip(classes.hex, classes.labels(), strict=True)),
         maps=maps,
         failures=strata.failures,
-        source=strata.everything.provenance["source"],
+        source=strata.pooled.provenance["source"],
     )
     with replacing(path, parents=True) as temporary:
         temporary.write_text(page, encoding="utf-8")
@@ -710,11 +705,11 @@ def _doubt(posterior: Posterior) -> tuple[str, ...]:
     return () if found is None or found["verdict"] == "varies" else (found["in_short"],)
 
 
-def _pooled(strata: Strata) -> str:
+def _in_common(strata: Strata) -> str:
     """Return what the strata share of their hyperparameters, in words."""
     if strata.prior is None:
         return "Lengthscale and sd are learned for each stratum by itself."
-    scale, unit = strata.everything.domain.length_unit
+    scale, unit = strata.pooled.domain.length_unit
     (length, by_length), (sd, by_sd) = strata.prior.log_lengthscale, strata.prior.log_sd
     return (
         f"Lengthscale and sd are partly pooled: about {number(float(np.exp(length)) / scale)} {unit} (two thirds of "

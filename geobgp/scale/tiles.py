@@ -6,7 +6,6 @@ import hashlib
 import json
 import math
 from dataclasses import asdict, dataclass, field, replace
-from functools import reduce
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -214,16 +213,11 @@ class Planner:
             return
         # As far beyond a core as its points can have been moved.
         tasks = self._tasks(cut_tiles(self.land, self.frame, self.o.tile_nodes, 2.0 * self.h))
-        found: list[Checked] = []
         with self.progress.stage("inputs") as stage:
-            for done, (_, part) in enumerate(
-                self.workers.run(check_tile, tasks, self.workers.share(job)), start=1
-            ):
-                if isinstance(part, Failed):
-                    raise part.error
-                found.append(part)
-                stage.step(done, len(tasks))
-        reduce(Checked.plus, found).judge(job.inputs.fill_missing)
+            checked: Checked = self.workers.total(
+                check_tile, tasks, Checked.plus, self.workers.share(job), step=stage.step
+            )
+        checked.judge(job.inputs.fill_missing)
 
     # -- what all tiles share
 

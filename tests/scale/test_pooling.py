@@ -129,7 +129,7 @@ def test_one_pattern_split_at_random_is_pooled_where_all_bounds_together_are_hig
 
     def together(step):
         at = np.exp([length + step[0], sd + step[1]])
-        model = LGCP(strata.everything.basis, Matern(1.0, *at))
+        model = LGCP(strata.pooled.basis, Matern(1.0, *at))
         return sum(model.fit(posterior.observed).elbo for posterior in strata.values())
 
     steps = 0.2 * np.array([(i, j) for i in (-1, 0, 1) for j in (-1, 0, 1)])

@@ -63,13 +63,13 @@ def test_each_is_the_fit_of_its_points_alone(points, mapped):
         assert posterior.elbo == pytest.approx(expected.elbo)
         one = map_intensity(alone, case.land(), **TOLD)
         np.testing.assert_allclose(posterior.node_intensity(), one.node_intensity(), rtol=1e-6)
-        assert posterior.basis is strata.everything.basis
+        assert posterior.basis is strata.pooled.basis
         assert len(posterior.sample(2, 0)) == 2
     assert strata.failures.keys() == {"abroad"} and "3 read, 3 dropped" in strata.failures["abroad"]
     assert any("1 stratum of 4 could not be mapped (abroad: There are no points" in text for text in told)
     assert any("2 of " in text and "are in no stratum" in text for text in told)
     used = sum(p.n_points for p in strata.values())
-    assert used + 2 == strata.everything.n_points
+    assert used + 2 == strata.pooled.n_points
 
 
 @pytest.mark.filterwarnings("ignore::geobgp.errors.GeobgpWarning")
