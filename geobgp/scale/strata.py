@@ -91,7 +91,7 @@ def unpack(packed: bytes, common: Mapping[str, Any]) -> Posterior:
 # then the θ at which the bounds of all of them together are highest.
 
 
-#: The narrowest that the strata may be found to differ by, a standard deviation of log θ.
+#: The least that strata are taken to differ by, a standard deviation of log θ.
 NARROWEST = 0.03
 #: How far from a fit its evidence may be thought to point, in log θ: a factor of 7.
 REACH = 2.0
@@ -221,7 +221,7 @@ def most_probable(evidence: Sequence[Evidence], prior: Prior, start: np.ndarray)
 
 @dataclass(frozen=True, eq=False)
 class Strata(Mapping[str, "Posterior"]):
-    """What `map_strata` has made: a mapping of the strata's names to their posteriors, which share one basis.
+    """The result of `map_strata`: a mapping of the strata's names to their posteriors, which share one basis.
 
     Attributes
     ----------
@@ -312,7 +312,7 @@ class Strata(Mapping[str, "Posterior"]):
         """
         if how.get("points") is not None:
             raise DataError(
-                "Which points are of which stratum is not told by points.",
+                "Points do not say of which stratum they are.",
                 option="points",
                 remedy="Ask one stratum at a time: strata[name].totals(regions, points=...).",
             )
@@ -421,7 +421,7 @@ def run_strata(options: StrataOptions, progress: ProgressLike = False) -> Strata
             "client",
         )
         reading = {name: getattr(o, name) for name in names}
-        # Bare coordinates are where they were found to be for the pooled fit.
+        # Bare coordinates are in the CRS that the pooled fit took them to be in.
         crs = getattr(mapped.counts, "points_crs", None) if o.points_crs is None else o.points_crs
         counts = bin_strata(
             o.points, mapped.domain, o.by, crs=crs, max_snap=mapped.reach, progress=progress, **reading
@@ -701,8 +701,8 @@ def write_page(strata: Strata, path: str | Path, *, title: str = "") -> Path:
 
 def _doubt(posterior: Posterior) -> tuple[str, ...]:
     """Return that a stratum's map may not vary at all."""
-    found = posterior.summary().get("variation")
-    return () if found is None or found["verdict"] == "varies" else (found["in_short"],)
+    variation = posterior.summary().get("variation")
+    return () if variation is None or variation["verdict"] == "varies" else (variation["in_short"],)
 
 
 def _in_common(strata: Strata) -> str:

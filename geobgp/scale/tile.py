@@ -160,20 +160,20 @@ class Checked:
                 )
 
 
-# -- One tile: its land, points, inputs and what the map of everything has taught in, its part of the map out --
+# -- One tile: its land, points, inputs and what all tiles share in, its part of the map out -------
 
 
 #: Prior standard deviation of fixed effects that are held.
 HELD = 1e-4
 #: Files of another format are not read.
-FORMAT = 2
+FORMAT = 3
 #: A tile, its points, and the polygons of its inputs.
 Task = tuple[Tile, np.ndarray, Shapes]
 
 
 @dataclass(frozen=True)
 class SharedParameters:
-    """What the map of everything says, for every tile.
+    """What the pooled fit says, for every tile.
 
     Attributes
     ----------
@@ -214,8 +214,8 @@ class TileJob:
         As WKT.
     nu, permeability, min_coverage, max_snap : float
     quantiles : tuple of float
-    taught : Taught or None
-        None: the tile holds everything, and learns for itself.
+    parameters : SharedParameters or None
+        None: the tile holds all land, and learns for itself.
     inputs : TileInputs
         Exposure, effort and covariates.
     slopes : tuple of float
@@ -229,7 +229,7 @@ class TileJob:
     min_coverage: float
     max_snap: float
     quantiles: tuple[float, ...]
-    taught: SharedParameters | None
+    parameters: SharedParameters | None
     inputs: TileInputs
     slopes: tuple[float, ...] = ()
 
@@ -243,7 +243,7 @@ class TileJob:
         digest = hashlib.blake2b(digest_size=12)
         plain = (
             FORMAT, tile.core, tile.shown, tile.outer, self.frame.cell_size, self.frame.west, self.frame.north,
-            self.crs, self.nu, self.permeability, self.min_coverage, self.max_snap, self.quantiles, self.taught,
+            self.crs, self.nu, self.permeability, self.min_coverage, self.max_snap, self.quantiles, self.parameters,
             self.inputs.digest, self.inputs.whole.effects.means.tolist(), self.inputs.whole.effects.scales.tolist(),
             self.slopes,
         )  # fmt: skip
@@ -310,7 +310,7 @@ def fit_tile(task: Task, job: TileJob) -> FittedTile:
         # What became of points and inputs is told once, of all tiles.
         "warnings": [str(w) for w in captured if not isinstance(w, DroppedPointsWarning | InputWarning)],
     }
-    if job.taught is None:
+    if job.parameters is None:
         facts["coefficients"] = posterior.with_interval(job.interval).coefficients.to_dict("records")
     del posterior, domain, table
     gc.collect()  # factors refer to each other, and the next tile needs their room
@@ -348,9 +348,9 @@ def _own(tile: Tile, domain: Domain) -> np.ndarray:
 
 
 def tile_posterior(task: Task, job: TileJob) -> Posterior:
-    """Return the posterior of a tile: with what was taught held, or that of the whole fit where nothing was."""
+    """Return the posterior of a tile: with shared parameters held, or with its own where it holds all land."""
     basis, counts, inputs = _observed(task, job)
-    if job.taught is not None:
+    if job.parameters is not None:
         return held_posterior(basis, counts, inputs, job)
     return LGCP.from_inputs(basis, inputs, Matern(job.nu)).fit(counts)
 
@@ -378,7 +378,7 @@ def _intercept(domain: Domain) -> Effects:
 def _observed(task: Task, job: TileJob, *, part: bool = False) -> tuple[FullRank, Any, Inputs]:
     """Return the prior on a tile's land, the counts on it, and its inputs; gaps are filled if it is but a part."""
     tile, coords, shapes = task
-    domain, part = tile_domain(tile, job), part or job.taught is not None
+    domain, part = tile_domain(tile, job), part or job.parameters is not None
     inputs = job.inputs.read(domain, shapes, part=part)
     counts: Any = bin_points(coords, domain, max_snap=job.max_snap)
     if part:
@@ -389,14 +389,14 @@ def _observed(task: Task, job: TileJob, *, part: bool = False) -> tuple[FullRank
 
 def held_posterior(basis: FullRank, counts: np.ndarray, inputs: Inputs, job: TileJob) -> Posterior:
     """Fit counts with lengthscale, sd, intercept and effects held; the joint uncertainty of these is in the result."""
-    taught = job.taught
-    assert taught is not None
-    kernel = Matern(job.nu, taught.lengthscale, taught.sd)
+    parameters = job.parameters
+    assert parameters is not None
+    kernel = Matern(job.nu, parameters.lengthscale, parameters.sd)
     model = LGCP.from_inputs(basis, inputs, kernel)
-    held_cov = np.array(taught.covariance)
-    columns, offset = inputs.effects.linearised(np.array(taught.coefficients), held_cov)
-    centre = taught.coefficients[0]
-    slopes = np.array([0.0, *taught.coefficients[1:]])
+    held_cov = np.array(parameters.covariance)
+    columns, offset = inputs.effects.linearised(np.array(parameters.coefficients), held_cov)
+    centre = parameters.coefficients[0]
+    slopes = np.array([0.0, *parameters.coefficients[1:]])
     held = np.full(len(slopes), HELD)
     engine = engine_for(basis, kernel, columns, held, centre, None, model.scaling)
     # What is held goes with the exposure, and from there back into the effects.
@@ -453,7 +453,7 @@ def _peak() -> float:
     return next((int(line.split()[1]) / 1e3 for line in lines if line.startswith("VmHWM")), float("nan"))
 
 
-# -- Sources of tiles: exposure, effort and covariates read on the map of everything, checked, and cut for each tile --
+# -- Sources of tiles: exposure, effort and covariates read for the pooled fit, checked, and cut for each tile -
 
 
 #: Bytes of a file that are hashed at a time.
@@ -511,7 +511,7 @@ class TileSources:
     units : Units
         What the mosaic is in.
     coarse : Inputs
-        On the cells of the map of everything.
+        On the cells of the pooled fit.
     """
 
     inputs: TileInputs
@@ -521,7 +521,7 @@ class TileSources:
 
     @classmethod
     def read(cls, o: TilesOptions, domain: Domain) -> TileSources:
-        """Read all sources on the cells of the map of everything; what is wrong with them is said here."""
+        """Read all sources on the cells of the pooled fit; what is wrong with them is said here."""
         given: dict[Key, Any] = {EXPOSURE: o.exposure, EFFORT: o.effort}
         given |= {Key("covariates", name): value for name, value in (o.covariates or {}).items()}
         given = {key: as_frame(value, key.option) for key, value in given.items()}
@@ -561,7 +561,7 @@ class TileSources:
 
     @property
     def model(self) -> dict[str, Any]:
-        """What the model of the map of everything is told of them."""
+        """Arguments of the model of the pooled fit."""
         coarse, effects = self.coarse, self.coarse.effects
         covariates = by_name(effects, effects.columns[:, 1:] * effects.scales + effects.means)
         exposure = coarse.exposure if self.inputs.exposed else None

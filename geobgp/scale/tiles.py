@@ -19,6 +19,7 @@ from geobgp.auto.options import Options, TilesOptions
 from geobgp.auto.pipeline import run
 from geobgp.auto.search import round_size
 from geobgp.data.counts import Counts, bin_points
+from geobgp.data.inputs import Inputs
 from geobgp.errors import DataError, GeobgpError, render_text
 from geobgp.files import check_unread, replacing
 from geobgp.inference.mixture import quantile_name, quantiles_of
@@ -26,7 +27,6 @@ from geobgp.land.domain import Domain
 from geobgp.land.water import SIDES
 from geobgp.model import LGCP
 from geobgp.parallel import Failed, Workers, open_workers
-from geobgp.prior.full_rank import FullRank
 from geobgp.prior.kernels import Matern
 from geobgp.progress import Progress, ProgressLike, as_progress
 from geobgp.scale.mosaic import Mosaic, read_tile, write_tile
@@ -61,7 +61,7 @@ HALO, HALO_WITH_VOIDS = 3.0, 4.0
 # -- The plan of tiles: land, points and inputs read and checked, and what all tiles share learned or read again --
 
 
-#: Nodes of the map of everything, at most, from which tiles take intercept, effects of covariates and water.
+#: Nodes of the pooled fit, at most, from which tiles take intercept, effects of covariates and water.
 COARSE_NODES = 16_000
 #: Tiles that learn hyperparameters by themselves, and the events that each has at least.
 SAMPLED, FEWEST_EVENTS = 3, 50
@@ -146,31 +146,31 @@ class Planner:
         o, single = self.o, self.cells <= self.o.tile_nodes
         crs = None if self.land.crs is None else self.land.crs.to_wkt()
         key = self._key(crs)
-        known = read_json(self.folder / PLAN)
-        if known.get("key") == key:
-            taught = None if known["taught"] is None else SharedParameters.of(**known["taught"])
-            return self._planned(self._job(crs, known["permeability"], taught))
+        stored = read_json(self.folder / PLAN)
+        if stored.get("key") == key:
+            parameters = None if stored["parameters"] is None else SharedParameters.of(**stored["parameters"])
+            return self._planned(self._job(crs, stored["permeability"], parameters))
         self._check_inputs(self._job(crs, 0.0, None))
         rho: Any = o.permeability
-        taught = None
+        parameters = None
         if not single or rho == "auto":
-            coarse = self._everything()
+            coarse = self._pooled_fit()
             rho = coarse.basis.permeability
         if not single:
             slopes = coarse.fit.states[0].coefficients()[0][1:]
             job = replace(self._job(crs, rho, None), slopes=tuple(slopes.tolist()))
-            taught = self._taught(coarse, self._sampled(job, coarse.fit.hyper_mean))
+            parameters = self._shared_parameters(coarse, self._sampled(job, coarse.fit.hyper_mean))
         record = {
             "key": key,
             "permeability": float(rho),
-            "taught": None if taught is None else asdict(taught),
+            "parameters": None if parameters is None else asdict(parameters),
         }
-        plan = self._planned(self._job(crs, float(rho), taught))
+        plan = self._planned(self._job(crs, float(rho), parameters))
         write_json(self.folder / PLAN, record)
         return plan
 
     def _planned(self, job: TileJob) -> Plan:
-        tiles = self._cut(0.0 if job.taught is None else job.taught.lengthscale, job.permeability)
+        tiles = self._cut(0.0 if job.parameters is None else job.parameters.lengthscale, job.permeability)
         return Plan(job, tiles, self._tasks(tiles))
 
     def _tasks(self, tiles: list[Tile]) -> list[Task]:
@@ -189,7 +189,7 @@ class Planner:
         digest.update(self.coords.tobytes())
         return digest.hexdigest()
 
-    def _job(self, crs: str | None, rho: float, taught: SharedParameters | None) -> TileJob:
+    def _job(self, crs: str | None, rho: float, parameters: SharedParameters | None) -> TileJob:
         o = self.o
         return TileJob(
             self.frame,
@@ -199,7 +199,7 @@ class Planner:
             o.min_coverage,
             self.reach,
             quantiles_of(o.interval),
-            taught,
+            parameters,
             self.sources.inputs,
         )
 
@@ -221,25 +221,25 @@ class Planner:
 
     # -- what all tiles share
 
-    def _everything(self) -> Posterior:
-        """Return the map of everything, on cells so wide that it is one fit."""
+    def _pooled_fit(self) -> Posterior:
+        """Return the fit of all points on all land, on cells so wide that it is one fit."""
         o = self.o
-        with self.progress.stage("everything") as stage:
-            told = Options(
+        with self.progress.stage("pooled fit") as stage:
+            options = Options(
                 points=self.coords, land=o.land, water=o.water, barriers=o.barriers, crs=o.crs, land_crs=o.land_crs,
                 min_coverage=o.min_coverage, cell_size=self.coarse, m="full", permeability=o.permeability,
                 max_snap=self.reach, kernel=Matern(NU), **self.sources.model,
             )  # fmt: skip
-            found = run(told, stage).posterior
-            stage.note(f"{found.domain.n_nodes:,} nodes of {number(self.coarse)}")
-        return found
+            posterior = run(options, stage).posterior
+            stage.note(f"{posterior.domain.n_nodes:,} nodes of {number(self.coarse)}")
+        return posterior
 
-    def _taught(self, coarse: Posterior, theta: np.ndarray) -> SharedParameters:
-        """Return intercept and effects on the map of everything, with the lengthscale and sd of all tiles."""
+    def _shared_parameters(self, coarse: Posterior, theta: np.ndarray) -> SharedParameters:
+        """Return intercept and effects of the pooled fit, with the lengthscale and sd of all tiles."""
         kernel = Matern(NU, float(np.exp(theta[0])), float(np.exp(theta[1])))
         with self.progress.stage("intercept"):
-            basis = FullRank(coarse.domain, permeability=coarse.basis.permeability)
-            fit = LGCP(basis, kernel, **self.sources.model).fit(np.asarray(coarse.observed)).fit
+            model = LGCP.from_inputs(coarse.basis, Inputs.of(coarse), kernel)
+            fit = model.fit(np.asarray(coarse.observed)).fit
             mean, covariance = fit.states[0].coefficients()
         return SharedParameters.of(
             kernel.lengthscale or 0.0, kernel.sd or 0.0, mean.tolist(), covariance.tolist()
@@ -255,30 +255,29 @@ class Planner:
         if not order:
             return theta
         picked = sorted({order[int(q * (len(order) - 1))] for q in np.linspace(0.5, 1.0, SAMPLED)})
-        told: list[Evidence] = []
+        evidence: list[Evidence] = []
         shared = self.workers.share(job)
         size = math.sqrt(float(shapely.area(self.land.geometry)))
         with self.progress.stage("hyperparameters") as stage:
             missing: list[tuple[Task, Path]] = []
             for task in (tasks[k] for k in picked):
                 path = self.folder / "tiles" / f"theta-{job.key(task[0], task[1])}.json"
-                found = read_json(path)
-                if found:
-                    told.append(
-                        self._evidence(np.array(found["theta"]), np.array(found["covariance"]), task[0])
-                    )
+                learned = read_json(path)
+                if learned:
+                    at, covariance = np.array(learned["theta"]), np.array(learned["covariance"])
+                    evidence.append(self._evidence(at, covariance, task[0]))
                 else:
                     missing.append((task, path))
             todo = [task for task, _ in missing]
-            for done, (k, learned) in enumerate(
+            for done, (k, result) in enumerate(
                 self.workers.run(estimate_hyperparameters, todo, shared), start=1
             ):
-                if isinstance(learned, Failed):
-                    raise learned.error
-                write_json(missing[k][1], {"theta": learned[0].tolist(), "covariance": learned[1].tolist()})
-                told.append(self._evidence(learned[0], learned[1], todo[k][0]))
+                if isinstance(result, Failed):
+                    raise result.error
+                write_json(missing[k][1], {"theta": result[0].tolist(), "covariance": result[1].tolist()})
+                evidence.append(self._evidence(result[0], result[1], todo[k][0]))
                 stage.step(done, len(todo))
-            best = most_probable(told, Matern(NU).prior.scaled(size, self.h), theta[:2])
+            best = most_probable(evidence, Matern(NU).prior.scaled(size, self.h), theta[:2])
             stage.note(f"lengthscale {number(float(np.exp(best[0])))}, sd {number(float(np.exp(best[1])))}")
         return best
 
@@ -290,10 +289,10 @@ class Planner:
 def read_json(path: Path) -> dict[str, Any]:
     """Return what a file holds; nothing where there is none, or it is damaged."""
     try:
-        found = json.loads(path.read_text("utf-8"))
+        record = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return record if isinstance(record, dict) else {}
 
 
 def write_json(path: Path, record: Any) -> None:
@@ -310,7 +309,7 @@ RECORD = "summary.json"
 
 @dataclass(frozen=True, eq=False)
 class Tiles:
-    """What `map_tiles` has made.
+    """The result of `map_tiles`.
 
     Attributes
     ----------
@@ -397,19 +396,19 @@ def _fit(planner: Planner, plan: Plan) -> Tiles:
         stage.tell(f"by {workers.where}")
         missing = []
         for k, path in enumerate(paths):
-            known = read_tile(path)
-            if known is None:
+            stored = read_tile(path)
+            if stored is None:
                 missing.append(k)
             else:
-                facts[k] = known[0]
+                facts[k] = stored[0]
                 mosaic.add(tiles[k], path)
-        for i, found in workers.run(fit_tile, [tasks[k] for k in missing], workers.share(job)):
+        for i, fitted in workers.run(fit_tile, [tasks[k] for k in missing], workers.share(job)):
             k = missing[i]
-            if isinstance(found, Failed):
-                failures[k] = str(getattr(found.error, "message", "") or found.error)
+            if isinstance(fitted, Failed):
+                failures[k] = str(getattr(fitted.error, "message", "") or fitted.error)
                 continue
-            write_tile(paths[k], found)
-            facts[k] = found.facts
+            write_tile(paths[k], fitted)
+            facts[k] = fitted.facts
             mosaic.add(tiles[k], paths[k])
             stage.step(len(facts), len(tiles))
         stage.note(f"{count(len(missing), 'tile')} of {len(tiles):,} fitted by {workers.where}")
@@ -426,51 +425,51 @@ def _fit(planner: Planner, plan: Plan) -> Tiles:
     rows = [facts[k] for k in range(len(tiles))]
     coefficients = _coefficients(job, rows)
     table = pd.DataFrame(rows, index=pd.RangeIndex(len(tiles), name="tile"))
-    taught = job.taught
-    made = Tiles(
+    parameters = job.parameters
+    out = Tiles(
         folder=folder,
         raster=raster,
         zarr=zarr,
         table=table,
-        lengthscale=float(table["lengthscale"].iloc[0]) if taught is None else taught.lengthscale,
-        sd=float(table["sd"].iloc[0]) if taught is None else taught.sd,
+        lengthscale=float(table["lengthscale"].iloc[0]) if parameters is None else parameters.lengthscale,
+        sd=float(table["sd"].iloc[0]) if parameters is None else parameters.sd,
         permeability=job.permeability,
         coefficients=coefficients,
         units=units.words,
         n_fitted=len(missing),
         counts=planner.counts,
     )
-    write_json(folder / RECORD, plain(_record(made, o, progress)))
-    return made
+    write_json(folder / RECORD, plain(_record(out, o, progress)))
+    return out
 
 
 def _coefficients(job: TileJob, facts: list[dict[str, Any]]) -> pd.DataFrame:
-    """Return intercept and effects as they were taught, or learned in the only tile, out of whose facts they go."""
+    """Return intercept and effects, as all tiles share them or as the only one learned them; facts then have none."""
     learned = [one.pop("coefficients", None) for one in facts]
-    if job.taught is None:
+    if job.parameters is None:
         return pd.DataFrame(learned[0])
-    found = np.array(job.taught.coefficients), np.array(job.taught.covariance)
+    shared = np.array(job.parameters.coefficients), np.array(job.parameters.covariance)
     return coefficient_table(
-        [SimpleNamespace(weight=1.0, coefficients=lambda: found)],
+        [SimpleNamespace(weight=1.0, coefficients=lambda: shared)],
         job.inputs.whole.effects,
         "rate ratio",
         job.interval,
     )
 
 
-def _record(made: Tiles, o: TilesOptions, progress: Progress) -> dict[str, Any]:
+def _record(tiles: Tiles, o: TilesOptions, progress: Progress) -> dict[str, Any]:
     return {
         "options": o.record(),
         "points": {
-            "read": made.counts.n_read,
-            "used": made.counts.n_used,
-            "dropped": made.counts.n_dropped,
+            "read": tiles.counts.n_read,
+            "used": tiles.counts.n_used,
+            "dropped": tiles.counts.n_dropped,
         },
-        "unit": made.units,
-        "lengthscale": made.lengthscale,
-        "sd": made.sd,
-        "permeability": made.permeability,
-        "coefficients": made.coefficients.to_dict("records"),
-        "tiles": made.table.to_dict("records"),
+        "unit": tiles.units,
+        "lengthscale": tiles.lengthscale,
+        "sd": tiles.sd,
+        "permeability": tiles.permeability,
+        "coefficients": tiles.coefficients.to_dict("records"),
+        "tiles": tiles.table.to_dict("records"),
         "seconds": progress.seconds,
     }

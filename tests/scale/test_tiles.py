@@ -190,7 +190,7 @@ def test_what_cannot_be(points, planned, tmp_path, monkeypatch):
         map_tiles(points, LAND, tmp_path / "a", **FIRST, **{**TOLD, "tile_nodes": 200})
     with pytest.raises(DataError, match="halo must be a number of at least 3"):
         map_tiles(points, LAND, tmp_path / "a", halo=1.0, **FIRST, **TOLD)
-    with pytest.raises(DataError, match="Tiles have no option 'weights'"):
+    with pytest.raises(DataError, match="weights does not go with tiles"):
         map_tiles(points, LAND, tmp_path / "a", weights="n", **FIRST, **TOLD)
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "thesis.tex").write_text("mine")

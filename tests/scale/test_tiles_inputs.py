@@ -308,7 +308,7 @@ def never(monkeypatch):
     def fitted(*args, **more):
         raise AssertionError("It was begun.")
 
-    monkeypatch.setattr(tiles_plan.Planner, "_everything", fitted)
+    monkeypatch.setattr(tiles_plan.Planner, "_pooled_fit", fitted)
     monkeypatch.setattr("geobgp.scale.tiles.fit_tile", fitted)
 
 
