@@ -57,6 +57,7 @@ _RULES: dict[str, validate.Rule] = {
         words="'auto' or a number from 0 to 1",
     ),
     "rasters": validate.COVARIATES,
+    "flag": validate.FLAG,
     "kernel": validate.KERNEL,
     "client": validate.CLIENT,
     "column or values": validate.COLUMN_OR_VALUES,
@@ -88,6 +89,8 @@ class Setting:
         What a flag stands for.
     above, least, below : float
         Numbers must be above, at least, or below this.
+    whole : bool
+        Whether numbers must be whole; those of a whole default must in any case.
     matters : bool
         Whether the results depend on it.
     always : bool
@@ -106,6 +109,7 @@ class Setting:
     above: float = -math.inf
     least: float = -math.inf
     below: float = math.inf
+    whole: bool = False
     matters: bool = True
     always: bool = False
 
@@ -116,7 +120,7 @@ class Setting:
         if self.kind in ("number", "numbers"):
             one = (
                 validate.whole(int(self.least))
-                if isinstance(default, int)
+                if self.whole or isinstance(default, int)
                 else validate.real(self.above, self.least, below=self.below)
             )
             return one if self.kind == "number" else validate.numbers(one, f"a list, each {one.words}")
@@ -293,7 +297,9 @@ class ReadingOptions(OptionSet, heading="Points"):
     northing: str | None = setting("Column of a table with the northing.", "column")
     points_crs: Any = setting("CRS of the points where their file does not say.", "crs")
     layer: str | None = setting(
-        "Layer of the points, in a file with several. (Other files: FILE|layername=NAME.)", metavar="NAME"
+        "Layer of the points, in a file with several. (Other files: FILE|layername=NAME.)",
+        "column",
+        metavar="NAME",
     )
     on_water: Literal["nearest", "drop", "error"] = setting(
         "What to do with points off the land.",
@@ -577,12 +583,9 @@ class WorkerOptions(OptionSet, heading="Model"):
         "number",
         flag="--jobs",
         least=1,
+        whole=True,
         matters=False,
     )
-
-    def _check(self) -> None:
-        if self.n_jobs is not None:
-            self._set("n_jobs", int(self.n_jobs))
 
 
 class ResultOptions(OptionSet, heading="Results"):

@@ -335,7 +335,7 @@ def _details(how: Setting, default: Any) -> dict[str, Any]:
     elif how.kind in _WORDS:
         details["type"] = _WORDS[how.kind]
     else:
-        number = int if isinstance(default, int) else float
+        number = int if how.whole or isinstance(default, int) else float
         details |= {"type": number if how.kind == "number" else str, "metavar": metavar}
     if required:
         return details | {"required": True}

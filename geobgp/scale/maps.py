@@ -10,7 +10,7 @@ from geobgp.auto.options import StrataOptions, TilesOptions, takes
 from geobgp.progress import ProgressLike
 from geobgp.scale.strata import Strata, run_strata
 from geobgp.scale.tiles import Tiles, run_tiles
-from geobgp.validation import PROGRESS, validated
+from geobgp.validation import PATH, PROGRESS, validated
 
 # Type checkers and editors read maps.pyi, which tools/stubs.py writes from these functions and their options.
 
@@ -56,7 +56,7 @@ def map_strata(
     return run_strata(StrataOptions.of("map_strata", points=points, land=land, by=by, **options), progress)
 
 
-@validated(progress=PROGRESS)
+@validated(out=PATH, progress=PROGRESS)
 @takes(TilesOptions, output="out")
 def map_tiles(
     points: Any,

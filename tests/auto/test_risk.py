@@ -222,3 +222,34 @@ def test_from_the_shell(tmp_path, capsys):
     assert "A person is a case with log odds" in (tmp_path / "out" / "report.html").read_text("utf-8")
     assert main([*words[:-2], "sex", "-q", "--force"]) == 1
     assert "CASES has no column 'sex'" in capsys.readouterr().err
+
+
+def test_one_table_with_a_status_is_cases_and_controls():
+    cases, controls = people(n=3000)
+    both = pd.concat([cases.assign(ill="case"), controls.assign(ill="control")]).sample(
+        frac=1, random_state=0
+    )
+    one = map_risk(both, land=LAND, status="ill", **QUICK, m="full")
+    two = map_risk(cases, controls, LAND, **QUICK, m="full")
+    pd.testing.assert_frame_equal(one.node_intensity(), two.node_intensity(), rtol=1e-6)
+    with pytest.raises(DataError, match="found both"):
+        map_risk(cases, controls, LAND, status="ill")
+    with pytest.raises(DataError, match="found neither"):
+        map_risk(cases, land=LAND)
+    with pytest.raises(DataError, match="cannot be understood, such as 'perhaps'"):
+        map_risk(both.assign(ill="perhaps"), land=LAND, status="ill", **QUICK)
+
+
+def test_the_search_is_that_of_counts():
+    """Covariates, features by evidence and cells of several sizes: one gain for all of them."""
+    rng = np.random.default_rng(5)
+    xy = rng.uniform(0, 10, (4000, 2))
+    ill = rng.uniform(size=4000) < expit(-1.5 + 0.4 * (xy[:, 0] - 5))
+    found = map_risk(
+        xy[ill], xy[~ill], LAND, crs="local", permeability=0.0, covariates={"east": lambda at: at[:, 0]}
+    )
+    slope = found.coefficients.set_index("name").loc["east", "mean"]
+    assert slope == pytest.approx(0.4, abs=0.06)
+    gains = [record.gain for record in found.tried]
+    assert len({record.cell_size for record in found.tried}) > 1 and np.ptp(gains) < 5.0
+    assert [record.kept for record in found.tried].count(True) == 1

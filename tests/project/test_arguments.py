@@ -59,6 +59,8 @@ ALLOWED = {
     ("Posterior.in_units", "units"): ("",),
     ("Versus.to_map", "title"): ("",),
     ("map_intensity", "units"): ("",),
+    ("map_strata", "units"): ("",),
+    ("map_tiles", "units"): ("",),
     ("bin_points", "max_snap"): (math.inf,),
     ("Domain.nearest", "max_distance"): (math.inf,),
     ("Domain.to_grid", "fill"): (math.nan, math.inf, -math.inf),
