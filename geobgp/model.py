@@ -13,14 +13,14 @@ from scipy.special import gammaln, xlogy
 
 from geobgp.data.areas import AreaCounts, combine, sort_counts
 from geobgp.data.counts import Counts, check_nodes
-from geobgp.data.effects import Effects, Linearised
+from geobgp.data.effects import FIXED_SD, Effects, Linearised
 from geobgp.data.inputs import Inputs, check_events, of_period, seen_exposure
 from geobgp.data.periods import Periods
 from geobgp.errors import DataError, captured_warnings, option
 from geobgp.inference.chain_fit import ChainFit, area_chain, fit_chain, node_chain, setting_of
 from geobgp.inference.dense import NodeFeatures
 from geobgp.inference.engine import engine_for
-from geobgp.inference.families import FAMILIES, Bernoulli, Likelihood
+from geobgp.inference.families import FAMILIES, Bernoulli, Binomial, Likelihood
 from geobgp.inference.fit import Fit, Start
 from geobgp.inference.hyper import Hyper
 from geobgp.inference.links import EXP, IDENTITY
@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from geobgp.data.areas import AreaCounts
     from geobgp.data.effects import Covariates
     from geobgp.data.inputs import Effort, Exposure
+    from geobgp.data.persons import Groups
 
 
 # -- Models over periods: from counts by period to a posterior of all periods together -----------------------
@@ -746,15 +747,7 @@ class LGCP:
             raise DataError(
                 f"A fit goes on from one with the same kernel; found {posterior.kernel.name} after {self.kernel.name}."
             )
-        found = posterior.fit
-        mean, variance = found.states[0].moments_at(self.basis.domain.node_points, by_node=True)
-        land = np.isfinite(mean)
-        return Start(
-            found.hyper_mean,
-            found.hyper_cov,
-            np.where(land, mean - centre, 0.0),
-            np.where(land, variance, posterior.sd**2),
-        )
+        return _start_from(posterior, self.basis.domain.node_points, centre)
 
 
 def model_of(posterior: Posterior, kernel: Kernel | None = None, *, unseen: np.ndarray | None = None) -> LGCP:
@@ -1027,6 +1020,128 @@ class BoundaryGP:
             least, most = 0.5 / tested, np.inf if self.family.link is EXP else 1.0 - 0.5 / tested
             centre = float(self.family.link.forward(np.clip(total / tested, least, most)))
         return centre, self._unit(y, centre)
+
+
+class RiskModel:
+    """Cases among cases and controls: log odds of a case = level + confounders + f, and exp(f) is the relative risk.
+
+    Parameters
+    ----------
+    basis : HarmonicBasis or FullRank
+    kernel : Kernel, optional
+        `Matern(1.5)` by default; `Matern(1.0)` at full rank.
+    inputs : Inputs, optional
+        Covariates at the nodes.
+    scaling : "even" or "natural", optional
+        As for `LGCP`.
+    """
+
+    def __init__(
+        self,
+        basis: Basis,
+        kernel: Kernel | None = None,
+        *,
+        inputs: Inputs | None = None,
+        scaling: Scaling | None = None,
+    ) -> None:
+        self.basis, self.kernel = basis, _kernel(basis, kernel)
+        self.effects = Effects() if inputs is None else inputs.effects
+        self.scaling: Scaling = resolve(scaling, basis)
+
+    def fit(
+        self,
+        groups: Groups,
+        *,
+        hyper: Literal["map", "integrate"] = "map",
+        progress: ProgressLike = False,
+        title: str = "",
+        start: Posterior | None = None,
+        client: Any = None,
+    ) -> Posterior:
+        """Return the posterior of the relative risk, in units of its mean over the controls.
+
+        Parameters
+        ----------
+        groups : Groups
+            Cases among the persons of a node with the same confounders.
+        hyper, progress, title, client
+            As in `LGCP.fit`.
+        start : Posterior, optional
+            A fit on other cells, to begin from; one with another kernel is left.
+        """
+        basis, n_nodes = self.basis, self.basis.domain.n_nodes
+        family = Binomial.without_data({"offset": groups.offset, "link": "exp"})
+        effects, design = _risk_effects(groups, self.effects, n_nodes)
+        sds = np.full(design.shape[1], FIXED_SD)
+        engine = engine_for(basis, self.kernel, effects.columns, sds, 0.0, groups.node, self.scaling, design)
+        known = None
+        if start is not None and start.kernel == self.kernel:
+            known = _start_from(start, basis.domain.node_points[groups.node], 0.0)
+        problem = PlaceProblem(engine, groups.cases, groups.persons, family, 0.0, groups.node)
+        found, _ = fit_problem(
+            problem,
+            hyper_for(basis, self.kernel),
+            basis,
+            Effects(columns=effects.columns),
+            hyper=hyper,
+            progress=progress,
+            start=known,
+            client=client,
+        )
+        controls = groups.controls_at(n_nodes)
+        share = controls / controls.sum()
+        n_cases, n_controls = int(groups.cases.sum()), int(controls.sum())
+        posterior = Posterior(
+            fit=found,
+            basis=basis,
+            kernel=self.kernel,
+            likelihood=family,
+            exposure=n_cases * share,
+            exposure_kind="risk",
+            effects=effects,
+            points={"used": n_cases + n_controls, "cases": n_cases, "controls": n_controls},
+            title=title,
+            scaling=self.scaling,
+            persons=groups,
+        )
+        log_mean = float(np.log(share @ posterior._nodes.exp_mean()))
+        states: Any = found.states
+        states = tuple(replace(state, centre=state.centre - log_mean) for state in states)
+        odds = Binomial.without_data({"offset": groups.offset + log_mean, "link": "exp"})
+        return replace(posterior, fit=replace(found, states=states), likelihood=odds)
+
+
+def _risk_effects(groups: Groups, covariates: Effects, n_nodes: int) -> tuple[Effects, np.ndarray]:
+    """Return covariates and confounders together, with their columns at the nodes, and those of the groups.
+
+    The map is of the risk at the average of the confounders.
+    """
+    personal = groups.effects
+    both = set(covariates.names) & set(personal.names)
+    if both:
+        raise DataError(
+            f"{min(both)!r} is a covariate and a confounder.",
+            option="confounders",
+            found=sorted(both),
+            remedy="Leave one of them out, or give it another name.",
+        )
+    columns = covariates.columns if covariates.terms else np.ones((n_nodes, 1))
+    at_nodes = np.column_stack([columns, np.zeros((n_nodes, len(personal.terms)))])
+    effects = Effects((*covariates.blocks, *personal.blocks), at_nodes)
+    return effects, np.column_stack([columns[groups.node], personal.columns[:, 1:]])
+
+
+def _start_from(posterior: Posterior, places: np.ndarray, centre: float) -> Start:
+    """Return where a fit of observations at places begins that goes on from one on other cells."""
+    fit = posterior.fit
+    mean, variance = fit.states[0].moments_at(places, by_node=True)
+    land = np.isfinite(mean)
+    return Start(
+        fit.hyper_mean,
+        fit.hyper_cov,
+        np.where(land, mean - centre, 0.0),
+        np.where(land, variance, posterior.sd**2),
+    )
 
 
 def _kernel(basis: Basis, kernel: Kernel | None) -> Kernel:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from scipy.spatial import cKDTree
@@ -20,7 +20,6 @@ from geobgp.auto.gridded import InTime
 from geobgp.auto.options import MappingOptions, Options, ReadingOptions, RiskOptions
 from geobgp.data.areas import AreaCounts, bin_areas, combine, even_rate
 from geobgp.data.counts import Counts, PointSource, about_few, about_places, read_points
-from geobgp.data.effects import FIXED_SD, Effects
 from geobgp.data.inputs import Inputs, check_events
 from geobgp.data.persons import (
     CaseControl,
@@ -40,21 +39,14 @@ from geobgp.errors import (
     warn,
 )
 from geobgp.files import read_vector
-from geobgp.inference.engine import engine_for
-from geobgp.inference.families import Binomial
-from geobgp.inference.fit import Fit, Start, fit
-from geobgp.inference.hyper import Hyper
-from geobgp.inference.links import EXP
 from geobgp.land.polygons import check_one_plane, own_crs
-from geobgp.model import LGCP, fit_periods
+from geobgp.model import LGCP, RiskModel, fit_periods
 from geobgp.posterior import Posterior
-from geobgp.prior.basis import resolve
 from geobgp.text import count
 from geobgp.units import Units
 
 if TYPE_CHECKING:
     from geobgp.auto.gridded import GriddedData
-    from geobgp.inference.states import SparseState
     from geobgp.land.domain import Domain
     from geobgp.prior.basis import Basis
     from geobgp.prior.kernels import Kernel
@@ -509,78 +501,6 @@ def fit_risk(
     start : Posterior, optional
         A fit with the same kernel on other cells, to begin from.
     """
-    domain, kernel = basis.domain, kernel or basis.default_kernel()
-    basis.check_kernel(kernel)
-    likelihood = Binomial(groups.cases, groups.persons, groups.offset, EXP)
-    effects, design = _risk_effects(groups, Effects() if inputs is None else inputs.effects, domain.n_nodes)
-    scaling = resolve(None, basis)
-    where = domain.node_points[groups.node]
-    engine = engine_for(
-        basis, kernel, effects.columns, np.full(design.shape[1], FIXED_SD), 0.0, where, scaling
-    )
-    engine.design = design
-    size = float(np.sqrt(domain.node_areas.sum()))
-    parameters = Hyper.for_domain(kernel, size, domain.cell_size).capped(basis.longest_lengthscale(kernel))
-    known = None if start is None or start.kernel != kernel else _start_at(start, where)
-    found = fit(engine, likelihood, parameters, integrate=hyper == "integrate", stage=stage, start=known)
-    controls = groups.controls_at(domain.n_nodes)
-    share = controls / controls.sum()
-    n_cases = int(groups.cases.sum())
-    n_controls = int(controls.sum())
-    made = Posterior(
-        fit=found,
-        basis=basis,
-        kernel=kernel,
-        likelihood=Binomial.without_data(likelihood.facts()),
-        exposure=n_cases * share,
-        exposure_kind="risk",
-        effects=effects,
-        points={"used": n_cases + n_controls, "cases": n_cases, "controls": n_controls},
-        title=title,
-        scaling=scaling,
-        persons=groups,
-    )
-    log_mean = math.log(float(share @ made._nodes.exp_mean()))
-    odds = Binomial.without_data({"offset": groups.offset + log_mean, "link": "exp"})
-    return dataclasses.replace(made, fit=_centred(found, log_mean), likelihood=odds)
-
-
-def _centred(found: Fit, log_mean: float) -> Fit:
-    """Return a fit whose linear predictor is lower by the log of the mean risk."""
-    states = tuple(
-        dataclasses.replace(s, centre=s.centre - log_mean)
-        for s in cast("tuple[SparseState, ...]", found.states)
-    )
-    return dataclasses.replace(found, states=states)
-
-
-def _risk_effects(groups: Groups, covariates: Effects, n_nodes: int) -> tuple[Effects, np.ndarray]:
-    """Return covariates and confounders together, with their columns at the nodes, and those of the groups.
-
-    The map is of the risk at the average of the confounders.
-    """
-    personal = groups.effects
-    both = set(covariates.names) & set(personal.names)
-    if both:
-        raise DataError(
-            f"{min(both)!r} is a covariate and a confounder.",
-            option="confounders",
-            found=sorted(both),
-            remedy="Leave one of them out, or give it another name.",
-        )
-    columns = covariates.columns if covariates.terms else np.ones((n_nodes, 1))
-    at_nodes = np.column_stack([columns, np.zeros((n_nodes, len(personal.terms)))])
-    effects = Effects((*covariates.blocks, *personal.blocks), at_nodes)
-    return effects, np.column_stack([columns[groups.node], personal.columns[:, 1:]])
-
-
-def _start_at(posterior: Posterior, places: np.ndarray) -> Start:
-    """Return where a fit at places begins that goes on from one on other cells."""
-    mean, variance = posterior.fit.states[0].moments_at(places, by_node=True)
-    land = np.isfinite(mean)
-    return Start(
-        posterior.fit.hyper_mean,
-        posterior.fit.hyper_cov,
-        np.where(land, mean, 0.0),
-        np.where(land, variance, posterior.sd**2),
-    )
+    progress = False if stage is None else stage
+    model = RiskModel(basis, kernel, inputs=inputs)
+    return model.fit(groups, hyper=hyper, progress=progress, title=title, start=start)

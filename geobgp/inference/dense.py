@@ -288,11 +288,27 @@ def _engine(
     coords: np.ndarray | None,
     scaling: Scaling,
 ) -> FeatureEngine:
-    features = PartedFeatures(*basis.by_part(coords))
-    design = columns if coords is None else columns[basis.domain.node_at(coords)]
+    if coords is not None and np.ndim(coords) == 1:
+        features, design = _of_nodes(basis, coords), columns[coords]
+    else:
+        features = PartedFeatures(*basis.by_part(coords))
+        design = columns if coords is None else columns[basis.domain.node_at(coords)]
     return FeatureEngine(
         features, basis.eigenvalues[features.order], kernel, design, fixed_sd, basis, columns, centre, scaling
     )
+
+
+def _of_nodes(basis: HarmonicBasis, nodes: np.ndarray) -> PartedFeatures:
+    """Return the features of some nodes, which may recur."""
+    n, parts, matrices, columns = basis.by_part(None)
+    rows: list[np.ndarray | slice] = []
+    inside = []
+    for part, matrix in zip(parts, matrices, strict=True):
+        place = np.full(n, -1)
+        place[part] = np.arange(len(matrix))
+        rows.append(np.flatnonzero(place[nodes] >= 0))
+        inside.append(matrix[place[nodes[rows[-1]]]])
+    return PartedFeatures(len(nodes), rows, inside, columns)
 
 
 # -- Observations that are sums over nodes: the engine of rows, each a weighted mean of the linear predictor --

@@ -390,7 +390,7 @@ def engine_for(
     scaling: Scaling = "natural",
     design: np.ndarray | None = None,
 ) -> Engine:
-    """Return the engine of a basis, for observations at all nodes or at coordinates.
+    """Return the engine of a basis, for observations at all nodes, at some, or at coordinates.
 
     Parameters
     ----------
@@ -402,8 +402,8 @@ def engine_for(
         Their prior standard deviations.
     centre : float
         Constant added to every linear predictor.
-    coords : (n, 2) array, optional
-        Where the observations are, if not at the nodes; all on land.
+    coords : (n, 2) array or (n,) int array, optional
+        Where the observations are, if not at all nodes in turn: coordinates on land, or nodes.
     scaling : "natural" or "even"
         Whether the prior's variance is what its features add up to, or the same everywhere.
     design : (n, k) array, optional

@@ -124,8 +124,8 @@ class PlaceProblem(Problem):
         Exposure of counts, numbers of those tested.
     family : Likelihood
     centre : float
-    places : (n, 2) array, optional
-        Coordinates, if these are not the nodes.
+    places : (n, 2) array or (n,) int array, optional
+        Coordinates, or nodes, if these are not all nodes in turn.
     """
 
     engine: Engine

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from geobgp.inference.engine import Engine, Sites, Solve, make_engine
 from geobgp.inference.states import SparseState, hyper_numbers
 from geobgp.linalg.sparse import Cholesky
-from geobgp.prior.basis import Scaling, ShiftedVariance, TabulatedVariance, only_unknown
+from geobgp.prior.basis import Scaling, ShiftedVariance, TabulatedVariance, mean_rows, only_unknown
 from geobgp.prior.full_rank import Field, FullRank, Powers, coefficients
 from geobgp.prior.kernels import Kernel, Matern
 
@@ -42,7 +42,7 @@ class SparseEngine(Engine):
     centre : float
         Constant added to every linear predictor.
     node : (n,) int array, optional
-        The observations' nodes, if these are not all nodes in turn.
+        The observations' nodes, if these are not all nodes in turn; None for observations at places between them too.
     scaling : "natural" or "even"
     """
 
@@ -66,7 +66,8 @@ class SparseEngine(Engine):
         self.table: TabulatedVariance | None = None
         if scaling == "even":
             self.table = TabulatedVariance(field, kernel.nu, full.domain.cell_size)
-            variance = ShiftedVariance(self.table, only_unknown(observe))
+            only_unknown(field.to_nodes)  # or there is no variance of each
+            variance = ShiftedVariance(self.table, mean_rows(observe))
         super().__init__(design, fixed_sd, variance)
         self.field, self.kernel, self.observe = field, kernel, observe
         self._full, self.columns, self._centre, self._node = full, columns, centre, node
@@ -106,18 +107,16 @@ class SparseEngine(Engine):
     def state(self, theta: np.ndarray, sites: Sites, weight: float) -> SparseState:
         """Return the posterior as a state that stands by itself."""
         s = self.solve(theta, sites)
-        unit = self.unit(theta)
-        nodes = self.field.to_nodes
-        even = np.ones(nodes.shape[0])
-        precision = unit * sites.precision
+        nodes, precision = self.field.to_nodes, self.unit(theta) * sites.precision
+        even, observe = np.ones(nodes.shape[0]), None
         if s.even is not None:
+            assert isinstance(self.variance, ShiftedVariance)
             precision = precision * s.even**2
-            even = s.even
+            even = np.exp(-0.5 * self.variance.elsewhere(only_unknown(nodes), theta[0]))
         if self._node is not None:
             precision = np.bincount(self._node, weights=precision, minlength=nodes.shape[0]).astype(float)
-            if s.even is not None:
-                assert isinstance(self.variance, ShiftedVariance)
-                even = np.exp(-0.5 * self.variance.elsewhere(only_unknown(nodes), theta[0]))
+        elif self.observe is not nodes:
+            observe = self.observe
         state = SparseState(
             **hyper_numbers(theta, weight, self.noise_at),
             centre=self._centre,
@@ -131,6 +130,7 @@ class SparseEngine(Engine):
             even=even,
             variance=s.factor.variances_at(nodes),
             full=self._full,
+            observe=observe,
         )
         self._full.keep(state.key, s.factor.factor)
         return state
@@ -223,14 +223,7 @@ class SparseFactor:
 
     def variances_at(self, rows: sp.csr_array) -> np.ndarray:
         """Return the diagonal of R H⁻¹ Rᵀ for other rows R."""
-        variance = self._matrices.quadratic(self.inverse, rows)
-        lacking = np.flatnonzero(np.isnan(variance))
-        for start in range(0, len(lacking), 256):  # pairs of unknowns that the pattern does not join
-            at = lacking[start : start + 256]
-            some = rows[at]
-            solved = self.factor.solve(some.T.toarray())
-            variance[at] = np.asarray(some.multiply(solved.T).sum(axis=1)).ravel()
-        return variance
+        return self._matrices.variances(self.factor, self.inverse, rows)
 
     def spread(self, precision: np.ndarray) -> Solve:
         """Return multiplication with V∘V over pairs within the pattern."""
@@ -252,8 +245,10 @@ def _engine(
 ) -> SparseEngine:
     full.check_kernel(kernel)
     assert isinstance(kernel, Matern)
-    node = None if coords is None else full.domain.node_at(coords)
-    observe, design = full.field.to_nodes, columns
-    if node is not None:
+    observe, design, node = full.field.to_nodes, columns, None
+    if coords is not None and np.ndim(coords) == 1:
+        node = coords
         observe, design = sp.csr_array(observe[node]), columns[node]
+    elif coords is not None:
+        observe, design = full.observe(coords), columns[full.domain.node_at(coords)]
     return SparseEngine(full.field, kernel, observe, design, fixed_sd, full, columns, centre, node, scaling)

@@ -12,11 +12,12 @@ from scipy import sparse
 from scipy.linalg import blas, lapack
 
 from geobgp.inference.engine import FeatureBlocks, PartedFeatures
+from geobgp.prior.basis import mean_rows, only_unknown
 
 if TYPE_CHECKING:
     from geobgp.land.domain import Domain
     from geobgp.linalg.sparse import Cholesky
-    from geobgp.prior.full_rank import FullRank
+    from geobgp.prior.full_rank import FullRank, Powers
     from geobgp.prior.harmonic import HarmonicBasis
 
 
@@ -90,14 +91,18 @@ class _State(ABC):
 
         Parameters
         ----------
-        coords : (k, 2) array
+        coords : (k, 2) array, or (k,) int array
+            Coordinates, or nodes.
         fixed : (k, columns) array, optional
             Fixed effects there; by default those of the node on whose land a coordinate lies, and the mean over it.
         by_node : bool
             Take the field of that node too, whether or not the prior is smooth within it.
         """
-        coords = np.asarray(coords, float).reshape(-1, 2)
-        node = self.domain.node_at(coords)
+        if np.ndim(coords) == 1 and len(coords) and np.issubdtype(np.asarray(coords).dtype, np.integer):
+            node, by_node = np.asarray(coords), True
+        else:
+            coords = np.asarray(coords, float).reshape(-1, 2)
+            node = self.domain.node_at(coords)
         land = node >= 0
         out = np.full((2, len(coords)), np.nan)
         if land.any():
@@ -367,8 +372,8 @@ class SparseState(_State):
     ----------
     nu : float
         The kernel's smoothness.
-    precision : (n_nodes,) array
-        Of the sites, as the natural field at the nodes sees them.
+    precision : (n_nodes,) or (n,) array
+        Of the sites, as the natural field at the nodes sees them; or at the places, if `observe` is given.
     z : (u,) array
         Posterior means of the unknowns z = M^½ g (in units of cells).
     coupling : (u, k) array
@@ -378,6 +383,9 @@ class SparseState(_State):
     variance : (n_nodes,) array
         Of g at the nodes, given β.
     full : FullRank
+    observe : (n, u) csr_array, optional
+        From z to the natural field at the places that were observed, where these are not nodes. The field at any place
+        is then that between the nodes around it.
     """
 
     nu: float
@@ -387,6 +395,7 @@ class SparseState(_State):
     even: np.ndarray = field(repr=False)
     variance: np.ndarray = field(repr=False)
     full: FullRank = field(repr=False)
+    observe: sparse.csr_array | None = field(default=None, repr=False)
 
     @property
     def domain(self) -> Domain:
@@ -400,10 +409,36 @@ class SparseState(_State):
 
     def _field(self, coords: np.ndarray | None) -> _Field:
         if coords is not None:
-            return self._of_nodes(self.domain.node_at(coords))
+            return (
+                self._between(coords)[0]
+                if self.observe is not None
+                else self._of_nodes(self.domain.node_at(coords))
+            )
         to_nodes = self.full.field.to_nodes
         tied = self.even[:, None] * (to_nodes @ self.coupling)
         return _Field(self.even * (to_nodes @ self.z), self.even**2 * self.variance, tied)
+
+    def _between(self, coords: np.ndarray) -> tuple[_Field, sparse.csr_array]:
+        """Return the field at coordinates on land, and the matrix that takes z there."""
+        rows = self.full.observe(coords)
+        log_even = np.zeros(rows.shape[1])
+        log_even[only_unknown(self.full.field.to_nodes)] = np.log(self.even)
+        rows = sparse.csr_array(sparse.diags_array(np.exp(mean_rows(rows) @ log_even)) @ rows)
+        powers, inverse = self._inverse
+        variance = powers.variances(self._factor(), inverse, rows)
+        return _Field(rows @ self.z, variance, rows @ self.coupling), rows
+
+    def _joint_field(self, places: np.ndarray) -> tuple[_Field, np.ndarray]:
+        if np.ndim(places) == 1 or self.observe is None:
+            return super()._joint_field(places)
+        field, rows = self._between(places)
+        return field, self._factor().inverse_block(rows)
+
+    @cached_property
+    def _inverse(self) -> tuple[Powers, np.ndarray]:
+        """The parts of the posterior precision, and the entries of its inverse in their pattern."""
+        powers = self.full.powers(self.nu, self.observe)
+        return powers, self._factor().selected_inverse(powers.pattern.nnz)
 
     def _factor(self) -> Cholesky:
         from threadpoolctl import threadpool_limits
@@ -412,7 +447,9 @@ class SparseState(_State):
         if factor is None:
             # One thread, as in the fit, so that samples of a posterior read from a file are the same.
             with threadpool_limits(limits=1, user_api="blas"):
-                factor = self.full.posterior_factor(self.nu, self.lengthscale, self.sd, self.precision)
+                factor = self.full.posterior_factor(
+                    self.nu, self.lengthscale, self.sd, self.precision, self.observe
+                )
             self.full.keep(self.key, factor)
         return factor
 

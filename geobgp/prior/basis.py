@@ -268,16 +268,22 @@ def only_unknown(rows: sp.csr_array) -> np.ndarray:
     return rows.indices
 
 
-class ShiftedVariance:
-    """The variance of places that take the value of one unknown each."""
+def mean_rows(rows: sp.csr_array) -> sp.csr_array:
+    """Return rows of weights, each of which adds up to one."""
+    total = np.asarray(rows.sum(axis=1)).ravel()
+    return sp.csr_array(sp.diags_array(1.0 / np.where(total > 0, total, 1.0)) @ rows)
 
-    def __init__(self, variance: Variance, unknown: np.ndarray) -> None:
-        self._variance, self._unknown = variance, unknown
+
+class ShiftedVariance:
+    """The variance of places between unknowns, by the mean of its logarithm: rows (n, u) that add up to one."""
+
+    def __init__(self, variance: Variance, rows: sp.csr_array) -> None:
+        self._variance, self._rows = variance, rows
 
     def log_variance(self, log_length: float) -> tuple[np.ndarray, np.ndarray]:
         """Return log v at the places, and its derivative in log ℓ."""
         log_v, slope = self._variance.log_variance(log_length)
-        return log_v[self._unknown], slope[self._unknown]
+        return self._rows @ log_v, self._rows @ slope
 
     def elsewhere(self, unknown: np.ndarray, log_length: float) -> np.ndarray:
         """Return log v of places that take the values of other unknowns."""

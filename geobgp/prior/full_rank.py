@@ -128,6 +128,17 @@ class Powers:
         found = np.where(at >= 0, entries[at], np.nan)
         return np.bincount(row, value * found, rows.shape[0])
 
+    def variances(self, factor: Cholesky, inverse: np.ndarray, rows: sp.csr_array) -> np.ndarray:
+        """Return the diagonal of R H⁻¹ Rᵀ, from a factor of H and the entries of H⁻¹ in the pattern."""
+        variance = self.quadratic(inverse, rows)
+        lacking = np.flatnonzero(np.isnan(variance))
+        for start in range(0, len(lacking), 256):  # pairs of unknowns that the pattern does not join
+            at = lacking[start : start + 256]
+            some = rows[at]
+            solved = factor.solve(some.T.toarray())
+            variance[at] = np.asarray(some.multiply(solved.T).sum(axis=1)).ravel()
+        return variance
+
     def check_memory(self) -> None:
         """Raise an error, with numbers, if a factor would not fit into memory."""
         need, free = self.fronts.memory, free_memory()
@@ -309,10 +320,31 @@ class FullRank(Basis):
         """Rebuild the prior on its domain; it has no arrays of its own."""
         return cls(domain, **facts)
 
-    def posterior_factor(self, nu: float, lengthscale: float, sd: float, precision: np.ndarray) -> Cholesky:
-        """Return the factor of Q plus site precisions at the nodes."""
+    def observe(self, coords: np.ndarray) -> sp.csr_array:
+        """Return the (k, u) matrix from weights to the natural field at coordinates on land.
+
+        Bilinear between the nodes around, of the land that hangs together there.
+        """
+        rows, _ = self.discretisation.at(coords)
+        return sp.csr_array(rows @ sp.diags_array(1.0 / np.sqrt(self.field.mass)))
+
+    def powers(self, nu: float, observe: sp.csr_array | None = None) -> Powers:
+        """Return the parts of a posterior precision, for observations at all nodes or by rows (n, u)."""
+        if observe is None:
+            return self.field.powers(int(nu) + 1)
+        return Powers(self.field.matrix, int(nu) + 1, self.field.cells, observe)
+
+    def posterior_factor(
+        self,
+        nu: float,
+        lengthscale: float,
+        sd: float,
+        precision: np.ndarray,
+        observe: sp.csr_array | None = None,
+    ) -> Cholesky:
+        """Return the factor of Q plus site precisions, at the nodes or of rows (n, u) of the weights."""
         q = coefficients(nu, lengthscale / self.domain.cell_size, sd)[1]
-        return self.field.powers(int(nu) + 1).factor(q, precision)
+        return self.powers(nu, observe).factor(q, precision)
 
     def keep(self, key: object, factor: Cholesky | None = None) -> Cholesky | None:
         """Return the factor kept under a key, after storing one if given; the oldest ones are forgotten."""
