@@ -7,6 +7,7 @@ import sys
 
 import geopandas as gpd
 import numpy as np
+import pandas as pd
 import pytest
 import rasterio
 import shapely
@@ -163,3 +164,77 @@ def test_all_points_lie_on_the_land(domain):
     for name in ("tick_bites_simulated", "disease_cases_simulated"):
         counts = bin_points(SAMPLE / f"{name}.gpkg", domain, on_water="error")
         assert counts.n_dropped == 0
+
+
+# -- the survey and the measurements ----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def surveys():
+    return script("make_surveys")
+
+
+@pytest.mark.parametrize("name", ["survey_antibodies", "measurements_lead"])
+def test_tables_are_those_of_the_script(surveys, name):
+    stored = pd.read_csv(SAMPLE / f"{name}_simulated.csv")
+    made = surveys.survey() if name == "survey_antibodies" else surveys.measurements()
+    pd.testing.assert_frame_equal(stored, made, check_dtype=False, rtol=0, atol=0.011)
+    assert pd.to_datetime(stored["date"], format="%Y-%m-%d").notna().all()
+
+
+def test_the_readme_has_the_numbers_of_the_survey_and_the_lead(surveys):
+    s = surveys
+    focus, source, south = s.FOCUS, s.SOURCE, s.SOUTH
+    assert f"expit( {s.LOG_ODDS:g} + {s.GREEN_EFFECT:g} · g + {s.FOCUS_EFFECT:g} · exp" in README
+    assert f"D({focus[0]:g}° E, {focus[1]:g}° N) / {focus[2]:g} km" in README
+    assert (
+        f"{s.LEAD:g} µg/g · exp( {s.SOURCE_EFFECT:g} · exp(-½ (D({source[0]:g}° E, {source[1]:g}° N)"
+        in README
+    )
+    assert (
+        f"+ {s.SOUTH_EFFECT:g} · exp(-½ (distance to ({south[0]:g}° E, {south[1]:g}° N) / {south[2]:g} km)²)"
+        in README
+    )
+    assert f"with the size {s.SIZE:g}" in README and f"{s.NOISE:g} of the logarithm" in README
+
+
+def test_sites_vary_about_the_prevalence_as_beta_binomial_numbers_do(surveys):
+    """Chi-squared with the variance of the formula; that of a binomial is far too small."""
+    survey = pd.read_csv(SAMPLE / "survey_antibodies_simulated.csv")
+    n, p = (
+        survey["tested"],
+        surveys.true_prevalence(survey["longitude"].to_numpy(), survey["latitude"].to_numpy()),
+    )
+    binomial = (survey["positive"] - n * p) ** 2 / (n * p * (1 - p))
+    chi2 = (binomial / (1 + (n - 1) / (surveys.SIZE + 1))).sum()
+    assert len(survey) == 150 and survey["site"].is_unique and (survey["positive"] <= n).all()
+    assert abs(chi2 - 150) < 4 * np.sqrt(300) and binomial.sum() > 2.5 * 150
+
+
+def test_lead_is_log_normal_about_its_median(surveys):
+    lead = pd.read_csv(SAMPLE / "measurements_lead_simulated.csv")
+    at = lead[["longitude", "latitude"]].to_numpy()
+    error = np.log(lead["lead"] / surveys.true_lead(*at.T))
+    assert len(lead) == 200 and len(np.unique(at, axis=0)) == surveys.N_PLACES
+    assert abs(error.mean()) < 4 * surveys.NOISE / np.sqrt(200)
+    assert error.std() == pytest.approx(surveys.NOISE, rel=0.2)
+    assert lead["lead"].skew() > 1.5
+
+
+def test_neither_crosses_the_water(surveys):
+    """A place across the water has less than one as near on the own side; places on one side see the straight way."""
+    for truth, here, across in (
+        (surveys.true_lead, (4.80, 52.66), (5.47, 52.51)),
+        (surveys.true_prevalence, (5.9, 53.05), (5.1, 52.9)),
+    ):
+        lon, lat = np.array([here, across]).T
+        assert np.divide(*truth(lon, lat)) > 1.4
+    straight = np.hypot(*(np.subtract(surveys.plane(4.8, 52.66), surveys.plane(*surveys.SOURCE[:2]))))
+    assert surveys.distance_around(4.8, 52.66, surveys.SOURCE) == pytest.approx(straight)
+
+
+def test_sites_and_samples_lie_on_the_land(domain):
+    for name in ("survey_antibodies", "measurements_lead"):
+        table = pd.read_csv(SAMPLE / f"{name}_simulated.csv")
+        places = gpd.GeoSeries.from_xy(table["longitude"], table["latitude"], crs=4326).to_crs(domain.crs)
+        assert (domain.node_at(shapely.get_coordinates(places.to_numpy())) >= 0).all()
