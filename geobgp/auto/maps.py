@@ -10,7 +10,7 @@ from geobgp.posterior import Posterior
 from geobgp.progress import ProgressLike
 from geobgp.validation import PROGRESS, validated
 
-# Type checkers and editors read maps.pyi, which tools/stubs.py writes from these functions and their options.
+# Type checkers and editors read maps.pyi, which tests/helpers/stubs.py writes from these functions and their options.
 
 
 @validated(progress=PROGRESS)

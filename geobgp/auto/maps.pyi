@@ -1,6 +1,6 @@
 """map_intensity and map_risk: from files or frames to a posterior in one call."""
 
-# Written by tools/stubs.py: change the options, and write it again.
+# Written by tests/helpers/stubs.py: change the options, and write it again.
 
 from collections.abc import Sequence
 from typing import Any, Literal

@@ -12,7 +12,7 @@ from geobgp.scale.strata import Strata, run_strata
 from geobgp.scale.tiles import Tiles, run_tiles
 from geobgp.validation import PATH, PROGRESS, validated
 
-# Type checkers and editors read maps.pyi, which tools/stubs.py writes from these functions and their options.
+# Type checkers and editors read maps.pyi, which tests/helpers/stubs.py writes from these functions and their options.
 
 
 @validated(progress=PROGRESS)

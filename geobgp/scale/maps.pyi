@@ -1,6 +1,6 @@
 """map_strata and map_tiles: many maps at once, and land of any size."""
 
-# Written by tools/stubs.py: change the options, and write it again.
+# Written by tests/helpers/stubs.py: change the options, and write it again.
 
 from collections.abc import Sequence
 from pathlib import Path

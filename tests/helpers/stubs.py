@@ -1,7 +1,6 @@
 """Write what type checkers and editors read of `map_*`: their whole signatures and docstrings, from the options.
 
-    python tools/stubs.py           # write geobgp/auto/maps.pyi and geobgp/scale/maps.pyi
-    python tools/stubs.py --check   # fail if they are not as they would be written
+    PYTHONPATH=. python tests/helpers/stubs.py      # write geobgp/auto/maps.pyi and geobgp/scale/maps.pyi
 
 `help(map_intensity)` shows the same without them; they are for those who read the code without running it.
 """
@@ -10,11 +9,10 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 MODULES = ("geobgp.auto.maps", "geobgp.scale.maps")
 #: Where the names in annotations come from.
 HOMES = {
@@ -38,7 +36,7 @@ def stub(module: str) -> str:
     lines = [f"from {home} import {', '.join(homes[home])}" for home in sorted(set(homes) - ours)]
     lines += ["", "import numpy as np", ""] if "np" in words else [""]
     lines += [f"from {home} import {', '.join(homes[home])}" for home in sorted(ours)]
-    note = "# Written by tools/stubs.py: change the options, and write it again."
+    note = "# Written by tests/helpers/stubs.py: change the options, and write it again."
     head = f'"""{(loaded.__doc__ or "").strip()}"""\n\n{note}\n\n'
     return head + "\n".join(lines) + "\n\n" + body + "\n"
 
@@ -67,20 +65,6 @@ def _lines(function: object) -> Iterator[str]:
     yield ""
 
 
-def main() -> int:
-    """Write the stubs, or compare them."""
-    stale = []
-    for module in MODULES:
-        path = ROOT / f"{module.replace('.', '/')}.pyi"
-        text = stub(module)
-        if "--check" in sys.argv:
-            stale += [] if path.read_text("utf-8") == text else [path.name]
-        else:
-            path.write_text(text, "utf-8")
-    if stale:
-        print(f"{', '.join(stale)} are stale: run python tools/stubs.py")
-    return bool(stale)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    for module in MODULES:
+        (ROOT / f"{module.replace('.', '/')}.pyi").write_text(stub(module), "utf-8")
