@@ -10,7 +10,7 @@ import numpy as np
 import pairs
 import pandas as pd
 import pytest
-from pairs import ASKED, DISTRICTS, HALVES, HOW, OBSERVED, WITH, mapped, reason
+from pairs import ASKED, DISTRICTS, HALVES, HOW, OBSERVED, WITH, mapped, not_yet, reason
 
 import geobgp
 from geobgp import GeobgpError, Matern, Posterior
@@ -20,35 +20,12 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*:UserWarning:arviz"),
 ]
 
-#: Pairs that do not work yet: (observed, how, with or asked), None for any. Empty when everything composes.
-NOT_YET: set[tuple[str | None, str | None, str | None]] = {
-    ("surveys", None, None),
-    ("values", None, None),
-    ("areas", "by stratum", None),
-    ("points and areas", "by stratum", None),
-    ("cases and controls", "by stratum", None),
-    ("cases and controls", "over periods", None),
-    (None, None, "levels"),
-    ("areas", None, "full resolution"),
-    ("points and areas", None, "full resolution"),
-    ("cases and controls", None, "effort"),
-    (None, "over periods", "compare"),
-    ("areas", None, "totals"),
-    ("points and areas", None, "totals"),
-    ("points and areas", "over periods", "residuals"),
-}
-
 KINDS = list(itertools.product(OBSERVED, HOW))
-
-
-def _not_yet(observed: str, how: str, what: str) -> bool:
-    pair = (observed, how, what)
-    return any(all(a in (None, b) for a, b in zip(one, pair, strict=True)) for one in NOT_YET)
 
 
 def _params(whats: tuple[str, ...]) -> list[Any]:
     return [
-        pytest.param(o, h, w, id=f"{o}-{h}-{w}", marks=[pytest.mark.xfail] if _not_yet(o, h, w) else [])
+        pytest.param(o, h, w, id=f"{o}-{h}-{w}", marks=[pytest.mark.xfail] if not_yet(o, h, w) else [])
         for (o, h), w in itertools.product(KINDS, whats)
     ]
 
