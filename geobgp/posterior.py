@@ -1428,7 +1428,7 @@ class Posterior:
         blocks: Any = "auto",
         buffer: float = 0.0,
         *,
-        last: int = 3,
+        last: int | None = None,
         rounds: int = ROUNDS,
         seed: int = 0,
         refit: bool = False,
@@ -1454,8 +1454,8 @@ class Posterior:
             that it may be, one that is not known is not compared.
         buffer : float
             Width of a strip around each block that is left out with it and not predicted, in the domain's unit.
-        last : int
-            Over periods: how many are left out.
+        last : int, optional
+            Over periods: how many are left out. By default three, or fewer of less than five periods.
         rounds : int
             How often the neighbours of a block are brought up to date; 0 is quicker, and near where data are plenty.
         seed : int

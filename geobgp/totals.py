@@ -129,8 +129,12 @@ def observed_inside(
         return {"observed": np.concatenate([count_inside(domain, frame, some) for some in of_period])}
     if posterior.observed is not None:
         found = _of_whole_nodes(np.atleast_2d(posterior.observed), shares)
-    elif posterior.areas is not None and posterior.areas.located is None:
-        found = np.where(_counted_land(posterior, shares), observed_in(posterior.areas, frame), np.nan)
+    elif posterior.areas is not None:
+        areas = posterior.areas
+        inside = np.where(_covers(shares), areas.values.sum(axis=-1)[..., None], observed_in(areas, frame))
+        found = np.where(_counted_land(posterior, shares), inside, np.nan)
+        if areas.located is not None:
+            found = found + _of_whole_nodes(np.atleast_2d(areas.located), shares)
     else:
         return {}
     return {"observed": found.ravel()} if np.isfinite(found).any() else {}
@@ -142,6 +146,13 @@ def _counted_land(posterior: Posterior, shares: Any) -> np.ndarray:
     land = posterior.domain.node_areas
     counted = np.minimum(np.asarray(posterior.areas.shares.sum(axis=0)).ravel(), 1.0) * land
     return np.asarray(shares @ counted >= COUNTED_LAND * (shares @ land))
+
+
+def _covers(shares: Any) -> np.ndarray:
+    """Whether each region holds all of the land, whatever of its areas lies in water."""
+    whole = shares.tocsr(copy=True)
+    whole.data = (whole.data >= 1.0 - _SLIVER).astype(float)
+    return np.asarray(whole.sum(axis=1)).ravel() == shares.shape[1]
 
 
 def _of_whole_nodes(observed: np.ndarray, shares: Any) -> np.ndarray:

@@ -56,7 +56,7 @@ def compare(
     blocks: Any = "auto",
     buffer: float = 0.0,
     *,
-    last: int = 3,
+    last: int | None = None,
     seed: int = 0,
 ) -> pd.DataFrame:
     """Compare maps of the same events by how well they predict blocks that are held out.
@@ -74,8 +74,8 @@ def compare(
         As for `Posterior.cross_validate`; "auto" takes squares that suit the longest lengthscale.
     buffer : float
         As for `Posterior.cross_validate`.
-    last : int
-        Over time, how many periods are held out.
+    last : int, optional
+        Over time, how many periods are held out; as for `Posterior.cross_validate`.
     seed : int
 
     Returns

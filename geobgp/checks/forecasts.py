@@ -106,8 +106,8 @@ def _areas(posterior: Posterior, areas: AreaCounts, blocks: Any) -> ForecastPart
 # -- Forecasts against what came: the last periods held out, predicted from those before them, and scored ----
 
 
-#: Joint draws behind a forecast.
-DRAWS = 400
+#: Joint draws behind a forecast, and how many periods are held out where that was not said.
+DRAWS, HELD_OUT = 400, 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,11 +256,12 @@ class ForecastCheck:
 
 
 def cross_validate(
-    posterior: Posterior, last: int, blocks: Any = "auto", *, seed: int | np.random.Generator = 0
+    posterior: Posterior, last: int | None, blocks: Any = "auto", *, seed: int | np.random.Generator = 0
 ) -> ForecastCheck:
     """Hold out the last periods; see `Posterior.cross_validate`."""
     from geobgp.model import refit
 
+    last = min(HELD_OUT, max(posterior.n_periods - 2, 1)) if last is None else last
     begin, first = time.perf_counter(), posterior.n_periods - last
     parts = parts_of(posterior, blocks)
     if first < 2:

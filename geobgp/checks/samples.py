@@ -181,7 +181,9 @@ class AreaSample(Sample):
         areas, domain = posterior.areas, posterior.domain
         assert areas is not None
         rows = combine(areas, posterior.exposure, posterior.effort)
-        known = np.flatnonzero((rows.area >= 0) & ~rows.hidden)
+        # Of an area whose events all have a place nobody is left.
+        behind = np.asarray(rows.exposure.sum(axis=1)).ravel() > 0
+        known = np.flatnonzero((rows.area >= 0) & ~rows.hidden & behind)
         if len(known) < 2 or rows.counts.sum() < 2:
             raise DataError(
                 "Areas are predicted from others: at least two with a number, and two events, are needed; found "

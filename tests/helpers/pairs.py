@@ -18,7 +18,7 @@ import pandas as pd
 import shapely
 
 import geobgp
-from geobgp import Categorical, Matern
+from geobgp import Matern
 
 #: The page of the manual.
 PAGE = Path(__file__).resolve().parents[2] / "docs/reference/pairs.md"
@@ -69,6 +69,10 @@ REFUSED: dict[tuple[str | None, str | None, str | tuple[str, ...]], tuple[str, s
         "the controls are a sample of all people",
         "the controls are the exposure",
     ),
+    ("cases and controls", None, "effort"): (
+        "cancels in their odds",
+        "cases and controls that are seen alike have the same odds as all persons",
+    ),
     ("surveys", None, "exposure"): ("tested", "the number tested is the exposure"),
     ("values", None, "exposure"): ("no events", "a mean value is not multiplied by people"),
     ("surveys", None, "effort"): ("tested", "who is not tested is not counted among the tested: it cancels"),
@@ -97,14 +101,8 @@ NOT_YET: set[tuple[str | None, str | None, str | None]] = {
     ("points and areas", "by stratum", None),
     ("cases and controls", "by stratum", None),
     ("cases and controls", "over periods", None),
-    (None, None, "levels"),
     ("areas", None, "full resolution"),
     ("points and areas", None, "full resolution"),
-    ("cases and controls", None, "effort"),
-    (None, "over periods", "compare"),
-    ("areas", None, "totals"),
-    ("points and areas", None, "totals"),
-    ("points and areas", "over periods", "residuals"),
 }
 
 #: Ten by ten km with a lake.
@@ -240,7 +238,7 @@ def options(observed: str, what: str | None) -> dict[str, Any]:
         "exposure": {"exposure": INPUTS, "exposure_column": "people"},
         "effort": {"effort": INPUTS, "effort_column": "share"},
         "numeric covariate": {"covariates": {"height": INPUTS[["height", "geometry"]]}},
-        "levels": {"covariates": {"soil": Categorical(INPUTS[["soil", "geometry"]])}},
+        "levels": {"covariates": {"soil": INPUTS[["soil", "geometry"]]}},
         "overdispersion": {} if observed == "values" else {"likelihood": family},
         "integrated hyperparameters": {"hyper": "integrate", "kernel": None},
         "permeable water": {"permeability": 0.5},

@@ -243,7 +243,7 @@ class Asked:
             assert len(one.pearson) == len(one.observed) and np.isfinite(one.dispersion)
 
     def cross_validate(self):
-        how = {"last": 1} if self.timed else {"rounds": 0}
+        how = {} if self.timed else {"rounds": 0}
         checked = self.posterior.cross_validate(**how)
         assert np.isfinite(checked.score)
 
