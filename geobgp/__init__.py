@@ -42,7 +42,7 @@ _PUBLIC = {
     "checks.variation": "Variation",
     "data.areas": "AreaCounts bin_areas",
     "data.counts": "Counts bin_points",
-    "data.effects": "Categorical",
+    "data.effects": "Categorical Distance Group Interaction Smooth",
     "data.periods": "Periods",
     "data.standardise": "expected_counts",
     "errors": "CRSError CacheError DataError DomainError GeobgpError GeobgpWarning GeometryError SizeError",
@@ -70,6 +70,10 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from geobgp.data.counts import Counts as Counts
     from geobgp.data.counts import bin_points as bin_points
     from geobgp.data.effects import Categorical as Categorical
+    from geobgp.data.effects import Distance as Distance
+    from geobgp.data.effects import Group as Group
+    from geobgp.data.effects import Interaction as Interaction
+    from geobgp.data.effects import Smooth as Smooth
     from geobgp.data.periods import Periods as Periods
     from geobgp.data.standardise import expected_counts as expected_counts
     from geobgp.errors import CacheError as CacheError

@@ -174,7 +174,7 @@ def refit(posterior: Posterior, n_periods: int, kernel: Kernel | None = None) ->
         0.0,
         periods.steps,
         periods.per_year,
-        posterior.effects.prior_sd,
+        posterior._fixed_sd,
     )
     held = {name: float(getattr(best, name)) for name in ("tau", "level_sd", "level_tau")}
     problem, centre = _problem(setting, posterior.likelihood, values, areas, behind)
@@ -182,10 +182,11 @@ def refit(posterior: Posterior, n_periods: int, kernel: Kernel | None = None) ->
     if best.offset is not None:  # columns of levels that share nodes are held
         mean, problem = mean - best.offset, problem.about(Linearised(columns, best.offset))
     mean, variance = mean.ravel(), variance.ravel()
+    n = len(posterior.fit.hyper_mean) - len(posterior.effects.learned)  # the sds of effects are held
     found = fit_chain(
         problem,
         dynamics=best.dynamics,
-        start=Start(posterior.fit.hyper_mean, posterior.fit.hyper_cov, mean - centre, variance),
+        start=Start(posterior.fit.hyper_mean[:n], posterior.fit.hyper_cov[:n, :n], mean - centre, variance),
         held={name: value for name, value in held.items() if np.isfinite(value)},
         resume=False,
     )
@@ -221,7 +222,7 @@ def fit_without_field(posterior: Posterior) -> Fit:
         0.0,
         periods.steps,
         periods.per_year,
-        posterior.effects.prior_sd,
+        posterior._fixed_sd,
     )
     behind = Behind(posterior.by_period, posterior.effort)
     areas: Any = posterior.areas
@@ -653,7 +654,7 @@ class LGCP:
             solve = fit_svgp
         result, likelihood = fit_problem(
             problem,
-            hyper_for(self.basis, self.kernel),
+            hyper_for(self.basis, self.kernel, self.effects),
             self.basis,
             self.effects,
             hyper=hyper,
@@ -972,10 +973,14 @@ class BoundaryGP:
         if covariates is not None and self.effects.names:
             design = self.effects.standardise(covariates, len(y))[:, int(not constant) :]
         columns = self._columns
-        sds = np.broadcast_to(self.effects.prior_sd, 1 + len(self.effects.names))[int(not constant) :]
-        engine = engine_for(self.basis, self.kernel, columns, unit * sds, centre, xy, self.scaling, design)
-        learned = {"noise": self.noise, "learn_noise": self.noise is None} if self._noisy else {}
-        parameters = hyper_for(self.basis, self.kernel, sd_unit=unit, **learned)
+        sds = unit * self.effects.sd_at([1.0 / unit] * len(self.effects.learned))[int(not constant) :]
+        engine = engine_for(self.basis, self.kernel, columns, sds, centre, xy, self.scaling, design)
+        learned: dict[str, Any] = (
+            {"noise": self.noise, "learn_noise": self.noise is None} if self._noisy else {}
+        )
+        parameters = hyper_for(self.basis, self.kernel, sd_unit=unit, **learned).with_effects(
+            {name: own - int(not constant) for name, own in self.effects.learned.items()}, self.effects.rates
+        )
         return PlaceProblem(engine, y, size, self.family, centre, xy), parameters
 
     @property
@@ -1072,7 +1077,7 @@ class RiskModel:
         basis, n_nodes = self.basis, self.basis.domain.n_nodes
         family = Binomial.without_data({"offset": groups.offset, "link": "exp"})
         effects, design = _risk_effects(groups, self.effects, n_nodes)
-        sds = np.full(design.shape[1], FIXED_SD)
+        sds = np.where(np.isin(np.arange(design.shape[1]), _learned(effects)), effects.prior_sd, FIXED_SD)
         engine = engine_for(basis, self.kernel, effects.columns, sds, 0.0, groups.node, self.scaling, design)
         known = None
         if start is not None and start.kernel == self.kernel:
@@ -1080,7 +1085,7 @@ class RiskModel:
         problem = PlaceProblem(engine, groups.cases, groups.persons, family, 0.0, groups.node)
         found, _ = fit_problem(
             problem,
-            hyper_for(basis, self.kernel),
+            hyper_for(basis, self.kernel, effects),
             basis,
             Effects(columns=effects.columns),
             hyper=hyper,
@@ -1109,6 +1114,11 @@ class RiskModel:
         states = tuple(replace(state, centre=state.centre - log_mean) for state in states)
         odds = Binomial.without_data({"offset": groups.offset + log_mean, "link": "exp"})
         return replace(posterior, fit=replace(found, states=states), likelihood=odds)
+
+
+def _learned(effects: Effects) -> np.ndarray:
+    """Return the columns of fixed effects whose standard deviations are learned."""
+    return np.concatenate([np.zeros(0, int), *effects.learned.values()])
 
 
 def _risk_effects(groups: Groups, covariates: Effects, n_nodes: int) -> tuple[Effects, np.ndarray]:

@@ -282,6 +282,12 @@ class Posterior:
         return float(np.exp(self.fit.hyper_mean[1]))
 
     @property
+    def _fixed_sd(self) -> np.ndarray:
+        """Prior standard deviations of the fixed effects, at those that have been learned."""
+        n = len(self.effects.learned)
+        return self.effects.sd_at(np.exp(self.fit.hyper_mean[len(self.fit.hyper_mean) - n :]))
+
+    @property
     def n_points(self) -> int:
         """Number of points or values that were used."""
         return int(self.points.get("used", 0))

@@ -278,7 +278,7 @@ def _describe_time(posterior: Posterior) -> dict[str, Any]:
         facts["correlation_time"] = _hyper(
             posterior, 2, 1.0, f"{periods.noun}s", bool(fit.hyper_cov[2, 2] > 0)
         )
-    if periods.n > 1 and len(fit.hyper_mean) > 3:
+    if periods.n > 1 and np.isfinite(posterior.level_sd):
         facts["level_sd"] = _hyper(posterior, 3, 1.0, "", bool(fit.hyper_cov[3, 3] > 0))
     return facts | {"yearly_cycle": _season(posterior)}
 

@@ -458,8 +458,13 @@ def _covariates(value: Any) -> Any:
         for name, one in value.items():
             NAME.take(name)
             for part in one.values() if isinstance(one, Mapping) and not hasattr(one, "dims") else [one]:
-                if not (callable(part) or hasattr(part, "source")):
-                    _source(part)
+                _covariate(part)
+    return value
+
+
+def _covariate(value: Any) -> Any:
+    if not (callable(value) or any(hasattr(value, name) for name in ("source", "places", "second"))):
+        _source(value)
     return value
 
 
@@ -482,6 +487,17 @@ VALUES = Rule("values by name: a mapping or a table", _values)
 ARRAY = Rule("an array of numbers", _array)
 #: Shapes, tables, rasters or numbers; what reads them says more.
 SOURCE = Rule("a path, a table, shapes or an array", _source)
+
+
+def _level_names(value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        raise TypeError
+    return value
+
+
+COVARIATE = Rule("a raster, an array, a function, polygons, or a kind of covariate", _covariate)
+#: What levels are called, by their codes.
+LEVEL_NAMES = Rule("a mapping of codes to names", _level_names)
 COVARIATES = Rule(
     "covariates by name, each a raster, an array, a function or polygons; or a table of them", _covariates
 )

@@ -954,7 +954,17 @@ def by_parts(name: str, value: Any) -> Any:
         The option that it is of.
     value : path, GeoDataFrame, or Categorical of a path
     """
-    levels = getattr(value, "source", None)
+    from geobgp.data.effects import Categorical, parsed_kind
+
+    kind = parsed_kind(value)
+    if type(kind).__name__ in ("Smooth", "Group", "Interaction", "Distance"):
+        raise DataError(
+            f"{option(name)}: tiles take covariates with a slope and levels; found a {type(kind).__name__}.",
+            option=name,
+            found=type(kind).__name__,
+            remedy="Map all of the land at once, or give the covariate as numbers or levels.",
+        )
+    levels = value.source if isinstance(value, Categorical) else None
     if isinstance(levels, str | Path):
         return f"{levels}|levels"
     if value is None or isinstance(value, str | Path):

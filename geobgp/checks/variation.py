@@ -210,7 +210,9 @@ def _of_hyperparameters(posterior: Posterior, fit: Fit) -> float:
     domain, theta = posterior.domain, fit.hyper_mean
     hyper = Hyper.for_domain(posterior.kernel, float(np.sqrt(domain.node_areas.sum())), domain.cell_size)
     if posterior.periods is not None:
-        hyper = hyper.over_periods(posterior.n_periods, len(theta) > len(hyper.names) + 1)
+        own = len(theta) - len(posterior.effects.learned)
+        hyper = hyper.over_periods(posterior.n_periods, own > len(hyper.names) + 1)
+    hyper = hyper.with_effects(posterior.effects.learned, posterior.effects.rates)
     learned = np.diag(fit.hyper_cov) > 0
     hyper = hyper.held(theta, tuple(np.array(hyper.names)[~learned]))
     covariance = fit.hyper_cov[np.ix_(learned, learned)]
@@ -224,7 +226,7 @@ def _check_known(posterior: Posterior) -> None:
     """Refuse a posterior that does not know what it was fitted to."""
     if not posterior.is_summed:
         raise DataError(f"Whether a map varies is asked of events; this one is of a {posterior.quantity}.")
-    if len(posterior.fit.hyper_mean) > 2 and posterior.periods is None:
+    if len(posterior.fit.hyper_mean) - len(posterior.effects.learned) > 2 and posterior.periods is None:
         raise DataError(
             "Whether a map over time varies is asked of all periods together, not of one.",
             remedy="Call variation() on the posterior that this period was taken from.",
@@ -258,7 +260,7 @@ def _fit_without_field(posterior: Posterior) -> EffectsFit:
     own: Any = posterior.fit.states[0]
     # Columns of levels that share nodes are held, as they were linearised with the field.
     at, centre = Linearised(own.fixed, own.offset), own.centre
-    columns, sds = at.columns, posterior.effects.prior_sd
+    columns, sds = at.columns, posterior._fixed_sd
     seen, values = (
         posterior.seen_exposure * (1.0 if at.offset is None else np.exp(at.offset)),
         posterior.observed,

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
+from scipy.interpolate import BSpline
 
 from geobgp.data.rasters import RasterSource, blocks_on_land, node_means, open_raster, read_to_nodes
 from geobgp.data.sources import Key, Reading, is_shapes
 from geobgp.errors import DataError, InputWarning, option, warn
 from geobgp.files import as_frame
 from geobgp.text import count, listed, number
-from geobgp.validation import NAME, SOURCE, either, real
+from geobgp.validation import COVARIATE, LEVEL_NAMES, NAME, SOURCE, either, real, whole
 
 if TYPE_CHECKING:
     import geopandas as gpd
@@ -40,6 +42,7 @@ MOST, FEW = 50, 12
 #: What is written behind the path of a raster that could be either.
 _USES = ("levels", "numbers")
 _LEVEL = either(NAME, real(), words="the name or the code of a level")
+_SPLINES = whole(least=4)
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +57,9 @@ class Categorical:
         One value per node, or a raster with a code per pixel, or a table with the share of each node's land that
         belongs to each level, a column each.
     reference : str or number, optional
-        The level that all others are compared with; by default the most common one.
+        The level that all others are compared with, its name or code; by default the most common one.
+    names : mapping of code to str, optional
+        What levels are called.
 
     Examples
     --------
@@ -68,11 +73,19 @@ class Categorical:
 
     source: Any
     reference: Any = None
+    names: Mapping[Any, str] | None = None
 
     def __post_init__(self) -> None:
         SOURCE("source", self.source)
         if self.reference is not None:
             _LEVEL("reference", self.reference)
+        if self.names is not None:
+            LEVEL_NAMES("names", self.names)
+
+    def _called(self, levels: Sequence[str]) -> list[str]:
+        """Return what levels are called."""
+        names = {level_word(code): str(name) for code, name in (self.names or {}).items()}
+        return [names.get(level, level) for level in levels]
 
 
 def split_use(source: Any) -> tuple[Any, str | None]:
@@ -104,7 +117,7 @@ def is_categorical(value: Any) -> bool:
     )
 
 
-def level_shares(value: Any, domain: Domain, name: str) -> pd.DataFrame:
+def level_shares(value: Any, domain: Domain, name: str, most: int = MOST) -> pd.DataFrame:
     """Return the share of every node's land that belongs to each level, a column each; NaN where none is known.
 
     Parameters
@@ -114,9 +127,13 @@ def level_shares(value: Any, domain: Domain, name: str) -> pd.DataFrame:
     name : str
         Of the covariate, for messages.
     """
+    if isinstance(value, Categorical) and value.names:
+        table = level_shares(value.source, domain, name, most)
+        table.columns = pd.Index(value._called([str(level) for level in table.columns]))
+        return table.T.groupby(level=0, sort=False).sum(min_count=1).T
     source = split_use(value.source if isinstance(value, Categorical) else value)[0]
     if isinstance(source, str | os.PathLike) or hasattr(source, "dims"):
-        return _of_raster(source, domain, name)
+        return _of_raster(source, domain, name, most)
     if isinstance(source, pd.DataFrame):
         return _of_table(source, domain, name)
     values = pd.Series(np.asarray(source, dtype=object).ravel())
@@ -126,14 +143,14 @@ def level_shares(value: Any, domain: Domain, name: str) -> pd.DataFrame:
             option="covariates",
             found=len(values),
         )
-    return indicators(values, name)
+    return indicators(values, name, most)
 
 
-def indicators(values: pd.Series, name: str) -> pd.DataFrame:
+def indicators(values: pd.Series, name: str, most: int = MOST) -> pd.DataFrame:
     """Return a column per level, 1 where it is the value and 0 where not; NaN where the value is missing."""
     missing = values.isna().to_numpy()
     words = values.map(level_word)
-    levels = _ordered(set(words[~missing]), name)
+    levels = _ordered(set(words[~missing]), name, most)
     found = pd.DataFrame({level: (words == level).to_numpy(float) for level in levels})
     found.loc[missing] = np.nan
     return found
@@ -203,6 +220,8 @@ def reference_level(value: Any, levels: Sequence[str], amounts: np.ndarray, name
     wanted = getattr(value, "reference", None) if isinstance(value, Categorical) else None
     if wanted is None:
         return int(np.argmax(amounts))
+    if value.names:
+        wanted = value._called([level_word(wanted)])[0]
     found = matching_level(wanted, levels)
     if found is None:
         raise DataError(
@@ -230,16 +249,21 @@ def _of_table(table: pd.DataFrame, domain: Domain, name: str) -> pd.DataFrame:
     return shares
 
 
-def _ordered(levels: set[str], name: str) -> list[str]:
+def _ordered(levels: set[str], name: str, most: int = MOST) -> list[str]:
     """Return levels in order, numbers by size; refuse what cannot be levels."""
     if not levels:
         raise DataError(f"The covariate {name!r} has no value anywhere.", option="covariates", found=name)
-    if len(levels) > MOST:
+    if len(levels) > most:
+        groups = (
+            ""
+            if most > MOST
+            else f", or give it as a group: {option('covariates', f'{name}=...|group', python='Group(...)')}"
+        )
         raise DataError(
-            f"The covariate {name!r} has {len(levels):,} levels; at most {MOST} can have effects of their own.",
+            f"The covariate {name!r} has {len(levels):,} levels; at most {most} can have effects of their own.",
             option="covariates",
             found=len(levels),
-            remedy="Join some, or give it as numbers.",
+            remedy=f"Join some{groups}, or give it as numbers.",
         )
     try:
         return sorted(levels, key=float)
@@ -247,24 +271,221 @@ def _ordered(levels: set[str], name: str) -> list[str]:
         return sorted(levels)
 
 
-def _codes(raster: RasterSource, domain: Domain) -> list[float]:
+def _codes(raster: RasterSource, domain: Domain, most: int = MOST) -> list[float]:
     """Return the different values of the pixels around the land, up to one more than can be levels."""
     found: set[float] = set()
     for values in blocks_on_land(raster, domain):
         found |= set(np.unique(values[np.isfinite(values)]).tolist())
-        if len(found) > MOST:
+        if len(found) > most:
             break
     return sorted(found)
 
 
-def _of_raster(source: Any, domain: Domain, name: str) -> pd.DataFrame:
+def _of_raster(source: Any, domain: Domain, name: str, most: int = MOST) -> pd.DataFrame:
     with open_raster(source, None, None) as raster:
-        codes = _codes(raster, domain)
-        words = _ordered({level_word(code) for code in codes}, name)
+        codes = _codes(raster, domain, most)
+        words = _ordered({level_word(code) for code in codes}, name, most)
         by_word = {level_word(code): code for code in codes}
         shares = {word: node_means(raster.where(by_word[word]), domain) for word in words}
     table = pd.DataFrame(shares)
     return table.loc[:, table.max() > 0]  # levels of the sea around have no effect on land
+
+
+# -- Kinds of covariates: curves, groups, interactions, distances ---------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Smooth:
+    """A covariate whose effect is a curve: a straight line, and as much of a departure from it as the data ask for.
+
+    The curve is a cubic spline on quantiles of the covariate over the land. The standard deviation τ of the departure
+    is learned with the hyperparameters; it has a prior that prefers a straight line, P(τ > 1) = 0.01. A path says the
+    same with ``"rain.tif|smooth"``.
+
+    Parameters
+    ----------
+    source : array, callable, raster, path, polygons or Distance
+        Numbers, as for a covariate with a slope; over periods too.
+    k : int
+        How many splines there are, at least 4: how fine the curve can be.
+
+    Examples
+    --------
+    >>> Smooth("rain.tif").k
+    10
+    """
+
+    source: Any
+    k: int = 10
+
+    def __post_init__(self) -> None:
+        COVARIATE("source", self.source)
+        _SPLINES("k", self.k)
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """A covariate whose values are groups, such as districts or clinics, with an effect each around zero.
+
+    The effects are independent and normal; their standard deviation τ is learned with the hyperparameters. With the
+    districts that counts are of it is the unstructured part of a Besag-York-Mollié model. A path says the same with
+    ``"districts.tif|group"``.
+
+    Parameters
+    ----------
+    source : array, raster, path, polygons or DataFrame
+        One group per node, a raster with a code per pixel, polygons with a column of names, or a table of shares.
+
+    Examples
+    --------
+    >>> Group(np.array(["east", "west"])).source.tolist()
+    ['east', 'west']
+    """
+
+    source: Any
+
+    def __post_init__(self) -> None:
+        SOURCE("source", self.source)
+
+
+@dataclass(frozen=True)
+class Interaction:
+    """The effect of a covariate that depends on another one: the products of their columns.
+
+    Parameters
+    ----------
+    first, second : str
+        Names of two other covariates of the model: slopes, levels, curves or groups. With a curve or a group the
+        products have a standard deviation of their own, which is learned.
+
+    Examples
+    --------
+    >>> Interaction("rain", "slope").first
+    'rain'
+    """
+
+    first: str
+    second: str
+
+    def __post_init__(self) -> None:
+        NAME("first", self.first)
+        NAME("second", self.second)
+
+
+@dataclass(frozen=True, eq=False)
+class Distance:
+    """A covariate that is the distance over land to the nearest of some places; see `Domain.distance_to`.
+
+    With a curve, ``Smooth(Distance("pumps.gpkg"))``, it asks whether the risk falls with the distance from a source. A
+    path says the same with ``"pumps.gpkg|distance|smooth"``.
+
+    Parameters
+    ----------
+    places : path, GeoDataFrame, GeoSeries or (k, 2) array
+        Points, lines or polygons.
+
+    Examples
+    --------
+    >>> Distance(np.array([[0.0, 0.0]])).places.shape
+    (1, 2)
+    """
+
+    places: Any
+
+    def __post_init__(self) -> None:
+        SOURCE("places", self.places)
+
+
+#: Kinds of covariates that a name can stand for, by what is written behind a path.
+Kind: TypeAlias = Categorical | Smooth | Group | Interaction | Distance
+#: Levels of a group, and columns of all covariates, at most.
+MOST_GROUPS, MOST_COLUMNS = 300, 400
+
+
+def parsed_kind(value: Any) -> Any:
+    """Return the kind of covariate that is written behind a path; anything else as it is.
+
+    Examples
+    --------
+    >>> parsed_kind("rain.tif|smooth").source, parsed_kind("soil.tif|band=2|group").source
+    ('rain.tif', 'soil.tif|band=2')
+    >>> parsed_kind("pumps.gpkg|distance|smooth").source
+    Distance(places='pumps.gpkg')
+    """
+    if not isinstance(value, str):
+        return value
+    path, mark, use = value.rpartition("|")
+    if not mark:
+        return value
+    if use == "interaction":
+        names = [name.strip() for name in path.split(",")]
+        if len(names) != 2:
+            raise DataError(
+                f"An interaction is of two covariates; found {path!r}.",
+                option="covariates",
+                found=path,
+                remedy="Name them: 'both=rain,slope|interaction'.",
+            )
+        return Interaction(*names)
+    if use == "smooth":
+        return Smooth(parsed_kind(path))
+    return {"group": Group, "distance": Distance}.get(use, lambda _: value)(path)
+
+
+def source_of(value: Any) -> Any:
+    """Return what a kind of covariate is read from; anything else as it is."""
+    return value.source if isinstance(value, Smooth | Group) else value
+
+
+@dataclass(frozen=True, eq=False)
+class Spline:
+    """The departures of a curve from a straight line: columns with independent weights of one standard deviation.
+
+    Attributes
+    ----------
+    knots : (k + 4,) array
+        Of cubic B-splines; beyond the ends the curve goes on as a straight line.
+    turn : (k, k - 2) array
+        From B-splines to columns, which have no mean and no slope over the land, and together a variance of one.
+    """
+
+    knots: np.ndarray = field(repr=False)
+    turn: np.ndarray = field(repr=False)
+
+    @classmethod
+    def of(cls, values: np.ndarray, weight: np.ndarray, k: int) -> Spline:
+        """Return the columns of values whose weights add up to one."""
+        order = np.argsort(values)
+        below = np.cumsum(weight[order]) - 0.5 * weight[order]
+        low, high = float(values.min()), float(values.max())
+        inner = np.unique(np.interp(np.linspace(0.0, 1.0, k - 2)[1:-1], below, values[order]))
+        close = 1e-6 * (high - low)
+        inner = inner[(inner > low + close) & (inner < high - close)]
+        inner = inner[np.r_[True, np.diff(inner) > close]] if len(inner) else inner
+        knots = np.concatenate([[low] * 4, inner, [high] * 4])
+        at = np.array([knots[j + 1 : j + 4].mean() for j in range(len(knots) - 4)])
+        # Second differences of the weights, which are zero on straight lines.
+        slopes = np.diff(np.eye(len(at)), axis=0) / np.diff(at)[:, None]
+        second = np.diff(slopes, axis=0)
+        turn = second.T @ np.linalg.inv(second @ second.T)
+        raw = cls(knots, turn).values(values)
+        lines = np.column_stack([np.ones(len(values)), values - values @ weight])
+        fit = np.linalg.solve(lines.T @ (weight[:, None] * lines), lines.T @ (weight[:, None] * raw))
+        turn = turn - np.column_stack([np.ones(len(at)), at - values @ weight]) @ fit
+        size = float(np.sum(weight @ (raw - lines @ fit) ** 2))
+        return cls(knots, turn / np.sqrt(size))
+
+    def values(self, x: np.ndarray) -> np.ndarray:
+        """Return the columns (..., k - 2) at values of the covariate."""
+        flat = np.ravel(np.asarray(x, float))
+        low, high = self.knots[0], self.knots[-1]
+        inside = np.clip(flat, low, high)
+        out = np.asarray(BSpline.design_matrix(inside, self.knots, 3) @ self.turn)
+        beyond = flat - inside
+        if beyond.any():
+            slope = BSpline(self.knots, self.turn, 3).derivative()
+            out += beyond[:, None] * slope(inside)
+        return out.reshape(*np.shape(x), -1)
 
 
 # -- Effects: covariates, from whatever they come as, to standardised columns at the nodes -------------------
@@ -283,7 +504,7 @@ INTERCEPT = "intercept"
 
 @dataclass(frozen=True)
 class Term:
-    """A fixed effect: the slope of a covariate, or one of its levels compared with the reference level.
+    """A fixed effect: the slope of a covariate, one of its levels compared with the reference level, or another part.
 
     Examples
     --------
@@ -294,12 +515,13 @@ class Term:
     covariate: str
     level: str | None = None
     reference: str | None = None
+    part: str | None = None
 
     @property
     def name(self) -> str:
         """What tables call it."""
         if self.level is None:
-            return self.covariate
+            return self.covariate if self.part is None else f"{self.covariate} {self.part}"
         return f"{self.covariate} {self.level} (reference: {self.reference})"
 
 
@@ -316,7 +538,12 @@ class Block:
         A term's standardised value is (own value - mean) / scale; that of a level is its share of the node's land.
     sd : float or "learned"
         Prior standard deviation: of the slope of the standardised covariate, or of the log of a level's rate by that of
-        its reference. "learned": with the hyperparameters.
+        its reference. "learned": with the hyperparameters; of a curve that of what departs from the straight line.
+    kind : "fixed", "smooth", "group" or "interaction"
+    spline : Spline, optional
+        Of a curve, whose first term is the straight line.
+    parents : tuple of str
+        The two covariates of an interaction.
     """
 
     covariate: str
@@ -324,17 +551,37 @@ class Block:
     means: np.ndarray
     scales: np.ndarray
     sd: float | Literal["learned"]
+    kind: Literal["fixed", "smooth", "group", "interaction"] = "fixed"
+    spline: Spline | None = None
+    parents: tuple[str, ...] = ()
+
+    @property
+    def learned(self) -> np.ndarray:
+        """Which terms have a standard deviation that is learned."""
+        out = np.full(len(self.terms), self.sd == "learned")
+        if self.kind == "smooth":
+            out[0] = False
+        return out
 
     @property
     def prior_sd(self) -> np.ndarray:
-        """Prior standard deviations of the effects on the standardised scale, NaN where they are learned.
+        """Prior standard deviations of the effects on the standardised scale; one where they are learned.
 
         That of a level does not depend on the size of cells, as the scale of its shares does.
         """
-        sd = np.nan if self.sd == "learned" else self.sd
+        if self.sd == "learned":
+            return np.where(self.learned, 1.0, FIXED_SD)
         return np.array(
-            [sd if t.level is None else sd * s for t, s in zip(self.terms, self.scales, strict=True)]
+            [
+                self.sd if t.level is None else self.sd * s
+                for t, s in zip(self.terms, self.scales, strict=True)
+            ]
         )
+
+    @property
+    def rate(self) -> float:
+        """Rate of the exponential prior of a standard deviation that is learned: curves prefer to be straight."""
+        return -math.log(0.01) if self.kind == "smooth" else -math.log(0.05) / 3.0
 
 
 class Linearised(NamedTuple):
@@ -404,8 +651,35 @@ class Effects:
 
     @property
     def prior_sd(self) -> np.ndarray:
-        """Prior standard deviations of intercept and terms on the standardised scale."""
+        """Prior standard deviations of intercept and terms on the standardised scale; one where they are learned."""
         return np.concatenate([[FIXED_SD], *(block.prior_sd for block in self.blocks)])
+
+    @cached_property
+    def learned(self) -> dict[str, np.ndarray]:
+        """The columns of each covariate that share a standard deviation to be learned; the first is the intercept's."""
+        out: dict[str, np.ndarray] = {}
+        start = 1
+        for block in self.blocks:
+            if block.learned.any():
+                out[block.covariate] = start + np.flatnonzero(block.learned)
+            start += len(block.terms)
+        return out
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """Rates of the exponential priors of these standard deviations."""
+        return tuple(self.block(name).rate for name in self.learned)
+
+    def sd_at(self, learned: Sequence[float]) -> np.ndarray:
+        """Return the prior standard deviations at those that have been learned."""
+        out = self.prior_sd
+        for sd, columns in zip(learned, self.learned.values(), strict=True):
+            out[columns] *= sd
+        return out
+
+    def block(self, covariate: str) -> Block:
+        """Return the block of a covariate."""
+        return next(block for block in self.blocks if block.covariate == covariate)
 
     @property
     def bare(self) -> Effects:
@@ -418,7 +692,10 @@ class Effects:
 
     def levels(self, covariate: str) -> list[str]:
         """Return all levels of a covariate, the reference first; nothing where it is a number."""
-        mine = [term for term in self.terms if term.covariate == covariate and term.level is not None]
+        mine = [term for term in self.terms if term.covariate == covariate]
+        if mine and self.block(covariate).kind == "group":
+            return [str(term.part) for term in mine]
+        mine = [term for term in mine if term.level is not None]
         return [str(mine[0].reference), *(str(term.level) for term in mine)] if mine else []
 
     def standardise(self, values: Mapping[str, Any], n: int) -> np.ndarray:
@@ -431,19 +708,27 @@ class Effects:
         n : int
         """
         values = {str(name): values[name] for name in values}
-        missing = [name for name in self.covariates if name not in values]
+        own_names = [block.covariate for block in self.blocks if not block.parents]
+        missing = [name for name in own_names if name not in values]
         if missing:
             raise DataError(
-                f"The model has the covariates {listed(self.covariates)}; {missing[0]!r} is not given.",
+                f"The model has the covariates {listed(own_names)}; {missing[0]!r} is not given.",
                 option="covariates",
                 found=missing,
             )
-        told = {name: self._at_places(name, values[name], n) for name in self.covariates}
-        own = [
-            told[t.covariate] if t.level is None else (told[t.covariate] == t.level).astype(float)
-            for t in self.terms
-        ]
-        return self.standardised(np.array(own, float).reshape(-1, n).T)
+        given = {name: self._at_places(name, values[name], n) for name in own_names}
+        columns: dict[str, np.ndarray] = {}
+        for block in self.blocks:
+            if block.parents:
+                own = products(*(columns[name] for name in block.parents))
+            elif block.spline is not None:
+                own = np.column_stack([given[block.covariate], block.spline.values(given[block.covariate])])
+            else:
+                told = given[block.covariate]
+                words = [term.level or term.part for term in block.terms]
+                own = np.column_stack([told if w is None else (told == w).astype(float) for w in words])
+            columns[block.covariate] = (own - block.means) / block.scales
+        return np.column_stack([np.ones(n), *columns.values()])
 
     def standardised(self, own: np.ndarray) -> np.ndarray:
         """Return (..., n, 1 + k): a column of ones, and the terms' own values (..., n, k) standardised."""
@@ -490,7 +775,11 @@ class Effects:
         for name in self.covariates:
             which = self.where(name)
             shares = first[:, 1 + which] * self.scales[which] + self.means[which]
-            if self.levels(name) and ((shares > _PURE) & (shares < 1.0 - _PURE)).any():
+            if (
+                self.block(name).kind == "fixed"
+                and self.levels(name)
+                and ((shares > _PURE) & (shares < 1.0 - _PURE)).any()
+            ):
                 out.append(which)
         return out
 
@@ -568,7 +857,7 @@ def named_covariates(covariates: Covariates | None, time: Any = None) -> dict[st
     """
     named = _named(as_frame(covariates, "covariates"), time)
     refuse_intercept(named, "covariates")
-    return named
+    return {name: parsed_kind(value) for name, value in named.items()}
 
 
 def refuse_intercept(names: Iterable[Any], what: str) -> None:
@@ -618,10 +907,12 @@ def fixed_effects(covariates: Covariates | None, reading: Reading, like: Effects
     like : Effects, optional
         Those on all land, of which this is a part: levels and standardisation are theirs.
     """
-    domain, values = reading.domain, dict[Term, np.ndarray]()
-    for name, value in named_covariates(covariates, reading.time).items():
-        values |= _columns(name, value, reading, like)
-    lengths = {len(v) for v in values.values() if v.ndim == 2}
+    domain, read = reading.domain, dict[str, dict[Term, np.ndarray]]()
+    named = named_covariates(covariates, reading.time)
+    for name, value in named.items():
+        if not isinstance(value, Interaction):
+            read[name] = _columns(name, value, reading, like)
+    lengths = {len(v) for values in read.values() for v in values.values() if v.ndim == 2}
     if len(lengths) > 1:
         raise DataError(
             f"Covariates are given for {' and '.join(str(n) for n in sorted(lengths))} periods: which is it?",
@@ -629,36 +920,138 @@ def fixed_effects(covariates: Covariates | None, reading: Reading, like: Effects
             found=sorted(lengths),
         )
     shape = (*lengths, domain.n_nodes)
-    own = (
-        np.stack([np.broadcast_to(v, shape) for v in values.values()], axis=-1)
-        if values
-        else np.ones((*shape, 0))
-    )
-    if like is not None:
-        return Effects(like.blocks, like.standardised(own))
     weight = np.broadcast_to(
         domain.node_areas / (domain.node_areas.sum() * (shape[0] if lengths else 1)), shape
     )
-    means = np.array([np.sum(weight * own[..., j]) for j in range(len(values))])
-    scales = np.array([np.sqrt(np.sum(weight * (own[..., j] - m) ** 2)) for j, m in enumerate(means)])
-    for term, mean, scale in zip(values, means, scales, strict=True):
-        if not scale > 1e-10 * abs(mean):
-            where = "everywhere and always" if lengths else "on all of the land"
+    blocks, columns = list[Block](), dict[str, np.ndarray]()
+    where = "everywhere and always" if lengths else "on all of the land"
+    for name, values in read.items():
+        own = np.stack([np.broadcast_to(v, shape) for v in values.values()], axis=-1)
+        known = None if like is None else like.block(name)
+        block = known or _block(name, named[name], tuple(values), own, weight, where)
+        if block.spline is not None:
+            own = np.concatenate([own, block.spline.values(own[..., 0])], axis=-1)
+        blocks.append(block)
+        columns[name] = (own - block.means) / block.scales
+    crossed = (
+        named if like is None else {b.covariate: Interaction(*b.parents) for b in like.blocks if b.parents}
+    )
+    for name, value in crossed.items():
+        if isinstance(value, Interaction):
+            own = products(*(columns[one] for one in _parents(name, value, columns)))
+            known = None if like is None else like.block(name)
+            block = known or _interaction_block(name, value, blocks, own, weight, where)
+            blocks.append(block)
+            columns[name] = (own - block.means) / block.scales
+    effects = Effects(tuple(blocks), np.concatenate([np.ones((*shape, 1)), *columns.values()], axis=-1))
+    if len(effects.terms) > MOST_COLUMNS:
+        sizes = listed([f"{b.covariate} ({len(b.terms)})" for b in blocks])
+        raise DataError(
+            f"The covariates have {len(effects.terms):,} columns together: {sizes}; at most {MOST_COLUMNS} can have "
+            "effects of their own.",
+            option="covariates",
+            found=len(effects.terms),
+            remedy="Join groups, give curves fewer splines (k), or leave an interaction out.",
+        )
+    if like is None:
+        straight = np.flatnonzero([t.part is None for t in effects.terms])
+        standard = effects.columns[..., 1 + straight].reshape(weight.size, len(straight))
+        _warn_correlated(tuple(effects.names[j] for j in straight), standard, weight.ravel())
+    return effects
+
+
+def products(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Return all products of two sets of columns (..., a) and (..., b), (..., a b)."""
+    out = first[..., :, None] * second[..., None, :]
+    return out.reshape(*out.shape[:-2], -1)
+
+
+def _refuse_constant(terms: Sequence[Term], means: np.ndarray, scales: np.ndarray, where: str) -> None:
+    for term, mean, scale in zip(terms, means, scales, strict=True):
+        if not scale > 1e-10 * max(abs(mean), 1e-300):
             raise DataError(
                 f"The covariate {term.name!r} is {number(mean)} {where}; it cannot be told from the intercept.",
                 option="covariates",
                 found=term.name,
                 remedy="Leave it out.",
             )
-    effects = Effects.of(list(values), means, scales)
-    columns = effects.standardised(own)
-    _warn_correlated(effects.names, columns[..., 1:].reshape(weight.size, len(values)), weight.ravel())
-    return replace(effects, columns=columns)
+
+
+def _moments(own: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    means = np.tensordot(weight, own, weight.ndim)
+    return means, np.sqrt(np.tensordot(weight, (own - means) ** 2, weight.ndim))
+
+
+def _block(
+    name: str, value: Any, terms: tuple[Term, ...], own: np.ndarray, weight: np.ndarray, where: str
+) -> Block:
+    """Return the block of a covariate from its own values at the nodes."""
+    if isinstance(value, Group):
+        k = len(terms)
+        return Block(name, terms, np.zeros(k), np.ones(k), "learned", "group")
+    means, scales = _moments(own, weight)
+    _refuse_constant(terms, means, scales, where)
+    if not isinstance(value, Smooth):
+        return Block(name, terms, means, scales, FIXED_SD if terms[0].level is None else LEVEL_SD)
+    x = own[..., 0].ravel()
+    different = len(np.unique(x))
+    if different < 4:
+        raise DataError(
+            f"The covariate {name!r} has but {different} different values; a curve needs four or more.",
+            option="covariates",
+            found=different,
+            remedy="Give it as levels, or as a straight line.",
+        )
+    spline = Spline.of(x, weight.ravel(), min(value.k, different))
+    q = spline.turn.shape[1]
+    parts = tuple(Term(name, part=f"curve {j + 1}") for j in range(q))
+    return Block(
+        name, terms + parts, np.r_[means, np.zeros(q)], np.r_[scales, np.ones(q)], "learned", "smooth", spline
+    )
+
+
+def _parents(name: str, value: Interaction, columns: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the covariates of an interaction, which are others of the model."""
+    for one in (value.first, value.second):
+        if one not in columns:
+            raise DataError(
+                f"The interaction {name!r} is of {value.first!r} and {value.second!r}; there is no covariate {one!r}.",
+                option="covariates",
+                found=one,
+                remedy="Give both as covariates too.",
+            )
+    if value.first == value.second:
+        raise DataError(
+            f"The interaction {name!r} is of {value.first!r} with itself.",
+            option="covariates",
+            found=value.first,
+            remedy=f"For a curve give {option('covariates', f'{value.first}=...|smooth', python='Smooth(...)')}.",
+        )
+    return value.first, value.second
+
+
+def _interaction_block(
+    name: str, value: Interaction, blocks: Sequence[Block], own: np.ndarray, weight: np.ndarray, where: str
+) -> Block:
+    parents = [next(b for b in blocks if b.covariate == one) for one in (value.first, value.second)]
+    pairs = [f"{a.name} x {b.name}" for a in parents[0].terms for b in parents[1].terms]
+    terms = tuple(Term(name, part=None if len(pairs) == 1 else pair) for pair in pairs)
+    means, scales = _moments(own, weight)
+    learned = any(parent.sd == "learned" for parent in parents)
+    if not learned:
+        _refuse_constant(terms, means, scales, where)
+    return Block(
+        name, terms, means, np.where(scales > 1e-10, scales, 1.0), "learned" if learned else FIXED_SD,
+        "interaction", None, (value.first, value.second),
+    )  # fmt: skip
 
 
 def _columns(name: str, value: Any, reading: Reading, like: Effects | None) -> dict[Term, np.ndarray]:
     """Return a covariate's columns in its own units: one, or the share of each level but the reference."""
-    value = as_frame(value, "covariates")
+    grouped = isinstance(value, Group) or (like is not None and like.block(name).kind == "group")
+    value = as_frame(source_of(value), "covariates")
+    if grouped:
+        return _group_columns(name, value, reading, like)
     _refuse_dates(name, value)
     if is_shapes(value) and reading.is_dated(value):
         frame, table = reading.by_period("covariates", value, lambda rows: rows[name].to_numpy(float))
@@ -696,6 +1089,32 @@ def _columns(name: str, value: Any, reading: Reading, like: Effects | None) -> d
     }
 
 
+def _group_columns(name: str, value: Any, reading: Reading, like: Effects | None) -> dict[Term, np.ndarray]:
+    """Return the share of each group, a column each."""
+    known = None if like is None else like.levels(name)
+    if reading.parts("covariates", value) is not None:
+        raise DataError(
+            f"The covariate {name!r} is given for each period; groups are the same in all of them.",
+            option="covariates",
+            found=name,
+            remedy="Give one for all periods.",
+        )
+    found = _at_nodes(name, value, reading, known, groups=True)
+    groups = known or list(found.columns)
+    if len(groups) < 2:
+        raise DataError(
+            f"The covariate {name!r} has one group on all of the land, {groups[0]!r}; it cannot be told from the "
+            "intercept.",
+            option="covariates",
+            found=name,
+            remedy="Leave it out.",
+        )
+    shares = np.column_stack([found.get(one, np.zeros(len(found))) for one in groups]).astype(float)
+    shares[found.isna().any(axis=1)] = np.nan
+    shares = reading.filled(Key("covariates", name), shares)
+    return {Term(name, part=one): shares[:, k] for k, one in enumerate(groups)}
+
+
 def _one(name: str, values: Any, reading: Reading) -> np.ndarray:
     """Return a number at each node, without gaps."""
     if isinstance(values, pd.DataFrame):
@@ -716,7 +1135,13 @@ def _one(name: str, values: Any, reading: Reading) -> np.ndarray:
 
 
 def _at_nodes(
-    name: str, value: Any, reading: Reading, known: list[str] | None, *, moving: bool = False
+    name: str,
+    value: Any,
+    reading: Reading,
+    known: list[str] | None,
+    *,
+    moving: bool = False,
+    groups: bool = False,
 ) -> Any:
     """Return a covariate at the nodes, NaN where it has no value: numbers, or a table of the shares of levels.
 
@@ -729,13 +1154,20 @@ def _at_nodes(
         The levels that it has on all land, none where it is a number; None where that is to be found out.
     moving : bool
         Whether it changes from period to period: it is a number then, if it has but two values too.
+    groups : bool
+        Whether its values are groups, whatever they look like.
     """
     domain, value = reading.domain, as_frame(value, "covariates")
+    if isinstance(value, Distance):
+        return domain.distance_to(value.places)
+    if groups and not is_shapes(value):
+        value = value if isinstance(value, Categorical) else Categorical(value)
+    most = MOST_GROUPS if groups else MOST
     if is_shapes(value):
         column: Any = next(value[c] for c in value.columns if c not in (value.geometry.name, reading.time))
-        if not is_categorical(column):
+        if not (groups or is_categorical(column)):
             return reading.means(value, column.to_numpy(float)[:, None])[:, 0]
-        table = indicators(column.reset_index(drop=True), name)
+        table = indicators(column.reset_index(drop=True), name, most)
         return pd.DataFrame(reading.means(value, table.to_numpy()), columns=list(table))
     if callable(value):
         return np.asarray(value(domain.node_points), float)
@@ -748,7 +1180,7 @@ def _at_nodes(
         if raster and not levels and known is None:
             levels = are_codes(value, domain, name) and not moving
         out = (
-            level_shares(value, domain, name)
+            level_shares(value, domain, name, most)
             if levels
             else read_to_nodes(split_use(value)[0], domain, "mean")
         )
@@ -771,9 +1203,15 @@ def by_name(effects: Effects, own: np.ndarray) -> dict[str, Any]:
     """Return covariates from the terms' own values at the nodes (n_nodes, k): numbers, or shares of levels."""
     out: dict[str, Any] = {}
     for name in effects.covariates:
-        which, levels = effects.where(name), effects.levels(name)
+        which, levels, block = effects.where(name), effects.levels(name), effects.block(name)
         shares = own[:, which]
-        if levels:
+        if block.parents:
+            out[name] = Interaction(*block.parents)
+        elif block.kind == "group":
+            out[name] = Group(pd.DataFrame(shares, columns=levels))
+        elif block.spline is not None:
+            out[name] = Smooth(shares[:, 0], len(block.spline.turn))
+        elif levels:
             rest = np.maximum(1.0 - shares.sum(axis=1), 0.0)
             out[name] = Categorical(pd.DataFrame(np.column_stack([rest, shares]), columns=levels), levels[0])
         else:

@@ -303,6 +303,8 @@ def fit_chain(
     if near is not None:
         spatial = replace(spatial, start=np.clip(near, spatial.lower, spatial.upper))
     parameters = spatial.over_periods(setting.n_periods, problem.dynamics.level, **(held or {}))
+    if effects is not None:
+        parameters = parameters.with_effects(effects.learned, effects.rates)
     if hyper == "integrate":
         check_memory(setting, problem.at(None, None).size.size, problem.dynamics.level, states=9)
     first: list[ChainFit] = []

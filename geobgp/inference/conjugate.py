@@ -20,6 +20,7 @@ def means(engine: Engine, s: Solution, precision: np.ndarray) -> Solve:
     """
     e = np.ones(len(precision)) if s.even is None else s.even
     m, design = len(s.z), engine.design
+    fixed_precision = engine.fixed_precision_at(s.theta)
     tie = s.prior.project(e[:, None] * (s.sites.precision[:, None] * design))
 
     def seen(x: np.ndarray) -> np.ndarray:
@@ -29,9 +30,7 @@ def means(engine: Engine, s: Solution, precision: np.ndarray) -> Solve:
         return np.concatenate([s.prior.project(e * rows), design.T @ rows])
 
     def product(x: np.ndarray) -> np.ndarray:
-        return np.concatenate([s.prior.times(x[:m]), engine.fixed_precision * x[m:]]) + back(
-            precision * seen(x)
-        )
+        return np.concatenate([s.prior.times(x[:m]), fixed_precision * x[m:]]) + back(precision * seen(x))
 
     def solve(x: np.ndarray) -> np.ndarray:
         z = s.factor.solve(x[:m])

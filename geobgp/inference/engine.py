@@ -189,6 +189,8 @@ class Engine:
     corrections = 0
     #: Which parameter of θ is the log of Gaussian noise; None where there is none. The solver says so.
     noise_at: int | None = None
+    #: Columns of fixed effects whose prior standard deviations are multiplied by exp(θ_i), with i. The solver says so.
+    learned: tuple[tuple[int, np.ndarray], ...] = ()
 
     def __init__(self, design: np.ndarray, fixed_sd: np.ndarray, variance: Variance | None) -> None:
         self.design = np.asarray(design, float)
@@ -231,6 +233,13 @@ class Engine:
         """Return what the sites' precisions are multiplied by: one over the variance of Gaussian noise, if any."""
         return 1.0 if self.noise_at is None else float(np.exp(-2.0 * theta[self.noise_at]))
 
+    def fixed_precision_at(self, theta: np.ndarray) -> np.ndarray:
+        """Return the prior precisions of the fixed effects at θ."""
+        out = self.fixed_precision.copy()
+        for at, columns in self.learned:
+            out[columns] *= np.exp(-2.0 * theta[at])
+        return out
+
     # -- posteriors ----------------------------------------------------------------------------------------
 
     def even(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
@@ -256,14 +265,15 @@ class Engine:
         precision = sites.precision if e is None else sites.precision * e**2
         factor = prior.factorise(precision, unit)
         w, natural = unit * sites.precision, unit * sites.natural
-        bordered = self._border(prior, factor, e, w)
+        fixed_precision = self.fixed_precision_at(theta)
+        bordered = self._border(prior, factor, e, w, fixed_precision)
         z, beta = bordered.solve(natural)
         mean = _scaled(e, prior.apply(z)) + self.design @ beta
         variance = _scaled(None if e is None else e**2, factor.variances())
         variance += np.einsum("ij,jk,ik->i", bordered.rest, bordered.beta_cov, bordered.rest)
-        log_fixed = float(np.log(self.fixed_precision).sum())
+        log_fixed = float(np.log(fixed_precision).sum())
         log_det = factor.log_det + bordered.log_det - log_fixed
-        square = prior.square(z) + float(beta**2 @ self.fixed_precision)
+        square = prior.square(z) + float(beta**2 @ fixed_precision)
         moments = Moments(mean, variance, 0.5 * (square - float(w @ variance) + log_det))
         value = 0.5 * float(natural @ mean) - 0.5 * log_det
         found = Solution(
@@ -317,14 +327,19 @@ class Engine:
             out[0] -= float(slope @ ((natural - w * mean) * f - w * with_f))
         if self.noise_at is not None:
             out[self.noise_at] = float(w @ (mean**2 + variance)) - 2.0 * float(natural @ mean)
+        squares = self.fixed_precision_at(s.theta) * (s.beta**2 + np.diagonal(s.beta_cov))
+        for at, columns in self.learned:
+            out[at] = float(squares[columns].sum()) - len(columns)
         return out
 
-    def _border(self, prior: PriorAt, factor: Any, e: np.ndarray | None, w: np.ndarray) -> _Bordered:
+    def _border(
+        self, prior: PriorAt, factor: Any, e: np.ndarray | None, w: np.ndarray, fixed_precision: np.ndarray
+    ) -> _Bordered:
         """Return the whole system's solution, from the factor of its weights."""
         weighted = w[:, None] * self.design
         coupling = factor.solve(prior.project(_scaled(e, weighted)))
         rest = self.design - _scaled(e, prior.apply(coupling))
-        schur = np.diag(self.fixed_precision) + weighted.T @ rest
+        schur = np.diag(fixed_precision) + weighted.T @ rest
         return _Bordered(self, prior, factor, e, weighted, coupling, rest, 0.5 * (schur + schur.T))
 
     # -- Newton steps --------------------------------------------------------------------------------------
@@ -333,7 +348,7 @@ class Engine:
         """Return the way from natural means to posterior means, for precisions near those of `sites`."""
         s = self.solve(theta, sites)
         factor = s.prior.factorise(precision if s.even is None else precision * s.even**2, 1.0)
-        bordered = self._border(s.prior, factor, s.even, precision)
+        bordered = self._border(s.prior, factor, s.even, precision, self.fixed_precision_at(theta))
 
         def mean(natural: np.ndarray) -> np.ndarray:
             z, beta = bordered.solve(natural)

@@ -248,8 +248,13 @@ class GridPoint(NamedTuple):
 
 def hyper_grid(best: np.ndarray, covariance: np.ndarray, hyper: Hyper) -> list[GridPoint]:
     """Return a 3 x 3 grid (Gauss-Hermite, scaled to the curvature) about the best hyperparameters, these first."""
-    free = np.flatnonzero(hyper.free)
-    values, vectors = np.linalg.eigh(covariance[np.ix_(free, free)])
+    free, learned = np.flatnonzero(hyper.mixed), np.flatnonzero(hyper.free)
+    if len(learned) > len(free):  # what is held is where it is best
+        precision = np.linalg.inv(covariance[np.ix_(learned, learned)])
+        inner = np.isin(learned, free)
+        values, vectors = np.linalg.eigh(np.linalg.inv(precision[np.ix_(inner, inner)]))
+    else:
+        values, vectors = np.linalg.eigh(covariance[np.ix_(free, free)])
     root = vectors * np.sqrt(values)
     abscissa, quadrature = (0.0, np.sqrt(3.0), -np.sqrt(3.0)), (2 / 3, 1 / 6, 1 / 6)
     out = []

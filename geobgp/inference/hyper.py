@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,6 +16,8 @@ Derivatives = tuple[float, np.ndarray, np.ndarray | None]
 
 #: The parameters of every kernel.
 SPATIAL: tuple[str, ...] = ("lengthscale", "sd")
+#: What the standard deviation of a covariate's effects is called, before its name.
+EFFECTS = "effects of "
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +35,11 @@ class Hyper:
         Scale of Gaussian noise.
     names : tuple of str
         Of the parameters: "lengthscale" and "sd" first; then "noise" of a Gaussian likelihood, or "tau", "level_sd" and
-        "level_tau" of a model in time.
+        "level_tau" of a model in time; last the standard deviations of effects that are learned.
+    scaled : tuple of int arrays
+        The columns of fixed effects whose prior each of these last ones is.
+    rates : tuple of float
+        Of their exponential priors, per `noise_unit`.
 
     Notes
     -----
@@ -49,6 +55,8 @@ class Hyper:
     upper: np.ndarray
     noise_unit: float = 1.0
     names: tuple[str, ...] = SPATIAL
+    scaled: tuple[np.ndarray, ...] = ()
+    rates: tuple[float, ...] = ()
 
     @classmethod
     def for_domain(
@@ -115,6 +123,44 @@ class Hyper:
         )
         return replace(self, start=start, lower=lower, upper=upper, names=self.names + tuple(middle))
 
+    def with_effects(self, scaled: Mapping[str, np.ndarray], rates: Sequence[float]) -> Hyper:
+        """Return the same with standard deviations of effects that are learned.
+
+        Parameters
+        ----------
+        scaled : mapping of covariate to (k,) int array
+            The columns of fixed effects that have it.
+        rates : sequence of float
+            Of their exponential priors, per unit of the linear predictor.
+        """
+        if not scaled:
+            return self
+        rows = np.log(self.noise_unit * np.array([[0.3, 1e-3, 1e2]] * len(scaled))).T
+        start, lower, upper = (
+            np.append(a, b) for a, b in zip((self.start, self.lower, self.upper), rows, strict=True)
+        )
+        names = self.names + tuple(EFFECTS + name for name in scaled)
+        return replace(
+            self,
+            start=start,
+            lower=lower,
+            upper=upper,
+            names=names,
+            scaled=tuple(scaled.values()),
+            rates=tuple(rates),
+        )
+
+    @property
+    def learned(self) -> tuple[tuple[int, np.ndarray], ...]:
+        """Which parameter is the sd of which columns of fixed effects."""
+        first = len(self.names) - len(self.scaled)
+        return tuple((first + i, columns) for i, columns in enumerate(self.scaled))
+
+    @property
+    def mixed(self) -> np.ndarray:
+        """Which parameters a mixture integrates over: those that are learned, but for the sds of effects."""
+        return self.free & (np.arange(len(self.names)) < len(self.names) - len(self.scaled))
+
     @property
     def noise_at(self) -> int | None:
         """Which parameter is the noise; None where there is none."""
@@ -142,17 +188,22 @@ class Hyper:
         """Return the log prior density of the learned parameters (in θ), its gradient and Hessian."""
         value, first, second = self.prior.log_density(theta)
         rows = [value, first, second]
-        for name, at in zip(self.names[2:], theta[2:], strict=True):
-            told = _time_prior(at) if name.endswith("tau") else _sd_prior(at, self.noise_unit)
+        usual = [_SD_RATE] * (len(self.names) - len(self.rates)) + list(self.rates)
+        for name, rate, at in list(zip(self.names, usual, theta, strict=True))[2:]:
+            timed = name in ("tau", "level_tau")
+            told = _time_prior(at) if timed else _sd_prior(at, rate / self.noise_unit)
             rows = [np.append(part, extra) for part, extra in zip(rows, told, strict=True)]
         value, first, second = rows
         free = self.free
         return float(value[free].sum()), np.where(free, first, 0.0), np.diag(np.where(free, second, 0.0))
 
 
-def _sd_prior(log_sd: float, unit: float) -> tuple[float, float, float]:
-    """Return the log density of a log sd that is exponential, P(sd > 3 units) = 0.05, and two derivatives."""
-    rate = -math.log(0.05) / (3.0 * unit)
+#: The rate with which P(sd > 3 units) = 0.05.
+_SD_RATE = -math.log(0.05) / 3.0
+
+
+def _sd_prior(log_sd: float, rate: float) -> tuple[float, float, float]:
+    """Return the log density of a log sd that is exponential with a rate, and two derivatives."""
     v = rate * math.exp(log_sd)
     return math.log(rate) + log_sd - v, 1.0 - v, -v
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 import numpy as np
 from scipy import sparse
 
-from geobgp.data.effects import Linearised
+from geobgp.data.effects import Effects, Linearised
 from geobgp.errors import DataError, option
 from geobgp.inference.chain import (
     AreaRows,
@@ -39,10 +39,11 @@ Moments = tuple[np.ndarray, np.ndarray]
 _TOO_MANY = 200.0
 
 
-def hyper_for(basis: Basis, kernel: Kernel, **values: Any) -> Hyper:
-    """Return the hyperparameters of a kernel on the domain of a basis; see `Hyper.for_domain`."""
+def hyper_for(basis: Basis, kernel: Kernel, effects: Effects | None = None, **values: Any) -> Hyper:
+    """Return the hyperparameters of a kernel on the domain of a basis, and of effects; see `Hyper.for_domain`."""
     domain = basis.domain
-    return Hyper.for_domain(kernel, float(np.sqrt(domain.node_areas.sum())), domain.cell_size, **values)
+    hyper = Hyper.for_domain(kernel, float(np.sqrt(domain.node_areas.sum())), domain.cell_size, **values)
+    return hyper if effects is None else hyper.with_effects(effects.learned, effects.rates)
 
 
 def moments_less_centre(state: State, centre: float) -> Moments:

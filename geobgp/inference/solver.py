@@ -117,7 +117,7 @@ class Solver:
         self.engine, self.likelihood, self.hyper, self.stage = engine, likelihood, hyper, stage
         #: On `time.perf_counter`: when it is to end with the best that it has by then; and whether it did.
         self.deadline, self.ran_out = deadline, False
-        engine.noise_at = hyper.noise_at
+        engine.noise_at, engine.learned = hyper.noise_at, hyper.learned
         self._keep = keep
         self.trace: list[float] = []
         self.conjugate = isinstance(likelihood, Gaussian)

@@ -24,7 +24,7 @@ from geobgp.land.pieces import Corners
 from geobgp.land.polygons import Land, land_polygons
 from geobgp.linalg.blas import frozen
 from geobgp.text import count, number, percent
-from geobgp.validation import ARRAY, AXES, FLAG, TEXT, a, as_floats, real, validated
+from geobgp.validation import ARRAY, AXES, FLAG, SOURCE, TEXT, a, as_floats, real, validated
 
 if TYPE_CHECKING:
     import geopandas as gpd
@@ -505,6 +505,34 @@ class Domain(Shown):
             node[off[which]] = owner[found]
             distance[off[which]] = gap * self.cell_size
         return node, distance
+
+    @validated(places=SOURCE)
+    def distance_to(self, places: Any) -> np.ndarray:
+        """Return the length of the shortest way over land from each node to the nearest of some places.
+
+        Ways go around water and barriers, and over bridges. Where no way leads to a place it is NaN, with a warning.
+        The distance is within two percent of the exact one, or one cell where that is more.
+
+        Parameters
+        ----------
+        places : path, GeoDataFrame, GeoSeries or (k, 2) array
+            Points, lines or polygons; an array holds coordinates in the domain's CRS. Places off land are left out, but
+            for those within two cells of it.
+
+        Returns
+        -------
+        (n_nodes,) array
+            In units of the CRS: metres, unless the domain is local.
+
+        Examples
+        --------
+        >>> domain = Domain.from_polygons(shapely.box(0, 0, 3, 1), cell_size=1, crs="local")
+        >>> domain.distance_to([[0.5, 0.5]]).round(6).tolist()
+        [0.0, 1.0, 2.0]
+        """
+        from geobgp.land.distance import distances_over_land
+
+        return distances_over_land(self, places)
 
     @cached_property
     def _shore_tree(self) -> tuple[shapely.STRtree, np.ndarray]:

@@ -232,11 +232,11 @@ class ProjectLayer:
 
 
 @dataclass(frozen=True, eq=False)
-class Group:
+class LayerGroup:
     """Layers under a heading, from the top down; groups may hold groups."""
 
     name: str
-    members: Sequence[ProjectLayer | Group]
+    members: Sequence[ProjectLayer | LayerGroup]
     visible: bool = True
     expanded: bool = True
 
@@ -244,12 +244,12 @@ class Group:
         """Return the layers of this group and of all groups in it."""
         found: list[ProjectLayer] = []
         for member in self.members:
-            found += member.layers() if isinstance(member, Group) else [member]
+            found += member.layers() if isinstance(member, LayerGroup) else [member]
         return found
 
 
 def write_project(
-    path: str | os.PathLike[str], group: Group, *, crs: pyproj.CRS | None, bounds: Bounds
+    path: str | os.PathLike[str], group: LayerGroup, *, crs: pyproj.CRS | None, bounds: Bounds
 ) -> Path:
     """Write a project that opens at `bounds`, complete or not at all.
 
@@ -257,7 +257,7 @@ def write_project(
     ----------
     path : str or path
         Ends in ``.qgz``; the layers' sources are taken from its folder.
-    group : Group
+    group : LayerGroup
         Its name is the project's title.
     crs : pyproj.CRS, optional
         That of the project.
@@ -278,7 +278,7 @@ def write_project(
     return path
 
 
-def project_xml(group: Group, crs: pyproj.CRS | None, bounds: Bounds) -> str:
+def project_xml(group: LayerGroup, crs: pyproj.CRS | None, bounds: Bounds) -> str:
     """Return what a project file (.qgs) holds; see `write_project`."""
     root = ET.Element("qgis", version=VERSION, projectname=_clean(group.name))
     _add(root, "title", group.name)
@@ -337,7 +337,7 @@ def _clean(text: str) -> str:
     return _CONTROL.sub(" ", text)
 
 
-def _add_group(tree: ET.Element, layers: ET.Element, group: Group) -> None:
+def _add_group(tree: ET.Element, layers: ET.Element, group: LayerGroup) -> None:
     """Add a group to the list of layers, and its layers to those of the project."""
     facts = {
         "name": _clean(group.name),
@@ -346,7 +346,7 @@ def _add_group(tree: ET.Element, layers: ET.Element, group: Group) -> None:
     }
     node = ET.SubElement(tree, "layer-tree-group", facts)
     for member in group.members:
-        if isinstance(member, Group):
+        if isinstance(member, LayerGroup):
             _add_group(node, layers, member)
             continue
         name, provider = _clean(member.name), _PROVIDERS[member.kind]
@@ -470,7 +470,7 @@ def write_qgis(
     hidden = _hidden_land(view.posterior)
     above = {f"exceedance_{t:g}": exceedance_regions(view, float(t)) for t in sorted(set(thresholds))}
     write_layers(folder / POLYGONS, {"shoreline": shoreline(domain)} | above | hatched | hidden)
-    members: list[ProjectLayer | Group] = []
+    members: list[ProjectLayer | LayerGroup] = []
     if regions is not None:
         style = polygon_qml([Fill("#303030", 0.3)], label=label_column(regions))
         # Any one of several periods has all the outlines.
@@ -485,7 +485,7 @@ def write_qgis(
     for threshold, layer in zip(sorted(set(thresholds)), above, strict=True):
         name = f"Probably more than {number(threshold, 6)} {view.posterior.units}"
         members += _of_periods(view, name, f"{POLYGONS}|layername={layer}", _chances_qml())
-    group = Group(
+    group = LayerGroup(
         view.posterior.provenance["title"] or "geobgp",
         [*members, *_raster_layers(rasters, folder, domain.crs)],
     )
@@ -598,11 +598,11 @@ def write_layers(path: Path, frames: Mapping[str, gpd.GeoDataFrame]) -> Path:
 
 def _raster_layers(
     rasters: Sequence[Path], folder: Path, crs: pyproj.CRS | None
-) -> list[ProjectLayer | Group]:
+) -> list[ProjectLayer | LayerGroup]:
     """Return a layer for each raster; those of periods in groups by what they show."""
     import rasterio
 
-    layers: list[ProjectLayer | Group] = []
+    layers: list[ProjectLayer | LayerGroup] = []
     groups: dict[str, list[ProjectLayer]] = {}
     for file in (Path(raster).absolute() for raster in rasters):
         if not file.is_relative_to(folder):
@@ -628,7 +628,7 @@ def _raster_layers(
             continue
         members = groups.setdefault(name, [])
         if not members:
-            layers.append(Group(name, members, visible=not layers, expanded=False))
+            layers.append(LayerGroup(name, members, visible=not layers, expanded=False))
         members.append(replace(layer, visible=layer.span is not None or not members))
     return layers
 
@@ -645,7 +645,7 @@ def _vector(
     return ProjectLayer(name, source, style, "vector", crs, visible, span)
 
 
-def _of_periods(view: View, name: str, source: str, style: str) -> list[ProjectLayer | Group]:
+def _of_periods(view: View, name: str, source: str, style: str) -> list[ProjectLayer | LayerGroup]:
     """Return a layer of polygons that waits to be looked at; where there are periods a group with one for each."""
     periods, crs = view.periods, view.domain.crs
     if periods is None:
@@ -655,7 +655,7 @@ def _of_periods(view: View, name: str, source: str, style: str) -> list[ProjectL
         _vector(label, source + _only(label), style, crs, visible=span is not None, span=span)
         for label, span in zip(periods.labels, spans, strict=True)
     ]
-    return [Group(name, layers, visible=False, expanded=False)]
+    return [LayerGroup(name, layers, visible=False, expanded=False)]
 
 
 def _only(label: str) -> str:
