@@ -98,6 +98,7 @@ if TYPE_CHECKING:
     from geobgp.checks.forecasts import ForecastCheck
     from geobgp.checks.residuals import Residuals
     from geobgp.checks.variation import Variation
+    from geobgp.checks.variogram import Spatial
     from geobgp.data.areas import AreaCounts
     from geobgp.data.persons import Groups
     from geobgp.inference.families import Likelihood
@@ -1513,6 +1514,12 @@ class Posterior:
         from geobgp.checks.variation import known_variation
 
         return known_variation(self)
+
+    def _fitted_variogram(self) -> Spatial | None:
+        """Nugget, sill and range of measured values; None of other maps."""
+        from geobgp.checks.variogram import spatial
+
+        return spatial(self)
 
     @validated(held_out=FLAG)
     def variation(self, held_out: bool | None = None) -> Variation:

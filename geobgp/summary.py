@@ -78,7 +78,7 @@ class Summary(Mapping[str, Any]):
                 out += [("tried" if k == 0 else "", _rung(rung)) for k, rung in enumerate(value)]
             elif name == "choices":
                 out += [(f"{what.replace('_', ' ')} chosen", str(why)) for what, why in value.items()]
-            elif name == "variation":
+            elif name in ("variation", "variogram"):
                 out.append((label, value["sentence"]))
             elif isinstance(value, dict):
                 out.append((label, _quantity(value) if "value" in value else _parts(name, value)))
@@ -248,6 +248,8 @@ def describe(posterior: Posterior) -> Summary:
     noise = sum(state.weight * state.noise for state in fit.states)
     if np.isfinite(noise):
         facts["noise"] = float(noise)
+    if (fitted := posterior._fitted_variogram()) is not None:
+        facts["variogram"] = fitted.facts()
     facts |= {
         "coefficients": posterior.coefficients.to_dict("records"),
         "elbo": posterior.elbo,

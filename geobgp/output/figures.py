@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from geobgp.checks.crossval import CrossValidation
     from geobgp.checks.excursions import Excursion
     from geobgp.checks.residuals import Curve, Residuals
+    from geobgp.checks.variogram import Variogram
     from geobgp.land.domain import Domain
     from geobgp.posterior import Posterior
     from geobgp.prior.harmonic import HarmonicBasis
@@ -315,7 +316,7 @@ def plot(shown: Any, *args: Any, **kwargs: Any) -> Any:
 
     Parameters
     ----------
-    shown : Posterior, View, Domain, HarmonicBasis, CrossValidation, Residuals, Excursion or Versus
+    shown : Posterior, View, Domain, HarmonicBasis, CrossValidation, Residuals, Excursion, Versus or Variogram
     *args, **kwargs
         Of the function that draws it: first the axes (or the figure, where there are several), by default new ones.
 
@@ -333,7 +334,7 @@ def plot(shown: Any, *args: Any, **kwargs: Any) -> Any:
 _PLOTS: Final = {
     "Posterior": "plot_posterior", "View": "plot_posterior", "Domain": "plot_domain", "HarmonicBasis": "plot_basis",
     "CrossValidation": "plot_cross_validation", "Residuals": "plot_residuals", "Excursion": "plot_excursion",
-    "Versus": "plot_versus",
+    "Versus": "plot_versus", "Variogram": "plot_variogram",
 }  # fmt: skip
 
 
@@ -813,6 +814,33 @@ def plot_basis(basis: HarmonicBasis, k: int = 15, axes: Any = None, *, constants
 
 
 # -- Figures of checks: what was observed in blocks that were left out, against what was predicted -----------
+
+
+def plot_variogram(variogram: Variogram, ax: Any = None) -> Any:
+    """Draw semivariances by distance, larger where there are more pairs, and the model's with nugget, sill, range."""
+    if ax is None:
+        ax = new_axes(None, (5.6, 3.8))
+    table, fitted = variogram.table, variogram.spatial
+    far = 1.05 * max(float(table["distance"].max()), min(fitted.range, 2.0 * float(table["distance"].max())))
+    away = np.linspace(0.0, far, 200)
+    ax.plot(away, variogram.model(away), color=INK, linewidth=1.5, label="model, on open land", zorder=2)
+    sizes = 12.0 + 90.0 * np.sqrt(table["pairs"] / table["pairs"].max())
+    ax.scatter(table["distance"], table["semivariance"], s=sizes, color="#d1495b", alpha=0.85, linewidth=0,
+        label="pairs of measurements", zorder=3)  # fmt: skip
+    for level, words in ((fitted.nugget, "nugget"), (fitted.sill, "sill")):
+        ax.axhline(level, color=QUIET, linewidth=1, linestyle=":", zorder=1)
+        ax.annotate(f"{words} {number(level)}", (1.0, level), xycoords=("axes fraction", "data"), ha="right",
+            xytext=(0, 3), textcoords="offset points", fontsize=9, color=QUIET)  # fmt: skip
+    if fitted.range <= far:
+        ax.axvline(fitted.range, color=QUIET, linewidth=1, linestyle=":", zorder=1)
+        ax.annotate(f"range {number(fitted.range)} {fitted.length_unit}", (fitted.range, 0.0), ha="right", rotation=90,
+            xytext=(-3, 4), textcoords="offset points", va="bottom", fontsize=9, color=QUIET)  # fmt: skip
+    ax.set(xlim=(-0.01 * far, far), xlabel=f"distance over the plane, {fitted.length_unit}",
+        ylabel="semivariance" + ("" if fitted.scale == "value" else f" of the {fitted.scale}"),
+        ylim=(0.0, 1.1 * max(fitted.sill, float(table["semivariance"].max()))))  # fmt: skip
+    ax.legend(frameon=False, fontsize=9, loc="lower right")
+    hide_spines(ax, "right", "top")
+    return ax
 
 
 def plot_cross_validation(checked: CrossValidation, axes: Any = None) -> Any:

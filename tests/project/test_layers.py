@@ -41,6 +41,7 @@ HELD = {
     "LGCP",
     "Posterior",
     "Residuals",
+    "Variogram",
     "Versus",
 }
 #: A part of `Domain` that is still to be folded into it, and two functions.
