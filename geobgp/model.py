@@ -18,7 +18,6 @@ from geobgp.data.inputs import Inputs, check_events, of_period, seen_exposure
 from geobgp.data.periods import Periods
 from geobgp.errors import DataError, captured_warnings, option
 from geobgp.inference.chain_fit import ChainFit, area_chain, fit_chain, node_chain, setting_of
-from geobgp.inference.dense import NodeFeatures
 from geobgp.inference.engine import engine_for
 from geobgp.inference.families import FAMILIES, Bernoulli, Binomial, Likelihood
 from geobgp.inference.fit import Fit, Start
@@ -30,14 +29,13 @@ from geobgp.inference.problem import (
     Observed,
     PlaceProblem,
     Problem,
-    SpaceRows,
     hyper_for,
+    space_rows,
 )
 from geobgp.inference.relinearise import fit_family, fit_problem, with_offset
 from geobgp.land.crs import place_coordinates
 from geobgp.posterior import Posterior
 from geobgp.prior.basis import SCALING, Basis, Scaling, resolve
-from geobgp.prior.harmonic import HarmonicBasis
 from geobgp.prior.kernels import Kernel
 from geobgp.progress import ProgressLike
 from geobgp.summary import Choice, point_facts
@@ -609,7 +607,7 @@ class LGCP:
         ----------
         counts : Counts, AreaCounts, (n_nodes,) array, or a list of several
             What was counted at the nodes, in areas, or both: points that have a place, and areas with the number of
-            those that have none. Areas need a basis of features. By period (or an
+            those that have none. By period (or an
             (n_periods, n_nodes) array) all periods are fitted together, and the result is a `Posterior` over periods.
         periods : Periods, optional
             Those of the rows of an array; by default they are numbered.
@@ -662,7 +660,6 @@ class LGCP:
             start=None if start is None else self._start(start, problem.centre),
             known=self._known_effects(start),
             solve=solve,
-            full=areas is None,
             measure=measure,
             client=client,
         )
@@ -717,18 +714,10 @@ class LGCP:
                 basis, self.kernel, effects.columns, effects.prior_sd, centre, None, self.scaling
             )
             return PlaceProblem(engine, values, seen, self.family, centre)
-        if not isinstance(basis, HarmonicBasis):
-            raise DataError(
-                f"Counts by area need features: every area sees all of its nodes. Found {basis.label}.",
-                option="m",
-                found=basis.label,
-                remedy=f"Use {option('m', 256, python='HarmonicBasis.compute(domain)')}.",
-            )
         rows = combine(areas, self.exposure, self.effort)
         centre = _centre(float(rows.counts.sum()), float(rows.exposure.sum()))
-        nodes = NodeFeatures(basis, self.kernel, self.scaling)
         observed = Observed(rows.counts, rows.exposure, rows.hidden, rows.interval)
-        prior = SpaceRows(nodes, effects.columns, effects.prior_sd, centre)
+        prior = space_rows(basis, self.kernel, self.scaling, effects.columns, effects.prior_sd, centre)
         return AreaProblem(prior, (observed,), self.family)
 
     def _known_effects(self, start: Posterior | Start | None) -> Moments | None:

@@ -787,8 +787,6 @@ class Options(MappingOptions, UnitOptions, ExposureOptions, TimeOptions, CountOp
     """
 
     def _needs_features(self) -> str:
-        if self.areas is not None:
-            return "Counts by area need features: every area sees all of its nodes."
         if self.time is not None:
             return "A map over time needs features: every period has a weight for each of them."
         return ""

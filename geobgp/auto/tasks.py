@@ -155,10 +155,10 @@ class CountTask(MapTask):
 
     @property
     def features_alone(self) -> str:
-        """What it is that needs features."""
-        if self.options.areas is not None:
-            return "counts by area"
-        return "maps over time" if self.in_time else ""
+        """What it is that needs features; counts by area have them unless full resolution is asked for."""
+        if self.in_time:
+            return "maps over time"
+        return "counts by area" if self.options.areas is not None and self.options.m != "full" else ""
 
     @cached_property
     def n_areas(self) -> int | None:

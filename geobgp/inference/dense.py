@@ -349,6 +349,12 @@ class NodeFeatures:
             self._kept[log_length] = np.exp(-0.5 * log_v), 0.5 * slope
         return self._kept[log_length]
 
+    def row_engine(
+        self, rows: sparse.csr_array, columns: np.ndarray, fixed_sd: np.ndarray, centre: float
+    ) -> RowEngine:
+        """Return the engine of weighted sums over nodes."""
+        return RowEngine(self, rows, columns, fixed_sd, centre)
+
 
 def row_weights(
     exposure: sparse.csr_array, mean: np.ndarray, variance: np.ndarray

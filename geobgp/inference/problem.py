@@ -22,11 +22,13 @@ from geobgp.inference.chain import (
     DynamicsName,
     node_engine,
 )
-from geobgp.inference.dense import NodeFeatures, RowEngine, row_weights
+from geobgp.inference.dense import NodeFeatures, row_weights
 from geobgp.inference.engine import Engine, PartedFeatures, State
 from geobgp.inference.families import Likelihood, SuppressedCounts
 from geobgp.inference.hyper import Hyper
+from geobgp.inference.sparse import NodePrecision
 from geobgp.prior.basis import Scaling
+from geobgp.prior.full_rank import FullRank
 from geobgp.text import number
 
 if TYPE_CHECKING:
@@ -310,11 +312,19 @@ class RowPrior(Protocol):
         ...
 
 
+def space_rows(
+    basis: Basis, kernel: Kernel, scaling: Scaling, columns: np.ndarray, fixed_sd: np.ndarray, centre: float
+) -> SpaceRows:
+    """Return what engines of rows are made of in space, for features or at full resolution."""
+    nodes: Any = NodePrecision if isinstance(basis, FullRank) else NodeFeatures
+    return SpaceRows(nodes(basis, kernel, scaling), columns, fixed_sd, centre)
+
+
 @dataclass(frozen=True, eq=False)
 class SpaceRows:
     """What engines of rows are made of in space: see `RowPrior`."""
 
-    nodes: NodeFeatures
+    nodes: NodeFeatures | NodePrecision
     columns: np.ndarray
     fixed_sd: np.ndarray
     centre: float
@@ -331,7 +341,7 @@ class SpaceRows:
 
     def engine(self, rows: Sequence[sparse.csr_array]) -> Engine:
         """Return the engine of rows."""
-        return RowEngine(self.nodes, rows[0], self.columns, self.fixed_sd, self.centre)
+        return self.nodes.row_engine(rows[0], self.columns, self.fixed_sd, self.centre)
 
     def about(self, at: Linearised) -> Self:
         """Return the same with linearised columns."""

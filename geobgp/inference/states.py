@@ -16,8 +16,7 @@ from geobgp.prior.basis import mean_rows, only_unknown
 
 if TYPE_CHECKING:
     from geobgp.land.domain import Domain
-    from geobgp.linalg.sparse import Cholesky
-    from geobgp.prior.full_rank import FullRank, Powers
+    from geobgp.prior.full_rank import Factor, FullRank, Powers
     from geobgp.prior.harmonic import HarmonicBasis
 
 
@@ -385,7 +384,9 @@ class SparseState(_State):
     full : FullRank
     observe : (n, u) csr_array, optional
         From z to the natural field at the places that were observed, where these are not nodes. The field at any place
-        is then that between the nodes around it.
+        is then that between the nodes around it. Or from z to what rows over many nodes see.
+    by_node : bool
+        Whether the field at a place is that of its node.
     """
 
     nu: float
@@ -396,6 +397,7 @@ class SparseState(_State):
     variance: np.ndarray = field(repr=False)
     full: FullRank = field(repr=False)
     observe: sparse.csr_array | None = field(default=None, repr=False)
+    by_node: bool = False
 
     @property
     def domain(self) -> Domain:
@@ -403,17 +405,19 @@ class SparseState(_State):
         return self.full.domain
 
     @property
+    def _smooth(self) -> bool:
+        """Whether the field at a place lies between the nodes around it."""
+        return self.observe is not None and not self.by_node
+
+    @property
     def key(self) -> object:
         """What tells this state's factor from others'."""
-        return (self.lengthscale, self.sd, self.nu, self.precision.tobytes())
+        rows = b"" if self.observe is None else self.observe.data.tobytes()
+        return (self.lengthscale, self.sd, self.nu, self.precision.tobytes(), rows)
 
     def _field(self, coords: np.ndarray | None) -> _Field:
         if coords is not None:
-            return (
-                self._between(coords)[0]
-                if self.observe is not None
-                else self._of_nodes(self.domain.node_at(coords))
-            )
+            return self._between(coords)[0] if self._smooth else self._of_nodes(self.domain.node_at(coords))
         to_nodes = self.full.field.to_nodes
         tied = self.even[:, None] * (to_nodes @ self.coupling)
         return _Field(self.even * (to_nodes @ self.z), self.even**2 * self.variance, tied)
@@ -429,7 +433,7 @@ class SparseState(_State):
         return _Field(rows @ self.z, variance, rows @ self.coupling), rows
 
     def _joint_field(self, places: np.ndarray) -> tuple[_Field, np.ndarray]:
-        if np.ndim(places) == 1 or self.observe is None:
+        if np.ndim(places) == 1 or not self._smooth:
             return super()._joint_field(places)
         field, rows = self._between(places)
         return field, self._factor().inverse_block(rows)
@@ -437,10 +441,24 @@ class SparseState(_State):
     @cached_property
     def _inverse(self) -> tuple[Powers, np.ndarray]:
         """The parts of the posterior precision, and the entries of its inverse in their pattern."""
-        powers = self.full.powers(self.nu, self.observe)
-        return powers, self._factor().selected_inverse(powers.pattern.nnz)
+        from threadpoolctl import threadpool_limits
 
-    def _factor(self) -> Cholesky:
+        powers = self.full.powers(self.nu, self.observe)
+        with threadpool_limits(limits=1, user_api="blas"):  # fronts are small
+            return powers, self._factor().selected_inverse(powers.pattern.nnz)
+
+    def moments_of(self, rows: sparse.csr_array) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and variance of weighted sums (n, n_nodes) of the nodes' predictor, less centre and offset."""
+        weights = sparse.csr_array(rows @ sparse.diags_array(self.even) @ self.full.field.to_nodes)
+        weights.sort_indices()
+        powers, inverse = self._inverse
+        fixed = rows @ self.fixed
+        rest = fixed - weights @ self.coupling
+        variance = powers.variances(self._factor(), inverse, weights)
+        variance += np.einsum("ij,jk,ik->i", rest, self.beta_cov, rest)
+        return weights @ self.z + fixed @ self.beta, variance
+
+    def _factor(self) -> Factor:
         from threadpoolctl import threadpool_limits
 
         factor = self.full.keep(self.key)

@@ -1000,6 +1000,90 @@ class Cholesky:
         return out
 
 
+class UpdatedCholesky:
+    """The factor of A + Rᵀ diag(w) R by the identity of Woodbury, for a few dense rows R and the factor of A.
+
+    With B = W^½ R A⁻¹ Rᵀ W^½ its inverse is A⁻¹ - A⁻¹ Rᵀ W^½ (I + B)⁻¹ W^½ R A⁻¹.
+
+    Parameters
+    ----------
+    base : Cholesky
+        Of A.
+    rows : (p, n) csr_array
+        R.
+    weights : (p,) array
+        w >= 0.
+    pattern : (n, n) csr_array
+        That of A, for `selected_inverse`.
+
+    Examples
+    --------
+    >>> import scipy.sparse as sp
+    >>> matrix = sp.diags_array([-np.ones(9), np.full(10, 2.0), -np.ones(9)], offsets=[-1, 0, 1]).tocsr()
+    >>> mean = sp.csr_array(np.full((1, 10), 0.1))
+    >>> factor = UpdatedCholesky(Cholesky(Fronts.of(matrix), matrix.data), mean, np.array([3.0]), matrix)
+    >>> whole = matrix.toarray() + 3.0 * mean.T @ mean
+    >>> bool(np.allclose(factor.solve(np.arange(10.0)), np.linalg.solve(whole, np.arange(10.0))))
+    True
+    """
+
+    def __init__(
+        self, base: Cholesky, rows: sp.csr_array, weights: np.ndarray, pattern: sp.csr_array
+    ) -> None:
+        self._base, self._pattern = base, pattern
+        self._rows = sp.csr_array(sp.diags_array(np.sqrt(weights)) @ rows)
+        self._solved = base.solve(self._rows.T.toarray())
+        inner = self._rows @ self._solved
+        self._values, self._vectors = np.linalg.eigh(0.5 * (inner + inner.T))
+        self._values = np.maximum(self._values, 0.0)
+
+    @property
+    def fronts(self) -> Fronts:
+        """The plan of the factor of A."""
+        return self._base.fronts
+
+    @cached_property
+    def log_det(self) -> float:
+        """Log determinant of the matrix."""
+        return self._base.log_det + float(np.log1p(self._values).sum())
+
+    def _less(self, found: np.ndarray, by_value: np.ndarray) -> np.ndarray:
+        """Return x less A⁻¹ Rᵀ W^½ U diag(d) Uᵀ W^½ R x, U and d being the eigenvectors of B and numbers for them."""
+        seen = self._vectors.T @ (self._rows @ found)
+        scaled = by_value * seen if seen.ndim == 1 else by_value[:, None] * seen
+        return np.asarray(found - self._solved @ (self._vectors @ scaled))
+
+    def solve(self, right: np.ndarray) -> np.ndarray:
+        """Return the matrix's inverse times (n,) or (n, k) right-hand sides."""
+        return self._less(self._base.solve(right), 1.0 / (1.0 + self._values))
+
+    def half_solve(self, right: np.ndarray) -> np.ndarray:
+        """Return draws with the inverse as covariance, for standard normal (n, k) draws."""
+        # With A = C Cᵀ and F = C⁻¹ Rᵀ W^½ it is C⁻ᵀ (I + F Fᵀ)^-½, and (I + F Fᵀ)^-½ = I - F U diag(d) Uᵀ Fᵀ.
+        root = np.sqrt(1.0 + self._values)
+        return self._less(self._base.half_solve(right), 1.0 / (root * (1.0 + root)))
+
+    @cached_property
+    def _lost(self) -> np.ndarray:
+        """(n, p): the inverse of A less this times its transpose is that of the whole."""
+        return np.asarray((self._solved @ self._vectors) / np.sqrt(1.0 + self._values))
+
+    def inverse_block(self, rows: sp.csr_array) -> np.ndarray:
+        """Return S X Sᵀ, dense, for a few sparse rows S and the inverse X."""
+        lost = rows @ self._lost
+        return np.asarray(self._base.inverse_block(rows) - lost @ lost.T)
+
+    def selected_inverse(self, length: int) -> np.ndarray:
+        """Return the inverse's entries at the pattern's `length` places, in the pattern's order."""
+        out, pattern, lost = self._base.selected_inverse(length), self._pattern, self._lost
+        row = np.repeat(np.arange(pattern.shape[0]), np.diff(pattern.indptr))
+        step = max(4_000_000 // max(lost.shape[1], 1), 1)
+        for start in range(0, length, step):
+            some = slice(start, start + step)
+            out[some] -= np.einsum("ij,ij->i", lost[row[some]], lost[pattern.indices[some]])
+        return out
+
+
 def _refuse(front: Shape, blocks: Blocks, own: np.ndarray) -> None:
     raise np.linalg.LinAlgError("the matrix is not positive definite")
 

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import comb
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,7 +14,7 @@ from scipy.sparse.csgraph import connected_components
 
 from geobgp.errors import GeobgpError, SizeError, option
 from geobgp.linalg.blas import free_memory
-from geobgp.linalg.sparse import Cholesky, Fronts
+from geobgp.linalg.sparse import Cholesky, Fronts, UpdatedCholesky
 from geobgp.prior.basis import SCALING, Basis, Scaling, TabulatedVariance, only_unknown
 from geobgp.prior.kernels import Kernel, Matern
 from geobgp.prior.laplacian import PRIOR, Boundary, Discretisation, Scheme, discretise
@@ -30,6 +30,15 @@ if TYPE_CHECKING:
 
 #: Share of the memory that is free now which a factor may take.
 _MEMORY_SHARE = 0.7
+#: Rows with more entries than this join no unknowns in the pattern: they come in by the identity of Woodbury, with a
+#: solve each. On so many unknowns, and where rows do not overlap, they are few.
+LONG = 100
+#: Right-hand sides that are solved for at a time.
+_AT_ONCE = 256
+
+
+#: Of a posterior precision.
+Factor = Cholesky | UpdatedCholesky
 
 
 class Powers:
@@ -44,7 +53,7 @@ class Powers:
     cells : (u, 2) array
         Where the unknowns lie.
     observe : (k, u) csr_array, optional
-        O.
+        O. Rows with more than `LONG` entries are left out of the pattern, and are a correction of low rank.
     """
 
     def __init__(
@@ -56,14 +65,39 @@ class Powers:
             terms.append(symmetric(sp.csr_array(terms[-1] @ matrix)))
         structure = sum((_ones(t) for t in terms), start=sp.csr_array((u, u)))
         if observe is not None:
-            structure = structure + _ones(sp.csr_array(observe.T @ observe))
+            observe = sp.csr_array(observe)
+            short = sp.csr_array(observe[np.diff(observe.indptr) <= LONG])
+            structure = structure + _ones(sp.csr_array(short.T @ short))
         self.pattern = sp.csr_array(structure)
         self.pattern.sort_indices()
         self.terms = [self._spread(t) for t in terms]
         self.diagonal = np.flatnonzero(self.pattern.indices == self.rows)
         self._cells = cells
-        self._observe = None if observe is None else self._products(observe)
-        self._observed = None if self._observe is None else sp.csr_array(self._observe.T)
+        self._observe = observe
+        self._pairs = None if observe is None else self._pairs_of(observe)
+
+    def with_rows(self, observe: sp.csr_array) -> Powers:
+        """Return the same for rows with other values at the same places."""
+        assert self._pairs is not None and self.fits(observe), "other rows"
+        assert self.fronts is not None  # planned once for all
+        out = object.__new__(Powers)
+        out.__dict__ |= self.__dict__ | {"_observe": observe}
+        out.__dict__.pop("_products", None)
+        return out
+
+    def fits(self, observe: sp.csr_array) -> bool:
+        """Whether rows have entries where those observed have them."""
+        own = self._observe
+        return own is not None and own.shape == observe.shape and (
+            own.indices is observe.indices
+            or (np.array_equal(own.indptr, observe.indptr) and np.array_equal(own.indices, observe.indices))
+        )  # fmt: skip
+
+    @cached_property
+    def long(self) -> np.ndarray:
+        """Observations whose rows are long."""
+        assert self._observe is not None
+        return np.flatnonzero(np.diff(self._observe.indptr) > LONG)
 
     @cached_property
     def fronts(self) -> Fronts:
@@ -95,45 +129,78 @@ class Powers:
         at = np.minimum(np.searchsorted(key, wanted), len(key) - 1)
         return np.where(key[at] == wanted, at, -1)
 
-    def _products(self, observe: sp.csr_array) -> sp.csr_array:
-        """Return the matrix that takes observations' weights w to the entries of Oᵀ diag(w) O."""
-        row, left, right, value = _pairs(observe)
-        at = self._find(left, right)
-        shape = (self.pattern.nnz, observe.shape[0])
-        return sp.csr_array((value, (at, row)), shape=shape)
+    def _pairs_of(self, observe: sp.csr_array) -> _Pairs:
+        """Return all pairs of entries of the same short row, with their places in the pattern."""
+        pairs = _pairs(observe, np.diff(observe.indptr) <= LONG)
+        indices = observe.indices
+        return pairs._replace(at=self._find(indices[pairs.first], indices[pairs.second]))
 
-    def factor(self, coefficients: np.ndarray, weights: np.ndarray | None = None) -> Cholesky:
+    @cached_property
+    def _products(self) -> np.ndarray:
+        """What each pair of entries adds up to."""
+        assert self._observe is not None and self._pairs is not None
+        return np.asarray(self._observe.data[self._pairs.first] * self._observe.data[self._pairs.second])
+
+    def factor(self, coefficients: np.ndarray, weights: np.ndarray | None = None) -> Factor:
         """Return the factor of Σ a_k S^k + Oᵀ diag(w) O."""
-        return Cholesky(self.fronts, self.entries(coefficients, weights))
+        factor = Cholesky(self.fronts, self.entries(coefficients, weights))
+        if weights is None or not len(self.long):
+            return factor
+        assert self._observe is not None
+        return UpdatedCholesky(factor, self._observe[self.long], weights[self.long], self.pattern)
 
     def entries(self, coefficients: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
-        """Return the entries of Σ a_k S^k + Oᵀ diag(w) O in the pattern's order."""
+        """Return the entries of Σ a_k S^k + Oᵀ diag(w) O in the pattern's order, without long rows of O."""
         out = coefficients[0] * self.terms[0]
         for a, term in zip(coefficients[1:], self.terms[1:], strict=False):
             out += a * term
         if weights is not None:
-            assert self._observe is not None
-            out += self._observe @ weights
+            assert self._pairs is not None
+            out += np.bincount(self._pairs.at, self._products * weights[self._pairs.row], len(out))
         return out
 
-    def observed(self, entries: np.ndarray) -> np.ndarray:
-        """Return O_i X O_iᵀ for every observation and a matrix X given by entries in the pattern."""
-        assert self._observed is not None
-        return self._observed @ entries
+    def observed(self, factor: Factor, inverse: np.ndarray, others: sp.csr_array | None = None) -> np.ndarray:
+        """Return O_i H⁻¹ P_iᵀ for every observation: P are other rows with entries at the same places, or O itself.
+
+        Parameters
+        ----------
+        factor : Cholesky or UpdatedCholesky
+            Of H.
+        inverse : array
+            Entries of H⁻¹ in the pattern.
+        others : (k, u) csr_array, optional
+        """
+        own, pairs = self._observe, self._pairs
+        assert own is not None and pairs is not None
+        value = self._products if others is None else own.data[pairs.first] * others.data[pairs.second]
+        others = own if others is None else others
+        out = np.bincount(pairs.row, value * inverse[pairs.at], own.shape[0]).astype(float)
+        for start in range(0, len(self.long), _AT_ONCE):
+            at = self.long[start : start + _AT_ONCE]
+            solved = factor.solve(own[at].T.toarray())
+            out[at] = np.asarray(others[at].multiply(solved.T).sum(axis=1)).ravel()
+        return out
 
     def quadratic(self, entries: np.ndarray, rows: sp.csr_array) -> np.ndarray:
         """Return rows_i X rows_iᵀ for a matrix X given by entries in the pattern; NaN where it lacks one."""
-        row, left, right, value = _pairs(rows)
-        at = self._find(left, right)
+        rows = sp.csr_array(rows)
+        short = np.diff(rows.indptr) <= LONG
+        pairs = _pairs(rows, short)
+        at = self._find(rows.indices[pairs.first], rows.indices[pairs.second])
         found = np.where(at >= 0, entries[at], np.nan)
-        return np.bincount(row, value * found, rows.shape[0])
+        value = rows.data[pairs.first] * rows.data[pairs.second]
+        out = np.bincount(pairs.row, value * found, rows.shape[0]).astype(float)
+        out[~short] = np.nan
+        return out
 
-    def variances(self, factor: Cholesky, inverse: np.ndarray, rows: sp.csr_array) -> np.ndarray:
+    def variances(self, factor: Factor, inverse: np.ndarray, rows: sp.csr_array) -> np.ndarray:
         """Return the diagonal of R H⁻¹ Rᵀ, from a factor of H and the entries of H⁻¹ in the pattern."""
+        if self._pairs is not None and self.fits(rows):
+            return self.with_rows(rows).observed(factor, inverse)
         variance = self.quadratic(inverse, rows)
         lacking = np.flatnonzero(np.isnan(variance))
-        for start in range(0, len(lacking), 256):  # pairs of unknowns that the pattern does not join
-            at = lacking[start : start + 256]
+        for start in range(0, len(lacking), _AT_ONCE):  # pairs of unknowns that the pattern does not join
+            at = lacking[start : start + _AT_ONCE]
             some = rows[at]
             solved = factor.solve(some.T.toarray())
             variance[at] = np.asarray(some.multiply(solved.T).sum(axis=1)).ravel()
@@ -142,6 +209,8 @@ class Powers:
     def check_memory(self) -> None:
         """Raise an error, with numbers, if a factor would not fit into memory."""
         need, free = self.fronts.memory, free_memory()
+        if self._observe is not None:  # what long rows are solved for, and what they take from the inverse
+            need += 3 * 8 * self.pattern.shape[0] * len(self.long)
         if free is not None and need > _MEMORY_SHARE * free:
             u = self.pattern.shape[0]
             factor = np.sqrt(need / (_MEMORY_SHARE * free))
@@ -155,16 +224,23 @@ class Powers:
             )
 
 
-def _pairs(rows: sp.csr_array) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return (row, column, column, product) of all pairs of entries in the same row."""
-    rows = sp.csr_array(rows)
-    count = np.diff(rows.indptr)
-    first = np.repeat(np.arange(rows.nnz), np.repeat(count, count))
-    row = np.repeat(np.arange(rows.shape[0]), count**2)
-    begin = np.repeat(rows.indptr[:-1], count**2)
-    inside = np.arange(len(first)) - np.repeat(np.cumsum(count**2) - count**2, count**2)
-    second = begin + inside % np.maximum(np.repeat(count, count**2), 1)
-    return row, rows.indices[first], rows.indices[second], rows.data[first] * rows.data[second]
+class _Pairs(NamedTuple):
+    """Pairs of entries in the same row: the row, the two entries, and the place of their product in a pattern."""
+
+    row: np.ndarray
+    first: np.ndarray
+    second: np.ndarray
+    at: np.ndarray
+
+
+def _pairs(rows: sp.csr_array, taken: np.ndarray) -> _Pairs:
+    """Return all pairs of entries in the same row, of those rows that are taken; not yet their places."""
+    count = np.where(taken, np.diff(rows.indptr), 0)
+    squared = count.astype(np.int64) ** 2
+    row = np.repeat(np.arange(rows.shape[0]), squared)
+    inside = np.arange(len(row)) - np.repeat(np.cumsum(squared) - squared, squared)
+    begin, width = np.repeat(rows.indptr[:-1], squared), np.maximum(np.repeat(count, squared), 1)
+    return _Pairs(row, begin + inside // width, begin + inside % width, np.zeros(0, np.int64))
 
 
 def _ones(matrix: sp.csr_array) -> sp.csr_array:
@@ -230,10 +306,12 @@ class FullRank(Basis):
         self.discretisation: Discretisation = discretise(
             domain, boundary=boundary, scheme=scheme, permeability=permeability
         )
-        self._kept: OrderedDict[object, Cholesky] = OrderedDict()
+        self._kept: OrderedDict[object, Factor] = OrderedDict()
+        self._of_rows: dict[float, Powers] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_kept": OrderedDict()}  # factors are as quickly made as sent
+        # Factors and their plans are as quickly made as sent.
+        return self.__dict__ | {"_kept": OrderedDict(), "_of_rows": {}}
 
     def __repr__(self) -> str:
         return f"FullRank({len(self.discretisation.mass):,} unknowns, {self.boundary}, {self.scheme})"
@@ -332,7 +410,10 @@ class FullRank(Basis):
         """Return the parts of a posterior precision, for observations at all nodes or by rows (n, u)."""
         if observe is None:
             return self.field.powers(int(nu) + 1)
-        return Powers(self.field.matrix, int(nu) + 1, self.field.cells, observe)
+        kept = self._of_rows.get(nu)
+        if kept is None or not kept.fits(observe):
+            kept = self._of_rows[nu] = Powers(self.field.matrix, int(nu) + 1, self.field.cells, observe)
+        return kept.with_rows(observe)
 
     def posterior_factor(
         self,
@@ -341,12 +422,12 @@ class FullRank(Basis):
         sd: float,
         precision: np.ndarray,
         observe: sp.csr_array | None = None,
-    ) -> Cholesky:
+    ) -> Factor:
         """Return the factor of Q plus site precisions, at the nodes or of rows (n, u) of the weights."""
         q = coefficients(nu, lengthscale / self.domain.cell_size, sd)[1]
         return self.powers(nu, observe).factor(q, precision)
 
-    def keep(self, key: object, factor: Cholesky | None = None) -> Cholesky | None:
+    def keep(self, key: object, factor: Factor | None = None) -> Factor | None:
         """Return the factor kept under a key, after storing one if given; the oldest ones are forgotten."""
         if factor is not None:
             self._kept[key] = factor

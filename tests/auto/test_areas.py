@@ -124,7 +124,6 @@ LAND = box(0, 0, 4, 4)
         ({"land": LAND}, "nothing to map"),
         ({"land": LAND, "areas": "a.gpkg"}, "Which column of the areas"),
         ({"land": LAND, "points": [(1, 1)], "count": "cases"}, "count belongs to counts by area"),
-        ({"land": LAND, "areas": "a.gpkg", "count": "n", "m": "full"}, "need features"),
         ({"land": LAND, "areas": "a.gpkg", "count": "n", "suppressed": (4, 1)}, "two whole numbers"),
         ({"land": LAND, "points": [(1, 1)], "likelihood": "normal"}, "'poisson' or 'negative-binomial'"),
     ],

@@ -13,9 +13,8 @@ from scipy import sparse
 from scipy.stats import poisson
 from shapely import box
 
-from geobgp import LGCP, DataError, Domain, FullRank, HarmonicBasis, Matern, bin_areas, bin_points
+from geobgp import LGCP, DataError, Domain, HarmonicBasis, Matern, bin_areas, bin_points
 from geobgp.data.areas import combine
-from geobgp.errors import MissedVarianceWarning
 from geobgp.inference.dense import NodeFeatures, RowEngine, row_weights
 from geobgp.inference.engine import Sites
 from geobgp.inference.families import FAMILIES
@@ -243,11 +242,6 @@ def test_integrated_hyperparameters_widen_the_map(domain, basis):
         assert expected.sum() == pytest.approx(counts.values.sum(), rel=1e-3)
 
 
-def test_full_resolution_says_what_areas_need(domain):
-    with pytest.raises(DataError, match=r"need features.*HarmonicBasis"):
-        LGCP(FullRank(domain)).fit(bin_areas(squares(domain, 8.0), domain, "cases"))
-
-
 def test_counts_of_other_land_are_refused(domain, basis):
     other = Domain.from_polygons(box(0, 0, 24, 16), cell_size=2, crs="local")
     with pytest.raises(DataError, match="of the nodes of another domain, not of these"):
@@ -292,13 +286,6 @@ def test_a_natural_prior_too_wide_on_islets_says_so():
         LGCP(basis, kernel, scaling="natural").fit(areas)
     assert raised.value.option == "scaling" and raised.value.found > 10 and "even" in raised.value.remedy
     assert LGCP(basis, kernel).fit(areas).converged
-
-
-def test_missed_variance_of_areas_is_mended_by_features_alone(domain):
-    areas = bin_areas(squares(domain, 4), domain, "cases")
-    with pytest.warns(MissedVarianceWarning) as told:
-        LGCP(HarmonicBasis.compute(domain, 12, cache=False), Matern(1.5, 2.0, 1.0)).fit(areas)
-    assert "more features" in told[0].message.remedy and "FullRank" not in told[0].message.remedy
 
 
 @pytest.mark.filterwarnings("ignore:.*features miss:geobgp.errors.GeobgpWarning")
