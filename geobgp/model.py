@@ -17,7 +17,7 @@ from geobgp.data.effects import FIXED_SD, Effects, Linearised
 from geobgp.data.inputs import Inputs, check_events, of_period, seen_exposure
 from geobgp.data.periods import Periods
 from geobgp.errors import DataError, captured_warnings, option
-from geobgp.inference.chain_fit import ChainFit, area_chain, fit_chain, node_chain, setting_of
+from geobgp.inference.chain_fit import ChainFit, area_chain, fit_chain, node_chain, place_chain, setting_of
 from geobgp.inference.engine import engine_for
 from geobgp.inference.families import FAMILIES, Bernoulli, Binomial, Likelihood
 from geobgp.inference.fit import Fit, Start
@@ -763,6 +763,18 @@ def model_of(posterior: Posterior, kernel: Kernel | None = None, *, unseen: np.n
     )
 
 
+class _AtPlaces(NamedTuple):
+    """What was observed at places, its level, the prior standard deviations of its effects, and the hyperparameters."""
+
+    places: np.ndarray
+    values: np.ndarray
+    size: np.ndarray
+    centre: float
+    fixed_sd: np.ndarray
+    design: np.ndarray | None
+    hyper: Hyper
+
+
 class BoundaryGP:
     """A Gaussian process on a domain, for what was observed at places: values, classes, counts, or positives.
 
@@ -871,9 +883,12 @@ class BoundaryGP:
         values=ARRAY,
         trials=ARRAY,
         covariates=VALUES,
+        periods=a("Periods"),
+        period_of=ARRAY,
         hyper=HYPER,
         progress=PROGRESS,
         title=TEXT,
+        resume=FLAG,
         client=CLIENT,
     )
     def fit(
@@ -883,9 +898,15 @@ class BoundaryGP:
         *,
         trials: np.ndarray | None = None,
         covariates: Mapping[str, Any] | pd.DataFrame | None = None,
+        periods: Periods | None = None,
+        period_of: np.ndarray | None = None,
+        dynamics: Literal["auto", "separable", "diffusive"] = "auto",
         hyper: Literal["map", "integrate"] = "map",
         progress: ProgressLike = False,
         title: str = "",
+        resume: bool = True,
+        near: np.ndarray | None = None,
+        deadline: float = np.inf,
         client: Any = None,
     ) -> Posterior:
         """Fit the posterior to observations at places; the model stays as it was.
@@ -900,19 +921,59 @@ class BoundaryGP:
             How many were tested at each place, for a (beta-)binomial likelihood.
         covariates : mapping or DataFrame, optional
             Values of the model's covariates at the places; by default those of the nodes on whose land these lie.
-        hyper, progress, title, client
+        periods : Periods, optional
+            All periods are fitted together, and the result is a `Posterior` over periods.
+        period_of : (k,) int array, optional
+            In which of the periods each value was observed.
+        dynamics : "auto", "separable" or "diffusive"
+            As for `LGCP`.
+        hyper, progress, title, resume, client
             As in `LGCP.fit`.
+        near, deadline
+            Over periods: see `geobgp.inference.chain_fit.fit_chain`.
         """
-        problem, parameters = self._problem(coords, values, trials, covariates)
-        result, family = fit_problem(
-            problem,
-            parameters,
+        if periods is None:
+            problem, parameters = self._problem(coords, values, trials, covariates)
+            result, family = fit_problem(
+                problem,
+                parameters,
+                self.basis,
+                Effects(columns=self._columns),
+                hyper=hyper,
+                progress=progress,
+                client=client,
+            )
+            return self._posterior(result, family, len(problem.values), title)
+        seen = self._seen(coords, values, trials, covariates)
+        order, period = _by_period(period_of, periods, len(seen.values))
+        setting = setting_of(
             self.basis,
-            Effects(columns=self._columns),
+            self.kernel,
+            self.scaling,
+            self._columns,
+            seen.centre,
+            periods.steps,
+            periods.per_year,
+            seen.fixed_sd,
+        )
+        design = None if seen.design is None else seen.design[order]
+        chain = place_chain(
+            setting, seen.places[order], period, seen.values[order], seen.size[order], self.family, design
+        )
+        found = fit_chain(
+            chain,
+            dynamics=dynamics,
             hyper=hyper,
             progress=progress,
-            client=client,
+            resume=resume,
+            near=near,
+            deadline=deadline,
+            spatial=seen.hyper,
         )
+        posterior = self._posterior(found.fit, found.likelihood, len(seen.values), title)
+        return _over_periods(posterior, found, periods)
+
+    def _posterior(self, result: Fit, family: Likelihood, used: int, title: str) -> Posterior:
         return Posterior(
             fit=result,
             basis=self.basis,
@@ -922,7 +983,7 @@ class BoundaryGP:
             exposure=np.ones(self.basis.domain.n_nodes),
             exposure_kind="observation",
             effects=self.effects,
-            points={"used": len(problem.values)},
+            points={"used": used},
             title=title,
             scaling=self.scaling,
         )
@@ -938,6 +999,14 @@ class BoundaryGP:
         self, coords: Any, values: np.ndarray, trials: np.ndarray | None, covariates: Any
     ) -> tuple[PlaceProblem, Hyper]:
         """Return what is to be fitted, and the hyperparameters."""
+        s = self._seen(coords, values, trials, covariates)
+        engine = engine_for(
+            self.basis, self.kernel, self._columns, s.fixed_sd, s.centre, s.places, self.scaling, s.design
+        )
+        return PlaceProblem(engine, s.values, s.size, self.family, s.centre, s.places), s.hyper
+
+    def _seen(self, coords: Any, values: np.ndarray, trials: np.ndarray | None, covariates: Any) -> _AtPlaces:
+        """Return what was observed, checked, and the scales that follow from it."""
         domain, constant = self.basis.domain, self.mean == "constant"
         xy, y = place_coordinates(coords, domain.crs), as_floats("values", values).ravel()
         if len(xy) != len(y) or len(y) == 0:
@@ -961,16 +1030,14 @@ class BoundaryGP:
         design = None
         if covariates is not None and self.effects.names:
             design = self.effects.standardise(covariates, len(y))[:, int(not constant) :]
-        columns = self._columns
         sds = unit * self.effects.sd_at([1.0 / unit] * len(self.effects.learned))[int(not constant) :]
-        engine = engine_for(self.basis, self.kernel, columns, sds, centre, xy, self.scaling, design)
         learned: dict[str, Any] = (
             {"noise": self.noise, "learn_noise": self.noise is None} if self._noisy else {}
         )
         parameters = hyper_for(self.basis, self.kernel, sd_unit=unit, **learned).with_effects(
             {name: own - int(not constant) for name, own in self.effects.learned.items()}, self.effects.rates
         )
-        return PlaceProblem(engine, y, size, self.family, centre, xy), parameters
+        return _AtPlaces(xy, y, size, centre, sds, design, parameters)
 
     @property
     def _noisy(self) -> bool:
@@ -1051,8 +1118,13 @@ class RiskModel:
         title: str = "",
         start: Posterior | None = None,
         client: Any = None,
+        periods: Periods | None = None,
+        dynamics: Literal["auto", "separable", "diffusive"] = "auto",
+        resume: bool = True,
+        near: np.ndarray | None = None,
+        deadline: float = np.inf,
     ) -> Posterior:
-        """Return the posterior of the relative risk, in units of its mean over the controls.
+        """Return the posterior of the relative risk, in units of its mean over the controls of all periods.
 
         Parameters
         ----------
@@ -1062,27 +1134,53 @@ class RiskModel:
             As in `LGCP.fit`.
         start : Posterior, optional
             A fit on other cells, to begin from; one with another kernel is left.
+        periods : Periods, optional
+            Those of `groups.period`: all are fitted together, and the result is a `Posterior` over periods.
+        dynamics, resume, near, deadline
+            Over periods: as for `BoundaryGP.fit`.
         """
         basis, n_nodes = self.basis, self.basis.domain.n_nodes
         family = Binomial.without_data({"offset": groups.offset, "link": "exp"})
         effects, design = _risk_effects(groups, self.effects, n_nodes)
         sds = np.where(np.isin(np.arange(design.shape[1]), _learned(effects)), effects.prior_sd, FIXED_SD)
-        engine = engine_for(basis, self.kernel, effects.columns, sds, 0.0, groups.node, self.scaling, design)
-        known = None
-        if start is not None and start.kernel == self.kernel:
-            known = _start_from(start, basis.domain.node_points[groups.node], 0.0)
-        problem = PlaceProblem(engine, groups.cases, groups.persons, family, 0.0, groups.node)
-        found, _ = fit_problem(
-            problem,
-            hyper_for(basis, self.kernel, effects),
-            basis,
-            Effects(columns=effects.columns),
-            hyper=hyper,
-            progress=progress,
-            start=known,
-            client=client,
-        )
-        controls = groups.controls_at(n_nodes)
+        over: ChainFit | None = None
+        if periods is not None:
+            order, period = _by_period(groups.period, periods, len(groups.node))
+            steps, per_year = periods.steps, periods.per_year
+            setting = setting_of(basis, self.kernel, self.scaling, effects.columns, 0.0, steps, per_year, sds)
+            chain = place_chain(
+                setting, groups.node[order], period, groups.cases[order], groups.persons[order], family, design[order]
+            )  # fmt: skip
+            over = fit_chain(
+                chain,
+                dynamics=dynamics,
+                hyper=hyper,
+                progress=progress,
+                resume=resume,
+                near=near,
+                deadline=deadline,
+                spatial=hyper_for(basis, self.kernel, effects),
+            )
+            found = over.fit
+        else:
+            engine = engine_for(
+                basis, self.kernel, effects.columns, sds, 0.0, groups.node, self.scaling, design
+            )
+            known = None
+            if start is not None and start.kernel == self.kernel:
+                known = _start_from(start, basis.domain.node_points[groups.node], 0.0)
+            problem = PlaceProblem(engine, groups.cases, groups.persons, family, 0.0, groups.node)
+            found, _ = fit_problem(
+                problem,
+                hyper_for(basis, self.kernel, effects),
+                basis,
+                Effects(columns=effects.columns),
+                hyper=hyper,
+                progress=progress,
+                start=known,
+                client=client,
+            )
+        controls = groups.controls_at(n_nodes, None if periods is None else periods.n)
         share = controls / controls.sum()
         n_cases, n_controls = int(groups.cases.sum()), int(controls.sum())
         posterior = Posterior(
@@ -1098,11 +1196,42 @@ class RiskModel:
             scaling=self.scaling,
             persons=groups,
         )
-        log_mean = float(np.log(share @ posterior._nodes.exp_mean()))
+        if over is not None and periods is not None:
+            posterior = _over_periods(posterior, over, periods)
+        log_mean = float(np.log(share.ravel() @ posterior._nodes.exp_mean()))
         states: Any = found.states
         states = tuple(replace(state, centre=state.centre - log_mean) for state in states)
         odds = Binomial.without_data({"offset": groups.offset + log_mean, "link": "exp"})
-        return replace(posterior, fit=replace(found, states=states), likelihood=odds)
+        posterior = replace(posterior, fit=replace(found, states=states), likelihood=odds)
+        return posterior if over is None or periods is None else _over_periods(posterior, over, periods)
+
+
+def _by_period(period: np.ndarray | None, periods: Periods, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the order of observations by period, and the period of each in that order."""
+    if period is None or np.shape(period) != (n,):
+        raise DataError(
+            f"Each of the {n:,} observations is of one of {periods.words()}; found "
+            f"{'no periods' if period is None else f'the shape {np.shape(period)}'} of them.",
+            option="period_of",
+            remedy="Give period_of=, a number from 0 on for each.",
+        )
+    period = np.asarray(period)
+    if not np.issubdtype(period.dtype, np.integer) or ((period < 0) | (period >= periods.n)).any():
+        raise DataError(
+            f"period_of holds whole numbers from 0 to {periods.n - 1}; found {period.min()} to {period.max()}.",
+            option="period_of",
+            remedy="Leave out what is of no period.",
+        )
+    order = np.argsort(period, kind="stable")
+    return order, period[order]
+
+
+def _over_periods(posterior: Posterior, found: ChainFit, periods: Periods) -> Posterior:
+    """Return a posterior over periods."""
+    choice = _choice(found)
+    posterior.fit.notes["dynamics"] = choice
+    choices = dict(posterior.choices) | ({} if choice is None else {"dynamics": str(choice)})
+    return replace(posterior, choices=choices, per=periods.unit, periods=periods)
 
 
 def _learned(effects: Effects) -> np.ndarray:

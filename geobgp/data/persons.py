@@ -46,12 +46,15 @@ class Persons:
         Their confounders, k rows.
     told : DataFrame, optional
         All that is told of them, k rows: easting, northing, and the columns of their table.
+    period : (k,) int array, optional
+        In which period each of them was counted.
     """
 
     counts: Counts
     node: np.ndarray
     table: pd.DataFrame
     told: pd.DataFrame | None = None
+    period: np.ndarray | None = None
 
     @property
     def places(self) -> np.ndarray | None:
@@ -73,12 +76,15 @@ class Groups:
     cases, persons : (k,) arrays
     effects : Effects
         Confounders, standardised over persons; its columns are those of the groups.
+    period : (k,) int array, optional
+        In which period each group was counted.
     """
 
     node: np.ndarray
     cases: np.ndarray
     persons: np.ndarray
     effects: Effects
+    period: np.ndarray | None = None
 
     @classmethod
     def of(cls, cases: Persons, controls: Persons) -> Groups:
@@ -88,15 +94,18 @@ class Groups:
         for name in cases.table.columns:
             _check_confounder(cases.table[name], controls.table[name], str(name))
         effects = confounder_effects(pd.concat([cases.table, controls.table], ignore_index=True))
-        rows = np.column_stack([node, effects.columns[:, 1:]])
+        dated = cases.period is not None and controls.period is not None
+        period = np.concatenate([cases.period, controls.period]) if dated else np.zeros(len(node))
+        rows = np.column_stack([node, period, effects.columns[:, 1:]])
         found, group = np.unique(rows, axis=0, return_inverse=True)
         group = group.ravel()
-        columns = np.column_stack([np.ones(len(found)), found[:, 1:]])
+        columns = np.column_stack([np.ones(len(found)), found[:, 2:]])
         return cls(
             found[:, 0].astype(np.int64),
             np.bincount(group, ill, len(found)),
             np.bincount(group, minlength=len(found)).astype(float),
             replace(effects, columns=columns),
+            found[:, 1].astype(np.int64) if dated else None,
         )
 
     @property
@@ -105,13 +114,20 @@ class Groups:
         n_cases = float(self.cases.sum())
         return math.log(n_cases / (float(self.persons.sum()) - n_cases))
 
-    def controls_at(self, n_nodes: int) -> np.ndarray:
-        """Return the number of controls on each node."""
-        return np.bincount(self.node, self.persons - self.cases, n_nodes)
+    def controls_at(self, n_nodes: int, n_periods: int | None = None) -> np.ndarray:
+        """Return the number of controls on each node, (n_nodes,), or (n_periods, n_nodes)."""
+        return self._at(self.persons - self.cases, n_nodes, n_periods)
 
-    def cases_at(self, n_nodes: int) -> np.ndarray:
-        """Return the number of cases on each node."""
-        return np.bincount(self.node, self.cases, n_nodes)
+    def cases_at(self, n_nodes: int, n_periods: int | None = None) -> np.ndarray:
+        """Return the number of cases on each node, (n_nodes,), or (n_periods, n_nodes)."""
+        return self._at(self.cases, n_nodes, n_periods)
+
+    def _at(self, numbers: np.ndarray, n_nodes: int, n_periods: int | None) -> np.ndarray:
+        if n_periods is None:
+            return np.bincount(self.node, numbers, n_nodes)
+        assert self.period is not None, "of groups without dates"
+        place = self.period * n_nodes + self.node
+        return np.bincount(place, numbers, n_periods * n_nodes).reshape(n_periods, n_nodes)
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Literal, Protocol, Self, get_args
 
 import numpy as np
@@ -405,6 +406,8 @@ class AreaRows:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return variances and covariances with the level at the rows."""
         matrix = self._matrices[t]
+        if not len(matrix):
+            return np.zeros(0), np.zeros(0), np.zeros(0)
         tied = scipy_blas.dsymm(1.0, covariance.T, matrix.T, lower=1)
         variance = np.einsum("ij,ji->i", matrix, tied)
         level = matrix @ with_level
@@ -447,6 +450,36 @@ class NodeRowsAt:
                 log_v, slope = self._variance.log_variance(log_length)
                 even = np.exp(-0.5 * log_v), 0.5 * slope
             self._kept = log_length, NodeRows(self.features, self._n, even, self._few)
+        return self._kept[1]
+
+
+class PlaceRowsAt:
+    """Rows of places, of which each is seen in one period, as a function of the lengthscale; the last are remembered.
+
+    Parameters
+    ----------
+    features : (N, m) array
+        At the places, those of one period after those of another.
+    ends : (T + 1,) int array
+        Where each period's places begin and end.
+    variance : FeatureVariance, optional
+        Of the natural prior at the places, if the prior is to be even.
+    """
+
+    def __init__(self, features: np.ndarray, ends: np.ndarray, variance: FeatureVariance | None) -> None:
+        self._features, self._variance = features, variance
+        whole = sparse.csr_array(sparse.identity(len(features), format="csr"))
+        self._chosen = [sparse.csr_array(whole[a:b]) for a, b in pairwise(ends)]
+        self._kept: tuple[float, AreaRows] | None = None
+
+    def __call__(self, log_length: float) -> AreaRows:
+        """Return the rows at a lengthscale."""
+        if self._kept is None or self._kept[0] != log_length:
+            even: Even = None
+            if self._variance is not None:
+                log_v, slope = self._variance.log_variance(log_length)
+                even = np.exp(-0.5 * log_v), 0.5 * slope
+            self._kept = log_length, AreaRows(self._chosen, self._features, even)
         return self._kept[1]
 
 
@@ -692,6 +725,26 @@ class ChainState:
             variances.append(variance + np.einsum("ij,jk,ik->i", rest, self.beta_cov, rest))
         return np.concatenate(means), np.concatenate(variances)
 
+    def moments_over(
+        self, places: np.ndarray, period: np.ndarray, columns: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and variance of the linear predictor at places, each in a period of its own.
+
+        Parameters
+        ----------
+        places : (k, 2) array, or (k,) int array
+            Coordinates, or nodes.
+        period : (k,) int array
+        columns : (k, n_columns) array, optional
+            Intercept and covariates there; by default those of the nodes.
+        """
+        out = np.full((2, len(period)), np.nan)
+        for t in np.unique(period):
+            here = np.flatnonzero(period == t)
+            own = None if columns is None else columns[here]
+            out[:, here] = self.at(int(t)).moments_at(places[here], own)
+        return out[0], out[1]
+
     def level(self) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and variance, (T,) each, of what is common to all places: intercept, level and season."""
         size, k = len(self.scale), self._columns(0).shape[1]
@@ -916,10 +969,11 @@ class ChainEngine(Engine):
         moved, tied = prior.moved(s.z), prior.moved(s.coupling)
         if moved is not None and tied is not None:
             # The rows move with ℓ: f = e g, d log e / d log ℓ = -slope.
-            w = s.sites.precision
+            unit = self.unit(s.theta)
+            w, natural = unit * s.sites.precision, unit * s.sites.natural
             rest = self.design - prior.apply(s.coupling)
             with_f = s.factor.moved - np.einsum("ij,jk,ik->i", tied, s.beta_cov, rest)
-            out[0] -= float((s.sites.natural - w * s.moments.mean) @ moved - w @ with_f)
+            out[0] -= float((natural - w * s.moments.mean) @ moved - w @ with_f)
         return out
 
     def state(self, theta: np.ndarray, sites: Sites, weight: float) -> ChainState:  # type: ignore[override]
@@ -927,12 +981,12 @@ class ChainEngine(Engine):
         s = self.solve(theta, sites)
         prior: ChainPrior = s.prior  # type: ignore[assignment]
         count, size = prior.shape
-        nodes = len(self.design) == count * self.setting.basis.domain.n_nodes
+        nodes = isinstance(self.rows_at, NodeRowsAt)
         moments = s.moments
         level = self.dynamics.level
         set_ = self.setting
         return ChainState(
-            **hyper_numbers(theta, weight, None),
+            **hyper_numbers(theta, weight, self.noise_at),
             centre=set_.centre,
             tau=float(np.exp(theta[2])),
             level_sd=float(np.exp(theta[3])) if level else float("nan"),
@@ -983,9 +1037,9 @@ class ChainPrior:
         values = rows.reshape(len(rows), *(rows.shape[1:] or (1,)))
         out = self.rows.project(values)
         if self.level:
-            sums = (
-                np.add.reduceat(values, self.rows.ends[:-1], axis=0) * (np.diff(self.rows.ends) > 0)[:, None]
-            )
+            padded = np.concatenate([values, np.zeros((1, values.shape[1]))])  # the last period may be empty
+            sums = np.add.reduceat(padded, self.rows.ends[:-1], axis=0)
+            sums *= (np.diff(self.rows.ends) > 0)[:, None]
             out = np.concatenate([out, sums[:, None]], axis=1)
         out *= self.scale[:, None]
         return out.reshape(self.shape[0] * self.shape[1], *rows.shape[1:])

@@ -33,7 +33,9 @@ from geobgp.inference.problem import (
     PlaceProblem,
     dynamics_of,
     hyper_for,
+    moments_less_centre,
     node_chain_engine,
+    place_chain_engine,
 )
 from geobgp.inference.relinearise import fit_family, fit_problem
 from geobgp.inference.solver import RAN_OUT
@@ -193,9 +195,11 @@ def setting_of(
     clock = np.concatenate([[0.0], np.cumsum(steps)])
     yearly = per_year is not None and clock[-1] + 1.0 >= YEARS * per_year
     cycle = float(per_year) if yearly and per_year is not None else float("nan")
+    if not columns.shape[-1]:  # around zero there is no cycle either
+        cycle = float("nan")
     season = season_columns(clock, cycle)
     own = np.broadcast_to(fixed_sd, columns.shape[-1])
-    sds = np.concatenate([own, np.broadcast_to(np.ravel(fixed_sd)[0], season.shape[1])])
+    sds = np.concatenate([own, np.repeat(own[:1], season.shape[1])])
     return ChainSetting(basis, kernel, scaling, columns, season, sds, centre, np.asarray(steps, float), cycle)
 
 
@@ -212,6 +216,36 @@ def node_chain(
     check_memory(setting, counts.size, level)
     engine = node_chain_engine(setting, dynamics_of(setting, "separable", level))
     return PlaceProblem(engine, counts.ravel(), exposure.ravel(), family, setting.centre)
+
+
+def place_chain(
+    setting: ChainSetting,
+    places: np.ndarray,
+    period: np.ndarray,
+    values: np.ndarray,
+    size: np.ndarray,
+    family: Likelihood,
+    columns: np.ndarray | None = None,
+) -> PlaceProblem:
+    """Return the problem of observations at places, each of one period; a single period has no level.
+
+    Parameters
+    ----------
+    setting : ChainSetting
+    places : (n, 2) array, or (n,) int array
+        Coordinates on land, or nodes.
+    period : (n,) int array
+        In rising order.
+    values, size : (n,) arrays
+    family : Likelihood
+    columns : (n, k) array, optional
+        Intercept and covariates at the places; by default those of the nodes.
+    """
+    level = setting.n_periods > 1 and setting.columns.shape[-1] > 0
+    check_memory(setting, len(values), level, n_rows=len(values))
+    dynamics = dynamics_of(setting, "separable", level)
+    engine = place_chain_engine(setting, dynamics, places, period, columns)
+    return PlaceProblem(engine, values, size, family, setting.centre, places, period)
 
 
 def area_chain(
@@ -273,8 +307,9 @@ def fit_chain(
     near: np.ndarray | None = None,
     deadline: float = np.inf,
     effects: Effects | None = None,
+    spatial: Hyper | None = None,
 ) -> ChainFit:
-    """Fit counts of every period.
+    """Fit observations of every period.
 
     Parameters
     ----------
@@ -296,12 +331,15 @@ def fit_chain(
         On `time.perf_counter`: when to end, with the best that is found by then and a warning.
     effects : Effects, optional
         The fixed effects, whose columns are renewed where levels share nodes; by default the problem's are held.
+    spatial : Hyper, optional
+        The hyperparameters but for those of time; by default those of a kernel for a log-intensity.
     """
     check_dynamics(dynamics)
     setting = problem.setting
-    spatial = hyper_for(setting.basis, setting.kernel)
+    spatial = spatial or hyper_for(setting.basis, setting.kernel)
     if near is not None:
-        spatial = replace(spatial, start=np.clip(near, spatial.lower, spatial.upper))
+        begin = np.concatenate([near, spatial.start[len(near) :]])
+        spatial = replace(spatial, start=np.clip(begin, spatial.lower, spatial.upper))
     parameters = spatial.over_periods(setting.n_periods, problem.dynamics.level, **(held or {}))
     if effects is not None:
         parameters = parameters.with_effects(effects.learned, effects.rates)
@@ -381,7 +419,7 @@ class _Run:
             told = _DynamicsChoice(kind)
             if start is None and isinstance(self.problem, PlaceProblem):
                 quick = self._rehearse(self.problem.with_dynamics(kind), None)
-                start = None if quick is None else _place(quick[0], self.problem.centre)
+                start = None if quick is None else _place(quick[0], self.problem)
         elif self.problem.setting.n_periods == 1:
             told = _DynamicsChoice("separable")
         done = None
@@ -393,7 +431,7 @@ class _Run:
         found, likelihood = done or self._fit(problem, self.hyper, start, integrate=False)
         if integrate and self.hyper.free[: len(SPATIAL)].any():
             again = self.hyper.held(found.hyper_mean, self.hyper.names[len(SPATIAL) :])
-            mixed, likelihood = self._fit(problem, again, _place(found, problem.centre), integrate=True)
+            mixed, likelihood = self._fit(problem, again, _place(found, problem), integrate=True)
             found = replace(mixed, hyper_cov=found.hyper_cov)
         if self.checkpoint is not None:
             self.checkpoint.done()
@@ -473,7 +511,7 @@ class _Run:
                 with captured_warnings(captured[kind].append):  # those of the fit that is kept are told below
                     whole[kind] = self._fit(problem, self.hyper, start, integrate=False)
                 found = whole[kind][0]
-            start = places[kind] = _place(found, problem.centre)
+            start = places[kind] = _place(found, problem)
             if found.message.startswith(RAN_OUT):
                 break  # a bound that was cut off cannot be compared
             bounds[kind] = found.elbo
@@ -493,7 +531,9 @@ def _begin(
     return Start(theta, covariance, mean, variance)
 
 
-def _place(found: Fit, centre: float) -> Start:
-    """Return where a fit ended, as a place where another may begin."""
-    mean, variance = found.states[0].node_moments()
-    return Start(found.hyper_mean, found.hyper_cov, mean.ravel() - centre, variance.ravel())
+def _place(found: Fit, problem: Chain) -> Start:
+    """Return where a fit ended, as a place where another of the same observations may begin."""
+    state = found.states[0]
+    nodes = isinstance(problem, AreaProblem)
+    moments = moments_less_centre(state, problem.centre) if nodes else problem.seen(state, None)  # type: ignore[arg-type]
+    return Start(found.hyper_mean, found.hyper_cov, *moments)

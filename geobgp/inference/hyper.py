@@ -34,8 +34,8 @@ class Hyper:
     noise_unit : float
         Scale of Gaussian noise.
     names : tuple of str
-        Of the parameters: "lengthscale" and "sd" first; then "noise" of a Gaussian likelihood, or "tau", "level_sd" and
-        "level_tau" of a model in time; last the standard deviations of effects that are learned.
+        Of the parameters: "lengthscale" and "sd" first; then "tau", "level_sd" and "level_tau" of a model in time; then
+        "noise" of a Gaussian likelihood; last the standard deviations of effects that are learned.
     scaled : tuple of int arrays
         The columns of fixed effects whose prior each of these last ones is.
     rates : tuple of float
@@ -112,16 +112,22 @@ class Hyper:
         """
         middle = {"tau": (3.0, 0.05, 100.0 * n)}
         if level:
-            middle |= {"level_sd": (0.5, 1e-3, 30.0), "level_tau": (max(n / 10.0, 3.0), 0.05, 100.0 * n)}
+            unit = self.noise_unit
+            middle |= {
+                "level_sd": (0.5 * unit, 1e-3 * unit, 30.0 * unit),
+                "level_tau": (max(n / 10.0, 3.0), 0.05, 100.0 * n),
+            }
         rows = []
         for name, usual in middle.items():
             held = given.get(name, usual[0] if n == 1 else None)
             rows.append(usual if held is None else (held,) * 3)
         more = np.log(np.array(rows)).T
+        first = len(SPATIAL)
         start, lower, upper = (
-            np.append(a, b) for a, b in zip((self.start, self.lower, self.upper), more, strict=True)
+            np.insert(a, first, b) for a, b in zip((self.start, self.lower, self.upper), more, strict=True)
         )
-        return replace(self, start=start, lower=lower, upper=upper, names=self.names + tuple(middle))
+        names = (*self.names[:first], *middle, *self.names[first:])
+        return replace(self, start=start, lower=lower, upper=upper, names=names)
 
     def with_effects(self, scaled: Mapping[str, np.ndarray], rates: Sequence[float]) -> Hyper:
         """Return the same with standard deviations of effects that are learned.

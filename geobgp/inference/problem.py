@@ -20,9 +20,10 @@ from geobgp.inference.chain import (
     ChainState,
     Dynamics,
     DynamicsName,
+    PlaceRowsAt,
     node_engine,
 )
-from geobgp.inference.dense import NodeFeatures, row_weights
+from geobgp.inference.dense import FeatureVariance, NodeFeatures, row_weights
 from geobgp.inference.engine import Engine, PartedFeatures, State
 from geobgp.inference.families import Likelihood, SuppressedCounts
 from geobgp.inference.hyper import Hyper
@@ -129,6 +130,8 @@ class PlaceProblem(Problem):
     centre : float
     places : (n, 2) array or (n,) int array, optional
         Coordinates, or nodes, if these are not all nodes in turn.
+    period : (n,) int array, optional
+        Of the observations at places, if these are of several periods: those of one after those of another.
     """
 
     engine: Engine
@@ -137,6 +140,7 @@ class PlaceProblem(Problem):
     family: Likelihood
     centre: float = 0.0
     places: np.ndarray | None = None
+    period: np.ndarray | None = None
 
     def at(self, state: State | None, moments: Moments | None) -> Pass:
         """Return the one pass that there is."""
@@ -162,7 +166,11 @@ class PlaceProblem(Problem):
         """Return mean, less the centre, and variance at the observations."""
         if self.places is None:
             return moments_less_centre(state, self.centre)
-        mean, variance = state.moments_at(self.places, self.engine.design)
+        if self.period is None:
+            mean, variance = state.moments_at(self.places, self.engine.design)
+        else:
+            columns = self.engine.design[:, : self.setting.columns.shape[-1]]
+            mean, variance = state.moments_over(self.places, self.period, columns)
         return mean - self.centre, variance
 
     @property
@@ -172,8 +180,8 @@ class PlaceProblem(Problem):
         return self.values.reshape(shape).sum(axis=0), self.size.reshape(shape).sum(axis=0)
 
     def content(self) -> list[np.ndarray]:
-        """Return values and sizes."""
-        return [self.values, self.size]
+        """Return values and sizes, places and periods."""
+        return [self.values, self.size, *(a for a in (self.places, self.period) if a is not None)]
 
     # -- over periods
 
@@ -489,6 +497,44 @@ def node_chain_engine(setting: ChainSetting, dynamics: Dynamics) -> ChainEngine:
     """Return the engine of observations at all nodes in every period."""
     features = PartedFeatures(*setting.basis.by_part(None))
     return node_engine(setting, dynamics, features, features.order)
+
+
+def place_chain_engine(
+    setting: ChainSetting,
+    dynamics: Dynamics,
+    places: np.ndarray,
+    period: np.ndarray,
+    columns: np.ndarray | None,
+) -> ChainEngine:
+    """Return the engine of observations at places, each of one period, those of one after those of another.
+
+    Parameters
+    ----------
+    setting : ChainSetting
+    dynamics : Dynamics
+    places : (n, 2) array, or (n,) int array
+        Coordinates on land, or nodes.
+    period : (n,) int array
+        In rising order.
+    columns : (n, k) array, optional
+        Intercept and covariates there; by default those of the nodes on whose land places lie.
+    """
+    basis, nodes = setting.basis, places
+    if np.ndim(places) == 2:
+        nodes = basis.domain.node_at(places)
+    order = PartedFeatures(*basis.by_part(None)).order
+    features = basis.features[nodes] if nodes is places else basis.evaluate(places)
+    features = np.ascontiguousarray(features[:, order])
+    variance = None
+    if setting.scaling == "even":
+        whole = PartedFeatures(len(features), [slice(None)], [features])
+        variance = FeatureVariance(whole, basis.eigenvalues[order], setting.kernel)
+    if columns is None:
+        at = setting.columns
+        columns = at[nodes] if at.ndim == 2 else at[period, nodes]
+    design = np.column_stack([columns, setting.season[period]])
+    ends = np.searchsorted(period, np.arange(setting.n_periods + 1))
+    return ChainEngine(setting, dynamics, PlaceRowsAt(features, ends, variance), order, design)
 
 
 def dynamics_of(setting: ChainSetting, kind: DynamicsName, level: bool) -> Dynamics:
