@@ -885,6 +885,7 @@ class BoundaryGP:
         covariates=VALUES,
         periods=a("Periods"),
         period_of=ARRAY,
+        dynamics=choice("auto", "separable", "diffusive"),
         hyper=HYPER,
         progress=PROGRESS,
         title=TEXT,
@@ -905,8 +906,6 @@ class BoundaryGP:
         progress: ProgressLike = False,
         title: str = "",
         resume: bool = True,
-        near: np.ndarray | None = None,
-        deadline: float = np.inf,
         client: Any = None,
     ) -> Posterior:
         """Fit the posterior to observations at places; the model stays as it was.
@@ -929,8 +928,6 @@ class BoundaryGP:
             As for `LGCP`.
         hyper, progress, title, resume, client
             As in `LGCP.fit`.
-        near, deadline
-            Over periods: see `geobgp.inference.chain_fit.fit_chain`.
         """
         if periods is None:
             problem, parameters = self._problem(coords, values, trials, covariates)
@@ -944,6 +941,29 @@ class BoundaryGP:
                 client=client,
             )
             return self._posterior(result, family, len(problem.values), title)
+        return self._fit_periods(
+            coords, values, periods, period_of, trials=trials, covariates=covariates, dynamics=dynamics, hyper=hyper,
+            progress=progress, title=title, resume=resume,
+        )  # fmt: skip
+
+    def _fit_periods(
+        self,
+        coords: Any,
+        values: np.ndarray,
+        periods: Periods,
+        period_of: np.ndarray | None,
+        *,
+        trials: np.ndarray | None = None,
+        covariates: Mapping[str, Any] | pd.DataFrame | None = None,
+        dynamics: Literal["auto", "separable", "diffusive"] = "auto",
+        hyper: Literal["map", "integrate"] = "map",
+        progress: ProgressLike = False,
+        title: str = "",
+        resume: bool = True,
+        near: np.ndarray | None = None,
+        deadline: float = np.inf,
+    ) -> Posterior:
+        """Fit all periods together; see `fit_chain` for `near` and `deadline`."""
         seen = self._seen(coords, values, trials, covariates)
         order, period = _by_period(period_of, periods, len(seen.values))
         setting = setting_of(

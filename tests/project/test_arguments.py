@@ -36,6 +36,7 @@ MADE_ELSEWHERE = {"AreaCounts", "Counts", "CrossValidation", "Domain", "Excursio
                   "Posterior", "Residuals", "Variation", "Versus"}  # fmt: skip
 #: Methods for the rooms of the house, not for visitors.
 INSIDE = {
+    "BoundaryGP": {"from_inputs"},
     "Domain": {"from_land", "from_geometry", "interpolation", "polygon_of"},
     "FullRank": {"from_arrays", "keep", "posterior_factor", "sample_prior", "longest_lengthscale",
         "truncated_variance"},
