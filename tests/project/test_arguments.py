@@ -38,7 +38,7 @@ MADE_ELSEWHERE = {"AreaCounts", "Counts", "CrossValidation", "Domain", "Excursio
 INSIDE = {
     "BoundaryGP": {"from_inputs"},
     "Domain": {"from_land", "from_geometry", "interpolation", "polygon_of"},
-    "FullRank": {"from_arrays", "keep", "posterior_factor", "sample_prior", "longest_lengthscale",
+    "FullRank": {"from_arrays", "keep", "posterior_factor", "powers", "sample_prior", "longest_lengthscale",
         "truncated_variance"},
     "Grid": {"cell_of", "centres", "from_cells", "to_cells", "shapes_from_cells", "shapes_to_cells"},
     "HarmonicBasis": {"by_part", "from_arrays", "from_vectors", "sample_prior", "longest_lengthscale",
