@@ -1563,6 +1563,69 @@ class Posterior:
 
         return variation(self, held_out)
 
+    # -- effects of covariates -------------------------------------------------------------------------------
+
+    @validated(evidence=FLAG)
+    def effect_table(self, evidence: bool = False) -> pd.DataFrame:
+        """Return what each covariate does, on the scale that people report.
+
+        Parameters
+        ----------
+        evidence : bool
+            Add ``evidence``, the log evidence of the model with the covariate less that without it, and
+            ``evidence_curve``, that of a curve against a straight line; both without new fits.
+
+        Returns
+        -------
+        DataFrame
+            A row for each covariate, level and interaction: ``from`` and ``to`` (the quartiles over the land, a level
+            and its reference, or the groups with the lowest and the highest effect), the ``rate_ratio``,
+            ``odds_ratio`` or ``difference`` between these, its interval; ``tau``, the standard deviation of curves,
+            groups and their interactions, with its interval; ``without_field``, the same of a model without a field,
+            where the data are known, and by how many standard errors it differs. ``attrs["sentences"]`` says so of
+            those that differ by more than two.
+
+        Notes
+        -----
+        The evidence is the prior density of no effect over its posterior density (Savage and Dickey), with the other
+        hyperparameters held; it depends on the prior of slopes, whose standard deviation is 10.
+        """
+        from geobgp.checks.effects import effect_table
+
+        return effect_table(self, evidence)
+
+    @validated(name=NAME)
+    def effect_curve(self, name: str) -> pd.DataFrame:
+        """Return the effect of a number or a curve along its values: median and interval against the land's average."""
+        from geobgp.checks.effects import effect_curve
+
+        return effect_curve(self, name)
+
+    @validated(name=NAME, ax=AXES)
+    def effect_plot(self, name: str, ax: matplotlib.axes.Axes | None = None) -> matplotlib.axes.Axes:
+        """Draw the effect of a number or a curve, its interval, and where the covariate's values are over the land."""
+        from geobgp.checks.effects import effect_plot
+
+        return effect_plot(self, name, ax)
+
+    @validated(covariates=VALUES)
+    def what_if(self, covariates: Mapping[str, Any]) -> Posterior:
+        """Return the map under other covariates, the field and the effects being as they are.
+
+        Parameters
+        ----------
+        covariates : mapping of name to number, level, array, callable, raster or polygons
+            Those that change; the others stay. How far numbers lie beyond the data is told.
+
+        Returns
+        -------
+        Posterior
+            Without the events, which happened under the covariates that there were.
+        """
+        from geobgp.checks.effects import what_if
+
+        return what_if(self, covariates)
+
     # -- rasters, netCDF, Zarr, QGIS, web maps, reports, figures ---------------------------------------------
 
     @validated(path=PATH, thresholds=THRESHOLDS, quantiles=PROBABILITIES, forecast=POSTERIOR)

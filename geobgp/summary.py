@@ -211,6 +211,17 @@ def coefficient_table(
             name = ratio.replace(" ", "_") + ("" if column == "mean" else f"_{column}")
             with np.errstate(over="ignore"):
                 frame[name] = np.where(slope, np.exp(values[column]), np.nan)
+    # A curve's departures from its line mean nothing one by one.
+    curved = {
+        t.name
+        for b in effects.blocks
+        if b.sd == "learned" and b.kind != "group"
+        for t in b.terms
+        if t.part is not None
+    }
+    if curved:
+        frame = frame[~frame["name"].isin(curved)].reset_index(drop=True)
+        names = list(frame["name"])
     terms = {term.name: term for term in effects.terms if term.level is not None}
     if terms:
         for fact in ("level", "reference"):
@@ -243,6 +254,12 @@ def describe(posterior: Posterior) -> Summary:
         "lengthscale": _hyper(posterior, 0, scale, unit, kernel.lengthscale is None),
         "sd": _hyper(posterior, 1, 1.0, "", kernel.sd is None),
     }
+    learned = list(posterior.effects.learned)
+    first = len(fit.hyper_mean) - len(learned)
+    if learned:
+        facts["sd_of_effects"] = {
+            name: _hyper(posterior, k, 1.0, "", True) for k, name in enumerate(learned, start=first)
+        }
     if "k" in (spread := posterior.likelihood.facts()):
         facts["overdispersion"] = _spread(spread["k"], spread.get("gain", math.nan))
     noise = sum(state.weight * state.noise for state in fit.states)

@@ -299,6 +299,13 @@ class Versus:
                     f"Two maps of rates are compared; this one is of a {posterior.quantity}.", option="other"
                 )
         one, two = self.first, self.second
+        effects: list[Any] = [getattr(map_.fit.states[0], "beta", None) for map_ in (one, two)]
+        if one is not two and effects[0] is not None and effects[0] is effects[1]:
+            raise DataError(
+                "Two maps are compared that are independent; these are of one fit, under different covariates.",
+                option="other",
+                remedy="Their ratio is that of the effects: posterior.effect_table().",
+            )
         if one is two:
             raise DataError("A map is compared with another one; both are the same.", option="other")
         if not _on_one_land(one, two):

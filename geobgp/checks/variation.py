@@ -250,6 +250,19 @@ def _without_field(posterior: Posterior) -> EffectsFit:
     return found
 
 
+def known_without_field(posterior: Posterior) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return mean and covariance of intercept and effects without a field; None where that cannot be told."""
+    try:
+        if posterior.periods is not None:
+            _check_known(posterior)
+            found: tuple[np.ndarray, np.ndarray] = fit_without_field(posterior).states[0].coefficients()
+            return found
+        without = _without_field(posterior)
+    except (GeobgpError, np.linalg.LinAlgError):
+        return None
+    return without.mean, without.covariance
+
+
 def _fit_without_field(posterior: Posterior) -> EffectsFit:
     if posterior.exposure_kind == "risk":
         groups = posterior.persons

@@ -1202,20 +1202,21 @@ def _refuse_dates(name: str, value: Any) -> None:
 def by_name(effects: Effects, own: np.ndarray) -> dict[str, Any]:
     """Return covariates from the terms' own values at the nodes (n_nodes, k): numbers, or shares of levels."""
     out: dict[str, Any] = {}
+    first = own[0] if own.ndim == 3 else own  # levels are the same in all periods
     for name in effects.covariates:
         which, levels, block = effects.where(name), effects.levels(name), effects.block(name)
-        shares = own[:, which]
+        shares = first[:, which]
         if block.parents:
             out[name] = Interaction(*block.parents)
         elif block.kind == "group":
             out[name] = Group(pd.DataFrame(shares, columns=levels))
         elif block.spline is not None:
-            out[name] = Smooth(shares[:, 0], len(block.spline.turn))
+            out[name] = Smooth(own[..., which[0]], len(block.spline.turn))
         elif levels:
             rest = np.maximum(1.0 - shares.sum(axis=1), 0.0)
             out[name] = Categorical(pd.DataFrame(np.column_stack([rest, shares]), columns=levels), levels[0])
         else:
-            out[name] = shares[:, 0]
+            out[name] = own[..., which[0]]
     return out
 
 
