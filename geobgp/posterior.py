@@ -1604,9 +1604,11 @@ class Posterior:
     @validated(name=NAME, ax=AXES)
     def effect_plot(self, name: str, ax: matplotlib.axes.Axes | None = None) -> matplotlib.axes.Axes:
         """Draw the effect of a number or a curve, its interval, and where the covariate's values are over the land."""
-        from geobgp.checks.effects import effect_plot
+        from geobgp.checks.effects import covariate_values, effect_curve
+        from geobgp.output.figures import plot_effect
 
-        return effect_plot(self, name, ax)
+        curve, values = effect_curve(self, name), covariate_values(self, name)
+        return plot_effect(curve, values, name, self.link.ratio, ax)
 
     @validated(covariates=VALUES)
     def what_if(self, covariates: Mapping[str, Any]) -> Posterior:

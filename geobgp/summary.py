@@ -256,10 +256,8 @@ def describe(posterior: Posterior) -> Summary:
     }
     learned = list(posterior.effects.learned)
     first = len(fit.hyper_mean) - len(learned)
-    if learned:
-        facts["sd_of_effects"] = {
-            name: _hyper(posterior, k, 1.0, "", True) for k, name in enumerate(learned, start=first)
-        }
+    for k, name in enumerate(learned, start=first):
+        facts[f"sd_of_effects_of_{name}"] = _hyper(posterior, k, 1.0, "", True)
     if "k" in (spread := posterior.likelihood.facts()):
         facts["overdispersion"] = _spread(spread["k"], spread.get("gain", math.nan))
     noise = sum(state.weight * state.noise for state in fit.states)

@@ -269,32 +269,9 @@ def _known_block(posterior: Posterior, name: str) -> Block:
     return posterior.effects.block(name)
 
 
-def effect_plot(posterior: Posterior, name: str, ax: Any = None) -> Any:
-    """Draw the effect of a covariate; see `Posterior.effect_plot`."""
-    from geobgp.output.figures import SHORE, hide_spines, new_axes
-
-    curve, block = effect_curve(posterior, name), _known_block(posterior, name)
-    ax = new_axes(ax, (6.0, 4.0))
-    low, middle, high = (quantile_name(q) for q in posterior.quantiles)
-    ax.fill_between(curve["value"], curve[low], curve[high], color=SHORE, alpha=0.2, lw=0)
-    ax.plot(curve["value"], curve[middle], color=SHORE)
-    ratio = posterior.link.ratio
-    ax.axhline(1.0 if ratio else 0.0, color=SHORE, lw=0.6, ls=":")
-    rug = np.quantile(_own(posterior, block)[:, 0], np.linspace(0, 1, 101))
-    ax.plot(
-        rug, np.zeros(len(rug)), "|", color=SHORE, ms=6, transform=ax.get_xaxis_transform(), clip_on=False
-    )
-    if ratio:
-        ax.set_yscale("log")
-        from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
-
-        ax.yaxis.set_major_locator(MaxNLocator(6))
-        ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value, 2)))
-        ax.yaxis.set_minor_locator(NullLocator())
-    ax.set_xlabel(name)
-    ax.set_ylabel(f"{ratio or 'difference'} against the average of the land")
-    hide_spines(ax, "top", "right")
-    return ax
+def covariate_values(posterior: Posterior, name: str, n: int = 101) -> np.ndarray:
+    """Return quantiles of a covariate over the nodes."""
+    return np.asarray(np.quantile(_own(posterior, _known_block(posterior, name))[:, 0], np.linspace(0, 1, n)))
 
 
 def what_if(posterior: Posterior, covariates: Mapping[str, Any]) -> Posterior:

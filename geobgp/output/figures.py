@@ -939,6 +939,46 @@ def _ticks(top: float) -> list[float]:
 # -- Figures of what is compared: a map with a threshold, a map with another map -----------------------------
 
 
+def plot_effect(
+    curve: pd.DataFrame,
+    values: np.ndarray,
+    name: str,
+    ratio: str | None,
+    ax: matplotlib.axes.Axes | None = None,
+) -> matplotlib.axes.Axes:
+    """Draw the effect of a covariate along its values: median, interval, and a rug of the values on the land.
+
+    Parameters
+    ----------
+    curve : DataFrame
+        With ``value`` and three quantiles, the median in the middle.
+    values : array
+        What the rug is of.
+    name : str
+        Of the covariate.
+    ratio : str, optional
+        What the effect is called where it multiplies.
+    """
+    from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
+
+    ax = new_axes(ax, (6.0, 4.0))
+    low, middle, high = (curve[column] for column in curve.columns[1:])
+    ax.fill_between(curve["value"], low, high, color=SHORE, alpha=0.2, lw=0)
+    ax.plot(curve["value"], middle, color=SHORE)
+    ax.axhline(1.0 if ratio else 0.0, color=SHORE, lw=0.6, ls=":")
+    foot = np.zeros(len(values))
+    ax.plot(values, foot, "|", color=SHORE, ms=6, transform=ax.get_xaxis_transform(), clip_on=False)
+    if ratio:
+        ax.set_yscale("log")
+        ax.yaxis.set_major_locator(MaxNLocator(6))
+        ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value, 2)))
+        ax.yaxis.set_minor_locator(NullLocator())
+    ax.set_xlabel(name)
+    ax.set_ylabel(f"{ratio or 'difference'} against the average of the land")
+    hide_spines(ax, "top", "right")
+    return ax
+
+
 def plot_excursion(
     found: Excursion, ax: matplotlib.axes.Axes | None = None, *, title: str | None = None, **kwargs: Any
 ) -> matplotlib.axes.Axes:
