@@ -58,12 +58,13 @@ def main() -> None:
             continue
         results[name] = sites, scored(sites, {w: ways[w] for w in asked.ways}, Rows(asked.rows), asked.quick)
     words = (
-        f"Simulated: {SITES} sites with 12 to 59 tested on land of 100 km x 80 km with an inlet, around a lake, on both "
-        f"banks of a river, and without water; log odds with an sd of 1, and {OWN} of a site's own around the inlet and "
-        "on open land. None of it is drawn from a model. Log scores are per site, in nats; CRPS and RMSE are of the share "
-        "of those tested. Kriging is of empirical log odds, whose predictive distribution is cut into numbers of "
-        "positives; splines are binomial with an effect of each site. ± is a standard error, over sites or squares; "
-        "ahead and level are by more or less than one."
+        f"Simulated: {SITES} sites with 12 to 59 tested on land of 100 km x 80 km with an inlet, around a "
+        f"lake, on both banks of a river, and without water; log odds with an sd of 1, and {OWN} of a site's "
+        "own around the inlet and on open land. None of it is drawn from a model. Log scores are per site, in"
+        " nats; CRPS and RMSE are of the share of those tested. Kriging is of empirical log odds, whose "
+        "predictive distribution is cut into numbers of positives; splines are binomial with an effect of "
+        "each site. ± is a standard error, over sites or squares; ahead and level are by more or less than "
+        "one."
     )
     text = report(results, "BoundaryGP", "Prevalence from surveys", words)
     if asked.quick or len(asked.sets) < len(SIMULATED) + len(REAL) or len(asked.ways) < len(ways):

@@ -69,13 +69,14 @@ def main() -> None:
             continue
         results[name] = sites, scored(sites, {w: ways[w] for w in asked.ways}, Rows(asked.rows), asked.quick)
     words = (
-        f"Simulated: {SITES} sites on land of 100 km x 80 km with an inlet, around a lake, on both banks of a river, and "
-        f"without water; the truth has an sd of 1, noise one of {NOISE} (of logarithms for the inlet and the river). "
-        "Bumps fall off with the distance over land; sources have diffused over it; each bank has a level, a trend and "
-        "bumps of its own. None of it is drawn from a model. Log scores are densities of what was measured, per site, "
-        "in nats; CRPS and RMSE have its unit. Kriging has the best of five variogram models, and the power (0, 1/2, 1) "
-        "by cross-validation within the training sites; splines have theirs by REML. ± is a standard error, over sites "
-        "or squares; ahead and level are by more or less than one."
+        f"Simulated: {SITES} sites on land of 100 km x 80 km with an inlet, around a lake, on both banks of a "
+        f"river, and without water; the truth has an sd of 1, noise one of {NOISE} (of logarithms for the "
+        "inlet and the river). Bumps fall off with the distance over land; sources have diffused over it; "
+        "each bank has a level, a trend and bumps of its own. None of it is drawn from a model. Log scores "
+        "are densities of what was measured, per site, in nats; CRPS and RMSE have its unit. Kriging has the "
+        "best of five variogram models, and the power (0, 1/2, 1) by cross-validation within the training "
+        "sites; splines have theirs by REML. ± is a standard error, over sites or squares; ahead and level "
+        "are by more or less than one."
     )
     text = report(results, "BoundaryGP", "Measurements at places", words)
     if asked.quick or len(asked.sets) < len(SIMULATED) + len(REAL) or len(asked.ways) < len(ways):
