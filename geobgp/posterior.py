@@ -98,7 +98,7 @@ if TYPE_CHECKING:
     from geobgp.checks.forecasts import ForecastCheck
     from geobgp.checks.residuals import Residuals
     from geobgp.checks.variation import Variation
-    from geobgp.checks.variogram import Spatial
+    from geobgp.checks.variogram import Spatial, Variogram
     from geobgp.data.areas import AreaCounts
     from geobgp.data.persons import Groups
     from geobgp.inference.families import Likelihood
@@ -1520,6 +1520,54 @@ class Posterior:
         from geobgp.checks.variogram import spatial
 
         return spatial(self)
+
+    @validated(bins=whole(1), cutoff=real(above=0.0))
+    def variogram(self, bins: int = 15, cutoff: float | None = None) -> Variogram:
+        """Return the empirical variogram of the measurements, beside that of the fitted model.
+
+        Half the mean squared difference of pairs of measurements, by their distance over the plane, on the scale that
+        is modelled (the logarithm, if that is) and less what covariates explain.
+
+        Parameters
+        ----------
+        bins : int
+            Into which distances are divided evenly. Pairs at one place have a bin of their own.
+        cutoff : float, optional
+            The longest distance, in km (units of a local domain). By default a third of the diagonal of the places.
+
+        Returns
+        -------
+        Variogram
+            ``table`` with ``distance``, ``semivariance``, ``pairs`` and ``model``; ``spatial`` with ``nugget``,
+            ``sill``, ``range`` and a ``sentence``; ``plot()``.
+
+        Notes
+        -----
+        The nugget is the variance of the noise; the sill is that and the variance of the field; the range is the
+        distance at which the field's correlation on open land has fallen to 0.05.
+
+        Examples
+        --------
+        >>> import shapely
+        >>> from geobgp import BoundaryGP, Domain, HarmonicBasis, Matern
+        >>> domain = Domain.from_polygons(shapely.box(0, 0, 10, 10), cell_size=1, crs="local")
+        >>> coords = np.random.default_rng(0).uniform(0, 10, (90, 2))
+        >>> model = BoundaryGP(HarmonicBasis.compute(domain, m=30, cache=False), Matern(1.5, lengthscale=4.0))
+        >>> variogram = model.fit(coords, np.sin(coords[:, 0])).variogram(bins=4)
+        >>> variogram.table.columns.tolist(), len(variogram.table)
+        (['distance', 'semivariance', 'pairs', 'model'], 4)
+        """
+        from geobgp.checks.variogram import spatial, variogram
+
+        sites = self.sites
+        if sites is None and spatial(self) is not None:
+            raise DataError(
+                "The measurements are not known: files keep none.",
+                remedy="Call variogram() on the fit itself, before it is saved.",
+            )
+        coords, values = (np.empty((0, 2)), np.empty(0)) if sites is None else (sites.coords, sites.values)
+        columns = None if sites is None else sites.columns
+        return variogram(self, coords, values, columns, bins=bins, cutoff=cutoff)
 
     @validated(held_out=FLAG)
     def variation(self, held_out: bool | None = None) -> Variation:

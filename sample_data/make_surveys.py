@@ -21,7 +21,7 @@ N_SITES, SEED_SURVEY, SEED_LEAD = 150, 20240501, 20240601
 #: Log odds without green space far from the focus; log odds ratio of full green space, and of the middle of the focus.
 LOG_ODDS, GREEN_EFFECT, FOCUS_EFFECT = -2.6, 2.5, 1.6
 #: The focus of the infection: longitude, latitude, width in km.
-FOCUS = (5.55, 53.05, 28.0)
+FOCUS = (5.75, 53.05, 45.0)
 #: The share of a site has the variance p (1 - p) / (SIZE + 1) about the prevalence p there.
 SIZE = 15.0
 #: Places with moss, of which so many near the IJsselmeer (west, south, east, north), and those sampled twice.

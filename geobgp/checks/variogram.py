@@ -200,7 +200,7 @@ def spatial(posterior: Posterior) -> Spatial | None:
 @cache
 def _range(kernel: Kernel) -> float:
     """Return the distance at which the correlation of a kernel with the lengthscale 1 is `AT_RANGE`."""
-    return float(brentq(lambda r: float(kernel.correlation(r)) - AT_RANGE, 0.1, 100.0, rtol=1e-6))
+    return float(brentq(lambda r: float(kernel.correlation(r)) - AT_RANGE, 1e-12, 1e3, rtol=1e-6))
 
 
 def variogram(
