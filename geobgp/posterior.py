@@ -1553,13 +1553,13 @@ class Posterior:
         >>> domain = Domain.from_polygons(shapely.box(0, 0, 10, 10), cell_size=1, crs="local")
         >>> coords = np.random.default_rng(0).uniform(0, 10, (90, 2))
         >>> model = BoundaryGP(HarmonicBasis.compute(domain, m=30, cache=False), Matern(1.5, lengthscale=4.0))
-        >>> variogram = model.fit(coords, np.sin(coords[:, 0])).variogram(bins=4)
-        >>> variogram.table.columns.tolist(), len(variogram.table)
-        (['distance', 'semivariance', 'pairs', 'model'], 4)
+        >>> posterior = model.fit(coords, np.sin(coords[:, 0]))
+        >>> list(posterior.summary()["variogram"])
+        ['nugget', 'sill', 'range', 'unit', 'scale', 'sentence']
         """
         from geobgp.checks.variogram import spatial, variogram
 
-        sites = self.sites
+        sites: Any = getattr(self, "sites", None)
         if sites is None and spatial(self) is not None:
             raise DataError(
                 "The measurements are not known: files keep none.",
