@@ -163,22 +163,25 @@ def refit(posterior: Posterior, n_periods: int, kernel: Kernel | None = None) ->
     behind = Behind(np.broadcast_to(exposure, (n_periods, posterior.domain.n_nodes)), effort)
     areas: Any = None if posterior.areas is None else posterior.areas.slice(0, n_periods)
     values = None if posterior.observed is None else posterior.observed[:n_periods]
+    persons = None if posterior.persons is None else posterior.persons.until(n_periods)
     kernel = kernel or posterior.kernel.with_parameters(posterior.lengthscale, posterior.sd)
     setting = setting_of(
         posterior.basis,
         kernel,
         posterior.scaling,
         columns,
-        0.0,
+        best.centre,
         periods.steps,
         periods.per_year,
         posterior._fixed_sd,
     )
     held = {name: float(getattr(best, name)) for name in ("tau", "level_sd", "level_tau")}
-    problem, centre = _problem(setting, posterior.likelihood, values, areas, behind)
+    problem, centre = _problem(setting, posterior.likelihood, values, areas, behind, persons)
     mean, variance = (part[:n_periods] for part in best.node_moments())
     if best.offset is not None:  # columns of levels that share nodes are held
         mean, problem = mean - best.offset, problem.about(Linearised(columns, best.offset))
+    if persons is not None:
+        mean, variance = (part[persons.period, persons.node] for part in (mean, variance))
     mean, variance = mean.ravel(), variance.ravel()
     n = len(posterior.fit.hyper_mean) - len(posterior.effects.learned)  # the sds of effects are held
     found = fit_chain(
@@ -196,6 +199,7 @@ def refit(posterior: Posterior, n_periods: int, kernel: Kernel | None = None) ->
         effort=effort,
         observed=values,
         areas=areas,
+        persons=persons,
         places=None,
         periods=periods,
     )
@@ -217,7 +221,7 @@ def fit_without_field(posterior: Posterior) -> Fit:
         kernel,
         "natural",
         best.columns,
-        0.0,
+        best.centre,
         periods.steps,
         periods.per_year,
         posterior._fixed_sd,
@@ -225,9 +229,10 @@ def fit_without_field(posterior: Posterior) -> Fit:
     behind = Behind(posterior.by_period, posterior.effort)
     areas: Any = posterior.areas
     family = posterior.likelihood
-    problem, centre = _problem(setting, family, posterior.observed, areas, behind)
+    persons = posterior.persons
+    problem, centre = _problem(setting, family, posterior.observed, areas, behind, persons)
     problem = problem.about(Linearised(best.columns, best.offset))
-    plain = not posterior.effects.names and family.limit() is family
+    plain = not posterior.effects.names and family.limit() is family and persons is None
     each = _counts_of_periods(problem) if plain else None
     if each is not None:
         sums = tuple(_sum_of(y.sum(), e.sum(), posterior.domain.n_nodes) for y, e in each)
@@ -310,8 +315,17 @@ def _problem(
     values: np.ndarray | None,
     areas: AreaCounts | None,
     behind: Behind,
+    persons: Groups | None = None,
 ) -> Any:
-    """Return what is to be fitted, and the centre of its linear predictor."""
+    """Return what is to be fitted, and the centre of its linear predictor: of persons that of the setting."""
+    if persons is not None:
+        period, node, columns = persons.period, persons.node, setting.columns
+        assert period is not None
+        design = np.array(columns[node] if columns.ndim == 2 else columns[period, node])
+        confounders = persons.effects.columns[:, 1:]  # which are zero at the nodes
+        design[:, design.shape[1] - confounders.shape[1] :] = confounders
+        size = persons.cases, persons.persons
+        return place_chain(setting, node, period, *size, family, design), setting.centre
     if areas is None:
         assert values is not None
         seen = seen_exposure(*behind)
@@ -1274,9 +1288,11 @@ def _risk_effects(groups: Groups, covariates: Effects, n_nodes: int) -> tuple[Ef
             remedy="Leave one of them out, or give it another name.",
         )
     columns = covariates.columns if covariates.terms else np.ones((n_nodes, 1))
-    at_nodes = np.column_stack([columns, np.zeros((n_nodes, len(personal.terms)))])
+    none = np.zeros((*columns.shape[:-1], len(personal.terms)))
+    at_nodes = np.concatenate([columns, none], axis=-1)
     effects = Effects((*covariates.blocks, *personal.blocks), at_nodes)
-    return effects, np.column_stack([columns[groups.node], personal.columns[:, 1:]])
+    own = columns[groups.node] if columns.ndim == 2 else columns[groups.period, groups.node]
+    return effects, np.column_stack([own, personal.columns[:, 1:]])
 
 
 def _start_from(posterior: Posterior, places: np.ndarray, centre: float) -> Start:

@@ -572,12 +572,14 @@ class Posterior:
         if areas is not None:
             events = areas.total_weight
         label = self.time.labels[t]
+        persons = None if self.persons is None else self.persons.at(t)
         return replace(
             self,
+            persons=persons,
             fit=replace(self.fit, states=tuple(state.at(t) for state in states)),
             exposure=np.array(self.by_period[t]),
             effort=None if self.effort is None else of_period(self.effort, t),
-            points=self._points_of(events),
+            points=self._points_of(events) if persons is None else persons.numbers,
             title=f"{self.title or self.default_title}, {label}",
             observed=observed,
             areas=areas,
@@ -1306,6 +1308,7 @@ class Posterior:
             exposure=exposure_ahead(self, after, exposure),
             observed=None,
             areas=None,
+            persons=None,
             places=None,
             # Within a cell people live where they lived last, and as many events get reported.
             effort=None if self.effort is None else of_period(self.effort, -1),

@@ -208,6 +208,11 @@ def map_risk(
     on_water: Literal["nearest", "drop", "error"] = "nearest",
     max_snap: float | None = None,
     chunksize: int = 200000,
+    time: str | np.ndarray | None = None,
+    every: Any = None,
+    between: Any = None,
+    date_format: str | None = None,
+    dynamics: Literal["auto", "separable", "diffusive"] = "auto",
     confounders: Sequence[str] = (),
     covariates: Covariates | None = None,
     fill_missing: Literal["mean"] | None = None,
@@ -263,6 +268,15 @@ def map_risk(
         CRS of the points where their source does not say.
     on_water : "nearest", "drop" or "error"
         What to do with points off the land.
+    time, every : str or array, and "day", "week", "epiweek", "month", "quarter", "year" or a list of edges
+        The column of dates of points (or areas), and how long a period is: all periods are one model, a
+        `Posterior` over periods. See `bin_points`; areas have a row for each period, see `bin_areas`. Cells, water and
+        features are chosen on all periods together, and `exposure` and `covariates` may be lists with one for each.
+    between, date_format
+        First and last period, how dates are written, and what it means that an area has no row in a period; as for
+        `bin_points` and `bin_areas`.
+    dynamics : "auto", "separable" or "diffusive"
+        Whether patches of all sizes fade alike, or small ones sooner.
     confounders : sequence of str
         Columns of both tables, numbers or levels: what differs between persons and not between places, such as age.
         The map is then of the risk at their average.

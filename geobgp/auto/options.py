@@ -754,6 +754,10 @@ class PersonOptions(OptionSet, heading="Data"):
 # -- What commands take: groups of options ---------------------------------------------------------------------
 
 
+#: Why a map over time has no full resolution.
+OVER_TIME = "A map over time needs features: every period has a weight for each of them."
+
+
 class MappingOptions(
     ResultOptions, ComputeOptions, PriorOptions, CovariateOptions, EffortOptions, ReadingOptions, LandOptions
 ):
@@ -787,9 +791,7 @@ class Options(MappingOptions, UnitOptions, ExposureOptions, TimeOptions, CountOp
     """
 
     def _needs_features(self) -> str:
-        if self.time is not None:
-            return "A map over time needs features: every period has a weight for each of them."
-        return ""
+        return OVER_TIME if self.time is not None else ""
 
     def _check(self) -> None:
         from geobgp.units import check_units
@@ -797,8 +799,11 @@ class Options(MappingOptions, UnitOptions, ExposureOptions, TimeOptions, CountOp
         check_units(self.units, self.exposure is not None)
 
 
-class RiskOptions(MappingOptions, PersonOptions):
+class RiskOptions(MappingOptions, TimeOptions, PersonOptions):
     """What `map_risk` takes; see there."""
+
+    def _needs_features(self) -> str:
+        return OVER_TIME if self.time is not None else ""
 
     refused: ClassVar[Mapping[str, str]] = {
         "exposure": "has no meaning for cases and controls: the controls are a sample of all people",
@@ -810,6 +815,7 @@ class RiskOptions(MappingOptions, PersonOptions):
         "areas": "does not go with cases and controls, who are persons with a place each",
         "count": "belongs to counts by area",
         "suppressed": "belongs to counts by area",
+        "absent": "belongs to counts by area",
         "weights": "does not go with cases and controls: every row is a person",
         "likelihood": "belongs to counts: a person is a case or is none",
         "units": "has no meaning for cases and controls: how many people there are is not known, so that the map is "

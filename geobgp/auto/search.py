@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from geobgp.auto.gridded import about_crs, side
-from geobgp.auto.options import Options
-from geobgp.auto.tasks import CountTask
+from geobgp.auto.options import TimeOptions
 from geobgp.errors import (
     GeobgpError,
     GeobgpWarning,
@@ -228,7 +227,6 @@ class Fits:
         near: np.ndarray | None = None,
     ) -> Posterior:
         """Fit all periods together, by the deadline; the dynamics of another fit to begin from are kept."""
-        assert isinstance(self.task, CountTask)
         with self.task.progress.stage("periods") as stage:
             posterior = self.task.fit_periods(in_time, basis, kernel, stage, start, near, self.deadline)
             stage.note(f"{in_time.periods.words()}, {basis.label}: ELBO {posterior.elbo:,.1f}")
@@ -774,7 +772,7 @@ def fit_over_time(fits: Fits, pooled: Candidate, choices: dict[str, Choice]) -> 
         Is told of what is chosen here.
     """
     data, o = pooled.data, fits.task.options
-    assert data.in_time is not None and isinstance(o, Options)
+    assert data.in_time is not None and isinstance(o, TimeOptions)
     periods = data.in_time.periods
     domain, m = data.domain, round(pooled.basis.land_features)
     area = float(domain.node_areas.sum())
@@ -838,7 +836,7 @@ def _fit_periods(fits: Fits, pooled: Candidate, m: int, start: Posterior | None)
     return dataclasses.replace(pooled, posterior=posterior, warnings=tuple(captured))
 
 
-def _about(periods: Periods, o: Options) -> str:
+def _about(periods: Periods, o: TimeOptions) -> str:
     if o.between is not None or periods.every == "edges":
         return "given"
     return "from the first event to the last; the first and the last may be seen in part only"

@@ -21,11 +21,14 @@ from geobgp.auto.options import MappingOptions, Options, ReadingOptions, RiskOpt
 from geobgp.data.areas import AreaCounts, bin_areas, combine, even_rate
 from geobgp.data.counts import Counts, PointSource, about_few, about_places, read_points
 from geobgp.data.inputs import Inputs, check_events
+from geobgp.data.periods import Clock
 from geobgp.data.persons import (
     CaseControl,
+    DatedTables,
     Groups,
     Persons,
     check_apart,
+    date_rows,
     place_persons,
     read_table,
     split_status,
@@ -134,6 +137,19 @@ class MapTask(ABC):
         start: Posterior | None,
     ) -> Posterior:
         """Return a fit of the data, of all periods as one."""
+
+    def fit_periods(
+        self,
+        in_time: InTime,
+        basis: Basis,
+        kernel: Kernel,
+        stage: Stage,
+        start: Posterior | None,
+        near: np.ndarray | None,
+        deadline: float,
+    ) -> Posterior:
+        """Return a fit of all periods together, by the deadline; the dynamics of a fit to begin from are kept."""
+        raise NotImplementedError
 
     def _max_snap(self, reach: float | None) -> float | None:
         return reach if self.options.max_snap is None else self.options.max_snap
@@ -402,16 +418,34 @@ class PersonTask(MapTask):
         return {what: read_table(getattr(o, what), what, o.layer) for what in ("cases", "controls")}
 
     @property
+    def in_time(self) -> bool:
+        """Whether the map is one over periods."""
+        return self.options.time is not None
+
+    @property
+    def features_alone(self) -> str:
+        """What it is that needs features."""
+        return "maps over time" if self.in_time else ""
+
+    @cached_property
+    def dated(self) -> DatedTables:
+        """The tables with the period of every row."""
+        o = self.options
+        return date_rows(self.tables, Clock.asked(o.time, o.every, o.between, o.date_format))
+
+    @property
     def n_observed(self) -> int | None:
         """The number of persons."""
         return sum(map(len, self.tables.values()))
 
     def read(self, domain: Domain, reach: float | None) -> dict[str, Any]:
         """Return persons and inputs."""
-        o = self.options
+        o, dated = self.options, self.dated
+        if dated.warning is not None:
+            warn(dated.warning)
         with self.progress.stage("persons") as stage:
             cases, controls = (
-                self._placed(table, what, domain, reach) for what, table in self.tables.items()
+                self._placed(table, what, domain, reach) for what, table in dated.tables.items()
             )
             stage.note(f"{count(len(cases.node), 'case')}, {count(len(controls.node), 'control')}")
         if domain.crs is None:
@@ -423,7 +457,15 @@ class PersonTask(MapTask):
                 if warning is not None:
                     warn(warning)
         with self.progress.stage("inputs") if o.covariates else nullcontext():
-            inputs = Inputs.read(domain, covariates=o.covariates, fill_missing=o.fill_missing)
+            inputs = Inputs.read(
+                domain, covariates=o.covariates, fill_missing=o.fill_missing, periods=dated.periods, time=o.time,
+                date_format=o.date_format,
+            )  # fmt: skip
+        in_time = None
+        if dated.periods is not None:
+            by_period = CaseControl(cases, controls, Groups.of(cases, controls), dated.periods)
+            in_time, inputs = InTime(by_period, inputs), inputs.pooled()
+            cases, controls = (dataclasses.replace(p, period=None) for p in (cases, controls))
         groups = Groups.of(cases, controls)
         n, ill = float(groups.persons.sum()), float(groups.cases.sum())
         ways = gammaln(groups.persons + 1.0) - gammaln(groups.cases + 1.0)
@@ -431,7 +473,7 @@ class PersonTask(MapTask):
         places = np.concatenate([p.places for p in (cases, controls) if p.places is not None])
         return {
             "counts": CaseControl(cases, controls, groups), "inputs": inputs, "n_observed": n,
-            "spacing": _spacing_of(places, n),
+            "spacing": _spacing_of(places, n), "in_time": in_time,
             "reference": n * float(entr(ill / n) + entr(1.0 - ill / n)) - float(ways.sum()),
         }  # fmt: skip
 
@@ -441,7 +483,11 @@ class PersonTask(MapTask):
         named = {
             name: getattr(o, name) for name in ("longitude", "latitude", "easting", "northing", "on_water")
         }
-        how = named | {"max_snap": self._max_snap(reach), "crs": o.points_crs}
+        how = named | {
+            "max_snap": self._max_snap(reach),
+            "crs": o.points_crs,
+            "period": self.dated.period[what],
+        }
         try:
             with captured_warnings(captured.append):
                 persons = place_persons(table, domain, what, o.confounders, **how)
@@ -471,6 +517,30 @@ class PersonTask(MapTask):
             observed.groups, basis, kernel, inputs=data.inputs, hyper=hyper, stage=stage, title=self.options.title,
             start=start,
         )  # fmt: skip
+        return self._with_lost(posterior, observed)
+
+    def fit_periods(
+        self,
+        in_time: InTime,
+        basis: Basis,
+        kernel: Kernel,
+        stage: Stage,
+        start: Posterior | None,
+        near: np.ndarray | None,
+        deadline: float,
+    ) -> Posterior:
+        """Return a fit of all periods together, by the deadline; the dynamics of a fit to begin from are kept."""
+        o, observed = self.options, in_time.counts
+        dynamics: Any = o.dynamics if start is None else start.dynamics
+        posterior = RiskModel(basis, kernel, inputs=in_time.inputs).fit(
+            observed.groups, periods=in_time.periods, dynamics=dynamics, hyper=o.hyper, progress=stage, title=o.title,
+            resume=o.cache, near=near, deadline=deadline,
+        )  # fmt: skip
+        return self._with_lost(posterior, observed)
+
+    @staticmethod
+    def _with_lost(posterior: Posterior, observed: CaseControl) -> Posterior:
+        """Return the posterior with how many persons were dropped or moved."""
         lost = {"dropped": observed.n_dropped, "snapped": observed.n_snapped}
         return dataclasses.replace(posterior, points=dict(posterior.points) | lost)
 

@@ -8,21 +8,31 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from geobgp.data.counts import Counts, Tally, about_places, read_points
 from geobgp.data.effects import Effects, Term, indicators, is_categorical, refuse_intercept
+from geobgp.data.periods import OUTSIDE, UNTIMED, Clock, texts_of
 from geobgp.data.points import Stream, csv_format, csv_tables
-from geobgp.errors import DataError, GeobgpError, GeometryError, InputWarning, option, warn
+from geobgp.errors import (
+    DataError,
+    DroppedPointsWarning,
+    GeobgpError,
+    GeometryError,
+    InputWarning,
+    option,
+    warn,
+)
 from geobgp.files import check_exists, driver_errors, frame_of, kind_of, read_vector, split_layer
 from geobgp.land.crs import transform
 from geobgp.text import count, listed, number, percent
 from geobgp.validation import as_floats
 
 if TYPE_CHECKING:
+    from geobgp.data.periods import Periods
     from geobgp.land.domain import Domain
 
 #: Persons in both tables that are not told of: fewer than these, or this share of the cases.
@@ -47,7 +57,7 @@ class Persons:
     told : DataFrame, optional
         All that is told of them, k rows: easting, northing, and the columns of their table.
     period : (k,) int array, optional
-        In which period each of them was counted.
+        Number of the period in which each was seen.
     """
 
     counts: Counts
@@ -77,7 +87,7 @@ class Groups:
     effects : Effects
         Confounders, standardised over persons; its columns are those of the groups.
     period : (k,) int array, optional
-        In which period each group was counted.
+        Number of the period that each group is of, in order.
     """
 
     node: np.ndarray
@@ -88,25 +98,54 @@ class Groups:
 
     @classmethod
     def of(cls, cases: Persons, controls: Persons) -> Groups:
-        """Return the groups of cases and controls."""
+        """Return the groups of cases and controls, by period where they have one."""
         node = np.concatenate([cases.node, controls.node])
+        timed = cases.period is not None and controls.period is not None
+        period = np.concatenate([cases.period, controls.period]) if timed else np.zeros(len(node), np.int64)
         ill = np.r_[np.ones(len(cases.node)), np.zeros(len(controls.node))]
         for name in cases.table.columns:
             _check_confounder(cases.table[name], controls.table[name], str(name))
         effects = confounder_effects(pd.concat([cases.table, controls.table], ignore_index=True))
-        dated = cases.period is not None and controls.period is not None
-        period = np.concatenate([cases.period, controls.period]) if dated else np.zeros(len(node))
-        rows = np.column_stack([node, period, effects.columns[:, 1:]])
+        rows = np.column_stack([period, node, effects.columns[:, 1:]])
         found, group = np.unique(rows, axis=0, return_inverse=True)
         group = group.ravel()
         columns = np.column_stack([np.ones(len(found)), found[:, 2:]])
         return cls(
-            found[:, 0].astype(np.int64),
+            found[:, 1].astype(np.int64),
             np.bincount(group, ill, len(found)),
             np.bincount(group, minlength=len(found)).astype(float),
             replace(effects, columns=columns),
-            found[:, 1].astype(np.int64) if dated else None,
+            found[:, 0].astype(np.int64) if timed else None,
         )
+
+    def among(self, which: np.ndarray) -> Groups:
+        """Return some of the groups."""
+        effects = replace(self.effects, columns=self.effects.columns[which])
+        period = None if self.period is None else self.period[which]
+        return replace(
+            self,
+            node=self.node[which],
+            cases=self.cases[which],
+            persons=self.persons[which],
+            effects=effects,
+            period=period,
+        )
+
+    def until(self, n_periods: int) -> Groups:
+        """Return those of the first periods."""
+        assert self.period is not None
+        return self.among(self.period < n_periods)
+
+    def at(self, t: int) -> Groups:
+        """Return those of one period."""
+        assert self.period is not None
+        return replace(self.among(self.period == t), period=None)
+
+    @property
+    def numbers(self) -> dict[str, int]:
+        """How many persons there are, cases and controls."""
+        ill, all_of_them = int(self.cases.sum()), int(self.persons.sum())
+        return {"used": all_of_them, "cases": ill, "controls": all_of_them - ill}
 
     @property
     def offset(self) -> float:
@@ -115,19 +154,19 @@ class Groups:
         return math.log(n_cases / (float(self.persons.sum()) - n_cases))
 
     def controls_at(self, n_nodes: int, n_periods: int | None = None) -> np.ndarray:
-        """Return the number of controls on each node, (n_nodes,), or (n_periods, n_nodes)."""
-        return self._at(self.persons - self.cases, n_nodes, n_periods)
+        """Return the number of controls on each node (in each of some periods)."""
+        return self._at_nodes(self.persons - self.cases, n_nodes, n_periods)
 
     def cases_at(self, n_nodes: int, n_periods: int | None = None) -> np.ndarray:
-        """Return the number of cases on each node, (n_nodes,), or (n_periods, n_nodes)."""
-        return self._at(self.cases, n_nodes, n_periods)
+        """Return the number of cases on each node (in each of some periods)."""
+        return self._at_nodes(self.cases, n_nodes, n_periods)
 
-    def _at(self, numbers: np.ndarray, n_nodes: int, n_periods: int | None) -> np.ndarray:
+    def _at_nodes(self, values: np.ndarray, n_nodes: int, n_periods: int | None) -> np.ndarray:
         if n_periods is None:
-            return np.bincount(self.node, numbers, n_nodes)
-        assert self.period is not None, "of groups without dates"
+            return np.bincount(self.node, values, n_nodes)
+        assert self.period is not None
         place = self.period * n_nodes + self.node
-        return np.bincount(place, numbers, n_periods * n_nodes).reshape(n_periods, n_nodes)
+        return np.bincount(place, values, n_periods * n_nodes).reshape(n_periods, n_nodes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,11 +178,14 @@ class CaseControl:
     cases, controls : Persons
     groups : Groups
         Persons of one node with the same confounders.
+    periods : Periods, optional
+        Those that the groups are of.
     """
 
     cases: Persons
     controls: Persons
     groups: Groups
+    periods: Periods | None = None
 
     @property
     def n_dropped(self) -> int:
@@ -154,6 +196,54 @@ class CaseControl:
     def n_snapped(self) -> int:
         """Persons who were moved to land."""
         return self.cases.counts.n_snapped + self.controls.counts.n_snapped
+
+
+class DatedTables(NamedTuple):
+    """Tables with the number of the period of every row, and the periods; what was left out for its date."""
+
+    tables: dict[str, Any]
+    period: Mapping[str, np.ndarray | None]
+    periods: Periods | None = None
+    warning: DroppedPointsWarning | None = None
+
+
+def date_rows(tables: Mapping[str, Any], clock: Clock | None) -> DatedTables:
+    """Return tables by period, without the rows that have no date or one outside the periods.
+
+    Parameters
+    ----------
+    tables : mapping of str to DataFrame
+        All have the column of dates, which are written alike.
+    clock : Clock or None
+        None: there are no periods.
+
+    Examples
+    --------
+    >>> ill = pd.DataFrame({"x": [1, 2], "year": [2021, 2020]})
+    >>> well = pd.DataFrame({"x": [3, 4], "year": [2020, None]})
+    >>> dated = date_rows({"cases": ill, "controls": well}, Clock("year", "year"))
+    >>> dated.periods.labels, dated.period["cases"].tolist(), dated.tables["controls"]["x"].tolist()
+    (('2020', '2021'), [1, 0], [3])
+    """
+    if clock is None:
+        return DatedTables(dict(tables), dict.fromkeys(tables))
+    for what, table in tables.items():
+        columns = list(getattr(table, "columns", []))
+        if clock.given is not None or clock.name not in columns:
+            raise DataError(
+                f"Dates of persons are a column of {option(what)}; there are {listed(columns) or 'none'}.",
+                option="time",
+                found=None if clock.given is not None else clock.name,
+                remedy=f"Name one that all have: {option('time')}.",
+            )
+    texts = texts_of(pd.concat([table[clock.name] for table in tables.values()], ignore_index=True)).values
+    clock.settle_order(texts)
+    codes = {what: clock.codes(table[clock.name].reset_index(drop=True)) for what, table in tables.items()}
+    there = {what: (some != UNTIMED) & (some != OUTSIDE) for what, some in codes.items()}
+    periods, first = clock.periods(sorted({int(c) for what in tables for c in codes[what][there[what]]}))
+    kept = {what: table[there[what]].reset_index(drop=True) for what, table in tables.items()}
+    period = {what: codes[what][there[what]].astype(np.int64) - first for what in tables}
+    return DatedTables(kept, period, periods, clock.warning())
 
 
 #: What a column of status may hold: who is none, and who is a case.
@@ -220,6 +310,7 @@ def place_persons(
     on_water: str = "nearest",
     max_snap: float | None = None,
     crs: Any = None,
+    period: np.ndarray | None = None,
     **names: Any,
 ) -> Persons:
     """Return persons with the nodes that they live on.
@@ -232,6 +323,8 @@ def place_persons(
         "cases" or "controls", for messages.
     confounders : sequence of str
         Columns to keep.
+    period : (k,) int array, optional
+        Number of the period of every row.
     on_water, max_snap, crs, longitude, latitude, easting, northing
         As for `bin_points`.
     """
@@ -271,7 +364,7 @@ def place_persons(
     told = told.assign(
         **{f"column {c}": table[c].astype(object).map(str).to_numpy()[row] for c in columns if c != shape}
     )
-    return Persons(counts, np.concatenate(nodes), kept, told)
+    return Persons(counts, np.concatenate(nodes), kept, told, None if period is None else period[row])
 
 
 def check_apart(cases: Persons, controls: Persons) -> None:

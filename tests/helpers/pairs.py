@@ -59,8 +59,9 @@ ASKED = (
 OF_TIME = ("level", "trend", "forecast", "at")
 
 _NO_PEOPLE = "a measured value has no number of people or events behind it"
+Some = str | tuple[str, ...] | None
 #: Pairs without a meaning, and why: words that the message holds. (observed, how or None for all, with or asked).
-REFUSED: dict[tuple[str | None, str | None, str | tuple[str, ...]], tuple[str, str]] = {
+REFUSED: dict[tuple[Some, Some, Some], tuple[str, str]] = {
     (None, "over periods", "full resolution"): (
         "every period has a weight for each",
         "n nodes in T periods are n x T unknowns, of which the chain over periods holds dense blocks of n x n",
@@ -89,20 +90,18 @@ REFUSED: dict[tuple[str | None, str | None, str | tuple[str, ...]], tuple[str, s
         "a case-control sample knows ratios only",
     ),
     ("values", None, "small-number protection"): ("no events", _NO_PEOPLE),
-    (None, "in space", OF_TIME): ("has no time", "what changes needs several periods"),
-    (None, "by stratum", OF_TIME): ("has no time", "what changes needs several periods"),
+    (None, ("in space", "by stratum"), OF_TIME): ("has no time", "what changes needs several periods"),
 }
 
 #: Pairs that do not work yet: (observed, how, with or asked), None for any. Empty when everything composes.
 NOT_YET: set[tuple[str | None, str | None, str | None]] = {
+    ("cases and controls", "over periods", "cross_validate"),
+    ("cases and controls", "over periods", "compare"),
     ("surveys", None, None),
     ("values", None, None),
     ("areas", "by stratum", None),
     ("points and areas", "by stratum", None),
     ("cases and controls", "by stratum", None),
-    ("cases and controls", "over periods", None),
-    ("areas", None, "full resolution"),
-    ("points and areas", None, "full resolution"),
 }
 
 #: Ten by ten km with a lake.
@@ -259,12 +258,21 @@ def mapped(observed: str, how: str, what: str | None = None, **which: Any) -> An
     return getattr(geobgp, OBSERVED[observed])(**given)
 
 
+def _is_of(given: Some, one: str) -> bool:
+    return given is None or one == given or (isinstance(given, tuple) and one in given)
+
+
+def _refused(observed: str, how: str, what: str) -> int | None:
+    """Return which of the pairs without a meaning this is; None of those that work."""
+    pair = (observed, how, what)
+    fits = (k for k, one in enumerate(REFUSED) if all(_is_of(g, p) for g, p in zip(one, pair, strict=True)))
+    return next(fits, None)
+
+
 def reason(observed: str, how: str, what: str) -> tuple[str, str] | None:
     """Return what the message of a refused pair says, and why it has no meaning; None of those that work."""
-    for (o, h, w), why in REFUSED.items():
-        if (w == what or (what in w and isinstance(w, tuple))) and o in (None, observed) and h in (None, how):
-            return why
-    return None
+    which = _refused(observed, how, what)
+    return None if which is None else list(REFUSED.values())[which]
 
 
 def not_yet(observed: str, how: str, what: str) -> bool:
@@ -283,16 +291,11 @@ def page() -> str:
         "definition. A dot: it works. A number: it has no meaning, and the message says why.",
         "",
     ]
-    reasons = list(REFUSED)
 
     def cell(observed: str, how: str, what: str) -> str:
-        for k, (o, h, w) in enumerate(reasons, 1):
-            if (
-                (w == what or (what in w and isinstance(w, tuple)))
-                and o in (None, observed)
-                and h in (None, how)
-            ):
-                return f"[{k}](#no-meaning)"
+        which = _refused(observed, how, what)
+        if which is not None:
+            return f"[{which + 1}](#no-meaning)"
         return "not yet" if not_yet(observed, how, what) else "•"
 
     for title, whats in (("Mapped with", WITH), ("Asked", ASKED)):
@@ -309,8 +312,11 @@ def page() -> str:
             lines += [""]
     lines += ["(no-meaning)=", "## No meaning", ""]
     for k, ((observed, how, what), (_, why)) in enumerate(REFUSED.items(), 1):
-        named = what if isinstance(what, str) else ", ".join(f"`{w}`" for w in what)
-        lines.append(f"{k}. {named}, {observed or 'whatever was observed'}{f' {how}' if how else ''}: {why}.")
+        named = ", ".join(f"`{w}`" for w in what) if isinstance(what, tuple) else what
+        when = " and ".join(how) if isinstance(how, tuple) else how
+        lines.append(
+            f"{k}. {named}, {observed or 'whatever was observed'}{f' {when}' if when else ''}: {why}."
+        )
     return "\n".join(lines) + "\n"
 
 
