@@ -83,7 +83,8 @@ def test_killed_strata_leave_old_files_whole(tmp_path):
     files, cache, out = small_case.write_files(tmp_path), tmp_path / "cache", tmp_path / "out"
     cases = gpd.read_file(files.points_gpkg)
     cases.assign(kind=np.where(np.arange(len(cases)) % 3, "a", "b")).to_file(tmp_path / "kinds.gpkg")
-    given = (files, out, cache, "strata", str(tmp_path / "kinds.gpkg"), "--by", "kind")
+    more = ("--by", "kind", "--permeability", "0", "--jobs", "1")
+    given = (files, out, cache, "strata", str(tmp_path / "kinds.gpkg"), *more)
     begin = time.perf_counter()
     finished(start(*given))
     took = time.perf_counter() - begin

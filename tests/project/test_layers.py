@@ -6,6 +6,7 @@ import ast
 import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -53,9 +54,17 @@ BUNDLED = PACKAGE / "qgis_script"
 MODULES = sorted(p for p in PACKAGE.rglob("*.py") if p.name != "__init__.py" and p.parent != BUNDLED)
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"))
+
+
 def name_of(path: Path) -> str:
     """Return a module's name within the package, as in "land.grid"."""
     return ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
+
+
+NAMES = {name_of(path) for path in MODULES}
 
 
 def level(module: str) -> int:
@@ -82,7 +91,6 @@ def imports(path: Path) -> Iterator[tuple[str, str | None]]:
 
     What is imported for type hints alone is not counted: a door may name the type of what it gives.
     """
-    known = {name_of(p) for p in MODULES}
 
     def visit(node: ast.AST, where: tuple[str, ...], inside: bool) -> Iterator[tuple[str, str | None]]:
         if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
@@ -95,14 +103,14 @@ def imports(path: Path) -> Iterator[tuple[str, str | None]]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: imports are absolute"
             full = [f"{node.module}.{alias.name}" for alias in node.names]
-            names = [name if name.removeprefix("geobgp.") in known else node.module or "" for name in full]
+            names = [name if name.removeprefix("geobgp.") in NAMES else node.module or "" for name in full]
         for name in names:
             if name.startswith("geobgp."):
                 yield name.removeprefix("geobgp."), ".".join(where) if inside else None
         for child in ast.iter_child_nodes(node):
             yield from visit(child, where, inside)
 
-    yield from visit(ast.parse(path.read_text("utf-8")), (), False)
+    yield from visit(tree_of(path), (), False)
 
 
 def upward(path: Path) -> set[tuple[str, str]]:
@@ -124,7 +132,7 @@ def test_imports_go_down():
 def test_no_class_name_is_used_twice():
     homes: dict[str, list[str]] = {}
     for path in MODULES:
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.ClassDef):
                 homes.setdefault(node.name, []).append(name_of(path))
     assert {name: where for name, where in homes.items() if len(where) > 1} == {}
@@ -141,8 +149,7 @@ def test_the_rule_itself():
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_a_module_says_what_it_owns(path):
-    text = path.read_text("utf-8")
-    purpose = (ast.get_docstring(ast.parse(text)) or "").splitlines()
+    purpose = (ast.get_docstring(tree_of(path)) or "").splitlines()
     assert purpose and purpose[0].endswith("."), "the docstring's first line says what the module owns"
     assert len(purpose) == 1 or purpose[1] == "", "in one line"
 

@@ -27,15 +27,17 @@ def test_a_mixture_by_a_cluster(counts, client, kind):
     np.testing.assert_allclose(there.node_intensity(), here.node_intensity(), rtol=2e-3)
 
 
-def test_blocks_fitted_anew(counts, client):
-    posterior = LGCP(FullRank(case.domain(1500.0))).fit(counts)
+def test_blocks_fitted_anew(client):
+    domain = case.domain(2000.0)
+    counts = bin_points(case.points(seed=1), domain)
+    posterior = LGCP(FullRank(domain)).fit(counts)
     quick = posterior.cross_validate(8000.0)
     here, there = (posterior.cross_validate(8000.0, refit=True, client=c) for c in (None, client))
     np.testing.assert_allclose(there.blocks["score"], here.blocks["score"], atol=1e-6)
     assert len(here.blocks) == len(quick.blocks)
     # New hyperparameters for each block change little.
     assert here.score == pytest.approx(quick.score, abs=0.03)
-    held = LGCP(FullRank(case.domain(1500.0)), Matern(1.0, posterior.lengthscale, posterior.sd)).fit(counts)
+    held = LGCP(FullRank(domain), Matern(1.0, posterior.lengthscale, posterior.sd)).fit(counts)
     same = held.cross_validate(8000.0, refit=True, n_jobs=2)
     assert same.score == pytest.approx(quick.score, abs=0.005)
     assert (here.blocks["score"] != same.blocks["score"]).any()

@@ -215,39 +215,21 @@ def test_areas_with_people(points, tmp_path):
     assert np.nanmax(off) < 0.02, np.nanmax(off)
 
 
-def test_levels(points, tmp_path):
-    """Codes have effects against the most common one, in tiles that lack some of them too."""
-    codes = np.ones((42, 48))
-    codes[:, 30:] = 2.0
-    codes[:8, :10] = 3.0
-    raster = write(tmp_path / "soil.tif", codes)
-    found = map_tiles(points, LAND, tmp_path / "out", covariates={"soil": f"{raster}|levels"}, **TOLD)
-    assert found.coefficients["name"].tolist() == [
-        "intercept",
-        "soil 2 (reference: 1)",
-        "soil 3 (reference: 1)",
-    ]
-    domain = Domain.from_polygons(LAND, cell_size=1.0, crs="local")
-    kernel = Matern(1.0, found.lengthscale, found.sd)
-    whole = model(domain, {"covariates": {"soil": f"{raster}|levels"}}, kernel).fit(
-        bin_points(points, domain)
-    )
-    off = np.abs(bands(found)["mean"] - whole.intensity()["mean"].values) / whole.intensity()["sd"].values
-    assert np.nanmax(off) < 0.05, np.nanmax(off)
-
-
 def test_levels_that_share_cells(points, tmp_path):
-    """Pixels a quarter as wide as the cells: effects and map are those of one fit, with mean rates over cells."""
+    """Pixels a quarter as wide as the cells, and a level that most tiles lack: effects and map are those of one fit."""
     rng = np.random.default_rng(3)
     codes = 1.0 + (ndimage.gaussian_filter(rng.standard_normal((336, 384)), 5) > 0.02)
+    codes[:64, :80] = 3.0
     raster = write(tmp_path / "veg.tif", codes, pixel=0.25)
     level = codes[(4 * (84 - points[:, 1])).astype(int), (4 * points[:, 0]).astype(int)]
-    points = points[(level == 2) | (rng.random(len(points)) < 0.2)]
+    points = points[(level > 1) | (rng.random(len(points)) < 0.2)]
     found = map_tiles(points, LAND, tmp_path / "out", covariates={"veg": f"{raster}|levels"}, **TOLD)
     domain = Domain.from_polygons(LAND, cell_size=1.0, crs="local")
     kernel = Matern(1.0, found.lengthscale, found.sd)
     whole = model(domain, {"covariates": {"veg": f"{raster}|levels"}}, kernel).fit(bin_points(points, domain))
     assert whole.effects.mixes
+    names = found.coefficients["name"].tolist()
+    assert names == whole.coefficients["name"].tolist() and "veg 3" in names[2] and len(names) == 3
     off = np.abs(bands(found)["mean"] - whole.intensity()["mean"].values) / whole.intensity()["sd"].values
     assert np.nanmax(off) < 0.05, np.nanmax(off)
     np.testing.assert_allclose(found.coefficients["mean"], whole.coefficients["mean"], atol=0.03)
