@@ -422,7 +422,7 @@ def cross_validate(
         raise DataError(
             f"Only points are fitted anew without each block, not {sample.units}.",
             option="refit",
-            remedy="Leave it out.",
+            remedy=f"Leave {option('refit')} out.",
         )
     divided = sample.divide(blocks, buffer)
     rng = np.random.default_rng(seed)
