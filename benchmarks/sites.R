@@ -109,9 +109,9 @@ gam_prevalence <- function(train, there) {
   train$site <- factor(seq_len(nrow(train)))
   there$site <- train$site[1]
   own <- any(train$tested > 1)
-  rows <- rbind(transform(train, y = 1, w = positive), transform(train, y = 0, w = tested - positive))
+  rows <- rbind(transform(train, hit = 1, w = positive), transform(train, hit = 0, w = tested - positive))
   rows <- rows[rows$w > 0, ]
-  formula <- paste("y ~", smooth_term(nrow(train)), if (own) "+ s(site, bs = 're')")
+  formula <- paste("hit ~", smooth_term(nrow(train)), if (own) "+ s(site, bs = 're')")
   fitted <- gam(as.formula(formula), data = rows, weights = w, family = binomial, method = "REML", knots = knots)
   found <- predict(fitted, there, se.fit = TRUE, exclude = if (own) "s(site)")
   variance <- if (own) tail(fitted$sp, 1) else Inf
