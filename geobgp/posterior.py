@@ -34,6 +34,7 @@ from geobgp.land.regions import overlay
 from geobgp.privacy import (
     Protection,
     hide_blocks,
+    hide_forecasts,
     hide_rows,
     is_published,
     legend,
@@ -579,7 +580,7 @@ class Posterior:
             fit=replace(self.fit, states=tuple(state.at(t) for state in states)),
             exposure=np.array(self.by_period[t]),
             effort=None if self.effort is None else of_period(self.effort, t),
-            points=self._points_of(events) if persons is None else persons.numbers,
+            points=self._points_of(events, persons),
             title=f"{self.title or self.default_title}, {label}",
             observed=observed,
             areas=areas,
@@ -589,9 +590,12 @@ class Posterior:
             periods=None,
         )
 
-    def _points_of(self, events: float) -> dict[str, float]:
-        """Return how many events a period has, if that may be told."""
+    def _points_of(self, events: float, persons: Groups | None) -> Mapping[str, float]:
+        """Return how many events a period has, or which persons, if that may be told."""
         rule = self.protection
+        if persons is not None:
+            few = any(rule.few(n) for n in persons.numbers.values())
+            return {"fewer_than": rule.min_count} if few else persons.numbers
         if is_published(self) or rule.few(events):
             return {"fewer_than": rule.min_count}
         return {"used": round(float(rule.told(events)))}
@@ -1505,7 +1509,7 @@ class Posterior:
                     option="buffer" if buffer else "refit",
                     remedy="Leave it out.",
                 )
-            return forecast_check(self, last, blocks, seed=seed)
+            return hide_forecasts(forecast_check(self, last, blocks, seed=seed), self)
         more = {"refit": refit, "client": client, "n_jobs": n_jobs}
         checked = cross_validate(self, blocks, buffer, rounds=rounds, seed=seed, **more)
         if isinstance(blocks, str) and not buffer:

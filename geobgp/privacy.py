@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import geopandas as gpd
 
     from geobgp.checks.crossval import CrossValidation
+    from geobgp.checks.forecasts import ForecastCheck
     from geobgp.posterior import Posterior
 
 #: Events of a region below this are rounding errors of shares.
@@ -320,7 +321,7 @@ def hide_regions(
         events = frame["observed"].fillna(pd.Series(events, frame.index)).to_numpy(float)
     hidden = (np.nan_to_num(resting, nan=np.inf) < rule.min_count) | rule.few(events)
     if posterior.exposure_kind == "risk" and posterior.persons is not None:
-        hidden |= rule.few(np.resize(shares @ posterior.persons.controls_at(posterior.domain.n_nodes), n))
+        hidden |= rule.few(_by_row(posterior.persons.controls_at(*_nodes_and_periods(posterior)), shares, n))
     hidden = complemented(hidden, events, [np.arange(n)] if lines is None else lines, rule.min_count)
     why = np.where(hidden, f"fewer than {rule.min_count} events, or a total would give those away", "")
     if rule.min_people:
@@ -363,8 +364,13 @@ def events_in(posterior: Posterior, shares: Any, n: int) -> np.ndarray:
     """Return how many events there were in regions, a node that a border crosses shared by area; NaN if not known."""
     known: Any = posterior.observed
     if posterior.persons is not None:
-        known = posterior.persons.cases_at(posterior.domain.n_nodes)
+        known = posterior.persons.cases_at(*_nodes_and_periods(posterior))
     return np.full(n, np.nan) if known is None else _by_row(known, shares, n)
+
+
+def _nodes_and_periods(posterior: Posterior) -> tuple[int, int | None]:
+    """Return how many nodes there are, and periods where there are some."""
+    return posterior.domain.n_nodes, None if posterior.periods is None else posterior.periods.n
 
 
 def _by_row(values: np.ndarray, shares: Any, n: int) -> np.ndarray:
@@ -419,6 +425,16 @@ def hide_blocks(checked: CrossValidation) -> CrossValidation:
         return checked
     numbers = [name for name in ("observed", "pit", "crps", "log_density", "score") if name in checked.blocks]
     return replace(checked, exact=checked.blocks, blocks=hide_rows(checked.blocks, posterior, numbers))
+
+
+def hide_forecasts(checked: ForecastCheck, posterior: Posterior) -> ForecastCheck:
+    """Hide the numbers of parts and periods with few events; the scores of all of them together stay."""
+    if not posterior.protection.min_count:
+        return checked
+    numbers = ("observed", "pit", "log_score", "pooled", "naive", "one_rate")
+    periods = [one for _, one in checked.table.groupby("period", sort=False)]
+    table = pd.concat([hide_rows(one, posterior, numbers) for one in periods])
+    return replace(checked, exact=checked.table, table=table)
 
 
 def refuse(posterior: Posterior, what: str, why: str) -> None:

@@ -152,7 +152,7 @@ def _of_blocks(posterior: Posterior, checked: CrossValidation) -> _HeldOutScores
 
 
 def _of_periods(posterior: Posterior, checked: ForecastCheck) -> _HeldOutScores:
-    table = checked.table.set_index(["period", "block"])
+    table = checked.scored.set_index(["period", "block"])
     events = checked.events.set_axis(table.index)
     base = float(table["one_rate"].sum()) / float(events.sum())
     return _HeldOutScores(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -73,8 +73,8 @@ def parts_of(posterior: Posterior, blocks: Any) -> ForecastParts:
         return _areas(posterior, posterior.areas, blocks)
     if posterior.observed is None:
         raise DataError(
-            "Forecasts are compared with counts; this fit knows none.",
-            remedy="Fit counts by period, of points or of areas.",
+            f"Forecasts are compared with counts; this fit of a {posterior.quantity} knows none.",
+            remedy="Ask one period: posterior.at(period).cross_validate(). Or fit counts, of points or of areas.",
         )
     exposure = np.array(seen_exposure(posterior.by_period, posterior.effort))
     divided = blocks if isinstance(blocks, Blocks) else make_blocks(blocks, posterior)
@@ -135,6 +135,8 @@ class ForecastCheck:
         Numbers of areas and periods that nobody knows; they are not in the table.
     interval : float
         Probability of the predictive intervals.
+    exact : DataFrame, optional
+        The table before small numbers were hidden in it; scores rest on it.
     """
 
     table: pd.DataFrame
@@ -144,6 +146,12 @@ class ForecastCheck:
     suppressed: tuple[int, int] | None = None
     n_unknown: int = 0
     interval: float = INTERVAL
+    exact: pd.DataFrame | None = field(default=None, repr=False)
+
+    @property
+    def scored(self) -> pd.DataFrame:
+        """The table that scores rest on, with small numbers too."""
+        return self.table if self.exact is None else self.exact
 
     @property
     def score(self) -> float:
@@ -153,18 +161,19 @@ class ForecastCheck:
     @property
     def n_suppressed(self) -> int:
         """How many of the numbers are suppressed."""
-        return int(self.table["observed"].isna().sum())
+        return int(self.scored["observed"].isna().sum())
 
     @property
     def events(self) -> pd.Series:
         """The numbers that came, one in the middle where they are suppressed."""
         low, high = self.suppressed or (0, 0)
-        return self.table["observed"].fillna(float(np.sqrt(max(low, 0.5) * max(high, 0.5))))
+        return self.scored["observed"].fillna(float(np.sqrt(max(low, 0.5) * max(high, 0.5))))
 
     @property
     def calibration(self) -> Calibration:
         """What the PIT values say."""
-        return Calibration(self.table["pit"].to_numpy(), self.interval)
+        pit = self.scored["pit"].to_numpy()
+        return Calibration(pit if self.exact is None else np.sort(pit), self.interval)
 
     @property
     def coverage(self) -> float:
@@ -181,13 +190,13 @@ class ForecastCheck:
         """Nats per event by which numbers in blocks are forecast better than simply: "pooled", "naive", "one_rate"."""
         total = max(float(self.events.sum()), 1.0)
         return {
-            name: float((self.table["log_score"] - self.table[name]).sum()) / total
+            name: float((self.scored["log_score"] - self.scored[name]).sum()) / total
             for name in ("pooled", "naive", "one_rate")
         }
 
     def by_period(self) -> pd.DataFrame:
         """Return observed (about, where some are suppressed) and expected events, coverage and gains of each period."""
-        groups = self.table.assign(observed=self.events).groupby("period", sort=False)
+        groups = self.scored.assign(observed=self.events).groupby("period", sort=False)
         out = groups[["observed", "expected"]].sum()
         out["coverage"] = groups["pit"].apply(lambda pit: Calibration(pit.to_numpy(), self.interval).coverage)
         for name in ("pooled", "naive"):

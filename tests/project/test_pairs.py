@@ -270,6 +270,11 @@ class Asked:
     def protected(self):
         hidden = self.posterior.protected(3)
         assert hidden.min_count == 3 and {"hidden", "why"} <= set(hidden.totals(HALVES))
+        if self.timed and self.observed != "cases and controls":
+            checked, exact = hidden.cross_validate().table, self.posterior.cross_validate()
+            few = exact.table["observed"].between(1, 2)
+            assert few.any() and checked["observed"][few].isna().all()
+            assert hidden.cross_validate().score == pytest.approx(exact.score, rel=1e-9)
 
     def at(self):
         one = self.posterior.at(-1)
