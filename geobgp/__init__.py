@@ -36,7 +36,7 @@ __version__ = "0.1.0"
 
 #: Public names by the module that each is loaded from, when it is first asked for.
 _PUBLIC = {
-    "auto.maps": "map_intensity map_risk",
+    "auto.maps": "map_intensity map_prevalence map_risk map_values",
     "checks.compare": "compare",
     "checks.crossval": "CrossValidation",
     "checks.variation": "Variation",
@@ -61,7 +61,9 @@ __all__ = sorted(_HOME)
 
 if TYPE_CHECKING:  # the same names, for type checkers
     from geobgp.auto.maps import map_intensity as map_intensity
+    from geobgp.auto.maps import map_prevalence as map_prevalence
     from geobgp.auto.maps import map_risk as map_risk
+    from geobgp.auto.maps import map_values as map_values
     from geobgp.checks.compare import compare as compare
     from geobgp.checks.crossval import CrossValidation as CrossValidation
     from geobgp.checks.variation import Variation as Variation

@@ -15,14 +15,15 @@ from geobgp.data.areas import AreaCounts, combine, sort_counts
 from geobgp.data.counts import Counts, check_nodes
 from geobgp.data.effects import FIXED_SD, Effects, Linearised
 from geobgp.data.inputs import Inputs, check_events, of_period, seen_exposure
+from geobgp.data.measurements import Measurements
 from geobgp.data.periods import Periods
 from geobgp.errors import DataError, captured_warnings, option
 from geobgp.inference.chain_fit import ChainFit, area_chain, fit_chain, node_chain, place_chain, setting_of
 from geobgp.inference.engine import engine_for
-from geobgp.inference.families import FAMILIES, Bernoulli, Binomial, Likelihood
+from geobgp.inference.families import FAMILIES, Bernoulli, Binomial, Gaussian, Likelihood
 from geobgp.inference.fit import Fit, Start
 from geobgp.inference.hyper import Hyper
-from geobgp.inference.links import EXP, IDENTITY
+from geobgp.inference.links import EXP, IDENTITY, SQUARE, Link
 from geobgp.inference.problem import (
     AreaProblem,
     Moments,
@@ -789,6 +790,33 @@ class _AtPlaces(NamedTuple):
     hyper: Hyper
 
 
+#: What is modelled of values: themselves, their root or their logarithm; and the link back.
+Transform = Literal["none", "sqrt", "log"]
+TRANSFORMS: dict[Transform, Link] = {"none": IDENTITY, "sqrt": SQUARE, "log": EXP}
+
+
+def check_transform(values: np.ndarray, transform: Transform) -> None:
+    """Refuse values that have no root or no logarithm."""
+    bad = int((values < 0).sum() if transform == "sqrt" else (values <= 0).sum())
+    if bad and transform != "none":
+        what = (
+            "a square root: they are negative"
+            if transform == "sqrt"
+            else "a logarithm: they are not above zero"
+        )
+        raise DataError(
+            f"{bad:,} of {len(values):,} values have not {what}.",
+            option="transform",
+            found=float(values.min()),
+            remedy=f"Use {option('transform', 'none')}"
+            + (
+                f" or {option('transform', 'sqrt')}."
+                if transform == "log" and not (values < 0).any()
+                else "."
+            ),
+        )
+
+
 class BoundaryGP:
     """A Gaussian process on a domain, for what was observed at places: values, classes, counts, or positives.
 
@@ -809,6 +837,9 @@ class BoundaryGP:
         conditions and zero under Dirichlet ones, whose boundary value is then zero.
     scaling : "even" or "natural", optional
         As for `LGCP`.
+    transform : "none", "sqrt" or "log"
+        Of values: what is modelled is the value, its square root or its logarithm. Maps and predictions are of the
+        values as they were measured; `predict` gives the linear predictor.
     covariates : mapping of name to array, callable, raster or polygons; or a DataFrame, optional
         At the nodes, for the map; as for `LGCP`.
     fill_missing : "mean", optional
@@ -833,6 +864,7 @@ class BoundaryGP:
         likelihood=choice(*_AT_PLACES),
         noise=real(above=0.0),
         link=choice("probit", "logit"),
+        transform=choice(*TRANSFORMS),
         mean=choice("constant", "zero"),
         scaling=SCALING,
         covariates=COVARIATES,
@@ -846,15 +878,14 @@ class BoundaryGP:
         *,
         noise: float | None = None,
         link: Literal["probit", "logit"] = "probit",
+        transform: Transform = "none",
         mean: Literal["constant", "zero"] | None = None,
         scaling: Scaling | None = None,
         covariates: Covariates | None = None,
         fill_missing: Literal["mean"] | None = None,
     ) -> None:
-        effects = Effects()
-        if covariates is not None:
-            effects = Inputs.read(basis.domain, covariates=covariates, fill_missing=fill_missing).effects
-        self._set(basis, kernel, likelihood, effects, noise, link, mean, scaling)
+        inputs = Inputs.read(basis.domain, covariates=covariates, fill_missing=fill_missing)
+        self._set(basis, kernel, likelihood, inputs, noise, link, transform, mean, scaling)
 
     @classmethod
     def from_inputs(
@@ -866,12 +897,13 @@ class BoundaryGP:
         *,
         noise: float | None = None,
         link: Literal["probit", "logit"] = "probit",
+        transform: Transform = "none",
         mean: Literal["constant", "zero"] | None = None,
         scaling: Scaling | None = None,
     ) -> BoundaryGP:
-        """Return the model of covariates that have been read; see `BoundaryGP`."""
+        """Return the model of covariates (and people, who weigh the means of regions) that have been read."""
         out = cls.__new__(cls)
-        out._set(basis, kernel, likelihood, inputs.effects, noise, link, mean, scaling)
+        out._set(basis, kernel, likelihood, inputs, noise, link, transform, mean, scaling)
         return out
 
     def _set(
@@ -879,17 +911,20 @@ class BoundaryGP:
         basis: Basis,
         kernel: Kernel | None,
         likelihood: str,
-        effects: Effects,
+        inputs: Inputs,
         noise: float | None,
         link: str,
+        transform: Transform,
         mean: Literal["constant", "zero"] | None,
         scaling: Scaling | None,
     ) -> None:
-        self.basis, self.effects, self.noise = basis, effects, noise
+        self.basis, self.inputs, self.noise = basis, inputs, noise
         self.kernel = _kernel(basis, kernel)
         self.family = FAMILIES[likelihood]
         if isinstance(self.family, Bernoulli):
             self.family = Bernoulli.without_data({"link": link})
+        if self._noisy:
+            self.family = Gaussian.without_data({"link": TRANSFORMS[transform]})
         self.scaling: Scaling = resolve(scaling, basis)
         self.mean = mean or ("zero" if basis.boundary == "dirichlet" else "constant")
 
@@ -920,6 +955,7 @@ class BoundaryGP:
         progress: ProgressLike = False,
         title: str = "",
         resume: bool = True,
+        start: Posterior | None = None,
         client: Any = None,
     ) -> Posterior:
         """Fit the posterior to observations at places; the model stays as it was.
@@ -942,33 +978,63 @@ class BoundaryGP:
             As for `LGCP`.
         hyper, progress, title, resume, client
             As in `LGCP.fit`.
+        start : Posterior, optional
+            A fit on other cells, to begin from; one with another kernel is left.
         """
+        design = None
+        xy, y = place_coordinates(coords, self.basis.domain.crs), as_floats("values", values).ravel()
+        if covariates is not None and self.effects.names:
+            design = self.effects.standardise(covariates, len(y))[:, int(self.mean == "zero") :]
+        tested = None if trials is None else as_floats("trials", trials).ravel()
+        measured = Measurements(xy, y, tested, design)
         if periods is None:
-            problem, parameters = self._problem(coords, values, trials, covariates)
-            result, family = fit_problem(
-                problem,
-                parameters,
-                self.basis,
-                Effects(columns=self._columns),
-                hyper=hyper,
-                progress=progress,
-                client=client,
+            return self.fit_measurements(
+                measured, hyper=hyper, progress=progress, title=title, start=start, client=client
             )
-            return self._posterior(result, family, len(problem.values), title)
         return self._fit_periods(
-            coords, values, periods, period_of, trials=trials, covariates=covariates, dynamics=dynamics, hyper=hyper,
-            progress=progress, title=title, resume=resume,
+            measured, periods, period_of, dynamics=dynamics, hyper=hyper, progress=progress, title=title, resume=resume
         )  # fmt: skip
+
+    def fit_measurements(
+        self,
+        measured: Measurements,
+        *,
+        hyper: Literal["map", "integrate"] = "map",
+        progress: ProgressLike = False,
+        title: str = "",
+        start: Posterior | None = None,
+        client: Any = None,
+    ) -> Posterior:
+        """Fit the posterior to what was observed at places; see `fit`.
+
+        Parameters
+        ----------
+        measured : Measurements
+        hyper, progress, title, start, client
+            As in `fit`.
+        """
+        problem, parameters = self._problem(measured)
+        known = None
+        if start is not None and start.kernel == self.kernel:
+            known = _start_from(start, measured.coords, problem.centre)
+        result, family = fit_problem(
+            problem,
+            parameters,
+            self.basis,
+            Effects(columns=self._columns),
+            hyper=hyper,
+            progress=progress,
+            start=known,
+            client=client,
+        )
+        return self._posterior(result, family, measured, title)
 
     def _fit_periods(
         self,
-        coords: Any,
-        values: np.ndarray,
+        measured: Measurements,
         periods: Periods,
         period_of: np.ndarray | None,
         *,
-        trials: np.ndarray | None = None,
-        covariates: Mapping[str, Any] | pd.DataFrame | None = None,
         dynamics: Literal["auto", "separable", "diffusive"] = "auto",
         hyper: Literal["map", "integrate"] = "map",
         progress: ProgressLike = False,
@@ -978,7 +1044,7 @@ class BoundaryGP:
         deadline: float = np.inf,
     ) -> Posterior:
         """Fit all periods together; see `fit_chain` for `near` and `deadline`."""
-        seen = self._seen(coords, values, trials, covariates)
+        seen = self._seen(measured)
         order, period = _by_period(period_of, periods, len(seen.values))
         setting = setting_of(
             self.basis,
@@ -1004,23 +1070,31 @@ class BoundaryGP:
             deadline=deadline,
             spatial=seen.hyper,
         )
-        posterior = self._posterior(found.fit, found.likelihood, len(seen.values), title)
+        posterior = replace(self._posterior(found.fit, found.likelihood, measured, title), sites=None)
         return _over_periods(posterior, found, periods)
 
-    def _posterior(self, result: Fit, family: Likelihood, used: int, title: str) -> Posterior:
+    def _posterior(self, result: Fit, family: Likelihood, measured: Measurements, title: str) -> Posterior:
+        inputs, exposed = self.inputs, self.inputs.exposure_kind != "area"
         return Posterior(
             fit=result,
             basis=self.basis,
             kernel=self.kernel,
             likelihood=family,
-            # Observations at places have no exposure: a count there is one observation.
-            exposure=np.ones(self.basis.domain.n_nodes),
-            exposure_kind="observation",
+            # Observations at places have no exposure, a count there is one observation; people weigh regions.
+            exposure=inputs.exposure if exposed else np.ones(self.basis.domain.n_nodes),
+            exposure_kind=inputs.exposure_kind if exposed else "observation",
             effects=self.effects,
-            points={"used": used},
+            points=measured.facts,
             title=title,
             scaling=self.scaling,
+            sites=measured,
+            given=inputs.given if exposed else None,
         )
+
+    @property
+    def effects(self) -> Effects:
+        """The fixed effects."""
+        return self.inputs.effects
 
     @property
     def _columns(self) -> np.ndarray:
@@ -1029,20 +1103,18 @@ class BoundaryGP:
         columns = self.effects.columns if self.effects.names else np.ones((n, 1))
         return columns if self.mean == "constant" else columns[:, 1:]
 
-    def _problem(
-        self, coords: Any, values: np.ndarray, trials: np.ndarray | None, covariates: Any
-    ) -> tuple[PlaceProblem, Hyper]:
+    def _problem(self, measured: Measurements) -> tuple[PlaceProblem, Hyper]:
         """Return what is to be fitted, and the hyperparameters."""
-        s = self._seen(coords, values, trials, covariates)
+        s = self._seen(measured)
         engine = engine_for(
             self.basis, self.kernel, self._columns, s.fixed_sd, s.centre, s.places, self.scaling, s.design
         )
         return PlaceProblem(engine, s.values, s.size, self.family, s.centre, s.places), s.hyper
 
-    def _seen(self, coords: Any, values: np.ndarray, trials: np.ndarray | None, covariates: Any) -> _AtPlaces:
+    def _seen(self, measured: Measurements) -> _AtPlaces:
         """Return what was observed, checked, and the scales that follow from it."""
         domain, constant = self.basis.domain, self.mean == "constant"
-        xy, y = place_coordinates(coords, domain.crs), as_floats("values", values).ravel()
+        xy, y = measured.coords, measured.values
         if len(xy) != len(y) or len(y) == 0:
             raise DataError(
                 f"One value per location; found {len(y)} values and {len(xy)} locations.", option="values"
@@ -1052,6 +1124,8 @@ class BoundaryGP:
             raise DataError(
                 f"Values must be finite; {bad:,} of {len(y):,} are not.", option="values", found=bad
             )
+        if self._noisy and self.family.link is not IDENTITY:
+            check_transform(y, "log" if self.family.link is EXP else "sqrt")
         off = int((domain.node_at(xy) < 0).sum())
         if off:
             raise DataError(
@@ -1059,11 +1133,8 @@ class BoundaryGP:
                 option="coords",
                 found=off,
             )
-        size = self._trials(trials, len(y))
+        size = self._trials(measured.tested, len(y))
         centre, unit = self._level(y, size) if constant else (0.0, self._unit(y, 0.0))
-        design = None
-        if covariates is not None and self.effects.names:
-            design = self.effects.standardise(covariates, len(y))[:, int(not constant) :]
         sds = unit * self.effects.sd_at([1.0 / unit] * len(self.effects.learned))[int(not constant) :]
         learned: dict[str, Any] = (
             {"noise": self.noise, "learn_noise": self.noise is None} if self._noisy else {}
@@ -1071,7 +1142,7 @@ class BoundaryGP:
         parameters = hyper_for(self.basis, self.kernel, sd_unit=unit, **learned).with_effects(
             {name: own - int(not constant) for name, own in self.effects.learned.items()}, self.effects.rates
         )
-        return _AtPlaces(xy, y, size, centre, sds, design, parameters)
+        return _AtPlaces(xy, y, size, centre, sds, measured.columns, parameters)
 
     @property
     def _noisy(self) -> bool:
@@ -1093,23 +1164,25 @@ class BoundaryGP:
                 option="trials",
                 remedy="Give trials=.",
             )
-        tested = as_floats("trials", trials).ravel()
-        if tested.shape != (n,):
+        if trials.shape != (n,):
             raise DataError(
-                f"One number of those tested per place; found {len(tested)} for {n}.", option="trials"
+                f"One number of those tested per place; found {len(trials)} for {n}.", option="trials"
             )
-        return tested
+        return trials
 
     def _unit(self, y: np.ndarray, centre: float) -> float:
         """Return the scale of f: that of values, one otherwise."""
-        return (float(np.sqrt(np.mean((y - centre) ** 2))) or 1.0) if self._noisy else 1.0
+        if not self._noisy:
+            return 1.0
+        return float(np.sqrt(np.mean((self.family.link.forward(y) - centre) ** 2))) or 1.0
 
     def _level(self, y: np.ndarray, size: np.ndarray) -> tuple[float, float]:
         """Return the linear predictor of the mean of all observations, about which f varies, and its scale."""
         if isinstance(self.family, Bernoulli):
             return 0.0, 1.0
-        centre = float(y.mean())
-        if self.family.link is not IDENTITY:
+        if self._noisy:
+            centre = float(self.family.link.forward(y).mean())
+        else:
             total, tested = float(y.sum()), float(size.sum())
             # Half an observation keeps it finite.
             least, most = 0.5 / tested, np.inf if self.family.link is EXP else 1.0 - 0.5 / tested

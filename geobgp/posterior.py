@@ -101,6 +101,7 @@ if TYPE_CHECKING:
     from geobgp.checks.variation import Variation
     from geobgp.checks.variogram import Spatial, Variogram
     from geobgp.data.areas import AreaCounts
+    from geobgp.data.measurements import Measurements
     from geobgp.data.persons import Groups
     from geobgp.inference.families import Likelihood
     from geobgp.inference.fit import Fit
@@ -174,6 +175,8 @@ class Posterior:
     places : (k, 3) array, optional
         Easting, northing and weight of the points that were counted (and their period), by which `totals` knows how
         many lie inside a region. They are in memory alone: `save`, copies and pickles leave them out.
+    sites : Measurements, optional
+        The values or surveys that were fitted, with their places; in memory alone: files leave them out.
     periods : Periods, optional
         Where all periods were fitted together: every question has an answer for each, and `at` gives one of them.
 
@@ -230,6 +233,7 @@ class Posterior:
     places: np.ndarray | None = field(default=None, repr=False, metadata={"stored": False})
     given: Given | None = field(default=None, repr=False)
     given_effort: Given | None = field(default=None, repr=False)
+    sites: Measurements | None = field(default=None, repr=False, metadata={"stored": False})
     periods: Periods | None = field(default=None, kw_only=True)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -329,7 +333,7 @@ class Posterior:
     @property
     def is_summed(self) -> bool:
         """Whether regions have expected numbers of events; a share or a value has a mean over their people or land."""
-        return self.link is EXP and self.exposure_kind != "observation"
+        return self.likelihood.quantity == "intensity" and self.exposure_kind != "observation"
 
     @property
     def _chain(self) -> Any:
@@ -379,7 +383,8 @@ class Posterior:
         The mean of a rate grows with its uncertainty, so that it is high where nobody lives and nothing is known; where
         the median of a relative risk is above 1, the risk is raised with a probability of more than a half.
         """
-        return "median" if self.link is EXP and self.exposure_kind not in ("area", "observation") else "mean"
+        rate = self.likelihood.quantity == "intensity" and self.exposure_kind not in ("area", "observation")
+        return "median" if rate else "mean"
 
     @property
     def unexposed(self) -> np.ndarray:
@@ -396,7 +401,7 @@ class Posterior:
     @cached_property
     def shown(self) -> Units:
         """In what the quantity is shown: a factor from its own unit (events per unit of `exposure`), and the words."""
-        kind = self.exposure_kind if self.link is EXP else self.likelihood.quantity
+        kind = self.exposure_kind if self.likelihood.quantity == "intensity" else self.likelihood.quantity
         units = Units.of(self.shown_in, kind, self.domain.area_unit, lambda: self._overall)
         return units.per(self.per) if self.per else units
 

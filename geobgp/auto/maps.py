@@ -1,10 +1,10 @@
-"""map_intensity and map_risk: from files or frames to a posterior in one call."""
+"""map_intensity, map_risk, map_prevalence and map_values: from files or frames to a posterior in one call."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from geobgp.auto.options import Options, RiskOptions, takes
+from geobgp.auto.options import Options, PrevalenceOptions, RiskOptions, ValueOptions, takes
 from geobgp.auto.pipeline import run
 from geobgp.posterior import Posterior
 from geobgp.progress import ProgressLike
@@ -88,3 +88,87 @@ def map_risk(
     """
     chosen = RiskOptions.of("map_risk", cases=cases, controls=controls, land=land, **options)
     return run(chosen, progress).posterior
+
+
+@validated(progress=PROGRESS)
+@takes(PrevalenceOptions)
+def map_prevalence(
+    surveys: Any,
+    land: Any = None,
+    *,
+    progress: ProgressLike = False,
+    **options: Any,
+) -> Posterior:
+    """Map the prevalence from surveys: how many were positive of how many tested, at places.
+
+    The log odds of being positive are intercept + covariates + f, f a Gaussian process on the land; where sites vary
+    more about the map than chance has it, their shares have a beta distribution (beta-binomial numbers of positives).
+
+    Parameters
+    ----------
+    {options}
+    progress : bool, Progress, Stage or callable
+        Tell of each stage on standard error, or to whoever is given; see `geobgp.progress`.
+
+    Returns
+    -------
+    Posterior
+        Whose `intensity()` is the prevalence, 0 to 1; `exceedance(0.2)` is the probability of more than 20 %;
+        `totals(regions)` has means of regions, over the people where an `exposure` says where they live, and then how
+        many are positive.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd, shapely
+    >>> rng = np.random.default_rng(1)
+    >>> table = pd.DataFrame(rng.uniform(0, 10, (80, 2)), columns=["easting", "northing"]).assign(n=20)
+    >>> table["positive"] = rng.binomial(20, np.where(table["easting"] > 5, 0.5, 0.1))
+    >>> land = shapely.box(0, 0, 10, 10)
+    >>> posterior = map_prevalence(table, land, positive="positive", tested="n", crs="local", cell_size=1)
+    >>> west, east = posterior.values_at([[1.0, 5.0], [9.0, 5.0]])["mean"]
+    >>> bool(west < 0.25 < east)
+    True
+    """
+    chosen = PrevalenceOptions.of("map_prevalence", surveys=surveys, land=land, **options)
+    return run(chosen, progress).posterior
+
+
+@validated(progress=PROGRESS)
+@takes(ValueOptions)
+def map_values(
+    samples: Any,
+    land: Any = None,
+    *,
+    progress: ProgressLike = False,
+    **options: Any,
+) -> Posterior:
+    """Map a measured quantity from samples at places: kriging that asks whether water separates them.
+
+    The value (or its logarithm or square root) is intercept + covariates + f + noise, f a Gaussian process on the land;
+    the noise is learned. The map is of the quantity without the noise, in its own unit.
+
+    Parameters
+    ----------
+    {options}
+    progress : bool, Progress, Stage or callable
+        Tell of each stage on standard error, or to whoever is given; see `geobgp.progress`.
+
+    Returns
+    -------
+    Posterior
+        Whose `intensity()` is the value; `predict_y(places)` is of new measurements, with noise.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd, shapely
+    >>> rng = np.random.default_rng(1)
+    >>> table = pd.DataFrame(rng.uniform(0, 10, (80, 2)), columns=["easting", "northing"])
+    >>> table["lead"] = np.exp(np.sin(table["easting"] / 2) + 0.1 * rng.normal(size=80))
+    >>> posterior = map_values(table, shapely.box(0, 0, 10, 10), value="lead", units="µg/g", crs="local", cell_size=1)
+    >>> posterior.units, posterior.link
+    ('µg/g', EXP)
+    >>> west, east = posterior.values_at([[3.0, 5.0], [9.0, 5.0]])["mean"]
+    >>> bool(west > 2 > 1 > east)
+    True
+    """
+    return run(ValueOptions.of("map_values", samples=samples, land=land, **options), progress).posterior

@@ -1,4 +1,4 @@
-"""map_intensity and map_risk: from files or frames to a posterior in one call."""
+"""map_intensity, map_risk, map_prevalence and map_values: from files or frames to a posterior in one call."""
 
 # Written by tests/helpers/stubs.py: change the options, and write it again.
 
@@ -336,6 +336,274 @@ def map_risk(
     >>> posterior = map_risk(cases, controls, shapely.box(0, 0, 10, 10), crs="local", cell_size=1, permeability=0)
     >>> west, east = posterior.intensity_at([[1.0, 5.0], [9.0, 5.0]])["mean"]
     >>> bool(west < 0.8 < 1.2 < east)
+    True
+    """
+
+def map_prevalence(
+    surveys: Any,
+    land: Any = None,
+    *,
+    positive: str | None = None,
+    tested: str | None = None,
+    water: Any = None,
+    barriers: Any = None,
+    bridges: Any = None,
+    cell_size: float | None = None,
+    crs: Any = None,
+    land_crs: Any = None,
+    min_coverage: float = 0.02,
+    longitude: str | None = None,
+    latitude: str | None = None,
+    easting: str | None = None,
+    northing: str | None = None,
+    points_crs: Any = None,
+    layer: str | None = None,
+    on_water: Literal["nearest", "drop", "error"] = "nearest",
+    max_snap: float | None = None,
+    chunksize: int = 200000,
+    exposure: Exposure | None = None,
+    exposure_column: str | None = None,
+    covariates: Covariates | None = None,
+    fill_missing: Literal["mean"] | None = None,
+    likelihood: Literal["auto", "binomial", "beta-binomial"] = "auto",
+    m: Features = "auto",
+    boundary: Literal["neumann", "dirichlet"] = "neumann",
+    permeability: float | Literal["auto"] = "auto",
+    kernel: Kernel | None = None,
+    hyper: Literal["map", "integrate"] = "map",
+    max_features: int = 1024,
+    max_seconds: float = 60.0,
+    cache: bool = True,
+    client: Any = None,
+    min_people: float = 0.0,
+    title: str = "",
+    interval: float = 0.9,
+    progress: ProgressLike = False,
+) -> Posterior:
+    """Map the prevalence from surveys: how many were positive of how many tested, at places.
+
+    The log odds of being positive are intercept + covariates + f, f a Gaussian process on the land; where sites vary
+    more about the map than chance has it, their shares have a beta distribution (beta-binomial numbers of positives).
+
+    Parameters
+    ----------
+    surveys : GeoDataFrame, DataFrame or path
+        A row for each site, in any CRS; several may be of one place.
+    positive, tested : str
+        The columns with the number of positives and of those tested.
+    land, water : GeoDataFrame, GeoSeries, shapely geometry or path
+        Polygons.
+    barriers : the same, of lines
+        What nothing passes: rivers, fences.
+    bridges : the same, of lines
+        What joins land that water separates; see `Domain.from_polygons`.
+    cell_size : float, optional
+        In metres. By default it is found: from cells by the area of the land and the number of observations (2,000 to
+        16,000 of them) on, they are halved for as long as the observations gain by it and `max_seconds` allow;
+        `posterior.tried` has what was compared.
+    crs : optional
+        By default that of the land, where it is a metric one and true there, else a UTM zone or an equal-area
+        projection around the land; "local" for a plane.
+    land_crs : optional
+        CRS of land, water and barriers where they do not say.
+    min_coverage : float
+        Share of a cell that must be land; see `Domain.from_polygons`.
+    longitude, latitude, easting, northing, layer, max_snap, chunksize
+        How points are read and moved to land; as for `bin_points`.
+    points_crs : optional
+        CRS of the points where their source does not say.
+    on_water : "nearest", "drop" or "error"
+        What to do with points off the land.
+    exposure, exposure_column
+        What events are counted per; as for `LGCP`.
+    covariates, fill_missing
+        What may explain what was observed; as for `LGCP`.
+    likelihood : "auto", "binomial" or "beta-binomial"
+        Whether sites vary about the map as chance has it, or more. "auto" takes the beta-binomial where it gains more
+        than 2 nats.
+    m : "auto", "full" or int
+        Number of features. "auto" takes as many as miss less than 5 % of the prior variance at the
+        lengthscale that the data show, or full resolution where that gains more than 2 nats or more than
+        `max_features` would be needed.
+    boundary : "neumann" or "dirichlet"
+        Under Neumann the log-intensity levels off freely at the shore; under Dirichlet it is held there at its mean,
+        which is for those who know that it is so.
+    permeability : "auto" or float
+        How far information crosses water, as a share of how far it reaches over land: 0 is closed, 1 open. "auto"
+        compares closed, open and half-open water on coarse cells (and again on finer ones those that are near to each
+        other), and keeps it closed unless another leads by 2 nats.
+    kernel : Kernel, optional
+        `Matern(1.5)` for features, `Matern(1.0)` at full resolution, with learned lengthscale and sd.
+    hyper : "map" or "integrate"
+        The best hyperparameters, or a mixture over those that the data allow.
+    max_features : int
+        The most features that are tried when m is chosen.
+    max_seconds : float
+        No finer cells or larger models are begun that would end after this time. Where it ends the search,
+        `posterior.summary()` says what would have come next. A fit of all periods ends by then, with the best that
+        it has found and a warning.
+    cache : bool
+        Keep computed features on disk for the next time.
+    client : distributed.Client or str, optional
+        A Dask client, or the address of a scheduler, whose workers do independent work: count points in many parts,
+        share a mixture over hyperparameters, fit strata or tiles. By default the current client.
+    min_people : float
+        Hide cells and regions with fewer people than this.
+    title : str
+        Title of maps.
+    interval : float
+        Probability of the intervals of all outputs; `Posterior.with_interval` changes it later.
+    progress : bool, Progress, Stage or callable
+        Tell of each stage on standard error, or to whoever is given; see `geobgp.progress`.
+
+    Returns
+    -------
+    Posterior
+        Whose `intensity()` is the prevalence, 0 to 1; `exceedance(0.2)` is the probability of more than 20 %;
+        `totals(regions)` has means of regions, over the people where an `exposure` says where they live, and then how
+        many are positive.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd, shapely
+    >>> rng = np.random.default_rng(1)
+    >>> table = pd.DataFrame(rng.uniform(0, 10, (80, 2)), columns=["easting", "northing"]).assign(n=20)
+    >>> table["positive"] = rng.binomial(20, np.where(table["easting"] > 5, 0.5, 0.1))
+    >>> land = shapely.box(0, 0, 10, 10)
+    >>> posterior = map_prevalence(table, land, positive="positive", tested="n", crs="local", cell_size=1)
+    >>> west, east = posterior.values_at([[1.0, 5.0], [9.0, 5.0]])["mean"]
+    >>> bool(west < 0.25 < east)
+    True
+    """
+
+def map_values(
+    samples: Any,
+    land: Any = None,
+    *,
+    value: str | None = None,
+    water: Any = None,
+    barriers: Any = None,
+    bridges: Any = None,
+    cell_size: float | None = None,
+    crs: Any = None,
+    land_crs: Any = None,
+    min_coverage: float = 0.02,
+    longitude: str | None = None,
+    latitude: str | None = None,
+    easting: str | None = None,
+    northing: str | None = None,
+    points_crs: Any = None,
+    layer: str | None = None,
+    on_water: Literal["nearest", "drop", "error"] = "nearest",
+    max_snap: float | None = None,
+    chunksize: int = 200000,
+    covariates: Covariates | None = None,
+    fill_missing: Literal["mean"] | None = None,
+    transform: Literal["auto", "none", "sqrt", "log"] = "auto",
+    m: Features = "auto",
+    boundary: Literal["neumann", "dirichlet"] = "neumann",
+    permeability: float | Literal["auto"] = "auto",
+    kernel: Kernel | None = None,
+    hyper: Literal["map", "integrate"] = "map",
+    max_features: int = 1024,
+    max_seconds: float = 60.0,
+    cache: bool = True,
+    client: Any = None,
+    units: str | None = None,
+    title: str = "",
+    interval: float = 0.9,
+    progress: ProgressLike = False,
+) -> Posterior:
+    """Map a measured quantity from samples at places: kriging that asks whether water separates them.
+
+    The value (or its logarithm or square root) is intercept + covariates + f + noise, f a Gaussian process on the land;
+    the noise is learned. The map is of the quantity without the noise, in its own unit.
+
+    Parameters
+    ----------
+    samples : GeoDataFrame, DataFrame or path
+        A row for each measurement, in any CRS; several may be of one place.
+    value : str
+        The column with what was measured.
+    land, water : GeoDataFrame, GeoSeries, shapely geometry or path
+        Polygons.
+    barriers : the same, of lines
+        What nothing passes: rivers, fences.
+    bridges : the same, of lines
+        What joins land that water separates; see `Domain.from_polygons`.
+    cell_size : float, optional
+        In metres. By default it is found: from cells by the area of the land and the number of observations (2,000 to
+        16,000 of them) on, they are halved for as long as the observations gain by it and `max_seconds` allow;
+        `posterior.tried` has what was compared.
+    crs : optional
+        By default that of the land, where it is a metric one and true there, else a UTM zone or an equal-area
+        projection around the land; "local" for a plane.
+    land_crs : optional
+        CRS of land, water and barriers where they do not say.
+    min_coverage : float
+        Share of a cell that must be land; see `Domain.from_polygons`.
+    longitude, latitude, easting, northing, layer, max_snap, chunksize
+        How points are read and moved to land; as for `bin_points`.
+    points_crs : optional
+        CRS of the points where their source does not say.
+    on_water : "nearest", "drop" or "error"
+        What to do with points off the land.
+    covariates, fill_missing
+        What may explain what was observed; as for `LGCP`.
+    transform : "auto", "none", "sqrt" or "log"
+        What is modelled: the value, its square root, or its logarithm; all results are of the value itself. "auto"
+        takes the one with the most evidence, of values that are all above zero.
+    m : "auto", "full" or int
+        Number of features. "auto" takes as many as miss less than 5 % of the prior variance at the
+        lengthscale that the data show, or full resolution where that gains more than 2 nats or more than
+        `max_features` would be needed.
+    boundary : "neumann" or "dirichlet"
+        Under Neumann the log-intensity levels off freely at the shore; under Dirichlet it is held there at its mean,
+        which is for those who know that it is so.
+    permeability : "auto" or float
+        How far information crosses water, as a share of how far it reaches over land: 0 is closed, 1 open. "auto"
+        compares closed, open and half-open water on coarse cells (and again on finer ones those that are near to each
+        other), and keeps it closed unless another leads by 2 nats.
+    kernel : Kernel, optional
+        `Matern(1.5)` for features, `Matern(1.0)` at full resolution, with learned lengthscale and sd.
+    hyper : "map" or "integrate"
+        The best hyperparameters, or a mixture over those that the data allow.
+    max_features : int
+        The most features that are tried when m is chosen.
+    max_seconds : float
+        No finer cells or larger models are begun that would end after this time. Where it ends the search,
+        `posterior.summary()` says what would have come next. A fit of all periods ends by then, with the best that
+        it has found and a warning.
+    cache : bool
+        Keep computed features on disk for the next time.
+    client : distributed.Client or str, optional
+        A Dask client, or the address of a scheduler, whose workers do independent work: count points in many parts,
+        share a mixture over hyperparameters, fit strata or tiles. By default the current client.
+    units : str, optional
+        Its unit, such as "µg/g", for maps, tables and files.
+    title : str
+        Title of maps.
+    interval : float
+        Probability of the intervals of all outputs; `Posterior.with_interval` changes it later.
+    progress : bool, Progress, Stage or callable
+        Tell of each stage on standard error, or to whoever is given; see `geobgp.progress`.
+
+    Returns
+    -------
+    Posterior
+        Whose `intensity()` is the value; `predict_y(places)` is of new measurements, with noise.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd, shapely
+    >>> rng = np.random.default_rng(1)
+    >>> table = pd.DataFrame(rng.uniform(0, 10, (80, 2)), columns=["easting", "northing"])
+    >>> table["lead"] = np.exp(np.sin(table["easting"] / 2) + 0.1 * rng.normal(size=80))
+    >>> posterior = map_values(table, shapely.box(0, 0, 10, 10), value="lead", units="µg/g", crs="local", cell_size=1)
+    >>> posterior.units, posterior.link
+    ('µg/g', EXP)
+    >>> west, east = posterior.values_at([[3.0, 5.0], [9.0, 5.0]])["mean"]
+    >>> bool(west > 2 > 1 > east)
     True
     """
 

@@ -751,6 +751,81 @@ class PersonOptions(OptionSet, heading="Data"):
             )
 
 
+class SampleOptions(OptionSet, heading="Data"):
+    """Measurements: samples with a value each.
+
+    Parameters
+    ----------
+    samples : GeoDataFrame, DataFrame or path
+        A row for each measurement, in any CRS; several may be of one place.
+    value : str
+        The column with what was measured.
+    units : str, optional
+        Its unit, such as "µg/g", for maps, tables and files.
+    transform : "auto", "none", "sqrt" or "log"
+        What is modelled: the value, its square root, or its logarithm; all results are of the value itself. "auto"
+        takes the one with the most evidence, of values that are all above zero.
+    """
+
+    samples: Any = setting("The samples.", kind="file", always=True)
+    value: str | None = setting("The column with what was measured.", "column", always=True)
+    units: str | None = setting("The unit of the values, such as 'µg/g'.", heading="Results", metavar="TEXT")
+    transform: Literal["auto", "none", "sqrt", "log"] = setting(
+        "Model the value, its square root or its logarithm; by default the data tell.",
+        "choice",
+        heading="Model",
+        default="auto",
+        choices=("auto", "none", "sqrt", "log"),
+    )
+
+    def _check(self) -> None:
+        if self.samples is None:
+            raise DataError("There are no samples to map.", option="samples", remedy="Give a row for each.")
+        if self.value is None:
+            raise DataError(
+                "Which column holds what was measured?",
+                option="value",
+                remedy=f"Name it with {option('value')}.",
+            )
+
+
+class SurveyOptions(OptionSet, heading="Data"):
+    """Surveys: how many were positive of how many tested, at places.
+
+    Parameters
+    ----------
+    surveys : GeoDataFrame, DataFrame or path
+        A row for each site, in any CRS; several may be of one place.
+    positive, tested : str
+        The columns with the number of positives and of those tested.
+    likelihood : "auto", "binomial" or "beta-binomial"
+        Whether sites vary about the map as chance has it, or more. "auto" takes the beta-binomial where it gains more
+        than 2 nats.
+    """
+
+    surveys: Any = setting("The surveys.", kind="file", always=True)
+    positive: str | None = setting("The column with the number of positives.", "column", always=True)
+    tested: str | None = setting("The column with the number of those tested.", "column", always=True)
+    likelihood: Literal["auto", "binomial", "beta-binomial"] = setting(
+        "Whether sites vary as chance has it, or more; by default the data tell.",
+        "choice",
+        heading="Model",
+        default="auto",
+        choices=("auto", "binomial", "beta-binomial"),
+    )
+
+    def _check(self) -> None:
+        if self.surveys is None:
+            raise DataError("There are no surveys to map.", option="surveys", remedy="Give a row for each.")
+        for name, what in (("positive", "positives"), ("tested", "those tested")):
+            if getattr(self, name) is None:
+                raise DataError(
+                    f"Which column holds the number of {what}?",
+                    option=name,
+                    remedy=f"Name it with {option(name)}.",
+                )
+
+
 # -- What commands take: groups of options ---------------------------------------------------------------------
 
 
@@ -821,6 +896,41 @@ class RiskOptions(MappingOptions, TimeOptions, PersonOptions):
         "units": "has no meaning for cases and controls: how many people there are is not known, so that the map is "
         "of the relative risk",
     }
+
+
+#: Options of other kinds of data that mean nothing of what was observed at places, and why.
+_OF_EVENTS: dict[str, str] = (
+    dict.fromkeys(("areas", "count", "suppressed"), "belongs to counts of events by area")
+    | dict.fromkeys(("effort", "effort_column"), "belongs to events, of which some are not reported")
+    | {"weights": "belongs to events; of several observations at a place each is a row"}
+)
+
+
+class ValueOptions(MappingOptions, SampleOptions):
+    """What `map_values` takes; see there."""
+
+    refused: ClassVar[Mapping[str, str]] = (
+        _OF_EVENTS
+        | dict.fromkeys(
+            ("exposure", "exposure_column", "min_people"),
+            "does not go with measurements: means of regions are over their land",
+        )
+        | dict.fromkeys(("min_count", "protect"), "hides small numbers of events, and these are measurements")
+        | {"likelihood": "is Gaussian, with a noise that is learned"}
+    )
+
+
+class PrevalenceOptions(MappingOptions, ExposureOptions, SurveyOptions):
+    """What `map_prevalence` takes; see there."""
+
+    refused: ClassVar[Mapping[str, str]] = (
+        _OF_EVENTS
+        | dict.fromkeys(("min_count", "protect"), "hides small numbers of events, and these are surveys")
+        | {
+            "units": "has no meaning for a prevalence, which is a share",
+            "transform": "belongs to measurements",
+        }
+    )
 
 
 #: Why a map by stratum or by tile has no periods.

@@ -10,9 +10,9 @@ from typing import Any
 
 from geobgp import privacy
 from geobgp.auto.gridded import GriddedSeries
-from geobgp.auto.options import MappingOptions, Options, RiskOptions
+from geobgp.auto.options import MappingOptions, Options, PrevalenceOptions, RiskOptions, ValueOptions
 from geobgp.auto.search import POOLED_SHARE, Fits, GridRefinement, fit_over_time
-from geobgp.auto.tasks import CountTask, MapTask, PersonTask
+from geobgp.auto.tasks import CountTask, MapTask, PersonTask, SurveyTask, ValueTask
 from geobgp.errors import warn
 from geobgp.land.domain import Domain
 from geobgp.posterior import Posterior
@@ -20,7 +20,12 @@ from geobgp.progress import ProgressLike, as_progress
 from geobgp.summary import Choice
 
 #: The kind of data that options are of.
-TASKS: dict[type[MappingOptions], type[MapTask]] = {Options: CountTask, RiskOptions: PersonTask}
+TASKS: dict[type[MappingOptions], type[MapTask]] = {
+    Options: CountTask,
+    RiskOptions: PersonTask,
+    ValueOptions: ValueTask,
+    PrevalenceOptions: SurveyTask,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +35,7 @@ class Mapped:
     Attributes
     ----------
     posterior : Posterior
-    counts : Counts, AreaCounts or CaseControl
+    counts : Counts, AreaCounts, CaseControl or Measurements
         What was observed.
     choices : dict of str to Choice
         CRS, cell size, water, features, boundary, kernel, hyperparameters: what was taken and why.

@@ -170,8 +170,8 @@ class Fits:
         start : Posterior, optional
             A fit with the same prior on other cells, to begin from.
         """
-        kernel = kernel or self.task.options.kernel
-        key = (id(data), condition, m, kernel)
+        kernel = kernel or self.task.kernel
+        key = (id(data), condition, m, kernel, self.task.family)
         if key in self._made:
             return self._made[key]
         begin, captured = time.perf_counter(), list[GeobgpWarning]()
@@ -192,7 +192,7 @@ class Fits:
 
     def integrate(self, best: Candidate) -> Candidate:
         """Fit once more as the best fit was, with a mixture over hyperparameters."""
-        captured, kernel = list[GeobgpWarning](), self.task.options.kernel
+        captured, kernel = list[GeobgpWarning](), best.posterior.kernel
         with captured_warnings(captured.append):
             posterior = self._fit(best.data, best.basis, kernel, "integrate", "integrate", best.posterior)
         return dataclasses.replace(best, posterior=posterior, warnings=tuple(captured))
@@ -234,7 +234,7 @@ class Fits:
 
     def has(self, data: GriddedData, condition: BoundaryCondition, m: int | Literal["full"]) -> bool:
         """Return whether there is such a fit already, with the kernel of the run."""
-        return (id(data), condition, m, self.task.options.kernel) in self._made
+        return (id(data), condition, m, self.task.kernel, self.task.family) in self._made
 
     @property
     def share_of_processor(self) -> float:
@@ -405,6 +405,8 @@ MARGIN = 1.25
 PERMEABILITIES, NEAR, RIVAL = (0.0, 1.0, 0.3), 25.0, 10.0
 #: Nats by which anything must lead over what is simpler: closed water, features.
 LEAD = 2.0
+#: Smoothness of the prior that is compared for observations at places: of features, and at full resolution.
+SMOOTHNESS, SPARSE_SMOOTHNESS = (1.5, 0.5, 2.5), (1.0, 2.0)
 MORE_TIME = f"Raise {option('max_seconds')} to let it go on."
 
 
@@ -433,6 +435,39 @@ class ModelSearch:
         """The options of the run."""
         return self.fits.task.options
 
+    # -- the family of observations
+
+    def family(self, data: GriddedData) -> None:
+        """Choose the distribution of the observations: the simplest, or one that leads clearly."""
+        task, o = self.fits.task, self.options
+        what, words = task.families(data)
+        if not words:
+            return
+        simplest = next(iter(words))
+        if len(words) == 1:
+            task.family = simplest
+            self.choices[what] = Choice(simplest, words[simplest])
+            return
+        rho = 0.0 if o.permeability == "auto" or o.boundary == "dirichlet" else float(o.permeability)
+        condition = BoundaryCondition(o.boundary, rho)
+        most = practical_features(data.domain.n_nodes, o.max_features)
+        m = "full" if self._has_full else self._first_m(data, most)
+        gains: dict[str, float] = {}
+        for name in words:
+            task.family = name
+            with captured_warnings(lambda warning: None):
+                try:
+                    gains[name] = self.fits.fit(data, condition, m, _at_full_resolution(task.kernel)).gain
+                except (SizeError, FitError):
+                    continue
+        task.family = simplest
+        if gains:
+            handicap = {name: gain - (0.0 if name == simplest else LEAD) for name, gain in gains.items()}
+            task.family = max(handicap, key=lambda name: handicap[name])
+        least = min(gains.values(), default=0.0)
+        told = ", ".join(f"{name} {number(gain - least)}" for name, gain in gains.items())
+        self.choices[what] = Choice(task.family, f"nats above the least: {told}")
+
     # -- water
 
     def conditions(self, data: GriddedData) -> list[BoundaryCondition]:
@@ -454,7 +489,7 @@ class ModelSearch:
 
     def _compare_water(self, data: GriddedData) -> list[BoundaryCondition]:
         """Compare closed, open and half-open water; closed water stays unless another leads clearly."""
-        kernel = _at_full_resolution(self.options.kernel)
+        kernel = _at_full_resolution(self.fits.task.kernel)
         fitted: dict[float, Candidate] = {}
         broken: GeobgpError | None = None
         for rho in PERMEABILITIES:
@@ -503,15 +538,59 @@ class ModelSearch:
             why = "information crosses the water, which features would have to cover"
         if why:
             self.choices["features"] = Choice("full resolution", why)
-            return self.fits.fit(data, condition, "full")
+            return self._smoothest(self.fits.fit(data, condition, "full"))
         kept, self.choices["features"] = self.with_enough_features(data, condition)
+        if self.fits.task.any_smoothness and kept.basis.truncated:
+            kept = self._smoothest(kept)
         if m == "auto" and kept.basis.truncated and self._has_full:
             kept = self._or_full(kept)
         return kept
 
+    def _smoothest(self, kept: Candidate) -> Candidate:
+        """Return the fit with the smoothness that has the most evidence, the usual one unless another leads clearly."""
+        task, features = self.fits.task, kept.basis.truncated
+        if not task.any_smoothness or self.options.kernel is not None:
+            return kept
+        usual = kept.posterior.kernel
+        best, chosen, gains = kept, self.choices["features"], {usual.name: kept.gain}
+        for nu in SMOOTHNESS if features else SPARSE_SMOOTHNESS:
+            kernel = Matern(nu)
+            if kernel == usual or self.fits.too_late("another", 2.0 * kept.seconds):
+                continue
+            task.kernel = kernel
+            with captured_warnings(lambda warning: None):
+                try:
+                    if features:
+                        other, why = self.with_enough_features(kept.data, kept.condition)
+                        other = other.without_missed_variance()
+                    else:
+                        other, why = self.fits.fit(kept.data, kept.condition, "full"), chosen
+                except (SizeError, FitError):
+                    continue
+            gains[kernel.name] = other.gain
+            if other.gain > max(best.gain, kept.gain + LEAD):
+                best, self.choices["features"] = other, why
+        task.kernel = None if best is kept else best.posterior.kernel
+        if len(gains) > 1:
+            least = min(gains.values())
+            told = ", ".join(f"{name} {number(gain - least)}" for name, gain in gains.items())
+            self.choices["kernel"] = Choice(best.posterior.kernel.name, f"nats above the least: {told}")
+        return best
+
     def _or_full(self, features: Candidate) -> Candidate:
         """Return full resolution instead of features where it gains more than the lead."""
         data, condition = features.data, features.condition
+        chosen = self.fits.task.kernel
+        if self.options.kernel is None:
+            self.fits.task.kernel = None
+        full = self._full_if_better(features, data, condition)
+        if full is features:
+            self.fits.task.kernel = chosen
+        return full
+
+    def _full_if_better(
+        self, features: Candidate, data: GriddedData, condition: BoundaryCondition
+    ) -> Candidate:
         seconds = 3.0 * features.seconds_with(data.domain.n_nodes)
         if not self.fits.has(data, condition, "full") and self.fits.too_late("full resolution", seconds):
             return features
@@ -521,6 +600,9 @@ class ModelSearch:
             return features
         lead, choice = full.gain - features.gain, self.choices["features"]
         if lead > LEAD:
+            self.choices.pop("kernel", None)
+            full = self._smoothest(full)
+            lead = full.gain - features.gain
             why = f"{number(lead)} nats above {features.basis.label}"
             self.choices["features"] = Choice("full resolution", why)
             return full
@@ -553,7 +635,7 @@ class ModelSearch:
         m: Features = self.options.m
         if m != "auto":
             return m
-        kernel = self.options.kernel
+        kernel = self.fits.task.kernel
         if kernel is None or kernel.lengthscale is None:
             return min(FIRST_FEATURES, most)
         area = float(data.domain.node_areas.sum())
@@ -607,7 +689,7 @@ class ModelSearch:
 
     def _full_or_most(self, features: Candidate, need: int, most: int) -> tuple[Candidate, Choice]:
         """Go to full resolution, or say why that cannot be, with as many features as there may be."""
-        kernel, data, remedy = self.options.kernel, features.data, ""
+        kernel, data, remedy = self.fits.task.kernel, features.data, ""
         if what := self.fits.task.features_alone:
             reason = f"{what} need features, about {need:,} of them"
         elif kernel is not None and not has_full_resolution(kernel):
@@ -905,6 +987,7 @@ class GridRefinement:
             if not isinstance(o.m, str):
                 check_features(given.domain, o.m, o.boundary)
         data = self.series.at(first, reach)
+        search.family(data)
         conditions = search.conditions(data)
         if counted and first != usual:
             data, first = self.series.at(usual, reach), usual
@@ -929,9 +1012,9 @@ class GridRefinement:
         cells = Choice(side(domain), "given" if o.cell_size is not None else why)
         choices = {"CRS": about_crs(domain, o.crs), "cell size": cells, **search.choices}
         usual_kernel = f"the usual one {'for features' if kept.basis.truncated else 'at full resolution'}"
-        choices["kernel"] = Choice(
-            kept.posterior.kernel.name, "given" if o.kernel is not None else usual_kernel
-        )
+        if "kernel" not in choices:
+            reason = "given" if o.kernel is not None else usual_kernel
+            choices["kernel"] = Choice(kept.posterior.kernel.name, reason)
         return (kept if warning is None else kept.warned(warning)), choices
 
     # -- sizes

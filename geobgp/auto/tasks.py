@@ -10,17 +10,31 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 import numpy as np
 from scipy.spatial import cKDTree
 from scipy.special import entr, gammaln
 
 from geobgp.auto.gridded import InTime
-from geobgp.auto.options import MappingOptions, Options, ReadingOptions, RiskOptions
+from geobgp.auto.options import (
+    MappingOptions,
+    Options,
+    PrevalenceOptions,
+    ReadingOptions,
+    RiskOptions,
+    ValueOptions,
+)
 from geobgp.data.areas import AreaCounts, bin_areas, combine, even_rate
 from geobgp.data.counts import Counts, PointSource, about_few, about_places, read_points
 from geobgp.data.inputs import Inputs, check_events
+from geobgp.data.measurements import (
+    Measurements,
+    about_unused,
+    positives_of,
+    read_measurements,
+    values_of,
+)
 from geobgp.data.periods import Clock
 from geobgp.data.persons import (
     CaseControl,
@@ -42,8 +56,9 @@ from geobgp.errors import (
     warn,
 )
 from geobgp.files import read_vector
+from geobgp.inference.families import FAMILIES, Gaussian, Likelihood
 from geobgp.land.polygons import check_one_plane, own_crs
-from geobgp.model import LGCP, RiskModel, fit_periods
+from geobgp.model import LGCP, TRANSFORMS, BoundaryGP, RiskModel, Transform, check_transform, fit_periods
 from geobgp.posterior import Posterior
 from geobgp.text import count
 from geobgp.units import Units
@@ -84,6 +99,10 @@ class MapTask(ABC):
         check: Callable[[Any], None] | None = None,
     ) -> None:
         self.options, self.progress = options, progress
+        #: The kernel of fits; None: the usual one of each prior.
+        self.kernel: Kernel | None = options.kernel
+        #: Which of `families` is fitted.
+        self.family = ""
         self.keep_coordinates, self.check = keep_coordinates, check
 
     @property
@@ -100,6 +119,13 @@ class MapTask(ABC):
     def n_areas(self) -> int | None:
         """The number of areas with counts; None where there are none."""
         return None
+
+    #: Whether the smoothness of the prior is chosen as well.
+    any_smoothness: ClassVar[bool] = False
+
+    def families(self, data: GriddedData) -> tuple[str, dict[str, str]]:
+        """Return what is chosen of the observations' distribution, and from what, with words: the simplest first."""
+        return "", {}
 
     @property
     @abstractmethod
@@ -574,3 +600,170 @@ def fit_risk(
     progress = False if stage is None else stage
     model = RiskModel(basis, kernel, inputs=inputs)
     return model.fit(groups, hyper=hyper, progress=progress, title=title, start=start)
+
+
+# -- Measurements and surveys: what was observed at places -------------------------------------------------------
+
+
+class PlaceTask(MapTask):
+    """What was observed at places: a Gaussian process, seen through a link."""
+
+    any_smoothness = True
+    #: The option with the table.
+    source: ClassVar[str]
+
+    @cached_property
+    def table(self) -> Any:
+        """The table as it was given, read once."""
+        return read_table(getattr(self.options, self.source), self.source, self.options.layer)
+
+    @cached_property
+    @abstractmethod
+    def columns(self) -> tuple[np.ndarray, np.ndarray | None, dict[str, int]]:
+        """Values (NaN in rows that are not used), numbers of those tested, and why rows are not used."""
+
+    @property
+    def n_observed(self) -> int | None:
+        """The number of rows with a value."""
+        return int(np.isfinite(self.columns[0]).sum())
+
+    def read(self, domain: Domain, reach: float | None) -> dict[str, Any]:
+        """Return measurements and inputs."""
+        o = self.options
+        values, tested, unused = self.columns
+        with self.progress.stage(self.source) as stage:
+            measured = self._placed(domain, reach, values, tested, unused)
+            stage.note(count(len(measured.values), *self.noun))
+        if domain.crs is None and measured.counts is not None:
+            check_one_plane({"land": own_crs(o.land), self.source: measured.counts.points_crs})
+        warning = about_unused(unused)
+        if warning is not None:
+            warn(warning)
+        exposed = {name: getattr(o, name, None) for name in ("exposure", "exposure_column")}
+        some = o.covariates or exposed["exposure"] is not None
+        with self.progress.stage("inputs") if some else nullcontext():
+            inputs = Inputs.read(domain, covariates=o.covariates, fill_missing=o.fill_missing, **exposed)
+        return {
+            "counts": measured, "inputs": inputs, "n_observed": float(len(measured.values)),
+            "reference": -one_level(measured, self._family("")),
+        }  # fmt: skip
+
+    def _placed(self, domain: Domain, reach: float | None, *columns: Any) -> Measurements:
+        """Return measurements on land; bare eastings and northings may be in the CRS of the land's own file."""
+        o, captured, theirs = self.options, list[GeobgpWarning](), own_crs(self.options.land)
+        named = {
+            name: getattr(o, name) for name in ("longitude", "latitude", "easting", "northing", "on_water")
+        }
+        how = named | {"max_snap": self._max_snap(reach), "crs": o.points_crs}
+        try:
+            with captured_warnings(captured.append):
+                measured = read_measurements(self.table, domain, self.source, *columns, **how)
+        except DataError as error:
+            if error.found != 0 or o.points_crs is not None or theirs is None or theirs == domain.crs:
+                raise
+            try:
+                return read_measurements(self.table, domain, self.source, *columns, **how | {"crs": theirs})
+            except DataError:
+                raise error from None
+        for warning in captured:
+            warn(warning)
+        return measured
+
+    @abstractmethod
+    def _model(self, basis: Basis, inputs: Inputs, kernel: Kernel | None, family: str) -> BoundaryGP: ...
+
+    @abstractmethod
+    def _family(self, name: str) -> Likelihood:
+        """Return one of `families`, or the simplest."""
+
+    def fit(
+        self,
+        data: GriddedData,
+        basis: Basis,
+        kernel: Kernel | None,
+        hyper: Literal["map", "integrate"],
+        stage: Stage,
+        start: Posterior | None,
+    ) -> Posterior:
+        """Return a fit of the measurements."""
+        model = self._model(basis, data.inputs, kernel, self.family)
+        o = self.options
+        return model.fit_measurements(
+            data.counts, hyper=hyper, progress=stage, title=o.title, start=start, client=o.client
+        )
+
+
+class ValueTask(PlaceTask):
+    """Samples with a measured value each."""
+
+    noun = ("value", "values")
+    plural = "values"
+    source = "samples"
+    options: ValueOptions
+
+    @cached_property
+    def columns(self) -> tuple[np.ndarray, np.ndarray | None, dict[str, int]]:
+        """The values."""
+        assert self.options.value is not None
+        values, unused = values_of(self.table, self.options.value)
+        if self.options.transform != "auto":
+            check_transform(values[np.isfinite(values)], self.options.transform)
+        return values, None, unused
+
+    def families(self, data: GriddedData) -> tuple[str, dict[str, str]]:
+        """Return the transforms that values can have."""
+        given = self.options.transform
+        if given != "auto":
+            return "transform", {given: "given"}
+        y = data.counts.values
+        if (y <= 0).any():
+            return "transform", {"none": f"{count(int((y <= 0).sum()), *self.noun)} not above zero"}
+        return "transform", {"none": "", "sqrt": "square root", "log": "logarithm"}
+
+    def _family(self, name: str) -> Likelihood:
+        return Gaussian.without_data({"link": TRANSFORMS[cast(Transform, name or "none")]})
+
+    def _model(self, basis: Basis, inputs: Inputs, kernel: Kernel | None, family: str) -> BoundaryGP:
+        transform = cast(Transform, family or "none")
+        return BoundaryGP.from_inputs(basis, inputs, kernel, transform=transform, mean="constant")
+
+
+class SurveyTask(PlaceTask):
+    """Positives among those tested, site by site."""
+
+    noun = ("survey", "surveys")
+    plural = "surveys"
+    source = "surveys"
+    options: PrevalenceOptions
+
+    @cached_property
+    def columns(self) -> tuple[np.ndarray, np.ndarray | None, dict[str, int]]:
+        """Positives and tested."""
+        o = self.options
+        assert o.positive is not None and o.tested is not None
+        return positives_of(self.table, o.positive, o.tested)
+
+    def families(self, data: GriddedData) -> tuple[str, dict[str, str]]:
+        """Return the distributions that numbers of positives can have."""
+        given = self.options.likelihood
+        if given != "auto":
+            return "sites", {given: "given"}
+        if data.counts.tested.max() <= 1:
+            return "sites", {"binomial": "one person was tested at each"}
+        return "sites", {"binomial": "", "beta-binomial": "sites vary more than chance"}
+
+    def _family(self, name: str) -> Likelihood:
+        return FAMILIES[name or "binomial"]
+
+    def _model(self, basis: Basis, inputs: Inputs, kernel: Kernel | None, family: str) -> BoundaryGP:
+        likelihood: Any = family or "binomial"
+        return BoundaryGP.from_inputs(basis, inputs, kernel, likelihood, mean="constant")
+
+
+def one_level(measured: Measurements, family: Likelihood) -> float:
+    """Return the log probability of measurements if there were one level everywhere, in the simplest family."""
+    y, size = measured.values, measured.size
+    level = family.link.forward(np.array(float(y.sum() / size.sum())))
+    if family.dispersion == "noise":
+        family = family.with_dispersion(float(np.std(y)))
+    return float(family.log_density(y, level, size).sum())

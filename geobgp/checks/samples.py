@@ -321,8 +321,9 @@ class SiteSample(Sample):
         family = self.family(0)
         # One level everywhere: the mean of all observations, and of values their spread about it.
         level = family.link.forward(np.array(float(y.sum() / self.size.sum())))
-        spread = float(np.std(y)) if family.dispersion == "noise" else np.nan
-        family = family.with_dispersion(spread) if spread > 0 else family
+        if family.dispersion == "noise":
+            transformed = family.link.forward(y)
+            level, family = transformed.mean(), family.with_dispersion(float(np.std(transformed)) or 1.0)
         self.constant_model = family.log_density(y, level, self.size)
 
     def joint(self, state: int, which: np.ndarray) -> JointNormal:
@@ -350,4 +351,7 @@ def sample_of(posterior: Posterior) -> Sample:
     """Return what a posterior was fitted to, as it can be held out."""
     if posterior.areas is not None:
         return AreaSample(posterior)
+    if posterior.sites is not None:
+        sites = posterior.sites
+        return SiteSample(posterior, sites.coords, sites.values, sites.tested, sites.columns)
     return PersonSample(posterior) if posterior.exposure_kind == "risk" else NodeSample(posterior)

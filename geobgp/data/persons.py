@@ -337,6 +337,36 @@ def place_persons(
             found=lacking,
             remedy="Confounders are columns of both tables.",
         )
+    counts, node, row, place = place_rows(
+        table, domain, what, on_water=on_water, max_snap=max_snap, crs=crs, **names
+    )
+    kept = pd.DataFrame({c: table[c].to_numpy()[row] for c in confounders}, index=range(len(row)))
+    shape = getattr(getattr(table, "geometry", None), "name", None)
+    place = place.round(3)
+    told = pd.DataFrame({"easting": place[:, 0], "northing": place[:, 1]})
+    told = told.assign(
+        **{f"column {c}": table[c].astype(object).map(str).to_numpy()[row] for c in columns if c != shape}
+    )
+    return Persons(counts, node, kept, told, None if period is None else period[row])
+
+
+def place_rows(
+    table: Any,
+    domain: Domain,
+    what: str,
+    *,
+    on_water: str = "nearest",
+    max_snap: float | None = None,
+    crs: Any = None,
+    **names: Any,
+) -> tuple[Counts, np.ndarray, np.ndarray, np.ndarray]:
+    """Return what became of the rows of a table; and of those that are used node, number, and place in the CRS.
+
+    Parameters
+    ----------
+    table, domain, what, on_water, max_snap, crs, **names
+        As for `place_persons`.
+    """
     tally, nodes, rows, places = Tally(domain, on_water, max_snap), [], [], []
     stream = Stream(table, replace(read_points(table, crs=crs, **names).options, domain_crs=domain.crs))
     with _named(what):
@@ -350,21 +380,13 @@ def place_persons(
         warn(warning)
     if counts.n_used == 0:
         raise DataError(
-            f"{option(what)}: nobody is left to map; {counts.n_read:,} were read, {counts.n_dropped:,} lie off the "
+            f"{option(what)}: nothing is left to map; {counts.n_read:,} were read, {counts.n_dropped:,} lie off the "
             f"land, {counts.n_missing:,} have no place.",
             option=what,
             found=0,
             remedy="Check the file, its columns and its CRS.",
         )
-    row = np.concatenate(rows)
-    kept = pd.DataFrame({c: table[c].to_numpy()[row] for c in confounders}, index=range(len(row)))
-    shape = getattr(getattr(table, "geometry", None), "name", None)
-    place = np.concatenate(places).round(3)
-    told = pd.DataFrame({"easting": place[:, 0], "northing": place[:, 1]})
-    told = told.assign(
-        **{f"column {c}": table[c].astype(object).map(str).to_numpy()[row] for c in columns if c != shape}
-    )
-    return Persons(counts, np.concatenate(nodes), kept, told, None if period is None else period[row])
+    return counts, np.concatenate(nodes), np.concatenate(rows), np.concatenate(places)
 
 
 def check_apart(cases: Persons, controls: Persons) -> None:

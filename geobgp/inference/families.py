@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import digamma, expit, gammaln, log_ndtr, logsumexp, xlogy
 
 from geobgp.errors import DataError
-from geobgp.inference.links import EXP, IDENTITY, LINKS, LOGIT, POINTS, PROBIT, WEIGHTS, Link
+from geobgp.inference.links import EXP, IDENTITY, LINKS, LOGIT, POINTS, PROBIT, SQUARE, WEIGHTS, Link
 from geobgp.inference.mixture import NormalMixture
 from geobgp.validation import Family
 
@@ -55,7 +55,7 @@ class Likelihood(ABC):
     #: From the linear predictor to the quantity that maps show.
     link: Link = IDENTITY
     #: What a map of it shows; "intensity" where the exposure says more.
-    quantity: ClassVar[str] = "intensity"
+    quantity: str = "intensity"
     #: The parameter of the observations' spread about it that is learned with θ; None where there is none.
     dispersion: ClassVar[str | None] = None
     #: Names of the arrays with a number for each observation: what was observed, and its exposure or the like.
@@ -544,32 +544,54 @@ class SuppressedCounts(Likelihood):
 
 @dataclass(frozen=True, eq=False)
 class Gaussian(Likelihood):
-    """Values f + noise, noise ~ N(0, noise²): exact, one round.
+    """Values of which a transform is f + noise, noise ~ N(0, noise²): exact, one round.
 
     Parameters
     ----------
     values : (n,) array
+        Transformed, less the centre.
     noise : float
-        Standard deviation of the noise.
+        Standard deviation of the noise, of transformed values.
+    link : Link or "identity", "exp" or "square"
+        From the transformed value to the one that was measured: the log is modelled of "exp", the root of "square".
+    log_slope : (n,) array, optional
+        The log of the transform's derivative at each value: probabilities are densities of what was measured.
     """
 
     quantity = "value"
 
     dispersion = "noise"
-    arrays = ("values",)
+    arrays = ("values", "log_slope")
 
     values: np.ndarray
     noise: float = 1.0
+    link: Any = IDENTITY
+    log_slope: Any = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "link", _link(self.link, IDENTITY, EXP, SQUARE))
+        if self.log_slope is None:
+            object.__setattr__(self, "log_slope", np.zeros(len(self.values)))
+
+    @property
+    def name(self) -> str:
+        """Short name for reports."""
+        words = {EXP: " of the logarithm", SQUARE: " of the square root"}
+        return f"Gaussian{words.get(self.link, '')}"
 
     def of(self, values: np.ndarray, size: np.ndarray, centre: float = 0.0) -> Gaussian:
-        """Return the likelihood of other values."""
-        return Gaussian(values - centre, self.noise)
+        """Return the likelihood of other values, as they were measured."""
+        return Gaussian(
+            self.link.forward(values) - centre, self.noise, self.link, self.link.log_slope(values)
+        )
 
     def expected(self, mean: np.ndarray, variance: np.ndarray) -> Expected:
         """Return E log p and its derivatives."""
         precision = self.noise**-2
         residual = self.values - mean
-        value = -0.5 * (np.log(2.0 * np.pi / precision) + precision * (residual**2 + variance))
+        value = (
+            -0.5 * (np.log(2.0 * np.pi / precision) + precision * (residual**2 + variance)) + self.log_slope
+        )
         return Expected(value, precision * residual, np.full(len(self.values), -0.5 * precision))
 
     def slopes(self, mean: np.ndarray, variance: np.ndarray) -> None:
@@ -579,18 +601,25 @@ class Gaussian(Likelihood):
         """Return log p(values) less the site objective, with two derivatives in log noise."""
         square = float(self.values @ self.values) * np.exp(-2.0 * log_noise)
         n = len(self.values)
-        return -n * (log_noise + 0.5 * np.log(2.0 * np.pi)) - 0.5 * square, square - n, -2.0 * square
+        value = -n * (log_noise + 0.5 * np.log(2.0 * np.pi)) - 0.5 * square + float(self.log_slope.sum())
+        return value, square - n, -2.0 * square
 
-    def _derivatives(self, y: Any, f: np.ndarray, size: Any) -> Iterator[np.ndarray]:
-        yield -0.5 * ((y - f) / self.noise) ** 2 - math.log(self.noise) - 0.5 * math.log(2.0 * math.pi)
+    def log_density(self, y: np.ndarray, eta: np.ndarray, size: np.ndarray | float = 1.0) -> np.ndarray:
+        """Return the log density of values as they were measured."""
+        away = (self.link.forward(y) - eta) / self.noise
+        return -0.5 * away**2 - math.log(self.noise) - 0.5 * math.log(2.0 * math.pi) + self.link.log_slope(y)
 
     def draw(self, eta: np.ndarray, size: np.ndarray | float, rng: np.random.Generator) -> np.ndarray:
         """Draw values with noise."""
-        return rng.normal(eta, self.noise)
+        return np.asarray(self.link.inverse(rng.normal(eta, self.noise)))
 
     def predicted(self, at: NormalMixture, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and variance of a value with noise."""
-        return NormalMixture(at.weight, at.mu, at.var + noise[:, None] ** 2).moments()
+        return self.link.moments(NormalMixture(at.weight, at.mu, at.var + noise[:, None] ** 2))
+
+    def facts(self) -> dict[str, Any]:
+        """Return the link."""
+        return {} if self.link is IDENTITY else {"link": self.link.name}
 
 
 def _link(given: Any, *allowed: Link) -> Link:
@@ -686,8 +715,6 @@ class TestedFamily(Likelihood):
         What maps show: the share that is positive, or the relative risk exp(f).
     """
 
-    quantity = "prevalence"
-
     arrays = ("positive", "tested")
 
     positive: np.ndarray
@@ -701,6 +728,11 @@ class TestedFamily(Likelihood):
                 f"Positives are from 0 to the number of those tested; {bad:,} of {len(self.tested):,} are not."
             )
         object.__setattr__(self, "link", _link(self.link, LOGIT, EXP))
+
+    @property
+    def quantity(self) -> str:  # type: ignore[override]
+        """A prevalence; of cases and controls a relative risk, of which the exposure says more."""
+        return "intensity" if self.link is EXP else "prevalence"
 
     def of(self, values: np.ndarray, size: np.ndarray, centre: float = 0.0) -> Self:
         """Return the likelihood of other positives; `size` is how many were tested."""

@@ -51,6 +51,10 @@ class Link(ABC):
         """Return the linear predictor at a quantity within the range."""
 
     @abstractmethod
+    def _log_slope(self, value: np.ndarray) -> np.ndarray:
+        """Return the log of the derivative of the linear predictor in the quantity, at quantities in the range."""
+
+    @abstractmethod
     def moments(self, mixture: NormalMixture) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and variance of the quantity where η is a mixture of normals, (n,) each."""
 
@@ -58,6 +62,11 @@ class Link(ABC):
         """Return the linear predictor at a quantity; infinite at the ends of the range and beyond them."""
         with np.errstate(divide="ignore"):
             return self._forward(np.clip(mean, self.lowest, self.highest))
+
+    def log_slope(self, value: np.ndarray) -> np.ndarray:
+        """Return the log of the derivative of the linear predictor in the quantity: log |Jacobian| of a transform."""
+        with np.errstate(divide="ignore"):
+            return self._log_slope(np.asarray(value, float))
 
     def mean(self, mixture: NormalMixture) -> np.ndarray:
         """Return the mean of the quantity, (n,)."""
@@ -86,6 +95,9 @@ class _Exp(Link):
     def _forward(self, mean: np.ndarray) -> np.ndarray:
         return np.log(mean)
 
+    def _log_slope(self, value: np.ndarray) -> np.ndarray:
+        return -np.log(value)
+
     def moments(self, mixture: NormalMixture) -> tuple[np.ndarray, np.ndarray]:
         return mixture.exp_moments()
 
@@ -102,8 +114,45 @@ class _Identity(Link):
     def _forward(self, mean: np.ndarray) -> np.ndarray:
         return mean
 
+    def _log_slope(self, value: np.ndarray) -> np.ndarray:
+        return np.zeros(value.shape)
+
     def moments(self, mixture: NormalMixture) -> tuple[np.ndarray, np.ndarray]:
         return mixture.moments()
+
+
+class _Square(Link):
+    """The square of η; of η below zero it is zero, so that it never decreases."""
+
+    name, lowest = "square", 0.0
+
+    def inverse(self, eta: np.ndarray) -> np.ndarray:
+        return np.square(np.maximum(eta, 0.0))
+
+    def forward(self, mean: np.ndarray | float) -> np.ndarray:
+        """Return the root; of what is below zero minus infinity, so that it is always exceeded."""
+        return np.where(np.asarray(mean) < 0, -np.inf, super().forward(mean))
+
+    def _forward(self, mean: np.ndarray) -> np.ndarray:
+        return np.sqrt(mean)
+
+    def _log_slope(self, value: np.ndarray) -> np.ndarray:
+        return -np.log(2.0 * np.sqrt(value))
+
+    def moments(self, mixture: NormalMixture) -> tuple[np.ndarray, np.ndarray]:
+        # M_k = E[η^k; η > 0] follows from M_0 = Φ(h), M_1 = μ M_0 + σ φ(h) and M_k = μ M_(k-1) + (k - 1) v M_(k-2).
+        mu, var = mixture.mu, mixture.var
+        sd = np.sqrt(var)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            h = np.where(sd > 0, mu / sd, np.sign(mu) * np.inf)
+        before = ndtr(h)
+        last = mu * before + sd * np.exp(-0.5 * h**2) / np.sqrt(2.0 * np.pi)
+        found = []
+        for k in (2, 3, 4):
+            before, last = last, mu * last + (k - 1) * var * before
+            found.append(last)
+        mean = mixture.weight @ found[0]
+        return mean, np.maximum(mixture.weight @ found[2] - mean**2, 0.0)
 
 
 class _Logit(Link):
@@ -114,6 +163,9 @@ class _Logit(Link):
 
     def _forward(self, mean: np.ndarray) -> np.ndarray:
         return logit(mean)
+
+    def _log_slope(self, value: np.ndarray) -> np.ndarray:
+        return -np.log(value) - np.log1p(-value)
 
     def moments(self, mixture: NormalMixture) -> tuple[np.ndarray, np.ndarray]:
         sd = np.sqrt(mixture.var)
@@ -135,6 +187,9 @@ class _Probit(Link):
     def _forward(self, mean: np.ndarray) -> np.ndarray:
         return ndtri(mean)
 
+    def _log_slope(self, value: np.ndarray) -> np.ndarray:
+        return 0.5 * ndtri(value) ** 2 + 0.5 * np.log(2.0 * np.pi)
+
     def moments(self, mixture: NormalMixture) -> tuple[np.ndarray, np.ndarray]:
         # E Φ(f)² is the probability that two normals with the correlation v / (1 + v) both lie below h.
         h = mixture.mu / np.sqrt(1.0 + mixture.var)
@@ -145,5 +200,5 @@ class _Probit(Link):
 
 
 #: The links; `LINKS` has them by name.
-EXP, LOGIT, PROBIT, IDENTITY = _Exp(), _Logit(), _Probit(), _Identity()
-LINKS: dict[str, Link] = {link.name: link for link in (EXP, LOGIT, PROBIT, IDENTITY)}
+EXP, LOGIT, PROBIT, IDENTITY, SQUARE = _Exp(), _Logit(), _Probit(), _Identity(), _Square()
+LINKS: dict[str, Link] = {link.name: link for link in (EXP, LOGIT, PROBIT, IDENTITY, SQUARE)}

@@ -147,7 +147,7 @@ class Solver:
 
     def _likelihood(self, theta: np.ndarray) -> Likelihood:
         if isinstance(self.likelihood, Gaussian):
-            return Gaussian(self.likelihood.values, float(np.exp(theta[self._noise_at])))
+            return self.likelihood.with_dispersion(float(np.exp(theta[self._noise_at])))
         return self.likelihood
 
     def penalised(self, theta: np.ndarray, at: Sites) -> Derivatives:

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 from scipy.integrate import quad
 
-from geobgp.inference.links import LINKS
+from geobgp.inference.links import LINKS, SQUARE
 from geobgp.inference.mixture import NormalMixture
 
 MIXTURE = NormalMixture(
@@ -45,8 +45,15 @@ def test_moments_are_those_of_quadrature(link):
 def test_quantiles_and_exceedance_agree(link):
     median = link.quantile(MIXTURE, 0.8)
     np.testing.assert_allclose(link.exceedance(MIXTURE, median), 0.2, atol=1e-9)
-    eta = np.linspace(-4.0, 4.0, 9)
+    eta = np.linspace(0.0 if link is SQUARE else -4.0, 4.0, 9)
     np.testing.assert_allclose(link.forward(link.inverse(eta)), eta, atol=1e-9)
+
+
+@pytest.mark.parametrize("link", LINKS.values(), ids=repr)
+def test_log_slopes_are_those_of_differences(link):
+    value = np.array([0.2, 0.5, 0.9])
+    slope = (link.forward(value + 1e-6) - link.forward(value - 1e-6)) / 2e-6
+    np.testing.assert_allclose(link.log_slope(value), np.log(slope), rtol=1e-6, atol=1e-8)
 
 
 @pytest.mark.parametrize("link", LINKS.values(), ids=repr)

@@ -1,0 +1,266 @@
+"""Measurements: what was observed at places, values or numbers of positives among those tested there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from geobgp.data.persons import place_rows
+from geobgp.errors import DataError, InputWarning, option, warn
+from geobgp.text import count, listed, number
+
+if TYPE_CHECKING:
+    from geobgp.data.counts import Counts
+    from geobgp.land.domain import Domain
+
+#: Fewer places than these are refused; from fewer than those little can be learned.
+FEWEST_PLACES, FEW_PLACES = 5, 30
+_PLACES = ("place", "places")
+
+
+@dataclass(frozen=True, eq=False)
+class Measurements:
+    """What was observed at places.
+
+    Attributes
+    ----------
+    coords : (n, 2) array
+        Easting and northing in the domain's CRS, on land.
+    values : (n,) array
+        Measured values, classes, counts or numbers of positives.
+    tested : (n,) array, optional
+        How many were tested, of numbers of positives.
+    columns : (n, k) array, optional
+        Fixed effects there, standardised; None: those of the nodes.
+    counts : Counts, optional
+        What became of the rows that they were read from.
+    unused : dict
+        Numbers of rows that were left out, by reason.
+    """
+
+    coords: np.ndarray = field(repr=False)
+    values: np.ndarray = field(repr=False)
+    tested: np.ndarray | None = field(default=None, repr=False)
+    columns: np.ndarray | None = field(default=None, repr=False)
+    counts: Counts | None = field(default=None, repr=False)
+    unused: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def size(self) -> np.ndarray:
+        """How many were tested at each place; ones of values."""
+        return np.ones(len(self.values)) if self.tested is None else self.tested
+
+    @property
+    def n_places(self) -> int:
+        """The number of different places."""
+        return len(np.unique(self.coords, axis=0))
+
+    @property
+    def facts(self) -> dict[str, float]:
+        """Numbers of what was used and what was not, for summaries."""
+        facts: dict[str, float] = {"used": len(self.values)}
+        if self.n_places < len(self.values):
+            facts["places"] = self.n_places
+        if self.tested is not None:
+            facts |= {"positive": float(self.values.sum()), "tested": float(self.tested.sum())}
+        if self.counts is not None:
+            facts |= {"dropped": self.counts.n_dropped, "snapped": self.counts.n_snapped}
+            facts |= {"missing": self.counts.n_missing} if self.counts.n_missing else {}
+        return facts | self.unused
+
+
+def read_measurements(
+    table: Any,
+    domain: Domain,
+    what: str,
+    values: np.ndarray,
+    tested: np.ndarray | None = None,
+    unused: dict[str, int] | None = None,
+    **how: Any,
+) -> Measurements:
+    """Return measurements with their places on land.
+
+    Parameters
+    ----------
+    table : DataFrame, GeoDataFrame or array
+        With a row for each value.
+    domain : Domain
+    what : str
+        "samples" or "surveys", for messages.
+    values, tested : (n,) arrays
+        NaN in rows that are not used.
+    unused : dict, optional
+        Why rows are not used, and how many.
+    **how
+        How places are read and moved to land; as for `bin_points`.
+    """
+    counts, node, row, place = place_rows(table, domain, what, **how)
+    moved = domain.node_at(place) < 0
+    place[moved] = domain.node_points[node[moved]]
+    used = np.isfinite(values[row])
+    sizes = None if tested is None else tested[row][used]
+    found = Measurements(place[used], values[row][used], sizes, None, counts, dict(unused or {}))
+    n = found.n_places
+    if n < FEWEST_PLACES:
+        raise DataError(
+            f"{option(what)}: there are {count(n, *_PLACES)} with a value on the land, and at least {FEWEST_PLACES} "
+            "are needed.",
+            option=what,
+            found=n,
+            remedy="Check the file, its columns and its CRS.",
+        )
+    if n < FEW_PLACES:
+        warn(
+            InputWarning(
+                f"There are {count(n, *_PLACES)} with a value: from so few next to nothing is learned of how far "
+                "places are alike. What the map shows between them is the prior's.",
+                option=what,
+                found=n,
+            )
+        )
+    if found.tested is None and np.ptp(found.values) == 0:
+        raise DataError(
+            f"All {len(found.values):,} values are {number(float(found.values[0]))}: there is nothing to map.",
+            option="value",
+            found=float(found.values[0]),
+        )
+    return found
+
+
+def column_of(table: Any, name: str, what: str, role: str) -> pd.Series:
+    """Return a column of a table as numbers, NaN where there is none.
+
+    Parameters
+    ----------
+    table : DataFrame or GeoDataFrame
+    name : str
+    what : str
+        The option that the table is of.
+    role : str
+        The option that names the column.
+
+    Examples
+    --------
+    >>> column_of(pd.DataFrame({"lead": ["1.5", None]}), "lead", "samples", "value").tolist()
+    [1.5, nan]
+    """
+    columns = list(getattr(table, "columns", []))
+    if name not in columns:
+        there = f"; there are {listed(columns)}" if columns else ": it is no table"
+        raise DataError(f"{option(what)} has no column {name!r}{there}.", option=role, found=name)
+    given = table[name].reset_index(drop=True)
+    if given.dtype.kind in "mM":
+        raise DataError(f"The column {name!r} holds dates, not numbers.", option=role, found=name)
+    texts = given.map(lambda v: v.strip() if isinstance(v, str) else v)
+    missing = texts.isna() | texts.isin(("", "NA", "NaN", "nan", "n/a", "-", "."))
+    numbers = pd.to_numeric(texts.where(~missing), errors="coerce")
+    bad = texts[numbers.isna() & ~missing]
+    if len(bad):
+        first = str(bad.iloc[0])
+        limit = first.startswith(("<", ">")) or "lod" in first.lower() or "bdl" in first.lower()
+        remedy = "Leave these rows out, or write numbers."
+        if limit:
+            remedy = (
+                "Values below a limit of detection need a number: half the limit is usual (the limit over √2 where few "
+                "lie below it). Values that only lie above a limit are not known."
+            )
+        raise DataError(
+            f"{count(len(bad), 'value')} of {len(given):,} in the column {name!r} {'is' if len(bad) == 1 else 'are'} "
+            f"no number, such as {first!r}.",
+            option=role,
+            found=first,
+            remedy=remedy,
+        )
+    out = numbers.astype(float)
+    if np.isinf(out).any():
+        raise DataError(
+            f"{count(int(np.isinf(out).sum()), 'value')} in the column {name!r} {'is' if len(bad) == 1 else 'are'} "
+            "infinite.",
+            option=role,
+            found=name,
+        )
+    return out
+
+
+def values_of(table: Any, name: str) -> tuple[np.ndarray, dict[str, int]]:
+    """Return the values of samples, and why some are not used."""
+    values = column_of(table, name, "samples", "value").to_numpy()
+    lacking = int(np.isnan(values).sum())
+    return values, ({"without_value": lacking} if lacking else {})
+
+
+def positives_of(table: Any, positive: str, tested: str) -> tuple[np.ndarray, np.ndarray, dict[str, int]]:
+    """Return positives and tested of surveys, NaN where one is missing or nobody was tested, and how many these are.
+
+    Examples
+    --------
+    >>> table = pd.DataFrame({"pos": [1, 0, 2], "n": [5, 0, 9]})
+    >>> [a.tolist() for a in positives_of(table, "pos", "n")[:2]]
+    [[1.0, nan, 2.0], [5.0, nan, 9.0]]
+    """
+    y = column_of(table, positive, "surveys", "positive").to_numpy()
+    n = column_of(table, tested, "surveys", "tested").to_numpy()
+    known = np.isfinite(y) & np.isfinite(n)
+    checks: Sequence[tuple[str, np.ndarray, str, str]] = (
+        ("positive", known & (y < 0), "{} fewer than no positives", "Give numbers of people."),
+        ("tested", known & (n < 0), "{} fewer than nobody tested", "Give numbers of people."),
+        (
+            "positive",
+            known & (y != np.round(y)),
+            "{} a number of positives that is not whole",
+            "Give numbers of people, not shares or percentages.",
+        ),
+        (
+            "tested",
+            known & (n != np.round(n)),
+            "{} a number of those tested that is not whole",
+            "Give numbers of people; of weighted surveys the effective sample size, rounded.",
+        ),
+        (
+            "positive",
+            known & (y > n),
+            "{} more positives than were tested",
+            "Are the columns the right way round?",
+        ),
+    )
+    for name, wrong, words, remedy in checks:
+        if wrong.any():
+            first = int(np.flatnonzero(wrong)[0])
+            have = words.format("has" if wrong.sum() == 1 else "have")
+            raise DataError(
+                f"{count(int(wrong.sum()), 'survey')} of {len(y):,} {have}, the first in row {first + 1}: "
+                f"{number(y[first])} of {number(n[first])}.",
+                option=name,
+                found=int(wrong.sum()),
+                remedy=remedy,
+            )
+    empty = known & (n == 0)
+    unused = {"without_value": int((~known).sum()), "nobody_tested": int(empty.sum())}
+    used = known & ~empty
+    total, positives = float(n[used].sum()), float(y[used].sum())
+    if used.any() and positives in (0.0, total):
+        who = "Nobody" if positives == 0 else "Everybody"
+        raise DataError(
+            f"{who} of {number(total)} tested is positive: there is nothing to map.",
+            option="positive",
+            found=positives,
+        )
+    return (
+        np.where(used, y, np.nan),
+        np.where(used, n, np.nan),
+        {name: k for name, k in unused.items() if k},
+    )
+
+
+def about_unused(unused: dict[str, int]) -> InputWarning | None:
+    """Return what to say of rows without a value, or where nobody was tested."""
+    said = []
+    if n := unused.get("without_value"):
+        said.append(f"{count(n, 'row')} without a value")
+    if n := unused.get("nobody_tested"):
+        said.append(f"{count(n, 'survey')} of nobody")
+    return InputWarning(f"Left out: {' and '.join(said)}.", found=sum(unused.values())) if said else None
