@@ -118,7 +118,7 @@ def check_exists(path: str | Path, what: str) -> None:
 
     What is there counts as read: no output replaces it (`check_unread`).
     """
-    path = split_layer(str(path))[0].removesuffix("|levels").removesuffix("|numbers").split("|band=")[0]
+    path = split_layer(str(path))[0].split("|")[0]  # what is behind it says how the file is used
     if path.startswith("/vsi") or "://" in path or Path(path).exists() or matching(path):
         remember_read(path)
         return

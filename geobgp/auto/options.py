@@ -217,6 +217,8 @@ class OptionSet:
                 paths |= _paths(name, value)
             elif how.kind == "rasters":
                 for key, given in (value or {}).items():
+                    if isinstance(given, str) and given.endswith("|interaction"):
+                        continue  # of two others
                     paths |= _paths(f"covariate {key}", given)
         return paths
 
@@ -447,7 +449,8 @@ class CovariateOptions(OptionSet, heading="Rates and covariates"):
 
     covariates: Covariates | None = setting(
         "A raster that may explain the map; may be repeated, over time with one name for each period. Codes: "
-        "'NAME=RASTER|levels'.",
+        "'NAME=RASTER|levels'; a curve: '|smooth'; groups: '|group'; distance over land: "
+        "'NAME=PLACES|distance|smooth'; the interaction of two: 'NAME=A,B|interaction'.",
         "rasters",
         flag="--covariate",
     )

@@ -17,10 +17,11 @@ from geobgp import (
     Matern,
     Posterior,
     Smooth,
+    map_intensity,
 )
 from geobgp.data.effects import MOST_COLUMNS, Spline, parsed_kind
 from geobgp.data.inputs import Inputs
-from geobgp.errors import DataError, InputWarning
+from geobgp.errors import DataError, GeometryError, InputWarning
 
 
 @pytest.fixture(scope="module")
@@ -173,3 +174,28 @@ def test_a_fit_with_curves_and_groups_is_read_as_it_was_saved(domain, tmp_path):
     pd.testing.assert_frame_equal(
         read.values_at(places, covariates=at), fitted.values_at(places, covariates=at)
     )
+
+
+def test_a_map_takes_them_from_paths(tmp_path):
+    rng, crs = np.random.default_rng(0), 32633
+    points = np.r_[rng.normal([2.0, 2.0], 1.0, (150, 2)), rng.uniform(0, 10, (50, 2))]
+    points = points[((points > 0) & (points < 10)).all(axis=1)]
+
+    def frame(shapes, **columns):
+        shifted = gpd.GeoSeries(list(shapes)).scale(1e3, 1e3, origin=(0, 0)).translate(5e5, 5e6)
+        return gpd.GeoDataFrame(columns, geometry=shifted, crs=crs)
+
+    frame(gpd.points_from_xy([2.0, 8.0], [2.0, 7.0])).to_file(tmp_path / "pumps.gpkg")
+    frame([box(0, 0, 5, 10), box(5, 0, 10, 10)], ward=["a", "b"]).to_file(tmp_path / "wards.gpkg")
+    events, land = frame(gpd.points_from_xy(*points.T)), frame([box(0, 0, 10, 10)])
+    covariates = {
+        "pump": f"{tmp_path / 'pumps.gpkg'}|distance|smooth",
+        "ward": f"{tmp_path / 'wards.gpkg'}|group",
+        "both": "pump,ward|interaction",
+    }
+    posterior = map_intensity(events, land, covariates=covariates, cell_size=500.0, m=16, permeability=0.0)
+    assert [block.kind for block in posterior.effects.blocks] == ["smooth", "group", "interaction"]
+    curve = posterior.effect_curve("pump")
+    assert curve["q50"].iloc[0] > curve["q50"].iloc[-1]
+    with pytest.raises(GeometryError, match=r"covariate x: there is no file rain.tif\."):
+        map_intensity(events, land, covariates={"x": "rain.tif|smooth"})
