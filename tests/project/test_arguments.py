@@ -116,7 +116,8 @@ def good(validated: str, name: str, tmp: Path) -> Any:
         ("map_tiles", "out"): tmp / "tiles", ("map_strata", "by"): "age", ("map_strata", "points"): w["labelled"],
         ("expected_counts", "population"): w["table"], ("BoundaryGP.fit", "values"): np.ones(40),
         ("Categorical", "source"): "soil.tif", ("Smooth", "source"): "rain.tif", ("Interaction", "first"): "rain",
-        ("Interaction", "second"): "soil", ("Posterior.effect_plot", "name"): "rain", ("FullRank.check_kernel", "kernel"): Matern(1.0),
+        ("Interaction", "second"): "soil",
+        ("Posterior.effect_plot", "name"): "rain", ("FullRank.check_kernel", "kernel"): Matern(1.0),
     }  # fmt: skip
     usual = {
         "points": w["points"], "cases": w["points"], "controls": w["points"][::-1], "land": w["square"],
