@@ -325,7 +325,11 @@ def _problem(
         design = np.array(columns[node] if columns.ndim == 2 else columns[period, node])
         confounders = persons.effects.columns[:, 1:]  # which are zero at the nodes
         design[:, design.shape[1] - confounders.shape[1] :] = confounders
-        size = persons.cases, persons.persons
+        size = persons.cases, persons.telling
+        if persons.effort is not None:
+            family = family.without_data(
+                family.facts() | {"offset": family.facts()["offset"] + persons.log_effort}
+            )
         return place_chain(setting, node, period, *size, family, design), setting.centre
     if areas is None:
         assert values is not None
@@ -1199,7 +1203,7 @@ class RiskModel:
     kernel : Kernel, optional
         `Matern(1.5)` by default; `Matern(1.0)` at full rank.
     inputs : Inputs, optional
-        Covariates at the nodes.
+        Covariates at the nodes, and the effort: the share of cases that are seen.
     scaling : "even" or "natural", optional
         As for `LGCP`.
     """
@@ -1214,6 +1218,8 @@ class RiskModel:
     ) -> None:
         self.basis, self.kernel = basis, _kernel(basis, kernel)
         self.effects = Effects() if inputs is None else inputs.effects
+        self.effort = None if inputs is None else inputs.effort
+        self.given_effort = None if inputs is None else inputs.given_effort
         self.scaling: Scaling = resolve(scaling, basis)
 
     def fit(
@@ -1247,7 +1253,13 @@ class RiskModel:
             Over periods: as for `BoundaryGP.fit`.
         """
         basis, n_nodes = self.basis, self.basis.domain.n_nodes
-        family = Binomial.without_data({"offset": groups.offset, "link": "exp"})
+        groups = groups.seen(self.effort)
+        odds = Binomial.without_data({"offset": groups.offset, "link": "exp"})
+        family = (
+            odds
+            if groups.effort is None
+            else odds.without_data({"offset": groups.offset + groups.log_effort, "link": "exp"})
+        )
         effects, design = _risk_effects(groups, self.effects, n_nodes)
         sds = np.where(np.isin(np.arange(design.shape[1]), _learned(effects)), effects.prior_sd, FIXED_SD)
         over: ChainFit | None = None
@@ -1255,8 +1267,12 @@ class RiskModel:
             order, period = _by_period(groups.period, periods, len(groups.node))
             steps, per_year = periods.steps, periods.per_year
             setting = setting_of(basis, self.kernel, self.scaling, effects.columns, 0.0, steps, per_year, sds)
+            if groups.effort is not None:
+                family = odds.without_data(
+                    {"offset": groups.offset + groups.log_effort[order], "link": "exp"}
+                )
             chain = place_chain(
-                setting, groups.node[order], period, groups.cases[order], groups.persons[order], family, design[order]
+                setting, groups.node[order], period, groups.cases[order], groups.telling[order], family, design[order]
             )  # fmt: skip
             over = fit_chain(
                 chain,
@@ -1276,7 +1292,7 @@ class RiskModel:
             known = None
             if start is not None and start.kernel == self.kernel:
                 known = _start_from(start, basis.domain.node_points[groups.node], 0.0)
-            problem = PlaceProblem(engine, groups.cases, groups.persons, family, 0.0, groups.node)
+            problem = PlaceProblem(engine, groups.cases, groups.telling, family, 0.0, groups.node)
             found, _ = fit_problem(
                 problem,
                 hyper_for(basis, self.kernel, effects),
@@ -1294,9 +1310,11 @@ class RiskModel:
             fit=found,
             basis=basis,
             kernel=self.kernel,
-            likelihood=family,
+            likelihood=odds,
             exposure=n_cases * share,
             exposure_kind="risk",
+            effort=self.effort,
+            given_effort=self.given_effort,
             effects=effects,
             points={"used": n_cases + n_controls, "cases": n_cases, "controls": n_controls},
             title=title,
@@ -1305,7 +1323,11 @@ class RiskModel:
         )
         if over is not None and periods is not None:
             posterior = _over_periods(posterior, over, periods)
-        log_mean = float(np.log(share.ravel() @ posterior._nodes.exp_mean()))
+        risk = posterior._nodes.exp_mean()
+        log_mean = float(np.log(share.ravel() @ risk))
+        if self.effort is not None:  # as many cases as would be seen with full effort
+            seen = (share * self.effort).ravel() @ (risk * np.exp(-log_mean))
+            posterior = replace(posterior, exposure=posterior.exposure / seen)
         states: Any = found.states
         states = tuple(replace(state, centre=state.centre - log_mean) for state in states)
         odds = Binomial.without_data({"offset": groups.offset + log_mean, "link": "exp"})

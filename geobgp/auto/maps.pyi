@@ -214,6 +214,8 @@ def map_risk(
     date_format: str | None = None,
     dynamics: Literal["auto", "separable", "diffusive"] = "auto",
     confounders: Sequence[str] = (),
+    effort: Effort | None = None,
+    effort_column: str | None = None,
     covariates: Covariates | None = None,
     fill_missing: Literal["mean"] | None = None,
     m: Features = "auto",
@@ -280,6 +282,10 @@ def map_risk(
     confounders : sequence of str
         Columns of both tables, numbers or levels: what differs between persons and not between places, such as age.
         The map is then of the risk at their average.
+    effort, effort_column : raster, polygons (with a column) or array, optional
+        The share of events that get reported, from 0 to 1. The map is of what would be seen with full effort; where
+        there is none the data say nothing, and intervals are wide. Over periods it may be a list with one for each. As
+        for `LGCP`.
     covariates, fill_missing
         What may explain what was observed; as for `LGCP`.
     m : "auto", "full" or int

@@ -887,9 +887,6 @@ class RiskOptions(MappingOptions, TimeOptions, PersonOptions):
         "exposure": "has no meaning for cases and controls: the controls are a sample of all people",
         "exposure_column": "has no meaning for cases and controls: the controls are a sample of all people",
         "min_people": "has no meaning for cases and controls: the number of people is not known",
-        "effort": "does not go with cases and controls: where both are seen alike it cancels in their odds, and a "
-        "covariate, such as its logarithm, may explain what is seen of the cases alone",
-        "effort_column": "does not go with cases and controls",
         "areas": "does not go with cases and controls, who are persons with a place each",
         "count": "belongs to counts by area",
         "suppressed": "belongs to counts by area",

@@ -482,10 +482,10 @@ class PersonTask(MapTask):
             for warning in (about_few(len(persons.node), what), persons.about_places(what)):
                 if warning is not None:
                     warn(warning)
-        with self.progress.stage("inputs") if o.covariates else nullcontext():
+        with self.progress.stage("inputs") if o.covariates or o.effort is not None else nullcontext():
             inputs = Inputs.read(
-                domain, covariates=o.covariates, fill_missing=o.fill_missing, periods=dated.periods, time=o.time,
-                date_format=o.date_format,
+                domain, effort=o.effort, effort_column=o.effort_column, covariates=o.covariates,
+                fill_missing=o.fill_missing, periods=dated.periods, time=o.time, date_format=o.date_format,
             )  # fmt: skip
         in_time = None
         if dated.periods is not None:

@@ -284,7 +284,7 @@ def _of_persons(posterior: Posterior, n: int, rng: np.random.Generator) -> _Simu
     for state, k in zip(states, rng.multinomial(n, [state.weight for state in states]), strict=True):
         eta, effects = state.sample_joint(int(k), rng)
         draws.append(eta[:, node] + effects[:, 1:] @ columns[:, 1:].T)  # at the nodes confounders are average
-    eta = np.concatenate(draws)
+    eta = np.concatenate(draws) + sample.groups_of_persons.log_effort
     chance = expit(posterior.likelihood.facts()["offset"] + eta).mean(axis=0)
     to_nodes = sp.csr_array(
         (np.ones(len(node)), (node, np.arange(len(node)))), shape=(domain.n_nodes, len(node))

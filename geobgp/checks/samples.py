@@ -258,7 +258,7 @@ class PersonSample(Sample):
                 "Persons cannot be held out: this map of risk does not know them. Files keep none with confounders.",
                 remedy="Call cross_validate() on what map_risk returns, before it is saved.",
             )
-        y, n = self.values, self.size = groups.cases, groups.persons
+        y, n = self.values, self.size = groups.cases, groups.telling
         cases, controls = float(y.sum()), float((n - y).sum())
         if min(cases, controls) < 2:
             raise DataError(
@@ -276,7 +276,8 @@ class PersonSample(Sample):
     def joint(self, state: int, which: np.ndarray) -> JointNormal:
         """Return the linear predictor of some groups of persons."""
         columns = self.groups_of_persons.effects.columns[which]
-        return JointNormal(*self.posterior.fit.states[state].joint_at(self.node[which], columns))
+        mean, covariance = self.posterior.fit.states[state].joint_at(self.node[which], columns)
+        return JointNormal(mean + self.groups_of_persons.log_effort[which], covariance)
 
     def columns(self, block: np.ndarray) -> dict[str, float]:
         """Return how many persons live in a block."""

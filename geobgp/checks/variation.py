@@ -16,7 +16,6 @@ from geobgp.data.effects import FIXED_SD, Linearised
 from geobgp.errors import CheckWarning, DataError, GeobgpError, warn
 from geobgp.inference.families import Binomial
 from geobgp.inference.hyper import Hyper
-from geobgp.inference.links import EXP
 from geobgp.inference.problem import Observed
 from geobgp.inference.relinearise import EffectsFit, best_dispersion, fit_area_effects, fit_effects
 from geobgp.model import fit_without_field
@@ -268,7 +267,8 @@ def _fit_without_field(posterior: Posterior) -> EffectsFit:
         groups = posterior.persons
         assert groups is not None
         design = groups.effects.columns
-        binomial = Binomial(groups.cases, groups.persons, groups.offset, EXP)
+        binomial: Any = Binomial.without_data({"offset": groups.offset + groups.log_effort, "link": "exp"})
+        binomial = binomial.of(groups.cases, groups.telling)
         return fit_effects(binomial, design, np.full(design.shape[1], FIXED_SD))
     own: Any = posterior.fit.states[0]
     # Columns of levels that share nodes are held, as they were linearised with the field.

@@ -88,6 +88,8 @@ class Groups:
         Confounders, standardised over persons; its columns are those of the groups.
     period : (k,) int array, optional
         Number of the period that each group is of, in order.
+    effort : (k,) array, optional
+        The share of cases that are seen where each group lives; those who are no cases are a sample of all.
     """
 
     node: np.ndarray
@@ -95,6 +97,7 @@ class Groups:
     persons: np.ndarray
     effects: Effects
     period: np.ndarray | None = None
+    effort: np.ndarray | None = None
 
     @classmethod
     def of(cls, cases: Persons, controls: Persons) -> Groups:
@@ -118,6 +121,34 @@ class Groups:
             found[:, 0].astype(np.int64) if timed else None,
         )
 
+    def seen(self, effort: np.ndarray | None) -> Groups:
+        """Return the groups with the effort at the nodes, (n_nodes,) or (n_periods, n_nodes)."""
+        if effort is None:
+            return self
+        period = 0 if self.period is None else self.period
+        own = effort[self.node] if effort.ndim == 1 else effort[period, self.node]
+        unseen = int(self.cases[own <= 0].sum())
+        if unseen:
+            raise DataError(
+                f"{count(unseen, 'case')} of {count(int(self.cases.sum()), 'case')} are where the effort is zero, so "
+                "that none can have been seen.",
+                option="effort",
+                found=unseen,
+                remedy="Give a small effort there, or leave them out.",
+            )
+        return replace(self, effort=own)
+
+    @property
+    def log_effort(self) -> np.ndarray:
+        """What the effort adds to the log odds of a case, (k,)."""
+        effort = np.ones(len(self.node)) if self.effort is None else self.effort
+        return np.log(np.where(effort > 0, effort, 1.0))
+
+    @property
+    def telling(self) -> np.ndarray:
+        """How many persons of each group tell of the risk: none where no case can be seen."""
+        return self.persons if self.effort is None else np.where(self.effort > 0, self.persons, 0.0)
+
     def among(self, which: np.ndarray) -> Groups:
         """Return some of the groups."""
         effects = replace(self.effects, columns=self.effects.columns[which])
@@ -129,6 +160,7 @@ class Groups:
             persons=self.persons[which],
             effects=effects,
             period=period,
+            effort=None if self.effort is None else self.effort[which],
         )
 
     def until(self, n_periods: int) -> Groups:

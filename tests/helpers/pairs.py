@@ -70,10 +70,6 @@ REFUSED: dict[tuple[Some, Some, Some], tuple[str, str]] = {
         "the controls are a sample of all people",
         "the controls are the exposure",
     ),
-    ("cases and controls", None, "effort"): (
-        "cancels in their odds",
-        "cases and controls that are seen alike have the same odds as all persons",
-    ),
     ("surveys", None, "exposure"): ("tested", "the number tested is the exposure"),
     ("values", None, "exposure"): ("no events", "a mean value is not multiplied by people"),
     ("surveys", None, "effort"): ("tested", "who is not tested is not counted among the tested: it cancels"),

@@ -10,6 +10,7 @@ from shapely import box
 
 from geobgp import BoundaryGP, DataError, Domain, FullRank, HarmonicBasis, Matern, Periods, Posterior
 from geobgp.data.effects import Effects
+from geobgp.data.inputs import Inputs
 from geobgp.data.persons import Groups
 from geobgp.inference.chain_fit import place_chain, setting_of
 from geobgp.inference.engine import Sites
@@ -199,3 +200,35 @@ def test_what_is_wrong_is_named(domain, basis):
         model.fit(places, np.zeros(10), periods=edges, period_of=period + 1 - period.min() + 2)
     with pytest.raises(DataError, match="needs features"):
         BoundaryGP(FullRank(domain)).fit(places, np.zeros(10), periods=edges, period_of=period)
+
+
+@pytest.mark.parametrize("n_periods", [1, 3])
+def test_risk_is_recovered_where_half_the_land_reports_half_its_cases(domain, basis, n_periods):
+    rng = np.random.default_rng(8)
+    risk, groups = groups_of(domain, n_periods, rng, 0.5)
+    effort = np.where(domain.node_points[:, 0] > domain.node_points[:, 0].mean(), 0.5, 1.0)
+    more = rng.poisson(40.0 * risk[groups.node] * effort[groups.node]).astype(float)
+    cases, controls = more, groups.persons - groups.cases + 30.0
+    groups = replace(groups, cases=cases, persons=cases + controls)
+    over = {} if n_periods == 1 else {"periods": Periods.between(np.arange(n_periods + 1.0)), "resume": False}
+    found = {}
+    for name, inputs in (("told", Inputs.read(domain, effort=effort)), ("untold", Inputs.read(domain))):
+        posterior = RiskModel(basis, Matern(1.5, 5.0, 0.6), inputs=inputs).fit(groups, **over)
+        at = posterior if n_periods == 1 else posterior.at(0)
+        mean = posterior._nodes.exp_mean().reshape(posterior.exposure.shape)
+        reported = posterior.exposure * mean * (1.0 if posterior.effort is None else posterior.effort)
+        assert reported.sum() == pytest.approx(cases.sum(), rel=1e-6)
+        found[name] = np.log(at.node_intensity()["mean"].to_numpy()) - np.log(risk)
+    error = {name: float(np.std(off)) for name, off in found.items()}
+    assert error["told"] < 0.12 and error["untold"] > 1.5 * error["told"]
+
+
+def test_where_nothing_is_seen_nothing_is_told(domain, basis):
+    _, groups = groups_of(domain, 1, np.random.default_rng(9), 0.5)
+    blind = np.where(domain.node_points[:, 0] > 9.0, 0.0, 1.0)
+    with pytest.raises(DataError, match="where the effort is zero"):
+        RiskModel(basis, Matern(1.5, 3.0, 0.6), inputs=Inputs.read(domain, effort=blind)).fit(groups)
+    seen = replace(groups, cases=np.where(blind[groups.node] > 0, groups.cases, 0.0))
+    model = RiskModel(basis, Matern(1.5, 3.0, 0.6), inputs=Inputs.read(domain, effort=blind))
+    sd = model.fit(seen).fit.states[0].node_moments()[1] ** 0.5
+    assert sd[blind == 0].min() > 1.2 * np.median(sd[blind > 0])
