@@ -44,12 +44,12 @@ INSIDE = {
     "HarmonicBasis": {"by_part", "from_arrays", "from_vectors", "sample_prior", "longest_lengthscale",
         "truncated_variance"},
     "LGCP": {"from_inputs", "with_kernel"},
-    "Matern": {"log_density", "log_shape", "truncated_variance", "eigenvalue_needed"},
+    "Matern": {"correlation", "log_density", "log_shape", "truncated_variance", "eigenvalue_needed"},
     "Counts": {"slice"},
     "AreaCounts": {"slice"},
     "Periods": {"index_of", "index_of_days", "joined", "of_ordinals", "same_as", "slice"},
     "Posterior": {"draws", "mean_by_period", "sample_blocks"},
-    "SquaredExponential": {"log_density", "log_shape", "truncated_variance", "eigenvalue_needed"},
+    "SquaredExponential": {"correlation", "log_density", "log_shape", "truncated_variance", "eigenvalue_needed"},
 }  # fmt: skip
 #: Where a value that is wrong elsewhere is right.
 ALLOWED = {
