@@ -838,7 +838,7 @@ def plot_variogram(variogram: Variogram, ax: Any = None) -> Any:
     ax.set(xlim=(-0.01 * far, far), xlabel=f"distance over the plane, {fitted.length_unit}",
         ylabel="semivariance" + ("" if fitted.scale == "value" else f" of the {fitted.scale}"),
         ylim=(0.0, 1.1 * max(fitted.sill, float(table["semivariance"].max()))))  # fmt: skip
-    ax.legend(frameon=False, fontsize=9, loc="lower right")
+    ax.legend(frameon=False, fontsize=9, loc="upper left")
     hide_spines(ax, "right", "top")
     return ax
 
