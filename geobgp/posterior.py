@@ -1571,7 +1571,7 @@ class Posterior:
         """
         from geobgp.checks.variogram import spatial, variogram
 
-        sites: Any = getattr(self, "sites", None)
+        sites = self.sites
         if sites is None and spatial(self) is not None:
             raise DataError(
                 "The measurements are not known: files keep none.",

@@ -22,6 +22,8 @@ NAMES = (
     "06_can_i_trust_this_map",
     "07_counts_by_area",
     "08_where_and_when",
+    "09_prevalence_from_survey_to_districts",
+    "10_measurements_behind_a_peninsula",
 )
 #: What belongs to one machine, and not in a notebook.
 PRIVATE = re.compile(
