@@ -198,7 +198,7 @@ def test_a_wrong_argument_is_refused_by_name(validated, owner, name, tmp_path):
     parameters = inspect.signature(function).parameters
     several = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
     needed = {p.name for p in parameters.values() if p.default is p.empty and p.kind not in several}
-    needed |= {"points", "land"} & set(parameters)
+    needed |= {"points", "land", "controls"} & set(parameters)
     given = {n: good(validated, n, tmp_path) for n in needed - {name}}
     if validated in ("map_intensity", "map_risk"):
         given |= {"crs": "local", "cell_size": 1.0, "max_seconds": 0.0}
