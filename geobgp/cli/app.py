@@ -18,9 +18,11 @@ from geobgp.auto.options import OptionSet, TilesOptions
 from geobgp.cli.options import (
     GroupedCommand,
     MapOptions,
+    PrevalenceFiles,
     RiskFiles,
     SimulateOptions,
     StrataFiles,
+    ValueFiles,
     parse_options,
     shell_options,
 )
@@ -118,6 +120,26 @@ def risk_command() -> None:
     With --status both are in the one file CASES.
 
     Writes to OUT/: rasters with QGIS styles (q50.tif, q05.tif, ..., exceedance_1.tif), tolerance.gpkg, map.qgz (a QGIS
+    project), map.html, report.html, summary.json and posterior.geobgp. They appear together, at the end. What could
+    not be made is listed, and the exit code is 3.
+    """
+
+
+@_command("values", ValueFiles, "place_files", "Map a measured quantity from samples.", "samples")
+def values_command() -> None:
+    """Map the quantity that was measured at the places of SAMPLES (GeoPackage, CSV, ...) on land.
+
+    Writes to OUT/: rasters with QGIS styles (mean.tif, sd.tif, q05.tif, ..., exceedance_T.tif), map.qgz (a QGIS
+    project), map.html, report.html, summary.json and posterior.geobgp. They appear together, at the end. What could
+    not be made is listed, and the exit code is 3.
+    """
+
+
+@_command("prevalence", PrevalenceFiles, "place_files", "Map a prevalence from surveys.", "surveys")
+def prevalence_command() -> None:
+    """Map the share of positives among those tested at the places of SURVEYS (GeoPackage, CSV, ...) on land.
+
+    Writes to OUT/: rasters with QGIS styles (mean.tif, sd.tif, q05.tif, ..., exceedance_T.tif), map.qgz (a QGIS
     project), map.html, report.html, summary.json and posterior.geobgp. They appear together, at the end. What could
     not be made is listed, and the exit code is 3.
     """

@@ -23,9 +23,11 @@ from geobgp.auto.search import cell_size_for
 from geobgp.cli.messages import say, showing_warnings
 from geobgp.cli.options import (
     MapOptions,
+    PrevalenceFiles,
     RiskFiles,
     SimulateOptions,
     StrataFiles,
+    ValueFiles,
     command_line,
     parse_options,
 )
@@ -169,6 +171,14 @@ def _profiles() -> list[Path]:
 def risk_files(options: RiskFiles, **talk: Any) -> None:
     """Do what ``geobgp risk`` does."""
     fill_folder(options, run, write_results, **talk)
+
+
+# -- ``geobgp values`` and ``geobgp prevalence``: measurements or surveys and land in, a folder out -----------
+
+
+def place_files(options: ValueFiles | PrevalenceFiles, **talk: Any) -> None:
+    """Do what ``geobgp values`` and ``geobgp prevalence`` do."""
+    fill_folder(options, run, write_results, report="report.html", **talk)
 
 
 # -- ``geobgp simulate``: points drawn from a known intensity, in a file -------------------------------------

@@ -17,10 +17,12 @@ from geobgp.auto.options import (
     LandOptions,
     Options,
     OptionSet,
+    PrevalenceOptions,
     RiskOptions,
     Setting,
     StrataOptions,
     TilesOptions,
+    ValueOptions,
     setting,
     settings,
 )
@@ -34,7 +36,7 @@ from geobgp.validation import THRESHOLDS
 Parsed = TypeVar("Parsed", bound=OptionSet)
 
 #: What is no option but an argument.
-_ARGUMENTS = ("points", "cases", "controls")
+_ARGUMENTS = ("points", "cases", "controls", "samples", "surveys")
 _METAVAR = {
     "file": "FILE",
     "files": "FILE",
@@ -161,6 +163,14 @@ class MapOptions(ShownOptions, Options):
 
 class RiskFiles(ShownOptions, RiskOptions):
     """What ``geobgp risk`` is told: the options of `map_risk`, and what to write."""
+
+
+class ValueFiles(ShownOptions, ValueOptions):
+    """What ``geobgp values`` is told: the options of `map_values`, and what to write."""
+
+
+class PrevalenceFiles(ShownOptions, PrevalenceOptions):
+    """What ``geobgp prevalence`` is told: the options of `map_prevalence`, and what to write."""
 
 
 class StrataFiles(FolderOptions, RegionOptions, StrataOptions):
@@ -439,7 +449,7 @@ def render_option(name: str, value: Any = None) -> str:
 @cache
 def _known() -> dict[str, Setting]:
     """Return all options of the shell; what several commands have is said as ``geobgp map`` says it."""
-    sets = (RiskFiles, SimulateOptions, TilesOptions, StrataFiles, MapOptions)
+    sets = (ValueFiles, PrevalenceFiles, RiskFiles, SimulateOptions, TilesOptions, StrataFiles, MapOptions)
     return {name: how for options in sets for name, how in settings(options).items()}
 
 

@@ -11,10 +11,11 @@ import pandas as pd
 import geobgp
 from geobgp.checks.crossval import check_warning, too_few_to_hold_out, what_to_try
 from geobgp.checks.residuals import check
-from geobgp.cli.options import MapOptions, RiskFiles, command_line, render_option
+from geobgp.cli.options import MapOptions, PrevalenceFiles, RiskFiles, ValueFiles, command_line, render_option
 from geobgp.cli.workspace import RECORD, Steps, files_in, write_record
 from geobgp.data.areas import AreaCounts
 from geobgp.data.counts import Counts
+from geobgp.data.measurements import Measurements
 from geobgp.data.persons import CaseControl
 from geobgp.errors import CheckWarning, GeobgpError, InputWarning, SizeError, option, render_text, warn
 from geobgp.files import replacing
@@ -48,6 +49,7 @@ RASTERS = "periods"
 LEFT_OUT, FEWEST_PERIODS, FEWEST_EVENTS = 3, 6, 20
 #: The threshold of every map of risk: the average.
 AVERAGE = 1.0
+_COMMANDS = {RiskFiles: "risk", ValueFiles: "values", PrevalenceFiles: "prevalence"}
 _COLOURS = {"good": "green", "doubt": "yellow", "bad": "red"}
 _ABOUT = {
     "mean.tif": "posterior mean of the {}",
@@ -72,7 +74,7 @@ _ABOUT = {
 def write_results(
     folder: Path,
     mapped: Mapped,
-    options: MapOptions | RiskFiles,
+    options: MapOptions | RiskFiles | ValueFiles | PrevalenceFiles,
     steps: Steps,
     warnings: list[str],
 ) -> None:
@@ -91,7 +93,7 @@ def write_results(
     """
     posterior = mapped.posterior.styled(**options.look())
     periods, of_risk = posterior.periods, posterior.exposure_kind == "risk"
-    counts = None if of_risk else mapped.counts
+    counts = mapped.counts if isinstance(mapped.counts, (Counts, AreaCounts)) else None
     thresholds = sorted({*options.thresholds, *([AVERAGE] if of_risk else [])})
     with steps.stage("posterior") as stage:  # first: all else can be made from it
         posterior._known_variation()  # the file keeps it
@@ -146,7 +148,7 @@ def write_results(
         regions=regions,
         files=shown_files(file_names(folder), posterior.quantity),
         seconds=steps.seconds,
-        command=command_line(options, "risk" if of_risk else "map"),
+        command=command_line(options, _COMMANDS.get(type(options), "map")),
     )
     with steps.stage("report"):
         write_report(folder / "report.html", view, inputs)
@@ -174,7 +176,7 @@ def write_trend(posterior: Posterior, folder: Path) -> list[Path]:
 def write_map(
     view: View,
     counts: Counts | AreaCounts | None,
-    options: MapOptions | RiskFiles,
+    options: MapOptions | RiskFiles | ValueFiles | PrevalenceFiles,
     thresholds: Sequence[float],
     regions: gpd.GeoDataFrame | None,
     folder: Path,
@@ -277,7 +279,9 @@ class HeldOutChecks(NamedTuple):
     why_not: str = ""
 
 
-def left_out(posterior: Posterior, options: MapOptions | RiskFiles, steps: Steps) -> HeldOutChecks:
+def left_out(
+    posterior: Posterior, options: MapOptions | RiskFiles | ValueFiles | PrevalenceFiles, steps: Steps
+) -> HeldOutChecks:
     """Leave out blocks or areas in turn, or the last periods.
 
     What fails is warned of, as is that nothing could be left out.
@@ -357,6 +361,10 @@ def counted(mapped: Any) -> dict[str, Any]:
             "moved": sum(c.n_snapped for c in both), "dropped": sum(c.n_dropped for c in both),
             "cases": both[0].n_used, "controls": both[1].n_used,
         }  # fmt: skip
+    if isinstance(mapped.counts, Measurements):
+        facts = mapped.counts.facts
+        whole = mapped.counts.counts
+        return {"read": whole.n_read if whole is not None else facts["used"]} | dict(facts)
     counts = mapped.counts
     if isinstance(counts, AreaCounts):
         placed = 0 if counts.located is None else round(float(counts.located.sum()))

@@ -1,0 +1,107 @@
+"""map_values and map_prevalence: what is read, refused and chosen, and known truths."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import shapely
+
+from geobgp import DataError, map_prevalence, map_values
+from geobgp.data.measurements import column_of, positives_of
+from geobgp.inference.families import Gaussian
+from geobgp.inference.links import EXP, IDENTITY
+
+LAND = shapely.box(0, 0, 10, 10)
+HOW = {"crs": "local", "cell_size": 1.0, "permeability": 0, "cache": False}
+
+
+def places(n=60, seed=0):
+    rng = np.random.default_rng(seed)
+    table = pd.DataFrame(rng.uniform(0.1, 9.9, (n, 2)), columns=["easting", "northing"])
+    return table.assign(f=np.sin(table["easting"] / 2.0), noise=rng.normal(size=n))
+
+
+def test_the_transform_is_the_one_that_made_the_values():
+    table = places()
+    table["skewed"], table["even"] = (
+        np.exp(2 * table.f + 0.2 * table.noise),
+        50.0 + table.f + 0.2 * table.noise,
+    )
+    skewed, even = (map_values(table, LAND, value=name, m=16, **HOW) for name in ("skewed", "even"))
+    assert skewed.link is EXP
+    assert even.link is IDENTITY
+    inside = skewed.values_at([[3.14, 5.0]])
+    assert inside["q05"][0] < np.exp(2.0) < inside["q95"][0]
+    assert skewed.quantity == "value"
+    assert skewed.drawn == "mean"
+
+
+def test_the_bound_of_a_transform_has_its_jacobian():
+    """A lognormal density is that of the logarithm over the value, so bounds of transforms can be compared."""
+    table = places().assign(y=lambda t: np.exp(t.f))
+    logs = map_values(table, LAND, value="y", transform="log", m=16, **HOW)
+    plain = map_values(table.assign(z=table.f), LAND, value="z", transform="none", m=16, **HOW)
+    assert logs.elbo == pytest.approx(plain.elbo - table.f.sum(), abs=1e-6)
+    one = Gaussian(np.zeros(0), 0.5, EXP)
+    grid = np.linspace(1e-3, 40.0, 400_000)
+    assert np.exp(one.log_density(grid, 0.3)).sum() * (grid[1] - grid[0]) == pytest.approx(1.0, abs=1e-3)
+
+
+def test_surveys_that_vary_more_than_chance_are_found():
+    table, rng = places(80), np.random.default_rng(1)
+    table["n"] = 40
+    table["even"] = rng.binomial(40, 0.3, 80)
+    table["wild"] = rng.binomial(40, rng.beta(0.9, 2.1, 80))
+    found = {
+        name: map_prevalence(table, LAND, positive=name, tested="n", m=16, **HOW) for name in ("even", "wild")
+    }
+    assert "beta" not in found["even"].likelihood.name
+    assert found["wild"].likelihood.name.startswith("beta-binomial")
+    assert found["wild"].quantity == "prevalence"
+    assert 0.2 < found["even"].overall < 0.4
+
+
+def test_held_out_sites_are_predicted():
+    table = places().assign(y=lambda t: t.f + 0.1 * t.noise)
+    checked = map_values(table, LAND, value="y", m=16, **HOW).cross_validate("sites")
+    assert checked.score > 0.5
+    assert 0.75 <= checked.coverage <= 1.0
+
+
+@pytest.mark.parametrize(
+    ("positive", "tested", "words"),
+    [
+        ([3, 9], [5, 5], "more positives than were tested"),
+        ([-1, 2], [5, 5], "fewer than no positives"),
+        ([0.5, 2], [5, 5], "not whole"),
+        ([0, 0], [5, 5], "Nobody of 10 tested is positive"),
+    ],
+)
+def test_impossible_surveys_are_refused(positive, tested, words):
+    with pytest.raises(DataError, match=words):
+        positives_of(pd.DataFrame({"y": positive, "n": tested}), "y", "n")
+
+
+def test_surveys_of_nobody_are_counted_and_left_out():
+    y, n, unused = positives_of(pd.DataFrame({"y": [1, 0, np.nan], "n": [4, 0, 5]}), "y", "n")
+    assert np.isfinite(y).tolist() == np.isfinite(n).tolist() == [True, False, False]
+    assert unused == {"without_value": 1, "nobody_tested": 1}
+
+
+def test_marks_of_the_limit_of_detection_are_explained():
+    with pytest.raises(DataError, match=r"'<0\.5'") as caught:
+        column_of(pd.DataFrame({"lead": ["1.5", "<0.5", "LOD"]}), "lead", "samples", "value")
+    assert "half the limit" in caught.value.remedy
+
+
+def test_values_that_cannot_be_mapped_are_refused():
+    table = places().assign(same=3.0, zero=0.0)
+    with pytest.raises(DataError, match="there is nothing to map"):
+        map_values(table, LAND, value="same", **HOW)
+    with pytest.raises(DataError, match="have not a logarithm"):
+        map_values(table, LAND, value="zero", transform="log", **HOW)
+    with pytest.raises(DataError, match="at least 5 are needed"):
+        map_values(table.head(3), LAND, value="f", **HOW)
+    with pytest.raises(DataError, match="has no column 'lead'"):
+        map_values(table, LAND, value="lead", **HOW)
