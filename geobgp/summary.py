@@ -27,6 +27,7 @@ from geobgp.text import count, html_table, number
 
 if TYPE_CHECKING:
     from geobgp.data.periods import Periods
+    from geobgp.inference.families import Likelihood
     from geobgp.posterior import Posterior
 
 #: What the effects of a yearly cycle are called.
@@ -259,7 +260,7 @@ def describe(posterior: Posterior) -> Summary:
     for k, name in enumerate(learned, start=first):
         facts[f"sd_of_effects_of_{name}"] = _hyper(posterior, k, 1.0, "", True)
     if "k" in (spread := posterior.likelihood.facts()):
-        facts["overdispersion"] = _spread(spread["k"], spread.get("gain", math.nan))
+        facts["overdispersion"] = _spread(posterior.likelihood, spread["k"], spread.get("gain", math.nan))
     noise = sum(state.weight * state.noise for state in fit.states)
     if np.isfinite(noise):
         facts["noise"] = float(noise)
@@ -318,14 +319,15 @@ def _season(posterior: Posterior) -> str | None:
     return f"highest in {month}, {number(math.exp(2.0 * math.hypot(cosine, sine)), 2)} times the lowest"
 
 
-def _spread(k: float, gain: float) -> str:
-    """Return the size of a negative binomial, and whether it was needed, in words."""
+def _spread(family: Likelihood, k: float, gain: float) -> str:
+    """Return the size of a negative binomial or a beta-binomial, and whether it was needed, in words."""
+    limit = "binomial numbers" if "tested" in family.arrays else "Poisson counts"
     size = f"size {number(k, 3)}"
     if not math.isfinite(gain):
         return size
     if gain > NEEDED:
-        return f"{size}: needed, {number(gain, 3)} nats above Poisson counts"
-    return f"{size}: not needed, {number(max(gain, 0.0), 2)} nats above Poisson counts"
+        return f"{size}: needed, {number(gain, 3)} nats above {limit}"
+    return f"{size}: not needed, {number(max(gain, 0.0), 2)} nats above {limit}"
 
 
 def _hyper(posterior: Posterior, k: int, scale: float, unit: str, learned: bool) -> dict[str, Any]:

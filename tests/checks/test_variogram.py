@@ -137,6 +137,16 @@ def test_what_cannot_be_shown_is_refused(fitted):
         variogram(counts, coords, values)
 
 
+def test_a_posterior_knows_its_measurements_until_it_is_saved(fitted, tmp_path):
+    posterior, coords, values = fitted
+    own = posterior.variogram(bins=9, cutoff=8.0).table
+    np.testing.assert_array_equal(own, variogram(posterior, coords, values, bins=9, cutoff=8.0).table)
+    again = type(posterior).load(posterior.save(tmp_path / "lead"))
+    assert spatial(again).sentence == spatial(posterior).sentence
+    with pytest.raises(DataError, match="files keep none"):
+        again.variogram()
+
+
 def test_the_figure_shows_the_numbers(fitted):
     posterior, coords, values = fitted
     shown = variogram(posterior, coords, values, bins=10, cutoff=12.0)
