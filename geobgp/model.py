@@ -943,6 +943,7 @@ class BoundaryGP:
         progress=PROGRESS,
         title=TEXT,
         resume=FLAG,
+        start=a("Posterior"),
         client=CLIENT,
     )
     def fit(

@@ -357,7 +357,7 @@ class TimeOptions(OptionSet, heading="Time"):
         metavar="FIRST/LAST",
     )
     date_format: str | None = setting(
-        "How dates are written that are not year first, such as %d/%m/%Y.", metavar="FORMAT"
+        "How dates are written that are not year first, such as %d/%m/%Y.", "column", metavar="FORMAT"
     )
     absent: Literal["zero", "unknown"] | None = setting(
         "What it means that an area has no row in a period.", "choice", choices=("zero", "unknown")

@@ -425,9 +425,10 @@ class SparseState(_State):
     def _between(self, coords: np.ndarray) -> tuple[_Field, sparse.csr_array]:
         """Return the field at coordinates on land, and the matrix that takes z there."""
         rows = self.full.observe(coords)
-        log_even = np.zeros(rows.shape[1])
-        log_even[only_unknown(self.full.field.to_nodes)] = np.log(self.even)
-        rows = sparse.csr_array(sparse.diags_array(np.exp(mean_rows(rows) @ log_even)) @ rows)
+        if (self.even != 1.0).any():
+            log_even = np.zeros(rows.shape[1])
+            log_even[only_unknown(self.full.field.to_nodes)] = np.log(self.even)
+            rows = sparse.csr_array(sparse.diags_array(np.exp(mean_rows(rows) @ log_even)) @ rows)
         powers, inverse = self._inverse
         variance = powers.variances(self._factor(), inverse, rows)
         return _Field(rows @ self.z, variance, rows @ self.coupling), rows

@@ -36,7 +36,7 @@ MADE_ELSEWHERE = {"AreaCounts", "Counts", "CrossValidation", "Domain", "Excursio
                   "Posterior", "Residuals", "Variation", "Versus"}  # fmt: skip
 #: Methods for the rooms of the house, not for visitors.
 INSIDE = {
-    "BoundaryGP": {"from_inputs"},
+    "BoundaryGP": {"fit_measurements", "from_inputs"},
     "Domain": {"from_land", "from_geometry", "interpolation", "polygon_of"},
     "FullRank": {"from_arrays", "keep", "posterior_factor", "powers", "sample_prior", "longest_lengthscale",
         "truncated_variance"},
@@ -62,10 +62,16 @@ ALLOWED = {
     ("map_intensity", "units"): ("",),
     ("map_strata", "units"): ("",),
     ("map_tiles", "units"): ("",),
+    ("map_values", "units"): ("",),
     ("bin_points", "max_snap"): (math.inf,),
     ("Domain.nearest", "max_distance"): (math.inf,),
     ("Domain.to_grid", "fill"): (math.nan, math.inf, -math.inf),
 }
+#: Maps that are fitted where a wrong value is not refused, and the columns that they need.
+PLACED = {
+    "map_intensity": {}, "map_risk": {}, "map_values": {"value": "lead"},
+    "map_prevalence": {"positive": "positive", "tested": "tested"},
+}  # fmt: skip
 #: Where the error names the option of `map_intensity` that an argument comes from.
 TOLD_AS = {
     ("Periods.between", "edges"): "every",
@@ -104,6 +110,9 @@ def world() -> dict[str, Any]:
         "Periods": geobgp.Periods.calendar("month", "2020-01", "2020-05"),
         "over time": LGCP(basis, kernel, dynamics="separable").fit(np.array([counts] * 6), resume=False),
         "cases": pd.DataFrame({"age": ["a", "b"]}),
+        "sites": pd.DataFrame(rng.random((40, 2)) * 10, columns=["easting", "northing"]).assign(
+            positive=rng.binomial(20, 0.3, 40), tested=20, lead=rng.normal(5.0, 1.0, 40)
+        ),
         "labelled": pd.DataFrame({"x": [1.0, 2.0, 3.0], "y": [4.0, 5.0, 6.0], "age": ["a", "a", "b"]}),
     }  # fmt: skip
 
@@ -127,7 +136,7 @@ def good(validated: str, name: str, tmp: Path) -> Any:
         "cell_size": 1.0, "intensity": 2.0, "seed": 1, "n": 2, "m": 4, "threshold": 2.0, "levels": [1.0],
         "probability": 0.8, "lengthscale": 2.0, "sd": 1.0, "omega": np.ones(2), "max_distance": 1.0,
         "values": np.ones(100), "every": "month", "first": "2020-01-01", "last": "2020-03-01", "edges": [0, 1], "k": 2,
-        "min_count": 2,
+        "min_count": 2, "surveys": w["sites"], "samples": w["sites"],
         "period": 0, "periods": 1, "units": None, "bounds": (0, 0, 4, 4), "shape": (2, 2), "affine": w["Grid"].affine,
     }  # fmt: skip
     found = special.get((validated, name), usual.get(name))
@@ -200,8 +209,8 @@ def test_a_wrong_argument_is_refused_by_name(validated, owner, name, tmp_path):
     needed = {p.name for p in parameters.values() if p.default is p.empty and p.kind not in several}
     needed |= {"points", "land", "controls"} & set(parameters)
     given = {n: good(validated, n, tmp_path) for n in needed - {name}}
-    if validated in ("map_intensity", "map_risk"):
-        given |= {"crs": "local", "cell_size": 1.0, "max_seconds": 0.0}
+    if validated in PLACED:
+        given |= {"crs": "local", "cell_size": 1.0, "max_seconds": 0.0} | PLACED[validated]
         given |= {"areas": world()["table"], "count": "n"} if name in ("count", "suppressed") else {}
         given |= {"cache": False, "m": 4} if validated == "map_intensity" else {"permeability": 0.0}
     parameter = parameters[name]
