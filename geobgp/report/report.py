@@ -538,9 +538,13 @@ def region_table(frame: pd.DataFrame | None, exposed: str = "Exposure") -> dict[
     columns |= between(frame, "predicted", events)
     if "reported" in frame:
         columns["Expected reports"] = [events(v) for v in frame["reported"]]
-    columns["Expected"] = [events(v) for v in frame["expected"]]
-    columns |= between(frame, "", events, "Expected")
-    rate = f"Rate, {frame.attrs.get('units', '')}".rstrip(", ")
+    shown = frame.attrs.get("units", "")
+    main, told_as, name = ("expected", events, "Expected")
+    if main not in frame:  # a share or a value has a mean
+        main, told_as, name = "mean", three, f"Mean, {shown}".rstrip(", ")
+    columns[name] = [told_as(v) for v in frame[main]]
+    columns |= between(frame, "", told_as, name)
+    rate = f"Rate, {shown}".rstrip(", ")
     for key, name in (("rate", rate), ("relative_risk", "Relative risk")):
         if key in frame:
             columns[name] = [three(v) for v in frame[key]]

@@ -58,7 +58,6 @@ ASKED = (
 #: What is asked of several periods.
 OF_TIME = ("level", "trend", "forecast", "at")
 
-_NO_PEOPLE = "a measured value has no number of people or events behind it"
 Some = str | tuple[str, ...] | None
 #: Pairs without a meaning, and why: words that the message holds. (observed, how or None for all, with or asked).
 REFUSED: dict[tuple[Some, Some, Some], tuple[str, str]] = {
@@ -70,12 +69,13 @@ REFUSED: dict[tuple[Some, Some, Some], tuple[str, str]] = {
         "the controls are a sample of all people",
         "the controls are the exposure",
     ),
-    ("surveys", None, "exposure"): ("tested", "the number tested is the exposure"),
-    ("values", None, "exposure"): ("no events", "a mean value is not multiplied by people"),
-    ("surveys", None, "effort"): ("tested", "who is not tested is not counted among the tested: it cancels"),
-    ("values", None, "effort"): (
-        "no events",
-        "effort is a share of events that get counted, and values are not counts",
+    ("values", None, "exposure"): (
+        "means of regions are over their land",
+        "a mean value is not multiplied by people",
+    ),
+    (("surveys", "values"), None, "effort"): (
+        "some are not reported",
+        "who is not tested, and what is not measured, is not counted either: it cancels",
     ),
     ("cases and controls", None, "overdispersion"): (
         "a person is a case or is none",
@@ -85,7 +85,14 @@ REFUSED: dict[tuple[Some, Some, Some], tuple[str, str]] = {
         "how many people there are is not known",
         "a case-control sample knows ratios only",
     ),
-    ("values", None, "small-number protection"): ("no events", _NO_PEOPLE),
+    ("surveys", None, "units"): (
+        "which is a share",
+        "a share of those tested, from 0 to 1, is per person as it is",
+    ),
+    (("surveys", "values"), None, ("small-number protection", "protected")): (
+        "mall numbers",
+        "what is known of a place rests on samples, and no number of events is told of it",
+    ),
     (None, ("in space", "by stratum"), OF_TIME): ("has no time", "what changes needs several periods"),
 }
 
@@ -93,11 +100,21 @@ REFUSED: dict[tuple[Some, Some, Some], tuple[str, str]] = {
 NOT_YET: set[tuple[str | None, str | None, str | None]] = {
     ("cases and controls", "over periods", "cross_validate"),
     ("cases and controls", "over periods", "compare"),
-    ("surveys", None, None),
-    ("values", None, None),
+    ("surveys", "in space", "versus"),
+    ("values", "in space", "versus"),
+    ("surveys", "in space", "compare"),
+    ("values", "in space", "compare"),
+    ("surveys", "in space", "variation"),
+    ("values", "in space", "variation"),
+    ("surveys", "in space", "residuals"),
+    ("values", "in space", "residuals"),
+    ("surveys", "over periods", None),
+    ("values", "over periods", None),
     ("areas", "by stratum", None),
     ("points and areas", "by stratum", None),
     ("cases and controls", "by stratum", None),
+    ("surveys", "by stratum", None),
+    ("values", "by stratum", None),
 }
 
 #: Ten by ten km with a lake.
@@ -277,6 +294,10 @@ def not_yet(observed: str, how: str, what: str) -> bool:
     return any(all(a in (None, b) for a, b in zip(one, pair, strict=True)) for one in NOT_YET)
 
 
+def _words(given: Some) -> str:
+    return " and ".join(given) if isinstance(given, tuple) else given or ""
+
+
 def page() -> str:
     """Return the page of the manual."""
     lines = [
@@ -309,9 +330,9 @@ def page() -> str:
     lines += ["(no-meaning)=", "## No meaning", ""]
     for k, ((observed, how, what), (_, why)) in enumerate(REFUSED.items(), 1):
         named = ", ".join(f"`{w}`" for w in what) if isinstance(what, tuple) else what
-        when = " and ".join(how) if isinstance(how, tuple) else how
+        when = _words(how)
         lines.append(
-            f"{k}. {named}, {observed or 'whatever was observed'}{f' {when}' if when else ''}: {why}."
+            f"{k}. {named}, {_words(observed) or 'whatever was observed'}{f' {when}' if when else ''}: {why}."
         )
     return "\n".join(lines) + "\n"
 
