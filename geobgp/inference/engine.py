@@ -270,7 +270,7 @@ class Engine:
         z, beta = bordered.solve(natural)
         mean = _scaled(e, prior.apply(z)) + self.design @ beta
         variance = _scaled(None if e is None else e**2, factor.variances())
-        variance += np.einsum("ij,jk,ik->i", bordered.rest, bordered.beta_cov, bordered.rest)
+        variance += np.einsum("ij,ij->i", bordered.rest @ bordered.beta_cov, bordered.rest)
         log_fixed = float(np.log(fixed_precision).sum())
         log_det = factor.log_det + bordered.log_det - log_fixed
         square = prior.square(z) + float(beta**2 @ fixed_precision)
