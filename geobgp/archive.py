@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import Field, fields, is_dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyproj
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from geobgp.posterior import Posterior
 
 _KIND = "posterior"
+T = TypeVar("T")
 #: Whose dataclasses can be stored: none of these does more than hold what it is given.
 _PACKAGES = ("data", "inference", "land", "prior")
 _MODULES = ("checks.variation", "posterior", "privacy", "style", "summary", "units")
@@ -246,7 +247,8 @@ def pack(value: Any) -> tuple[Any, dict[str, np.ndarray]]:
         )
 
     def store_array(value: np.ndarray, path: str) -> Any:
-        arrays[path] = value
+        # What other libraries note on a type of numbers cannot be stored, and is not ours.
+        arrays[path] = value if value.dtype.metadata is None else value.astype(value.dtype.str)
         return {_TAG: "array", "of": path, "at": path}
 
     def walk_shapes(value: np.ndarray, path: str) -> Any:
@@ -315,30 +317,49 @@ def _join(path: str, name: object) -> str:
 
 def save(posterior: Posterior, path: str | Path) -> Path:
     """Write a posterior; see `Posterior.save`."""
+    return write(path, _KIND, record(posterior), posterior.provenance["source"])
+
+
+def load(path: str | Path) -> Posterior:
+    """Read a posterior; see `Posterior.load`."""
+    return read(path, _KIND, restored)
+
+
+def write(path: str | Path, kind: str, content: dict[str, Any], source: str) -> Path:
+    """Write what `pack` can take apart, with what wrote it."""
+    facts, arrays = pack(content)
+    return store.write(path, kind, {"source": source, **facts}, arrays)
+
+
+def record(posterior: Posterior) -> dict[str, Any]:
+    """Return what a file holds of a posterior, for `restored`: no persons with confounders, no small numbers."""
     if posterior.protection:
         posterior = reduced(posterior)
     noted = posterior._known_variation() if "variation" in posterior.fit.notes else None
     if posterior.persons is not None and posterior.effects.names:
         # With confounders they would be persons, and not numbers of them.
         posterior = replace(posterior, persons=None)
-    facts, arrays = pack({"posterior": posterior, "variation": noted})
-    return store.write(path, _KIND, {"source": posterior.provenance["source"], **facts}, arrays)
+    return {"posterior": posterior, "variation": noted}
 
 
-def load(path: str | Path) -> Posterior:
-    """Read a posterior; see `Posterior.load`."""
-    header, arrays = store.read(path, _KIND)
+def restored(content: dict[str, Any]) -> Posterior:
+    """Return the posterior that a file holds."""
+    posterior: Posterior = content["posterior"]
+    _check(posterior)
+    if (persons := posterior.persons) is not None:
+        alike = Effects(columns=np.ones((len(persons.node), 1)))
+        posterior = replace(posterior, persons=replace(persons, effects=alike))
+    if content["variation"] is not None:
+        posterior.fit.notes["variation"] = content["variation"]
+    return posterior
+
+
+def read(path: str | Path, kind: str, build: Callable[[dict[str, Any]], T]) -> T:
+    """Return what a file holds, as a function makes it of what `unpack` gives; foreign files raise CacheError."""
+    header, arrays = store.read(path, kind)
     source = header.pop("source", "another version of geobgp")
     try:
-        content = unpack(header, arrays)
-        posterior: Posterior = content["posterior"]
-        _check(posterior)
-        if (persons := posterior.persons) is not None:
-            alike = Effects(columns=np.ones((len(persons.node), 1)))
-            posterior = replace(posterior, persons=replace(persons, effects=alike))
-        if content["variation"] is not None:
-            posterior.fit.notes["variation"] = content["variation"]
-        return posterior
+        return build(unpack(header, arrays))
     except (CacheError, DataError):
         raise
     except (KeyError, TypeError) as error:

@@ -1231,6 +1231,7 @@ class RiskModel:
         progress: ProgressLike = False,
         title: str = "",
         start: Posterior | None = None,
+        measure: bool = False,
         client: Any = None,
         periods: Periods | None = None,
         dynamics: Literal["auto", "separable", "diffusive"] = "auto",
@@ -1244,7 +1245,7 @@ class RiskModel:
         ----------
         groups : Groups
             Cases among the persons of a node with the same confounders.
-        hyper, progress, title, client
+        hyper, progress, title, measure, client
             As in `LGCP.fit`.
         start : Posterior, optional
             A fit on other cells, to begin from; one with another kernel is left.
@@ -1302,6 +1303,7 @@ class RiskModel:
                 hyper=hyper,
                 progress=progress,
                 start=known,
+                measure=measure,
                 client=client,
             )
         controls = groups.controls_at(n_nodes, None if periods is None else periods.n)

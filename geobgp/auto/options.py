@@ -933,13 +933,8 @@ class PrevalenceOptions(MappingOptions, ExposureOptions, SurveyOptions):
     )
 
 
-#: Why a map by stratum or by tile has no periods.
-_OF_TIME = ("time", "every", "between", "date_format", "absent", "dynamics")
-_ONE_TIME = "does not go with {}: they are not mapped over time"
-
-
-class StrataOptions(Options, WorkerOptions, heading="Data"):
-    """What `map_strata` takes; see there.
+class StratumOptions(OptionSet, heading="Data"):
+    """Strata.
 
     Parameters
     ----------
@@ -951,13 +946,13 @@ class StrataOptions(Options, WorkerOptions, heading="Data"):
         What they are pooled at suits strata of their size best, and need not be what suits all points together.
     """
 
-    refused: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        ("areas", "count", "suppressed"), "does not go with strata"
-    ) | dict.fromkeys(
-        ("time", "every", "between", "date_format", "absent", "dynamics"), _ONE_TIME.format("strata")
-    )
+    #: The options of one map of all strata together; what they call the data; and which of them say that it is these.
+    kind: ClassVar[type[MappingOptions]]
+    data: ClassVar[str] = "points"
+    marks: ClassVar[tuple[str, ...]] = ()
+
     by: Sequence[str] = setting(
-        "A column of the points: one map for each of its values; may be repeated.",
+        "A column of the data: one map for each of its values; may be repeated.",
         "columns",
         default=(),
         always=True,
@@ -981,23 +976,105 @@ class StrataOptions(Options, WorkerOptions, heading="Data"):
                 option="by",
                 remedy=f"Name it with {option('by')}.",
             )
+
+    def pooled(self) -> MappingOptions:
+        """Return the options of the map of all strata together."""
+        names = [f.name for f in dataclasses.fields(self.kind)]
+        shown = {"hyper": "map", "min_count": 0, "protect": "hide", "min_people": 0.0}
+        return self.kind(
+            **{name: shown[name] if name in shown else getattr(self, name) for name in names}  # type: ignore[arg-type]
+        )
+
+
+class StrataOptions(Options, StratumOptions, WorkerOptions):
+    """What `map_strata` takes of points and of counts by area; see there."""
+
+    kind = Options
+
+    def _check(self) -> None:
         from geobgp.data.sources import check_one
 
-        covariates = (("covariates", value) for value in (self.covariates or {}).values())
-        for name, value in (("exposure", self.exposure), ("effort", self.effort), *covariates):
-            check_one(name, value, "a map by stratum", "Give one for all: strata are not mapped over time.")
-        if self.weights is not None and not isinstance(self.weights, str):
-            raise DataError(
-                f"{option('weights')} of strata are a column of the points.",
-                option="weights",
-                found=type(self.weights).__name__,
-            )
+        if self.time is None:
+            covariates = (("covariates", value) for value in (self.covariates or {}).values())
+            for name, value in (("exposure", self.exposure), ("effort", self.effort), *covariates):
+                check_one(name, value, "a map by stratum without dates", "Give one for all strata.")
+        for name in ("weights", "time"):
+            if getattr(self, name) is not None and not isinstance(getattr(self, name), str):
+                raise DataError(
+                    f"{option(name)} of strata is a column of the points.",
+                    option=name,
+                    found=type(getattr(self, name)).__name__,
+                )
 
-    def pooled(self) -> Options:
-        """Return the options of the map of all strata together."""
-        names = [f.name for f in dataclasses.fields(Options) if f.name not in self.refused]
-        shown = {"hyper": "map", "min_count": 0, "protect": "hide", "min_people": 0.0}
-        return Options(**({name: getattr(self, name) for name in names} | shown))
+
+class RiskStrataOptions(RiskOptions, StratumOptions, WorkerOptions):
+    """What `map_strata` takes of cases and controls; see there."""
+
+    kind, data, marks = RiskOptions, "cases", ("cases", "controls", "status")
+
+
+class ValueStrataOptions(ValueOptions, StratumOptions, WorkerOptions):
+    """What `map_strata` takes of measured values; see there."""
+
+    kind, data, marks = ValueOptions, "samples", ("samples", "value")
+
+
+class PrevalenceStrataOptions(PrevalenceOptions, StratumOptions, WorkerOptions):
+    """What `map_strata` takes of surveys; see there."""
+
+    kind, data, marks = PrevalenceOptions, "surveys", ("surveys", "positive", "tested")
+
+
+#: Strata of each kind of data; those of counts, which need no mark, are the first.
+STRATA: tuple[type[StratumOptions], ...] = (
+    StrataOptions, RiskStrataOptions, ValueStrataOptions, PrevalenceStrataOptions,
+)  # fmt: skip
+
+
+class AnyStrataOptions(StrataOptions, PersonOptions, SampleOptions, SurveyOptions):
+    """All that `map_strata` may be given: for its signature and its help."""
+
+
+def strata_of(function: str, kinds: Sequence[type[StratumOptions]] = STRATA, **given: Any) -> Any:
+    """Return the options of strata of the kind of data that was given; those of other kinds are refused.
+
+    Parameters
+    ----------
+    function : str
+        For messages.
+    kinds : sequence of type
+        The first one is taken where nothing says that it is another.
+    **given
+        ``points`` may stand for the data, whatever their kind.
+    """
+    there = {
+        name: value
+        for name, value in given.items()
+        if value is not None and not (isinstance(value, tuple) and not value)
+    }
+    kind = next((k for k in kinds if any(name in there for name in k.marks)), kinds[0])
+    if kind.data not in there and "points" in there:
+        there[kind.data] = there.pop("points")
+    elif kind.data != "points" and "points" in there:
+        raise DataError(
+            f"There are both {option('points')} and {option(kind.data)}.",
+            option="points",
+            remedy="Strata are of one kind of data: leave out one of them.",
+        )
+    known = {name for other in kinds for name in settings(other)}
+    for name in there:
+        if name in known and name not in settings(kind) and name not in kind.refused:
+            raise DataError(
+                f"{option(name)} does not go with {option(kind.data)}.",
+                option=name,
+                remedy=f"Leave {option(name)} out.",
+            )
+    return kind.of(function, **there)
+
+
+#: Why a map by tile has no periods.
+_OF_TIME = ("time", "every", "between", "date_format", "absent", "dynamics")
+_ONE_TIME = "does not go with {}: they are not mapped over time"
 
 
 class TilesOptions(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
 from geobgp import privacy
-from geobgp.auto.gridded import GriddedSeries
+from geobgp.auto.gridded import GriddedData, GriddedSeries
 from geobgp.auto.options import MappingOptions, Options, PrevalenceOptions, RiskOptions, ValueOptions
 from geobgp.auto.search import POOLED_SHARE, Fits, GridRefinement, fit_over_time
 from geobgp.auto.tasks import CountTask, MapTask, PersonTask, SurveyTask, ValueTask
@@ -35,8 +35,10 @@ class Mapped:
     Attributes
     ----------
     posterior : Posterior
-    counts : Counts, AreaCounts, CaseControl or Measurements
-        What was observed.
+    task : MapTask
+        What kind of data they are of.
+    data : GriddedData
+        What was observed, and the inputs, on the cells that were kept.
     choices : dict of str to Choice
         CRS, cell size, water, features, boundary, kernel, hyperparameters: what was taken and why.
     seconds : dict of str to float
@@ -46,7 +48,8 @@ class Mapped:
     """
 
     posterior: Posterior
-    counts: Any
+    task: MapTask
+    data: GriddedData
     choices: dict[str, Choice]
     seconds: dict[str, float]
     reach: float
@@ -56,6 +59,11 @@ class Mapped:
         """The land that was fitted."""
         return self.posterior.domain
 
+    @property
+    def counts(self) -> Any:
+        """What was observed, by period where there are some: Counts, AreaCounts or CaseControl."""
+        return self.data.counts if self.data.in_time is None else self.data.in_time.counts
+
 
 def run(
     options: MappingOptions,
@@ -63,6 +71,8 @@ def run(
     *,
     keep_coordinates: bool = False,
     check: Callable[[Any], None] | None = None,
+    by: Sequence[str] = (),
+    n_workers: int = 1,
 ) -> Mapped:
     """Make a map, and return what was observed, the choices and the times as well.
 
@@ -75,18 +85,24 @@ def run(
         Keep the points' coordinates with the counts, to be shown on a map.
     check : callable, optional
         Is given what was observed before anything is fitted; raises where it cannot be used.
+    by : sequence of str
+        Columns whose values make strata, which `n_workers` will fit each by itself after this map of all: their time
+        is part of what is allowed.
+    n_workers : int
     """
     options.check_files()
     progress = as_progress(progress)
     kind = next(task for kind, task in TASKS.items() if isinstance(options, kind))
-    task = kind(options, progress, keep_coordinates, check)
+    task = kind(options, progress, keep_coordinates, check, by, n_workers)
+    task.n_strata  # noqa: B018  (columns that are not there are told now)
     begin = perf_counter()
     first = options.max_seconds * (POOLED_SHARE if task.in_time else 1.0)
     fits = Fits(task, begin + first)
     refinement = GridRefinement(GriddedSeries(task), fits)
     kept, choices = refinement.climb()
     if kept.data.in_time is not None:
-        fits = dataclasses.replace(fits, deadline=begin + options.max_seconds)
+        seconds = options.max_seconds / (1 + task.fits_to_come)
+        fits = dataclasses.replace(fits, deadline=begin + seconds)
         kept = fit_over_time(fits, kept, choices)
     history = tuple(dataclasses.replace(record, kept=record is kept.record) for record in fits.history)
     choices["hyperparameters"] = Choice("the best ones", "'integrate' would add their own uncertainty")
@@ -101,6 +117,5 @@ def run(
     )
     posterior = posterior.in_units(getattr(options, "units", None)).with_interval(options.interval)
     posterior = privacy.told_in_choices(posterior, options, choices)
-    counts = kept.data.counts if kept.data.in_time is None else kept.data.in_time.counts
     reach = refinement.reach if options.max_snap is None else options.max_snap
-    return Mapped(posterior, counts, choices, dict(progress.seconds), reach)
+    return Mapped(posterior, task, kept.data, choices, dict(progress.seconds), reach)

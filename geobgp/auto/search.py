@@ -243,7 +243,11 @@ class Fits:
         return min(max(used / max(wall, 1e-9), 0.05), 1.0) if wall > 1.0 else 1.0
 
     def too_late(self, what: str, seconds: float) -> str:
-        """Return that a fit would end after the deadline, nothing if it would not."""
+        """Return that a fit would end after the deadline, nothing if it would not.
+
+        Fits of strata like it follow, and are to end by then too.
+        """
+        seconds *= 1 + self.task.fits_to_come
         left = self.deadline - time.perf_counter()
         if seconds <= left:
             return ""
@@ -1085,7 +1089,8 @@ class GridRefinement:
     ) -> tuple[Candidate, str, ResolutionWarning | None]:
         """Halve the cells while the points gain by it; return the last fit that did, why, and what is to be said."""
         nouns, n_observed = self.fits.task.noun, now.data.n_observed
-        min_gain = max(LEAD, WORTH_PER_POINT * n_observed)
+        # What all strata together gain, each of them has its part of.
+        min_gain = max(LEAD * self.fits.task.n_strata, WORTH_PER_POINT * n_observed)
         finest = 0.5 * now.data.spacing
         while True:
             gain = now.gain - before.gain

@@ -6,17 +6,20 @@ import dataclasses
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from copy import copy
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 import numpy as np
+import pandas as pd
 from scipy.spatial import cKDTree
 from scipy.special import entr, gammaln
 
-from geobgp.auto.gridded import InTime
+from geobgp.auto.gridded import GriddedData, InTime
 from geobgp.auto.options import (
     MappingOptions,
     Options,
@@ -25,8 +28,18 @@ from geobgp.auto.options import (
     RiskOptions,
     ValueOptions,
 )
-from geobgp.data.areas import AreaCounts, bin_areas, combine, even_rate
-from geobgp.data.counts import Counts, PointSource, about_few, about_places, read_points
+from geobgp.data.areas import AreaCounts, add_rows, bin_areas, combine, even_rate
+from geobgp.data.counts import (
+    Counts,
+    Key,
+    PointSource,
+    about_few,
+    about_places,
+    check_strata,
+    read_points,
+    stratum_name,
+    stratum_order,
+)
 from geobgp.data.inputs import Inputs, check_events
 from geobgp.data.measurements import (
     Measurements,
@@ -50,9 +63,11 @@ from geobgp.data.persons import (
 from geobgp.errors import (
     DataError,
     DroppedPointsWarning,
+    GeobgpError,
     GeobgpWarning,
     GeometryError,
     captured_warnings,
+    option,
     warn,
 )
 from geobgp.files import read_vector
@@ -60,18 +75,65 @@ from geobgp.inference.families import FAMILIES, Gaussian, Likelihood
 from geobgp.land.polygons import check_one_plane, own_crs
 from geobgp.model import LGCP, TRANSFORMS, BoundaryGP, RiskModel, Transform, check_transform, fit_periods
 from geobgp.posterior import Posterior
-from geobgp.text import count
+from geobgp.progress import as_progress
+from geobgp.text import count, listed
 from geobgp.units import Units
 
 if TYPE_CHECKING:
-    from geobgp.auto.gridded import GriddedData
     from geobgp.land.domain import Domain
     from geobgp.prior.basis import Basis
     from geobgp.prior.kernels import Kernel
-    from geobgp.progress import Progress, Stage
+    from geobgp.progress import Progress, ProgressLike, Stage
 
 #: Share of points on top of others from which places count and not points; and the most points that are looked at.
 SHARED, MOST_LOOKED_AT = 0.3, 2_000_000
+
+
+@dataclass(eq=False)
+class StrataData:
+    """What was observed in each stratum, on the nodes of one domain.
+
+    Attributes
+    ----------
+    by : tuple of str
+        The columns.
+    keys : dict of str to tuple
+        Their values, by name of the stratum, in order.
+    n_unlabelled : int
+        Rows without a value in one of the columns: they are in no stratum.
+    observed : dict of str to Counts, AreaCounts or CaseControl
+        What was observed, by name, as far as it could be read.
+    data : dict of str to GriddedData
+        Of those strata that can be fitted.
+    failures : dict of str to str
+        Why the others cannot.
+    warnings : dict of str to tuple of str
+    """
+
+    by: tuple[str, ...]
+    keys: dict[str, Key]
+    n_unlabelled: int = 0
+    observed: dict[str, Any] = field(default_factory=dict)
+    data: dict[str, GriddedData] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+    warnings: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def add(
+        self, name: str, read: Callable[[], dict[str, Any]], domain: Domain, observed: Any = None
+    ) -> None:
+        """Read a stratum, and keep what it is, or why it cannot be fitted."""
+        captured = list[GeobgpWarning]()
+        if observed is not None:
+            self.observed[name] = observed
+        try:
+            with captured_warnings(captured.append):
+                self.data[name] = GriddedData(domain, **read())
+        except GeobgpError as error:
+            self.failures[name] = error.message
+            return
+        data = self.data[name]
+        self.warnings[name] = tuple(str(warning) for warning in captured)
+        self.observed[name] = data.counts if data.in_time is None else data.in_time.counts
 
 
 class MapTask(ABC):
@@ -85,8 +147,15 @@ class MapTask(ABC):
         Keep coordinates with the observations, to be shown on a map.
     check : callable, optional
         Is given what was observed on each domain before anything is fitted; raises where it cannot be used.
+    by : sequence of str
+        Columns whose values make strata, which `n_workers` fit each by itself once all together are fitted.
+    n_workers : int
     """
 
+    #: The options that hold what was observed; a stratum has its own rows of them.
+    observed: ClassVar[tuple[str, ...]] = ("points",)
+    #: Those of them that all strata share where they have no such column.
+    shared: ClassVar[tuple[str, ...]] = ()
     #: What is observed, one and several of it; and what water may separate.
     noun: ClassVar[tuple[str, str]] = ("point", "points")
     plural: ClassVar[str] = "events"
@@ -97,6 +166,8 @@ class MapTask(ABC):
         progress: Progress,
         keep_coordinates: bool = False,
         check: Callable[[Any], None] | None = None,
+        by: Sequence[str] = (),
+        n_workers: int = 1,
     ) -> None:
         self.options, self.progress = options, progress
         #: The kernel of fits; None: the usual one of each prior.
@@ -104,6 +175,7 @@ class MapTask(ABC):
         #: Which of `families` is fitted.
         self.family = ""
         self.keep_coordinates, self.check = keep_coordinates, check
+        self.by, self.n_workers = tuple(by), n_workers
 
     @property
     def in_time(self) -> bool:
@@ -142,7 +214,7 @@ class MapTask(ABC):
         return any(isinstance(v, np.ndarray) for v in each)
 
     @abstractmethod
-    def read(self, domain: Domain, reach: float | None) -> dict[str, Any]:
+    def read(self, domain: Domain, reach: float | None, inputs: Inputs | None = None) -> dict[str, Any]:
         """Return the fields of `GriddedData` on a domain.
 
         Parameters
@@ -150,6 +222,8 @@ class MapTask(ABC):
         domain : Domain
         reach : float or None
             How far points are moved to land where no distance was given.
+        inputs : Inputs, optional
+            Exposure, effort and covariates where they have been read, by period where there are some.
         """
 
     @abstractmethod
@@ -159,17 +233,136 @@ class MapTask(ABC):
         basis: Basis,
         kernel: Kernel | None,
         hyper: Literal["map", "integrate"],
-        stage: Stage,
+        stage: ProgressLike,
         start: Posterior | None,
+        measure: bool = False,
     ) -> Posterior:
-        """Return a fit of the data, of all periods as one."""
+        """Return a fit of the data, of all periods as one; `measure` how well they know the hyperparameters."""
+
+    # -- strata
+
+    @cached_property
+    def tables(self) -> dict[str, Any]:
+        """What was observed, by option, as tables that are read once."""
+        o = self.options
+        layer = getattr(o, "layer", None)
+        given = {name: getattr(o, name) for name in self.observed}
+        return {
+            name: read_table(value, name, None if name == "areas" else layer)
+            for name, value in given.items()
+            if value is not None
+        }
+
+    @cached_property
+    def strata(self) -> dict[str, tuple[Key, dict[str, Any]]]:
+        """The values of each stratum and its own part of each table, by name; tables without the columns are shared."""
+        by, tables = list(self.by), self.tables
+        with_columns: dict[str, Any] = {}
+        for name, table in tables.items():
+            columns = list(getattr(table, "columns", ()))
+            lacking = [column for column in by if column not in columns]
+            if not lacking:
+                with_columns[name] = table
+            elif name not in self.shared:
+                raise DataError(
+                    f"{option(name)} has no column {listed(lacking)}; there are {listed(columns) or 'none'}.",
+                    option="by",
+                    found=lacking,
+                    remedy="Name columns whose values make the strata.",
+                )
+        groups: dict[str, dict[Key, np.ndarray]] = {}
+        n_rows = n_known = 0
+        for name, table in with_columns.items():
+            labels = pd.DataFrame(table[by]).reset_index(drop=True)
+            known = labels.notna().all(axis=1).to_numpy()
+            if name in self.shared and not known.any():
+                continue
+            n_rows, n_known = n_rows + len(labels), n_known + int(known.sum())
+            rows, found = np.flatnonzero(known), labels[known].groupby(by, observed=True, sort=False).indices
+            groups[name] = {
+                key if isinstance(key, tuple) else (key,): rows[which] for key, which in found.items()
+            }
+        keys = sorted({key for of_table in groups.values() for key in of_table}, key=stratum_order)
+        check_strata(by, len(keys), n_rows, n_rows - n_known)
+        return {
+            stratum_name(key): (
+                key,
+                {
+                    name: table.iloc[groups[name].get(key, [])].reset_index(drop=True)
+                    if name in groups
+                    else table
+                    for name, table in tables.items()
+                },
+            )
+            for key in keys
+        }
+
+    @property
+    def n_strata(self) -> int:
+        """How many strata are fitted once all together are; 1 where they are not known yet, or there are none."""
+        return len(self.strata) if self.by else 1
+
+    @property
+    def fits_to_come(self) -> int:
+        """How many fits of strata each worker does after the one of all together."""
+        return -(-self.n_strata // self.n_workers) if self.by else 0
+
+    def read_strata(self, domain: Domain, reach: float, data: GriddedData) -> StrataData:
+        """Return what was observed in each stratum on a domain, with the inputs of all together.
+
+        Parameters
+        ----------
+        domain : Domain
+        reach : float
+            How far points are moved to land.
+        data : GriddedData
+            Of all together.
+        """
+        out = StrataData(self.by, {name: key for name, (key, _) in self.strata.items()})
+        inputs = data.inputs if data.in_time is None else data.in_time.inputs
+        periods = None if data.in_time is None else data.in_time.periods
+        for name, (_, tables) in self.strata.items():
+            task = self._fresh()
+            vars(task)["tables"] = tables
+            for option_name, table in tables.items():
+                task.options._set(option_name, table)
+            if periods is not None:
+                task.options._set("every", periods)
+                task.options._set("between", None)
+            out.add(name, lambda task=task: task.read(domain, reach, inputs), domain)  # type: ignore[misc]
+        return out
+
+    def _fresh(self) -> MapTask:
+        """Return a task with options of its own, which has read nothing yet."""
+        task = copy(self)
+        vars(task).clear()
+        task.options, task.progress = copy(self.options), as_progress(False)
+        task.keep_coordinates, task.check, task.by, task.n_workers = False, None, (), self.n_workers
+        task.family, task.kernel = self.family, self.kernel
+        return task
+
+    def titled(self, title: str) -> MapTask:
+        """Return the task of a map with a title."""
+        task = copy(self)
+        vars(task)["options"] = copy(self.options)
+        task.options._set("title", title)
+        return task
+
+    def light(self) -> MapTask:
+        """Return the task without what was observed, to be sent to workers."""
+        task, given = self._fresh(), ("exposure", "effort", "covariates", "client")
+        names = (*self.observed, *given, "land", "water", "barriers", "bridges")
+        for name in names:
+            if hasattr(task.options, name):
+                task.options._set(name, None)
+        return task
 
     def fit_periods(
         self,
         in_time: InTime,
         basis: Basis,
         kernel: Kernel,
-        stage: Stage,
+        stage: ProgressLike,
         start: Posterior | None,
         near: np.ndarray | None,
         deadline: float,
@@ -187,6 +380,7 @@ class MapTask(ABC):
 class CountTask(MapTask):
     """Events as points or by area, in space or over periods: a log-Gaussian Cox process."""
 
+    observed = ("points", "areas")
     noun = ("point", "points")
     options: Options
 
@@ -209,7 +403,8 @@ class CountTask(MapTask):
         if areas is None:
             return None
         frame = read_vector(areas, "areas") if isinstance(areas, (str, Path)) else areas
-        return len(frame) if self.options.time is None else int(frame.geometry.to_wkb().nunique())
+        several = self.options.time is not None or self.by
+        return int(frame.geometry.to_wkb().nunique()) if several else len(frame)
 
     @cached_property
     def source(self) -> PointSource:
@@ -221,7 +416,7 @@ class CountTask(MapTask):
             for name in ("chunksize", "longitude", "latitude", "easting", "northing", "layer")
         }
         return read_points(
-            o.points, weights=o.weights, time=o.time, crs=o.points_crs, client=o.client, **named
+            o.points, weights=o.weights, time=o.time, by=self.by, crs=o.points_crs, client=o.client, **named
         )
 
     @property
@@ -230,11 +425,41 @@ class CountTask(MapTask):
         return self.source.n
 
     @property
+    def n_strata(self) -> int:
+        """How many strata are fitted once all together are; 1 where they are not known yet, or there are none."""
+        if self.by and self.options.areas is None:
+            return self.source.n_strata or 1
+        return super().n_strata
+
+    def read_strata(self, domain: Domain, reach: float, data: GriddedData) -> StrataData:
+        """Return what was observed in each stratum on a domain; points of any number in one pass."""
+        if self.options.areas is not None:
+            return super().read_strata(domain, reach, data)
+        o, in_time = self.options, data.in_time
+        crs = data.counts.points_crs if o.points_crs is None else o.points_crs
+        source = (
+            self.source if crs is None or self.source.options.crs is not None else self.source.in_crs(crs)
+        )
+        when: dict[str, Any] = {}
+        if in_time is not None:
+            when = {"every": in_time.periods, "date_format": o.date_format}
+        reach = reach if o.max_snap is None else o.max_snap
+        counts = source.bin_strata(
+            domain, on_water=o.on_water, max_snap=reach, progress=self.progress, **when
+        )
+        keys = {str(name): tuple(row) for name, row in counts.labels.iterrows()}
+        out = StrataData(self.by, keys, n_unlabelled=counts.n_unlabelled)
+        inputs = data.inputs if in_time is None else in_time.inputs
+        for name, one in counts.items():
+            out.add(name, lambda one=one: self._gridded(domain, _some(one), 0.0, inputs), domain, one)  # type: ignore[misc]
+        return out
+
+    @property
     def one_size(self) -> bool:
         """Whether points can be read only once, or inputs are given for the nodes of one size of cells."""
         return self.options.areas is not None or not self.source.can_be_read_again or super().one_size
 
-    def read(self, domain: Domain, reach: float | None) -> dict[str, Any]:
+    def read(self, domain: Domain, reach: float | None, inputs: Inputs | None = None) -> dict[str, Any]:
         """Return counts and inputs."""
         o, spacing = self.options, 0.0
         counts: Any = None
@@ -252,27 +477,29 @@ class CountTask(MapTask):
                 }
                 if counts is not None and counts.periods is not None:
                     when["every"], when["between"] = counts.periods, None
-                areas = bin_areas(o.areas, domain, o.count or "", suppressed=o.suppressed, **when)
+                shapes = o.areas
+                if self.by:  # a row for each area and stratum
+                    shapes = add_rows(
+                        self.tables["areas"], o.count or "", cast("str | None", o.time), o.suppressed
+                    )
+                areas = bin_areas(shapes, domain, o.count or "", suppressed=o.suppressed, **when)
                 stage.note(f"{areas.n_used:,} events in {len(areas.names):,} areas")
             counts = areas if counts is None else dataclasses.replace(areas, located=np.array(counts.values))
-        some = o.exposure is not None or o.effort is not None or o.covariates
-        with self.progress.stage("inputs") if some else nullcontext():
-            inputs = Inputs.read(
-                domain,
-                exposure=o.exposure, exposure_column=o.exposure_column, effort=o.effort, effort_column=o.effort_column,
-                covariates=o.covariates, fill_missing=o.fill_missing,
-                periods=getattr(counts, "periods", None), time=o.time, date_format=o.date_format,
-                counted=counts.shapes if isinstance(counts, AreaCounts) else None,
-            )  # fmt: skip
-            # What does not fit is said before the fit.
-            Units.of(o.units or "", inputs.exposure_kind, domain.area_unit)
-            counts = _sharing(counts, inputs)
+        return self._gridded(domain, counts, spacing, inputs)
+
+    def _gridded(
+        self, domain: Domain, counts: Any, spacing: float, inputs: Inputs | None = None
+    ) -> dict[str, Any]:
+        """Return the fields of `GriddedData` with what was counted; inputs are read where they are not given."""
+        if inputs is None:
+            inputs = self._inputs(domain, counts)
+        counts = _sharing(counts, inputs)
         in_time = None
         if isinstance(counts, (Counts, AreaCounts)) and counts.periods is not None:
             in_time = InTime(counts, inputs)
             inputs = inputs.pooled()
             counts = _sharing(counts.pooled(), inputs)
-        few = about_few(counts.total_weight, "points" if o.points is not None else "areas")
+        few = about_few(counts.total_weight, "points" if self.options.points is not None else "areas")
         if few is not None:
             warn(few)
         by_area = isinstance(counts, AreaCounts)
@@ -282,6 +509,21 @@ class CountTask(MapTask):
             "counts": counts, "inputs": inputs, "n_observed": float(counts.total_weight), "spacing": spacing,
             "in_time": in_time, "reference": _gain_of_counts(domain, counts, inputs),
         }  # fmt: skip
+
+    def _inputs(self, domain: Domain, counts: Any) -> Inputs:
+        """Return exposure, effort and covariates; what does not fit is said."""
+        o = self.options
+        some = o.exposure is not None or o.effort is not None or o.covariates
+        with self.progress.stage("inputs") if some else nullcontext():
+            inputs = Inputs.read(
+                domain,
+                exposure=o.exposure, exposure_column=o.exposure_column, effort=o.effort, effort_column=o.effort_column,
+                covariates=o.covariates, fill_missing=o.fill_missing,
+                periods=getattr(counts, "periods", None), time=o.time, date_format=o.date_format,
+                counted=counts.shapes if isinstance(counts, AreaCounts) else None,
+            )  # fmt: skip
+        Units.of(o.units or "", inputs.exposure_kind, domain.area_unit)
+        return inputs
 
     def _counts(self, domain: Domain, reach: float | None, stage: Stage) -> Counts:
         o = self.options
@@ -353,14 +595,20 @@ class CountTask(MapTask):
         basis: Basis,
         kernel: Kernel | None,
         hyper: Literal["map", "integrate"],
-        stage: Stage,
+        stage: ProgressLike,
         start: Posterior | None,
+        measure: bool = False,
     ) -> Posterior:
         """Return a fit of the counts, of all periods as one."""
-        model = self._model(data.inputs, basis, kernel)
-        o = self.options
+        o, model = self.options, self._model(data.inputs, basis, kernel)
         return model.fit(
-            data.counts, hyper=hyper, progress=stage, title=o.title, start=start, client=o.client
+            data.counts,
+            hyper=hyper,
+            progress=stage,
+            title=o.title,
+            start=start,
+            client=o.client,
+            measure=measure,
         )
 
     def fit_periods(
@@ -368,7 +616,7 @@ class CountTask(MapTask):
         in_time: InTime,
         basis: Basis,
         kernel: Kernel,
-        stage: Stage,
+        stage: ProgressLike,
         start: Posterior | None,
         near: np.ndarray | None,
         deadline: float,
@@ -380,6 +628,17 @@ class CountTask(MapTask):
             self._model(in_time.inputs, basis, kernel, dynamics=dynamics), in_time.counts, hyper=o.hyper,
             progress=stage, title=o.title, start=start, resume=o.cache, near=near, deadline=deadline,
         )  # fmt: skip
+
+
+def _some(counts: Counts) -> Counts:
+    """Return the counts of a stratum that has points on the land; refuse those of others."""
+    if counts.total_weight == 0:
+        raise DataError(
+            f"There are no points on the land: {counts.n_read:,} read, {counts.n_dropped:,} dropped, "
+            f"{counts.n_missing:,} rows without one.",
+            found=0,
+        )
+    return counts
 
 
 def _gain_of_counts(domain: Domain, counts: Counts | AreaCounts, inputs: Inputs) -> float:
@@ -431,6 +690,8 @@ def _about_counts(counts: Counts) -> str:
 class PersonTask(MapTask):
     """Cases and controls: the relative risk, from where persons live who fell ill and some who did not."""
 
+    observed = ("cases", "controls")
+    shared = ("controls",)
     noun = ("person", "persons")
     plural = "persons"
     options: RiskOptions
@@ -464,7 +725,7 @@ class PersonTask(MapTask):
         """The number of persons."""
         return sum(map(len, self.tables.values()))
 
-    def read(self, domain: Domain, reach: float | None) -> dict[str, Any]:
+    def read(self, domain: Domain, reach: float | None, inputs: Inputs | None = None) -> dict[str, Any]:
         """Return persons and inputs."""
         o, dated = self.options, self.dated
         if dated.warning is not None:
@@ -482,11 +743,12 @@ class PersonTask(MapTask):
             for warning in (about_few(len(persons.node), what), persons.about_places(what)):
                 if warning is not None:
                     warn(warning)
-        with self.progress.stage("inputs") if o.covariates or o.effort is not None else nullcontext():
-            inputs = Inputs.read(
-                domain, effort=o.effort, effort_column=o.effort_column, covariates=o.covariates,
-                fill_missing=o.fill_missing, periods=dated.periods, time=o.time, date_format=o.date_format,
-            )  # fmt: skip
+        if inputs is None:
+            with self.progress.stage("inputs") if o.covariates or o.effort is not None else nullcontext():
+                inputs = Inputs.read(
+                    domain, effort=o.effort, effort_column=o.effort_column, covariates=o.covariates,
+                    fill_missing=o.fill_missing, periods=dated.periods, time=o.time, date_format=o.date_format,
+                )  # fmt: skip
         in_time = None
         if dated.periods is not None:
             by_period = CaseControl(cases, controls, Groups.of(cases, controls), dated.periods)
@@ -534,14 +796,15 @@ class PersonTask(MapTask):
         basis: Basis,
         kernel: Kernel | None,
         hyper: Literal["map", "integrate"],
-        stage: Stage,
+        stage: ProgressLike,
         start: Posterior | None,
+        measure: bool = False,
     ) -> Posterior:
         """Return a fit of the relative risk."""
         observed: CaseControl = data.counts
         posterior = fit_risk(
             observed.groups, basis, kernel, inputs=data.inputs, hyper=hyper, stage=stage, title=self.options.title,
-            start=start,
+            start=start, measure=measure,
         )  # fmt: skip
         return self._with_lost(posterior, observed)
 
@@ -550,7 +813,7 @@ class PersonTask(MapTask):
         in_time: InTime,
         basis: Basis,
         kernel: Kernel,
-        stage: Stage,
+        stage: ProgressLike,
         start: Posterior | None,
         near: np.ndarray | None,
         deadline: float,
@@ -578,9 +841,10 @@ def fit_risk(
     *,
     inputs: Inputs | None = None,
     hyper: Literal["map", "integrate"] = "map",
-    stage: Stage | None = None,
+    stage: ProgressLike = False,
     title: str = "",
     start: Posterior | None = None,
+    measure: bool = False,
 ) -> Posterior:
     """Return the posterior of the relative risk, in units of its mean over the controls.
 
@@ -596,10 +860,11 @@ def fit_risk(
     title : str
     start : Posterior, optional
         A fit with the same kernel on other cells, to begin from.
+    measure : bool
+        As for `LGCP.fit`.
     """
-    progress = False if stage is None else stage
     model = RiskModel(basis, kernel, inputs=inputs)
-    return model.fit(groups, hyper=hyper, progress=progress, title=title, start=start)
+    return model.fit(groups, hyper=hyper, progress=stage, title=title, start=start, measure=measure)
 
 
 # -- Measurements and surveys: what was observed at places -------------------------------------------------------
@@ -612,10 +877,10 @@ class PlaceTask(MapTask):
     #: The option with the table.
     source: ClassVar[str]
 
-    @cached_property
+    @property
     def table(self) -> Any:
         """The table as it was given, read once."""
-        return read_table(getattr(self.options, self.source), self.source, self.options.layer)
+        return self.tables[self.source]
 
     @cached_property
     @abstractmethod
@@ -627,7 +892,7 @@ class PlaceTask(MapTask):
         """The number of rows with a value."""
         return int(np.isfinite(self.columns[0]).sum())
 
-    def read(self, domain: Domain, reach: float | None) -> dict[str, Any]:
+    def read(self, domain: Domain, reach: float | None, inputs: Inputs | None = None) -> dict[str, Any]:
         """Return measurements and inputs."""
         o = self.options
         values, tested, unused = self.columns
@@ -641,8 +906,9 @@ class PlaceTask(MapTask):
             warn(warning)
         exposed = {name: getattr(o, name, None) for name in ("exposure", "exposure_column")}
         some = o.covariates or exposed["exposure"] is not None
-        with self.progress.stage("inputs") if some else nullcontext():
-            inputs = Inputs.read(domain, covariates=o.covariates, fill_missing=o.fill_missing, **exposed)
+        if inputs is None:
+            with self.progress.stage("inputs") if some else nullcontext():
+                inputs = Inputs.read(domain, covariates=o.covariates, fill_missing=o.fill_missing, **exposed)
         return {
             "counts": measured, "inputs": inputs, "n_observed": float(len(measured.values)),
             "reference": -one_level(measured, self._family("")),
@@ -682,8 +948,9 @@ class PlaceTask(MapTask):
         basis: Basis,
         kernel: Kernel | None,
         hyper: Literal["map", "integrate"],
-        stage: Stage,
+        stage: ProgressLike,
         start: Posterior | None,
+        measure: bool = False,
     ) -> Posterior:
         """Return a fit of the measurements."""
         model = self._model(basis, data.inputs, kernel, self.family)
@@ -698,7 +965,7 @@ class ValueTask(PlaceTask):
 
     noun = ("value", "values")
     plural = "values"
-    source = "samples"
+    source, observed = "samples", ("samples",)
     options: ValueOptions
 
     @cached_property
@@ -733,7 +1000,7 @@ class SurveyTask(PlaceTask):
 
     noun = ("survey", "surveys")
     plural = "surveys"
-    source = "surveys"
+    source, observed = "surveys", ("surveys",)
     options: PrevalenceOptions
 
     @cached_property

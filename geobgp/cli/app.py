@@ -16,12 +16,12 @@ import click
 from geobgp import __version__
 from geobgp.auto.options import OptionSet, TilesOptions
 from geobgp.cli.options import (
+    AnyStrataFiles,
     GroupedCommand,
     MapOptions,
     PrevalenceFiles,
     RiskFiles,
     SimulateOptions,
-    StrataFiles,
     ValueFiles,
     parse_options,
     shell_options,
@@ -145,13 +145,24 @@ def prevalence_command() -> None:
     """
 
 
-@_command("strata", StrataFiles, "strata_files", "Map each value of a column by itself.", "points")
+@_command(
+    "strata",
+    AnyStrataFiles,
+    "strata_files",
+    "Map each value of a column by itself.",
+    "[points]",
+    "[controls]",
+)
 def strata_command() -> None:
-    """Map each value of a column of POINTS by itself, all on the same cells: diseases, ages, years.
+    """Map each value of a column by itself, all on the same cells: diseases, ages, species.
 
-    Writes to OUT/: index.html (small maps under one legend), totals.gpkg and totals.csv, strata.csv, a GeoTIFF of each
-    stratum with its QGIS style, and summary.json. They appear together, at the end. What could not be made is listed,
-    and the exit code is 3.
+    The column is one of POINTS, or of --areas; or POINTS are cases, with CONTROLS in a second file or told apart by
+    --status.
+
+    Writes to OUT/: index.html (small maps under one legend), map.html and report.html with a switch of strata, map.qgz
+    (a QGIS project with a group for each) with a folder of rasters of each, map-NAME.tif, intensity.nc, totals.gpkg
+    and totals.csv, strata.csv, strata.geobgp and summary.json. They appear together, at the end. What could not be
+    made is listed, and the exit code is 3.
     """
 
 

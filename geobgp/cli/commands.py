@@ -26,7 +26,6 @@ from geobgp.cli.options import (
     PrevalenceFiles,
     RiskFiles,
     SimulateOptions,
-    StrataFiles,
     ValueFiles,
     command_line,
     parse_options,
@@ -273,24 +272,32 @@ def _write(points: gpd.GeoDataFrame, target: Path) -> None:
 _SAMPLES = 500
 
 
-def strata_files(options: StrataFiles, **talk: Any) -> None:
+def strata_files(options: Any, **talk: Any) -> None:
     """Do what ``geobgp strata`` does."""
-    opens = ("index.html", "totals.gpkg")
-    fill_folder(options, run_strata, _write_strata, **talk, opens=opens)
+    fill_folder(
+        options, run_strata, _write_strata, **talk, opens=("index.html", "map.qgz"), report="report.html"
+    )
 
 
-def _write_strata(
-    folder: Path, strata: Strata, options: StrataFiles, steps: Steps, warnings: list[str]
-) -> None:
-    rasters: dict[str, Path] = {}
-    with steps.stage("rasters") as stage:
-        for name, path in strata.raster_paths(folder).items():
-            with steps.step(f"raster of {name}"):
-                rasters[name] = strata[name].to_raster(path)[0]
-            stage.step(len(rasters), len(strata))
+def _write_strata(folder: Path, strata: Strata, options: Any, steps: Steps, warnings: list[str]) -> None:
+    strata, thresholds = strata.styled(**options.look()), sorted(set(options.thresholds))
+    domain = strata.pooled.domain
+    with steps.stage("strata") as stage:  # first: all else can be made from it
+        for posterior in strata.values():
+            posterior._known_variation()
+        stage.note(size_text(strata.save(folder / "strata.geobgp").stat().st_size))
+    regions = (
+        None if options.regions is None else read_named_regions(options.regions, domain, options.regions_by)
+    )
+    if strata.pooled.periods is None:  # over periods the project has the folders of rasters
+        with steps.stage("rasters") as stage:
+            strata.to_raster(folder, thresholds, step=stage.step)
+    with steps.stage("project") as stage:
+        strata.to_qgis(folder, thresholds, regions=regions)
+        stage.note(count(len(strata), "stratum", "strata"))
+    with steps.stage("netCDF"):
+        strata.to_netcdf(folder / "intensity.nc", thresholds)
     with steps.stage("totals") as stage:
-        domain = strata.pooled.domain
-        regions = None if options.regions is None else read_named_regions(options.regions, domain)
         table = strata.totals(
             regions, n_samples=_SAMPLES, client=options.client, n_jobs=options.n_jobs, step=stage.step
         )
@@ -301,11 +308,20 @@ def _write_strata(
         strata.table().to_csv(temporary)
     with steps.stage("page"):
         strata.to_index(folder / "index.html", title=options.title)
+    with steps.stage("map"):
+        strata.to_map(
+            folder / "map.html", thresholds=thresholds or None, regions=regions, context=options.context,
+            basemap=options.basemap,
+        )  # fmt: skip
+    with steps.stage("report"):
+        strata.to_report(
+            folder / "report.html", thresholds=thresholds, regions=regions, checks=options.checks
+        )
     record: dict[str, Any] = {
         "geobgp": geobgp.__version__,
         "created": strata.pooled.created,
         "options": options.record(),
-        "strata": {name: path.name for name, path in rasters.items()},
+        "strata": {name: path.name for name, path in strata.raster_paths(folder).items()},
         "failures": strata.failures,
         "choices": dict(strata.pooled.choices),
         "warnings": warnings,

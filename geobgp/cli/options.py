@@ -17,14 +17,17 @@ from geobgp.auto.options import (
     LandOptions,
     Options,
     OptionSet,
+    PersonOptions,
     PrevalenceOptions,
     RiskOptions,
+    RiskStrataOptions,
     Setting,
     StrataOptions,
     TilesOptions,
     ValueOptions,
     setting,
     settings,
+    strata_of,
 )
 from geobgp.errors import DataError, GeobgpError, option
 from geobgp.style import Style
@@ -173,8 +176,21 @@ class PrevalenceFiles(ShownOptions, PrevalenceOptions):
     """What ``geobgp prevalence`` is told: the options of `map_prevalence`, and what to write."""
 
 
-class StrataFiles(FolderOptions, RegionOptions, StrataOptions):
-    """What ``geobgp strata`` is told: the options of `map_strata`, and what to write."""
+class StrataFiles(ShownOptions, StrataOptions):
+    """What ``geobgp strata`` is told of points and counts by area: the options of `map_strata`, and what to write."""
+
+
+class RiskStrataFiles(ShownOptions, RiskStrataOptions):
+    """What ``geobgp strata`` is told of cases and controls."""
+
+
+class AnyStrataFiles(ShownOptions, StrataOptions, PersonOptions):
+    """All that ``geobgp strata`` has, of any kind of data."""
+
+    @classmethod
+    def of(cls, function: str, **given: Any) -> Any:
+        """Return the options of the kind of data that was given."""
+        return strata_of(function, (StrataFiles, RiskStrataFiles), **given)
 
 
 class SimulateOptions(FolderOptions, LandOptions):
@@ -369,7 +385,7 @@ def parse_options(options: type[Parsed], values: Mapping[str, Any]) -> Parsed:
             value = value[0] if value and len(value) == 1 else list(value or ()) or None
         if value not in (None, {}):
             given[name] = value
-    return options(**given)
+    return options.of("geobgp", **given)
 
 
 def _by_name(option: str, pairs: Iterable[tuple[str, str]], *, over_time: bool) -> dict[str, Any]:
@@ -449,7 +465,7 @@ def render_option(name: str, value: Any = None) -> str:
 @cache
 def _known() -> dict[str, Setting]:
     """Return all options of the shell; what several commands have is said as ``geobgp map`` says it."""
-    sets = (ValueFiles, PrevalenceFiles, RiskFiles, SimulateOptions, TilesOptions, StrataFiles, MapOptions)
+    sets = (ValueFiles, PrevalenceFiles, RiskFiles, SimulateOptions, TilesOptions, AnyStrataFiles, MapOptions)
     return {name: how for options in sets for name, how in settings(options).items()}
 
 

@@ -20,7 +20,7 @@ import click
 
 import geobgp
 from geobgp.cli.messages import reason, say, showing_warnings
-from geobgp.cli.options import ShownOptions, StrataFiles, check_beforehand
+from geobgp.cli.options import ShownOptions, check_beforehand
 from geobgp.errors import GeobgpError, InputWarning, WriteError, option, warn
 from geobgp.files import check_unread, full, replacing, was_read, why_not_written
 from geobgp.progress import Progress, Stage, shell_progress
@@ -327,7 +327,7 @@ class Workspace:
 
 
 def fill_folder(
-    options: ShownOptions | StrataFiles,
+    options: ShownOptions,
     make: Callable[..., Any],
     write: Callable[..., None],
     *,
@@ -341,7 +341,7 @@ def fill_folder(
 
     Parameters
     ----------
-    options : ShownOptions or StrataFiles
+    options : ShownOptions
     make : callable(options, progress)
         Returns what is to be written.
     write : callable(folder, made, options, steps, warnings)

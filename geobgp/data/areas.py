@@ -169,7 +169,7 @@ class AreaCounts:
     def guessed(self) -> np.ndarray:
         """The counts, with a number in the middle where they are suppressed and 0 where they are unknown."""
         low, high = self.suppressed or (0, 0)
-        middle = np.where(self.hidden, np.sqrt(max(low, 0.5) * max(high, 0.5)), self.values)
+        middle = np.where(self.hidden, _middle((low, high)), self.values)
         return np.where(self.known, middle, 0.0)
 
     @property
@@ -587,6 +587,40 @@ def _numbers(
         )
     _ask_of_rates(values, count)
     return values
+
+
+def add_rows(
+    areas: gpd.GeoDataFrame, count: str, time: str | None = None, suppressed: tuple[int, int] | None = None
+) -> gpd.GeoDataFrame:
+    """Return one row for each area (and time), with the sum of the counts of its rows.
+
+    A suppressed count is added as the number in the middle of what it may be.
+
+    Examples
+    --------
+    >>> from shapely.geometry import box
+    >>> rows = gpd.GeoDataFrame({"n": ["3", "4", "<5"]}, geometry=[box(0, 0, 1, 1), box(1, 0, 2, 1), box(0, 0, 1, 1)])
+    >>> add_rows(rows, "n", suppressed=(1, 4))["n"].tolist()
+    [5.0, 4.0]
+    """
+    if count not in areas.columns:
+        return areas  # who reads it says so
+    names = [f"area {k + 1}" for k in range(len(areas))]
+    values = _numbers(areas[count], names, count, suppressed)
+    if suppressed is not None:
+        values = np.where(np.isnan(values), round(_middle(suppressed)), values)
+    keys: list[Any] = [areas.geometry.to_wkb()]
+    if time is not None and time in areas.columns:
+        keys.append(areas[time].astype(str))
+    group = areas.groupby([pd.Series(key.to_numpy(), index=areas.index) for key in keys], sort=False).ngroup()
+    rows = areas[~group.duplicated()].copy()
+    rows[count] = np.bincount(group, values)
+    return rows
+
+
+def _middle(interval: tuple[float, float]) -> float:
+    """Return a number in the middle of what a suppressed count may be, by ratio."""
+    return float(np.sqrt(max(interval[0], 0.5) * max(interval[1], 0.5)))
 
 
 def _refuse_unreadable(column: pd.Series, marks: Sequence[_Mark], names: Sequence[str], count: str) -> None:

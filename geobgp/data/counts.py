@@ -376,7 +376,7 @@ class PointSource:
         clock = Clock.asked(self._dates, every, between, date_format)
         tally = Tally(domain, on_water, max_snap, self.weights, keep_coordinates, clock)
         with as_progress(progress).stage("points") as stage:
-            counts = self.fill(tally, stage)[()]
+            counts = self.fill(tally, stage, ())[()]
             stage.note(f"{counts.n_used:,} used")
         for warning in counts.warnings:
             warn(warning)
@@ -397,7 +397,7 @@ class PointSource:
         by, clock = self.options.by, Clock.asked(self._dates, every, between, date_format)
         tally = Tally(domain, on_water, max_snap, self.weights, False, clock)
         with as_progress(progress).stage("strata") as stage:
-            found = self.fill(tally, stage)
+            found = self.fill(tally, stage, by)
             stage.note(count(len(found), "stratum", "strata"))
         labels = pd.DataFrame([tally.keys[name] for name in found], index=list(found), columns=list(by))
         return StrataCounts(by, labels, tally.unlabelled, found)
@@ -406,27 +406,40 @@ class PointSource:
     def _dates(self) -> Any:
         return self.time if self.options.time is None else self.options.time
 
-    def fill(self, tally: Tally, stage: Stage) -> dict[Any, Counts]:
-        """Add all points to a tally, and return what was counted by stratum."""
+    @property
+    def n_strata(self) -> int | None:
+        """How many strata there are, None where only reading would tell."""
+        for chunks, _ in self._kept.values():
+            labels = [chunk.labels for chunk in chunks if chunk.labels is not None]
+            return len(pd.concat(labels).dropna().drop_duplicates()) if labels else 1
+        return None
+
+    def fill(self, tally: Tally, stage: Stage, by: Sequence[str]) -> dict[Any, Counts]:
+        """Add all points to a tally, and return what was counted by stratum; of all together where `by` is empty."""
         options = replace(self.options, domain_crs=tally.domain.crs)
         if is_partitioned(self.points):
-            return tally.results(options.by, _add_parts(tally, self.points, options, self.client, stage))
+            options = replace(options, by=tuple(by))
+            return tally.results(by, _add_parts(tally, self.points, options, self.client, stage))
+
+        def add(chunk: Chunk) -> None:
+            tally.add(chunk if by else replace(chunk, labels=None))
+
         kept = self._kept.get(options.domain_crs)
         if kept is not None:
             for chunk in kept[0]:
-                tally.add(chunk)
-            return tally.results(options.by, kept[1])
+                add(chunk)
+            return tally.results(by, kept[1])
         stream, chunks, n = Stream(self.points, options), list[Chunk](), 0
         most = self.most_kept if self.can_be_read_again else -1
         for chunk in stream:
-            tally.add(chunk)
+            add(chunk)
             stage.step(tally.rows, stream.total)
             n += len(chunk.coords)
             if n <= most:
                 chunks.append(chunk)
         if n <= most:
             self._kept[options.domain_crs] = chunks, tuple(stream.notes)
-        return tally.results(options.by, tuple(stream.notes))
+        return tally.results(by, tuple(stream.notes))
 
 
 def read_points(
@@ -960,28 +973,11 @@ class Tally:
     def _named_strata(self, by: Sequence[str]) -> dict[str, Sums]:
         """Return the sums of strata under their names, these in order; values that are written alike are one."""
         out: dict[str, Sums] = {}
-        for key in sorted(self.strata, key=lambda key: tuple(map(_sortable, key))):
-            name = ", ".join(map(_text, key))
+        for key in sorted(self.strata, key=stratum_order):
+            name = stratum_name(key)
             self.keys.setdefault(name, key)
             out.setdefault(name, Sums()).merge(self.strata[key])
-        rows = self.rows - self.unlabelled
-        if len(out) > 50 and 2 * len(out) > rows:
-            raise DataError(
-                f"{option('by')}: {listed(by)} makes {len(out):,} strata of {count(rows, 'row')}.",
-                option="by",
-                found=len(out),
-                remedy="Name columns with few values; one that numbers the rows is none of these.",
-            )
-        if self.unlabelled:
-            warn(
-                DroppedPointsWarning(
-                    f"{self.unlabelled:,} of {count(self.rows, 'row')} have no value in {listed(by)}, and "
-                    "are in no stratum.",
-                    option="by",
-                    found=self.unlabelled,
-                    remedy="Give them one to have them mapped.",
-                )
-            )
+        check_strata(by, len(out), self.rows, self.unlabelled)
         return out
 
     def _warning(self, counts: Counts, sums: Sums) -> DroppedPointsWarning | None:
@@ -1369,6 +1365,38 @@ def bin_strata(
         domain, every=every, between=between, date_format=date_format, on_water=on_water, max_snap=max_snap,
         progress=progress,
     )  # fmt: skip
+
+
+def stratum_name(key: Key) -> str:
+    """Return the name of a stratum: its values."""
+    return ", ".join(map(_text, key))
+
+
+def stratum_order(key: Key) -> tuple[Any, ...]:
+    """Return what strata are sorted by: numbers before words, each in their order."""
+    return tuple(map(_sortable, key))
+
+
+def check_strata(by: Sequence[str], n_strata: int, n_rows: int, n_unlabelled: int) -> None:
+    """Refuse columns with nearly as many values as there are rows, and tell of rows without a value."""
+    rows = n_rows - n_unlabelled
+    if n_strata > 50 and 2 * n_strata > rows:
+        raise DataError(
+            f"{option('by')}: {listed(by)} makes {n_strata:,} strata of {count(rows, 'row')}.",
+            option="by",
+            found=n_strata,
+            remedy="Name columns with few values; one that numbers the rows is none of these.",
+        )
+    if n_unlabelled:
+        warn(
+            DroppedPointsWarning(
+                f"{n_unlabelled:,} of {count(n_rows, 'row')} have no value in {listed(by)}, and "
+                "are in no stratum.",
+                option="by",
+                found=n_unlabelled,
+                remedy="Give them one to have them mapped.",
+            )
+        )
 
 
 def _text(value: Any) -> str:

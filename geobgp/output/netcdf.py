@@ -100,9 +100,10 @@ def udunits(words: str) -> str:
 def write_netcdf(data: xr.Dataset, path: str | os.PathLike[str]) -> Path:
     """Write a dataset to one netCDF file by CF conventions, complete or not at all."""
     out = cf_dataset(data)
-    if "period" in out:
-        # Letters, not strings: what every reader of netCDF knows.
-        out["period"].encoding["dtype"] = "S1"
+    for name in ("period", "stratum"):
+        if name in out and out[name].dtype.kind in "OU":
+            # Letters, not strings: what every reader of netCDF knows.
+            out[name].encoding["dtype"] = "S1"
     # Bounds and projection are no coordinates of a place or time, though they lie beside them.
     out = out.reset_coords([name for name in ("time_bounds", "spatial_ref") if name in out.coords])
     with replacing(path) as temporary:
@@ -133,7 +134,9 @@ def write_zarr(data: xr.Dataset, path: str | os.PathLike[str]) -> Path:
     check_unread(path)
     out = cf_dataset(data)
     for values in out.data_vars.values():
-        values.encoding["chunks"] = tuple(1 if d == "time" else n for d, n in values.sizes.items())
+        values.encoding["chunks"] = tuple(
+            1 if d in ("time", "stratum") else n for d, n in values.sizes.items()
+        )
     part = path.absolute().parent / f".{path.name}-{secrets.token_hex(6)}.part"
     try:
         part.parent.mkdir(parents=True, exist_ok=True)

@@ -462,8 +462,38 @@ def write_qgis(
     regions : GeoDataFrame, optional
         What ``regions.gpkg``, in the same folder, holds.
     """
-    view = View.of(shown)
-    domain, folder = view.domain, Path(path).absolute().parent
+    group = posterior_group(
+        shown, Path(path).absolute().parent, rasters, thresholds=thresholds, regions=regions
+    )
+    domain = View.of(shown).domain
+    return write_project(path, group, crs=domain.crs, bounds=domain.grid.bounds)
+
+
+def posterior_group(
+    shown: Posterior | View,
+    folder: Path,
+    rasters: Sequence[Path],
+    *,
+    thresholds: Sequence[float] = (),
+    regions: gpd.GeoDataFrame | None = None,
+    root: Path | None = None,
+    name: str = "",
+) -> LayerGroup:
+    """Write the polygons of a posterior, and return the layers that show it.
+
+    Parameters
+    ----------
+    shown, rasters, thresholds, regions
+        As for `write_qgis`.
+    folder : path
+        Where its files are.
+    root : path, optional
+        The folder of the project, which `folder` is within; by default the same.
+    name : str
+        Of the group; by default its title.
+    """
+    view, root = View.of(shown), folder if root is None else root
+    domain, place = view.domain, "" if folder == root else f"{folder.relative_to(root).as_posix()}/"
     nodes, words = view.hatched
     # What is hatched or hidden in all periods is, in the project.
     hatched = _hatched(domain, np.atleast_2d(nodes).all(axis=0), words)
@@ -475,21 +505,20 @@ def write_qgis(
         style = polygon_qml([Fill("#303030", 0.3)], label=label_column(regions))
         # Any one of several periods has all the outlines.
         one = _only(view.labels[0]) if "period" in regions else ""
-        members.append(_vector("Regions", f"regions.gpkg|layername=regions{one}", style, regions.crs))
-    members.append(_vector("Shoreline", f"{POLYGONS}|layername=shoreline", _SHORE, domain.crs))
+        members.append(_vector("Regions", f"{place}regions.gpkg|layername=regions{one}", style, regions.crs))
+    members.append(_vector("Shoreline", f"{place}{POLYGONS}|layername=shoreline", _SHORE, domain.crs))
     if hidden:
-        name = legend(view.posterior, "Hidden")
-        members.append(_vector(name, f"{POLYGONS}|layername=hidden", _HIDDEN, domain.crs))
+        hidden_words = legend(view.posterior, "Hidden")
+        members.append(_vector(hidden_words, f"{place}{POLYGONS}|layername=hidden", _HIDDEN, domain.crs))
     if hatched:
-        members.append(_vector(_capital(words), f"{POLYGONS}|layername=hatched", _LINES, domain.crs))
+        members.append(_vector(_capital(words), f"{place}{POLYGONS}|layername=hatched", _LINES, domain.crs))
     for threshold, layer in zip(sorted(set(thresholds)), above, strict=True):
-        name = f"Probably more than {number(threshold, 6)} {view.posterior.units}"
-        members += _of_periods(view, name, f"{POLYGONS}|layername={layer}", _chances_qml())
-    group = LayerGroup(
-        view.posterior.provenance["title"] or "geobgp",
-        [*members, *_raster_layers(rasters, folder, domain.crs)],
+        words = f"Probably more than {number(threshold, 6)} {view.posterior.units}"
+        members += _of_periods(view, words, f"{place}{POLYGONS}|layername={layer}", _chances_qml())
+    return LayerGroup(
+        name or view.posterior.provenance["title"] or "geobgp",
+        [*members, *_raster_layers(rasters, root, domain.crs)],
     )
-    return write_project(path, group, crs=domain.crs, bounds=domain.grid.bounds)
 
 
 # -- polygons

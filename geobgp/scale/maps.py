@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from geobgp.auto.options import StrataOptions, TilesOptions, takes
+from geobgp.auto.options import AnyStrataOptions, TilesOptions, strata_of, takes
 from geobgp.progress import ProgressLike
 from geobgp.scale.strata import Strata, run_strata
 from geobgp.scale.tiles import Tiles, run_tiles
@@ -16,15 +16,22 @@ from geobgp.validation import PATH, PROGRESS, validated
 
 
 @validated(progress=PROGRESS)
-@takes(StrataOptions)
+@takes(AnyStrataOptions)
 def map_strata(
-    points: Any, land: Any, by: str | Sequence[str], *, progress: ProgressLike = False, **options: Any
+    points: Any = None,
+    land: Any = None,
+    by: Sequence[str] = (),
+    *,
+    progress: ProgressLike = False,
+    **options: Any,
 ) -> Strata:
-    """Map each value of a column by itself: diseases, age groups, years; all on the same cells and the same basis.
+    """Map each value of a column by itself: diseases, age groups, species; all on the same cells and the same basis.
 
-    All points together choose cells, water and features, as in `map_intensity`; domain, basis and the tables of the
-    prior are made once, and handed to all workers once. Each stratum is then what `LGCP(basis).fit` makes of its
-    counts.
+    Any kind of data has strata: `points`, `areas` (with a row for each area and stratum), `cases` and `controls` (all
+    strata share the controls, where their table has no such column), in space or, with `time`, over periods. All
+    of them together choose cells, water and features, as in `map_intensity` or `map_risk`; domain, basis and inputs
+    are made once, and handed to all workers once. Each stratum is then what the model makes of its own data.
+    `max_seconds` allows for all of it: the more strata there are, the sooner the search for finer cells ends.
 
     Parameters
     ----------
@@ -35,7 +42,8 @@ def map_strata(
     Returns
     -------
     Strata
-        A mapping of names to posteriors, with ``failures`` by name, ``table()``, ``totals()``, ``to_index(path)``.
+        A mapping of names to posteriors, with ``failures`` by name. Whatever a `Posterior` can be
+        asked, all of them can: ``totals()``, ``dataset()``, ``to_map(path)``, ``save(path)``.
 
     Warns
     -----
@@ -53,7 +61,7 @@ def map_strata(
     >>> list(strata), sum(posterior.n_points for posterior in strata.values())
     (['old', 'young'], 300)
     """
-    return run_strata(StrataOptions.of("map_strata", points=points, land=land, by=by, **options), progress)
+    return run_strata(strata_of("map_strata", points=points, land=land, by=by, **options), progress)
 
 
 @validated(out=PATH, progress=PROGRESS)

@@ -17,10 +17,21 @@ from geobgp.scale.strata import Strata
 from geobgp.scale.tiles import Tiles
 
 def map_strata(
-    points: Any,
-    land: Any,
-    by: str | Sequence[str],
+    points: Any = None,
+    land: Any = None,
+    by: Sequence[str] = (),
     *,
+    surveys: Any = None,
+    positive: str | None = None,
+    tested: str | None = None,
+    samples: Any = None,
+    value: str | None = None,
+    cases: Any = None,
+    controls: Any = None,
+    status: str | None = None,
+    areas: Any = None,
+    count: str | None = None,
+    suppressed: tuple[int, int] | None = None,
     water: Any = None,
     barriers: Any = None,
     bridges: Any = None,
@@ -38,14 +49,23 @@ def map_strata(
     on_water: Literal["nearest", "drop", "error"] = "nearest",
     max_snap: float | None = None,
     chunksize: int = 200000,
+    time: str | np.ndarray | None = None,
+    every: Any = None,
+    between: Any = None,
+    date_format: str | None = None,
+    absent: Literal["zero", "unknown"] | None = None,
+    dynamics: Literal["auto", "separable", "diffusive"] = "auto",
+    confounders: Sequence[str] = (),
     exposure: Exposure | None = None,
     exposure_column: str | None = None,
     effort: Effort | None = None,
     effort_column: str | None = None,
     covariates: Covariates | None = None,
     fill_missing: Literal["mean"] | None = None,
-    n_jobs: int | None = None,
     likelihood: Literal["poisson", "negative-binomial"] = "poisson",
+    transform: Literal["auto", "none", "sqrt", "log"] = "auto",
+    n_jobs: int | None = None,
+    pool: bool = False,
     m: Features = "auto",
     boundary: Literal["neumann", "dirichlet"] = "neumann",
     permeability: float | Literal["auto"] = "auto",
@@ -55,27 +75,46 @@ def map_strata(
     max_seconds: float = 60.0,
     cache: bool = True,
     client: Any = None,
-    pool: bool = False,
-    min_people: float = 0.0,
     units: str | None = None,
+    min_people: float = 0.0,
     title: str = "",
     interval: float = 0.9,
     min_count: int | str = 0,
     protect: Literal["hide", "smooth"] = "hide",
     progress: ProgressLike = False,
 ) -> Strata:
-    """Map each value of a column by itself: diseases, age groups, years; all on the same cells and the same basis.
+    """Map each value of a column by itself: diseases, age groups, species; all on the same cells and the same basis.
 
-    All points together choose cells, water and features, as in `map_intensity`; domain, basis and the tables of the
-    prior are made once, and handed to all workers once. Each stratum is then what `LGCP(basis).fit` makes of its
-    counts.
+    Any kind of data has strata: `points`, `areas` (with a row for each area and stratum), `cases` and `controls` (all
+    strata share the controls, where their table has no such column), in space or, with `time`, over periods. All
+    of them together choose cells, water and features, as in `map_intensity` or `map_risk`; domain, basis and inputs
+    are made once, and handed to all workers once. Each stratum is then what the model makes of its own data.
+    `max_seconds` allows for all of it: the more strata there are, the sooner the search for finer cells ends.
 
     Parameters
     ----------
-    points : GeoDataFrame, DataFrame, (k, 2) array, path, or iterable of chunks
-        In any CRS; see `bin_points`. None where only counts by area are known.
+    surveys : GeoDataFrame, DataFrame or path
+        A row for each site, in any CRS; several may be of one place.
+    positive, tested : str
+        The columns with the number of positives and of those tested.
+    samples : GeoDataFrame, DataFrame or path
+        A row for each measurement, in any CRS; several may be of one place.
+    value : str
+        The column with what was measured.
+    cases, controls : GeoDataFrame, DataFrame, (k, 2) array or path
+        A row per person, in any CRS. Controls are a random sample of the people whom the cases come from.
+    status : str, optional
+        The column that says who of one table is a case: then `cases` holds both, and `controls` is left out. It is
+        true or false, 1 or 0, or "case" and "control".
     by : str or sequence of str
         A column, or several: one map for each combination of their values that there is.
+    points : GeoDataFrame, DataFrame, (k, 2) array, path, or iterable of chunks
+        In any CRS; see `bin_points`. None where only counts by area are known.
+    areas, count : GeoDataFrame or path, and the name of a column
+        Polygons with a number of events each, in place of points: districts, counties. Together with points they count
+        the events that have no place, so that nobody is counted twice. See `bin_areas`.
+    suppressed : (int, int), optional
+        Between which numbers the counts of areas without a number are known to lie.
     land, water : GeoDataFrame, GeoSeries, shapely geometry or path
         Polygons.
     barriers : the same, of lines
@@ -101,6 +140,18 @@ def map_strata(
         CRS of the points where their source does not say.
     on_water : "nearest", "drop" or "error"
         What to do with points off the land.
+    time, every : str or array, and "day", "week", "epiweek", "month", "quarter", "year" or a list of edges
+        The column of dates of points (or areas), and how long a period is: all periods are one model, a
+        `Posterior` over periods. See `bin_points`; areas have a row for each period, see `bin_areas`. Cells, water and
+        features are chosen on all periods together, and `exposure` and `covariates` may be lists with one for each.
+    between, date_format, absent
+        First and last period, how dates are written, and what it means that an area has no row in a period; as for
+        `bin_points` and `bin_areas`.
+    dynamics : "auto", "separable" or "diffusive"
+        Whether patches of all sizes fade alike, or small ones sooner.
+    confounders : sequence of str
+        Columns of both tables, numbers or levels: what differs between persons and not between places, such as age.
+        The map is then of the risk at their average.
     exposure, exposure_column
         What events are counted per; as for `LGCP`.
     effort, effort_column : raster, polygons (with a column) or array, optional
@@ -109,11 +160,18 @@ def map_strata(
         for `LGCP`.
     covariates, fill_missing
         What may explain what was observed; as for `LGCP`.
-    n_jobs : int, optional
-        Processes, where there is no client; one for each core by default.
     likelihood : "poisson" or "negative-binomial"
         Whether counts vary about their mean as independent events do, or more; the summary says whether more spread was
         needed.
+    transform : "auto", "none", "sqrt" or "log"
+        What is modelled: the value, its square root, or its logarithm; all results are of the value itself. "auto"
+        takes the one with the most evidence, of values that are all above zero.
+    n_jobs : int, optional
+        Processes, where there is no client; one for each core by default.
+    pool : bool
+        Take the log lengthscales and log sds of the strata for draws from a normal distribution whose mean and spread
+        are learned from all of them, so that strata with few points borrow from the others. By default each is free.
+        What they are pooled at suits strata of their size best, and need not be what suits all points together.
     m : "auto", "full" or int
         Number of features. "auto" takes as many as miss less than 5 % of the prior variance at the
         lengthscale that the data show, or full resolution where that gains more than 2 nats or more than
@@ -140,17 +198,13 @@ def map_strata(
     client : distributed.Client or str, optional
         A Dask client, or the address of a scheduler, whose workers do independent work: count points in many parts,
         share a mixture over hyperparameters, fit strata or tiles. By default the current client.
-    pool : bool
-        Take the log lengthscales and log sds of the strata for draws from a normal distribution whose mean and spread
-        are learned from all of them, so that strata with few points borrow from the others. By default each is free.
-        What they are pooled at suits strata of their size best, and need not be what suits all points together.
-    min_people : float
-        Hide cells and regions with fewer people than this.
     units : str, optional
         What events are shown per: "per 100,000", "per 1,000 women", "per million" of a population; "per ha", "per 100
         km²" of land; "relative risk", the ratio to the average over all people. By default per person or per km²;
         expected cases as exposure always give a relative risk. Maps, tables, files and thresholds are all in it;
         `Posterior.in_units` changes it later.
+    min_people : float
+        Hide cells and regions with fewer people than this.
     title : str
         Title of maps.
     interval : float
@@ -166,7 +220,8 @@ def map_strata(
     Returns
     -------
     Strata
-        A mapping of names to posteriors, with ``failures`` by name, ``table()``, ``totals()``, ``to_index(path)``.
+        A mapping of names to posteriors, with ``failures`` by name. Whatever a `Posterior` can be
+        asked, all of them can: ``totals()``, ``dataset()``, ``to_map(path)``, ``save(path)``.
 
     Warns
     -----

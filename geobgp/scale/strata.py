@@ -9,18 +9,21 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import wraps
 from itertools import chain
 from itertools import count as count_from
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from geobgp.auto.options import StrataOptions
+from geobgp import archive
+from geobgp.auto.gridded import GriddedData, InTime
 from geobgp.auto.pipeline import Mapped, run
-from geobgp.data.counts import StrataCounts, bin_strata
-from geobgp.data.inputs import Inputs
+from geobgp.data.persons import CaseControl
 from geobgp.errors import (
     DataError,
     GeobgpWarning,
@@ -30,14 +33,12 @@ from geobgp.errors import (
     warn,
 )
 from geobgp.files import replacing
-from geobgp.inference.fit import Start
 from geobgp.land.regions import read_regions
-from geobgp.model import LGCP
 from geobgp.output.grids import hatched_cells, hatched_land
 from geobgp.output.palette import Classes, ratio_classes, round_classes
 from geobgp.parallel import Failed, Workers, open_workers
 from geobgp.posterior import Posterior
-from geobgp.prior.kernels import NormalPrior, Prior
+from geobgp.prior.kernels import Kernel, NormalPrior, Prior
 from geobgp.privacy import Protection, hide_rows, legend, protected
 from geobgp.progress import Progress, ProgressLike, as_progress
 from geobgp.text import count, listed, number
@@ -47,7 +48,7 @@ from geobgp.web.page import data_url, palette_png, render
 if TYPE_CHECKING:
     import geopandas as gpd
 
-    from geobgp.data.counts import Counts
+    from geobgp.auto.tasks import MapTask, StrataData
     from geobgp.data.inputs import Inputs
     from geobgp.inference.fit import Fit
     from geobgp.prior.basis import Basis
@@ -216,33 +217,61 @@ def most_probable(evidence: Sequence[Evidence], prior: Prior, start: np.ndarray)
     return theta
 
 
-# -- The maps of strata: a mapping of names to posteriors, their table, totals, rasters and page -------------
+# -- The maps of strata: a mapping of names to posteriors, and what they answer together ----------------------
+
+
+def _asked(name: str) -> Callable[..., Any]:
+    """Return the method of `Posterior` of this name, asked of every stratum."""
+    method = getattr(Posterior, name)
+
+    @wraps(method)
+    def ask(self: Strata, *args: Any, **how: Any) -> Any:
+        return self.together({key: getattr(posterior, name)(*args, **how) for key, posterior in self.items()})
+
+    ask.__doc__ = (
+        f"Return `Posterior.{name}` of every stratum, which has all arguments.\n\n        Tables are one under another "
+        "with a column ``stratum`` (and the columns that made it), datasets stacked along a\n        dimension "
+        "``stratum``, maps another `Strata`, and all else is a dict by name.\n        "
+    )
+    return ask
 
 
 @dataclass(frozen=True, eq=False)
 class Strata(Mapping[str, "Posterior"]):
     """The result of `map_strata`: a mapping of the strata's names to their posteriors, which share one basis.
 
+    What one posterior can be asked, all can: `values_at`, `exceedance`, `dataset`, `totals`, `ranks`, `in_units` and
+    the others answer for every stratum, in one table, dataset or `Strata`.
+
     Attributes
     ----------
-    counts : StrataCounts
-        What became of the points, by name; ``counts.labels`` has the values of the columns.
+    by : tuple of str
+        The columns whose values made them.
+    categories : dict of str to tuple
+        These values, by name; of strata that could not be mapped too.
     pooled : Posterior
-        The fit of all points together, which chose cells, water and basis.
+        The fit of all data together, which chose cells, water and basis.
     failures : dict of str to str
         Why strata could not be mapped, by name.
     warnings : dict of str to tuple of str
         What each fit warned of, by name.
     prior : NormalPrior or None
         The prior that pooled strata share.
+    counts : dict of str to Counts, AreaCounts or CaseControl
+        What was observed, by name; files do not hold it.
+    facts : dict of str to dict
+        Of strata that could not be mapped: how many points are used, and dropped.
     """
 
     _posteriors: dict[str, Posterior] = field(repr=False)
-    counts: StrataCounts = field(repr=False)
+    by: tuple[str, ...]
+    categories: dict[str, tuple[Any, ...]] = field(repr=False)
     pooled: Posterior
-    failures: dict[str, str]
-    warnings: dict[str, tuple[str, ...]] = field(repr=False)
+    failures: dict[str, str] = field(default_factory=dict)
+    warnings: dict[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
     prior: NormalPrior | None = None
+    counts: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    facts: dict[str, dict[str, float]] = field(default_factory=dict, repr=False)
 
     def __getitem__(self, name: str) -> Posterior:
         return self._posteriors[name]
@@ -255,10 +284,83 @@ class Strata(Mapping[str, "Posterior"]):
 
     def __repr__(self) -> str:
         failed = f", {len(self.failures):,} failed ({listed(self.failures, 3)})" if self.failures else ""
+        when = "" if self.pooled.periods is None else f" in {self.pooled.periods.words()}"
         return (
-            f"Strata({count(len(self), 'map')} by {listed(self.counts.by)}, {self.pooled.domain.n_nodes:,} "
+            f"Strata({count(len(self), 'map')} by {listed(self.by)}{when}, {self.pooled.domain.n_nodes:,} "
             f"nodes, {self.pooled.basis.label}{', pooled' if self.prior is not None else ''}{failed})"
         )
+
+    @property
+    def labels(self) -> pd.DataFrame:
+        """The values of the columns, by name of the stratum."""
+        return pd.DataFrame(
+            list(self.categories.values()), index=list(self.categories), columns=list(self.by)
+        )
+
+    # -- what all posteriors answer
+
+    values_at = _asked("values_at")
+    intensity_at = _asked("values_at")
+    intensity = _asked("intensity")
+    exceedance = _asked("exceedance")
+    latent = _asked("latent")
+    dataset = _asked("dataset")
+    node_intensity = _asked("node_intensity")
+    sample = _asked("sample")
+    predict = _asked("predict")
+    level = _asked("level")
+    trend = _asked("trend")
+    ranks = _asked("ranks")
+    excursion = _asked("excursion")
+    tolerance_contours = _asked("tolerance_contours")
+    residuals = _asked("residuals")
+    cross_validate = _asked("cross_validate")
+    variation = _asked("variation")
+    at = _asked("at")
+    forecast = _asked("forecast")
+    in_units = _asked("in_units")
+    styled = _asked("styled")
+    with_interval = _asked("with_interval")
+    protected = _asked("protected")
+
+    @property
+    def coefficients(self) -> pd.DataFrame:
+        """Fixed effects of every stratum in the covariates' own units; see `Posterior.coefficients`."""
+        table: pd.DataFrame = self.together({name: each.coefficients for name, each in self.items()})
+        return table
+
+    def together(self, answers: Mapping[str, Any]) -> Any:
+        """Return the answers of all strata as one.
+
+        Parameters
+        ----------
+        answers : mapping
+            By name: tables, datasets, arrays, posteriors, or anything else, which stays by name.
+        """
+        import xarray as xr
+
+        first = next(iter(answers.values()))
+        if isinstance(first, Posterior):
+            pooled = self.pooled
+            if first.periods is None and pooled.periods is not None:  # one of the periods
+                pooled = replace(first, title=pooled.title)
+            return replace(self, _posteriors=dict(answers), pooled=pooled)
+        if isinstance(first, pd.DataFrame):
+            tables = [self._labelled(table, name) for name, table in answers.items()]
+            table = pd.concat(tables, ignore_index=isinstance(first.index, pd.RangeIndex))
+            table.attrs |= first.attrs
+            return table
+        if isinstance(first, xr.Dataset | xr.DataArray):
+            return _stacked(dict(answers), self.by)
+        return dict(answers)
+
+    def _labelled(self, table: Any, name: str) -> Any:
+        """Return a table with the name of a stratum, and the values that made it, before its columns."""
+        table = table.copy()
+        values = {"stratum": name, **dict(zip(self.by, self.categories[name], strict=True))}
+        for place, (column, value) in enumerate(values.items()):
+            table.insert(place, column if column not in table else f"stratum_{column}", value)
+        return table
 
     def table(self) -> pd.DataFrame:
         """Return a row for each stratum: its labels, points, hyperparameters, bound, and what is to be said of it."""
@@ -266,9 +368,9 @@ class Strata(Mapping[str, "Posterior"]):
         rows = {}
         for name, posterior in self.items():
             rows[name] = {
-                **self.counts.labels.loc[name].to_dict(),
+                **dict(zip(self.by, self.categories[name], strict=True)),
                 "points": posterior.n_points,
-                "dropped": self.counts[name].n_dropped,
+                "dropped": round(posterior.points.get("dropped", 0)),
                 f"lengthscale_{unit}": posterior.lengthscale / scale,
                 "sd": posterior.sd,
                 "elbo": posterior.elbo,
@@ -276,9 +378,9 @@ class Strata(Mapping[str, "Posterior"]):
                 "remarks": " ".join(self.warnings.get(name, ())),
             }
         for name, reason in self.failures.items():
-            row = {**self.counts.labels.loc[name].to_dict(), "points": self.counts[name].n_used}
-            rows[name] = row | {"dropped": self.counts[name].n_dropped, "remarks": reason}
-        order = [name for name in self.counts if name in rows]
+            labels = dict(zip(self.by, self.categories[name], strict=True))
+            rows[name] = labels | {"points": 0, "dropped": 0} | self.facts.get(name, {}) | {"remarks": reason}
+        order = [name for name in self.categories if name in rows]
         table = pd.DataFrame([rows[name] for name in order], index=pd.Index(order, name="stratum"))
         named = hide_rows(table.rename(columns={"points": "observed"}), self.pooled, ["observed"])
         return named.rename(columns={"observed": "points"})
@@ -316,19 +418,17 @@ class Strata(Mapping[str, "Posterior"]):
                 option="points",
                 remedy="Ask one stratum at a time: strata[name].totals(regions, points=...).",
             )
-        frame = read_regions(regions, self.pooled.domain)
+        frame = read_regions(regions, self.pooled.domain, by=how.pop("by", None))
         names = list(self)
         with open_workers(client, n_jobs) as workers:
             shared = workers.share(replace(self.pooled, tried=())), workers.share((frame, how))
             common = common_parts(self.pooled.basis, self.pooled)
             items = [pack(self[name], common) for name in names]
             tables = workers.gather(_totals, items, *shared, step=step)
-        for name, table in zip(names, tables, strict=True):
-            values = {"stratum": name, **self.counts.labels.loc[name].to_dict()}
-            for place, (column, value) in enumerate(values.items()):
-                table.insert(place, column if column not in table else f"stratum_{column}", value)
-        out: gpd.GeoDataFrame = pd.concat(tables, ignore_index=True)
-        return out
+        totals: gpd.GeoDataFrame = self.together(dict(zip(names, tables, strict=True)))
+        return totals.reset_index(drop=True)
+
+    # -- files
 
     def to_totals(self, path: str | Path, regions: Any = None, **how: Any) -> Path:
         """Write `totals` to a GeoPackage (``.gpkg``) or, without geometries, to a CSV file."""
@@ -353,22 +453,203 @@ class Strata(Mapping[str, "Posterior"]):
         """Return a name for the files of each stratum that is safe everywhere, and no other's."""
         return safe_names(list(self))
 
-    def to_raster(self, folder: str | Path, step: Callable[[int, int], Any] | None = None) -> dict[str, Path]:
-        """Write a GeoTIFF of each stratum into a folder, all statistics as its bands; return where, by name."""
+    def to_raster(
+        self,
+        folder: str | Path,
+        thresholds: Sequence[float] = (),
+        step: Callable[[int, int], Any] | None = None,
+    ) -> dict[str, Path]:
+        """Write a GeoTIFF of each stratum into a folder, all statistics as its bands; return where, by name.
+
+        Each of `thresholds` adds the probability of exceeding it. Over periods each stratum has a folder with a file
+        for each period.
+        """
         written: dict[str, Path] = {}
         for name, path in self.raster_paths(folder).items():
-            written[name] = self[name].to_raster(path)[0]
+            self[name].to_raster(path, thresholds)
+            written[name] = path
             if step is not None:
                 step(len(written), len(self))
         return written
 
     def raster_paths(self, folder: str | Path) -> dict[str, Path]:
-        """Return where the GeoTIFF of each stratum is written, by name."""
-        return {name: Path(folder) / f"map-{stem}.tif" for name, stem in self.file_names().items()}
+        """Return where the GeoTIFF of each stratum (over periods the folder) is written, by name."""
+        end = ".tif" if self.pooled.periods is None else ""
+        return {name: Path(folder) / f"map-{stem}{end}" for name, stem in self.file_names().items()}
+
+    def to_netcdf(self, path: str | Path, thresholds: Sequence[float] = (), **how: Any) -> Path:
+        """Write `dataset` to one netCDF file by CF conventions, with a dimension for the strata."""
+        from geobgp.output.netcdf import write_netcdf
+
+        return write_netcdf(self.dataset(thresholds=thresholds, **how), path)
+
+    def to_zarr(self, path: str | Path, thresholds: Sequence[float] = (), **how: Any) -> Path:
+        """Write `dataset` to a Zarr store by CF conventions, with a chunk for each stratum. Needs the package zarr."""
+        from geobgp.output.netcdf import write_zarr
+
+        return write_zarr(self.dataset(thresholds=thresholds, **how), path)
+
+    def to_qgis(self, path: str | Path, thresholds: Sequence[float] = (), *, regions: Any = None) -> Path:
+        """Write a QGIS project with a group of layers for each stratum, all in the same classes.
+
+        Parameters
+        ----------
+        path : str or path
+            A folder, made if it is missing, for ``map.qgz`` and a folder of each stratum; or the project itself.
+        thresholds : sequence of float
+            Each adds the probability of exceeding it, and where that is probable, as polygons.
+        regions : optional
+            As for `Posterior.totals`; their totals are in ``regions.gpkg`` of each stratum.
+        """
+        from geobgp.output.qgis import LayerGroup, posterior_group, write_layers, write_project
+
+        project = Path(path) if Path(path).suffix.lower() == ".qgz" else Path(path) / "map.qgz"
+        root, shown = project.absolute().parent, self.alike()
+        groups: list[LayerGroup] = []
+        for name, stem in self.file_names().items():
+            posterior, folder = shown[name], root / f"map-{stem}"
+            rasters = posterior.to_raster(folder, thresholds)
+            totals = None if regions is None else posterior.totals(regions)
+            if totals is not None:
+                write_layers(folder / "regions.gpkg", {"regions": totals})
+            group = posterior_group(
+                posterior, folder, rasters, thresholds=thresholds, regions=totals, root=root, name=name
+            )
+            groups.append(replace(group, visible=not groups, expanded=not groups))
+        whole, domain = LayerGroup(self.title, groups), self.pooled.domain
+        return write_project(project, whole, crs=domain.crs, bounds=domain.grid.bounds)
+
+    @property
+    def title(self) -> str:
+        """What the maps are called together."""
+        given = self.pooled.title
+        return given or f"{self.pooled.default_title} by {', '.join(self.by)}"
+
+    def alike(self) -> Strata:
+        """Return the strata in the same classes and colours: of all of them together, unless others were asked for."""
+        first = next(iter(self.values()))
+        style = first.style
+        if style.classes is not None or style.vmin is not None or style.vmax is not None:
+            return self
+        if not first.is_summed or first.quantity == "relative risk":
+            together = None
+        else:
+            together = list(round_classes(np.concatenate(self._drawn()), units=first.units).breaks)
+        styled: Strata = self if not together else self.styled(together, cmap=style.cmap)
+        return styled
+
+    def _drawn(self) -> list[np.ndarray]:
+        """Return what maps show of each stratum, at the nodes."""
+        name = "q50" if next(iter(self.values())).drawn == "median" else "mean"
+        return [posterior.node_intensity((0.5,))[name].to_numpy() for posterior in self.values()]
+
+    def to_map(self, path: str | Path | None = None, **how: Any) -> str:
+        """Return a page with the interactive map of one stratum at a time, and a switch; write it to `path` if given.
+
+        Parameters
+        ----------
+        path : str or path, optional
+            An HTML file that needs nothing else.
+        **how
+            As for `Posterior.to_map`.
+        """
+        most = how.pop("max_bytes", None) or max(PAGE_BYTES // len(self), LEAST_BYTES)
+        pages = {}
+        for name, posterior in self.alike().items():
+            asked: dict[str, Any] = {"title": name, "max_bytes": most} | how
+            pages[name] = posterior.to_map(**asked).get_root().render()
+        return self._switch(path, pages, how.get("basemap") is not None)
+
+    def to_report(self, path: str | Path, **how: Any) -> Path:
+        """Write the reports of all strata on one page, with a switch.
+
+        Parameters
+        ----------
+        path : str or path
+            An HTML file that needs nothing else.
+        **how
+            As for `Posterior.to_report`.
+        """
+        pages = {}
+        with TemporaryDirectory(prefix="geobgp-") as folder:
+            for name, posterior in self.alike().items():
+                file = Path(folder) / "report.html"
+                posterior.to_report(file, **how)
+                pages[name] = file.read_text("utf-8")
+        self._switch(path, pages)
+        return Path(path)
+
+    def _switch(self, path: str | Path | None, pages: Mapping[str, str], online: bool = False) -> str:
+        page = render(
+            "scale/switch.html.j2", title=self.title, by=", ".join(self.by), pages=dict(pages), online=online
+        )
+        if path is not None:
+            with replacing(path, parents=True) as temporary:
+                temporary.write_text(page, encoding="utf-8")
+        return page
 
     def to_index(self, path: str | Path, *, title: str = "") -> Path:
         """Write a page of small maps of all strata under one legend; it opens in any browser, without network."""
         return write_page(self, path, title=title)
+
+    def save(self, path: str | Path) -> Path:
+        """Write all strata to one file, which holds what they share once; `load` reads it."""
+        plain = (str, int, float, bool, np.generic)
+        content = {
+            "by": list(self.by),
+            "categories": [
+                [name, [value if isinstance(value, plain) else str(value) for value in key]]
+                for name, key in self.categories.items()
+            ],
+            "posteriors": [[name, archive.record(posterior)] for name, posterior in self.items()],
+            "pooled": archive.record(self.pooled),
+            "failures": list(map(list, self.failures.items())),
+            "warnings": [[name, list(texts)] for name, texts in self.warnings.items()],
+            "facts": [] if self.pooled.protection else [[name, dict(f)] for name, f in self.facts.items()],
+            "prior": self.prior,
+        }
+        return archive.write(path, KIND, content, self.pooled.provenance["source"])
+
+    @classmethod
+    def load(cls, path: str | Path) -> Strata:
+        """Read strata that `save` wrote; a damaged or foreign file raises CacheError."""
+
+        def strata(content: dict[str, Any]) -> Strata:
+            return cls(
+                {name: archive.restored(record) for name, record in content["posteriors"]},
+                tuple(content["by"]),
+                {name: tuple(key) for name, key in content["categories"]},
+                archive.restored(content["pooled"]),
+                dict(content["failures"]),
+                {name: tuple(texts) for name, texts in content["warnings"]},
+                content["prior"],
+                facts=dict(content["facts"]),
+            )
+
+        return archive.read(path, KIND, strata)
+
+
+#: What saved strata are called; bytes of a page with all their maps, and of each of them at least.
+KIND, PAGE_BYTES, LEAST_BYTES = "strata", 24_000_000, 1_000_000
+
+
+def _stacked(answers: dict[str, Any], by: Sequence[str]) -> Any:
+    """Return datasets (or arrays) of all strata along a dimension; what is the same land in all has none."""
+    import xarray as xr
+
+    first = next(iter(answers.values()))
+    how: dict[str, Any] = {"coords": "minimal", "compat": "override", "join": "override"}
+    if isinstance(first, xr.Dataset):
+        how["data_vars"] = [name for name in first.data_vars if name != "coverage"]
+    axis = xr.DataArray(np.array(list(answers)), dims="stratum", name="stratum")
+    out = xr.concat(list(answers.values()), dim=axis, combine_attrs="drop_conflicts", **how)
+    out["stratum"].attrs["long_name"] = ", ".join(by)
+    if "coverage" in getattr(out, "data_vars", ()):
+        out["coverage"] = first["coverage"]
+    if isinstance(out, xr.DataArray):
+        return out.rename(first.name)
+    out.attrs["title"] = f"By {', '.join(by)}"
+    return out
 
 
 def _totals(item: bytes, pooled: Posterior, asked: tuple[Any, dict[str, Any]]) -> gpd.GeoDataFrame:
@@ -394,81 +675,90 @@ def safe_names(names: list[str]) -> dict[str, str]:
     return stems
 
 
-# -- Strata: a map for each value of a column, all on one basis, by a Dask cluster or the processes of this machine --
+# -- Fits of strata, all on one basis, by a Dask cluster or the processes of this machine ---------------------
 
 
 #: Strata from which a common prior can be learned; how often it is learned anew; and how far it may move at the end, in
 #: its own standard deviations.
 FEWEST_POOLED, POOL_ROUNDS, POOL_SETTLED = 3, 4, 0.1
+#: The share of the time allowed that strata over periods have at least, whatever the pooled fit has taken.
+LEAST_SHARE = 0.3
 
 
-def run_strata(options: StrataOptions, progress: ProgressLike = False) -> Strata:
-    """Do what `map_strata` does."""
+def run_strata(options: Any, progress: ProgressLike = False) -> Strata:
+    """Do what `map_strata` does; options are those of one of `geobgp.auto.options.STRATA`."""
     o, progress = options, as_progress(progress)
     o.check_files()
-    _check_readable(o.points)
+    begin = perf_counter()
+    _check_readable(getattr(o, o.data))
     with open_workers(o.client, o.n_jobs) as workers:
-        mapped = run(o.pooled(), progress)
-        names = (
-            "weights",
-            "on_water",
-            "chunksize",
-            "longitude",
-            "latitude",
-            "easting",
-            "northing",
-            "layer",
-            "client",
-        )
-        reading = {name: getattr(o, name) for name in names}
-        # Bare coordinates are in the CRS that the pooled fit took them to be in.
-        crs = getattr(mapped.counts, "points_crs", None) if o.points_crs is None else o.points_crs
-        counts = bin_strata(
-            o.points, mapped.domain, o.by, crs=crs, max_snap=mapped.reach, progress=progress, **reading
-        )
-        return _fit_all(o, mapped, counts, workers, progress)
+        mapped = run(o.pooled(), progress, by=o.by, n_workers=workers.n)
+        strata = mapped.task.read_strata(mapped.domain, mapped.reach, mapped.data)
+        left = max(begin + o.max_seconds - perf_counter(), LEAST_SHARE * o.max_seconds)
+        seconds = left / max(mapped.task.fits_to_come, 1)
+        return _fit_all(o, mapped, strata, workers, progress, seconds)
 
 
 def _check_readable(points: Any) -> None:
     """Refuse points that can be read only once: they are read for the pooled fit, and by stratum."""
-    if not hasattr(points, "columns") and not hasattr(points, "__fspath__") and not isinstance(points, str):
-        raise DataError(
-            f"Strata need a table or a file, with columns; found points as {type(points).__name__}.",
-            option="points",
-            found=type(points).__name__,
-            remedy="Give a GeoDataFrame, a DataFrame, a path or a Dask collection.",
-        )
-
-
-# -- fits
+    if (
+        points is None
+        or hasattr(points, "columns")
+        or hasattr(points, "__fspath__")
+        or isinstance(points, str)
+    ):
+        return
+    if any(hasattr(points, name) for name in ("__arrow_c_stream__", "__geo_interface__", "__dataframe__")):
+        return
+    raise DataError(
+        f"Strata need a table or a file, with columns; found points as {type(points).__name__}.",
+        option="points",
+        found=type(points).__name__,
+        remedy="Give a GeoDataFrame, a DataFrame, a path or a Dask collection.",
+    )
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
+class Item:
     """A stratum to be fitted.
 
     Attributes
     ----------
-    counts : Counts
+    counts : Counts, AreaCounts or CaseControl
+        What was observed, of all periods as one.
+    by_period : Counts or AreaCounts, optional
     title : str
     prior : NormalPrior or None
         In place of the kernel's own.
-    start : Start or None
+    start : bytes or None
+        A posterior of it to begin from, packed.
     """
 
-    counts: Counts
+    counts: Any
+    by_period: Any
     title: str
     prior: NormalPrior | None = None
-    start: Start | None = None
+    start: bytes | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class StratumJob:
-    """What all strata share: the model, and how it is fitted."""
+    """What all strata share: the kind of data, the prior, the inputs, and how they are fitted."""
 
-    model: LGCP
+    task: MapTask
+    basis: Basis
+    kernel: Kernel
+    inputs: Inputs
+    in_time: Inputs | None
     hyper: Any
     measure: bool
+    near: np.ndarray
+    seconds: float
+
+    @property
+    def common(self) -> dict[str, Any]:
+        """What all strata have in common by name."""
+        return common_parts(self.basis, self.inputs if self.in_time is None else self.in_time)
 
 
 @dataclass(frozen=True, eq=False)
@@ -480,82 +770,81 @@ class FittedStratum:
     warnings: tuple[str, ...]
 
 
-def fit_stratum(task: Task, job: StratumJob) -> FittedStratum:
+def fit_stratum(item: Item, job: StratumJob) -> FittedStratum:
     """Fit one stratum, wherever this is."""
-    if task.counts.total_weight == 0:
-        c = task.counts
-        raise DataError(
-            f"There are no points on the land: {c.n_read:,} read, {c.n_dropped:,} dropped, {c.n_missing:,} rows "
-            "without one.",
-            found=0,
-        )
-    model, captured = job.model, list[GeobgpWarning]()
-    if task.prior is not None:
-        model = model.with_kernel(dataclasses.replace(model.kernel, prior=task.prior))  # type: ignore[type-var]
+    kernel, captured, common = job.kernel, list[GeobgpWarning](), job.common
+    if item.prior is not None:
+        kernel = dataclasses.replace(kernel, prior=item.prior)  # type: ignore[type-var]
+    start = None
+    if item.start is not None:
+        start = dataclasses.replace(unpack(item.start, common), kernel=kernel)
+    task = job.task.titled(item.title)
     with captured_warnings(captured.append):
-        posterior = model.fit(
-            task.counts,
-            hyper=job.hyper,
-            title=task.title,
-            start=task.start,
-            measure=job.measure,
-        )
+        if job.in_time is not None:
+            in_time = InTime(item.by_period, job.in_time)
+            deadline = perf_counter() + job.seconds
+            posterior = task.fit_periods(in_time, job.basis, kernel, False, start, job.near, deadline)
+        else:
+            data = GriddedData(job.basis.domain, item.counts, job.inputs, 0.0, 0.0)
+            posterior = task.fit(data, job.basis, kernel, job.hyper, False, start, job.measure)
     learned = dataclasses.replace(posterior.fit, states=())
-    return FittedStratum(
-        pack(posterior, common_parts(job.model.basis, job.model.inputs)),
-        learned,
-        tuple(str(warning) for warning in captured),
-    )
+    return FittedStratum(pack(posterior, common), learned, tuple(str(warning) for warning in captured))
 
 
 def _fit_all(
-    o: StrataOptions, mapped: Mapped, counts: StrataCounts, workers: Workers, progress: Progress
+    o: Any, mapped: Mapped, strata: StrataData, workers: Workers, progress: Progress, seconds: float
 ) -> Strata:
-    pooled = mapped.posterior
-    model = LGCP.from_inputs(
-        pooled.basis,
-        Inputs.of(pooled),
-        pooled.kernel,
-        likelihood=o.likelihood,
-        scaling=pooled.scaling,
-    )  # fmt: skip
-    if o.pool and len(counts) < FEWEST_POOLED:
+    pooled, in_time = mapped.posterior, mapped.data.in_time
+    if o.pool and len(strata.keys) < FEWEST_POOLED:
         raise DataError(
-            f"A prior is learned from {FEWEST_POOLED} strata at least; there are {len(counts)}.",
+            f"A prior is learned from {FEWEST_POOLED} strata at least; there are {len(strata.keys)}.",
             option="pool",
-            found=len(counts),
+            found=len(strata.keys),
             remedy="Leave it out.",
         )
-    shared = workers.share(StratumJob(model, o.hyper, o.pool))
+    task = mapped.task.light()
+    if in_time is not None:
+        task.options._set("dynamics", pooled.dynamics)
+    job = StratumJob(
+        task, pooled.basis, pooled.kernel, mapped.data.inputs, None if in_time is None else in_time.inputs,
+        o.hyper, o.pool, pooled.fit.hyper_mean[:2], seconds,
+    )  # fmt: skip
+    shared, common = workers.share(job), job.common
     prior: NormalPrior | None = None
-    tasks = {name: Task(each, name) for name, each in counts.items()}
-    fits, failures = _run(tasks, shared, workers, progress, "fits")
+    items = {
+        name: Item(_light(data.counts), None if data.in_time is None else _light(data.in_time.counts), name)
+        for name, data in strata.data.items()
+    }
+    fits, failures = _run(items, shared, workers, progress, "fits")
+    failures = strata.failures | failures
     rounds = POOL_ROUNDS if o.pool and len(fits) >= FEWEST_POOLED else 0
     if any(f.learned.hyper_gradient is None for f in fits.values()):
         # Counts with more spread than Poisson ones: without gradients only a wide prior, the first, can be taken out.
         rounds = min(rounds, 1)
-    n = pooled.domain.n_nodes
     for _ in range(rounds):
-        before, prior = prior, _common_prior(model, fits, prior)
+        before, prior = prior, _common_prior(pooled, fits, prior)
         if moved(before, prior) < POOL_SETTLED:
             prior = before
             break
-        tasks = {
-            name: dataclasses.replace(tasks[name], prior=prior, start=_start(f.learned, n))
-            for name, f in fits.items()
+        items = {
+            name: dataclasses.replace(items[name], prior=prior, start=f.packed) for name, f in fits.items()
         }
-        again, failed = _run(tasks, shared, workers, progress, "pooled fits")
+        again, failed = _run(items, shared, workers, progress, "pooled fits")
         fits, failures = fits | again, failures | failed
-    fits = {name: fits[name] for name in counts if name in fits and name not in failures}
+    fits = {name: fits[name] for name in strata.keys if name in fits and name not in failures}
+    failures = {name: failures[name] for name in strata.keys if name in failures}
     if not fits:
         name, error = next(iter(failures.items()))
         raise DataError(
-            f"None of {len(counts):,} strata could be mapped; the first, {name!r}: {render_text(error)}",
+            f"None of {len(strata.keys):,} strata could be mapped; the first, {name!r}: {render_text(error)}",
             option="by",
             found=0,
         )
-    posteriors = {name: _posterior(f.packed, pooled, prior).in_units(o.units) for name, f in fits.items()}
-    rule = Protection.of(o.min_count, o.protect, o.min_people)
+    units = getattr(o, "units", None)
+    posteriors = {
+        name: _posterior(f.packed, pooled, common, prior).in_units(units) for name, f in fits.items()
+    }
+    rule = Protection.of(o.min_count, o.protect, getattr(o, "min_people", 0.0))
     if rule:
         posteriors, too_few = _protected(posteriors, rule)
         failures |= too_few
@@ -565,14 +854,32 @@ def _fit_all(
         more = f"; and {len(failures) - 5:,} more" if len(failures) > 5 else ""
         warn(
             StrataWarning(
-                f"{count(len(failures), 'stratum', 'strata')} of {len(counts):,} could not be mapped ({why}{more}).",
+                f"{count(len(failures), 'stratum', 'strata')} of {len(strata.keys):,} could not be mapped "
+                f"({why}{more}).",
                 option="by",
                 found=list(failures),
                 remedy="The others are as they would be without.",
             )
         )
-    captured = {name: f.warnings for name, f in fits.items()}
-    return Strata(posteriors, counts, pooled, failures, captured, prior)
+    captured = {name: (*strata.warnings.get(name, ()), *f.warnings) for name, f in fits.items()}
+    observed = strata.observed
+    facts = {name: _lost(observed[name]) for name in failures if name in observed}
+    return Strata(
+        posteriors, strata.by, dict(strata.keys), pooled, failures, captured, prior, dict(observed), facts
+    )
+
+
+def _light(counts: Any) -> Any:
+    """Return what was observed without where persons live, which no fit needs."""
+    if not isinstance(counts, CaseControl):
+        return counts
+    cases, controls = (dataclasses.replace(p, told=None) for p in (counts.cases, counts.controls))
+    return dataclasses.replace(counts, cases=cases, controls=controls)
+
+
+def _lost(counts: Any) -> dict[str, float]:
+    """Return how many points are used, and dropped."""
+    return {"points": getattr(counts, "n_used", 0), "dropped": getattr(counts, "n_dropped", 0)}
 
 
 def _protected(
@@ -592,13 +899,13 @@ def _protected(
 
 
 def _run(
-    tasks: dict[str, Task], shared: Any, workers: Workers, progress: Progress, stage_name: str
+    items: dict[str, Item], shared: Any, workers: Workers, progress: Progress, stage_name: str
 ) -> tuple[dict[str, FittedStratum], dict[str, str]]:
     """Return the fits by name, and why those failed that did."""
-    names, fits, failures = list(tasks), dict[str, FittedStratum](), dict[str, str]()
+    names, fits, failures = list(items), dict[str, FittedStratum](), dict[str, str]()
     with progress.stage(stage_name) as stage:
         stage.tell(f"by {workers.where}")
-        for done, (k, result) in enumerate(workers.run(fit_stratum, list(tasks.values()), shared), start=1):
+        for done, (k, result) in enumerate(workers.run(fit_stratum, list(items.values()), shared), start=1):
             if isinstance(result, Failed):
                 error = result.error
                 failures[names[k]] = getattr(error, "message", "") or f"{type(error).__name__}: {error}"
@@ -610,10 +917,12 @@ def _run(
     return fits, failures
 
 
-def _common_prior(model: LGCP, fits: dict[str, FittedStratum], before: NormalPrior | None) -> NormalPrior:
-    domain = model.basis.domain
+def _common_prior(
+    pooled: Posterior, fits: dict[str, FittedStratum], before: NormalPrior | None
+) -> NormalPrior:
+    domain, kernel = pooled.domain, pooled.kernel
     size = float(np.sqrt(domain.node_areas.sum()))
-    prior = before or model.kernel.prior.scaled(size, domain.cell_size)
+    prior = before or kernel.prior.scaled(size, domain.cell_size)
     learned = [f.learned for f in fits.values()]
     evidence = [
         Evidence.of_fit(
@@ -627,18 +936,15 @@ def _common_prior(model: LGCP, fits: dict[str, FittedStratum], before: NormalPri
     return learn_prior(evidence, np.array([f.hyper_mean[:2] for f in learned]))
 
 
-def _start(fit: Fit, n_nodes: int) -> Start:
-    """Return where a stratum is fitted again: at its θ, its posterior from nothing."""
-    return Start(fit.hyper_mean, fit.hyper_cov, np.zeros(n_nodes), np.zeros(n_nodes))
-
-
-def _posterior(packed: bytes, pooled: Posterior, prior: NormalPrior | None) -> Posterior:
+def _posterior(
+    packed: bytes, pooled: Posterior, common: Mapping[str, Any], prior: NormalPrior | None
+) -> Posterior:
     """Return the posterior of a stratum, on the basis that all share."""
     shared = "free for each stratum"
     if prior is not None:
         shared = "partly pooled: a normal prior of log lengthscale and log sd, learned from all strata"
     return dataclasses.replace(
-        unpack(packed, common_parts(pooled.basis, pooled)),
+        unpack(packed, common),
         choices={**pooled.choices, "hyperparameters": shared},
         interval=pooled.interval,
         style=pooled.style,
@@ -654,10 +960,10 @@ SIDE = 320
 
 def write_page(strata: Strata, path: str | Path, *, title: str = "") -> Path:
     """Write the page; see `Strata.to_index`."""
-    domain = strata.pooled.domain
-    first = next(iter(strata.values()))
-    drawn = "q50" if first.drawn == "median" else "mean"
-    fields = {name: posterior.node_intensity((0.5,))[drawn].to_numpy() for name, posterior in strata.items()}
+    domain, periods = strata.pooled.domain, strata.pooled.periods
+    shown = strata if periods is None else strata.at(-1)
+    first = next(iter(shown.values()))
+    fields = dict(zip(shown, shown._drawn(), strict=True))
     together = np.concatenate(list(fields.values()))
     risk = first.quantity == "relative risk"
     classes = ratio_classes(first.units) if risk else round_classes(together, units=first.units)
@@ -665,7 +971,7 @@ def write_page(strata: Strata, path: str | Path, *, title: str = "") -> Path:
     cells = hatched_cells(domain, empty) if hatched else None
     scale, unit = domain.length_unit
     maps = []
-    for name, posterior in strata.items():
+    for name, posterior in shown.items():
         maps.append({
             "name": name,
             "picture": picture(domain.to_grid(fields[name]), classes, cells),
@@ -679,11 +985,12 @@ def write_page(strata: Strata, path: str | Path, *, title: str = "") -> Path:
                 *strata.warnings.get(name, ()),
             ],
         })  # fmt: skip
-    by, nodes = ", ".join(strata.counts.by), count(domain.n_nodes, "node")
+    by, nodes = ", ".join(strata.by), count(domain.n_nodes, "node")
+    when = "" if periods is None else f", {periods.labels[-1]}, the last of {periods.words()}"
     page = render(
         "scale/strata.html.j2",
         title=title or f"Strata by {by}",
-        about=f"{count(len(strata), 'map')} by {by}, on {nodes} with {strata.pooled.basis.label}",
+        about=f"{count(len(strata), 'map')} by {by}, on {nodes} with {strata.pooled.basis.label}{when}",
         pooled=_in_common(strata),
         quantity=first.quantity,
         drawn=first.drawn,

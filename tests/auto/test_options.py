@@ -16,7 +16,7 @@ from paths import ROOT
 from stubs import MODULES, stub
 
 from geobgp import Matern, map_intensity, map_risk, map_strata, map_tiles
-from geobgp.auto.options import Options, RiskOptions, StrataOptions, TilesOptions, settings
+from geobgp.auto.options import AnyStrataOptions, Options, RiskOptions, TilesOptions, settings
 from geobgp.errors import CRSError, DataError, GeometryError
 
 LAND = shapely.box(0, 0, 1, 1)
@@ -30,7 +30,7 @@ def options(**given):
 FUNCTIONS = {
     map_intensity: (Options, {}),
     map_risk: (RiskOptions, {}),
-    map_strata: (StrataOptions, {}),
+    map_strata: (AnyStrataOptions, {}),
     map_tiles: (TilesOptions, {"output": "out"}),
 }
 
