@@ -1047,11 +1047,8 @@ def strata_of(function: str, kinds: Sequence[type[StratumOptions]] = STRATA, **g
     **given
         ``points`` may stand for the data, whatever their kind.
     """
-    there = {
-        name: value
-        for name, value in given.items()
-        if value is not None and not (isinstance(value, tuple) and not value)
-    }
+    usual = {f.name: f.default for f in dataclasses.fields(AnyStrataOptions)}
+    there = {name: value for name, value in given.items() if name not in usual or value is not usual[name]}
     kind = next((k for k in kinds if any(name in there for name in k.marks)), kinds[0])
     if kind.data not in there and "points" in there:
         there[kind.data] = there.pop("points")

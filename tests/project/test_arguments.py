@@ -209,6 +209,9 @@ def test_a_wrong_argument_is_refused_by_name(validated, owner, name, tmp_path):
     needed = {p.name for p in parameters.values() if p.default is p.empty and p.kind not in several}
     needed |= {"points", "land", "controls"} & set(parameters)
     given = {n: good(validated, n, tmp_path) for n in needed - {name}}
+    if validated == "map_strata":
+        other = {"controls", "points"} if name in ("cases", "samples", "surveys") else {"controls"}
+        given = {n: v for n, v in {"by": "age", **given}.items() if n not in {name, *other}}
     if validated in PLACED:
         given |= {"crs": "local", "cell_size": 1.0, "max_seconds": 0.0} | PLACED[validated]
         given |= {"areas": world()["table"], "count": "n"} if name in ("count", "suppressed") else {}
