@@ -14,18 +14,12 @@ ROOT = Path(__file__).parent
 #: Scripts for other interpreters, and modules without tests.
 collect_ignore = ["tests/helpers", "geobgp/qgis_script"]
 #: What cannot even be imported without GPflow.
-NEED_GPFLOW = [
-    ROOT / "tests/gpflow/test_models.py",
-    ROOT / "geobgp/gpflow/models.py",
-    ROOT / "geobgp/gpflow/fit.py",
-]
+NEED_GPFLOW = [ROOT / "tests/gpflow/test_models.py", ROOT / "geobgp/gpflow/models.py", ROOT / "geobgp/gpflow/fit.py"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--without-gpflow",
-        action="store_true",
-        help="leave out what needs GPflow (marker gpflow, and its modules)",
+        "--without-gpflow", action="store_true", help="leave out what needs GPflow (marker gpflow, and its modules)"
     )
 
 

@@ -75,9 +75,7 @@ def fitted(way: str, basis: HarmonicBasis, areas: gpd.GeoDataFrame) -> object:
     return model.fit(np.bincount(node, counts.values, domain.n_nodes))
 
 
-def judged(
-    posterior: object, rate: np.ndarray, discs: gpd.GeoDataFrame, areas: gpd.GeoDataFrame
-) -> list[float]:
+def judged(posterior: object, rate: np.ndarray, discs: gpd.GeoDataFrame, areas: gpd.GeoDataFrame) -> list[float]:
     """Return coverage of nodes and of discs, the error of the log-intensity, and how far the areas' totals are off."""
     at = posterior.node_intensity((0.05, 0.5, 0.95))
     nodes = np.mean((at["q05"] <= rate) & (rate <= at["q95"]))
@@ -95,9 +93,7 @@ def report(found: dict[tuple[int, str], list[list[float]]], basis: HarmonicBasis
     rows = []
     for (n, way), each in found.items():
         nodes, within, error, off, took = np.mean(each, axis=0)
-        rows.append(
-            [str(n), way, f"{nodes:.0%}", f"{within:.0%}", f"{error:.3f}", f"{off:.2f}", f"{took:.2f}"]
-        )
+        rows.append([str(n), way, f"{nodes:.0%}", f"{within:.0%}", f"{error:.3f}", f"{off:.2f}", f"{took:.2f}"])
     header = ["areas", "way", "nodes in 90 %", "discs in 90 %", "RMSE of log", "areas off, sd", "seconds"]
     said = (
         f"{machine()}\nMeans over {seeds} simulated data sets of about {EVENTS:,.0f} events on "
@@ -113,9 +109,7 @@ def section(title: str, text: str) -> None:
     path = RESULTS / "areas.md"
     old = path.read_text(encoding="utf-8").split("\n## ")[1:] if path.exists() else []
     found = {part.split("\n", 1)[0]: part.split("\n", 1)[1].strip() for part in old} | {title: text}
-    keep(
-        "areas", "\n\n".join(["# Counts by area", *(f"## {name}\n\n{what}" for name, what in found.items())])
-    )
+    keep("areas", "\n\n".join(["# Counts by area", *(f"## {name}\n\n{what}" for name, what in found.items())]))
 
 
 def people(seeds: int) -> None:
@@ -140,9 +134,7 @@ def people(seeds: int) -> None:
             by_area = inside @ rate / inside.sum(axis=1)
             areas["cases"] = rng.poisson(inside @ rate)
             for h, basis in bases.items():
-                cells = gpd.GeoDataFrame(
-                    geometry=list(basis.domain.polygon_of(np.arange(basis.domain.n_nodes)))
-                )
+                cells = gpd.GeoDataFrame(geometry=list(basis.domain.polygon_of(np.arange(basis.domain.n_nodes))))
                 at = within(fine, overlay(fine, cells), given.given).exposure(given.exposure)
                 by_node = at @ rate / np.maximum(at.sum(axis=1), 1e-300)
                 counts = bin_areas(areas, basis.domain, "cases")
@@ -173,16 +165,7 @@ def people(seeds: int) -> None:
         rows.append([
             name, f"{h:g}", way, f"{in_areas:.0%}", f"{in_nodes:.0%}", f"{error:.3f}", f"{off:.1g}", f"{took:.2f}"
         ])  # fmt: skip
-    header = [
-        "truth",
-        "cells",
-        "exposure",
-        "districts in 90 %",
-        "nodes in 90 %",
-        "RMSE of log",
-        "exposure off",
-        "s",
-    ]
+    header = ["truth", "cells", "exposure", "districts in 90 %", "nodes in 90 %", "RMSE of log", "exposure off", "s"]
     said = (
         f"{machine()}\nMeans over {seeds} simulated data sets of about {EVENTS:,.0f} events in {PEOPLE_AREAS} "
         "districts, each of 100 or of 10,000 people, drawn on cells of 0.4; districts are about five wide.\n"
@@ -215,9 +198,7 @@ def counties(seeds: int) -> None:
                 np.abs(totals["exposure"] / births - 1.0).max(), took,
             ])  # fmt: skip
         inside, at_nodes, off, took = np.mean(each, axis=0)
-        rows.append(
-            [f"{h / 1000:g} km", f"{100 * inside:.1f}", f"{at_nodes:.0%}", f"{off:.1g}", f"{took:.1f}"]
-        )
+        rows.append([f"{h / 1000:g} km", f"{100 * inside:.1f}", f"{at_nodes:.0%}", f"{off:.1g}", f"{took:.1f}"])
     header = ["cells", "of 100 intervals", "nodes in 90 %", "exposure off", "seconds"]
     said = (
         f"{machine()}\nMeans over {seeds} draws of counts that are 5 % of the births of North Carolina's counties: how "

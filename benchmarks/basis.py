@@ -61,9 +61,7 @@ def matrix_of(kind: str, size: float, boundary: str):
     from geobgp.prior.laplacian import discretise
 
     data = ROOT / "sample_data"
-    domain = Domain.from_polygons(
-        data / "netherlands_land.gpkg", water=data / "netherlands_water.gpkg", cell_size=size
-    )
+    domain = Domain.from_polygons(data / "netherlands_land.gpkg", water=data / "netherlands_water.gpkg", cell_size=size)
     made = discretise(domain, boundary=boundary)
     return made.matrix, made.cells
 

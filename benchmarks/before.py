@@ -29,9 +29,7 @@ def main(checkout: str, given: str, found: str) -> None:
         land = gpd.GeoSeries(shapely.from_wkb([file["land"].tobytes()]), crs=crs)
     places = gpd.GeoSeries(shapely.points(points), crs=crs)
     begin = time.perf_counter()
-    posterior = geobgp.map_intensity(
-        places.to_frame("geometry"), land, cell_size=cell_size, crs=crs, cache=False
-    )
+    posterior = geobgp.map_intensity(places.to_frame("geometry"), land, cell_size=cell_size, crs=crs, cache=False)
     seconds = time.perf_counter() - begin
     nodes = posterior.node_intensity((0.05, 0.95))
     np.savez(

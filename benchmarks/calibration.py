@@ -39,16 +39,8 @@ MANY, FEW = 0.35, 0.03
 
 def archipelago(cell_size: float = 3000.0) -> Domain:
     """Return a mainland cut by a river, and three islands: about 110 x 80 km."""
-    main = (
-        shapely.Polygon([(0, 0), (70, -4), (82, 30), (64, 62), (30, 70), (4, 52), (-6, 24)])
-        .buffer(4)
-        .buffer(-2)
-    )
-    islands = [
-        shapely.Point(98, 20).buffer(9),
-        shapely.Point(94, 52).buffer(12),
-        shapely.Point(76, 77).buffer(5),
-    ]
+    main = shapely.Polygon([(0, 0), (70, -4), (82, 30), (64, 62), (30, 70), (4, 52), (-6, 24)]).buffer(4).buffer(-2)
+    islands = [shapely.Point(98, 20).buffer(9), shapely.Point(94, 52).buffer(12), shapely.Point(76, 77).buffer(5)]
     river = shapely.LineString([(-20, 30), (20, 36), (45, 28), (100, 40)]).buffer(0.3)
     land = shapely.union_all([main, *islands]) - river
     land = shapely.transform(land, lambda c: 1000 * c + [400_000, 5_700_000])
@@ -137,16 +129,10 @@ def study(
 ) -> dict[str, dict[str, tuple[float, float]]]:
     """Return {case: {quantity and level: (coverage, standard error)}} in per cent, and print the table."""
     columns = [f"{quantity} {level}" for quantity in ("nodes", "totals") for level in LEVELS]
-    say(
-        f"{'':22s}"
-        + "".join(f"{column + ' %':>20s}" for column in columns)
-        + f"{'points':>9s}{'s per fit':>11s}"
-    )
+    say(f"{'':22s}" + "".join(f"{column + ' %':>20s}" for column in columns) + f"{'points':>9s}{'s per fit':>11s}")
     result = {}
     for case in chosen:
-        shares, seconds, points = zip(
-            *(one_run(case, places, 1000 + run) for run in range(runs)), strict=True
-        )
+        shares, seconds, points = zip(*(one_run(case, places, 1000 + run) for run in range(runs)), strict=True)
         table = {c: np.array([share[c] for share in shares]) for c in columns}
         result[case.name] = {
             c: (100 * float(v.mean()), 100 * float(v.std(ddof=1) / np.sqrt(runs))) for c, v in table.items()

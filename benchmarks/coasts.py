@@ -55,9 +55,7 @@ def islets(n: int = 2000, seed: int = 5) -> shapely.Geometry:
     radius[:12], at[:12] = rng.uniform(12, 24, 12), centres
     angle = np.linspace(0, 2 * np.pi, 24, endpoint=False)
     wobble = 1 + 0.25 * np.sin(3 * angle + rng.uniform(0, 6, (n, 1))) + 0.1 * rng.normal(size=(n, 24))
-    ring = at[:, None] + (radius[:, None] * wobble)[..., None] * np.stack(
-        [np.cos(angle), np.sin(angle)], axis=-1
-    )
+    ring = at[:, None] + (radius[:, None] * wobble)[..., None] * np.stack([np.cos(angle), np.sin(angle)], axis=-1)
     land = shapely.union_all(shapely.make_valid(shapely.polygons(ring)))
     return shapely.transform(land, lambda xy: 1000 * xy + [400_000, 6_000_000])
 
@@ -190,18 +188,14 @@ def estimates(before: Path | None) -> dict[str, Callable[[Any, Domain], Estimate
 # -- scores ----------------------------------------------------------------------------------------------------
 
 
-def scores(
-    found: Estimate, domain: Domain, truth: np.ndarray, groups: dict[str, np.ndarray]
-) -> dict[str, Any]:
+def scores(found: Estimate, domain: Domain, truth: np.ndarray, groups: dict[str, np.ndarray]) -> dict[str, Any]:
     """Return KL per point, coverage by group of nodes, and of the totals of islands."""
     if len(found.areas) != domain.n_nodes or not np.allclose(found.areas, domain.node_areas, rtol=1e-6):
         raise RuntimeError("The land was cut otherwise than the truth.")
     area = domain.node_areas / domain.area_unit[0]
     held = (found.low <= truth) & (truth <= found.high)
     expected = truth * area
-    kl = float(
-        np.sum(expected * np.log(truth / found.median) - expected + found.median * area) / expected.sum()
-    )
+    kl = float(np.sum(expected * np.log(truth / found.median) - expected + found.median * area) / expected.sum())
     out: dict[str, Any] = {"KL": kl}
     out |= {name: float(held[mask].mean()) for name, mask in groups.items() if mask.any()}
     parts = sp.csr_array(
@@ -256,9 +250,7 @@ def cases(coast: str, seeds: int, n_points: int) -> Iterator[Case]:
             yield Case(coast, kind, seed, domain, truth, simulate_points(domain, truth, seed=seed))
 
 
-def measure(
-    case: Case, way: Callable[[Any, Domain], Estimate], groups: dict[str, np.ndarray]
-) -> dict[str, Any]:
+def measure(case: Case, way: Callable[[Any, Domain], Estimate], groups: dict[str, np.ndarray]) -> dict[str, Any]:
     """Run one estimate on one case; the row holds its map where the picture shows it."""
     found = way(case.points, case.domain)
     row = scores(found, case.domain, case.truth, groups)
@@ -302,9 +294,7 @@ def lines(found: dict[tuple[str, str, str], list[dict[str, Any]]]) -> list[list[
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=Path, help="folder in which rows are kept as they come")
     parser.add_argument("--before", type=Path, help="checkout of an earlier version to compare with")
     parser.add_argument("--seeds", type=int, default=3)
@@ -331,23 +321,9 @@ def main() -> None:
                 print(*key, {k: v for k, v in row.items() if k != "map"}, flush=True)
                 found[coast, case.kind, name].append(row)
             if case.drawn:
-                maps = {
-                    name: found[coast, case.kind, name][0] for name in ("default", "before") if name in ways
-                }
+                maps = {name: found[coast, case.kind, name][0] for name in ("default", "before") if name in ways}
                 shown.append((case, {name: np.array(row["map"]) for name, row in maps.items()}))
-    head = [
-        "coast",
-        "truth",
-        "estimate",
-        "KL",
-        "all",
-        "shore",
-        "islands",
-        "totals",
-        "finite",
-        "permeability",
-        "s",
-    ]
+    head = ["coast", "truth", "estimate", "KL", "all", "shore", "islands", "totals", "finite", "permeability", "s"]
     text = (
         f"# Ragged coasts: KL per point, and what 90 % intervals hold\n\n{machine()}\n{count(args.seeds, 'seed')}, "
         f"{args.points:,} points each.\n\n{table(head, lines(found))}"

@@ -60,11 +60,7 @@ def main() -> None:
     jobs: list[tuple[str, int, Callable[[], Any]]] = [
         ("array, the domain's CRS", n, lambda: bin_points(coords, domain, on_water="drop")),
         ("GeoDataFrame, the domain's CRS", n, lambda: bin_points(frame, domain, on_water="drop")),
-        (
-            "GeoDataFrame, longitude and latitude",
-            n,
-            lambda: bin_points(frame_degrees, domain, on_water="drop"),
-        ),
+        ("GeoDataFrame, longitude and latitude", n, lambda: bin_points(frame_degrees, domain, on_water="drop")),
         ("GeoDataFrame, moved to the nearest land", n, lambda: bin_points(frame, domain)),
         (
             "iterable of arrays, longitude and latitude",
@@ -86,9 +82,7 @@ def main() -> None:
             print(f"no Parquet here: {error}")
         for name in names:
             path = f"{folder}/{name}"
-            jobs.append(
-                (f"file: {name[2:]}", len(some), lambda path=path: bin_points(path, domain, on_water="drop"))
-            )
+            jobs.append((f"file: {name[2:]}", len(some), lambda path=path: bin_points(path, domain, on_water="drop")))
 
         table = Table(title=f"bin_points on {domain.n_nodes:,} nodes; {off:.1%} of the points off the land")
         for column in ("points from", "points", "CPU seconds", "million a second"):

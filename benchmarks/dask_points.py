@@ -34,9 +34,7 @@ def write(folder: Path, domain: Domain, points: int, files: int) -> None:
         coords = transform(rng.uniform((west, south), (east, north), (points // files, 2)), domain.crs, WGS84)
         coords[:, 0] += 8.0 * (k % 10 == 9)
         frame = gpd.GeoDataFrame(geometry=gpd.points_from_xy(*coords.T), crs=4326)
-        frame.to_parquet(
-            folder / f"part-{k:04d}.parquet", geometry_encoding="geoarrow", row_group_size=500_000
-        )
+        frame.to_parquet(folder / f"part-{k:04d}.parquet", geometry_encoding="geoarrow", row_group_size=500_000)
 
 
 def peak() -> float:
@@ -68,11 +66,7 @@ def main() -> None:
         def row(way: str, seconds: float, memory: str = "") -> None:
             stream.append(seconds)
             table.add_row(
-                way,
-                f"{seconds:.1f}",
-                f"{arguments.points / seconds:,.0f}",
-                f"{stream[0] / seconds:.2f}",
-                memory,
+                way, f"{seconds:.1f}", f"{arguments.points / seconds:,.0f}", f"{stream[0] / seconds:.2f}", memory
             )
 
         begin = time.perf_counter()
@@ -85,9 +79,7 @@ def main() -> None:
         assert np.array_equal(local.values, values) and local.n_read == read
         for n in arguments.workers:
             with (
-                LocalCluster(
-                    n_workers=n, threads_per_worker=1, memory_limit=0, dashboard_address=":0"
-                ) as cluster,
+                LocalCluster(n_workers=n, threads_per_worker=1, memory_limit=0, dashboard_address=":0") as cluster,
                 Client(cluster) as client,
             ):
                 bin_points(
@@ -101,9 +93,7 @@ def main() -> None:
             row(f"folder, {n} workers", seconds, f"{before:.0f} after one file, {after:.0f} after all")
             assert np.array_equal(found.values, values) and found.report() == local.report()
     load = f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
-    Console(width=140).print(
-        f"{arguments.points:,} points in {arguments.files} files ({size:.2f} GB), {load}", table
-    )
+    Console(width=140).print(f"{arguments.points:,} points in {arguments.files} files ({size:.2f} GB), {load}", table)
 
 
 if __name__ == "__main__":

@@ -51,9 +51,7 @@ def main() -> None:
     print(" cell m      cells    nodes cut cells  domain s neumann s dirichlet s")
     rows = []
     for cell_size in (4000, 2000, 1500, 1000, 500, 250):
-        seconds, domain = best_of(
-            repeat, lambda h=cell_size: Domain.from_polygons(land, water=water, cell_size=h)
-        )
+        seconds, domain = best_of(repeat, lambda h=cell_size: Domain.from_polygons(land, water=water, cell_size=h))
         neumann = best_of(1, lambda d=domain: discretise(d, boundary="neumann"))[0]
         dirichlet = best_of(1, lambda d=domain: discretise(d, boundary="dirichlet"))[0]
         cut = int(((domain.coverage > 0) & ~domain.pieces.whole).sum())

@@ -65,10 +65,7 @@ def groups(domain: Domain, n: int) -> None:
             kernel = Matern(1.5, lengthscale=5.0, sd=0.3)
             posterior = LGCP(basis, kernel, covariates={"g": Group(group)}).fit(counts)
             ratio.append(float(np.exp(posterior.fit.hyper_mean[-1])) / float(effect.std(ddof=1)))
-        print(
-            f"{levels:3d} groups: tau / truth {np.mean(ratio):.3f} (median {np.median(ratio):.3f})",
-            flush=True,
-        )
+        print(f"{levels:3d} groups: tau / truth {np.mean(ratio):.3f} (median {np.median(ratio):.3f})", flush=True)
 
 
 def cost() -> None:
@@ -87,10 +84,7 @@ def cost() -> None:
             LGCP(basis, kernel, covariates=given).fit(counts)
             seconds.append(time.perf_counter() - start)
         times = seconds[1] / seconds[0]
-        print(
-            f"{label}: {seconds[0]:.1f} s without, {seconds[1]:.1f} s with ten curves, {times:.1f} times",
-            flush=True,
-        )
+        print(f"{label}: {seconds[0]:.1f} s without, {seconds[1]:.1f} s with ten curves, {times:.1f} times", flush=True)
 
 
 if __name__ == "__main__":

@@ -77,10 +77,7 @@ def run(name: str, folder: Path) -> dict[str, Any]:
     numbers: dict[str, float | str] = {}
     for file in files:
         numbers |= {f"{file} {key}": value for key, value in _numbers(out / file)}
-    print(
-        f"{name}: {len(files)} files, {len(numbers):,} numbers, {time.perf_counter() - began:.1f} s",
-        flush=True,
-    )
+    print(f"{name}: {len(files)} files, {len(numbers):,} numbers, {time.perf_counter() - began:.1f} s", flush=True)
     return {"files": files, "numbers": numbers}
 
 
@@ -147,18 +144,14 @@ def differences(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("action", choices=("keep", "compare"))
     parser.add_argument("file", type=Path)
     parser.add_argument("--only", nargs="+", choices=CASES, default=list(CASES))
     parser.add_argument("--jobs", type=int, default=2)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(given.jobs) as pool:
-        results = dict(
-            zip(given.only, pool.map(lambda name: run(name, Path(folder)), given.only), strict=True)
-        )
+        results = dict(zip(given.only, pool.map(lambda name: run(name, Path(folder)), given.only), strict=True))
     if given.action == "keep":
         given.file.write_text(json.dumps(results, indent=1, sort_keys=True), "utf-8")
         failed = [name for name, result in results.items() if "failed" in result]

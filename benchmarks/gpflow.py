@@ -118,9 +118,7 @@ def make_case(cell_size: float, m: int) -> tuple[Case, float]:
     return Case(model, counts.values, Hyper.for_domain(model.kernel, size, cell_size)), seconds
 
 
-def own_engine(
-    case: Case, clock: Callable[[], float], repeats: int = 3
-) -> tuple[float, float, list[float], int]:
+def own_engine(case: Case, clock: Callable[[], float], repeats: int = 3) -> tuple[float, float, list[float], int]:
     """Return what geobgp's own engine reaches, in how many seconds, those to within each gap, and its rounds.
 
     The best of a few runs. A round that was refused would have no entry in the trace; then the gaps are held
@@ -205,10 +203,7 @@ def table(case: Case, limit: float, clock: Callable[[], float], say: Callable[[s
     ours = reached[GAPS.index(0.1)]
     columns = "".join(f"{f'within {gap:g}':>13}" for gap in GAPS)
     say(f"{'seconds to the objective':<40}{columns}{'steps':>8}{'end, s':>9}{'nats below':>12}{'ratio':>9}")
-    say(
-        f"{'geobgp':<40}{''.join(f'{t:13.2f}' for t in reached)}{rounds:>8}"
-        f"{seconds:9.2f}{0.0:12.4f}{'1 x':>9}"
-    )
+    say(f"{'geobgp':<40}{''.join(f'{t:13.2f}' for t in reached)}{rounds:>8}{seconds:9.2f}{0.0:12.4f}{'1 x':>9}")
     for name, run in WAYS.items():
         trace = Trace(limit, clock)
         ended = ""
@@ -225,10 +220,7 @@ def table(case: Case, limit: float, clock: Callable[[], float], say: Callable[[s
         ratio = f"> {last / ours:.0f} x" if same is None else f"{same / ours:.0f} x"
         say(f"{name:<40}{cells}{trace.steps:>8}{last:9.1f}{target - best:12.4f}{ratio:>9}{ended}")
     say("ratio: seconds to within 0.1 nats, against geobgp's.")
-    say(
-        "steps: rounds, L-BFGS iterations, natural gradients, or (engine='gpflow') values of the "
-        "hyperparameters."
-    )
+    say("steps: rounds, L-BFGS iterations, natural gradients, or (engine='gpflow') values of the hyperparameters.")
 
 
 def threads() -> str:

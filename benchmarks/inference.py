@@ -108,9 +108,7 @@ def dense_row(case: dict[str, Any]) -> list[object]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="small cases only")
     parser.add_argument("--clock", choices=CLOCKS, default="wall")
     parser.add_argument("--full", action="store_true", help="full resolution as well")
@@ -157,9 +155,7 @@ def main() -> None:
         exponent = slope([c["n"] for c in found], [c["seconds"] for c in found])
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
         each = 1e6 * peak / max(c["n"] for c in found)
-        memory = (
-            f"Peak memory of the whole run: {peak:.1f} GB, {each:.0f} kB for each node of the largest fit."
-        )
+        memory = f"Peak memory of the whole run: {peak:.1f} GB, {each:.0f} kB for each node of the largest fit."
         text += [f"Seconds grow like n^{exponent:.2f}. {memory}", ""]
     keep("inference", "\n".join(text).rstrip())
     if options.gpflow:

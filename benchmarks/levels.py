@@ -31,8 +31,7 @@ def simulate(seed: int, patch: float, events: int) -> tuple[np.ndarray, np.ndarr
     """Return codes of 1 (meadow) and 2 (wood) by pixel, and the places of events."""
     rng = np.random.default_rng(seed)
     patches, field = (
-        ndimage.gaussian_filter(rng.standard_normal((SIDE, SIDE)), width, mode="wrap")
-        for width in (patch, 14)
+        ndimage.gaussian_filter(rng.standard_normal((SIDE, SIDE)), width, mode="wrap") for width in (patch, 14)
     )
     codes = 1 + (patches > np.quantile(patches, 0.7)).astype(np.uint8)
     rate = np.exp(0.5 * field / field.std()) * np.where(codes == 2, RATIO, 1.0)
@@ -65,11 +64,7 @@ def main() -> None:
             for k, width in enumerate(WIDTHS):
                 domain = Domain.from_polygons(shapely.box(0, 0, SIDE, SIDE), cell_size=width, crs="local")
                 m = min(256, domain.n_nodes // 2)
-                basis = (
-                    FullRank(domain)
-                    if name.startswith("full")
-                    else HarmonicBasis.compute(domain, m, cache=False)
-                )
+                basis = FullRank(domain) if name.startswith("full") else HarmonicBasis.compute(domain, m, cache=False)
                 for seed, (codes, places) in enumerate(made):
                     path = write(Path(folder) / "veg.tif", codes)
                     counts = bin_points(places, domain)

@@ -392,9 +392,7 @@ def from_files(found: Mapping[str, Any]) -> Estimate:
 
 def call(command: list[str], limit: float) -> None:
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=limit, env=environment, check=False
-    )
+    done = subprocess.run(command, capture_output=True, text=True, timeout=limit, env=environment, check=False)
     if done.returncode:
         raise RuntimeError(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "failed")
 
@@ -609,9 +607,7 @@ def figure(job: Job, real: np.ndarray, results: Mapping[str, Result], path: Path
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="coarse cells, few features and rounds")
     parser.add_argument("--without", nargs="*", default=[], help="leave out ways whose names contain this")

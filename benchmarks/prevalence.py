@@ -56,11 +56,7 @@ def by_default(sites: Sites) -> Any:
 
 def main() -> None:
     """Print and keep the tables."""
-    ways: dict[str, Fit | None] = {
-        "map_prevalence": by_default,
-        "BoundaryGP": features,
-        **dict.fromkeys(IN_R),
-    }
+    ways: dict[str, Fit | None] = {"map_prevalence": by_default, "BoundaryGP": features, **dict.fromkeys(IN_R)}
     asked = arguments(__doc__ or "", list(ways), [*SIMULATED, *REAL])
     results = {}
     for name in asked.sets:

@@ -253,9 +253,7 @@ def _soap(domain: Domain) -> tuple[shapely.Geometry, list[np.ndarray], np.ndarra
     h, least = domain.cell_size, 0.01 * domain.geometry.area
     land = domain.geometry.buffer(2 * h).buffer(-2 * h)
     parts = [
-        shapely.Polygon(
-            part.exterior, [ring for ring in part.interiors if shapely.Polygon(ring).area > least]
-        )
+        shapely.Polygon(part.exterior, [ring for ring in part.interiors if shapely.Polygon(ring).area > least])
         for part in shapely.get_parts(land)
         if part.area > least
     ]
@@ -371,9 +369,7 @@ def draw(found: dict[str, dict[str, list[dict[str, Any] | None]]], clock: str, p
 
     ways = [way for way in WAYS if way != "default" and any(way in runs for runs in found.values())]
     colours = dict(zip(["default", *ways], plt.get_cmap("tab10").colors, strict=False))
-    figure, (left, right) = plt.subplots(
-        1, 2, figsize=(12, 0.75 * len(found) + 1.6), layout="constrained", sharey=True
-    )
+    figure, (left, right) = plt.subplots(1, 2, figsize=(12, 0.75 * len(found) + 1.6), layout="constrained", sharey=True)
     for row, runs in enumerate(found.values()):
         base = _column(runs["default"])
         for k, way in enumerate(["default", *ways]):
@@ -382,9 +378,7 @@ def draw(found: dict[str, dict[str, list[dict[str, Any] | None]]], clock: str, p
             at = row + 0.11 * (k - len(ways) / 2)
             mean, error = _mean_error(_column(runs[way]) - base)
             if way != "default" and np.isfinite(mean):
-                left.errorbar(
-                    mean, at, xerr=0 if np.isnan(error) else 2 * error, fmt="o", ms=4, color=colours[way]
-                )
+                left.errorbar(mean, at, xerr=0 if np.isnan(error) else 2 * error, fmt="o", ms=4, color=colours[way])
             seconds = _mean_error(_column(runs[way], clock))[0]
             if np.isfinite(seconds):
                 label = way if row == 0 else None
@@ -404,22 +398,14 @@ def draw(found: dict[str, dict[str, list[dict[str, Any] | None]]], clock: str, p
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=Path, help="folder in which rows are kept as they come")
     parser.add_argument("--thinnings", type=int, default=5)
     parser.add_argument("--patterns", nargs="*", choices=MAKERS, default=list(MAKERS))
-    parser.add_argument(
-        "--only", nargs="*", choices=WAYS, default=[w for w in WAYS if not w.startswith("full")]
-    )
+    parser.add_argument("--only", nargs="*", choices=WAYS, default=[w for w in WAYS if not w.startswith("full")])
     parser.add_argument("--clock", choices=("wall", "cpu"), default="wall", help="the seconds to show")
-    parser.add_argument(
-        "--quick", action="store_true", help="a coarse grid and one thinning; nothing is kept"
-    )
-    parser.add_argument(
-        "--no-runs", action="store_true", help="only the table and picture of the rows there are"
-    )
+    parser.add_argument("--quick", action="store_true", help="a coarse grid and one thinning; nothing is kept")
+    parser.add_argument("--no-runs", action="store_true", help="only the table and picture of the rows there are")
     options = parser.parse_args()
     thinnings = 1 if options.quick else options.thinnings
     rows = Rows(None if options.quick else options.rows)

@@ -154,9 +154,7 @@ class Raster:
             cols.append(self.number[row[free] + up, col[free] + right])
             lengths.append(np.full(len(rows[-1]), FINE * np.hypot(up, right)))
         n = len(self.xy)
-        half = sparse.csr_matrix(
-            (np.concatenate(lengths), (np.concatenate(rows), np.concatenate(cols))), (n, n)
-        )
+        half = sparse.csr_matrix((np.concatenate(lengths), (np.concatenate(rows), np.concatenate(cols))), (n, n))
         return (half + half.T).tocsr()
 
     def at(self, xy: np.ndarray) -> np.ndarray:
@@ -177,10 +175,7 @@ def bumps_over_land(raster: Raster, rng: np.random.Generator) -> np.ndarray:
     centres = rng.choice(len(raster.xy), 16, replace=False)
     ways = raster.ways((0, 1), (1, 0), (1, 1), (1, -1), (1, 2), (2, 1), (1, -2), (2, -1))
     far = dijkstra(ways, directed=False, indices=centres)
-    width, height = (
-        rng.uniform(9, 20, len(centres)),
-        rng.choice([-1, 1], len(centres)) * rng.uniform(0.5, 1.5, 16),
-    )
+    width, height = (rng.uniform(9, 20, len(centres)), rng.choice([-1, 1], len(centres)) * rng.uniform(0.5, 1.5, 16))
     return _scaled(height @ np.exp(-0.5 * np.square(far / width[:, None])))
 
 
@@ -226,9 +221,7 @@ SIMULATED: dict[str, tuple[Callable[[], shapely.Geometry], Callable[..., np.ndar
 }
 
 
-def simulated(
-    name: str, n: int, seed: int
-) -> tuple[shapely.Geometry, np.ndarray, np.ndarray, np.random.Generator]:
+def simulated(name: str, n: int, seed: int) -> tuple[shapely.Geometry, np.ndarray, np.ndarray, np.random.Generator]:
     """Return land, places of sites, the truth there (mean 0, sd 1 over the land), and what draws the observations."""
     make, truth, _ = SIMULATED[name]
     rng = np.random.default_rng([seed, len(name)])
@@ -253,9 +246,7 @@ def from_r(name: str) -> tuple[pd.DataFrame, shapely.Geometry]:
         around = points.convex_hull.buffer(0.05 * side)
         if (Path(folder) / "land.csv").exists():
             outline = pd.read_csv(Path(folder) / "land.csv").to_numpy()
-            around = shapely.union_all(
-                [shapely.Polygon(outline).buffer(0.005 * side), points.buffer(0.01 * side)]
-            )
+            around = shapely.union_all([shapely.Polygon(outline).buffer(0.005 * side), points.buffer(0.01 * side)])
     return sites, around
 
 
@@ -423,14 +414,12 @@ def _film(sites: Sites) -> tuple[pd.DataFrame, pd.DataFrame]:
     land = sites.land.simplify(0.3)
     rings = [ring for part in shapely.get_parts(land) for ring in shapely.get_rings(part)]
     frames = [
-        pd.DataFrame(shapely.get_coordinates(ring), columns=["x", "y"]).assign(ring=k)
-        for k, ring in enumerate(rings)
+        pd.DataFrame(shapely.get_coordinates(ring), columns=["x", "y"]).assign(ring=k) for k, ring in enumerate(rings)
     ]
     step = np.sqrt(land.area / 70)
     west, south, east, north = land.bounds
     x, y = (
-        v.ravel()
-        for v in np.meshgrid(np.arange(west, east, step) + step / 2, np.arange(south, north, step) + step / 2)
+        v.ravel() for v in np.meshgrid(np.arange(west, east, step) + step / 2, np.arange(south, north, step) + step / 2)
     )
     inside = shapely.contains_xy(land.buffer(-0.2 * step), x, y)
     return pd.concat(frames), pd.DataFrame({"x": x[inside], "y": y[inside]})
@@ -472,9 +461,7 @@ def arguments(about: str, ways: list[str], sets: list[str]) -> argparse.Namespac
     return parser.parse_args()
 
 
-def scored(
-    sites: Sites, ways: Mapping[str, Fit | None], rows: Rows, quick: bool
-) -> dict[str, dict[str, Scored]]:
+def scored(sites: Sites, ways: Mapping[str, Fit | None], rows: Rows, quick: bool) -> dict[str, dict[str, Scored]]:
     """Return the scores of every way, by sites and by blocks; those that cannot be had are left out."""
     out: dict[str, dict[str, Scored]] = {}
     for scheme, folds in (("sites", sites.tenths()), ("blocks", sites.blocks())):

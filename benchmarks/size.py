@@ -70,9 +70,7 @@ def measure(folder: Path) -> tuple[dict[Path, int], dict[str, list[str]]]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Print the table; return 1 where `--check` finds a class name used twice."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     package = Path(__file__).resolve().parents[1] / "geobgp"
     parser.add_argument("folder", nargs="?", type=Path, default=package)
     parser.add_argument("--modules", action="store_true", help="list every module, the largest first")

@@ -138,9 +138,7 @@ def main() -> None:
         [f"{name}, noise {label}", *(f"{e.mean():.3f} ± {e.std():.3f}" for e in error.T)]
         for (name, label), error in errors.items()
     ]
-    rows += [
-        [name, *(f"{v:.3f}" if np.isfinite(v) else "" for v in values)] for name, values in PAPER.items()
-    ]
+    rows += [[name, *(f"{v:.3f}" if np.isfinite(v) else "" for v in values)] for name, values in PAPER.items()]
     text = [
         "Star: mean absolute error of the predictive mean against the full GP with 73 boundary observations",
         f"({options.sets} data sets, mean ± spread; {machine('gpflow')})",
@@ -173,16 +171,7 @@ def figure(domain, shape, shore, basis, kernel, errors):
     extent = [domain.grid.bounds[k] for k in (0, 2, 1, 3)]
     for ax, (title, field) in zip(axes, fields.items(), strict=False):
         if field is None:
-            ax.scatter(
-                *coords.T,
-                c=values,
-                cmap="RdBu_r",
-                vmin=-2.5,
-                vmax=2.5,
-                s=14,
-                edgecolors="0.4",
-                linewidths=0.4,
-            )
+            ax.scatter(*coords.T, c=values, cmap="RdBu_r", vmin=-2.5, vmax=2.5, s=14, edgecolors="0.4", linewidths=0.4)
         else:
             ax.imshow(domain.to_grid(field), extent=extent, cmap="RdBu_r", vmin=-2.5, vmax=2.5)
         ax.plot(*shape.exterior.xy, color="0.2", lw=1)
@@ -190,9 +179,7 @@ def figure(domain, shape, shore, basis, kernel, errors):
     for (name, label), error in errors.items():
         if label != "sd 0.1":
             continue
-        axes[3].errorbar(
-            FEATURES, error.mean(axis=0), error.std(axis=0), marker="o", ms=4, capsize=2, label=name
-        )
+        axes[3].errorbar(FEATURES, error.mean(axis=0), error.std(axis=0), marker="o", ms=4, capsize=2, label=name)
     axes[3].plot(FEATURES, PAPER["paper, its method"], "k--", lw=1, label="paper")
     axes[3].set(xscale="log", xlabel="m", ylabel="mean absolute error", title="against the full GP")
     axes[3].set_xticks(FEATURES, [str(m) for m in FEATURES])

@@ -40,9 +40,7 @@ def simulated(strata: int) -> pd.DataFrame:
         n = int(np.exp(rng.uniform(np.log(20), np.log(400))))
         node = rng.choice(domain.n_nodes, n, p=weight / weight.sum())
         coords = domain.node_points[node] + rng.uniform(-500, 500, (n, 2))
-        tables.append(
-            pd.DataFrame(coords, columns=["easting", "northing"]).assign(stratum=f"stratum {k:03d}")
-        )
+        tables.append(pd.DataFrame(coords, columns=["easting", "northing"]).assign(stratum=f"stratum {k:03d}"))
     return pd.concat(tables, ignore_index=True)
 
 
@@ -109,11 +107,7 @@ def main() -> None:
             map_intensity(points[points["stratum"] == name], LAND, m=m, **told)
         each = (time.perf_counter() - begin) / arguments.loop
         table.add_row(
-            str(m),
-            f"loop ({arguments.loop} of {len(names)})",
-            f"{each * len(names):.0f}",
-            f"{each:.2f}",
-            "1.00",
+            str(m), f"loop ({arguments.loop} of {len(names)})", f"{each * len(names):.0f}", f"{each:.2f}", "1.00"
         )
         ways = (("free", {}), ("pooled", {"pool": True}))
         for way, more in ways[:1] if arguments.no_pool or m == "full" else ways:

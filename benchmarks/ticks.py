@@ -74,9 +74,7 @@ def against_truth(posterior, truth: np.ndarray) -> tuple[float, float, float, fl
     log_found, log_truth = np.log(found["q50"].to_numpy()), np.log(truth)
     rmse = np.sqrt(weight @ np.square(log_found - log_truth))
     centred = [v - weight @ v for v in (log_found, log_truth)]
-    correlation = (
-        weight @ (centred[0] * centred[1]) / np.sqrt((weight @ centred[0] ** 2) * (weight @ centred[1] ** 2))
-    )
+    correlation = weight @ (centred[0] * centred[1]) / np.sqrt((weight @ centred[0] ** 2) * (weight @ centred[1] ** 2))
     half = weight @ ((found["q25"].to_numpy() <= truth) & (truth <= found["q75"].to_numpy()))
     most = weight @ ((found["q05"].to_numpy() <= truth) & (truth <= found["q95"].to_numpy()))
     return float(correlation), float(rmse), float(half), float(most)
@@ -133,9 +131,7 @@ def main() -> None:
         "",
         f"Against the truth (an even intensity has an RMSE of {even:.3f}):",
         "",
-        table(
-            ["", "ELBO", "lengthscale", "missed", "correlation", "RMSE of log", "in 50 %", "in 90 %"], errors
-        ),
+        table(["", "ELBO", "lengthscale", "missed", "correlation", "RMSE of log", "in 50 %", "in 90 %"], errors),
     ]
     keep("ticks", "\n".join(text))
     figure(domain, truth, maps)
@@ -151,9 +147,7 @@ def figure(domain, truth, maps):
     fig, axes = plt.subplots(2, 3, figsize=(12, 9.6), layout="constrained")
     extent = [domain.grid.bounds[k] for k in (0, 2, 1, 3)]
     for ax, (name, values) in zip(axes.ravel(), shown.items(), strict=True):
-        image = ax.imshow(
-            domain.to_grid(values), extent=extent, cmap="viridis", norm=mpl.colors.LogNorm(0.02, 1.0)
-        )
+        image = ax.imshow(domain.to_grid(values), extent=extent, cmap="viridis", norm=mpl.colors.LogNorm(0.02, 1.0))
         ax.set(title=name, xticks=[], yticks=[])
     fig.colorbar(image, ax=axes, shrink=0.6, label="events per km²")
     fig.savefig(RESULTS / "ticks.png", dpi=100)

@@ -81,11 +81,7 @@ def seam(jobs: int) -> list[str]:
         with rasterio.open(made.raster) as source:
             mean, sd = source.read(1), source.read(2)
     begin = time.perf_counter()
-    whole = (
-        LGCP(FullRank(domain), Matern(1.0, made.lengthscale, made.sd))
-        .fit(bin_points(coords, domain))
-        .intensity()
-    )
+    whole = LGCP(FullRank(domain), Matern(1.0, made.lengthscale, made.sd)).fit(bin_points(coords, domain)).intensity()
     alone = time.perf_counter() - begin
     off = 100 * (mean - whole["mean"].values) / whole["sd"].values
     figure, axes = plt.subplots(1, 3, figsize=(15, 4.6), layout="constrained")
@@ -113,12 +109,7 @@ def seam(jobs: int) -> list[str]:
 
 
 def row(
-    name: str,
-    land: gpd.GeoSeries | shapely.Geometry,
-    points: np.ndarray,
-    crs: object,
-    jobs: int,
-    tile_nodes: int,
+    name: str, land: gpd.GeoSeries | shapely.Geometry, points: np.ndarray, crs: object, jobs: int, tile_nodes: int
 ) -> list[str]:
     """Map one land at 1 km, and return a row of the table."""
     with tempfile.TemporaryDirectory() as folder:
@@ -168,9 +159,7 @@ def main() -> None:
     for nodes in arguments.continent:
         land = continent(nodes)
         points = points_on(land, int(nodes / 20), 15_000.0)
-        table.add_row(
-            *row(f"continent of {nodes:,.0f}", land, points, "local", arguments.jobs, arguments.tile_nodes)
-        )
+        table.add_row(*row(f"continent of {nodes:,.0f}", land, points, "local", arguments.jobs, arguments.tile_nodes))
     console.print(table)
     console.print(f"{arguments.jobs} processes, load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
 

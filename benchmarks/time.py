@@ -127,12 +127,7 @@ def outbreaks(seeds: int = 8, n_periods: int = 36, ahead: int = 3) -> str:
             return float((held * np.log(told) - told).sum() / held.sum())
 
         found = fit_chain(problem_of(basis, seen), resume=False)
-        pooled = (
-            LGCP(basis, exposure=n_periods * domain.node_areas)
-            .fit(seen.sum(axis=0))
-            .fit.states[0]
-            .node_moments()
-        )
+        pooled = LGCP(basis, exposure=n_periods * domain.node_areas).fit(seen.sum(axis=0)).fit.states[0].node_moments()
         share = np.log(np.maximum(n_periods * seen.sum(axis=1) / seen.sum(), 1e-3))[:, None]
         theta = found.fit.states[0]
         kernel = Matern(1.5, lengthscale=theta.lengthscale, sd=theta.sd)
@@ -154,15 +149,8 @@ def outbreaks(seeds: int = 8, n_periods: int = 36, ahead: int = 3) -> str:
         print(seed, np.round(scores[-1], 4), inside[-1].mean(axis=1).round(2), found.dynamics, flush=True)
     mean = np.mean(scores, axis=0)
     spread = np.std(np.array(scores) - np.array(scores)[:, :1], axis=0) / np.sqrt(seeds)
-    names = [
-        "one model in time",
-        "one pooled map times each period's share",
-        "a map of each period",
-        "the truth",
-    ]
-    rows = [
-        [n, f"{v:.4f}", f"{v - mean[0]:+.4f} ± {s:.4f}"] for n, v, s in zip(names, mean, spread, strict=True)
-    ]
+    names = ["one model in time", "one pooled map times each period's share", "a map of each period", "the truth"]
+    rows = [[n, f"{v:.4f}", f"{v - mean[0]:+.4f} ± {s:.4f}"] for n, v, s in zip(names, mean, spread, strict=True)]
     hit = np.mean(inside, axis=(0, 2))
     ahead_rows = [[str(k + 1), f"{100 * share:.1f} %"] for k, share in enumerate(hit)]
     return f"""## Outbreaks that travel
@@ -183,11 +171,7 @@ Diffusive dynamics were chosen in {sum(d == "diffusive" for d in first)} of {see
 
 def provinces(seeds: int = 6, n_weeks: int = 52, events: float = 4000.0) -> str:
     """Count events of outbreaks that travel by Dutch province and week, and see what the maps hold of the truth."""
-    frame = (
-        gpd.read_file(SAMPLE / "netherlands_provinces.gpkg")
-        .dissolve("name")
-        .reset_index()[["name", "geometry"]]
-    )
+    frame = gpd.read_file(SAMPLE / "netherlands_provinces.gpkg").dissolve("name").reset_index()[["name", "geometry"]]
     weeks = pd.date_range("2020-01-06", periods=n_weeks, freq="7D")
     rows = []
     for seed in range(seeds):

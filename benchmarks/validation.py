@@ -60,15 +60,11 @@ def refitted(posterior: Posterior, block: np.ndarray) -> float:
     kernel = posterior.kernel.with_parameters(posterior.lengthscale, posterior.sd)
     state = LGCP(posterior.basis, kernel, exposure=exposure).fit(counts).fit.states[0]
     own = posterior.fit.states[0]
-    predicted, known = (
-        JointNormal(s.node_moments()[0][block], s.node_covariance(block)) for s in (state, own)
-    )
+    predicted, known = (JointNormal(s.node_moments()[0][block], s.node_covariance(block)) for s in (state, own))
     return log_score(predicted, Poisson(posterior.observed[block], posterior.exposure[block]), known)
 
 
-def differences(
-    posterior: Posterior, found: list[CrossValidation], most: int
-) -> tuple[list[np.ndarray], float]:
+def differences(posterior: Posterior, found: list[CrossValidation], most: int) -> tuple[list[np.ndarray], float]:
     """Return the differences of scores from new fits, block by block, and the seconds that these take for all."""
     full = found[0]
     events = full.blocks["observed"].to_numpy()
@@ -82,8 +78,7 @@ def differences(
     y, areas = posterior.observed, posterior.domain.node_areas / posterior.domain.area_unit[0]
     shift = np.bincount(full.block_of, gammaln(y + 1.0) - xlogy(y, areas), len(events))
     return [
-        np.array([(one.blocks["log_density"].iloc[k] - shift[k] - truth[k], events[k]) for k in some])
-        for one in found
+        np.array([(one.blocks["log_density"].iloc[k] - shift[k] - truth[k], events[k]) for k in some]) for one in found
     ], seconds
 
 

@@ -12,19 +12,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sites import (
-    IN_R,
-    SIMULATED,
-    AbsentError,
-    Fit,
-    Sites,
-    arguments,
-    box_cox,
-    from_r,
-    report,
-    scored,
-    simulated,
-)
+from sites import IN_R, SIMULATED, AbsentError, Fit, Sites, arguments, box_cox, from_r, report, scored, simulated
 from tables import Rows, keep
 
 from geobgp import BoundaryGP, Domain, HarmonicBasis, Matern, map_values

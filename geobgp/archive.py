@@ -115,11 +115,7 @@ def _sparse_record(matrix: sparse.csr_array) -> dict[str, Any]:
 def _chain_record(chain: Tridiagonal) -> dict[str, Any]:
     """Return the pivots' inverses, of which one triangle is used."""
     rows, cols = np.triu_indices(chain.inverses.shape[1])
-    return {
-        "pivots": chain.inverses[:, rows, cols],
-        "between": chain.between,
-        "size": chain.inverses.shape[1],
-    }
+    return {"pivots": chain.inverses[:, rows, cols], "between": chain.between, "size": chain.inverses.shape[1]}
 
 
 def _chain(record: dict[str, Any]) -> Tridiagonal:
@@ -297,14 +293,10 @@ def _made(kind: str, values: dict[str, Any]) -> Any:
     """Return an object of a class that can be stored."""
     cls = _classes().get(kind)
     if cls is None:
-        raise CacheError(
-            f"This file holds a {kind!r}, which this version of geobgp does not know.", found=kind
-        )
+        raise CacheError(f"This file holds a {kind!r}, which this version of geobgp does not know.", found=kind)
     known = {one.name for one in fields(cls) if _is_stored(one)}
     if more := sorted(set(values) - known):
-        raise CacheError(
-            f"The {kind} in this file has {more[0]!r}, which this version of geobgp does not know."
-        )
+        raise CacheError(f"The {kind} in this file has {more[0]!r}, which this version of geobgp does not know.")
     return cls(**values)
 
 

@@ -74,9 +74,7 @@ def render_text(text: str, render_option: RenderOption | None = None) -> str:
 class _Message:
     """What errors and warnings have in common: a message, and the facts behind it."""
 
-    def __init__(
-        self, message: str = "", *, option: str | None = None, found: Any = None, remedy: str = ""
-    ) -> None:
+    def __init__(self, message: str = "", *, option: str | None = None, found: Any = None, remedy: str = "") -> None:
         super().__init__(message)  # type: ignore[call-arg]
         self.message, self.option, self.found, self.remedy = str(message), option, found, remedy
 

@@ -39,18 +39,7 @@ PACKED = {".gz": "gzip", ".bz2": "bz2", ".xz": "lzma"}
 
 #: Packages whose tables, shapes and arrays are taken as they are.
 _OURS = frozenset(
-    [
-        "builtins",
-        "pandas",
-        "geopandas",
-        "shapely",
-        "numpy",
-        "xarray",
-        "dask",
-        "dask_geopandas",
-        "dask_expr",
-        "geobgp",
-    ]
+    ["builtins", "pandas", "geopandas", "shapely", "numpy", "xarray", "dask", "dask_geopandas", "dask_expr", "geobgp"]
 )
 
 # -- reading
@@ -140,9 +129,7 @@ def driver_errors(path: str, what: str) -> Iterator[None]:
         raise
     except Exception as error:  # each driver has its own exceptions; the user needs one kind
         kind = "table" if kind_of(path) == "table" else "vector file"
-        raise GeometryError(
-            f"{what}: {path} cannot be read as a {kind}: {error}", option=what, found=path
-        ) from error
+        raise GeometryError(f"{what}: {path} cannot be read as a {kind}: {error}", option=what, found=path) from error
 
 
 def read_vector(
@@ -231,9 +218,7 @@ def frame_of(value: Any) -> Any:
         if any(one.get(b"ARROW:extension:name", b"").startswith(b"geoarrow") for one in metadata):
             return gpd.GeoDataFrame.from_arrow(table)
         frame = table.to_pandas()
-        binary = [
-            f.name for f in table.schema if pa.types.is_binary(f.type) or pa.types.is_large_binary(f.type)
-        ]
+        binary = [f.name for f in table.schema if pa.types.is_binary(f.type) or pa.types.is_large_binary(f.type)]
         shape = next((name for name in binary if name.lower() in _SHAPE_COLUMNS), None)
         if shape is None:
             return frame
@@ -547,7 +532,5 @@ def _not_written(path: Path, error: Exception) -> Exception:
     place = next(p for p in path.absolute().parents if p.exists())
     if isinstance(error, GeobgpError) or not (isinstance(error, OSError) or full(place)):
         return error
-    reason, remedy = why_not_written(
-        error if isinstance(error, OSError) else OSError(), path.absolute().parent
-    )
+    reason, remedy = why_not_written(error if isinstance(error, OSError) else OSError(), path.absolute().parent)
     return WriteError(f"{path} cannot be written: {reason}", remedy=remedy)

@@ -24,15 +24,7 @@ from geobgp.inference.families import FAMILIES, Bernoulli, Binomial, Gaussian, L
 from geobgp.inference.fit import Fit, Start
 from geobgp.inference.hyper import Hyper
 from geobgp.inference.links import EXP, IDENTITY, SQUARE, Link
-from geobgp.inference.problem import (
-    AreaProblem,
-    Moments,
-    Observed,
-    PlaceProblem,
-    Problem,
-    hyper_for,
-    space_rows,
-)
+from geobgp.inference.problem import AreaProblem, Moments, Observed, PlaceProblem, Problem, hyper_for, space_rows
 from geobgp.inference.relinearise import fit_family, fit_problem, with_offset
 from geobgp.land.crs import place_coordinates
 from geobgp.posterior import Posterior
@@ -239,12 +231,7 @@ def fit_without_field(posterior: Posterior) -> Fit:
         sums = tuple(_sum_of(y.sum(), e.sum(), posterior.domain.n_nodes) for y, e in each)
         problem = area_chain(replace(setting, centre=centre), sums)
     with captured_warnings(lambda warning: None):
-        found = fit_chain(
-            problem,
-            dynamics="separable",
-            held={"tau": float(best.tau)},
-            resume=False,
-        ).fit
+        found = fit_chain(problem, dynamics="separable", held={"tau": float(best.tau)}, resume=False).fit
     if each is None:
         return found
     # What a sum does not tell: how it is shared among its counts.
@@ -327,9 +314,7 @@ def _problem(
         design[:, design.shape[1] - confounders.shape[1] :] = confounders
         size = persons.cases, persons.telling
         if persons.effort is not None:
-            family = family.without_data(
-                family.facts() | {"offset": family.facts()["offset"] + persons.log_effort}
-            )
+            family = family.without_data(family.facts() | {"offset": family.facts()["offset"] + persons.log_effort})
         return place_chain(setting, node, period, *size, family, design), setting.centre
     if areas is None:
         assert values is not None
@@ -362,9 +347,7 @@ def _periods(counts: Any, periods: Periods | None) -> Periods:
         return Periods.between(np.arange(len(counts) + 1.0))
     if periods.n != len(counts):
         raise DataError(
-            f"The counts have {len(counts):,} rows; there are {periods.words()}.",
-            option="periods",
-            found=periods.n,
+            f"The counts have {len(counts):,} rows; there are {periods.words()}.", option="periods", found=periods.n
         )
     return periods
 
@@ -663,9 +646,7 @@ class LGCP:
         solve: Any = fit_family
         if engine == "gpflow":
             if areas is not None or self.family.dispersion is not None:
-                raise DataError(
-                    "GPflow's solver is for Poisson counts at the nodes.", remedy="Leave engine out."
-                )
+                raise DataError("GPflow's solver is for Poisson counts at the nodes.", remedy="Leave engine out.")
             from geobgp.gpflow.fit import fit_svgp
 
             solve = fit_svgp
@@ -729,9 +710,7 @@ class LGCP:
             assert counts is not None
             values, seen = self._at_nodes(counts), self.seen_exposure
             centre = _centre(float(values.sum()), float(seen.sum()))
-            engine = engine_for(
-                basis, self.kernel, effects.columns, effects.prior_sd, centre, None, self.scaling
-            )
+            engine = engine_for(basis, self.kernel, effects.columns, effects.prior_sd, centre, None, self.scaling)
             return PlaceProblem(engine, values, seen, self.family, centre)
         rows = combine(areas, self.exposure, self.effort)
         centre = _centre(float(rows.counts.sum()), float(rows.exposure.sum()))
@@ -803,21 +782,13 @@ def check_transform(values: np.ndarray, transform: Transform) -> None:
     """Refuse values that have no root or no logarithm."""
     bad = int((values < 0).sum() if transform == "sqrt" else (values <= 0).sum())
     if bad and transform != "none":
-        what = (
-            "a square root: they are negative"
-            if transform == "sqrt"
-            else "a logarithm: they are not above zero"
-        )
+        what = "a square root: they are negative" if transform == "sqrt" else "a logarithm: they are not above zero"
         raise DataError(
             f"{bad:,} of {len(values):,} values have not {what}.",
             option="transform",
             found=float(values.min()),
             remedy=f"Use {option('transform', 'none')}"
-            + (
-                f" or {option('transform', 'sqrt')}."
-                if transform == "log" and not (values < 0).any()
-                else "."
-            ),
+            + (f" or {option('transform', 'sqrt')}." if transform == "log" and not (values < 0).any() else "."),
         )
 
 
@@ -1121,14 +1092,10 @@ class BoundaryGP:
         domain, constant = self.basis.domain, self.mean == "constant"
         xy, y = measured.coords, measured.values
         if len(xy) != len(y) or len(y) == 0:
-            raise DataError(
-                f"One value per location; found {len(y)} values and {len(xy)} locations.", option="values"
-            )
+            raise DataError(f"One value per location; found {len(y)} values and {len(xy)} locations.", option="values")
         if not np.isfinite(y).all():
             bad = int((~np.isfinite(y)).sum())
-            raise DataError(
-                f"Values must be finite; {bad:,} of {len(y):,} are not.", option="values", found=bad
-            )
+            raise DataError(f"Values must be finite; {bad:,} of {len(y):,} are not.", option="values", found=bad)
         if self._noisy and self.family.link is not IDENTITY:
             check_transform(y, "log" if self.family.link is EXP else "sqrt")
         off = int((domain.node_at(xy) < 0).sum())
@@ -1141,9 +1108,7 @@ class BoundaryGP:
         size = self._trials(measured.tested, len(y))
         centre, unit = self._level(y, size) if constant else (0.0, self._unit(y, 0.0))
         sds = unit * self.effects.sd_at([1.0 / unit] * len(self.effects.learned))[int(not constant) :]
-        learned: dict[str, Any] = (
-            {"noise": self.noise, "learn_noise": self.noise is None} if self._noisy else {}
-        )
+        learned: dict[str, Any] = {"noise": self.noise, "learn_noise": self.noise is None} if self._noisy else {}
         parameters = hyper_for(self.basis, self.kernel, sd_unit=unit, **learned).with_effects(
             {name: own - int(not constant) for name, own in self.effects.learned.items()}, self.effects.rates
         )
@@ -1170,9 +1135,7 @@ class BoundaryGP:
                 remedy="Give trials=.",
             )
         if trials.shape != (n,):
-            raise DataError(
-                f"One number of those tested per place; found {len(trials)} for {n}.", option="trials"
-            )
+            raise DataError(f"One number of those tested per place; found {len(trials)} for {n}.", option="trials")
         return trials
 
     def _unit(self, y: np.ndarray, centre: float) -> float:
@@ -1270,9 +1233,7 @@ class RiskModel:
             steps, per_year = periods.steps, periods.per_year
             setting = setting_of(basis, self.kernel, self.scaling, effects.columns, 0.0, steps, per_year, sds)
             if groups.effort is not None:
-                family = odds.without_data(
-                    {"offset": groups.offset + groups.log_effort[order], "link": "exp"}
-                )
+                family = odds.without_data({"offset": groups.offset + groups.log_effort[order], "link": "exp"})
             chain = place_chain(
                 setting, groups.node[order], period, groups.cases[order], groups.telling[order], family, design[order]
             )  # fmt: skip
@@ -1288,9 +1249,7 @@ class RiskModel:
             )
             found = over.fit
         else:
-            engine = engine_for(
-                basis, self.kernel, effects.columns, sds, 0.0, groups.node, self.scaling, design
-            )
+            engine = engine_for(basis, self.kernel, effects.columns, sds, 0.0, groups.node, self.scaling, design)
             known = None
             if start is not None and start.kernel == self.kernel:
                 known = _start_from(start, basis.domain.node_points[groups.node], 0.0)
@@ -1399,10 +1358,7 @@ def _start_from(posterior: Posterior, places: np.ndarray, centre: float) -> Star
     mean, variance = fit.states[0].moments_at(places, by_node=True)
     land = np.isfinite(mean)
     return Start(
-        fit.hyper_mean,
-        fit.hyper_cov,
-        np.where(land, mean - centre, 0.0),
-        np.where(land, variance, posterior.sd**2),
+        fit.hyper_mean, fit.hyper_cov, np.where(land, mean - centre, 0.0), np.where(land, variance, posterior.sd**2)
     )
 
 

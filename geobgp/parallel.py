@@ -71,11 +71,7 @@ class Workers(ABC):
         """
 
     def gather(
-        self,
-        function: Callable,
-        items: Sequence[Any],
-        *shared: Any,
-        step: Callable[[int, int], Any] | None = None,
+        self, function: Callable, items: Sequence[Any], *shared: Any, step: Callable[[int, int], Any] | None = None
     ) -> list[Any]:
         """Return the results for all items in their order; an error is raised. `step` is told of the progress."""
         results = [None] * len(items)
@@ -88,12 +84,7 @@ class Workers(ABC):
         return results
 
     def total(
-        self,
-        function: Callable,
-        items: Sequence[Any],
-        combine: Callable,
-        *shared: Any,
-        step: Callable[[int, int], Any],
+        self, function: Callable, items: Sequence[Any], combine: Callable, *shared: Any, step: Callable[[int, int], Any]
     ) -> Any:
         """Return the results for all items, combined two by two in their order; None if there are no items.
 
@@ -225,12 +216,7 @@ class Cluster(Workers):
                 self.client.cancel([future for _, future, _ in under_way.values()])
 
     def total(
-        self,
-        function: Callable,
-        items: Sequence[Any],
-        combine: Callable,
-        *shared: Any,
-        step: Callable[[int, int], Any],
+        self, function: Callable, items: Sequence[Any], combine: Callable, *shared: Any, step: Callable[[int, int], Any]
     ) -> Any:
         """Combine results in a tree on the workers: what is read is forgotten as soon as it has been summed."""
         for tries in range(AGAIN + 1):
@@ -349,9 +335,7 @@ def open_workers(client: Any = None, n_jobs: int | None = None) -> Iterator[Work
     """
     if n_jobs is not None and n_jobs < 1:
         raise DataError(
-            f"{option('n_jobs')} is a number of processes, at least 1; found {n_jobs!r}.",
-            option="n_jobs",
-            found=n_jobs,
+            f"{option('n_jobs')} is a number of processes, at least 1; found {n_jobs!r}.", option="n_jobs", found=n_jobs
         )
     client = _current_client() if client is None else client
     if isinstance(client, str):
@@ -554,9 +538,7 @@ def serve() -> None:
             os._exit(0)
 
 
-def _answer(
-    answers: BinaryIO, function: Callable, item: Any, shared: tuple[Any, ...], known: dict[Path, Any]
-) -> None:
+def _answer(answers: BinaryIO, function: Callable, item: Any, shared: tuple[Any, ...], known: dict[Path, Any]) -> None:
     try:
         values = [_known(value, known) for value in shared]
         sent = pickle.dumps(function(item, *values), protocol=pickle.HIGHEST_PROTOCOL)

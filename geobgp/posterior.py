@@ -44,15 +44,7 @@ from geobgp.privacy import (
     shifts,
 )
 from geobgp.style import Style
-from geobgp.summary import (
-    FitRecord,
-    Summary,
-    coefficient_table,
-    describe,
-    events_in_words,
-    statistics,
-    weights_of,
-)
+from geobgp.summary import FitRecord, Summary, coefficient_table, describe, events_in_words, statistics, weights_of
 from geobgp.text import number
 from geobgp.units import Units, warn_if_far
 from geobgp.validation import (
@@ -238,9 +230,7 @@ class Posterior:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what copies and pickles hold: all but where the points lie, and what can be worked out again."""
-        return {name: value for name, value in self.__dict__.items() if name != "_worked_out"} | {
-            "places": None
-        }
+        return {name: value for name, value in self.__dict__.items() if name != "_worked_out"} | {"places": None}
 
     # -- facts -----------------------------------------------------------------------------------------------
 
@@ -680,11 +670,7 @@ class Posterior:
         return (n,) if self.periods is None else (self.periods.n, n)
 
     def _at(
-        self,
-        coords: Any,
-        covariates: Mapping[str, Any] | pd.DataFrame | None,
-        *,
-        by_node: bool = False,
+        self, coords: Any, covariates: Mapping[str, Any] | pd.DataFrame | None, *, by_node: bool = False
     ) -> NormalMixture:
         coords = place_coordinates(coords, self.domain.crs, self.domain.grid.bounds)
         fixed = None
@@ -694,9 +680,7 @@ class Posterior:
         land = node >= 0
         if self.protection and fixed is None:
             told = self._published
-            mu, var = (
-                np.where(land, part[:, np.where(land, node, 0)], np.nan) for part in (told.mu, told.var)
-            )
+            mu, var = (np.where(land, part[:, np.where(land, node, 0)], np.nan) for part in (told.mu, told.var))
             return NormalMixture(told.weight, mu, var)
         found = np.full((2, len(self.fit.states), len(coords)), np.nan)
         if land.any():
@@ -766,9 +750,7 @@ class Posterior:
         else:
             each = [self if self.periods is None else self.at(t) for t in which]
             mixtures = [one._in_shown(one._at(coords, covariates, by_node=True)) for one in each]
-            mu, var = (
-                np.concatenate(m, axis=1) for m in zip(*((m.mu, m.var) for m in mixtures), strict=True)
-            )
+            mu, var = (np.concatenate(m, axis=1) for m in zip(*((m.mu, m.var) for m in mixtures), strict=True))
             mixture = NormalMixture(mixtures[0].weight, mu, var)
         frame = pd.DataFrame(statistics(mixture, chances, self.link))
         index = getattr(coords, "index", None) if hasattr(coords, "iloc") else None
@@ -842,18 +824,11 @@ class Posterior:
         from geobgp.output.grids import dataset
 
         return dataset(
-            self.domain,
-            values,
-            variables=variables,
-            attrs=self.provenance,
-            coverage=coverage,
-            periods=self.periods,
+            self.domain, values, variables=variables, attrs=self.provenance, coverage=coverage, periods=self.periods
         )
 
     @validated(quantiles=PROBABILITIES, thresholds=THRESHOLDS)
-    def dataset(
-        self, quantiles: Sequence[float] | None = None, thresholds: Sequence[float] = ()
-    ) -> xr.Dataset:
+    def dataset(self, quantiles: Sequence[float] | None = None, thresholds: Sequence[float] = ()) -> xr.Dataset:
         """Return all that files of the map hold, on the grid, over time where there are periods.
 
         Parameters
@@ -1034,11 +1009,7 @@ class Posterior:
 
     @validated(min_count=MIN_COUNT, protect=choice("hide", "smooth"), min_people=real(least=0.0))
     def protected(
-        self,
-        min_count: int | str,
-        protect: Literal["hide", "smooth"] = "hide",
-        *,
-        min_people: float = 0.0,
+        self, min_count: int | str, protect: Literal["hide", "smooth"] = "hide", *, min_people: float = 0.0
     ) -> Posterior:
         """Return the same posterior, with the numbers hidden that rest on fewer events than `min_count`.
 
@@ -1082,9 +1053,7 @@ class Posterior:
         """
         return protected(self, Protection.of(min_count, protect, min_people))
 
-    @validated(
-        regions=SOURCE, by=NAME, quantiles=PROBABILITIES, predicted=FLAG, n_samples=whole(2), seed=SEED
-    )
+    @validated(regions=SOURCE, by=NAME, quantiles=PROBABILITIES, predicted=FLAG, n_samples=whole(2), seed=SEED)
     def totals(
         self,
         regions: gpd.GeoDataFrame | gpd.GeoSeries | str | Path | Any = None,
@@ -1149,20 +1118,9 @@ class Posterior:
             seed=seed,
         )
 
-    @validated(
-        threshold=real(),
-        probability=real(least=0.5, below=1.0),
-        n_samples=whole(1),
-        seed=SEED,
-    )
+    @validated(threshold=real(), probability=real(least=0.5, below=1.0), n_samples=whole(1), seed=SEED)
     def excursion(
-        self,
-        threshold: float,
-        probability: float = 0.9,
-        *,
-        n_samples: int = 1000,
-        seed: int = 0,
-        period: Any = None,
+        self, threshold: float, probability: float = 0.9, *, n_samples: int = 1000, seed: int = 0, period: Any = None
     ) -> Excursion:
         """Return the largest region that exceeds `threshold` everywhere at once with `probability`, and its opposite.
 
@@ -1184,9 +1142,7 @@ class Posterior:
         """
         from geobgp.checks.excursions import excursion
 
-        return self._each(
-            lambda one, _: excursion(one, threshold, probability, n_samples=n_samples, seed=seed), period
-        )
+        return self._each(lambda one, _: excursion(one, threshold, probability, n_samples=n_samples, seed=seed), period)
 
     @validated(by=NAME, top=whole(1), reference=real(least=0.0), n_samples=whole(1), seed=SEED)
     def ranks(
@@ -1227,13 +1183,7 @@ class Posterior:
         """
         from geobgp.checks.compare import ranks
 
-        how: dict[str, Any] = {
-            "by": by,
-            "top": top,
-            "reference": reference,
-            "n_samples": n_samples,
-            "seed": seed,
-        }
+        how: dict[str, Any] = {"by": by, "top": top, "reference": reference, "n_samples": n_samples, "seed": seed}
         return self._each(lambda one, _: ranks(one, regions, **how), period)
 
     @validated(other=POSTERIOR, names=some_names("two names", 2))
@@ -1328,12 +1278,7 @@ class Posterior:
 
     @validated(path=PATH, probability=real(above=0.5, below=1.0), risk=real(above=0.0))
     def tolerance_contours(
-        self,
-        path: str | Path | None = None,
-        *,
-        probability: float = 0.975,
-        risk: float = 1.0,
-        period: Any = None,
+        self, path: str | Path | None = None, *, probability: float = 0.975, risk: float = 1.0, period: Any = None
     ) -> gpd.GeoDataFrame:
         """Return where the relative risk is nearly surely raised or lowered, as polygons; write them if asked to.
 
@@ -1934,10 +1879,7 @@ class Posterior:
         if checks and self.periods is None and self.observed is not None and self.observed.any():
             checked, why_not = attempted(lambda: self.cross_validate(rounds=0), "The held-out checks were")
         inputs = ReportInputs(
-            thresholds=thresholds,
-            regions=self._with_totals(regions),
-            validation=checked,
-            not_checked=why_not,
+            thresholds=thresholds, regions=self._with_totals(regions), validation=checked, not_checked=why_not
         )
         return write_report(path, self, inputs, forecast=forecast)
 
@@ -2008,14 +1950,7 @@ class Posterior:
         if shown.periods is not None:
             return plot(shown, ax, forecast=forecast, periods=periods, columns=columns, **how, **look)
         return plot(
-            shown,
-            ax,
-            points=points,
-            colour_bar=colour_bar,
-            scale_bar=scale_bar,
-            outline=outline,
-            **how,
-            **look,
+            shown, ax, points=points, colour_bar=colour_bar, scale_bar=scale_bar, outline=outline, **how, **look
         )
 
     @validated(figure=FIGURE, forecast=POSTERIOR)

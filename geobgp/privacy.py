@@ -52,9 +52,7 @@ class OfficeRule:
 #: Rules of offices by name. Eurostat has none here: its thresholds differ from one domain of statistics to the next.
 RULES = {
     "cdc": OfficeRule(
-        10,
-        0,
-        "CDC WONDER, data use restrictions: no counts of nine or fewer, and no rates based on them",
+        10, 0, "CDC WONDER, data use restrictions: no counts of nine or fewer, and no rates based on them"
     ),
     "nhs": OfficeRule(
         8,
@@ -63,9 +61,7 @@ RULES = {
         "2018: 1 to 7 are suppressed, all others rounded to the nearest 5",
     ),
     "ons": OfficeRule(
-        3,
-        0,
-        "Office for National Statistics, user guide to mortality statistics: no rates of fewer than 3 deaths",
+        3, 0, "Office for National Statistics, user guide to mortality statistics: no rates of fewer than 3 deaths"
     ),
 }
 
@@ -205,15 +201,11 @@ def published(posterior: Posterior) -> NormalMixture:
         return nodes
     hidden = hidden_nodes(posterior)
     if not rule.step:
-        return NormalMixture(
-            nodes.weight, np.where(hidden, np.nan, nodes.mu), np.where(hidden, np.nan, nodes.var)
-        )
+        return NormalMixture(nodes.weight, np.where(hidden, np.nan, nodes.mu), np.where(hidden, np.nan, nodes.var))
     mean, variance = nodes.moments()
     mean = rule.step * np.round(mean / rule.step)
     variance = np.exp(rule.step * np.round(np.log(variance) / rule.step))
-    return NormalMixture(
-        np.ones(1), np.where(hidden, np.nan, mean)[None], np.where(hidden, np.nan, variance)[None]
-    )
+    return NormalMixture(np.ones(1), np.where(hidden, np.nan, mean)[None], np.where(hidden, np.nan, variance)[None])
 
 
 def shifts(posterior: Posterior) -> np.ndarray:
@@ -338,9 +330,7 @@ def hide_regions(
     return frame
 
 
-def _in_steps(
-    frame: gpd.GeoDataFrame, posterior: Posterior, columns: Sequence[str], resting: np.ndarray
-) -> None:
+def _in_steps(frame: gpd.GeoDataFrame, posterior: Posterior, columns: Sequence[str], resting: np.ndarray) -> None:
     """Tell estimates of regions in steps of twice what an event can move them by, as those of cells are.
 
     Without them a table of regions as small as cells would be an exact map.
@@ -460,9 +450,7 @@ def told_in_choices(posterior: Posterior, options: Any, choices: dict[str, Any])
         return posterior
     posterior = protected(posterior, rule)
     choices["small numbers"] = Choice(*render_text(posterior))
-    return replace(
-        posterior, choices=dict(posterior.choices) | {"small numbers": str(choices["small numbers"])}
-    )
+    return replace(posterior, choices=dict(posterior.choices) | {"small numbers": str(choices["small numbers"])})
 
 
 def hidden_cells(posterior: Posterior) -> np.ndarray:
@@ -490,10 +478,7 @@ def render_text(posterior: Posterior) -> tuple[str, str]:
         )
     if rule.step:
         told.append(f"the others are told in steps of {percent(float(np.expm1(rule.step)))}")
-    return (
-        f"{int(cells.sum()):,} of {count(cells.size, 'cell')}{over} without numbers",
-        "; ".join(told),
-    )
+    return (f"{int(cells.sum()):,} of {count(cells.size, 'cell')}{over} without numbers", "; ".join(told))
 
 
 def hidden_words(posterior: Posterior) -> str:

@@ -135,9 +135,7 @@ class ConsoleProgress(Progress):
         took = f"{time.perf_counter() - begin:.1f} s"
         gap = "  " if stage.detail else ""
         self._print(
-            Text.assemble(
-                (f"  {name:<{self._width}}  ", "bold"), (stage.detail, stage.style), gap, (took, "dim")
-            )
+            Text.assemble((f"  {name:<{self._width}}  ", "bold"), (stage.detail, stage.style), gap, (took, "dim"))
         )
 
     @contextmanager
@@ -147,9 +145,7 @@ class ConsoleProgress(Progress):
         from rich.progress import Progress as Live
 
         plain = TextColumn("{task.description}", markup=False)
-        live = Live(
-            SpinnerColumn(), plain, BarColumn(), TimeElapsedColumn(), console=self.console, transient=True
-        )
+        live = Live(SpinnerColumn(), plain, BarColumn(), TimeElapsedColumn(), console=self.console, transient=True)
         task = live.add_task(name, total=None)
         timer = threading.Timer(PATIENCE, live.start)
         timer.daemon = True

@@ -131,11 +131,7 @@ def _of_raster(domain: Domain, intensity: Any) -> np.ndarray:
         )
     easting, northing = domain.grid.centres(domain.node_rows, domain.node_cols)
     coords = np.column_stack([easting, northing])
-    if (
-        theirs is not None
-        and domain.crs is not None
-        and not theirs.equals(domain.crs, ignore_axis_order=True)
-    ):
+    if theirs is not None and domain.crs is not None and not theirs.equals(domain.crs, ignore_axis_order=True):
         coords = move(coords, domain.crs, theirs)
     col, row = _nearest(array["easting"], coords[:, 0]), _nearest(array["northing"], coords[:, 1])
     off = (row < 0) | (col < 0)
@@ -187,9 +183,7 @@ def points_in_nodes(domain: Domain, node: np.ndarray, rng: np.random.Generator) 
     tries = 2
     while len(wanting):
         if tries > _MAX_TRIES:
-            raise GeobgpError(
-                f"{len(wanting)} points lie in nodes too thin to place them; raise min_coverage."
-            )
+            raise GeobgpError(f"{len(wanting)} points lie in nodes too thin to place them; raise min_coverage.")
         # Few wanting points get many tries each, so that a round's memory stays bounded.
         found = np.zeros(len(wanting), bool)
         for start in range(0, len(wanting), max(1, _ROUND // tries)):
@@ -213,12 +207,7 @@ def _whole(domain: Domain) -> np.ndarray:
 
 @validated(basis=BASIS, kernel=KERNEL, seed=SEED_OR_GENERATOR, n=whole(), scaling=SCALING)
 def simulate_prior(
-    basis: Basis,
-    kernel: Kernel,
-    seed: int | np.random.Generator,
-    n: int = 1,
-    *,
-    scaling: Scaling | None = None,
+    basis: Basis, kernel: Kernel, seed: int | np.random.Generator, n: int = 1, *, scaling: Scaling | None = None
 ) -> np.ndarray:
     """Draw the field f of the prior at the nodes of a basis.
 

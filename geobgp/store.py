@@ -67,18 +67,10 @@ def write(path: str | Path, kind: str, header: Mapping[str, Any], arrays: Mappin
     stored = {name: np.asarray(value) for name, value in arrays.items()}
     for name, array in stored.items():
         if array.dtype.hasobject:
-            raise CacheError(
-                f"{name!r} holds Python objects ({array.dtype}); only plain numbers can be stored."
-            )
+            raise CacheError(f"{name!r} holds Python objects ({array.dtype}); only plain numbers can be stored.")
         if name == _HEADER:
             raise CacheError(f"An array cannot be called {name!r}; that name is the file's own.")
-    full = {
-        "format": "geobgp",
-        "layout": LAYOUT,
-        "kind": kind,
-        "content": dict(header),
-        "arrays": list(stored),
-    }
+    full = {"format": "geobgp", "layout": LAYOUT, "kind": kind, "content": dict(header), "arrays": list(stored)}
     text = json.dumps(full, allow_nan=True, ensure_ascii=False).encode()
     # An open file, since NumPy would add .npz to a name.
     with replacing(path) as temporary, temporary.open("xb") as file:
@@ -101,9 +93,7 @@ def read(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str, np.ndar
     try:
         with path.open("rb") as file:
             if file.read(4) != b"PK\x03\x04":
-                raise CacheError(
-                    f"{foreign}: it does not start like one. Give a file made by Posterior.save."
-                )
+                raise CacheError(f"{foreign}: it does not start like one. Give a file made by Posterior.save.")
             _check_sizes(file, path)
             file.seek(0)
             with np.load(file, allow_pickle=False) as archive:
@@ -138,9 +128,7 @@ def _check_sizes(file: BinaryIO, path: Path) -> None:
                 read = form.read_array_header_1_0 if version == (1, 0) else form.read_array_header_2_0
                 shape, _, dtype = read(stream)
                 if dtype.hasobject or math.prod(shape) * dtype.itemsize != member.file_size - stream.tell():
-                    raise CacheError(
-                        f"{str(path)!r} is damaged: {member.filename!r} is not as large as it says."
-                    )
+                    raise CacheError(f"{str(path)!r} is damaged: {member.filename!r} is not as large as it says.")
 
 
 def _open(archive: Any, path: str, foreign: str, kind: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

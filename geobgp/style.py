@@ -57,8 +57,7 @@ class Style:
         low, high = _number("vmin", vmin), _number("vmax", vmax)
         if low is not None and high is not None and not low < high:
             raise DataError(
-                f"{option('vmin')} must lie below {option('vmax')}; found {vmin!r} and {vmax!r}.",
-                option="vmin",
+                f"{option('vmin')} must lie below {option('vmax')}; found {vmin!r} and {vmax!r}.", option="vmin"
             )
         return cls(classes, low, high, _colours(cmap))
 
@@ -66,10 +65,7 @@ class Style:
         """Return what a variable of a dataset carries, so that whoever draws it knows."""
         known = {"classes": self.classes, "vmin": self.vmin, "vmax": self.vmax, "colours": self.cmap}
         told = {k: v for k, v in known.items() if v is not None}
-        return {
-            k: "".join(f"{b!r}, " for b in v).strip() if isinstance(v, tuple) else str(v)
-            for k, v in told.items()
-        }
+        return {k: "".join(f"{b!r}, " for b in v).strip() if isinstance(v, tuple) else str(v) for k, v in told.items()}
 
     @classmethod
     def in_attrs(cls, attrs: Any) -> Style | None:

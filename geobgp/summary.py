@@ -16,13 +16,7 @@ from geobgp.data.counts import Counts
 from geobgp.data.effects import INTERCEPT, Effects
 from geobgp.data.inputs import about_effort
 from geobgp.inference.links import EXP, Link
-from geobgp.inference.mixture import (
-    INTERVAL,
-    NormalMixture,
-    interval_in,
-    quantile_name,
-    quantiles_of,
-)
+from geobgp.inference.mixture import INTERVAL, NormalMixture, interval_in, quantile_name, quantiles_of
 from geobgp.text import count, html_table, number
 
 if TYPE_CHECKING:
@@ -196,9 +190,7 @@ def coefficient_table(
     Levels have their covariate's reference level and their own in columns of these names.
     """
     pairs = [effects.own_units(*state.coefficients()) for state in states]
-    mixture = NormalMixture(
-        weights_of(states), np.array([m for m, _ in pairs]), np.array([v for _, v in pairs])
-    )
+    mixture = NormalMixture(weights_of(states), np.array([m for m, _ in pairs]), np.array([v for _, v in pairs]))
     mean, var = mixture.moments()
     names = [INTERCEPT, *effects.names]
     names += list(SEASON[: max(len(mean) - len(names), 0)])
@@ -214,11 +206,7 @@ def coefficient_table(
                 frame[name] = np.where(slope, np.exp(values[column]), np.nan)
     # A curve's departures from its line mean nothing one by one.
     curved = {
-        t.name
-        for b in effects.blocks
-        if b.sd == "learned" and b.kind != "group"
-        for t in b.terms
-        if t.part is not None
+        t.name for b in effects.blocks if b.sd == "learned" and b.kind != "group" for t in b.terms if t.part is not None
     }
     if curved:
         frame = frame[~frame["name"].isin(curved)].reset_index(drop=True)
@@ -288,14 +276,9 @@ def _describe_time(posterior: Posterior) -> dict[str, Any]:
     fit, periods = posterior.fit, posterior.periods
     facts: dict[str, Any] = {}
     if periods.n > 1:
-        fades = {
-            "separable": "all patches fade alike",
-            "diffusive": "the smaller a patch, the sooner it fades",
-        }
+        fades = {"separable": "all patches fade alike", "diffusive": "the smaller a patch, the sooner it fades"}
         facts["dynamics"] = f"{posterior.dynamics}: {fades[posterior.dynamics]}"
-        facts["correlation_time"] = _hyper(
-            posterior, 2, 1.0, f"{periods.noun}s", bool(fit.hyper_cov[2, 2] > 0)
-        )
+        facts["correlation_time"] = _hyper(posterior, 2, 1.0, f"{periods.noun}s", bool(fit.hyper_cov[2, 2] > 0))
     if periods.n > 1 and np.isfinite(posterior.level_sd):
         facts["level_sd"] = _hyper(posterior, 3, 1.0, "", bool(fit.hyper_cov[3, 3] > 0))
     return facts | {"yearly_cycle": _season(posterior)}
@@ -380,9 +363,7 @@ def _parts(name: str, value: Mapping[str, Any]) -> str:
     if name == "seconds":
         return ", ".join(f"{part} {seconds:.3g} s" for part, seconds in value.items())
     shown = ((part, v) for part, v in value.items() if v is not None)
-    return ", ".join(
-        f"{number(v) if isinstance(v, (int, float)) else v} {part.replace('_', ' ')}" for part, v in shown
-    )
+    return ", ".join(f"{number(v) if isinstance(v, (int, float)) else v} {part.replace('_', ' ')}" for part, v in shown)
 
 
 def _text(name: str, value: Any) -> str:

@@ -85,9 +85,7 @@ def totals(
         places = np.arange(len(rows)).reshape(count, -1)
         lines = [*places, *places.T]  # totals of a period, and of a region over all periods
     out = table(frame.iloc[rows].reset_index(drop=True), shares, domain, columns)
-    out = hide_regions(out, posterior, inside.shares, list(columns), resting, lines).set_index(
-        frame.index[rows]
-    )
+    out = hide_regions(out, posterior, inside.shares, list(columns), resting, lines).set_index(frame.index[rows])
     if posterior.periods is not None:
         out = with_periods(out, posterior.periods, np.repeat(np.arange(count), len(frame)))
     out.attrs["units"] = posterior.units
@@ -108,9 +106,7 @@ def resting_on(columns: dict[str, np.ndarray]) -> np.ndarray:
         return np.asarray((columns["expected" if "expected" in columns else "mean"] / columns["sd"]) ** 2)
 
 
-def observed_inside(
-    posterior: Posterior, frame: gpd.GeoDataFrame, shares: Any, points: Any
-) -> dict[str, np.ndarray]:
+def observed_inside(posterior: Posterior, frame: gpd.GeoDataFrame, shares: Any, points: Any) -> dict[str, np.ndarray]:
     """Return the column ``observed`` of regions, (periods and) regions in one line: the events truly inside each.
 
     Where the points lie tells: those given, or those that the posterior keeps in memory. Without them the counts of
@@ -221,9 +217,7 @@ def region_weights(posterior: Posterior, inside: Within, *, reported: bool = Fal
     return [inside.exposure(amounts[t], effort, t) for t in range(posterior.n_periods if changes else 1)]
 
 
-def by_region(
-    posterior: Posterior, inside: Within, values: np.ndarray, *, reported: bool = False
-) -> np.ndarray:
+def by_region(posterior: Posterior, inside: Within, values: np.ndarray, *, reported: bool = False) -> np.ndarray:
     """Return what nodes' values (n_periods, n_nodes), times exposure, add up to by period and region, in one line."""
     weights = region_weights(posterior, inside, reported=reported)
     return np.concatenate([weights[t % len(weights)] @ row for t, row in enumerate(values)])
@@ -320,8 +314,7 @@ def trend_map(
     }
     words = {"change": "median"} | {name: quantile_words(name) for name in ends}
     about: dict[str, dict[str, Any]] = {
-        name: {"long_name": f"relative change per {per}, {word}", "units": "1"}
-        for name, word in words.items()
+        name: {"long_name": f"relative change per {per}, {word}", "units": "1"} for name, word in words.items()
     }
     about["p_increase"] = {"long_name": "probability of an increase", "units": "1"}
     return values, about
@@ -329,9 +322,7 @@ def trend_map(
 
 def trend_of_regions(posterior: Posterior, regions: Any, n_samples: int, seed: int) -> gpd.GeoDataFrame:
     """Return the trend of regions; see `Posterior.trend`."""
-    frame = read_regions(
-        None if isinstance(regions, str) and regions == "land" else regions, posterior.domain
-    )
+    frame = read_regions(None if isinstance(regions, str) and regions == "land" else regions, posterior.domain)
     inside = posterior._within(frame)
     exposed = by_region(posterior, inside, np.ones(posterior.by_period.shape)).reshape(-1, len(frame))
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -76,11 +76,7 @@ class Units:
 
     @classmethod
     def of(
-        cls,
-        asked: str,
-        kind: str,
-        area: tuple[float, str] = (1e6, "km²"),
-        overall: Callable[[], float] | None = None,
+        cls, asked: str, kind: str, area: tuple[float, str] = (1e6, "km²"), overall: Callable[[], float] | None = None
     ) -> Units:
         """Return the units that were asked for, or say why these do not fit what events are counted per.
 
@@ -98,9 +94,7 @@ class Units:
         """
         if kind in _PLAIN:
             if asked and kind != "value":
-                raise _unfit(
-                    asked, f"this map is of a {kind}, from 0 to 1, which has no other unit", "Leave it out."
-                )
+                raise _unfit(asked, f"this map is of a {kind}, from 0 to 1, which has no other unit", "Leave it out.")
             return cls(1.0, asked or _PLAIN[kind], kind)
         if kind in RISKS:
             if asked and asked.strip().lower() != RELATIVE_RISK:
@@ -116,15 +110,9 @@ class Units:
                     f"a relative risk is one of people, and events are counted per {area[1]} here",
                     f"Give the population (or expected cases) as {option('exposure')}.",
                 )
-            return cls(
-                1.0 / overall() if overall is not None else 1.0, "times the average risk", RELATIVE_RISK
-            )
+            return cls(1.0 / overall() if overall is not None else 1.0, "times the average risk", RELATIVE_RISK)
         size, noun = _parse(asked)
-        return (
-            cls._per_area(asked, size, noun, kind, area)
-            if noun in _AREAS
-            else cls._each(asked, size, noun, kind)
-        )
+        return cls._per_area(asked, size, noun, kind, area) if noun in _AREAS else cls._each(asked, size, noun, kind)
 
     @classmethod
     def _per_area(cls, asked: str, size: float, noun: str, kind: str, area: tuple[float, str]) -> Units:
@@ -261,9 +249,7 @@ def _parse(asked: str) -> tuple[float, str]:
         raise _unfit(asked, most if size > 0 else "it is neither a number above 0 nor an area")
     known = noun in _AREAS or noun in ("person", "unit of exposure")
     if not known and (size == 1 or not re.fullmatch(r"|[^\W\d_]{2}.*", noun)):
-        raise _unfit(
-            asked, "it is neither a number nor an area" if size == 1 else f"{noun!r} is nothing to count"
-        )
+        raise _unfit(asked, "it is neither a number nor an area" if size == 1 else f"{noun!r} is nothing to count")
     if single in _TIMES:
         raise _unfit(asked, f"{noun!r} is a time, and events of a period are counted per people or area")
     return size, "" if noun in ("person", "unit of exposure") else noun
@@ -276,9 +262,7 @@ def _raised(found: re.Match[str]) -> str:
 def _number(asked: str, text: str) -> float:
     """Return a number as people write it, with marks between thousands; one that can be read in two ways is refused."""
     groups = r"\d+|\d{1,3}([,_'\u2019 ])\d{3}(?:\1\d{3})*|\d{1,2}(?:,\d{2})+,\d{3}"
-    if re.fullmatch(groups, text) or re.fullmatch(
-        r"\d{1,3}(?:\.000)+", text
-    ):  # nobody counts per 100.000 = 100
+    if re.fullmatch(groups, text) or re.fullmatch(r"\d{1,3}(?:\.000)+", text):  # nobody counts per 100.000 = 100
         return float(re.sub(r"\D", "", text))
     if re.fullmatch(r"\d{1,3}\.\d{3}", text):
         ways = f"{number(float(text), 12)} or {number(float(text.replace('.', '')), 12)}"

@@ -124,9 +124,7 @@ def validated(**rules: Rule) -> Callable[[F], F]:
             return function(*bound.args, **bound.kwargs)
 
         # At home in the function's module, where doctest looks for examples.
-        made = types.FunctionType(
-            checked.__code__, function.__globals__, function.__name__, None, checked.__closure__
-        )
+        made = types.FunctionType(checked.__code__, function.__globals__, function.__name__, None, checked.__closure__)
         made.__kwdefaults__ = checked.__kwdefaults__
         return cast(F, functools.update_wrapper(made, function))
 
@@ -309,20 +307,14 @@ def as_floats(name: str, value: Any, shape: tuple[int, ...] | None = None) -> An
         if value is None or isinstance(value, bool):
             raise TypeError
         found = np.asarray(value)
-        if found.dtype.kind in "USM" or (
-            found.dtype.kind == "O" and any(isinstance(v, str) for v in found.flat)
-        ):
+        if found.dtype.kind in "USM" or (found.dtype.kind == "O" and any(isinstance(v, str) for v in found.flat)):
             raise TypeError
         found = np.asarray(found, float)
     except (TypeError, ValueError):
-        raise DataError(
-            f"{option(name)} must be numbers; found {shown(value)}.", option=name, found=value
-        ) from None
+        raise DataError(f"{option(name)} must be numbers; found {shown(value)}.", option=name, found=value) from None
     if shape is not None and found.shape != shape:
         raise DataError(
-            f"{option(name)} must have the shape {shape}; found {found.shape}.",
-            option=name,
-            found=found.shape,
+            f"{option(name)} must have the shape {shape}; found {found.shape}.", option=name, found=found.shape
         )
     return found
 
@@ -423,18 +415,13 @@ SUPPRESSED = Rule(
 )
 
 
-UNITS = Rule(
-    'units such as "per 100,000", or None', lambda value: value if value is None else TEXT.take(value)
-)
+UNITS = Rule('units such as "per 100,000", or None', lambda value: value if value is None else TEXT.take(value))
 
 # -- data
 
 
 def _array(value: Any) -> Any:
-    if (
-        not (hasattr(value, "__array__") or isinstance(value, (list, tuple)))
-        or getattr(value, "ndim", 1) == 0
-    ):
+    if not (hasattr(value, "__array__") or isinstance(value, (list, tuple))) or getattr(value, "ndim", 1) == 0:
         raise TypeError
     return value
 
@@ -442,8 +429,7 @@ def _array(value: Any) -> Any:
 def _source(value: Any) -> Any:
     value = frame_of(value)
     if isinstance(value, (bytes, Mapping, set)) or not (
-        isinstance(value, Iterable)
-        or any(hasattr(value, name) for name in ("__fspath__", "geom_type", "columns"))
+        isinstance(value, Iterable) or any(hasattr(value, name) for name in ("__fspath__", "geom_type", "columns"))
     ):
         raise TypeError
     if isinstance(value, (str, os.PathLike)):
@@ -524,11 +510,7 @@ def _every(value: Any) -> Any:
 
 
 #: A first and a last period.
-SPAN = Rule(
-    "a first and a last date",
-    _span,
-    remedy=f"Such as {option('between', '2015-01/2020-12', python=_SPAN)}.",
-)
+SPAN = Rule("a first and a last date", _span, remedy=f"Such as {option('between', '2015-01/2020-12', python=_SPAN)}.")
 EVERY = Rule("'day', 'week', 'epiweek', 'month', 'quarter', 'year', a list of edges, or Periods", _every)
 
 
@@ -548,8 +530,7 @@ def _client(value: Any) -> Any:
 CLIENT = Rule("a distributed.Client or the address of a scheduler", _client)
 #: Processes; None: one for each core.
 JOBS = Rule(
-    "a number of processes of at least 1, or None",
-    lambda value: value if value is None else whole(1).take(value),
+    "a number of processes of at least 1, or None", lambda value: value if value is None else whole(1).take(value)
 )
 DOMAIN = a("Domain")
 BASIS = a("Basis", words="a HarmonicBasis or a FullRank")
@@ -578,9 +559,7 @@ FIGURE = a("FigureBase", words="a figure of matplotlib")
 def _several_periods(value: Any) -> Any:
     found = [] if isinstance(value, (str, bytes, Mapping)) else list(value)
     dated = {"datetime64"}
-    if not found or not all(
-        isinstance(one, (str, Integral, date)) or type(one).__name__ in dated for one in found
-    ):
+    if not found or not all(isinstance(one, (str, Integral, date)) or type(one).__name__ in dated for one in found):
         raise ValueError
     return found
 

@@ -65,9 +65,7 @@ def population(land_share: np.ndarray) -> np.ndarray:
     people = RURAL * (CELL / 1000) ** 2 * land_share
     for e, n, inhabitants in zip(east, north, towns["population"], strict=True):
         width = 900.0 + 600.0 * np.sqrt(inhabitants / 1e5)
-        spread = np.exp(-0.5 * ((centres_n - n) / width) ** 2)[:, None] * np.exp(
-            -0.5 * ((centres_e - e) / width) ** 2
-        )
+        spread = np.exp(-0.5 * ((centres_n - n) / width) ** 2)[:, None] * np.exp(-0.5 * ((centres_e - e) / width) ** 2)
         spread *= land_share
         if spread.sum() > 0:
             people += inhabitants * spread / spread.sum()

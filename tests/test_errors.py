@@ -22,9 +22,7 @@ from geobgp.errors import (
 )
 
 KINDS = [
-    kind
-    for kind in vars(errors).values()
-    if isinstance(kind, type) and issubclass(kind, GeobgpError | GeobgpWarning)
+    kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, GeobgpError | GeobgpWarning)
 ]
 
 
@@ -50,10 +48,7 @@ def test_errors_go_to_other_processes():
 def test_each_interface_has_its_own_words():
     text = f"Use {option('crs', 'local')}, {option('m')}, or {option('output', python='another path')}."
     assert render_text(text) == "Use crs='local', m, or another path."
-    assert (
-        render_text(text, lambda name, value: f"<{name}|{value}>")
-        == "Use <crs|local>, <m|None>, or <output|None>."
-    )
+    assert render_text(text, lambda name, value: f"<{name}|{value}>") == "Use <crs|local>, <m|None>, or <output|None>."
     assert render_text("no option") == "no option"
 
 

@@ -137,9 +137,7 @@ class Foreign:
 
 def test_tables_and_shapes_of_other_libraries_are_frames():
     """Arrow streams with and without GeoArrow, features, and what is left as it is."""
-    frame = gpd.GeoDataFrame(
-        {"people": [3, 5]}, geometry=[shapely.box(0, 0, 1, 1), shapely.box(1, 0, 3, 1)], crs=32631
-    )
+    frame = gpd.GeoDataFrame({"people": [3, 5]}, geometry=[shapely.box(0, 0, 1, 1), shapely.box(1, 0, 3, 1)], crs=32631)
     streams = [frame.to_arrow(), frame.to_arrow(geometry_encoding="geoarrow")]
     for stream in streams:
         found = as_frame(Foreign(__arrow_c_stream__=stream.__arrow_c_stream__), "exposure")

@@ -88,9 +88,7 @@ def check_words(head, rows, interval):
         if of == "Predicted":
             continue
         (own,) = [
-            j
-            for j, other in enumerate(head)
-            if other == of or (other.startswith(f"{of}, ") and j not in ends.values())
+            j for j, other in enumerate(head) if other == of or (other.startswith(f"{of}, ") and j not in ends.values())
         ]
         for row in rows:
             x, (low, high) = number_of(row[own]), map(number_of, row[k].split(" to "))
@@ -134,9 +132,7 @@ def of_rates():
 
 def of_effort():
     domain = land()
-    return LGCP(FullRank(domain), KERNEL, effort=np.where(domain.node_points[:, 1] > 5, 0.4, 1.0)).fit(
-        counts(domain)
-    )
+    return LGCP(FullRank(domain), KERNEL, effort=np.where(domain.node_points[:, 1] > 5, 0.4, 1.0)).fit(counts(domain))
 
 
 def of_areas():
@@ -174,11 +170,7 @@ def test_every_number_of_a_map_lies_within_its_own_interval(kind, tmp_path):
         assert check_table(totals.drop(columns="geometry"), interval) >= 3
         assert check_table(posterior.totals(n_samples=200).drop(columns="geometry"), interval) >= 2
         assert check_table(posterior.ranks(STRIPS, n_samples=200).drop(columns="geometry"), interval) == 2
-        for table in (
-            posterior.node_intensity(),
-            posterior.intensity_at([[1.0, 2.0]]),
-            posterior.coefficients,
-        ):
+        for table in (posterior.node_intensity(), posterior.intensity_at([[1.0, 2.0]]), posterior.coefficients):
             assert check_table(table, interval) >= 1
         check_facts(posterior.summary(), interval)
         for data in (posterior.intensity(), posterior.latent()):
@@ -188,15 +180,10 @@ def test_every_number_of_a_map_lies_within_its_own_interval(kind, tmp_path):
         for record in totals.drop(columns="geometry").to_dict("records"):
             told = dict(region_rows(record, posterior.units))
             text = f"{100 * interval:.6g} %"
-            assert any(text in name for name in told) and not any(
-                "90 %" in n for n in told if interval != 0.9
-            )
+            assert any(text in name for name in told) and not any("90 %" in n for n in told if interval != 0.9)
         checked = posterior.cross_validate(2.0 if kind != "areas" else "auto")
         assert check_table(checked.blocks.drop(columns="geometry"), interval) == 1
-        assert (
-            checked.interval == interval
-            and f"{100 * interval:.6g} % predictive interval" in checked.verdict()
-        )
+        assert checked.interval == interval and f"{100 * interval:.6g} % predictive interval" in checked.verdict()
         if kind == "points":
             found = check(posterior, np.asarray(posterior.observed))
             assert check_table(found.parts, interval) == 1
@@ -236,9 +223,7 @@ def test_strata_have_the_interval_of_all(tmp_path):
 
 def test_every_number_over_time(tmp_path):
     made = outbreak.fitted(12)
-    halves = gpd.GeoDataFrame(
-        {"name": ["west", "east"]}, geometry=[shapely.box(0, 0, 6, 8), shapely.box(6, 0, 12, 8)]
-    )
+    halves = gpd.GeoDataFrame({"name": ["west", "east"]}, geometry=[shapely.box(0, 0, 6, 8), shapely.box(6, 0, 12, 8)])
     for interval in (0.9, 0.95):
         posterior = made.with_interval(interval)
         ahead = posterior.forecast(3)
@@ -272,9 +257,7 @@ def test_every_number_over_time(tmp_path):
     level = made.level()
     inside = (level["predicted_q05"] <= level["observed"]) & (level["observed"] <= level["predicted_q95"])
     assert inside.mean() >= 0.75
-    assert (
-        level["predicted_q95"] - level["predicted_q05"] > level["expected_q95"] - level["expected_q05"]
-    ).all()
+    assert (level["predicted_q95"] - level["predicted_q05"] > level["expected_q95"] - level["expected_q05"]).all()
 
 
 def test_what_happened_on_land_that_nobody_counted_is_not_known():

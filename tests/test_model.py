@@ -56,9 +56,7 @@ def test_covariates_are_found_in_their_own_units(make):
     assert abs(table.loc["height", "mean"] - 0.01) < 3 * table.loc["height", "sd"]
     assert table.loc["height", "sd"] < 0.0015
     # Another unit: another coefficient, the same map.
-    other = LGCP(make(domain), KERNEL, covariates={"height": height / 1000, "east": lambda xy: xy[:, 0]}).fit(
-        counts
-    )
+    other = LGCP(make(domain), KERNEL, covariates={"height": height / 1000, "east": lambda xy: xy[:, 0]}).fit(counts)
     ratio = other.coefficients.set_index("name").loc["height", "mean"] / table.loc["height", "mean"]
     assert ratio == pytest.approx(1000.0, rel=1e-6)
     assert other.elbo == pytest.approx(posterior.elbo, abs=1e-6)
@@ -101,9 +99,7 @@ def test_counts_of_the_wrong_shape(make):
 
 @ENGINES
 @pytest.mark.parametrize("learn", [True, False])
-@pytest.mark.parametrize(
-    "case", ["none", "one", "a million in one cell", "all on one island", "one per node"]
-)
+@pytest.mark.parametrize("case", ["none", "one", "a million in one cell", "all on one island", "one per node"])
 def test_edges_have_finite_answers(make, learn, case):
     domain = archipelago()
     counts = np.zeros(domain.n_nodes)
@@ -182,11 +178,7 @@ def test_dirichlet_values_vanish_at_the_shore():
     domain = square(10.0, 0.5)
     rng = np.random.default_rng(3)
     coords = rng.uniform(2, 8, (80, 2))
-    state = (
-        BoundaryGP(all_modes(domain, "dirichlet"), Matern(1.5, 3.0, 1.0))
-        .fit(coords, np.ones(80))
-        .fit.states[0]
-    )
+    state = BoundaryGP(all_modes(domain, "dirichlet"), Matern(1.5, 3.0, 1.0)).fit(coords, np.ones(80)).fit.states[0]
     mean, variance = state.moments_at(np.array([[5.0, 5.0], [5.0, 1e-6]]))
     assert mean[0] == pytest.approx(1.0, abs=0.1)
     assert abs(mean[1]) < 1e-3

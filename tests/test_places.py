@@ -23,9 +23,7 @@ def places(posterior):
     """Some places on the land and one far off, in degrees, with names for index; and their eastings and northings."""
     at = np.vstack([posterior.domain.node_points[::60], [[100_000.0, 400_000.0]]])
     index = [f"place {k}" for k in range(len(at))]
-    frame = gpd.GeoDataFrame(
-        {"n": range(len(at))}, geometry=gpd.points_from_xy(*at.T), crs=28992, index=index
-    )
+    frame = gpd.GeoDataFrame({"n": range(len(at))}, geometry=gpd.points_from_xy(*at.T), crs=28992, index=index)
     return frame.to_crs(4326), at
 
 
@@ -59,9 +57,7 @@ def test_degrees_in_an_array_are_refused(posterior, places):
 def test_small_numbers_are_no_degrees_where_the_land_has_them():
     plane = Domain.from_polygons(shapely.box(0, 0, 10, 10), cell_size=1, crs="local")
     assert plane.locate([[5.5, 5.5]])[0] >= 0
-    square = gpd.GeoSeries(
-        [shapely.box(-2_000, -2_000, 2_000, 2_000)], crs="+proj=laea +lat_0=52 +lon_0=5 +units=m"
-    )
+    square = gpd.GeoSeries([shapely.box(-2_000, -2_000, 2_000, 2_000)], crs="+proj=laea +lat_0=52 +lon_0=5 +units=m")
     around_zero = Domain.from_polygons(square, cell_size=500)
     assert around_zero.locate([[5.0, 52.0]])[0] >= 0
 

@@ -15,17 +15,7 @@ import xarray as xr
 from paths import ROOT
 from scipy import stats
 
-from geobgp import (
-    LGCP,
-    BoundaryGP,
-    Domain,
-    FullRank,
-    HarmonicBasis,
-    Matern,
-    Posterior,
-    bin_points,
-    simulate_points,
-)
+from geobgp import LGCP, BoundaryGP, Domain, FullRank, HarmonicBasis, Matern, Posterior, bin_points, simulate_points
 from geobgp.errors import CacheError, CRSError, DataError, GeobgpWarning, WriteError
 
 LAND = shapely.union_all([shapely.Point(0, 0).buffer(5), shapely.Point(7.5, 2).buffer(1.6)])
@@ -189,9 +179,7 @@ def test_samples_agree_with_the_analytic_moments(posterior):
 def test_sample_covariance_agrees_with_the_analytic_one(fits, basis):
     posterior = fits["map"]
     (state,) = posterior.fit.states
-    even = state.sd / np.sqrt(
-        np.square(basis.features) @ posterior.kernel.spectral_density(np.sqrt(basis.eigenvalues))
-    )
+    even = state.sd / np.sqrt(np.square(basis.features) @ posterior.kernel.spectral_density(np.sqrt(basis.eigenvalues)))
     rows = np.hstack([even[:, None] * basis.features, state.fixed])
     covariance = rows @ state.joint()[1] @ rows.T
     mean = np.exp(state.node_moments()[0] + np.diag(covariance) / 2)
@@ -485,9 +473,7 @@ def test_places_may_be_points_of_any_crs():
 
 
 def test_save_of_values_at_locations(basis, domain, tmp_path):
-    posterior = BoundaryGP(basis, Matern(1.5, 2.0, 1.0)).fit(
-        domain.node_points, np.sin(domain.node_points[:, 0])
-    )
+    posterior = BoundaryGP(basis, Matern(1.5, 2.0, 1.0)).fit(domain.node_points, np.sin(domain.node_points[:, 0]))
     back = Posterior.load(posterior.save(tmp_path / "fit"))
     for a, b in zip(posterior.predict_y(domain.node_points), back.predict_y(domain.node_points), strict=True):
         np.testing.assert_array_equal(a, b)

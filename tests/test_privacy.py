@@ -134,9 +134,7 @@ def test_arviz_gets_no_counts(posterior):
     pytest.importorskip("arviz")
     made = posterior.protected(K).to_arviz(draws=3, chains=1)
     names = [str(name).strip("/") for name in (made.groups() if callable(made.groups) else made.groups)]
-    assert "posterior" in names and not {"observed_data", "log_likelihood", "posterior_predictive"} & set(
-        names
-    )
+    assert "posterior" in names and not {"observed_data", "log_likelihood", "posterior_predictive"} & set(names)
     hidden = hidden_nodes(posterior.protected(K))
     np.testing.assert_array_equal(np.isnan(made["posterior"]["intensity"].values[0, 0]), hidden)
 
@@ -204,12 +202,7 @@ def corners(domain: Domain) -> tuple[Posterior, list[shapely.Geometry]]:
 def test_a_region_with_few_events_is_hidden_and_a_second_one_with_it(domain):
     posterior, parts = corners(domain)
     table = posterior.protected(K).totals(parts, predicted=True)
-    assert table["hidden"].tolist() == [
-        True,
-        False,
-        True,
-        False,
-    ]  # 3, 60, 25, 40: the smallest besides is hidden
+    assert table["hidden"].tolist() == [True, False, True, False]  # 3, 60, 25, 40: the smallest besides is hidden
     numbers = [c for c in table if c not in ("geometry", "land_area", "hidden", "why")]
     assert {"observed", "expected", "predicted_q05", "rate", "p_above"} <= set(numbers)
     assert table[numbers].isna().all(axis=1).tolist() == table["hidden"].tolist()
@@ -239,9 +232,7 @@ def test_estimates_of_regions_are_told_in_steps_that_no_event_moves(posterior, d
     assert (np.abs(np.log(ratio[known])) <= 1.0 / n + 1e-9).all()
     assert abs(ratio[-1] - 1.0) < 0.02 and (np.abs(ratio[known][:-1] - 1.0) > 0.001).any()
     for low, value, high in (("q05", "expected", "q95"), ("rate_q05", "rate", "rate_q95")):
-        assert (
-            told[known][low].le(told[known][value]).all() and told[known][value].le(told[known][high]).all()
-        )
+        assert told[known][low].le(told[known][value]).all() and told[known][value].le(told[known][high]).all()
     assert told[known]["p_above"].between(0, 1).all()
 
 
@@ -270,9 +261,7 @@ def test_counts_by_area_are_protected_too(domain):
 
 def test_left_out_blocks_hide_small_counts_and_keep_the_score(posterior):
     exact, shown = posterior.cross_validate(2.5), posterior.protected(K).cross_validate(2.5)
-    assert (
-        shown.score == exact.score and shown.coverage == exact.coverage and shown.verdict() == exact.verdict()
-    )
+    assert shown.score == exact.score and shown.coverage == exact.coverage and shown.verdict() == exact.verdict()
     small = exact.blocks["observed"].between(1, K - 1)
     assert small.any() and shown.blocks["observed"][small].isna().all()
     for name in ("pit", "score", "log_density"):
@@ -447,25 +436,12 @@ def test_the_shell_hides_them_in_every_file_and_says_what_it_hid(tmp_path, capsy
     files = small_case.write_files(tmp_path)
     small_case.land().to_file(tmp_path / "regions.gpkg")
     out = tmp_path / "out"
-    line = [
-        "map",
-        files.points_gpkg,
-        "--land",
-        files.land_gpkg,
-        "--cell-size",
-        "2000",
-        "--features",
-        "48",
-        "-q",
-    ]
+    line = ["map", files.points_gpkg, "--land", files.land_gpkg, "--cell-size", "2000", "--features", "48", "-q"]
     more = ["--crs", small_case.CRS, "--min-count", "cdc", "--regions", files.regions_gpkg, "--no-cache"]
     assert main([*line, *more, "--threshold", "1", "-o", str(out)]) == 0, capsys.readouterr().err
     loaded = Posterior.load(out / "posterior.geobgp")
     with rasterio.open(out / "mean.tif") as raster, rasterio.open(out / "coverage.tif") as land:
-        hidden, there = (
-            int((np.isnan(raster.read(1)) & (land.read(1) > 0)).sum()),
-            int((land.read(1) > 0).sum()),
-        )
+        hidden, there = (int((np.isnan(raster.read(1)) & (land.read(1) > 0)).sum()), int((land.read(1) > 0).sum()))
         assert "Blank: rests on fewer than 10 events" in raster.tags().get("small_numbers", "")
     words = f"{hidden:,} of {there:,} cells without numbers"
     report, page = ((out / name).read_text("utf-8") for name in ("report.html", "map.html"))
@@ -529,9 +505,7 @@ def classifier(seen: np.ndarray, label: np.ndarray):
     return lambda other: ((other - mean) / scale) @ found[1:]
 
 
-def gain_of_attack(
-    grids: list[np.ndarray], counts: list[np.ndarray], expected: list[np.ndarray], k: int
-) -> float:
+def gain_of_attack(grids: list[np.ndarray], counts: list[np.ndarray], expected: list[np.ndarray], k: int) -> float:
     """Return by how much what is seen tells cells with 1 to k - 1 events better than the expected intensity does."""
     few = [c < k for c in counts]
     seen = [seen_around(g)[f.ravel()] for g, f in zip(grids, few, strict=True)]
@@ -540,8 +514,7 @@ def gain_of_attack(
     judge = classifier(np.concatenate(seen[:half]), np.concatenate(label[:half]))
     known = [e[f] for e, f in zip(expected, few, strict=True)]
     gains = [
-        auc(judge(s), yes) - auc(e, yes)
-        for s, yes, e in zip(seen[half:], label[half:], known[half:], strict=True)
+        auc(judge(s), yes) - auc(e, yes) for s, yes, e in zip(seen[half:], label[half:], known[half:], strict=True)
     ]
     return float(np.mean(gains))
 

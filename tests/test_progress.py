@@ -127,13 +127,7 @@ def test_lines_for_programs_are_json_and_not_thousands():
     told = [json.loads(line) for line in lines]
     assert all(line.isascii() and "\n" not in line for line in lines)
     assert told[0] == {"stage": "fit", "state": "begin"}
-    assert told[1] == {
-        "stage": "fit",
-        "state": "under way",
-        "words": "rounds – ²",
-        "done": None,
-        "total": None,
-    }
+    assert told[1] == {"stage": "fit", "state": "under way", "words": "rounds – ²", "done": None, "total": None}
     assert told[-2]["done"] == 1000 and len(told) < 100
     assert told[-1]["state"] == "end" and told[-1]["words"] == "done"
     assert progress.seconds["fit"] >= 0

@@ -52,9 +52,7 @@ def test_counts_are_poisson_with_the_given_mean(domain):
 
 def test_points_stay_on_their_own_side_of_the_river(domain):
     north = shapely.get_parts(LAND.difference(RIVER))
-    north = north[
-        np.argmax(shapely.get_coordinates(shapely.centroid(north))[:, 1] * (shapely.area(north) > 20))
-    ]
+    north = north[np.argmax(shapely.get_coordinates(shapely.centroid(north))[:, 1] * (shapely.area(north) > 20))]
     side = domain.components == domain.components[domain.locate(np.array([[0.0, 3.0]]))[0]]
     points = simulate_points(domain, np.where(side, 50.0, 0.0), seed=5)
     assert len(points) > 1000
@@ -121,9 +119,7 @@ def test_intensity_as_number_array_callable_raster(domain):
     rate = np.linspace(1, 2, domain.n_nodes)
     np.testing.assert_array_equal(node_intensity(domain, rate), rate)
     np.testing.assert_array_equal(node_intensity(domain, 3), 3.0)
-    np.testing.assert_array_equal(
-        node_intensity(domain, lambda c: c[:, 0] ** 2), domain.node_points[:, 0] ** 2
-    )
+    np.testing.assert_array_equal(node_intensity(domain, lambda c: c[:, 0] ** 2), domain.node_points[:, 0] ** 2)
     raster = dataset(domain, {"mean": domain.node_rows + 10.0 * domain.node_cols})["mean"]
     expected = raster.to_numpy()[domain.node_rows, domain.node_cols]
     np.testing.assert_allclose(node_intensity(domain, raster), expected)
@@ -198,9 +194,7 @@ def test_an_intensity_raster_is_read_where_it_lies_or_refused():
     east, north = (np.arange(low - 2e4, high + 2e4, step) for low, high in corners.T)
     places = np.array(np.meshgrid(east, north)).reshape(2, -1).T
     values = move(places, utm, domain.crs)[:, 0].reshape(len(north), len(east)) / 1e5
-    far = xr.DataArray(values, {"northing": north, "easting": east}, ("northing", "easting")).rio.write_crs(
-        utm
-    )
+    far = xr.DataArray(values, {"northing": north, "easting": east}, ("northing", "easting")).rio.write_crs(utm)
     easting = domain.grid.centres(domain.node_rows, domain.node_cols)[0]
     assert np.abs(node_intensity(domain, far) - easting / 1e5).max() < step / 1e5
     with pytest.raises(CRSError, match="the domain is local"):

@@ -15,27 +15,12 @@ def test_numbers_are_right_to_their_digits(value, digits):
 
 
 def test_numbers_for_people():
-    pairs = {
-        0.0: "0",
-        1234.5: "1,230",
-        0.5: "0.5",
-        12.0: "12",
-        1e-7: "1e-7",
-        2.5e9: "2.5e9",
-        float("nan"): "–",
-    }
+    pairs = {0.0: "0", 1234.5: "1,230", 0.5: "0.5", 12.0: "12", 1e-7: "1e-7", 2.5e9: "2.5e9", float("nan"): "–"}
     assert [number(v, 3, missing="–") for v in pairs] == list(pairs.values())
 
 
 def test_numbers_of_events():
-    assert [events(v) for v in (0.0, 0.26, 9.96, 31.4, 1234.5, np.nan)] == [
-        "0",
-        "0.3",
-        "10.0",
-        "31",
-        "1,234",
-        "-",
-    ]
+    assert [events(v) for v in (0.0, 0.26, 9.96, 31.4, 1234.5, np.nan)] == ["0", "0.3", "10.0", "31", "1,234", "-"]
 
 
 @given(st.floats(0, 1))

@@ -122,9 +122,7 @@ def test_observed_has_one_meaning_in_space_and_over_time(tmp_path):
         assert np.isnan(again.totals(regions.iloc[:2], n_samples=10).get("observed", np.nan)).all()
         total = again.totals(n_samples=10)["observed"]
         assert total.sum() == len(points)
-        known = again.totals(
-            regions, points=bin_points(points, domain, **of_time) if whole is by_month else points
-        )
+        known = again.totals(regions, points=bin_points(points, domain, **of_time) if whole is by_month else points)
         np.testing.assert_array_equal(known["observed"], whole.totals(regions, n_samples=10)["observed"])
     with pytest.raises(DataError, match="counted by the periods of the map"):
         by_month.totals(regions, points=points)
@@ -135,9 +133,7 @@ def test_a_map_made_from_points_knows_how_many_lie_in_a_region():
     made = map_intensity(points, case.land(), cell_size=2000, m="full", permeability=0, cache=False)
     strip = shapely.box(case.WEST, case.SOUTH - 1_000, case.WEST + 11_111, case.SOUTH + 17_000)
     found = made.totals(gpd.GeoSeries([strip], crs=case.CRS), n_samples=10)
-    assert found["observed"].tolist() == [
-        int(shapely.contains_xy(strip, points.geometry.x, points.geometry.y).sum())
-    ]
+    assert found["observed"].tolist() == [int(shapely.contains_xy(strip, points.geometry.x, points.geometry.y).sum())]
 
 
 def test_points_off_the_land_count_where_they_were_moved_and_dropped_ones_nowhere():
@@ -154,9 +150,7 @@ def test_points_off_the_land_count_where_they_were_moved_and_dropped_ones_nowher
 
 def test_polygons_of_one_name_are_one_region_if_asked_for(people):
     strips = [shapely.box(x, 400_000, x + 10_000, 500_000) for x in (130_000, 140_000, 150_000, 160_000)]
-    frame = gpd.GeoDataFrame(
-        {"name": ["a", None, "a", None], "code": [1, 2, 3, 4]}, geometry=strips, crs=28992
-    )
+    frame = gpd.GeoDataFrame({"name": ["a", None, "a", None], "code": [1, 2, 3, 4]}, geometry=strips, crs=28992)
     apart, merged = people.totals(frame, n_samples=300), people.totals(frame, by="name", n_samples=300)
     assert len(apart) == 4 and list(apart["code"]) == [1, 2, 3, 4]
     assert [n if isinstance(n, str) else None for n in merged["name"]] == ["a", None, None]
@@ -173,9 +167,7 @@ def test_the_shell_keeps_regions_without_a_name(people):
     from geobgp.cli.results import read_named_regions
 
     strips = [shapely.box(x, 400_000, x + 10_000, 500_000) for x in (130_000, 140_000, 150_000, 160_000)]
-    frame = gpd.GeoDataFrame(
-        {"id": ["p", "p", "q", "r"], "name": ["a", None, "a", np.nan]}, geometry=strips, crs=28992
-    )
+    frame = gpd.GeoDataFrame({"id": ["p", "p", "q", "r"], "name": ["a", None, "a", np.nan]}, geometry=strips, crs=28992)
     named = read_named_regions(frame, people.domain)
     assert named["name"].tolist() == ["a", "region 2", "region 4"]
     assert named.area.tolist() == pytest.approx([2e9, 1e9, 1e9])

@@ -117,22 +117,13 @@ def test_every_number_that_is_shown_is_in_the_units(people, asked, tmp_path):
     np.testing.assert_allclose(shown.sample(3, 1), factor * people.sample(3, 1), rtol=1e-12)
     assert shown.sample(1, 1).attrs["units"] == shown.units
     # Numbers of events, and what is compared with them, stay as they are.
-    halves = [
-        shapely.box(100_000, 400_000, 155_000, 500_000),
-        shapely.box(155_000, 400_000, 200_000, 500_000),
-    ]
-    np.testing.assert_allclose(
-        shown.totals(halves)["expected"], people.totals(halves)["expected"], rtol=1e-12
-    )
-    np.testing.assert_allclose(
-        shown.ranks(halves, top=1)["rate"], factor * people.ranks(halves, top=1)["rate"]
-    )
+    halves = [shapely.box(100_000, 400_000, 155_000, 500_000), shapely.box(155_000, 400_000, 200_000, 500_000)]
+    np.testing.assert_allclose(shown.totals(halves)["expected"], people.totals(halves)["expected"], rtol=1e-12)
+    np.testing.assert_allclose(shown.ranks(halves, top=1)["rate"], factor * people.ranks(halves, top=1)["rate"])
     gap, other = (p.versus(dataclasses.replace(p)) for p in (shown, people))
     np.testing.assert_allclose(gap.node_difference()["sd"], factor * other.node_difference()["sd"], rtol=1e-9)
     table = gap.totals(halves)
-    np.testing.assert_allclose(
-        table["difference_q95"], factor * other.totals(halves)["difference_q95"], rtol=1e-9
-    )
+    np.testing.assert_allclose(table["difference_q95"], factor * other.totals(halves)["difference_q95"], rtol=1e-9)
     assert shown.latent()["mean"].attrs["units"] == "log(events per person)"
     np.testing.assert_array_equal(shown.latent()["mean"], people.latent()["mean"])
     # Files.
@@ -160,9 +151,7 @@ def test_a_saved_posterior_keeps_its_units(tmp_path):
 def test_checks_do_not_depend_on_units():
     posterior = fitted()[0]
     one, two = (p.residuals(n_simulations=39) for p in (posterior, posterior.in_units("per ha")))
-    assert one.dispersion == pytest.approx(two.dispersion) and one.dispersion_band == pytest.approx(
-        two.dispersion_band
-    )
+    assert one.dispersion == pytest.approx(two.dispersion) and one.dispersion_band == pytest.approx(two.dispersion_band)
     a, b = posterior.cross_validate(), posterior.in_units("per ha").cross_validate()
     assert a.score == pytest.approx(b.score)
 
@@ -181,11 +170,7 @@ def test_map_intensity_takes_units_and_refuses_before_it_begins():
     expected = land.assign(expected=100.0)
     with pytest.raises(DataError, match="this map is a relative risk"):
         map_intensity(points, land, exposure=expected, units="per 100,000", **given)
-    for units, why in (
-        ("per 100,000", "no population"),
-        ("relative risk", "one of people"),
-        ("often", "begin with"),
-    ):
+    for units, why in (("per 100,000", "no population"), ("relative risk", "one of people"), ("often", "begin with")):
         with pytest.raises(DataError, match=why):
             map_intensity("no such file.csv", "nor this.gpkg", units=units)
     with pytest.raises(DataError, match="not by area"):

@@ -29,13 +29,7 @@ if TYPE_CHECKING:
 
 
 def read_land(
-    land: Any,
-    water: Any = None,
-    barriers: Any = None,
-    bridges: Any = None,
-    *,
-    crs: Any = None,
-    land_crs: Any = None,
+    land: Any, water: Any = None, barriers: Any = None, bridges: Any = None, *, crs: Any = None, land_crs: Any = None
 ) -> Land:
     """Return land, water, barriers and bridges in one CRS, to be cut into cells of any size.
 

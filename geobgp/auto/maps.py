@@ -15,9 +15,7 @@ from geobgp.validation import PROGRESS, validated
 
 @validated(progress=PROGRESS)
 @takes(Options)
-def map_intensity(
-    points: Any = None, land: Any = None, *, progress: ProgressLike = False, **options: Any
-) -> Posterior:
+def map_intensity(points: Any = None, land: Any = None, *, progress: ProgressLike = False, **options: Any) -> Posterior:
     """Map the intensity of points on land: the whole way in one call.
 
     What is not given is chosen, and `posterior.summary()` says what and why.
@@ -48,12 +46,7 @@ def map_intensity(
 @validated(progress=PROGRESS)
 @takes(RiskOptions)
 def map_risk(
-    cases: Any,
-    controls: Any = None,
-    land: Any = None,
-    *,
-    progress: ProgressLike = False,
-    **options: Any,
+    cases: Any, controls: Any = None, land: Any = None, *, progress: ProgressLike = False, **options: Any
 ) -> Posterior:
     """Map the relative risk of cases against controls.
 
@@ -92,13 +85,7 @@ def map_risk(
 
 @validated(progress=PROGRESS)
 @takes(PrevalenceOptions)
-def map_prevalence(
-    surveys: Any,
-    land: Any = None,
-    *,
-    progress: ProgressLike = False,
-    **options: Any,
-) -> Posterior:
+def map_prevalence(surveys: Any, land: Any = None, *, progress: ProgressLike = False, **options: Any) -> Posterior:
     """Map the prevalence from surveys: how many were positive of how many tested, at places.
 
     The log odds of being positive are intercept + covariates + f, f a Gaussian process on the land; where sites vary
@@ -135,13 +122,7 @@ def map_prevalence(
 
 @validated(progress=PROGRESS)
 @takes(ValueOptions)
-def map_values(
-    samples: Any,
-    land: Any = None,
-    *,
-    progress: ProgressLike = False,
-    **options: Any,
-) -> Posterior:
+def map_values(samples: Any, land: Any = None, *, progress: ProgressLike = False, **options: Any) -> Posterior:
     """Map a measured quantity from samples at places: kriging that asks whether water separates them.
 
     The value (or its logarithm or square root) is intercept + covariates + f + noise, f a Gaussian process on the land;

@@ -46,15 +46,11 @@ _RULES: dict[str, validate.Rule] = {
     "column": validate.NAME,
     "columns": validate.names("a list of names of columns"),
     "features": validate.either(
-        validate.choice("auto", "full"),
-        validate.whole(1),
-        words="'auto', 'full' or a number of features of at least 1",
+        validate.choice("auto", "full"), validate.whole(1), words="'auto', 'full' or a number of features of at least 1"
     ),
     "interval": validate.SUPPRESSED,
     "share": validate.either(
-        validate.choice("auto"),
-        validate.real(least=0.0, most=1.0),
-        words="'auto' or a number from 0 to 1",
+        validate.choice("auto"), validate.real(least=0.0, most=1.0), words="'auto' or a number from 0 to 1"
     ),
     "rasters": validate.COVARIATES,
     "flag": validate.FLAG,
@@ -190,9 +186,7 @@ class OptionSet:
 
     @classmethod
     def _refuse(cls, name: str) -> None:
-        raise DataError(
-            f"{option(name)} {cls.refused[name]}.", option=name, remedy=f"Leave {option(name)} out."
-        )
+        raise DataError(f"{option(name)} {cls.refused[name]}.", option=name, remedy=f"Leave {option(name)} out.")
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
@@ -266,18 +260,14 @@ class LandOptions(OptionSet, heading="Land"):
     water: Any = setting("Polygons to take out of the land.", "file")
     barriers: Any = setting("Lines that nothing passes.", "file")
     bridges: Any = setting("Lines that join what water separates.", "file")
-    cell_size: float | None = setting(
-        "Side of a cell in metres; by default chosen.", "number", metavar="M", above=0.0
-    )
+    cell_size: float | None = setting("Side of a cell in metres; by default chosen.", "number", metavar="M", above=0.0)
     crs: Any = setting("Projected CRS of the map, or 'local'; by default chosen.", "crs")
     land_crs: Any = setting("CRS of land, water, barriers if their files do not say.", "crs")
     min_coverage: float = setting(default=0.02, kind="number", least=0.0, below=1.0)
 
     def _check(self) -> None:
         if self.land is None and settings(type(self))["land"].always:
-            raise DataError(
-                "There is no land to map.", option="land", remedy=f"Give its polygons: {option('land')}."
-            )
+            raise DataError("There is no land to map.", option="land", remedy=f"Give its polygons: {option('land')}.")
 
 
 class ReadingOptions(OptionSet, heading="Points"):
@@ -299,21 +289,13 @@ class ReadingOptions(OptionSet, heading="Points"):
     northing: str | None = setting("Column of a table with the northing.", "column")
     points_crs: Any = setting("CRS of the points where their file does not say.", "crs")
     layer: str | None = setting(
-        "Layer of the points, in a file with several. (Other files: FILE|layername=NAME.)",
-        "column",
-        metavar="NAME",
+        "Layer of the points, in a file with several. (Other files: FILE|layername=NAME.)", "column", metavar="NAME"
     )
     on_water: Literal["nearest", "drop", "error"] = setting(
-        "What to do with points off the land.",
-        "choice",
-        default="nearest",
-        choices=("nearest", "drop", "error"),
+        "What to do with points off the land.", "choice", default="nearest", choices=("nearest", "drop", "error")
     )
     max_snap: float | None = setting(
-        "How far points off the land are moved, in metres; two cells if not given.",
-        "number",
-        metavar="M",
-        least=0.0,
+        "How far points off the land are moved, in metres; two cells if not given.", "number", metavar="M", least=0.0
     )
     chunksize: int = setting(default=200_000, kind="number", least=1)
 
@@ -341,9 +323,7 @@ class TimeOptions(OptionSet, heading="Time"):
     """
 
     time: str | np.ndarray | None = setting(
-        "The column of dates of the points (or areas): a map for each period.",
-        "column or values",
-        metavar="COLUMN",
+        "The column of dates of the points (or areas): a map for each period.", "column or values", metavar="COLUMN"
     )
     every: Any = setting(
         "How long a period is: day, week, epiweek (from Sunday, MMWR), month, quarter, year, or edges such as "
@@ -352,9 +332,7 @@ class TimeOptions(OptionSet, heading="Time"):
         metavar="PERIOD",
     )
     between: Any = setting(
-        "First and last period, such as 2015-01/2020-12; by default those of the events.",
-        "span",
-        metavar="FIRST/LAST",
+        "First and last period, such as 2015-01/2020-12; by default those of the events.", "span", metavar="FIRST/LAST"
     )
     date_format: str | None = setting(
         "How dates are written that are not year first, such as %d/%m/%Y.", "column", metavar="FORMAT"
@@ -396,8 +374,7 @@ class ExposureOptions(OptionSet, heading="Rates and covariates"):
     """
 
     exposure: Exposure | None = setting(
-        "People per pixel (raster) or per area (polygons): the map is a rate; repeated, one for each period.",
-        "files",
+        "People per pixel (raster) or per area (polygons): the map is a rate; repeated, one for each period.", "files"
     )
     exposure_column: str | None = setting("The column of polygons with the exposure.", "column")
     min_people: float = setting(
@@ -455,10 +432,7 @@ class CovariateOptions(OptionSet, heading="Rates and covariates"):
         flag="--covariate",
     )
     fill_missing: Literal["mean"] | None = setting(
-        "Give places without a covariate the mean of the others.",
-        "flag",
-        choices=("mean",),
-        sets="mean",
+        "Give places without a covariate the mean of the others.", "flag", choices=("mean",), sets="mean"
     )
 
     def _check(self) -> None:
@@ -506,10 +480,7 @@ class PriorOptions(OptionSet, heading="Model"):
     )
     kernel: Kernel | None = setting(kind="kernel")
     hyper: Literal["map", "integrate"] = setting(
-        "Take the best hyperparameters, or average over them.",
-        "choice",
-        default="map",
-        choices=("map", "integrate"),
+        "Take the best hyperparameters, or average over them.", "choice", default="map", choices=("map", "integrate")
     )
     max_features: int = setting(default=1024, kind="number", least=1)
 
@@ -548,11 +519,7 @@ class ComputeOptions(OptionSet, heading="Model"):
     """
 
     max_seconds: float = setting(
-        "Begin no finer or larger model that would end after this time.",
-        "number",
-        default=60.0,
-        metavar="S",
-        least=0.0,
+        "Begin no finer or larger model that would end after this time.", "number", default=60.0, metavar="S", least=0.0
     )
     cache: bool = setting(
         "Neither read nor keep computed features.",
@@ -609,12 +576,7 @@ class ResultOptions(OptionSet, heading="Results"):
 
     title: str = setting("Title of map and report.", default="", metavar="TEXT")
     interval: float = setting(
-        "Probability of all intervals, such as 0.95.",
-        "number",
-        default=0.9,
-        metavar="P",
-        least=0.5,
-        below=1.0,
+        "Probability of all intervals, such as 0.95.", "number", default=0.9, metavar="P", least=0.5, below=1.0
     )
     min_count: int | str = setting(
         "Hide cells and regions that rest on fewer events than this; or the rule of an office: cdc, nhs, ons.",
@@ -676,10 +638,7 @@ class CountOptions(OptionSet, heading="Data"):
         "What areas without a number are known to lie between, such as 1-4.", "interval", metavar="LOW-HIGH"
     )
     weights: str | np.ndarray | None = setting(
-        "A column to add up in place of counting points.",
-        "column or values",
-        heading="Points",
-        metavar="COLUMN",
+        "A column to add up in place of counting points.", "column or values", heading="Points", metavar="COLUMN"
     )
     likelihood: Literal["poisson", "negative-binomial"] = setting(
         "How counts vary about their mean: as independent events do, or more.",
@@ -693,9 +652,7 @@ class CountOptions(OptionSet, heading="Data"):
         if self.areas is None:
             if self.points is None:
                 both = f"{option('areas')} with {option('count')}"
-                raise DataError(
-                    "There is nothing to map.", option="points", remedy=f"Give points, or {both}."
-                )
+                raise DataError("There is nothing to map.", option="points", remedy=f"Give points, or {both}.")
             for name in ("count", "suppressed"):
                 if getattr(self, name) is not None:
                     raise DataError(
@@ -786,9 +743,7 @@ class SampleOptions(OptionSet, heading="Data"):
             raise DataError("There are no samples to map.", option="samples", remedy="Give a row for each.")
         if self.value is None:
             raise DataError(
-                "Which column holds what was measured?",
-                option="value",
-                remedy=f"Name it with {option('value')}.",
+                "Which column holds what was measured?", option="value", remedy=f"Name it with {option('value')}."
             )
 
 
@@ -823,9 +778,7 @@ class SurveyOptions(OptionSet, heading="Data"):
         for name, what in (("positive", "positives"), ("tested", "those tested")):
             if getattr(self, name) is None:
                 raise DataError(
-                    f"Which column holds the number of {what}?",
-                    option=name,
-                    remedy=f"Name it with {option(name)}.",
+                    f"Which column holds the number of {what}?", option=name, remedy=f"Name it with {option(name)}."
                 )
 
 
@@ -848,9 +801,7 @@ class MappingOptions(
     def _check(self) -> None:
         reason = self._needs_features()
         if reason and self.m == "full":
-            raise DataError(
-                reason, option="m", found="full", remedy=f"Leave {option('m')} out, or give a number."
-            )
+            raise DataError(reason, option="m", found="full", remedy=f"Leave {option('m')} out, or give a number.")
 
 
 class Options(MappingOptions, UnitOptions, ExposureOptions, TimeOptions, CountOptions):
@@ -926,10 +877,7 @@ class PrevalenceOptions(MappingOptions, ExposureOptions, SurveyOptions):
     refused: ClassVar[Mapping[str, str]] = (
         _OF_EVENTS
         | dict.fromkeys(("min_count", "protect"), "hides small numbers of events, and these are surveys")
-        | {
-            "units": "has no meaning for a prevalence, which is a share",
-            "transform": "belongs to measurements",
-        }
+        | {"units": "has no meaning for a prevalence, which is a share", "transform": "belongs to measurements"}
     )
 
 
@@ -952,16 +900,10 @@ class StratumOptions(OptionSet, heading="Data"):
     marks: ClassVar[tuple[str, ...]] = ()
 
     by: Sequence[str] = setting(
-        "A column of the data: one map for each of its values; may be repeated.",
-        "columns",
-        default=(),
-        always=True,
+        "A column of the data: one map for each of its values; may be repeated.", "columns", default=(), always=True
     )
     pool: bool = setting(
-        "Let strata with few points borrow lengthscale and sd from the others.",
-        "flag",
-        heading="Model",
-        default=False,
+        "Let strata with few points borrow lengthscale and sd from the others.", "flag", heading="Model", default=False
     )
 
     def __post_init__(self) -> None:
@@ -972,9 +914,7 @@ class StratumOptions(OptionSet, heading="Data"):
     def _check(self) -> None:
         if not self.by:
             raise DataError(
-                "Which column of the points makes the strata?",
-                option="by",
-                remedy=f"Name it with {option('by')}.",
+                "Which column of the points makes the strata?", option="by", remedy=f"Name it with {option('by')}."
             )
 
     def pooled(self) -> MappingOptions:
@@ -1227,9 +1167,7 @@ def takes(options: type[OptionSet], **renamed: str) -> Callable[[F], F]:
         fields = {f.name: f for f in dataclasses.fields(options)}
         names = [n for n in settings(options) if n not in signature.parameters and n not in renamed]
         rest = [
-            inspect.Parameter(
-                name, own[-1].KEYWORD_ONLY, default=fields[name].default, annotation=fields[name].type
-            )
+            inspect.Parameter(name, own[-1].KEYWORD_ONLY, default=fields[name].default, annotation=fields[name].type)
             for name in names
         ]
         last = [p for p in own if p.name == "progress"]

@@ -219,12 +219,7 @@ class Fits:
         return posterior
 
     def fit_periods(
-        self,
-        in_time: InTime,
-        basis: Basis,
-        kernel: Kernel,
-        start: Any = None,
-        near: np.ndarray | None = None,
+        self, in_time: InTime, basis: Basis, kernel: Kernel, start: Any = None, near: np.ndarray | None = None
     ) -> Posterior:
         """Fit all periods together, by the deadline; the dynamics of another fit to begin from are kept."""
         with self.task.progress.stage("periods") as stage:
@@ -251,9 +246,7 @@ class Fits:
         left = self.deadline - time.perf_counter()
         if seconds <= left:
             return ""
-        return (
-            f"{what} would take about {seconds:.0f} s, and {max(left, 0.0):.0f} s of those allowed are left"
-        )
+        return f"{what} would take about {seconds:.0f} s, and {max(left, 0.0):.0f} s of those allowed are left"
 
 
 def length_of(posterior: Posterior) -> str:
@@ -477,9 +470,7 @@ class ModelSearch:
     def conditions(self, data: GriddedData) -> list[BoundaryCondition]:
         """Return the boundary conditions that may be right, the best first; they are compared where they have to be."""
         o = self.options
-        self.choices["boundary"] = Choice(
-            o.boundary, "given" if o.boundary == "dirichlet" else "levels off freely"
-        )
+        self.choices["boundary"] = Choice(o.boundary, "given" if o.boundary == "dirichlet" else "levels off freely")
         if o.boundary == "dirichlet":
             condition, why = BoundaryCondition("dirichlet", 0.0), "a Dirichlet condition holds the shore"
         elif o.permeability != "auto":
@@ -526,9 +517,7 @@ class ModelSearch:
         order = ranked(rivals)
         if len(order) > 1:
             before = self.choices["water"].why
-            self.choices["water"] = Choice(
-                order[0].condition.words, f"{before}; on finer cells {_bounds(order)}"
-            )
+            self.choices["water"] = Choice(order[0].condition.words, f"{before}; on finer cells {_bounds(order)}")
         return order[0]
 
     # -- features, or full resolution
@@ -592,9 +581,7 @@ class ModelSearch:
             self.fits.task.kernel = chosen
         return full
 
-    def _full_if_better(
-        self, features: Candidate, data: GriddedData, condition: BoundaryCondition
-    ) -> Candidate:
+    def _full_if_better(self, features: Candidate, data: GriddedData, condition: BoundaryCondition) -> Candidate:
         seconds = 3.0 * features.seconds_with(data.domain.n_nodes)
         if not self.fits.has(data, condition, "full") and self.fits.too_late("full resolution", seconds):
             return features
@@ -648,9 +635,7 @@ class ModelSearch:
             return "full"
         return round_features(need, most)
 
-    def with_enough_features(
-        self, data: GriddedData, condition: BoundaryCondition
-    ) -> tuple[Candidate, Choice]:
+    def with_enough_features(self, data: GriddedData, condition: BoundaryCondition) -> tuple[Candidate, Choice]:
         """Return a fit with m features; with as many as the data ask for, where they are to be chosen."""
         o = self.options
         most = practical_features(data.domain.n_nodes, o.max_features)
@@ -682,10 +667,7 @@ class ModelSearch:
         if not kept.basis.truncated:
             return kept, Choice("full resolution", f"{most:,} features would not do")
         missed = kept.posterior.fit.truncated_variance
-        why = (
-            f"they miss {100 * missed:.2g} % of the prior variance at a lengthscale of "
-            f"{length_of(kept.posterior)}; "
-        )
+        why = f"they miss {100 * missed:.2g} % of the prior variance at a lengthscale of {length_of(kept.posterior)}; "
         if missed > MAX_TRUNCATED_VARIANCE:
             little = f"{why}with an sd of {kept.posterior.sd:.2g} that is little"
             return kept.without_missed_variance(), Choice(kept.basis.label, little)
@@ -808,11 +790,7 @@ def most_features(n_nodes: int, n_periods: int, seconds: float, ceiling: int, n_
 
 
 def affordable_condition(
-    fits: Fits,
-    condition: BoundaryCondition,
-    data: GriddedData,
-    cell_size: float,
-    choices: dict[str, Choice],
+    fits: Fits, condition: BoundaryCondition, data: GriddedData, cell_size: float, choices: dict[str, Choice]
 ) -> BoundaryCondition:
     """Return the condition that events ask for, or closed water where a model of all periods cannot have it.
 
@@ -879,9 +857,7 @@ def fit_over_time(fits: Fits, pooled: Candidate, choices: dict[str, Choice]) -> 
     dynamics: Choice | None = kept.posterior.fit.notes.get("dynamics")
     while o.m == "auto" and not is_enough(kept.posterior.fit.truncated_variance, kept.posterior.sd):
         posterior = kept.posterior
-        need = features_needed(
-            posterior.kernel, posterior.lengthscale, area, (m, kept.basis.highest_eigenvalue)
-        )
+        need = features_needed(posterior.kernel, posterior.lengthscale, area, (m, kept.basis.highest_eigenvalue))
         more = round_features(MARGIN * max(need, m), most)
         expected = max(
             seconds_of(domain.n_nodes, each * more, periods.n) / fits.share_of_processor,
@@ -1063,12 +1039,7 @@ class GridRefinement:
     # -- steps
 
     def _on_usual(
-        self,
-        search: ModelSearch,
-        coarse: Candidate,
-        conditions: list[BoundaryCondition],
-        size: float,
-        reach: float,
+        self, search: ModelSearch, coarse: Candidate, conditions: list[BoundaryCondition], size: float, reach: float
     ) -> Candidate:
         """Return the fit on the usual cells; conditions that were near to each other are compared again there."""
         data = self.series.at(size, reach)
@@ -1077,9 +1048,7 @@ class GridRefinement:
             return fine
         rivals = [fine]
         for condition in conditions[1:]:
-            if not self.fits.has(coarse.data, condition, "full") or self.fits.too_late(
-                "another", 1.5 * fine.seconds
-            ):
+            if not self.fits.has(coarse.data, condition, "full") or self.fits.too_late("another", 1.5 * fine.seconds):
                 continue
             rivals.append(search.again(data, self.fits.fit(coarse.data, condition, "full")))
         return search.settle_water(rivals)
@@ -1120,11 +1089,7 @@ class GridRefinement:
             lead = finer.gain - now.gain
             asked = min_gain * math.log(here / size) / math.log(STEPS[0])
             if lead < asked:
-                gained = (
-                    f"only {number(lead, 2)} nats, and must gain {number(asked, 2)}"
-                    if lead > 0
-                    else "nothing"
-                )
+                gained = f"only {number(lead, 2)} nats, and must gain {number(asked, 2)}" if lead > 0 else "nothing"
                 return now, f"{why}; cells of {self._side(size)} gain {gained}", None
             why = (
                 f"{number(lead)} nats above cells of {self._side(here)}, for {count(round(n_observed), *nouns)} on "
@@ -1132,9 +1097,7 @@ class GridRefinement:
             )
             before, now = now, finer
 
-    def _ended(
-        self, kept: Candidate, why: str, predicted_gain: float
-    ) -> tuple[str, ResolutionWarning | None]:
+    def _ended(self, kept: Candidate, why: str, predicted_gain: float) -> tuple[str, ResolutionWarning | None]:
         """Return why the ladder has ended, and the warning if that costs much."""
         if predicted_gain < LOSS_PER_POINT * kept.data.n_observed:
             return why, None

@@ -20,14 +20,7 @@ from scipy.spatial import cKDTree
 from scipy.special import entr, gammaln
 
 from geobgp.auto.gridded import GriddedData, InTime
-from geobgp.auto.options import (
-    MappingOptions,
-    Options,
-    PrevalenceOptions,
-    ReadingOptions,
-    RiskOptions,
-    ValueOptions,
-)
+from geobgp.auto.options import MappingOptions, Options, PrevalenceOptions, ReadingOptions, RiskOptions, ValueOptions
 from geobgp.data.areas import AreaCounts, add_rows, bin_areas, combine, even_rate
 from geobgp.data.counts import (
     Counts,
@@ -41,13 +34,7 @@ from geobgp.data.counts import (
     stratum_order,
 )
 from geobgp.data.inputs import Inputs, check_events
-from geobgp.data.measurements import (
-    Measurements,
-    about_unused,
-    positives_of,
-    read_measurements,
-    values_of,
-)
+from geobgp.data.measurements import Measurements, about_unused, positives_of, read_measurements, values_of
 from geobgp.data.periods import Clock
 from geobgp.data.persons import (
     CaseControl,
@@ -118,9 +105,7 @@ class StrataData:
     failures: dict[str, str] = field(default_factory=dict)
     warnings: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def add(
-        self, name: str, read: Callable[[], dict[str, Any]], domain: Domain, observed: Any = None
-    ) -> None:
+    def add(self, name: str, read: Callable[[], dict[str, Any]], domain: Domain, observed: Any = None) -> None:
         """Read a stratum, and keep what it is, or why it cannot be fitted."""
         captured = list[GeobgpWarning]()
         if observed is not None:
@@ -279,18 +264,14 @@ class MapTask(ABC):
                 continue
             n_rows, n_known = n_rows + len(labels), n_known + int(known.sum())
             rows, found = np.flatnonzero(known), labels[known].groupby(by, observed=True, sort=False).indices
-            groups[name] = {
-                key if isinstance(key, tuple) else (key,): rows[which] for key, which in found.items()
-            }
+            groups[name] = {key if isinstance(key, tuple) else (key,): rows[which] for key, which in found.items()}
         keys = sorted({key for of_table in groups.values() for key in of_table}, key=stratum_order)
         check_strata(by, len(keys), n_rows, n_rows - n_known)
         return {
             stratum_name(key): (
                 key,
                 {
-                    name: table.iloc[groups[name].get(key, [])].reset_index(drop=True)
-                    if name in groups
-                    else table
+                    name: table.iloc[groups[name].get(key, [])].reset_index(drop=True) if name in groups else table
                     for name, table in tables.items()
                 },
             )
@@ -411,10 +392,7 @@ class CountTask(MapTask):
         """The points, which are read once."""
         o = self.options
         reading = o.pick(ReadingOptions)
-        named = {
-            name: reading[name]
-            for name in ("chunksize", "longitude", "latitude", "easting", "northing", "layer")
-        }
+        named = {name: reading[name] for name in ("chunksize", "longitude", "latitude", "easting", "northing", "layer")}
         return read_points(
             o.points, weights=o.weights, time=o.time, by=self.by, crs=o.points_crs, client=o.client, **named
         )
@@ -437,16 +415,12 @@ class CountTask(MapTask):
             return super().read_strata(domain, reach, data)
         o, in_time = self.options, data.in_time
         crs = data.counts.points_crs if o.points_crs is None else o.points_crs
-        source = (
-            self.source if crs is None or self.source.options.crs is not None else self.source.in_crs(crs)
-        )
+        source = self.source if crs is None or self.source.options.crs is not None else self.source.in_crs(crs)
         when: dict[str, Any] = {}
         if in_time is not None:
             when = {"every": in_time.periods, "date_format": o.date_format}
         reach = reach if o.max_snap is None else o.max_snap
-        counts = source.bin_strata(
-            domain, on_water=o.on_water, max_snap=reach, progress=self.progress, **when
-        )
+        counts = source.bin_strata(domain, on_water=o.on_water, max_snap=reach, progress=self.progress, **when)
         keys = {str(name): tuple(row) for name, row in counts.labels.iterrows()}
         out = StrataData(self.by, keys, n_unlabelled=counts.n_unlabelled)
         inputs = data.inputs if in_time is None else in_time.inputs
@@ -472,24 +446,18 @@ class CountTask(MapTask):
                 counts = dataclasses.replace(counts, coordinates=None)
         if o.areas is not None:
             with self.progress.stage("areas") as stage:
-                when = {
-                    name: getattr(o, name) for name in ("time", "every", "between", "date_format", "absent")
-                }
+                when = {name: getattr(o, name) for name in ("time", "every", "between", "date_format", "absent")}
                 if counts is not None and counts.periods is not None:
                     when["every"], when["between"] = counts.periods, None
                 shapes = o.areas
                 if self.by:  # a row for each area and stratum
-                    shapes = add_rows(
-                        self.tables["areas"], o.count or "", cast("str | None", o.time), o.suppressed
-                    )
+                    shapes = add_rows(self.tables["areas"], o.count or "", cast("str | None", o.time), o.suppressed)
                 areas = bin_areas(shapes, domain, o.count or "", suppressed=o.suppressed, **when)
                 stage.note(f"{areas.n_used:,} events in {len(areas.names):,} areas")
             counts = areas if counts is None else dataclasses.replace(areas, located=np.array(counts.values))
         return self._gridded(domain, counts, spacing, inputs)
 
-    def _gridded(
-        self, domain: Domain, counts: Any, spacing: float, inputs: Inputs | None = None
-    ) -> dict[str, Any]:
+    def _gridded(self, domain: Domain, counts: Any, spacing: float, inputs: Inputs | None = None) -> dict[str, Any]:
         """Return the fields of `GriddedData` with what was counted; inputs are read where they are not given."""
         if inputs is None:
             inputs = self._inputs(domain, counts)
@@ -527,9 +495,7 @@ class CountTask(MapTask):
 
     def _counts(self, domain: Domain, reach: float | None, stage: Stage) -> Counts:
         o = self.options
-        how: dict[str, Any] = {
-            name: getattr(o, name) for name in ("on_water", "every", "between", "date_format")
-        }
+        how: dict[str, Any] = {name: getattr(o, name) for name in ("on_water", "every", "between", "date_format")}
         # Where many points share few places, cells finer than those say nothing.
         keep = self.keep_coordinates or (self.n_observed or math.inf) <= MOST_LOOKED_AT
         how |= {"max_snap": self._max_snap(reach), "keep_coordinates": keep, "progress": stage}
@@ -547,9 +513,7 @@ class CountTask(MapTask):
             )
         if counts.n_used == 0 and counts.warning is not None:
             raise GeometryError(
-                f"points: none is left to map. {counts.warning.message}",
-                option="points",
-                remedy=counts.warning.remedy,
+                f"points: none is left to map. {counts.warning.message}", option="points", remedy=counts.warning.remedy
             )
         if self.check is not None:
             self.check(counts)
@@ -602,13 +566,7 @@ class CountTask(MapTask):
         """Return a fit of the counts, of all periods as one."""
         o, model = self.options, self._model(data.inputs, basis, kernel)
         return model.fit(
-            data.counts,
-            hyper=hyper,
-            progress=stage,
-            title=o.title,
-            start=start,
-            client=o.client,
-            measure=measure,
+            data.counts, hyper=hyper, progress=stage, title=o.title, start=start, client=o.client, measure=measure
         )
 
     def fit_periods(
@@ -731,9 +689,7 @@ class PersonTask(MapTask):
         if dated.warning is not None:
             warn(dated.warning)
         with self.progress.stage("persons") as stage:
-            cases, controls = (
-                self._placed(table, what, domain, reach) for what, table in dated.tables.items()
-            )
+            cases, controls = (self._placed(table, what, domain, reach) for what, table in dated.tables.items())
             stage.note(f"{count(len(cases.node), 'case')}, {count(len(controls.node), 'control')}")
         if domain.crs is None:
             on_plane = {"cases": cases.counts.points_crs, "controls": controls.counts.points_crs}
@@ -768,14 +724,8 @@ class PersonTask(MapTask):
     def _placed(self, table: Any, what: str, domain: Domain, reach: float | None) -> Persons:
         """Return persons on land; bare eastings and northings may be in the CRS of the land's own file."""
         o, captured, theirs = self.options, list[GeobgpWarning](), own_crs(self.options.land)
-        named = {
-            name: getattr(o, name) for name in ("longitude", "latitude", "easting", "northing", "on_water")
-        }
-        how = named | {
-            "max_snap": self._max_snap(reach),
-            "crs": o.points_crs,
-            "period": self.dated.period[what],
-        }
+        named = {name: getattr(o, name) for name in ("longitude", "latitude", "easting", "northing", "on_water")}
+        how = named | {"max_snap": self._max_snap(reach), "crs": o.points_crs, "period": self.dated.period[what]}
         try:
             with captured_warnings(captured.append):
                 persons = place_persons(table, domain, what, o.confounders, **how)
@@ -917,9 +867,7 @@ class PlaceTask(MapTask):
     def _placed(self, domain: Domain, reach: float | None, *columns: Any) -> Measurements:
         """Return measurements on land; bare eastings and northings may be in the CRS of the land's own file."""
         o, captured, theirs = self.options, list[GeobgpWarning](), own_crs(self.options.land)
-        named = {
-            name: getattr(o, name) for name in ("longitude", "latitude", "easting", "northing", "on_water")
-        }
+        named = {name: getattr(o, name) for name in ("longitude", "latitude", "easting", "northing", "on_water")}
         how = named | {"max_snap": self._max_snap(reach), "crs": o.points_crs}
         try:
             with captured_warnings(captured.append):

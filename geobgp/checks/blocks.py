@@ -130,12 +130,7 @@ def auto_side(posterior: Posterior, cell_size: float | None = None) -> float:
 
 
 def narrowed(
-    domain: Domain,
-    side: float,
-    most: int,
-    buffer: float = 0.0,
-    nodes: Any = None,
-    cell_size: float | None = None,
+    domain: Domain, side: float, most: int, buffer: float = 0.0, nodes: Any = None, cell_size: float | None = None
 ) -> float:
     """Return the side of squares of which none, with its buffer, holds more than so many nodes: `side`, or less.
 
@@ -191,9 +186,7 @@ def make_blocks(
         side = wanted if most is None else narrowed(domain, wanted, most, buffer, nodes)
         divided = replace(squares(domain, side), wanted=wanted if side < wanted else None)
     elif isinstance(blocks, bool) or blocks is None:
-        raise DataError(
-            f"{option('blocks')} is 'auto', a size, regions or folds; found {blocks!r}.", option="blocks"
-        )
+        raise DataError(f"{option('blocks')} is 'auto', a size, regions or folds; found {blocks!r}.", option="blocks")
     elif isinstance(blocks, (int, float, np.integer, np.floating)):
         divided = squares(domain, float(blocks))
     else:

@@ -155,9 +155,7 @@ def _of_periods(posterior: Posterior, checked: ForecastCheck) -> _HeldOutScores:
     table = checked.scored.set_index(["period", "block"])
     events = checked.events.set_axis(table.index)
     base = float(table["one_rate"].sum()) / float(events.sum())
-    return _HeldOutScores(
-        table["log_score"], events, checked.coverage, posterior.elbo / posterior.n_points, base
-    )
+    return _HeldOutScores(table["log_score"], events, checked.coverage, posterior.elbo / posterior.n_points, base)
 
 
 def _shared_blocks(maps: dict[str, Posterior], blocks: Any, buffer: float) -> Any:
@@ -223,9 +221,7 @@ def _on_one_land(one: Posterior, other: Posterior) -> bool:
 def _check(maps: dict[str, Posterior]) -> Posterior:
     """Check that maps can be compared, and return the first."""
     if len(maps) < 2:
-        raise DataError(
-            f"Two maps or more can be compared; found {len(maps)}.", option="posteriors", found=len(maps)
-        )
+        raise DataError(f"Two maps or more can be compared; found {len(maps)}.", option="posteriors", found=len(maps))
     numbers = {}
     for name, posterior in maps.items():
         counts = _numbers(posterior)
@@ -324,9 +320,7 @@ class Versus:
                 remedy="Give both the same kind of exposure.",
             )
         if len(self.names) != 2:
-            raise DataError(
-                f"Two maps have two names; found {len(self.names)}.", option="names", found=self.names
-            )
+            raise DataError(f"Two maps have two names; found {len(self.names)}.", option="names", found=self.names)
 
     @property
     def domain(self) -> Domain:
@@ -396,9 +390,7 @@ class Versus:
         """Return mean, sd and quantiles of the difference at every node; the quantiles by quadrature."""
         mean, var = self._difference.moments()
         chances = check_probabilities(self.quantiles if quantiles is None else quantiles)
-        return {"mean": mean, "sd": np.sqrt(var)} | {
-            quantile_name(q): self._difference.quantile(q) for q in chances
-        }
+        return {"mean": mean, "sd": np.sqrt(var)} | {quantile_name(q): self._difference.quantile(q) for q in chances}
 
     def ratio(self, quantiles: Sequence[float] | None = None) -> xr.Dataset:
         """Return the ratio on the grid: mean, sd and quantiles. The median is what maps and rasters show."""
@@ -441,12 +433,7 @@ class Versus:
 
     @validated(n_samples=whole(2), seed=SEED)
     def totals(
-        self,
-        regions: Any = None,
-        *,
-        quantiles: Sequence[float] | None = None,
-        n_samples: int = 2000,
-        seed: int = 0,
+        self, regions: Any = None, *, quantiles: Sequence[float] | None = None, n_samples: int = 2000, seed: int = 0
     ) -> gpd.GeoDataFrame:
         """Return ratio and difference of the rates of regions, from joint samples of both maps.
 

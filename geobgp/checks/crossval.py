@@ -14,15 +14,7 @@ import pandas as pd
 
 from geobgp.checks.blocks import most_at_once
 from geobgp.checks.samples import Group, NodeSample, Sample, sample_of
-from geobgp.checks.scoring import (
-    RARE_ALARM,
-    Calibration,
-    Predictive,
-    compared,
-    log_mean_exp,
-    per_event,
-    without_block,
-)
+from geobgp.checks.scoring import RARE_ALARM, Calibration, Predictive, compared, log_mean_exp, per_event, without_block
 from geobgp.errors import CheckWarning, DataError, option, render_text
 from geobgp.inference.held_out import ROUNDS, HeldOut, JointNormal, hold_out, log_score
 from geobgp.inference.mixture import INTERVAL
@@ -53,12 +45,7 @@ def what_to_try(posterior: Posterior, checked: CrossValidation) -> list[Advice]:
     Options are named with `geobgp.errors.option`, to be said in the words of whoever shows them.
     """
     risk = posterior.exposure_kind == "risk"
-    advice = [
-        *_resolution(posterior),
-        *_water(posterior, checked),
-        *_crowds(posterior),
-        *_pattern(checked, risk),
-    ]
+    advice = [*_resolution(posterior), *_water(posterior, checked), *_crowds(posterior), *_pattern(checked, risk)]
     return sorted(advice, key=lambda one: -one.evidence)
 
 
@@ -133,10 +120,7 @@ def _pattern(checked: CrossValidation, risk: bool) -> Iterator[Advice]:
         what, why = f"what else may explain who falls ill ({option('confounders')})", ""
     if alike > 0.1:
         why = f": neighbouring blocks err alike (correlation {number(alike, 2)})"
-    yield Advice(
-        0.1 + 2.0 * max(alike, 0.0),
-        f"{what}{why}",
-    )
+    yield Advice(0.1 + 2.0 * max(alike, 0.0), f"{what}{why}")
 
 
 # -- What was held out, and how it was predicted ----------------------------------------------------------------
@@ -444,9 +428,7 @@ def cross_validate(
     table.insert(0, "land_area" if domain.crs is None else "land_km2", sample.land(divided))
     owner = sample.block_of(divided)
     inside = owner >= 0
-    table["score"] = table["log_density"] - np.bincount(
-        owner[inside], sample.constant_model[inside], len(divided)
-    )
+    table["score"] = table["log_density"] - np.bincount(owner[inside], sample.constant_model[inside], len(divided))
     frame = gpd.GeoDataFrame(table, geometry=list(divided.geometry), crs=domain.crs)
     frame.index.name = "block"
     return CrossValidation(

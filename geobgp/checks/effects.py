@@ -32,9 +32,7 @@ def effect_table(posterior: Posterior, evidence: bool = False) -> pd.DataFrame:
     """Return what each covariate does; see `Posterior.effect_table`."""
     if not posterior.effects.blocks:
         raise DataError(
-            "This map was made without covariates.",
-            option="covariates",
-            remedy="Give covariates to the model.",
+            "This map was made without covariates.", option="covariates", remedy="Give covariates to the model."
         )
     rows = [row for block in posterior.effects.blocks for row in _rows(posterior, block)]
     ratio = posterior.link.ratio
@@ -52,9 +50,7 @@ def effect_table(posterior: Posterior, evidence: bool = False) -> pd.DataFrame:
             frame[column] = [taus[name][column] if name in taus else np.nan for name in frame["covariate"]]
     frame.attrs["sentences"] = _add_without_field(posterior, frame, contrasts, mixture)
     if evidence:
-        frame["evidence"] = [
-            _evidence(posterior, block, straight=False) for block in _blocks_of(posterior, frame)
-        ]
+        frame["evidence"] = [_evidence(posterior, block, straight=False) for block in _blocks_of(posterior, frame)]
         if any(block.spline is not None for block in posterior.effects.blocks):
             frame["evidence_curve"] = [
                 _evidence(posterior, block, straight=True) if block.spline is not None else np.nan
@@ -101,22 +97,14 @@ def _rows(posterior: Posterior, block: Block) -> list[tuple[str, str, Any, Any, 
         return [(block.covariate, f"interaction: {crossed}", None, None, np.full(size, np.nan))]
     if block.parents:
         return [
-            (
-                block.covariate,
-                f"interaction: {term.part or ' x '.join(block.parents)}",
-                None,
-                None,
-                contrast(eye[j]),
-            )
+            (block.covariate, f"interaction: {term.part or ' x '.join(block.parents)}", None, None, contrast(eye[j]))
             for j, term in enumerate(block.terms)
         ]
     if block.kind == "group":
         mean = _moments(posterior)[0][which]
         low, high = int(np.argmin(mean)), int(np.argmax(mean))
         lowest, highest = (str(block.terms[j].part) for j in (low, high))
-        return [
-            (block.covariate, "groups: lowest to highest", lowest, highest, contrast(eye[high] - eye[low]))
-        ]
+        return [(block.covariate, "groups: lowest to highest", lowest, highest, contrast(eye[high] - eye[low]))]
     if block.terms[0].level is not None:
         return [
             (block.covariate, "level", term.reference, term.level, contrast(eye[j] / block.scales[j]))
@@ -127,9 +115,7 @@ def _rows(posterior: Posterior, block: Block) -> list[tuple[str, str, Any, Any, 
         ends = np.array([ends[0], ends[0] + block.scales[0]])
     between = np.diff(block_columns(block, ends), axis=0)[0]
     kind = "line" if block.spline is None else "curve"
-    return [
-        (block.covariate, f"{kind}: between quartiles", float(ends[0]), float(ends[1]), contrast(between))
-    ]
+    return [(block.covariate, f"{kind}: between quartiles", float(ends[0]), float(ends[1]), contrast(between))]
 
 
 def block_columns(block: Block, values: np.ndarray) -> np.ndarray:
@@ -223,9 +209,7 @@ def _evidence(posterior: Posterior, block: Block, *, straight: bool) -> float:
     at = which - max(shift, 0)
     prior = posterior._fixed_sd[which] ** 2
     own = covariance[np.ix_(at, at)]
-    log_posterior = -0.5 * float(mean[at] @ np.linalg.solve(own, mean[at])) - 0.5 * float(
-        np.linalg.slogdet(own)[1]
-    )
+    log_posterior = -0.5 * float(mean[at] @ np.linalg.solve(own, mean[at])) - 0.5 * float(np.linalg.slogdet(own)[1])
     out = -0.5 * float(np.log(prior).sum()) - log_posterior
     names = list(effects.learned)
     if block.covariate in names:
@@ -286,13 +270,9 @@ def what_if(posterior: Posterior, covariates: Mapping[str, Any]) -> Posterior:
     words = [f"{name} {number(v) if isinstance(v, int | float) else v}" for name, v in covariates.items()
              if isinstance(v, int | float | str)]  # fmt: skip
     own = effects.columns[..., 1:] * effects.scales + effects.means
-    given = by_name(effects, own) | {
-        name: _given(posterior, str(name), value) for name, value in covariates.items()
-    }
+    given = by_name(effects, own) | {name: _given(posterior, str(name), value) for name, value in covariates.items()}
     periods = posterior.periods
-    changed = fixed_effects(
-        given, Reading(domain, periods=periods, time=None if periods is None else ""), effects
-    )
+    changed = fixed_effects(given, Reading(domain, periods=periods, time=None if periods is None else ""), effects)
     for name in covariates:
         _tell_beyond(posterior, changed, str(name))
     states: list[Any] = list(posterior.fit.states)
@@ -306,9 +286,7 @@ def what_if(posterior: Posterior, covariates: Mapping[str, Any]) -> Posterior:
         columns = at.columns[..., missing:]
         known = {"columns": columns, "known": None} if hasattr(state, "clock") else {"fixed": columns}
         states[i] = replace(state, offset=at.offset, **known)
-    title = ", ".join(
-        [posterior.title or posterior.default_title, *([f"if {'; '.join(words)}"] if words else [])]
-    )
+    title = ", ".join([posterior.title or posterior.default_title, *([f"if {'; '.join(words)}"] if words else [])])
     return replace(
         posterior,
         fit=replace(posterior.fit, states=tuple(states)),

@@ -163,9 +163,7 @@ class Excursion:
         frame = node_polygons(self.domain, region, ("above", "uncertain", "below", "hidden"))
         areas = self.areas()
         frame.insert(1, "label", [labels[name] for name in frame["region"]])
-        frame.insert(
-            2, "probability", np.where(frame["region"].isin(["above", "below"]), self.probability, np.nan)
-        )
+        frame.insert(2, "probability", np.where(frame["region"].isin(["above", "below"]), self.probability, np.nan))
         frame.insert(3, "area", [areas[name] for name in frame["region"]])
         if path is not None:
             write_polygons(frame, path, layer="excursion")

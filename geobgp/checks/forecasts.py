@@ -230,13 +230,9 @@ class ForecastCheck:
         text = ""
         if self.n_suppressed:
             low, high = self.suppressed or (0, 0)
-            text += (
-                f" Of {count(self.n_suppressed, 'number')} it is known only that they are {low} to {high}."
-            )
+            text += f" Of {count(self.n_suppressed, 'number')} it is known only that they are {low} to {high}."
         if self.n_unknown:
-            text += (
-                f" {self.n_unknown:,} {'is' if self.n_unknown == 1 else 'are'} not known, and not compared."
-            )
+            text += f" {self.n_unknown:,} {'is' if self.n_unknown == 1 else 'are'} not known, and not compared."
         return text
 
     def facts(self) -> dict[str, Any]:
@@ -283,10 +279,7 @@ def cross_validate(
     for known, which in ((parts.known[:first], "before those held out"), (parts.known[first:], "held out")):
         if not known.any():
             raise DataError(
-                f"No number is known of the periods {which}.",
-                option="last",
-                found=0,
-                remedy="Hold out others.",
+                f"No number is known of the periods {which}.", option="last", found=0, remedy="Hold out others."
             )
     exposure = posterior.by_period[first:] / posterior.time.widths[first:, None]
     forecast = refit(posterior, first).forecast(int(last), exposure=exposure)
@@ -307,9 +300,7 @@ def cross_validate(
         columns |= {"observed": np.where(low < high, np.nan, low), "expected": predicted.mean}
         columns |= predicted.ends(posterior.interval) | {"pit": predicted.pit(rng, low, high)}
         columns |= {"log_score": log_mean_exp(poisson_log_p(low, high, rates))}
-        columns |= {
-            name: poisson_log_p(low, high, np.maximum(mean[known], 1e-12)) for name, mean in simple.items()
-        }
+        columns |= {name: poisson_log_p(low, high, np.maximum(mean[known], 1e-12)) for name, mean in simple.items()}
         tables.append(pd.DataFrame(columns))
     events = (parts.events if posterior.observed is None else posterior.observed).sum(axis=1)
     places = {"period": posterior.time.labels[first:], "observed": events[first:], "score": joint}
@@ -325,11 +316,7 @@ def cross_validate(
 
 
 def _draws(
-    posterior: Posterior,
-    forecast: Posterior,
-    parts: ForecastParts,
-    first: int,
-    rng: np.random.Generator,
+    posterior: Posterior, forecast: Posterior, parts: ForecastParts, first: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return how far the log probability of each period is above one rate, and draws of means, (draws, last, parts).
 
@@ -340,10 +327,7 @@ def _draws(
     low, high, known = parts.low[first:], parts.high[first:], parts.known[first:]
     if values is not None:
         low = high = values[first:]
-        known, rate = (
-            np.ones(low.shape, bool),
-            max(float(values[:first].sum()), 0.5) / float(exposure[:first].sum()),
-        )
+        known, rate = (np.ones(low.shape, bool), max(float(values[:first].sum()), 0.5) / float(exposure[:first].sum()))
         even = rate * exposure[first:]
     else:
         even = parts.one_rate(first)[first:]

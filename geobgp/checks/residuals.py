@@ -64,9 +64,7 @@ def check(posterior: Posterior, counts: np.ndarray, *, seed: int = 0) -> Checks:
     domain, rng, y = posterior.domain, np.random.default_rng(seed), np.asarray(counts, float)
     label, n = _ranked_parts(domain)
     nodes = np.arange(domain.n_nodes)
-    membership = sp.csr_array(
-        (np.ones(2 * len(nodes)), (np.r_[label, np.full(len(nodes), n)], np.r_[nodes, nodes]))
-    )
+    membership = sp.csr_array((np.ones(2 * len(nodes)), (np.r_[label, np.full(len(nodes), n)], np.r_[nodes, nodes])))
     sums, empty = [], 0.0
     for _ in range(SAMPLES // _AT_ONCE):
         rates = np.concatenate(list(posterior.sample_blocks(_AT_ONCE, rng))) * posterior.seen_exposure
@@ -286,9 +284,7 @@ def _of_persons(posterior: Posterior, n: int, rng: np.random.Generator) -> _Simu
         draws.append(eta[:, node] + effects[:, 1:] @ columns[:, 1:].T)  # at the nodes confounders are average
     eta = np.concatenate(draws) + sample.groups_of_persons.log_effort
     chance = expit(posterior.likelihood.facts()["offset"] + eta).mean(axis=0)
-    to_nodes = sp.csr_array(
-        (np.ones(len(node)), (node, np.arange(len(node)))), shape=(domain.n_nodes, len(node))
-    )
+    to_nodes = sp.csr_array((np.ones(len(node)), (node, np.arange(len(node)))), shape=(domain.n_nodes, len(node)))
     cases = np.vstack([sample.values, posterior.likelihood.draw(eta, persons, rng)])
     expected, variance = to_nodes @ (persons * chance), to_nodes @ (persons * chance * (1.0 - chance))
     return _Simulated((to_nodes @ cases.T).T, expected, variance, domain.node_points, _variables(posterior))
@@ -366,9 +362,7 @@ def _pairs_of_areas(simulated: _Simulated) -> Curve:
     base = by_ring(expected)
     used = base > 1e-9 * base.max()
     same = np.eye(1, n)[0]
-    pairs = (
-        np.array([by_ring(counts) - same * counts.sum() for counts in simulated.counts])[:, used] / base[used]
-    )
+    pairs = np.array([by_ring(counts) - same * counts.sum() for counts in simulated.counts])[:, used] / base[used]
     reached = np.bincount(of, distance[kept], n)[used] / np.maximum(np.bincount(of, minlength=n)[used], 1)
     return _curve(reached, pairs)
 

@@ -315,9 +315,7 @@ class SiteSample(Sample):
         self.size = np.ones(len(y)) if tested is None else np.asarray(tested, float)
         self.node = self._counted = posterior.domain.node_at(self.coords)
         if len(y) < 2:
-            raise DataError(
-                f"Sites are predicted from others: at least two are needed; found {len(y)}.", found=len(y)
-            )
+            raise DataError(f"Sites are predicted from others: at least two are needed; found {len(y)}.", found=len(y))
         self.constant = np.zeros(len(y))
         family = self.family(0)
         # One level everywhere: the mean of all observations, and of values their spread about it.

@@ -112,9 +112,7 @@ shows may be chance. Held-out blocks are predicted worse than by one risk everyw
     def _about_score(self) -> str:
         if math.isnan(self.score):
             return ""
-        text = (
-            f"Held-out {self.parts} are predicted {compared(self.score, self.se, self.against, self.event)}."
-        )
+        text = f"Held-out {self.parts} are predicted {compared(self.score, self.se, self.against, self.event)}."
         if self.verdict == "varies" and not self.fine:
             text += " What varies is local: away from the data the map knows no more than an average."
         return text
@@ -274,10 +272,7 @@ def _fit_without_field(posterior: Posterior) -> EffectsFit:
     # Columns of levels that share nodes are held, as they were linearised with the field.
     at, centre = Linearised(own.fixed, own.offset), own.centre
     columns, sds = at.columns, posterior._fixed_sd
-    seen, values = (
-        posterior.seen_exposure * (1.0 if at.offset is None else np.exp(at.offset)),
-        posterior.observed,
-    )
+    seen, values = (posterior.seen_exposure * (1.0 if at.offset is None else np.exp(at.offset)), posterior.observed)
 
     def fit(family: Likelihood) -> EffectsFit:
         if posterior.areas is None:

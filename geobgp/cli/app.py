@@ -77,9 +77,7 @@ def _command(
 
         callback.__doc__ = function.__doc__
         forms = click.Choice(("console", "json"))
-        with_talk: Any = click.option("--progress", "form", type=forms, default="console", hidden=True)(
-            callback
-        )
+        with_talk: Any = click.option("--progress", "form", type=forms, default="console", hidden=True)(callback)
         for words, text in (
             (("--debug",), "Show the traceback of an error."),
             (("-v", "--verbose"), "Tell of every round of the fit."),
@@ -99,9 +97,7 @@ Example:
   geobgp map bites.gpkg --land coast.gpkg --water lakes.gpkg --threshold 0.3 -o bites/"""
 
 
-@_command(
-    "map", MapOptions, "map_files", "Map the intensity of points on land.", "[points]", epilog=_MAP_EXAMPLE
-)
+@_command("map", MapOptions, "map_files", "Map the intensity of points on land.", "[points]", epilog=_MAP_EXAMPLE)
 def map_command() -> None:
     """Map the intensity of POINTS (GeoPackage, GeoParquet, CSV, ...) on land.
 
@@ -111,9 +107,7 @@ def map_command() -> None:
     """
 
 
-@_command(
-    "risk", RiskFiles, "risk_files", "Map the relative risk of cases against controls.", "cases", "[controls]"
-)
+@_command("risk", RiskFiles, "risk_files", "Map the relative risk of cases against controls.", "cases", "[controls]")
 def risk_command() -> None:
     """Map the relative risk of CASES against CONTROLS, files with a row per person, on land.
 
@@ -145,14 +139,7 @@ def prevalence_command() -> None:
     """
 
 
-@_command(
-    "strata",
-    AnyStrataFiles,
-    "strata_files",
-    "Map each value of a column by itself.",
-    "[points]",
-    "[controls]",
-)
+@_command("strata", AnyStrataFiles, "strata_files", "Map each value of a column by itself.", "[points]", "[controls]")
 def strata_command() -> None:
     """Map each value of a column by itself, all on the same cells: diseases, ages, species.
 

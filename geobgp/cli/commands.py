@@ -156,11 +156,7 @@ def _profiles() -> list[Path]:
         base = [home / "Library" / "Application Support"]
     else:
         own = home / ".local" / "share"
-        base = [
-            Path(os.environ.get("XDG_DATA_HOME") or own),
-            own,
-            home / ".var" / "app" / "org.qgis.qgis" / "data",
-        ]
+        base = [Path(os.environ.get("XDG_DATA_HOME") or own), own, home / ".var" / "app" / "org.qgis.qgis" / "data"]
     return [place / "QGIS" / version / "profiles" for version in ("QGIS3", "QGIS4") for place in base]
 
 
@@ -199,8 +195,7 @@ def simulate_file(options: SimulateOptions, **talk: Any) -> None:
             f"{target} exists.",
             option="output",
             remedy=(
-                f"Nothing is overwritten without {option('force')}; or choose another file with "
-                f"{option('output')}."
+                f"Nothing is overwritten without {option('force')}; or choose another file with {option('output')}."
             ),
         )
     check_unread(target)
@@ -274,9 +269,7 @@ _SAMPLES = 500
 
 def strata_files(options: Any, **talk: Any) -> None:
     """Do what ``geobgp strata`` does."""
-    fill_folder(
-        options, run_strata, _write_strata, **talk, opens=("index.html", "map.qgz"), report="report.html"
-    )
+    fill_folder(options, run_strata, _write_strata, **talk, opens=("index.html", "map.qgz"), report="report.html")
 
 
 def _write_strata(folder: Path, strata: Strata, options: Any, steps: Steps, warnings: list[str]) -> None:
@@ -286,9 +279,7 @@ def _write_strata(folder: Path, strata: Strata, options: Any, steps: Steps, warn
         for posterior in strata.values():
             posterior._known_variation()
         stage.note(size_text(strata.save(folder / "strata.geobgp").stat().st_size))
-    regions = (
-        None if options.regions is None else read_named_regions(options.regions, domain, options.regions_by)
-    )
+    regions = None if options.regions is None else read_named_regions(options.regions, domain, options.regions_by)
     if strata.pooled.periods is None:  # over periods the project has the folders of rasters
         with steps.stage("rasters") as stage:
             strata.to_raster(folder, thresholds, step=stage.step)
@@ -314,9 +305,7 @@ def _write_strata(folder: Path, strata: Strata, options: Any, steps: Steps, warn
             basemap=options.basemap,
         )  # fmt: skip
     with steps.stage("report"):
-        strata.to_report(
-            folder / "report.html", thresholds=thresholds, regions=regions, checks=options.checks
-        )
+        strata.to_report(folder / "report.html", thresholds=thresholds, regions=regions, checks=options.checks)
     record: dict[str, Any] = {
         "geobgp": geobgp.__version__,
         "created": strata.pooled.created,

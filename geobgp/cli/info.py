@@ -71,9 +71,7 @@ def _results(folder: Path) -> str:
         rows += [("files", ", ".join(n for n in record["files"] if not n.endswith(".qml")))]
         rows += [("command", record["command"])] if "command" in record else []
     except (ValueError, KeyError, TypeError) as error:
-        raise GeobgpError(
-            f"{folder / RECORD} is not what geobgp writes, or is damaged: {error!r}."
-        ) from error
+        raise GeobgpError(f"{folder / RECORD} is not what geobgp writes, or is damaged: {error!r}.") from error
     return _lines(rows)
 
 
@@ -95,10 +93,7 @@ def _raster(path: str) -> str:
             return ""
         rows: list[tuple[str, object]] = [
             ("raster", f"{Path(path).name}, {source.driver}"),
-            (
-                "size",
-                f"{source.height} rows x {source.width} columns of {source.res[0]:g} x {source.res[1]:g}",
-            ),
+            ("size", f"{source.height} rows x {source.width} columns of {source.res[0]:g} x {source.res[1]:g}"),
             ("CRS", _crs(source.crs)),
             ("extent", _extent(*source.bounds)),
             ("nodata", source.nodata),

@@ -103,11 +103,7 @@ class LookOptions(OptionSet, heading="Results"):
         """Return classes and colours, as `Posterior.styled` takes them."""
         classes: Any = self.classes
         with suppress(AttributeError, ValueError):  # not given; no numbers
-            classes = (
-                int(classes)
-                if classes.strip().isdigit()
-                else [float(v) for v in classes.split(",") if v.strip()]
-            )
+            classes = int(classes) if classes.strip().isdigit() else [float(v) for v in classes.split(",") if v.strip()]
         return {"classes": classes, "vmin": self.vmin, "vmax": self.vmax, "cmap": self.cmap}
 
 
@@ -203,9 +199,7 @@ class SimulateOptions(FolderOptions, LandOptions):
     intensity: str | None = setting(
         "Events per km², everywhere or as a raster.", heading="Data", metavar="NUMBER|RASTER"
     )
-    posterior: str | None = setting(
-        "A posterior.geobgp: its land and its mean intensity.", "file", heading="Data"
-    )
+    posterior: str | None = setting("A posterior.geobgp: its land and its mean intensity.", "file", heading="Data")
     seed: int = setting("The same seed gives the same points.", "number", heading="Data", default=0, least=0)
     output: str = setting(
         "File to write: .gpkg, .geojson, .parquet or .csv (longitude, latitude).",
@@ -314,9 +308,7 @@ def flag_of(name: str, how: Setting) -> str:
     return how.flag or "--" + name.replace("_", "-")
 
 
-def shell_options(
-    options: type[OptionSet], only: Iterable[str] | None = None, **defaults: Any
-) -> Callable[[Any], Any]:
+def shell_options(options: type[OptionSet], only: Iterable[str] | None = None, **defaults: Any) -> Callable[[Any], Any]:
     """Return a decorator that gives a command the options of a set.
 
     Parameters

@@ -241,9 +241,7 @@ def read_named_regions(path: str | None, domain: Domain, by: str | None = None) 
     return read_regions(named, domain, by="name")
 
 
-def region_totals(
-    posterior: Posterior, path: str | None, by: str | None = None
-) -> dict[str, gpd.GeoDataFrame]:
+def region_totals(posterior: Posterior, path: str | None, by: str | None = None) -> dict[str, gpd.GeoDataFrame]:
     """Return totals of regions, with a name and the number observed; over periods their trends too.
 
     Polygons of one name are one region. Without regions, those of the areas whose counts made the map.
@@ -308,8 +306,7 @@ def left_out(
         if warning is not None:
             warn(warning)
             out = HeldOutChecks(
-                checked,
-                [render_text(one.words, render_option) for one in what_to_try(posterior, checked)],
+                checked, [render_text(one.words, render_option) for one in what_to_try(posterior, checked)]
             )
     return out
 
@@ -383,9 +380,7 @@ def counted(mapped: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def record_of(
-    mapped: Mapped, options: OptionSet, inputs: ReportInputs, points: dict[str, Any]
-) -> dict[str, Any]:
+def record_of(mapped: Mapped, options: OptionSet, inputs: ReportInputs, points: dict[str, Any]) -> dict[str, Any]:
     """Return what ``summary.json`` holds, with what was counted as its ``points``."""
     posterior = mapped.posterior
     return {

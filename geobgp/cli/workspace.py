@@ -153,11 +153,7 @@ class Workspace:
                 remedy=f"Choose another folder with {option('output')}.",
             )
         self._clear_away(target)
-        there = (
-            sorted(p.name for p in target.iterdir() if not self._part.fullmatch(p.name))
-            if target.is_dir()
-            else []
-        )
+        there = sorted(p.name for p in target.iterdir() if not self._part.fullmatch(p.name)) if target.is_dir() else []
         if there and not self.force:
             some = ", ".join(there[:4]) + (f" and {len(there) - 4} more" if len(there) > 4 else "")
             raise GeobgpError(
@@ -385,12 +381,7 @@ def fill_folder(
 
 
 def _say_where(
-    target: Path,
-    files: list[Path],
-    progress: Progress,
-    quiet: bool,
-    opens: tuple[str, str],
-    report: str | None,
+    target: Path, files: list[Path], progress: Progress, quiet: bool, opens: tuple[str, str], report: str | None
 ) -> None:
     """Say where the results are, and which of them to open."""
     if quiet:
@@ -489,9 +480,7 @@ def files_in(folder: Path) -> list[str]:
 def _inside(name: str) -> bool:
     """Whether a name is that of a file in the folder itself, or in one within it."""
     path = PurePosixPath(name)
-    return (
-        len(path.parts) in (1, 2) and not path.is_absolute() and ".." not in path.parts and "\\" not in name
-    )
+    return len(path.parts) in (1, 2) and not path.is_absolute() and ".." not in path.parts and "\\" not in name
 
 
 def _remove_empty(folder: Path, names: Iterable[str]) -> None:

@@ -141,9 +141,7 @@ class AreaCounts:
         if cut is None and not (given is None and given_effort is None):
             cut = overlay(domain, self.shapes)
         found = Within(self.shares) if cut is None else within(domain, cut, given, effort, given_effort)
-        return replace(
-            self, shares=found.shares, exposed=found.exposed, effort=found.effort, _cut=cut, _met=met
-        )
+        return replace(self, shares=found.shares, exposed=found.exposed, effort=found.effort, _cut=cut, _met=met)
 
     @property
     def n_areas(self) -> int:
@@ -565,9 +563,7 @@ def _read_count(value: Any) -> _Mark:
     return _Mark(wrong=True)
 
 
-def _numbers(
-    column: pd.Series, names: Sequence[str], count: str, interval: tuple[int, int] | None
-) -> np.ndarray:
+def _numbers(column: pd.Series, names: Sequence[str], count: str, interval: tuple[int, int] | None) -> np.ndarray:
     """Return the counts; NaN where they are suppressed: blanks, and marks that say so. The rest is refused by value."""
     _refuse_dates(column, count)
     known: dict[Any, _Mark] = {}
@@ -647,17 +643,11 @@ def _refuse_unreadable(column: pd.Series, marks: Sequence[_Mark], names: Sequenc
 
 
 def _check_interval(
-    column: pd.Series,
-    marks: Sequence[_Mark],
-    names: Sequence[str],
-    count: str,
-    interval: tuple[int, int] | None,
+    column: pd.Series, marks: Sequence[_Mark], names: Sequence[str], count: str, interval: tuple[int, int] | None
 ) -> None:
     """Refuse suppressed counts without an interval, and marks that contradict it."""
     hidden = np.array([np.isnan(mark.number) for mark in marks])
-    told = sorted(
-        {(1 if mark.low is None else mark.low, mark.high) for mark in marks if mark.high is not None}
-    )
+    told = sorted({(1 if mark.low is None else mark.low, mark.high) for mark in marks if mark.high is not None})
     low, high = told[0] if len(told) == 1 else (1, 4)
     say = option("suppressed", f"{low}-{high}", python=f"suppressed=({low}, {high})")
     if interval is None:
@@ -673,10 +663,7 @@ def _check_interval(
             ),
         )
     against = np.array(
-        [
-            mark.high is not None and (mark.high != interval[1] or mark.low not in (None, interval[0]))
-            for mark in marks
-        ],
+        [mark.high is not None and (mark.high != interval[1] or mark.low not in (None, interval[0])) for mark in marks],
         bool,
     )
     if against.any():
@@ -982,9 +969,7 @@ def combine(areas: AreaCounts, exposure: np.ndarray, effort: np.ndarray | None =
         at_nodes = exposure if effort is None else exposure * effort
         behind = at_nodes - np.asarray(weights.sum(axis=0)).ravel()
         # Rounding leaves a trace where nothing is behind.
-        behind = np.where(
-            (located > 0) | (behind > 1e-9 * at_nodes), np.maximum(behind, 1e-12 * at_nodes), 0.0
-        )
+        behind = np.where((located > 0) | (behind > 1e-9 * at_nodes), np.maximum(behind, 1e-12 * at_nodes), 0.0)
         blocks.insert(0, sparse.csr_array(sparse.diags_array(behind)))
         counts.insert(0, located)
         hidden.insert(0, np.zeros(len(located), bool))
@@ -1014,9 +999,7 @@ def stack(several: Sequence[AreaCounts]) -> AreaCounts:
     if len(several) == 1:
         return first
     if len({one.suppressed for one in several if one.hidden.any()}) > 1:
-        raise DataError(
-            "Suppressed counts of all areas must lie between the same numbers.", option="suppressed"
-        )
+        raise DataError("Suppressed counts of all areas must lie between the same numbers.", option="suppressed")
     if len({None if one.periods is None else one.periods.labels for one in several}) > 1:
         raise DataError(
             "Areas that are mapped together have the same periods.",

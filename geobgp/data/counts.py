@@ -38,15 +38,7 @@ from geobgp.data.points import (
     number_of_rows,
     with_unreadable,
 )
-from geobgp.errors import (
-    DataError,
-    DroppedPointsWarning,
-    GeobgpError,
-    GeometryError,
-    InputWarning,
-    option,
-    warn,
-)
+from geobgp.errors import DataError, DroppedPointsWarning, GeobgpError, GeometryError, InputWarning, option, warn
 from geobgp.files import frame_of
 from geobgp.land.crs import WGS84, as_crs, transform
 from geobgp.parallel import Failed, Workers, open_workers
@@ -291,9 +283,7 @@ class Counts:
 
 def without_periods(period: Any) -> DataError:
     """Return what to say where a period is asked for, and counts have none."""
-    return DataError(
-        f"These counts have no periods; found {str(period)!r}.", option="period", found=str(period)
-    )
+    return DataError(f"These counts have no periods; found {str(period)!r}.", option="period", found=str(period))
 
 
 def events_digest(nodes: str, periods: Periods | None, *arrays: Any) -> str:
@@ -350,11 +340,7 @@ class PointSource:
     @property
     def can_be_read_again(self) -> bool:
         """Whether points are no stream that is used up once it was read."""
-        return (
-            isinstance(self.points, str)
-            or hasattr(self.points, "__fspath__")
-            or hasattr(self.points, "__len__")
-        )
+        return isinstance(self.points, str) or hasattr(self.points, "__fspath__") or hasattr(self.points, "__len__")
 
     def in_crs(self, crs: Any) -> PointSource:
         """Return the same points with coordinates that are taken to be in a CRS."""
@@ -495,9 +481,7 @@ def read_points(
         northing=northing,
     )
     given = None if weights is None or isinstance(weights, str) else as_floats("weights", weights).ravel()
-    return PointSource(
-        frame_of(points), options, given, None if isinstance(time, str) else time, client, most_kept
-    )
+    return PointSource(frame_of(points), options, given, None if isinstance(time, str) else time, client, most_kept)
 
 
 @validated(
@@ -702,11 +686,7 @@ class Tally:
         self.kept: list[np.ndarray] | None = [] if keep else None
         self.placed: list[np.ndarray] = []
         self.waiting: list[Chunk] = []  # without a date that tells whether day or month comes first
-        if (
-            clock is not None
-            and clock.given is not None
-            and not pd.api.types.is_numeric_dtype(clock.given.dtype)
-        ):
+        if clock is not None and clock.given is not None and not pd.api.types.is_numeric_dtype(clock.given.dtype):
             clock.settle_order(texts_of(clock.given).values)
 
     def empty(self) -> Tally:
@@ -846,9 +826,7 @@ class Tally:
     def _refuse(self, off: np.ndarray, coords: np.ndarray, chunk: Chunk) -> None:
         row, n = self.rows + int(chunk.rows[off][0]), int(off.sum())
         _, distance = self._nearest(coords[:SAMPLE])
-        near = (
-            f"{percent(np.isfinite(distance).mean())} of these within {number(self.reach)} {self._unit} of it"
-        )
+        near = f"{percent(np.isfinite(distance).mean())} of these within {number(self.reach)} {self._unit} of it"
         raise GeometryError(
             f"{n:,} of the {self.read + len(chunk.coords):,} points read so far lie off the land ({near}), "
             f"the first in row {row:,} (counted from 0).",
@@ -875,9 +853,7 @@ class Tally:
             )
             self.check_weights(weights.astype(float), np.arange(off.rows))
             lost, self.weighted = float(weights.sum()), True
-        sums.merge(
-            Sums(read=n, dropped=n, missing=off.missing, lost=lost, strays=off.corners, stray_crs=off.crs)
-        )
+        sums.merge(Sums(read=n, dropped=n, missing=off.missing, lost=lost, strays=off.corners, stray_crs=off.crs))
         self.rows += off.rows
         self.read += n
         self.points_crs = self.points_crs or off.crs
@@ -924,8 +900,7 @@ class Tally:
             if by and warning is not None:  # of all strata together
                 warn(warning)
         return {
-            name: self._counts(sums, periods, first, notes, None if by else warning)
-            for name, sums in strata.items()
+            name: self._counts(sums, periods, first, notes, None if by else warning) for name, sums in strata.items()
         }
 
     def _counts(
@@ -989,8 +964,7 @@ class Tally:
         if share <= QUIET_SHARE:
             return None
         text = (
-            f"{counts.n_dropped:,} of {counts.n_read:,} points ({percent(share, 1)}) lie off the land "
-            "and are dropped"
+            f"{counts.n_dropped:,} of {counts.n_read:,} points ({percent(share, 1)}) lie off the land and are dropped"
         )
         if self.on_water == "nearest":
             text += f", more than {number(self.reach)} {self._unit} from it"
@@ -1108,10 +1082,7 @@ def check_nodes(counts: Any, domain: Domain) -> None:
 def uneven(what: str, n: int, rows: str, things: str = "numbers") -> DataError:
     """Return what to say of an array that does not fit the rows of points."""
     return DataError(
-        f"{what}: {n:,} {things} for {rows} rows of points.",
-        option=what,
-        found=n,
-        remedy="Give one for each row.",
+        f"{what}: {n:,} {things} for {rows} rows of points.", option=what, found=n, remedy="Give one for each row."
     )
 
 
@@ -1185,9 +1156,7 @@ def _total_of(parts: Parts, points: Any, workers: Workers, job: Any, step: Any) 
     except (KeyError, ValueError, TypeError) as error:
         if not is_dask(points):
             raise
-        if isinstance(
-            error, KeyError
-        ):  # Dask could not pick the columns of a partition: which one says so itself
+        if isinstance(error, KeyError):  # Dask could not pick the columns of a partition: which one says so itself
             whole = replace(parts, items=list(points.to_delayed()))
             with suppress(KeyError):
                 return workers.total(count_part, whole.named_items(), Tally.merge, job, step=step)
@@ -1243,9 +1212,7 @@ def _check_part(table: Any, job: CountJob) -> None:
     if isinstance(table, RowGroups) or job.named is not None:
         return
     if not isinstance(table, gpd.GeoDataFrame | gpd.GeoSeries):
-        raise GeometryError(
-            f"there are no geometries, only {listed(getattr(table, 'columns', []))}.", option="points"
-        )
+        raise GeometryError(f"there are no geometries, only {listed(getattr(table, 'columns', []))}.", option="points")
     if table.crs != job.crs:
         raise other_crs(table.crs, job.crs, "the collection")
 
@@ -1390,8 +1357,7 @@ def check_strata(by: Sequence[str], n_strata: int, n_rows: int, n_unlabelled: in
     if n_unlabelled:
         warn(
             DroppedPointsWarning(
-                f"{n_unlabelled:,} of {count(n_rows, 'row')} have no value in {listed(by)}, and "
-                "are in no stratum.",
+                f"{n_unlabelled:,} of {count(n_rows, 'row')} have no value in {listed(by)}, and are in no stratum.",
                 option="by",
                 found=n_unlabelled,
                 remedy="Give them one to have them mapped.",

@@ -28,9 +28,7 @@ if TYPE_CHECKING:
     from geobgp.land.domain import Domain
 
     Raster: TypeAlias = str | os.PathLike[str] | xr.DataArray
-    Covariate: TypeAlias = (
-        np.ndarray | Callable[[np.ndarray], np.ndarray] | Raster | "Categorical" | gpd.GeoDataFrame
-    )
+    Covariate: TypeAlias = np.ndarray | Callable[[np.ndarray], np.ndarray] | Raster | "Categorical" | gpd.GeoDataFrame
     Covariates: TypeAlias = Mapping[str, Covariate] | pd.DataFrame
 
 
@@ -572,10 +570,7 @@ class Block:
         if self.sd == "learned":
             return np.where(self.learned, 1.0, FIXED_SD)
         return np.array(
-            [
-                self.sd if t.level is None else self.sd * s
-                for t, s in zip(self.terms, self.scales, strict=True)
-            ]
+            [self.sd if t.level is None else self.sd * s for t, s in zip(self.terms, self.scales, strict=True)]
         )
 
     @property
@@ -606,9 +601,7 @@ class Effects:
     """
 
     blocks: tuple[Block, ...] = ()
-    columns: np.ndarray = field(
-        default_factory=lambda: np.ones((0, 1)), repr=False, metadata={"stored": False}
-    )
+    columns: np.ndarray = field(default_factory=lambda: np.ones((0, 1)), repr=False, metadata={"stored": False})
     offset: np.ndarray | None = field(default=None, repr=False, metadata={"stored": False})
 
     @classmethod
@@ -749,9 +742,7 @@ class Effects:
                 return np.broadcast_to(given.astype(float), (n,))
             except (TypeError, ValueError) as error:
                 raise DataError(
-                    f"The covariate {name!r} is a number; found {given.ravel()[0]!r}.",
-                    option="covariates",
-                    found=name,
+                    f"The covariate {name!r} is a number; found {given.ravel()[0]!r}.", option="covariates", found=name
                 ) from error
         words = {one: matching_level(one, known) for one in dict.fromkeys(given.ravel().tolist())}
         unknown = [one for one, word in words.items() if word is None]
@@ -762,9 +753,7 @@ class Effects:
                 found=unknown,
                 remedy="Give one of these.",
             )
-        return np.broadcast_to(
-            np.array([words[one] for one in given.ravel().tolist()]).reshape(given.shape), (n,)
-        )
+        return np.broadcast_to(np.array([words[one] for one in given.ravel().tolist()]).reshape(given.shape), (n,))
 
     # -- levels within a node
 
@@ -827,9 +816,7 @@ class Effects:
             total = np.maximum(1.0 - shares.sum(axis=1), 0.0) * np.exp(-top) + each.sum(axis=1)
             weight = each / total[:, None]
             columns[..., 1 + which] = (weight - shift) / scale
-            offset += (
-                np.log(total) + top - weight @ effect - 0.5 * np.einsum("ij,jk,ik->i", weight, spread, weight)
-            )
+            offset += np.log(total) + top - weight @ effect - 0.5 * np.einsum("ij,jk,ik->i", weight, spread, weight)
         return Linearised(columns, offset)
 
     def own_units(self, mean: np.ndarray, cov: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -920,9 +907,7 @@ def fixed_effects(covariates: Covariates | None, reading: Reading, like: Effects
             found=sorted(lengths),
         )
     shape = (*lengths, domain.n_nodes)
-    weight = np.broadcast_to(
-        domain.node_areas / (domain.node_areas.sum() * (shape[0] if lengths else 1)), shape
-    )
+    weight = np.broadcast_to(domain.node_areas / (domain.node_areas.sum() * (shape[0] if lengths else 1)), shape)
     blocks, columns = list[Block](), dict[str, np.ndarray]()
     where = "everywhere and always" if lengths else "on all of the land"
     for name, values in read.items():
@@ -933,9 +918,7 @@ def fixed_effects(covariates: Covariates | None, reading: Reading, like: Effects
             own = np.concatenate([own, block.spline.values(own[..., 0])], axis=-1)
         blocks.append(block)
         columns[name] = (own - block.means) / block.scales
-    crossed = (
-        named if like is None else {b.covariate: Interaction(*b.parents) for b in like.blocks if b.parents}
-    )
+    crossed = named if like is None else {b.covariate: Interaction(*b.parents) for b in like.blocks if b.parents}
     for name, value in crossed.items():
         if isinstance(value, Interaction):
             own = products(*(columns[one] for one in _parents(name, value, columns)))
@@ -982,9 +965,7 @@ def _moments(own: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return means, np.sqrt(np.tensordot(weight, (own - means) ** 2, weight.ndim))
 
 
-def _block(
-    name: str, value: Any, terms: tuple[Term, ...], own: np.ndarray, weight: np.ndarray, where: str
-) -> Block:
+def _block(name: str, value: Any, terms: tuple[Term, ...], own: np.ndarray, weight: np.ndarray, where: str) -> Block:
     """Return the block of a covariate from its own values at the nodes."""
     if isinstance(value, Group):
         k = len(terms)
@@ -1005,9 +986,7 @@ def _block(
     spline = Spline.of(x, weight.ravel(), min(value.k, different))
     q = spline.turn.shape[1]
     parts = tuple(Term(name, part=f"curve {j + 1}") for j in range(q))
-    return Block(
-        name, terms + parts, np.r_[means, np.zeros(q)], np.r_[scales, np.ones(q)], "learned", "smooth", spline
-    )
+    return Block(name, terms + parts, np.r_[means, np.zeros(q)], np.r_[scales, np.ones(q)], "learned", "smooth", spline)
 
 
 def _parents(name: str, value: Interaction, columns: Mapping[str, Any]) -> tuple[str, str]:
@@ -1066,9 +1045,7 @@ def _columns(name: str, value: Any, reading: Reading, like: Effects | None) -> d
     if not isinstance(found, pd.DataFrame):
         return {Term(name): _one(name, found, reading)}
     if known:  # of all land, the reference first
-        shares = np.column_stack([found.get(level, np.zeros(len(found))) for level in known[1:]]).astype(
-            float
-        )
+        shares = np.column_stack([found.get(level, np.zeros(len(found))) for level in known[1:]]).astype(float)
         shares[found.isna().any(axis=1)] = np.nan
         shares = reading.filled(Key("covariates", name), shares)
         return {Term(name, level, known[0]): shares[:, k] for k, level in enumerate(known[1:])}
@@ -1135,13 +1112,7 @@ def _one(name: str, values: Any, reading: Reading) -> np.ndarray:
 
 
 def _at_nodes(
-    name: str,
-    value: Any,
-    reading: Reading,
-    known: list[str] | None,
-    *,
-    moving: bool = False,
-    groups: bool = False,
+    name: str, value: Any, reading: Reading, known: list[str] | None, *, moving: bool = False, groups: bool = False
 ) -> Any:
     """Return a covariate at the nodes, NaN where it has no value: numbers, or a table of the shares of levels.
 
@@ -1179,11 +1150,7 @@ def _at_nodes(
     with reading.apart():
         if raster and not levels and known is None:
             levels = are_codes(value, domain, name) and not moving
-        out = (
-            level_shares(value, domain, name, most)
-            if levels
-            else read_to_nodes(split_use(value)[0], domain, "mean")
-        )
+        out = level_shares(value, domain, name, most) if levels else read_to_nodes(split_use(value)[0], domain, "mean")
     return pd.DataFrame({level: out for level in known}) if known and isinstance(out, np.ndarray) else out
 
 

@@ -231,9 +231,7 @@ class Within:
         """Whether shares change from period to period."""
         return any(data is not None and data.ndim == 2 for data in (self.exposed, self.effort))
 
-    def exposure(
-        self, nodes: np.ndarray, effort: np.ndarray | None = None, period: int = 0
-    ) -> sparse.csr_array:
+    def exposure(self, nodes: np.ndarray, effort: np.ndarray | None = None, period: int = 0) -> sparse.csr_array:
         """Return the exposure of every node within each region, (n_regions, n_nodes); with an effort, that seen.
 
         Parameters
@@ -290,9 +288,7 @@ def within(
     """
     whole = len(cut.pieces) == 0
     exposed = None if given is None or whole else given.shares(domain, cut)
-    seen = (
-        None if effort is None or given_effort is None or whole else given_effort.means(domain, cut, effort)
-    )
+    seen = None if effort is None or given_effort is None or whole else given_effort.means(domain, cut, effort)
     return Within(cut.shares, exposed, seen)
 
 
@@ -310,10 +306,7 @@ class Read(NamedTuple):
 
 
 def read_exposure(
-    exposure: Exposure | None,
-    reading: Reading,
-    column: str | None = None,
-    counted: gpd.GeoDataFrame | None = None,
+    exposure: Exposure | None, reading: Reading, column: str | None = None, counted: gpd.GeoDataFrame | None = None
 ) -> Read:
     """Return the exposure of every node, what it is, and what it was read from.
 
@@ -461,9 +454,7 @@ def _by_period(name: str, value: Any, reading: Reading, one: Callable[[Any], Rea
     return Read(np.array([each.values for each in found]), found[0].kind, kept)
 
 
-def _of_raster(
-    value: Any, reading: Reading, how: Literal["sum", "mean"]
-) -> tuple[np.ndarray, GivenPixels | None]:
+def _of_raster(value: Any, reading: Reading, how: Literal["sum", "mean"]) -> tuple[np.ndarray, GivenPixels | None]:
     with reading.apart():
         values, pixels = read_with_pixels(value, reading.domain, how)
         return values, GivenPixels(pixels)
@@ -517,9 +508,7 @@ def numbers_in(polygons: gpd.GeoDataFrame, column: str, name: Literal["exposure"
             **facts,
         )
     out = np.asarray(pd.to_numeric(values, errors="coerce"), float)
-    unread = [
-        str(v) for v, known in zip(values, np.isfinite(out), strict=True) if not known and not pd.isna(v)
-    ]
+    unread = [str(v) for v, known in zip(values, np.isfinite(out), strict=True) if not known and not pd.isna(v)]
     if unread:
         raise DataError(
             f"The column {column!r} of the {name} has {listed(dict.fromkeys(unread), 3)}, which cannot be read as a "
@@ -572,11 +561,7 @@ def repeated(areas: gpd.GeoDataFrame, amount: str) -> np.ndarray:
 
 
 def spread_people(
-    areas: gpd.GeoDataFrame,
-    domain: Domain,
-    column: str,
-    people: np.ndarray,
-    counted: gpd.GeoDataFrame | None = None,
+    areas: gpd.GeoDataFrame, domain: Domain, column: str, people: np.ndarray, counted: gpd.GeoDataFrame | None = None
 ) -> tuple[np.ndarray, GivenPolygons]:
     """Return people per node, and where they are; tell of those off the land.
 
@@ -594,8 +579,7 @@ def spread_people(
     kept = np.asarray(shares.sum(axis=1)).ravel()
     if not (kept > 0).any():
         raise DataError(
-            f"None of the {len(areas):,} areas holds land of this domain; check their place and CRS.",
-            option="exposure",
+            f"None of the {len(areas):,} areas holds land of this domain; check their place and CRS.", option="exposure"
         )
     _warn_left_out(areas, column, people if people.ndim == 1 else people.mean(axis=0), kept)
     some = np.flatnonzero(kept > 0)
@@ -606,9 +590,7 @@ def spread_people(
 def _lie_in(areas: gpd.GeoDataFrame, counted: gpd.GeoDataFrame) -> np.ndarray:
     """Tell which areas lie in those that were counted, but for slivers of borders that others have drawn."""
     own = shapely.make_valid(np.array(areas.geometry.to_numpy(), dtype=object))
-    theirs = (
-        counted.geometry if areas.crs is None or counted.crs is None else counted.geometry.to_crs(areas.crs)
-    )
+    theirs = counted.geometry if areas.crs is None or counted.crs is None else counted.geometry.to_crs(areas.crs)
     theirs = shapely.make_valid(np.array(theirs.to_numpy(), dtype=object))
     same = np.isin(shapely.to_wkb(shapely.normalize(own)), shapely.to_wkb(shapely.normalize(theirs)))
     rest = np.flatnonzero(~same)
@@ -701,9 +683,7 @@ def check_events(
     """
     if effort is None:
         return
-    remedy = (
-        f"Check {option('effort')} there: a small number says that hardly anybody looked. Or leave these out."
-    )
+    remedy = f"Check {option('effort')} there: a small number says that hardly anybody looked. Or leave these out."
     if located is not None:
         stray = (located > 0) & (effort == 0)
         if stray.any():
@@ -896,9 +876,7 @@ class Inputs:
         """
         if fill_missing not in (None, "mean"):
             raise DataError(
-                f"fill_missing is None or 'mean'; found {fill_missing!r}.",
-                option="fill_missing",
-                found=fill_missing,
+                f"fill_missing is None or 'mean'; found {fill_missing!r}.", option="fill_missing", found=fill_missing
             )
         usual = None if part_of is None else part_of.usual
         reading = Reading(domain, fill_missing, usual, periods, time, date_format)
@@ -938,10 +916,7 @@ class Inputs:
     def whole(self) -> Whole:
         """What is known of all this land, for reading the same on a part of it."""
         effects, area = self.effects, self.domain.node_areas
-        usual = {
-            Key("covariates", name): effects.means[effects.where(name)].tolist()
-            for name in effects.covariates
-        }
+        usual = {Key("covariates", name): effects.means[effects.where(name)].tolist() for name in effects.covariates}
         if self.effort is not None:
             usual[EFFORT] = [float(np.average(np.atleast_2d(self.effort).mean(axis=0), weights=area))]
         return Whole(self.exposure_kind, effects.bare, usual)
@@ -1005,9 +980,7 @@ class Inputs:
             given=self.given.pooled() if rows["exposure"] and self.given is not None else self.given,
             effort=effort,
             given_effort=None if rows["effort"] else self.given_effort,
-            effects=replace(self.effects, columns=columns.mean(axis=0))
-            if rows["covariates"]
-            else self.effects,
+            effects=replace(self.effects, columns=columns.mean(axis=0)) if rows["covariates"] else self.effects,
             periods=None,
             labels={},
         )

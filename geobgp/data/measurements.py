@@ -220,12 +220,7 @@ def positives_of(table: Any, positive: str, tested: str) -> tuple[np.ndarray, np
             "{} a number of those tested that is not whole",
             "Give numbers of people; of weighted surveys the effective sample size, rounded.",
         ),
-        (
-            "positive",
-            known & (y > n),
-            "{} more positives than were tested",
-            "Are the columns the right way round?",
-        ),
+        ("positive", known & (y > n), "{} more positives than were tested", "Are the columns the right way round?"),
     )
     for name, wrong, words, remedy in checks:
         if wrong.any():
@@ -245,15 +240,9 @@ def positives_of(table: Any, positive: str, tested: str) -> tuple[np.ndarray, np
     if used.any() and positives in (0.0, total):
         who = "Nobody" if positives == 0 else "Everybody"
         raise DataError(
-            f"{who} of {number(total)} tested is positive: there is nothing to map.",
-            option="positive",
-            found=positives,
+            f"{who} of {number(total)} tested is positive: there is nothing to map.", option="positive", found=positives
         )
-    return (
-        np.where(used, y, np.nan),
-        np.where(used, n, np.nan),
-        {name: k for name, k in unused.items() if k},
-    )
+    return (np.where(used, y, np.nan), np.where(used, n, np.nan), {name: k for name, k in unused.items() if k})
 
 
 def about_unused(unused: dict[str, int]) -> InputWarning | None:

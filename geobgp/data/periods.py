@@ -180,9 +180,7 @@ def undecided(values: Sequence[str]) -> bool:
     return either and first_of(values) is None
 
 
-def _year_last(
-    value: str, order: Literal["day", "month"] | None
-) -> tuple[np.datetime64, np.datetime64] | None:
+def _year_last(value: str, order: Literal["day", "month"] | None) -> tuple[np.datetime64, np.datetime64] | None:
     match = _YEAR_LAST.fullmatch(value)
     if match is None:
         return None
@@ -272,9 +270,7 @@ def _epiweek(year: str, week: str) -> tuple[np.datetime64, np.datetime64]:
 
 def week_start(year: int, week: int, every: str = "week") -> np.datetime64:
     """Return the Monday of an ISO week, or the Sunday of an "epiweek"."""
-    fourth = np.datetime64(
-        f"{year:04d}-01-04", "D"
-    )  # always in week 1, which has four days in January or more
+    fourth = np.datetime64(f"{year:04d}-01-04", "D")  # always in week 1, which has four days in January or more
     start = fourth - (int(fourth.astype(np.int64)) + WEEKS[every]) % 7 + 7 * (week - 1)
     if week < 1 or int(str(start + _MIDDLE)[:4]) != year:
         raise ValueError(f"{year} has no week {week}")
@@ -606,9 +602,7 @@ class Periods:
     def slice(self, start: int, stop: int) -> Periods:
         """Return the periods from one number up to another, without it."""
         if not 0 <= start < stop <= self.n:
-            raise DataError(
-                f"There are {count(self.n, self.noun)}; found {start} to {stop}.", option="period"
-            )
+            raise DataError(f"There are {count(self.n, self.noun)}; found {start} to {stop}.", option="period")
         return Periods(self.every, _sealed(self.edges[start : stop + 1].copy()))
 
     def joined(self, after: Periods) -> Periods:
@@ -790,12 +784,7 @@ class Clock:
         """Add what another clock has read of rows that come after those of this one."""
         if not self.rows:
             self.fixed = other.fixed
-        elif (
-            other.rows
-            and self.fixed is not None
-            and other.fixed is not None
-            and not self.fixed.same_as(other.fixed)
-        ):
+        elif other.rows and self.fixed is not None and other.fixed is not None and not self.fixed.same_as(other.fixed):
             raise DataError(
                 f"The column {self.name!r} has dates in some parts of the points and plain numbers in others.",
                 option="time",
@@ -863,11 +852,7 @@ class Clock:
         if self.date_format is not None or self.order is not None or column.dtype.kind in "iufmM":
             return False
         there = column.dropna()
-        return (
-            bool(len(there))
-            and is_year_last(str(there.iloc[0]).strip())
-            and undecided(texts_of(column).values)
-        )
+        return bool(len(there)) and is_year_last(str(there.iloc[0]).strip()) and undecided(texts_of(column).values)
 
     def _settle_edges(self, column: pd.Series) -> None:
         """Take edges that are years for dates, where the column has dates."""
@@ -957,9 +942,7 @@ class Clock:
     def _span(self) -> tuple[str, str]:
         if self.every == "edges":
             return str(min(self._found)), str(max(self._found))
-        low, high = (
-            Periods.of_ordinals(self.every, k, k).labels[0] for k in (min(self._found), max(self._found))
-        )
+        low, high = (Periods.of_ordinals(self.every, k, k).labels[0] for k in (min(self._found), max(self._found)))
         return low, high
 
     def periods(self, used: Sequence[int], n_off: int = 0) -> tuple[Periods, int]:

@@ -17,15 +17,7 @@ from geobgp.data.counts import Counts, Tally, about_places, read_points
 from geobgp.data.effects import Effects, Term, indicators, is_categorical, refuse_intercept
 from geobgp.data.periods import OUTSIDE, UNTIMED, Clock, texts_of
 from geobgp.data.points import Stream, csv_format, csv_tables
-from geobgp.errors import (
-    DataError,
-    DroppedPointsWarning,
-    GeobgpError,
-    GeometryError,
-    InputWarning,
-    option,
-    warn,
-)
+from geobgp.errors import DataError, DroppedPointsWarning, GeobgpError, GeometryError, InputWarning, option, warn
 from geobgp.files import check_exists, driver_errors, frame_of, kind_of, read_vector, split_layer
 from geobgp.land.crs import transform
 from geobgp.text import count, listed, number, percent
@@ -369,9 +361,7 @@ def place_persons(
             found=lacking,
             remedy="Confounders are columns of both tables.",
         )
-    counts, node, row, place = place_rows(
-        table, domain, what, on_water=on_water, max_snap=max_snap, crs=crs, **names
-    )
+    counts, node, row, place = place_rows(table, domain, what, on_water=on_water, max_snap=max_snap, crs=crs, **names)
     kept = pd.DataFrame({c: table[c].to_numpy()[row] for c in confounders}, index=range(len(row)))
     shape = getattr(getattr(table, "geometry", None), "name", None)
     place = place.round(3)
@@ -432,9 +422,7 @@ def check_apart(cases: Persons, controls: Persons) -> None:
     tables = [cases.told, controls.told]
     shared = [c for c in tables[0].columns if c in tables[1].columns]
     # What tells the two apart, such as a column of status, says nothing of who they are.
-    apart = [
-        c for c in shared if all(t[c].nunique() == 1 for t in tables) and tables[0][c][0] != tables[1][c][0]
-    ]
+    apart = [c for c in shared if all(t[c].nunique() == 1 for t in tables) and tables[0][c][0] != tables[1][c][0]]
     keys = [pd.MultiIndex.from_frame(t[[c for c in shared if c not in apart]]) for t in tables]
     numbers = [key.value_counts() for key in keys]
     both = numbers[0].index.intersection(numbers[1].index)
@@ -536,11 +524,7 @@ def confounder_effects(table: pd.DataFrame) -> Effects:
                 found=missing,
                 remedy="Leave them out, or make that a level of its own.",
             )
-        found |= (
-            _levels(values, str(name))
-            if is_categorical(values)
-            else {Term(str(name)): values.to_numpy(float)}
-        )
+        found |= _levels(values, str(name)) if is_categorical(values) else {Term(str(name)): values.to_numpy(float)}
     means = np.array([v.mean() for v in found.values()])
     scales = np.array([v.std() for v in found.values()])
     for term, mean, scale in zip(found, means, scales, strict=True):

@@ -42,11 +42,7 @@ _START = 1 << 16
 #: Share of zero bytes, at every other place, from which on text is taken for UTF-16.
 _ZEROS = 0.3
 #: What messages call an encoding that had to be guessed.
-GUESSED = {
-    "cp1252": "Windows-1252, as old spreadsheets write it",
-    "utf-16-le": "UTF-16",
-    "utf-16-be": "UTF-16",
-}
+GUESSED = {"cp1252": "Windows-1252, as old spreadsheets write it", "utf-16-le": "UTF-16", "utf-16-be": "UTF-16"}
 
 
 def csv_format(path: str | Path, what: str = "points") -> dict[str, Any]:
@@ -534,9 +530,7 @@ def _has_geometry(frame: Any) -> bool:
 def _numbers(column: pd.Series) -> np.ndarray:
     """Return a column as floats, NaN where it holds none; a decimal comma counts as a point."""
     if not pd.api.types.is_numeric_dtype(column):
-        column = pd.to_numeric(
-            column.astype(str).str.strip().str.replace(",", ".", regex=False), errors="coerce"
-        )
+        column = pd.to_numeric(column.astype(str).str.strip().str.replace(",", ".", regex=False), errors="coerce")
     return np.asarray(column, float)
 
 
@@ -563,19 +557,13 @@ def _weights(column: pd.Series, name: str) -> np.ndarray:
     return _numbers(column)
 
 
-def with_unreadable(
-    warning: DroppedPointsWarning | None, n_missing: int, n_read: int
-) -> DroppedPointsWarning | None:
+def with_unreadable(warning: DroppedPointsWarning | None, n_missing: int, n_read: int) -> DroppedPointsWarning | None:
     """Return a warning of dropped points with the rows that have no point, where these are many; or of these alone."""
     rows = n_missing + n_read
     if n_read == 0 or n_missing <= QUIET_SHARE * rows:
         return warning
     share = percent(n_missing / rows, 1)
-    have = (
-        "has no point that can be read, and is"
-        if n_missing == 1
-        else "have no point that can be read, and are"
-    )
+    have = "has no point that can be read, and is" if n_missing == 1 else "have no point that can be read, and are"
     text = f"{n_missing:,} of {rows:,} rows ({share}) {have} left out."
     if warning is not None:
         text, remedy = f"{text} {warning.message}", warning.remedy

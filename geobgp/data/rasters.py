@@ -106,9 +106,7 @@ def open_raster(source: Any, band: int | None, nodata: float | None) -> Iterator
 
             crs = None if src.crs is None else pyproj.CRS.from_wkt(src.crs.to_wkt())
             coloured = src.colorinterp[band - 1] == rasterio.enums.ColorInterp.palette
-            whole = (
-                src.dtypes[band - 1].startswith(("int", "uint")) and scale == 1 and float(offset).is_integer()
-            )
+            whole = src.dtypes[band - 1].startswith(("int", "uint")) and scale == 1 and float(offset).is_integer()
             yield RasterSource(src.shape, src.transform, crs, reader, nodata, path, whole, coloured)
         return
     import rioxarray  # noqa: F401
@@ -126,9 +124,7 @@ def open_raster(source: Any, band: int | None, nodata: float | None) -> Iterator
         raise DataError(f"{name} has no spatial dimensions that rioxarray can find: {error}") from error
     values = array.values
     if values.ndim == 3:
-        labels = (
-            source[array.dims[0]].values.tolist() if array.dims[0] in source.coords else [None] * len(values)
-        )
+        labels = source[array.dims[0]].values.tolist() if array.dims[0] in source.coords else [None] * len(values)
         band = _one_band(name, band, labels, f"Take one: array.isel({array.dims[0]}=0).")
         values = values[band - 1]
     if values.ndim != 2:
@@ -165,13 +161,9 @@ def _one_band(name: str, band: int | None, labels: Sequence[Any], remedy: str) -
         return 1
     if band is not None and 1 <= band <= len(labels):
         return band
-    bands = ", ".join(
-        str(k) if label in (None, "", k) else f"{k} ({label})" for k, label in enumerate(labels, 1)
-    )
+    bands = ", ".join(str(k) if label in (None, "", k) else f"{k} ({label})" for k, label in enumerate(labels, 1))
     asked = "which is meant?" if band is None else f"band {band} was asked for."
-    raise DataError(
-        f"{name} has {count(len(labels), 'band')}: {bands}; {asked}", found=len(labels), remedy=remedy
-    )
+    raise DataError(f"{name} has {count(len(labels), 'band')}: {bands}; {asked}", found=len(labels), remedy=remedy)
 
 
 def array_transform(data: xr.DataArray | xr.Dataset, x_dim: Hashable, y_dim: Hashable) -> Affine:
@@ -254,9 +246,7 @@ class PixelLink:
         geographic = raster.crs is not None and raster.crs.is_geographic
         return cls(there, raster.affine, float(corners[0].min()) if geographic else None)
 
-    def to_pixels(
-        self, points: np.ndarray, near: np.ndarray | None = None, *, by_area: bool = False
-    ) -> np.ndarray:
+    def to_pixels(self, points: np.ndarray, near: np.ndarray | None = None, *, by_area: bool = False) -> np.ndarray:
         """Return fractional columns and rows (k, 2) of coordinates (k, 2) in the domain's CRS.
 
         Longitudes are taken within a turn from the raster's western edge on, or within half a turn of `near`.
@@ -290,9 +280,7 @@ class PixelLink:
         at = domain.node_points[:: max(domain.n_nodes // 500, 1)]
         near, out = self.longitudes(at), 0.0
         for side in np.eye(2) * domain.cell_size / 2:
-            start, middle, end = (
-                self.to_pixels(at + step, near, by_area=True) for step in (-side, 0 * side, side)
-            )
+            start, middle, end = (self.to_pixels(at + step, near, by_area=True) for step in (-side, 0 * side, side))
             (a, b), (c, d) = (middle - start).T, (end - start).T
             off = np.abs(a * d - b * c) / (c**2 + d**2)
             if np.isfinite(off).any():
@@ -329,9 +317,7 @@ class Outlines:
         """Return the outlines of all nodes, bent to the raster's CRS."""
         segments, owner, torn = _bent(domain, link)
         if len(owner) == 0:
-            raise ApartError(
-                f"{raster.name} and the domain do not meet: the CRS of one does not reach the other."
-            )
+            raise ApartError(f"{raster.name} and the domain do not meet: the CRS of one does not reach the other.")
         area = _ring_areas(segments, owner, domain.n_nodes)
         if area.sum() < 0:
             segments, area = segments[:, [2, 3, 0, 1]], -area
@@ -549,9 +535,7 @@ def read_with_pixels(
     return out, pixels
 
 
-def _kept(
-    raster: RasterSource, domain: Domain, link: PixelLink, outlines: Outlines, *, amounts: bool
-) -> Pixels:
+def _kept(raster: RasterSource, domain: Domain, link: PixelLink, outlines: Outlines, *, amounts: bool) -> Pixels:
     """Return the pixels around the land, blocks of them as one where they are very many."""
     top, left, bottom, right = outlines.window
     if len(domain.left_out[0]):
@@ -740,8 +724,7 @@ def _check(tally: _Tally, name: str) -> None:
                 f"{number(tally.left_out)} of that ({percent(tally.left_out / touched, 1)}) lie off the land "
                 "and are left out, a pixel's amount being spread evenly over it.",
                 found=tally.left_out,
-                remedy="If those parts of pixels are water, so that all of it belongs on the land, use a "
-                "finer raster.",
+                remedy="If those parts of pixels are water, so that all of it belongs on the land, use a finer raster.",
             )
         )
 

@@ -63,9 +63,7 @@ def varies(value: Any) -> bool:
         return True
     if not isinstance(value, (list, tuple)) or not value:
         return False
-    return all(
-        isinstance(one, (str, os.PathLike)) or np.ndim(one) > 0 or hasattr(one, "dims") for one in value
-    )
+    return all(isinstance(one, (str, os.PathLike)) or np.ndim(one) > 0 or hasattr(one, "dims") for one in value)
 
 
 def in_order(value: Any, periods: Periods | None, name: str) -> Any:
@@ -232,9 +230,7 @@ class Gaps:
         if self.nodes == self.n_nodes:
             raise DataError(f"{what} has no value on this domain's land; check its place and CRS.", **facts)
         share = self.area / self.total
-        text = (
-            f"{what} has no value at {self.nodes:,} of {self.n_nodes:,} nodes ({percent(share, 2)} of land)"
-        )
+        text = f"{what} has no value at {self.nodes:,} of {self.n_nodes:,} nodes ({percent(share, 2)} of land)"
         by_mean = self.option == "covariates" and fill_missing == "mean"
         if self.option == "exposure":
             then = "it is taken as zero there"
@@ -244,9 +240,7 @@ class Gaps:
             then = "they are given that of the nearest land"
         elif self.option == "effort":
             shares = "0 where nobody looked, 1 where all events are seen"
-            raise DataError(
-                f"{text}.", remedy=f"Give {option('effort')} for all of the land: {shares}.", **facts
-            )
+            raise DataError(f"{text}.", remedy=f"Give {option('effort')} for all of the land: {shares}.", **facts)
         else:
             remedy = f"Fill them, or ask for their mean with {option('fill_missing', 'mean')}."
             raise DataError(f"{text}.", remedy=remedy, **facts)

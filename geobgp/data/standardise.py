@@ -89,13 +89,9 @@ def expected_counts(
     ill = np.ones(len(cases)) if count is None else _amounts(cases, count, "cases")
     if not ill.sum() > 0:
         raise DataError(
-            f"There are no cases to share out; found {counted(len(cases), 'row')}.",
-            option="cases",
-            found=len(cases),
+            f"There are no cases to share out; found {counted(len(cases), 'row')}.", option="cases", found=len(cases)
         )
-    keys = pd.concat(
-        [_keys(cases, strata, "cases"), _keys(population, strata, "population")], ignore_index=True
-    )
+    keys = pd.concat([_keys(cases, strata, "cases"), _keys(population, strata, "population")], ignore_index=True)
     codes = keys.groupby(strata, sort=False, observed=True).ngroup().to_numpy()
     n = int(codes.max()) + 1
     of_cases, of_people = codes[: len(cases)], codes[len(cases) :]
@@ -189,9 +185,7 @@ def _areas(
         place = pd.Index(names).get_indexer([_word(v) for v in population[area]])
         stray = sorted({_word(v) for v in population[area].to_numpy()[place < 0]})
         if stray:
-            raise DataError(
-                f"{option('areas')} has no polygon for {listed(stray, 5)}.", option="areas", found=stray
-            )
+            raise DataError(f"{option('areas')} has no polygon for {listed(stray, 5)}.", option="areas", found=stray)
         return areas.reset_index(drop=True).copy(), place
     assert isinstance(population, gpd.GeoDataFrame)
     key = population.geometry.to_wkb() if area is None else population[area].map(_word)
@@ -199,9 +193,7 @@ def _areas(
     first = np.unique(place, return_index=True)[1]
     frame = population.iloc[first].reset_index(drop=True).copy()
     if area is not None:
-        same = (
-            population.geometry.to_wkb().to_numpy() == population.geometry.to_wkb().to_numpy()[first[place]]
-        )
+        same = population.geometry.to_wkb().to_numpy() == population.geometry.to_wkb().to_numpy()[first[place]]
         if not same.all():
             torn = sorted({str(v) for v in np.asarray(found)[place[~same]]})
             raise DataError(

@@ -78,9 +78,7 @@ def lgcp_svgp(
     return _svgp(problem, model.kernel, likelihood)  # type: ignore[arg-type]
 
 
-def _svgp(
-    problem: PlaceProblem, kernel: Kernel, likelihood: Any = None
-) -> tuple[Any, tuple[np.ndarray, np.ndarray]]:
+def _svgp(problem: PlaceProblem, kernel: Kernel, likelihood: Any = None) -> tuple[Any, tuple[np.ndarray, np.ndarray]]:
     """Return the GPflow model of counts at all nodes, and its data."""
     engine = _engine(problem)
     basis, seen, values = engine.basis, problem.size, problem.values
@@ -111,18 +109,12 @@ def _gpflow_kernel(kernel: Kernel, size: float) -> Any:
     """Return the same kernel for GPflow; what is not given starts at the default for a domain's size."""
     lengthscale, sd = kernel.lengthscale or size / 10.0, kernel.sd or 1.0
     if isinstance(kernel, Matern):
-        own = {
-            0.5: gpflow.kernels.Matern12,
-            1.5: gpflow.kernels.Matern32,
-            2.5: gpflow.kernels.Matern52,
-        }.get(kernel.nu)
+        own = {0.5: gpflow.kernels.Matern12, 1.5: gpflow.kernels.Matern32, 2.5: gpflow.kernels.Matern52}.get(kernel.nu)
         base = own() if own is not None else GPflowMatern(kernel.nu)
     elif isinstance(kernel, SquaredExponential):
         base = gpflow.kernels.SquaredExponential()
     else:
-        raise DataError(
-            f"GPflow has no kernel like {kernel.name}.", remedy="Use Matern or SquaredExponential."
-        )
+        raise DataError(f"GPflow has no kernel like {kernel.name}.", remedy="Use Matern or SquaredExponential.")
     base.variance = gpflow.Parameter(sd**2, transform=tfp.bijectors.Exp())
     base.lengthscales.assign(lengthscale)
     gpflow.set_trainable(base.lengthscales, kernel.lengthscale is None)
@@ -300,12 +292,7 @@ class GPflowProfile:
 
 
 def fit_svgp(
-    problem: PlaceProblem,
-    hyper: Hyper,
-    *,
-    integrate: bool = False,
-    stage: Stage | None = None,
-    **how: Any,
+    problem: PlaceProblem, hyper: Hyper, *, integrate: bool = False, stage: Stage | None = None, **how: Any
 ) -> tuple[Fit, Likelihood]:
     """Fit Poisson counts at all nodes with GPflow; as `fit_family` does it with geobgp's own engine.
 

@@ -50,8 +50,7 @@ def load_gpflow() -> None:
                     importlib.import_module("tensorflow").config.list_physical_devices()
         except (ImportError, AttributeError) as error:  # the latter with a NumPy that is too new for it
             raise MissingGPflowError(
-                f"geobgp.gpflow.models needs GPflow, which cannot be imported ({error}). Install it with: "
-                f"{INSTALL}"
+                f"geobgp.gpflow.models needs GPflow, which cannot be imported ({error}). Install it with: {INSTALL}"
             ) from error
 
 

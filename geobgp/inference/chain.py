@@ -15,15 +15,7 @@ from scipy.linalg import blas as scipy_blas
 from geobgp.errors import DataError
 from geobgp.inference import conjugate
 from geobgp.inference.dense import FeatureVariance
-from geobgp.inference.engine import (
-    Engine,
-    FeatureBlock,
-    FeatureBlocks,
-    PartedFeatures,
-    Sites,
-    Solution,
-    Solve,
-)
+from geobgp.inference.engine import Engine, FeatureBlock, FeatureBlocks, PartedFeatures, Sites, Solution, Solve
 from geobgp.inference.states import FeatureState, hyper_numbers
 from geobgp.linalg import blas
 from geobgp.linalg.blas import cores, together
@@ -47,9 +39,7 @@ def check_dynamics(name: str) -> None:
     known = ("auto", *get_args(DynamicsName))
     if name not in known:
         raise DataError(
-            f"dynamics is one of {', '.join(map(repr, known))}; found {name!r}.",
-            option="dynamics",
-            found=name,
+            f"dynamics is one of {', '.join(map(repr, known))}; found {name!r}.", option="dynamics", found=name
         )
 
 
@@ -274,9 +264,7 @@ def in_threads(n: int, work: Callable[[np.ndarray], None]) -> None:
 class NodeRows:
     """Counts at all nodes in each period: the same features, made even or not."""
 
-    def __init__(
-        self, features: PartedFeatures, n_periods: int, even: Even, few: PartedFeatures | None = None
-    ) -> None:
+    def __init__(self, features: PartedFeatures, n_periods: int, even: Even, few: PartedFeatures | None = None) -> None:
         n = features.shape[0]
         self._features, self._even, self._n, self._few = features, even, n_periods, few
         self._e = np.ones(n) if even is None else even[0]
@@ -287,18 +275,14 @@ class NodeRows:
         count, m, k = weights.shape
         out = self._features.apply(np.ascontiguousarray(weights.transpose(1, 0, 2)).reshape(m, count * k))
         out *= self._e[:, None]
-        return np.ascontiguousarray(out.reshape(len(out), count, k).transpose(1, 0, 2)).reshape(
-            len(out) * count, k
-        )
+        return np.ascontiguousarray(out.reshape(len(out), count, k).transpose(1, 0, 2)).reshape(len(out) * count, k)
 
     def project(self, rows: np.ndarray) -> np.ndarray:
         """Return Φᵀ e r, period by period."""
         k = rows.shape[1]
         values = rows.reshape(self._n, len(self._e), k) * self._e[:, None]
         flat = np.ascontiguousarray(values.transpose(1, 0, 2)).reshape(len(self._e), self._n * k)
-        return np.ascontiguousarray(
-            self._features.adjoint(flat).reshape(self.m, self._n, k).transpose(1, 0, 2)
-        )
+        return np.ascontiguousarray(self._features.adjoint(flat).reshape(self.m, self._n, k).transpose(1, 0, 2))
 
     def gram(self, precision: np.ndarray, scale: np.ndarray, out: np.ndarray) -> None:
         """Add the Gram matrices."""
@@ -337,9 +321,7 @@ class NodeRows:
         if self._even is None:
             return None
         seen = self.apply(weights)
-        return np.asarray(seen.reshape(self._n, len(self._e), -1) * self._even[1][:, None]).reshape(
-            seen.shape
-        )
+        return np.asarray(seen.reshape(self._n, len(self._e), -1) * self._even[1][:, None]).reshape(seen.shape)
 
     def fewer(self) -> tuple[NodeRows, np.ndarray]:
         """Return the rows of the features with the lowest eigenvalues."""
@@ -429,11 +411,7 @@ class NodeRowsAt:
     """The nodes' rows as a function of the lengthscale; the last ones are remembered."""
 
     def __init__(
-        self,
-        features: PartedFeatures,
-        n_periods: int,
-        variance: FeatureVariance | None,
-        eigenvalues: np.ndarray,
+        self, features: PartedFeatures, n_periods: int, variance: FeatureVariance | None, eigenvalues: np.ndarray
     ) -> None:
         self.features, self._n, self._variance = features, n_periods, variance
         self._kept: tuple[float, NodeRows] | None = None
@@ -686,9 +664,7 @@ class ChainState:
         def work(mine: np.ndarray) -> None:
             for t in mine:
                 fixed, u, falls, block = self._seen(int(t), covariances[t])
-                own, with_level, _ = rows.spread(
-                    0, block[:m, :m], block[:m, m] if self.has_level else np.zeros(m)
-                )
+                own, with_level, _ = rows.spread(0, block[:m, :m], block[:m, m] if self.has_level else np.zeros(m))
                 level = block[m, m] if self.has_level else 0.0
                 rest = fixed - e[:, None] * self._features.apply(falls[:m])
                 mean[t] = self.centre + e * self._features.apply(u[:m]) + fixed @ self.beta
@@ -1107,8 +1083,8 @@ class ChainFactor:
             self.own[t] = np.diagonal(block)
             if t > 0:
                 self.lagged[t - 1] = self.chain.lag_diagonal(t, block)
-            self._variances[rows.ends[t] : rows.ends[t + 1]], self.moved[rows.ends[t] : rows.ends[t + 1]] = (
-                _seen(rows, scale, level, t, block)
+            self._variances[rows.ends[t] : rows.ends[t + 1]], self.moved[rows.ends[t] : rows.ends[t + 1]] = _seen(
+                rows, scale, level, t, block
             )
 
         self.chain.marginals(use)
@@ -1126,9 +1102,7 @@ class ChainFactor:
         lumped = self._variances
         if float(np.max(lumped * precision, initial=0.0)) > _SMALL**2 and lumped.max(initial=0.0) > _SMALL:
             lumped = self._lumped
-        return lambda weights: (
-            np.divide(weights, precision, out=np.zeros_like(precision), where=precision > 0) * lumped
-        )
+        return lambda weights: np.divide(weights, precision, out=np.zeros_like(precision), where=precision > 0) * lumped
 
     @cached_property
     def _lumped(self) -> np.ndarray:
@@ -1159,9 +1133,7 @@ class ChainFactor:
         return np.maximum(out, 0.0)
 
 
-def _seen(
-    rows: PeriodRows, scale: np.ndarray, level: bool, t: int, block: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def _seen(rows: PeriodRows, scale: np.ndarray, level: bool, t: int, block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the variances of η in period t, from the weights' covariance; and their covariances with what moves."""
     m, s = rows.m, scale[: rows.m]
     covariance = (s[:, None] * block[:m, :m]) * s

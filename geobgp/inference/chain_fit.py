@@ -12,16 +12,7 @@ import numpy as np
 
 from geobgp import store
 from geobgp.data.effects import Effects
-from geobgp.errors import (
-    CacheError,
-    DataError,
-    GeobgpWarning,
-    SizeError,
-    WriteError,
-    captured_warnings,
-    option,
-    warn,
-)
+from geobgp.errors import CacheError, DataError, GeobgpWarning, SizeError, WriteError, captured_warnings, option, warn
 from geobgp.inference.chain import ChainSetting, DynamicsName, check_dynamics, season_columns
 from geobgp.inference.families import FAMILIES, Likelihood
 from geobgp.inference.fit import Fit, Start, fit
@@ -348,13 +339,7 @@ def fit_chain(
     first: list[ChainFit] = []
 
     def solve(
-        one: Chain,
-        parameters: Hyper,
-        *,
-        start: Start | None,
-        stage: Stage,
-        integrate: bool = False,
-        **how: Any,
+        one: Chain, parameters: Hyper, *, start: Start | None, stage: Stage, integrate: bool = False, **how: Any
     ) -> tuple[Fit, Likelihood]:
         # Dynamics are chosen once, at the first columns.
         kind = first[0].dynamics if first else dynamics
@@ -387,13 +372,7 @@ class _Run:
     """One fit, with its checkpoint."""
 
     def __init__(
-        self,
-        problem: Chain,
-        hyper: Hyper,
-        dynamics: str,
-        stage: Stage,
-        resume: bool,
-        deadline: float,
+        self, problem: Chain, hyper: Hyper, dynamics: str, stage: Stage, resume: bool, deadline: float
     ) -> None:
         self.problem, self.hyper, self.dynamics = problem, hyper, dynamics
         self.stage, self.deadline = stage, deadline
@@ -487,9 +466,7 @@ class _Run:
         found = fit(few[0], likelihood, self.hyper, start=start, **how)
         return found, len(few[0].order)
 
-    def _choose(
-        self, start: Start | None, told: _DynamicsChoice
-    ) -> tuple[_DynamicsChoice, Start | None, Found | None]:
+    def _choose(self, start: Start | None, told: _DynamicsChoice) -> tuple[_DynamicsChoice, Start | None, Found | None]:
         """Return the dynamics with the higher bound, where it was reached, and that fit if it was a whole one."""
         places: dict[str, Start] = {}
         captured: dict[str, list[GeobgpWarning]] = {"separable": [], "diffusive": []}

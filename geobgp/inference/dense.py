@@ -11,15 +11,7 @@ from scipy import sparse
 from scipy.linalg import blas, lapack
 
 from geobgp.inference import conjugate
-from geobgp.inference.engine import (
-    Engine,
-    FeatureBlocks,
-    PartedFeatures,
-    Sites,
-    Solution,
-    Solve,
-    make_engine,
-)
+from geobgp.inference.engine import Engine, FeatureBlocks, PartedFeatures, Sites, Solution, Solve, make_engine
 from geobgp.inference.states import FeatureState, hyper_numbers
 from geobgp.prior.basis import Scaling
 from geobgp.prior.harmonic import HarmonicBasis
@@ -191,19 +183,14 @@ class FeaturePrior:
 class FeatureFactor:
     """The Cholesky factors of B = I + diag(scale) G diag(scale), part by part."""
 
-    def __init__(
-        self, features: PartedFeatures, scale: np.ndarray, gram: FeatureBlocks, factor: float
-    ) -> None:
+    def __init__(self, features: PartedFeatures, scale: np.ndarray, gram: FeatureBlocks, factor: float) -> None:
         self._features = features
         self._scale = features.split(scale)
         self.chol = [
-            _cholesky(block, s * np.sqrt(factor))
-            for block, s in zip(gram.dense, self._scale.dense, strict=True)
+            _cholesky(block, s * np.sqrt(factor)) for block, s in zip(gram.dense, self._scale.dense, strict=True)
         ]
         self.alone = 1.0 + factor * gram.alone * self._scale.alone**2
-        self.log_det = float(
-            sum(2.0 * np.log(np.diag(chol)).sum() for chol in self.chol) + np.log(self.alone).sum()
-        )
+        self.log_det = float(sum(2.0 * np.log(np.diag(chol)).sum() for chol in self.chol) + np.log(self.alone).sum())
 
     def solve(self, weights: np.ndarray) -> np.ndarray:
         """Return B⁻¹ b."""
@@ -236,9 +223,7 @@ class FeatureFactor:
         lumped = self._variances
         if float(np.max(lumped * precision, initial=0.0)) > _SMALL**2 and lumped.max(initial=0.0) > _SMALL:
             lumped = self._lumped()
-        return lambda weights: (
-            np.divide(weights, precision, out=np.zeros_like(precision), where=precision > 0) * lumped
-        )
+        return lambda weights: np.divide(weights, precision, out=np.zeros_like(precision), where=precision > 0) * lumped
 
     def _lumped(self) -> np.ndarray:
         dense = []
@@ -349,9 +334,7 @@ class NodeFeatures:
             self._kept[log_length] = np.exp(-0.5 * log_v), 0.5 * slope
         return self._kept[log_length]
 
-    def row_engine(
-        self, rows: sparse.csr_array, columns: np.ndarray, fixed_sd: np.ndarray, centre: float
-    ) -> RowEngine:
+    def row_engine(self, rows: sparse.csr_array, columns: np.ndarray, fixed_sd: np.ndarray, centre: float) -> RowEngine:
         """Return the engine of weighted sums over nodes."""
         return RowEngine(self, rows, columns, fixed_sd, centre)
 
@@ -395,25 +378,12 @@ class RowEngine(FeatureEngine):
     joined = True
 
     def __init__(
-        self,
-        nodes: NodeFeatures,
-        rows: sparse.csr_array,
-        columns: np.ndarray,
-        fixed_sd: np.ndarray,
-        centre: float,
+        self, nodes: NodeFeatures, rows: sparse.csr_array, columns: np.ndarray, fixed_sd: np.ndarray, centre: float
     ) -> None:
         basis = nodes.basis
         nothing = PartedFeatures(0, [slice(None)], [np.zeros((0, basis.m))])
         super().__init__(
-            nothing,
-            basis.eigenvalues,
-            nodes.kernel,
-            rows @ columns,
-            fixed_sd,
-            basis,
-            columns,
-            centre,
-            "natural",
+            nothing, basis.eigenvalues, nodes.kernel, rows @ columns, fixed_sd, basis, columns, centre, "natural"
         )
         self.nodes, self.rows, self.scaling = nodes, rows, nodes.scaling
         self._at: tuple[float, PartedFeatures, np.ndarray, np.ndarray | None] | None = None
@@ -428,9 +398,7 @@ class RowEngine(FeatureEngine):
             features, even = self.basis.features, self.nodes.even(log_length)
             weights = self.rows if even is None else self.rows.multiply(even[0]).tocsr()
             matrix = np.ascontiguousarray(weights @ features)
-            slope = (
-                None if even is None else np.ascontiguousarray(weights.multiply(even[1]).tocsr() @ features)
-            )
+            slope = None if even is None else np.ascontiguousarray(weights.multiply(even[1]).tocsr() @ features)
             self._at = log_length, PartedFeatures(len(matrix), [slice(None)], [matrix]), matrix, slope
         return self._at[1:]
 

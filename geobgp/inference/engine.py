@@ -90,9 +90,7 @@ class State(Protocol):
         """Return the joint covariance of the linear predictor at some nodes."""
         ...
 
-    def joint_at(
-        self, places: np.ndarray, columns: np.ndarray | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def joint_at(self, places: np.ndarray, columns: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and joint covariance of the linear predictor at nodes or coordinates."""
         ...
 
@@ -143,9 +141,7 @@ class PriorAt(Protocol):
         """Return zᵀ Q z."""
         ...
 
-    def gradient(
-        self, weights: np.ndarray, factor: Any, coupling: np.ndarray, beta_cov: np.ndarray
-    ) -> np.ndarray:
+    def gradient(self, weights: np.ndarray, factor: Any, coupling: np.ndarray, beta_cov: np.ndarray) -> np.ndarray:
         """Return the site objective's derivatives in the prior's own parameters, log ℓ and log σ first, O held.
 
         They are those of ½ log|Q| - ½ E zᵀQz, where z has the posterior mean `weights` and the covariance
@@ -277,17 +273,7 @@ class Engine:
         moments = Moments(mean, variance, 0.5 * (square - float(w @ variance) + log_det))
         value = 0.5 * float(natural @ mean) - 0.5 * log_det
         found = Solution(
-            theta.copy(),
-            sites,
-            prior,
-            factor,
-            e,
-            z,
-            beta,
-            bordered.coupling,
-            bordered.beta_cov,
-            moments,
-            value,
+            theta.copy(), sites, prior, factor, e, z, beta, bordered.coupling, bordered.beta_cov, moments, value
         )
         self._kept = [found, *self._kept[:1]]
         return found
@@ -321,9 +307,7 @@ class Engine:
             e, slope = scaling
             f = mean - self.design @ s.beta
             tied = _scaled(e, s.prior.apply(s.coupling))
-            with_f = e**2 * s.factor.variances() - np.einsum(
-                "ij,jk,ik->i", tied, s.beta_cov, self.design - tied
-            )
+            with_f = e**2 * s.factor.variances() - np.einsum("ij,jk,ik->i", tied, s.beta_cov, self.design - tied)
             out[0] -= float(slope @ ((natural - w * mean) * f - w * with_f))
         if self.noise_at is not None:
             out[self.noise_at] = float(w @ (mean**2 + variance)) - 2.0 * float(natural @ mean)
@@ -439,9 +423,7 @@ def _load() -> None:
 @singledispatch
 def make_engine(basis: Any, *args: Any) -> Engine:
     """Return the engine of a kind of basis, as `engine_for` asks for it; each kind registers its own."""
-    raise DataError(
-        f"No engine can fit a {type(basis).__name__}.", remedy="Give a HarmonicBasis or a FullRank."
-    )
+    raise DataError(f"No engine can fit a {type(basis).__name__}.", remedy="Give a HarmonicBasis or a FullRank.")
 
 
 # -- Features at the observations, part by part of the land, and the products that an engine needs of them ---
@@ -597,9 +579,7 @@ class PartedFeatures:
             buffer = np.empty((min(_ROWS, n), m))
             for start in range(0, n, _ROWS):
                 stop = min(start + _ROWS, n)
-                rows = np.multiply(
-                    part.matrix[start:stop], mine[start:stop, None], out=buffer[: stop - start]
-                )
+                rows = np.multiply(part.matrix[start:stop], mine[start:stop, None], out=buffer[: stop - start])
                 out = blas.dsyrk(1.0, rows.T, beta=1.0, c=out, lower=1, overwrite_c=1)
             dense.append(out)
         return FeatureBlocks(dense, self.alone_gram(weights))

@@ -120,10 +120,7 @@ class Likelihood(ABC):
     def by_log_dispersion(self, mean: np.ndarray, variance: np.ndarray, step: float = 1e-4) -> float:
         """Return the derivative of the summed E log p in the log of the dispersion parameter."""
         value = self.dispersion_value
-        ends = [
-            self.with_dispersion(value * math.exp(by)).expected(mean, variance).value.sum()
-            for by in (step, -step)
-        ]
+        ends = [self.with_dispersion(value * math.exp(by)).expected(mean, variance).value.sum() for by in (step, -step)]
         return float(ends[0] - ends[1]) / (2.0 * step)
 
     # -- for the solver
@@ -143,9 +140,7 @@ class Likelihood(ABC):
         for part in self._derivatives(y[:, None], f, size[:, None]):
             yield part @ WEIGHTS
 
-    def _in_blocks(
-        self, mean: np.ndarray, variance: np.ndarray
-    ) -> Iterator[tuple[Any, np.ndarray, np.ndarray]]:
+    def _in_blocks(self, mean: np.ndarray, variance: np.ndarray) -> Iterator[tuple[Any, np.ndarray, np.ndarray]]:
         """Yield the likelihood of some observations after another, with their moments."""
         for start in range(0, max(self.size, 1), _BLOCK):
             at = slice(start, start + _BLOCK)
@@ -275,9 +270,7 @@ class CountFamily(Likelihood):
             raise DataError(f"Counts must be finite and not negative; {bad:,} of {len(y):,} are not.")
         if not np.isfinite(a).all() or (a < 0).any():
             bad = int((~np.isfinite(a) | (a < 0)).sum())
-            raise DataError(
-                f"Exposure must be finite and not negative; {bad:,} of {len(a):,} values are not."
-            )
+            raise DataError(f"Exposure must be finite and not negative; {bad:,} of {len(a):,} values are not.")
         stray = (a == 0) & (y > 0)
         if stray.any():
             raise DataError(
@@ -310,9 +303,7 @@ class CountFamily(Likelihood):
         """Return means whose rates lie half-way between the given ones and the counts."""
         rate = EXP.inverse(self._base + mean + 0.5 * variance)
         held = rate > 0
-        return mean + np.log(
-            np.where(held, np.maximum(rate, self.counts / 3.0) / np.where(held, rate, 1.0), 1.0)
-        )
+        return mean + np.log(np.where(held, np.maximum(rate, self.counts / 3.0) / np.where(held, rate, 1.0), 1.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -497,9 +488,7 @@ class SuppressedCounts(Likelihood):
     def _interval(self, mean: np.ndarray, variance: np.ndarray) -> Expected:
         one = self._suppressed
         f = one._linear(mean + one.centre, one.exposure)[:, None] + np.sqrt(variance)[:, None] * POINTS
-        each = [
-            list(islice(one._derivatives(float(y), f, None), 3)) for y in range(self.lowest, self.highest + 1)
-        ]
+        each = [list(islice(one._derivatives(float(y), f, None), 3)) for y in range(self.lowest, self.highest + 1)]
         log_p, first, second = (np.stack(part) for part in zip(*each, strict=True))
         total = logsumexp(log_p, axis=0)
         chance = np.exp(log_p - total)
@@ -581,17 +570,13 @@ class Gaussian(Likelihood):
 
     def of(self, values: np.ndarray, size: np.ndarray, centre: float = 0.0) -> Gaussian:
         """Return the likelihood of other values, as they were measured."""
-        return Gaussian(
-            self.link.forward(values) - centre, self.noise, self.link, self.link.log_slope(values)
-        )
+        return Gaussian(self.link.forward(values) - centre, self.noise, self.link, self.link.log_slope(values))
 
     def expected(self, mean: np.ndarray, variance: np.ndarray) -> Expected:
         """Return E log p and its derivatives."""
         precision = self.noise**-2
         residual = self.values - mean
-        value = (
-            -0.5 * (np.log(2.0 * np.pi / precision) + precision * (residual**2 + variance)) + self.log_slope
-        )
+        value = -0.5 * (np.log(2.0 * np.pi / precision) + precision * (residual**2 + variance)) + self.log_slope
         return Expected(value, precision * residual, np.full(len(self.values), -0.5 * precision))
 
     def slopes(self, mean: np.ndarray, variance: np.ndarray) -> None:
@@ -654,9 +639,7 @@ class Bernoulli(Likelihood):
     def __post_init__(self) -> None:
         bad = int((~np.isin(self.values, (0, 1))).sum())
         if bad:
-            raise DataError(
-                f"Classes are 0 and 1; {bad:,} of {len(self.values):,} values are something else."
-            )
+            raise DataError(f"Classes are 0 and 1; {bad:,} of {len(self.values):,} values are something else.")
         object.__setattr__(self, "link", _link(self.link, PROBIT, LOGIT))
 
     def of(self, values: np.ndarray, size: np.ndarray, centre: float = 0.0) -> Bernoulli:

@@ -168,9 +168,7 @@ def _fit(
         warm_start = Solver(part, likelihood, hyper, Stage(), deadline=deadline)
         warm_start.curvature = solver.curvature
         early = _start(warm_start, theta, guess, nothing, hoped)
-        early = (
-            warm_start.learn(early, 5.0 * min_gain) if learn else warm_start.settle(early, ROUGH, 20)
-        ).point
+        early = (warm_start.learn(early, 5.0 * min_gain) if learn else warm_start.settle(early, ROUGH, 20)).point
         # From field to field the hyperparameters drift in one direction.
         drift = early.theta - theta if np.isfinite(hoped) else 0.0 * drift
         theta = np.clip(early.theta + 0.8 * drift, hyper.lower, hyper.upper)
@@ -279,9 +277,7 @@ def grid_weights(grid: list[GridPoint], scores: list[float]) -> np.ndarray:
     return np.asarray(weights / weights.sum())
 
 
-def _integrate(
-    solver: Solver, best: Point, covariance: np.ndarray, client: Any
-) -> tuple[list[Point], np.ndarray]:
+def _integrate(solver: Solver, best: Point, covariance: np.ndarray, client: Any) -> tuple[list[Point], np.ndarray]:
     """Return posteriors on a grid of hyperparameters and their weights."""
     grid = hyper_grid(best.theta, covariance, solver.hyper)
     points = {0: best}

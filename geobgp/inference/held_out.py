@@ -77,9 +77,7 @@ class HeldOut:
     log_score: float
 
 
-def hold_out(
-    posterior: JointNormal, observed: Observed, n_block: int, n_left: int, rounds: int = ROUNDS
-) -> HeldOut:
+def hold_out(posterior: JointNormal, observed: Observed, n_block: int, n_left: int, rounds: int = ROUNDS) -> HeldOut:
     """Hold out a block, predict it from the rest, and score what was observed there.
 
     Parameters

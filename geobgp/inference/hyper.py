@@ -142,18 +142,10 @@ class Hyper:
         if not scaled:
             return self
         rows = np.log(self.noise_unit * np.array([[0.3, 1e-3, 1e2]] * len(scaled))).T
-        start, lower, upper = (
-            np.append(a, b) for a, b in zip((self.start, self.lower, self.upper), rows, strict=True)
-        )
+        start, lower, upper = (np.append(a, b) for a, b in zip((self.start, self.lower, self.upper), rows, strict=True))
         names = self.names + tuple(EFFECTS + name for name in scaled)
         return replace(
-            self,
-            start=start,
-            lower=lower,
-            upper=upper,
-            names=names,
-            scaled=tuple(scaled.values()),
-            rates=tuple(rates),
+            self, start=start, lower=lower, upper=upper, names=names, scaled=tuple(scaled.values()), rates=tuple(rates)
         )
 
     @property

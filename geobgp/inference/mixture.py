@@ -345,9 +345,7 @@ def _points(mixture: NormalMixture) -> tuple[np.ndarray, np.ndarray]:
     return np.exp(logs), weights / weights.sum(axis=1, keepdims=True)
 
 
-def _distribution(
-    mixture: NormalMixture, values: np.ndarray, weights: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def _distribution(mixture: NormalMixture, values: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the chance of exp(mixture) lying below values (n, j), and its density there, both averaged."""
     below, density = np.zeros(len(values)), np.zeros(len(values))
     held = values > 0

@@ -443,9 +443,7 @@ class AreaProblem(Problem):
 
     def about(self, at: Linearised) -> Self:
         """Return the same with linearised columns."""
-        return replace(
-            self, prior=self.prior.about(at), observed=tuple(one.about(at) for one in self.observed)
-        )
+        return replace(self, prior=self.prior.about(at), observed=tuple(one.about(at) for one in self.observed))
 
     def likelihood(self, size: np.ndarray, family: Likelihood) -> Likelihood:
         """Return the likelihood of the counts about their rows."""
@@ -500,11 +498,7 @@ def node_chain_engine(setting: ChainSetting, dynamics: Dynamics) -> ChainEngine:
 
 
 def place_chain_engine(
-    setting: ChainSetting,
-    dynamics: Dynamics,
-    places: np.ndarray,
-    period: np.ndarray,
-    columns: np.ndarray | None,
+    setting: ChainSetting, dynamics: Dynamics, places: np.ndarray, period: np.ndarray, columns: np.ndarray | None
 ) -> ChainEngine:
     """Return the engine of observations at places, each of one period, those of one after those of another.
 

@@ -301,9 +301,7 @@ def fit_levels(
     return with_offset(found, tried.at.offset), likelihood
 
 
-def effects_alone(
-    effects: Effects, counts: np.ndarray, exposure: np.ndarray | sparse.csr_array
-) -> Moments | None:
+def effects_alone(effects: Effects, counts: np.ndarray, exposure: np.ndarray | sparse.csr_array) -> Moments | None:
     """Return effects of a model without a field, which is quick, to begin with where levels share nodes.
 
     Parameters
@@ -403,9 +401,7 @@ class _Tried:
         mean, covariance, lack, slope = self._answer(found)
         sizes = self._sizes + np.clip(-lack / slope, -_LONGEST, _LONGEST)
         mean = mean.copy()
-        mean[1 + self._levels] = self.effects.scales[self._levels] * (
-            sizes - 0.5 * self._own(mean, covariance)[1]
-        )
+        mean[1 + self._levels] = self.effects.scales[self._levels] * (sizes - 0.5 * self._own(mean, covariance)[1])
         return _Tried(self.effects, mean, covariance, slope, (self._sizes, lack))
 
 
@@ -624,18 +620,14 @@ class Profile:
             slope = self._slope(place) + pull
             predicted_gain = self._promise(place.x, slope, curvature)
             said = ", ".join(number(v) for v in np.exp(place.x))
-            self.stage.tell(
-                f"settled at {said}: ELBO {place.settled.fit.elbo:,.2f}, promised {predicted_gain:.2g}"
-            )
+            self.stage.tell(f"settled at {said}: ELBO {place.settled.fit.elbo:,.2f}, promised {predicted_gain:.2g}")
             self._too_wide = math.inf
             reached, curvature = self._steps(place, slope, pull, curvature)
             self._know(curvature)
             # Where a fresh pull promises nothing, or steps by it gain nothing, there is nothing more to gain;
             # unless rows do not settle where it leads.
             little = reached.score < place.score + MIN_GAIN
-            ended = predicted_gain < MIN_GAIN or (
-                little and (reached is not place or math.isinf(self._too_wide))
-            )
+            ended = predicted_gain < MIN_GAIN or (little and (reached is not place or math.isinf(self._too_wide)))
             place = reached
             if ended or little:
                 break
@@ -816,13 +808,7 @@ def fit_family(
         else:
             again = Start(result.hyper_mean, result.hyper_cov, *settled.seen)
             result = fit(
-                settled.last.engine,
-                settled.likelihood,
-                hyper,
-                integrate=True,
-                start=again,
-                stage=stage,
-                client=client,
+                settled.last.engine, settled.likelihood, hyper, integrate=True, start=again, stage=stage, client=client
             )
     if not settled.settled:
         message = result.message if not result.converged else f"areas still change after {MOST_PASSES} passes"
@@ -841,13 +827,7 @@ def fit_family(
 
 
 def _of_areas(
-    problem: Problem,
-    hyper: Hyper,
-    learns: bool,
-    start: Start | None,
-    stage: Stage,
-    keep: Keep,
-    deadline: float,
+    problem: Problem, hyper: Hyper, learns: bool, start: Start | None, stage: Stage, keep: Keep, deadline: float
 ) -> tuple[Best, float]:
     """Return the best fit of rows that are renewed, and what a dispersion gains."""
     profile = Profile(problem, hyper, stage, keep, deadline)
@@ -869,9 +849,7 @@ def _renewed_mixture(problem: Problem, hyper: Hyper, best: Best, stage: Stage) -
     scores = [one.fit.elbo + hyper.log_prior(at.theta)[0] for at, one in zip(grid, found, strict=True)]
     weights = grid_weights(grid, scores)
     states: list[Any] = [one.fit.states[0] for one in found]
-    mixture = tuple(
-        dataclasses.replace(state, weight=float(w)) for state, w in zip(states, weights, strict=True)
-    )
+    mixture = tuple(dataclasses.replace(state, weight=float(w)) for state, w in zip(states, weights, strict=True))
     return dataclasses.replace(mode, states=mixture)
 
 
@@ -907,9 +885,7 @@ def _learn_dispersion(problem: Problem, hyper: Hyper, plain: Settled, stage: Sta
     return Best(found[log_k], family(log_k))
 
 
-def _bracket(
-    slope: Callable[[float], float], here: float, low: float, high: float
-) -> tuple[float, float] | None:
+def _bracket(slope: Callable[[float], float], here: float, low: float, high: float) -> tuple[float, float] | None:
     """Return two places between which a slope changes its sign, from one on; None if it leads to a bound."""
     sign, step = np.sign(slope(here)), 0.5
     while sign:
@@ -973,9 +949,7 @@ def fit_problem(
         known = effects_alone(effects, *problem.pooled)
     with as_progress(progress).stage("fit") as stage:
 
-        def fit_at(
-            at: Linearised, start: Start | None, parameters: Hyper, purpose: Purpose
-        ) -> tuple[Fit, Likelihood]:
+        def fit_at(at: Linearised, start: Start | None, parameters: Hyper, purpose: Purpose) -> tuple[Fit, Likelihood]:
             one: Any = problem.about(at)
             more = last if purpose == "all" else {"tolerance": ON_THE_WAY} if purpose == "on the way" else {}
             if purpose != "all":
@@ -983,9 +957,7 @@ def fit_problem(
             return solve(one, parameters, start=start, stage=stage, **more)
 
         more = family.limit() is not family or last["integrate"] or bool(how.get("measure"))
-        result, family = fit_levels(
-            fit_at, effects, parameters, start, problem.centre, known=known, more=more
-        )
+        result, family = fit_levels(fit_at, effects, parameters, start, problem.centre, known=known, more=more)
         stage.note(f"ELBO {result.elbo:,.1f}")
     if result.truncated_variance > MAX_TRUNCATED_VARIANCE:
         or_full = f", or {option('m', 'full', python='FullRank')}" if full else ""
@@ -1069,9 +1041,7 @@ def fit_effects(likelihood: Likelihood, design: np.ndarray, prior_sd: np.ndarray
     prior = prior_sd**-2.0
     k = design.shape[1]
 
-    def at(
-        precision: np.ndarray, natural: np.ndarray
-    ) -> tuple[float, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    def at(precision: np.ndarray, natural: np.ndarray) -> tuple[float, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Return the bound, mean, covariance, and the precision and natural mean that these ask for."""
         covariance = np.linalg.inv(precision)
         mean = covariance @ natural
@@ -1104,9 +1074,7 @@ def fit_effects(likelihood: Likelihood, design: np.ndarray, prior_sd: np.ndarray
         else:
             share *= 0.25
     bound, mean, covariance = best[:3]
-    return EffectsFit(
-        mean, covariance, bound, likelihood.expected(design @ mean, np.zeros(len(design))).value
-    )
+    return EffectsFit(mean, covariance, bound, likelihood.expected(design @ mean, np.zeros(len(design))).value)
 
 
 def fit_area_effects(

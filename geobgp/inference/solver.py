@@ -231,9 +231,7 @@ class Solver:
             if new is None:  # no way ahead: a damped step from the best point
                 new = self.damped(point)
                 if new is None:
-                    return Outcome(
-                        point, gain < 1e3 * limit, f"no step raises the bound any more (round {number_})"
-                    )
+                    return Outcome(point, gain < 1e3 * limit, f"no step raises the bound any more (round {number_})")
             self.rounds += 1
             base, share, before = new, new.share, gain
             gain, change = new.score - point.score, _change(point.moments, new.moments)
@@ -261,9 +259,7 @@ class Solver:
                 said = f"{RAN_OUT} after {self.rounds} rounds; the last one gained {gain:.2g} nats"
                 return Outcome(point, False, said)
             share = min(1.0, 2.0 * share)
-        return Outcome(
-            point, False, f"not converged after {max_rounds} rounds; the last one gained {gain:.3g}"
-        )
+        return Outcome(point, False, f"not converged after {max_rounds} rounds; the last one gained {gain:.3g}")
 
     def damped(self, point: Point) -> Point | None:
         """Return a better posterior; a small enough share of the sites asked for gives one."""
@@ -374,14 +370,10 @@ class Solver:
                 said = f"{RAN_OUT} after {self.rounds} rounds, {left}"
                 return Outcome(point, predicted_gain < min_gain, said)
             if self.rounds >= max_rounds or steps >= 60:
-                said = (
-                    f"the hyperparameters still promise {predicted_gain:.3g} nats after {self.rounds} rounds"
-                )
+                said = f"the hyperparameters still promise {predicted_gain:.3g} nats after {self.rounds} rounds"
                 return Outcome(point, False, said)
             steps += 1
-            trial, reached = self._step(
-                point, step, TOLERANCE if predicted_gain < min_gain else ROUGH, max_rounds
-            )
+            trial, reached = self._step(point, step, TOLERANCE if predicted_gain < min_gain else ROUGH, max_rounds)
             if predicted_gain < min_gain:
                 polished += 1
                 if trial is None or trial.score <= point.score:
@@ -407,9 +399,7 @@ class Solver:
     def _ended(self, point: Point, words: str) -> Outcome:
         return Outcome(point, True, f"{words}, after {self.rounds} rounds")
 
-    def _step(
-        self, point: Point, step: np.ndarray, tolerance: float, max_rounds: int
-    ) -> tuple[Point | None, bool]:
+    def _step(self, point: Point, step: np.ndarray, tolerance: float, max_rounds: int) -> tuple[Point | None, bool]:
         """Return the posterior a step of θ ahead, or a share of one, and whether it is settled there."""
         share = 1.0
         while share > 1e-3:

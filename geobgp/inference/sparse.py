@@ -178,9 +178,7 @@ class _SparsePrior:
 
     def _matrix(self, coefficients: np.ndarray) -> sp.csr_array:
         m = self.matrices
-        return sp.csr_array(
-            (m.entries(coefficients), m.pattern.indices, m.pattern.indptr), shape=m.pattern.shape
-        )
+        return sp.csr_array((m.entries(coefficients), m.pattern.indices, m.pattern.indptr), shape=m.pattern.shape)
 
     @cached_property
     def _precision(self) -> sp.csr_array:
@@ -322,12 +320,7 @@ class SparseRowEngine(SparseEngine):
     corrections = 0
 
     def __init__(
-        self,
-        nodes: NodePrecision,
-        rows: sp.csr_array,
-        columns: np.ndarray,
-        fixed_sd: np.ndarray,
-        centre: float,
+        self, nodes: NodePrecision, rows: sp.csr_array, columns: np.ndarray, fixed_sd: np.ndarray, centre: float
     ) -> None:
         full = nodes.full
         super().__init__(
@@ -400,9 +393,7 @@ class SparseRowFactor(SparseFactor):
         """Return multiplication with V∘V, lumped: the diagonal of V W V lies between that of V∘V W and that of V."""
         variance = self.variances()
         lumped = variance * np.sqrt(np.clip(variance * precision, 0.0, 1.0))
-        return lambda weights: (
-            np.divide(weights, precision, out=np.zeros_like(precision), where=precision > 0) * lumped
-        )
+        return lambda weights: np.divide(weights, precision, out=np.zeros_like(precision), where=precision > 0) * lumped
 
 
 def _times(rows: sp.csr_array, at_nodes: np.ndarray) -> sp.csr_array:

@@ -118,9 +118,7 @@ class _State(ABC):
         rest = self.fixed[nodes] - tied
         return covariance + rest @ self.beta_cov @ rest.T
 
-    def joint_at(
-        self, places: np.ndarray, columns: np.ndarray | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def joint_at(self, places: np.ndarray, columns: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and joint covariance of the linear predictor at some places, which may recur.
 
         Parameters
@@ -275,8 +273,7 @@ class FeatureState(_State):
         features = self._features()
         noise = features.split(rng.standard_normal((len(self.mean), n)))
         dense = [
-            blas.dtrsm(1.0, chol, z, lower=1, trans_a=1)
-            for chol, z in zip(self.chol.dense, noise.dense, strict=True)
+            blas.dtrsm(1.0, chol, z, lower=1, trans_a=1) for chol, z in zip(self.chol.dense, noise.dense, strict=True)
         ]
         whitened = features.join(FeatureBlocks(dense, noise.alone / np.sqrt(self.chol.alone)[:, None]))
         shift = self._shifts(n, rng)
@@ -326,22 +323,12 @@ class FeatureState(_State):
         mean, covariance = mean[there], covariance[np.ix_(there, there)]
         precision = np.linalg.inv(covariance)
         whitened = scale[:, None] * precision[:m, :m] * scale
-        dense = [
-            np.asfortranarray(np.linalg.cholesky(whitened[p.columns, p.columns])) for p in features.parts
-        ]
+        dense = [np.asfortranarray(np.linalg.cholesky(whitened[p.columns, p.columns])) for p in features.parts]
         first = sum(len(block) for block in dense)
         chol = FeatureBlocks(dense, np.diag(whitened)[first:].copy())
         beta_cov = covariance[m:, m:]
         coupling = -np.linalg.solve(beta_cov, covariance[m:, :m]).T
-        return cls(
-            mean=mean[:m],
-            beta=mean[m:],
-            beta_cov=beta_cov,
-            coupling=coupling,
-            scale=scale,
-            chol=chol,
-            **others,
-        )
+        return cls(mean=mean[:m], beta=mean[m:], beta_cov=beta_cov, coupling=coupling, scale=scale, chol=chol, **others)
 
     def moments_of(self, rows: sparse.csr_array) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and variance of weighted sums (n, n_nodes) of the nodes' predictor, less centre and offset."""
@@ -350,9 +337,7 @@ class FeatureState(_State):
         features = PartedFeatures(len(matrix), [slice(None)], [matrix])
         fixed, tied = rows @ self.fixed, features.apply(self.coupling)
         rest = fixed - tied
-        variance = features.variances(self._half(features)) + np.einsum(
-            "ij,jk,ik->i", rest, self.beta_cov, rest
-        )
+        variance = features.variances(self._half(features)) + np.einsum("ij,jk,ik->i", rest, self.beta_cov, rest)
         return features.apply(self.mean) + fixed @ self.beta, variance
 
 
@@ -466,9 +451,7 @@ class SparseState(_State):
         if factor is None:
             # One thread, as in the fit, so that samples of a posterior read from a file are the same.
             with threadpool_limits(limits=1, user_api="blas"):
-                factor = self.full.posterior_factor(
-                    self.nu, self.lengthscale, self.sd, self.precision, self.observe
-                )
+                factor = self.full.posterior_factor(self.nu, self.lengthscale, self.sd, self.precision, self.observe)
             self.full.keep(self.key, factor)
         return factor
 

@@ -46,11 +46,7 @@ class BridgeLines:
     def to_wkb(self) -> bytes:
         """Return lines, widths and rows as bytes."""
         head = np.column_stack([self.width, self.row.astype(float)]).tobytes()
-        return (
-            len(self.row).to_bytes(8, "little")
-            + head
-            + shapely.to_wkb(shapely.geometrycollections(self.lines))
-        )
+        return len(self.row).to_bytes(8, "little") + head + shapely.to_wkb(shapely.geometrycollections(self.lines))
 
     @classmethod
     def from_wkb(cls, data: bytes) -> BridgeLines:

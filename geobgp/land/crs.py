@@ -389,8 +389,7 @@ def _check_degrees(coords: np.ndarray) -> None:
         where = in_python("with frame.set_crs(..., allow_override=True)", "in the file")
         remedy = f"These are no degrees: correct the CRS {where}."
     raise CRSError(
-        f"{count(bad.sum(), 'coordinate')} beyond the globe, e.g. longitude {first[0]:.8g}, "
-        f"latitude {first[1]:.8g}.",
+        f"{count(bad.sum(), 'coordinate')} beyond the globe, e.g. longitude {first[0]:.8g}, latitude {first[1]:.8g}.",
         found=int(bad.sum()),
         remedy=remedy,
     )

@@ -177,10 +177,7 @@ def _shortest(steps: sp.csr_array, start: np.ndarray) -> np.ndarray:
     coo = steps.tocoo()
     tiny = 1e-12 * float(coo.data.max(initial=1.0))  # a length of zero would be no edge
     graph = sp.csr_array(
-        (
-            np.r_[coo.data, start[begins] + tiny],
-            (np.r_[coo.row, np.full(len(begins), n)], np.r_[coo.col, begins]),
-        ),
+        (np.r_[coo.data, start[begins] + tiny], (np.r_[coo.row, np.full(len(begins), n)], np.r_[coo.col, begins])),
         shape=(n + 1, n + 1),
     )
     out = np.asarray(dijkstra(graph, indices=n))[:n]

@@ -94,10 +94,7 @@ class Grid:
     @classmethod
     @validated(bounds=_BOUNDS, cell_size=real(above=0.0).raising(DomainError))
     def from_bounds(
-        cls,
-        bounds: tuple[float, float, float, float],
-        cell_size: float,
-        crs: pyproj.CRS | None = None,
+        cls, bounds: tuple[float, float, float, float], cell_size: float, crs: pyproj.CRS | None = None
     ) -> Grid:
         """Return the smallest grid over (west, south, east, north) with edges at multiples of `cell_size`.
 

@@ -178,11 +178,7 @@ def cut(geometry: shapely.Geometry, barriers: shapely.Geometry | None, shape: tu
     cell = np.r_[whole_cells, home[keep]]
     centre = shapely.get_coordinates(shapely.centroid(polygons))
     order = np.lexsort(
-        (
-            np.r_[np.zeros(len(whole_cells)), centre[:, 1]],
-            np.r_[np.zeros(len(whole_cells)), centre[:, 0]],
-            cell,
-        )
+        (np.r_[np.zeros(len(whole_cells)), centre[:, 1]], np.r_[np.zeros(len(whole_cells)), centre[:, 0]], cell)
     )
     polygon = np.concatenate([np.full(len(whole_cells), None, object), polygons])[order]
     area = np.r_[np.ones(len(whole_cells)), area][order]
@@ -321,9 +317,7 @@ def _tiles(polygons: np.ndarray, most: int = 64) -> np.ndarray:
     return np.concatenate([np.empty(0, object), *done])
 
 
-def split_by_lines(
-    land: np.ndarray, cell: np.ndarray, fence: np.ndarray, cols: int
-) -> tuple[np.ndarray, np.ndarray]:
+def split_by_lines(land: np.ndarray, cell: np.ndarray, fence: np.ndarray, cols: int) -> tuple[np.ndarray, np.ndarray]:
     """Split pieces of land along the lines in their cells, and return them so; loose ends split nothing."""
     if len(fence) == 0 or len(land) == 0:
         return land, cell
@@ -384,12 +378,7 @@ def find_contacts(
             vertex_row = row + (half if axis == 0 else 0)
             vertex_col = col + (half if axis == 1 else 0)
             tables.append(
-                (
-                    before_piece[i][ok],
-                    after_piece[j][ok],
-                    length[ok],
-                    (vertex_row * (cols + 1) + vertex_col)[ok],
-                )
+                (before_piece[i][ok], after_piece[j][ok], length[ok], (vertex_row * (cols + 1) + vertex_col)[ok])
             )
     first, second, length, vertex = (np.concatenate(parts) for parts in zip(*tables, strict=True))
     order = np.lexsort((second, first, vertex))
@@ -411,13 +400,7 @@ def _side_intervals(
     for along, across, at in ((v, u, 1.0), (v, u, 0.0), (u, v, 1.0), (u, v, 0.0)):
         on = np.abs(across - at).max(axis=1) < ON_SIDE if len(across) else np.zeros(0, bool)
         low, high = along[on].min(axis=1), along[on].max(axis=1)
-        out.append(
-            (
-                np.r_[whole, piece[on]],
-                np.r_[np.zeros(len(whole)), low],
-                np.r_[np.ones(len(whole)), high],
-            )
-        )
+        out.append((np.r_[whole, piece[on]], np.r_[np.zeros(len(whole)), low], np.r_[np.ones(len(whole)), high]))
     return out
 
 
@@ -436,8 +419,7 @@ def _blocked(fence: np.ndarray, axis: int, cols: int) -> tuple[np.ndarray, np.nd
 
 
 def _subtract(
-    intervals: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray],
-    blocked: tuple[np.ndarray, np.ndarray, np.ndarray],
+    intervals: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray], blocked: tuple[np.ndarray, np.ndarray, np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Take blocked stretches out of (piece, low, high, face) intervals, one of each face a turn."""
     piece, low, high, face = intervals
@@ -513,14 +495,10 @@ class Corners:
         member = (key % base)[order]
         start = np.searchsorted(group[order], np.arange(group.max(initial=-1) + 2))
         _, cell = np.unique(group[order] * np.int64(whole.size) + pieces.cell[member], return_inverse=True)
-        share = (
-            pieces.area[member] / np.bincount(cell, pieces.area[member])[cell] if len(cell) else np.empty(0)
-        )
+        share = pieces.area[member] / np.bincount(cell, pieces.area[member])[cell] if len(cell) else np.empty(0)
         return cls(pieces, single_piece, inland, key, group, member, start, share)
 
-    def weights(
-        self, own: np.ndarray, u: np.ndarray, v: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def weights(self, own: np.ndarray, u: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return (row, piece, weight) of bilinear interpolation at places on the pieces `own`.
 
         Only land in one group with the own piece takes part, so the weights may sum to less than one. (u, v)

@@ -203,9 +203,7 @@ class Land:
     bridges: BridgeLines | None = None
 
 
-def land_polygons(
-    land: Any, water: Any = None, barriers: Any = None, crs: Any = None, bridges: Any = None
-) -> Land:
+def land_polygons(land: Any, water: Any = None, barriers: Any = None, crs: Any = None, bridges: Any = None) -> Land:
     """Return land minus water, barriers and bridges, in one projected CRS.
 
     Parameters
@@ -267,8 +265,7 @@ def _check_planar(series: dict[str, Any], notes: list[str]) -> None:
     for name, s in series.items():
         if s.crs is not None and s.crs.is_geographic:
             raise CRSError(
-                f"{option('crs', 'local')} is for planar coordinates, but {name} has {s.crs.name}, in "
-                "degrees.",
+                f"{option('crs', 'local')} is for planar coordinates, but {name} has {s.crs.name}, in degrees.",
                 option="crs",
                 found=s.crs.name,
                 remedy=f"{CHOOSE}.",

@@ -54,12 +54,7 @@ class Overlay:
 
 
 def read_regions(
-    regions: Any,
-    domain: Domain,
-    what: str = "regions",
-    *,
-    by: str | None = None,
-    any_kind: bool = False,
+    regions: Any, domain: Domain, what: str = "regions", *, by: str | None = None, any_kind: bool = False
 ) -> gpd.GeoDataFrame:
     """Return `regions` as a GeoDataFrame in their own CRS, checked against the domain.
 
@@ -86,9 +81,7 @@ def read_regions(
         frame = gpd.GeoDataFrame({"geometry": [regions]}, crs=domain.crs)
     elif isinstance(regions, (list, tuple, np.ndarray)):
         if not all(one is None or isinstance(one, shapely.Geometry) for one in regions):
-            raise GeometryError(
-                f"{what}: a list of them holds shapely geometries and nothing else.", option=what
-            )
+            raise GeometryError(f"{what}: a list of them holds shapely geometries and nothing else.", option=what)
         frame = gpd.GeoDataFrame({"geometry": list(regions)}, crs=domain.crs)
     elif not isinstance(regions, (str, os.PathLike)):
         raise GeometryError(
@@ -456,8 +449,7 @@ def _overlaid(domain: Domain, geometries: np.ndarray) -> Overlay:
     keys = np.repeat(np.arange(len(geometries)), np.diff(table.indptr)) * n + table.indices
     kept = (table.data > 0) | np.isin(keys, key[some])
     shares = sparse.csr_array(
-        (table.data[kept], table.indices[kept], np.concatenate([[0], np.cumsum(kept)])[table.indptr]),
-        shape=table.shape,
+        (table.data[kept], table.indices[kept], np.concatenate([[0], np.cumsum(kept)])[table.indptr]), shape=table.shape
     )
     entry = np.searchsorted(keys[kept], key[some])
     parted = (shares.data[entry] < 1.0 - _ROUNDING) | np.isin(node[some], near)
@@ -519,10 +511,7 @@ def sum_samples(blocks: Iterator[np.ndarray], weights: sparse.csr_array) -> np.n
 
 
 def table(
-    frame: gpd.GeoDataFrame,
-    shares: sparse.csr_array,
-    domain: Domain,
-    columns: dict[str, np.ndarray],
+    frame: gpd.GeoDataFrame, shares: sparse.csr_array, domain: Domain, columns: dict[str, np.ndarray]
 ) -> gpd.GeoDataFrame:
     """Return `frame` with each region's land and `columns`, NaN (and a warning) where there is no land."""
     unit, name = domain.area_unit

@@ -194,9 +194,7 @@ def water_around(domain: Domain, reach: int | None = None) -> Water:
     faces = _faces(land, cell[near], polygon[near], middle[near], along, grid.shape)
     squares = _square_faces(cell, side, level, kept, cols)
     wet = [np.r_[near[a] if k < 2 else a, b] for k, (a, b) in enumerate(zip(faces.wet, squares, strict=True))]
-    inside = _shores_inside(
-        land, cell, polygon, middle, np.flatnonzero(divided), fence[~on_grid_line(fence)], cols
-    )
+    inside = _shores_inside(land, cell, polygon, middle, np.flatnonzero(divided), fence[~on_grid_line(fence)], cols)
     outer = (faces.shore[0], near[faces.shore[1]], *faces.shore[2:])
     shore = [np.r_[a, b] for a, b in zip(inside, outer, strict=True)]
     whole = np.zeros(grid.shape, bool)
@@ -261,9 +259,7 @@ def _levels(occupied: np.ndarray, fixed: np.ndarray, reach: int) -> tuple[np.nda
         merge = free.reshape(squares).min(axis=(1, 3)) >= GRADING * side
         within = merge & (away.reshape(squares).min(axis=(1, 3)) <= reach)
         level.reshape(squares)[...] = np.where(merge[:, None, :, None], k, level.reshape(squares))
-        kept.reshape(squares)[...] = np.where(
-            merge[:, None, :, None], within[:, None, :, None], kept.reshape(squares)
-        )
+        kept.reshape(squares)[...] = np.where(merge[:, None, :, None], within[:, None, :, None], kept.reshape(squares))
     return level, kept
 
 
@@ -299,12 +295,7 @@ class _Faces:
 
 
 def _faces(
-    land: _Land,
-    cell: np.ndarray,
-    polygon: np.ndarray,
-    middle: np.ndarray,
-    along: np.ndarray,
-    shape: tuple[int, int],
+    land: _Land, cell: np.ndarray, polygon: np.ndarray, middle: np.ndarray, along: np.ndarray, shape: tuple[int, int]
 ) -> _Faces:
     """Find the contacts across grid lines of pieces that are no larger than a cell."""
     wet = np.zeros(shape, bool)
@@ -371,9 +362,7 @@ def _shores_inside(
         tree = shapely.STRtree(shapely.linestrings(fence.reshape(-1, 2, 2)))
         which, found = tree.query(land.polygon[dry])
         hit, group = np.unique(which, return_inverse=True)
-        walls = shapely.buffer(
-            shapely.multilinestrings(tree.geometries[found], indices=group), NEAR_GRID_LINE
-        )
+        walls = shapely.buffer(shapely.multilinestrings(tree.geometries[found], indices=group), NEAR_GRID_LINE)
         shore[hit] = shapely.intersection(land.polygon[dry[hit]], polygon[water[hit]], grid_size=PRECISION)
         shore[hit] = shapely.difference(shore[hit], walls)
     parts, owner = shapely.get_parts(shore, return_index=True)

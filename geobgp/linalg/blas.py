@@ -102,17 +102,7 @@ def _dpotri(uplo: int, n: int, a: int, lda: int, info: int) -> None:
 
 
 def _dtrsm(
-    side: int,
-    uplo: int,
-    trans: int,
-    diag: int,
-    m: int,
-    n: int,
-    alpha: int,
-    a: int,
-    lda: int,
-    b: int,
-    ldb: int,
+    side: int, uplo: int, trans: int, diag: int, m: int, n: int, alpha: int, a: int, lda: int, b: int, ldb: int
 ) -> None:
     block = _matrix(b, _integer(m), _integer(n))
     triangle = _matrix(a, _integer(lda), _integer(lda))
@@ -120,9 +110,7 @@ def _dtrsm(
     block[:] = blas.dtrsm(_number(alpha), triangle, block, side=right, lower=1, trans_a=turned)
 
 
-def _dsyrk(
-    uplo: int, trans: int, n: int, k: int, alpha: int, a: int, lda: int, beta: int, c: int, ldc: int
-) -> None:
+def _dsyrk(uplo: int, trans: int, n: int, k: int, alpha: int, a: int, lda: int, beta: int, c: int, ldc: int) -> None:
     block = _matrix(c, _integer(n), _integer(n))
     side = _matrix(a, _integer(n), _integer(k))
     added = blas.dsyrk(_number(alpha), side, lower=1)
@@ -147,9 +135,7 @@ def _dgemm(
     left = _matrix(a, *((inner, rows) if first else (rows, inner)), _integer(lda))
     right = _matrix(b, *((cols, inner) if second else (inner, cols)), _integer(ldb))
     block = _matrix(c, rows, cols, _integer(ldc))
-    block[:] = blas.dgemm(
-        _number(alpha), left, right, beta=_number(beta), c=block, trans_a=first, trans_b=second
-    )
+    block[:] = blas.dgemm(_number(alpha), left, right, beta=_number(beta), c=block, trans_a=first, trans_b=second)
 
 
 def _dtrsv(uplo: int, trans: int, diag: int, n: int, a: int, lda: int, x: int, incx: int) -> None:
@@ -162,9 +148,7 @@ def _dgemv(
 ) -> None:
     rows, cols, turned = _integer(m), _integer(n), _is(trans, "T")
     vector, out = _matrix(x, rows if turned else cols, 1)[:, 0], _matrix(y, cols if turned else rows, 1)[:, 0]
-    out[:] = blas.dgemv(
-        _number(alpha), _matrix(a, rows, cols), vector, beta=_number(beta), y=out, trans=turned
-    )
+    out[:] = blas.dgemv(_number(alpha), _matrix(a, rows, cols), vector, beta=_number(beta), y=out, trans=turned)
 
 
 dpotrf: Routine = _pointer(cython_lapack, "dpotrf") or _dpotrf
@@ -199,9 +183,7 @@ def free_memory() -> int | None:
     ):
         try:
             room = int((folder / most).read_text()) - int((folder / used).read_text())
-            files = re.findall(
-                r"^(?:total_)?inactive_file (\d+)$", (folder / "memory.stat").read_text(), re.M
-            )
+            files = re.findall(r"^(?:total_)?inactive_file (\d+)$", (folder / "memory.stat").read_text(), re.M)
             found.append(room + max(map(int, files), default=0))
         except (OSError, ValueError):
             continue

@@ -198,9 +198,7 @@ class Sweep(Component):
             f"below {shift:g} (scaled) of a component of {self.n} unknowns; is the matrix symmetric?"
         )
 
-    def _lanczos(
-        self, factor: LDL, shift: float, missing: int, want: int, most: int, tell: _Tell
-    ) -> tuple[int, int]:
+    def _lanczos(self, factor: LDL, shift: float, missing: int, want: int, most: int, tell: _Tell) -> tuple[int, int]:
         """Run block Lanczos on the inverse, up to `most` vectors, and keep the pairs that it finds.
 
         Returns how many these are, below and above the shift.
@@ -416,9 +414,7 @@ def memory_needed(n: int, m: int) -> int:
     return 8 * n * (2 * m + krylov + 180)
 
 
-def _solve(
-    matrix: sp.csr_array, m: int, coords: np.ndarray | None, stage: Stage
-) -> tuple[np.ndarray, list[EigenPart]]:
+def _solve(matrix: sp.csr_array, m: int, coords: np.ndarray | None, stage: Stage) -> tuple[np.ndarray, list[EigenPart]]:
     n = matrix.shape[0]
     diagonal = matrix.diagonal()
     # In units in which the eigenvalues of a grid Laplacian grow like 4 pi k / n.

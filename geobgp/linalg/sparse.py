@@ -486,9 +486,7 @@ class _Layout:
         """Return where the borders below a batch lie among its unknowns and, behind these, its border."""
         tree, bounds = self.tree, self.tree.bounds
         # All fronts of the children in a row; what belongs to those of another batch is added to a place behind.
-        fronts = np.concatenate(
-            [np.arange(bounds[c], bounds[c + 1]) for c in children] + [np.empty(0, np.int64)]
-        )
+        fronts = np.concatenate([np.arange(bounds[c], bounds[c + 1]) for c in children] + [np.empty(0, np.int64)])
         fronts = fronts.astype(np.int64)
         length = self.side[fronts]
         front = np.repeat(fronts, length)
@@ -497,9 +495,7 @@ class _Layout:
         own, start = self.own[parent], tree.starts[bounds[number]]
         unknowns = tree.starts[bounds[number + 1]] - start
         edges = self.side[bounds[number] : bounds[number + 1]].sum()
-        out = np.where(
-            where < own, where + tree.starts[parent] - start, where - own + self.edges[parent] + unknowns
-        )
+        out = np.where(where < own, where + tree.starts[parent] - start, where - own + self.edges[parent] + unknowns)
         return np.where(self.batch[parent] == number, out, unknowns + edges)
 
 
@@ -518,10 +514,7 @@ def batches_of(tree: Tree, row: np.ndarray, col: np.ndarray, integers: Integers)
         shapes = [
             Shape(s, k, r, integers.at(k), integers.at(r), c, c + k * k, rest, s - int(starts[a]), edge)
             for s, k, r, c, rest, edge in zip(
-                *(
-                    part.tolist()
-                    for part in (starts[a:b], own, side, columns, layout.rests[a:b], layout.edges[a:b])
-                ),
+                *(part.tolist() for part in (starts[a:b], own, side, columns, layout.rests[a:b], layout.edges[a:b])),
                 strict=True,
             )
         ]
@@ -622,15 +615,11 @@ class Fronts:
         rank[tree.order] = np.arange(n)
         # The entries, unknown by unknown in the order of elimination, and of these the lower triangle.
         degree = np.diff(pattern.indptr)[tree.order]
-        lower = np.arange(pattern.nnz) + np.repeat(
-            pattern.indptr[tree.order] - np.cumsum(degree) + degree, degree
-        )
+        lower = np.arange(pattern.nnz) + np.repeat(pattern.indptr[tree.order] - np.cumsum(degree) + degree, degree)
         row, col = rank[pattern.indices[lower]], np.repeat(np.arange(n), degree)
         below = row >= col
         lower, row, col = lower[below], row[below], col[below]
-        mirror = sp.csr_array(
-            (np.arange(pattern.nnz), pattern.indices, pattern.indptr), shape=(n, n)
-        ).T.tocsr()
+        mirror = sp.csr_array((np.arange(pattern.nnz), pattern.indices, pattern.indptr), shape=(n, n)).T.tocsr()
         own = np.diff(starts)
         integers = Integers(int(max(own.max(), sides.max(initial=0))) + 1)
         batches = batches_of(tree, row, col, integers)
@@ -650,9 +639,7 @@ class Fronts:
     @property
     def memory(self) -> int:
         """Bytes that a factor, the plan and the largest batch take at the same time, about."""
-        plan = sum(
-            move.columns_to.size + move.rests_to.size for batch in self.batches for move in batch.moves
-        )
+        plan = sum(move.columns_to.size + move.rests_to.size for batch in self.batches for move in batch.moves)
         return 8 * (self.entries + 2 * plan + 6 * max(batch.columns + batch.rests for batch in self.batches))
 
     @property
@@ -783,23 +770,8 @@ def selected_inverse(fronts: Fronts, columns: list[np.ndarray]) -> np.ndarray:
             if b:
                 mine, cross, scaled = inverse_at + 8 * own, inverse_at + 8 * side, ratio_at + 8 * side
                 dtrsm(RIGHT, LOWER, PLAIN, PLAIN, b_at, k_at, ONE, factor_at + 8 * own, k_at, scaled, b_at)
-                dsymm(
-                    LEFT,
-                    LOWER,
-                    b_at,
-                    k_at,
-                    MINUS_ONE,
-                    outer_at + 8 * rest,
-                    b_at,
-                    scaled,
-                    b_at,
-                    ZERO,
-                    cross,
-                    b_at,
-                )
-                dgemm(
-                    TRANSPOSED, PLAIN, k_at, k_at, b_at, MINUS_ONE, scaled, b_at, cross, b_at, ONE, mine, k_at
-                )
+                dsymm(LEFT, LOWER, b_at, k_at, MINUS_ONE, outer_at + 8 * rest, b_at, scaled, b_at, ZERO, cross, b_at)
+                dgemm(TRANSPOSED, PLAIN, k_at, k_at, b_at, MINUS_ONE, scaled, b_at, cross, b_at, ONE, mine, k_at)
         found[batch.entries] = inverse[batch.place]
         # The way that rests took up to this batch leads down again.
         for move in batch.moves:
@@ -824,9 +796,7 @@ def forward(fronts: Fronts, columns: list[np.ndarray], x: np.ndarray, pivots: di
         if batch.children:
             given = np.concatenate([left.kept[child] for child in batch.children])
             many, size = p > 1, batch.add.shape[0]
-            added: np.ndarray = (
-                batch.add @ given if many else np.bincount(batch.up, given[:, 0], size)[:, None]
-            )
+            added: np.ndarray = batch.add @ given if many else np.bincount(batch.up, given[:, 0], size)[:, None]
             mine += added[: len(mine)]
             edge = added[len(mine) : -1]
         factor_at, mine_at, edge_at = factor.ctypes.data, mine.ctypes.data, edge.ctypes.data
@@ -844,21 +814,7 @@ def forward(fronts: Fronts, columns: list[np.ndarray], x: np.ndarray, pivots: di
             else:
                 dtrsm(RIGHT, LOWER, TRANSPOSED, PLAIN, p_at, k_at, ONE, own, k_at, here, p_at)
                 if b:
-                    dgemm(
-                        PLAIN,
-                        TRANSPOSED,
-                        p_at,
-                        b_at,
-                        k_at,
-                        MINUS_ONE,
-                        here,
-                        p_at,
-                        side,
-                        b_at,
-                        ONE,
-                        there,
-                        p_at,
-                    )
+                    dgemm(PLAIN, TRANSPOSED, p_at, b_at, k_at, MINUS_ONE, here, p_at, side, b_at, ONE, there, p_at)
         left.keep(number, edge)
         left.taken(batch)
 
@@ -975,9 +931,7 @@ class Cholesky:
         x = np.zeros((f.n, rows.shape[0]))
         np.add.at(x, (there, entries.row), entries.data)
         shapes = [
-            (shape, columns)
-            for batch, columns in zip(f.batches, self._columns, strict=True)
-            for shape in batch.shapes
+            (shape, columns) for batch, columns in zip(f.batches, self._columns, strict=True) for shape in batch.shapes
         ]
         solved = [x[:0]]
         for number in np.flatnonzero(needed):
@@ -1027,9 +981,7 @@ class UpdatedCholesky:
     True
     """
 
-    def __init__(
-        self, base: Cholesky, rows: sp.csr_array, weights: np.ndarray, pattern: sp.csr_array
-    ) -> None:
+    def __init__(self, base: Cholesky, rows: sp.csr_array, weights: np.ndarray, pattern: sp.csr_array) -> None:
         self._base, self._pattern = base, pattern
         self._rows = sp.csr_array(sp.diags_array(np.sqrt(weights)) @ rows)
         self._solved = base.solve(self._rows.T.toarray())
@@ -1168,9 +1120,7 @@ class LDL:
         return out
 
 
-def _bunch_kaufman(
-    block: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, int]:
+def _bunch_kaufman(block: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, int]:
     """Factorise block[p][:, p] = L D Lᵀ, with D of 1 x 1 and 2 x 2 pivots.
 
     Returns

@@ -33,11 +33,7 @@ class Symmetric:
         """Replace a block by its lower Cholesky factor; only rounding can fail it, then a little is added."""
         size = len(block)
         kept = block.copy()
-        extra = (
-            float(np.finfo(float).eps)
-            * size
-            * max(float(np.abs(np.diagonal(block)).max(initial=1.0)), 1e-300)
-        )
+        extra = float(np.finfo(float).eps) * size * max(float(np.abs(np.diagonal(block)).max(initial=1.0)), 1e-300)
         while True:
             blas.dpotrf(blas.LOWER, self._size, block.ctypes.data, self._size, self._info.ctypes.data)
             if self._info[0] == 0:
@@ -198,9 +194,7 @@ class Tridiagonal:
         count, m = self.shape
         after = np.zeros((m, n))
         for t in range(count - 1, -1, -1):
-            noise = scipy_blas.dtrmm(
-                1.0, self._roots[t].T, np.asfortranarray(rng.standard_normal((m, n))), lower=1
-            )
+            noise = scipy_blas.dtrmm(1.0, self._roots[t].T, np.asfortranarray(rng.standard_normal((m, n))), lower=1)
             if t + 1 < count:
                 noise = noise - self._times(t, self.between[t][:, None] * after)
             after = noise

@@ -55,8 +55,7 @@ def _arviz() -> Any:
             import arviz
     except ImportError as error:
         raise MissingArviZError(
-            f"to_arviz() needs ArviZ, which cannot be imported ({error}).",
-            remedy=f"Install it with: {INSTALL}",
+            f"to_arviz() needs ArviZ, which cannot be imported ({error}).", remedy=f"Install it with: {INSTALL}"
         ) from error
     return arviz
 
@@ -88,11 +87,7 @@ def _groups(posterior: Posterior, draws: int, chains: int, rng: np.random.Genera
             values = np.array([getattr(state, name) for state in states])[owner]
             sampled[name] = (("chain", "draw"), values.reshape(chains, draws))
     values = posterior.shown.factor * posterior.link.inverse(nodes).reshape(shape)
-    sampled["intensity" if posterior.is_summed else posterior.quantity] = (
-        per_node,
-        values,
-        {"units": posterior.units},
-    )
+    sampled["intensity" if posterior.is_summed else posterior.quantity] = (per_node, values, {"units": posterior.units})
     names = ["intercept", *posterior.effects.names][len(posterior.effects.names) + 1 - effects.shape[1] :]
     # The exposure of cases among persons is that of the controls, person by person.
     kept = not (posterior.protection and posterior.exposure_kind == "risk")
@@ -119,9 +114,7 @@ def _groups(posterior: Posterior, draws: int, chains: int, rng: np.random.Genera
     return groups
 
 
-def _draw(
-    posterior: Posterior, n: int, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _draw(posterior: Posterior, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return joint draws of the linear predictor (n, n_nodes) and of the effects in own units, and their states."""
     states = posterior.fit.states
     owner = rng.permutation(np.repeat(np.arange(len(states)), rng.multinomial(n, weights_of(states))))

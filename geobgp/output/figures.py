@@ -47,9 +47,7 @@ if TYPE_CHECKING:
 SHORE, WATER, QUIET, INK = "#33434b", "#e6edf0", "#53646c", "#8a1f4b"
 
 
-def new_axes(
-    ax: matplotlib.axes.Axes | None, figsize: tuple[float, float] = (7.0, 6.0)
-) -> matplotlib.axes.Axes:
+def new_axes(ax: matplotlib.axes.Axes | None, figsize: tuple[float, float] = (7.0, 6.0)) -> matplotlib.axes.Axes:
     """Return the axes given, or those of a new figure."""
     if ax is not None:
         return ax
@@ -402,13 +400,7 @@ class DrawnMap:
 
 
 def _asked(
-    classes: Any,
-    vmin: float | None,
-    vmax: float | None,
-    cmap: Any,
-    values: np.ndarray,
-    usual: Classes,
-    ramp: str,
+    classes: Any, vmin: float | None, vmax: float | None, cmap: Any, values: np.ndarray, usual: Classes, ramp: str
 ) -> Classes:
     """Return the classes that were asked for, with the usual breaks where only colours were."""
     if isinstance(classes, Classes):
@@ -640,9 +632,7 @@ def plot_values(
     numbers = as_floats("values", values)
     known = numbers[np.isfinite(numbers)]
     if not known.size:
-        raise DataError(
-            f"{option('values')} hold no finite number to be drawn.", option="values", found=numbers.size
-        )
+        raise DataError(f"{option('values')} hold no finite number to be drawn.", option="values", found=numbers.size)
     style = Style.of(classes, vmin, vmax, cmap)
     ramp = style.cmap or "intensity"
     if style.classes is not None:
@@ -798,15 +788,13 @@ def plot_basis(basis: HarmonicBasis, k: int = 15, axes: Any = None, *, constants
         across = min(len(shown), 5)
         down = math.ceil(len(shown) / across)
         width, height = map_size(domain, 2.3, 0.1)
-        axes = plt.subplots(
-            down, across, figsize=(width * across, height * down), layout="constrained", squeeze=False
-        )[1]
+        axes = plt.subplots(down, across, figsize=(width * across, height * down), layout="constrained", squeeze=False)[
+            1
+        ]
     for ax in np.ravel(axes)[len(shown) :]:
         ax.set_axis_off()
     for j, ax in zip(shown, np.ravel(axes), strict=False):
-        show_cells(
-            domain, basis.features[:, j], ax, ramp="signed", symmetric=True, colour_bar=False, scale_bar=False
-        )
+        show_cells(domain, basis.features[:, j], ax, ramp="signed", symmetric=True, colour_bar=False, scale_bar=False)
         flat = values[j] <= 1e-9 * values[-1]
         wave = "constant" if flat else length_text(2 * math.pi / math.sqrt(values[j]), domain)
         ax.set_title(f"{j + 1}: {wave}", fontsize=10, loc="left")
@@ -940,11 +928,7 @@ def _ticks(top: float) -> list[float]:
 
 
 def plot_effect(
-    curve: pd.DataFrame,
-    values: np.ndarray,
-    name: str,
-    ratio: str | None,
-    ax: matplotlib.axes.Axes | None = None,
+    curve: pd.DataFrame, values: np.ndarray, name: str, ratio: str | None, ax: matplotlib.axes.Axes | None = None
 ) -> matplotlib.axes.Axes:
     """Draw the effect of a covariate along its values: median, interval, and a rug of the values on the land.
 
@@ -1094,13 +1078,7 @@ def plot_residuals(found: Residuals, figure: Any = None) -> Any:
     values = found.at_nodes
     limit = max(3.0, float(np.abs(found.pearson).max()))
     show_cells(
-        found.domain,
-        values,
-        left,
-        ramp="signed",
-        limits=(-limit, limit),
-        label="Pearson residual",
-        scale_bar=False,
+        found.domain, values, left, ramp="signed", limits=(-limit, limit), label="Pearson residual", scale_bar=False
     )
     scale, unit = found.domain.length_unit
     parts = "areas" if found.side is None else f"squares of {number(found.side / scale, 3)} {unit}"

@@ -148,9 +148,7 @@ def transform_of(data: xr.Dataset | xr.DataArray) -> Affine:
     """Return the transform of a dataset on ("northing", "easting")."""
     transform = array_transform(data, "easting", "northing")
     if transform.b or transform.d or transform.a <= 0 or transform.e >= 0:
-        raise DataError(
-            "The coordinates do not run east and north-to-south; a raster needs northing descending."
-        )
+        raise DataError("The coordinates do not run east and north-to-south; a raster needs northing descending.")
     return transform
 
 
@@ -281,9 +279,7 @@ class View:
         """Mean, sd and quantiles on the grid, over time where there are periods."""
         return joined([part.intensity() for part in self.parts])
 
-    def dataset(
-        self, thresholds: Sequence[float] = (), quantiles: Sequence[float] | None = None
-    ) -> xr.Dataset:
+    def dataset(self, thresholds: Sequence[float] = (), quantiles: Sequence[float] | None = None) -> xr.Dataset:
         """Return what files hold, see `Posterior.dataset`, with the periods of the forecast."""
         return joined([part.dataset(quantiles, thresholds) for part in self.parts])
 

@@ -126,17 +126,12 @@ def write_zarr(data: xr.Dataset, path: str | os.PathLike[str]) -> Path:
     path = Path(path)
     if path.exists() and not (path.is_dir() and any((path / n).exists() for n in ("zarr.json", ".zgroup"))):
         raise DataError(
-            f"{path} is there already and is no Zarr store.",
-            option="path",
-            found=str(path),
-            remedy="Name another.",
+            f"{path} is there already and is no Zarr store.", option="path", found=str(path), remedy="Name another."
         )
     check_unread(path)
     out = cf_dataset(data)
     for values in out.data_vars.values():
-        values.encoding["chunks"] = tuple(
-            1 if d in ("time", "stratum") else n for d, n in values.sizes.items()
-        )
+        values.encoding["chunks"] = tuple(1 if d in ("time", "stratum") else n for d, n in values.sizes.items())
     part = path.absolute().parent / f".{path.name}-{secrets.token_hex(6)}.part"
     try:
         part.parent.mkdir(parents=True, exist_ok=True)

@@ -472,9 +472,7 @@ def _between_colours(at: np.ndarray, cmap: str) -> np.ndarray:
     if "#" in cmap:
         stops = np.array([[int(c.strip()[k : k + 2], 16) for k in (1, 3, 5)] for c in cmap.split(",")], float)
         where = np.linspace(0.0, 1.0, len(stops))
-        return np.round(np.column_stack([np.interp(at, where, stops[:, k]) for k in range(3)])).astype(
-            np.uint8
-        )
+        return np.round(np.column_stack([np.interp(at, where, stops[:, k]) for k in range(3)])).astype(np.uint8)
     import matplotlib
 
     if cmap not in matplotlib.colormaps:

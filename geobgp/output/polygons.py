@@ -60,9 +60,7 @@ def to_polygons(
     wanted = np.unique(np.asarray(levels, float).ravel())
     if wanted.size == 0 or not np.isfinite(wanted).all():
         raise DataError(
-            f"{option('levels')} must be one or more finite numbers; found {levels!r}.",
-            option="levels",
-            found=levels,
+            f"{option('levels')} must be one or more finite numbers; found {levels!r}.", option="levels", found=levels
         )
     if kind not in ("bands", "above"):
         raise DataError(f'{option("kind")} is "bands" or "above"; found {kind!r}.', option="kind", found=kind)
@@ -98,9 +96,7 @@ def write_polygons(frame: gpd.GeoDataFrame, path: str | os.PathLike[str], *, lay
     path = Path(path)
     if path.suffix.lower() != ".gpkg":
         raise DataError(
-            f"Polygons are written as GeoPackage; {path.name!r} should end in .gpkg.",
-            option="path",
-            found=path,
+            f"Polygons are written as GeoPackage; {path.name!r} should end in .gpkg.", option="path", found=path
         )
     with replacing(path, parents=True) as temporary, warnings.catch_warnings():
         warnings.filterwarnings("ignore", "'crs' was not provided")  # a local domain has none
@@ -152,9 +148,7 @@ def _blocks(values: np.ndarray, pair: tuple[float, float], affine: Affine) -> sh
         return _cells((values > pair[0]) & (values <= pair[1]), affine)
 
 
-def _smooth(
-    values: np.ndarray, known: np.ndarray, pair: tuple[float, float], affine: Affine
-) -> shapely.Geometry:
+def _smooth(values: np.ndarray, known: np.ndarray, pair: tuple[float, float], affine: Affine) -> shapely.Geometry:
     import contourpy
     from scipy import ndimage
 

@@ -248,9 +248,7 @@ class LayerGroup:
         return found
 
 
-def write_project(
-    path: str | os.PathLike[str], group: LayerGroup, *, crs: pyproj.CRS | None, bounds: Bounds
-) -> Path:
+def write_project(path: str | os.PathLike[str], group: LayerGroup, *, crs: pyproj.CRS | None, bounds: Bounds) -> Path:
     """Write a project that opens at `bounds`, complete or not at all.
 
     Parameters
@@ -339,11 +337,7 @@ def _clean(text: str) -> str:
 
 def _add_group(tree: ET.Element, layers: ET.Element, group: LayerGroup) -> None:
     """Add a group to the list of layers, and its layers to those of the project."""
-    facts = {
-        "name": _clean(group.name),
-        "checked": _checked(group.visible),
-        "expanded": str(int(group.expanded)),
-    }
+    facts = {"name": _clean(group.name), "checked": _checked(group.visible), "expanded": str(int(group.expanded))}
     node = ET.SubElement(tree, "layer-tree-group", facts)
     for member in group.members:
         if isinstance(member, LayerGroup):
@@ -462,9 +456,7 @@ def write_qgis(
     regions : GeoDataFrame, optional
         What ``regions.gpkg``, in the same folder, holds.
     """
-    group = posterior_group(
-        shown, Path(path).absolute().parent, rasters, thresholds=thresholds, regions=regions
-    )
+    group = posterior_group(shown, Path(path).absolute().parent, rasters, thresholds=thresholds, regions=regions)
     domain = View.of(shown).domain
     return write_project(path, group, crs=domain.crs, bounds=domain.grid.bounds)
 
@@ -516,8 +508,7 @@ def posterior_group(
         words = f"Probably more than {number(threshold, 6)} {view.posterior.units}"
         members += _of_periods(view, words, f"{place}{POLYGONS}|layername={layer}", _chances_qml())
     return LayerGroup(
-        name or view.posterior.provenance["title"] or "geobgp",
-        [*members, *_raster_layers(rasters, root, domain.crs)],
+        name or view.posterior.provenance["title"] or "geobgp", [*members, *_raster_layers(rasters, root, domain.crs)]
     )
 
 
@@ -567,8 +558,7 @@ def exceedance_regions(shown: Posterior | View, threshold: float) -> gpd.GeoData
         return _exceeded(chances[0], threshold, view)
     maps = [chance.isel(time=k) for chance in chances for k in range(chance.sizes["time"])]
     frames = [
-        _exceeded(one, threshold, view).assign(period=label)
-        for one, label in zip(maps, view.labels, strict=True)
+        _exceeded(one, threshold, view).assign(period=label) for one, label in zip(maps, view.labels, strict=True)
     ]
     return pd.concat(frames, ignore_index=True)
 
@@ -625,9 +615,7 @@ def write_layers(path: Path, frames: Mapping[str, gpd.GeoDataFrame]) -> Path:
 # -- layers
 
 
-def _raster_layers(
-    rasters: Sequence[Path], folder: Path, crs: pyproj.CRS | None
-) -> list[ProjectLayer | LayerGroup]:
+def _raster_layers(rasters: Sequence[Path], folder: Path, crs: pyproj.CRS | None) -> list[ProjectLayer | LayerGroup]:
     """Return a layer for each raster; those of periods in groups by what they show."""
     import rasterio
 
@@ -663,13 +651,7 @@ def _raster_layers(
 
 
 def _vector(
-    name: str,
-    source: str,
-    style: str,
-    crs: pyproj.CRS | None,
-    *,
-    visible: bool = True,
-    span: Span | None = None,
+    name: str, source: str, style: str, crs: pyproj.CRS | None, *, visible: bool = True, span: Span | None = None
 ) -> ProjectLayer:
     return ProjectLayer(name, source, style, "vector", crs, visible, span)
 

@@ -62,9 +62,7 @@ def write_rasters(data: xr.Dataset, path: str | os.PathLike[str], *, title: str 
             remedy="Name a folder, or write one period: at(period).to_raster(...).",
         )
     if not single and path.is_file():
-        raise DataError(
-            f"{path} is a file.", remedy="Give a directory, or a name that ends in .tif for one file."
-        )
+        raise DataError(f"{path} is a file.", remedy="Give a directory, or a name that ends in .tif for one file.")
     targets = []
     with together(path.parent if single else path) as folder:
         if single:
@@ -143,13 +141,7 @@ def _write_bands(data: xr.Dataset, names: list[str], target: Path, title: str | 
 
 
 def write_cog(
-    fill: Callable[[Any], None],
-    plain: str,
-    target: str,
-    tags: Mapping[str, str],
-    *,
-    block: int,
-    **profile: Any,
+    fill: Callable[[Any], None], plain: str, target: str, tags: Mapping[str, str], *, block: int, **profile: Any
 ) -> None:
     """Write a Cloud-Optimised GeoTIFF of float32, NaN off land; the way of all our rasters.
 

@@ -88,9 +88,7 @@ def read(key: str, n: int, m: int) -> tuple[np.ndarray, tuple[FeaturePart, ...]]
         try:
             header, arrays = store.read(path, "basis")
             values = arrays["eigenvalues"]
-            sound = (
-                values.shape == (sizes[path],) and np.isfinite(values).all() and (np.diff(values) >= 0).all()
-            )
+            sound = values.shape == (sizes[path],) and np.isfinite(values).all() and (np.diff(values) >= 0).all()
             if header["key"] != key or not sound or not np.isfinite(arrays["vectors"]).all():
                 raise CacheError(f"{str(path)!r} belongs to another basis.")
             parts = from_arrays(arrays, n, sizes[path])

@@ -105,9 +105,7 @@ class Powers:
         return Fronts.of(self.pattern, self._cells.astype(float))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {
-            name: value for name, value in self.__dict__.items() if name != "fronts"
-        }  # which know addresses
+        return {name: value for name, value in self.__dict__.items() if name != "fronts"}  # which know addresses
 
     @cached_property
     def rows(self) -> np.ndarray:
@@ -292,12 +290,7 @@ class FullRank(Basis):
 
     @validated(domain=DOMAIN, **PRIOR)
     def __init__(
-        self,
-        domain: Domain,
-        *,
-        boundary: Boundary = "neumann",
-        permeability: float = 0.0,
-        scheme: Scheme = "subcell",
+        self, domain: Domain, *, boundary: Boundary = "neumann", permeability: float = 0.0, scheme: Scheme = "subcell"
     ) -> None:
         self.domain = domain
         self.boundary: Boundary = boundary
@@ -353,9 +346,7 @@ class FullRank(Basis):
         nu = kernel.nu if isinstance(kernel, Matern) else 1.0
         if self.field.highest == 0:  # islets of one node each: no two are joined
             return float("inf")
-        return float(
-            self.domain.cell_size * np.sqrt(2.0 * nu * 10.0 ** (14.0 / (nu + 1.0)) / self.field.highest)
-        )
+        return float(self.domain.cell_size * np.sqrt(2.0 * nu * 10.0 ** (14.0 / (nu + 1.0)) / self.field.highest))
 
     def default_kernel(self) -> Kernel:
         """Return `Matern(1.0)`."""
@@ -416,12 +407,7 @@ class FullRank(Basis):
         return kept.with_rows(observe)
 
     def posterior_factor(
-        self,
-        nu: float,
-        lengthscale: float,
-        sd: float,
-        precision: np.ndarray,
-        observe: sp.csr_array | None = None,
+        self, nu: float, lengthscale: float, sd: float, precision: np.ndarray, observe: sp.csr_array | None = None
     ) -> Factor:
         """Return the factor of Q plus site precisions, at the nodes or of rows (n, u) of the weights."""
         q = coefficients(nu, lengthscale / self.domain.cell_size, sd)[1]
@@ -504,12 +490,8 @@ class Field:
         root, mass = np.sqrt(self.mass), join.T @ self.mass
         grown = np.maximum(self.sides, side)
         shrink = (self.sides[i] + self.sides[j]) / (grown[i] + grown[j])
-        stiffness = sp.coo_array(
-            (coo.data * root[i] * root[j] * shrink, (i, j)), shape=self.matrix.shape
-        ).tocsr()
-        if (
-            grown != 2 * self.sides
-        ).any():  # squares of different sizes: what flows out of each is its diagonal
+        stiffness = sp.coo_array((coo.data * root[i] * root[j] * shrink, (i, j)), shape=self.matrix.shape).tocsr()
+        if (grown != 2 * self.sides).any():  # squares of different sizes: what flows out of each is its diagonal
             stiffness = _balanced(stiffness)
         back = sp.diags_array(1.0 / np.sqrt(mass))
         matrix = sp.csr_array(back @ (join.T @ stiffness @ join) @ back)

@@ -17,16 +17,7 @@ from geobgp.land.domain import Domain
 from geobgp.linalg.blas import free_memory, frozen
 from geobgp.linalg.eigen import EigenPart, eigenpairs_by_part, memory_needed
 from geobgp.prior import cache as stored
-from geobgp.prior.basis import (
-    SCALING,
-    Basis,
-    FeaturePart,
-    Scaling,
-    dense,
-    first_features,
-    from_arrays,
-    to_arrays,
-)
+from geobgp.prior.basis import SCALING, Basis, FeaturePart, Scaling, dense, first_features, from_arrays, to_arrays
 from geobgp.prior.kernels import Kernel, Matern
 from geobgp.prior.laplacian import PRIOR, Boundary, Discretisation, Scheme, correct_eigenvalues, discretise
 from geobgp.progress import ProgressLike, Stage, as_progress
@@ -147,13 +138,9 @@ class HarmonicBasis(Basis):
         return cls(domain, boundary, scheme, frozen(values), found[1], made, permeability)
 
     @classmethod
-    def from_vectors(
-        cls, made: Discretisation, eigenvalues: np.ndarray, vectors: np.ndarray
-    ) -> HarmonicBasis:
+    def from_vectors(cls, made: Discretisation, eigenvalues: np.ndarray, vectors: np.ndarray) -> HarmonicBasis:
         """Make a basis of any functions at the unknowns of an operator, orthonormal in its mass."""
-        part = FeaturePart(
-            np.arange(len(vectors)), np.arange(vectors.shape[1]), np.ascontiguousarray(vectors)
-        )
+        part = FeaturePart(np.arange(len(vectors)), np.arange(vectors.shape[1]), np.ascontiguousarray(vectors))
         return cls(made.domain, made.boundary, made.scheme, eigenvalues, (part,), made, made.permeability)
 
     @property
@@ -261,9 +248,7 @@ class HarmonicBasis(Basis):
         """Return the basis that `compute` gives for a smaller `m`."""
         number = _number_of_features(self.discretisation, self.domain, m)
         if number > self.m:
-            raise SizeError(
-                f"The basis has {self.m} features, fewer than m = {m} asks for; compute a larger one."
-            )
+            raise SizeError(f"The basis has {self.m} features, fewer than m = {m} asks for; compute a larger one.")
         values = frozen(self.eigenvalues[:number].copy())
         return replace(self, eigenvalues=values, parts=first_features(self.parts, number))
 
@@ -319,9 +304,7 @@ class HarmonicBasis(Basis):
         shown = np.where(found > 0, np.log1p(found), np.nan)
         image = ax.imshow(shown, cmap="Greys", vmin=-0.6 * np.log1p(found.max()), extent=(0, n, n, 0))
         image.set_interpolation("nearest")
-        ax.set_title(
-            f"{self.boundary}, {self.scheme}: {n:,} unknowns, {matrix.nnz / n:.2f} entries each", fontsize=10
-        )
+        ax.set_title(f"{self.boundary}, {self.scheme}: {n:,} unknowns, {matrix.nnz / n:.2f} entries each", fontsize=10)
         ax.set_xlabel("unknown")
         ax.set_ylabel("unknown")
         return ax
@@ -379,9 +362,7 @@ def _number_of_features(made: Discretisation, domain: Domain, m: int) -> int:
     """
     n = made.matrix.shape[0]
     constants = connected_components(made.matrix, directed=False)[0] - 1 if made.boundary == "neumann" else 0
-    below, above = (
-        f"a {option('cell_size')} {side} {number(domain.cell_size)}" for side in ("below", "above")
-    )
+    below, above = (f"a {option('cell_size')} {side} {number(domain.cell_size)}" for side in ("below", "above"))
     most = n - constants - 2
     if m > most:
         raise SizeError(

@@ -63,10 +63,7 @@ class PCPrior:
 
     def scaled(self, size: float, cell_size: float, sd_unit: float = 1.0) -> PCPrior:
         """Return the same prior with what was left open set for a domain of this size."""
-        return PCPrior(
-            self.lengthscale or (max(size / 50.0, cell_size), 0.05),
-            self.sd or (3.0 * sd_unit, 0.05),
-        )
+        return PCPrior(self.lengthscale or (max(size / 50.0, cell_size), 0.05), self.sd or (3.0 * sd_unit, 0.05))
 
     def rates(self) -> tuple[float, float]:
         """Return the two rates: of exp(-rate / ℓ) and of exp(-rate · σ)."""
@@ -192,18 +189,14 @@ class Kernel(ABC):
         array([1.   , 0.483, 0.   ])
         """
         if self.lengthscale is None:
-            raise GeobgpError(
-                "correlation needs a number; this kernel's lengthscale is None (to be learned)."
-            )
+            raise GeobgpError("correlation needs a number; this kernel's lengthscale is None (to be learned).")
         away = np.abs(as_floats("distance", distance)) / self.lengthscale
         log_q = np.linspace(-30.0, 30.0, 6_001)
         weight = np.exp(self.log_shape(np.exp(log_q))[0] + log_q)
         share, omega = weight / weight.sum(), np.exp(0.5 * log_q)
         return np.array([share @ j0(omega * r) for r in away.ravel()]).reshape(away.shape)
 
-    def log_density(
-        self, eigenvalues: np.ndarray, theta: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def log_density(self, eigenvalues: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return log s at eigenvalues ω² for θ = (log ℓ, log σ), and its first two derivatives in log ℓ.
 
         The derivative in log σ is 2, everywhere.

@@ -174,10 +174,7 @@ Scheme = Literal["subcell", "staircase"]
 
 #: The eight neighbours (row, col) of a cell and the weights of the isotropic 9-point operator.
 _DIRECTIONS = [
-    (dr, dc, 2 / 3 if dr == 0 or dc == 0 else 1 / 6)
-    for dr in (-1, 0, 1)
-    for dc in (-1, 0, 1)
-    if (dr, dc) != (0, 0)
+    (dr, dc, 2 / 3 if dr == 0 or dc == 0 else 1 / 6) for dr in (-1, 0, 1) for dc in (-1, 0, 1) if (dr, dc) != (0, 0)
 ]
 #: A shore closer to a centre than this fraction of the way to a neighbour is held to be this far.
 _NEAREST_SHORE = 1e-3
@@ -227,11 +224,7 @@ class Discretisation:
 
 
 def operator(
-    domain: Domain,
-    *,
-    boundary: Boundary = "neumann",
-    scheme: Scheme = "subcell",
-    permeability: float = 0.0,
+    domain: Domain, *, boundary: Boundary = "neumann", scheme: Scheme = "subcell", permeability: float = 0.0
 ) -> sp.csr_array:
     """Return the sparse symmetric matrix whose smallest eigenpairs are the basis, eigenvalues uncorrected.
 
@@ -286,11 +279,7 @@ PRIOR = {
 
 @validated(domain=DOMAIN, **PRIOR)
 def discretise(
-    domain: Domain,
-    *,
-    boundary: Boundary = "neumann",
-    scheme: Scheme = "subcell",
-    permeability: float = 0.0,
+    domain: Domain, *, boundary: Boundary = "neumann", scheme: Scheme = "subcell", permeability: float = 0.0
 ) -> Discretisation:
     """Discretise the negative Laplacian on a domain; see `Discretisation`.
 
@@ -458,9 +447,7 @@ def _open_faces(domain: Domain, rows: np.ndarray, cols: np.ndarray, dr: int, dc:
     return inland[rows + (dr > 0), cols] & inland[rows + (dr > 0), cols + 1]
 
 
-def _first_crossing(
-    tree: shapely.STRtree, segments: np.ndarray, start: np.ndarray, step: np.ndarray
-) -> np.ndarray:
+def _first_crossing(tree: shapely.STRtree, segments: np.ndarray, start: np.ndarray, step: np.ndarray) -> np.ndarray:
     """Return the fraction of `step` after which each way first meets a segment; infinite if it meets none."""
     theta = np.full(len(start), np.inf)
     ways = shapely.linestrings(np.stack([start, start + step], axis=1))
@@ -552,9 +539,7 @@ def _staircase(domain: Domain, boundary: Boundary) -> Discretisation:
     )
 
 
-def _through_nodes(
-    domain: Domain, to_nodes: sp.csr_array, coords: np.ndarray
-) -> tuple[sp.csr_array, np.ndarray]:
+def _through_nodes(domain: Domain, to_nodes: sp.csr_array, coords: np.ndarray) -> tuple[sp.csr_array, np.ndarray]:
     """Interpolate between nodes, whose values are those of unknowns."""
     plain, inside = domain.interpolation(coords)
     return sp.csr_array(plain @ to_nodes), inside

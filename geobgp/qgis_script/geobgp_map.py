@@ -183,9 +183,7 @@ class GeobgpMap(QgsProcessingAlgorithm):
             words = self.words(parameters, context, feedback, Path(scratch))
             if feedback.isCanceled():
                 return {}
-            Run([python, "-P", "-m", "geobgp.cli.app", "map", *words, "-o", str(folder)], folder).wait(
-                feedback
-            )
+            Run([python, "-P", "-m", "geobgp.cli.app", "map", *words, "-o", str(folder)], folder).wait(feedback)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
         if feedback.isCanceled():
@@ -296,9 +294,7 @@ def export(source, path, context, feedback):
 def default_python():
     """Return the Python to begin with: a variable's, the last one, the installer's, or that of geobgp on the path."""
     beside = shutil.which("geobgp")
-    found = (
-        Path(beside).resolve().parent / ("python.exe" if os.name == "nt" else "python") if beside else None
-    )
+    found = Path(beside).resolve().parent / ("python.exe" if os.name == "nt" else "python") if beside else None
     there = str(found) if found is not None and found.exists() else ""
     return os.environ.get("GEOBGP_PYTHON") or QgsSettings().value(SETTING, "") or INSTALLED_BY or there
 
@@ -314,9 +310,7 @@ def find_python(text):
         path = next((path / name for name in names if (path / name).is_file()), path)
     ask = [str(path), "-c", "import sys, geobgp; print(sys.version_info[:2])"]
     try:
-        told = subprocess.run(
-            ask, capture_output=True, text=True, env=clean(), timeout=120, check=False, **hidden()
-        )
+        told = subprocess.run(ask, capture_output=True, text=True, env=clean(), timeout=120, check=False, **hidden())
     except (OSError, subprocess.TimeoutExpired) as error:
         raise QgsProcessingException(f"{text} cannot be run as Python ({error}). {advice}") from error
     if told.returncode:
@@ -378,9 +372,7 @@ class Run:
                 for left in self.leftovers() - before:
                     shutil.rmtree(left, ignore_errors=True)
         if code and not feedback.isCanceled():
-            message = (
-                self.errors[-1] if self.errors else "\n".join(self.others[-5:]) or f"It ended with {code}."
-            )
+            message = self.errors[-1] if self.errors else "\n".join(self.others[-5:]) or f"It ended with {code}."
             if code == PARTLY:
                 feedback.reportError(f"geobgp: {message}")
                 return
@@ -428,19 +420,13 @@ class Run:
 
     def leftovers(self):
         """Return the hidden folders of unfinished runs."""
-        return {
-            p
-            for place in (self.folder.parent, self.folder)
-            for p in place.glob(f".{self.folder.name}-*.part")
-        }
+        return {p for place in (self.folder.parent, self.folder) for p in place.glob(f".{self.folder.name}-*.part")}
 
 
 def stop(process):
     """End a process and all that it has started."""
     if os.name == "nt":
-        subprocess.run(
-            ["taskkill", "/F", "/T", "/PID", str(process.pid)], capture_output=True, check=False, **hidden()
-        )
+        subprocess.run(["taskkill", "/F", "/T", "/PID", str(process.pid)], capture_output=True, check=False, **hidden())
         return
     for how, seconds in ((signal.SIGTERM, GRACE), (signal.SIGKILL, None)):
         try:
@@ -498,9 +484,7 @@ class Loader(QgsProcessingLayerPostProcessorInterface):
     def put_in_place(layer, into, project):
         """Let the raster that is there already take the place of its double in the group."""
         own = project.layerTreeRoot().findLayer(layer.id())
-        double = next(
-            (n for n in into.findLayers() if n.layer() and n.layer().source() == layer.source()), None
-        )
+        double = next((n for n in into.findLayers() if n.layer() and n.layer().source() == layer.source()), None)
         if own is None or double is None:
             return
         layer.setName(double.name())

@@ -70,19 +70,10 @@ def ladder(tried: Sequence[FitRecord]) -> str:
     kinds = list(dict.fromkeys((r.prior, r.water) for r in tried))
     for k, kind in enumerate(kinds):
         mine = sorted((r.nodes, r.gain) for r in tried if (r.prior, r.water) == kind)
-        ax.plot(
-            *zip(*mine, strict=True),
-            marker="o",
-            markersize=4,
-            linewidth=1.2,
-            label=", ".join(kind),
-            color=f"C{k}",
-        )
+        ax.plot(*zip(*mine, strict=True), marker="o", markersize=4, linewidth=1.2, label=", ".join(kind), color=f"C{k}")
     kept = [(r.nodes, r.gain) for r in tried if r.kept]
     if kept:
-        ax.plot(
-            *zip(*kept, strict=True), marker="o", markersize=10, color=INK, fillstyle="none", linestyle="none"
-        )
+        ax.plot(*zip(*kept, strict=True), marker="o", markersize=10, color=INK, fillstyle="none", linestyle="none")
     ax.set_xscale("log")
     nodes = sorted({r.nodes for r in tried})
     ax.set_xticks(nodes, [f"{n:,}" for n in nodes])

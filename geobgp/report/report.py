@@ -357,9 +357,7 @@ def _lost(posterior: Posterior) -> str:
 
 def _quantity(fact: Mapping[str, Any]) -> tuple[str, str]:
     """Return a learned quantity and its interval."""
-    return f"{number(fact['value'])} {fact['unit']}".strip(), interval_words(fact) if fact[
-        "learned"
-    ] else "given"
+    return f"{number(fact['value'])} {fact['unit']}".strip(), interval_words(fact) if fact["learned"] else "given"
 
 
 def capital(name: str) -> str:
@@ -411,9 +409,7 @@ def _estimates(posterior: Posterior) -> list[tuple[str, str, str]]:
     }
     rows = [(name, *_quantity(facts[key])) for key, name in named.items() if key in facts]
     rows += [
-        (capital(key.replace("_", " ")), str(facts[key]), "")
-        for key in ("dynamics", "yearly_cycle")
-        if facts.get(key)
+        (capital(key.replace("_", " ")), str(facts[key]), "") for key in ("dynamics", "yearly_cycle") if facts.get(key)
     ]
     if "overdispersion" in facts:
         rows.append(("More spread than Poisson counts", *facts["overdispersion"].split(": ", 1)))
@@ -462,12 +458,7 @@ def _validation(posterior: Posterior, checked: Any) -> dict[str, Any]:
     if hasattr(checked, "by_period"):
         out["check_head"] = ("Left out", "Observed", "Expected", f"Within {whole_percent(checked.interval)}")
         out["check_rows"] = [
-            (
-                str(k),
-                events(float(r["observed"])),
-                events(float(r["expected"])),
-                percent(float(r["coverage"])),
-            )
+            (str(k), events(float(r["observed"])), events(float(r["expected"])), percent(float(r["coverage"])))
             for k, r in checked.by_period().iterrows()
         ]
         return out
@@ -568,9 +559,7 @@ def _about_regions(frame: pd.DataFrame) -> str:
     """Say whose the intervals of regions are, and what was observed."""
     told = ["An interval is that of the number before it."]
     if interval_in(frame, "predicted") is not None:
-        told.append(
-            '"Predicted" is where the number observed should lie, which varies about the expected one.'
-        )
+        told.append('"Predicted" is where the number observed should lie, which varies about the expected one.')
     if "observed" in frame:
         unknown = int((frame["observed"].isna() & ~_hidden(frame)).sum())
         cut = f" (not known of {unknown:,}, whose borders cut what events were counted by)" if unknown else ""

@@ -18,12 +18,7 @@ from geobgp.validation import PATH, PROGRESS, validated
 @validated(progress=PROGRESS)
 @takes(AnyStrataOptions)
 def map_strata(
-    points: Any = None,
-    land: Any = None,
-    by: Sequence[str] = (),
-    *,
-    progress: ProgressLike = False,
-    **options: Any,
+    points: Any = None, land: Any = None, by: Sequence[str] = (), *, progress: ProgressLike = False, **options: Any
 ) -> Strata:
     """Map each value of a column by itself: diseases, age groups, species; all on the same cells and the same basis.
 
@@ -67,13 +62,7 @@ def map_strata(
 @validated(out=PATH, progress=PROGRESS)
 @takes(TilesOptions, output="out")
 def map_tiles(
-    points: Any,
-    land: Any,
-    out: str | Path,
-    *,
-    cell_size: float,
-    progress: ProgressLike = False,
-    **options: Any,
+    points: Any, land: Any, out: str | Path, *, cell_size: float, progress: ProgressLike = False, **options: Any
 ) -> Tiles:
     """Map the intensity of points on land of any size at full resolution, tile by tile.
 

@@ -74,8 +74,7 @@ class Mosaic:
             import zarr
         except ImportError as error:
             raise WorkerError(
-                "The mosaic of tiles is a Zarr group, and zarr is not installed.",
-                remedy="Install geobgp[dask].",
+                "The mosaic of tiles is a Zarr group, and zarr is not installed.", remedy="Install geobgp[dask]."
             ) from error
         self.folder, self.frame, self.tiles, self.names = folder, frame, list(tiles), list(names)
         shown = "Relative risk" if units.quantity == RELATIVE_RISK else f"Intensity in {units.words}"
@@ -95,11 +94,7 @@ class Mosaic:
                 name, shape=shape, chunks=chunks, dtype="float32", fill_value=np.float32(np.nan),
                 dimension_names=("northing", "easting"),
             )  # fmt: skip
-            about = {
-                "units": units.words,
-                "long_name": f"{units.quantity}, {name}",
-                "quantity": units.quantity,
-            }
+            about = {"units": units.words, "long_name": f"{units.quantity}, {name}", "quantity": units.quantity}
             made.attrs.update({**about, "grid_mapping": "spatial_ref"})
         h = frame.cell_size
         axes = {
@@ -146,9 +141,7 @@ class Mosaic:
         with np.errstate(invalid="ignore", divide="ignore"):
             for name in self.names:
                 # Other tiles may have written next to it, never in it.
-                blended = np.where(total > 0, self.units.factor * sums[name] / total, np.nan).astype(
-                    np.float32
-                )
+                blended = np.where(total > 0, self.units.factor * sums[name] / total, np.nan).astype(np.float32)
                 before = self._group[name][rows, cols]
                 self._group[name][rows, cols] = np.where(np.isfinite(blended), blended, before)
 

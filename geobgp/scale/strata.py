@@ -24,14 +24,7 @@ from geobgp import archive
 from geobgp.auto.gridded import GriddedData, InTime
 from geobgp.auto.pipeline import Mapped, run
 from geobgp.data.persons import CaseControl
-from geobgp.errors import (
-    DataError,
-    GeobgpWarning,
-    StrataWarning,
-    captured_warnings,
-    render_text,
-    warn,
-)
+from geobgp.errors import DataError, GeobgpWarning, StrataWarning, captured_warnings, render_text, warn
 from geobgp.files import replacing
 from geobgp.land.regions import read_regions
 from geobgp.output.grids import hatched_cells, hatched_land
@@ -293,9 +286,7 @@ class Strata(Mapping[str, "Posterior"]):
     @property
     def labels(self) -> pd.DataFrame:
         """The values of the columns, by name of the stratum."""
-        return pd.DataFrame(
-            list(self.categories.values()), index=list(self.categories), columns=list(self.by)
-        )
+        return pd.DataFrame(list(self.categories.values()), index=list(self.categories), columns=list(self.by))
 
     # -- what all posteriors answer
 
@@ -454,10 +445,7 @@ class Strata(Mapping[str, "Posterior"]):
         return safe_names(list(self))
 
     def to_raster(
-        self,
-        folder: str | Path,
-        thresholds: Sequence[float] = (),
-        step: Callable[[int, int], Any] | None = None,
+        self, folder: str | Path, thresholds: Sequence[float] = (), step: Callable[[int, int], Any] | None = None
     ) -> dict[str, Path]:
         """Write a GeoTIFF of each stratum into a folder, all statistics as its bands; return where, by name.
 
@@ -580,9 +568,7 @@ class Strata(Mapping[str, "Posterior"]):
         return Path(path)
 
     def _switch(self, path: str | Path | None, pages: Mapping[str, str], online: bool = False) -> str:
-        page = render(
-            "scale/switch.html.j2", title=self.title, by=", ".join(self.by), pages=dict(pages), online=online
-        )
+        page = render("scale/switch.html.j2", title=self.title, by=", ".join(self.by), pages=dict(pages), online=online)
         if path is not None:
             with replacing(path, parents=True) as temporary:
                 temporary.write_text(page, encoding="utf-8")
@@ -701,12 +687,7 @@ def run_strata(options: Any, progress: ProgressLike = False) -> Strata:
 
 def _check_readable(points: Any) -> None:
     """Refuse points that can be read only once: they are read for the pooled fit, and by stratum."""
-    if (
-        points is None
-        or hasattr(points, "columns")
-        or hasattr(points, "__fspath__")
-        or isinstance(points, str)
-    ):
+    if points is None or hasattr(points, "columns") or hasattr(points, "__fspath__") or isinstance(points, str):
         return
     if any(hasattr(points, name) for name in ("__arrow_c_stream__", "__geo_interface__", "__dataframe__")):
         return
@@ -826,9 +807,7 @@ def _fit_all(
         if moved(before, prior) < POOL_SETTLED:
             prior = before
             break
-        items = {
-            name: dataclasses.replace(items[name], prior=prior, start=f.packed) for name, f in fits.items()
-        }
+        items = {name: dataclasses.replace(items[name], prior=prior, start=f.packed) for name, f in fits.items()}
         again, failed = _run(items, shared, workers, progress, "pooled fits")
         fits, failures = fits | again, failures | failed
     fits = {name: fits[name] for name in strata.keys if name in fits and name not in failures}
@@ -841,9 +820,7 @@ def _fit_all(
             found=0,
         )
     units = getattr(o, "units", None)
-    posteriors = {
-        name: _posterior(f.packed, pooled, common, prior).in_units(units) for name, f in fits.items()
-    }
+    posteriors = {name: _posterior(f.packed, pooled, common, prior).in_units(units) for name, f in fits.items()}
     rule = Protection.of(o.min_count, o.protect, getattr(o, "min_people", 0.0))
     if rule:
         posteriors, too_few = _protected(posteriors, rule)
@@ -864,9 +841,7 @@ def _fit_all(
     captured = {name: (*strata.warnings.get(name, ()), *f.warnings) for name, f in fits.items()}
     observed = strata.observed
     facts = {name: _lost(observed[name]) for name in failures if name in observed}
-    return Strata(
-        posteriors, strata.by, dict(strata.keys), pooled, failures, captured, prior, dict(observed), facts
-    )
+    return Strata(posteriors, strata.by, dict(strata.keys), pooled, failures, captured, prior, dict(observed), facts)
 
 
 def _light(counts: Any) -> Any:
@@ -882,9 +857,7 @@ def _lost(counts: Any) -> dict[str, float]:
     return {"points": getattr(counts, "n_used", 0), "dropped": getattr(counts, "n_dropped", 0)}
 
 
-def _protected(
-    posteriors: dict[str, Posterior], rule: Protection
-) -> tuple[dict[str, Posterior], dict[str, str]]:
+def _protected(posteriors: dict[str, Posterior], rule: Protection) -> tuple[dict[str, Posterior], dict[str, str]]:
     """Return the strata with small numbers hidden, and why nothing of the others can be shown."""
     shown, failures = dict[str, Posterior](), dict[str, str]()
     for name, posterior in posteriors.items():
@@ -917,28 +890,21 @@ def _run(
     return fits, failures
 
 
-def _common_prior(
-    pooled: Posterior, fits: dict[str, FittedStratum], before: NormalPrior | None
-) -> NormalPrior:
+def _common_prior(pooled: Posterior, fits: dict[str, FittedStratum], before: NormalPrior | None) -> NormalPrior:
     domain, kernel = pooled.domain, pooled.kernel
     size = float(np.sqrt(domain.node_areas.sum()))
     prior = before or kernel.prior.scaled(size, domain.cell_size)
     learned = [f.learned for f in fits.values()]
     evidence = [
         Evidence.of_fit(
-            f.hyper_mean[:2],
-            f.hyper_cov[:2, :2],
-            prior,
-            None if f.hyper_gradient is None else f.hyper_gradient[:2],
+            f.hyper_mean[:2], f.hyper_cov[:2, :2], prior, None if f.hyper_gradient is None else f.hyper_gradient[:2]
         )
         for f in learned
     ]
     return learn_prior(evidence, np.array([f.hyper_mean[:2] for f in learned]))
 
 
-def _posterior(
-    packed: bytes, pooled: Posterior, common: Mapping[str, Any], prior: NormalPrior | None
-) -> Posterior:
+def _posterior(packed: bytes, pooled: Posterior, common: Mapping[str, Any], prior: NormalPrior | None) -> Posterior:
     """Return the posterior of a stratum, on the basis that all share."""
     shared = "free for each stratum"
     if prior is not None:

@@ -192,11 +192,7 @@ class SharedParameters:
 
     @classmethod
     def of(
-        cls,
-        lengthscale: float,
-        sd: float,
-        coefficients: Sequence[float],
-        covariance: Sequence[Sequence[float]],
+        cls, lengthscale: float, sd: float, coefficients: Sequence[float], covariance: Sequence[Sequence[float]]
     ) -> SharedParameters:
         """Return what was learned, from arrays or lists."""
         rows = tuple(tuple(float(v) for v in row) for row in covariance)
@@ -275,10 +271,7 @@ def tile_domain(tile: Tile, job: TileJob) -> Domain:
     """Return the land of a tile, halo included."""
     crs = None if job.crs is None else pyproj.CRS.from_wkt(job.crs)
     return Domain.from_geometry(
-        tile.geometry,
-        job.frame.grid(tile.outer, crs),
-        barriers=tile.barriers,
-        min_coverage=job.min_coverage,
+        tile.geometry, job.frame.grid(tile.outer, crs), barriers=tile.barriers, min_coverage=job.min_coverage
     )
 
 
@@ -342,9 +335,7 @@ def _own(tile: Tile, domain: Domain) -> np.ndarray:
     """Tell which nodes lie in a tile's core."""
     rows, cols = domain.node_rows + tile.outer.top, domain.node_cols + tile.outer.left
     core = tile.core
-    return np.asarray(
-        (rows >= core.top) & (rows < core.bottom) & (cols >= core.left) & (cols < core.right), bool
-    )
+    return np.asarray((rows >= core.top) & (rows < core.bottom) & (cols >= core.left) & (cols < core.right), bool)
 
 
 def tile_posterior(task: Task, job: TileJob) -> Posterior:
@@ -361,9 +352,7 @@ def estimate_hyperparameters(task: Task, job: TileJob) -> tuple[np.ndarray, np.n
         basis, counts, inputs = _observed(task, job, part=True)
         columns, offset = inputs.effects.linearised(np.array([0.0, *job.slopes]))
         log_rate = columns[:, 1:] @ np.array(job.slopes) + (0.0 if offset is None else offset)
-        fixed = Inputs(
-            basis.domain, inputs.seen * np.exp(log_rate), "exposure", effects=_intercept(basis.domain)
-        )
+        fixed = Inputs(basis.domain, inputs.seen * np.exp(log_rate), "exposure", effects=_intercept(basis.domain))
         fit = LGCP.from_inputs(basis, fixed, Matern(job.nu)).fit(counts, measure=True).fit
     found = fit.hyper_mean, fit.hyper_cov
     del basis, fit
@@ -538,9 +527,7 @@ class TileSources:
             )
         for warning in captured:
             # How many nodes have no value is told when those of the tiles are known.
-            if not (
-                warning.option in ("exposure", "effort", "covariates") and isinstance(warning.found, int)
-            ):
+            if not (warning.option in ("exposure", "effort", "covariates") and isinstance(warning.found, int)):
                 warn(warning)
         units = _units(o.units or "", coarse.exposure_kind, domain)
         read: dict[Key, Any] = {EXPOSURE: coarse.given, EFFORT: coarse.given_effort}
@@ -609,14 +596,7 @@ def _raster_digest(path: str, domain: Domain) -> bytes:
     file, band = split_band(path)
     with rasterio.open(file) as opened:
         files = sorted(Path(name) for name in opened.files if not name.endswith(_BESIDE))
-        facts = (
-            opened.shape,
-            tuple(opened.transform),
-            opened.nodatavals,
-            opened.scales,
-            opened.offsets,
-            band,
-        )
+        facts = (opened.shape, tuple(opened.transform), opened.nodatavals, opened.scales, opened.offsets, band)
         found.update(repr(facts).encode() + (b"" if opened.crs is None else opened.crs.to_wkt().encode()))
     if files and all(one.is_file() for one in files):
         for one in files:

@@ -241,16 +241,13 @@ class Planner:
             model = LGCP.from_inputs(coarse.basis, Inputs.of(coarse), kernel)
             fit = model.fit(np.asarray(coarse.observed)).fit
             mean, covariance = fit.states[0].coefficients()
-        return SharedParameters.of(
-            kernel.lengthscale or 0.0, kernel.sd or 0.0, mean.tolist(), covariance.tolist()
-        )
+        return SharedParameters.of(kernel.lengthscale or 0.0, kernel.sd or 0.0, mean.tolist(), covariance.tolist())
 
     def _sampled(self, job: TileJob, theta: np.ndarray) -> np.ndarray:
         """Return the hyperparameters that some tiles together find most probable, on cells as fine as they will be."""
         tasks = self._tasks(self._cut(float(np.exp(theta[0])), job.permeability))
         order = sorted(
-            (k for k in range(len(tasks)) if len(tasks[k][1]) >= FEWEST_EVENTS),
-            key=lambda k: len(tasks[k][1]),
+            (k for k in range(len(tasks)) if len(tasks[k][1]) >= FEWEST_EVENTS), key=lambda k: len(tasks[k][1])
         )
         if not order:
             return theta
@@ -269,9 +266,7 @@ class Planner:
                 else:
                     missing.append((task, path))
             todo = [task for task, _ in missing]
-            for done, (k, result) in enumerate(
-                self.workers.run(estimate_hyperparameters, todo, shared), start=1
-            ):
+            for done, (k, result) in enumerate(self.workers.run(estimate_hyperparameters, todo, shared), start=1):
                 if isinstance(result, Failed):
                     raise result.error
                 write_json(missing[k][1], {"theta": result[0].tolist(), "covariance": result[1].tolist()})
@@ -386,10 +381,7 @@ def _fit(planner: Planner, plan: Plan) -> Tiles:
     if job.inputs.exposed:  # the band that is shown comes first: of a rate the median
         names = ["q50", *(name for name in names if name != "q50")]
     mosaic = Mosaic(folder, planner.frame, tiles, names, planner.land.crs, units, o.title)
-    paths = [
-        folder / "tiles" / f"tile-{tile.number:05d}-{job.key(tile, coords)}.geobgp"
-        for tile, coords, _ in tasks
-    ]
+    paths = [folder / "tiles" / f"tile-{tile.number:05d}-{job.key(tile, coords)}.geobgp" for tile, coords, _ in tasks]
     facts: dict[int, dict[str, Any]] = {}
     failures: dict[int, str] = {}
     with progress.stage("tiles") as stage:
@@ -450,21 +442,14 @@ def _coefficients(job: TileJob, facts: list[dict[str, Any]]) -> pd.DataFrame:
         return pd.DataFrame(learned[0])
     shared = np.array(job.parameters.coefficients), np.array(job.parameters.covariance)
     return coefficient_table(
-        [SimpleNamespace(weight=1.0, coefficients=lambda: shared)],
-        job.inputs.whole.effects,
-        "rate ratio",
-        job.interval,
+        [SimpleNamespace(weight=1.0, coefficients=lambda: shared)], job.inputs.whole.effects, "rate ratio", job.interval
     )
 
 
 def _record(tiles: Tiles, o: TilesOptions, progress: Progress) -> dict[str, Any]:
     return {
         "options": o.record(),
-        "points": {
-            "read": tiles.counts.n_read,
-            "used": tiles.counts.n_used,
-            "dropped": tiles.counts.n_dropped,
-        },
+        "points": {"read": tiles.counts.n_read, "used": tiles.counts.n_used, "dropped": tiles.counts.n_dropped},
         "unit": tiles.units,
         "lengthscale": tiles.lengthscale,
         "sd": tiles.sd,

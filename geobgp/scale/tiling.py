@@ -46,10 +46,7 @@ class Box:
     def meets(self, other: Box) -> bool:
         """Tell whether two boxes have cells in common."""
         return (
-            self.top < other.bottom
-            and other.top < self.bottom
-            and self.left < other.right
-            and other.left < self.right
+            self.top < other.bottom and other.top < self.bottom and self.left < other.right and other.left < self.right
         )
 
     def common(self, other: Box) -> Box:

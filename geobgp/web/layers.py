@@ -118,9 +118,7 @@ def with_legend(layers: list[Layer], posterior: Any) -> list[Layer]:
     if not getattr(posterior, "protection", None):
         return layers
     hidden, told = hidden_words(posterior), shown_words(posterior)
-    return [
-        replace(layer, note=" ".join(filter(None, (layer.note, told))), hidden=hidden) for layer in layers
-    ]
+    return [replace(layer, note=" ".join(filter(None, (layer.note, told))), hidden=hidden) for layer in layers]
 
 
 def chance_layer(
@@ -699,9 +697,7 @@ def transform_pixels(
     while len(rows) * len(cols) > EXACT_PIXELS and step >= 4:
         across, down = _knots(cols, step), _knots(rows, step)
         x, y = transform(*np.meshgrid(across, down))
-        middle_x, middle_y = transform(
-            *np.meshgrid((across[:-1] + across[1:]) / 2, (down[:-1] + down[1:]) / 2)
-        )
+        middle_x, middle_y = transform(*np.meshgrid((across[:-1] + across[1:]) / 2, (down[:-1] + down[1:]) / 2))
         if np.isfinite(x).all() and np.isfinite(y).all():
             error = max(_midpoint_error(x, middle_x), _midpoint_error(y, middle_y))
             if error <= tolerance:

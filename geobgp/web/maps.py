@@ -150,11 +150,7 @@ def posterior_map(
     names = (drawn, *(name for name in _SHARED if name != drawn and view.periods is None))
     fields = {name: data[name].values for name in names}
     spread, of_mean = uncertainty(data)
-    fields |= {
-        "cv" if of_mean else "sd": spread,
-        "low": data[ends.low].values,
-        "high": data[ends.high].values,
-    }
+    fields |= {"cv" if of_mean else "sd": spread, "low": data[ends.low].values, "high": data[ends.high].values}
     span = float(np.nanmin(fields["low"])), float(np.nanmax(fields["high"]))
     for k, value in enumerate(chosen_thresholds(threshold, thresholds, default_threshold(posterior, data))):
         fields[f"p{k}"] = view.exceedance(value)
@@ -210,14 +206,7 @@ def versus_map(
     layers = [
         Layer("ratio", "Ratio", "Ratio", compared.title, ratio["q50"].values, palette.ratio_classes()),
         Layer("increase", words.capitalize(), words.capitalize(), "%", chance, chances, "p", words),
-        Layer(
-            "difference",
-            "Difference",
-            f"Difference, {word}",
-            compared.units,
-            gap,
-            palette.signed_classes(gap),
-        ),
+        Layer("difference", "Difference", f"Difference, {word}", compared.units, gap, palette.signed_classes(gap)),
     ]
     ends = interval_in(ratio)
     assert ends is not None
@@ -265,12 +254,7 @@ class Page:
     view: View | None = None
 
     def map(
-        self,
-        domain: Domain,
-        layers: list[Layer],
-        fields: dict[str, np.ndarray],
-        max_pixels: int,
-        max_bytes: int,
+        self, domain: Domain, layers: list[Layer], fields: dict[str, np.ndarray], max_pixels: int, max_bytes: int
     ) -> folium.Map:
         """Return the map of layers, with the numbers of fields on the grid."""
         view, periods = self.view, None if self.view is None else self.view.fitted
@@ -340,20 +324,14 @@ def save(made: folium.Map, path: str | os.PathLike[str]) -> Path:
     """Write a map as one HTML file, complete or not at all."""
     path = Path(path)
     if path.suffix.lower() not in (".html", ".htm"):
-        raise DataError(
-            f"A map is written as HTML; {path.name!r} should end in .html.", option="path", found=path
-        )
+        raise DataError(f"A map is written as HTML; {path.name!r} should end in .html.", option="path", found=path)
     with replacing(path, parents=True) as temporary:
         temporary.write_text(made.get_root().render(), encoding="utf-8")
     return path
 
 
 def fit_into(
-    domain: Domain,
-    layers: list[Layer],
-    max_pixels: int,
-    max_bytes: int,
-    hatched: np.ndarray | None = None,
+    domain: Domain, layers: list[Layer], max_pixels: int, max_bytes: int, hatched: np.ndarray | None = None
 ) -> tuple[Plane, list[list[str]]]:
     """Return the plane and the pictures of each layer (one a period), with fewer pixels until they fit.
 
@@ -414,9 +392,7 @@ def _seen(posterior: Posterior) -> str:
         return ""
     effort = np.atleast_2d(posterior.effort)
     share = float(np.mean([unseen_share(one, posterior.domain) for one in effort]))
-    return (
-        f", with full effort; no data on {percent(share)} of the land" if share > 0 else ", with full effort"
-    )
+    return f", with full effort; no data on {percent(share)} of the land" if share > 0 else ", with full effort"
 
 
 def in_doubt(summary: Mapping[str, Any]) -> str:

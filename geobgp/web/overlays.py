@@ -49,10 +49,7 @@ def few_enough(n: int, most: int, what: str, name: str) -> None:
     """Refuse more of something than a web page can show."""
     if n > most:
         raise DataError(
-            f"{n:,} {what} are too many for a web page.",
-            option=name,
-            found=n,
-            remedy=f"Show at most {most:,} of them.",
+            f"{n:,} {what} are too many for a web page.", option=name, found=n, remedy=f"Show at most {most:,} of them."
         )
 
 
@@ -150,9 +147,7 @@ def _over_time(periods: list[list[list[str]]]) -> list[list[Any]]:
             key = words, sum(other == words for other, _ in rows[:j])
             out.setdefault(key, [None] * len(periods))[k] = text
     shown = [(words, texts, set(texts) - {None}) for (words, _), texts in out.items()]
-    return [
-        [words, texts if len(different) > 1 else next(iter(different))] for words, texts, different in shown
-    ]
+    return [[words, texts if len(different) > 1 else next(iter(different))] for words, texts, different in shown]
 
 
 def _series(frame: gpd.GeoDataFrame, records: Sequence[Mapping[str, Any] | None]) -> dict[str, Any]:
@@ -251,9 +246,7 @@ def context_config(context: Any, plane: Plane) -> dict[str, Any]:
     shapes = near_domain(frame, plane.domain)
     west, south, east, north = plane.domain.grid.bounds
     margin = 0.1 * max(east - west, north - south)
-    shapes = shapely.intersection(
-        shapes, shapely.box(west - margin, south - margin, east + margin, north + margin)
-    )
+    shapes = shapely.intersection(shapes, shapely.box(west - margin, south - margin, east + margin, north + margin))
     there = ~shapely.is_empty(shapes)
     if not there.any():
         raise GeometryError(

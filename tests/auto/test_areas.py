@@ -67,9 +67,7 @@ def test_the_shell_writes_everything(data, tmp_path):
     hidden = int(frame["told"].isna().sum())
     assert record["points"]["areas"] == 20 and record["points"]["suppressed"] == hidden
     assert record["options"]["suppressed"] == [0, 4]
-    assert "--suppressed 0-4" in record["command"] and record["command"].startswith(
-        "geobgp map --land land.gpkg"
-    )
+    assert "--suppressed 0-4" in record["command"] and record["command"].startswith("geobgp map --land land.gpkg")
     regions = gpd.read_file(out / "regions.gpkg")
     assert len(regions) == 20 and regions["observed"].isna().sum() == hidden
     assert {"expected", "q05", "q95", "predicted_q95"} <= set(regions.columns)
@@ -135,15 +133,7 @@ def test_half_of_what_is_needed_is_refused(given, told):
 
 def test_the_shell_explains_an_interval(data, capsys):
     folder, _ = data
-    told = [
-        "map",
-        "--areas",
-        str(folder / "districts.gpkg"),
-        "--count",
-        "told",
-        "--land",
-        str(folder / "land.gpkg"),
-    ]
+    told = ["map", "--areas", str(folder / "districts.gpkg"), "--count", "told", "--land", str(folder / "land.gpkg")]
     assert main([*told, "--suppressed", "few", "-o", "nowhere"]) == 2
     assert "such as 1-4" in capsys.readouterr().err
     assert main([*told, "--no-cache", "--quiet", "-o", "nowhere"]) == 1

@@ -3,13 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from geobgp.auto.search import (
-    cell_size_for,
-    features_needed,
-    practical_features,
-    round_features,
-    round_size,
-)
+from geobgp.auto.search import cell_size_for, features_needed, practical_features, round_features, round_size
 from geobgp.prior.basis import MAX_TRUNCATED_VARIANCE
 from geobgp.prior.kernels import Matern
 from geobgp.summary import Choice

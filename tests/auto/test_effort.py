@@ -67,9 +67,7 @@ def test_thinned_events_give_back_the_whole_intensity():
         table = posterior.node_intensity()
         inside.append(((table["q05"] <= intensity) & (intensity <= table["q95"])).mean())
         bias.append(float(table["mean"] @ area / (intensity @ area)))
-        naive.append(
-            float(LGCP(basis, Matern(1.5)).fit(counts).node_intensity()["mean"] @ area / (intensity @ area))
-        )
+        naive.append(float(LGCP(basis, Matern(1.5)).fit(counts).node_intensity()["mean"] @ area / (intensity @ area)))
     assert 0.84 <= np.mean(inside) <= 0.96  # 86 to 94 % over a hundred: benchmarks/effort.py
     assert np.mean(bias) == pytest.approx(1.0, abs=0.06)
     assert np.mean(naive) < 0.6
@@ -87,9 +85,7 @@ def test_where_nobody_looks_intervals_are_wide(make):
     assert ratio[east > 11.0].min() > 2.5 * np.median(ratio[east < 6.0])
     assert (effort[east > 7.0] == 0).all() and posterior.converged
     with pytest.raises(DataError, match="1 of 1 event lies where the effort is zero"):
-        LGCP(make(domain), KERNEL, effort=effort).fit(
-            (np.arange(domain.n_nodes) == np.argmax(east)).astype(float)
-        )
+        LGCP(make(domain), KERNEL, effort=effort).fit((np.arange(domain.n_nodes) == np.argmax(east)).astype(float))
 
 
 def test_areas_of_one_node_each_say_what_points_do():

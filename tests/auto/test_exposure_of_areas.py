@@ -159,9 +159,7 @@ def test_pixels_are_shared_out_as_they_lie():
 
 def test_effort_by_district_stays_in_its_district():
     land = [shapely.box(0, 0, 10, 10), shapely.box(10, 0, 20, 10)]
-    frame = gpd.GeoDataFrame(
-        {"cases": [100, 10], "effort": [1.0, 0.1], "people": [1000.0, 1000.0]}, geometry=land
-    )
+    frame = gpd.GeoDataFrame({"cases": [100, 10], "effort": [1.0, 0.1], "people": [1000.0, 1000.0]}, geometry=land)
     found = map_intensity(
         areas=frame, count="cases", land=frame, exposure=frame, exposure_column="people",
         effort=frame[["effort", "geometry"]], crs="local", cell_size=3.0, cache=False,

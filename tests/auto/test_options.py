@@ -67,9 +67,7 @@ def test_an_option_is_one_field_of_a_group(tmp_path):
     path = copy / "auto" / "options.py"
     text = path.read_text("utf-8")
     text = text.replace(
-        "    min_coverage : float\n",
-        "    vertical : float\n        Metres of ascent.\n    min_coverage : float\n",
-        1,
+        "    min_coverage : float\n", "    vertical : float\n        Metres of ascent.\n    min_coverage : float\n", 1
     )
     field = '    vertical: float = setting("Ascent.", "number", default=1.0, least=0.0)\n'
     text = text.replace("    min_coverage: float =", f"{field}    min_coverage: float =", 1)

@@ -41,9 +41,7 @@ def test_one_call_gives_all_periods(cases):
 
 def test_cells_and_features_are_chosen_on_all_periods_together(cases):
     mapped = run(
-        Options(
-            points=cases, land=LAND, crs="local", time="date", every="quarter", max_seconds=20.0, cache=False
-        )
+        Options(points=cases, land=LAND, crs="local", time="date", every="quarter", max_seconds=20.0, cache=False)
     )
     posterior = mapped.posterior
     assert posterior.n_periods == 3 and posterior.domain.n_nodes > 500 and posterior.tried
@@ -56,11 +54,7 @@ def test_undated_events_are_warned_of_once(cases):
 
     with pytest.warns(DroppedPointsWarning, match="7 of 400 rows") as told:
         map_intensity(
-            cases.assign(date=cases["date"].where(cases.index >= 7)),
-            LAND,
-            time="date",
-            every="month",
-            **QUICK,
+            cases.assign(date=cases["date"].where(cases.index >= 7)), LAND, time="date", every="month", **QUICK
         )
     assert len(told) == 1
 
@@ -69,20 +63,14 @@ def test_dynamics_and_periods_can_be_given(cases):
     posterior = map_intensity(
         cases, LAND, time="date", every="month", between=("2019-12", "2020-09"), dynamics="separable", **QUICK
     )
-    assert (
-        posterior.n_periods == 10
-        and posterior.observed[0].sum() == 0
-        and "given" in posterior.choices["dynamics"]
-    )
+    assert posterior.n_periods == 10 and posterior.observed[0].sum() == 0 and "given" in posterior.choices["dynamics"]
     assert posterior.dynamics == "separable" and "given" in posterior.choices["periods"]
 
 
 def test_exposure_may_change_from_period_to_period(cases):
     halves = [shapely.box(0, 0, 6, 8), shapely.box(6, 0, 12, 8)]
     people = [gpd.GeoDataFrame({"population": [100 + 10 * t, 300]}, geometry=halves) for t in range(8)]
-    posterior = map_intensity(
-        cases, LAND, time="date", every="month", exposure=people, units="per 1,000", **QUICK
-    )
+    posterior = map_intensity(cases, LAND, time="date", every="month", exposure=people, units="per 1,000", **QUICK)
     assert posterior.by_period.sum(axis=1).tolist() == pytest.approx([400 + 10 * t for t in range(8)])
     assert posterior.units == "events per 1,000 people per month"
     with pytest.raises(DataError, match="exposure is given for 7 periods"):
@@ -146,9 +134,7 @@ def test_open_water_is_closed_where_it_would_take_too_many_features():
     mapped = run(Options(points=cases, land=islands, max_seconds=5.0, **given))
     water = mapped.choices["water"]
     assert "Open" in water.why or "open" in water.why
-    assert (
-        water.value == "closed" and "features for each one of the land, too many for 12 periods" in water.why
-    )
+    assert water.value == "closed" and "features for each one of the land, too many for 12 periods" in water.why
     assert mapped.posterior.basis.permeability == 0.0
 
 

@@ -84,9 +84,7 @@ def test_the_one_call_equals_the_steps(country):
 
 
 def test_map_intensity_returns_the_posterior_and_the_same_one_twice():
-    found = [
-        map_intensity(smooth(), SQUARE, crs="local", cell_size=0.5, cache=c) for c in (True, False, True)
-    ]
+    found = [map_intensity(smooth(), SQUARE, crs="local", cell_size=0.5, cache=c) for c in (True, False, True)]
     assert isinstance(found[0], Posterior)
     for other in found[1:]:
         # A basis may have been read as a part of a larger one: the same up to the solver's tolerance.
@@ -214,9 +212,7 @@ def test_a_truth_that_ignores_the_strait_opens_it():
     best = max(bounds, key=bounds.get)
     assert found.choices["water"].value == best and bounds[best] - bounds["closed"] >= LEAD
     assert found.posterior.basis_info["m"] == "full"
-    assert (
-        found.choices["features"].why == "information crosses the water, which features would have to cover"
-    )
+    assert found.choices["features"].why == "information crosses the water, which features would have to cover"
 
 
 def test_a_truth_that_knows_the_strait_keeps_it_closed():
@@ -266,9 +262,7 @@ def test_exposure_and_covariates_reach_the_model():
 
 
 def test_areas_with_people_stay_people():
-    areas = gpd.GeoDataFrame(
-        {"people": [900.0, 100.0]}, geometry=[shapely.box(0, 0, 5, 10), shapely.box(5, 0, 10, 10)]
-    )
+    areas = gpd.GeoDataFrame({"people": [900.0, 100.0]}, geometry=[shapely.box(0, 0, 5, 10), shapely.box(5, 0, 10, 10)])
     found = local(smooth(), m=32, exposure=areas)
     assert found.posterior.units == "events per person"
     assert found.posterior.exposure.sum() == pytest.approx(1000.0)
@@ -347,13 +341,7 @@ def test_rows_are_counted_before_they_are_read(tmp_path):
     points = case.points()
     points.to_parquet(tmp_path / "points.parquet")
     n = len(points)
-    for source in (
-        points,
-        points.geometry.to_numpy(),
-        files.points_gpkg,
-        files.odd_csv,
-        tmp_path / "points.parquet",
-    ):
+    for source in (points, points.geometry.to_numpy(), files.points_gpkg, files.odd_csv, tmp_path / "points.parquet"):
         assert number_of_rows(source, None) == n
     assert number_of_rows(files.layers_gpkg, "others") == n
     assert number_of_rows(f"{files.layers_gpkg}|layername=bites", None) == n

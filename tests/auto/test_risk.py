@@ -111,9 +111,7 @@ def people(seed=0, n=6000):
     smokes = rng.uniform(size=n) < np.where(xy[:, 0] < 5, 0.6, 0.2)
     age = rng.normal(50, 10, n)
     ill = rng.uniform(size=n) < expit(-3.0 + 1.5 * smokes + 0.05 * (age - 50))
-    frame = gpd.GeoDataFrame(
-        {"age": age, "smokes": np.where(smokes, "yes", "no")}, geometry=shapely.points(xy)
-    )
+    frame = gpd.GeoDataFrame({"age": age, "smokes": np.where(smokes, "yes", "no")}, geometry=shapely.points(xy))
     return frame[ill], frame[~ill].iloc[:1500]
 
 
@@ -139,9 +137,7 @@ def test_confounders_are_allowed_for():
 def test_outputs(tmp_path):
     _, cases, controls = simulated(square(), 1)
     rng = np.random.default_rng(0)
-    places = [
-        square().node_points[node] + rng.uniform(-0.4, 0.4, (len(node), 2)) for node in (cases, controls)
-    ]
+    places = [square().node_points[node] + rng.uniform(-0.4, 0.4, (len(node), 2)) for node in (cases, controls)]
     posterior = map_risk(*places, LAND, **QUICK)
     data = posterior.intensity()
     assert data["mean"].attrs["units"] == "times the average risk"
@@ -156,9 +152,7 @@ def test_outputs(tmp_path):
     above = posterior.exceedance(1.0).values
     assert set(sure["risk"]) == {"raised", "lowered"} and (tmp_path / "sure.gpkg").exists()
     cells = np.isfinite(above).sum()
-    assert sure.set_index("risk")["area"]["raised"] == pytest.approx(
-        (above > 0.975).sum() * 100 / cells, abs=8
-    )
+    assert sure.set_index("risk")["area"]["raised"] == pytest.approx((above > 0.975).sum() * 100 / cells, abs=8)
     with pytest.raises(DataError, match=r"above 0\.5 and below 1"):
         posterior.tolerance_contours(probability=0.2)
     posterior.save(tmp_path / "a.geobgp")
@@ -198,9 +192,7 @@ def test_from_the_shell(tmp_path, capsys):
     cases, controls = people(n=2500)
     for name, frame in (("cases", cases), ("controls", controls)):
         x, y = 150_000 + 1000 * shapely.get_coordinates(frame.geometry).T
-        pd.DataFrame({"easting": x, "northing": y, "smokes": frame["smokes"]}).to_csv(
-            tmp_path / f"{name}.csv"
-        )
+        pd.DataFrame({"easting": x, "northing": y, "smokes": frame["smokes"]}).to_csv(tmp_path / f"{name}.csv")
     land = shapely.box(150_000, 150_000, 160_000, 160_000)
     gpd.GeoDataFrame(geometry=[land], crs=28992).to_file(tmp_path / "land.gpkg")
     words = ["risk", "cases.csv", "controls.csv", "--land", "land.gpkg", "-o", "out"]
@@ -208,14 +200,7 @@ def test_from_the_shell(tmp_path, capsys):
     words += ["--cell-size", "1000", "--permeability", "0", "--confounder", "smokes", "-q"]
     assert main(words) == 0
     made = {p.name for p in (tmp_path / "out").iterdir()}
-    assert {
-        "mean.tif",
-        "exceedance_1.tif",
-        "tolerance.gpkg",
-        "map.html",
-        "report.html",
-        "posterior.geobgp",
-    } <= made
+    assert {"mean.tif", "exceedance_1.tif", "tolerance.gpkg", "map.html", "report.html", "posterior.geobgp"} <= made
     record = json.loads((tmp_path / "out" / "summary.json").read_text("utf-8"))
     assert record["points"]["cases"] == len(cases) and record["options"]["confounders"] == ["smokes"]
     assert "--confounder smokes" in record["command"]
@@ -226,9 +211,7 @@ def test_from_the_shell(tmp_path, capsys):
 
 def test_one_table_with_a_status_is_cases_and_controls():
     cases, controls = people(n=3000)
-    both = pd.concat([cases.assign(ill="case"), controls.assign(ill="control")]).sample(
-        frac=1, random_state=0
-    )
+    both = pd.concat([cases.assign(ill="case"), controls.assign(ill="control")]).sample(frac=1, random_state=0)
     one = map_risk(both, land=LAND, status="ill", **QUICK, m="full")
     two = map_risk(cases, controls, LAND, **QUICK, m="full")
     pd.testing.assert_frame_equal(one.node_intensity(), two.node_intensity(), rtol=1e-6)
@@ -245,9 +228,7 @@ def test_the_search_is_that_of_counts():
     rng = np.random.default_rng(5)
     xy = rng.uniform(0, 10, (4000, 2))
     ill = rng.uniform(size=4000) < expit(-1.5 + 0.4 * (xy[:, 0] - 5))
-    found = map_risk(
-        xy[ill], xy[~ill], LAND, crs="local", permeability=0.0, covariates={"east": lambda at: at[:, 0]}
-    )
+    found = map_risk(xy[ill], xy[~ill], LAND, crs="local", permeability=0.0, covariates={"east": lambda at: at[:, 0]})
     slope = found.coefficients.set_index("name").loc["east", "mean"]
     assert slope == pytest.approx(0.4, abs=0.06)
     gains = [record.gain for record in found.tried]

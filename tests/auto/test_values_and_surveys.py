@@ -24,10 +24,7 @@ def places(n=60, seed=0):
 
 def test_the_transform_is_the_one_that_made_the_values():
     table = places()
-    table["skewed"], table["even"] = (
-        np.exp(2 * table.f + 0.2 * table.noise),
-        50.0 + table.f + 0.2 * table.noise,
-    )
+    table["skewed"], table["even"] = (np.exp(2 * table.f + 0.2 * table.noise), 50.0 + table.f + 0.2 * table.noise)
     skewed, even = (map_values(table, LAND, value=name, m=16, **HOW) for name in ("skewed", "even"))
     assert skewed.link is EXP
     assert even.link is IDENTITY
@@ -53,9 +50,7 @@ def test_surveys_that_vary_more_than_chance_are_found():
     table["n"] = 40
     table["even"] = rng.binomial(40, 0.3, 80)
     table["wild"] = rng.binomial(40, rng.beta(0.9, 2.1, 80))
-    found = {
-        name: map_prevalence(table, LAND, positive=name, tested="n", m=16, **HOW) for name in ("even", "wild")
-    }
+    found = {name: map_prevalence(table, LAND, positive=name, tested="n", m=16, **HOW) for name in ("even", "wild")}
     assert "beta" not in found["even"].likelihood.name
     assert found["wild"].likelihood.name.startswith("beta-binomial")
     assert found["wild"].quantity == "prevalence"

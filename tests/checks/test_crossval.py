@@ -152,9 +152,7 @@ def test_a_buffer_takes_away_what_helps(checked, posterior):
     assert far.blocks["log_density"].sum() < checked.blocks["log_density"].sum()
     assert far.n_events == checked.n_events
     width = (np.sqrt(far.blocks["predicted_q95"]) - np.sqrt(far.blocks["predicted_q05"])).mean()
-    assert (
-        width > (np.sqrt(checked.blocks["predicted_q95"]) - np.sqrt(checked.blocks["predicted_q05"])).mean()
-    )
+    assert width > (np.sqrt(checked.blocks["predicted_q95"]) - np.sqrt(checked.blocks["predicted_q05"])).mean()
 
 
 def test_no_exposure_no_events():
@@ -224,9 +222,7 @@ def test_other_mistakes(posterior, monkeypatch):
     with pytest.raises(DataError, match="knows none"):
         prescribed(domain, 0.0, 1.0).cross_validate()
     with pytest.warns(InputWarning, match="1 region of 3 hold no land"):
-        posterior.cross_validate(
-            [shapely.box(0, 0, 6, 12), shapely.box(6, 0, 12, 12), shapely.box(50, 0, 51, 1)]
-        )
+        posterior.cross_validate([shapely.box(0, 0, 6, 12), shapely.box(6, 0, 12, 12), shapely.box(50, 0, 51, 1)])
     monkeypatch.setattr("geobgp.checks.blocks.MOST_NODES", 30)
     with pytest.raises(SizeError, match="36 nodes cannot be held out at once"):
         posterior.cross_validate(6.0)
@@ -241,8 +237,7 @@ def test_a_standard_error_is_that_of_a_ratio():
 
 
 @pytest.mark.parametrize(
-    ("times", "words"),
-    [(1.02, "about as"), (0.97, "about as"), (1.6, "1.6 times as"), (0.5, "only 0.5 times as")],
+    ("times", "words"), [(1.02, "about as"), (0.97, "about as"), (1.6, "1.6 times as"), (0.5, "only 0.5 times as")]
 )
 def test_the_score_in_words(checked, times, words):
     blocks = checked.blocks.assign(score=np.log(times) * checked.blocks["observed"])
@@ -269,10 +264,7 @@ def test_blocks_of_our_own_choice_are_made_small_enough_to_be_held_out(buffer, m
     assert checked.side < checked.wanted_side == usual.side
     held = np.bincount(checked.block_of)
     assert held.max() <= 12 and held.sum() == posterior.domain.n_nodes and checked.n_events == usual.n_events
-    assert (
-        f"{checked.side:g} instead of {usual.side:g} units wide, so that no more than 12 cells"
-        in checked.verdict()
-    )
+    assert f"{checked.side:g} instead of {usual.side:g} units wide, so that no more than 12 cells" in checked.verdict()
     assert checked.facts()["wanted_block_side"] == usual.side
     compared = compare({"one": posterior, "the same": posterior})
     assert compared["score"].iloc[0] == compared["score"].iloc[1]

@@ -54,9 +54,7 @@ def test_the_table_holds_the_truth_on_the_scale_people_report(fitted):
     assert table.loc["hump", "evidence_curve"] > 20
     assert (table.loc[["hump", "line", "use", "clinic"], "evidence"] > 5).all()
     assert table.loc["none", "evidence_curve"] < 1 and table.loc["none", "evidence"] < 0
-    assert (
-        table.loc["both", "rate_ratio"] != table.loc["both", "rate_ratio"] and table.loc["both", "tau"] < 0.3
-    )
+    assert table.loc["both", "rate_ratio"] != table.loc["both", "rate_ratio"] and table.loc["both", "tau"] < 0.3
     names = set(posterior.coefficients["name"])
     assert "hump" in names and not any("curve" in name for name in names)
     assert "sd of effects of hump" in str(posterior.summary())
@@ -119,9 +117,7 @@ def test_over_periods_too(domain):
     x = rng.uniform(0, 1, (3, domain.n_nodes))
     counts = rng.poisson(3.0 * np.exp(np.sin(5 * x)) * domain.node_areas).astype(float)
     basis = HarmonicBasis.compute(domain, 16, cache=False)
-    model = LGCP(
-        basis, Matern(1.5, lengthscale=5.0, sd=0.2), covariates={"x": Smooth(x)}, dynamics="separable"
-    )
+    model = LGCP(basis, Matern(1.5, lengthscale=5.0, sd=0.2), covariates={"x": Smooth(x)}, dynamics="separable")
     posterior = model.fit(counts)
     curve = posterior.effect_curve("x")
     assert np.corrcoef(np.log(curve["q50"]), np.sin(5 * curve["value"]))[0, 1] > 0.97

@@ -97,9 +97,7 @@ def test_grid_and_polygons_say_the_same():
     assert frame.crs == domain.crs and frame.geometry.is_valid.all()
     assert frame.geometry.area.sum() == pytest.approx(domain.planar_areas.sum(), rel=1e-6)
     for row in frame.itertuples():
-        mine = np.flatnonzero(
-            {"above": region == 1, "below": region == -1, "uncertain": region == 0}[row.region]
-        )
+        mine = np.flatnonzero({"above": region == 1, "below": region == -1, "uncertain": region == 0}[row.region])
         assert row.geometry.area == pytest.approx(domain.planar_areas[mine].sum(), rel=1e-6)
     assert np.isnan(frame.set_index("region").loc["uncertain", "probability"])
 
@@ -120,9 +118,7 @@ def test_files(tmp_path):
 @pytest.mark.slow
 def test_qgis_shows_three_named_classes(tmp_path):
     domain = island()
-    mean = np.where(
-        domain.node_points[:, 0] < 155_000, -2.0, np.where(domain.node_points[:, 1] < 463_000, 0.0, 2.0)
-    )
+    mean = np.where(domain.node_points[:, 0] < 155_000, -2.0, np.where(domain.node_points[:, 1] < 463_000, 0.0, 2.0))
     prescribed(domain, mean, 0.1).excursion(1.0).to_raster(tmp_path)
     answer = run_qgis(HELPERS / "qgis_check.py", tmp_path / "excursion.tif", "/dev/null", "2", json.dumps([]))
     assert answer["legend"] == [
@@ -145,10 +141,7 @@ def test_the_figure_names_its_classes():
         ({"threshold": float("nan")}, "found nan"),
         ({"threshold": 1.0, "probability": 0.3}, "at least 0.5 and below 1; found 0.3"),
         ({"threshold": 1.0, "probability": 1.0}, "found 1.0"),
-        (
-            {"threshold": 1.0, "probability": 0.99, "n_samples": 50},
-            "50 samples cannot tell 99.0 %.*99 or more",
-        ),
+        ({"threshold": 1.0, "probability": 0.99, "n_samples": 50}, "50 samples cannot tell 99.0 %.*99 or more"),
     ],
 )
 def test_mistakes(options, words):

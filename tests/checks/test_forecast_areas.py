@@ -38,9 +38,7 @@ def fitted(counts, kernel=outbreak.KERNEL):
 def test_areas_of_one_cell_are_forecast_as_nodes_are():
     y, periods = outbreak.counts(10), outbreak.months(10)
     cells = fitted(counted(districts(y, 1.0, periods)))
-    nodes = LGCP(outbreak.basis(), outbreak.KERNEL, dynamics="separable").fit(
-        y, periods=periods, resume=False
-    )
+    nodes = LGCP(outbreak.basis(), outbreak.KERNEL, dynamics="separable").fit(y, periods=periods, resume=False)
     one, other = cells.cross_validate(last=2), nodes.cross_validate(1.0, last=2)
     assert len(one.table) == len(other.table) == 2 * 96 and one.what == "areas"
     assert one.score == pytest.approx(other.score, abs=0.03)

@@ -79,9 +79,7 @@ def test_words_follow_from_the_sign_and_nothing_is_fine_that_one_rate_beats():
     found = ForecastCheck(table, pd.DataFrame({"observed": [100.0], "score": [1.0]}), 0.0)
     assert not found.fine and found.facts()["fine"] is False
     told = found.verdict()
-    assert (
-        "0.05 nats per event below the average of the past and 0.1 nats per event above the numbers" in told
-    )
+    assert "0.05 nats per event below the average of the past and 0.1 nats per event above the numbers" in told
     assert "One rate everywhere and always predicts better, by 0.1 nats per event." in told
     better = dataclasses.replace(found, table=table.assign(one_rate=-5.0))
     assert better.fine and "One rate" not in better.verdict()

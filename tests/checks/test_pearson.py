@@ -61,8 +61,7 @@ def test_a_true_map_is_rarely_blamed():
     domain = square(20.0)
     rate = np.exp(np.sin(domain.node_points[:, 0] / 3))
     blamed = [
-        len(known(domain, rate, draw(domain, rate, seed)).residuals(seed=seed).unexplained())
-        for seed in range(40)
+        len(known(domain, rate, draw(domain, rate, seed)).residuals(seed=seed).unexplained()) for seed in range(40)
     ]
     # Three curves at 5 %: six of 120 on average.
     assert sum(blamed) <= 16
@@ -109,11 +108,7 @@ def test_a_real_fit_and_its_figure():
     found = fitted()[0].residuals()
     assert found.unexplained() == []
     axes = found.plot()
-    assert [ax.get_title(loc="left") for ax in axes[1:]] == [
-        "Pairs of events",
-        "Along easting",
-        "Along northing",
-    ]
+    assert [ax.get_title(loc="left") for ax in axes[1:]] == ["Pairs of events", "Along easting", "Along northing"]
     assert axes[1].get_xlabel() == "distance (km)"
     again = fitted()[0].residuals()
     np.testing.assert_array_equal(found.pairs.high, again.pairs.high)
@@ -182,9 +177,7 @@ def risk_fit(log_odds, seed=0, n=1500, kernel=None):
     ill = rng.random(n) < expit(log_odds(at[:, 0], age))
 
     def persons(which):
-        return Persons(
-            bin_points(at[which], domain), domain.locate(at[which]), pd.DataFrame({"age": age[which]})
-        )
+        return Persons(bin_points(at[which], domain), domain.locate(at[which]), pd.DataFrame({"age": age[which]}))
 
     groups = Groups.of(persons(ill), persons(~ill))
     return groups, fit_risk(groups, FullRank(domain), kernel or Matern(1.0, lengthscale=4.0, sd=0.8))

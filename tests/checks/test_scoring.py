@@ -29,11 +29,7 @@ def test_a_suppressed_number_has_a_pit_value_between_those_of_its_ends():
     known = Predictive.of_rates(np.full((10, 500), 3.0), rng)
     pit = known.pit(rng, 1.0, 4.0)
     low, high = stats.poisson.cdf([0, 4], 3.0)
-    assert (
-        low <= pit.min()
-        and pit.max() <= high
-        and stats.kstest((pit - low) / (high - low), "uniform").pvalue > 0.01
-    )
+    assert low <= pit.min() and pit.max() <= high and stats.kstest((pit - low) / (high - low), "uniform").pvalue > 0.01
 
 
 def test_crps_is_that_of_a_normal_distribution_and_of_a_loop():

@@ -68,9 +68,7 @@ def test_evidence_of_one_rate_is_that_of_the_integral(total):
         return float(np.sum(counts * np.log(rate) - rate - gammaln(counts + 1.0)))
 
     best = -3.0 if total == 0 else 0.0
-    area = quad(
-        lambda b: math.exp(log_p(b) - log_p(best)) * norm.pdf(b, 0.0, 10.0), -60, 8, points=[best], limit=400
-    )
+    area = quad(lambda b: math.exp(log_p(b) - log_p(best)) * norm.pdf(b, 0.0, 10.0), -60, 8, points=[best], limit=400)
     # A bound, and tight where there are events enough for the posterior to be normal.
     gap = math.log(area[0]) + log_p(best) - found.bound
     assert -1e-6 < gap < {0: 0.6, 1: 0.1, 7: 0.02, 400: 1e-3}[total]
@@ -82,9 +80,7 @@ def test_strong_effects_are_found_from_far_away():
     y = rng.poisson(np.exp(-1.0 + 3.0 * x[:, 1])).astype(float)
     found = fit_effects(Poisson(y, np.ones(400), math.log(y.mean())), x, np.full(2, 10.0))
     assert found.mean[1] == pytest.approx(3.0, abs=0.1)
-    parted = Binomial(
-        (x[:, 1] > 0).astype(float), np.ones(400), 0.0
-    )  # perfect separation: the prior holds it
+    parted = Binomial((x[:, 1] > 0).astype(float), np.ones(400), 0.0)  # perfect separation: the prior holds it
     assert np.isfinite(fit_effects(parted, x, np.full(2, 10.0)).bound)
 
 
@@ -108,13 +104,7 @@ def test_verdicts_follow_from_the_number():
 
 @pytest.mark.parametrize(
     ("factor", "score", "tone"),
-    [
-        (50.0, 0.1, "good"),
-        (50.0, math.nan, "good"),
-        (50.0, -0.001, "doubt"),
-        (1.0, 0.1, "doubt"),
-        (-1.0, 0.1, "bad"),
-    ],
+    [(50.0, 0.1, "good"), (50.0, math.nan, "good"), (50.0, -0.001, "doubt"), (1.0, 0.1, "doubt"), (-1.0, 0.1, "bad")],
 )
 def test_nothing_is_green_where_a_constant_predicts_better(factor, score, tone):
     found = Variation(factor, score=score, se=0.01)
@@ -124,9 +114,7 @@ def test_nothing_is_green_where_a_constant_predicts_better(factor, score, tone):
 
 
 def test_words_follow_from_the_sign_and_the_error():
-    told = Variation(
-        -2.0, score=-0.0227, se=0.0053, against="one risk everywhere", what="risk", event="case"
-    ).sentence
+    told = Variation(-2.0, score=-0.0227, se=0.0053, against="one risk everywhere", what="risk", event="case").sentence
     assert "No evidence that the risk varies" in told
     assert "worse than by one risk everywhere, by 0.0227 ± 0.0053 nats per case" in told
     assert "about as well as" in Variation(1.0, score=0.01, se=0.02).sentence
@@ -142,9 +130,7 @@ def test_flat_events_do_not_vary_and_fields_do(n):
     for _ in range(6):
         flat.append(LGCP(FullRank(domain)).fit(rng.poisson(n * share)).variation(held_out=False))
         field = basis.sample_prior(Matern(1.5, lengthscale=2.0, sd=0.6), 1, rng, "even")[0]
-        wide.append(
-            LGCP(FullRank(domain)).fit(rng.poisson(n * share * np.exp(field))).variation(held_out=False)
-        )
+        wide.append(LGCP(FullRank(domain)).fit(rng.poisson(n * share * np.exp(field))).variation(held_out=False))
     assert sum(one.verdict == "no evidence" for one in flat) >= 4
     assert not any(one.verdict == "varies" for one in flat)
     if n > 60:
@@ -166,10 +152,7 @@ def test_clustering_within_cells_is_no_variation(basis, domain, east):
     model = LGCP(basis, Matern(1.5), likelihood="negative-binomial")
     flat = model.fit(rng.poisson(0.7 * heaps)).variation()
     assert flat.verdict == "no evidence" and not flat.score > 2.0 * flat.se  # above one rate it would be
-    assert (
-        model.fit(rng.poisson(np.exp(0.25 * east - 1.0) * heaps), hyper="integrate").variation().verdict
-        == "varies"
-    )
+    assert model.fit(rng.poisson(np.exp(0.25 * east - 1.0) * heaps), hyper="integrate").variation().verdict == "varies"
 
 
 def test_areas_with_covariates_exposure_and_hidden_counts(domain, basis, east):
@@ -199,9 +182,7 @@ def test_over_time_the_level_is_no_variation(basis, domain, east):
     rng = np.random.default_rng(7)
     level = np.exp(rng.normal(0.0, 0.5, 8))[:, None]
     flat = LGCP(basis, Matern(1.5), dynamics="separable").fit(rng.poisson(0.3 * level * np.ones(len(east))))
-    wavy = LGCP(basis, Matern(1.5), dynamics="separable").fit(
-        rng.poisson(0.3 * level * np.exp(0.2 * east - 1))
-    )
+    wavy = LGCP(basis, Matern(1.5), dynamics="separable").fit(rng.poisson(0.3 * level * np.exp(0.2 * east - 1)))
     assert flat.variation().verdict == "no evidence" and wavy.variation().verdict == "varies"
     assert "in each period" in wavy.variation().against and math.isnan(wavy.variation().score)
     assert "variation" in wavy.summary() and "variation" not in wavy.at(0).summary()
@@ -214,12 +195,8 @@ def test_over_time_the_level_is_no_variation(basis, domain, east):
 def test_the_sum_of_a_period_is_all_that_one_rate_needs(monkeypatch):
     rng, domain = np.random.default_rng(13), Domain.from_polygons(SQUARE, cell_size=2.0, crs="local")
     basis = HarmonicBasis.compute(domain, m=20, cache=False)
-    counts = rng.poisson(2.0 * np.exp(rng.normal(0.0, 0.5, 10))[:, None] * np.ones(domain.n_nodes)).astype(
-        float
-    )
-    posterior = LGCP(basis, Matern(1.5, lengthscale=4.0, sd=0.3), dynamics="separable").fit(
-        counts, resume=False
-    )
+    counts = rng.poisson(2.0 * np.exp(rng.normal(0.0, 0.5, 10))[:, None] * np.ones(domain.n_nodes)).astype(float)
+    posterior = LGCP(basis, Matern(1.5, lengthscale=4.0, sd=0.3), dynamics="separable").fit(counts, resume=False)
     short = fitting.fit_without_field(posterior)
     monkeypatch.setattr(fitting, "_counts_of_periods", lambda problem: None)
     whole = fitting.fit_without_field(posterior)
@@ -248,9 +225,7 @@ def test_a_map_that_a_constant_beats_is_not_called_fine():
     rng = np.random.default_rng(9)
     posterior = map_risk(*persons(rng), SQUARE, crs="local", cell_size=1.0, permeability=0)
     checked = posterior.cross_validate(rounds=0)
-    worse = dataclasses.replace(
-        checked, blocks=checked.blocks.assign(score=-0.02 * checked.blocks["observed"])
-    )
+    worse = dataclasses.replace(checked, blocks=checked.blocks.assign(score=-0.02 * checked.blocks["observed"]))
     assert worse.score < 0 and not worse.fine and worse.facts()["fine"] is False
     assert "above" not in worse.verdict() and "worse than by one risk everywhere" in worse.verdict()
 
@@ -263,8 +238,7 @@ def shuffled(seed, domain, n_cases=100, n_controls=300):
     xy = np.clip(centre[rng.integers(8, size=400)] + rng.normal(0, 1.2, (400, 2)), 0.01, 9.99)
     node, order = np.asarray(domain.node_at(xy)), rng.permutation(400)
     cases, controls = (
-        Persons(None, node[some], pd.DataFrame(index=range(len(some))))
-        for some in (order[:n_cases], order[n_cases:])
+        Persons(None, node[some], pd.DataFrame(index=range(len(some)))) for some in (order[:n_cases], order[n_cases:])
     )
     return fit_risk(Groups.of(cases, controls), FullRank(domain)).variation(held_out=False)
 
@@ -281,9 +255,7 @@ def test_shuffled_labels_seldom_vary():
 
 def test_it_is_worked_out_once_and_kept_in_files(basis, east, tmp_path):
     posterior = LGCP(basis, Matern(1.5)).fit(np.random.default_rng(10).poisson(np.exp(0.2 * east - 1.0)))
-    assert (
-        known_variation(posterior).score != known_variation(posterior).score
-    )  # nothing was left out for a summary
+    assert known_variation(posterior).score != known_variation(posterior).score  # nothing was left out for a summary
     found = posterior.variation()
     assert posterior.fit.notes["cross_validation"] is not None and known_variation(posterior) == found
     assert posterior.in_units("per ha" if posterior.domain.crs else None).variation() == found
@@ -292,9 +264,7 @@ def test_it_is_worked_out_once_and_kept_in_files(basis, east, tmp_path):
     loaded = Posterior.load(posterior.save(tmp_path / "a.geobgp"))
     assert loaded.variation() == found
     assert loaded.variation(held_out=False).log_bayes_factor == found.log_bayes_factor
-    plain = Posterior.load(
-        dataclasses.replace(posterior, fit=dataclasses.replace(posterior.fit)).save(tmp_path / "b")
-    )
+    plain = Posterior.load(dataclasses.replace(posterior, fit=dataclasses.replace(posterior.fit)).save(tmp_path / "b"))
     assert not plain.fit.notes and plain.variation().log_bayes_factor == pytest.approx(found.log_bayes_factor)
 
 
@@ -323,10 +293,7 @@ def test_values_at_places_have_no_such_verdict(basis):
 
 @pytest.mark.parametrize(
     ("points", "more"),
-    [
-        ("tick_bites_simulated", {}),
-        ("disease_cases_simulated", {"exposure": SAMPLE / "population_netherlands.tif"}),
-    ],
+    [("tick_bites_simulated", {}), ("disease_cases_simulated", {"exposure": SAMPLE / "population_netherlands.tif"})],
 )
 def test_the_samples_vary(points, more):
     land = SAMPLE / "netherlands_land.gpkg"

@@ -40,9 +40,7 @@ def matern(distance, nu, ell):
 @pytest.mark.parametrize("nu", [0.5, 1.0, 1.5, 2.5])
 def test_correlations_are_those_of_the_closed_form(nu):
     away = np.geomspace(0.01, 30.0, 40)
-    np.testing.assert_allclose(
-        Matern(nu, lengthscale=2.0).correlation(away), matern(away, nu, 2.0), atol=3e-5
-    )
+    np.testing.assert_allclose(Matern(nu, lengthscale=2.0).correlation(away), matern(away, nu, 2.0), atol=3e-5)
     squared = SquaredExponential(lengthscale=2.0).correlation(away)
     np.testing.assert_allclose(squared, np.exp(-0.5 * (away / 2.0) ** 2), atol=1e-5)
 
@@ -129,9 +127,7 @@ def test_what_cannot_be_shown_is_refused(fitted):
     posterior, coords, values = fitted
     with pytest.raises(DataError, match="at least two values; found 1"):
         variogram(posterior, coords[:1], values[:1])
-    counts = LGCP(posterior.basis, Matern(1.5, lengthscale=3.0, sd=1.0)).fit(
-        np.ones(posterior.domain.n_nodes)
-    )
+    counts = LGCP(posterior.basis, Matern(1.5, lengthscale=3.0, sd=1.0)).fit(np.ones(posterior.domain.n_nodes))
     assert spatial(counts) is None and "variogram" not in counts.summary()
     with pytest.raises(DataError, match="Poisson likelihood"):
         variogram(counts, coords, values)

@@ -41,9 +41,7 @@ def test_the_ratio_of_two_log_normals_is_exact(compared):
 def test_the_difference_against_draws(compared):
     rng = np.random.default_rng(0)
     some = slice(0, 40)
-    one, two = (
-        (p._nodes.mu[0][some], np.sqrt(p._nodes.var[0][some])) for p in (compared.first, compared.second)
-    )
+    one, two = ((p._nodes.mu[0][some], np.sqrt(p._nodes.var[0][some])) for p in (compared.first, compared.second))
     gap = np.exp(one[0] + one[1] * rng.standard_normal((200_000, 40))) - np.exp(
         two[0] + two[1] * rng.standard_normal((200_000, 40))
     )
@@ -98,9 +96,7 @@ def test_rates_are_compared_where_the_population_has_grown():
     basis = HarmonicBasis.compute(domain, 30, cache=False)
     kernel = Matern(1.5, lengthscale=6.0, sd=0.5)
     counts = np.full(domain.n_nodes, 20.0)
-    few, many = (
-        LGCP(basis, kernel, exposure=np.full(domain.n_nodes, n)).fit(counts * n / 100) for n in (100.0, 300.0)
-    )
+    few, many = (LGCP(basis, kernel, exposure=np.full(domain.n_nodes, n)).fit(counts * n / 100) for n in (100.0, 300.0))
     found = many.versus(few).totals(n_samples=500)
     assert found["expected_first"][0] == pytest.approx(3 * found["expected_second"][0], rel=0.01)
     assert found["ratio"][0] == pytest.approx(1.0, abs=0.03)
@@ -161,9 +157,7 @@ def test_words(compared):
 def test_a_loaded_posterior_is_compared_with_a_fresh_one(tmp_path):
     domain = square()
     basis = HarmonicBasis.compute(domain, 30, cache=False)
-    one, two = (
-        LGCP(basis, Matern(1.5, lengthscale=6.0, sd=0.5)).fit(np.full(domain.n_nodes, n)) for n in (2.0, 4.0)
-    )
+    one, two = (LGCP(basis, Matern(1.5, lengthscale=6.0, sd=0.5)).fit(np.full(domain.n_nodes, n)) for n in (2.0, 4.0))
     one.save(tmp_path / "one.geobgp")
     found = two.versus(Posterior.load(tmp_path / "one.geobgp"))
     np.testing.assert_allclose(found.node_ratio()["q50"], 2.0, rtol=0.05)

@@ -106,16 +106,7 @@ def test_the_summary_is_for_programs(result):
     assert record["inputs"]["Land"] == "land.gpkg"
     assert record["command"].startswith("geobgp map points.gpkg --land land.gpkg --water water.gpkg")
     assert "/" not in record["command"].replace("-o out", "")
-    assert set(record["seconds"]) >= {
-        "land",
-        "points",
-        "features",
-        "fit",
-        "rasters",
-        "map",
-        "checks",
-        "report",
-    }
+    assert set(record["seconds"]) >= {"land", "points", "features", "fit", "rasters", "map", "checks", "report"}
 
 
 def test_a_map_that_fails_its_checks_says_so_everywhere(files, tmp_path, say):
@@ -185,17 +176,7 @@ def test_nothing_is_overwritten_without_force(result, files, say):
 
 def test_force_quiet_and_verbose(files, say, tmp_path):
     out = tmp_path / "out"
-    common = (
-        "map",
-        files.points_gpkg,
-        "--land",
-        files.land_gpkg,
-        "--water",
-        files.water_gpkg,
-        *QUICK,
-        "-o",
-        out,
-    )
+    common = ("map", files.points_gpkg, "--land", files.land_gpkg, "--water", files.water_gpkg, *QUICK, "-o", out)
     code, text, err = say(*common, "-v", "--threshold", 1)
     assert code == 0 and "round 1: ELBO" in err and "files" in text
     (out / "project.qgz").write_text("mine")
@@ -234,26 +215,17 @@ def test_force_quiet_and_verbose(files, say, tmp_path):
         (("{points}", "--land", "{bare}"), ("land is not known", "--land-crs EPSG:4326")),
         (("{points}", "--land", "{bare}", "--land-crs", "EPSG:x"), ("--land-crs EPSG:x is no",)),
         (("{points}", "--land", "{points}"), ("land: polygons were expected", "Point")),
-        (
-            ("{land}", "--land", "{land}"),
-            ("points were expected", "Polygon", "Counts by area are mapped as --areas"),
-        ),
+        (("{land}", "--land", "{land}"), ("points were expected", "Polygon", "Counts by area are mapped as --areas")),
         (("{points}", "--land", "{land}", "--water", "{land}"), ("No land is left",)),
         (("{points}", "--land", "{land}", "--crs", "EPSG:4326"), ("projected", "Leave --crs out")),
         (("{points}", "--land", "{land}", "--crs", "nonsense"), ("--crs nonsense is no",)),
         (("{points}", "--land", "{land}", "--crs", "local"), ("--crs local is for planar",)),
         (("{points}", "--land", "{land}", "--cell-size", "1e6"), ("--cell-size is 1e+06", "smaller")),
-        (
-            ("{points}", "--land", "{land}", "--cell-size", "0.5"),
-            ("cells; the limit is", "Use --cell-size >="),
-        ),
+        (("{points}", "--land", "{land}", "--cell-size", "0.5"), ("cells; the limit is", "Use --cell-size >=")),
         (("{points}", "--land", "{land}", "--cell-size", "-1"), ("--cell-size must be a positive",)),
         (("{points}", "--land", "{land}", "--weights", "cases"), ("no column 'cases'", "deaths")),
         (("{points}", "--land", "{land}", "--threshold", "-1"), ("positive number",)),
-        (
-            ("{points}", "--land", "{land}", "--features", "99999", "--cell-size", "2000"),
-            ("--features 97 or fewer",),
-        ),
+        (("{points}", "--land", "{land}", "--features", "99999", "--cell-size", "2000"), ("--features 97 or fewer",)),
     ],
 )
 def test_mistakes_get_one_clear_paragraph_and_exit_code_1(arguments, words, files, say, tmp_path):

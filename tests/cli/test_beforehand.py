@@ -47,12 +47,7 @@ def arguments(files, out, *more):
 )
 def test_no_fit_begins_that_could_not_be_written(more, words, files, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(map_command, "run", lambda *_, **__: pytest.fail("a fit was begun"))
-    named = {
-        "bare": files.bare_gpkg,
-        "lines": files.lines_gpkg,
-        "text": files.text_gpkg,
-        "land": files.land_gpkg,
-    }
+    named = {"bare": files.bare_gpkg, "lines": files.lines_gpkg, "text": files.text_gpkg, "land": files.land_gpkg}
     assert main(arguments(files, tmp_path / "out", *(named.get(word, word) for word in more))) == 1
     assert words in " ".join(capsys.readouterr().err.split())
     assert not list(tmp_path.iterdir())
@@ -73,12 +68,7 @@ def test_too_many_points_to_show_are_said_before_the_fit(files, tmp_path, monkey
 
 
 def test_two_covariates_of_one_name_are_refused():
-    given = {
-        "points": "p.csv",
-        "land": "l.gpkg",
-        "output": "o",
-        "covariates": (("dem", "a.tif"), ("dem", "b.tif")),
-    }
+    given = {"points": "p.csv", "land": "l.gpkg", "output": "o", "covariates": (("dem", "a.tif"), ("dem", "b.tif"))}
     with pytest.raises(DataError, match=r"Two rasters are called 'dem': a.tif and b.tif") as caught:
         parse_options(MapOptions, given)
     assert caught.value.option == "covariates"
@@ -86,36 +76,17 @@ def test_two_covariates_of_one_name_are_refused():
 
 def test_a_title_that_is_no_utf_8_is_refused(files, tmp_path):
     line = [sys.executable, "-m", "geobgp.cli.app", *arguments(files, tmp_path / "out")]
-    done = subprocess.run(
-        [*map(os.fsencode, line), b"--title", b"\xff\xfe"], capture_output=True, check=False
-    )
+    done = subprocess.run([*map(os.fsencode, line), b"--title", b"\xff\xfe"], capture_output=True, check=False)
     assert done.returncode == 1
-    assert (
-        b"--title must be text that can be written as UTF-8" in done.stderr
-        and b"Traceback" not in done.stderr
-    )
+    assert b"--title must be text that can be written as UTF-8" in done.stderr and b"Traceback" not in done.stderr
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")  # noqa: PTH110
 def test_a_full_standard_output_does_not_hide_that_results_are_there(files, tmp_path):
-    line = [
-        sys.executable,
-        "-m",
-        "geobgp.cli.app",
-        "simulate",
-        "--land",
-        files.land_gpkg,
-        "--intensity",
-        "0.5",
-    ]
+    line = [sys.executable, "-m", "geobgp.cli.app", "simulate", "--land", files.land_gpkg, "--intensity", "0.5"]
     with open("/dev/full", "w") as full:  # noqa: PTH123
         target = tmp_path / "points.csv"
-        done = subprocess.run(
-            [*line, "-o", target], stdout=full, stderr=subprocess.PIPE, text=True, check=False
-        )
+        done = subprocess.run([*line, "-o", target], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 1 and target.exists()
     assert "Standard output cannot be written: the disk is full." in done.stderr
-    assert (
-        f"The points are in {target} all the same." in done.stderr
-        and "Nothing was written" not in done.stderr
-    )
+    assert f"The points are in {target} all the same." in done.stderr and "Nothing was written" not in done.stderr

@@ -60,7 +60,5 @@ def test_an_installed_wheel_has_all_that_the_demo_needs(tmp_path):
     assert done.returncode == 0, done.stderr
     assert (empty / "geobgp-out" / "map.html").stat().st_size > 100_000
     where = "import geobgp; print(geobgp.__file__, geobgp.__version__)"
-    told = subprocess.run(
-        [sys.executable, "-c", where], cwd=empty, env=environment, capture_output=True, text=True
-    )
+    told = subprocess.run([sys.executable, "-c", where], cwd=empty, env=environment, capture_output=True, text=True)
     assert str(place) in told.stdout and told.stdout.split()[-1] == wheel.name.split("-")[1]

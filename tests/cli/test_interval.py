@@ -100,18 +100,6 @@ def test_no_text_speaks_of_another_interval(name, files, tmp_path, capfd):
 
 def test_an_interval_that_is_none(files, tmp_path, capfd):
     assert (
-        main(
-            [
-                "map",
-                files.points_gpkg,
-                "--land",
-                files.land_gpkg,
-                "--interval",
-                "95",
-                "-o",
-                str(tmp_path / "o"),
-            ]
-        )
-        != 0
+        main(["map", files.points_gpkg, "--land", files.land_gpkg, "--interval", "95", "-o", str(tmp_path / "o")]) != 0
     )
     assert "--interval" in capfd.readouterr().err

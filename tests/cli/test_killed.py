@@ -21,9 +21,7 @@ from geobgp.cli.workspace import Workspace
 pytestmark = pytest.mark.slow
 
 
-def start(
-    files, out: Path, cache: Path, command: str = "map", points: str = "", *more: str
-) -> subprocess.Popen[bytes]:
+def start(files, out: Path, cache: Path, command: str = "map", points: str = "", *more: str) -> subprocess.Popen[bytes]:
     line = [command, points or files.points_gpkg, "--land", files.land_gpkg]
     line += ["--cell-size", "2000", "--features", "32", "-q", *more]
     return subprocess.Popen(

@@ -13,22 +13,13 @@ from paths import ROOT
 
 from geobgp.auto.options import HEADINGS, settings
 from geobgp.cli.app import cli
-from geobgp.cli.options import (
-    MapOptions,
-    SimulateOptions,
-    check_beforehand,
-    command_line,
-    parse_options,
-    render_option,
-)
+from geobgp.cli.options import MapOptions, SimulateOptions, check_beforehand, command_line, parse_options, render_option
 from geobgp.errors import DataError
 
 TALK = {"quiet", "verbose", "debug"}
 WORDS = st.text(st.characters(exclude_categories=["C"], exclude_characters="/\\"), min_size=1, max_size=8)
 #: Names of files and columns: what a shell must quote, but no options.
-NAMES = WORDS.filter(
-    lambda word: not word.startswith("-") and word.strip() == word and word not in (".", "..")
-)
+NAMES = WORDS.filter(lambda word: not word.startswith("-") and word.strip() == word and word not in (".", ".."))
 
 
 def params(command):
@@ -78,10 +69,7 @@ def test_only_the_shell_speaks_of_its_options():
     flags = {opt for opt in flags if opt.startswith("--")} | {"-o"}
     for path in (ROOT / "geobgp").rglob("*.py"):
         # The script for QGIS is a user of the shell.
-        if path.parent.name in ("cli", "qgis_script") or path.name in (
-            "errors.py",
-            "options.py",
-        ):
+        if path.parent.name in ("cli", "qgis_script") or path.name in ("errors.py", "options.py"):
             continue
         texts = [n.value for n in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(n, ast.Constant)]
         words = {word.strip("`'\".,;:()") for text in texts if isinstance(text, str) for word in text.split()}
@@ -123,9 +111,7 @@ def test_flags_stand_for_what_python_says():
             "water": NAMES,
             "regions": NAMES,
             "exposure": NAMES,
-            "covariates": st.dictionaries(
-                NAMES.filter(lambda name: "=" not in name), NAMES, min_size=1, max_size=3
-            ),
+            "covariates": st.dictionaries(NAMES.filter(lambda name: "=" not in name), NAMES, min_size=1, max_size=3),
             "fill_missing": st.just("mean"),
             "cell_size": st.sampled_from([0.5, 250.0, 2000.0]),
             "crs": st.sampled_from(["local", "EPSG:28992"]),
@@ -154,27 +140,16 @@ def test_the_command_line_of_a_report_gives_the_same_options(told):
 
 def test_what_does_not_change_the_results_is_not_in_the_command_line(tmp_path):
     options = MapOptions(
-        points=tmp_path / "p.csv",
-        land=str(tmp_path / "l.gpkg"),
-        output=tmp_path / "out",
-        force=True,
-        cache=False,
+        points=tmp_path / "p.csv", land=str(tmp_path / "l.gpkg"), output=tmp_path / "out", force=True, cache=False
     )
     assert command_line(options) == "geobgp map p.csv --land l.gpkg -o out"
 
 
 def test_the_help_lists_options_under_their_headings():
     text = cli.commands["map"].get_help(click.Context(cli.commands["map"], info_name="map"))
-    heads = [
-        line.rstrip(":") for line in text.splitlines() if line.endswith(":") and not line.startswith(" ")
-    ]
+    heads = [line.rstrip(":") for line in text.splitlines() if line.endswith(":") and not line.startswith(" ")]
     assert heads == [*HEADINGS, "Other"]
-    assert (
-        text.index("--cell-size")
-        < text.index("\nPoints:")
-        < text.index("--on-water")
-        < text.index("\nModel:")
-    )
+    assert text.index("--cell-size") < text.index("\nPoints:") < text.index("--on-water") < text.index("\nModel:")
 
 
 def test_rasters_of_one_name_are_of_periods():

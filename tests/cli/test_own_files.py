@@ -66,9 +66,7 @@ def test_simulate_does_not_write_over_its_land(folder, capsys):
     assert (folder / "land.gpkg").read_bytes() == before
 
 
-def test_files_of_the_users_own_with_names_of_results_are_not_replaced_and_inputs_may_lie_beside(
-    folder, capsys
-):
+def test_files_of_the_users_own_with_names_of_results_are_not_replaced_and_inputs_may_lie_beside(folder, capsys):
     """`regions.gpkg` is not read here; still it is no file that geobgp wrote."""
     quick = ["--features", "64", "--cell-size", "2000", "-q", "--no-cache", "--force"]
     assert main(["map", "points.gpkg", "--land", "land.gpkg", "-o", ".", *quick]) == 1
@@ -93,17 +91,13 @@ def test_a_project_does_not_replace_its_regions(folder, posterior):
     before = (project / "regions.gpkg").read_bytes()
     with pytest.raises(WriteError, match=r"regions.gpkg' was read in this run.*another path"):
         posterior.to_qgis("q", regions="q/regions.gpkg")
-    assert (project / "regions.gpkg").read_bytes() == before and [p.name for p in project.iterdir()] == [
-        "regions.gpkg"
-    ]
+    assert (project / "regions.gpkg").read_bytes() == before and [p.name for p in project.iterdir()] == ["regions.gpkg"]
     assert posterior.to_qgis("other", regions="q/regions.gpkg").exists()
 
 
 def test_what_was_written_in_the_same_session_may_be_written_anew(folder, posterior):
     posterior.to_raster("out")
-    geobgp.map_intensity(
-        case.points(), case.land(), exposure="out/mean.tif", m=64, cell_size=2000, cache=False
-    )
+    geobgp.map_intensity(case.points(), case.land(), exposure="out/mean.tif", m=64, cell_size=2000, cache=False)
     posterior.to_raster("out")
     gpd.read_file("regions.gpkg").to_file("out/regions.gpkg")
     posterior.totals("out/regions.gpkg")
@@ -115,9 +109,7 @@ def test_what_was_written_in_the_same_session_may_be_written_anew(folder, poster
 def test_no_way_of_writing_replaces_an_input(folder, path):
     (folder / "sub").mkdir()
     points = case.points()
-    pd.DataFrame({"easting": points.geometry.x, "northing": points.geometry.y}).to_csv(
-        "points.csv", index=False
-    )
+    pd.DataFrame({"easting": points.geometry.x, "northing": points.geometry.y}).to_csv("points.csv", index=False)
     (folder / "link.csv").symlink_to("points.csv")
     before = (folder / "points.csv").read_bytes()
     posterior = geobgp.map_intensity("points.csv", "land.gpkg", m=64, cell_size=2000, cache=False)

@@ -120,9 +120,7 @@ class TestRuns:
     def test_progress_is_told_and_never_goes_back(self, made):
         for answer in made[1]:
             percents = answer["percents"]
-            assert (
-                percents == sorted(percents) and percents[0] < 10 and len(percents) > 8 and percents[-1] >= 94
-            )
+            assert percents == sorted(percents) and percents[0] < 10 and len(percents) > 8 and percents[-1] >= 94
             told = [text for kind, text in answer["told"] if kind == "info"]
             assert any(text.startswith("fit: ") and "features" in text for text in told)
 

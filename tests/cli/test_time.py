@@ -84,9 +84,7 @@ def test_what_an_earlier_run_wrote_is_replaced(files, out):
     more = ["--every", "quarter", "--dynamics", "separable", "--between", "2020-01/2020-12", "-o", str(out)]
     assert main(command(files, *more)) == 1
     assert main(command(files, *more, "--force")) == 0
-    assert sorted(p.name for p in (out / "periods").glob("mean_*.tif")) == [
-        f"mean_2020-Q{q}.tif" for q in (1, 2, 3, 4)
-    ]
+    assert sorted(p.name for p in (out / "periods").glob("mean_*.tif")) == [f"mean_2020-Q{q}.tif" for q in (1, 2, 3, 4)]
     assert (out / "mine.txt").exists() and not (out / "regions.gpkg").exists()
     record = json.loads((out / "summary.json").read_text())
     assert "--between 2020-01/2020-12" in record["command"] and len(record["periods"]["labels"]) == 4
@@ -108,9 +106,7 @@ def test_districts_by_month_are_checked_against_what_came(files):
     assert checks["parts"] == "areas" and checks["numbers"] == 8 and checks["unknown"] == 0
     regions = gpd.read_file(files / "by_district" / "regions.gpkg", layer="regions")
     seen = regions.set_index(["name", "period"])["observed"].sort_index()
-    pd.testing.assert_series_equal(
-        seen, table.set_index(["name", "month"])["cases"].sort_index(), check_names=False
-    )
+    pd.testing.assert_series_equal(seen, table.set_index(["name", "month"])["cases"].sort_index(), check_names=False)
     assert checks["suppressed"] == int(table[table["month"] >= "2020-07"]["cases"].isna().sum())
     assert "of left-out numbers within 90 %" in (files / "by_district" / "report.html").read_text()
 
@@ -172,9 +168,7 @@ def test_mistakes_are_told_in_the_shells_words(files, tmp_path, capsys, more, te
 def test_ambiguous_dates_ask(files, tmp_path, capsys):
     words = command(files, "--every", "month", "-o", str(tmp_path / "no"))
     cases = pd.read_csv(files / "cases.csv")
-    cases[cases["date"].str[:2].astype(int) <= 12].to_csv(
-        tmp_path / "cases.csv", index=False
-    )  # no date tells
+    cases[cases["date"].str[:2].astype(int) <= 12].to_csv(tmp_path / "cases.csv", index=False)  # no date tells
     words = [str(tmp_path / "cases.csv") if w == str(files / "cases.csv") else w for w in words]
     assert main([w for w in words if w not in ("--date-format", "%d/%m/%Y")]) == 1
     assert "--date-format %d/%m/%Y or --date-format %m/%d/%Y" in capsys.readouterr().err

@@ -110,14 +110,9 @@ def test_a_record_cannot_point_out_of_its_folder(tmp_path):
 def test_force_neither_deletes_nor_replaces_what_another_program_lists(tmp_path, record):
     (tmp_path / "data.csv").write_text("precious")
     (tmp_path / RECORD).write_text(json.dumps(record))
-    with (
-        pytest.raises(GeobgpError, match=r"'summary.json'\. They are not replaced"),
-        Workspace(tmp_path, force=True),
-    ):
+    with pytest.raises(GeobgpError, match=r"'summary.json'\. They are not replaced"), Workspace(tmp_path, force=True):
         pass
-    assert (tmp_path / "data.csv").read_text() == "precious" and json.loads(
-        (tmp_path / RECORD).read_text()
-    ) == record
+    assert (tmp_path / "data.csv").read_text() == "precious" and json.loads((tmp_path / RECORD).read_text()) == record
 
 
 @pytest.mark.parametrize("name", ["mean.tif", "mean.qml", "map.qgz", "periods/mean_2020.tif", RECORD])
@@ -141,10 +136,7 @@ def test_an_edited_file_that_results_no_longer_have_stays_and_is_told_of(tmp_pat
         fill(work, "extra.tif", "other.tif")
         work.commit()
     (tmp_path / "out" / "extra.tif").write_text("edited")
-    with (
-        pytest.warns(InputWarning, match=r"'extra.tif' in .* stays"),
-        Workspace(tmp_path / "out", force=True) as work,
-    ):
+    with pytest.warns(InputWarning, match=r"'extra.tif' in .* stays"), Workspace(tmp_path / "out", force=True) as work:
         fill(work, "a")
         work.commit()
     assert names(tmp_path / "out") == ["a", "extra.tif", RECORD]
@@ -158,10 +150,7 @@ def test_results_whose_names_could_not_be_foreseen_come_to_a_folder_beside(tmp_p
         fill(work, "flu.tif")
         placed = work.commit()
     assert (target / "flu.tif").read_text() == "mine" and names(target) == ["flu.tif"]
-    assert {p.parent for p in placed} == {tmp_path / "out-2"} and names(tmp_path / "out-2") == [
-        "flu.tif",
-        RECORD,
-    ]
+    assert {p.parent for p in placed} == {tmp_path / "out-2"} and names(tmp_path / "out-2") == ["flu.tif", RECORD]
 
 
 def test_a_geopackage_that_was_only_looked_at_is_still_ours(tmp_path):

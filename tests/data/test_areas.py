@@ -39,9 +39,7 @@ def test_every_area_has_the_land_that_lies_in_it(domain):
 def test_areas_in_another_crs_are_projected():
     land = gpd.GeoSeries([box(5.0, 52.0, 5.4, 52.2)], crs=4326)
     domain = Domain.from_polygons(land, cell_size=2000)
-    areas = gpd.GeoDataFrame(
-        {"cases": [1, 2]}, geometry=[box(5, 52, 5.2, 52.2), box(5.2, 52, 5.4, 52.2)], crs=4326
-    )
+    areas = gpd.GeoDataFrame({"cases": [1, 2]}, geometry=[box(5, 52, 5.2, 52.2), box(5.2, 52, 5.4, 52.2)], crs=4326)
     counts = bin_areas(areas.to_crs(3857), domain, "cases")
     assert counts.covered == pytest.approx(1.0, abs=1e-3)
     with pytest.raises(CRSError, match="areas have no coordinate reference system"):
@@ -75,8 +73,7 @@ def test_wrong_columns_and_numbers_are_refused(domain):
     with pytest.raises(DataError, match="The area row 1 has a negative number"):
         bin_areas(frame([3, -5], HALVES), domain, "cases")
     with pytest.raises(
-        DataError,
-        match=r"The area row 0 has no number in the column 'cases'; found '<5'.*suppressed=\(1, 4\)",
+        DataError, match=r"The area row 0 has no number in the column 'cases'; found '<5'.*suppressed=\(1, 4\)"
     ):
         bin_areas(frame(["<5", "7"], HALVES), domain, "cases")
 
@@ -118,9 +115,7 @@ def test_what_is_fitted_is_sorted(domain):
 def test_one_rate_everywhere_with_counts_that_are_hidden():
     """In a large area a hidden count is next to impossible at one rate: its logarithm is a number all the same."""
     exposure = sparse.csr_array(np.diag([1.0, 2.0, 2e6]))
-    seen = Combined(
-        np.array([900.0, 2100.0, 2.0]), exposure, np.array([False, False, True]), (1, 4), np.arange(3)
-    )
+    seen = Combined(np.array([900.0, 2100.0, 2.0]), exposure, np.array([False, False, True]), (1, 4), np.arange(3))
     rate = 3002.0 / (2e6 + 3.0)
     told = even_rate(seen)
     expected = rate * np.array([1.0, 2.0, 2e6])

@@ -91,11 +91,7 @@ def test_chunks_make_no_difference(netherlands):
     bites = gpd.read_file(SAMPLE / "tick_bites_simulated.gpkg")
     whole = bin_points(bites, netherlands)
     assert whole.n_used == 4446 and whole.n_snapped == whole.n_dropped == 0
-    for source in (
-        SAMPLE / "tick_bites_simulated.gpkg",
-        bites.to_crs(28992),
-        (bites.iloc[i::7] for i in range(7)),
-    ):
+    for source in (SAMPLE / "tick_bites_simulated.gpkg", bites.to_crs(28992), (bites.iloc[i::7] for i in range(7))):
         parts = bin_points(source, netherlands, chunksize=1000)
         assert (parts.values == whole.values).all() and parts.n_read == 4446
 
@@ -114,9 +110,7 @@ def test_own_side_of_the_river():
 
 
 def test_own_side_of_a_barrier():
-    domain = Domain.from_polygons(
-        box(0, 0, 3, 4), barriers=LineString([(1.5, -1), (1.5, 5)]), cell_size=1, crs="local"
-    )
+    domain = Domain.from_polygons(box(0, 0, 3, 4), barriers=LineString([(1.5, -1), (1.5, 5)]), cell_size=1, crs="local")
     counts = bin_points(np.array([[1.49, 2.2], [1.51, 2.2], [1.52, 2.2]]), domain)
     node = domain.locate(np.array([[1.4, 2.2], [1.6, 2.2]]))
     assert counts.values[node].tolist() == [1, 2]
@@ -131,13 +125,7 @@ def test_nearest_within_two_cells(square):
         GeobgpWarning, match=r"1 of 4 points \(25.0 %\) lie off the land and are dropped, more than 2 unit"
     ):
         counts = bin_points(coords, square)
-    assert (counts.n_read, counts.n_used, counts.n_snapped, counts.n_dropped, counts.n_missing) == (
-        4,
-        3,
-        2,
-        1,
-        1,
-    )
+    assert (counts.n_read, counts.n_used, counts.n_snapped, counts.n_dropped, counts.n_missing) == (4, 3, 2, 1, 1)
     assert counts.max_snap_distance == pytest.approx(1.9)
     assert counts.values[square.locate(np.array([[3.5, 2.5]]))] == 1
     assert quietly(coords, square, max_snap=10).n_dropped == 0
@@ -148,18 +136,14 @@ def test_drop_and_error(square):
     coords = np.r_[np.full((199, 2), 1.5), [[4.5, 1.0]]]
     counts = bin_points(coords, square, on_water="drop")  # half a per cent: no warning
     assert (counts.n_used, counts.n_dropped, counts.dropped_weight) == (199, 1, 1.0)
-    with pytest.raises(
-        GeometryError, match=r"1 of the 200 points.*off the land.*row 199.*on_water='nearest'"
-    ):
+    with pytest.raises(GeometryError, match=r"1 of the 200 points.*off the land.*row 199.*on_water='nearest'"):
         bin_points(coords, square, on_water="error")
     assert bin_points(coords[:-1], square, on_water="error").n_used == 199
 
 
 def test_more_than_one_per_cent_dropped_is_a_warning(square):
     coords = np.r_[np.full((98, 2), 1.5), [[9, 9], [9, 9]]]
-    with pytest.warns(
-        GeobgpWarning, match=r"2 of 100 points \(2.0 %\).*Check them on a map, or raise max_snap"
-    ):
+    with pytest.warns(GeobgpWarning, match=r"2 of 100 points \(2.0 %\).*Check them on a map, or raise max_snap"):
         bin_points(coords, square)
     with pytest.warns(GeobgpWarning, match=r"are dropped. Check them on a map, or use on_water='nearest'"):
         bin_points(coords, square, on_water="drop")
@@ -191,9 +175,7 @@ def test_points_beyond_the_globe_are_dropped_with_a_warning(netherlands):
 
 
 def test_far_from_a_local_plane(square):
-    with pytest.warns(
-        GeobgpWarning, match="The points lie in easting 70 to 70.*the domain in easting 0 to 4"
-    ):
+    with pytest.warns(GeobgpWarning, match="The points lie in easting 70 to 70.*the domain in easting 0 to 4"):
         bin_points(np.array([[70.0, 70.0]]), square)
 
 
@@ -211,9 +193,7 @@ def test_the_deaths_of_broad_street():
     counts = bin_points(SAMPLE / "snow_soho_points.csv", domain, weights="deaths")
     assert counts.n_read == counts.n_used == 324
     assert counts.total_weight == 392 == counts.values.sum()
-    assert (
-        "'x' and 'y' are taken as coordinates in OSGB36 / British National Grid, the dom" in counts.notes[0]
-    )
+    assert "'x' and 'y' are taken as coordinates in OSGB36 / British National Grid, the dom" in counts.notes[0]
     other = Domain.from_polygons(SAMPLE / "snow_soho_window.gpkg", cell_size=20)
     given_crs = bin_points(SAMPLE / "snow_soho_points.csv", other, weights="deaths", crs="EPSG:27700")
     assert given_crs.total_weight == 392 and given_crs.n_snapped == 0
@@ -324,9 +304,7 @@ def test_rows_without_a_readable_point_are_warned_of(square):
         counts = bin_points(words, square)
     assert (counts.n_used, counts.n_missing, captured[0].message.option) == (30, 30, "points")
     gone = gpd.GeoSeries([Point(0.5, 0.5)] * 2 + [Point(99, 99)] + [None] * 57)
-    with pytest.warns(
-        DroppedPointsWarning, match=r"57 of 60 rows \(95.0 %\).*1 of 3 points .* lie off the land"
-    ):
+    with pytest.warns(DroppedPointsWarning, match=r"57 of 60 rows \(95.0 %\).*1 of 3 points .* lie off the land"):
         bin_points(gone, square)
     few = gpd.GeoSeries([Point(0.5, 0.5)] * 199 + [None])
     assert bin_points(few, square).warning is None  # half a per cent
@@ -335,9 +313,7 @@ def test_rows_without_a_readable_point_are_warned_of(square):
 def test_points_are_read_once_for_cells_of_any_size(tmp_path, netherlands, monkeypatch):
     towns = pd.read_csv(SAMPLE / "places_netherlands_points.csv")
     towns.to_csv(tmp_path / "towns.csv", index=False)
-    finer = Domain.from_polygons(
-        netherlands.geometry, cell_size=netherlands.cell_size / 2, crs=netherlands.crs
-    )
+    finer = Domain.from_polygons(netherlands.geometry, cell_size=netherlands.cell_size / 2, crs=netherlands.crs)
     expected = [bin_points(tmp_path / "towns.csv", domain) for domain in (netherlands, finer)]
     opened = []
     source = read_points(tmp_path / "towns.csv")

@@ -21,12 +21,7 @@ def one(text, **how):
 
 @given(days)
 def test_a_day_is_a_day_however_it_is_written(day):
-    for text in (
-        day.isoformat(),
-        day.strftime("%Y/%m/%d"),
-        day.strftime("%Y%m%d"),
-        f"{day:%Y}.{day.month}.{day.day}",
-    ):
+    for text in (day.isoformat(), day.strftime("%Y/%m/%d"), day.strftime("%Y%m%d"), f"{day:%Y}.{day.month}.{day.day}"):
         assert one(text) == (day.isoformat(), day.isoformat())
 
 
@@ -92,9 +87,7 @@ def test_what_is_no_date_is_none(text):
     assert one(text) == ("NaT", "NaT")
 
 
-@pytest.mark.parametrize(
-    "text", ["03/04/2020", "3.4.2020", "1-12-2020", "3/4/20", "31/4/20", "03/04/2020 12:30"]
-)
+@pytest.mark.parametrize("text", ["03/04/2020", "3.4.2020", "1-12-2020", "3/4/20", "31/4/20", "03/04/2020 12:30"])
 def test_day_or_month_first_is_asked(text):
     with pytest.raises(DataError, match="day or month first") as error:
         parse(["2020-01-01", text])

@@ -54,11 +54,7 @@ def test_a_raster_is_averaged_not_summed(domain):
 
 @pytest.mark.parametrize(
     ("values", "found", "said"),
-    [
-        ([40.0, 100.0], 2, "divide it by 100"),
-        ([0.5, 255.0], 1, "declare it"),
-        ([-0.1, 1.0], 1, "from -0.1 to 1"),
-    ],
+    [([40.0, 100.0], 2, "divide it by 100"), ([0.5, 255.0], 1, "declare it"), ([-0.1, 1.0], 1, "from -0.1 to 1")],
 )
 def test_what_is_no_share_is_refused_with_its_number(domain, values, found, said):
     with pytest.raises(DataError, match="from 0 to 1") as raised:
@@ -104,9 +100,7 @@ def test_events_where_nobody_looks_are_counted(domain):
     effort[:3] = 0.0
     located = np.zeros(domain.n_nodes)
     located[[0, 1, 9]] = [2.0, 1.0, 4.0]
-    with pytest.raises(
-        DataError, match=r"3 of 7 events lie where the effort is zero \(on 2 nodes\)"
-    ) as raised:
+    with pytest.raises(DataError, match=r"3 of 7 events lie where the effort is zero \(on 2 nodes\)") as raised:
         check_events(located, None, exposure, effort)
     assert raised.value.found == 3.0
     check_events(located, None, exposure, None)

@@ -242,9 +242,7 @@ def test_neighbours_keep_their_people(name):
     """Twelve provinces of a million each, on the land of one: a million people, evenly."""
     frame = provinces()
     domain = Domain.from_polygons(frame[frame["name"] == name], cell_size=2000)
-    with pytest.warns(
-        InputWarning, match=r"\(92 %\) lie off.*Mostly or wholly off it: 11 of 12 areas\.$"
-    ) as caught:
+    with pytest.warns(InputWarning, match=r"\(92 %\) lie off.*Mostly or wholly off it: 11 of 12 areas\.$") as caught:
         found, _ = node_exposure(frame, domain)
     assert caught[0].message.found == pytest.approx(11e6, rel=1e-4)
     assert found.sum() == pytest.approx(1e6, rel=1e-4)
@@ -262,9 +260,7 @@ def test_nobody_lives_in_lakes_that_are_known():
     nodes = quiet(frame[frame["name"] == "Flevoland"], domain)
     assert nodes.sum() == pytest.approx(1e6, rel=1e-3)
     dry = Domain.from_polygons(gpd.GeoSeries([domain.geometry], crs=domain.crs), cell_size=5000)
-    with pytest.warns(
-        InputWarning, match=r"In part: Flevoland \(41 %\), Noord-Holland \(16 %\).*give it as water"
-    ):
+    with pytest.warns(InputWarning, match=r"In part: Flevoland \(41 %\), Noord-Holland \(16 %\).*give it as water"):
         lost, _ = node_exposure(frame, dry)
     assert lost.sum() < 0.97 * 12e6
 
@@ -321,9 +317,7 @@ def test_a_town_in_a_raster_that_goes_on_beyond_it(pixel):
     town = shapely.box(0, 0, 20_000, 20_000)
     domain = Domain.from_polygons(gpd.GeoSeries([town], crs=3035), cell_size=1000, crs=3035)
     n = int(60_000 / pixel)
-    people = raster(
-        np.full((n, n), 1000 * (pixel / 1000) ** 2), Affine(pixel, 0, -19_700, 0, -pixel, 40_300), 3035
-    )
+    people = raster(np.full((n, n), 1000 * (pixel / 1000) ** 2), Affine(pixel, 0, -19_700, 0, -pixel, 40_300), 3035)
     with pytest.warns(InputWarning, match=r"touch this domain's land hold .* lie off the land") as caught:
         found, _ = node_exposure(people, domain)
     np.testing.assert_allclose(found, 1000.0, rtol=1e-9)
@@ -368,9 +362,7 @@ def test_people_in_regions_are_those_of_an_overlay(island, n, seed):
     read = Inputs.read(domain, exposure=gpd.GeoDataFrame({"population": people}, geometry=areas))
     found = within(domain, overlay(domain, regions), read.given).exposure(read.exposure)
     land = domain.geometry
-    want = [
-        sum(k * (a & r & land).area / a.area for a, k in zip(areas, people, strict=True)) for r in regions
-    ]
+    want = [sum(k * (a & r & land).area / a.area for a, k in zip(areas, people, strict=True)) for r in regions]
     np.testing.assert_allclose(found.sum(axis=1), want, rtol=1e-6, atol=1e-6 * people.sum())
     np.testing.assert_allclose(found.sum(axis=0), read.exposure, rtol=1e-6, atol=1e-9 * people.sum())
 

@@ -62,9 +62,7 @@ def test_beyond_the_data_a_curve_is_a_straight_line():
     for start, step in ((1.0, 0.1), (0.0, -0.1)):
         ends = spline.values(start + step * np.arange(4))
         np.testing.assert_allclose(np.diff(ends, 2, axis=0), 0.0, atol=1e-9)
-        inner = (
-            spline.values(np.array([start])) - spline.values(np.array([start - 1e-5 * np.sign(step)]))
-        ) / 1e-5
+        inner = (spline.values(np.array([start])) - spline.values(np.array([start - 1e-5 * np.sign(step)]))) / 1e-5
         np.testing.assert_allclose((ends[1] - ends[0]) / 0.1, inner[0], rtol=1e-3, atol=1e-3)
 
 
@@ -136,11 +134,7 @@ def test_distance_is_over_land_and_a_curve_of_it():
         ({"x": np.arange(400.0), "i": Interaction("x", "z")}, "there is no covariate 'z'"),
         ({"x": np.arange(400.0), "i": Interaction("x", "x")}, "'x' with itself"),
         (
-            {
-                "g": Group(np.arange(400) % 200),
-                "h": Smooth(np.arange(400.0), k=12),
-                "i": Interaction("g", "h"),
-            },
+            {"g": Group(np.arange(400) % 200), "h": Smooth(np.arange(400.0), k=12), "i": Interaction("g", "h")},
             f"columns together: .*at most {MOST_COLUMNS}",
         ),
         ({"x": Smooth(np.where(np.arange(400) < 100, np.nan, 1.0))}, "'x' has no value"),
@@ -162,18 +156,14 @@ def test_a_fit_with_curves_and_groups_is_read_as_it_was_saved(domain, tmp_path):
     x, group = domain.node_points[:, 0], rng.integers(0, 5, domain.n_nodes)
     counts = rng.poisson(2.0 * np.exp(np.sin(x)) * domain.node_areas)
     basis = HarmonicBasis.compute(domain, 16, cache=False)
-    model = LGCP(
-        basis, Matern(1.5, lengthscale=8.0, sd=0.1), covariates={"x": Smooth(x), "group": Group(group)}
-    )
+    model = LGCP(basis, Matern(1.5, lengthscale=8.0, sd=0.1), covariates={"x": Smooth(x), "group": Group(group)})
     fitted = model.fit(counts)
     read = Posterior.load(fitted.save(tmp_path / "fit.geobgp"))
     pd.testing.assert_frame_equal(read.coefficients, fitted.coefficients)
     assert read.effects.learned.keys() == {"x", "group"}
     at = {"x": [3.0, 99.0], "group": [1, 2]}
     places = np.array([[3.0, 3.0], [4.0, 4.0]])
-    pd.testing.assert_frame_equal(
-        read.values_at(places, covariates=at), fitted.values_at(places, covariates=at)
-    )
+    pd.testing.assert_frame_equal(read.values_at(places, covariates=at), fitted.values_at(places, covariates=at))
 
 
 def test_a_map_takes_them_from_paths(tmp_path):

@@ -63,9 +63,7 @@ def test_shares_of_a_raster(landuse):
 
 def test_a_raster_of_codes_asks(landuse, tmp_path):
     domain = square()
-    with pytest.raises(
-        DataError, match=r"levels .* or numbers .* 3 whole numbers.*Categorical.*\|numbers"
-    ) as error:
+    with pytest.raises(DataError, match=r"levels .* or numbers .* 3 whole numbers.*Categorical.*\|numbers") as error:
         fixed_effects({"use": landuse}, domain)
     assert f"'use={landuse}|levels' for levels" in error.value.words(lambda name, value: value)
     numbers = fixed_effects({"use": f"{landuse}|numbers"}, domain)
@@ -73,9 +71,7 @@ def test_a_raster_of_codes_asks(landuse, tmp_path):
     yes_no = write(tmp_path / "yes.tif", (codes() == 2).astype(np.uint8))
     assert fixed_effects({"yes": yes_no}, domain).names == ("yes 1 (reference: 0)",)  # two values are levels
     assert fixed_effects({"yes": f"{yes_no}|numbers"}, domain).names == ("yes",)
-    coloured = write(
-        tmp_path / "c.tif", (codes() == 2).astype(np.uint8), colours={0: (9, 9, 9), 1: (0, 0, 0)}
-    )
+    coloured = write(tmp_path / "c.tif", (codes() == 2).astype(np.uint8), colours={0: (9, 9, 9), 1: (0, 0, 0)})
     with pytest.raises(DataError, match="colour table"):
         fixed_effects({"use": coloured}, domain)
     floats = write(tmp_path / "f.tif", codes().astype(np.float32))
@@ -138,9 +134,7 @@ def test_effects_of_levels_are_found_and_kept(tmp_path):
     kind = np.where(domain.node_rows % 2 == 0, "a", np.where(domain.node_cols % 3 == 0, "b", "c"))
     log_rate = np.select([kind == "a", kind == "b"], [1.0, 2.5], 1.6)
     counts = np.random.default_rng(1).poisson(np.exp(log_rate)).astype(float)
-    model = LGCP(
-        FullRank(domain), Matern(1.0, lengthscale=3.0, sd=0.1), exposure=np.ones(400), covariates={"k": kind}
-    )
+    model = LGCP(FullRank(domain), Matern(1.0, lengthscale=3.0, sd=0.1), exposure=np.ones(400), covariates={"k": kind})
     fit = model.fit(counts)
     found = fit.coefficients.set_index("name")
     assert found.loc["k b (reference: a)", "mean"] == pytest.approx(1.5, abs=0.2)
@@ -159,9 +153,7 @@ def test_effects_of_levels_are_found_and_kept(tmp_path):
 def woods(seed=3, side=48, events=1500):
     """Return codes 1 and 2 in patches of a few pixels, and events of which 2 has eight times as many per pixel."""
     rng = np.random.default_rng(seed)
-    patches, field = (
-        ndimage.gaussian_filter(rng.standard_normal((side, side)), w, mode="wrap") for w in (2.0, 9.0)
-    )
+    patches, field = (ndimage.gaussian_filter(rng.standard_normal((side, side)), w, mode="wrap") for w in (2.0, 9.0))
     codes = 1 + (patches > np.quantile(patches, 0.7)).astype(np.uint8)
     rate = np.exp(0.4 * field / field.std()) * np.where(codes == 2, 8.0, 1.0)
     counts = rng.poisson(events * rate / rate.sum())
@@ -195,9 +187,7 @@ def fits(kind):
         return LGCP(basis, KERNEL, covariates={"veg": veg}, likelihood="negative-binomial").fit(counts)
     if kind == "periods":
         when = np.arange(len(places)) % 3
-        return model.fit(
-            np.array([np.asarray(bin_points(places[when == t], domain), float) for t in range(3)])
-        )
+        return model.fit(np.array([np.asarray(bin_points(places[when == t], domain), float) for t in range(3)]))
     if kind == "areas":
         boxes = [shapely.box(x, y, x + 6, y + 6) for x in range(0, 48, 6) for y in range(0, 48, 6)]
         count = shapely.STRtree(shapely.points(places)).query(boxes, predicate="intersects")[0]
@@ -303,9 +293,7 @@ def test_a_level_without_events_and_land_of_its_own():
     share = rock.reshape(12, 4, 12, 4).mean(axis=(1, 3))[domain.node_rows, domain.node_cols]
     wood = veg.source["wood"].to_numpy() * (1.0 - share)
     table = pd.DataFrame({"meadow": 1.0 - share - wood, "wood": wood, "rock": share})
-    model = LGCP(
-        FullRank(domain), Matern(1.0, lengthscale=15.0, sd=0.5), covariates={"veg": Categorical(table)}
-    )
+    model = LGCP(FullRank(domain), Matern(1.0, lengthscale=15.0, sd=0.5), covariates={"veg": Categorical(table)})
     fit = model.fit(bin_points(places[~hit], domain))
     found = fit.coefficients.set_index("name")
     rock = found.loc["veg rock (reference: meadow)"]
@@ -336,9 +324,9 @@ def test_levels_at_places():
     domain = square(10.0, 1.0)
     soil = np.where(domain.node_cols < 4, 1, 4)
     counts = np.random.default_rng(0).poisson(np.where(soil == 4, 3.0, 1.0)).astype(float)
-    fit = LGCP(
-        FullRank(domain), Matern(1.0, lengthscale=5.0, sd=0.1), covariates={"soil": Categorical(soil)}
-    ).fit(counts)
+    fit = LGCP(FullRank(domain), Matern(1.0, lengthscale=5.0, sd=0.1), covariates={"soil": Categorical(soil)}).fit(
+        counts
+    )
     places = domain.node_points[:3]
     of_four = fit.intensity_at(places, covariates={"soil": [4, 4, 4]})
     for word in (4, 4.0, "4", " 4", "4.0", ["4"], np.array([4, 4, 4], np.uint8), pd.Series(["4", 4, 4.0])):

@@ -91,7 +91,5 @@ def test_areas_and_land(domain, crs):
         same = Domain.from_polygons(shapes, cell_size=1)
         assert same.nodes_hash() == Domain.from_polygons(frame, cell_size=1).nodes_hash()
     assert frame_of(Shapes(HALVES[0])).equals(HALVES[0])
-    table = expected_counts(
-        pa.table({"age": ["old"] * 4}), frame.assign(age="old"), "age", people="population"
-    )
+    table = expected_counts(pa.table({"age": ["old"] * 4}), frame.assign(age="old"), "age", people="population")
     assert table["expected"].tolist() == [1.0, 3.0]

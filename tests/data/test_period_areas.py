@@ -33,10 +33,7 @@ def test_a_long_table_becomes_a_table_of_periods_and_areas(domain):
     counts = weeks([FULL[k] for k in (2, 0, 3, 1)], domain)
     assert counts.n_periods == 2 and counts.n_areas == 2
     order = [counts.geometry.tolist().index(shape) for shape in (WEST, EAST)]
-    assert counts.values[:, order].tolist() == [[3, 5], [0, 2]] and counts.periods.labels == (
-        "2020-W05",
-        "2020-W06",
-    )
+    assert counts.values[:, order].tolist() == [[3, 5], [0, 2]] and counts.periods.labels == ("2020-W05", "2020-W06")
     assert counts.totals.tolist() == [8, 2] and counts.n_used == 10 and counts.total_weight == 10.0
     assert counts.shares.shape == (2, domain.n_nodes) and not counts.unknown.any() and not counts.hidden.any()
     assert "2 weeks, 2020-W05 to 2020-W06" in counts.report() and "10 events in 2 areas" in repr(counts)
@@ -75,9 +72,7 @@ def test_suppressed_counts_stay_an_interval(domain):
 def test_slices_and_areas_in_the_sea(domain):
     counts = weeks([*FULL, (0, "2020-W05", SEA), (0, "2020-W06", SEA)], domain)
     assert counts.n_off == 1 and counts.values.shape == (2, 2)
-    assert counts.slice(1, 2).values.tolist() == [[0, 2]] and counts.slice(1, 2).periods.labels == (
-        "2020-W06",
-    )
+    assert counts.slice(1, 2).values.tolist() == [[0, 2]] and counts.slice(1, 2).periods.labels == ("2020-W06",)
 
 
 def test_dates_are_read_as_those_of_points(domain):

@@ -26,9 +26,7 @@ places = st.one_of(st.floats(-3.0, 7.0), st.just(float("nan")))
 
 
 def table(rows, **columns):
-    return pd.DataFrame(
-        {"x": [r[0] for r in rows], "y": [r[1] for r in rows], "date": [r[2] for r in rows]} | columns
-    )
+    return pd.DataFrame({"x": [r[0] for r in rows], "y": [r[1] for r in rows], "date": [r[2] for r in rows]} | columns)
 
 
 def months(points, domain=SQUARE, every="month", **more):
@@ -78,11 +76,7 @@ def test_every_row_is_somewhere(rows, chunksize, on_water, given_periods):
 
 
 @settings(max_examples=30, deadline=None)
-@given(
-    st.lists(
-        st.tuples(st.floats(0.1, 3.9), st.floats(0.1, 3.9), st.integers(0, 700)), min_size=1, max_size=50
-    )
-)
+@given(st.lists(st.tuples(st.floats(0.1, 3.9), st.floats(0.1, 3.9), st.integers(0, 700)), min_size=1, max_size=50))
 def test_periods_together_are_the_counts_without_time(rows):
     stamps = pd.Timestamp("2020-01-01") + pd.to_timedelta([r[2] for r in rows], unit="D")
     frame = pd.DataFrame({"x": [r[0] for r in rows], "y": [r[1] for r in rows], "date": stamps})
@@ -163,15 +157,11 @@ def events():
 
 
 def test_files_and_streams_say_the_same(tmp_path, events):
-    domain = Domain.from_polygons(
-        gpd.GeoSeries([box(0, 0, 4, 4)], crs="EPSG:32631"), cell_size=1, crs="EPSG:32631"
-    )
+    domain = Domain.from_polygons(gpd.GeoSeries([box(0, 0, 4, 4)], crs="EPSG:32631"), cell_size=1, crs="EPSG:32631")
     expected = months(events, domain)
     events.to_file(tmp_path / "e.gpkg")
     events.to_parquet(tmp_path / "e.parquet")
-    xy = pd.DataFrame(
-        {"easting": events.geometry.x, "northing": events.geometry.y, "date": events["date"].dt.date}
-    )
+    xy = pd.DataFrame({"easting": events.geometry.x, "northing": events.geometry.y, "date": events["date"].dt.date})
     xy.to_csv(tmp_path / "e.csv", index=False)
     xy.assign(date=[f"{d:%d.%m.%Y}" for d in xy["date"]]).to_csv(tmp_path / "d.csv", index=False, sep=";")
     for source in (
@@ -221,11 +211,7 @@ def test_undated_events_are_counted_and_said():
         counts = months(table(rows))
     text = str(told[0].message)
     assert "3 of 23 rows (13.0 %)" in text and "1 have none and 1 cannot be read and 1 are too vague" in text
-    assert (
-        "'2020-02-31', '2020'" in text
-        and counts.n_untimed == 3
-        and counts.warnings == [counts.untimed_warning]
-    )
+    assert "'2020-02-31', '2020'" in text and counts.n_untimed == 3 and counts.warnings == [counts.untimed_warning]
     assert "dropped, without a usable date: 3" in counts.report() and "3 undated" in repr(counts)
 
 

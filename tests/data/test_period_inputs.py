@@ -19,9 +19,7 @@ def test_what_is_the_same_in_all_periods_stays_as_it_is(domain):
     exposure, kind = node_exposure(None, domain)
     assert exposure.shape == (8,) and kind == "area"
     values = {"x": np.arange(8.0)}
-    np.testing.assert_array_equal(
-        fixed_effects(values, domain).columns, fixed_effects(values, domain).columns
-    )
+    np.testing.assert_array_equal(fixed_effects(values, domain).columns, fixed_effects(values, domain).columns)
 
 
 def test_exposures_of_periods(domain):

@@ -59,11 +59,7 @@ def test_a_day_lies_in_one_week_of_the_cdc(day):
 
 
 def test_labels():
-    assert Periods.calendar("day", "2020-02-28", "2020-03-01").labels == (
-        "2020-02-28",
-        "2020-02-29",
-        "2020-03-01",
-    )
+    assert Periods.calendar("day", "2020-02-28", "2020-03-01").labels == ("2020-02-28", "2020-02-29", "2020-03-01")
     assert Periods.calendar("week", "2020-12-28", "2021-01-04").labels == ("2020-W53", "2021-W01")
     assert Periods.calendar("epiweek", "2021-01-02", "2021-01-03").labels == ("2020-EW53", "2021-EW01")
     assert Periods.calendar("epiweek", "2020-EW01", "2020-EW53").n == 53

@@ -32,9 +32,7 @@ def frame(crs=4326):
 
 
 def table(first="longitude", second="latitude"):
-    return pd.DataFrame(
-        {"name": list("abcde"), second: DEGREES[:, 1], first: DEGREES[:, 0], "deaths": DEATHS}
-    )
+    return pd.DataFrame({"name": list("abcde"), second: DEGREES[:, 1], first: DEGREES[:, 0], "deaths": DEATHS})
 
 
 def read(points, **more):
@@ -79,8 +77,7 @@ def test_parquet_of_multipoints_in_geoarrow_and_of_plain_columns(tmp_path):
 
 @pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
 @pytest.mark.parametrize(
-    "names",
-    [("longitude", "latitude"), ("Lon", "LAT"), ("lng", "lat"), ("decimalLongitude", "decimalLatitude")],
+    "names", [("longitude", "latitude"), ("Lon", "LAT"), ("lng", "lat"), ("decimalLongitude", "decimalLatitude")]
 )
 def test_csv(tmp_path, separator, names):
     table(*names).to_csv(tmp_path / "p.csv", sep=separator, index=False)
@@ -99,9 +96,7 @@ def test_packed_csv(tmp_path, suffix):
 
 
 def test_csv_from_a_spreadsheet_with_decimal_commas(tmp_path):
-    (tmp_path / "p.csv").write_text(
-        "\ufeffname;lat;lon;deaths\nZwolle;52,5125;6,09444;1,5\nHoorn;n/a;5;2\n", "utf-8"
-    )
+    (tmp_path / "p.csv").write_text("\ufeffname;lat;lon;deaths\nZwolle;52,5125;6,09444;1,5\nHoorn;n/a;5;2\n", "utf-8")
     coords, chunks, _ = read(tmp_path / "p.csv", weights="deaths")
     assert coords == pytest.approx(np.array([[6.09444, 52.5125]]))
     assert chunks[0].n_missing == 1 and chunks[0].weights == pytest.approx([1.5, 2.0])
@@ -118,11 +113,7 @@ def test_csv_with_gaps_and_words(tmp_path):
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "latin-1"])
 @pytest.mark.parametrize("separator", [",", ";", "\t"])
 def test_csv_in_every_encoding(tmp_path, encoding, separator):
-    lines = [
-        ["name", "längd", "lat", "fälle"],
-        ["Súdwest-Fryslân", "5.5", "53", "2"],
-        ["Köln", "6.9", "51", "3"],
-    ]
+    lines = [["name", "längd", "lat", "fälle"], ["Súdwest-Fryslân", "5.5", "53", "2"], ["Köln", "6.9", "51", "3"]]
     text = "".join(separator.join(line) + "\r\n" for line in lines)
     (tmp_path / "p.csv").write_bytes(text.encode(encoding))
     coords, chunks, stream = read(tmp_path / "p.csv", longitude="längd", latitude="lat", weights="fälle")
@@ -167,10 +158,7 @@ def test_points_in_wkb_are_read_from_their_bytes():
     others = [None, shapely.Point(1, 2, 3), shapely.MultiPoint([(1, 2)]), shapely.LineString()]
     for other in others:
         assert (
-            module._wkb_points(
-                pa.array([*wkb, None if other is None else shapely.to_wkb(other)], pa.binary())
-            )
-            is None
+            module._wkb_points(pa.array([*wkb, None if other is None else shapely.to_wkb(other)], pa.binary())) is None
         )
     big_endian = shapely.to_wkb(shapely.Point(1, 2), byte_order=0)
     assert module._wkb_points(pa.array([big_endian])) is None
@@ -200,9 +188,7 @@ def test_easting_and_northing_are_in_the_crs_of_the_domain_or_the_one_given():
     ]
     _, chunks, stream = read(plane, crs=pyproj.CRS(28992))
     assert chunks[0].crs.to_epsg() == 28992
-    assert stream.notes == [
-        "columns 'Easting' and 'Northing' are taken as coordinates in Amersfoort / RD New"
-    ]
+    assert stream.notes == ["columns 'Easting' and 'Northing' are taken as coordinates in Amersfoort / RD New"]
 
 
 def test_x_and_y_are_degrees_only_if_they_can_be():
@@ -258,9 +244,7 @@ def test_columns_of_weights_must_exist(tmp_path):
         read(frame().geometry, weights="deaths")
 
 
-@pytest.mark.parametrize(
-    "source", [3, None, {"lon": [1]}, pd.Series([1.0]), np.zeros(4), np.zeros((4, 3)), b"x"]
-)
+@pytest.mark.parametrize("source", [3, None, {"lon": [1]}, pd.Series([1.0]), np.zeros(4), np.zeros((4, 3)), b"x"])
 def test_kinds_that_are_no_points(source):
     with pytest.raises(GeometryError, match="expected a GeoDataFrame"):
         read(source)

@@ -87,10 +87,7 @@ def test_a_raster_of_the_domains_own_cells_comes_back(domain):
     rng = np.random.default_rng(0)
     grid = rng.normal(size=domain.grid.shape)
     array = xr.DataArray(
-        grid,
-        dims=("northing", "easting"),
-        coords=grids.dataset(domain, {}).drop_vars("spatial_ref").coords,
-        name="z",
+        grid, dims=("northing", "easting"), coords=grids.dataset(domain, {}).drop_vars("spatial_ref").coords, name="z"
     ).rio.write_crs(28992)
     found = read_to_nodes(array, domain)
     alone = np.bincount(domain.piece_node[domain.piece_node >= 0]) == 1
@@ -172,9 +169,7 @@ def test_the_land_takes_its_share_of_every_pixel(domain, tmp_path, size):
     people = rng.poisson(40, people.shape).astype(np.float32)
     col, row = np.meshgrid(np.arange(people.shape[1]), np.arange(people.shape[0]))
     west, north = transform.c + col * size, transform.f - row * size
-    land = shapely.area(
-        shapely.intersection(shapely.box(west, north - size, west + size, north), domain.geometry)
-    )
+    land = shapely.area(shapely.intersection(shapely.box(west, north - size, west + size, north), domain.geometry))
     people[land == 0] = -1
     path = write(tmp_path / "p.tif", people, transform, crs, nodata=-1)
     with pytest.warns(InputWarning, match="lie off the land") as caught:
@@ -201,9 +196,7 @@ def test_negative_amounts_are_refused(domain, tmp_path):
     values, transform, crs = over(domain, 500.0)
     values[20:23, 30] = -9999.0
     path = write(tmp_path / "n.tif", values, transform, crs)
-    with pytest.raises(
-        DataError, match=r"3 pixels on this land are negative, down to -9,999.*nodata"
-    ) as caught:
+    with pytest.raises(DataError, match=r"3 pixels on this land are negative, down to -9,999.*nodata") as caught:
         read_to_nodes(path, domain, "sum")
     assert caught.value.found == 3
     declared = write(tmp_path / "m.tif", values, transform, crs, nodata=-9999.0)
@@ -417,10 +410,7 @@ def test_people_where_the_rasters_plane_ends(tmp_path):
     domain = across_180()
     plane = pyproj.CRS("ESRI:54009").to_wkt()
     path = write(
-        tmp_path / "m.tif",
-        np.full((600, 12_100), 9.0),
-        Affine(3000, 0, -18_150_000, 0, -3000, -1_500_000),
-        plane,
+        tmp_path / "m.tif", np.full((600, 12_100), 9.0), Affine(3000, 0, -18_150_000, 0, -3000, -1_500_000), plane
     )
     found = amounts(path, domain)
     # Mollweide takes the Earth for a sphere: 0.6 % too wide here.
@@ -436,9 +426,7 @@ def test_of_several_bands_one_is_named(domain, tmp_path):
     ) as dst:  # fmt: skip
         dst.write(np.stack([values, 3 * values]))
         dst.set_band_description(2, "people")
-    with pytest.raises(
-        DataError, match=r"2 bands: 1, 2 \(people\); which is meant\? Name one: '.*two\.tif\|band=1"
-    ):
+    with pytest.raises(DataError, match=r"2 bands: 1, 2 \(people\); which is meant\? Name one: '.*two\.tif\|band=1"):
         read_to_nodes(path, domain)
     np.testing.assert_allclose(read_to_nodes(path, domain, band=2), 3)
     np.testing.assert_allclose(read_to_nodes(f"{path}|band=2", domain), 3)

@@ -77,10 +77,7 @@ def test_one_stratum_shares_by_people():
     ("change", "message"),
     [
         (lambda c, p: (c.assign(age="80+"), p), "200 of 200 cases belong to strata in which nobody lives"),
-        (
-            lambda c, p: (c, p.assign(population=p.population.where(p.age != "70+", 0))),
-            "nobody lives: 'age 70",
-        ),
+        (lambda c, p: (c, p.assign(population=p.population.where(p.age != "70+", 0))), "nobody lives: 'age 70"),
         (lambda c, p: (c.drop(columns="sex"), p), "no column 'sex'"),
         (lambda c, p: (c, p.assign(population=-1)), "36 of 36 values are missing, negative"),
         (lambda c, p: (c.assign(age=[None, *c.age[1:]]), p), "1 of 200 rows of cases have no age or sex"),

@@ -64,17 +64,13 @@ def test_cells_that_a_spreadsheet_leaves_out_at_the_ends_of_lines_are_empty(doma
 def test_quoted_decimal_commas_are_fine(domain, tmp_path):
     path = tmp_path / "points.csv"
     path.write_text('easting,northing\n"0,5","0,5"\n')
-    np.testing.assert_array_equal(
-        np.flatnonzero(bin_points(path, domain).values), domain.locate([[0.5, 0.5]])
-    )
+    np.testing.assert_array_equal(np.flatnonzero(bin_points(path, domain).values), domain.locate([[0.5, 0.5]]))
 
 
 def test_an_encoding_that_was_guessed_is_told_where_names_are_not_found(domain, tmp_path):
     path = tmp_path / "points.csv"
     path.write_bytes("längd,bredd\n1,2\n".encode("latin-1"))
-    with pytest.raises(
-        GeometryError, match=r"no columns with coordinates.*no UTF-8, and was read as Windows-1252"
-    ):
+    with pytest.raises(GeometryError, match=r"no columns with coordinates.*no UTF-8, and was read as Windows-1252"):
         bin_points(path, domain)
     with pytest.raises(GeometryError, match=r"no column 'langd'.*read as Windows-1252"):
         bin_points(path, domain, easting="langd", northing="bredd")

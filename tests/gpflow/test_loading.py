@@ -38,9 +38,7 @@ print([f for f in warnings.filters if f in filters] == filters)
 
 def run(code: str) -> subprocess.CompletedProcess[str]:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("TF_")}
-    return subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
-    )
+    return subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
 
 
 def test_without_gpflow_the_error_has_the_install_line():

@@ -318,12 +318,9 @@ def site_gradient(engine, state, likelihood, moments, noise=None):
 
 
 @pytest.mark.parametrize(
-    "shore, scaling",
-    [("closed", "even"), ("closed", "natural"), ("dirichlet", "natural"), ("open", "even")],
+    "shore, scaling", [("closed", "even"), ("closed", "natural"), ("dirichlet", "natural"), ("open", "even")]
 )
-def test_poisson_bound_gradients_and_moments_agree(
-    shore, scaling, basis, shore_basis, domain, counts, places
-):
+def test_poisson_bound_gradients_and_moments_agree(shore, scaling, basis, shore_basis, domain, counts, places):
     used = {"closed": basis, "dirichlet": shore_basis}.get(shore)
     if used is None:  # water is no barrier, and the basis has features that live there
         used = HarmonicBasis.compute(domain, 48, permeability=1.0, cache=False)
@@ -360,9 +357,7 @@ def test_bernoulli_bound_gradients_and_moments_agree(link, scaling, basis, domai
         places = places[domain.components[domain.locate(places)] < 2]
     values = (np.sin(places[:, 0] / 12_000.0) > 0.2).astype(float)
     ours = own.Matern(2.5, 20_000.0, 1.1)
-    posterior = BoundaryGP(basis, ours, "bernoulli", link=link, mean="zero", scaling=scaling).fit(
-        places, values
-    )
+    posterior = BoundaryGP(basis, ours, "bernoulli", link=link, mean="zero", scaling=scaling).fit(places, values)
     state = posterior.fit.states[0]
     features = HarmonicFeatures(basis)
     likelihood = gpflow.likelihoods.Bernoulli(invlink=probit if link == "probit" else tf.sigmoid)
@@ -450,9 +445,7 @@ def test_one_natural_gradient_step_is_exact_for_gaussian_values_in_svgp_and_vgp(
             predict = model.posterior().predict_f if cached else model.predict_f
             for full_cov in (False, True):
                 for a, b in zip(
-                    predict(index[:7], full_cov=full_cov),
-                    gpr.predict_f(index[:7], full_cov=full_cov),
-                    strict=True,
+                    predict(index[:7], full_cov=full_cov), gpr.predict_f(index[:7], full_cov=full_cov), strict=True
                 ):
                     np.testing.assert_allclose(a, b, atol=1e-4 if model is vgp else 1e-9)
 
@@ -463,10 +456,7 @@ def test_scipy_learns_lengthscales_in_metres_and_priors_count(basis, places):
     f = np.linalg.cholesky(truth(places) + 1e-9 * np.eye(70)) @ rng.normal(size=(70, 1))
     data = (places, f + 0.1 * rng.normal(size=(70, 1)))
     found = {}
-    for name, prior in (
-        ("none", None),
-        ("tight", tfp.distributions.LogNormal(np.log(9e3), np.float64(0.01))),
-    ):
+    for name, prior in (("none", None), ("tight", tfp.distributions.LogNormal(np.log(9e3), np.float64(0.01)))):
         base = gpflow.kernels.Matern32(lengthscales=12_000.0)
         base.lengthscales.prior = prior
         kernel = HarmonicKernel(base, basis)
@@ -524,9 +514,7 @@ def test_sparse_sampler_has_the_likelihood_of_its_weights(basis, domain):
     index = nodes(60, domain.n_nodes)
     kernel = kernel_on(basis)
     data = (index, np.random.default_rng(0).normal(size=(60, 1)))
-    model = gpflow.models.SGPMC(
-        data, kernel, gpflow.likelihoods.StudentT(), inducing_variable=kernel.features
-    )
+    model = gpflow.models.SGPMC(data, kernel, gpflow.likelihoods.StudentT(), inducing_variable=kernel.features)
     weights = np.random.default_rng(1).normal(size=(basis.m, 1))
     model.V.assign(weights)
     f = kernel.scaled(kernel.features.rows(index)).numpy() * kernel.scales().numpy() @ weights
@@ -746,10 +734,7 @@ def test_mistakes_are_explained(basis, shore_basis, domain, counts):
 
 
 def test_single_precision_is_refused(basis):
-    with (
-        gpflow.config.as_context(gpflow.config.Config(float=np.float32)),
-        pytest.raises(DataError, match="float32"),
-    ):
+    with gpflow.config.as_context(gpflow.config.Config(float=np.float32)), pytest.raises(DataError, match="float32"):
         HarmonicFeatures(basis)
 
 

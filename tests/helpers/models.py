@@ -98,8 +98,6 @@ def prior_covariance(basis: HarmonicBasis, kernel: Kernel, fixed_sd: float | Non
     return out if fixed_sd is None else out + fixed_sd**2
 
 
-def sparse_engine(
-    domain: Domain, kernel: Kernel, boundary: str = "neumann", fixed_sd: float = 10.0
-) -> Engine:
+def sparse_engine(domain: Domain, kernel: Kernel, boundary: str = "neumann", fixed_sd: float = 10.0) -> Engine:
     full = FullRank(domain, boundary=boundary)
     return engine_for(full, kernel, np.ones((domain.n_nodes, 1)), np.array([fixed_sd]))

@@ -29,11 +29,7 @@ def truth(n_periods: int, points: np.ndarray) -> np.ndarray:
 
 def counts(n_periods: int, seed: int = 0) -> np.ndarray:
     land = domain()
-    return (
-        np.random.default_rng(seed)
-        .poisson(truth(n_periods, land.node_points) * land.node_areas)
-        .astype(float)
-    )
+    return np.random.default_rng(seed).poisson(truth(n_periods, land.node_points) * land.node_areas).astype(float)
 
 
 def months(n_periods: int) -> Periods:

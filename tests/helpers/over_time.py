@@ -84,9 +84,7 @@ class Stack:
         return gpd.GeoDataFrame(pd.concat(labelled), geometry="geometry", crs=parts[0].crs)
 
 
-def moving(
-    domain: Domain, periods: Periods, *, seed: int = 1, title: str = "", observed: bool = True
-) -> Stack:
+def moving(domain: Domain, periods: Periods, *, seed: int = 1, title: str = "", observed: bool = True) -> Stack:
     """A bump that wanders across the land, with a season."""
     west, south, east, north = domain.grid.bounds
     base, t = bumps(domain, seed), np.arange(periods.n)

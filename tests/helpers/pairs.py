@@ -69,10 +69,7 @@ REFUSED: dict[tuple[Some, Some, Some], tuple[str, str]] = {
         "the controls are a sample of all people",
         "the controls are the exposure",
     ),
-    ("values", None, "exposure"): (
-        "means of regions are over their land",
-        "a mean value is not multiplied by people",
-    ),
+    ("values", None, "exposure"): ("means of regions are over their land", "a mean value is not multiplied by people"),
     (("surveys", "values"), None, "effort"): (
         "some are not reported",
         "who is not tested, and what is not measured, is not counted either: it cancels",
@@ -85,10 +82,7 @@ REFUSED: dict[tuple[Some, Some, Some], tuple[str, str]] = {
         "how many people there are is not known",
         "a case-control sample knows ratios only",
     ),
-    ("surveys", None, "units"): (
-        "which is a share",
-        "a share of those tested, from 0 to 1, is per person as it is",
-    ),
+    ("surveys", None, "units"): ("which is a share", "a share of those tested, from 0 to 1, is per person as it is"),
     (("surveys", "values"), None, ("small-number protection", "protected")): (
         "mall numbers",
         "what is known of a place rests on samples, and no number of events is told of it",
@@ -239,12 +233,7 @@ def options(observed: str, what: str | None) -> dict[str, Any]:
     """Return the options that stand for what something is mapped with."""
     if what is None:
         return {}
-    unit = {
-        "areas": "per 100 km²",
-        "points": "per 100 km²",
-        "points and areas": "per 100 km²",
-        "surveys": "per 1,000",
-    }
+    unit = {"areas": "per 100 km²", "points": "per 100 km²", "points and areas": "per 100 km²", "surveys": "per 1,000"}
     family = "beta-binomial" if observed == "surveys" else "negative-binomial"
     return {
         "exposure": {"exposure": INPUTS, "exposure_column": "people"},
@@ -318,12 +307,7 @@ def page() -> str:
     for title, whats in (("Mapped with", WITH), ("Asked", ASKED)):
         lines += [f"## {title}", ""]
         for how in HOW:
-            lines += [
-                f"**{how.capitalize()}**",
-                "",
-                f"| | {' | '.join(OBSERVED)} |",
-                f"|---{'|:-:' * len(OBSERVED)}|",
-            ]
+            lines += [f"**{how.capitalize()}**", "", f"| | {' | '.join(OBSERVED)} |", f"|---{'|:-:' * len(OBSERVED)}|"]
             name = (lambda w: w) if whats is WITH else (lambda w: f"`{w}`")
             lines += [f"| {name(w)} | {' | '.join(cell(o, how, w) for o in OBSERVED)} |" for w in whats]
             lines += [""]
@@ -331,9 +315,7 @@ def page() -> str:
     for k, ((observed, how, what), (_, why)) in enumerate(REFUSED.items(), 1):
         named = ", ".join(f"`{w}`" for w in what) if isinstance(what, tuple) else what
         when = _words(how)
-        lines.append(
-            f"{k}. {named}, {_words(observed) or 'whatever was observed'}{f' {when}' if when else ''}: {why}."
-        )
+        lines.append(f"{k}. {named}, {_words(observed) or 'whatever was observed'}{f' {when}' if when else ''}: {why}.")
     return "\n".join(lines) + "\n"
 
 

@@ -97,9 +97,7 @@ def island(cell_size: float = 1000.0) -> Domain:
 @cache
 def across_180(cell_size: float = 5000.0) -> Domain:
     """Land on both sides of the antimeridian."""
-    land = gpd.GeoSeries(
-        [shapely.box(178.2, -18.0, 180, -16.2), shapely.box(-180, -18.0, -178.5, -16.5)], crs=4326
-    )
+    land = gpd.GeoSeries([shapely.box(178.2, -18.0, 180, -16.2), shapely.box(-180, -18.0, -178.5, -16.5)], crs=4326)
     return Domain.from_polygons(land, cell_size=cell_size)
 
 

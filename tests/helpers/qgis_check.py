@@ -6,13 +6,7 @@ Usage: qgis_check.py RASTER PICTURE PIXELS_PER_CELL CELLS_JSON; prints one line 
 import json
 import sys
 
-from qgis.core import (
-    QgsApplication,
-    QgsMapRendererSequentialJob,
-    QgsMapSettings,
-    QgsRasterLayer,
-    QgsVectorLayer,
-)
+from qgis.core import QgsApplication, QgsMapRendererSequentialJob, QgsMapSettings, QgsRasterLayer, QgsVectorLayer
 from qgis.PyQt.QtCore import QSize
 from qgis.PyQt.QtGui import QColor
 
@@ -47,8 +41,7 @@ def main(path, picture, per_cell, cells):
         function = renderer.shader().rasterShaderFunction()
         out["ramp"] = int(function.colorRampType())
         out["items"] = [
-            [i.value if i.value < 1e300 else "inf", i.color.name(), i.label]
-            for i in function.colorRampItemList()
+            [i.value if i.value < 1e300 else "inf", i.color.name(), i.label] for i in function.colorRampItemList()
         ]
     out["legend"] = [label for label, _ in layer.legendSymbologyItems()]
     settings = QgsMapSettings()
@@ -63,9 +56,7 @@ def main(path, picture, per_cell, cells):
     image = job.renderedImage()
     image.save(picture)
     half = per_cell // 2
-    out["colours"] = [
-        QColor(image.pixel(col * per_cell + half, row * per_cell + half)).name() for row, col in cells
-    ]
+    out["colours"] = [QColor(image.pixel(col * per_cell + half, row * per_cell + half)).name() for row, col in cells]
     return out
 
 

@@ -102,9 +102,7 @@ def main(path, pictures, asked):
     out["missing"] = [n.name() for n in nodes if n.layer() is None]
     steps = QgsTemporalUtils.usedTemporalRangesForProject(project)
     times = project.timeSettings()
-    out["time"] = [
-        d.toString(Qt.ISODate) for d in (times.temporalRange().begin(), times.temporalRange().end())
-    ]
+    out["time"] = [d.toString(Qt.ISODate) for d in (times.temporalRange().begin(), times.temporalRange().end())]
     player = QgsTemporalNavigationObject()
     player.setAvailableTemporalRanges(steps)
     player.setFrameDuration(QgsInterval(times.timeStep(), times.timeStepUnit()))

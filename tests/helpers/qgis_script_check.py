@@ -125,9 +125,7 @@ def as_model(parameters):
     child = QgsProcessingModelChildAlgorithm("script:geobgpmap")
     child.setChildId("map")
     for name in ("POINTS", "LAND"):
-        model.addModelParameter(
-            QgsProcessingParameterFeatureSource(name, name), QgsProcessingModelParameter(name)
-        )
+        model.addModelParameter(QgsProcessingParameterFeatureSource(name, name), QgsProcessingModelParameter(name))
         child.addParameterSources(name, [QgsProcessingModelChildParameterSource.fromModelParameter(name)])
     for name, value in parameters.items():
         if name not in ("POINTS", "LAND", "OUTPUT"):

@@ -49,9 +49,7 @@ def coordinates(draw, low=-8.0, high=8.0, n_max=60):
 def point_geometries(draw, n_max=30):
     """Draw an object array of points, multi-points, empty points and gaps, and the number of points in it."""
     geoms, n_points = [], 0
-    for kind in draw(
-        st.lists(st.sampled_from(["point", "point", "point", "multi", "empty", "none"]), max_size=n_max)
-    ):
+    for kind in draw(st.lists(st.sampled_from(["point", "point", "point", "multi", "empty", "none"]), max_size=n_max)):
         if kind == "point":
             geoms.append(shapely.Point(draw(st.tuples(unit, unit))))
             n_points += 1

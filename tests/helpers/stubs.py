@@ -54,9 +54,7 @@ def _lines(function: object) -> Iterator[str]:
         if parameter.kind is parameter.KEYWORD_ONLY and not keyword:
             keyword = True
             yield "    *,"
-        default = (
-            "" if parameter.default is parameter.empty else f" = {parameter.default!r}".replace("'", '"')
-        )
+        default = "" if parameter.default is parameter.empty else f" = {parameter.default!r}".replace("'", '"')
         annotation = str(parameter.annotation).replace("'", '"')
         yield f"    {parameter.name}: {annotation}{default},"
     yield f") -> {signature.return_annotation}:"

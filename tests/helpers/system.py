@@ -31,9 +31,7 @@ def missing(what: str) -> None:
 
 def run_qgis(script: Path, *arguments: str | Path, timeout: float = 240) -> Any:
     """Run a script in QGIS's Python, offscreen; it prints one line of JSON, which is returned."""
-    environment = {
-        k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "GDAL", "PROJ", "VIRTUAL"))
-    }
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "GDAL", "PROJ", "VIRTUAL"))}
     with tempfile.TemporaryDirectory() as home:
         environment |= {"QT_QPA_PLATFORM": "offscreen", "XDG_RUNTIME_DIR": home, "HOME": home}
         probe = subprocess.run(
@@ -56,12 +54,8 @@ class Chromium:
     Keeps every console message, exception and request. Use as a context manager.
     """
 
-    def __init__(
-        self, width: int = 1280, height: int = 800, *, mobile: bool = False, scale: float = 1
-    ) -> None:
-        program = (
-            shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-        )
+    def __init__(self, width: int = 1280, height: int = 800, *, mobile: bool = False, scale: float = 1) -> None:
+        program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
         if program is None:
             missing("Chromium")
         self.program = program
@@ -167,9 +161,7 @@ class Chromium:
 
     def settle(self) -> None:
         """Wait for two frames and any animation of the map."""
-        self.run(
-            "new Promise(r => setTimeout(() => requestAnimationFrame(() => requestAnimationFrame(r)), 400))"
-        )
+        self.run("new Promise(r => setTimeout(() => requestAnimationFrame(() => requestAnimationFrame(r)), 400))")
 
     def run(self, expression: str) -> Any:
         """Evaluate JavaScript and return its value."""

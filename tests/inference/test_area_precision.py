@@ -22,9 +22,7 @@ from geobgp.prior.full_rank import coefficients
 @pytest.fixture(scope="module")
 def domain():
     """Two pieces of land, one of them with a lake, and an islet."""
-    land = shapely.union_all(
-        [box(0, 0, 12, 16).difference(box(4, 4, 6, 9)), box(14, 0, 22, 16), box(23, 0, 24, 1)]
-    )
+    land = shapely.union_all([box(0, 0, 12, 16).difference(box(4, 4, 6, 9)), box(14, 0, 22, 16), box(23, 0, 24, 1)])
     return Domain.from_polygons(land, cell_size=1, crs="local")
 
 
@@ -60,9 +58,7 @@ def rows_of(domain, seed=1):
     exposure = [bin_areas(squares(domain, side), domain, "cases").shares for side in (2.0, 4.0)]
     exposure.append(sparse.csr_array(([1.0], ([0], [5])), shape=(1, domain.n_nodes)))
     rows, _ = row_weights(
-        sparse.csr_array(sparse.vstack(exposure)),
-        rng.normal(0, 0.3, domain.n_nodes),
-        np.full(domain.n_nodes, 0.1),
+        sparse.csr_array(sparse.vstack(exposure)), rng.normal(0, 0.3, domain.n_nodes), np.full(domain.n_nodes, 0.1)
     )
     columns = np.c_[np.ones(domain.n_nodes), domain.node_points[:, 0] / 10.0]
     n = rows.shape[0]
@@ -108,17 +104,13 @@ def test_the_posterior_of_rows_is_the_dense_algebra(domain, long, scaling, nu):
     for found, wanted in zip(state.node_moments(), (0.7 + to_nodes @ mean, np.diag(at_nodes)), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-8, atol=1e-8)
     some = np.array([0, 17, 90])
-    np.testing.assert_allclose(
-        state.node_covariance(some), at_nodes[np.ix_(some, some)], rtol=1e-7, atol=1e-10
-    )
+    np.testing.assert_allclose(state.node_covariance(some), at_nodes[np.ix_(some, some)], rtol=1e-7, atol=1e-10)
     for other in (rows, sparse.csr_array(rows[::3]), sparse.csr_array(rows * 0.5)):
         row_mean, row_variance = state.moments_of(other)
         np.testing.assert_allclose(row_mean, (other @ to_nodes) @ mean, rtol=1e-8, atol=1e-8)
         np.testing.assert_allclose(row_variance, np.diag(other @ at_nodes @ other.T), rtol=1e-8)
     draws = state.sample_nodes(20_000, np.random.default_rng(0))
-    np.testing.assert_allclose(
-        np.cov(draws[:, some].T), at_nodes[np.ix_(some, some)], atol=0.03 * at_nodes.max()
-    )
+    np.testing.assert_allclose(np.cov(draws[:, some].T), at_nodes[np.ix_(some, some)], atol=0.03 * at_nodes.max())
 
 
 @pytest.mark.parametrize("scaling", ["natural", "even"])
@@ -143,14 +135,10 @@ def test_all_features_say_the_same(domain, long):
     counts = bin_areas(squares(land, 4.0), land, "cases")
     kernel = Matern(1.0, 5.0, 0.7)
     full = LGCP(FullRank(land), kernel, scaling="natural").fit(counts)
-    features = LGCP(
-        HarmonicBasis.compute(land, land.n_nodes - 3, cache=False), kernel, scaling="natural"
-    ).fit(counts)
+    features = LGCP(HarmonicBasis.compute(land, land.n_nodes - 3, cache=False), kernel, scaling="natural").fit(counts)
     assert full.converged
     assert full.elbo == pytest.approx(features.elbo, abs=0.05)
-    np.testing.assert_allclose(
-        full.fit.states[0].node_moments(), features.fit.states[0].node_moments(), atol=0.05
-    )
+    np.testing.assert_allclose(full.fit.states[0].node_moments(), features.fit.states[0].node_moments(), atol=0.05)
 
 
 def test_learned_hyperparameters_are_those_of_many_features(domain):
@@ -175,9 +163,7 @@ def test_points_and_areas_together_count_nobody_twice(domain, long):
     rng = np.random.default_rng(2)
     located = bin_points(domain.node_points[rng.choice(domain.n_nodes, 60)], domain)
     frame = squares(domain, 4.0)
-    posterior = LGCP(FullRank(domain), Matern(1.0, 5.0, 0.7)).fit(
-        [located, bin_areas(frame, domain, "cases")]
-    )
+    posterior = LGCP(FullRank(domain), Matern(1.0, 5.0, 0.7)).fit([located, bin_areas(frame, domain, "cases")])
     assert posterior.n_points == pytest.approx(60 + frame["cases"].sum())
     total = posterior.node_intensity()["mean"] @ domain.node_areas
     assert total == pytest.approx(60 + frame["cases"].sum(), rel=0.01)
@@ -190,9 +176,7 @@ def test_suppressed_and_overdispersed_counts(domain, long):
     counts = bin_areas(frame, domain, "cases", suppressed=(1, 4))
     kernel = Matern(1.0, 5.0, 0.7)
     posterior = LGCP(FullRank(domain), kernel, likelihood="negative-binomial").fit(counts)
-    features = LGCP(
-        HarmonicBasis.compute(domain, 300, cache=False), kernel, likelihood="negative-binomial"
-    ).fit(counts)
+    features = LGCP(HarmonicBasis.compute(domain, 300, cache=False), kernel, likelihood="negative-binomial").fit(counts)
     assert posterior.elbo == pytest.approx(features.elbo, abs=0.6)
 
 

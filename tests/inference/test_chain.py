@@ -66,11 +66,7 @@ def test_it_equals_one_dense_gaussian(basis, kind, level, scaling, kernel):
     reached, gradient, _ = engine.objective(theta, sites)
     assert reached == pytest.approx(value, abs=1e-8)
     slopes = [
-        (
-            engine.objective(moved(theta, i, 1e-4), sites)[0]
-            - engine.objective(moved(theta, i, -1e-4), sites)[0]
-        )
-        / 2e-4
+        (engine.objective(moved(theta, i, 1e-4), sites)[0] - engine.objective(moved(theta, i, -1e-4), sites)[0]) / 2e-4
         for i in range(len(theta))
     ]
     np.testing.assert_allclose(gradient, slopes, atol=1e-6, rtol=1e-6)
@@ -83,11 +79,7 @@ def test_a_state_is_what_the_engine_found(basis):
     sites = some_sites(n_periods * n)
     mean, covariance, _, _ = Dense(engine, THETA).posterior(sites)
     state = engine.state(THETA, sites, 1.0)
-    for made in (
-        state,
-        replace(state, known=None),
-        unpack(*pack(state)),
-    ):
+    for made in (state, replace(state, known=None), unpack(*pack(state))):
         np.testing.assert_allclose(made.node_moments()[0].ravel(), mean + 0.3, atol=1e-8)
         np.testing.assert_allclose(made.node_moments()[1].ravel(), np.diag(covariance), atol=1e-8)
     for t in range(n_periods):
@@ -158,9 +150,7 @@ def counts_of(domain, n_periods, seed=0, total=400.0):
     return np.random.default_rng(seed).poisson(rate).astype(float), rate
 
 
-def problem_of(
-    basis, counts, kernel=None, *, exposure=None, columns=None, per_year=None, scaling="even", **more
-):
+def problem_of(basis, counts, kernel=None, *, exposure=None, columns=None, per_year=None, scaling="even", **more):
     domain = basis.domain
     exposure = np.broadcast_to(domain.node_areas if exposure is None else exposure, counts.shape)
     columns = np.ones((domain.n_nodes, 1)) if columns is None else columns
@@ -223,9 +213,7 @@ def test_time_is_learned_and_dynamics_chosen_by_the_bound(basis):
     # At the learned hyperparameters the gradient of the bound and the prior vanishes.
     assert np.exp(fit.hyper_mean[2]) == pytest.approx(fit.states[0].tau)
     given = fit_chain(problem, dynamics="separable")
-    assert given.dynamics == "separable" and given.fit.elbo == pytest.approx(
-        found.bounds["separable"], abs=0.05
-    )
+    assert given.dynamics == "separable" and given.fit.elbo == pytest.approx(found.bounds["separable"], abs=0.05)
     with pytest.raises(DataError, match="dynamics"):
         fit_chain(problem, dynamics="turbulent")
 
@@ -283,9 +271,7 @@ def test_areas_of_one_node_are_points(basis):
     kernel = Matern(1.5, lengthscale=3.0, sd=0.8)
     held = {"tau": 3.0, "level_sd": 0.5, "level_tau": 5.0}
     points = problem_of(basis, counts, kernel)
-    found = [
-        fit_chain(p, dynamics="diffusive", held=held).fit for p in (area_chain(points.setting, seen), points)
-    ]
+    found = [fit_chain(p, dynamics="diffusive", held=held).fit for p in (area_chain(points.setting, seen), points)]
     for a, b in zip(*(fit.states[0].node_moments() for fit in found), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5)
 
@@ -299,11 +285,7 @@ def test_gradients_of_areas_that_move_with_the_lengthscale(basis):
     engine, sites = problem.at(None, None).engine, some_sites(18)
     gradient = engine.objective(THETA, sites)[1]
     slopes = [
-        (
-            engine.objective(moved(THETA, i, 1e-4), sites)[0]
-            - engine.objective(moved(THETA, i, -1e-4), sites)[0]
-        )
-        / 2e-4
+        (engine.objective(moved(THETA, i, 1e-4), sites)[0] - engine.objective(moved(THETA, i, -1e-4), sites)[0]) / 2e-4
         for i in range(5)
     ]
     np.testing.assert_allclose(gradient, slopes, atol=1e-6, rtol=1e-6)
@@ -314,9 +296,7 @@ def test_suppressed_counts_by_area_and_period(basis):
     domain = basis.domain
     rng = np.random.default_rng(3)
     owner = rng.integers(0, 12, domain.n_nodes)
-    shares = sparse.csr_array(
-        (domain.node_areas, (owner, np.arange(domain.n_nodes))), shape=(12, domain.n_nodes)
-    )
+    shares = sparse.csr_array((domain.node_areas, (owner, np.arange(domain.n_nodes))), shape=(12, domain.n_nodes))
     counts = rng.poisson(3.0, (3, 12)).astype(float)
     hidden = (counts >= 1) & (counts <= 4)
     kernel = Matern(1.5, lengthscale=3.0, sd=0.8)
@@ -324,9 +304,7 @@ def test_suppressed_counts_by_area_and_period(basis):
     held = {"tau": 3.0, "level_sd": 0.5, "level_tau": 5.0}
 
     def states(which):
-        seen = tuple(
-            Observed(np.where(h, 2.0, c), shares, h, (1, 4)) for c, h in zip(counts, which, strict=True)
-        )
+        seen = tuple(Observed(np.where(h, 2.0, c), shares, h, (1, 4)) for c, h in zip(counts, which, strict=True))
         return fit_chain(area_chain(setting, seen), dynamics="separable", held=held).fit
 
     told, less = states(np.zeros_like(hidden)), states(hidden)
@@ -341,14 +319,7 @@ def test_full_rank_and_too_little_memory_are_told_first(basis, monkeypatch):
     counts, _ = counts_of(basis.domain, 3)
     with pytest.raises(DataError, match="features"):
         setting_of(
-            FullRank(basis.domain),
-            Matern(1.0),
-            "even",
-            np.ones((basis.domain.n_nodes, 1)),
-            0.0,
-            np.ones(2),
-            None,
-            10.0,
+            FullRank(basis.domain), Matern(1.0), "even", np.ones((basis.domain.n_nodes, 1)), 0.0, np.ones(2), None, 10.0
         )
     monkeypatch.setattr(chain_fit, "free_memory", lambda: 10_000)
     with pytest.raises(SizeError, match="GB of memory") as error:
@@ -404,9 +375,7 @@ def test_a_moving_outbreak_is_followed():
         return float((fresh * np.log(lam) - lam).sum())
 
     ours = score(*found.fit.states[0].node_moments())
-    pooled = (
-        LGCP(basis, exposure=8.0 * domain.node_areas).fit(counts.sum(axis=0)).fit.states[0].node_moments()
-    )
+    pooled = LGCP(basis, exposure=8.0 * domain.node_areas).fit(counts.sum(axis=0)).fit.states[0].node_moments()
     share = np.log(8.0 * counts.sum(axis=1) / counts.sum())[:, None]
     assert ours > score(pooled[0] + share, np.broadcast_to(pooled[1], counts.shape)) + 20.0
     each = [LGCP(basis).fit(row).fit.states[0].node_moments() for row in counts]
@@ -432,8 +401,7 @@ def few_areas(n_periods, seed=3, m=40, total=40.0):
     one = sparse.csr_array((domain.node_areas, (owner, np.arange(len(x)))), shape=(6, len(x)))
     rng = np.random.default_rng(seed)
     seen = tuple(
-        Observed(np.bincount(owner, rng.poisson(row), 6).astype(float), one, np.zeros(6, bool))
-        for row in rate
+        Observed(np.bincount(owner, rng.poisson(row), 6).astype(float), one, np.zeros(6, bool)) for row in rate
     )
     counts = np.array([o.counts for o in seen])
     setting = problem_of(basis, counts_of(domain, n_periods)[0]).setting
@@ -455,9 +423,7 @@ def test_few_areas_over_many_periods_are_learned():
         held = best | {"tau": tau * state.tau}
         assert fit_chain(other, dynamics="separable", held=held, resume=False).fit.elbo < found.elbo + 0.3
     # Rates of areas are held by their intervals, and so are those of nodes, of which nobody saw any.
-    draws = (
-        np.exp(state.sample_nodes(400, np.random.default_rng(0))) * problem.setting.basis.domain.node_areas
-    )
+    draws = np.exp(state.sample_nodes(400, np.random.default_rng(0))) * problem.setting.basis.domain.node_areas
     by_area = np.eye(6)[owner]
     for told, true, least in ((draws @ by_area, rate @ by_area, 0.82), (draws, rate, 0.82)):
         low, high = np.quantile(told, (0.05, 0.95), axis=0)

@@ -23,9 +23,7 @@ def chance(d, first, second):
         np.clip([*b.ppf(np.linspace(0.01, 0.99, 15)), *(a.ppf(np.linspace(0.01, 0.99, 15)) - d)], low, high)
     )
     ends = np.r_[low, points, high]
-    return sum(
-        quad(lambda x: b.pdf(x) * a.cdf(d + x), u, v, limit=100)[0] for u, v in itertools.pairwise(ends)
-    )
+    return sum(quad(lambda x: b.pdf(x) * a.cdf(d + x), u, v, limit=100)[0] for u, v in itertools.pairwise(ends))
 
 
 @pytest.mark.parametrize("q", [0.05, 0.5, 0.95])
@@ -62,9 +60,7 @@ def test_a_known_second_shifts_the_first():
 def test_mixtures_against_draws():
     rng = np.random.default_rng(2)
     mixtures = [
-        NormalMixture(
-            np.array([0.5, 0.3, 0.2]), rng.normal(0, 0.5, (3, 4)), rng.uniform(0.2, 0.8, (3, 4)) ** 2
-        )
+        NormalMixture(np.array([0.5, 0.3, 0.2]), rng.normal(0, 0.5, (3, 4)), rng.uniform(0.2, 0.8, (3, 4)) ** 2)
         for _ in range(2)
     ]
     draws = []

@@ -1,15 +1,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from models import (
-    all_modes,
-    archipelago,
-    feature_engine,
-    poisson_problem,
-    prior_covariance,
-    sparse_engine,
-    square,
-)
+from models import all_modes, archipelago, feature_engine, poisson_problem, prior_covariance, sparse_engine, square
 from paths import SAMPLE
 from scipy.optimize import minimize
 from scipy.special import gammaln
@@ -39,9 +31,7 @@ def test_features_are_plain_algebra(order):
     n, widths = 5000, [7, 1, 4, 1, 1]
     owner = rng.choice(6, n, p=[0.5, 0.05, 0.3, 0.05, 0.05, 0.05])
     rows = [np.flatnonzero(owner == k) for k in range(5)]
-    matrices = [
-        np.asarray(rng.normal(size=(len(r), m)), order=order) for r, m in zip(rows, widths, strict=True)
-    ]
+    matrices = [np.asarray(rng.normal(size=(len(r), m)), order=order) for r, m in zip(rows, widths, strict=True)]
     features = PartedFeatures(n, rows, matrices)
     assert features.shape == (n, 14)
     whole = np.zeros((n, 14))
@@ -65,9 +55,7 @@ def test_features_are_plain_algebra(order):
     alone = rng.normal(size=3)
     half = np.zeros((14, 14))
     half[:7, :7], half[7:11, 7:11], half[[11, 12, 13], [11, 12, 13]] = halves[0], halves[1], alone
-    assert np.allclose(
-        features.variances(FeatureBlocks(halves, alone)), np.square(whole @ half.T).sum(axis=1)
-    )
+    assert np.allclose(features.variances(FeatureBlocks(halves, alone)), np.square(whole @ half.T).sum(axis=1))
     assert np.array_equal(features.join(features.split(w[:14])), w[:14])
     keep = np.ones(14, bool)
     keep[[1, 2, 3, 4, 5, 6, 9, 10]] = False
@@ -118,9 +106,7 @@ def test_value_and_gradient_of_the_site_objective(kernel, noisy, scaling):
         e = 1e-4
         for i in range(len(theta)):
             step = np.eye(len(theta))[i] * e
-            slope = (engine.objective(theta + step, sites)[0] - engine.objective(theta - step, sites)[0]) / (
-                2 * e
-            )
+            slope = (engine.objective(theta + step, sites)[0] - engine.objective(theta - step, sites)[0]) / (2 * e)
             assert slope == pytest.approx(gradient[i], rel=1e-5, abs=1e-5)
 
 
@@ -137,12 +123,7 @@ def test_newton_search_finds_the_top_within_bounds():
     top, _, _ = maximise(hill, np.array([-4.0, 3.0]), -wide, wide)
     assert top == pytest.approx([1.0, 0.5], abs=1e-5)
     blind, _, bent = maximise(
-        lambda t: (*hill(t)[:2], None),
-        np.array([-1.0, 1.0]),
-        -wide,
-        wide,
-        curvature=-np.eye(2),
-        max_evaluations=60,
+        lambda t: (*hill(t)[:2], None), np.array([-1.0, 1.0]), -wide, wide, curvature=-np.eye(2), max_evaluations=60
     )
     assert blind == pytest.approx([1.0, 0.5], abs=1e-4)
     assert np.linalg.eigvalsh(bent).max() < 0
@@ -237,9 +218,7 @@ def test_poisson_reaches_what_a_generic_optimiser_reaches(total):
         return -value, -np.append(by_m, by_root[lower])
 
     start = np.append(np.zeros(p), 0.3 * np.eye(p)[lower])
-    best = minimize(
-        loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 20_000, "ftol": 1e-15, "gtol": 1e-9}
-    )
+    best = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 20_000, "ftol": 1e-15, "gtol": 1e-9})
     assert result.elbo == pytest.approx(-best.fun, abs=1e-6)
     state = result.states[0]
     assert state.joint()[0] / scale == pytest.approx(best.x[:p], abs=2e-4)
@@ -250,9 +229,7 @@ def test_poisson_reaches_what_a_generic_optimiser_reaches(total):
 def test_bound_never_falls_for_fixed_hyperparameters(which, length, sd):
     domain = archipelago()
     kernel = Matern(1.0, length, sd)
-    engine = (
-        feature_engine(all_modes(domain), kernel) if which == "features" else sparse_engine(domain, kernel)
-    )
+    engine = feature_engine(all_modes(domain), kernel) if which == "features" else sparse_engine(domain, kernel)
     likelihood = poisson_problem(domain, 3)
     result = fit(engine, likelihood, hyper_of(domain, kernel))
     assert result.converged
@@ -342,11 +319,7 @@ def test_against_the_exact_posterior_by_elliptical_slice_sampling():
 
 
 def moments_of(domain, counts, kernel, which):
-    engine = (
-        feature_engine(all_modes(domain, m=50), kernel)
-        if which == "features"
-        else sparse_engine(domain, kernel)
-    )
+    engine = feature_engine(all_modes(domain, m=50), kernel) if which == "features" else sparse_engine(domain, kernel)
     exposure = domain.node_areas / domain.node_areas.sum()
     likelihood = Poisson(counts, exposure, float(np.log(counts.sum())))
     result = fit(engine, likelihood, hyper_of(domain, kernel))
@@ -465,9 +438,7 @@ def test_bernoulli_reaches_the_best_bound(link):
         )
         return -(value - divergence)
 
-    best = minimize(
-        loss, np.append(np.zeros(25), np.full(25, -1.0)), method="L-BFGS-B", options={"maxfun": 40_000}
-    )
+    best = minimize(loss, np.append(np.zeros(25), np.full(25, -1.0)), method="L-BFGS-B", options={"maxfun": 40_000})
     assert result.elbo >= -best.fun - 1e-5
 
 

@@ -20,9 +20,7 @@ BLOCKS = np.array([1, 2, 3]), np.array([5, 6])
 def engines():
     """Engines of features, of full resolution, of areas and over periods, with seven columns, and θ of each."""
     domain = archipelago()
-    columns = np.column_stack(
-        [np.ones(domain.n_nodes), np.random.default_rng(1).standard_normal((domain.n_nodes, 6))]
-    )
+    columns = np.column_stack([np.ones(domain.n_nodes), np.random.default_rng(1).standard_normal((domain.n_nodes, 6))])
     basis, sd = HarmonicBasis.compute(domain, 20, cache=False), np.full(7, 1.5)
     shares = sparse.csr_array(np.random.default_rng(2).dirichlet(np.full(domain.n_nodes, 0.1), 12))
     space = np.log([2.0, 0.8])
@@ -111,9 +109,7 @@ def test_values_and_periods_have_them_too(square_land):
     assert np.corrcoef(mean, np.sin(x))[0, 1] > 0.97
     assert fit.fit.hyper_mean[3] > np.log(3.0)  # in the values' own unit
     counts = rng.poisson(3.0 * np.exp(np.sin(x)) * domain.node_areas, (3, domain.n_nodes)).astype(float)
-    model = LGCP(
-        basis, Matern(1.0, lengthscale=5.0, sd=0.2), covariates={"x": Smooth(x, k=12)}, dynamics="separable"
-    )
+    model = LGCP(basis, Matern(1.0, lengthscale=5.0, sd=0.2), covariates={"x": Smooth(x, k=12)}, dynamics="separable")
     over = model.fit(counts)
     assert len(over.fit.hyper_mean) == 6 and over.converged
     assert np.corrcoef(over.fit.states[0].node_moments()[0].mean(axis=0), np.sin(x))[0, 1] > 0.95

@@ -55,9 +55,7 @@ SPREAD, SLIGHT = NegativeBinomial(COUNTS, EXPOSURE, 0.3, 1.7), NegativeBinomial(
 
 def beta_binomial(k):
     made = BetaBinomial(POSITIVE, TESTED, 0.4, k=k)
-    return made, lambda f: stats.betabinom(
-        TESTED.astype(int), k * expit(f + 0.4), k * expit(-f - 0.4)
-    ).logpmf(POSITIVE)
+    return made, lambda f: stats.betabinom(TESTED.astype(int), k * expit(f + 0.4), k * expit(-f - 0.4)).logpmf(POSITIVE)
 
 
 #: The likelihood, and its log probability as SciPy has it.
@@ -70,10 +68,7 @@ CASES = {
     "gaussian": (Gaussian(MEAN[::-1], 0.7), lambda f: stats.norm(f, 0.7).logpdf(MEAN[::-1])),
     "probit": (Bernoulli(CLASSES), lambda f: log_ndtr((2 * CLASSES - 1) * f)),
     "logit": (Bernoulli(CLASSES, LOGIT), lambda f: stats.bernoulli(expit(f)).logpmf(CLASSES)),
-    "binomial": (
-        Binomial(POSITIVE, TESTED, 0.4),
-        lambda f: stats.binom(TESTED, expit(f + 0.4)).logpmf(POSITIVE),
-    ),
+    "binomial": (Binomial(POSITIVE, TESTED, 0.4), lambda f: stats.binom(TESTED, expit(f + 0.4)).logpmf(POSITIVE)),
     "beta-binomial": beta_binomial(2.5),
     "wide beta-binomial": beta_binomial(0.3),
     "nearly binomial": beta_binomial(3000.0),
@@ -90,9 +85,7 @@ def test_expected_value_is_that_of_quadrature(name):
         def integrand(z, i=i, mean=mean, sd=sd):
             return log_p(np.full(6, mean + sd * z))[i] * stats.norm.pdf(z)
 
-        assert found[i] == pytest.approx(
-            quad(integrand, -8.5, 8.5, epsabs=1e-9, limit=200)[0], abs=2e-5, rel=1e-6
-        )
+        assert found[i] == pytest.approx(quad(integrand, -8.5, 8.5, epsabs=1e-9, limit=200)[0], abs=2e-5, rel=1e-6)
 
 
 @NAMES
@@ -138,27 +131,21 @@ def test_the_slope_in_the_size(name):
     likelihood = CASES[name][0]
     ends = [likelihood.with_dispersion(likelihood.dispersion_value * np.exp(by)) for by in (3e-3, -3e-3)]
     values = [one.expected(MEAN, VARIANCE).value.sum() for one in ends]
-    assert likelihood.by_log_dispersion(MEAN, VARIANCE) == pytest.approx(
-        (values[0] - values[1]) / 6e-3, rel=1e-4
-    )
+    assert likelihood.by_log_dispersion(MEAN, VARIANCE) == pytest.approx((values[0] - values[1]) / 6e-3, rel=1e-4)
 
 
 @pytest.mark.parametrize(
     "family", [NegativeBinomial(COUNTS, EXPOSURE, 0.3, 1e6), BetaBinomial(POSITIVE, TESTED, 0.4, k=1e6)]
 )
 def test_a_large_size_is_the_limit(family):
-    for ours, theirs in zip(
-        family.expected(MEAN, VARIANCE), family.limit().expected(MEAN, VARIANCE), strict=True
-    ):
+    for ours, theirs in zip(family.expected(MEAN, VARIANCE), family.limit().expected(MEAN, VARIANCE), strict=True):
         np.testing.assert_allclose(ours, theirs, atol=5e-3, rtol=2e-3)
     assert type(family.limit().limit()) is type(family.limit())
 
 
 def test_cases_among_persons_are_persons_one_by_one():
     person = np.repeat(np.arange(6), TESTED.astype(int))
-    ill = np.concatenate(
-        [np.r_[np.ones(int(y)), np.zeros(int(n - y))] for y, n in zip(POSITIVE, TESTED, strict=True)]
-    )
+    ill = np.concatenate([np.r_[np.ones(int(y)), np.zeros(int(n - y))] for y, n in zip(POSITIVE, TESTED, strict=True)])
     one = Bernoulli(ill, LOGIT).expected(MEAN[person] + 0.4, VARIANCE[person])
     together = Binomial(POSITIVE, TESTED, 0.4).expected(MEAN, VARIANCE)
     for mine, theirs in ((together.d_mean, one.d_mean), (together.d_variance, one.d_variance)):
@@ -237,11 +224,7 @@ NEW = {
     "gaussian": (FAMILIES["gaussian"].with_dispersion(0.4), 1.0, lambda eta: stats.norm(eta, 0.4)),
     "probit": (FAMILIES["bernoulli"], 1.0, lambda eta: stats.bernoulli(ndtr(eta))),
     "logit": (Bernoulli(np.zeros(0), "logit"), 1.0, lambda eta: stats.bernoulli(expit(eta))),
-    "binomial": (
-        Binomial(np.zeros(0), np.zeros(0), 0.7),
-        PERSONS,
-        lambda eta: stats.binom(PERSONS, expit(0.7 + eta)),
-    ),
+    "binomial": (Binomial(np.zeros(0), np.zeros(0), 0.7), PERSONS, lambda eta: stats.binom(PERSONS, expit(0.7 + eta))),
     "beta-binomial": (
         BetaBinomial(np.zeros(0), np.zeros(0), 0.7, k=2.2),
         PERSONS,

@@ -13,9 +13,7 @@ from geobgp.inference.links import LINKS, SQUARE
 from geobgp.inference.mixture import NormalMixture
 
 MIXTURE = NormalMixture(
-    np.array([0.3, 0.7]),
-    np.array([[-1.0, 0.2, 2.5], [0.4, 0.1, 1.0]]),
-    np.array([[0.5, 1e-6, 2.0], [1.5, 0.3, 0.1]]),
+    np.array([0.3, 0.7]), np.array([[-1.0, 0.2, 2.5], [0.4, 0.1, 1.0]]), np.array([[0.5, 1e-6, 2.0], [1.5, 0.3, 0.1]])
 )
 
 
@@ -23,10 +21,7 @@ def integral(function, place):
     total = 0.0
     for weight, mu, var in zip(MIXTURE.weight, MIXTURE.mu[:, place], MIXTURE.var[:, place], strict=True):
         sd = np.sqrt(var)
-        total += (
-            weight
-            * quad(lambda z, mu=mu, sd=sd: function(mu + sd * z) * stats.norm.pdf(z), -10, 10, limit=200)[0]
-        )
+        total += weight * quad(lambda z, mu=mu, sd=sd: function(mu + sd * z) * stats.norm.pdf(z), -10, 10, limit=200)[0]
     return total
 
 

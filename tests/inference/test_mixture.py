@@ -82,9 +82,7 @@ def test_quantiles_are_ordered_and_equal_components_collapse():
 
 
 def test_edges_nan_and_no_variance():
-    mix = NormalMixture(
-        np.array([0.5, 0.5]), np.array([[0.0, np.nan], [1.0, np.nan]]), np.array([[0.0, 1], [0.0, 1]])
-    )
+    mix = NormalMixture(np.array([0.5, 0.5]), np.array([[0.0, np.nan], [1.0, np.nan]]), np.array([[0.0, 1], [0.0, 1]]))
     assert np.isnan(mix.quantile(0.5)[1]) and np.isnan(mix.sf(0.0)[1]) and np.isnan(mix.exp_mean()[1])
     assert mix.sf(0.5)[0] == 0.5
     assert -1e-9 <= mix.quantile(0.2)[0] <= 1e-9

@@ -128,9 +128,7 @@ def test_fine_and_coarse_cells_agree_between_nodes():
 
 def test_a_fit_between_nodes_comes_back_from_its_file(domain, tmp_path):
     rng, places = sites_of(40, 7)
-    posterior = BoundaryGP(FullRank(domain), Matern(1.0, 4.0, 1.0), noise=0.3).fit(
-        places, rng.normal(size=40)
-    )
+    posterior = BoundaryGP(FullRank(domain), Matern(1.0, 4.0, 1.0), noise=0.3).fit(places, rng.normal(size=40))
     again = Posterior.load(posterior.save(tmp_path / "fit"))
     for one, other in zip(posterior.predict(places), again.predict(places), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-9)

@@ -24,9 +24,7 @@ from geobgp.inference.problem import AreaProblem, Observed, SpaceRows
 @pytest.fixture(scope="module")
 def domain():
     """Two pieces of land, one of them with a lake, and an islet."""
-    land = shapely.union_all(
-        [box(0, 0, 12, 16).difference(box(4, 4, 6, 9)), box(14, 0, 22, 16), box(23, 0, 24, 1)]
-    )
+    land = shapely.union_all([box(0, 0, 12, 16).difference(box(4, 4, 6, 9)), box(14, 0, 22, 16), box(23, 0, 24, 1)])
     return Domain.from_polygons(land, cell_size=1, crs="local")
 
 
@@ -45,9 +43,7 @@ def squares(domain, side, seed=0):
     boxes = [box(a, b, a + side, b + side) for a in np.arange(0, 24, side) for b in np.arange(0, 16, side)]
     frame = gpd.GeoDataFrame({"name": [f"square {k}" for k in range(len(boxes))]}, geometry=boxes)
     counts = np.random.default_rng(seed).poisson(field(domain) * domain.node_areas)
-    owner = gpd.sjoin(
-        gpd.GeoDataFrame(geometry=gpd.points_from_xy(*domain.node_points.T)), frame, predicate="within"
-    )
+    owner = gpd.sjoin(gpd.GeoDataFrame(geometry=gpd.points_from_xy(*domain.node_points.T)), frame, predicate="within")
     frame["cases"] = np.bincount(owner["index_right"], counts[owner.index], len(frame))
     return frame
 
@@ -278,9 +274,7 @@ def test_a_natural_prior_too_wide_on_islets_says_so():
     islets = [box(14 + 3 * k, 3, 15 + 3 * k, 4) for k in range(4)]
     domain = Domain.from_polygons(shapely.union_all([box(0, 0, 12, 12), *islets]), cell_size=1, crs="local")
     basis = HarmonicBasis.compute(domain, 30, cache=False)
-    frame = gpd.GeoDataFrame(
-        {"cases": [5, 9, 3]}, geometry=[box(0, 0, 6, 12), box(6, 0, 12, 12), box(13, 0, 26, 12)]
-    )
+    frame = gpd.GeoDataFrame({"cases": [5, 9, 3]}, geometry=[box(0, 0, 6, 12), box(6, 0, 12, 12), box(13, 0, 26, 12)])
     areas, kernel = bin_areas(frame, domain, "cases"), Matern(1.5, 60.0, 1.5)
     with pytest.raises(DataError, match="prior so wide") as raised:
         LGCP(basis, kernel, scaling="natural").fit(areas)
@@ -292,8 +286,7 @@ def test_a_natural_prior_too_wide_on_islets_says_so():
 def test_areas_whose_rates_differ_a_thousandfold_settle():
     """As many events on every Dutch island as in a province: rows must not jump to the least known node."""
     land, water, parts = (
-        gpd.read_file(ROOT / "sample_data" / f"netherlands_{name}.gpkg")
-        for name in ("land", "water", "provinces")
+        gpd.read_file(ROOT / "sample_data" / f"netherlands_{name}.gpkg") for name in ("land", "water", "provinces")
     )
     domain = Domain.from_polygons(land, water=water, cell_size=8000)
     frame = parts.assign(cases=40, name=[f"part {k}" for k in range(len(parts))])

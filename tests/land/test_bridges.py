@@ -54,9 +54,7 @@ def test_stretches_of_one_line_join_one_island_after_the_other():
 
 
 def test_a_bridge_leads_over_a_rock_that_is_no_node():
-    land = shapely.union_all(
-        [shapely.box(0, 0, 6, 10), shapely.box(9, 0, 15, 10), shapely.box(7.45, 5.45, 7.55, 5.55)]
-    )
+    land = shapely.union_all([shapely.box(0, 0, 6, 10), shapely.box(9, 0, 15, 10), shapely.box(7.45, 5.45, 7.55, 5.55)])
     domain = Domain.from_polygons(land, bridges=crossing(), cell_size=1, crs="local")
     np.testing.assert_allclose(domain.bridges.length, [3.0])
 

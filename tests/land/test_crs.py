@@ -77,9 +77,7 @@ def test_a_zone_holds_its_domain_anywhere(west):
     square = box(west, 10.0, west + 2.0, 12.0)
     crs = choose_crs(series([square]))
     assert 32601 <= crs.to_epsg() <= 32660
-    assert project_shapes(series([square]), crs)[0].area == pytest.approx(
-        true_area(series([square])), rel=2e-3
-    )
+    assert project_shapes(series([square]), crs)[0].area == pytest.approx(true_area(series([square])), rel=2e-3)
 
 
 @pytest.mark.parametrize(
@@ -146,9 +144,7 @@ def test_axes_that_run_west_or_south_are_refused(crs):
         check_crs(crs)
 
 
-@pytest.mark.parametrize(
-    "crs", ["EPSG:28992", "EPSG:3035", "EPSG:3031", "EPSG:27700", "EPSG:31467", "EPSG:3857"]
-)
+@pytest.mark.parametrize("crs", ["EPSG:28992", "EPSG:3035", "EPSG:3031", "EPSG:27700", "EPSG:31467", "EPSG:3857"])
 def test_metres_stay_as_they_are(crs):
     assert check_crs(crs) == pyproj.CRS(crs)
 
@@ -217,9 +213,7 @@ def test_svalbard():
 
 
 def test_a_polygon_that_jumps_across_the_antimeridian_is_mended():
-    jumps = Polygon(
-        [(177, -19), (-178, -19), (-178, -16), (177, -16)], [[(179, -18), (-179, -18), (-179, -17)]]
-    )
+    jumps = Polygon([(177, -19), (-178, -19), (-178, -16), (177, -16)], [[(179, -18), (-179, -18), (-179, -17)]])
     runs = Polygon([(177, -19), (182, -19), (182, -16), (177, -16)], [[(179, -18), (181, -18), (181, -17)]])
     one, other = land_polygons(series([jumps])), land_polygons(series([runs]))
     assert one.crs == other.crs
@@ -267,9 +261,7 @@ def test_metres_labelled_as_degrees_are_named_as_such():
 
 def test_coordinates_that_cannot_be_projected_are_named():
     lost = series([box(-122, 37, -121, 38)])  # beyond the horizon
-    with pytest.raises(
-        CRSError, match=r"of \d+ coordinates cannot be brought to .*the first \(-12[12], 3[78]\)"
-    ):
+    with pytest.raises(CRSError, match=r"of \d+ coordinates cannot be brought to .*the first \(-12[12], 3[78]\)"):
         project_shapes(lost, pyproj.CRS("+proj=ortho +lat_0=-40 +lon_0=60 +type=crs"))
 
 
@@ -322,9 +314,7 @@ def test_areal_scale_of_web_mercator_is_that_of_the_ellipsoid(latitude):
 def test_interpolated_scale_is_close_to_the_exact_one_and_fast(crs):
     crs = pyproj.CRS(crs)
     west, south, east, north = (
-        (-2e6, -2e6, 2e6, 2e6)
-        if crs.to_epsg() == 3031
-        else project_shapes(series([box(3, 50, 8, 54)]), crs)[0].bounds
+        (-2e6, -2e6, 2e6, 2e6) if crs.to_epsg() == 3031 else project_shapes(series([box(3, 50, 8, 54)]), crs)[0].bounds
     )
     e, n = np.meshgrid(np.linspace(west, east, 1000), np.linspace(north, south, 1000))
     start = time.process_time()
@@ -415,9 +405,7 @@ def test_degrees_are_brought_to_metres_as_ever():
 ENGINEERING = pyproj.CRS('LOCAL_CS["site",UNIT["metre",1]]')
 
 
-@pytest.mark.parametrize(
-    "crs", [ENGINEERING, pyproj.CRS(4978), pyproj.CRS(5703)], ids=lambda crs: crs.type_name
-)
+@pytest.mark.parametrize("crs", [ENGINEERING, pyproj.CRS(4978), pyproj.CRS(5703)], ids=lambda crs: crs.type_name)
 def test_a_crs_without_places_is_refused_wherever_it_comes(crs):
     square = shapely.box(600_000, 5_800_000, 610_000, 5_810_000)
     there = gpd.GeoDataFrame({"n": [3.0]}, geometry=[square], crs=32631)
@@ -446,9 +434,7 @@ def test_local_coordinates_are_in_one_crs():
     points = gpd.GeoSeries(gpd.points_from_xy([5, 50], [50, 5]), crs=28992)
     with pytest.raises(CRSError, match="land has WGS 84 / UTM zone 31N and points Amersfoort"):
         map_intensity(points, land, cell_size=20, crs="local", cache=False)
-    assert Domain.from_polygons(
-        land, water=water.set_crs(32631, allow_override=True), cell_size=10, crs="local"
-    )
+    assert Domain.from_polygons(land, water=water.set_crs(32631, allow_override=True), cell_size=10, crs="local")
 
 
 def test_a_geopackage_of_undefined_crs_has_none(tmp_path):

@@ -39,9 +39,7 @@ def test_ways_go_around_the_corner_of_an_l():
 
 def test_ways_go_around_a_wall_without_width():
     wall = LineString([(1.013, -0.5), (1.013, 1.31)])
-    domain = Domain.from_polygons(
-        box(0, 0, 2, 2), barriers=gpd.GeoSeries([wall]), cell_size=0.04, crs="local"
-    )
+    domain = Domain.from_polygons(box(0, 0, 2, 2), barriers=gpd.GeoSeries([wall]), cell_size=0.04, crs="local")
     exact = around(domain.node_points, [0.5, 0.4], [1.013, 1.31], lambda line: not line.crosses(wall))
     assert near(domain.distance_to([[0.5, 0.4]]), exact, 0.04)
 

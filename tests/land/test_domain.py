@@ -79,9 +79,7 @@ def test_random_polygons(seed, vertices, h):
     assert (node[~inside] == -1).all()
     if not any("left out" in note for note in domain.notes):
         assert (node[inside] >= 0).all()
-    own = shapely.intersects_xy(
-        domain.polygon_of(node[node >= 0]), points[node >= 0, 0], points[node >= 0, 1]
-    )
+    own = shapely.intersects_xy(domain.polygon_of(node[node >= 0]), points[node >= 0, 0], points[node >= 0, 1])
     assert own.all()
 
 
@@ -95,9 +93,7 @@ def lattice_land(draw):
     def boxes(most):
         found = draw(st.lists(st.tuples(corner, corner, side, side), min_size=1, max_size=most))
         end = round(6 / step)
-        return shapely.union_all(
-            [shapely.box(x, y, min(x + w, end), min(y + h, end)) for x, y, w, h in found]
-        )
+        return shapely.union_all([shapely.box(x, y, min(x + w, end), min(y + h, end)) for x, y, w, h in found])
 
     land = boxes(5).difference(boxes(3))
     return shapely.transform(land, lambda xy: xy * step)
@@ -142,9 +138,7 @@ def test_ragged_land_is_cut_as_one_intersection_after_the_other_does(seed):
         face = shapely.linestrings(ends.reshape(-1, 2, 2))
         across = found.cell[found.second] - found.cell[found.first] == step
         opened = np.bincount(found.cell[found.first][across], found.open_length[across], 400)
-        np.testing.assert_allclose(
-            opened, shapely.length(shapely.intersection(face, land)), rtol=0, atol=1e-4
-        )
+        np.testing.assert_allclose(opened, shapely.length(shapely.intersection(face, land)), rtol=0, atol=1e-4)
 
 
 def test_land_that_rounding_would_tangle_stays_valid():
@@ -175,9 +169,7 @@ def test_coverage_of_a_cell_sized_hole_and_touching_polygons():
 
 @st.composite
 def crossings(draw):
-    angle = (
-        draw(st.sampled_from([0.0, 45.0, 90.0, 135.0])) if draw(st.booleans()) else draw(st.floats(0, 180))
-    )
+    angle = draw(st.sampled_from([0.0, 45.0, 90.0, 135.0])) if draw(st.booleans()) else draw(st.floats(0, 180))
     shift = draw(st.one_of(st.just((0.0, 0.0)), st.tuples(st.floats(-0.1, 0.1), st.floats(-0.1, 0.1))))
     return angle, shift
 
@@ -281,9 +273,7 @@ def test_interpolation_is_bilinear_inland_and_exact_at_centres():
     shore = shapely.distance(domain.geometry.boundary, shapely.points(points))
     inland = inside & (shore > 0.25)
     assert inland.sum() > 100
-    np.testing.assert_allclose(
-        (matrix @ plane)[inland], (0.3 + 2 * points[:, 0] - points[:, 1])[inland], atol=1e-12
-    )
+    np.testing.assert_allclose((matrix @ plane)[inland], (0.3 + 2 * points[:, 0] - points[:, 1])[inland], atol=1e-12)
     holds = domain.holds_centre
     at_centres = domain.interpolation(np.c_[east, north][holds])[0].toarray()
     np.testing.assert_allclose(at_centres, np.eye(domain.n_nodes)[holds], atol=1e-9)
@@ -323,9 +313,7 @@ def test_content_hash_follows_the_content():
         Domain.from_polygons(disc(), cell_size=0.11, crs="local"),
         Domain.from_polygons(disc(1.01), cell_size=0.1, crs="local"),
         Domain.from_polygons(disc(), cell_size=0.1, crs="local", min_coverage=0.1),
-        Domain.from_polygons(
-            disc(), cell_size=0.1, crs="local", barriers=shapely.LineString([(-2, 0), (2, 0)])
-        ),
+        Domain.from_polygons(disc(), cell_size=0.1, crs="local", barriers=shapely.LineString([(-2, 0), (2, 0)])),
     ]
     assert len({one.content_hash(), *(d.content_hash() for d in others)}) == 5
     again = Domain.from_geometry(one.geometry, one.grid, min_coverage=one.min_coverage)

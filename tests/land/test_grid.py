@@ -71,9 +71,7 @@ def test_frozen_and_hashable():
 
 
 def test_refusals_have_numbers_and_remedies():
-    with pytest.raises(
-        SizeError, match=r"1,000,000,000,000 cells.*limit is 50,000,000.*cell_size >= 143"
-    ) as error:
+    with pytest.raises(SizeError, match=r"1,000,000,000,000 cells.*limit is 50,000,000.*cell_size >= 143") as error:
         Grid.from_bounds((0, 0, 1e6, 1e6), 1.0)
     fits = float(str(error.value).rsplit(">=", 1)[1].rstrip(". "))
     assert Grid.from_bounds((0, 0, 1e6, 1e6), fits).n_cells <= MAX_CELLS

@@ -32,12 +32,7 @@ def test_every_kind_of_source_gives_the_same_polygons(kind, tmp_path):
         source = source if kind == "path" else str(source)
     else:
         geometry = MultiPolygon(table.geometry.tolist())
-        source = {
-            "frame": table,
-            "series": table.geometry,
-            "geometry": geometry,
-            "list": table.geometry.tolist(),
-        }[kind]
+        source = {"frame": table, "series": table.geometry, "geometry": geometry, "list": table.geometry.tolist()}[kind]
     polygons, notes = read_polygons(source)
     assert polygons.area.sum() == pytest.approx(20) and notes == []
     assert (polygons.crs is None) == (kind in ("geometry", "list"))
@@ -51,13 +46,9 @@ def test_parquet(tmp_path):
 
 def test_missing_file_says_what_is_there(tmp_path):
     (tmp_path / "lnad.gpkg").touch()
-    with pytest.raises(
-        GeometryError, match=r"land: there is no file .*land.gpkg. That folder has: 'lnad.gpkg'"
-    ):
+    with pytest.raises(GeometryError, match=r"land: there is no file .*land.gpkg. That folder has: 'lnad.gpkg'"):
         read_polygons(tmp_path / "land.gpkg")
-    with pytest.raises(
-        GeometryError, match=r"water: there is no file .* The folder .*nowhere does not exist"
-    ):
+    with pytest.raises(GeometryError, match=r"water: there is no file .* The folder .*nowhere does not exist"):
         read_polygons(tmp_path / "nowhere" / "water.gpkg", "water")
 
 
@@ -83,9 +74,7 @@ def test_files_that_are_no_maps(tmp_path):
     with pytest.raises(GeometryError, match=r"land.gpkg cannot be read as a vector file"):
         read_polygons(tmp_path / "land.gpkg")
     frame(SQUARE).iloc[:0].to_file(tmp_path / "empty.gpkg")
-    with pytest.raises(
-        GeometryError, match=r"no features at all; polygons were expected|no layer with geometries"
-    ):
+    with pytest.raises(GeometryError, match=r"no features at all; polygons were expected|no layer with geometries"):
         read_polygons(tmp_path / "empty.gpkg")
 
 
@@ -115,9 +104,7 @@ def test_collections_give_their_polygons():
 def test_gaps_are_noted():
     polygons, notes = read_polygons(frame(SQUARE, None, Polygon()))
     assert len(polygons) == 1 and notes == ["land: 2 missing or empty geometries ignored"]
-    with pytest.raises(
-        GeometryError, match="nothing but 1 missing or empty geometry; polygons were expected"
-    ):
+    with pytest.raises(GeometryError, match="nothing but 1 missing or empty geometry; polygons were expected"):
         read_polygons(frame(None))
 
 
@@ -239,9 +226,7 @@ def test_no_land_left_is_said_in_numbers():
     ):
         land_polygons(SQUARE, box(-3, -3, 7, 7), crs="local")
     land, water = (gpd.GeoSeries([box(5 - r, 52 - r, 5 + r, 52 + r)], crs=4326) for r in (0.1, 0.2))
-    with pytest.raises(
-        DomainError, match=r"all 305\.\d+ km² of land lie within the 1,22\d\.?\d* km² of water"
-    ):
+    with pytest.raises(DomainError, match=r"all 305\.\d+ km² of land lie within the 1,22\d\.?\d* km² of water"):
         land_polygons(land, water)
 
 
@@ -285,9 +270,7 @@ def test_local_planes():
     assert land_polygons(SQUARE, crs="local").crs is None
     land = land_polygons(frame(SQUARE), crs="local")
     assert land.crs is None and land.geometry.equals(SQUARE)
-    assert land.notes == [
-        "land: on a local plane, so the coordinates of Amersfoort / RD New are used as they are"
-    ]
+    assert land.notes == ["land: on a local plane, so the coordinates of Amersfoort / RD New are used as they are"]
     with pytest.raises(CRSError, match="crs='local' is for planar coordinates, but land has WGS 84"):
         land_polygons(frame(SQUARE, crs=4326), crs="local")
 

@@ -102,10 +102,7 @@ def test_regions_in_other_crs():
     place = Domain.from_polygons(land, cell_size=2000, crs=28992)
     halves = gpd.GeoDataFrame(
         {"name": ["west", "east"]},
-        geometry=[
-            shapely.box(90_000, 390_000, 121_300, 440_000),
-            shapely.box(121_300, 390_000, 150_000, 440_000),
-        ],
+        geometry=[shapely.box(90_000, 390_000, 121_300, 440_000), shapely.box(121_300, 390_000, 150_000, 440_000)],
         crs=28992,
     )
     here = totals.area_shares(place, halves).toarray()
@@ -155,9 +152,7 @@ def test_regions_far_away_hold_nothing():
 
 
 def test_table_names_regions_without_land(domain):
-    frame = gpd.GeoDataFrame(
-        {"name": ["here", "sea"]}, geometry=[shapely.box(0, 1, 2, 3), shapely.box(50, 50, 51, 51)]
-    )
+    frame = gpd.GeoDataFrame({"name": ["here", "sea"]}, geometry=[shapely.box(0, 1, 2, 3), shapely.box(50, 50, 51, 51)])
     shares = totals.area_shares(domain, frame)
     with pytest.warns(GeobgpWarning, match="1 of 2 regions hold no land"):
         out = totals.table(frame, shares, domain, {"expected": np.array([3.0, 0.0])})

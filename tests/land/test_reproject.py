@@ -12,13 +12,7 @@ from geobgp.land.crs import place_coordinates, point_coordinates, transform_xy
 
 def test_points_are_brought_to_the_crs():
     points = gpd.GeoSeries(
-        [
-            shapely.Point(5, 52),
-            None,
-            shapely.Point(),
-            shapely.MultiPoint([(4, 52), (6, 53)]),
-            shapely.Point(5, 52),
-        ],
+        [shapely.Point(5, 52), None, shapely.Point(), shapely.MultiPoint([(4, 52), (6, 53)]), shapely.Point(5, 52)],
         crs=4326,
     )
     coords, rows, missing = point_coordinates(points, pyproj.CRS(28992))

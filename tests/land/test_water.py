@@ -72,10 +72,7 @@ def test_pieces_and_shores_of_each_cell_are_those_found_one_by_one():
     water = water_around(domain, 3)
     inner = (water.side == 1) & (water.area < 1)
     cells = np.unique(water.cell[inner])
-    land = shapely.transform(
-        domain.geometry,
-        lambda xy: np.column_stack(water.grid.to_cells(xy[:, 0], xy[:, 1])),
-    )
+    land = shapely.transform(domain.geometry, lambda xy: np.column_stack(water.grid.to_cells(xy[:, 0], xy[:, 1])))
     for cell in cells:
         row, col = divmod(int(cell), water.grid.shape[1])
         box = shapely.box(col, row, col + 1, row + 1)
@@ -119,9 +116,7 @@ def test_land_that_is_left_out_is_water():
 
 
 def test_an_isthmus_narrower_than_a_cell_parts_the_water():
-    land = shapely.union_all(
-        [shapely.box(0, 0, 3, 3), shapely.box(5, 0, 8, 3), shapely.box(2, 1.37, 6, 1.41)]
-    )
+    land = shapely.union_all([shapely.box(0, 0, 3, 3), shapely.box(5, 0, 8, 3), shapely.box(2, 1.37, 6, 1.41)])
     domain = Domain.from_polygons(land, cell_size=1, crs="local")
     water = water_around(domain, 2)
     # The cell between the two, on the isthmus: water north and south of it.
@@ -147,9 +142,7 @@ def test_barriers_cut_water():
     cut = water_around(domain, 6)
     share = share_of_cells(domain, cut)
     np.testing.assert_allclose(share[share > 0], 1.0, atol=1e-9)
-    own = np.array(
-        [c[0] if p is None else p.centroid.x for p, c in zip(cut.polygon, cut.centre, strict=True)]
-    )
+    own = np.array([c[0] if p is None else p.centroid.x for p, c in zip(cut.polygon, cut.centre, strict=True)])
     west = own < 7.3 + cut.margin
     assert not (west[cut.first] != west[cut.second]).any(), "water passes the wall"
 

@@ -141,9 +141,7 @@ def test_spectra_unlike_a_grid_of_the_plane():
     """A path's eigenvalues grow with the square of their number: the first guess of a shift is far off."""
     n = 4000
     path = sp.csr_array(
-        sp.diags_array(
-            [-np.ones(n - 1), np.r_[1.0, np.full(n - 2, 2.0), 1.0], -np.ones(n - 1)], offsets=[-1, 0, 1]
-        )
+        sp.diags_array([-np.ones(n - 1), np.r_[1.0, np.full(n - 2, 2.0), 1.0], -np.ones(n - 1)], offsets=[-1, 0, 1])
     )
     values, vectors = smallest_eigenpairs(path, 40)
     judge(path, values, vectors, reference=4 * np.sin(np.pi * np.arange(40) / (2 * n)) ** 2)

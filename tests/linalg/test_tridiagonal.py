@@ -52,11 +52,7 @@ def test_everything_that_is_asked_of_the_inverse(count, threads, pointers, monke
         if t > 0:
             before = slice((t - 1) * size, t * size)
             np.testing.assert_allclose(lagged[t], np.diag(inverse[before, here]), atol=1e-12)
-    for vector in (
-        np.arange(count * size, dtype=float),
-        np.eye(count * size)[:, :4],
-        np.zeros((count * size, 0)),
-    ):
+    for vector in (np.arange(count * size, dtype=float), np.eye(count * size)[:, :4], np.zeros((count * size, 0))):
         np.testing.assert_allclose(chain.solve(vector), inverse @ vector, atol=1e-12)
     again = Tridiagonal.from_inverses(chain.inverses, between)
     for t, block in again.inverse_blocks():

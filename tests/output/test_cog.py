@@ -20,14 +20,7 @@ RIO = "from rasterio.rio.main import main_group; main_group()"
 
 def test_one_file_per_variable(data, tmp_path):
     paths = write_rasters(data, tmp_path / "out", title="A title")
-    assert [p.name for p in paths] == [
-        "mean.tif",
-        "sd.tif",
-        "q05.tif",
-        "q50.tif",
-        "q95.tif",
-        "exceedance_0.5.tif",
-    ]
+    assert [p.name for p in paths] == ["mean.tif", "sd.tif", "q05.tif", "q50.tif", "q95.tif", "exceedance_0.5.tif"]
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == sorted(
         [p.name for p in paths] + [p.name[:-4] + ".qml" for p in paths]
     )
@@ -156,14 +149,7 @@ def test_a_field_without_values_is_written_without_a_style(data, tmp_path):
 def test_a_real_posterior_as_rasters(tmp_path):
     posterior, _ = fitted()
     paths = posterior.to_raster(tmp_path / "all", thresholds=[0.25])
-    assert {p.name for p in paths} >= {
-        "mean.tif",
-        "sd.tif",
-        "q05.tif",
-        "q50.tif",
-        "q95.tif",
-        "exceedance_0.25.tif",
-    }
+    assert {p.name for p in paths} >= {"mean.tif", "sd.tif", "q05.tif", "q50.tif", "q95.tif", "exceedance_0.25.tif"}
     with rasterio.open(tmp_path / "all" / "mean.tif") as src:
         tags = src.tags()
         assert src.units == ("events per km²",)

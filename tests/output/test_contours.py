@@ -15,9 +15,7 @@ from geobgp.output.polygons import to_polygons, write_polygons
 @pytest.fixture(scope="module")
 def case():
     domain = island()
-    return domain, dataset(
-        domain, {"mean": np.exp(bumps(domain))}, variables={"mean": {"units": "events per km²"}}
-    )
+    return domain, dataset(domain, {"mean": np.exp(bumps(domain))}, variables={"mean": {"units": "events per km²"}})
 
 
 @pytest.mark.parametrize("smooth", [True, False])
@@ -36,9 +34,7 @@ def test_bands_divide_the_land(case, smooth):
         np.testing.assert_allclose(frame.area.sum(), land, rtol=1e-4)
     np.testing.assert_allclose(frame["area"], frame.geometry.area / 1e6)
     overlap = sum(
-        shapely.area(shapely.intersection(a, b))
-        for k, a in enumerate(frame.geometry)
-        for b in frame.geometry[k + 1 :]
+        shapely.area(shapely.intersection(a, b)) for k, a in enumerate(frame.geometry) for b in frame.geometry[k + 1 :]
     )
     assert overlap < 1e-6 * land
 

@@ -57,13 +57,7 @@ def posterior():
 
 @pytest.mark.parametrize(
     ("kind", "drawn"),
-    [
-        ("area", "mean"),
-        ("population", "median"),
-        ("exposure", "median"),
-        ("expected", "median"),
-        ("risk", "median"),
-    ],
+    [("area", "mean"), ("population", "median"), ("exposure", "median"), ("expected", "median"), ("risk", "median")],
 )
 def test_one_property_decides_what_every_output_shows(kind, drawn, tmp_path):
     made = rate(island(4000.0), kind)
@@ -83,9 +77,7 @@ def test_one_property_decides_what_every_output_shows(kind, drawn, tmp_path):
     ax = made.plot()
     index = np.ma.filled(ax.images[0].get_array().astype(float), np.nan)
     classes = palette.classes_in(data, name)
-    np.testing.assert_array_equal(
-        index, np.where(np.isnan(data[name]), np.nan, classes.index(data[name].values))
-    )
+    np.testing.assert_array_equal(index, np.where(np.isnan(data[name]), np.nan, classes.index(data[name].values)))
     with pytest.raises(AssertionError):  # the other statistic is another picture
         other = data[{"mean": "q50", "q50": "mean"}[name]].values
         np.testing.assert_array_equal(index, np.where(np.isnan(other), np.nan, classes.index(other)))
@@ -111,13 +103,8 @@ def test_all_statistics_share_the_classes_of_what_is_drawn(posterior):
 def test_the_threshold_of_a_rate_is_the_average_of_the_exposed(posterior):
     """Not that of the land, most of which may be empty and very uncertain."""
     page = posterior.to_map().get_root().render()
-    assert (
-        json.dumps(f"Probability > {number(rounded(posterior.overall, 2), 3)}")[1:-1].replace(">", "\\u003e")
-        in page
-    )
-    assert posterior.overall < 0.8 * np.average(
-        posterior.node_intensity()["mean"], weights=posterior.domain.node_areas
-    )
+    assert json.dumps(f"Probability > {number(rounded(posterior.overall, 2), 3)}")[1:-1].replace(">", "\\u003e") in page
+    assert posterior.overall < 0.8 * np.average(posterior.node_intensity()["mean"], weights=posterior.domain.node_areas)
 
 
 def test_two_maps_of_a_rate_are_compared_by_their_medians(tmp_path):
@@ -210,9 +197,7 @@ def test_land_without_exposure_is_hatched_everywhere(kind, words, tmp_path):
         columns = np.flatnonzero(dark.any(axis=0)) / pixels.shape[1]
         assert 0.4 < columns.min() < 0.65 and columns.max() > 0.95, "the east, and only there"
         land = pixels[:, pixels.shape[1] * 3 // 4, 3] > 0
-        assert 0.1 < dark[:, pixels.shape[1] * 3 // 4][land].mean() < 0.4, (
-            "lines, with the colours between them"
-        )
+        assert 0.1 < dark[:, pixels.shape[1] * 3 // 4][land].mean() < 0.4, "lines, with the colours between them"
     report = render(made, ReportInputs())
     assert ("Hatched: " + words in report) if words else "Hatched" not in report
     rasters = made.to_raster(tmp_path)

@@ -37,10 +37,7 @@ def posterior(request):
 def test_draws_have_the_moments_of_the_posterior(posterior):
     data = posterior.to_arviz(2000, chains=2)
     found = data.posterior["coefficient"]
-    assert found.dims == ("chain", "draw", "effect") and found["effect"].values.tolist() == [
-        "intercept",
-        "height",
-    ]
+    assert found.dims == ("chain", "draw", "effect") and found["effect"].values.tolist() == ["intercept", "height"]
     known = posterior.coefficients.set_index("name")
     np.testing.assert_allclose(found.mean(("chain", "draw")), known["mean"], atol=5 * known["sd"].max() / 60)
     np.testing.assert_allclose(found.std(("chain", "draw")), known["sd"], rtol=0.08)
@@ -58,18 +55,13 @@ def test_effects_and_field_are_drawn_together():
     basis = HarmonicBasis.compute(domain, 40, cache=False)
     model = LGCP(basis, Matern(1.5, lengthscale=8.0, sd=1e-5), covariates={"height": height})
     data = model.fit(np.full(domain.n_nodes, 3.0)).to_arviz(20).posterior
-    intercept, slope = (
-        data["coefficient"].sel(effect=name).values[..., None] for name in ("intercept", "height")
-    )
+    intercept, slope = (data["coefficient"].sel(effect=name).values[..., None] for name in ("intercept", "height"))
     np.testing.assert_allclose(np.log(data["intensity"]), intercept + slope * height, atol=1e-3)
 
 
 def test_log_likelihood_and_observed(posterior):
     data = posterior.to_arviz(10, chains=3)
-    observed, rate = (
-        data.observed_data["events"],
-        data.posterior["intensity"] * data.constant_data["exposure"],
-    )
+    observed, rate = (data.observed_data["events"], data.posterior["intensity"] * data.constant_data["exposure"])
     np.testing.assert_array_equal(observed, posterior.observed)
     np.testing.assert_allclose(data.log_likelihood["events"], poisson.logpmf(observed.values, rate.values))
     np.testing.assert_allclose(data.constant_data["easting"], posterior.domain.node_points[:, 0])
@@ -153,9 +145,7 @@ def test_values_have_draws_too():
     posterior = values.fit(domain.node_points, domain.node_points[:, 0])
     group = posterior.to_arviz(500)["posterior"]["value"]
     mean = posterior.node_intensity()
-    np.testing.assert_allclose(
-        group.mean(("chain", "draw")), mean["mean"], atol=5 * mean["sd"].max() / 2000**0.5
-    )
+    np.testing.assert_allclose(group.mean(("chain", "draw")), mean["mean"], atol=5 * mean["sd"].max() / 2000**0.5)
 
 
 def test_without_counts_there_is_no_likelihood():

@@ -73,9 +73,7 @@ def test_rasters_figures_and_pages_have_its_name_unit_and_sign(measured, tmp_pat
     cells = config["cells"]
     codes = unpack(config["arrays"]["mean"], (cells["rows"], cells["cols"]))
     read = Decimals(cells["lowest"], cells["signed"]).decode(codes)
-    box = data["mean"].values[
-        cells["row"] : cells["row"] + cells["rows"], cells["col"] : cells["col"] + cells["cols"]
-    ]
+    box = data["mean"].values[cells["row"] : cells["row"] + cells["rows"], cells["col"] : cells["col"] + cells["cols"]]
     np.testing.assert_allclose(read, box, rtol=0.006)
     assert (read < 0).any() and "cv" not in config["arrays"]
     assert [layer["units"] for layer in config["layers"][:2]] == ["°C", "°C"]

@@ -121,9 +121,7 @@ def test_little_variation_has_few_colours(middle, factor):
     values = middle * np.geomspace(1, factor, 500)
     used = np.unique(palette.round_classes(values).index(values))
     assert len(used) <= 4 and len(used) == used[-1] - used[0] + 1
-    assert used[0] > 0 and used[-1] < palette.round_classes(values).n - 1, (
-        "neither the lightest nor the darkest"
-    )
+    assert used[0] > 0 and used[-1] < palette.round_classes(values).n - 1, "neither the lightest nor the darkest"
     if factor < 1.02:
         assert len(used) == 1, "rounding noise"
 
@@ -157,9 +155,7 @@ def test_zeros_and_negative_numbers_have_classes():
 def test_an_uncertainty_that_is_the_same_everywhere_is_one_class_and_a_sentence(values):
     classes = palette.classes_for("cv", values)
     assert classes.n == 1 and classes.labels() == ["about 66 % everywhere"]
-    assert palette.classes_for("sd", values, "events per km²").labels() == [
-        "about 66 events per km² everywhere"
-    ]
+    assert palette.classes_for("sd", values, "events per km²").labels() == ["about 66 events per km² everywhere"]
     assert palette.classes_for("cv", np.linspace(20, 90, 99)).n > 4
 
 

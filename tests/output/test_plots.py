@@ -221,11 +221,7 @@ def test_the_basis_starts_with_what_varies(real):
     basis = real.basis
     axes = plots.plot(basis, 3)
     first = int(np.argmax(basis.eigenvalues > 1e-9 * basis.eigenvalues[-1]))
-    assert [int(a.get_title(loc="left").split(":")[0]) for a in axes.ravel()] == [
-        first + 1,
-        first + 2,
-        first + 3,
-    ]
+    assert [int(a.get_title(loc="left").split(":")[0]) for a in axes.ravel()] == [first + 1, first + 2, first + 3]
     axes = plots.plot(basis, 2, constants=True)
     assert axes[0, 0].get_title(loc="left") == "1: constant"
     with pytest.raises(DataError, match="At least one"):

@@ -149,10 +149,7 @@ def test_a_plane_of_its_own_and_a_crs_without_a_number(tmp_path):
     answers = {}
     laea = "+proj=laea +lat_0=52 +lon_0=5 +ellps=GRS80 +units=m"
     square = gpd.GeoSeries([shapely.box(-20e3, -15e3, 20e3, 15e3)], crs=laea)
-    for name, domain in (
-        ("local", disc()),
-        ("own", Domain.from_polygons(square, cell_size=2e3, crs=laea)),
-    ):
+    for name, domain in (("local", disc()), ("own", Domain.from_polygons(square, cell_size=2e3, crs=laea))):
         made = prescribed(domain, bumps(domain), 0.3).to_qgis(tmp_path / name / "risk.qgz", [0.2])
         answers[name] = ask(made, pictures={"seen": {}})
         assert all(layer["valid"] for layer in answers[name]["layers"].values())
@@ -196,9 +193,7 @@ def test_the_temporal_controller_plays_periods(months, tmp_path):
     assert answer["groups"]["Months"] == ["Shoreline", "Intensity, posterior mean"]
     layers = [answer["layers"][name] for name in answer["groups"]["Intensity, posterior mean"]]
     last = ["2019-12-31T23:59:59Z", "2020-01-31T23:59:59Z", "2020-02-29T23:59:59Z"]
-    assert [layer["span"] for layer in layers] == [
-        [f"{a}T00:00:00Z", b] for (a, _), b in zip(spans, last, strict=True)
-    ]
+    assert [layer["span"] for layer in layers] == [[f"{a}T00:00:00Z", b] for (a, _), b in zip(spans, last, strict=True)]
     assert [answer[f"frame{k}"]["colours"] for k in range(3)] == [[colour] for colour in classes.hex]
     # One step for each period, and no empty one at the end.
     assert answer["frames"] == [layer["span"] for layer in layers]
@@ -287,9 +282,7 @@ def test_a_rate_is_drawn_by_its_median_and_hatched_where_nobody_lives(tmp_path):
     data = made.intensity()
     places, values = cells(domain, data["q50"].values)
     pictures = {"seen": {}, "median": {"layers": [median]}}
-    answer = ask(
-        made.to_qgis(tmp_path / "out"), folder=str(tmp_path), places=places.tolist(), pictures=pictures
-    )
+    answer = ask(made.to_qgis(tmp_path / "out"), folder=str(tmp_path), places=places.tolist(), pictures=pictures)
     assert all(layer["valid"] for layer in answer["layers"].values())
     visible = [name for name, layer in answer["layers"].items() if layer["visible"]]
     assert visible == ["Shoreline", words, median]

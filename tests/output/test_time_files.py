@@ -26,9 +26,7 @@ def data():
 
 def open_both(data, folder):
     yield xr.open_dataset(write_netcdf(data, folder / "a.nc"), decode_coords="all")
-    yield xr.open_dataset(
-        write_zarr(data, folder / "a.zarr"), engine="zarr", decode_coords="all", chunks=None
-    )
+    yield xr.open_dataset(write_zarr(data, folder / "a.zarr"), engine="zarr", decode_coords="all", chunks=None)
 
 
 def test_what_is_written_is_read_again_as_it_was(data, tmp_path):
@@ -63,9 +61,7 @@ def test_it_keeps_the_conventions(data, tmp_path):
         assert values.attrs["units"] in ("km-2 (3 month)-1", "1"), name
         assert values.attrs["grid_mapping"] == "spatial_ref"
         assert "time_bounds" not in values.attrs.get("coordinates", "")
-        assert values.attrs["cell_methods"] == (
-            "area: mean" if name == "coverage" else "time: mean area: mean"
-        )
+        assert values.attrs["cell_methods"] == ("area: mean" if name == "coverage" else "time: mean area: mean")
         assert "missing_value" not in values.attrs and np.isnan(values.attrs["_FillValue"])
         assert name.replace("_", "").isalnum()
     assert "crs_wkt" in raw["spatial_ref"].attrs
@@ -79,10 +75,7 @@ def test_it_keeps_the_conventions(data, tmp_path):
 def test_a_projection_that_the_conventions_know_has_their_name(tmp_path):
     source = moving(across_180(20_000.0), QUARTERS.slice(0, 1))
     raw = xr.open_dataset(write_netcdf(source.intensity(), tmp_path / "a.nc"), decode_cf=False)
-    assert raw["spatial_ref"].attrs["grid_mapping_name"] in (
-        "transverse_mercator",
-        "lambert_azimuthal_equal_area",
-    )
+    assert raw["spatial_ref"].attrs["grid_mapping_name"] in ("transverse_mercator", "lambert_azimuthal_equal_area")
     raw.close()
 
 

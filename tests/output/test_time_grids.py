@@ -14,9 +14,7 @@ def test_every_period_is_where_it_belongs(tmp_path):
 
     periods = Periods.calendar("quarter", "2020", "2020")
     values = np.arange(4.0 * 8)
-    data = dataset(
-        DOMAIN, {"mean": values}, variables={"mean": {"units": "1"}}, coverage=True, periods=periods
-    )
+    data = dataset(DOMAIN, {"mean": values}, variables={"mean": {"units": "1"}}, coverage=True, periods=periods)
     for t in range(4):
         np.testing.assert_array_equal(data["mean"].isel(time=t), DOMAIN.to_grid(values[8 * t : 8 * t + 8]))
     assert data["coverage"].dims == ("northing", "easting") and data["mean"].attrs == {"units": "1"}

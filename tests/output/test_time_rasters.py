@@ -46,9 +46,7 @@ def test_each_holds_its_periods_numbers_and_its_time(written, source):
             np.testing.assert_array_equal(src.read(1), expected)
             tags = src.tags()
             assert tags["TIFFTAG_DATETIME"] == f"2020:0{k + 1}:01 00:00:00"
-            assert tags["period"] == f"2020-0{k + 1}" and tags["period_end"].startswith(
-                str(MONTHS.ends[k])[:10]
-            )
+            assert tags["period"] == f"2020-0{k + 1}" and tags["period_end"].startswith(str(MONTHS.ends[k])[:10])
             assert tags["TIFFTAG_IMAGEDESCRIPTION"] == f"Bites, 2020-0{k + 1}"
             assert src.units == ("events per km²",) and src.crs.to_epsg() == 28992
 

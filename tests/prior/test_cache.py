@@ -74,10 +74,7 @@ def test_a_larger_one_serves_and_replaces_smaller_ones(square, store, monkeypatc
 
 def test_each_domain_boundary_and_scheme_has_its_own(square, store):
     other = Domain.from_polygons(
-        shapely.box(0, 0, 1, 1),
-        barriers=shapely.LineString([(0.5, 0.2), (0.5, 1.0)]),
-        cell_size=0.05,
-        crs="local",
+        shapely.box(0, 0, 1, 1), barriers=shapely.LineString([(0.5, 0.2), (0.5, 1.0)]), cell_size=0.05, crs="local"
     )
     for domain in (square, other):
         for boundary in BOUNDARIES:
@@ -91,9 +88,7 @@ DAMAGE = {
     "empty": lambda data: b"",
     "truncated": lambda data: data[: len(data) * 2 // 3],
     "a text": lambda data: b"not a basis at all\n",
-    "one bit": lambda data: (
-        data[: len(data) // 2] + bytes([data[len(data) // 2] ^ 1]) + data[len(data) // 2 + 1 :]
-    ),
+    "one bit": lambda data: data[: len(data) // 2] + bytes([data[len(data) // 2] ^ 1]) + data[len(data) // 2 + 1 :],
     "the first byte": lambda data: bytes([data[0] ^ 0xFF]) + data[1:],
     "zeros": lambda data: data[:200] + bytes(len(data) - 200),
 }

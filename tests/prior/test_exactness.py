@@ -32,9 +32,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::geobgp.errors.GeobgpWarning")
 
 def archipelago(cell_size=0.5):
     """A main land that a thin river parts, and two islands."""
-    land = shapely.union_all(
-        [shapely.box(0, 0, 6, 4), shapely.box(7, 0.5, 9, 2.2), shapely.Point(8, 3.5).buffer(0.8)]
-    )
+    land = shapely.union_all([shapely.box(0, 0, 6, 4), shapely.box(7, 0.5, 9, 2.2), shapely.Point(8, 3.5).buffer(0.8)])
     river = affinity.rotate(shapely.box(-2, 2.0, 8, 2.02), 11)
     return Domain.from_polygons(land, water=river, cell_size=cell_size, crs="local")
 
@@ -139,10 +137,7 @@ def test_poisson_bound_is_the_best_of_all_gaussians(domain, places):
     posterior = BoundaryGP(basis, kernel, likelihood="poisson", mean="zero").fit(places, y)
     start = np.r_[np.zeros(7), (0.3 * np.eye(7))[np.tril_indices(7)]]
     best = scipy.optimize.minimize(
-        lambda p: -poisson_bound(p, phi, scale, y),
-        start,
-        method="BFGS",
-        options={"gtol": 1e-7, "maxiter": 2000},
+        lambda p: -poisson_bound(p, phi, scale, y), start, method="BFGS", options={"gtol": 1e-7, "maxiter": 2000}
     )
     assert posterior.elbo == pytest.approx(-best.fun, abs=1e-6)
 
@@ -254,10 +249,7 @@ def test_edges(domain, rank):
         "a million in one cell": (million, {}),
         "one island only": (island, {}),
         "zero exposure": (island, {"exposure": np.where(domain.components == 2, 0.0, domain.node_areas)}),
-        "correlated covariates": (
-            island,
-            {"covariates": {"a": east, "b": east + 1e-6 * north}},
-        ),
+        "correlated covariates": (island, {"covariates": {"a": east, "b": east + 1e-6 * north}}),
         "long lengthscale": (island, {"kernel": Matern(nu, lengthscale=1e4)}),
         "short lengthscale": (island, {"kernel": Matern(nu, lengthscale=0.05)}),
     }

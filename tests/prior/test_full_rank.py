@@ -4,15 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import shapely
-from models import (
-    all_modes,
-    archipelago,
-    feature_engine,
-    poisson_problem,
-    prior_covariance,
-    sparse_engine,
-    square,
-)
+from models import all_modes, archipelago, feature_engine, poisson_problem, prior_covariance, sparse_engine, square
 from scipy.stats import multivariate_normal
 
 from geobgp.archive import pack, unpack
@@ -280,9 +272,7 @@ def test_far_starts_and_a_tight_search_agree(name):
     hyper = hyper_of(domain, Matern(1.0))
 
     def search(start, min_gain=0.01):
-        result = fit(
-            sparse_engine(domain, Matern(1.0)), likelihood, replace(hyper, start=start), min_gain=min_gain
-        )
+        result = fit(sparse_engine(domain, Matern(1.0)), likelihood, replace(hyper, start=start), min_gain=min_gain)
         assert result.converged, result.message
         return result, result.elbo + hyper.log_prior(result.hyper_mean)[0]
 

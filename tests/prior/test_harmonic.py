@@ -40,10 +40,7 @@ def archipelago() -> Domain:
         ]
     )
     water = shapely.union_all(
-        [
-            shapely.Point(4.9, 5.4).buffer(0.8),
-            shapely.LineString([(0, 3.2), (4, 2.93), (9, 3.41)]).buffer(0.02),
-        ]
+        [shapely.Point(4.9, 5.4).buffer(0.8), shapely.LineString([(0, 3.2), (4, 2.93), (9, 3.41)]).buffer(0.02)]
     )
     return local(land, 0.15, water=water)
 
@@ -248,9 +245,7 @@ def test_very_few_nodes():
 def test_what_does_not_fit_into_memory_is_refused_first(square, monkeypatch):
     monkeypatch.setattr(module, "free_memory", lambda: 1_000_000)
     monkeypatch.setattr(module, "eigenpairs_by_part", lambda *a, **k: pytest.fail("should not start"))
-    with pytest.raises(
-        SizeError, match=r"90 features of 400 unknowns need about 0\.00\d+ GB .* 0\.001 GB are free"
-    ):
+    with pytest.raises(SizeError, match=r"90 features of 400 unknowns need about 0\.00\d+ GB .* 0\.001 GB are free"):
         HarmonicBasis.compute(square, 90, cache=False)
 
 
@@ -301,7 +296,5 @@ def test_import_is_light():
     heavy = "{'matplotlib', 'rich', 'tensorflow'}"
     code = f"import sys, geobgp.prior.harmonic; print(sorted({heavy} & set(sys.modules)))"
     variables = os.environ | {"PYTHONPATH": str(ROOT)}
-    run = subprocess.run(
-        [sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=True
-    )
+    run = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"

@@ -21,9 +21,7 @@ ALL = [*KERNELS, Mixed(0.3)]
 @pytest.mark.parametrize("kernel", ALL)
 def test_spectral_density_integrates_to_the_variance(kernel):
     fixed = kernel.with_parameters(1.7, 1.3)
-    total, _ = quad(
-        lambda w: w * fixed.spectral_density(np.array([w]))[0] / (2 * math.pi), 0, np.inf, limit=500
-    )
+    total, _ = quad(lambda w: w * fixed.spectral_density(np.array([w]))[0] / (2 * math.pi), 0, np.inf, limit=500)
     assert total == pytest.approx(1.3**2, rel=1e-6)
 
 
@@ -50,12 +48,7 @@ def test_squared_exponential_is_the_limit_of_smooth_materns():
     assert Matern(1e6, 1.2, 0.7).spectral_density(omega) == pytest.approx(limit, rel=1e-4)
 
 
-@given(
-    kernel=st.sampled_from(ALL),
-    log_l=st.floats(-3, 3),
-    log_s=st.floats(-3, 3),
-    lam=st.floats(0, 1e3),
-)
+@given(kernel=st.sampled_from(ALL), log_l=st.floats(-3, 3), log_s=st.floats(-3, 3), lam=st.floats(0, 1e3))
 @settings(max_examples=200, deadline=None)
 def test_derivatives_of_the_log_density(kernel, log_l, log_s, lam):
     lam = np.array([lam])
@@ -75,10 +68,7 @@ def test_missed_share_is_the_tail_of_the_density(kernel):
     fixed = kernel.with_parameters(1.5, 1.0)
     last = 2.3
     tail, _ = quad(
-        lambda w: w * fixed.spectral_density(np.array([w]))[0] / (2 * math.pi),
-        math.sqrt(last),
-        np.inf,
-        limit=500,
+        lambda w: w * fixed.spectral_density(np.array([w]))[0] / (2 * math.pi), math.sqrt(last), np.inf, limit=500
     )
     assert fixed.truncated_variance(last, 1.5) == pytest.approx(tail, rel=1e-6)
 
@@ -152,9 +142,7 @@ def test_round_trip_through_plain_data(kernel):
 @pytest.mark.parametrize("kernel", ALL)
 @pytest.mark.parametrize("share", [0.5, 0.05, 1e-3])
 def test_the_eigenvalue_needed_misses_just_the_share(kernel, share):
-    assert kernel.truncated_variance(kernel.eigenvalue_needed(7.0, share), 7.0) == pytest.approx(
-        share, rel=1e-9
-    )
+    assert kernel.truncated_variance(kernel.eigenvalue_needed(7.0, share), 7.0) == pytest.approx(share, rel=1e-9)
 
 
 def test_a_kernel_of_a_users_own_is_stored_under_its_own_name():

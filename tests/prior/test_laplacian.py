@@ -16,9 +16,7 @@ from geobgp.prior.laplacian import correct_eigenvalues, discretise, operator
 
 def eigenvalues(domain, m, boundary, scheme="subcell"):
     matrix = operator(domain, boundary=boundary, scheme=scheme)
-    values = np.sort(
-        eigsh(matrix, k=m, sigma=-1e-2 / domain.cell_size, which="LM", return_eigenvectors=False)
-    )
+    values = np.sort(eigsh(matrix, k=m, sigma=-1e-2 / domain.cell_size, which="LM", return_eigenvectors=False))
     return correct_eigenvalues(values, domain.cell_size)
 
 
@@ -63,9 +61,7 @@ def test_disc_beside_the_staircase(boundary, paper):
     error = worst(eigenvalues(domain, 100, boundary), exact)
     stairs = worst(eigenvalues(domain, 100, boundary, "staircase"), exact)
     assert error <= 5e-4, f"{boundary}: subcell {error:.3%}, staircase {stairs:.3%}"
-    assert stairs == pytest.approx(paper, rel=0.1), (
-        f"{boundary}: staircase {stairs:.3%}, the paper's {paper:.1%}"
-    )
+    assert stairs == pytest.approx(paper, rel=0.1), f"{boundary}: staircase {stairs:.3%}, the paper's {paper:.1%}"
 
 
 @pytest.mark.parametrize("boundary", ["neumann", "dirichlet"])
@@ -102,9 +98,7 @@ def test_joining_small_pieces_costs_no_exactness():
 def test_thin_river_and_islands_have_a_zero_mode_each():
     square = shapely.box(0, 0, 1, 1)
     river = affinity.rotate(shapely.box(-1, 0.5, 2, 0.502), 17)
-    land = shapely.union_all([square, shapely.box(1.2, 0.1, 1.45, 0.4)]).difference(
-        shapely.box(0.2, 0.1, 0.3, 0.2)
-    )
+    land = shapely.union_all([square, shapely.box(1.2, 0.1, 1.45, 0.4)]).difference(shapely.box(0.2, 0.1, 0.3, 0.2))
     domain = Domain.from_polygons(land, water=river, cell_size=0.04, crs="local")
     values = scipy.linalg.eigvalsh(operator(domain).toarray())
     assert domain.n_components == 3
@@ -193,9 +187,7 @@ def test_loop_written_reference(seed, rows, cols):
     land = shapely.union_all(shapely.box(c * h, top - (r + 1) * h, (c + 1) * h, top - r * h))
     domain = Domain.from_polygons(land, cell_size=h, crs="local")
     np.testing.assert_allclose(operator(domain).toarray(), loop_neumann(mask, h), atol=1e-10)
-    np.testing.assert_allclose(
-        operator(domain, boundary="dirichlet").toarray(), loop_dirichlet(mask, h), atol=1e-6
-    )
+    np.testing.assert_allclose(operator(domain, boundary="dirichlet").toarray(), loop_dirichlet(mask, h), atol=1e-6)
 
 
 def test_dirichlet_values_fall_to_zero_at_the_shore():

@@ -20,15 +20,8 @@ from geobgp.prior.kernels import Matern
 @cache
 def islets(count: int = 20) -> Domain:
     """Two larger islands, one of them holding a lake, and a square of equal islets of a few cells."""
-    small = [
-        shapely.box(x, y, x + 1.4, y + 0.9)
-        for x in range(0, 2 * count, 2)
-        for y in range(20, 20 + 2 * count, 2)
-    ]
-    large = [
-        shapely.box(0, 0, 11, 9).difference(shapely.Point(4, 5).buffer(2)),
-        shapely.Point(18, 6).buffer(4.5),
-    ]
+    small = [shapely.box(x, y, x + 1.4, y + 0.9) for x in range(0, 2 * count, 2) for y in range(20, 20 + 2 * count, 2)]
+    large = [shapely.box(0, 0, 11, 9).difference(shapely.Point(4, 5).buffer(2)), shapely.Point(18, 6).buffer(4.5)]
     return Domain.from_polygons(shapely.union_all([*small, *large]), cell_size=0.5, crs="local")
 
 

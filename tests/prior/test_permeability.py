@@ -129,9 +129,7 @@ def test_rivers_resist_by_their_width_wherever_they_lie_in_a_cell():
     for width in (0.01, 0.3, 1.7):
         for start in (4.0, 4.23, 4.5, 4.71, 5 - width / 2):
             land = shapely.union(shapely.box(0, 0, start, 1), shapely.box(start + width, 0, 12, 1))
-            domain = Domain.from_polygons(
-                land, barriers=shapely.box(0, 0, 12, 1).boundary, cell_size=1, crs="local"
-            )
+            domain = Domain.from_polygons(land, barriers=shapely.box(0, 0, 12, 1).boundary, cell_size=1, crs="local")
             for rho in (0.1, 0.5, 1.0):
                 made = discretise(domain, permeability=rho)
                 ends = np.array([np.argmin(domain.node_cols), np.argmax(domain.node_cols)])
@@ -221,9 +219,7 @@ def with_bridge(width=None, length=3.0, gap=3.0):
     """Two islands and a bridge as long as wanted: it runs to the south and back."""
     land = shapely.union(shapely.box(0, 0, 6, 10), shapely.box(6 + gap, 0, 12 + gap, 10))
     detour = (length - gap) / 2
-    line = shapely.LineString(
-        [(5, 5.5), (6.5, 5.5), (6.5, 5.5 - detour), (8.5, 5.5 - detour), (8.5, 5.5), (10, 5.5)]
-    )
+    line = shapely.LineString([(5, 5.5), (6.5, 5.5), (6.5, 5.5 - detour), (8.5, 5.5 - detour), (8.5, 5.5), (10, 5.5)])
     columns = {} if width is None else {"width": [width]}
     bridges = gpd.GeoDataFrame(columns, geometry=[line])
     return Domain.from_polygons(land, bridges=bridges, cell_size=1, crs="local")

@@ -55,9 +55,7 @@ def prior_sd(basis, kernel, coords, **options):
     """The sd of the field before any data, as a model has it: one observation that says nothing."""
     model = BoundaryGP(basis, kernel, noise=1e6, mean="zero", **options)
     posterior = model.fit(basis.domain.node_points[:1], [0.0])
-    return np.sqrt(
-        posterior.fit.states[0].node_moments()[1] if coords is None else posterior.predict(coords)[1]
-    )
+    return np.sqrt(posterior.fit.states[0].node_moments()[1] if coords is None else posterior.predict(coords)[1])
 
 
 @PERMEABILITIES
@@ -163,9 +161,7 @@ def test_correlations_are_those_of_the_natural_prior(kind, nu, permeability):
         basis = FullRank(domain, permeability=permeability)
     else:
         values, vectors = modes(permeability)
-        basis = HarmonicBasis.from_vectors(
-            FullRank(domain, permeability=permeability).discretisation, values, vectors
-        )
+        basis = HarmonicBasis.from_vectors(FullRank(domain, permeability=permeability).discretisation, values, vectors)
     exact = covariance(nu, length, permeability)
     sd = np.sqrt(np.diag(exact))
     centres = np.flatnonzero(domain.holds_centre)
@@ -244,9 +240,7 @@ def test_an_archipelago_has_finite_maps_and_learns(kind, hyper):
     assert np.isfinite(table).all(axis=None) and (table > 0).all(axis=None)
     variance = np.array([state.node_moments()[1] for state in posterior.fit.states])
     # The intercept is loose, but nobody's field is wider than its prior.
-    limit = max(
-        s.sd**2 + 2 * s.beta_cov[0, 0] + 2 * s.sd * s.beta_cov[0, 0] ** 0.5 for s in posterior.fit.states
-    )
+    limit = max(s.sd**2 + 2 * s.beta_cov[0, 0] + 2 * s.sd * s.beta_cov[0, 0] ** 0.5 for s in posterior.fit.states)
     assert variance.max() < limit
     total = float(posterior.exposure @ table["mean"])
     assert total == pytest.approx(counts.sum(), rel=0.02)

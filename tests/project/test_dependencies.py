@@ -53,9 +53,7 @@ def test_every_direct_import_is_declared():
     # What we carry for QGIS is run by it, with what it has.
     ours = [path for path in (ROOT / "geobgp").rglob("*.py") if path.parent.name != "qgis_script"]
     used = {path: imported(path) for path in ours}
-    missing = {
-        str(p.relative_to(ROOT)): names - allowed(p) for p, names in used.items() if names - allowed(p)
-    }
+    missing = {str(p.relative_to(ROOT)): names - allowed(p) for p, names in used.items() if names - allowed(p)}
     assert missing == {}
     assert CORE - set().union(*used.values()) == set(), "declared, but not imported"
 
@@ -80,7 +78,5 @@ def test_the_version_stands_once():
     import geobgp
 
     assert "version" in PROJECT["dynamic"] and "version" not in PROJECT
-    places = [
-        p for p in ROOT.glob("*") if p.suffix in {".toml", ".cff"} and geobgp.__version__ in p.read_text()
-    ]
+    places = [p for p in ROOT.glob("*") if p.suffix in {".toml", ".cff"} and geobgp.__version__ in p.read_text()]
     assert places == []

@@ -40,9 +40,7 @@ def test_the_intervals_hold_the_truth(posterior):
     covered = []
     for seed in range(4):
         points = simulate_points(case.domain(1000.0), case.truth, 100 + seed)
-        found = map_intensity(
-            points, case.land(), water=case.water(), cell_size=1000, m=96, permeability=0, cache=True
-        )
+        found = map_intensity(points, case.land(), water=case.water(), cell_size=1000, m=96, permeability=0, cache=True)
         truth, table = at_nodes(found), found.node_intensity()
         inside = (table["q05"] <= truth) & (truth <= table["q95"])
         covered.append(np.average(inside, weights=found.domain.node_areas))
@@ -72,14 +70,7 @@ def test_nothing_passes_the_river(posterior):
 
 def test_the_rasters_open_and_hold_the_map(posterior, tmp_path):
     paths = posterior.to_raster(tmp_path / "rasters", thresholds=[2.0])
-    assert {p.name for p in paths} >= {
-        "mean.tif",
-        "sd.tif",
-        "q05.tif",
-        "q50.tif",
-        "q95.tif",
-        "exceedance_2.tif",
-    }
+    assert {p.name for p in paths} >= {"mean.tif", "sd.tif", "q05.tif", "q50.tif", "q95.tif", "exceedance_2.tif"}
     with rasterio.open(tmp_path / "rasters" / "mean.tif") as src:
         mean = src.read(1)
         assert src.crs.to_epsg() == 32631 and np.isnan(src.nodata)
@@ -123,12 +114,7 @@ def test_points_in_the_crs_of_the_land_are_shown_where_they_are(crs, tmp_path):
     land.to_crs(crs).to_parquet(tmp_path / "land.pq")
     quick = ("--cell-size", "1000", "--features", "48", "--permeability", "0", "--quiet", "--show-points")
     out = tmp_path / "out"
-    assert (
-        main(
-            ["map", str(tmp_path / "points.csv"), "--land", str(tmp_path / "land.pq"), "-o", str(out), *quick]
-        )
-        == 0
-    )
+    assert main(["map", str(tmp_path / "points.csv"), "--land", str(tmp_path / "land.pq"), "-o", str(out), *quick]) == 0
     page = (out / "map.html").read_text("utf-8")
     at = page.index('{"title":', page.index("window.geobgp.current = window.geobgp.start("))
     shown = np.array(json.JSONDecoder().raw_decode(page[at:])[0]["points"]["coords"])

@@ -30,9 +30,7 @@ pair = st.tuples(coordinate, coordinate)
 
 def boxes(low: float, high: float) -> st.SearchStrategy[shapely.Geometry]:
     sides = st.tuples(*[st.floats(low, high)] * 4)
-    return sides.map(
-        lambda s: shapely.box(min(s[0], s[1]), min(s[2], s[3]), max(s[0], s[1]), max(s[2], s[3]))
-    )
+    return sides.map(lambda s: shapely.box(min(s[0], s[1]), min(s[2], s[3]), max(s[0], s[1]), max(s[2], s[3])))
 
 
 with np.errstate(invalid="ignore"):
@@ -84,9 +82,7 @@ def tables(draw, crs):
     if kind == "shapes":
         points = np.array([None if not np.isfinite(p).all() else shapely.Point(p) for p in xy], dtype=object)
         return gpd.GeoDataFrame({"w": np.ones(len(xy))}, geometry=points, crs=crs and 32631), len(xy), fine
-    table = pd.DataFrame(
-        {"easting": xy[:, 0], "northing": xy[:, 1], "w": draw(st.sampled_from([1.0, 0.0, 2.5, -1.0]))}
-    )
+    table = pd.DataFrame({"easting": xy[:, 0], "northing": xy[:, 1], "w": draw(st.sampled_from([1.0, 0.0, 2.5, -1.0]))})
     if kind == "words":
         table = table.astype(object)
         table.iloc[0, 0] = draw(st.sampled_from(["ten", "", None]))

@@ -69,9 +69,7 @@ def test_every_public_name_is_there():
 def test_type_checkers_see_what_is_loaded():
     import geobgp
 
-    block = next(
-        one for one in ast.parse(Path(geobgp.__file__).read_text("utf-8")).body if isinstance(one, ast.If)
-    )
+    block = next(one for one in ast.parse(Path(geobgp.__file__).read_text("utf-8")).body if isinstance(one, ast.If))
     seen = {alias.asname: one.module for one in block.body for alias in one.names}
     assert seen == {name: f"geobgp.{module}" for name, module in geobgp._HOME.items()}
     assert [*seen] and sorted(seen) == geobgp.__all__

@@ -40,9 +40,7 @@ NAMES = ["North", "East", "South", "West"]
 
 
 def areas(values, column="cases", shapes=QUARTERS, **more):
-    return gpd.GeoDataFrame(
-        {column: values, "name": NAMES[: len(values)]} | more, geometry=shapes[: len(values)]
-    )
+    return gpd.GeoDataFrame({column: values, "name": NAMES[: len(values)]} | more, geometry=shapes[: len(values)])
 
 
 # -- a column of counts that is none
@@ -62,9 +60,7 @@ def areas(values, column="cases", shapes=QUARTERS, **more):
 )
 @pytest.mark.parametrize("interval", [None, (1, 4)])
 def test_a_column_of_dates_is_no_count(domain, column, values, interval):
-    with pytest.raises(
-        DataError, match=rf"The column '{column}' holds dates, such as .* Name the column"
-    ) as caught:
+    with pytest.raises(DataError, match=rf"The column '{column}' holds dates, such as .* Name the column") as caught:
         bin_areas(areas(values, column), domain, column, suppressed=interval)
     assert caught.value.option == "count"
 
@@ -100,17 +96,13 @@ def test_a_column_that_is_a_rate_by_its_name_is_asked_about(domain, column, valu
     assert counts.values.tolist() == values
 
 
-@pytest.mark.parametrize(
-    "column", ["cases", "separate", "corporate_cases", "incidence", "expected_share_cases"]
-)
+@pytest.mark.parametrize("column", ["cases", "separate", "corporate_cases", "incidence", "expected_share_cases"])
 def test_names_that_only_sound_like_rates_pass(domain, column):
     assert bin_areas(areas([3, 4, 5, 6], column), domain, column).n_used == 18
 
 
 def test_counts_all_below_one_are_told_of_and_honest_fractions_are_accepted_and_said(domain):
-    with pytest.warns(
-        InputWarning, match=r"All numbers of the column 'cases' are below 1 \(0.9 events in 4 areas\)"
-    ):
+    with pytest.warns(InputWarning, match=r"All numbers of the column 'cases' are below 1 \(0.9 events in 4 areas\)"):
         bin_areas(areas([0.2, 0.3, 0.0, 0.4]), domain, "cases")
     counts = bin_areas(areas([2.5, 3.25, 0.0, 4.0]), domain, "cases")
     assert counts.facts()["events in them"] == "9.75"
@@ -132,18 +124,14 @@ def test_blanks_and_marks_that_say_so_are_suppressed(domain, mark):
                                    "1,5", "twelve", "-", "?", "1_234", "1.234", True, "12 13"])  # fmt: skip
 @pytest.mark.parametrize("interval", [None, (1, 4)])
 def test_what_cannot_be_read_is_refused_by_value_and_never_taken_for_suppressed(domain, value, interval):
-    with pytest.raises(
-        DataError, match=r"The area East has .* cannot be read as a number of events"
-    ) as caught:
+    with pytest.raises(DataError, match=r"The area East has .* cannot be read as a number of events") as caught:
         bin_areas(areas(["5", value, "7", "8"]), domain, "cases", suppressed=interval)
     assert repr(str(value)) in str(caught.value) and caught.value.remedy
 
 
 @pytest.mark.parametrize("mark", ["<10", "< 3", "≤5", "0-4", "1-9", "up to 9"])
 def test_a_mark_that_contradicts_the_interval_is_refused(domain, mark):
-    with pytest.raises(
-        DataError, match=rf"The area East has '{mark}'.*suppressed says 1 to 4.*Say what the marks say"
-    ):
+    with pytest.raises(DataError, match=rf"The area East has '{mark}'.*suppressed says 1 to 4.*Say what the marks say"):
         bin_areas(areas(["5", mark, "7", "8"]), domain, "cases", suppressed=(1, 4))
 
 
@@ -160,9 +148,7 @@ def test_the_interval_that_marks_tell_is_proposed(domain):
 def test_the_same_district_twice_is_refused_by_name(domain):
     turned = shapely.Polygon([(2, 4), (2, 0), (0, 0), (0, 4)])  # North, begun at another corner
     for twin in (QUARTERS[0], turned, box(0, 0, 2, 4.0001)):
-        with pytest.raises(
-            DataError, match=r"The areas North, West are the same land: 1 row too many.*add them up"
-        ):
+        with pytest.raises(DataError, match=r"The areas North, West are the same land: 1 row too many.*add them up"):
             bin_areas(areas([3, 4, 5, 6], shapes=[*QUARTERS[:3], twin]), domain, "cases")
     # A part of another one is told of, as it was.
     with pytest.warns(InputWarning, match="more than one area"):
@@ -209,9 +195,7 @@ def test_an_exposure_row_that_is_there_twice_is_refused(domain, by_time):
     np.testing.assert_allclose(twofold, 2 * node_exposure(frame, domain, "population", **when)[0])
 
 
-@pytest.mark.parametrize(
-    "values", [["1,234", 5, 6, 7], ["many", 5, 6, 7], pd.to_datetime(["2020-01-01"] * 4)]
-)
+@pytest.mark.parametrize("values", [["1,234", 5, 6, 7], ["many", 5, 6, 7], pd.to_datetime(["2020-01-01"] * 4)])
 def test_an_exposure_that_is_no_number_is_refused_by_value(domain, values):
     with pytest.raises(DataError, match=r"'1,234', which cannot|'many', which cannot|holds dates"):
         node_exposure(areas(values, "people"), domain, "people")
@@ -224,11 +208,7 @@ def test_an_exposure_by_label_is_matched_or_refused(domain):
     periods, n = Periods.calendar("year", 2019, 2020), domain.n_nodes
     one, two = np.ones(n), np.full(n, 2.0)
     expected = np.array([one, two])
-    for given in (
-        {"2019": one, "2020": two},
-        {"2020": two, "2019": one},
-        {2020: two, pd.Timestamp("2019-05-01"): one},
-    ):
+    for given in ({"2019": one, "2020": two}, {"2020": two, "2019": one}, {2020: two, pd.Timestamp("2019-05-01"): one}):
         np.testing.assert_array_equal(node_exposure(given, domain, periods=periods)[0], expected)
         effects = fixed_effects({"rain": given}, domain, periods=periods)
         assert effects.columns[0, 0, 1] < effects.columns[1, 0, 1]
@@ -288,9 +268,7 @@ def test_counts_of_another_domain_with_as_many_nodes_are_refused(domain):
         bin_areas(areas([3, 4, 5, 6], shapes=shifted), other, "cases"),
         [bin_points(places, domain), bin_areas(areas([3, 4, 5, 6], shapes=shifted), other, "cases")],
     ):
-        with pytest.raises(
-            DataError, match=r"of the nodes of another domain.*bin_points\(points, basis.domain\)"
-        ):
+        with pytest.raises(DataError, match=r"of the nodes of another domain.*bin_points\(points, basis.domain\)"):
             model.fit(counts)
     assert model.fit(bin_points(places, same)).converged
 
@@ -311,9 +289,7 @@ def risk(cases, controls, **more):
 def test_the_same_table_as_cases_and_controls_is_refused(columns):
     table = people(1, **columns)
     again = table.sample(frac=1.0, random_state=1).assign(status="control")
-    with pytest.raises(
-        DataError, match=r"cases and controls are the same 200 persons: the same place.*a sample of"
-    ):
+    with pytest.raises(DataError, match=r"cases and controls are the same 200 persons: the same place.*a sample of"):
         risk(table.assign(status="case"), again)
     with pytest.raises(DataError, match="are the same 200 persons"):
         risk(table[["easting", "northing"]].to_numpy(), again[["easting", "northing"]].to_numpy())
@@ -333,21 +309,13 @@ def test_persons_in_both_tables_are_told_of_and_shared_postcodes_are_not():
 @pytest.mark.parametrize(
     ("ill", "well", "words"),
     [
-        (
-            1,
-            0,
-            r"'x' tells cases from controls by itself: it is 1 to 1 for the cases and 0 to 0 for the controls",
-        ),
+        (1, 0, r"'x' tells cases from controls by itself: it is 1 to 1 for the cases and 0 to 0 for the controls"),
         ("yes", "no", r"'x' tells cases from controls by itself: it is 'yes' for the cases and 'no'"),
         (np.arange(200) + 500.0, np.arange(200) / 3, "tells cases from controls by itself"),
         (np.array(["a", "b"] * 100), np.array(["c", "d"] * 100), "tells cases from controls by itself"),
         (pd.Timestamp("2020-05-01"), pd.Timestamp("2020-05-02"), "'x' holds dates, such as '2020-05-01"),
         (["2020-05-01", "2020-06-01"] * 100, ["2020-05-02", "2020-05-01"] * 100, "'x' holds dates"),
-        (
-            [f"p{k}" for k in range(200)],
-            [f"p{k}" for k in range(200, 400)],
-            "'x' has 400 levels for 400 persons",
-        ),
+        ([f"p{k}" for k in range(200)], [f"p{k}" for k in range(200, 400)], "'x' has 400 levels for 400 persons"),
     ],
 )
 def test_a_confounder_that_is_the_outcome_or_a_date_is_refused(ill, well, words):
@@ -369,14 +337,10 @@ def square(points, **more):
 @pytest.mark.parametrize("n", [1, 3, 9])
 def test_what_can_be_learned_from_a_few_points_is_said(n):
     points = np.random.default_rng(1).uniform([0, 0], [8, 4], (n, 2))
-    with pytest.warns(
-        InputWarning, match=rf"There (is|are) {n} events?\. From so few.*not the map"
-    ) as caught:
+    with pytest.warns(InputWarning, match=rf"There (is|are) {n} events?\. From so few.*not the map") as caught:
         posterior = square(points)
     assert np.isfinite(posterior.intensity()["q95"].values).any()
-    low, high = (
-        float(word) for word in re.search(r"within (\S+) to (\S+) times", str(caught[0].message)).groups()
-    )
+    low, high = (float(word) for word in re.search(r"within (\S+) to (\S+) times", str(caught[0].message)).groups())
     # The interval of a rate behind n events, by Jeffreys' prior.
     assert gamma(n + 0.5).cdf(high * n) - gamma(n + 0.5).cdf(low * n) == pytest.approx(0.9, abs=0.02)
 
@@ -393,14 +357,10 @@ def test_few_cases_controls_and_events_in_areas_are_said_too():
 def test_hundreds_of_points_on_one_place_are_told_of_and_shared_postcodes_are_not():
     rng = np.random.default_rng(1)
     spread = rng.uniform([0, 0], [8, 4], (700, 2))
-    with pytest.warns(
-        InputWarning, match=r"300 of 1,000 points \(30 %\) lie on exactly one place.*repeated"
-    ) as caught:
+    with pytest.warns(InputWarning, match=r"300 of 1,000 points \(30 %\) lie on exactly one place.*repeated") as caught:
         square(np.vstack([spread, np.full((300, 2), 2.0)]))
     assert "2.0" not in str(caught[0].message), "a place is not told"
-    with pytest.warns(
-        InputWarning, match=r"Every place is there exactly 2 times: 1,400 points on 700 places"
-    ):
+    with pytest.warns(InputWarning, match=r"Every place is there exactly 2 times: 1,400 points on 700 places"):
         square(np.vstack([spread, spread]))
     posts = rng.uniform([0, 0], [8, 4], (40, 2))
     assert square(posts[rng.integers(40, size=800)]).n_points == 800
@@ -414,16 +374,9 @@ def test_hundreds_of_points_on_one_place_are_told_of_and_shared_postcodes_are_no
 def test_two_thresholds_that_share_a_name_are_refused():
     posterior = square(np.random.default_rng(1).uniform([0, 0], [8, 4], (200, 2)))
     for write in (posterior.to_raster, posterior.to_netcdf, posterior.to_qgis, posterior.to_report):
-        with pytest.raises(
-            DataError, match=r"thresholds 0.3 and 0.30000001 would share one name.*exceedance_0.3"
-        ):
+        with pytest.raises(DataError, match=r"thresholds 0.3 and 0.30000001 would share one name.*exceedance_0.3"):
             write("nowhere", thresholds=[0.3, 0.30000001])
-    assert (
-        main(
-            ["map", "p.csv", "--land", "l.gpkg", "--threshold", "0.3", "--threshold", "0.30000001", "-o", "o"]
-        )
-        == 1
-    )
+    assert main(["map", "p.csv", "--land", "l.gpkg", "--threshold", "0.3", "--threshold", "0.30000001", "-o", "o"]) == 1
     assert "exceedance_6.001" in posterior.dataset((0.5,), (6.0, 6.001, 6.0))
 
 
@@ -468,10 +421,7 @@ def test_weights_that_are_dates_or_have_marks_between_thousands_are_refused(doma
 
 def test_dates_and_blanks_are_no_covariates(domain):
     dates = pd.to_datetime(["2020-01-01", "2020-02-01", "2020-03-01", "2020-04-01"])
-    for covariates in (
-        areas(dates, "x").drop(columns="name"),
-        {"x": np.resize(dates.to_numpy(), domain.n_nodes)},
-    ):
+    for covariates in (areas(dates, "x").drop(columns="name"), {"x": np.resize(dates.to_numpy(), domain.n_nodes)}):
         with pytest.raises(DataError, match="The covariate 'x' holds dates"):
             fixed_effects(covariates, domain)
     with pytest.raises(DataError, match="The covariate 'x' has no value"):

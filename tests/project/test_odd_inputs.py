@@ -52,9 +52,7 @@ def test_pixels_far_larger_than_cells_are_shared_out(domain, tmp_path):
 
 
 def test_of_several_bands_or_layers_none_is_taken_by_itself(domain, tmp_path):
-    path = raster(
-        tmp_path / "two.tif", np.ones((2, 40, 40)), Affine(500, 0, WEST, 0, -500, SOUTH + 20_000), 32631
-    )
+    path = raster(tmp_path / "two.tif", np.ones((2, 40, 40)), Affine(500, 0, WEST, 0, -500, SOUTH + 20_000), 32631)
     with pytest.raises(DataError, match="has 2 bands"):
         node_exposure(path, domain)
     many = tmp_path / "many.gpkg"

@@ -96,9 +96,7 @@ def check_with(posterior: Posterior, observed: str, how: str, what: str) -> None
             return
         people = posterior.by_period.sum(axis=1)
         np.testing.assert_allclose(table["exposure"].to_numpy().reshape(-1, 2).sum(axis=1), people)
-        np.testing.assert_allclose(
-            table["rate"], table["expected"] / table["exposure"] * posterior.shown.factor
-        )
+        np.testing.assert_allclose(table["rate"], table["expected"] / table["exposure"] * posterior.shown.factor)
     elif what == "effort":
         assert posterior.effort is not None
         if posterior.is_summed and "reported" in table:
@@ -281,9 +279,7 @@ class Asked:
     def at(self):
         one = self.posterior.at(-1)
         assert one.periods is None
-        np.testing.assert_allclose(
-            values_of(one), values_of(self.posterior).reshape(self.n_periods, -1)[-1], rtol=1e-9
-        )
+        np.testing.assert_allclose(values_of(one), values_of(self.posterior).reshape(self.n_periods, -1)[-1], rtol=1e-9)
 
     def to_raster(self):
         import rasterio
@@ -309,9 +305,7 @@ class Asked:
 
         path = getattr(self.posterior, write)(self.folder / name)
         with getattr(xr, read)(path) as data:
-            np.testing.assert_allclose(
-                data["mean"].values, self.posterior.intensity()["mean"].values, rtol=1e-5
-            )
+            np.testing.assert_allclose(data["mean"].values, self.posterior.intensity()["mean"].values, rtol=1e-5)
 
     def to_qgis(self):
         assert self.posterior.to_qgis(self.folder, [self.threshold()], regions=HALVES).exists()
@@ -322,9 +316,7 @@ class Asked:
         assert self.posterior.units in path.read_text("utf-8").replace("\\u00b2", "²")
 
     def to_report(self):
-        text = self.posterior.to_report(self.folder / "report.html", regions=HALVES, checks=False).read_text(
-            "utf-8"
-        )
+        text = self.posterior.to_report(self.folder / "report.html", regions=HALVES, checks=False).read_text("utf-8")
         assert self.posterior.units in text and "west" in text
 
     def to_polygons(self):
@@ -380,9 +372,7 @@ def test_there_is_a_check_of_all_that_is_asked():
 
 @pytest.mark.parametrize(("observed", "how", "what"), _params(("backwards",)))
 def test_the_order_of_rows_does_not_matter(observed, how, what):
-    for one, other in zip(
-        each(fitted(observed, how)), each(fitted(observed, how, backwards=True)), strict=True
-    ):
+    for one, other in zip(each(fitted(observed, how)), each(fitted(observed, how, backwards=True)), strict=True):
         np.testing.assert_allclose(values_of(one), values_of(other), rtol=1e-6)
 
 

@@ -47,9 +47,7 @@ def domain():
 
 
 def data_files():
-    return sorted(
-        p.name for p in SAMPLE.iterdir() if p.is_file() and p.suffix != ".py" and p.name != "README.md"
-    )
+    return sorted(p.name for p in SAMPLE.iterdir() if p.is_file() and p.suffix != ".py" and p.name != "README.md")
 
 
 def test_every_file_has_its_checksum_and_its_source():
@@ -116,9 +114,7 @@ def test_the_points_follow_the_intensity(ticks, domain):
 
 
 def test_dunes_and_forests_are_richer_than_polders(ticks):
-    flevoland, veluwe, dunes = ticks.true_intensity(
-        np.array([5.5, 5.85, 4.53]), np.array([52.5, 52.2, 52.37])
-    )
+    flevoland, veluwe, dunes = ticks.true_intensity(np.array([5.5, 5.85, 4.53]), np.array([52.5, 52.2, 52.37]))
     assert veluwe > 5 * flevoland and dunes > 5 * flevoland
 
 
@@ -135,9 +131,7 @@ def test_rasters_are_those_of_the_script(made):
 
 def test_cases_are_those_of_the_script(made):
     *_, points = made
-    stored = shapely.get_coordinates(
-        gpd.read_file(SAMPLE / "disease_cases_simulated.gpkg").geometry.to_numpy()
-    )
+    stored = shapely.get_coordinates(gpd.read_file(SAMPLE / "disease_cases_simulated.gpkg").geometry.to_numpy())
     np.testing.assert_allclose(stored, points, rtol=0, atol=1.1e-6)
 
 
@@ -187,13 +181,9 @@ def test_the_readme_has_the_numbers_of_the_survey_and_the_lead(surveys):
     focus, source, south = s.FOCUS, s.SOURCE, s.SOUTH
     assert f"expit( {s.LOG_ODDS:g} + {s.GREEN_EFFECT:g} · g + {s.FOCUS_EFFECT:g} · exp" in README
     assert f"D({focus[0]:g}° E, {focus[1]:g}° N) / {focus[2]:g} km" in README
+    assert f"{s.LEAD:g} µg/g · exp( {s.SOURCE_EFFECT:g} · exp(-½ (D({source[0]:g}° E, {source[1]:g}° N)" in README
     assert (
-        f"{s.LEAD:g} µg/g · exp( {s.SOURCE_EFFECT:g} · exp(-½ (D({source[0]:g}° E, {source[1]:g}° N)"
-        in README
-    )
-    assert (
-        f"+ {s.SOUTH_EFFECT:g} · exp(-½ (distance to ({south[0]:g}° E, {south[1]:g}° N) / {south[2]:g} km)²)"
-        in README
+        f"+ {s.SOUTH_EFFECT:g} · exp(-½ (distance to ({south[0]:g}° E, {south[1]:g}° N) / {south[2]:g} km)²)" in README
     )
     assert f"with the size {s.SIZE:g}" in README and f"{s.NOISE:g} of the logarithm" in README
 
@@ -201,10 +191,7 @@ def test_the_readme_has_the_numbers_of_the_survey_and_the_lead(surveys):
 def test_sites_vary_about_the_prevalence_as_beta_binomial_numbers_do(surveys):
     """Chi-squared with the variance of the formula; that of a binomial is far too small."""
     survey = pd.read_csv(SAMPLE / "survey_antibodies_simulated.csv")
-    n, p = (
-        survey["tested"],
-        surveys.true_prevalence(survey["longitude"].to_numpy(), survey["latitude"].to_numpy()),
-    )
+    n, p = (survey["tested"], surveys.true_prevalence(survey["longitude"].to_numpy(), survey["latitude"].to_numpy()))
     binomial = (survey["positive"] - n * p) ** 2 / (n * p * (1 - p))
     chi2 = (binomial / (1 + (n - 1) / (surveys.SIZE + 1))).sum()
     assert len(survey) == 150 and survey["site"].is_unique and (survey["positive"] <= n).all()

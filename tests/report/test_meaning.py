@@ -16,9 +16,7 @@ from geobgp.prior.kernels import SquaredExponential
 from geobgp.report.report import correlation, in_sentences
 
 
-@pytest.mark.parametrize(
-    "kernel", [Matern(1.5, 1.0, 1.0), Matern(2.0, 1.0, 1.0), SquaredExponential(1.0, 1.0)]
-)
+@pytest.mark.parametrize("kernel", [Matern(1.5, 1.0, 1.0), Matern(2.0, 1.0, 1.0), SquaredExponential(1.0, 1.0)])
 def test_the_correlation_is_that_of_the_spectral_density(kernel):
     for distance in (0.3, 1.0, 2.0):
         spectrum = lambda w, d=distance: w * float(kernel.spectral_density(np.array([w]))[0]) * j0(w * d)  # noqa: E731
@@ -36,16 +34,7 @@ def test_the_sentences_have_the_numbers():
 
 def test_the_report_tells_people_and_rates_by_region(tmp_path):
     made = fitted()[0]
-    people = dataclasses.replace(made, exposure=made.exposure * 100, exposure_kind="population").in_units(
-        "per 1,000"
-    )
+    people = dataclasses.replace(made, exposure=made.exposure * 100, exposure_kind="population").in_units("per 1,000")
     page = people.to_report(tmp_path / "report.html", regions=[people.domain.geometry]).read_text("utf-8")
-    for words in (
-        "People",
-        "Rate, events per 1,000 people",
-        "Relative risk",
-        "Above average",
-        "share 4",
-        "km²",
-    ):
+    for words in ("People", "Rate, events per 1,000 people", "Relative risk", "Above average", "share 4", "km²"):
         assert words in page, words

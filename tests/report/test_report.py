@@ -153,9 +153,7 @@ def test_the_page_in_a_browser(mapped, inputs, tmp_path):
 
 def test_a_posterior_writes_its_own(mapped, tmp_path):
     posterior = mapped.posterior
-    region = gpd.GeoDataFrame(
-        {"name": ["all"]}, geometry=[posterior.domain.geometry], crs=posterior.domain.crs
-    )
+    region = gpd.GeoDataFrame({"name": ["all"]}, geometry=[posterior.domain.geometry], crs=posterior.domain.crs)
     text = posterior.to_report(tmp_path / "r.html", thresholds=[0.3], regions=region).read_text("utf-8")
     assert "exceeds 0.3 events per km²" in text and ">all<" in text and 'id="checks"' in text
 

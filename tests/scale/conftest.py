@@ -13,9 +13,7 @@ def cluster():
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of ports in use, and of proxies
-        made = LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", memory_limit=0
-        )
+        made = LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", memory_limit=0)
     with made:
         yield made
 

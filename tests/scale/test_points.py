@@ -32,9 +32,7 @@ def points():
     rng = np.random.default_rng(1)
     near = rng.uniform([-3000, -3000], [33_000, 19_000], (N, 2))
     coords = near + np.array([case.WEST, case.SOUTH])
-    frame = gpd.GeoDataFrame(
-        {"n": rng.integers(0, 4, N)}, geometry=gpd.points_from_xy(*coords.T), crs=case.CRS
-    )
+    frame = gpd.GeoDataFrame({"n": rng.integers(0, 4, N)}, geometry=gpd.points_from_xy(*coords.T), crs=case.CRS)
     frame = frame.to_crs(4326)
     frame.loc[[5, 900, 3999], "geometry"] = None
     frame["longitude"], frame["latitude"] = frame.geometry.x, frame.geometry.y
@@ -74,9 +72,7 @@ def test_dask_dataframe(points, domain, client, where):
 
 def test_bare_x_and_y_are_one_system_in_all_partitions(points, domain, client):
     metric = points.to_crs(case.CRS)
-    frame = pd.DataFrame(
-        {"x": metric.geometry.x - case.WEST, "y": metric.geometry.y - case.SOUTH}
-    ).sort_values("y")
+    frame = pd.DataFrame({"x": metric.geometry.x - case.WEST, "y": metric.geometry.y - case.SOUTH}).sort_values("y")
     # The first partitions alone could be degrees.
     small = pd.DataFrame({"x": np.linspace(0, 50, 40), "y": np.linspace(0, 50, 40)})
     frame = pd.concat([small, frame], ignore_index=True)
@@ -135,9 +131,7 @@ def test_files_off_the_land_are_counted_and_not_read(points, domain, tmp_path, w
     folder = write_folder(points, tmp_path / "all", write_covering_bbox=bbox)
     abroad.to_parquet(folder / "abroad.parquet", row_group_size=500, write_covering_bbox=bbox)
     if bbox:  # a file with both: only some of its row groups are read
-        pd.concat([points, abroad]).to_parquet(
-            folder / "both.parquet", row_group_size=N, write_covering_bbox=True
-        )
+        pd.concat([points, abroad]).to_parquet(folder / "both.parquet", row_group_size=N, write_covering_bbox=True)
     everything = [gpd.read_parquet(path)[list(points.columns)] for path in sorted(folder.glob("*.parquet"))]
     expected = bin_points(pd.concat(everything), domain, weights=weights)
     read = []
@@ -241,9 +235,7 @@ def test_partitions_that_are_not_alike(points, domain, client, where):
         bin_points(other, domain, **told)
     frame = pd.DataFrame(points.drop(columns="geometry"))
     renamed = delayed([frame, frame.rename(columns={"latitude": "lat"})], frame.iloc[:0])
-    with pytest.raises(
-        GeometryError, match=r"partition 1 of 2.*no column 'latitude'; it has 'n', 'longitude', 'lat'"
-    ):
+    with pytest.raises(GeometryError, match=r"partition 1 of 2.*no column 'latitude'; it has 'n', 'longitude', 'lat'"):
         bin_points(renamed, domain, **told)
 
     def second_renamed(table, partition_info=None):
@@ -277,9 +269,7 @@ def test_partitions_that_are_not_alike(points, domain, client, where):
 def test_files_that_are_not_alike(points, domain, tmp_path):
     folder = write_folder(points, tmp_path / "crs", pieces=2)
     points.to_crs(case.CRS).to_parquet(folder / "z.parquet")
-    with pytest.raises(
-        CRSError, match=r"file 3 of 3, z.parquet: its CRS is EPSG:32631, and that of part-000"
-    ):
+    with pytest.raises(CRSError, match=r"file 3 of 3, z.parquet: its CRS is EPSG:32631, and that of part-000"):
         bin_points(folder, domain)
     pd.DataFrame(points.drop(columns="geometry")).to_parquet(folder / "z.parquet")
     with pytest.raises(GeometryError, match=r"file 3 of 3, z.parquet: it has no geometries"):

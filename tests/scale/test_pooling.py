@@ -30,9 +30,7 @@ def test_the_prior_maximises_the_likelihood_of_all():
         v = np.exp(2 * x[2:]) + spread**2
         return 0.5 * np.sum(np.log(v) + (seen - x[:2]) ** 2 / v)
 
-    best = minimize(
-        minus, [8.0, 0.0, -0.5, -1.0], method="Nelder-Mead", options={"maxiter": 4000, "xatol": 1e-5}
-    ).x
+    best = minimize(minus, [8.0, 0.0, -0.5, -1.0], method="Nelder-Mead", options={"maxiter": 4000, "xatol": 1e-5}).x
     np.testing.assert_allclose([found.log_lengthscale[0], found.log_sd[0]], best[:2], atol=0.01)
     np.testing.assert_allclose([found.log_lengthscale[1], found.log_sd[1]], np.exp(best[2:]), rtol=0.03)
 

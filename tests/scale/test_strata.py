@@ -121,11 +121,7 @@ def test_several_columns_and_any_source(points, tmp_path, client):
     frame.iloc[:300].to_parquet(tmp_path / "days" / "1.parquet", geometry_encoding="geoarrow")
     frame.iloc[300:].to_parquet(tmp_path / "days" / "2.parquet", geometry_encoding="geoarrow")
     collection = dask_geopandas.from_geopandas(frame, npartitions=3)
-    for source in (
-        *(tmp_path / f"a.{end}" for end in ("parquet", "gpkg", "csv")),
-        tmp_path / "days",
-        collection,
-    ):
+    for source in (*(tmp_path / f"a.{end}" for end in ("parquet", "gpkg", "csv")), tmp_path / "days", collection):
         found = bin_strata(source, domain, ["disease", "age"], chunksize=150, client=client)
         assert list(found) == list(expected) and found.n_unlabelled == 2
         for name in expected:
@@ -163,14 +159,7 @@ def _breaks(task, job):
 def test_several_exposures_belong_to_periods(points, tmp_path, capsys, command):
     case.write_files(tmp_path)
     case.land().assign(people=5.0).to_file(tmp_path / "people.gpkg")
-    told = [
-        command,
-        str(tmp_path / "points.gpkg"),
-        "--land",
-        str(tmp_path / "land.gpkg"),
-        "--cell-size",
-        "2000",
-    ]
+    told = [command, str(tmp_path / "points.gpkg"), "--land", str(tmp_path / "land.gpkg"), "--cell-size", "2000"]
     told += ["--by", "disease"] if command == "strata" else []
     twice = ["--exposure", str(tmp_path / "people.gpkg")] * 2
     assert main([*told, *twice, "-o", str(tmp_path / "out")]) == 1
@@ -200,17 +189,12 @@ def test_the_shell(points, tmp_path, capsys, monkeypatch):
     assert "http" not in page.replace("http-equiv", "")
     record = json.loads((out / "summary.json").read_text())
     assert record["failures"].keys() == {"abroad"} and record["strata"]["TBE"] == "map-tbe.tif"
-    assert (
-        "geobgp strata points.gpkg --land land.gpkg" in record["command"]
-        and "--by disease" in record["command"]
-    )
+    assert "geobgp strata points.gpkg --land land.gpkg" in record["command"] and "--by disease" in record["command"]
     totals = gpd.read_file(out / "totals.gpkg")
     assert len(totals) == 6 and set(totals["name"]) == {"mainland", "island"}
     by = totals.groupby("stratum")["expected"].sum()
     for name in by.index:
-        assert by[name] == pytest.approx(
-            pd.read_csv(out / "strata.csv", index_col=0).loc[name, "points"], rel=0.02
-        )
+        assert by[name] == pytest.approx(pd.read_csv(out / "strata.csv", index_col=0).loc[name, "points"], rel=0.02)
     assert main([*told, "--scheduler", "tcp://127.0.0.1:9", "--force"]) == 1
     assert "no Dask scheduler at tcp://127.0.0.1:9" in capsys.readouterr().err
 

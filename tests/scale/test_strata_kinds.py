@@ -27,19 +27,13 @@ GRID = [shapely.box(x, y, x + 2, y + 2) for x in range(0, 10, 2) for y in range(
 AREAS = gpd.GeoDataFrame(
     {"n": RNG.poisson(np.repeat([4, 8], 25)), "age": ["old"] * 25 + ["young"] * 25}, geometry=GRID * 2
 )
-YEARS = pd.concat(
-    [AREAS.assign(year=year, n=AREAS["n"] + year % 2) for year in (2019, 2020)], ignore_index=True
-)
+YEARS = pd.concat([AREAS.assign(year=year, n=AREAS["n"] + year % 2) for year in (2019, 2020)], ignore_index=True)
 KINDS = {
     "points": {"points": TABLE, "m": "full"},
     "time": {"points": TABLE, "time": "date", "every": "quarter", "m": 16},
     "areas": {"areas": AREAS, "count": "n", "m": 25},
     "areas over time": {"areas": YEARS, "count": "n", "m": 9, "time": "year", "every": "year"},
-    "risk": {
-        "cases": TABLE[TABLE["ill"] == 1],
-        "controls": TABLE[TABLE["ill"] == 0].drop(columns="age"),
-        "m": 25,
-    },
+    "risk": {"cases": TABLE[TABLE["ill"] == 1], "controls": TABLE[TABLE["ill"] == 0].drop(columns="age"), "m": 25},
     "status": {"cases": TABLE, "status": "ill", "m": 25},
 }
 
@@ -90,9 +84,7 @@ def test_all_answer_as_each_does(strata, tmp_path):
         assert len(ranks[ranks["stratum"] == name]) == len(own)
     assert (totals["age"] == totals["stratum"]).all()
     with xr.open_dataset(maps.to_netcdf(tmp_path / "all.nc")) as stored:
-        assert stored.sizes["stratum"] == 2 and [
-            str(s.values) for s in stored["stratum"].astype(str)
-        ] == list(maps)
+        assert stored.sizes["stratum"] == 2 and [str(s.values) for s in stored["stratum"].astype(str)] == list(maps)
     if maps.pooled.periods is not None:
         last = maps.at(-1)
         assert isinstance(last, Strata) and last["old"].periods is None

@@ -101,9 +101,7 @@ def test_no_seam_is_seen_where_water_is_open(tmp_path):
 def test_the_mosaic_is_there_twice(made):
     found, profile = bands(made)
     data = made.open()
-    assert (
-        data["mean"].dims == ("northing", "easting") and data["mean"].attrs["units"] == "events per unit area"
-    )
+    assert data["mean"].dims == ("northing", "easting") and data["mean"].attrs["units"] == "events per unit area"
     for name, values in found.items():
         np.testing.assert_array_equal(data[name].values, values)
     assert float(data["easting"][0]) == 0.5 and float(data["northing"][0]) == 83.5
@@ -197,16 +195,11 @@ def test_what_cannot_be(points, planned, tmp_path, monkeypatch):
     with pytest.raises(DataError, match=r"is not empty \(thesis.tex\), and holds no tiles"):
         map_tiles(points, LAND, tmp_path / "b", **FIRST, **TOLD)
     far = np.full((3, 2), 1e6)
-    with (
-        pytest.raises(DataError, match="none is left to map; 3 were read, 3 lie off the land"),
-        pytest.warns(),
-    ):
+    with pytest.raises(DataError, match="none is left to map; 3 were read, 3 lie off the land"), pytest.warns():
         map_tiles(far, LAND, tmp_path / "c", **FIRST, **TOLD)
     original = module.fit_tile
     monkeypatch.setattr(module, "fit_tile", lambda task, job: _fails(original, task, job))
-    with pytest.raises(
-        GeobgpError, match=r"1 of 4 tiles could not be fitted, the first number 2: the disc is bad"
-    ):
+    with pytest.raises(GeobgpError, match=r"1 of 4 tiles could not be fitted, the first number 2: the disc is bad"):
         map_tiles(points, LAND, planned, **FIRST, **TOLD)
     monkeypatch.undo()
     assert map_tiles(points, LAND, planned, **FIRST, **TOLD).n_fitted == 1

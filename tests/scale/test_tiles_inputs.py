@@ -245,9 +245,7 @@ def test_tiles_where_nobody_lives(points, tmp_path):
         found = map_tiles(some, land, tmp_path / "out", **told)
     assert found.table["converged"].all() and (found.table["exposure"].to_numpy()[2:] == 0).all()
     domain = Domain.from_polygons(land, cell_size=1.0, crs="local")
-    exposure = node_exposure(
-        path, Domain.from_polygons(shapely.box(0, 0, 96, 24), cell_size=1.0, crs="local")
-    )[0]
+    exposure = node_exposure(path, Domain.from_polygons(shapely.box(0, 0, 96, 24), cell_size=1.0, crs="local"))[0]
     there = np.zeros(domain.n_nodes)
     there[domain.node_cols < 96] = exposure
     kernel = Matern(1.0, found.lengthscale, found.sd)
@@ -309,13 +307,8 @@ def test_what_cannot_be_is_said_first(points, given, tmp_path, never, size):
             map_tiles(points, LAND, tmp_path / "out", **{**told, **more})
 
     holes = write(tmp_path / "holes.tif", gappy(green(), 2), nodata=-9999.0)
-    refused(
-        r"covariate 'green' has no value at \d+ of [\d,]+ nodes .* ask for their mean",
-        covariates={"green": holes},
-    )
-    refused(
-        "effort has no value at", effort=write(tmp_path / "e.tif", gappy(green() / 50, 2), nodata=-9999.0)
-    )
+    refused(r"covariate 'green' has no value at \d+ of [\d,]+ nodes .* ask for their mean", covariates={"green": holes})
+    refused("effort has no value at", effort=write(tmp_path / "e.tif", gappy(green() / 50, 2), nodata=-9999.0))
     refused("96 pixels on this land are negative, down to -9,999",
             exposure=write(tmp_path / "negative.tif", gappy(people(), 2)))  # fmt: skip
     refused("there is no file .*nowhere.tif", GeobgpError, exposure=str(tmp_path / "nowhere.tif"))
@@ -329,10 +322,7 @@ def test_what_cannot_be_is_said_first(points, given, tmp_path, never, size):
             exposure=write(tmp_path / "bare.tif", bare))  # fmt: skip
     blind = np.where(np.arange(48) < 30, 1.0, 0.0) * np.ones((42, 1))
     refused("lie where the effort is zero", effort=write(tmp_path / "blind.tif", blind))
-    refused(
-        "is 1 on all of the land",
-        covariates={"a": write(tmp_path / "b.tif", np.ones((42, 48)))},
-    )
+    refused("is 1 on all of the land", covariates={"a": write(tmp_path / "b.tif", np.ones((42, 48)))})
     refused("relative risk' is the ratio to the average", units="relative risk")
     refused("does not fit", units="per ha")
 
@@ -378,10 +368,7 @@ def test_the_shell(tmp_path, capsys):
     domain = case.domain(1000.0)
     affine = Affine(1000, 0, case.WEST - 1000, 0, -1000, case.SOUTH + 17_000)
     profile = {"driver": "GTiff", "dtype": "float32", "count": 1, "height": 18, "width": 32, "crs": case.CRS}
-    for name, values in (
-        ("people", np.full((18, 32), 50.0)),
-        ("dem", np.arange(576.0).reshape(18, 32) ** 0.5),
-    ):
+    for name, values in (("people", np.full((18, 32), 50.0)), ("dem", np.arange(576.0).reshape(18, 32) ** 0.5)):
         with rasterio.open(tmp_path / f"{name}.tif", "w", transform=affine, **profile) as out:
             out.write(values.astype(np.float32), 1)
     told = ["tiles", str(tmp_path / "points.gpkg"), "--land", str(tmp_path / "land.gpkg"), "--water",

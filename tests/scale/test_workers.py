@@ -80,11 +80,7 @@ def test_a_script_without_a_guard_is_not_run_again(tmp_path):
         "    print(sorted(workers.run(divmod, [7, 9], workers.share(2))))\n"
     )
     told = subprocess.run(
-        [sys.executable, script],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        [sys.executable, script], capture_output=True, text=True, check=True, env=os.environ | {"PYTHONPATH": str(ROOT)}
     ).stdout
     assert told == "once\n[(0, (3, 1)), (1, (4, 1))]\n"
 

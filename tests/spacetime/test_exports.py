@@ -10,9 +10,7 @@ import shapely
 
 from geobgp import DataError
 
-HALVES = gpd.GeoDataFrame(
-    {"name": ["west", "east"]}, geometry=[shapely.box(0, 0, 6, 8), shapely.box(6, 0, 12, 8)]
-)
+HALVES = gpd.GeoDataFrame({"name": ["west", "east"]}, geometry=[shapely.box(0, 0, 6, 8), shapely.box(6, 0, 12, 8)])
 
 
 @pytest.fixture(scope="module")
@@ -43,16 +41,11 @@ def test_the_page_that_plays_and_the_report(posterior, ahead, tmp_path):
     html = (tmp_path / "map.html").read_text("utf-8")
     assert '"2012-08"' in html and '"name":"east"' in html and html.count("data:image/png") >= 3 * 32
     report = posterior.to_report(tmp_path / "report.html", forecast=ahead, regions=HALVES).read_text("utf-8")
-    assert (
-        "2012-08 (forecast)" in report and ">east<" in report and "events per unit area per month" in report
-    )
+    assert "2012-08 (forecast)" in report and ">east<" in report and "events per unit area per month" in report
 
 
 def test_rasters_know_when_they_are(posterior, tmp_path):
     made = posterior.to_raster(tmp_path, [1.0], cmap="magma")
     assert len(made) == 30 * 6 + 1 and made[0].name == "mean_2010-01.tif"
-    assert (
-        made[0].with_suffix(".qml").read_text()
-        != posterior.to_raster(tmp_path)[0].with_suffix(".qml").read_text()
-    )
+    assert made[0].with_suffix(".qml").read_text() != posterior.to_raster(tmp_path)[0].with_suffix(".qml").read_text()
     assert (tmp_path / "exceedance_1_2012-06.tif").exists() and (tmp_path / "coverage.tif").exists()

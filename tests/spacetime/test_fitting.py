@@ -23,9 +23,7 @@ def test_one_period_is_the_map_without_time(basis, kernel):
     plain = LGCP(basis, kernel).fit(y)
     timed = LGCP(basis, kernel).fit(y[None], resume=False)
     rough = dict(rtol=1e-6) if kernel is not None else dict(rtol=0.02)
-    np.testing.assert_allclose(
-        timed.at(0).node_intensity().to_numpy(), plain.node_intensity().to_numpy(), **rough
-    )
+    np.testing.assert_allclose(timed.at(0).node_intensity().to_numpy(), plain.node_intensity().to_numpy(), **rough)
     np.testing.assert_allclose(timed.node_intensity().to_numpy(), plain.node_intensity().to_numpy(), **rough)
     assert timed.elbo == pytest.approx(plain.elbo, abs=1e-6 if kernel is not None else 0.05)
 
@@ -56,27 +54,19 @@ def test_an_empty_period_borrows_from_its_neighbours(basis):
 
 def test_wide_periods_count_for_their_width(basis):
     y = outbreak.counts(4)
-    even = LGCP(basis, KERNEL, dynamics="separable").fit(
-        y, periods=Periods.between([0.0, 1, 2, 3, 4]), resume=False
-    )
-    double = LGCP(basis, KERNEL, dynamics="separable").fit(
-        y, periods=Periods.between([0.0, 2, 4, 6, 8]), resume=False
-    )
+    even = LGCP(basis, KERNEL, dynamics="separable").fit(y, periods=Periods.between([0.0, 1, 2, 3, 4]), resume=False)
+    double = LGCP(basis, KERNEL, dynamics="separable").fit(y, periods=Periods.between([0.0, 2, 4, 6, 8]), resume=False)
     np.testing.assert_allclose(double.node_intensity()["mean"], even.node_intensity()["mean"] / 2, rtol=1e-6)
     assert double.units == "events per unit area per unit of time"
     np.testing.assert_allclose(double.level()["expected"], even.level()["expected"], rtol=1e-6)
-    np.testing.assert_allclose(
-        double.forecast(2).level()["expected"], even.forecast(2).level()["expected"], rtol=1e-6
-    )
+    np.testing.assert_allclose(double.forecast(2).level()["expected"], even.forecast(2).level()["expected"], rtol=1e-6)
 
 
 def test_an_exposure_may_change(basis):
     y, n = outbreak.counts(5), basis.domain.n_nodes
     people = np.linspace(1.0, 3.0, 5)[:, None] * np.full(n, 10.0)
     posterior = LGCP(basis, KERNEL, exposure=people, dynamics="separable").fit(y, resume=False)
-    np.testing.assert_allclose(
-        posterior.level()["expected"], (posterior.mean_by_period() * people).sum(axis=1)
-    )
+    np.testing.assert_allclose(posterior.level()["expected"], (posterior.mean_by_period() * people).sum(axis=1))
     np.testing.assert_allclose(posterior.at(4).exposure, people[4])
     listed = LGCP(basis, KERNEL, exposure=list(people), dynamics="separable").fit(y, resume=False)
     np.testing.assert_allclose(listed.node_intensity(), posterior.node_intensity())
@@ -91,9 +81,9 @@ def test_a_covariate_may_change(basis):
     rain = rng.normal(20.0, 5.0, (16, n))
     y = rng.poisson(np.exp(0.5 + 0.08 * (rain - 20.0))).astype(float)
     east = basis.domain.node_points[:, 0]
-    posterior = LGCP(
-        basis, Matern(1.5, 4.0, 0.2), covariates={"east": east, "rain": rain}, dynamics="separable"
-    ).fit(y, resume=False)
+    posterior = LGCP(basis, Matern(1.5, 4.0, 0.2), covariates={"east": east, "rain": rain}, dynamics="separable").fit(
+        y, resume=False
+    )
     table = posterior.coefficients.set_index("name")
     assert table.index.tolist() == ["intercept", "east", "rain"]
     assert table.loc["rain", "q05"] < 0.08 < table.loc["rain", "q95"] and table.loc["rain", "sd"] < 0.01
@@ -112,9 +102,7 @@ def test_areas_by_period(basis):
     counts = bin_areas(table, domain, "cases", time="month", every="month")
     posterior = LGCP(basis, KERNEL, dynamics="separable").fit(counts, resume=False)
     points = LGCP(basis, KERNEL, dynamics="separable").fit(y, resume=False)
-    close = np.corrcoef(np.log(posterior.mean_by_period()).ravel(), np.log(points.mean_by_period()).ravel())[
-        0, 1
-    ]
+    close = np.corrcoef(np.log(posterior.mean_by_period()).ravel(), np.log(points.mean_by_period()).ravel())[0, 1]
     assert posterior.n_periods == 6 and close > 0.9 and posterior.points["in_areas"] == y.sum()
     assert posterior.level()["observed"].tolist() == y.sum(axis=1).tolist()
     # What was counted is told of areas, and of regions that are made of them; not of those that cut them.

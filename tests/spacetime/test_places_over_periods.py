@@ -88,12 +88,8 @@ def test_it_is_the_dense_algebra(domain, basis, scaling, kind):
         when = np.full(domain.n_nodes, t)
         cross = covariance(at_nodes, when, phi, period, columns, own)
         prior = covariance(at_nodes, when, at_nodes, when, columns, columns)
-        np.testing.assert_allclose(
-            state.node_moments()[0][t], 0.4 + cross @ precise @ (values - 0.4), atol=1e-7
-        )
-        np.testing.assert_allclose(
-            state.node_moments()[1][t], np.diag(prior - cross @ precise @ cross.T), atol=1e-7
-        )
+        np.testing.assert_allclose(state.node_moments()[0][t], 0.4 + cross @ precise @ (values - 0.4), atol=1e-7)
+        np.testing.assert_allclose(state.node_moments()[1][t], np.diag(prior - cross @ precise @ cross.T), atol=1e-7)
 
     evidence = -0.5 * (
         (values - 0.4) @ precise @ (values - 0.4) - np.linalg.slogdet(precise)[1] + 40 * np.log(2 * np.pi)
@@ -120,15 +116,11 @@ def test_one_period_says_what_none_does(domain, basis, likelihood):
     trials = None if likelihood == "gaussian" else np.full(60, 20.0)
     risk = np.sin(places[:, 0] / 2.0)
     values = (
-        risk + rng.normal(0, 0.2, 60)
-        if trials is None
-        else rng.binomial(20, 1 / (1 + np.exp(-risk))).astype(float)
+        risk + rng.normal(0, 0.2, 60) if trials is None else rng.binomial(20, 1 / (1 + np.exp(-risk))).astype(float)
     )
     model = BoundaryGP(basis, Matern(1.5, 4.0, 0.8), likelihood, noise=0.2 if trials is None else None)
     plain = model.fit(places, values, trials=trials)
-    over = model.fit(
-        places, values, trials=trials, periods=Periods.between([0.0, 1.0]), period_of=np.zeros(60, int)
-    )
+    over = model.fit(places, values, trials=trials, periods=Periods.between([0.0, 1.0]), period_of=np.zeros(60, int))
     assert over.periods is not None and over.n_periods == 1
     assert over.elbo == pytest.approx(plain.elbo, abs=1e-6 if likelihood != "beta-binomial" else 1e-3)
     for one, other in zip(over.fit.states[0].node_moments(), plain.fit.states[0].node_moments(), strict=True):
@@ -140,18 +132,14 @@ def test_a_value_that_moves_is_followed_and_comes_back_from_its_file(domain, bas
     truth = np.sin((places[:, 0] - 1.5 * period) / 2.0)
     values = 3.0 + truth + rng.normal(0, 0.2, 400)
     edges = Periods.between(np.arange(7.0))
-    posterior = BoundaryGP(basis, Matern(1.5)).fit(
-        places, values, periods=edges, period_of=period, resume=False
-    )
+    posterior = BoundaryGP(basis, Matern(1.5)).fit(places, values, periods=edges, period_of=period, resume=False)
     east = domain.node_points[:, 0]
     found = np.stack([posterior.at(t).values_at(domain.node_points)["mean"].to_numpy() for t in range(6)])
     wanted = 3.0 + np.sin((east[None, :] - 1.5 * np.arange(6)[:, None]) / 2.0)
     assert np.sqrt(np.mean((found - wanted) ** 2)) < 0.25
     assert posterior.fit.states[0].noise == pytest.approx(0.2, rel=0.25)
     again = Posterior.load(posterior.save(tmp_path / "fit"))
-    np.testing.assert_allclose(
-        again.fit.states[0].node_moments(), posterior.fit.states[0].node_moments(), rtol=1e-9
-    )
+    np.testing.assert_allclose(again.fit.states[0].node_moments(), posterior.fit.states[0].node_moments(), rtol=1e-9)
     assert again.fit.states[0].noise == posterior.fit.states[0].noise
 
 
@@ -165,9 +153,7 @@ def groups_of(domain, n_periods, rng, slope):
     cases = rng.poisson(6.0 * risk[node]).astype(float)
     keep = controls + cases > 0
     columns = np.ones((int(keep.sum()), 1))
-    return risk, Groups(
-        node[keep], cases[keep], (cases + controls)[keep], Effects(columns=columns), period[keep]
-    )
+    return risk, Groups(node[keep], cases[keep], (cases + controls)[keep], Effects(columns=columns), period[keep])
 
 
 def test_the_risk_over_one_period_is_that_without(domain, basis):
@@ -181,9 +167,7 @@ def test_the_risk_over_one_period_is_that_without(domain, basis):
 
 def test_risk_over_periods_has_a_mean_of_one_over_all_controls(domain, basis):
     risk, groups = groups_of(domain, 4, np.random.default_rng(2), 0.6)
-    posterior = RiskModel(basis, Matern(1.5)).fit(
-        groups, periods=Periods.between(np.arange(5.0)), resume=False
-    )
+    posterior = RiskModel(basis, Matern(1.5)).fit(groups, periods=Periods.between(np.arange(5.0)), resume=False)
     share = groups.controls_at(domain.n_nodes, 4)
     mean = np.stack([posterior.at(t).node_intensity()["mean"] for t in range(4)])
     assert np.sum(share * mean) / share.sum() == pytest.approx(1.0, rel=1e-6)

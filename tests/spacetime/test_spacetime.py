@@ -8,9 +8,7 @@ import shapely
 
 from geobgp import DataError, Periods, Posterior, SpaceTimePosterior
 
-HALVES = gpd.GeoDataFrame(
-    {"name": ["west", "east"]}, geometry=[shapely.box(0, 0, 6, 8), shapely.box(6, 0, 12, 8)]
-)
+HALVES = gpd.GeoDataFrame({"name": ["west", "east"]}, geometry=[shapely.box(0, 0, 6, 8), shapely.box(6, 0, 12, 8)])
 
 
 @pytest.fixture(scope="module")
@@ -61,9 +59,7 @@ def test_the_grid_has_a_time_axis(posterior, tmp_path):
 
 def test_places_have_a_row_for_each_period(posterior):
     table = posterior.intensity_at([[2.5, 3.5], [99.0, 0.0]])
-    assert (
-        len(table) == 60 and table["period"].iloc[2] == "2010-02" and table["place"].tolist()[:3] == [0, 1, 0]
-    )
+    assert len(table) == 60 and table["period"].iloc[2] == "2010-02" and table["place"].tolist()[:3] == [0, 1, 0]
     assert table[table["place"] == 1]["mean"].isna().all()
     there = posterior.at(5).intensity_at([[2.5, 3.5]])
     np.testing.assert_allclose(table[table["place"] == 0]["q95"].iloc[5], there["q95"].iloc[0], rtol=1e-7)
@@ -105,9 +101,7 @@ def test_the_trend_is_a_straight_line_through_the_draws(posterior):
     trend = posterior.trend(n_samples=500, seed=0)
     here = posterior.domain.to_grid(np.expm1(slopes.mean(axis=0)))
     np.testing.assert_allclose(trend["change"], here, atol=0.2)
-    np.testing.assert_allclose(
-        trend["p_increase"], posterior.domain.to_grid((slopes > 0).mean(axis=0)), atol=0.05
-    )
+    np.testing.assert_allclose(trend["p_increase"], posterior.domain.to_grid((slopes > 0).mean(axis=0)), atol=0.05)
     east = trend["change"].sel(easting=10.5).mean()
     assert float(east) > 0.3 > 0.0 > float(trend["change"].sel(easting=1.5).mean())
     regions = posterior.trend(HALVES, n_samples=500, seed=0)
@@ -127,9 +121,7 @@ def test_forecasts_go_on_where_the_last_period_ended_and_know_less(posterior):
     level = ahead.level()["level_q50"].to_numpy()
     assert level[5:8].mean() > 1.3 * level[-1]
     np.testing.assert_allclose(
-        ahead.forecast(1).level()["level_q50"],
-        posterior.forecast(25).level()["level_q50"].iloc[-1:],
-        rtol=1e-6,
+        ahead.forecast(1).level()["level_q50"], posterior.forecast(25).level()["level_q50"].iloc[-1:], rtol=1e-6
     )
     named = posterior.forecast(posterior.periods.ahead(3))
     assert named.n_periods == 3
@@ -225,13 +217,9 @@ def test_a_file_gives_back_the_same_numbers(posterior, tmp_path):
     path = posterior.save(tmp_path / "map.geobgp")
     for again in (Posterior.load(path), SpaceTimePosterior.load(path)):
         assert again.time.same_as(posterior.periods)
-        np.testing.assert_array_equal(
-            again.node_intensity().to_numpy(), posterior.node_intensity().to_numpy()
-        )
+        np.testing.assert_array_equal(again.node_intensity().to_numpy(), posterior.node_intensity().to_numpy())
         np.testing.assert_array_equal(again.sample(2, 0), posterior.sample(2, 0))
-        np.testing.assert_array_equal(
-            again.forecast(2).level()["level"], posterior.forecast(2).level()["level"]
-        )
+        np.testing.assert_array_equal(again.forecast(2).level()["level"], posterior.forecast(2).level()["level"])
         assert again.units == posterior.units and str(again.summary()) == str(posterior.summary())
         assert again.cross_validate(4.0, last=2).coverage == posterior.cross_validate(4.0, last=2).coverage
     posterior.at(0).save(tmp_path / "one.geobgp")

@@ -117,9 +117,7 @@ def test_an_engine_for_every_basis_and_none_for_others():
         kernel: Kernel = basis.default_kernel()
         engine = engine_for(basis, kernel, columns, sd)
         theta = np.log([3.0, 1.0])
-        assert engine.truncated_variance(theta) == pytest.approx(
-            basis.truncated_variance(kernel, 3.0), abs=1e-12
-        )
+        assert engine.truncated_variance(theta) == pytest.approx(basis.truncated_variance(kernel, 3.0), abs=1e-12)
     with pytest.raises(DataError, match="object"):
         engine_for(object(), kernel, columns, sd)
 
@@ -277,9 +275,7 @@ def test_what_stands_twice_is_stored_once():
     assert back["a"][0].content_hash() == domain.content_hash()
 
 
-@pytest.mark.parametrize(
-    "value", [object(), {1, 2}, np.array([None]), np.datetime64("2020-01-01"), 1j, print]
-)
+@pytest.mark.parametrize("value", [object(), {1, 2}, np.array([None]), np.datetime64("2020-01-01"), 1j, print])
 def test_what_could_not_be_read_again_is_refused(value):
     with pytest.raises(DataError, match=r"\(here.*\) cannot be stored"):
         pack({"here": value})

@@ -115,9 +115,7 @@ def test_writing_fails_whole(tmp_path, monkeypatch):
 def test_a_bomb_is_refused_by_its_size_before_it_is_unpacked(tmp_path):
     path = tmp_path / "bomb.geobgp"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("a.npy", "w") as member:
-        np.lib.format.write_array_header_1_0(
-            member, {"descr": "<f8", "fortran_order": False, "shape": (25_000_000,)}
-        )
+        np.lib.format.write_array_header_1_0(member, {"descr": "<f8", "fortran_order": False, "shape": (25_000_000,)})
         for _ in range(200):
             member.write(bytes(1_000_000))
     assert path.stat().st_size < 1_000_000
@@ -128,9 +126,7 @@ def test_a_bomb_is_refused_by_its_size_before_it_is_unpacked(tmp_path):
 def test_an_array_that_says_it_is_larger_than_it_is_takes_no_memory(tmp_path):
     path = tmp_path / "liar.geobgp"
     with zipfile.ZipFile(path, "w") as archive, archive.open("a.npy", "w") as member:
-        np.lib.format.write_array_header_1_0(
-            member, {"descr": "<f8", "fortran_order": False, "shape": (10**12,)}
-        )
+        np.lib.format.write_array_header_1_0(member, {"descr": "<f8", "fortran_order": False, "shape": (10**12,)})
         member.write(bytes(8))
     with pytest.raises(CacheError, match=r"'a.npy' is not as large as it says"):
         store.read(path, "thing")

@@ -34,8 +34,7 @@ class View:
     def __init__(self, page: Chromium, crs) -> None:
         self.page = page
         self.zoom, left, top = page.run(
-            "(() => { const m = geobgp.current.map, b = m.getPixelBounds().min;"
-            " return [m.getZoom(), b.x, b.y]; })()"
+            "(() => { const m = geobgp.current.map, b = m.getPixelBounds().min; return [m.getZoom(), b.x, b.y]; })()"
         )
         # The pane may sit between two pixels.
         self.corner = np.array([left, top])
@@ -69,9 +68,7 @@ class View:
 @pytest.fixture(scope="module")
 def posterior():
     domain = island()
-    return prescribed(
-        domain, bumps(domain), 0.2 + 0.3 * (domain.node_points[:, 0] > 155_000), title="Bites " + NASTY
-    )
+    return prescribed(domain, bumps(domain), 0.2 + 0.3 * (domain.node_points[:, 0] > 155_000), title="Bites " + NASTY)
 
 
 @pytest.fixture(scope="module")
@@ -170,9 +167,9 @@ def test_cells_end_where_they_should_within_a_pixel(page, posterior, whole):
         # Where the left colour ends, from the left.
         ends = int(np.argmin(left)) if not left.all() else len(left)
         errors.append(int(at_x) - 8 + ends - at_x)
-    image_pixel = page.run(
-        "document.querySelector('.leaflet-image-layer').getBoundingClientRect().width"
-    ) / page.run("document.querySelector('.leaflet-image-layer').naturalWidth")
+    image_pixel = page.run("document.querySelector('.leaflet-image-layer').getBoundingClientRect().width") / page.run(
+        "document.querySelector('.leaflet-image-layer').naturalWidth"
+    )
     # The picture's own pixels are a quarter of a cell; half of one of them is all that may be lost besides.
     assert np.abs(np.mean(errors)) < 1
     assert np.abs(errors).max() < 1 + image_pixel / 2 + 0.2
@@ -204,10 +201,7 @@ def test_the_shoreline_lies_on_the_shore_and_can_be_taken_away(page, posterior):
 
 def agrees(shown: str, value: float) -> bool:
     """Whether three digits are those of a value, which a raster holds in single precision."""
-    return (
-        abs(number(shown) - value)
-        <= 0.5000001 * 10.0 ** (np.floor(np.log10(value) + 1e-9) - 2) + 1e-7 * value
-    )
+    return abs(number(shown) - value) <= 0.5000001 * 10.0 ** (np.floor(np.log10(value) + 1e-9) - 2) + 1e-7 * value
 
 
 def readout(page) -> str:
@@ -360,9 +354,7 @@ def test_across_the_antimeridian(tmp_path):
                 value = page.run(f"geobgp.current.at({{lat: {lat[k]}, lng: {lon[k]}}}).mean")
                 assert value == text.rounded(data[rows[k], cols[k]], 3)
         # Both sides are on the screen together.
-        bounds = page.run(
-            "(() => { const b = geobgp.current.map.getBounds(); return [b.getWest(), b.getEast()]; })()"
-        )
+        bounds = page.run("(() => { const b = geobgp.current.map.getBounds(); return [b.getWest(), b.getEast()]; })()")
         assert bounds[0] < 178.5 < 181.4 < bounds[1]
 
 
@@ -377,9 +369,7 @@ def test_a_local_domain(tmp_path):
         row, col = 12, 25
         for u, v in np.random.default_rng(3).uniform(0.01, 0.99, (20, 2)):
             e, n = domain.grid.from_cells(col + u, row + v)
-            assert page.run(f"geobgp.current.at({{lat: {n}, lng: {e}}}).mean") == text.rounded(
-                data[row, col], 3
-            )
+            assert page.run(f"geobgp.current.at({{lat: {n}, lng: {e}}}).mean") == text.rounded(data[row, col], 3)
         e, n = domain.grid.centres(row, col)
         x, y = page.run(f"(p => [p.x, p.y])(geobgp.current.map.latLngToContainerPoint([{n}, {e}]))")
         classes = palette.classes_for("mean", data.astype(np.float32))
@@ -390,9 +380,7 @@ def test_a_local_domain(tmp_path):
 
 
 def test_points_and_their_names(posterior, tmp_path):
-    points = gpd.GeoDataFrame(
-        {"name": [NASTY]}, geometry=gpd.points_from_xy([152_500.0], [466_500.0]), crs=28992
-    )
+    points = gpd.GeoDataFrame({"name": [NASTY]}, geometry=gpd.points_from_xy([152_500.0], [466_500.0]), crs=28992)
     made = maps.posterior_map(posterior, points=points, show_points=True, point_labels="name")
     path = maps.save(made, tmp_path / "map.html")
     with Chromium(1000, 800) as page:
@@ -437,9 +425,7 @@ def test_nothing_runs_that_names_and_titles_bring_along(tmp_path):
     regions = gpd.GeoDataFrame({"name": [nasty, nasty + "2"]}, geometry=halves, crs=domain.crs)
     points = gpd.GeoDataFrame({nasty: [nasty]}, geometry=[halves[0].centroid], crs=domain.crs)
     path = tmp_path / "map.html"
-    posterior.to_map(
-        path, regions=regions, context=regions, show_points=True, points=points, point_labels=nasty
-    )
+    posterior.to_map(path, regions=regions, context=regions, show_points=True, points=points, point_labels=nasty)
     html = path.read_text("utf-8")
     assert "script-src 'sha256-" in html and "script-src 'unsafe-inline'" not in html
     with Chromium(800, 600) as page:

@@ -115,9 +115,7 @@ def test_pictures_are_palettes_in_the_colours_of_the_classes(posterior, html):
         rgba = np.asarray(image.convert("RGBA"))
         values = values.astype(np.float32)
         classes = palette.classes_for(name, values)
-        np.testing.assert_array_equal(
-            rgba[row, col, :3], classes.colours[classes.index(values[tuple(whole.T)])]
-        )
+        np.testing.assert_array_equal(rgba[row, col, :3], classes.colours[classes.index(values[tuple(whole.T)])])
         assert (rgba[row, col, 3] == 255).all()
         assert (rgba[0, 0] == 0).all()
 
@@ -234,9 +232,7 @@ def test_legends_have_units(html):
 
 def test_points_stay_out_unless_asked_for(posterior):
     points = gpd.GeoDataFrame(
-        {"name": ["A", NASTY]},
-        geometry=gpd.points_from_xy([154_321.0, 160_123.0], [462_345.0, 468_765.0]),
-        crs=28992,
+        {"name": ["A", NASTY]}, geometry=gpd.points_from_xy([154_321.0, 160_123.0], [462_345.0, 468_765.0]), crs=28992
     )
     lon = points.to_crs(4326).geometry.x
     without = maps.posterior_map(posterior, points=points).get_root().render()

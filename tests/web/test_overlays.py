@@ -132,9 +132,7 @@ def page(posterior, halves, towns, tmp_path_factory):
 
 
 def written(page):
-    return page.run(
-        "[...document.querySelectorAll('.leaflet-marker-icon.geobgp-name')].map(e => e.innerText)"
-    )
+    return page.run("[...document.querySelectorAll('.leaflet-marker-icon.geobgp-name')].map(e => e.innerText)")
 
 
 def screen(page, easting, northing):
@@ -197,9 +195,7 @@ def test_names_are_written_where_there_is_room(page):
 @pytest.mark.slow
 def test_on_paper(page):
     page.run("window.dispatchEvent(new Event('beforeprint')); 0")
-    names = page.run(
-        "[...document.querySelectorAll('.geobgp-print text.geobgp-name')].map(e => e.textContent)"
-    )
+    names = page.run("[...document.querySelectorAll('.geobgp-print text.geobgp-name')].map(e => e.textContent)")
     paths = page.run("document.querySelectorAll('.geobgp-print path').length")
     page.run("window.dispatchEvent(new Event('afterprint')); 0")
     assert "East" in names and paths == 4

@@ -158,9 +158,7 @@ def test_paper_shows_all_of_the_land_and_no_buttons(page, posterior, size):
     plane = Plane.over(posterior.domain, maps.MAX_PIXELS)
     # The scale is right in the middle of the map, at 52.2 degrees north.
     length = page.run("document.querySelector('.geobgp-print text').textContent")
-    drawn = page.run(
-        "[...document.querySelectorAll('.geobgp-print path')].pop().getBoundingClientRect().width"
-    )
+    drawn = page.run("[...document.querySelectorAll('.geobgp-print path')].pop().getBoundingClientRect().width")
     metres = plane.shape[1] * plane.pixel * np.cos(np.radians(52.2)) / width
     assert 1000 * float(length.removesuffix(" km")) == pytest.approx(drawn * metres, rel=0.01)
     # Every cell has its colour, from the first to the last.
@@ -193,9 +191,7 @@ def test_on_paper_it_is_one_page_either_way(page):
 def test_paper_shows_the_layers_that_are_on(page):
     def drawn():
         page.run("window.dispatchEvent(new Event('beforeprint')); 0")
-        found = page.run(
-            "['path', 'circle'].map(tag => document.querySelectorAll('.geobgp-print ' + tag).length)"
-        )
+        found = page.run("['path', 'circle'].map(tag => document.querySelectorAll('.geobgp-print ' + tag).length)")
         page.run("window.dispatchEvent(new Event('afterprint')); 0")
         return found
 

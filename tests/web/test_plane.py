@@ -68,11 +68,7 @@ def test_no_node_is_lost(max_pixels):
 
 def test_the_shoreline_is_right_to_less_than_a_pixel(plane):
     lines = shapely.multilinestrings([shapely.linestrings(p) for p in plane.shoreline()])
-    exact = (
-        gpd.GeoSeries([shapely.segmentize(plane.domain.geometry, 500)], crs=28992)
-        .to_crs(4326)
-        .boundary.iloc[0]
-    )
+    exact = gpd.GeoSeries([shapely.segmentize(plane.domain.geometry, 500)], crs=28992).to_crs(4326).boundary.iloc[0]
     per_degree = np.pi / 180 * 6378137
     scaled = [shapely.transform(g, lambda xy: xy * per_degree) for g in (lines, exact)]
     assert shapely.hausdorff_distance(*scaled) < 0.2 * plane.pixel

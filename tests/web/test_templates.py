@@ -35,12 +35,7 @@ def test_a_title_stays_a_title(title):
 
 def test_a_server_cannot_leave_the_policy():
     head = templates.render(
-        "web/head.html.j2",
-        title="",
-        tile_server='https://a"><script>',
-        leaflet_css="",
-        leaflet_js="",
-        timed=True,
+        "web/head.html.j2", title="", tile_server='https://a"><script>', leaflet_css="", leaflet_js="", timed=True
     )
     assert "img-src data: blob: https://a&#34;&gt;&lt;script&gt;; connect-src" in head
 

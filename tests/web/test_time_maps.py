@@ -159,9 +159,7 @@ def test_the_chart_of_a_place_holds_the_datasets_numbers(page, course):
     assert len(known) == MONTHS.n and len(later) == 4
     # The axis goes from 0 at the bottom (80) to the largest upper end at the top (16).
     drawn = np.concatenate([known, later[1:]])[:, 1]
-    np.testing.assert_allclose(
-        (80 - drawn) / 64 * at["q95"].max(), at["mean"], rtol=0.01, atol=0.01 * at["q95"].max()
-    )
+    np.testing.assert_allclose((80 - drawn) / 64 * at["q95"].max(), at["mean"], rtol=0.01, atol=0.01 * at["q95"].max())
     band = page.run(f"{chart}.querySelector('.geobgp-band').getAttribute('d')")
     edge = np.array(re.findall(r"[\d.]+", band), float).reshape(-1, 2)[:, 1]
     both = np.concatenate([at["q95"], at["q05"][::-1]])
@@ -296,9 +294,7 @@ def test_one_period_on_a_plane_of_its_own_with_plain_numbers(tmp_path):
 
 
 def test_too_much_is_refused_with_a_number(source):
-    with pytest.raises(
-        SizeError, match=r"12 periods of 1,128 nodes are too many for a page of 0\.0 MB"
-    ) as caught:
+    with pytest.raises(SizeError, match=r"12 periods of 1,128 nodes are too many for a page of 0\.0 MB") as caught:
         posterior_map(source, max_bytes=20_000)
     assert caught.value.found > 20_000
 
