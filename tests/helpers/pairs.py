@@ -102,13 +102,16 @@ NOT_YET: set[tuple[str | None, str | None, str | None]] = {
     ("values", "in space", "variation"),
     ("surveys", "in space", "residuals"),
     ("values", "in space", "residuals"),
+    ("surveys", "by stratum", "versus"),
+    ("values", "by stratum", "versus"),
+    ("surveys", "by stratum", "compare"),
+    ("values", "by stratum", "compare"),
+    ("surveys", "by stratum", "variation"),
+    ("values", "by stratum", "variation"),
+    ("surveys", "by stratum", "residuals"),
+    ("values", "by stratum", "residuals"),
     ("surveys", "over periods", None),
     ("values", "over periods", None),
-    ("areas", "by stratum", None),
-    ("points and areas", "by stratum", None),
-    ("cases and controls", "by stratum", None),
-    ("surveys", "by stratum", None),
-    ("values", "by stratum", None),
 }
 
 #: Ten by ten km with a lake.
