@@ -169,7 +169,7 @@ def test_outputs(tmp_path):
     [
         ({"confounders": ["sex"]}, "cases has no column 'sex'"),
         ({"cases": lambda c: c.assign(age=np.nan), "confounders": "age"}, "'age' is missing for"),
-        ({"cases": lambda c: c.iloc[:0]}, "nobody is left to map"),
+        ({"cases": lambda c: c.iloc[:0]}, "nothing is left to map"),
         ({"controls": lambda c: c.translate(99, 0)}, "1,500 lie off the land"),
         ({"cases": lambda c: "cases.gpkg"}, r"no file cases\.gpkg"),
         ({"cases": lambda c: np.ones(3)}, "expected a GeoDataFrame"),

@@ -217,8 +217,9 @@ def test_other_mistakes(posterior, monkeypatch):
     with pytest.raises(DataError, match="at least two are needed; found 1"):
         LGCP(FullRank(domain), KERNEL).fit(lonely).cross_validate()
     values = BoundaryGP(FullRank(domain), KERNEL, noise=0.1).fit(domain.node_points[:9], np.arange(9.0))
-    with pytest.raises(DataError, match="knows none"):
-        values.cross_validate()
+    assert len(values.cross_validate("sites").blocks) == 9
+    with pytest.raises(DataError, match="knows none"):  # as from a file, which keeps no places
+        replace(values, sites=None).cross_validate()
     with pytest.raises(DataError, match="knows none"):
         prescribed(domain, 0.0, 1.0).cross_validate()
     with pytest.warns(InputWarning, match="1 region of 3 hold no land"):

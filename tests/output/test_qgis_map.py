@@ -24,7 +24,7 @@ from geobgp.output.grids import dataset
 from geobgp.output.qgis import (
     MARGIN,
     PROBABILITIES,
-    Group,
+    LayerGroup,
     ProjectLayer,
     exceedance_regions,
     label_column,
@@ -257,9 +257,9 @@ def test_regions_over_time_are_drawn_once(tmp_path):
 
 def test_names_of_projects(tmp_path):
     with pytest.raises(DataError, match=r"\.qgz"):
-        write_project(tmp_path / "map.qgs", Group("a", []), crs=None, bounds=(0, 0, 1, 1))
+        write_project(tmp_path / "map.qgs", LayerGroup("a", []), crs=None, bounds=(0, 0, 1, 1))
     layer = ProjectLayer("bell \x07 & <b>", "a.tif", "<qgis/>", crs=pyproj.CRS(28992))
-    text = project_xml(Group("t\x00itle", [Group("inner", [layer])]), None, (0, 0, 1, 1))
+    text = project_xml(LayerGroup("t\x00itle", [LayerGroup("inner", [layer])]), None, (0, 0, 1, 1))
     assert "bell   &amp; &lt;b&gt;" in text and "\x07" not in text and "\x00" not in text
 
 
