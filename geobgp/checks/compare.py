@@ -295,8 +295,9 @@ class Versus:
                     f"Two maps of rates are compared; this one is of a {posterior.quantity}.", option="other"
                 )
         one, two = self.first, self.second
-        effects: list[Any] = [getattr(map_.fit.states[0], "beta", None) for map_ in (one, two)]
-        if one is not two and effects[0] is not None and effects[0] is effects[1]:
+        state, other = one.fit.states[0], two.fit.states[0]
+        effects: list[Any] = [getattr(s, "beta", None) for s in (state, other)]
+        if state is not other and effects[0] is not None and effects[0] is effects[1]:
             raise DataError(
                 "Two maps are compared that are independent; these are of one fit, under different covariates.",
                 option="other",
