@@ -32,6 +32,7 @@ from geobgp.prior.basis import SCALING, Basis, Scaling, resolve
 from geobgp.prior.kernels import Kernel
 from geobgp.progress import ProgressLike
 from geobgp.summary import Choice, point_facts
+from geobgp.text import listed
 from geobgp.validation import (
     ARRAY,
     BASIS,
@@ -647,6 +648,14 @@ class LGCP:
         if engine == "gpflow":
             if areas is not None or self.family.dispersion is not None:
                 raise DataError("GPflow's solver is for Poisson counts at the nodes.", remedy="Leave engine out.")
+            if self.effects.learned:
+                raise DataError(
+                    "GPflow's solver has fixed effects alone; it does not learn the standard deviation of those of "
+                    f"{listed(list(self.effects.learned))}.",
+                    option="engine",
+                    found=list(self.effects.learned),
+                    remedy="Leave engine out.",
+                )
             from geobgp.gpflow.fit import fit_svgp
 
             solve = fit_svgp

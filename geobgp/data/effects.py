@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 import pandas as pd
 from scipy.interpolate import BSpline
+from scipy.sparse import csr_array
 
 from geobgp.data.rasters import RasterSource, blocks_on_land, node_means, open_raster, read_to_nodes
 from geobgp.data.sources import Key, Reading, is_shapes
@@ -310,11 +311,11 @@ class Smooth:
     Examples
     --------
     >>> Smooth("rain.tif").k
-    10
+    16
     """
 
     source: Any
-    k: int = 10
+    k: int = 16
 
     def __post_init__(self) -> None:
         COVARIATE("source", self.source)
@@ -491,6 +492,8 @@ class Spline:
 
 #: Correlation of two covariates from which on their separate effects are said to be hardly known.
 _CORRELATED = 0.98
+#: Share of a covariate's variance within groups, up to which it does not vary within them.
+_WITHIN = 1e-6
 #: Share of a level that is taken for none, or for all of a node.
 _PURE = 1e-9
 #: Prior standard deviation of the intercept (around the log of the overall rate) and of the slopes of standardised
@@ -940,6 +943,7 @@ def fixed_effects(covariates: Covariates | None, reading: Reading, like: Effects
         straight = np.flatnonzero([t.part is None for t in effects.terms])
         standard = effects.columns[..., 1 + straight].reshape(weight.size, len(straight))
         _warn_correlated(tuple(effects.names[j] for j in straight), standard, weight.ravel())
+        _warn_by_group(effects, straight, domain.node_areas)
     return effects
 
 
@@ -1201,3 +1205,32 @@ def _warn_correlated(names: tuple[str, ...], standard: np.ndarray, weight: np.nd
                 remedy="Leave one out, or combine them.",
             )
         )
+
+
+def _warn_by_group(effects: Effects, straight: np.ndarray, areas: np.ndarray) -> None:
+    """Warn of slopes and levels that do not vary within the groups of another covariate."""
+    columns = effects.columns[..., 1:]
+    first, mean = (columns[0], columns.mean(axis=0)) if columns.ndim == 3 else (columns, columns)
+    weight = areas / areas.sum()
+    for block in effects.blocks:
+        if block.kind != "group" or not len(straight):
+            continue
+        shares = csr_array(first[:, effects.where(block.covariate)])  # which are the same in all periods
+        weighted = shares.T.multiply(weight).tocsr()
+        sums = weighted @ mean[:, straight]
+        between = np.einsum("ij,ij->j", sums, np.linalg.lstsq((weighted @ shares).toarray(), sums, rcond=None)[0])
+        same = [effects.names[j] for j in straight[between > 1.0 - _WITHIN]]  # columns have a variance of one
+        if same:
+            one = len(same) == 1
+            what = f"covariate {same[0]!r} does" if one else f"covariates {listed(same)} do"
+            whose = "its effect" if one else "their effects"
+            warn(
+                InputWarning(
+                    f"The {what} not vary within the groups of {block.covariate!r}: only differences between these "
+                    f"{count(len(block.terms), 'group')} can tell {whose} from those of the groups, "
+                    "with little certainty where groups are few.",
+                    option="covariates",
+                    found=same,
+                    remedy=f"Leave {block.covariate!r} out, or what does not vary within it, unless groups are many.",
+                )
+            )

@@ -672,7 +672,7 @@ class ChainState:
                     mean[t] += u[m]
                     rest -= falls[m]
                 variance[t] = own + 2.0 * with_level + level
-                variance[t] += np.einsum("ij,jk,ik->i", rest, self.beta_cov, rest)
+                variance[t] += np.einsum("ij,ij->i", rest @ self.beta_cov, rest)
 
         in_threads(self.n_periods, work)
         return mean, variance
@@ -698,7 +698,7 @@ class ChainState:
             rest = seen - matrix @ falls
             means.append(matrix @ u + seen @ self.beta)
             variance = np.einsum("ij,ij->i", matrix @ block[: m + 1, : m + 1], matrix)
-            variances.append(variance + np.einsum("ij,jk,ik->i", rest, self.beta_cov, rest))
+            variances.append(variance + np.einsum("ij,ij->i", rest @ self.beta_cov, rest))
         return np.concatenate(means), np.concatenate(variances)
 
     def moments_over(
@@ -948,7 +948,7 @@ class ChainEngine(Engine):
             unit = self.unit(s.theta)
             w, natural = unit * s.sites.precision, unit * s.sites.natural
             rest = self.design - prior.apply(s.coupling)
-            with_f = s.factor.moved - np.einsum("ij,jk,ik->i", tied, s.beta_cov, rest)
+            with_f = s.factor.moved - np.einsum("ij,ij->i", tied @ s.beta_cov, rest)
             out[0] -= float((natural - w * s.moments.mean) @ moved - w @ with_f)
         return out
 

@@ -175,7 +175,7 @@ class FeaturePrior:
         self, weights: np.ndarray, factor: FeatureFactor, coupling: np.ndarray, beta_cov: np.ndarray
     ) -> np.ndarray:
         """Return the derivatives of the site objective in log ℓ and log σ, rows held."""
-        spread = factor.inverse_diagonal() + np.einsum("ij,jk,ik->i", coupling, beta_cov, coupling)
+        spread = factor.inverse_diagonal() + np.einsum("ij,ij->i", coupling @ beta_cov, coupling)
         by_log_s = 0.5 * (weights**2 + spread - 1.0)
         return np.array([float(by_log_s @ self.first), 2.0 * float(by_log_s.sum())])
 
@@ -416,7 +416,7 @@ class RowEngine(FeatureEngine):
             tied, tied_rows = moved @ s.coupling, prior.apply(s.coupling)
             solved = s.factor.solve(np.asfortranarray((prior.matrix * prior.scale).T))
             with_f = np.einsum("ij,ji->i", moved, solved)
-            with_f -= np.einsum("ij,jk,ik->i", tied, s.beta_cov, self.design - tied_rows)
+            with_f -= np.einsum("ij,ij->i", tied @ s.beta_cov, self.design - tied_rows)
             out[0] -= float(np.sum((s.sites.natural - w * mean) * (moved @ s.z) - w * with_f))
         return out
 

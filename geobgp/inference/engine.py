@@ -307,7 +307,7 @@ class Engine:
             e, slope = scaling
             f = mean - self.design @ s.beta
             tied = _scaled(e, s.prior.apply(s.coupling))
-            with_f = e**2 * s.factor.variances() - np.einsum("ij,jk,ik->i", tied, s.beta_cov, self.design - tied)
+            with_f = e**2 * s.factor.variances() - np.einsum("ij,ij->i", tied @ s.beta_cov, self.design - tied)
             out[0] -= float(slope @ ((natural - w * mean) * f - w * with_f))
         if self.noise_at is not None:
             out[self.noise_at] = float(w @ (mean**2 + variance)) - 2.0 * float(natural @ mean)

@@ -1045,7 +1045,7 @@ def fit_effects(likelihood: Likelihood, design: np.ndarray, prior_sd: np.ndarray
         """Return the bound, mean, covariance, and the precision and natural mean that these ask for."""
         covariance = np.linalg.inv(precision)
         mean = covariance @ natural
-        seen, variance = design @ mean, np.einsum("ij,jk,ik->i", design, covariance, design)
+        seen, variance = design @ mean, np.einsum("ij,ij->i", design @ covariance, design)
         with np.errstate(over="ignore", invalid="ignore"):
             expected = likelihood.expected(seen, variance)
             weight, pull = sites(expected, seen)
@@ -1100,10 +1100,10 @@ def fit_area_effects(
     mean, covariance, found = np.zeros(columns.shape[1]), np.zeros((columns.shape[1],) * 2), None
     for _ in range(_EFFECT_PASSES):
         at_nodes = columns @ mean
-        variance = np.einsum("ij,jk,ik->i", columns, covariance, columns)
+        variance = np.einsum("ij,ij->i", columns @ covariance, columns)
         rows, log_total = row_weights(observed.exposure, at_nodes, variance)
         design = rows @ columns
-        spread = np.einsum("ij,jk,ik->i", design, covariance, design)
+        spread = np.einsum("ij,ij->i", design @ covariance, design)
         exposure = row_exposures(log_total, rows @ at_nodes, spread, observed.counts, centre)
         assert exposure is not None, "effects without a field expect no such numbers"
         before, found = found, fit_effects(likelihood(exposure), design, prior_sd)

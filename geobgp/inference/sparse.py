@@ -358,7 +358,7 @@ class SparseRowEngine(SparseEngine):
             w, mean = s.sites.precision, s.moments.mean
             tied, tied_rows = moved @ s.coupling, rows @ s.coupling
             with_f = matrices.observed(s.factor.factor, s.factor.inverse, moved)
-            with_f -= np.einsum("ij,jk,ik->i", tied, s.beta_cov, self.design - tied_rows)
+            with_f -= np.einsum("ij,ij->i", tied @ s.beta_cov, self.design - tied_rows)
             out[0] -= float(np.sum((s.sites.natural - w * mean) * (moved @ s.z) - w * with_f))
         return out
 

@@ -72,7 +72,7 @@ class _State(ABC):
     def _moments(self, at: _Field, fixed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         mean = self.centre + at.mean + fixed @ self.beta
         rest = fixed - at.tied
-        return mean, at.variance + np.einsum("ij,jk,ik->i", rest, self.beta_cov, rest)
+        return mean, at.variance + np.einsum("ij,ij->i", rest @ self.beta_cov, rest)
 
     def _added(self, nodes: np.ndarray | slice = slice(None)) -> np.ndarray | float:
         """Return what is added to the linear predictor of the nodes' own land."""
@@ -337,7 +337,7 @@ class FeatureState(_State):
         features = PartedFeatures(len(matrix), [slice(None)], [matrix])
         fixed, tied = rows @ self.fixed, features.apply(self.coupling)
         rest = fixed - tied
-        variance = features.variances(self._half(features)) + np.einsum("ij,jk,ik->i", rest, self.beta_cov, rest)
+        variance = features.variances(self._half(features)) + np.einsum("ij,ij->i", rest @ self.beta_cov, rest)
         return features.apply(self.mean) + fixed @ self.beta, variance
 
 
@@ -441,7 +441,7 @@ class SparseState(_State):
         fixed = rows @ self.fixed
         rest = fixed - weights @ self.coupling
         variance = powers.variances(self._factor(), inverse, weights)
-        variance += np.einsum("ij,jk,ik->i", rest, self.beta_cov, rest)
+        variance += np.einsum("ij,ij->i", rest @ self.beta_cov, rest)
         return weights @ self.z + fixed @ self.beta, variance
 
     def _factor(self) -> Factor:

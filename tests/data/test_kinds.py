@@ -151,6 +151,31 @@ def test_collinear_covariates_are_named(domain):
         effects_of(domain, rain=Smooth(x), height=2.0 * x + 1.0)
 
 
+def test_what_does_not_vary_within_groups_is_named(domain, recwarn):
+    rng = np.random.default_rng(0)
+    group, x = rng.integers(0, 12, domain.n_nodes), rng.uniform(0, 1, domain.n_nodes)
+    height, use = rng.normal(size=12)[group], np.where(group == 3, "wood", "heath")
+    assert effects_of(domain, group=Group(group), x=x, use=Categorical(np.where(x > 0.5, "wood", "heath"))).names
+    assert not recwarn.list
+    with pytest.warns(InputWarning, match=r"covariates 'height', 'use wood .*' do not vary within the groups of 'g'"):
+        effects_of(domain, g=Group(group), height=Smooth(height), use=use, x=x)
+    # Shares of groups within cells, and the mean of what is constant in each of them.
+    shares = 0.5 * (np.eye(12)[group] + np.eye(12)[rng.integers(0, 12, domain.n_nodes)])
+    mixed = Group(pd.DataFrame(shares, columns=[f"d{k}" for k in range(12)]))
+    with pytest.warns(InputWarning, match="covariate 'rain' does not vary within the groups of 'district'.*12 groups"):
+        effects_of(domain, district=mixed, rain=shares @ rng.normal(size=12), x=x)
+
+
+def test_what_changes_over_time_is_told_from_groups(domain, recwarn):
+    rng = np.random.default_rng(0)
+    group = rng.integers(0, 12, domain.n_nodes)
+    moving = rng.normal(size=(3, 12))[:, group]
+    assert effects_of(domain, group=Group(group), moving=moving).names
+    assert not recwarn.list
+    with pytest.warns(InputWarning, match="'still' does not vary within the groups of 'group'"):
+        effects_of(domain, group=Group(group), moving=moving, still=np.repeat(moving[:1], 3, axis=0))
+
+
 def test_a_fit_with_curves_and_groups_is_read_as_it_was_saved(domain, tmp_path):
     rng = np.random.default_rng(0)
     x, group = domain.node_points[:, 0], rng.integers(0, 5, domain.n_nodes)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import shapely
 
-from geobgp import LGCP, BoundaryGP, Domain, FullRank, HarmonicBasis
+from geobgp import LGCP, BoundaryGP, Domain, FullRank, HarmonicBasis, Smooth
 from geobgp.errors import ConvergenceWarning, DataError
 from geobgp.gpflow import fit as gpflow_fit
 from geobgp.gpflow import models as gpflow_models
@@ -731,6 +731,14 @@ def test_mistakes_are_explained(basis, shore_basis, domain, counts):
         gpflow.models.SVGP(kernel, gpflow.likelihoods.Poisson(), other).predict_f(np.zeros((1, 1)))
     with pytest.raises(DataError, match="HarmonicBasis"):
         LGCP(FullRank(domain)).fit(counts, engine="gpflow")
+
+
+def test_effects_whose_standard_deviation_is_learned_are_refused(domain, basis):
+    rng = np.random.default_rng(0)
+    covariates = {"x": Smooth(rng.uniform(size=domain.n_nodes)), "line": rng.uniform(size=domain.n_nodes)}
+    counts = rng.poisson(1.0, domain.n_nodes)
+    with pytest.raises(DataError, match="standard deviation of those of 'x'"):
+        LGCP(basis, covariates=covariates).fit(counts, engine="gpflow")
 
 
 def test_single_precision_is_refused(basis):
