@@ -971,13 +971,10 @@ class BoundaryGP:
         if covariates is not None and self.effects.names:
             design = self.effects.standardise(covariates, len(y))[:, int(self.mean == "zero") :]
         tested = None if trials is None else as_floats("trials", trials).ravel()
-        measured = Measurements(xy, y, tested, design)
-        if periods is None:
-            return self.fit_measurements(
-                measured, hyper=hyper, progress=progress, title=title, start=start, client=client
-            )
-        return self._fit_periods(
-            measured, periods, period_of, dynamics=dynamics, hyper=hyper, progress=progress, title=title, resume=resume
+        measured = Measurements(xy, y, tested, design, periods=periods, period=period_of)
+        return self.fit_measurements(
+            measured, hyper=hyper, progress=progress, title=title, start=start, client=client, dynamics=dynamics,
+            resume=resume,
         )  # fmt: skip
 
     def fit_measurements(
@@ -989,15 +986,26 @@ class BoundaryGP:
         title: str = "",
         start: Posterior | None = None,
         client: Any = None,
+        dynamics: Literal["auto", "separable", "diffusive"] = "auto",
+        resume: bool = True,
+        near: np.ndarray | None = None,
+        deadline: float = np.inf,
     ) -> Posterior:
-        """Fit the posterior to what was observed at places; see `fit`.
+        """Fit the posterior to what was observed at places, in all of its periods if it has some; see `fit`.
 
         Parameters
         ----------
         measured : Measurements
-        hyper, progress, title, start, client
+        hyper, progress, title, start, client, dynamics, resume
             As in `fit`.
+        near, deadline
+            Over periods: as in `fit_chain`.
         """
+        if measured.periods is not None:
+            return self._fit_periods(
+                measured, measured.periods, measured.period, dynamics=dynamics, hyper=hyper, progress=progress,
+                title=title, resume=resume, near=near, deadline=deadline,
+            )  # fmt: skip
         problem, parameters = self._problem(measured)
         known = None
         if start is not None and start.kernel == self.kernel:
@@ -1055,7 +1063,7 @@ class BoundaryGP:
             deadline=deadline,
             spatial=seen.hyper,
         )
-        posterior = replace(self._posterior(found.fit, found.likelihood, measured, title), sites=None)
+        posterior = self._posterior(found.fit, found.likelihood, measured, title)
         return _over_periods(posterior, found, periods)
 
     def _posterior(self, result: Fit, family: Likelihood, measured: Measurements, title: str) -> Posterior:

@@ -569,13 +569,15 @@ class Posterior:
             events = areas.total_weight
         label = self.time.labels[t]
         persons = None if self.persons is None else self.persons.at(t)
+        sites = None if self.sites is None else self.sites.at(t)
         return replace(
             self,
             persons=persons,
+            sites=sites,
             fit=replace(self.fit, states=tuple(state.at(t) for state in states)),
             exposure=np.array(self.by_period[t]),
             effort=None if self.effort is None else of_period(self.effort, t),
-            points=self._points_of(events, persons),
+            points=self._points_of(events, persons) if sites is None else sites.facts,
             title=f"{self.title or self.default_title}, {label}",
             observed=observed,
             areas=areas,
@@ -1216,7 +1218,9 @@ class Posterior:
 
         The trend is the slope of the straight line through the log-intensities of all periods, by least squares: of
         every place, or of the expected events of regions (per unit of exposure). Its uncertainty is that of the joint
-        posterior of all periods. A change of 0.05 is one of +5 % per year (per unit of time, where time is a number).
+        posterior of all periods. A change of 0.05 is one of +5 % per year (per unit of time, where time is a number);
+        of a prevalence that is the change of its odds, and of measured values the change is in their own unit (of
+        their square root, if that is modelled).
 
         Parameters
         ----------
@@ -1483,7 +1487,7 @@ class Posterior:
         """Return the empirical variogram of the measurements, beside that of the fitted model.
 
         Half the mean squared difference of pairs of measurements, by their distance over the plane, on the scale that
-        is modelled (the logarithm, if that is) and less what covariates explain.
+        is modelled (the logarithm, if that is) and less what covariates explain. Over periods pairs are of one period.
 
         Parameters
         ----------
@@ -1524,7 +1528,8 @@ class Posterior:
             )
         coords, values = (np.empty((0, 2)), np.empty(0)) if sites is None else (sites.coords, sites.values)
         columns = None if sites is None else sites.columns
-        return variogram(self, coords, values, columns, bins=bins, cutoff=cutoff)
+        period = None if sites is None else sites.period
+        return variogram(self, coords, values, columns, bins=bins, cutoff=cutoff, group=period)
 
     @validated(held_out=FLAG)
     def variation(self, held_out: bool | None = None) -> Variation:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -290,6 +290,20 @@ def slope_weights(periods: Periods) -> np.ndarray:
     return np.asarray(x / (x @ x))
 
 
+def change_of(posterior: Posterior) -> tuple[Callable[[np.ndarray], np.ndarray], str, str]:
+    """Return what a slope of the linear predictor is told as, what that is called, and its unit.
+
+    That is a relative change of rates and of odds; of values (or their square root) it is the slope itself.
+    """
+    per, link = posterior.time.per, posterior.link
+    if link.ratio is not None:
+        of = " of the odds" if link.ratio == "odds ratio" else ""
+        return np.expm1, f"relative change{of} per {per}", "1"
+    of = {"square": " of the square root", "probit": " of the probit"}.get(link.name, "")
+    units = f"{posterior.units} per {per}" if not of else f"per {per}"
+    return np.asarray, f"change{of} per {per}", units
+
+
 def trend_map(
     posterior: Posterior, n_samples: int, seed: int
 ) -> tuple[dict[str, np.ndarray], dict[str, dict[str, Any]]]:
@@ -305,16 +319,16 @@ def trend_map(
         square += np.square(np.einsum("t,stn->sn", c, block) - exact).sum(axis=0)
         count += len(block)
     mean, sd = told, np.sqrt(square / max(count, 1))
-    per = posterior.time.per
+    change, of, units = change_of(posterior)
     ends = {quantile_name(q): float(ndtri(q)) * sd for q in posterior.quantiles[::2]}
     values = {
-        "change": np.expm1(mean),
-        **{name: np.expm1(mean + spread) for name, spread in ends.items()},
+        "change": change(mean),
+        **{name: change(mean + spread) for name, spread in ends.items()},
         "p_increase": ndtr(np.divide(mean, sd, out=np.where(np.isnan(mean), mean, 0.0), where=sd > 0)),
     }
     words = {"change": "median"} | {name: quantile_words(name) for name in ends}
     about: dict[str, dict[str, Any]] = {
-        name: {"long_name": f"relative change per {per}, {word}", "units": "1"} for name, word in words.items()
+        name: {"long_name": f"{of}, {word}", "units": units} for name, word in words.items()
     }
     about["p_increase"] = {"long_name": "probability of an increase", "units": "1"}
     return values, about
@@ -326,10 +340,11 @@ def trend_of_regions(posterior: Posterior, regions: Any, n_samples: int, seed: i
     inside = posterior._within(frame)
     exposed = by_region(posterior, inside, np.ones(posterior.by_period.shape)).reshape(-1, len(frame))
     with np.errstate(divide="ignore", invalid="ignore"):
-        logs = np.log(region_draws(posterior, inside, n_samples, seed) / exposed)
+        logs = posterior.link.forward(region_draws(posterior, inside, n_samples, seed) / exposed)
     slopes = np.einsum("t,str->sr", slope_weights(posterior.time), logs)
-    columns = {"change": np.expm1(np.median(slopes, axis=0))}
-    columns |= {quantile_name(q): np.expm1(np.quantile(slopes, q, axis=0)) for q in posterior.quantiles[::2]}
+    change = change_of(posterior)[0]
+    columns = {"change": change(np.median(slopes, axis=0))}
+    columns |= {quantile_name(q): change(np.quantile(slopes, q, axis=0)) for q in posterior.quantiles[::2]}
     columns["p_increase"] = (slopes > 0).mean(axis=0)
     resting = 1.0 / np.maximum(logs.var(axis=0).max(axis=0), 1e-300)
     made = table(frame, inside.shares, posterior.domain, columns)

@@ -367,6 +367,11 @@ def map_prevalence(
     on_water: Literal["nearest", "drop", "error"] = "nearest",
     max_snap: float | None = None,
     chunksize: int = 200000,
+    time: str | np.ndarray | None = None,
+    every: Any = None,
+    between: Any = None,
+    date_format: str | None = None,
+    dynamics: Literal["auto", "separable", "diffusive"] = "auto",
     exposure: Exposure | None = None,
     exposure_column: str | None = None,
     covariates: Covariates | None = None,
@@ -420,6 +425,15 @@ def map_prevalence(
         CRS of the points where their source does not say.
     on_water : "nearest", "drop" or "error"
         What to do with points off the land.
+    time, every : str or array, and "day", "week", "epiweek", "month", "quarter", "year" or a list of edges
+        The column of dates of points (or areas), and how long a period is: all periods are one model, a
+        `Posterior` over periods. See `bin_points`; areas have a row for each period, see `bin_areas`. Cells, water and
+        features are chosen on all periods together, and `exposure` and `covariates` may be lists with one for each.
+    between, date_format
+        First and last period, how dates are written, and what it means that an area has no row in a period; as for
+        `bin_points` and `bin_areas`.
+    dynamics : "auto", "separable" or "diffusive"
+        Whether patches of all sizes fade alike, or small ones sooner.
     exposure, exposure_column
         What events are counted per; as for `LGCP`.
     covariates, fill_missing
@@ -503,6 +517,11 @@ def map_values(
     on_water: Literal["nearest", "drop", "error"] = "nearest",
     max_snap: float | None = None,
     chunksize: int = 200000,
+    time: str | np.ndarray | None = None,
+    every: Any = None,
+    between: Any = None,
+    date_format: str | None = None,
+    dynamics: Literal["auto", "separable", "diffusive"] = "auto",
     covariates: Covariates | None = None,
     fill_missing: Literal["mean"] | None = None,
     transform: Literal["auto", "none", "sqrt", "log"] = "auto",
@@ -554,6 +573,15 @@ def map_values(
         CRS of the points where their source does not say.
     on_water : "nearest", "drop" or "error"
         What to do with points off the land.
+    time, every : str or array, and "day", "week", "epiweek", "month", "quarter", "year" or a list of edges
+        The column of dates of points (or areas), and how long a period is: all periods are one model, a
+        `Posterior` over periods. See `bin_points`; areas have a row for each period, see `bin_areas`. Cells, water and
+        features are chosen on all periods together, and `exposure` and `covariates` may be lists with one for each.
+    between, date_format
+        First and last period, how dates are written, and what it means that an area has no row in a period; as for
+        `bin_points` and `bin_areas`.
+    dynamics : "auto", "separable" or "diffusive"
+        Whether patches of all sizes fade alike, or small ones sooner.
     covariates, fill_missing
         What may explain what was observed; as for `LGCP`.
     transform : "auto", "none", "sqrt" or "log"

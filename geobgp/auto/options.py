@@ -851,14 +851,17 @@ class RiskOptions(MappingOptions, TimeOptions, PersonOptions):
 
 #: Options of other kinds of data that mean nothing of what was observed at places, and why.
 _OF_EVENTS: dict[str, str] = (
-    dict.fromkeys(("areas", "count", "suppressed"), "belongs to counts of events by area")
+    dict.fromkeys(("areas", "count", "suppressed", "absent"), "belongs to counts of events by area")
     | dict.fromkeys(("effort", "effort_column"), "belongs to events, of which some are not reported")
     | {"weights": "belongs to events; of several observations at a place each is a row"}
 )
 
 
-class ValueOptions(MappingOptions, SampleOptions):
+class ValueOptions(MappingOptions, TimeOptions, SampleOptions):
     """What `map_values` takes; see there."""
+
+    def _needs_features(self) -> str:
+        return OVER_TIME if self.time is not None else ""
 
     refused: ClassVar[Mapping[str, str]] = (
         _OF_EVENTS
@@ -871,8 +874,11 @@ class ValueOptions(MappingOptions, SampleOptions):
     )
 
 
-class PrevalenceOptions(MappingOptions, ExposureOptions, SurveyOptions):
+class PrevalenceOptions(MappingOptions, ExposureOptions, TimeOptions, SurveyOptions):
     """What `map_prevalence` takes; see there."""
+
+    def _needs_features(self) -> str:
+        return OVER_TIME if self.time is not None else ""
 
     refused: ClassVar[Mapping[str, str]] = (
         _OF_EVENTS

@@ -826,11 +826,28 @@ class PlaceTask(MapTask):
     any_smoothness = True
     #: The option with the table.
     source: ClassVar[str]
+    options: ValueOptions | PrevalenceOptions
+
+    @property
+    def in_time(self) -> bool:
+        """Whether the map is one over periods."""
+        return self.options.time is not None
+
+    @property
+    def features_alone(self) -> str:
+        """What it is that needs features."""
+        return "maps over time" if self.in_time else ""
+
+    @cached_property
+    def dated(self) -> DatedTables:
+        """The table with the period of every row; without rows that are of none."""
+        o = self.options
+        return date_rows(self.tables, Clock.asked(o.time, o.every, o.between, o.date_format))
 
     @property
     def table(self) -> Any:
-        """The table as it was given, read once."""
-        return self.tables[self.source]
+        """The table as it was given, read once; rows without a period left out."""
+        return self.dated.tables[self.source]
 
     @cached_property
     @abstractmethod
@@ -844,8 +861,10 @@ class PlaceTask(MapTask):
 
     def read(self, domain: Domain, reach: float | None, inputs: Inputs | None = None) -> dict[str, Any]:
         """Return measurements and inputs."""
-        o = self.options
+        o, dated = self.options, self.dated
         values, tested, unused = self.columns
+        if dated.warning is not None:
+            warn(dated.warning)
         with self.progress.stage(self.source) as stage:
             measured = self._placed(domain, reach, values, tested, unused)
             stage.note(count(len(measured.values), *self.noun))
@@ -858,9 +877,15 @@ class PlaceTask(MapTask):
         some = o.covariates or exposed["exposure"] is not None
         if inputs is None:
             with self.progress.stage("inputs") if some else nullcontext():
-                inputs = Inputs.read(domain, covariates=o.covariates, fill_missing=o.fill_missing, **exposed)
+                inputs = Inputs.read(
+                    domain, covariates=o.covariates, fill_missing=o.fill_missing, periods=dated.periods, time=o.time,
+                    date_format=o.date_format, **exposed,
+                )  # fmt: skip
+        in_time = None
+        if dated.periods is not None:
+            in_time, inputs, measured = InTime(measured, inputs), inputs.pooled(), measured.pooled
         return {
-            "counts": measured, "inputs": inputs, "n_observed": float(len(measured.values)),
+            "counts": measured, "inputs": inputs, "n_observed": float(len(measured.values)), "in_time": in_time,
             "reference": -one_level(measured, self._family("")),
         }  # fmt: skip
 
@@ -869,6 +894,7 @@ class PlaceTask(MapTask):
         o, captured, theirs = self.options, list[GeobgpWarning](), own_crs(self.options.land)
         named = {name: getattr(o, name) for name in ("longitude", "latitude", "easting", "northing", "on_water")}
         how = named | {"max_snap": self._max_snap(reach), "crs": o.points_crs}
+        how |= {"periods": self.dated.periods, "period": self.dated.period[self.source]}
         try:
             with captured_warnings(captured.append):
                 measured = read_measurements(self.table, domain, self.source, *columns, **how)
@@ -906,6 +932,24 @@ class PlaceTask(MapTask):
         return model.fit_measurements(
             data.counts, hyper=hyper, progress=stage, title=o.title, start=start, client=o.client
         )
+
+    def fit_periods(
+        self,
+        in_time: InTime,
+        basis: Basis,
+        kernel: Kernel,
+        stage: ProgressLike,
+        start: Posterior | None,
+        near: np.ndarray | None,
+        deadline: float,
+    ) -> Posterior:
+        """Return a fit of all periods together, by the deadline; the dynamics of a fit to begin from are kept."""
+        o = self.options
+        dynamics: Any = o.dynamics if start is None else start.dynamics
+        return self._model(basis, in_time.inputs, kernel, self.family).fit_measurements(
+            in_time.counts, dynamics=dynamics, hyper=o.hyper, progress=stage, title=o.title, resume=o.cache, near=near,
+            deadline=deadline,
+        )  # fmt: skip
 
 
 class ValueTask(PlaceTask):

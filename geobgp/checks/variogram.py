@@ -227,7 +227,7 @@ def variogram(
     cutoff : float, optional
         In the unit that lengths are shown in; by default a third of the diagonal of the places.
     group : (n,) array, optional
-        Only pairs of the same group count.
+        Only pairs of the same group count; over periods the period of each value.
     """
     fitted = spatial(posterior)
     if fitted is None:
@@ -237,11 +237,15 @@ def variogram(
         )
     if len(values) < 2:
         raise DataError(f"A variogram needs at least two values; found {len(values)}.", found=len(values))
-    residuals = posterior.link.forward(np.asarray(values, float))
-    states: tuple[Any, ...] = tuple(posterior.fit.states)
-    for state in states:
-        fixed = state.fixed[posterior.domain.node_at(coords)] if columns is None else columns
-        residuals = residuals - state.weight * (fixed @ state.beta)
+    residuals = np.array(posterior.link.forward(np.asarray(values, float)))
+    maps = [(posterior, np.arange(len(values)))]
+    if posterior.periods is not None:
+        maps = [(posterior.at(t), np.flatnonzero(group == t)) for t in range(posterior.n_periods)]
+    for one, which in maps:
+        states: tuple[Any, ...] = tuple(one.fit.states)
+        for state in states:
+            fixed = state.fixed[posterior.domain.node_at(coords[which])] if columns is None else columns[which]
+            residuals[which] -= state.weight * (fixed @ state.beta)
     scale = posterior.domain.length_unit[0]
     xy = np.asarray(coords, float) / scale
     most = float(np.hypot(*np.ptp(xy, axis=0))) / 3.0 if cutoff is None else cutoff

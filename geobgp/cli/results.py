@@ -66,6 +66,7 @@ _ABOUT = {
     "periods": "rasters of every period, mean_2020-03.tif (q50_2020-03.tif of a rate) and the like, with one legend",
     "intensity.nc": "all periods in one netCDF file, by CF conventions",
     "ratio_per_year.tif": "trend: the {} from one year to the next, as a ratio",
+    "change_per_year.tif": "trend: how much the {} changes from one year to the next",
     "probability_of_increase.tif": "probability that the {} rises over the periods",
     "posterior.geobgp": "everything; geobgp.Posterior.load reads it",
 }
@@ -167,10 +168,18 @@ def write_trend(posterior: Posterior, folder: Path) -> list[Path]:
     """Write the rate of change and the probability of an increase as rasters."""
     trend, per = posterior.trend(n_samples=200), posterior.time.per
     data = trend[["p_increase"]].rename(p_increase="probability_of_increase")
-    data[f"ratio_per_{per.replace(' ', '_')}"] = (trend["change"] + 1.0).assign_attrs(
-        long_name=f"{posterior.quantity} from one {per} to the next, as a ratio", units="1"
-    )
+    if posterior.link.ratio is None:
+        data[f"change_per_{per.replace(' ', '_')}"] = trend["change"]
+    else:
+        data[f"ratio_per_{per.replace(' ', '_')}"] = (trend["change"] + 1.0).assign_attrs(
+            long_name=f"{_compared(posterior.quantity)} from one {per} to the next, as a ratio", units="1"
+        )
     return write_rasters(data, folder, title=f"Trend of {posterior.provenance['title']}")
+
+
+def _compared(quantity: str) -> str:
+    """Return what a ratio of a quantity is of: the odds of a share."""
+    return f"odds of the {quantity}" if quantity in ("prevalence", "probability") else quantity
 
 
 def write_map(
@@ -252,8 +261,8 @@ def region_totals(posterior: Posterior, path: str | None, by: str | None = None)
             frame = frame.iloc[: len(frame) // posterior.n_periods][["name", "geometry"]]
     else:
         frame = read_named_regions(path, posterior.domain, by)
-    of_risk = posterior.exposure_kind == "risk"
-    how: dict[str, Any] = {} if of_risk else {"predicted": True, "n_samples": _REGION_SAMPLES}
+    counted = posterior.is_summed and posterior.exposure_kind != "risk"
+    how: dict[str, Any] = {"predicted": True, "n_samples": _REGION_SAMPLES} if counted else {}
     layers = {"regions": posterior.totals(frame, **how)}
     if posterior.periods is not None and posterior.periods.n > 1:
         layers["trend"] = posterior.trend(frame)
@@ -266,7 +275,7 @@ def about_file(name: str, quantity: str = "intensity") -> str:
         return f"probability of more than {name.removeprefix('exceedance_').removesuffix('.tif')}"
     if name.startswith("q") and name.endswith(".tif") and name not in _ABOUT:
         return quantile_words(name.removesuffix(".tif"))
-    return _ABOUT.get(name, "").format(quantity)
+    return _ABOUT.get(name, "").format(_compared(quantity) if name.startswith("ratio_per_") else quantity)
 
 
 class HeldOutChecks(NamedTuple):

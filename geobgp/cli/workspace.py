@@ -34,8 +34,8 @@ _KIND = "files of geobgp"
 #: Names that results have: a file of the user's that is called so is seen before anything is computed.
 _RESULTS = (
     *(f"{stem}.{ending}" for ending in ("tif", "qml") for stem in (
-        "mean", "median", "sd", "q[0-9]*", "coverage", "exceedance_*", "ratio_per_*", "probability_of_increase",
-        "map-*", "periods/*",
+        "mean", "median", "sd", "q[0-9]*", "coverage", "exceedance_*", "ratio_per_*", "change_per_*",
+        "probability_of_increase", "map-*", "periods/*",
     )),
     "map.html", "map.qgz", "map.gpkg", "report.html", "regions.gpkg", "tolerance.gpkg", "totals.gpkg", "totals.csv",
     "strata.csv", "index.html", "intensity.nc", "posterior.geobgp", RECORD,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from geobgp.text import count, listed, number
 
 if TYPE_CHECKING:
     from geobgp.data.counts import Counts
+    from geobgp.data.periods import Periods
     from geobgp.land.domain import Domain
 
 #: Fewer places than these are refused; from fewer than those little can be learned.
@@ -40,6 +41,10 @@ class Measurements:
         What became of the rows that they were read from.
     unused : dict
         Numbers of rows that were left out, by reason.
+    periods : Periods, optional
+        Those that they were observed in.
+    period : (n,) int array, optional
+        Which one each was observed in.
     """
 
     coords: np.ndarray = field(repr=False)
@@ -48,6 +53,24 @@ class Measurements:
     columns: np.ndarray | None = field(default=None, repr=False)
     counts: Counts | None = field(default=None, repr=False)
     unused: dict[str, int] = field(default_factory=dict)
+    periods: Periods | None = None
+    period: np.ndarray | None = field(default=None, repr=False)
+
+    @property
+    def pooled(self) -> Measurements:
+        """The same, of all periods as one."""
+        return replace(self, periods=None, period=None)
+
+    def at(self, t: int) -> Measurements:
+        """Return those of one period, by its number."""
+        assert self.period is not None
+        which = self.period == t
+        tested = None if self.tested is None else self.tested[which]
+        columns = None if self.columns is None else self.columns[which]
+        return replace(
+            self, coords=self.coords[which], values=self.values[which], tested=tested, columns=columns, counts=None,
+            unused={}, periods=None, period=None,
+        )  # fmt: skip
 
     @property
     def size(self) -> np.ndarray:
@@ -80,6 +103,8 @@ def read_measurements(
     values: np.ndarray,
     tested: np.ndarray | None = None,
     unused: dict[str, int] | None = None,
+    periods: Periods | None = None,
+    period: np.ndarray | None = None,
     **how: Any,
 ) -> Measurements:
     """Return measurements with their places on land.
@@ -95,6 +120,9 @@ def read_measurements(
         NaN in rows that are not used.
     unused : dict, optional
         Why rows are not used, and how many.
+    periods : Periods, optional
+    period : (n,) int array, optional
+        Which one each value was observed in.
     **how
         How places are read and moved to land; as for `bin_points`.
     """
@@ -103,7 +131,10 @@ def read_measurements(
     place[moved] = domain.node_points[node[moved]]
     used = np.isfinite(values[row])
     sizes = None if tested is None else tested[row][used]
-    found = Measurements(place[used], values[row][used], sizes, None, counts, dict(unused or {}))
+    when = None if period is None else period[row][used]
+    found = Measurements(
+        place[used], values[row][used], sizes, None, counts, dict(unused or {}), periods=periods, period=when
+    )
     n = found.n_places
     if n < FEWEST_PLACES:
         raise DataError(

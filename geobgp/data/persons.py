@@ -255,7 +255,7 @@ def date_rows(tables: Mapping[str, Any], clock: Clock | None) -> DatedTables:
         columns = list(getattr(table, "columns", []))
         if clock.given is not None or clock.name not in columns:
             raise DataError(
-                f"Dates of persons are a column of {option(what)}; there are {listed(columns) or 'none'}.",
+                f"Dates are a column of {option(what)}; there are {listed(columns) or 'none'}.",
                 option="time",
                 found=None if clock.given is not None else clock.name,
                 remedy=f"Name one that all have: {option('time')}.",

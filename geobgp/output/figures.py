@@ -563,6 +563,8 @@ def _chosen(view: View, periods: Sequence[Any] | None) -> list[int]:
 def plot_level(view: View, figure: Figure | None = None) -> Figure:
     """Draw the level of each period with its interval; below, the numbers of events expected, predicted and observed.
 
+    A map of shares or values has no such numbers, and the level alone is drawn.
+
     Parameters
     ----------
     view : View
@@ -573,12 +575,12 @@ def plot_level(view: View, figure: Figure | None = None) -> Figure:
     table = view.level
     seen = "observed" in table and bool(table["observed"].notna().any())
     level, expected, predicted = (interval_in(table, of) for of in ("level", "expected", "predicted"))
-    assert level is not None and expected is not None and predicted is not None
+    assert level is not None
     if figure is None:
         import matplotlib.pyplot as plt
 
         figure = plt.figure(figsize=LEVEL_SIZE, layout="constrained")
-    axes = np.ravel(figure.subplots(2, 1, sharex=True, squeeze=False))
+    axes = np.ravel(figure.subplots(1 if expected is None else 2, 1, sharex=True, squeeze=False))
     at, known = np.arange(view.n), view.n_fitted
     pieces = [(slice(0, known), "-", 0.22)]
     if view.n > known:
@@ -586,21 +588,24 @@ def plot_level(view: View, figure: Figure | None = None) -> Figure:
     marker = "o" if view.n <= 40 else None
     for piece, style, shade in pieces:
         part = table.iloc[piece]
-        for ax, of, line in ((axes[0], level, "level"), (axes[1], expected, "expected")):
+        for ax, of, line in zip(axes, (level, expected), ("level", "expected"), strict=False):
+            assert of is not None
             ax.fill_between(at[piece], part[of.low], part[of.high], color=INK, alpha=shade, linewidth=0)
             ax.plot(at[piece], part[line], style, color=INK, linewidth=1.6, marker=marker, markersize=3)
-    axes[1].vlines(at, table[predicted.low], table[predicted.high], color=SHORE, linewidth=1.0, alpha=0.6)
+    titles = [f"The level of each period, with its {level.words} interval"]
+    if expected is not None and predicted is not None:
+        axes[1].vlines(at, table[predicted.low], table[predicted.high], color=SHORE, linewidth=1.0, alpha=0.6)
+        bars = "observed (bars), " if seen else ""
+        titles.append(
+            f"Events {bars}expected (line, {expected.words} interval) and predicted (strokes, {predicted.words})"
+        )
     if seen:
         axes[1].bar(at, table["observed"], width=0.8, color="#b9c6cc", label="observed", zorder=0)
-    bars = "observed (bars), " if seen else ""
-    titles = (
-        f"The level of each period, with its {level.words} interval",
-        f"Events {bars}expected (line, {expected.words} interval) and predicted (strokes, {predicted.words})",
-    )
-    for ax, title, label in zip(axes, titles, (f"level, {view.posterior.units}", "events"), strict=True):
+    for ax, title, label in zip(axes, titles, (f"level, {view.posterior.units}", "events"), strict=False):
         ax.set_title(title, fontsize=11, loc="left", color=SHORE)
         ax.set_ylabel(label, fontsize=9)
-        ax.set_ylim(bottom=0)
+        if bool((table[level.low] >= 0).all()):
+            ax.set_ylim(bottom=0)
         ax.grid(axis="y", color="#dde3e6", linewidth=0.6)
         ax.set_axisbelow(True)
         hide_spines(ax, "right", "top")

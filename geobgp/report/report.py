@@ -498,8 +498,9 @@ def _level(view: View) -> dict[str, Any]:
     if "observed" in last:
         columns["Observed"] = [events(float(v)) for v in last["observed"]]
     columns |= between(last, "predicted", events)
-    columns["Expected"] = [events(float(v)) for v in last["expected"]]
-    columns |= between(last, "expected", events)
+    if "expected" in last:
+        columns["Expected"] = [events(float(v)) for v in last["expected"]]
+        columns |= between(last, "expected", events)
     columns["Level"] = [three(float(v)) for v in last["level"]]
     columns |= between(last, "level", three)
     rows = list(zip(*columns.values(), strict=True))

@@ -108,7 +108,9 @@ def region_config(frame: gpd.GeoDataFrame, plane: Plane, labels: list[str] | Non
 def _by_period(frame: gpd.GeoDataFrame, labels: list[str]) -> list[gpd.GeoDataFrame | None]:
     """Return the rows of each period, None where it has none."""
     remedy = "Pass what totals(regions) of the posterior over periods returns."
-    missing = [name for name in ("period", "expected") if name not in frame]
+    missing = [] if "period" in frame else ["period"]
+    if "expected" not in frame and "mean" not in frame:
+        missing += ["expected"]
     if interval_in(frame) is None:
         missing += ["q05", "q95"]
     if missing:
@@ -152,8 +154,8 @@ def _over_time(periods: list[list[list[str]]]) -> list[list[Any]]:
 
 def _series(frame: gpd.GeoDataFrame, records: Sequence[Mapping[str, Any] | None]) -> dict[str, Any]:
     """Return the numbers of a region's chart: those that its rows begin with."""
-    of = next(name for name in ("relative_risk", "rate", "expected") if name in frame)
-    ends = interval_in(frame, "" if of == "expected" else of)
+    of = next(name for name in ("relative_risk", "rate", "expected", "mean") if name in frame)
+    ends = interval_in(frame, "" if of in ("expected", "mean") else of)
     assert ends is not None
     columns = {"middle": of, "low": ends.low, "high": ends.high}
     series = {
@@ -194,8 +196,14 @@ def region_rows(record: dict[Any, Any], units: str = "") -> list[list[str]]:
         if key in record:
             add(words, key, three, f" {units}" if units and key == "rate" else "")
             between(key, three)
-    add("expected", "expected", events)
-    between("", events, "{} interval" if not rows or len(rows) == 1 else "of the expected, {}")
+    if "expected" in record:
+        add("expected", "expected", events)
+        between("", events, "{} interval" if not rows or len(rows) == 1 else "of the expected, {}")
+    elif "mean" in record:  # of a share or a value
+        add("mean", "mean", three, f" {units}" if units else "")
+        between("", three)
+    else:
+        between("", events)
     add("observed", "observed", events)
     between("predicted", events, "predicted, {}")
     add("probability > average", "p_above", percent)

@@ -9,6 +9,7 @@ import shapely
 
 from geobgp import DataError, map_prevalence, map_values
 from geobgp.data.measurements import column_of, positives_of
+from geobgp.errors import DroppedPointsWarning
 from geobgp.inference.families import Gaussian
 from geobgp.inference.links import EXP, IDENTITY
 
@@ -100,3 +101,48 @@ def test_values_that_cannot_be_mapped_are_refused():
         map_values(table.head(3), LAND, value="f", **HOW)
     with pytest.raises(DataError, match="has no column 'lead'"):
         map_values(table, LAND, value="lead", **HOW)
+
+
+def test_values_over_periods_have_the_level_of_each_and_their_own_sites():
+    rng = np.random.default_rng(3)
+    table = places(180).assign(year=rng.choice([2019, 2020, 2021], 180))
+    table["y"] = 10.0 + 2.0 * (table.year - 2019) + table.f + 0.1 * table.noise
+    over = map_values(table, LAND, value="y", time="year", every="year", dynamics="separable", m=16, **HOW)
+    assert over.periods.labels == ("2019", "2020", "2021")
+    means = over.totals()["mean"].to_numpy()
+    assert np.diff(means) == pytest.approx([2.0, 2.0], abs=0.15)
+    change = over.trend()["change"].values
+    assert np.nanmean(change) == pytest.approx(2.0, abs=0.15)
+    assert over.trend("land")["change"].iloc[0] == pytest.approx(2.0, abs=0.15)
+    middle = over.at("2020")
+    assert len(middle.sites.values) == middle.n_points == (table.year == 2020).sum()
+    checked = middle.cross_validate("sites")
+    assert checked.score > 0.5
+    assert 0.75 <= checked.coverage <= 1.0
+    # Pairs are of one period each, about its own level: steps of 2 between years are no variance.
+    assert over.variogram().table["semivariance"].max() < 1.5
+
+
+def test_a_prevalence_that_rises_is_seen_to_rise_and_rows_without_a_date_are_told_of():
+    rng = np.random.default_rng(4)
+    table = places(150).assign(n=40, year=np.repeat([2019.0, 2020.0, 2021.0], 50))
+    table["positive"] = rng.binomial(40, 0.1 + 0.15 * (table.year - 2019))
+    table.loc[:3, "year"] = np.nan
+    with pytest.warns(DroppedPointsWarning, match="4 have none"):
+        over = map_prevalence(
+            table, LAND, positive="positive", tested="n", time="year", every="year", likelihood="binomial", m=16, **HOW
+        )
+    assert over.totals()["mean"].to_numpy() == pytest.approx([0.1, 0.25, 0.4], abs=0.04)
+    trend = over.trend(n_samples=50)
+    assert np.nanmin(trend["p_increase"].values) > 0.9
+    odds = np.log(0.4 / 0.6 / (0.1 / 0.9)) / 2.0
+    assert np.log1p(over.trend("land")["change"].iloc[0]) == pytest.approx(odds, abs=0.15)
+
+
+def test_periods_of_measurements_need_dates():
+    with pytest.raises(DataError, match="belongs to events with dates"):
+        map_values(places(), LAND, value="f", every="year", **HOW)
+    with pytest.raises(DataError, match="there are"):
+        map_values(places(), LAND, value="f", time="when", every="year", **HOW)
+    with pytest.raises(DataError, match="belongs to counts of events by area"):
+        map_values(places(), LAND, value="f", absent="zero", **HOW)

@@ -102,6 +102,11 @@ NOT_YET: set[tuple[str | None, str | None, str | None]] = {
     ("values", "in space", "variation"),
     ("surveys", "in space", "residuals"),
     ("values", "in space", "residuals"),
+    *(
+        (observed, "over periods", what)
+        for observed in ("surveys", "values")
+        for what in ("versus", "compare", "variation", "residuals", "cross_validate")
+    ),
     ("surveys", "by stratum", "versus"),
     ("values", "by stratum", "versus"),
     ("surveys", "by stratum", "compare"),
@@ -110,8 +115,6 @@ NOT_YET: set[tuple[str | None, str | None, str | None]] = {
     ("values", "by stratum", "variation"),
     ("surveys", "by stratum", "residuals"),
     ("values", "by stratum", "residuals"),
-    ("surveys", "over periods", None),
-    ("values", "over periods", None),
 }
 
 #: Ten by ten km with a lake.
