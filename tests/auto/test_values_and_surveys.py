@@ -103,7 +103,7 @@ def test_values_that_cannot_be_mapped_are_refused():
         map_values(table, LAND, value="lead", **HOW)
 
 
-def test_values_over_periods_have_the_level_of_each_and_their_own_sites():
+def test_values_over_periods_have_the_level_of_each_and_their_own_sites(tmp_path):
     rng = np.random.default_rng(3)
     table = places(180).assign(year=rng.choice([2019, 2020, 2021], 180))
     table["y"] = 10.0 + 2.0 * (table.year - 2019) + table.f + 0.1 * table.noise
@@ -114,6 +114,8 @@ def test_values_over_periods_have_the_level_of_each_and_their_own_sites():
     change = over.trend()["change"].values
     assert np.nanmean(change) == pytest.approx(2.0, abs=0.15)
     assert over.trend("land")["change"].iloc[0] == pytest.approx(2.0, abs=0.15)
+    over.to_map(tmp_path / "map.html", regions=over.totals(shapely.box(0, 0, 5, 10)))
+    assert '"of":"mean"' in (tmp_path / "map.html").read_text("utf-8").replace(" ", "")
     middle = over.at("2020")
     assert len(middle.sites.values) == middle.n_points == (table.year == 2020).sum()
     checked = middle.cross_validate("sites")
