@@ -60,6 +60,7 @@ def region_totals(posterior: Posterior, regions: Any) -> gpd.GeoDataFrame:
     """Return regions with their totals: as they are where they have them, else computed."""
     frame = read_regions(regions, posterior.domain)
     if any(column in frame for column in TOTALS) or {"mean", "p_above"} <= set(frame):
+        frame.attrs |= getattr(regions, "attrs", {})  # the unit, which a change of CRS may drop
         return frame
     return posterior.totals(frame)
 

@@ -49,7 +49,9 @@ def course(source, ahead):
 def halves(source):
     boxes = [shapely.box(130_000, 440_000, 155_000, 490_000), shapely.box(155_000, 440_000, 180_000, 490_000)]
     frame = gpd.GeoDataFrame({"name": ["West " + NASTY, "East"]}, geometry=boxes, crs=28992)
-    return source.totals(frame)
+    totals = source.totals(frame)
+    totals.attrs["units"] = "events per km²"  # the stand-in's are lost with some versions of GeoPandas
+    return totals
 
 
 @pytest.fixture(scope="module")
@@ -176,7 +178,8 @@ def test_the_region_under_the_cursor_has_its_course(page, halves):
     both = halves[halves["name"] == "East"].set_index("period")
     east, rate = both["expected"], both["rate"]
     words = page.run("document.querySelector('.geobgp-region').innerText")
-    assert words.startswith("East") and f"rate {number(rate.iloc[5], 3)}; 90 % interval" in words
+    assert words.startswith("East")
+    assert f"rate {number(rate.iloc[5], 3)} {halves.attrs['units']}; 90 % interval" in words
     label = page.run("document.querySelector('.geobgp-readout .geobgp-chart').getAttribute('aria-label')")
     assert label == "East, rate over time, with 90 % interval"
     shown = page.run(
