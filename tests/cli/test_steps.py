@@ -138,7 +138,7 @@ def test_a_step_that_fails_takes_no_other_with_it(command, step, where, write, m
 
 def test_a_stratum_whose_raster_fails_is_the_only_one_without(write, monkeypatch):
     real = geobgp.Posterior.to_raster
-    fail = lambda self, path: broken() if "map-a" in str(path) else real(self, path)  # noqa: E731
+    fail = lambda self, path, *how: broken() if "map-a" in str(path) else real(self, path, *how)  # noqa: E731
     monkeypatch.setattr("geobgp.posterior.Posterior.to_raster", fail)
     code, out, err = write("strata")
     assert code == 3 and "raster of a: " in err
