@@ -282,7 +282,10 @@ def _write_strata(folder: Path, strata: Strata, options: Any, steps: Steps, warn
     regions = None if options.regions is None else read_named_regions(options.regions, domain, options.regions_by)
     if strata.pooled.periods is None:  # over periods the project has the folders of rasters
         with steps.stage("rasters") as stage:
-            strata.to_raster(folder, thresholds, step=stage.step)
+            for n, (name, path) in enumerate(strata.raster_paths(folder).items(), 1):
+                with steps.step(f"raster of {name}"):
+                    strata[name].to_raster(path, thresholds)
+                stage.step(n, len(strata))
     with steps.stage("project") as stage:
         strata.to_qgis(folder, thresholds, regions=regions)
         stage.note(count(len(strata), "stratum", "strata"))
@@ -310,7 +313,7 @@ def _write_strata(folder: Path, strata: Strata, options: Any, steps: Steps, warn
         "geobgp": geobgp.__version__,
         "created": strata.pooled.created,
         "options": options.record(),
-        "strata": {name: path.name for name, path in strata.raster_paths(folder).items()},
+        "strata": {name: path.name for name, path in strata.raster_paths(folder).items() if path.exists()},
         "failures": strata.failures,
         "choices": dict(strata.pooled.choices),
         "warnings": warnings,
