@@ -338,6 +338,7 @@ class MapTask(ABC):
                 task.options._set(name, None)
         return task
 
+    @abstractmethod
     def fit_periods(
         self,
         in_time: InTime,
@@ -349,7 +350,6 @@ class MapTask(ABC):
         deadline: float,
     ) -> Posterior:
         """Return a fit of all periods together, by the deadline; the dynamics of a fit to begin from are kept."""
-        raise NotImplementedError
 
     def _max_snap(self, reach: float | None) -> float | None:
         return reach if self.options.max_snap is None else self.options.max_snap
@@ -642,10 +642,35 @@ def _about_counts(counts: Counts) -> str:
     return out
 
 
+# -- Tables with a row for each observation --------------------------------------------------------------------
+
+
+class TableTask(MapTask):
+    """Rows of tables, in space or over periods: persons, measurements, surveys."""
+
+    options: RiskOptions | ValueOptions | PrevalenceOptions
+
+    @property
+    def in_time(self) -> bool:
+        """Whether the map is one over periods."""
+        return self.options.time is not None
+
+    @property
+    def features_alone(self) -> str:
+        """What it is that needs features."""
+        return "maps over time" if self.in_time else ""
+
+    @cached_property
+    def dated(self) -> DatedTables:
+        """The tables with the period of every row; rows that are of none are left out."""
+        o = self.options
+        return date_rows(self.tables, Clock.asked(o.time, o.every, o.between, o.date_format))
+
+
 # -- Persons: cases and controls -------------------------------------------------------------------------------
 
 
-class PersonTask(MapTask):
+class PersonTask(TableTask):
     """Cases and controls: the relative risk, from where persons live who fell ill and some who did not."""
 
     observed = ("cases", "controls")
@@ -661,22 +686,6 @@ class PersonTask(MapTask):
         if o.status is not None:
             return split_status(read_table(o.cases, "cases", o.layer), o.status)
         return {what: read_table(getattr(o, what), what, o.layer) for what in ("cases", "controls")}
-
-    @property
-    def in_time(self) -> bool:
-        """Whether the map is one over periods."""
-        return self.options.time is not None
-
-    @property
-    def features_alone(self) -> str:
-        """What it is that needs features."""
-        return "maps over time" if self.in_time else ""
-
-    @cached_property
-    def dated(self) -> DatedTables:
-        """The tables with the period of every row."""
-        o = self.options
-        return date_rows(self.tables, Clock.asked(o.time, o.every, o.between, o.date_format))
 
     @property
     def n_observed(self) -> int | None:
@@ -820,29 +829,13 @@ def fit_risk(
 # -- Measurements and surveys: what was observed at places -------------------------------------------------------
 
 
-class PlaceTask(MapTask):
+class PlaceTask(TableTask):
     """What was observed at places: a Gaussian process, seen through a link."""
 
     any_smoothness = True
     #: The option with the table.
     source: ClassVar[str]
     options: ValueOptions | PrevalenceOptions
-
-    @property
-    def in_time(self) -> bool:
-        """Whether the map is one over periods."""
-        return self.options.time is not None
-
-    @property
-    def features_alone(self) -> str:
-        """What it is that needs features."""
-        return "maps over time" if self.in_time else ""
-
-    @cached_property
-    def dated(self) -> DatedTables:
-        """The table with the period of every row; without rows that are of none."""
-        o = self.options
-        return date_rows(self.tables, Clock.asked(o.time, o.every, o.between, o.date_format))
 
     @property
     def table(self) -> Any:
