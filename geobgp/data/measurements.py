@@ -207,10 +207,10 @@ def column_of(table: Any, name: str, what: str, role: str) -> pd.Series:
             remedy=remedy,
         )
     out = numbers.astype(float)
-    if np.isinf(out).any():
+    infinite = int(np.isinf(out).sum())
+    if infinite:
         raise DataError(
-            f"{count(int(np.isinf(out).sum()), 'value')} in the column {name!r} {'is' if len(bad) == 1 else 'are'} "
-            "infinite.",
+            f"{count(infinite, 'value')} in the column {name!r} {'is' if infinite == 1 else 'are'} infinite.",
             option=role,
             found=name,
         )
