@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -573,12 +572,6 @@ class LGCP:
     def seen_exposure(self) -> np.ndarray:
         """The exposure times the effort: what stands behind the events that were reported."""
         return self.inputs.seen
-
-    def with_kernel(self, kernel: Kernel) -> LGCP:
-        """Return the same model with another kernel."""
-        out = copy.copy(self)
-        out.kernel = _kernel(self.basis, kernel)
-        return out
 
     @validated(
         counts=COUNTS,

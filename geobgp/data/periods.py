@@ -741,7 +741,6 @@ class Clock:
         self.name, self.date_format, self.given = name, date_format, given
         self.every = "edges"
         self.fixed: Periods | None = None
-        self._edges: Any = None
         if isinstance(every, Periods):
             self.every, self.fixed = every.every, every
         elif isinstance(every, str) and "," not in every:

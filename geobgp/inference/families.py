@@ -77,11 +77,6 @@ class Likelihood(ABC):
         """Short name for reports."""
         return type(self).__name__
 
-    @property
-    def is_intensity(self) -> bool:
-        """Whether exp(f) is what maps show: an intensity, or a relative risk."""
-        return self.link is EXP
-
     # -- other data, other parameters
 
     def _replace(self, **values: Any) -> Self:

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from scipy import sparse
@@ -295,31 +295,6 @@ def broken_down(variance: float, scaling: Scaling) -> DataError:
     )
 
 
-class RowPrior(Protocol):
-    """What engines of rows are made of, in space or over periods."""
-
-    @property
-    def centre(self) -> float: ...  # noqa: D102
-    @property
-    def scaling(self) -> Scaling: ...  # noqa: D102
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Periods and nodes."""
-        ...
-
-    def engine(self, rows: Sequence[sparse.csr_array]) -> Engine:
-        """Return the engine of rows (n, n_nodes) of each period."""
-        ...
-
-    def about(self, at: Linearised) -> Self:
-        """Return the same with linearised columns of fixed effects."""
-        ...
-
-    def moments_of(self, state: Any, rows: Sequence[sparse.csr_array]) -> Moments:
-        """Return mean, less the centre, and variance of the rows of all periods under a posterior."""
-        ...
-
-
 def space_rows(
     basis: Basis, kernel: Kernel, scaling: Scaling, columns: np.ndarray, fixed_sd: np.ndarray, centre: float
 ) -> SpaceRows:
@@ -330,7 +305,7 @@ def space_rows(
 
 @dataclass(frozen=True, eq=False)
 class SpaceRows:
-    """What engines of rows are made of in space: see `RowPrior`."""
+    """What engines of rows are made of in space, of rows (n, n_nodes)."""
 
     nodes: NodeFeatures | NodePrecision
     columns: np.ndarray
@@ -363,7 +338,7 @@ class SpaceRows:
 
 @dataclass(frozen=True, eq=False)
 class ChainRows:
-    """What engines of rows are made of over periods: see `RowPrior`."""
+    """What engines of rows are made of over periods, of rows of each."""
 
     setting: ChainSetting
     dynamics: Dynamics
@@ -406,7 +381,7 @@ class AreaProblem(Problem):
 
     Parameters
     ----------
-    prior : RowPrior
+    prior : SpaceRows or ChainRows
     observed : tuple of Observed
         Of each period.
     family : Likelihood

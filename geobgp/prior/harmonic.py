@@ -22,10 +22,10 @@ from geobgp.prior.kernels import Kernel, Matern
 from geobgp.prior.laplacian import PRIOR, Boundary, Discretisation, Scheme, correct_eigenvalues, discretise
 from geobgp.progress import ProgressLike, Stage, as_progress
 from geobgp.text import count, number
-from geobgp.validation import AXES, DOMAIN, FLAG, KERNEL, PROGRESS, SEVERAL_AXES, validated, whole
+from geobgp.validation import DOMAIN, FLAG, KERNEL, PROGRESS, SEVERAL_AXES, validated, whole
 
 if TYPE_CHECKING:
-    import matplotlib.axes
+    pass
 
 _FEATURES = whole(1).raising(SizeError)
 
@@ -287,27 +287,6 @@ class HarmonicBasis(Basis):
         from geobgp.output.figures import plot_basis
 
         return plot_basis(self, k, axes)
-
-    @validated(ax=AXES)
-    def plot_sparsity(self, ax: matplotlib.axes.Axes | None = None) -> matplotlib.axes.Axes:
-        """Draw where the operator's entries are: a pixel for every unknown, or for a square of them."""
-        import matplotlib.pyplot as plt
-
-        if ax is None:
-            ax = plt.subplots(figsize=(5.2, 5.4), layout="constrained")[1]
-        matrix = self.discretisation.matrix
-        n = matrix.shape[0]
-        row, col = matrix.tocoo().coords
-        pixels = min(n, 500)
-        edges = np.linspace(0, n, pixels + 1)
-        found = np.histogram2d(row, col, bins=[edges, edges])[0]
-        shown = np.where(found > 0, np.log1p(found), np.nan)
-        image = ax.imshow(shown, cmap="Greys", vmin=-0.6 * np.log1p(found.max()), extent=(0, n, n, 0))
-        image.set_interpolation("nearest")
-        ax.set_title(f"{self.boundary}, {self.scheme}: {n:,} unknowns, {matrix.nnz / n:.2f} entries each", fontsize=10)
-        ax.set_xlabel("unknown")
-        ax.set_ylabel("unknown")
-        return ax
 
     def __repr__(self) -> str:
         return (

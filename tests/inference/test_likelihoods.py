@@ -271,7 +271,7 @@ def test_a_family_is_stored_by_its_facts(name):
 
 def test_the_same_numbers_can_be_a_share_or_a_relative_risk():
     share, risk = (Binomial(POSITIVE, TESTED, link=link) for link in ("logit", EXP))
-    assert share.link is LOGIT and not share.is_intensity and risk.is_intensity
+    assert share.link is LOGIT and risk.link is EXP
     np.testing.assert_array_equal(share.expected(MEAN, VARIANCE).value, risk.expected(MEAN, VARIANCE).value)
 
 

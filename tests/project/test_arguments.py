@@ -43,7 +43,7 @@ INSIDE = {
     "Grid": {"cell_of", "centres", "from_cells", "to_cells", "shapes_from_cells", "shapes_to_cells"},
     "HarmonicBasis": {"by_part", "from_arrays", "from_vectors", "sample_prior", "longest_lengthscale",
         "truncated_variance"},
-    "LGCP": {"from_inputs", "with_kernel"},
+    "LGCP": {"from_inputs"},
     "Matern": {"correlation", "log_density", "log_shape", "truncated_variance", "eigenvalue_needed"},
     "Counts": {"slice"},
     "AreaCounts": {"slice"},

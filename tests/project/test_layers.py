@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
@@ -45,8 +46,8 @@ HELD = {
     "Variogram",
     "Versus",
 }
-#: A part of `Domain` that is still to be folded into it, and two functions.
-HELD |= {"Shown", "_refitted", "load"}
+#: And two functions.
+HELD |= {"_refitted", "load"}
 
 #: A bundled program for QGIS's Python, which nobody imports.
 BUNDLED = PACKAGE / "qgis_script"
@@ -177,6 +178,17 @@ def test_every_folder_is_a_package_and_has_a_layer():
     assert all((folder / "__init__.py").exists() for folder in folders)
     for path in MODULES:
         level(name_of(path))
+
+
+def test_where_everything_is_takes_forty_rows():
+    """The table "Where is ...?" needs no more, and names each module and folder that is there."""
+    table = (ROOT / "docs/architecture.md").read_text("utf-8").split("## Where is ...?")[1].split("\n## ")[0]
+    rows = [line for line in table.splitlines() if line.startswith("| ")][1:]
+    assert 30 <= len(rows) <= 40
+    paths = {path for row in rows for path in re.findall(r"`((?:geobgp|tests)/[\w/.]*)`", row)}
+    assert sorted(path for path in paths if not (ROOT / path).exists()) == []
+    told = {name for name in NAMES if any(f"geobgp/{name.replace('.', '/')}.py".startswith(path) for path in paths)}
+    assert sorted(NAMES - told) == []
 
 
 def test_the_picture_shows_the_layers():
