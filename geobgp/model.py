@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from scipy import sparse
@@ -19,7 +19,7 @@ from geobgp.data.periods import Periods
 from geobgp.errors import DataError, captured_warnings, option
 from geobgp.inference.chain_fit import ChainFit, area_chain, fit_chain, node_chain, place_chain, setting_of
 from geobgp.inference.engine import engine_for
-from geobgp.inference.families import FAMILIES, Bernoulli, Binomial, Gaussian, Likelihood
+from geobgp.inference.families import FAMILIES, Bernoulli, Binomial, CountName, Gaussian, Likelihood, PlaceName
 from geobgp.inference.fit import Fit, Start
 from geobgp.inference.hyper import Hyper
 from geobgp.inference.links import EXP, IDENTITY, SQUARE, Link
@@ -403,10 +403,6 @@ HYPER = choice("map", "integrate")
 COUNTS = either(a("Counts", "AreaCounts"), ARRAY, words="Counts, AreaCounts, an array, or a list of them")
 
 
-#: The likelihoods of what was observed at places, by name.
-_AT_PLACES = ("gaussian", "bernoulli", "poisson", "binomial", "beta-binomial")
-
-
 class LGCP:
     """A log-Gaussian Cox process: counts with mean exposure · effort · exp(intercept + covariates + f).
 
@@ -468,7 +464,7 @@ class LGCP:
         exposure_column=NAME,
         effort_column=NAME,
         fill_missing=choice("mean"),
-        likelihood=choice("poisson", "negative-binomial"),
+        likelihood=choice(*get_args(CountName)),
         scaling=SCALING,
         dynamics=choice("auto", "separable", "diffusive"),
     )
@@ -483,7 +479,7 @@ class LGCP:
         effort: Effort | None = None,
         effort_column: str | None = None,
         fill_missing: Literal["mean"] | None = None,
-        likelihood: Literal["poisson", "negative-binomial"] = "poisson",
+        likelihood: CountName = "poisson",
         scaling: Scaling | None = None,
         dynamics: Literal["auto", "separable", "diffusive"] = "auto",
     ) -> None:
@@ -505,7 +501,7 @@ class LGCP:
         inputs: Inputs,
         kernel: Kernel | None = None,
         *,
-        likelihood: Literal["poisson", "negative-binomial"] | Likelihood = "poisson",
+        likelihood: CountName | Likelihood = "poisson",
         scaling: Scaling | None = None,
         dynamics: Literal["auto", "separable", "diffusive"] = "auto",
     ) -> LGCP:
@@ -838,7 +834,7 @@ class BoundaryGP:
     @validated(
         basis=BASIS,
         kernel=KERNEL,
-        likelihood=choice(*_AT_PLACES),
+        likelihood=choice(*get_args(PlaceName)),
         noise=real(above=0.0),
         link=choice("probit", "logit"),
         transform=choice(*TRANSFORMS),
@@ -851,7 +847,7 @@ class BoundaryGP:
         self,
         basis: Basis,
         kernel: Kernel | None = None,
-        likelihood: Literal["gaussian", "bernoulli", "poisson", "binomial", "beta-binomial"] = "gaussian",
+        likelihood: PlaceName = "gaussian",
         *,
         noise: float | None = None,
         link: Literal["probit", "logit"] = "probit",
@@ -870,7 +866,7 @@ class BoundaryGP:
         basis: Basis,
         inputs: Inputs,
         kernel: Kernel | None = None,
-        likelihood: Literal["gaussian", "bernoulli", "poisson", "binomial", "beta-binomial"] = "gaussian",
+        likelihood: PlaceName = "gaussian",
         *,
         noise: float | None = None,
         link: Literal["probit", "logit"] = "probit",

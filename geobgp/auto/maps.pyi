@@ -10,6 +10,7 @@ import numpy as np
 from geobgp.auto.options import Features
 from geobgp.data.effects import Covariates
 from geobgp.data.inputs import Effort, Exposure
+from geobgp.inference.families import CountName, TestedName
 from geobgp.posterior import Posterior
 from geobgp.prior.kernels import Kernel
 from geobgp.progress import ProgressLike
@@ -50,7 +51,7 @@ def map_intensity(
     effort_column: str | None = None,
     covariates: Covariates | None = None,
     fill_missing: Literal["mean"] | None = None,
-    likelihood: Literal["poisson", "negative-binomial"] = "poisson",
+    likelihood: CountName = "poisson",
     m: Features = "auto",
     boundary: Literal["neumann", "dirichlet"] = "neumann",
     permeability: float | Literal["auto"] = "auto",
@@ -376,7 +377,7 @@ def map_prevalence(
     exposure_column: str | None = None,
     covariates: Covariates | None = None,
     fill_missing: Literal["mean"] | None = None,
-    likelihood: Literal["auto", "binomial", "beta-binomial"] = "auto",
+    likelihood: Literal["auto"] | TestedName = "auto",
     m: Features = "auto",
     boundary: Literal["neumann", "dirichlet"] = "neumann",
     permeability: float | Literal["auto"] = "auto",

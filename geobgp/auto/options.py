@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar, dataclass_transform, get_args
 
 from geobgp import validation as validate
 from geobgp.errors import DataError, GeometryError, option
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from geobgp.data.effects import Covariates
     from geobgp.data.inputs import Effort, Exposure
+    from geobgp.inference.families import CountName, TestedName
     from geobgp.prior.kernels import Kernel
 
 # An option is one field of one group, with its default, its `Setting` and its lines in the group's docstring. From
@@ -79,8 +80,8 @@ class Setting:
     formerly : str
         Another name in the shell, from before; it works, is not listed, and says what it is called now.
     metavar : str
-    choices : tuple of str
-        What it can be; the default besides.
+    choices : tuple of str, or callable
+        What it can be; the default besides. A callable is called when a value is checked, so that help loads nothing.
     sets : object
         What a flag stands for.
     above, least, below : float
@@ -100,7 +101,7 @@ class Setting:
     short: str = ""
     formerly: str = ""
     metavar: str = ""
-    choices: tuple[str, ...] = ()
+    choices: tuple[str, ...] | Callable[[], tuple[str, ...]] = ()
     sets: Any = True
     above: float = -math.inf
     least: float = -math.inf
@@ -112,7 +113,7 @@ class Setting:
     def rule(self, name: str, default: Any) -> validate.Rule | None:
         """Return what the value must be; None where anything may be."""
         if self.choices:
-            return validate.choice(*self.choices)
+            return validate.choice(*(self.choices() if callable(self.choices) else self.choices))
         if self.kind in ("number", "numbers"):
             one = (
                 validate.whole(int(self.least))
@@ -128,6 +129,13 @@ class Setting:
 def setting(help: str = "", kind: Kind = "text", *, default: Any = None, **more: Any) -> Any:
     """Return a dataclass field of an option."""
     return field(default=default, metadata={"setting": Setting(help, kind, **more)})
+
+
+def _families(kind: str) -> tuple[str, ...]:
+    """Return the names of the families of a kind of data."""
+    from geobgp.inference import families
+
+    return get_args(getattr(families, kind))
 
 
 def _check_crs(name: str, value: Any) -> Any:
@@ -640,12 +648,13 @@ class CountOptions(OptionSet, heading="Data"):
     weights: str | np.ndarray | None = setting(
         "A column to add up in place of counting points.", "column or values", heading="Points", metavar="COLUMN"
     )
-    likelihood: Literal["poisson", "negative-binomial"] = setting(
+    likelihood: CountName = setting(
         "How counts vary about their mean: as independent events do, or more.",
         "choice",
         heading="Model",
         default="poisson",
-        choices=("poisson", "negative-binomial"),
+        metavar="[poisson|negative-binomial]",
+        choices=lambda: _families("CountName"),
     )
 
     def _check(self) -> None:
@@ -764,12 +773,13 @@ class SurveyOptions(OptionSet, heading="Data"):
     surveys: Any = setting("The surveys.", kind="file", always=True)
     positive: str | None = setting("The column with the number of positives.", "column", always=True)
     tested: str | None = setting("The column with the number of those tested.", "column", always=True)
-    likelihood: Literal["auto", "binomial", "beta-binomial"] = setting(
+    likelihood: Literal["auto"] | TestedName = setting(
         "Whether sites vary as chance has it, or more; by default the data tell.",
         "choice",
         heading="Model",
         default="auto",
-        choices=("auto", "binomial", "beta-binomial"),
+        metavar="[auto|binomial|beta-binomial]",
+        choices=lambda: ("auto", *_families("TestedName")),
     )
 
     def _check(self) -> None:

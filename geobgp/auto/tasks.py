@@ -12,7 +12,7 @@ from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast, get_args
 
 import numpy as np
 import pandas as pd
@@ -58,7 +58,7 @@ from geobgp.errors import (
     warn,
 )
 from geobgp.files import read_vector
-from geobgp.inference.families import FAMILIES, Gaussian, Likelihood
+from geobgp.inference.families import FAMILIES, Gaussian, Likelihood, TestedName
 from geobgp.land.polygons import check_one_plane, own_crs
 from geobgp.model import LGCP, TRANSFORMS, BoundaryGP, RiskModel, Transform, check_transform, fit_periods
 from geobgp.posterior import Posterior
@@ -1002,7 +1002,7 @@ class SurveyTask(PlaceTask):
             return "sites", {given: "given"}
         if data.counts.tested.max() <= 1:
             return "sites", {"binomial": "one person was tested at each"}
-        return "sites", {"binomial": "", "beta-binomial": "sites vary more than chance"}
+        return "sites", {name: FAMILIES[name].about for name in get_args(TestedName)}
 
     def _family(self, name: str) -> Likelihood:
         return FAMILIES[name or "binomial"]

@@ -349,7 +349,7 @@ def _details(how: Setting, default: Any) -> dict[str, Any]:
             "type": _REPEATED[how.kind], "multiple": True, "metavar": metavar, "required": required
         }  # fmt: skip
     if how.kind == "choice":
-        details["type"] = click.Choice(how.choices)
+        details |= {"type": str, "metavar": metavar} if callable(how.choices) else {"type": click.Choice(how.choices)}
     elif how.kind in _WORDS:
         details["type"] = _WORDS[how.kind]
     else:

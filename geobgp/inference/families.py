@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from scipy.special import digamma, expit, gammaln, log_ndtr, logsumexp, xlogy
@@ -56,6 +56,8 @@ class Likelihood(ABC):
     link: Link = IDENTITY
     #: What a map of it shows; "intensity" where the exposure says more.
     quantity: str = "intensity"
+    #: What it says of the observations, where a simpler family of the same is compared with it.
+    about: ClassVar[str] = ""
     #: The parameter of the observations' spread about it that is learned with θ; None where there is none.
     dispersion: ClassVar[str | None] = None
     #: Names of the arrays with a number for each observation: what was observed, and its exposure or the like.
@@ -813,6 +815,7 @@ class BetaBinomial(TestedFamily):
     True
     """
 
+    about = "sites vary more than chance"
     dispersion = "k"
 
     positive: np.ndarray
@@ -874,7 +877,13 @@ class BetaBinomial(TestedFamily):
         return super().facts() | _size_facts(self.k, self.gain)
 
 
-#: The families of models, by the words that users write.
+# -- Names ---------------------------------------------------------------------------------------------------
+
+#: The families of counts, of positives among those tested, and of all that is observed at places, as users call them.
+CountName = Literal["poisson", "negative-binomial"]
+TestedName = Literal["binomial", "beta-binomial"]
+PlaceName = Literal["gaussian", "bernoulli", "poisson", TestedName]
+#: The families without data, by name.
 FAMILIES: dict[str, Likelihood] = {
     "poisson": Poisson.without_data({}),
     "negative-binomial": NegativeBinomial.without_data({}),

@@ -11,6 +11,7 @@ import numpy as np
 from geobgp.auto.options import Features
 from geobgp.data.effects import Covariates
 from geobgp.data.inputs import Effort, Exposure
+from geobgp.inference.families import CountName
 from geobgp.prior.kernels import Kernel
 from geobgp.progress import ProgressLike
 from geobgp.scale.strata import Strata
@@ -62,7 +63,7 @@ def map_strata(
     effort_column: str | None = None,
     covariates: Covariates | None = None,
     fill_missing: Literal["mean"] | None = None,
-    likelihood: Literal["poisson", "negative-binomial"] = "poisson",
+    likelihood: CountName = "poisson",
     transform: Literal["auto", "none", "sqrt", "log"] = "auto",
     n_jobs: int | None = None,
     pool: bool = False,

@@ -19,6 +19,7 @@ HOMES = {
     "Any": "typing", "Literal": "typing", "Path": "pathlib", "Sequence": "collections.abc",
     "Covariates": "geobgp.data.effects", "Effort": "geobgp.data.inputs", "Exposure": "geobgp.data.inputs",
     "Features": "geobgp.auto.options", "Kernel": "geobgp.prior.kernels", "Posterior": "geobgp.posterior",
+    "CountName": "geobgp.inference.families", "TestedName": "geobgp.inference.families",
     "ProgressLike": "geobgp.progress", "Strata": "geobgp.scale.strata", "Tiles": "geobgp.scale.tiles",
 }  # fmt: skip
 
