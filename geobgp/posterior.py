@@ -171,6 +171,9 @@ class Posterior:
         The values or surveys that were fitted, with their places; in memory alone: files leave them out.
     periods : Periods, optional
         Where all periods were fitted together: every question has an answer for each, and `at` gives one of them.
+    origin : dict
+        Where it comes from: every input that was given with its name, SHA-256, size and number of features, the
+        versions of Python and of the libraries, the call, and the random state. Empty of a fit step by step.
 
     Examples
     --------
@@ -227,6 +230,7 @@ class Posterior:
     given_effort: Given | None = field(default=None, repr=False)
     sites: Measurements | None = field(default=None, repr=False, metadata={"stored": False})
     periods: Periods | None = field(default=None, kw_only=True)
+    origin: Mapping[str, Any] = field(default_factory=dict, repr=False, kw_only=True)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what copies and pickles hold: all but where the points lie, and what can be worked out again."""

@@ -15,7 +15,7 @@ blocks and periods through `hide_regions` and `hide_rows`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -453,6 +453,21 @@ def told_in_choices(posterior: Posterior, options: Any, choices: dict[str, Any])
     return replace(posterior, choices=dict(posterior.choices) | {"small numbers": str(choices["small numbers"])})
 
 
+def told_origin(posterior: Posterior) -> dict[str, Any]:
+    """Return where a map comes from, without the size of inputs with few features."""
+    origin, rule = dict(posterior.origin), posterior.protection
+    if not rule.min_count or not origin:
+        return origin
+
+    def told(one: Mapping[str, Any]) -> dict[str, Any]:
+        n = one["features"]
+        if n is None or rule.few(n):
+            return dict(one) | {"features": None, "bytes": None}
+        return dict(one) | {"features": round(float(rule.told(n)))}
+
+    return origin | {"inputs": [told(one) for one in origin["inputs"]]}
+
+
 def hidden_cells(posterior: Posterior) -> np.ndarray:
     """Return which cells of the grid hold land and no number; by period, where there are some."""
     hidden = hidden_nodes(posterior).reshape(-1, posterior.domain.n_nodes)
@@ -618,5 +633,5 @@ def reduced(posterior: Posterior) -> Posterior:
         fit.notes["variation"] = posterior._known_variation()
     return replace(
         posterior, fit=fit, exposure=exposure, observed=None, areas=None, persons=None, places=None, given=None,
-        given_effort=None,
+        given_effort=None, origin=told_origin(posterior),
     )  # fmt: skip

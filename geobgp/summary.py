@@ -121,6 +121,14 @@ class FitRecord:
     seconds : float
         What the fit took.
     kept : bool
+    kernel, family : str
+        What else may differ: the smoothness of the prior, and the distribution of the observations where that is
+        chosen.
+    lengthscale, sd : float
+        What was learned.
+    difference : float
+        How far its map lies from that of the fit that was kept, in standard deviations of the latter's linear predictor
+        (root mean square over the land); None where they cannot be compared.
     """
 
     cell_size: float
@@ -130,6 +138,11 @@ class FitRecord:
     gain: float
     seconds: float
     kept: bool = False
+    kernel: str = ""
+    family: str = ""
+    lengthscale: float | None = None
+    sd: float | None = None
+    difference: float | None = None
 
 
 def point_facts(counts: Counts | np.ndarray | None, areas: AreaCounts | None = None) -> dict[str, float]:

@@ -210,6 +210,22 @@ class OptionSet:
         named = (f for f in optional if not f.metadata["setting"].always)
         return {f.name: value for f in named if not _same(value := getattr(self, f.name), f.default)}
 
+    def sources(self) -> dict[str, Any]:
+        """Return what is to be read, files and data in memory, by what it is for."""
+        found: dict[str, Any] = {}
+        for name, how in settings(type(self)).items():
+            value = getattr(self, name)
+            if how.kind == "file" or (how.kind == "column or values" and hasattr(value, "__array__")):
+                found[name] = value
+            elif how.kind == "files":
+                found |= _by_number(name, value)
+            elif how.kind == "rasters":
+                for key, given in (value or {}).items():
+                    if isinstance(given, str) and given.endswith("|interaction"):
+                        continue  # of two others
+                    found |= _by_number(f"covariate {key}", given)
+        return {name: value for name, value in found.items() if value is not None}
+
     def files(self) -> dict[str, str]:
         """Return the files that are to be read, by what they are for."""
         paths: dict[str, str] = {}
@@ -231,10 +247,15 @@ class OptionSet:
         for what, path in self.files().items():
             check_exists(path, what)
 
-    def record(self) -> dict[str, Any]:
-        """Return what was given as plain data; of files their names without folders, as results travel."""
+    def record(self, *, needed: bool = False) -> dict[str, Any]:
+        """Return what was given as plain data; of files their names without folders, as results travel.
+
+        With `needed` what must be given is there too.
+        """
         how = settings(type(self))
-        return {name: _plain(value, how[name].kind) for name, value in self.given().items()}
+        always = {name: getattr(self, name) for name, one in how.items() if one.always and needed}
+        given = {name: value for name, value in always.items() if value is not None} | self.given()
+        return {name: _plain(value, how[name].kind) for name, value in given.items()}
 
 
 # -- Groups ----------------------------------------------------------------------------------------------------
@@ -1197,6 +1218,13 @@ def takes(options: type[OptionSet], **renamed: str) -> Callable[[F], F]:
         return function
 
     return decorate
+
+
+def _by_number(what: str, value: Any) -> dict[str, Any]:
+    """Return an input, or those of several periods with their numbers, by what they are for."""
+    if isinstance(value, (list, tuple)) and not all(isinstance(one, (int, float)) for one in value):
+        return {f"{what} {k}": one for k, one in enumerate(value, 1)}
+    return {what: value}
 
 
 def _paths(what: str, value: Any) -> dict[str, str]:

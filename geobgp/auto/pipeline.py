@@ -11,12 +11,13 @@ from typing import Any
 from geobgp import privacy
 from geobgp.auto.gridded import GriddedData, GriddedSeries
 from geobgp.auto.options import MappingOptions, Options, PrevalenceOptions, RiskOptions, ValueOptions
-from geobgp.auto.search import POOLED_SHARE, Fits, GridRefinement, fit_over_time
+from geobgp.auto.search import POOLED_SHARE, ClockDecisions, Fits, GridRefinement, fit_over_time
 from geobgp.auto.tasks import CountTask, MapTask, PersonTask, SurveyTask, ValueTask
 from geobgp.errors import warn
 from geobgp.land.domain import Domain
 from geobgp.posterior import Posterior
 from geobgp.progress import ProgressLike, as_progress
+from geobgp.provenance import origin_of
 from geobgp.summary import Choice
 
 #: The kind of data that options are of.
@@ -73,6 +74,7 @@ def run(
     check: Callable[[Any], None] | None = None,
     by: Sequence[str] = (),
     n_workers: int = 1,
+    decisions: Sequence[Any] = (),
 ) -> Mapped:
     """Make a map, and return what was observed, the choices and the times as well.
 
@@ -89,22 +91,26 @@ def run(
         Columns whose values make strata, which `n_workers` will fit each by itself after this map of all: their time
         is part of what is allowed.
     n_workers : int
+    decisions : sequence
+        Of the clock, in a run that is to be repeated: ``origin["decisions"]`` of its posterior.
     """
     options.check_files()
     progress = as_progress(progress)
     kind = next(task for kind, task in TASKS.items() if isinstance(options, kind))
     task = kind(options, progress, keep_coordinates, check, by, n_workers)
     task.n_strata  # noqa: B018  (columns that are not there are told now)
+    with progress.stage("inputs") as stage:
+        origin = origin_of(task.function, options.sources(), options.record(needed=True), stage)
     begin = perf_counter()
     first = options.max_seconds * (POOLED_SHARE if task.in_time else 1.0)
-    fits = Fits(task, begin + first)
+    fits = Fits(task, begin + first, ClockDecisions(before=decisions))
     refinement = GridRefinement(GriddedSeries(task), fits)
     kept, choices = refinement.climb()
+    history = fits.records(kept)
     if kept.data.in_time is not None:
         seconds = options.max_seconds / (1 + task.fits_to_come)
         fits = dataclasses.replace(fits, deadline=begin + seconds)
         kept = fit_over_time(fits, kept, choices)
-    history = tuple(dataclasses.replace(record, kept=record is kept.record) for record in fits.history)
     choices["hyperparameters"] = Choice("the best ones", "'integrate' would add their own uncertainty")
     if options.hyper == "integrate":
         kept = fits.integrate(kept) if kept.data.in_time is None else kept
@@ -113,7 +119,10 @@ def run(
     for warning in (*kept.data.warnings, *kept.warnings):
         warn(warning)
     posterior = dataclasses.replace(
-        kept.posterior, choices={name: str(choice) for name, choice in choices.items()}, tried=history
+        kept.posterior,
+        choices={name: str(choice) for name, choice in choices.items()},
+        tried=history,
+        origin=origin | {"decisions": fits.decisions.taken},
     )
     posterior = posterior.in_units(getattr(options, "units", None)).with_interval(options.interval)
     posterior = privacy.told_in_choices(posterior, options, choices)

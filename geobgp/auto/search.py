@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -116,6 +117,30 @@ class Candidate:
         return dataclasses.replace(self, warnings=(*kept, *instead))
 
 
+@dataclass(eq=False)
+class ClockDecisions:
+    """What the clock has decided in a run, in order: whether there was time for more, and how much.
+
+    A run that repeats another one is given that one's decisions, so that it takes the same way on any machine.
+
+    Attributes
+    ----------
+    taken : list of str, bool or float
+    before : sequence of the same
+        Those of the run that is repeated.
+    """
+
+    taken: list[Any] = field(default_factory=list)
+    before: Sequence[Any] = ()
+
+    def __call__(self, answer: Any) -> Any:
+        """Return what the clock says now, or what it said in the run that is repeated."""
+        if len(self.taken) < len(self.before):
+            answer = self.before[len(self.taken)]
+        self.taken.append(answer)
+        return answer
+
+
 @dataclass(frozen=True, eq=False)
 class Fits:
     """The fits of a run, and the time that is left for them.
@@ -129,6 +154,8 @@ class Fits:
 
     Attributes
     ----------
+    decisions : ClockDecisions
+        What the clock has decided.
     history : list of FitRecord
         Every fit, in order.
     begun : (float, float)
@@ -137,6 +164,7 @@ class Fits:
 
     task: MapTask
     deadline: float
+    decisions: ClockDecisions = field(default_factory=ClockDecisions)
     history: list[FitRecord] = field(default_factory=list)
     begun: tuple[float, float] = field(default_factory=lambda: (time.perf_counter(), time.process_time()))
     _made: dict[Any, Candidate] = field(default_factory=dict, repr=False)
@@ -185,6 +213,10 @@ class Fits:
             water=condition.words,
             gain=data.gain(posterior),
             seconds=time.perf_counter() - begin,
+            kernel=posterior.kernel.name,
+            family=self.task.family,
+            lengthscale=posterior.lengthscale,
+            sd=posterior.sd,
         )
         self.history.append(record)
         self._made[key] = Candidate(data, condition, posterior, tuple(captured), record, start is None)
@@ -244,9 +276,25 @@ class Fits:
         """
         seconds *= 1 + self.task.fits_to_come
         left = self.deadline - time.perf_counter()
-        if seconds <= left:
-            return ""
-        return f"{what} would take about {seconds:.0f} s, and {max(left, 0.0):.0f} s of those allowed are left"
+        late = f"{what} would take about {seconds:.0f} s, and {max(left, 0.0):.0f} s of those allowed are left"
+        return str(self.decisions("" if seconds <= left else late))
+
+    def records(self, kept: Candidate) -> tuple[FitRecord, ...]:
+        """Return the record of every fit, with how far its map lies from that of the one that was kept."""
+        made = {id(one.record): one for one in self._made.values()}
+        domain, (mean, variance) = kept.data.domain, kept.posterior._nodes.moments()
+        out = list[FitRecord]()
+        for record in self.history:
+            one, difference = made.get(id(record)), None
+            if record is kept.record:
+                difference = 0.0
+            elif one is not None and type(one.posterior.link) is type(kept.posterior.link):
+                node = one.data.domain.node_at(domain.node_points)
+                there = node >= 0
+                apart = (one.posterior._nodes.moments()[0][node] - mean) ** 2 / variance
+                difference = math.sqrt(np.average(apart[there], weights=domain.node_areas[there]))
+            out.append(dataclasses.replace(record, kept=record is kept.record, difference=difference))
+        return tuple(out)
 
 
 def length_of(posterior: Posterior) -> str:
@@ -690,7 +738,7 @@ class ModelSearch:
                 return self.fits.fit(data, features.condition, "full"), Choice("full resolution", why)
             except SizeError as error:
                 reason, remedy = error.message.rstrip("."), error.remedy
-        if features.basis.m < most and time.perf_counter() < self.fits.deadline:
+        if features.basis.m < most and self.fits.decisions(time.perf_counter() < self.fits.deadline):
             features = self.fits.fit(data, features.condition, most)
         return _ended(features, reason, remedy)
 
@@ -844,7 +892,7 @@ def fit_over_time(fits: Fits, pooled: Candidate, choices: dict[str, Choice]) -> 
     fits = dataclasses.replace(fits, deadline=time.perf_counter() + left)
     each = pooled.basis.m / pooled.basis.land_features
     n_areas = fits.task.n_areas or 0
-    ours = left * fits.share_of_processor  # of a busy machine
+    ours = fits.decisions(left * fits.share_of_processor)  # of a busy machine
     most = max(int(most_features(domain.n_nodes, periods.n, ours, o.max_features, n_areas) / each), 1)
     why = choices["features"].why
     if o.m == "auto" and m > most:
@@ -863,7 +911,8 @@ def fit_over_time(fits: Fits, pooled: Candidate, choices: dict[str, Choice]) -> 
             seconds_of(domain.n_nodes, each * more, periods.n) / fits.share_of_processor,
             posterior.fit.seconds.get("total", 0.0) * (more / m) ** 2,
         )
-        if more <= m or not posterior.converged or fits.deadline - time.perf_counter() < expected:
+        late = fits.decisions(fits.deadline - time.perf_counter() < expected)
+        if more <= m or not posterior.converged or late:
             why = f"they miss {percent(posterior.fit.truncated_variance)} of the prior variance; time ends the search"
             few = n_areas and m >= min(AREA_FEATURES * n_areas, most)  # what is missed lies within areas
             kept = kept.without_missed_variance(*(() if few else (_too_few(kept, need),)))

@@ -137,6 +137,8 @@ class MapTask(ABC):
     n_workers : int
     """
 
+    #: The function that makes a map of such data.
+    function: ClassVar[str] = "map_intensity"
     #: The options that hold what was observed; a stratum has its own rows of them.
     observed: ClassVar[tuple[str, ...]] = ("points",)
     #: Those of them that all strata share where they have no such column.
@@ -673,7 +675,7 @@ class TableTask(MapTask):
 class PersonTask(TableTask):
     """Cases and controls: the relative risk, from where persons live who fell ill and some who did not."""
 
-    observed = ("cases", "controls")
+    function, observed = "map_risk", ("cases", "controls")
     shared = ("controls",)
     noun = ("person", "persons")
     plural = "persons"
@@ -950,7 +952,7 @@ class ValueTask(PlaceTask):
 
     noun = ("value", "values")
     plural = "values"
-    source, observed = "samples", ("samples",)
+    source, observed, function = "samples", ("samples",), "map_values"
     options: ValueOptions
 
     @cached_property
@@ -985,7 +987,7 @@ class SurveyTask(PlaceTask):
 
     noun = ("survey", "surveys")
     plural = "surveys"
-    source, observed = "surveys", ("surveys",)
+    source, observed, function = "surveys", ("surveys",), "map_prevalence"
     options: PrevalenceOptions
 
     @cached_property

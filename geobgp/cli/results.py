@@ -24,6 +24,7 @@ from geobgp.land.regions import name_column, read_regions
 from geobgp.output.grids import View
 from geobgp.output.qgis import write_qgis
 from geobgp.output.rasters import write_rasters
+from geobgp.privacy import told_origin
 from geobgp.report.report import ReportInputs, write_report
 from geobgp.text import count, percent, size_text, whole_percent
 from geobgp.web import maps
@@ -398,6 +399,7 @@ def record_of(mapped: Mapped, options: OptionSet, inputs: ReportInputs, points: 
         "drawn": posterior.drawn,
         "created": posterior.created,
         "inputs": inputs.sources,
+        "origin": told_origin(posterior),
         "options": options.record(),
         "points": points,
         "choices": {name: {"value": c.value, "why": c.why} for name, c in mapped.choices.items()},

@@ -21,9 +21,10 @@ from geobgp.inference.mixture import interval_in
 from geobgp.output.figures import panel_step
 from geobgp.output.grids import View
 from geobgp.prior.kernels import Matern, SquaredExponential
+from geobgp.privacy import told_origin
 from geobgp.report import figures
 from geobgp.summary import interval_words
-from geobgp.text import events, listed, number, percent, whole_percent
+from geobgp.text import events, listed, number, percent, size_text, whole_percent
 from geobgp.web import page as templates
 
 if TYPE_CHECKING:
@@ -258,6 +259,7 @@ def render(shown: Posterior | View, inputs: ReportInputs) -> str:
         effort="" if effort is None else about_effort(effort, posterior.domain),
         estimates=_estimates(posterior),
         computation=_computation(posterior, inputs),
+        **_provenance(posterior),
         **_residuals(view),
         **_checks(posterior, inputs.checks),
         **_validation(posterior, inputs.validation),
@@ -591,6 +593,26 @@ def between(
 def three(value: float) -> str:
     """Return a number with three digits."""
     return number(value, 3)
+
+
+def _provenance(posterior: Posterior) -> dict[str, Any]:
+    """Return every input with what identifies it, and what else made the map; nothing of a fit step by step."""
+    origin = told_origin(posterior)
+    if not origin:
+        return {"identified": (), "made_by": ()}
+    rows = [
+        (
+            capital(one["role"]),
+            one["name"] + (", in memory" if one["kind"] == "memory" else ""),
+            "-" if one["features"] is None else f"{one['features']:,}",
+            "-" if one["bytes"] is None else size_text(one["bytes"]),
+            one["sha256"] or "not known",
+        )
+        for one in origin["inputs"]
+    ]
+    software = ", ".join(f"{name} {version}" for name, version in origin["software"].items())
+    made_by = [("Call", origin["call"]), ("Software", software), ("Random state", origin["random_state"])]
+    return {"identified": rows, "made_by": made_by}
 
 
 def _computation(posterior: Posterior, inputs: ReportInputs) -> list[tuple[str, str]]:

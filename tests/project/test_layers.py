@@ -22,7 +22,7 @@ LAYERS = (
     ("prior",),
     ("data",),
     ("inference",),
-    ("model", "posterior", "totals", "privacy", "summary", "simulate", "archive"),
+    ("model", "posterior", "totals", "privacy", "summary", "simulate", "archive", "provenance"),
     ("checks",),
     ("output",),
     ("web",),

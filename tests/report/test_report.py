@@ -146,7 +146,7 @@ def test_the_page_in_a_browser(mapped, inputs, tmp_path):
             broken = "[...document.images].filter(i => !i.complete || i.naturalWidth === 0).length"
             assert browser.run(broken) == 0
             assert browser.run("document.documentElement.scrollWidth") <= width
-            assert browser.run("document.querySelectorAll('section').length") == 11
+            assert browser.run("document.querySelectorAll('section').length") == 12
             assert browser.console == []
             assert {url.split(":")[0] for url in browser.requests} <= {"file", "data"}
 
