@@ -16,7 +16,7 @@ import pandas as pd
 from geobgp.data.effects import Effects
 from geobgp.data.inputs import Given, Within, next_to_none, of_period, seen_exposure, within
 from geobgp.data.periods import Periods
-from geobgp.errors import DataError
+from geobgp.errors import DataError, option
 from geobgp.files import check_unread
 from geobgp.inference.held_out import ROUNDS
 from geobgp.inference.links import EXP, IDENTITY, Link
@@ -645,6 +645,20 @@ class Posterior:
         """The linear predictor of the nodes, of the quantity in the units that are shown, as it may be told."""
         return self._in_shown(self._published)
 
+    def _limit(self, threshold: float) -> np.ndarray:
+        """Return what draws are compared with for a threshold in `units`, (n_periods or 1, n_nodes or 1).
+
+        NaN where small numbers are hidden, so that nothing there exceeds it.
+        """
+        link = self.link
+        if not link.lowest < threshold < link.highest:
+            words = "a positive number" if link is EXP else "between 0 and 1"
+            raise DataError(
+                f"{option('threshold')} must be {words}; found {threshold}.", option="threshold", found=threshold
+            )
+        limit = link.forward(threshold / self.shown.factor)
+        return limit - shifts(self).reshape(self.n_periods, -1) if self.protection else np.full((1, 1), limit)
+
     def _in_shown(self, mixture: NormalMixture) -> NormalMixture:
         """Return a linear predictor of the quantity in the units that are shown: only those of rates have a factor."""
         factor = self.shown.factor
@@ -1149,6 +1163,118 @@ class Posterior:
         from geobgp.checks.excursions import excursion
 
         return self._each(lambda one, _: excursion(one, threshold, probability, n_samples=n_samples, seed=seed), period)
+
+    @validated(threshold=real(), probability=real(least=0.5, below=1.0), n_samples=whole(1), seed=SEED)
+    def hotspots(
+        self,
+        threshold: float,
+        probability: float = 0.95,
+        *,
+        n_samples: int | None = None,
+        seed: int = 0,
+        period: Any = None,
+    ) -> gpd.GeoDataFrame:
+        """Return the hot spots: the parts of the land that exceed `threshold` everywhere at once with `probability`.
+
+        The land of `excursion`, divided into parts that hang together over land (or bridges), not over water or
+        barriers, nor at corners of cells. Parts where nobody is exposed are left out.
+
+        Parameters
+        ----------
+        threshold : float
+            In `units`.
+        probability : float
+            From 0.5 to less than 1; of each period.
+        n_samples, seed : int
+            Joint draws behind it, by default 1,000, or 500 of all periods.
+        period : optional
+            Only the rows of this one, where there are several.
+
+        Returns
+        -------
+        GeoDataFrame
+            A row for each hot spot, the one with the most people (or land) first: ``hotspot``, its number; its land,
+            ``exposure``, ``observed`` and ``expected`` events, ``rate`` and ``relative_risk`` with intervals, as in
+            `totals` (of a prevalence or a value the ``mean``; of cases and controls the ``relative_risk``, its mean
+            over the land); ``p_all``, the probability that all of it exceeds the threshold at once, and ``p_mean``,
+            that its mean does. Of counts by area, ``areas`` are those with most of their land in it, and ``observed``
+            are their events. Where small numbers are hidden no events are told.
+
+            Over periods parts that overlap one of the period before keep its number, and ``class`` says what became
+            of them, ``p_class`` how probably that holds in joint draws of all periods: "first" (of the first period),
+            "new" (no part of it was hot before), "persistent" (hot in the period before), "intensifying" and
+            "diminishing" (hot in the period before, and higher or lower now with `probability`, on all the land that
+            was or is part of it), "sporadic" (hot before, but not in the period before), and "former": not surely hot
+            any more, told in the period after its last, for the land that it had.
+
+        Examples
+        --------
+        >>> import shapely
+        >>> from geobgp import LGCP, Domain, FullRank, Matern
+        >>> domain = Domain.from_polygons(shapely.box(0, 0, 10, 10), cell_size=1, crs="local")
+        >>> there = np.exp(-((domain.node_points - [2.5, 7.5]) ** 2).sum(axis=1) / 4)
+        >>> counts = np.random.default_rng(0).poisson(1 + 20 * there)
+        >>> hot = LGCP(FullRank(domain), Matern(1.0, 4.0, 1.0)).fit(counts).hotspots(3.0)
+        >>> len(hot), bool(hot["p_all"].iloc[0] >= 0.95), hot.contains(shapely.Point(2.5, 7.5)).tolist()
+        (1, True, [True])
+        """
+        from geobgp.checks.hotspots import hotspots
+
+        usual = 1000 if self.periods is None else 500
+        n = usual if n_samples is None else n_samples
+        found = hotspots(self, threshold, probability, n_samples=n, seed=seed)
+        if period is None:
+            return found
+        label = self.time.labels[self.time.find(period)]
+        return found[found["period"] == label].reset_index(drop=True)
+
+    @validated(threshold=real(), regions=SOURCE, by=NAME, n_samples=whole(2), seed=SEED)
+    def people_above(
+        self,
+        threshold: float,
+        regions: Any = None,
+        *,
+        by: str | None = None,
+        n_samples: int | None = None,
+        seed: int = 0,
+    ) -> gpd.GeoDataFrame:
+        """Return how many people live where the quantity exceeds `threshold`, with joint intervals.
+
+        Parameters
+        ----------
+        threshold : float
+            In `units`.
+        regions, by
+            As for `totals`. None: all of the land.
+        n_samples, seed : int
+            Joint draws behind the intervals, by default 2,000, or 500 of all periods; the mean is exact.
+
+        Returns
+        -------
+        GeoDataFrame
+            The regions with their land and ``exposure``; ``people_above``, those who live on cells whose rate exceeds
+            the threshold, the mean with its quantiles ``people_above_q05``, ...; ``share_above``, their share, with its
+            own. Where the exposure is not people it is ``expected_cases_above`` or ``exposure_above``; of cases and
+            controls ``controls_above``, whose share is that of the people they are a sample of; where there is none,
+            ``km2_above`` (``area_above`` of a local domain). Land whose small numbers are hidden is counted apart, as
+            ``people_hidden``. Over periods a row for each period and region.
+
+        Examples
+        --------
+        >>> import shapely
+        >>> from geobgp import LGCP, Domain, FullRank, Matern
+        >>> domain = Domain.from_polygons(shapely.box(0, 0, 10, 10), cell_size=1, crs="local")
+        >>> counts = np.random.default_rng(0).poisson(np.where(domain.node_points[:, 0] < 4, 9.0, 1.0))
+        >>> posterior = LGCP(FullRank(domain), Matern(1.0, 4.0, 1.0)).fit(counts)
+        >>> land = posterior.people_above(4.0).iloc[0]
+        >>> bool(land["area_above_q05"] <= 41 <= land["area_above_q95"])
+        True
+        """
+        from geobgp.totals import people_above
+
+        usual = 2000 if self.periods is None else 500
+        n = usual if n_samples is None else n_samples
+        return people_above(self, regions, threshold, by=by, n_samples=n, seed=seed)
 
     @validated(by=NAME, top=whole(1), reference=real(least=0.0), n_samples=whole(1), seed=SEED)
     def ranks(

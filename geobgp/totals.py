@@ -92,6 +92,64 @@ def totals(
     return out
 
 
+def people_above(
+    posterior: Posterior, regions: Any, threshold: float, *, by: str | None, n_samples: int, seed: int
+) -> gpd.GeoDataFrame:
+    """Return how many people (or km²) of regions lie above a threshold; see `Posterior.people_above`."""
+    domain, count = posterior.domain, posterior.n_periods
+    limit = posterior._limit(threshold)
+    frame = read_regions(regions, domain, by=by)
+    inside = posterior._within(frame)
+    name = counted_in(posterior)
+    scale = 1.0 if name not in ("km2", "area") or posterior.exposure_kind == "area" else domain.area_unit[0]
+    if name in ("km2", "area") and posterior.exposure_kind == "risk":  # of controls small numbers would be told
+        weights = [sparse.csr_array(inside.shares * domain.node_areas)]
+    else:
+        weights = region_weights(posterior, inside)
+
+    def added(values: np.ndarray) -> np.ndarray:
+        """Return sums over regions of values of nodes (draws, periods, nodes), by period and region in one line."""
+        each = [(weights[t % len(weights)] @ values[:, t].T).T / scale for t in range(count)]
+        return np.concatenate(each, axis=1)
+
+    chance = posterior.link.exceedance(posterior._shown_nodes, threshold).reshape(1, count, -1)
+    whole = added(np.ones_like(chance))[0]
+    sums = np.concatenate(
+        [
+            added((block.reshape(len(block), count, -1) > limit).astype(float))
+            for block in posterior.draws(n_samples, seed)
+        ]
+    )
+    per = np.where(whole > 0, whole, np.nan)
+    columns = {} if name in ("km2", "area") else {"exposure": whole}
+    if np.isnan(chance).any():
+        columns[f"{name}_hidden"] = added(np.isnan(chance).astype(float))[0]
+    for key, by_key in ((f"{name}_above", 1.0), ("share_above", per)):
+        columns[key] = added(np.nan_to_num(chance))[0] / by_key
+        columns |= {f"{key}_{quantile_name(q)}": np.quantile(sums / by_key, q, axis=0) for q in posterior.quantiles}
+    least = posterior.protection.min_people
+    if least:
+        columns = {key: np.where(whole < least, np.nan, v) if key != "exposure" else v for key, v in columns.items()}
+    rows = np.tile(np.arange(len(frame)), count)
+    shares = inside.shares if count == 1 else sparse.csr_array(sparse.vstack([inside.shares] * count))
+    out = table(frame.iloc[rows].reset_index(drop=True), shares, domain, columns).set_index(frame.index[rows])
+    if posterior.periods is not None:
+        out = with_periods(out, posterior.periods, np.repeat(np.arange(count), len(frame)))
+    out.attrs |= {"units": posterior.units, "threshold": float(threshold)}
+    return out
+
+
+def counted_in(posterior: Posterior) -> str:
+    """Return what is counted above a threshold, as columns are called: people, or land where there are none.
+
+    Controls stand for the people that they are a sample of.
+    """
+    land = "area" if posterior.domain.crs is None else "km2"
+    names = {"population": "people", "expected": "expected_cases", "exposure": "exposure", "risk": "controls"}
+    hidden = posterior.exposure_kind == "risk" and posterior.protection
+    return land if hidden else names.get(posterior.exposure_kind, land)
+
+
 def with_periods(frame: Any, periods: Periods, rows: np.ndarray) -> Any:
     """Return a table with the columns ``period`` and ``start`` of the periods that its rows belong to, first."""
     labels = np.array(periods.labels, dtype=object)

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from geobgp.errors import DataError, option
-from geobgp.inference.links import EXP
-from geobgp.privacy import shifts
 from geobgp.text import number, percent
 from geobgp.validation import AXES, PATH, real, validated
 
@@ -198,37 +196,36 @@ def excursion(
         Joint samples of all nodes.
     """
     probability = check_probability(probability, n_samples)
-    if not posterior.link.lowest < threshold < posterior.link.highest:
-        words = "a positive number" if posterior.link is EXP else "between 0 and 1"
-        raise DataError(
-            f"{option('threshold')} must be {words}; found {threshold}.", option="threshold", found=threshold
-        )
-    chance = posterior.link.exceedance(posterior._shown_nodes, threshold)
-    n, hidden = posterior.domain.n_nodes, np.isnan(chance)
-    limit = posterior.link.forward(threshold / posterior.shown.factor)
-    limit = limit - shifts(posterior) if posterior.protection else limit
+    above, below = joint_probabilities(posterior, threshold, n_samples, seed)
+    return Excursion(
+        posterior.domain, float(threshold), probability, above[0], below[0], posterior.units, n_samples,
+        posterior.provenance,
+    )  # fmt: skip
+
+
+def joint_probabilities(
+    posterior: Posterior, threshold: float, n_samples: int, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the joint probabilities of `Excursion`, above and below, each (n_periods, n_nodes)."""
+    n, count = posterior.domain.n_nodes, posterior.n_periods
+    limit = posterior._limit(threshold)
+    chance = posterior.link.exceedance(posterior._shown_nodes, threshold).reshape(count, n)
+    hidden = np.isnan(chance)
     # The place of every node in the order in which it joins each region.
-    place = np.empty((2, n), np.int64)
-    for k, order in enumerate((np.argsort(-chance, kind="stable"), np.argsort(chance, kind="stable"))):
-        place[k, order] = np.arange(n)
+    place = np.empty((2, count, n), np.int64)
+    for k, sign in enumerate((-1.0, 1.0)):
+        np.put_along_axis(place[k], np.argsort(sign * chance, axis=1, kind="stable"), np.arange(n)[None], axis=1)
     failed = []
     for block in posterior.draws(n_samples, seed):
-        over = block > limit
+        over = block.reshape(len(block), count, n) > limit
         above, below = np.where(over | hidden, n, place[0]), np.where(over & ~hidden, place[1], n)
-        failed.append([above.min(axis=1), below.min(axis=1)])
+        failed.append([above.min(axis=2), below.min(axis=2)])
     first = np.sort(np.concatenate(failed, axis=1), axis=1)
-    joint = [(n_samples - np.searchsorted(first[k], place[k], "right")) / (n_samples + 1) for k in range(2)]
-    joint = [np.where(hidden, np.nan, one) for one in joint]
-    return Excursion(
-        posterior.domain,
-        float(threshold),
-        probability,
-        joint[0],
-        joint[1],
-        posterior.units,
-        n_samples,
-        posterior.provenance,
-    )
+    joint = np.empty((2, count, n))
+    for k, t in np.ndindex(2, count):
+        joint[k, t] = (n_samples - np.searchsorted(first[k, :, t], place[k, t], "right")) / (n_samples + 1)
+    joint[:, hidden] = np.nan
+    return joint[0], joint[1]
 
 
 def check_probability(probability: float, n_samples: int) -> float:

@@ -49,10 +49,11 @@ WITH = (
 )
 #: What is asked of a posterior, and the methods that answer.
 ASKED = (
-    "summary", "coefficients", "dataset", "intensity", "latent", "exceedance", "values_at", "intensity_at",
-    "sample", "totals", "ranks", "versus", "compare", "excursion", "variation", "residuals", "cross_validate",
-    "level", "trend", "forecast", "in_units", "with_interval", "protected", "at", "to_raster", "to_netcdf", "to_zarr",
-    "to_qgis", "to_map", "to_report", "to_polygons", "tolerance_contours", "to_arviz", "plot", "save",
+    "summary", "coefficients", "dataset", "intensity", "latent", "exceedance", "values_at", "intensity_at", "sample",
+    "totals", "ranks", "versus", "compare", "excursion", "hotspots", "people_above", "variation", "residuals",
+    "cross_validate", "level", "trend", "forecast", "in_units", "with_interval", "protected", "at", "to_raster",
+    "to_netcdf", "to_zarr", "to_qgis", "to_map", "to_report", "to_polygons", "tolerance_contours", "to_arviz", "plot",
+    "save",
 )  # fmt: skip
 
 #: What is asked of several periods.

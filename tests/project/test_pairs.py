@@ -234,6 +234,21 @@ class Asked:
         for one in answer.values() if self.timed else [answer]:
             assert not (one.above & one.below).any()
 
+    def hotspots(self):
+        table = self.posterior.hotspots(self.threshold(), 0.6, n_samples=200)
+        assert len(table) and (table["p_all"] >= 0.6).all() and (table["p_mean"] >= table["p_all"]).all()
+        main = {"expected", "mean", "relative_risk"} & set(table)
+        assert main and np.isfinite(table[list(main)]).all(axis=None) and ("class" in table) == self.timed
+        assert table.crs.to_epsg() == 28992 and table.attrs["units"] == self.posterior.units
+
+    def people_above(self):
+        table = self.posterior.people_above(self.threshold(), HALVES, n_samples=200)
+        whole = self.posterior.people_above(self.threshold(), n_samples=200)
+        (main,) = [c for c in table if c.endswith("_above") and c != "share_above"]
+        both = table[main].to_numpy().reshape(self.n_periods, 2).sum(axis=1)
+        np.testing.assert_allclose(both, whole[main], rtol=1e-9)
+        assert whole["share_above"].between(0.05, 0.95).all() and ("period" in table) == self.timed
+
     def variation(self):
         assert self.posterior.variation(held_out=False).verdict in ("varies", "may vary", "no evidence")
 

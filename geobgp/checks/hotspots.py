@@ -1,0 +1,294 @@
+"""Hot spots: the connected parts of the land that surely exceeds a threshold, one row each, followed over time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import shapely
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
+
+from geobgp.checks.excursions import check_probability, joint_probabilities
+from geobgp.inference.mixture import quantile_name
+from geobgp.privacy import shifts
+from geobgp.totals import rates, with_periods
+
+if TYPE_CHECKING:
+    import geopandas as gpd
+
+    from geobgp.land.domain import Domain
+    from geobgp.posterior import Posterior
+
+#: What can become of a hot spot from one period to the next, in words.
+CLASSES = {
+    "first": "hot in the first period: what was before is not known",
+    "new": "hot now, and no part of it was in any period before",
+    "persistent": "hot now and in the period before",
+    "intensifying": "hot now and in the period before, and surely higher now",
+    "diminishing": "hot now and in the period before, and surely lower now",
+    "sporadic": "hot now and in an earlier period, but not in the one before",
+    "former": "hot in the period before, and no longer surely so",
+}
+
+
+@dataclass(eq=False)
+class Part:
+    """A part of the land in a period: a hot spot, or one that was (`former`)."""
+
+    period: int
+    nodes: np.ndarray
+    number: int = 0
+    kind: str = ""
+    #: With the overlapping parts of the period before.
+    joined: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+
+
+def connected_parts(domain: Domain, which: np.ndarray) -> list[np.ndarray]:
+    """Return the nodes of each part of some land that hangs together over land, or over a bridge.
+
+    Nodes hang together where their land meets along a line: not at a corner, nor across water or a barrier between.
+
+    Examples
+    --------
+    >>> from geobgp import Domain
+    >>> domain = Domain.from_polygons(shapely.box(0, 0, 3, 1), cell_size=1, crs="local")
+    >>> [part.tolist() for part in connected_parts(domain, np.array([True, False, True]))]
+    [[0], [2]]
+    """
+    ends = [domain.piece_node[domain.pieces.first], domain.piece_node[domain.pieces.second]]
+    if domain.bridges is not None:
+        ends = [np.r_[a, b] for a, b in zip(ends, (domain.bridges.first, domain.bridges.second), strict=True)]
+    kept = (ends[0] >= 0) & (ends[1] >= 0)
+    kept[kept] = which[ends[0][kept]] & which[ends[1][kept]]
+    graph = sparse.coo_array((np.ones(int(kept.sum())), (ends[0][kept], ends[1][kept])), shape=(domain.n_nodes,) * 2)
+    label = connected_components(graph, directed=False)[1]
+    nodes = np.flatnonzero(which)
+    order = nodes[np.argsort(label[nodes], kind="stable")]
+    return np.split(order, np.flatnonzero(np.diff(label[order])) + 1) if len(order) else []
+
+
+def hotspots(
+    posterior: Posterior, threshold: float, probability: float, *, n_samples: int, seed: int
+) -> gpd.GeoDataFrame:
+    """Return the hot spots of a map, of all its periods; see `Posterior.hotspots`."""
+    import geopandas as gpd
+
+    probability = check_probability(probability, n_samples)
+    above = joint_probabilities(posterior, threshold, n_samples, seed)[0] >= probability
+    amounts = _amounts(posterior)
+    found: list[list[Part]] = []
+    for t, hot in enumerate(above):
+        pieces = [nodes for nodes in connected_parts(posterior.domain, hot) if amounts[t, nodes].sum() > 0]
+        order = np.argsort([-amounts[t, nodes].sum() for nodes in pieces], kind="stable")
+        found.append([Part(t, pieces[k], number) for number, k in enumerate(order, 1)])
+    parts = _followed(found, amounts) if posterior.periods is not None else found[0]
+    columns = _numbers(posterior, parts, amounts, threshold, probability, n_samples, seed)
+    shapes = [shapely.union_all(posterior.domain.polygon_of(part.nodes)) for part in parts]
+    frame = gpd.GeoDataFrame(columns, geometry=np.array(shapes, object), crs=posterior.domain.crs)
+    if posterior.periods is not None:
+        with_periods(frame, posterior.periods, np.array([part.period for part in parts], int))
+    frame.attrs |= {"units": posterior.units, "threshold": float(threshold), "probability": probability}
+    return frame
+
+
+def _amounts(posterior: Posterior) -> np.ndarray:
+    """Return what nodes count for, (n_periods, n_nodes); their land in a map of risk, whose controls are a sample."""
+    if posterior.exposure_kind == "risk":
+        return np.broadcast_to(posterior.domain.node_areas, posterior.amounts.shape)
+    return posterior.amounts
+
+
+# -- over time
+
+
+def _followed(found: Sequence[list[Part]], amounts: np.ndarray) -> list[Part]:
+    """Return the parts of all periods, each with a number that it keeps as long as it overlaps, and what became of it.
+
+    Of several parts that overlap one of the period before, the one with the most people (or land) in common keeps its
+    number. A part that has no other part after it has a row more, in the period after, as a former one.
+    """
+    out: list[Part] = []
+    earlier: list[Part] = []
+    newest = 0
+    for t, parts in enumerate(found):
+        for part in parts:
+            part.number = 0
+        before = found[t - 1] if t else []
+        pairs = _overlaps(parts, before, amounts[t])
+        taken: set[int] = set()
+        for _, j, i in pairs:
+            part, old = parts[j], before[i]
+            part.joined = np.union1d(part.joined if len(part.joined) else part.nodes, old.nodes)
+            if not part.number and old.number not in taken:
+                part.number = old.number
+                taken.add(old.number)
+        for _, j, i in _overlaps(parts, earlier, amounts[t]):
+            if not len(parts[j].joined):
+                parts[j].kind = "sporadic"
+                if not parts[j].number and earlier[i].number not in taken:
+                    parts[j].number = earlier[i].number
+                    taken.add(earlier[i].number)
+        for part in parts:
+            if not part.number:
+                newest += 1
+                part.number = newest
+            part.kind = part.kind or ("first" if t == 0 else "persistent" if len(part.joined) else "new")
+        lost = set(range(len(before))) - {i for _, _, i in pairs}
+        out += [*parts, *(Part(t, before[i].nodes, before[i].number, "former") for i in sorted(lost))]
+        earlier = [*earlier, *before]
+    return out
+
+
+def _overlaps(parts: list[Part], before: list[Part], amounts: np.ndarray) -> list[tuple[float, int, int]]:
+    """Return (what they have in common, part, part before) of those that overlap, the most in common first."""
+    if not parts or not before:
+        return []
+    mine, theirs = (_members([p.nodes for p in some], len(amounts)) for some in (parts, before))
+    # A node without people counts for a little: parts that have land alone in common overlap too.
+    common = sparse.coo_array(mine @ sparse.diags_array(amounts + 1e-12 * amounts.max()) @ theirs.T)
+    order = np.argsort(-common.data, kind="stable")
+    return [(float(common.data[k]), int(common.row[k]), int(common.col[k])) for k in order]
+
+
+def _members(sets: Sequence[np.ndarray], n: int) -> sparse.csr_array:
+    """Return which nodes belong to which set, (sets, nodes)."""
+    ends = np.concatenate([[0], np.cumsum([len(one) for one in sets])]).astype(int)
+    nodes = np.concatenate([*sets, np.zeros(0, int)]).astype(int)
+    return sparse.csr_array((np.ones(len(nodes)), nodes, ends), shape=(len(sets), n))
+
+
+# -- numbers
+
+
+def _numbers(
+    posterior: Posterior, parts: list[Part], amounts: np.ndarray, threshold: float, probability: float,
+    n_samples: int, seed: int,
+) -> dict[str, Any]:  # fmt: skip
+    """Return the columns of the table: facts of each part, and statistics of joint draws."""
+
+    def added(values: np.ndarray) -> np.ndarray:
+        """Return the sums over parts of values of nodes, (n_nodes,) or (n_periods, n_nodes)."""
+        each = np.broadcast_to(values, amounts.shape)
+        return np.array([each[part.period, part.nodes].sum() for part in parts], float)
+
+    size, unit = posterior.domain.area_unit
+    told, factor, chances = posterior.exposure_kind, posterior.shown.factor, posterior.quantiles
+    total = added(amounts)
+    means = np.nan_to_num(posterior.link.mean(posterior._published).reshape(amounts.shape))
+    mean = added(amounts * means) / total
+    columns: dict[str, Any] = {"hotspot": [part.number for part in parts]}
+    if posterior.periods is not None:
+        columns["class"], columns["p_class"] = [part.kind for part in parts], np.full(len(parts), np.nan)
+    columns["land_km2" if unit == "km²" else "land_area"] = added(posterior.domain.node_areas / size)
+    if told not in ("area", "observation") and not (told == "risk" and posterior.protection):
+        columns["exposure"] = added(posterior.amounts)
+    columns |= _observed(posterior, parts, added)
+    averages, all_above, before, now = _draws(posterior, parts, amounts, threshold, n_samples, seed)
+    if posterior.is_summed and told != "risk":
+        sums = averages * total
+        counts = {"expected": mean * total, "sd": sums.std(axis=0, ddof=1)}
+        counts |= {quantile_name(q): np.quantile(sums, q, axis=0) for q in chances}
+        columns |= counts | rates(posterior, counts, total, chances)
+        if posterior.effort is not None:
+            columns["reported"] = added(amounts * means * posterior.effort)
+    else:
+        name, start = ("relative_risk", "relative_risk_") if told == "risk" else ("mean", "")
+        columns |= {name: factor * mean, f"{start}sd": factor * averages.std(axis=0, ddof=1)}
+        columns |= {f"{start}{quantile_name(q)}": factor * np.quantile(averages, q, axis=0) for q in chances}
+    limit = threshold / factor
+    columns |= {"p_all": all_above.mean(axis=0), "p_mean": (averages > limit).mean(axis=0)}
+    if posterior.periods is not None:
+        _classed(columns, parts, averages > limit, now, before, limit, probability)
+    return columns
+
+
+def _classed(
+    columns: dict[str, Any], parts: list[Part], hot: np.ndarray, now: np.ndarray, before: np.ndarray, limit: float,
+    probability: float,
+) -> None:  # fmt: skip
+    """Say what became of each part, and with what probability that holds in joint draws."""
+    rises, both = now > before, (now > limit) & (before > limit)
+    for k, part in enumerate(parts):
+        if part.kind == "persistent":
+            for kind, moves in (("intensifying", rises[:, k]), ("diminishing", ~rises[:, k])):
+                if (both[:, k] & moves).mean() >= probability:
+                    part.kind = columns["class"][k] = kind
+        holds = {
+            "first": hot[:, k],
+            "new": hot[:, k] & rises[:, k],
+            "sporadic": hot[:, k] & rises[:, k],
+            "persistent": both[:, k],
+            "intensifying": both[:, k] & rises[:, k],
+            "diminishing": both[:, k] & ~rises[:, k],
+            "former": ~hot[:, k],
+        }[part.kind]
+        columns["p_class"][k] = holds.mean()
+
+
+def _draws(
+    posterior: Posterior, parts: list[Part], amounts: np.ndarray, threshold: float, n_samples: int, seed: int
+) -> tuple[np.ndarray, ...]:
+    """Return joint draws of parts: means, whether all exceeds, and the means of `joined` land before and now."""
+    limit = np.broadcast_to(posterior._limit(threshold), amounts.shape)
+    out = np.zeros((4, n_samples, len(parts)))
+    start = 0
+    for block, values in _values(posterior, n_samples, seed) if parts else ():
+        rows = slice(start, start + len(block))
+        start = rows.stop
+        for k, part in enumerate(parts):
+            t, nodes = part.period, part.nodes
+            out[0, rows, k] = _mean(values[:, t, nodes], amounts[t, nodes])
+            out[1, rows, k] = (block[:, t, nodes] > limit[t, nodes]).all(axis=1)
+            if t:
+                wide = part.joined if len(part.joined) else nodes
+                for row, at in ((2, t - 1), (3, t)):
+                    out[row, rows, k] = _mean(values[:, at, wide], amounts[at, wide])
+    return tuple(out)
+
+
+def _mean(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Return weighted means of draws (draws, nodes); plain ones where all weights are zero."""
+    weights = weights if weights.sum() > 0 else np.ones(len(weights))
+    return np.asarray(values @ weights / weights.sum())
+
+
+def _values(posterior: Posterior, n_samples: int, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield joint draws of the linear predictor and of the quantity as they may be told, (draws, periods, nodes)."""
+    moved = shifts(posterior).reshape(posterior.n_periods, -1) if posterior.protection else 0.0
+    for block in posterior.draws(n_samples, seed):
+        eta = block.reshape(len(block), posterior.n_periods, -1)
+        yield eta, np.nan_to_num(posterior.link.inverse(eta + moved))
+
+
+def _observed(posterior: Posterior, parts: list[Part], added: Callable[[np.ndarray], np.ndarray]) -> dict[str, Any]:
+    """Return the events inside each part; of counts by area those of the areas that lie mostly in it, which are named.
+
+    No events where small numbers are hidden: the difference between two parts would tell those of a cell.
+    """
+    areas, known = posterior.areas, posterior.observed
+    columns: dict[str, Any] = {}
+    if posterior.persons is not None:
+        count = None if posterior.periods is None else posterior.n_periods
+        known = posterior.persons.cases_at(posterior.domain.n_nodes, count)
+    elif areas is not None:
+        known = areas.located if areas.located is not None else np.zeros(posterior.domain.n_nodes)
+    if known is None:
+        return {}
+    inside = added(known)
+    if areas is not None:
+        land = sparse.csr_array(areas.shares * posterior.domain.node_areas)
+        whole, values = np.asarray(land.sum(axis=1)).ravel(), np.atleast_2d(areas.values)
+        most = [np.flatnonzero(np.asarray(land[:, p.nodes].sum(axis=1)).ravel() > 0.5 * whole) for p in parts]
+        inside = inside + [values[p.period, k].sum() for p, k in zip(parts, most, strict=True)]
+        columns["areas"] = [", ".join(str(areas.names[k]) for k in some) for some in most]
+    return columns if posterior.protection else {"observed": inside} | columns
+
+
+def numbered(frame: pd.DataFrame) -> list[str]:
+    """Return what hot spots are called on maps and in tables."""
+    kinds = frame["class"] if "class" in frame else [""] * len(frame)
+    return [f"hot spot {k}{f', {kind}' if kind else ''}" for k, kind in zip(frame["hotspot"], kinds, strict=True)]
