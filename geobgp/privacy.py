@@ -454,13 +454,15 @@ def told_in_choices(posterior: Posterior, options: Any, choices: dict[str, Any])
 
 
 def told_origin(posterior: Posterior) -> dict[str, Any]:
-    """Return where a map comes from, without the size of inputs with few features."""
+    """Return where a map comes from, without the size of inputs with few persons."""
     origin, rule = dict(posterior.origin), posterior.protection
     if not rule.min_count or not origin:
         return origin
 
     def told(one: Mapping[str, Any]) -> dict[str, Any]:
         n = one["features"]
+        if one["role"] not in ("points", "cases", "controls"):
+            return dict(one)
         if n is None or rule.few(n):
             return dict(one) | {"features": None, "bytes": None}
         return dict(one) | {"features": round(float(rule.told(n)))}

@@ -1,5 +1,6 @@
 """Where a map comes from: every input is known again by its content, whatever it is called."""
 
+import dataclasses
 import gzip
 import hashlib
 import json
@@ -145,15 +146,14 @@ def test_where_a_map_comes_from_is_saved_with_it_and_told_by_its_report(mapped, 
     assert "PCG64" in page and f"numpy {np.__version__}" in page
 
 
-def test_inputs_of_few_events_do_not_tell_how_many(mapped, tmp_path):
-    few = case.points().iloc[:12]
-    posterior = geobgp.map_intensity(
-        few, case.land(), cell_size=2000, m="full", permeability=0, cache=False, min_count=20, protect="hide"
-    )
+def test_inputs_of_few_persons_do_not_tell_how_many(mapped, tmp_path):
+    inputs = [one | ({"features": 7} if one["role"] == "points" else {}) for one in mapped[2].origin["inputs"]]
+    posterior = dataclasses.replace(mapped[2].protected(8), origin=mapped[2].origin | {"inputs": inputs})
     path = posterior.save(tmp_path / "few.geobgp")
     for origin in (provenance_in_report(posterior, tmp_path), geobgp.Posterior.load(path).origin["inputs"]):
-        points = next(one for one in origin if one["role"] == "points")
+        points, land = (next(one for one in origin if one["role"] == role) for role in ("points", "land"))
         assert points["features"] is None and points["bytes"] is None and points["sha256"]
+        assert land["features"] == len(case.land())
 
 
 def provenance_in_report(posterior, folder):

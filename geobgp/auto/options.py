@@ -247,15 +247,17 @@ class OptionSet:
         for what, path in self.files().items():
             check_exists(path, what)
 
-    def record(self, *, needed: bool = False) -> dict[str, Any]:
+    def record(self, *, needed: bool = False, matters: bool = False) -> dict[str, Any]:
         """Return what was given as plain data; of files their names without folders, as results travel.
 
-        With `needed` what must be given is there too.
+        With `needed` what must be given is there too, with `matters` only what results depend on.
         """
         how = settings(type(self))
         always = {name: getattr(self, name) for name, one in how.items() if one.always and needed}
         given = {name: value for name, value in always.items() if value is not None} | self.given()
-        return {name: _plain(value, how[name].kind) for name, value in given.items()}
+        return {
+            name: _plain(value, how[name].kind) for name, value in given.items() if how[name].matters or not matters
+        }
 
 
 # -- Groups ----------------------------------------------------------------------------------------------------

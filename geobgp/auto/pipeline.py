@@ -100,7 +100,7 @@ def run(
     task = kind(options, progress, keep_coordinates, check, by, n_workers)
     task.n_strata  # noqa: B018  (columns that are not there are told now)
     with progress.stage("inputs") as stage:
-        origin = origin_of(task.function, options.sources(), options.record(needed=True), stage)
+        origin = origin_of(task.function, options.sources(), options.record(needed=True, matters=True), stage)
     begin = perf_counter()
     first = options.max_seconds * (POOLED_SHARE if task.in_time else 1.0)
     fits = Fits(task, begin + first, ClockDecisions(before=decisions))

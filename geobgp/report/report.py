@@ -259,7 +259,7 @@ def render(shown: Posterior | View, inputs: ReportInputs) -> str:
         effort="" if effort is None else about_effort(effort, posterior.domain),
         estimates=_estimates(posterior),
         computation=_computation(posterior, inputs),
-        **_provenance(posterior),
+        **_provenance(posterior, inputs),
         **_residuals(view),
         **_checks(posterior, inputs.checks),
         **_validation(posterior, inputs.validation),
@@ -595,7 +595,7 @@ def three(value: float) -> str:
     return number(value, 3)
 
 
-def _provenance(posterior: Posterior) -> dict[str, Any]:
+def _provenance(posterior: Posterior, inputs: ReportInputs) -> dict[str, Any]:
     """Return every input with what identifies it, and what else made the map; nothing of a fit step by step."""
     origin = told_origin(posterior)
     if not origin:
@@ -611,7 +611,8 @@ def _provenance(posterior: Posterior) -> dict[str, Any]:
         for one in origin["inputs"]
     ]
     software = ", ".join(f"{name} {version}" for name, version in origin["software"].items())
-    made_by = [("Call", origin["call"]), ("Software", software), ("Random state", origin["random_state"])]
+    call = [] if inputs.command else [("Call", origin["call"])]
+    made_by = [*call, ("Software", software), ("Random state", origin["random_state"])]
     return {"identified": rows, "made_by": made_by}
 
 
