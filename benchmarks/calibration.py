@@ -113,7 +113,7 @@ def one_run(case: Case, places: list[Any], seed: int) -> tuple[dict[str, float],
     posterior = LGCP(case.basis, kernel).fit(counts, hyper=case.hyper or "map")
     seconds = time.perf_counter() - begin
     nodes = posterior.node_intensity(QUANTILES)
-    totals = posterior.totals(places, quantiles=QUANTILES, n_samples=1000, seed=seed)
+    totals = posterior.totals(places, quantiles=QUANTILES, n_samples=1000, rng=seed)
     expected = area_shares(domain, places) @ (rate * domain.node_areas / 1e6)
     out = {}
     for quantity, table, true in (("nodes", nodes, rate), ("totals", totals, expected)):

@@ -247,7 +247,7 @@ def cases(coast: str, seeds: int, n_points: int) -> Iterator[Case]:
         for kind, make in TRUTHS.items():
             truth = np.exp(make(domain, np.random.default_rng([seed, len(kind)])))
             truth *= n_points / float(truth @ area)
-            yield Case(coast, kind, seed, domain, truth, simulate_points(domain, truth, seed=seed))
+            yield Case(coast, kind, seed, domain, truth, simulate_points(domain, truth, rng=seed))
 
 
 def measure(case: Case, way: Callable[[Any, Domain], Estimate], groups: dict[str, np.ndarray]) -> dict[str, Any]:

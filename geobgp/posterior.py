@@ -54,6 +54,7 @@ from geobgp.validation import (
     CLIENT,
     FIGURE,
     FLAG,
+    GENERATOR,
     JOBS,
     LEVELS,
     MIN_COUNT,
@@ -61,8 +62,7 @@ from geobgp.validation import (
     PATH,
     POSTERIOR,
     PROBABILITIES,
-    SEED,
-    SEED_OR_GENERATOR,
+    RNG,
     SEVERAL_PERIODS,
     SOURCE,
     TEXT,
@@ -924,16 +924,16 @@ class Posterior:
 
     # -- samples ---------------------------------------------------------------------------------------------
 
-    @validated(n=whole(), seed=SEED_OR_GENERATOR)
-    def sample(self, n: int, seed: int | np.random.Generator | None = None) -> xr.DataArray:
+    @validated(n=whole(), rng=GENERATOR)
+    def sample(self, n: int, rng: int | np.random.Generator | None = None) -> xr.DataArray:
         """Draw joint samples of the quantity at all nodes (in all periods).
 
         Parameters
         ----------
         n : int
             Number of samples; 1,000 samples of 15,000 nodes take 120 MB, one of 10,000 nodes in 120 periods 10 MB.
-        seed : int or Generator, optional
-            The same seed gives the same samples; None gives others every time.
+        rng : int or Generator, optional
+            The same number gives the same samples; None gives others every time.
 
         Returns
         -------
@@ -946,7 +946,7 @@ class Posterior:
         from geobgp.output.grids import time_axis
 
         moved = shifts(self).reshape(self._shape) if self.protection else 0.0
-        blocks = [self.link.inverse(block + moved) for block in self.draws(n, seed)]
+        blocks = [self.link.inverse(block + moved) for block in self.draws(n, rng)]
         values = np.concatenate([np.zeros((0, *self._shape)), *blocks])
         easting, northing = self.domain.node_points.T
         out = xr.DataArray(
@@ -961,16 +961,16 @@ class Posterior:
         axes = time_axis(self.periods)
         return out.assign_coords({name: axis for name, axis in axes.items() if name != "time_bounds"})
 
-    def sample_blocks(self, n: int, seed: int | np.random.Generator | None) -> Iterator[np.ndarray]:
+    def sample_blocks(self, n: int, rng: int | np.random.Generator | None) -> Iterator[np.ndarray]:
         """Yield joint samples of the quantity, per unit of `exposure`, some at a time: n in all."""
-        for block in self.draws(n, seed):
+        for block in self.draws(n, rng):
             yield self.link.inverse(block)
 
-    def draws(self, n: int, seed: int | np.random.Generator | None) -> Iterator[np.ndarray]:
+    def draws(self, n: int, rng: int | np.random.Generator | None) -> Iterator[np.ndarray]:
         """Yield joint draws of eta, some at a time: n in all."""
         if n < 0:
             raise DataError(f"The number of samples cannot be negative; found {n}.")
-        rng, states = np.random.default_rng(seed), self.fit.states
+        rng, states = np.random.default_rng(rng), self.fit.states
         # Each state gets its share of the rows, in random order: rows are independent draws of the mixture.
         owner = rng.permutation(np.repeat(np.arange(len(states)), rng.multinomial(n, weights_of(states))))
         size = max(1, _SAMPLE_BLOCK // math.prod(self._shape))
@@ -1073,7 +1073,7 @@ class Posterior:
         """
         return protected(self, Protection.of(min_count, protect, min_people))
 
-    @validated(regions=SOURCE, by=NAME, quantiles=PROBABILITIES, predicted=FLAG, n_samples=whole(2), seed=SEED)
+    @validated(regions=SOURCE, by=NAME, quantiles=PROBABILITIES, predicted=FLAG, n_samples=whole(2), rng=RNG)
     def totals(
         self,
         regions: gpd.GeoDataFrame | gpd.GeoSeries | str | Path | Any = None,
@@ -1083,7 +1083,7 @@ class Posterior:
         quantiles: Sequence[float] | None = None,
         predicted: bool = False,
         n_samples: int | None = None,
-        seed: int = 0,
+        rng: int | np.random.Generator = 0,
     ) -> gpd.GeoDataFrame:
         """Return the expected number of events in regions, or the mean of a share or a value, with joint intervals.
 
@@ -1107,8 +1107,9 @@ class Posterior:
         predicted : bool
             Add ``predicted_q05``, ...: quantiles of the number of events reported in such a period as was observed,
             which varies around the expected number as the likelihood's counts do.
-        n_samples, seed : int
+        n_samples : int
             Joint samples behind sd and quantiles, by default 2,000, or 500 of all periods; the mean is exact.
+        rng : int or Generator
 
         Returns
         -------
@@ -1135,12 +1136,18 @@ class Posterior:
             quantiles=quantiles,
             predicted=predicted,
             n_samples=usual if n_samples is None else n_samples,
-            seed=seed,
+            rng=rng,
         )
 
-    @validated(threshold=real(), probability=real(least=0.5, below=1.0), n_samples=whole(1), seed=SEED)
+    @validated(threshold=real(), probability=real(least=0.5, below=1.0), n_samples=whole(1), rng=RNG)
     def excursion(
-        self, threshold: float, probability: float = 0.9, *, n_samples: int = 1000, seed: int = 0, period: Any = None
+        self,
+        threshold: float,
+        probability: float = 0.9,
+        *,
+        n_samples: int = 1000,
+        rng: int | np.random.Generator = 0,
+        period: Any = None,
     ) -> Excursion:
         """Return the largest region that exceeds `threshold` everywhere at once with `probability`, and its opposite.
 
@@ -1150,8 +1157,9 @@ class Posterior:
             In `units`.
         probability : float
             From 0.5 to less than 1.
-        n_samples, seed : int
+        n_samples : int
             Joint samples behind it.
+        rng : int or Generator
         period : optional
             Of which period, where there are several: its label, number, or a date within it.
 
@@ -1162,16 +1170,16 @@ class Posterior:
         """
         from geobgp.checks.excursions import excursion
 
-        return self._each(lambda one, _: excursion(one, threshold, probability, n_samples=n_samples, seed=seed), period)
+        return self._each(lambda one, _: excursion(one, threshold, probability, n_samples=n_samples, rng=rng), period)
 
-    @validated(threshold=real(), probability=real(least=0.5, below=1.0), n_samples=whole(1), seed=SEED)
+    @validated(threshold=real(), probability=real(least=0.5, below=1.0), n_samples=whole(1), rng=RNG)
     def hotspots(
         self,
         threshold: float,
         probability: float = 0.95,
         *,
         n_samples: int | None = None,
-        seed: int = 0,
+        rng: int | np.random.Generator = 0,
         period: Any = None,
     ) -> gpd.GeoDataFrame:
         """Return the hot spots: the parts of the land that exceed `threshold` everywhere at once with `probability`.
@@ -1185,8 +1193,9 @@ class Posterior:
             In `units`.
         probability : float
             From 0.5 to less than 1; of each period.
-        n_samples, seed : int
+        n_samples : int
             Joint draws behind it, by default 1,000, or 500 of all periods.
+        rng : int or Generator
         period : optional
             Only the rows of this one, where there are several.
 
@@ -1222,13 +1231,13 @@ class Posterior:
 
         usual = 1000 if self.periods is None else 500
         n = usual if n_samples is None else n_samples
-        found = hotspots(self, threshold, probability, n_samples=n, seed=seed)
+        found = hotspots(self, threshold, probability, n_samples=n, rng=rng)
         if period is None:
             return found
         label = self.time.labels[self.time.find(period)]
         return found[found["period"] == label].reset_index(drop=True)
 
-    @validated(threshold=real(), regions=SOURCE, by=NAME, n_samples=whole(2), seed=SEED)
+    @validated(threshold=real(), regions=SOURCE, by=NAME, n_samples=whole(2), rng=RNG)
     def people_above(
         self,
         threshold: float,
@@ -1236,7 +1245,7 @@ class Posterior:
         *,
         by: str | None = None,
         n_samples: int | None = None,
-        seed: int = 0,
+        rng: int | np.random.Generator = 0,
     ) -> gpd.GeoDataFrame:
         """Return how many people live where the quantity exceeds `threshold`, with joint intervals.
 
@@ -1246,8 +1255,9 @@ class Posterior:
             In `units`.
         regions, by
             As for `totals`. None: all of the land.
-        n_samples, seed : int
+        n_samples : int
             Joint draws behind the intervals, by default 2,000, or 500 of all periods; the mean is exact.
+        rng : int or Generator
 
         Returns
         -------
@@ -1274,9 +1284,9 @@ class Posterior:
 
         usual = 2000 if self.periods is None else 500
         n = usual if n_samples is None else n_samples
-        return people_above(self, regions, threshold, by=by, n_samples=n, seed=seed)
+        return people_above(self, regions, threshold, by=by, n_samples=n, rng=rng)
 
-    @validated(by=NAME, top=whole(1), reference=real(least=0.0), n_samples=whole(1), seed=SEED)
+    @validated(by=NAME, top=whole(1), reference=real(least=0.0), n_samples=whole(1), rng=RNG)
     def ranks(
         self,
         regions: Any,
@@ -1285,7 +1295,7 @@ class Posterior:
         top: int = 3,
         reference: float | None = None,
         n_samples: int = 2000,
-        seed: int = 0,
+        rng: int | np.random.Generator = 0,
         period: Any = None,
     ) -> gpd.GeoDataFrame:
         """Return how regions rank by their rate, with the probability of each claim.
@@ -1300,8 +1310,9 @@ class Posterior:
             How many regions are the top.
         reference : float, optional
             A rate in `units`; by default that of all the land, which is drawn together with the regions'.
-        n_samples, seed : int
+        n_samples : int
             Joint samples behind it.
+        rng : int or Generator
         period : optional
             Of which period, where there are several: its label, number, or a date within it.
 
@@ -1315,7 +1326,7 @@ class Posterior:
         """
         from geobgp.checks.compare import ranks
 
-        how: dict[str, Any] = {"by": by, "top": top, "reference": reference, "n_samples": n_samples, "seed": seed}
+        how: dict[str, Any] = {"by": by, "top": top, "reference": reference, "n_samples": n_samples, "rng": rng}
         return self._each(lambda one, _: ranks(one, regions, **how), period)
 
     @validated(other=POSTERIOR, names=some_names("two names", 2))
@@ -1342,8 +1353,8 @@ class Posterior:
             lambda one, label: versus(one, other if other.periods is None else other.at(label), names), period
         )
 
-    @validated(regions=SOURCE, n_samples=whole(2), seed=SEED)
-    def trend(self, regions: Any = None, *, n_samples: int = 500, seed: int = 0) -> Any:
+    @validated(regions=SOURCE, n_samples=whole(2), rng=RNG)
+    def trend(self, regions: Any = None, *, n_samples: int = 500, rng: int | np.random.Generator = 0) -> Any:
         """Return the rate of change over all periods, with its interval and the probability of an increase.
 
         The trend is the slope of the straight line through the log-intensities of all periods, by least squares: of
@@ -1356,8 +1367,9 @@ class Posterior:
         ----------
         regions : optional
             As for `totals`; "land" is all of it as one region. None: a map.
-        n_samples, seed : int
+        n_samples : int
             Joint draws behind it.
+        rng : int or Generator
 
         Returns
         -------
@@ -1370,8 +1382,8 @@ class Posterior:
         if self.time.n < 2:
             raise DataError("A trend needs two periods at least; there is one.", found=1)
         if regions is not None:
-            return trend_of_regions(self, regions, n_samples, seed)
-        values, about = trend_map(self, n_samples, seed)
+            return trend_of_regions(self, regions, n_samples, rng)
+        values, about = trend_map(self, n_samples, rng)
         return dataset(self.domain, values, variables=about, attrs=self.provenance)
 
     @validated(periods=AHEAD, exposure=ARRAY)
@@ -1495,15 +1507,17 @@ class Posterior:
 
     # -- checks ----------------------------------------------------------------------------------------------
 
-    @validated(n_simulations=whole(39), seed=SEED)
-    def residuals(self, *, n_simulations: int = 99, seed: int = 0, period: Any = None) -> Residuals:
+    @validated(n_simulations=whole(39), rng=RNG)
+    def residuals(
+        self, *, n_simulations: int = 99, rng: int | np.random.Generator = 0, period: Any = None
+    ) -> Residuals:
         """Return residuals of the events that made the map, with bands of events simulated from it.
 
         Parameters
         ----------
         n_simulations : int
             At least 39.
-        seed : int
+        rng : int or Generator
         period : optional
             Of which period, where there are several: its label, number, or a date within it.
 
@@ -1515,10 +1529,10 @@ class Posterior:
         from geobgp.checks.residuals import residuals
 
         refuse(self, "residuals()", "shows the events of every square")
-        return self._each(lambda one, _: residuals(one, n_simulations=n_simulations, seed=seed), period)
+        return self._each(lambda one, _: residuals(one, n_simulations=n_simulations, rng=rng), period)
 
     @validated(
-        buffer=real(least=0.0), last=whole(1), rounds=whole(), seed=SEED, refit=FLAG, client=CLIENT,
+        buffer=real(least=0.0), last=whole(1), rounds=whole(), rng=RNG, refit=FLAG, client=CLIENT,
         n_jobs=JOBS,
     )  # fmt: skip
     def cross_validate(
@@ -1528,7 +1542,7 @@ class Posterior:
         *,
         last: int | None = None,
         rounds: int = ROUNDS,
-        seed: int = 0,
+        rng: int | np.random.Generator = 0,
         refit: bool = False,
         client: Any = None,
         n_jobs: int | None = 1,
@@ -1556,7 +1570,7 @@ class Posterior:
             Over periods: how many are left out. By default three, or fewer of less than five periods.
         rounds : int
             How often the neighbours of a block are brought up to date; 0 is quicker, and near where data are plenty.
-        seed : int
+        rng : int or Generator
             Of the predictive draws and of the randomised PIT values.
         refit : bool
             Fit anew without each block, hyperparameters too: for those who want to see that it makes little difference.
@@ -1593,9 +1607,9 @@ class Posterior:
                     option="buffer" if buffer else "refit",
                     remedy="Leave it out.",
                 )
-            return hide_forecasts(forecast_check(self, last, blocks, seed=seed), self)
+            return hide_forecasts(forecast_check(self, last, blocks, rng=rng), self)
         more = {"refit": refit, "client": client, "n_jobs": n_jobs}
-        checked = cross_validate(self, blocks, buffer, rounds=rounds, seed=seed, **more)
+        checked = cross_validate(self, blocks, buffer, rounds=rounds, rng=rng, **more)
         if isinstance(blocks, str) and not buffer:
             self.fit.notes["cross_validation"] = checked
         return hide_blocks(checked)
@@ -1856,8 +1870,10 @@ class Posterior:
             write_layers(project.parent / "regions.gpkg", {"regions": totals})
         return write_qgis(self, project, rasters, thresholds=thresholds, regions=totals)
 
-    @validated(draws=whole(1), chains=whole(1), seed=SEED)
-    def to_arviz(self, draws: int = 250, *, chains: int = 4, seed: int = 0, period: Any = None) -> Any:
+    @validated(draws=whole(1), chains=whole(1), rng=RNG)
+    def to_arviz(
+        self, draws: int = 250, *, chains: int = 4, rng: int | np.random.Generator = 0, period: Any = None
+    ) -> Any:
         """Return joint draws for ArviZ, so that ``az.summary``, ``az.loo`` and ``az.plot_*`` work.
 
         Needs the extra ``geobgp[arviz]``. Draws are independent of each other; chains are there because ArviZ
@@ -1868,7 +1884,7 @@ class Posterior:
         ----------
         draws, chains : int
             Draws of each chain, and chains: 1,000 draws at 15,000 nodes take 120 MB a variable.
-        seed : int
+        rng : int or Generator
         period : optional
             Of which period, where there are several: its label, number, or a date within it.
 
@@ -1882,7 +1898,7 @@ class Posterior:
         """
         from geobgp.output.arviz import inference_data
 
-        return self._each(lambda one, _: inference_data(one, draws, chains, seed), period)
+        return self._each(lambda one, _: inference_data(one, draws, chains, rng), period)
 
     @validated(
         path=PATH,

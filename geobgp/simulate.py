@@ -13,7 +13,7 @@ from geobgp.errors import CRSError, DataError, GeobgpError, SizeError
 from geobgp.land.crs import as_crs, move
 from geobgp.prior.basis import SCALING, Scaling, resolve
 from geobgp.text import number
-from geobgp.validation import BASIS, DOMAIN, KERNEL, SEED_OR_GENERATOR, as_floats, validated, whole
+from geobgp.validation import BASIS, DOMAIN, GENERATOR, KERNEL, as_floats, validated, whole
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -28,11 +28,11 @@ _MAX_TRIES = 1 << 22
 _ROUND = 1 << 21
 
 
-@validated(domain=DOMAIN, seed=SEED_OR_GENERATOR)
+@validated(domain=DOMAIN, rng=GENERATOR)
 def simulate_points(
     domain: Domain,
     intensity: float | np.ndarray | xr.DataArray | Callable[[np.ndarray], np.ndarray],
-    seed: int | np.random.Generator,
+    rng: int | np.random.Generator,
 ) -> gpd.GeoDataFrame:
     """Draw points from a Poisson process on the land of a domain.
 
@@ -47,8 +47,8 @@ def simulate_points(
         coordinates northing and easting, such as a variable of `Posterior.intensity()`, is read at each node: the
         cell that it lies in, in the raster's own CRS, or the domain's where it has none. A callable gets (n_nodes,
         2) eastings and northings of the nodes and returns one value for each.
-    seed : int or Generator
-        The same seed gives the same points.
+    rng : int or Generator
+        The same number gives the same points.
 
     Returns
     -------
@@ -60,11 +60,11 @@ def simulate_points(
     >>> import shapely
     >>> from geobgp import Domain
     >>> domain = Domain.from_polygons(shapely.box(0, 0, 10, 10), cell_size=1, crs="local")
-    >>> points = simulate_points(domain, 5.0, seed=1)
+    >>> points = simulate_points(domain, 5.0, rng=1)
     >>> 400 < len(points) < 600
     True
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(rng)
     rate = node_intensity(domain, intensity)
     expected = rate * (domain.node_areas / domain.area_unit[0])
     if not expected.sum() <= MAX_POINTS:
@@ -205,9 +205,9 @@ def _whole(domain: Domain) -> np.ndarray:
     return alone & domain.pieces.whole[domain.node_rows, domain.node_cols]
 
 
-@validated(basis=BASIS, kernel=KERNEL, seed=SEED_OR_GENERATOR, n=whole(), scaling=SCALING)
+@validated(basis=BASIS, kernel=KERNEL, rng=GENERATOR, n=whole(), scaling=SCALING)
 def simulate_prior(
-    basis: Basis, kernel: Kernel, seed: int | np.random.Generator, n: int = 1, *, scaling: Scaling | None = None
+    basis: Basis, kernel: Kernel, rng: int | np.random.Generator, n: int = 1, *, scaling: Scaling | None = None
 ) -> np.ndarray:
     """Draw the field f of the prior at the nodes of a basis.
 
@@ -216,7 +216,7 @@ def simulate_prior(
     basis : HarmonicBasis or FullRank
     kernel : Kernel
         With its lengthscale and sd given.
-    seed : int or Generator
+    rng : int or Generator
     n : int
         Number of draws.
     scaling : "even" or "natural", optional
@@ -233,7 +233,7 @@ def simulate_prior(
     >>> from geobgp import Domain, HarmonicBasis, Matern
     >>> domain = Domain.from_polygons(shapely.box(0, 0, 10, 10), cell_size=1, crs="local")
     >>> basis = HarmonicBasis.compute(domain, m=16, cache=False)
-    >>> simulate_prior(basis, Matern(1.5, lengthscale=5.0, sd=1.0), seed=1, n=3).shape
+    >>> simulate_prior(basis, Matern(1.5, lengthscale=5.0, sd=1.0), rng=1, n=3).shape
     (3, 100)
     """
     if kernel.lengthscale is None or kernel.sd is None:
@@ -242,4 +242,4 @@ def simulate_prior(
             f"found {kernel.lengthscale} and {kernel.sd}. "
             "Give both, for example with_parameters(lengthscale, sd)."
         )
-    return basis.sample_prior(kernel, n, np.random.default_rng(seed), resolve(scaling, basis))
+    return basis.sample_prior(kernel, n, np.random.default_rng(rng), resolve(scaling, basis))

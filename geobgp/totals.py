@@ -18,7 +18,7 @@ from geobgp.inference.mixture import check_probabilities, quantile_name, quantil
 from geobgp.land.regions import count_inside, poisson_quantile, read_regions, table
 from geobgp.privacy import hide_regions
 from geobgp.units import RELATIVE_RISK, RISKS
-from geobgp.validation import as_floats
+from geobgp.validation import as_floats, seed_of
 
 if TYPE_CHECKING:
     import geopandas as gpd
@@ -45,7 +45,7 @@ def totals(
     quantiles: Sequence[float] | None,
     predicted: bool,
     n_samples: int,
-    seed: int,
+    rng: int | np.random.Generator,
 ) -> gpd.GeoDataFrame:
     """Return what regions add up to, or are on average, by period where there are several; see `Posterior.totals`."""
     chances = check_probabilities(posterior.quantiles if quantiles is None else quantiles)
@@ -59,7 +59,7 @@ def totals(
     shares, means = inside.shares, posterior.mean_by_period()
     amounts = by_region(posterior, inside, np.ones_like(means))
     per = np.where(amounts > 0, amounts, np.nan)
-    sums = region_draws(posterior, inside, n_samples, seed).reshape(n_samples, -1)
+    sums = region_draws(posterior, inside, n_samples, rng).reshape(n_samples, -1)
     expected = by_region(posterior, inside, means)
     columns: dict[str, np.ndarray] = {}
     if posterior.exposure_kind not in ("area", "observation"):
@@ -76,7 +76,7 @@ def totals(
     if posterior.effort is not None and summed:
         columns["reported"] = by_region(posterior, inside, means, reported=True)
     if predicted:
-        spread = region_draws(posterior, inside, n_samples, seed, reported=True).reshape(n_samples, -1)
+        spread = region_draws(posterior, inside, n_samples, rng, reported=True).reshape(n_samples, -1)
         columns |= {f"predicted_{quantile_name(q)}": poisson_quantile(spread, q) for q in chances}
     resting, lines = resting_on(columns), None
     rows = np.tile(np.arange(len(frame)), count)
@@ -93,7 +93,13 @@ def totals(
 
 
 def people_above(
-    posterior: Posterior, regions: Any, threshold: float, *, by: str | None, n_samples: int, seed: int
+    posterior: Posterior,
+    regions: Any,
+    threshold: float,
+    *,
+    by: str | None,
+    n_samples: int,
+    rng: int | np.random.Generator,
 ) -> gpd.GeoDataFrame:
     """Return how many people (or km²) of regions lie above a threshold; see `Posterior.people_above`."""
     domain, count = posterior.domain, posterior.n_periods
@@ -117,7 +123,7 @@ def people_above(
     sums = np.concatenate(
         [
             added((block.reshape(len(block), count, -1) > limit).astype(float))
-            for block in posterior.draws(n_samples, seed)
+            for block in posterior.draws(n_samples, rng)
         ]
     )
     per = np.where(whole > 0, whole, np.nan)
@@ -282,7 +288,7 @@ def by_region(posterior: Posterior, inside: Within, values: np.ndarray, *, repor
 
 
 def region_draws(
-    posterior: Posterior, inside: Within, n_samples: int, seed: int, *, reported: bool = False
+    posterior: Posterior, inside: Within, n_samples: int, rng: int | np.random.Generator, *, reported: bool = False
 ) -> np.ndarray:
     """Return joint draws of what regions add up to, (n_samples, n_periods, n_regions).
 
@@ -293,10 +299,10 @@ def region_draws(
         negative binomial, where there is one.
     """
     count, weights = posterior.n_periods, region_weights(posterior, inside, reported=reported)
-    rng, likelihood = np.random.default_rng([seed, 1]), posterior.likelihood
+    rng, likelihood = np.random.default_rng([seed_of(rng), 1]), posterior.likelihood
     spread = reported and likelihood.dispersion is not None
     out = [np.zeros((0, count, inside.shares.shape[0]))]
-    for block in posterior.sample_blocks(n_samples, seed):
+    for block in posterior.sample_blocks(n_samples, rng):
         values: Any = likelihood.poisson_rates(block, rng) if spread and posterior.areas is None else block
         values = values.reshape(len(block), count, -1)
         out.append(np.stack([(weights[t % len(weights)] @ values[:, t].T).T for t in range(count)], axis=1))
@@ -363,7 +369,7 @@ def change_of(posterior: Posterior) -> tuple[Callable[[np.ndarray], np.ndarray],
 
 
 def trend_map(
-    posterior: Posterior, n_samples: int, seed: int
+    posterior: Posterior, n_samples: int, rng: int | np.random.Generator
 ) -> tuple[dict[str, np.ndarray], dict[str, dict[str, Any]]]:
     """Return the trend at every node and what the numbers are; see `Posterior.trend`.
 
@@ -373,7 +379,7 @@ def trend_map(
     n = posterior.domain.n_nodes
     exact, told = (c @ p.moments()[0].reshape(-1, n) for p in (posterior._nodes, posterior._published))
     square, count = np.zeros(n), 0
-    for block in posterior.draws(n_samples, seed):
+    for block in posterior.draws(n_samples, rng):
         square += np.square(np.einsum("t,stn->sn", c, block) - exact).sum(axis=0)
         count += len(block)
     mean, sd = told, np.sqrt(square / max(count, 1))
@@ -392,13 +398,15 @@ def trend_map(
     return values, about
 
 
-def trend_of_regions(posterior: Posterior, regions: Any, n_samples: int, seed: int) -> gpd.GeoDataFrame:
+def trend_of_regions(
+    posterior: Posterior, regions: Any, n_samples: int, rng: int | np.random.Generator
+) -> gpd.GeoDataFrame:
     """Return the trend of regions; see `Posterior.trend`."""
     frame = read_regions(None if isinstance(regions, str) and regions == "land" else regions, posterior.domain)
     inside = posterior._within(frame)
     exposed = by_region(posterior, inside, np.ones(posterior.by_period.shape)).reshape(-1, len(frame))
     with np.errstate(divide="ignore", invalid="ignore"):
-        logs = posterior.link.forward(region_draws(posterior, inside, n_samples, seed) / exposed)
+        logs = posterior.link.forward(region_draws(posterior, inside, n_samples, rng) / exposed)
     slopes = np.einsum("t,str->sr", slope_weights(posterior.time), logs)
     change = change_of(posterior)[0]
     columns = {"change": change(np.median(slopes, axis=0))}

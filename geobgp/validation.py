@@ -220,15 +220,25 @@ def numbers(rule: Rule, what: str, least: int = 0) -> Rule:
     return Rule(what, take)
 
 
-def _seed(value: Any) -> Any:
-    if hasattr(value, "bit_generator"):
-        return value
-    return whole().take(value)
+def seed_of(rng: Any) -> int:
+    """Return a whole number that draws begin with: the number itself, or one that a Generator draws.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> seed_of(3), seed_of(np.random.default_rng(0)) == seed_of(np.random.default_rng(0))
+    (3, True)
+    """
+    return int(rng.integers(2**63)) if hasattr(rng, "bit_generator") else int(whole().take(rng))
 
 
-#: Where draws begin.
-SEED = whole()
-SEED_OR_GENERATOR = Rule("a whole number of at least 0 or a numpy.random.Generator", _seed)
+def _number_or_generator(value: Any) -> Any:
+    return value if hasattr(value, "bit_generator") else whole().take(value)
+
+
+#: Where draws begin: RNG takes one number from a Generator, GENERATOR is for what draws from it.
+RNG = Rule("a whole number of at least 0 or a numpy.random.Generator", seed_of)
+GENERATOR = Rule(RNG.words, _number_or_generator)
 
 
 # -- words

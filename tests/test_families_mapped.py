@@ -108,7 +108,7 @@ def test_places_have_the_numbers_of_their_node(case):
 
 def test_regions_against_draws(case):
     kind, posterior, values = case
-    table = posterior.totals(HALVES, n_samples=N, seed=1)
+    table = posterior.totals(HALVES, n_samples=N, rng=1)
     part = np.clip(4.5 - (posterior.domain.node_points[:, 0] - 0.5), 0.0, 1.0)
     counted = kind in ("area", "population", "integrated")
     people = posterior.exposure if counted else posterior.domain.node_areas
@@ -136,7 +136,7 @@ def test_regions_against_draws(case):
 def test_excursions_against_draws(case):
     _, posterior, _ = case
     threshold = float(np.quantile(posterior.node_intensity()["mean"], 0.6))
-    found = posterior.excursion(threshold, 0.9, n_samples=1000, seed=3)
+    found = posterior.excursion(threshold, 0.9, n_samples=1000, rng=3)
     fresh = np.concatenate(list(posterior.sample_blocks(4000, 9))) * posterior.shown.factor
     for where, beyond in ((found.above, fresh > threshold), (found.below, fresh < threshold)):
         if where.any():

@@ -63,7 +63,7 @@ def test_small_numbers_are_no_degrees_where_the_land_has_them():
 
 
 def test_samples_are_labelled(posterior):
-    draws = posterior.sample(4, seed=1)
+    draws = posterior.sample(4, rng=1)
     assert draws.dims == ("draw", "node") and draws.shape == (4, posterior.domain.n_nodes)
     np.testing.assert_array_equal(draws["easting"], posterior.domain.node_points[:, 0])
     assert draws.attrs["units"] == "events per km²"

@@ -34,7 +34,7 @@ def basis(domain) -> HarmonicBasis:
 
 @pytest.fixture(scope="module")
 def counts(domain):
-    points = simulate_points(domain, lambda c: 3 * np.exp(0.15 * c[:, 0] + np.sin(c[:, 1])), seed=3)
+    points = simulate_points(domain, lambda c: 3 * np.exp(0.15 * c[:, 0] + np.sin(c[:, 1])), rng=3)
     return bin_points(points, domain)
 
 
@@ -140,7 +140,7 @@ def test_covariates_at_coordinates(fits):
 
 
 def test_exceedance(posterior, domain):
-    draws = np.asarray(posterior.sample(4000, seed=1))
+    draws = np.asarray(posterior.sample(4000, rng=1))
     for threshold in (2.0, 5.0):
         chance = posterior.exceedance(threshold)
         assert chance.name == "exceedance" and chance.attrs["units"] == "1"
@@ -166,14 +166,14 @@ def test_latent(posterior, domain):
 
 def test_samples_agree_with_the_analytic_moments(posterior):
     n = 6000
-    draws = np.asarray(posterior.sample(n, seed=2))
+    draws = np.asarray(posterior.sample(n, rng=2))
     table = posterior.node_intensity()
     z = (draws.mean(axis=0) - table["mean"]) / (table["sd"] / np.sqrt(n))
     assert np.abs(z).max() < 6
     np.testing.assert_allclose(draws.std(axis=0), table["sd"], rtol=0.15)
-    np.testing.assert_array_equal(posterior.sample(7, seed=2), posterior.sample(7, seed=2))
-    assert not np.array_equal(posterior.sample(7, seed=2), posterior.sample(7, seed=3))
-    assert posterior.sample(0, seed=0).shape == (0, posterior.domain.n_nodes)
+    np.testing.assert_array_equal(posterior.sample(7, rng=2), posterior.sample(7, rng=2))
+    assert not np.array_equal(posterior.sample(7, rng=2), posterior.sample(7, rng=3))
+    assert posterior.sample(0, rng=0).shape == (0, posterior.domain.n_nodes)
 
 
 def test_sample_covariance_agrees_with_the_analytic_one(fits, basis):
@@ -185,7 +185,7 @@ def test_sample_covariance_agrees_with_the_analytic_one(fits, basis):
     mean = np.exp(state.node_moments()[0] + np.diag(covariance) / 2)
     exact = mean[:, None] * mean * np.expm1(covariance)
     n = 20_000
-    got = np.cov(np.asarray(posterior.sample(n, seed=4)).T)
+    got = np.cov(np.asarray(posterior.sample(n, rng=4)).T)
     scale = np.sqrt(np.diag(exact))
     error = (got - exact) / (scale[:, None] * scale)
     assert np.sqrt(np.mean(error**2)) < 2.5 / np.sqrt(n)
@@ -196,7 +196,7 @@ def test_sample_covariance_agrees_with_the_analytic_one(fits, basis):
 def test_samples_of_a_mixture_use_every_state(fits):
     posterior = fits["integrate"]
     assert len(posterior.fit.states) > 1
-    draws = np.log(np.asarray(posterior.sample(20_000, seed=5)))
+    draws = np.log(np.asarray(posterior.sample(20_000, rng=5)))
     mean, var = posterior._nodes.moments()
     np.testing.assert_allclose(draws.var(axis=0), var, rtol=0.1)
     np.testing.assert_allclose(draws.mean(axis=0), mean, atol=0.05)
@@ -205,9 +205,9 @@ def test_samples_of_a_mixture_use_every_state(fits):
 def test_totals_against_a_loop(posterior, domain):
     cuts = [shapely.box(-9, -9, 1.1, 9), shapely.box(1.1, -9, 20, 9), shapely.Point(7.5, 2).buffer(1.0)]
     regions = gpd.GeoDataFrame({"name": ["west", "east", "island"]}, geometry=cuts)
-    table = posterior.totals(regions, n_samples=500, seed=9)
+    table = posterior.totals(regions, n_samples=500, rng=9)
     mean = posterior.node_intensity()["mean"].to_numpy()
-    samples = np.asarray(posterior.sample(500, seed=9))
+    samples = np.asarray(posterior.sample(500, rng=9))
     land = domain.polygon_of(np.arange(domain.n_nodes))
     for row, cut in zip(table.itertuples(), cuts, strict=True):
         weight = np.array([piece.intersection(cut).area for piece in land])
@@ -410,7 +410,7 @@ def test_poisson_values_at_locations(basis, domain):
 def assert_same(a: Posterior, b: Posterior) -> None:
     np.testing.assert_array_equal(a.node_intensity(), b.node_intensity())
     # The factor behind samples is not stored, but made again.
-    np.testing.assert_allclose(a.sample(5, seed=1), b.sample(5, seed=1), rtol=1e-8)
+    np.testing.assert_allclose(a.sample(5, rng=1), b.sample(5, rng=1), rtol=1e-8)
     coords = np.array([[0.3, 2.2], [7.4, 2.1], [100.0, 0.0], [-4.9, 0.2]])
     np.testing.assert_array_equal(a.intensity_at(coords), b.intensity_at(coords))
     assert a.summary().to_dict() == b.summary().to_dict()

@@ -54,7 +54,7 @@ def test_points_stay_on_their_own_side_of_the_river(domain):
     north = shapely.get_parts(LAND.difference(RIVER))
     north = north[np.argmax(shapely.get_coordinates(shapely.centroid(north))[:, 1] * (shapely.area(north) > 20))]
     side = domain.components == domain.components[domain.locate(np.array([[0.0, 3.0]]))[0]]
-    points = simulate_points(domain, np.where(side, 50.0, 0.0), seed=5)
+    points = simulate_points(domain, np.where(side, 50.0, 0.0), rng=5)
     assert len(points) > 1000
     assert shapely.covers(north, points.geometry.to_numpy()).all()
     assert not shapely.intersects(RIVER, points.geometry.to_numpy()).any()
@@ -103,13 +103,13 @@ def test_slivers_are_filled_too():
 def test_crs_units_and_seed():
     land = gpd.GeoSeries([shapely.box(100_000, 400_000, 120_000, 410_000)], crs=28992)
     place = Domain.from_polygons(land, cell_size=1000, crs=28992)
-    points = simulate_points(place, 10.0, seed=7)
+    points = simulate_points(place, 10.0, rng=7)
     assert points.crs == place.crs
     area = place.node_areas.sum() / 1e6
     assert abs(len(points) - 10 * area) < 5 * np.sqrt(10 * area)
-    again = simulate_points(place, 10.0, seed=7)
+    again = simulate_points(place, 10.0, rng=7)
     assert points.geometry.equals(again.geometry)
-    other = simulate_points(place, 10.0, seed=8)
+    other = simulate_points(place, 10.0, rng=8)
     assert len(other) != len(points) or not points.geometry.equals(other.geometry)
     order = coordinates(points)[:, 1]
     assert abs(np.corrcoef(order, np.arange(len(order)))[0, 1]) < 0.1, "rows come in random order"
@@ -164,7 +164,7 @@ def test_prior_draws_have_the_priors_covariance(domain, nu, boundary):
         features = made.to_nodes @ (vectors / np.sqrt(made.mass)[:, None])
     exact = (features * kernel.spectral_density(np.sqrt(values))) @ features.T
     n = 6000
-    draws = simulate_prior(basis, kernel, seed=1, n=n, scaling="natural")
+    draws = simulate_prior(basis, kernel, rng=1, n=n, scaling="natural")
     assert draws.shape == (n, domain.n_nodes)
     known = np.diag(exact) > 1e-6 * exact.max()
     scale = np.sqrt(np.diag(exact)[known])

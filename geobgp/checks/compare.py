@@ -20,7 +20,7 @@ from geobgp.inference.mixture import LogNormalDifference, NormalMixture, check_p
 from geobgp.land.regions import read_regions, sum_samples, table
 from geobgp.privacy import hide_regions
 from geobgp.text import listed, number
-from geobgp.validation import AXES, BASEMAP, NAME, PATH, POSTERIOR, SEED, TEXT, Rule, real, validated, whole
+from geobgp.validation import AXES, BASEMAP, NAME, PATH, POSTERIOR, RNG, TEXT, Rule, real, seed_of, validated, whole
 
 if TYPE_CHECKING:
     import folium
@@ -50,14 +50,14 @@ def _maps(value: Any) -> dict[str, Posterior]:
 _MAPS = Rule("posteriors by name", _maps)
 
 
-@validated(posteriors=_MAPS, buffer=real(least=0.0), last=whole(1), seed=SEED)
+@validated(posteriors=_MAPS, buffer=real(least=0.0), last=whole(1), rng=RNG)
 def compare(
     posteriors: Mapping[str, Posterior],
     blocks: Any = "auto",
     buffer: float = 0.0,
     *,
     last: int | None = None,
-    seed: int = 0,
+    rng: int | np.random.Generator = 0,
 ) -> pd.DataFrame:
     """Compare maps of the same events by how well they predict blocks that are held out.
 
@@ -76,7 +76,7 @@ def compare(
         As for `Posterior.cross_validate`.
     last : int, optional
         Over time, how many periods are held out; as for `Posterior.cross_validate`.
-    seed : int
+    rng : int or Generator
 
     Returns
     -------
@@ -106,10 +106,10 @@ def compare(
     held = {}
     for name, posterior in maps.items():
         if over_time:
-            forecast: Any = posterior.cross_validate(blocks, last=last, seed=seed)
+            forecast: Any = posterior.cross_validate(blocks, last=last, rng=rng)
             held[name] = _of_periods(posterior, forecast)
         else:
-            held[name] = _of_blocks(posterior, posterior.cross_validate(blocks, buffer, seed=seed))
+            held[name] = _of_blocks(posterior, posterior.cross_validate(blocks, buffer, rng=rng))
     base = held[next(iter(maps))].base
     rows = {
         name: {
@@ -432,9 +432,14 @@ class Versus:
 
     # -- regions -----------------------------------------------------------------------------------
 
-    @validated(n_samples=whole(2), seed=SEED)
+    @validated(n_samples=whole(2), rng=RNG)
     def totals(
-        self, regions: Any = None, *, quantiles: Sequence[float] | None = None, n_samples: int = 2000, seed: int = 0
+        self,
+        regions: Any = None,
+        *,
+        quantiles: Sequence[float] | None = None,
+        n_samples: int = 2000,
+        rng: int | np.random.Generator = 0,
     ) -> gpd.GeoDataFrame:
         """Return ratio and difference of the rates of regions, from joint samples of both maps.
 
@@ -446,7 +451,8 @@ class Versus:
             As for `Posterior.totals`; None: the whole domain.
         quantiles : sequence of float, optional
             By default the ends of the first map's `interval`.
-        n_samples, seed : int
+        n_samples : int
+        rng : int or Generator
 
         Returns
         -------
@@ -458,7 +464,7 @@ class Versus:
         chances = check_probabilities(self.quantiles[::2] if quantiles is None else quantiles)
         frame = read_regions(regions, self.domain)
         rates, means, expected = [], [], []
-        seeds = np.random.SeedSequence(seed).spawn(2)
+        seeds = np.random.SeedSequence(seed_of(rng)).spawn(2)
         for posterior, own in zip((self.first, self.second), seeds, strict=True):
             inside = posterior._within(frame)
             weights = inside.exposure(posterior.exposure)
@@ -567,7 +573,7 @@ def ranks(
     top: int = 3,
     reference: float | None = None,
     n_samples: int = 2000,
-    seed: int = 0,
+    rng: int | np.random.Generator = 0,
 ) -> gpd.GeoDataFrame:
     """Return the rate of every region, its rank and what is sure about it; see `Posterior.ranks`."""
     domain = posterior.domain
@@ -584,7 +590,7 @@ def ranks(
     exposure = np.asarray(weights.sum(axis=1))
     factor = posterior.shown.factor
     with np.errstate(divide="ignore", invalid="ignore"):
-        rates = factor * sum_samples(posterior.sample_blocks(n_samples, seed), weights) / exposure
+        rates = factor * sum_samples(posterior.sample_blocks(n_samples, rng), weights) / exposure
         mean = (factor * (weights @ posterior._nodes.exp_mean()) / exposure)[:-1]
     rates, overall = rates[:, :-1], rates[:, -1:]
     ranked = exposure[:-1] > 0

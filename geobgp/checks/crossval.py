@@ -382,7 +382,7 @@ def cross_validate(
     buffer: float = 0.0,
     *,
     rounds: int = ROUNDS,
-    seed: int | np.random.Generator = 0,
+    rng: int | np.random.Generator = 0,
     refit: bool = False,
     client: Any = None,
     n_jobs: int | None = 1,
@@ -393,7 +393,7 @@ def cross_validate(
     Parameters
     ----------
     posterior : Posterior
-    blocks, buffer, rounds, seed, refit, client, n_jobs
+    blocks, buffer, rounds, rng, refit, client, n_jobs
         See there; of sites `blocks` may be "sites".
     sample : Sample, optional
         What is held out; by default what the posterior knows that it was fitted to.
@@ -409,7 +409,7 @@ def cross_validate(
             remedy=f"Leave {option('refit')} out.",
         )
     divided = sample.divide(blocks, buffer)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(rng)
     rows: list[dict[str, float]] = []
     by_site: list[pd.DataFrame] = []
     with threadpool_limits(limits=1, user_api="blas"):

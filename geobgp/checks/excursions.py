@@ -181,7 +181,12 @@ class Excursion:
 
 
 def excursion(
-    posterior: Posterior, threshold: float, probability: float = 0.9, *, n_samples: int = 1000, seed: int = 0
+    posterior: Posterior,
+    threshold: float,
+    probability: float = 0.9,
+    *,
+    n_samples: int = 1000,
+    rng: int | np.random.Generator = 0,
 ) -> Excursion:
     """Return the largest regions that lie above, or below, a threshold everywhere at once.
 
@@ -192,11 +197,12 @@ def excursion(
         In the unit of the map.
     probability : float
         From 0.5 to less than 1.
-    n_samples, seed : int
+    n_samples : int
         Joint samples of all nodes.
+    rng : int or Generator
     """
     probability = check_probability(probability, n_samples)
-    above, below = joint_probabilities(posterior, threshold, n_samples, seed)
+    above, below = joint_probabilities(posterior, threshold, n_samples, rng)
     return Excursion(
         posterior.domain, float(threshold), probability, above[0], below[0], posterior.units, n_samples,
         posterior.provenance,
@@ -204,7 +210,7 @@ def excursion(
 
 
 def joint_probabilities(
-    posterior: Posterior, threshold: float, n_samples: int, seed: int
+    posterior: Posterior, threshold: float, n_samples: int, rng: int | np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the joint probabilities of `Excursion`, above and below, each (n_periods, n_nodes)."""
     n, count = posterior.domain.n_nodes, posterior.n_periods
@@ -216,7 +222,7 @@ def joint_probabilities(
     for k, sign in enumerate((-1.0, 1.0)):
         np.put_along_axis(place[k], np.argsort(sign * chance, axis=1, kind="stable"), np.arange(n)[None], axis=1)
     failed = []
-    for block in posterior.draws(n_samples, seed):
+    for block in posterior.draws(n_samples, rng):
         over = block.reshape(len(block), count, n) > limit
         above, below = np.where(over | hidden, n, place[0]), np.where(over & ~hidden, place[1], n)
         failed.append([above.min(axis=2), below.min(axis=2)])

@@ -261,7 +261,7 @@ class ForecastCheck:
 
 
 def cross_validate(
-    posterior: Posterior, last: int | None, blocks: Any = "auto", *, seed: int | np.random.Generator = 0
+    posterior: Posterior, last: int | None, blocks: Any = "auto", *, rng: int | np.random.Generator = 0
 ) -> ForecastCheck:
     """Hold out the last periods; see `Posterior.cross_validate`."""
     from geobgp.model import refit
@@ -283,7 +283,7 @@ def cross_validate(
             )
     exposure = posterior.by_period[first:] / posterior.time.widths[first:, None]
     forecast = refit(posterior, first).forecast(int(last), exposure=exposure)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(rng)
     joint, means = _draws(posterior, forecast, parts, first, rng)
     tables = []
     for t in range(first, posterior.n_periods):

@@ -72,13 +72,13 @@ def connected_parts(domain: Domain, which: np.ndarray) -> list[np.ndarray]:
 
 
 def hotspots(
-    posterior: Posterior, threshold: float, probability: float, *, n_samples: int, seed: int
+    posterior: Posterior, threshold: float, probability: float, *, n_samples: int, rng: int | np.random.Generator
 ) -> gpd.GeoDataFrame:
     """Return the hot spots of a map, of all its periods; see `Posterior.hotspots`."""
     import geopandas as gpd
 
     probability = check_probability(probability, n_samples)
-    above = joint_probabilities(posterior, threshold, n_samples, seed)[0] >= probability
+    above = joint_probabilities(posterior, threshold, n_samples, rng)[0] >= probability
     amounts = _amounts(posterior)
     found: list[list[Part]] = []
     for t, hot in enumerate(above):
@@ -86,7 +86,7 @@ def hotspots(
         order = np.argsort([-amounts[t, nodes].sum() for nodes in pieces], kind="stable")
         found.append([Part(t, pieces[k], number) for number, k in enumerate(order, 1)])
     parts = _followed(found, amounts) if posterior.periods is not None else found[0]
-    columns = _numbers(posterior, parts, amounts, threshold, probability, n_samples, seed)
+    columns = _numbers(posterior, parts, amounts, threshold, probability, n_samples, rng)
     shapes = [shapely.union_all(posterior.domain.polygon_of(part.nodes)) for part in parts]
     frame = gpd.GeoDataFrame(columns, geometry=np.array(shapes, object), crs=posterior.domain.crs)
     if posterior.periods is not None:
@@ -166,7 +166,7 @@ def _members(sets: Sequence[np.ndarray], n: int) -> sparse.csr_array:
 
 def _numbers(
     posterior: Posterior, parts: list[Part], amounts: np.ndarray, threshold: float, probability: float,
-    n_samples: int, seed: int,
+    n_samples: int, rng: int | np.random.Generator,
 ) -> dict[str, Any]:  # fmt: skip
     """Return the columns of the table: facts of each part, and statistics of joint draws."""
 
@@ -187,7 +187,7 @@ def _numbers(
     if told not in ("area", "observation") and not (told == "risk" and posterior.protection):
         columns["exposure"] = added(posterior.amounts)
     columns |= _observed(posterior, parts, added)
-    averages, all_above, before, now = _draws(posterior, parts, amounts, threshold, n_samples, seed)
+    averages, all_above, before, now = _draws(posterior, parts, amounts, threshold, n_samples, rng)
     if posterior.is_summed and told != "risk":
         sums = averages * total
         counts = {"expected": mean * total, "sd": sums.std(axis=0, ddof=1)}
@@ -230,13 +230,18 @@ def _classed(
 
 
 def _draws(
-    posterior: Posterior, parts: list[Part], amounts: np.ndarray, threshold: float, n_samples: int, seed: int
+    posterior: Posterior,
+    parts: list[Part],
+    amounts: np.ndarray,
+    threshold: float,
+    n_samples: int,
+    rng: int | np.random.Generator,
 ) -> tuple[np.ndarray, ...]:
     """Return joint draws of parts: means, whether all exceeds, and the means of `joined` land before and now."""
     limit = np.broadcast_to(posterior._limit(threshold), amounts.shape)
     out = np.zeros((4, n_samples, len(parts)))
     start = 0
-    for block, values in _values(posterior, n_samples, seed) if parts else ():
+    for block, values in _values(posterior, n_samples, rng) if parts else ():
         rows = slice(start, start + len(block))
         start = rows.stop
         for k, part in enumerate(parts):
@@ -256,10 +261,12 @@ def _mean(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return np.asarray(values @ weights / weights.sum())
 
 
-def _values(posterior: Posterior, n_samples: int, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _values(
+    posterior: Posterior, n_samples: int, rng: int | np.random.Generator
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield joint draws of the linear predictor and of the quantity as they may be told, (draws, periods, nodes)."""
     moved = shifts(posterior).reshape(posterior.n_periods, -1) if posterior.protection else 0.0
-    for block in posterior.draws(n_samples, seed):
+    for block in posterior.draws(n_samples, rng):
         eta = block.reshape(len(block), posterior.n_periods, -1)
         yield eta, np.nan_to_num(posterior.link.inverse(eta + moved))
 

@@ -50,7 +50,7 @@ class Checks:
     empty_expected: float
 
 
-def check(posterior: Posterior, counts: np.ndarray, *, seed: int = 0) -> Checks:
+def check(posterior: Posterior, counts: np.ndarray, *, rng: int | np.random.Generator = 0) -> Checks:
     """Compare a fit with the counts that it was fitted to.
 
     Parameters
@@ -58,10 +58,10 @@ def check(posterior: Posterior, counts: np.ndarray, *, seed: int = 0) -> Checks:
     posterior : Posterior
         Of counts on a domain.
     counts : (n_nodes,) array
-    seed : int
+    rng : int or Generator
         Of the joint samples and of the randomised PIT.
     """
-    domain, rng, y = posterior.domain, np.random.default_rng(seed), np.asarray(counts, float)
+    domain, rng, y = posterior.domain, np.random.default_rng(rng), np.asarray(counts, float)
     label, n = _ranked_parts(domain)
     nodes = np.arange(domain.n_nodes)
     membership = sp.csr_array((np.ones(2 * len(nodes)), (np.r_[label, np.full(len(nodes), n)], np.r_[nodes, nodes])))
@@ -203,9 +203,9 @@ class _Simulated(NamedTuple):
     variables: dict[str, np.ndarray]
 
 
-def residuals(posterior: Posterior, *, n_simulations: int = 99, seed: int = 0) -> Residuals:
+def residuals(posterior: Posterior, *, n_simulations: int = 99, rng: int | np.random.Generator = 0) -> Residuals:
     """Compare the counts of a fit with counts simulated from it; see `Posterior.residuals`."""
-    domain, rng = posterior.domain, np.random.default_rng(seed)
+    domain, rng = posterior.domain, np.random.default_rng(rng)
     if posterior.areas is not None:
         sample = AreaSample(posterior)
         simulated = _of_areas(sample, n_simulations, rng)

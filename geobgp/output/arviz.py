@@ -30,7 +30,7 @@ class MissingArviZError(GeobgpError, ImportError):
     """ArviZ cannot be imported."""
 
 
-def inference_data(posterior: Posterior, draws: int = 250, chains: int = 4, seed: int = 0) -> Any:
+def inference_data(posterior: Posterior, draws: int = 250, chains: int = 4, rng: int | np.random.Generator = 0) -> Any:
     """Return draws of a posterior for ArviZ; see `Posterior.to_arviz`.
 
     Returns
@@ -39,7 +39,7 @@ def inference_data(posterior: Posterior, draws: int = 250, chains: int = 4, seed
     """
     arviz = _arviz()
     _check_size(posterior, draws * chains)
-    made = _groups(posterior, draws, chains, np.random.default_rng(seed))
+    made = _groups(posterior, draws, chains, np.random.default_rng(rng))
     if hasattr(arviz, "InferenceData"):
         return arviz.InferenceData(**made)
     import xarray as xr

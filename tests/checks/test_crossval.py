@@ -121,7 +121,7 @@ def test_what_is_in_the_table(checked, posterior):
 def test_it_is_the_same_on_every_run_and_after_a_file(checked, posterior, tmp_path):
     again = posterior.cross_validate(3.0)
     pd.testing.assert_frame_equal(pd.DataFrame(again.blocks), pd.DataFrame(checked.blocks))
-    other = posterior.cross_validate(3.0, seed=1)
+    other = posterior.cross_validate(3.0, rng=1)
     assert (other.pit != checked.pit).any()
     np.testing.assert_array_equal(other.blocks["log_density"], checked.blocks["log_density"])
     back = Posterior.load(posterior.save(tmp_path / "fit")).cross_validate(3.0)

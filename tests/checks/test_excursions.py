@@ -44,7 +44,7 @@ def test_a_new_draw_is_covered_and_no_node_could_be_added(basis):
     counts = np.random.default_rng(1).poisson(trend).astype(float)
     posterior = LGCP(basis, kernel_of(basis)).fit(counts)
     found = posterior.excursion(1.5, 0.8)
-    truth = np.asarray(posterior.sample(4000, seed=77))
+    truth = np.asarray(posterior.sample(4000, rng=77))
     for region, joint, holds in (
         (found.above, found.joint_above, truth > 1.5),
         (found.below, found.joint_below, truth <= 1.5),
@@ -59,7 +59,7 @@ def test_a_new_draw_is_covered_and_no_node_could_be_added(basis):
 
 def test_the_truth_is_covered_as_often_as_promised(basis):
     kernel = kernel_of(basis)
-    fields = simulate_prior(basis, kernel, seed=3, n=120)
+    fields = simulate_prior(basis, kernel, rng=3, n=120)
     rng = np.random.default_rng(4)
     above = below = 0
     for field in fields:

@@ -66,7 +66,7 @@ def test_forecasts_of_districts_are_calibrated():
     pits, pooled, naive, hidden = [], [], [], 0
     for seed in range(4):
         table = districts(seasonal(seed), 2.0, outbreak.months(30), (1, 3))
-        found = fitted(counted(table, suppressed=(1, 3)), Matern(1.5)).cross_validate(last=3, seed=seed)
+        found = fitted(counted(table, suppressed=(1, 3)), Matern(1.5)).cross_validate(last=3, rng=seed)
         assert len(found.table) == 3 * 24
         pits.append(found.table["pit"])
         pooled.append(found.gains["pooled"])

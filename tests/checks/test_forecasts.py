@@ -29,7 +29,7 @@ def test_forecasts_of_the_model_itself_are_calibrated_and_ahead():
     for seed in range(5):
         basis, y = simulated(seed)
         posterior = LGCP(basis, dynamics="separable").fit(y, resume=False)
-        found = posterior.cross_validate(3.0, last=3, seed=seed)
+        found = posterior.cross_validate(3.0, last=3, rng=seed)
         pits.append(found.table["pit"])
         pooled.append(found.gains["pooled"])
         naive.append(found.gains["naive"])

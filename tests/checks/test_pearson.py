@@ -61,7 +61,7 @@ def test_a_true_map_is_rarely_blamed():
     domain = square(20.0)
     rate = np.exp(np.sin(domain.node_points[:, 0] / 3))
     blamed = [
-        len(known(domain, rate, draw(domain, rate, seed)).residuals(seed=seed).unexplained()) for seed in range(40)
+        len(known(domain, rate, draw(domain, rate, seed)).residuals(rng=seed).unexplained()) for seed in range(40)
     ]
     # Three curves at 5 %: six of 120 on average.
     assert sum(blamed) <= 16

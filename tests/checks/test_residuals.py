@@ -29,7 +29,7 @@ def test_a_true_model_s_parts_are_calibrated(domain):
     mean = np.exp(0.05 * domain.node_points[:, 0])
     pit = []
     for seed in range(12):
-        found = check(known(domain, mean), counts_of(domain, mean, seed), seed=seed)
+        found = check(known(domain, mean), counts_of(domain, mean, seed), rng=seed)
         assert found.empty_observed == pytest.approx(found.empty_expected, abs=0.03)
         pit.append(found.parts["pit"].iloc[:-1])
     assert stats.kstest(np.concatenate(pit), "uniform").pvalue > 0.01

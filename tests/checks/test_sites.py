@@ -109,7 +109,7 @@ def test_sites_one_by_one(kind):
 def test_intervals_of_values_hold_and_a_field_predicts_better_than_one_level():
     pit = []
     for seed in range(6):
-        checked = held_out(*sites("features", n=80, seed=seed), "sites", seed=seed)
+        checked = held_out(*sites("features", n=80, seed=seed), "sites", rng=seed)
         assert checked.score > 2 * checked.se and checked.events == "sites"
         assert "predicted better than by one level everywhere" in checked.verdict()
         assert checked.n_events == 80 and "nats per site" in repr(checked)
@@ -161,7 +161,7 @@ def test_surveys_whose_sites_vary_more_than_chance():
         for name, family in families.items():
             posterior = surveyed(family, coords, positive, tested)
             sample = SiteSample(posterior, coords, positive, tested)
-            checked = cross_validate(posterior, 2.0, sample=sample, seed=seed)
+            checked = cross_validate(posterior, 2.0, sample=sample, rng=seed)
             assert checked.blocks["observed"].sum() == positive.sum()
             coverage[name].append(np.mean(np.abs(checked.sites["pit"] - 0.5) <= 0.45))
             scores[name].append(checked.blocks["log_density"].sum() / 90)

@@ -59,7 +59,7 @@ def test_intervals_of_the_ratio_hold_a_known_change(kind):
     kernel = Matern(1.5 if kind == "features" else 1.0, lengthscale=5.0, sd=0.8)
     rng = np.random.default_rng(5)
     held, increases, truths = [], [], []
-    for fields in simulate_prior(basis, kernel, seed=6, n=40).reshape(20, 2, -1):
+    for fields in simulate_prior(basis, kernel, rng=6, n=40).reshape(20, 2, -1):
         pair = [LGCP(basis, kernel).fit(rng.poisson(np.exp(f + 1.5)).astype(float)) for f in fields]
         found = pair[0].versus(pair[1])
         change = np.exp(fields[0] - fields[1])

@@ -253,7 +253,7 @@ def test_the_effect_of_levels_that_share_nodes(kind, tmp_path):
     if kind not in ("features", "areas", "periods"):  # features vary within a node
         rate = (1.0 - wood) * np.exp(pure[0]) + wood * np.exp(pure[1])
         np.testing.assert_allclose(mean, np.log(rate), atol=0.02)
-    draws = np.log(fit.sample(400, seed=0))
+    draws = np.log(fit.sample(400, rng=0))
     np.testing.assert_allclose(
         draws.mean("draw") - np.log(fit.shown.factor), mean, atol=5 * np.sqrt(variance.max() / 400)
     )
@@ -262,7 +262,7 @@ def test_the_effect_of_levels_that_share_nodes(kind, tmp_path):
     fit.save(tmp_path / "a.geobgp")
     loaded = Posterior.load(tmp_path / "a.geobgp")
     np.testing.assert_array_equal(loaded.fit.states[0].node_moments()[0], mean)
-    np.testing.assert_array_equal(loaded.sample(2, seed=1), fit.sample(2, seed=1))
+    np.testing.assert_array_equal(loaded.sample(2, rng=1), fit.sample(2, rng=1))
     assert loaded.coefficients.equals(fit.coefficients)
 
 

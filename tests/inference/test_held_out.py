@@ -84,7 +84,7 @@ def test_its_diagonal_is_the_variance_with_an_even_prior_and_covariates(kind):
     covariance = state.node_covariance(nodes)
     np.testing.assert_allclose(covariance.diagonal(), state.node_moments()[1][nodes], rtol=1e-6)
     np.testing.assert_allclose(covariance, covariance.T, atol=1e-12)
-    draws = np.log(np.asarray(posterior.sample(4000, seed=1)))[:, nodes]
+    draws = np.log(np.asarray(posterior.sample(4000, rng=1)))[:, nodes]
     np.testing.assert_allclose(np.cov(draws.T), covariance, atol=0.12 * covariance.max())
 
 

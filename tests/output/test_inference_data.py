@@ -101,7 +101,7 @@ def test_hyperparameters_are_drawn_where_they_were_integrated():
 
 
 def test_the_same_seed_gives_the_same_draws(posterior):
-    one, two, other = (posterior.to_arviz(5, seed=seed).posterior["intensity"] for seed in (1, 1, 2))
+    one, two, other = (posterior.to_arviz(5, rng=seed).posterior["intensity"] for seed in (1, 1, 2))
     np.testing.assert_array_equal(one, two)
     assert not np.array_equal(one, other)
 

@@ -228,7 +228,7 @@ def test_a_unit_of_length_does_not_matter():
     for a, b in zip(*results, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-6)
     # The order of the points does not matter either.
-    points = simulate_points(domain, np.full(domain.n_nodes, 5e-6), seed=1)
+    points = simulate_points(domain, np.full(domain.n_nodes, 5e-6), rng=1)
     shuffled = points.sample(frac=1, random_state=5)
     np.testing.assert_array_equal(bin_points(points, domain).values, bin_points(shuffled, domain).values)
 

@@ -143,7 +143,7 @@ def test_a_posterior_on_parted_land_is_read_as_it_was(m, permeability, tmp_path)
     back = Posterior.load(posterior.save(tmp_path / "fit.geobgp"))
     assert back.basis_info == posterior.basis_info and back.scaling == posterior.scaling
     np.testing.assert_array_equal(back.node_intensity(), posterior.node_intensity())
-    np.testing.assert_array_equal(back.sample(3, seed=1), posterior.sample(3, seed=1))
+    np.testing.assert_array_equal(back.sample(3, rng=1), posterior.sample(3, rng=1))
     places = domain.node_points[::5] + 0.03
     np.testing.assert_array_equal(back.intensity_at(places), posterior.intensity_at(places))
     for a, b in zip(back.fit.states[0].joint(), posterior.fit.states[0].joint(), strict=True):

@@ -98,13 +98,13 @@ def test_the_trend_is_a_straight_line_through_the_draws(posterior):
     years = np.arange(30) / 12
     draws = np.log(posterior.sample(500, 0).values)
     slopes = np.polyfit(years, draws.transpose(1, 0, 2).reshape(30, -1), 1)[0].reshape(500, -1)
-    trend = posterior.trend(n_samples=500, seed=0)
+    trend = posterior.trend(n_samples=500, rng=0)
     here = posterior.domain.to_grid(np.expm1(slopes.mean(axis=0)))
     np.testing.assert_allclose(trend["change"], here, atol=0.2)
     np.testing.assert_allclose(trend["p_increase"], posterior.domain.to_grid((slopes > 0).mean(axis=0)), atol=0.05)
     east = trend["change"].sel(easting=10.5).mean()
     assert float(east) > 0.3 > 0.0 > float(trend["change"].sel(easting=1.5).mean())
-    regions = posterior.trend(HALVES, n_samples=500, seed=0)
+    regions = posterior.trend(HALVES, n_samples=500, rng=0)
     assert regions["p_increase"].iloc[0] < 0.05 and regions["p_increase"].iloc[1] > 0.95
     assert (regions["q05"] < regions["change"]).all() and (regions["change"] < regions["q95"]).all()
     assert len(posterior.trend("land", n_samples=50)) == 1
