@@ -328,7 +328,7 @@ def record(posterior: Posterior) -> dict[str, Any]:
     if posterior.protection:
         posterior = reduced(posterior)
     noted = posterior._known_variation() if "variation" in posterior.fit.notes else None
-    if posterior.persons is not None and posterior.effects.names:
+    if posterior.persons is not None and posterior.design.names:
         # With confounders they would be persons, and not numbers of them.
         posterior = replace(posterior, persons=None)
     return {"posterior": posterior, "variation": noted}

@@ -130,7 +130,7 @@ def fit_periods(
         exposure=exposure,
         exposure_kind=model.exposure_kind,
         effort=model.effort,
-        effects=model.effects,
+        design=model.effects,
         points=_facts(counts, areas),
         title=title,
         choices={} if choice is None else {"dynamics": str(choice)},
@@ -176,7 +176,7 @@ def refit(posterior: Posterior, n_periods: int, kernel: Kernel | None = None) ->
     if persons is not None:
         mean, variance = (part[persons.period, persons.node] for part in (mean, variance))
     mean, variance = mean.ravel(), variance.ravel()
-    n = len(posterior.fit.hyper_mean) - len(posterior.effects.learned)  # the sds of effects are held
+    n = len(posterior.fit.hyper_mean) - len(posterior.design.learned)  # the sds of effects are held
     found = fit_chain(
         problem,
         dynamics=best.dynamics,
@@ -225,7 +225,7 @@ def fit_without_field(posterior: Posterior) -> Fit:
     persons = posterior.persons
     problem, centre = _problem(setting, family, posterior.observed, areas, behind, persons)
     problem = problem.about(Linearised(best.columns, best.offset))
-    plain = not posterior.effects.names and family.limit() is family and persons is None
+    plain = not posterior.design.names and family.limit() is family and persons is None
     each = _counts_of_periods(problem) if plain else None
     if each is not None:
         sums = tuple(_sum_of(y.sum(), e.sum(), posterior.domain.n_nodes) for y, e in each)
@@ -669,7 +669,7 @@ class LGCP:
             exposure=self.exposure,
             exposure_kind=self.exposure_kind,
             effort=self.effort,
-            effects=self.effects,
+            design=self.effects,
             points=point_facts(points, areas),
             title=title,
             scaling=self.scaling,
@@ -718,11 +718,11 @@ class LGCP:
 
     def _known_effects(self, start: Posterior | Start | None) -> Moments | None:
         """Return mean and covariance of the effects of a fit to go on from, as this one scales them; None of others."""
-        if not isinstance(start, Posterior) or start.effects.terms != self.effects.terms:
+        if not isinstance(start, Posterior) or start.design.terms != self.effects.terms:
             return None
         size = 1 + len(self.effects.terms)
         mean, covariance = start.fit.states[0].coefficients()
-        turn = np.concatenate([np.ones(1), self.effects.scales / start.effects.scales])
+        turn = np.concatenate([np.ones(1), self.effects.scales / start.design.scales])
         return turn * mean[:size], np.outer(turn, turn) * covariance[:size, :size]
 
     def _start(self, posterior: Posterior | Start, centre: float) -> Start:
@@ -748,7 +748,7 @@ def model_of(posterior: Posterior, kernel: Kernel | None = None, *, unseen: np.n
     """
     # Columns of levels that share nodes are held, as they were linearised about all events.
     best: Any = posterior.fit.states[0]
-    held = replace(posterior.effects, columns=best.fixed, offset=best.offset)
+    held = replace(posterior.design, columns=best.fixed, offset=best.offset)
     inputs = replace(Inputs.of(posterior), effects=held)
     return LGCP.from_inputs(
         posterior.basis,
@@ -1065,7 +1065,7 @@ class BoundaryGP:
             # Observations at places have no exposure, a count there is one observation; people weigh regions.
             exposure=inputs.exposure if exposed else np.ones(self.basis.domain.n_nodes),
             exposure_kind=inputs.exposure_kind if exposed else "observation",
-            effects=self.effects,
+            design=self.effects,
             points=measured.facts,
             title=title,
             scaling=self.scaling,
@@ -1283,7 +1283,7 @@ class RiskModel:
             exposure_kind="risk",
             effort=self.effort,
             given_effort=self.given_effort,
-            effects=effects,
+            design=effects,
             points={"used": n_cases + n_controls, "cases": n_cases, "controls": n_controls},
             title=title,
             scaling=self.scaling,

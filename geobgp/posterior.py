@@ -136,7 +136,8 @@ class Posterior:
         The share of events that get reported; the intensity is that of all.
     persons : Groups, optional
         The cases and controls that were fitted; files keep them only where there are no confounders.
-    effects : Effects
+    design : Effects
+        The columns of covariates and their blocks; `effects()` is the table of what they do.
     points : dict
         Numbers of points or values: used, dropped, snapped, total weight.
     created : str
@@ -209,7 +210,7 @@ class Posterior:
     likelihood: Likelihood
     exposure: np.ndarray = field(repr=False)
     exposure_kind: str
-    effects: Effects = field(repr=False)
+    design: Effects = field(repr=False)
     points: Mapping[str, float]
     created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     title: str = ""
@@ -284,8 +285,8 @@ class Posterior:
     @property
     def _fixed_sd(self) -> np.ndarray:
         """Prior standard deviations of the fixed effects, at those that have been learned."""
-        n = len(self.effects.learned)
-        return self.effects.sd_at(np.exp(self.fit.hyper_mean[len(self.fit.hyper_mean) - n :]))
+        n = len(self.design.learned)
+        return self.design.sd_at(np.exp(self.fit.hyper_mean[len(self.fit.hyper_mean) - n :]))
 
     @property
     def n_points(self) -> int:
@@ -548,7 +549,7 @@ class Posterior:
         The intercept is the linear predictor (without f) where every covariate is zero. Over periods those of the
         yearly cycle are among them.
         """
-        return coefficient_table(self.fit.states, self.effects, self.link.ratio, self.interval)
+        return coefficient_table(self.fit.states, self.design, self.link.ratio, self.interval)
 
     def summary(self) -> Summary:
         """Return what the fit used and found; prints as text."""
@@ -694,8 +695,8 @@ class Posterior:
     ) -> NormalMixture:
         coords = place_coordinates(coords, self.domain.crs, self.domain.grid.bounds)
         fixed = None
-        if covariates is not None and self.effects.names:
-            fixed = self.effects.standardise(covariates, len(coords))
+        if covariates is not None and self.design.names:
+            fixed = self.design.standardise(covariates, len(coords))
         node = self.domain.node_at(coords)
         land = node >= 0
         if self.protection and fixed is None:
@@ -1720,7 +1721,7 @@ class Posterior:
     # -- effects of covariates -------------------------------------------------------------------------------
 
     @validated(evidence=FLAG)
-    def effect_table(self, evidence: bool = False) -> pd.DataFrame:
+    def effects(self, evidence: bool = False) -> pd.DataFrame:
         """Return what each covariate does, on the scale that people report.
 
         Parameters

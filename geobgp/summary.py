@@ -256,7 +256,7 @@ def describe(posterior: Posterior) -> Summary:
         "lengthscale": _hyper(posterior, 0, scale, unit, kernel.lengthscale is None),
         "sd": _hyper(posterior, 1, 1.0, "", kernel.sd is None),
     }
-    learned = list(posterior.effects.learned)
+    learned = list(posterior.design.learned)
     first = len(fit.hyper_mean) - len(learned)
     for k, name in enumerate(learned, start=first):
         facts[f"sd_of_effects_of_{name}"] = _hyper(posterior, k, 1.0, "", True)

@@ -299,15 +299,15 @@ def region_draws(
         negative binomial, where there is one.
     """
     count, weights = posterior.n_periods, region_weights(posterior, inside, reported=reported)
-    rng, likelihood = np.random.default_rng([seed_of(rng), 1]), posterior.likelihood
+    noise, likelihood = np.random.default_rng([seed_of(rng), 1]), posterior.likelihood
     spread = reported and likelihood.dispersion is not None
     out = [np.zeros((0, count, inside.shares.shape[0]))]
     for block in posterior.sample_blocks(n_samples, rng):
-        values: Any = likelihood.poisson_rates(block, rng) if spread and posterior.areas is None else block
+        values: Any = likelihood.poisson_rates(block, noise) if spread and posterior.areas is None else block
         values = values.reshape(len(block), count, -1)
         out.append(np.stack([(weights[t % len(weights)] @ values[:, t].T).T for t in range(count)], axis=1))
     sums = np.concatenate(out)
-    return np.asarray(likelihood.poisson_rates(sums, rng) if spread and posterior.areas is not None else sums)
+    return np.asarray(likelihood.poisson_rates(sums, noise) if spread and posterior.areas is not None else sums)
 
 
 def land_draws(posterior: Posterior) -> tuple[np.ndarray, np.ndarray]:

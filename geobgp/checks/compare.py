@@ -301,7 +301,7 @@ class Versus:
             raise DataError(
                 "Two maps are compared that are independent; these are of one fit, under different covariates.",
                 option="other",
-                remedy="Their ratio is that of the effects: posterior.effect_table().",
+                remedy="Their ratio is that of the effects: posterior.effects().",
             )
         if one is two:
             raise DataError("A map is compared with another one; both are the same.", option="other")

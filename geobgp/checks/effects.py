@@ -29,12 +29,12 @@ _BEYOND = 0.02
 
 
 def effect_table(posterior: Posterior, evidence: bool = False) -> pd.DataFrame:
-    """Return what each covariate does; see `Posterior.effect_table`."""
-    if not posterior.effects.blocks:
+    """Return what each covariate does; see `Posterior.effects`."""
+    if not posterior.design.blocks:
         raise DataError(
             "This map was made without covariates.", option="covariates", remedy="Give covariates to the model."
         )
-    rows = [row for block in posterior.effects.blocks for row in _rows(posterior, block)]
+    rows = [row for block in posterior.design.blocks for row in _rows(posterior, block)]
     ratio = posterior.link.ratio
     change = np.exp if ratio is not None else lambda values: values
     low, middle, high = posterior.quantiles
@@ -51,7 +51,7 @@ def effect_table(posterior: Posterior, evidence: bool = False) -> pd.DataFrame:
     frame.attrs["sentences"] = _add_without_field(posterior, frame, contrasts, mixture)
     if evidence:
         frame["evidence"] = [_evidence(posterior, block, straight=False) for block in _blocks_of(posterior, frame)]
-        if any(block.spline is not None for block in posterior.effects.blocks):
+        if any(block.spline is not None for block in posterior.design.blocks):
             frame["evidence_curve"] = [
                 _evidence(posterior, block, straight=True) if block.spline is not None else np.nan
                 for block in _blocks_of(posterior, frame)
@@ -60,7 +60,7 @@ def effect_table(posterior: Posterior, evidence: bool = False) -> pd.DataFrame:
 
 
 def _blocks_of(posterior: Posterior, frame: pd.DataFrame) -> list[Block]:
-    return [posterior.effects.block(name) for name in frame["covariate"]]
+    return [posterior.design.block(name) for name in frame["covariate"]]
 
 
 def _scale(posterior: Posterior) -> str:
@@ -75,7 +75,7 @@ def _columns_of(effects: Effects, block: Block) -> np.ndarray:
 
 def _own(posterior: Posterior, block: Block) -> np.ndarray:
     """Return the block's own values at the nodes, of all periods one after the other."""
-    effects = posterior.effects
+    effects = posterior.design
     which = _columns_of(effects, block)
     columns = effects.columns[..., which].reshape(-1, len(which))
     return np.asarray(columns * block.scales + block.means)
@@ -83,7 +83,7 @@ def _own(posterior: Posterior, block: Block) -> np.ndarray:
 
 def _rows(posterior: Posterior, block: Block) -> list[tuple[str, str, Any, Any, np.ndarray]]:
     """Return covariate, effect, from, to, and the contrast of standardised columns, of each row."""
-    effects = posterior.effects
+    effects = posterior.design
     which, size = _columns_of(effects, block), 1 + len(effects.terms)
 
     def contrast(change: np.ndarray) -> np.ndarray:
@@ -128,7 +128,7 @@ def block_columns(block: Block, values: np.ndarray) -> np.ndarray:
 
 def _coefficients(posterior: Posterior) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return mean and covariance of intercept and effects of each state; those of a season are left out."""
-    size, out = 1 + len(posterior.effects.terms), []
+    size, out = 1 + len(posterior.design.terms), []
     for state in posterior.fit.states:
         mean, covariance = state.coefficients()
         missing = size - len(mean)
@@ -158,7 +158,7 @@ def _mixture(posterior: Posterior, contrasts: np.ndarray) -> NormalMixture:
 
 def _learned(posterior: Posterior) -> dict[str, dict[str, float]]:
     """Return the standard deviation of the effects of each covariate that is learned, with its interval."""
-    fit, names = posterior.fit, list(posterior.effects.learned)
+    fit, names = posterior.fit, list(posterior.design.learned)
     first, out = len(fit.hyper_mean) - len(names), {}
     for i, name in enumerate(names, start=first):
         mean, sd = float(fit.hyper_mean[i]), math.sqrt(float(fit.hyper_cov[i, i]))
@@ -199,7 +199,7 @@ def _evidence(posterior: Posterior, block: Block, *, straight: bool) -> float:
 
     The standard deviation of a curve or a group is integrated out by Laplace's approximation.
     """
-    effects = posterior.effects
+    effects = posterior.design
     which = _columns_of(effects, block)
     if straight:
         which = which[block.learned]
@@ -229,12 +229,12 @@ def effect_curve(posterior: Posterior, name: str, n: int = 101) -> pd.DataFrame:
             f"The covariate {name!r} has no curve: it is of {'an interaction' if block.parents else 'levels'}.",
             option="name",
             found=name,
-            remedy="Its effects are in effect_table().",
+            remedy="Its effects are in effects().",
         )
     own = _own(posterior, block)[:, 0]
     values = np.linspace(float(own.min()), float(own.max()), n)
-    contrasts = np.zeros((n, 1 + len(posterior.effects.terms)))
-    contrasts[:, _columns_of(posterior.effects, block)] = block_columns(block, values)
+    contrasts = np.zeros((n, 1 + len(posterior.design.terms)))
+    contrasts[:, _columns_of(posterior.design, block)] = block_columns(block, values)
     mixture = _mixture(posterior, contrasts)
     change = np.exp if posterior.link.ratio is not None else lambda values: values
     frame = pd.DataFrame({"value": values})
@@ -244,13 +244,13 @@ def effect_curve(posterior: Posterior, name: str, n: int = 101) -> pd.DataFrame:
 
 
 def _known_block(posterior: Posterior, name: str) -> Block:
-    if name not in posterior.effects.covariates:
+    if name not in posterior.design.covariates:
         raise DataError(
-            f"The model has no covariate {name!r}; it has {listed(posterior.effects.covariates) or 'none'}.",
+            f"The model has no covariate {name!r}; it has {listed(posterior.design.covariates) or 'none'}.",
             option="name",
             found=name,
         )
-    return posterior.effects.block(name)
+    return posterior.design.block(name)
 
 
 def covariate_values(posterior: Posterior, name: str, n: int = 101) -> np.ndarray:
@@ -260,7 +260,7 @@ def covariate_values(posterior: Posterior, name: str, n: int = 101) -> np.ndarra
 
 def what_if(posterior: Posterior, covariates: Mapping[str, Any]) -> Posterior:
     """Return the map under other covariates; see `Posterior.what_if`."""
-    effects, domain = posterior.effects, posterior.domain
+    effects, domain = posterior.design, posterior.domain
     if not effects.blocks or effects.columns.shape[-2] != domain.n_nodes:
         raise DataError(
             "This map does not know its covariates at the nodes.",
@@ -290,7 +290,7 @@ def what_if(posterior: Posterior, covariates: Mapping[str, Any]) -> Posterior:
     return replace(
         posterior,
         fit=replace(posterior.fit, states=tuple(states)),
-        effects=changed,
+        design=changed,
         title=title,
         observed=None,
         areas=None,
@@ -309,7 +309,7 @@ def _given(posterior: Posterior, name: str, value: Any) -> Any:
             found=name,
             remedy="Give these.",
         )
-    n, levels = posterior.domain.n_nodes, posterior.effects.levels(name)
+    n, levels = posterior.domain.n_nodes, posterior.design.levels(name)
     if levels and isinstance(value, str | int | float | np.generic | np.ndarray | list):
         given = np.ravel(np.asarray(value, dtype=object))
         for one in given.tolist():
@@ -329,10 +329,10 @@ def _given(posterior: Posterior, name: str, value: Any) -> Any:
 
 def _tell_beyond(posterior: Posterior, changed: Effects, name: str) -> None:
     """Tell how far numbers lie outside those that the effect was learned from."""
-    block = posterior.effects.block(name)
+    block = posterior.design.block(name)
     if block.kind == "group" or block.terms[0].level is not None:
         return
-    which = _columns_of(posterior.effects, block)[0]
+    which = _columns_of(posterior.design, block)[0]
     before = _own(posterior, block)[:, 0]
     after = changed.columns[..., which] * block.scales[0] + block.means[0]
     low, high = float(before.min()), float(before.max())

@@ -241,7 +241,7 @@ def residuals(posterior: Posterior, *, n_simulations: int = 99, rng: int | np.ra
 
 def _variables(posterior: Posterior) -> dict[str, np.ndarray]:
     """Return what residuals are added up along, at the nodes: coordinates and covariates."""
-    points, effects = posterior.domain.node_points, posterior.effects
+    points, effects = posterior.domain.node_points, posterior.design
     variables = {"easting": points[:, 0], "northing": points[:, 1]}
     if len(effects.columns) == len(points) and posterior.exposure_kind != "risk":
         for k, name in enumerate(effects.names):

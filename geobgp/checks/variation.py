@@ -193,12 +193,12 @@ def _words(posterior: Posterior) -> dict[str, Any]:
     risk = posterior.exposure_kind == "risk"
     what = "risk" if risk or posterior.exposure_kind == "expected" else "rate"
     against = f"one {what} everywhere"
-    if posterior.effects.names:
+    if posterior.design.names:
         against = "the confounders alone" if risk else "the covariates alone"
     if posterior.periods is not None:
         noun = posterior.periods.noun
         same = f"one {what} everywhere in each {noun}"
-        against = f"the covariates and a level of each {noun} alone" if posterior.effects.names else same
+        against = f"the covariates and a level of each {noun} alone" if posterior.design.names else same
     return {"against": against, "what": what, "event": "case" if risk else "event"}
 
 
@@ -207,9 +207,9 @@ def _of_hyperparameters(posterior: Posterior, fit: Fit) -> float:
     domain, theta = posterior.domain, fit.hyper_mean
     hyper = Hyper.for_domain(posterior.kernel, float(np.sqrt(domain.node_areas.sum())), domain.cell_size)
     if posterior.periods is not None:
-        own = len(theta) - len(posterior.effects.learned)
+        own = len(theta) - len(posterior.design.learned)
         hyper = hyper.over_periods(posterior.n_periods, own > len(hyper.names) + 1)
-    hyper = hyper.with_effects(posterior.effects.learned, posterior.effects.rates)
+    hyper = hyper.with_effects(posterior.design.learned, posterior.design.rates)
     learned = np.diag(fit.hyper_cov) > 0
     hyper = hyper.held(theta, tuple(np.array(hyper.names)[~learned]))
     covariance = fit.hyper_cov[np.ix_(learned, learned)]
@@ -223,7 +223,7 @@ def _check_known(posterior: Posterior) -> None:
     """Refuse a posterior that does not know what it was fitted to."""
     if not posterior.is_summed:
         raise DataError(f"Whether a map varies is asked of events; this one is of a {posterior.quantity}.")
-    if len(posterior.fit.hyper_mean) - len(posterior.effects.learned) > 2 and posterior.periods is None:
+    if len(posterior.fit.hyper_mean) - len(posterior.design.learned) > 2 and posterior.periods is None:
         raise DataError(
             "Whether a map over time varies is asked of all periods together, not of one.",
             remedy="Call variation() on the posterior that this period was taken from.",
@@ -289,7 +289,7 @@ def _fit_without_field(posterior: Posterior) -> EffectsFit:
 
 def _score(posterior: Posterior, without: EffectsFit, checked: CrossValidation) -> tuple[float, float]:
     """Return how far held-out blocks are predicted above the model without a field, per event, and its error."""
-    if not posterior.effects.names and posterior.likelihood.dispersion is None:
+    if not posterior.design.names and posterior.likelihood.dispersion is None:
         return checked.score, checked.se  # above one rate everywhere
     sample = sample_of(posterior)
     log_p = without.log_p[sample.rows] if isinstance(sample, AreaSample) else without.log_p

@@ -909,7 +909,7 @@ class Inputs:
             posterior.given,
             posterior.effort,
             posterior.given_effort,
-            posterior.effects,
+            posterior.design,
         )
 
     @property

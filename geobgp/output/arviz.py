@@ -88,7 +88,7 @@ def _groups(posterior: Posterior, draws: int, chains: int, rng: np.random.Genera
             sampled[name] = (("chain", "draw"), values.reshape(chains, draws))
     values = posterior.shown.factor * posterior.link.inverse(nodes).reshape(shape)
     sampled["intensity" if posterior.is_summed else posterior.quantity] = (per_node, values, {"units": posterior.units})
-    names = ["intercept", *posterior.effects.names][len(posterior.effects.names) + 1 - effects.shape[1] :]
+    names = ["intercept", *posterior.design.names][len(posterior.design.names) + 1 - effects.shape[1] :]
     # The exposure of cases among persons is that of the controls, person by person.
     kept = not (posterior.protection and posterior.exposure_kind == "risk")
     places = ({"exposure": ("node", posterior.exposure)} if kept else {}) | {
@@ -123,4 +123,4 @@ def _draw(posterior: Posterior, n: int, rng: np.random.Generator) -> tuple[np.nd
     for which in np.unique(owner):
         mine = owner == which
         nodes[mine], effects[mine] = states[which].sample_joint(int(mine.sum()), rng)
-    return nodes, effects @ posterior.effects.to_own_units(k).T, owner
+    return nodes, effects @ posterior.design.to_own_units(k).T, owner

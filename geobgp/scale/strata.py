@@ -23,6 +23,7 @@ import pandas as pd
 from geobgp import archive
 from geobgp.auto.gridded import GriddedData, InTime
 from geobgp.auto.pipeline import Mapped, run
+from geobgp.data.inputs import Inputs
 from geobgp.data.persons import CaseControl
 from geobgp.errors import DataError, GeobgpWarning, StrataWarning, captured_warnings, render_text, warn
 from geobgp.files import replacing
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     import geopandas as gpd
 
     from geobgp.auto.tasks import MapTask, StrataData
-    from geobgp.data.inputs import Inputs
     from geobgp.inference.fit import Fit
     from geobgp.prior.basis import Basis
 
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
 def common_parts(basis: Basis, inputs: Inputs | Posterior) -> dict[str, Any]:
     """Return what all strata have in common by name: it is not sent with each of them."""
+    inputs = inputs if isinstance(inputs, Inputs) else Inputs.of(inputs)
     names = ("exposure", "effort", "effects", "given", "given_effort")
     parts = {"basis": basis} | {name: getattr(inputs, name) for name in names}
     return {name: part for name, part in parts.items() if part is not None}

@@ -404,7 +404,7 @@ def held_posterior(basis: FullRank, counts: np.ndarray, inputs: Inputs, job: Til
         exposure=inputs.exposure,
         exposure_kind=inputs.exposure_kind,
         effort=inputs.effort,
-        effects=inputs.effects,
+        design=inputs.effects,
         points={"used": int(counts.sum())},
         scaling=model.scaling,
         observed=counts,

@@ -38,7 +38,7 @@ def fitted(domain):
 
 def test_the_table_holds_the_truth_on_the_scale_people_report(fitted):
     given, posterior = fitted
-    table = posterior.effect_table(evidence=True).set_index("covariate")
+    table = posterior.effects(evidence=True).set_index("covariate")
     line = table.loc["line"]
     low, high = np.quantile(given["line"], [0.25, 0.75])
     assert (line["from"], line["to"]) == (pytest.approx(low), pytest.approx(high))
@@ -83,7 +83,7 @@ def test_a_map_under_other_covariates(fitted, domain):
     np.testing.assert_allclose(same.node_intensity()["q50"], median, rtol=1e-9)
     assert not np.allclose(steeper.node_intensity()["q50"], median)
     wood = posterior.what_if({"use": "wood"}).node_intensity()["q50"].to_numpy()
-    ratio = posterior.effect_table().set_index("covariate").loc["use", "rate_ratio"]
+    ratio = posterior.effects().set_index("covariate").loc["use", "rate_ratio"]
     meadow = given["use"] == "meadow"
     np.testing.assert_allclose(wood[~meadow], median[~meadow], rtol=1e-9)
     np.testing.assert_allclose(wood[meadow] / median[meadow], ratio, rtol=1e-6)
@@ -104,12 +104,12 @@ def test_confounding_with_the_field_is_told(domain):
     slope = np.sin(0.7 * east) + rng.normal(0, 1.0, domain.n_nodes)
     basis = HarmonicBasis.compute(domain, 64, cache=False)
     posterior = LGCP(basis, Matern(1.5), covariates={"proxy": slope}).fit(counts)
-    table = posterior.effect_table()
+    table = posterior.effects()
     assert abs(table["differs_by_se"][0]) > 2
     assert table.attrs["sentences"][0].startswith("The effect of proxy is ")
     plain = LGCP(basis, Matern(1.5)).fit(counts)
     with pytest.raises(DataError, match="without covariates"):
-        plain.effect_table()
+        plain.effects()
 
 
 def test_over_periods_too(domain):
@@ -121,7 +121,7 @@ def test_over_periods_too(domain):
     posterior = model.fit(counts)
     curve = posterior.effect_curve("x")
     assert np.corrcoef(np.log(curve["q50"]), np.sin(5 * curve["value"]))[0, 1] > 0.97
-    assert posterior.effect_table()["tau"][0] > 0.1
+    assert posterior.effects()["tau"][0] > 0.1
     low = posterior.what_if({"x": 0.3})
     same = posterior.what_if({"x": x})
     np.testing.assert_allclose(

@@ -141,7 +141,7 @@ def surveyed(family, coords, positive, tested):
         likelihood=family,
         exposure=np.ones(prior.domain.n_nodes),
         exposure_kind="observation",
-        effects=Effects(),
+        design=Effects(),
         points={"used": len(positive)},
         scaling="even",
     )

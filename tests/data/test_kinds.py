@@ -185,7 +185,7 @@ def test_a_fit_with_curves_and_groups_is_read_as_it_was_saved(domain, tmp_path):
     fitted = model.fit(counts)
     read = Posterior.load(fitted.save(tmp_path / "fit.geobgp"))
     pd.testing.assert_frame_equal(read.coefficients, fitted.coefficients)
-    assert read.effects.learned.keys() == {"x", "group"}
+    assert read.design.learned.keys() == {"x", "group"}
     at = {"x": [3.0, 99.0], "group": [1, 2]}
     places = np.array([[3.0, 3.0], [4.0, 4.0]])
     pd.testing.assert_frame_equal(read.values_at(places, covariates=at), fitted.values_at(places, covariates=at))
@@ -209,7 +209,7 @@ def test_a_map_takes_them_from_paths(tmp_path):
         "both": "pump,ward|interaction",
     }
     posterior = map_intensity(events, land, covariates=covariates, cell_size=500.0, m=16, permeability=0.0)
-    assert [block.kind for block in posterior.effects.blocks] == ["smooth", "group", "interaction"]
+    assert [block.kind for block in posterior.design.blocks] == ["smooth", "group", "interaction"]
     curve = posterior.effect_curve("pump")
     assert curve["q50"].iloc[0] > curve["q50"].iloc[-1]
     with pytest.raises(GeometryError, match=r"covariate x: there is no file rain.tif\."):

@@ -63,7 +63,7 @@ def prescribed(
         likelihood=Poisson.without_data({}),
         exposure=domain.node_areas / domain.area_unit[0],
         exposure_kind="area",
-        effects=Effects(),
+        design=Effects(),
         points={"used": 1234},
         created="2020-02-02T20:20:20+00:00",
         title=title,

@@ -290,7 +290,7 @@ def test_every_field_of_a_posterior_comes_back(tmp_path):
     )  # fmt: skip
     back = Posterior.load(posterior.save(tmp_path / "fit"))
     for one in fields(posterior):
-        if one.name in ("fit", "basis", "likelihood", "effects", "places"):
+        if one.name in ("fit", "basis", "likelihood", "design", "places"):
             continue
         expected, found = getattr(posterior, one.name), getattr(back, one.name)
         assert same(expected, found) if isinstance(expected, np.ndarray) else expected == found, one.name
