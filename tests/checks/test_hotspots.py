@@ -32,7 +32,7 @@ def nodes_in(posterior, shape):
 def test_the_numbers_are_those_of_a_loop_over_draws():
     posterior = people(fitted()[0])
     threshold = float(np.quantile(posterior.node_intensity()["mean"], 0.5))
-    table = posterior.hotspots(threshold, 0.9, n_samples=DRAWS, seed=4)
+    table = posterior.hotspots(threshold, 0.9, n_samples=DRAWS, rng=4)
     assert len(table) > 1 and (table["hotspot"] == np.arange(1, len(table) + 1)).all()
     draws = posterior.sample(DRAWS, 4).values
     exact = posterior.node_intensity()["mean"].to_numpy()
@@ -54,7 +54,7 @@ def test_the_numbers_are_those_of_a_loop_over_draws():
         assert row["relative_risk"] == pytest.approx(row["rate"] / posterior.overall)
         assert row["observed"] == posterior.observed[inside].sum()
         assert row["land_km2"] == pytest.approx(posterior.domain.node_areas[inside].sum() / 1e6)
-    np.testing.assert_array_equal(together, posterior.excursion(threshold, 0.9, n_samples=DRAWS, seed=4).above)
+    np.testing.assert_array_equal(together, posterior.excursion(threshold, 0.9, n_samples=DRAWS, rng=4).above)
 
 
 def test_parts_hang_together_over_land_alone():
@@ -136,7 +136,7 @@ def test_hot_spots_are_followed_and_classed(course):
 
 
 def test_classes_are_those_of_a_loop_over_joint_draws(course):
-    table = course.hotspots(4.0, 0.9, n_samples=DRAWS, seed=2)
+    table = course.hotspots(4.0, 0.9, n_samples=DRAWS, rng=2)
     draws = course.sample(DRAWS, 2).values
     labels = list(course.periods.labels)
 
@@ -198,7 +198,7 @@ def test_areas_are_named_and_their_events_counted():
 def test_people_above_are_those_of_a_loop_over_draws(kind):
     posterior = fitted()[0] if kind == "km2" else people(fitted()[0])
     threshold = float(np.quantile(posterior.node_intensity()["mean"], 0.7))
-    whole = posterior.people_above(threshold, n_samples=DRAWS, seed=1).iloc[0]
+    whole = posterior.people_above(threshold, n_samples=DRAWS, rng=1).iloc[0]
     draws = posterior.sample(DRAWS, 1).values
     sums = np.array([posterior.exposure[draw > threshold].sum() for draw in draws])
     for q in (0.05, 0.5, 0.95):
@@ -214,7 +214,7 @@ def test_people_above_are_those_of_a_loop_over_draws(kind):
 
 
 def test_people_above_of_periods(course):
-    table = course.people_above(4.0, n_samples=DRAWS, seed=1)
+    table = course.people_above(4.0, n_samples=DRAWS, rng=1)
     draws = course.sample(DRAWS, 1).values
     for t, (_, row) in enumerate(table.iterrows()):
         assert row["period"] == course.periods.labels[t]
