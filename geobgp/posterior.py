@@ -811,7 +811,8 @@ class Posterior:
             provenance.
         """
         values, what, look = self._statistics(quantiles), self.quantity, self.style.attrs()
-        about = {name: {"long_name": f"{what}, {_words(name)}", "units": self.units} for name in values}
+        own = {"units": self.units, "udunits": self.shown.udunits}
+        about = {name: {"long_name": f"{what}, {_words(name)}"} | own for name in values}
         for name, facts in about.items():
             facts |= ({} if what == "intensity" else {"quantity": what}) | (look if name != "sd" else {})
         return self._dataset(values, about)

@@ -42,6 +42,11 @@ _SIZE: Final = re.compile(
 _LARGEST: Final = 1e15
 #: What is mapped where nothing is counted per exposure: its unit, where none was given.
 _PLAIN: Final = {"prevalence": "share", "probability": "probability", "value": "unit of the values"}
+#: What events are counted per, as UDUNITS has it; people and other things that are counted have no unit there.
+_UDUNITS: Final = {
+    "km²": "km-2", "m²": "m-2", "ha": "hectare-1", "hectare": "hectare-1", "day": "day-1", "week": "week-1",
+    "month": "month-1", "quarter": "(3 month)-1", "year": "year-1",
+}  # fmt: skip
 _ONES: Final = {"population": ("person", "people"), "exposure": ("unit of exposure", "units of exposure")}
 #: A threshold is far from the map where the probability of exceeding it is this near to 0, or to 1, everywhere.
 FAR: Final = 0.001
@@ -60,6 +65,10 @@ class Units:
         As in "events per 100,000 people"; they stand after a number.
     quantity : "intensity", "relative risk", "prevalence", "probability" or "value"
         What is shown; a relative risk has classes about 1.
+    size : float
+        How many of the first of `each` events are counted per.
+    each : tuple of str
+        What events are counted per: ("km²", "month").
 
     Examples
     --------
@@ -73,6 +82,8 @@ class Units:
     factor: float
     words: str
     quantity: str = "intensity"
+    size: float = 1.0
+    each: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -102,7 +113,7 @@ class Units:
             return cls(1.0, RISKS[kind], RELATIVE_RISK)
         if not asked:
             one = {"area": area[1], "observation": "observation"} | {k: v[0] for k, v in _ONES.items()}
-            return cls(1.0, f"events per {one.get(kind, kind)}")
+            return cls(1.0, f"events per {one.get(kind, kind)}", each=(one.get(kind, kind),))
         if asked.strip().lower() == RELATIVE_RISK:
             if kind not in _ONES:
                 raise _unfit(
@@ -127,7 +138,7 @@ class Units:
         several = size != 1
         name = _SHORT.get(noun, noun) + ("s" if several and noun.endswith(("e", "er")) else "")
         many = f"{_amount(size)} " if several else ""
-        return cls(size * _AREAS[noun] / area[0], f"events per {many}{name}")
+        return cls(size * _AREAS[noun] / area[0], f"events per {many}{name}", size=size, each=(_SHORT.get(noun, noun),))
 
     @classmethod
     def _each(cls, asked: str, size: float, noun: str, kind: str) -> Units:
@@ -138,13 +149,35 @@ class Units:
                 f"Give it as {option('exposure')}, or say 'per km²' or 'per ha'.",
             )
         things = noun or _ONES[kind][size != 1]
-        return cls(size, f"events per {_amount(size)} {things}" if size != 1 else f"events per {things}")
+        words = f"events per {_amount(size)} {things}" if size != 1 else f"events per {things}"
+        return cls(size, words, size=size, each=(things,))
 
     @property
     def title(self) -> str:
         """What a map in these units is called."""
         plain = self.quantity != "intensity" and (self.quantity != "value" or self.words == _PLAIN["value"])
         return self.quantity.capitalize() if plain else f"{self.quantity.capitalize()} in {self.words}"
+
+    @property
+    def udunits(self) -> str:
+        """The units as UDUNITS has them; those of values as they were given.
+
+        Examples
+        --------
+        >>> Units.of("per 100,000", "population").per("quarter").udunits, Units.of("per 10 acres", "area").udunits
+        ('1e-05 (3 month)-1', '2.471053815e-05 m-2')
+        >>> Units.of("", "area").per("month").udunits, Units.of("", "risk").udunits
+        ('km-2 month-1', '1')
+        """
+        if self.quantity == "value":
+            return self.words
+        factor, parts = 1.0 / self.size, []
+        for noun in self.each:
+            if noun in _AREAS and noun not in _UDUNITS:
+                factor, noun = factor / _AREAS[noun], "m²"
+            parts += [_UDUNITS[noun]] if noun in _UDUNITS else []
+        scale = [f"{factor:.10g}"] if factor != 1.0 or not parts else []
+        return " ".join(scale + parts)
 
     def per(self, period: str) -> Units:
         """Return units of events per period as well; a relative risk stays one.
@@ -156,7 +189,7 @@ class Units:
         """
         if self.quantity != "intensity":
             return self
-        return dataclasses.replace(self, words=f"{self.words} per {period}")
+        return dataclasses.replace(self, words=f"{self.words} per {period}", each=(*self.each, period))
 
 
 def check_units(asked: str | None, exposed: bool) -> None:

@@ -14,7 +14,7 @@ from geobgp.errors import GeobgpWarning, GeometryError, captured_warnings
 from geobgp.files import read_vector
 from geobgp.land.crs import as_crs
 from geobgp.land.domain import Domain
-from geobgp.land.polygons import CRS_NOTE, Land, land_polygons, read_lines, read_polygons
+from geobgp.land.polygons import LANDS_OWN, Land, land_polygons, read_lines, read_polygons
 from geobgp.summary import Choice
 from geobgp.text import number
 
@@ -61,20 +61,19 @@ def _with_crs(source: Any, name: str, crs: Any) -> Any:
     return series if series.crs is not None else series.set_crs(as_crs(crs, "land_crs"))
 
 
-def about_crs(domain: Domain, given: Any) -> Choice:
-    """Return which CRS a domain has, and why."""
-    found = domain.crs
+def about_crs(land: Land, given: Any) -> Choice:
+    """Return which CRS a map of land has, and why."""
+    found = land.crs
     if found is None:
         return Choice("local", "given: planar coordinates with no place on Earth")
     code = found.to_authority()
     name = f"{':'.join(code)}, {found.name}" if code else found.name
     if given is not None:
         return Choice(name, "given")
-    own = next((note.removeprefix(CRS_NOTE) for note in domain.notes if note.startswith(CRS_NOTE)), "")
-    if own == "the land's own":
-        return Choice(name, own)
-    if own:
-        return Choice(name, f"chosen, for {own}")
+    if land.own_crs:
+        return Choice(name, LANDS_OWN)
+    if land.why_crs:
+        return Choice(name, f"chosen, for {land.why_crs}")
     if code:
         return Choice(name, "the land lies within this UTM zone")
     return Choice(name, "equal-area around the land, which does not fit one UTM zone")

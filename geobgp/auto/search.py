@@ -1039,7 +1039,7 @@ class GridRefinement:
                 why, warning = self._ended(kept, f"cells of {self._side(usual)}: {reason}", math.inf)
         domain = kept.data.domain
         cells = Choice(side(domain), "given" if o.cell_size is not None else why)
-        choices = {"CRS": about_crs(domain, o.crs), "cell size": cells, **search.choices}
+        choices = {"CRS": about_crs(self.series.land, o.crs), "cell size": cells, **search.choices}
         usual_kernel = f"the usual one {'for features' if kept.basis.truncated else 'at full resolution'}"
         if "kernel" not in choices:
             reason = "given" if o.kernel is not None else usual_kernel

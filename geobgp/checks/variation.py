@@ -44,8 +44,10 @@ class Variation:
     score, se : float
         How much better held-out blocks (areas, persons of blocks) are predicted than by the model without a field,
         fitted to all events, in nats per event, and the standard error; NaN where nothing was held out.
-    against : str
-        What the model without a field says, in words: "one rate everywhere".
+    beside : str
+        What the model without a field has, in words: "the covariates"; empty where that is one level everywhere.
+    level : str
+        Where that level is the same: "everywhere", "everywhere in each month".
     what : str
         What varies: "rate" or "risk".
     event : str
@@ -55,7 +57,7 @@ class Variation:
 
     Examples
     --------
-    >>> flat = Variation(-1.8, score=-0.0227, se=0.0053, against="one risk everywhere", what="risk", event="case")
+    >>> flat = Variation(-1.8, score=-0.0227, se=0.0053, what="risk", event="case")
     >>> flat.verdict, flat.fine
     ('no evidence', False)
     >>> print(flat)
@@ -66,7 +68,8 @@ shows may be chance. Held-out blocks are predicted worse than by one risk everyw
     log_bayes_factor: float
     score: float = math.nan
     se: float = math.nan
-    against: str = "one rate everywhere"
+    beside: str = ""
+    level: str = "everywhere"
     what: str = "rate"
     event: str = "event"
     parts: str = "blocks"
@@ -79,6 +82,11 @@ shows may be chance. Held-out blocks are predicted worse than by one risk everyw
         return "no evidence" if self.log_bayes_factor < NONE else "may vary"
 
     @property
+    def against(self) -> str:
+        """What the model without a field says, in words."""
+        return f"{self.beside} alone" if self.beside else f"one {self.what} {self.level}"
+
+    @property
     def fine(self) -> bool:
         """Whether it varies, and held-out blocks are not predicted better without the field."""
         return self.verdict == "varies" and not self.score < 0
@@ -86,9 +94,7 @@ shows may be chance. Held-out blocks are predicted worse than by one risk everyw
     @property
     def in_short(self) -> str:
         """The verdict in words without its numbers, for a subtitle."""
-        beyond = ""
-        if not self.against.startswith("one "):
-            beyond = f" beyond what {self.against.removesuffix(' alone')} explain"
+        beyond = f" beyond what {self.beside} explain" if self.beside else ""
         if self.verdict == "may vary":
             return f"the {self.what} may vary over the land{beyond}, but the evidence is weak"
         varies = f"the {self.what} varies over the land{beyond}"
@@ -192,14 +198,14 @@ def _words(posterior: Posterior) -> dict[str, Any]:
     """Return what is compared with what."""
     risk = posterior.exposure_kind == "risk"
     what = "risk" if risk or posterior.exposure_kind == "expected" else "rate"
-    against = f"one {what} everywhere"
+    beside, level = "", "everywhere"
     if posterior.design.names:
-        against = "the confounders alone" if risk else "the covariates alone"
+        beside = "the confounders" if risk else "the covariates"
     if posterior.periods is not None:
         noun = posterior.periods.noun
-        same = f"one {what} everywhere in each {noun}"
-        against = f"the covariates and a level of each {noun} alone" if posterior.design.names else same
-    return {"against": against, "what": what, "event": "case" if risk else "event"}
+        level = f"everywhere in each {noun}"
+        beside = f"the covariates and a level of each {noun}" if beside else ""
+    return {"beside": beside, "level": level, "what": what, "event": "case" if risk else "event"}
 
 
 def _of_hyperparameters(posterior: Posterior, fit: Fit) -> float:

@@ -29,7 +29,6 @@ from geobgp.inference.problem import (
     place_chain_engine,
 )
 from geobgp.inference.relinearise import fit_family, fit_problem
-from geobgp.inference.solver import RAN_OUT
 from geobgp.linalg.blas import free_memory
 from geobgp.prior.cache import cache_directory
 from geobgp.prior.harmonic import HarmonicBasis
@@ -489,7 +488,7 @@ class _Run:
                     whole[kind] = self._fit(problem, self.hyper, start, integrate=False)
                 found = whole[kind][0]
             start = places[kind] = _place(found, problem)
-            if found.message.startswith(RAN_OUT):
+            if found.ran_out:
                 break  # a bound that was cut off cannot be compared
             bounds[kind] = found.elbo
         best: DynamicsName = "separable"

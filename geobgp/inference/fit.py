@@ -53,6 +53,8 @@ class Fit:
         Time spent, by stage.
     rounds : int
         Passes over the observations that cost O(n p²) (or one sparse factorisation).
+    ran_out : bool
+        Whether it is the clock that kept it from converging.
     notes : dict
         What checks worked out of this fit, so that they do so once; a copy with anything replaced begins anew.
     """
@@ -68,6 +70,7 @@ class Fit:
     seconds: dict[str, float] = field(default_factory=dict)
     rounds: int = 0
     hyper_gradient: np.ndarray | None = None
+    ran_out: bool = False
     notes: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
 
 
@@ -205,6 +208,7 @@ def _fit(
         seconds=spent,
         rounds=engine.rounds,
         hyper_gradient=gradient,
+        ran_out=solver.ran_out and not converged,
     )
 
 

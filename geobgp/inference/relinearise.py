@@ -682,13 +682,14 @@ class Profile:
         held_at = None if ended or not math.isfinite(self._too_wide) else float(np.exp(place.x[1]))
         fitted, message = found.fit, found.fit.message
         converged = fitted.converged and (ended or held_at is not None)
+        ran_out = fitted.ran_out
         if fitted.converged and not converged:
-            message = f"the hyperparameters still rise after {_PULLS} searches"
-            if self._late():
+            message, ran_out = f"the hyperparameters still rise after {_PULLS} searches", self._late()
+            if ran_out:
                 message = f"{RAN_OUT} before the hyperparameters were learned"
         fitted = dataclasses.replace(
-            fitted, hyper_cov=self._covariance, converged=converged, message=message, rounds=self._rounds,
-            seconds=self._seconds,
+            fitted, hyper_cov=self._covariance, converged=converged, message=message, ran_out=ran_out,
+            rounds=self._rounds, seconds=self._seconds,
         )  # fmt: skip
         settled = dataclasses.replace(found, fit=fitted, settled=found.settled and converged)
         return Best(settled, self._family(place.x), held_at)

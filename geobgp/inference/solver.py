@@ -33,7 +33,7 @@ MIN_GAIN = 0.01
 _DETOUR = 1e-2
 #: Rounding of the bound, relative to its size.
 _ROUNDING = 1e-12
-#: How the message begins of what the clock has ended.
+#: What is said of what the clock has ended.
 RAN_OUT = "time ran out"
 #: Rounds for which there must be time to begin a step of the hyperparameters: its own, and those that settle the
 #: posterior in the end.

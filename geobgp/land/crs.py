@@ -468,8 +468,8 @@ def choose_crs(geoms: Any) -> pyproj.CRS:
     return pyproj.crs.ProjectedCRS(conversion, name=name, geodetic_crs=WGS84)
 
 
-def metric_crs(geoms: Any) -> tuple[pyproj.CRS, str]:
-    """Return the CRS to map land in: its own where that will do, else one that is chosen; and why, in words.
+def metric_crs(geoms: Any) -> tuple[pyproj.CRS, bool, str]:
+    """Return the CRS to map land in, whether it is its own, and else what speaks against that where it is projected.
 
     Its own will do if it is projected, in metres, made for where the land is and not for the whole world, and true to
     areas and shapes there: to 3 % of the area, and 5 % between one direction and another.
@@ -480,17 +480,17 @@ def metric_crs(geoms: Any) -> tuple[pyproj.CRS, str]:
     >>> land = gpd.GeoSeries([box(5, 52, 6, 53)], crs="EPSG:4326")
     >>> metric_crs(land.to_crs(28992))[0].to_string()
     'EPSG:28992'
-    >>> found, why = metric_crs(land.to_crs(3857))
-    >>> found.to_string(), why
-    ('EPSG:32631', "the land's own, WGS 84 / Pseudo-Mercator, is made for the whole world")
+    >>> crs, own, why = metric_crs(land.to_crs(3857))
+    >>> crs.to_string(), own, why
+    ('EPSG:32631', False, "the land's own, WGS 84 / Pseudo-Mercator, is made for the whole world")
     """
     own = geoms.crs
     if own is None or own.is_geographic:
-        return choose_crs(geoms), ""
+        return choose_crs(geoms), False, ""
     wrong = _unsuited(own, geoms)
     if wrong:
-        return choose_crs(geoms), f"the land's own, {own.name}, {wrong}"
-    return check_crs(own), "the land's own"
+        return choose_crs(geoms), False, f"the land's own, {own.name}, {wrong}"
+    return check_crs(own), True, ""
 
 
 def _unsuited(own: pyproj.CRS, geoms: Any) -> str:

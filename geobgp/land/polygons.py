@@ -171,10 +171,6 @@ def _clean(series: Any, what: str, wanted: tuple[int, ...], plural: str) -> tupl
     return gpd.GeoSeries(geoms[keep], index=index[keep], crs=series.crs), notes
 
 
-#: What the note on the CRS of the land's own file begins with.
-CRS_NOTE = "CRS: "
-
-
 @dataclass(frozen=True, eq=False)
 class Land:
     """Land minus water on one plane.
@@ -193,6 +189,10 @@ class Land:
         What was ignored, repaired or assumed on the way.
     bridges : BridgeLines or None
         Lines that join what water parts, in `crs`.
+    own_crs : bool
+        Whether it is that of the land's own file, because that is a metric one and true there.
+    why_crs : str
+        Why another was chosen than that of the file, where that is projected.
     """
 
     geometry: Any
@@ -201,6 +201,12 @@ class Land:
     crs: pyproj.CRS | None
     notes: list[str] = field(default_factory=list)
     bridges: BridgeLines | None = None
+    own_crs: bool = False
+    why_crs: str = ""
+
+
+#: What is said of a map in the CRS of the land's own file.
+LANDS_OWN = "the land's own"
 
 
 def land_polygons(land: Any, water: Any = None, barriers: Any = None, crs: Any = None, bridges: Any = None) -> Land:
@@ -223,7 +229,7 @@ def land_polygons(land: Any, water: Any = None, barriers: Any = None, crs: Any =
     """
     series: dict[str, Any] = {}
     series["land"], notes = read_polygons(land, "land")
-    width = None
+    width, own, why = None, False, ""
     if bridges is not None:
         bridges, width = bridge_table(bridges)
     for name, source, read in (
@@ -242,22 +248,22 @@ def land_polygons(land: Any, water: Any = None, barriers: Any = None, crs: Any =
         _give_crs(series, sources, crs, notes)
         series = {name: in_degrees(s) for name, s in series.items()}
         if crs is None:
-            target, why = metric_crs(series["land"])
-            notes += [f"{CRS_NOTE}{why}"] if why else []
+            target, own, why = metric_crs(series["land"])
+            notes += [f"CRS: {why or LANDS_OWN}"] if own or why else []
         else:
             target = check_crs(crs, series["land"])
     dry, lines, wet = _dry_land(series, target)
     if target is not None:
         notes += _distortion(dry, target)
     if "bridges" not in series:
-        return Land(dry, lines, wet, target, notes)
+        return Land(dry, lines, wet, target, notes, None, own, why)
     rows = series["bridges"].index.to_numpy()
     spans = BridgeLines(
         series["bridges"].to_numpy() if target is None else project_shapes(series["bridges"], target),
         np.full(len(rows), np.nan) if width is None else width[rows],
         rows,
     )
-    return Land(dry, lines, wet, target, notes, spans)
+    return Land(dry, lines, wet, target, notes, spans, own, why)
 
 
 def _check_planar(series: dict[str, Any], notes: list[str]) -> None:

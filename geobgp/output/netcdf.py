@@ -20,20 +20,15 @@ if TYPE_CHECKING:
 
 
 CONVENTIONS: Final = "CF-1.8"
-#: What events are counted per, as UDUNITS has it; people and other things that are counted have no unit.
-_UNITS: Final = {
-    "km²": "km-2", "m²": "m-2", "ha": "hectare-1", "hectare": "hectare-1", "day": "day-1", "week": "week-1",
-    "month": "month-1", "quarter": "(3 month)-1", "year": "year-1",
-}  # fmt: skip
 _EPOCH: Final = "days since 1970-01-01"
 
 
 def cf_dataset(data: xr.Dataset) -> xr.Dataset:
     """Return a dataset as CF conventions have it, ready to be written.
 
-    Variables get ``cell_methods``, ``grid_mapping`` and units of UDUNITS (what people read is in ``units_in_words``);
-    names have letters, digits and underscores only (``exceedance_0.5`` is ``exceedance_0_5``); dates are days since
-    1970.
+    Variables get ``cell_methods``, ``grid_mapping`` and the units of UDUNITS that their attribute ``udunits`` has (what
+    people read is then in ``units_in_words``); names have letters, digits and underscores only (``exceedance_0.5`` is
+    ``exceedance_0_5``); dates are days since 1970.
 
     Parameters
     ----------
@@ -44,9 +39,9 @@ def cf_dataset(data: xr.Dataset) -> xr.Dataset:
     out.attrs = {str(k): v for k, v in data.attrs.items() if v is not None} | {"Conventions": CONVENTIONS}
     mapped = "spatial_ref" in out.coords and data.rio.crs is not None
     for name, values in out.data_vars.items():
-        words = str(values.attrs.pop("units", ""))
-        values.attrs["units"] = udunits(words)
-        if udunits(words) != words:
+        words = str(values.attrs.get("units", ""))
+        values.attrs["units"] = values.attrs.pop("udunits", words)
+        if values.attrs["units"] != words:
             values.attrs["units_in_words"] = words
         values.attrs.pop("grid_mapping", None)
         if mapped:
@@ -70,31 +65,6 @@ def cf_dataset(data: xr.Dataset) -> xr.Dataset:
         out["period"].attrs.setdefault("long_name", "name of the period")
     plain = {name: re.sub(r"\W", "_", str(name)) for name in out.data_vars}
     return out.rename({name: new for name, new in plain.items() if name != new})
-
-
-def udunits(words: str) -> str:
-    """Return units as UDUNITS has them; words that it has none for stay as they are.
-
-    Examples
-    --------
-    >>> udunits("events per km² per month"), udunits("events per 100,000 people per quarter"), udunits("1")
-    ('km-2 month-1', '1e-05 (3 month)-1', '1')
-    >>> udunits("times the expected"), udunits("events per person"), udunits("log(events per km²)")
-    ('1', '1', 'log(events per km²)')
-    """
-    if words.startswith("times "):
-        return "1"
-    if not words.startswith("events per "):
-        return words
-    factor, out = 1.0, []
-    for part in words.removeprefix("events per ").split(" per "):
-        number = re.match(r"([\d,.]+) (.*)", part)
-        if number:
-            factor /= float(number[1].replace(",", ""))
-        unit = _UNITS.get(number[2] if number else part)
-        out += [unit] if unit else []
-    scale = [f"{factor:g}"] if factor != 1.0 or not out else []
-    return " ".join(scale + out)
 
 
 def write_netcdf(data: xr.Dataset, path: str | os.PathLike[str]) -> Path:

@@ -114,7 +114,7 @@ def test_nothing_is_green_where_a_constant_predicts_better(factor, score, tone):
 
 
 def test_words_follow_from_the_sign_and_the_error():
-    told = Variation(-2.0, score=-0.0227, se=0.0053, against="one risk everywhere", what="risk", event="case").sentence
+    told = Variation(-2.0, score=-0.0227, se=0.0053, what="risk", event="case").sentence
     assert "No evidence that the risk varies" in told
     assert "worse than by one risk everywhere, by 0.0227 ± 0.0053 nats per case" in told
     assert "about as well as" in Variation(1.0, score=0.01, se=0.02).sentence

@@ -16,7 +16,7 @@ from reading import node_exposure
 from shapely.geometry import MultiPolygon, Polygon, box
 
 from geobgp import CRSError, Domain, bin_areas, bin_points, map_intensity
-from geobgp.auto.gridded import about_crs
+from geobgp.auto.gridded import about_crs, read_land
 from geobgp.files import read_vector
 from geobgp.land.crs import areal_scale, check_crs, choose_crs, metric_crs, project_shapes, transform
 from geobgp.land.polygons import land_polygons
@@ -361,11 +361,12 @@ GROUND = abs(GEOD.geometry_area_perimeter(NETHERLANDS.iloc[0])[0])
 
 @pytest.mark.parametrize("code", [28992, 3035, 32631, 25831])
 def test_a_metric_crs_that_the_land_has_is_kept(code):
-    crs, why = metric_crs(NETHERLANDS.to_crs(code))
-    assert (crs.to_epsg(), why) == (code, "the land's own")
+    crs, own, why = metric_crs(NETHERLANDS.to_crs(code))
+    assert (crs.to_epsg(), own, why) == (code, True, "")
     domain = Domain.from_polygons(NETHERLANDS.to_crs(code), cell_size=20_000)
     assert domain.crs.to_epsg() == code and "CRS: the land's own" in domain.notes
-    assert about_crs(domain, None) == Choice(f"EPSG:{code}, {domain.crs.name}", "the land's own")
+    choice = about_crs(read_land(NETHERLANDS.to_crs(code)), None)
+    assert choice == Choice(f"EPSG:{code}, {domain.crs.name}", "the land's own")
     # Whatever the plane, the land is as large as it is.
     assert domain.node_areas.sum() == pytest.approx(GROUND, rel=0.002)
 
@@ -383,23 +384,23 @@ def test_a_metric_crs_that_the_land_has_is_kept(code):
     ],
 )
 def test_another_is_chosen_where_the_lands_own_will_not_do(code, why):
-    crs, told = metric_crs(NETHERLANDS.to_crs(code))
-    assert crs.to_epsg() == 32631 and why in told
+    crs, own, reason = metric_crs(NETHERLANDS.to_crs(code))
+    assert crs.to_epsg() == 32631 and why in reason and not own
     domain = Domain.from_polygons(NETHERLANDS.to_crs(code), cell_size=20_000)
     assert domain.crs.to_epsg() == 32631
-    assert why in about_crs(domain, None).why
+    assert why in about_crs(read_land(NETHERLANDS.to_crs(code)), None).why
 
 
 def test_a_plane_that_stretches_shapes_is_not_kept():
     flat = NETHERLANDS.to_crs("+proj=cea +lat_ts=30 +units=m")  # equal-area, far from its parallel
-    crs, why = metric_crs(flat)
-    assert crs.to_epsg() == 32631 and "stretches shapes" in why
+    crs, own, why = metric_crs(flat)
+    assert crs.to_epsg() == 32631 and not own and "stretches shapes" in why
     near = NETHERLANDS.to_crs("+proj=laea +lat_0=45 +lon_0=0 +units=m")
-    assert metric_crs(near)[1] == "the land's own"
+    assert metric_crs(near)[1:] == (True, "")
 
 
 def test_degrees_are_brought_to_metres_as_ever():
-    assert metric_crs(NETHERLANDS) == (choose_crs(NETHERLANDS), "")
+    assert metric_crs(NETHERLANDS) == (choose_crs(NETHERLANDS), False, "")
 
 
 ENGINEERING = pyproj.CRS('LOCAL_CS["site",UNIT["metre",1]]')

@@ -8,7 +8,8 @@ from posteriors import across_180, disc, island, prescribed
 
 from geobgp.data.periods import Periods
 from geobgp.errors import DataError
-from geobgp.output.netcdf import cf_dataset, udunits, write_netcdf, write_zarr
+from geobgp.output.netcdf import cf_dataset, write_netcdf, write_zarr
+from geobgp.units import Units
 
 QUARTERS = Periods.calendar("quarter", "2019 Q3", "2020 Q2")
 
@@ -19,8 +20,9 @@ def data():
     data = source.intensity()
     data["exceedance_0.5"] = source.exceedance(0.5)
     data["coverage"] = source.maps[0]._dataset({}, {}, coverage=True)["coverage"]
+    units = Units.of("", "area").per("quarter")
     for name in ("mean", "sd", "q05", "q50", "q95"):
-        data[name].attrs["units"] = "events per km² per quarter"
+        data[name].attrs |= {"units": units.words, "udunits": units.udunits}
     return data
 
 
@@ -107,14 +109,19 @@ def test_a_store_is_replaced_whole_and_nothing_else_is(data, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "units"),
+    ("asked", "kind", "period", "units"),
     [
-        ("events per km²", "km-2"),
-        ("events per ha per week", "hectare-1 week-1"),
-        ("events per 1,000 women per year", "0.001 year-1"),
-        ("events per unit area per unit of time", "1"),
-        ("", ""),
+        ("", "area", "", "km-2"),
+        ("per ha", "area", "week", "hectare-1 week-1"),
+        ("per 10 hectares", "area", "", "0.1 hectare-1"),
+        ("per 2 square miles", "area", "", "1.930510793e-07 m-2"),
+        ("per 1,000 women", "population", "year", "0.001 year-1"),
+        ("", "exposure", "unit of time", "1"),
+        ("mg/kg", "value", "", "mg/kg"),
+        ("", "prevalence", "", "1"),
+        ("", "expected", "month", "1"),
     ],
 )
-def test_units(words, units):
-    assert udunits(words) == units
+def test_units(asked, kind, period, units):
+    shown = Units.of(asked, kind)
+    assert (shown.per(period) if period else shown).udunits == units
