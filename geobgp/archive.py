@@ -257,7 +257,7 @@ def pack(value: Any) -> tuple[Any, dict[str, np.ndarray]]:
 
 def unpack(facts: Any, arrays: Mapping[str, np.ndarray]) -> Any:
     """Put together what `pack` took apart."""
-    made: dict[str, Any] = {}
+    objects: dict[str, Any] = {}
     _classes()  # whose modules register bases, kernels and likelihoods
 
     def walk(facts: Any) -> Any:
@@ -269,10 +269,10 @@ def unpack(facts: Any, arrays: Mapping[str, np.ndarray]) -> Any:
             return {name: walk(one) for name, one in facts.items()}
         kind, content = facts[_TAG], facts["of"]
         if kind == "again":
-            return made[content]
+            return objects[content]
         value = build(kind, content)
         if "at" in facts:
-            made[facts["at"]] = value
+            objects[facts["at"]] = value
         return value
 
     def build(kind: str, content: Any) -> Any:

@@ -276,11 +276,11 @@ def layers(path: str | Path, what: str = "file") -> list[VectorLayer]:
     with driver_errors(name, what):
         if kind_of(name) == "parquet":
             return [_parquet_layer(name)]
-        found, opened = [], ogr_name(name)
+        named, opened = [], ogr_name(name)
         for layer in pyogrio.list_layers(opened)[:, 0]:
             info = pyogrio.read_info(opened, layer=layer, force_feature_count=True, force_total_bounds=True)
             n_rows, bounds = int(info["features"]), info["total_bounds"]
-            found.append(
+            named.append(
                 VectorLayer(
                     str(layer),
                     n_rows if n_rows >= 0 else None,
@@ -290,7 +290,7 @@ def layers(path: str | Path, what: str = "file") -> list[VectorLayer]:
                     tuple(map(str, info["fields"])),
                 )
             )
-        return found
+        return named
 
 
 def parquet_geometry(metadata: Any) -> tuple[str | None, dict[str, Any]]:
@@ -325,9 +325,9 @@ def pick_layer(path: str, layer: str | None, what: str) -> str:
         return spatial[0]
     if not spatial:
         raise GeometryError(f"{what}: {path} has no layer with geometries.", option=what, found=path)
-    found = f"there is no layer {layer!r}" if layer else "a layer must be named"
+    problem = f"there is no layer {layer!r}" if layer else "a layer must be named"
     raise GeometryError(
-        f"{what}: {found} in {path}, which has {listed(spatial)}.",
+        f"{what}: {problem} in {path}, which has {listed(spatial)}.",
         option=what,
         found=spatial,
         remedy=f"Name one: '{path}|layername={spatial[0]}'.",
@@ -377,8 +377,8 @@ def remember_read(path: str | os.PathLike[str]) -> None:
     name = re.sub(r"^(/vsi(zip|gzip|tar)/)+", "", str(path))
     places = [Path(name), *Path(name).parents] if name != str(path) else [Path(name)]  # within an archive
     archive = next((str(place) for place in places if place.exists()), None)
-    for found in [archive] if archive is not None else matching(name):
-        _READ.add(os.path.realpath(found))
+    for file in [archive] if archive is not None else matching(name):
+        _READ.add(os.path.realpath(file))
 
 
 def was_read(path: str | os.PathLike[str]) -> bool:
@@ -510,9 +510,9 @@ def together(folder: str | os.PathLike[str]) -> Iterator[Path]:
     try:
         hidden.mkdir(parents=True)
         yield hidden
-        made = sorted(hidden.iterdir())
-        check_unread(*(place / path.name for path in made))
-        for path in made:
+        names = sorted(hidden.iterdir())
+        check_unread(*(place / path.name for path in names))
+        for path in names:
             path.replace(place / path.name)
             _remember_written(place / path.name)
         missing = []

@@ -119,14 +119,14 @@ def fit_periods(
                      np.broadcast_to(exposure, (periods.n, n))[t],
                      None if model.effort is None else of_period(model.effort, t))  # fmt: skip
     behind = Behind(np.broadcast_to(exposure, (periods.n, n)), model.effort)
-    found = _fit(model, values, areas, behind, periods, hyper, progress, start, resume, near, deadline)
-    choice = _choice(found)
-    found.fit.notes["dynamics"] = choice
+    result = _fit(model, values, areas, behind, periods, hyper, progress, start, resume, near, deadline)
+    choice = _choice(result)
+    result.fit.notes["dynamics"] = choice
     return Posterior(
-        fit=found.fit,
+        fit=result.fit,
         basis=model.basis,
         kernel=model.kernel,
-        likelihood=found.likelihood,
+        likelihood=result.likelihood,
         exposure=exposure,
         exposure_kind=model.exposure_kind,
         effort=model.effort,
@@ -177,7 +177,7 @@ def refit(posterior: Posterior, n_periods: int, kernel: Kernel | None = None) ->
         mean, variance = (part[persons.period, persons.node] for part in (mean, variance))
     mean, variance = mean.ravel(), variance.ravel()
     n = len(posterior.fit.hyper_mean) - len(posterior.design.learned)  # the sds of effects are held
-    found = fit_chain(
+    result = fit_chain(
         problem,
         dynamics=best.dynamics,
         start=Start(posterior.fit.hyper_mean[:n], posterior.fit.hyper_cov[:n, :n], mean - centre, variance),
@@ -186,8 +186,8 @@ def refit(posterior: Posterior, n_periods: int, kernel: Kernel | None = None) ->
     )
     return replace(
         posterior,
-        fit=with_offset(found.fit, best.offset),
-        likelihood=found.likelihood,
+        fit=with_offset(result.fit, best.offset),
+        likelihood=result.likelihood,
         exposure=exposure,
         effort=effort,
         observed=values,
@@ -231,12 +231,12 @@ def fit_without_field(posterior: Posterior) -> Fit:
         sums = tuple(_sum_of(y.sum(), e.sum(), posterior.domain.n_nodes) for y, e in each)
         problem = area_chain(replace(setting, centre=centre), sums)
     with captured_warnings(lambda warning: None):
-        found = fit_chain(problem, dynamics="separable", held={"tau": float(best.tau)}, resume=False).fit
+        result = fit_chain(problem, dynamics="separable", held={"tau": float(best.tau)}, resume=False).fit
     if each is None:
-        return found
+        return result
     # What a sum does not tell: how it is shared among its counts.
     among = sum(_log_poisson(y, e) - _log_poisson(y.sum(), e.sum()) for y, e in each)
-    return replace(found, elbo=found.elbo + among)
+    return replace(result, elbo=result.elbo + among)
 
 
 def _counts_of_periods(problem: Any) -> list[tuple[np.ndarray, np.ndarray]] | None:
@@ -389,10 +389,10 @@ def _start(model: LGCP, start: Posterior, centre: float, periods: Periods) -> St
         raise DataError(
             f"A fit goes on from one with the same kernel; found {start.kernel.name} after {model.kernel.name}."
         )
-    found = start.fit
+    fit = start.fit
     if isinstance(start, Posterior) and start.periods is not None and start.n_periods == periods.n:
-        mean, variance = (part.ravel() for part in found.states[0].node_moments())
-        return Start(found.hyper_mean, found.hyper_cov, mean - centre, variance)
+        mean, variance = (part.ravel() for part in fit.states[0].node_moments())
+        return Start(fit.hyper_mean, fit.hyper_cov, mean - centre, variance)
     raise DataError("A fit over periods goes on from one over the same periods.", option="start")
 
 
@@ -1042,7 +1042,7 @@ class BoundaryGP:
         chain = place_chain(
             setting, seen.places[order], period, seen.values[order], seen.size[order], self.family, design
         )
-        found = fit_chain(
+        result = fit_chain(
             chain,
             dynamics=dynamics,
             hyper=hyper,
@@ -1052,8 +1052,8 @@ class BoundaryGP:
             deadline=deadline,
             spatial=seen.hyper,
         )
-        posterior = self._posterior(found.fit, found.likelihood, measured, title)
-        return _over_periods(posterior, found, periods)
+        posterior = self._posterior(result.fit, result.likelihood, measured, title)
+        return _over_periods(posterior, result, periods)
 
     def _posterior(self, result: Fit, family: Likelihood, measured: Measurements, title: str) -> Posterior:
         inputs, exposed = self.inputs, self.inputs.exposure_kind != "area"
@@ -1253,14 +1253,14 @@ class RiskModel:
                 deadline=deadline,
                 spatial=hyper_for(basis, self.kernel, effects),
             )
-            found = over.fit
+            result = over.fit
         else:
             engine = engine_for(basis, self.kernel, effects.columns, sds, 0.0, groups.node, self.scaling, design)
             known = None
             if start is not None and start.kernel == self.kernel:
                 known = _start_from(start, basis.domain.node_points[groups.node], 0.0)
             problem = PlaceProblem(engine, groups.cases, groups.telling, family, 0.0, groups.node)
-            found, _ = fit_problem(
+            result, _ = fit_problem(
                 problem,
                 hyper_for(basis, self.kernel, effects),
                 basis,
@@ -1275,7 +1275,7 @@ class RiskModel:
         share = controls / controls.sum()
         n_cases, n_controls = int(groups.cases.sum()), int(controls.sum())
         posterior = Posterior(
-            fit=found,
+            fit=result,
             basis=basis,
             kernel=self.kernel,
             likelihood=odds,
@@ -1296,10 +1296,10 @@ class RiskModel:
         if self.effort is not None:  # as many cases as would be seen with full effort
             seen = (share * self.effort).ravel() @ (risk * np.exp(-log_mean))
             posterior = replace(posterior, exposure=posterior.exposure / seen)
-        states: Any = found.states
+        states: Any = result.states
         states = tuple(replace(state, centre=state.centre - log_mean) for state in states)
         odds = Binomial.without_data({"offset": groups.offset + log_mean, "link": "exp"})
-        posterior = replace(posterior, fit=replace(found, states=states), likelihood=odds)
+        posterior = replace(posterior, fit=replace(result, states=states), likelihood=odds)
         return posterior if over is None or periods is None else _over_periods(posterior, over, periods)
 
 

@@ -428,9 +428,9 @@ class Posterior:
             All of its maps, tables, files and thresholds are in these units; samples too. The linear predictor
             (`latent`, `predict`) and expected numbers of events stay as they are.
         """
-        made = replace(self, shown_in=units or "")
-        made.shown  # noqa: B018  (what does not fit is said now)
-        return made
+        shown = replace(self, shown_in=units or "")
+        shown.shown  # noqa: B018  (what does not fit is said now)
+        return shown
 
     @validated(interval=PROBABILITY)
     def with_interval(self, interval: float) -> Posterior:
@@ -703,15 +703,15 @@ class Posterior:
             told = self._published
             mu, var = (np.where(land, part[:, np.where(land, node, 0)], np.nan) for part in (told.mu, told.var))
             return NormalMixture(told.weight, mu, var)
-        found = np.full((2, len(self.fit.states), len(coords)), np.nan)
+        moments = np.full((2, len(self.fit.states), len(coords)), np.nan)
         if land.any():
             some = None if fixed is None else fixed[land]
             for k, state in enumerate(self.fit.states):
-                found[:, k, land] = state.moments_at(coords[land], some, by_node=by_node)
+                moments[:, k, land] = state.moments_at(coords[land], some, by_node=by_node)
             if self.protection:
-                found[:, :, land] += shifts(self)[node[land]] * [[[1.0]], [[0.0]]]
-                found[1][np.isnan(found[0])] = np.nan
-        return NormalMixture(weights_of(self.fit.states), found[0], found[1])
+                moments[:, :, land] += shifts(self)[node[land]] * [[[1.0]], [[0.0]]]
+                moments[1][np.isnan(moments[0])] = np.nan
+        return NormalMixture(weights_of(self.fit.states), moments[0], moments[1])
 
     def mean_by_period(self) -> np.ndarray:
         """Return the posterior mean of the quantity per unit of `exposure`, (n_periods, n_nodes)."""
@@ -765,8 +765,8 @@ class Posterior:
             which = [self.time.find(period)]
         if covariates is None:
             nodes, node = self._shown_nodes, self._node_of(coords)
-            found = np.concatenate([np.where(node >= 0, t * self.domain.n_nodes + node, -1) for t in which])
-            parts = [np.where(found >= 0, part[:, found], np.nan) for part in (nodes.mu, nodes.var)]
+            nodes_by_period = np.concatenate([np.where(node >= 0, t * self.domain.n_nodes + node, -1) for t in which])
+            parts = [np.where(nodes_by_period >= 0, part[:, nodes_by_period], np.nan) for part in (nodes.mu, nodes.var)]
             mixture = NormalMixture(nodes.weight, parts[0], parts[1])
         else:
             each = [self if self.periods is None else self.at(t) for t in which]
@@ -1075,7 +1075,10 @@ class Posterior:
         """
         return protected(self, Protection.of(min_count, protect, min_people))
 
-    @validated(regions=SOURCE, by=NAME, quantiles=PROBABILITIES, predicted=FLAG, n_samples=whole(2), rng=RNG)
+    @validated(
+        regions=SOURCE, by=NAME, quantiles=PROBABILITIES, predicted=FLAG, thresholds=THRESHOLDS, n_samples=whole(2),
+        rng=RNG,
+    )  # fmt: skip
     def totals(
         self,
         regions: gpd.GeoDataFrame | gpd.GeoSeries | str | Path | Any = None,
@@ -1084,6 +1087,7 @@ class Posterior:
         points: Any = None,
         quantiles: Sequence[float] | None = None,
         predicted: bool = False,
+        thresholds: Sequence[float] = (),
         n_samples: int | None = None,
         rng: int | np.random.Generator = 0,
     ) -> gpd.GeoDataFrame:
@@ -1109,6 +1113,9 @@ class Posterior:
         predicted : bool
             Add ``predicted_q05``, ...: quantiles of the number of events reported in such a period as was observed,
             which varies around the expected number as the likelihood's counts do.
+        thresholds : sequence of float
+            In `units`. Of each, how many people live where the quantity exceeds it, as `people_above` counts them: the
+            columns ``people_above_0.5`` and ``share_above_0.5``, say, with their quantiles.
         n_samples : int
             Joint samples behind sd and quantiles, by default 2,000, or 500 of all periods; the mean is exact.
         rng : int or Generator
@@ -1137,6 +1144,7 @@ class Posterior:
             points=points,
             quantiles=quantiles,
             predicted=predicted,
+            thresholds=thresholds,
             n_samples=usual if n_samples is None else n_samples,
             rng=rng,
         )
@@ -1233,11 +1241,11 @@ class Posterior:
 
         usual = 1000 if self.periods is None else 500
         n = usual if n_samples is None else n_samples
-        found = hotspots(self, threshold, probability, n_samples=n, rng=rng)
+        table = hotspots(self, threshold, probability, n_samples=n, rng=rng)
         if period is None:
-            return found
+            return table
         label = self.time.labels[self.time.find(period)]
-        return found[found["period"] == label].reset_index(drop=True)
+        return table[table["period"] == label].reset_index(drop=True)
 
     @validated(threshold=real(), regions=SOURCE, by=NAME, n_samples=whole(2), rng=RNG)
     def people_above(

@@ -96,8 +96,8 @@ class Protection:
     def of(cls, min_count: int | str, protect: Any = "hide", min_people: float = 0.0) -> Protection:
         """Return what a number, or the name of an office, stands for."""
         if isinstance(min_count, str):
-            found = RULES[min_count]
-            return cls(found.least, float(min_people), protect, found.rounded, min_count)
+            rule = RULES[min_count]
+            return cls(rule.least, float(min_people), protect, rule.rounded, min_count)
         return cls(min_count if min_count > 1 else 0, float(min_people), protect)
 
     def __bool__(self) -> bool:
@@ -148,16 +148,16 @@ def protected(posterior: Posterior, rule: Protection) -> Posterior:
             found=rule.min_count,
             remedy="Map more events together: a longer period, a larger region.",
         )
-    made = replace(posterior, protection=rule)
-    made = _smoothed(made) if rule.protect == "smooth" and rule.min_count else made
-    if hidden_nodes(made).all():
+    hidden = replace(posterior, protection=rule)
+    hidden = _smoothed(hidden) if rule.protect == "smooth" and rule.min_count else hidden
+    if hidden_nodes(hidden).all():
         raise DataError(
             f"Nowhere does the map rest on {rule.min_count} events: nothing of it can be shown.",
             option="min_count",
             found=rule.min_count,
             remedy=f"Map more events together, or use {option('protect', 'smooth')}.",
         )
-    return made
+    return hidden
 
 
 # -- cells
@@ -221,9 +221,9 @@ def _smoothed(posterior: Posterior) -> Posterior:
     rule, land = posterior.protection, posterior.domain.node_areas
 
     def at(times: float) -> tuple[float, Posterior]:
-        made = posterior if times == 1.0 else _refitted(posterior, times * posterior.lengthscale)
-        shown = ~hidden_nodes(made).reshape(-1, len(land))
-        return float((shown @ land).mean() / land.sum()), made
+        smooth = posterior if times == 1.0 else _refitted(posterior, times * posterior.lengthscale)
+        shown = ~hidden_nodes(smooth).reshape(-1, len(land))
+        return float((shown @ land).mean() / land.sum()), smooth
 
     tried = [(1.0, *at(1.0))]
     while tried[-1][1] < NEARLY_ALL and tried[-1][0] < LONGEST:
@@ -237,15 +237,15 @@ def _smoothed(posterior: Posterior) -> Posterior:
     (low, *_), (high, _, best) = tried[reached - 1 : reached + 1]
     for _ in range(2):
         middle = float(np.sqrt(low * high))
-        share, made = at(middle)
+        share, smooth = at(middle)
         if share >= wanted:
-            high, best = middle, made
+            high, best = middle, smooth
         else:
             low = middle
-    made = replace(best, protection=replace(rule, learned=posterior.lengthscale))
+    smooth = replace(best, protection=replace(rule, learned=posterior.lengthscale))
     if (varies := posterior._known_variation()) is not None:  # that of the map which the events speak for
-        made.fit.notes["variation"] = varies
-    return made
+        smooth.fit.notes["variation"] = varies
+    return smooth
 
 
 def _refitted(posterior: Posterior, lengthscale: float) -> Posterior:
@@ -267,10 +267,10 @@ def _refitted(posterior: Posterior, lengthscale: float) -> Posterior:
             remedy=f"Fit them again, or use {option('protect', 'hide')}.",
         )
     if posterior.exposure_kind == "risk":
-        made = fit_risk(known, posterior.basis, kernel)
+        refitted = fit_risk(known, posterior.basis, kernel)
     else:
-        made = model_of(posterior, kernel).fit(known)
-    return replace(posterior, fit=made.fit, likelihood=made.likelihood)
+        refitted = model_of(posterior, kernel).fit(known)
+    return replace(posterior, fit=refitted.fit, likelihood=refitted.likelihood)
 
 
 # -- tables
@@ -484,18 +484,18 @@ def render_text(posterior: Posterior) -> tuple[str, str]:
     over = f" in {n_periods:,} periods" if n_periods > 1 else ""
     why = [f"fewer than {rule.min_count} events behind them"] if rule.min_count else []
     why += [f"fewer than {rule.min_people:,g} people"] if rule.min_people else []
-    told = [f"{' or '.join(why)}; regions likewise"]
+    lines = [f"{' or '.join(why)}; regions likewise"]
     if rule.rule:
-        told.append(f"the rule {rule.rule!r}: {RULES[rule.rule].source}")
+        lines.append(f"the rule {rule.rule!r}: {RULES[rule.rule].source}")
     if rule.learned is not None:
         scale, unit = posterior.domain.length_unit
-        told.append(
+        lines.append(
             f"a smoother map than the events speak for, its lengthscale raised from {number(rule.learned / scale)} to "
             f"{number(posterior.lengthscale / scale)} {unit}"
         )
     if rule.step:
-        told.append(f"the others are told in steps of {percent(float(np.expm1(rule.step)))}")
-    return (f"{int(cells.sum()):,} of {count(cells.size, 'cell')}{over} without numbers", "; ".join(told))
+        lines.append(f"the others are told in steps of {percent(float(np.expm1(rule.step)))}")
+    return (f"{int(cells.sum()):,} of {count(cells.size, 'cell')}{over} without numbers", "; ".join(lines))
 
 
 def hidden_words(posterior: Posterior) -> str:

@@ -64,17 +64,19 @@ class Style:
     def attrs(self) -> dict[str, str]:
         """Return what a variable of a dataset carries, so that whoever draws it knows."""
         known = {"classes": self.classes, "vmin": self.vmin, "vmax": self.vmax, "colours": self.cmap}
-        told = {k: v for k, v in known.items() if v is not None}
-        return {k: "".join(f"{b!r}, " for b in v).strip() if isinstance(v, tuple) else str(v) for k, v in told.items()}
+        chosen = {k: v for k, v in known.items() if v is not None}
+        return {
+            k: "".join(f"{b!r}, " for b in v).strip() if isinstance(v, tuple) else str(v) for k, v in chosen.items()
+        }
 
     @classmethod
     def in_attrs(cls, attrs: Any) -> Style | None:
         """Return the style that a variable carries, if any."""
         if not any(name in attrs for name in ("classes", "vmin", "vmax", "colours")):
             return None
-        told = str(attrs.get("classes", ""))
-        several = tuple(float(b) for b in told.split(",") if b.strip()) if "," in told else None
-        classes = several or (told if told == QUANTILE else int(told) if told else None)
+        text = str(attrs.get("classes", ""))
+        several = tuple(float(b) for b in text.split(",") if b.strip()) if "," in text else None
+        classes = several or (text if text == QUANTILE else int(text) if text else None)
         vmin, vmax = (float(attrs[name]) if name in attrs else None for name in ("vmin", "vmax"))
         return cls(classes, vmin, vmax, attrs.get("colours"))
 
@@ -93,13 +95,13 @@ def _check_room(classes: Any, vmin: Any, vmax: Any) -> None:
 
 def _breaks(classes: Any) -> tuple[float, ...]:
     try:
-        found = tuple(float(v) for v in classes)
+        breaks = tuple(float(v) for v in classes)
     except (TypeError, ValueError):
         raise _wrong("classes", classes) from None
-    rising = all(a < b for a, b in pairwise(found))
-    if not found or not rising or not all(map(math.isfinite, found)):
+    rising = all(a < b for a, b in pairwise(breaks))
+    if not breaks or not rising or not all(map(math.isfinite, breaks)):
         raise _wrong("classes", classes)
-    return found
+    return breaks
 
 
 def _number(name: str, value: Any) -> float | None:
@@ -118,15 +120,15 @@ def _colours(cmap: Any) -> str | None:
         from matplotlib.colors import to_hex
 
         cmap = [to_hex(cmap(k / 16)) for k in range(17)]
-    found = re.split(r"\s*,\s*", cmap.strip()) if isinstance(cmap, str) else []
-    found = list(map(str, cmap)) if isinstance(cmap, (list, tuple)) else found
-    if len(found) < 2 or not all(re.fullmatch(r"#[0-9a-fA-F]{6}", one) for one in found):
+    names = re.split(r"\s*,\s*", cmap.strip()) if isinstance(cmap, str) else []
+    names = list(map(str, cmap)) if isinstance(cmap, (list, tuple)) else names
+    if len(names) < 2 or not all(re.fullmatch(r"#[0-9a-fA-F]{6}", one) for one in names):
         raise DataError(
             f"{option('cmap')} is the name of a colour map, or two or more colours such as '#ffffcc'; found {cmap!r}.",
             option="cmap",
             found=cmap,
         )
-    return ", ".join(found)
+    return ", ".join(names)
 
 
 def _wrong(name: str, value: Any) -> DataError:

@@ -178,8 +178,8 @@ def events_in_words(points: Mapping[str, float]) -> str:
     used, in_areas = round(points.get("used", 0)), round(points.get("in_areas", 0))
     if not in_areas:
         return count(used, "point")
-    told = f"{count(in_areas, 'event')} in {count(round(points['areas']), 'area')}"
-    return told if used == in_areas else f"{count(used - in_areas, 'point')} and {told}"
+    text = f"{count(in_areas, 'event')} in {count(round(points['areas']), 'area')}"
+    return text if used == in_areas else f"{count(used - in_areas, 'point')} and {text}"
 
 
 def weights_of(states: Sequence[Any]) -> np.ndarray:

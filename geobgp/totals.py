@@ -44,6 +44,7 @@ def totals(
     points: Any,
     quantiles: Sequence[float] | None,
     predicted: bool,
+    thresholds: Sequence[float],
     n_samples: int,
     rng: int | np.random.Generator,
 ) -> gpd.GeoDataFrame:
@@ -86,6 +87,11 @@ def totals(
         lines = [*places, *places.T]  # totals of a period, and of a region over all periods
     out = table(frame.iloc[rows].reset_index(drop=True), shares, domain, columns)
     out = hide_regions(out, posterior, inside.shares, list(columns), resting, lines).set_index(frame.index[rows])
+    hidden = out["hidden"].to_numpy(bool) if "hidden" in out else np.zeros(len(out), bool)
+    for threshold in thresholds:
+        above = above_threshold(posterior, inside, threshold, chances, n_samples, rng, f"_{threshold:g}")
+        for name, values in above.items():
+            out[name] = np.where(hidden, np.nan, values)
     if posterior.periods is not None:
         out = with_periods(out, posterior.periods, np.repeat(np.arange(count), len(frame)))
     out.attrs["units"] = posterior.units
@@ -103,9 +109,29 @@ def people_above(
 ) -> gpd.GeoDataFrame:
     """Return how many people (or km²) of regions lie above a threshold; see `Posterior.people_above`."""
     domain, count = posterior.domain, posterior.n_periods
-    limit = posterior._limit(threshold)
+    posterior._limit(threshold)  # what is wrong with it is said first
     frame = read_regions(regions, domain, by=by)
     inside = posterior._within(frame)
+    columns = above_threshold(posterior, inside, threshold, posterior.quantiles, n_samples, rng)
+    rows = np.tile(np.arange(len(frame)), count)
+    shares = inside.shares if count == 1 else sparse.csr_array(sparse.vstack([inside.shares] * count))
+    out = table(frame.iloc[rows].reset_index(drop=True), shares, domain, columns).set_index(frame.index[rows])
+    if posterior.periods is not None:
+        out = with_periods(out, posterior.periods, np.repeat(np.arange(count), len(frame)))
+    out.attrs |= {"units": posterior.units, "threshold": float(threshold)}
+    return out
+
+
+def above_threshold(
+    posterior: Posterior, inside: Within, threshold: float, chances: Sequence[float], n_samples: int,
+    rng: int | np.random.Generator, ending: str = "",
+) -> dict[str, np.ndarray]:  # fmt: skip
+    """Return how many people (or km²) of regions lie above a threshold, as columns by period and region in one line.
+
+    With `ending`, which says what threshold it is, the columns are those above it alone.
+    """
+    domain, count = posterior.domain, posterior.n_periods
+    limit = posterior._limit(threshold)
     name = counted_in(posterior)
     scale = 1.0 if name not in ("km2", "area") or posterior.exposure_kind == "area" else domain.area_unit[0]
     if name in ("km2", "area") and posterior.exposure_kind == "risk":  # of controls small numbers would be told
@@ -127,22 +153,17 @@ def people_above(
         ]
     )
     per = np.where(whole > 0, whole, np.nan)
-    columns = {} if name in ("km2", "area") else {"exposure": whole}
+    columns = {} if ending or name in ("km2", "area") else {"exposure": whole}
     if np.isnan(chance).any():
         columns[f"{name}_hidden"] = added(np.isnan(chance).astype(float))[0]
     for key, by_key in ((f"{name}_above", 1.0), ("share_above", per)):
+        key += ending
         columns[key] = added(np.nan_to_num(chance))[0] / by_key
-        columns |= {f"{key}_{quantile_name(q)}": np.quantile(sums / by_key, q, axis=0) for q in posterior.quantiles}
+        columns |= {f"{key}_{quantile_name(q)}": np.quantile(sums / by_key, q, axis=0) for q in chances}
     least = posterior.protection.min_people
     if least:
         columns = {key: np.where(whole < least, np.nan, v) if key != "exposure" else v for key, v in columns.items()}
-    rows = np.tile(np.arange(len(frame)), count)
-    shares = inside.shares if count == 1 else sparse.csr_array(sparse.vstack([inside.shares] * count))
-    out = table(frame.iloc[rows].reset_index(drop=True), shares, domain, columns).set_index(frame.index[rows])
-    if posterior.periods is not None:
-        out = with_periods(out, posterior.periods, np.repeat(np.arange(count), len(frame)))
-    out.attrs |= {"units": posterior.units, "threshold": float(threshold)}
-    return out
+    return columns
 
 
 def counted_in(posterior: Posterior) -> str:
@@ -246,11 +267,11 @@ def _placed(points: Any, domain: Domain, periods: Periods | None = None) -> np.n
     """Return easting, northing and weight of points, those off the land as `bin_points` moves them; and the period."""
     own = getattr(points, "periods", None)
     if periods is not None and (own is None or not periods.same_as(own)):
-        found = type(points).__name__ if own is None else own.words()
+        what = type(points).__name__ if own is None else own.words()
         raise DataError(
-            f"Points over time are counted by the periods of the map, {periods.words()}; found {found}.",
+            f"Points over time are counted by the periods of the map, {periods.words()}; found {what}.",
             option="points",
-            found=found,
+            found=what,
             remedy="Count them with bin_points(points, domain, time=..., every=..., keep_coordinates=True).",
         )
     counts = points if isinstance(points, Counts) else bin_points(points, domain, keep_coordinates=True)
@@ -328,9 +349,9 @@ def events_by_period(
         columns["observed"] = posterior.observed.sum(axis=1)
     elif (areas := posterior.areas) is not None:
         located = 0.0 if areas.located is None else areas.located.sum(axis=1)
-        told = areas.values.sum(axis=1) + located  # NaN where one is not known
+        events = areas.values.sum(axis=1) + located  # NaN where one is not known
         known = areas.located is not None or areas.covered >= COUNTED_LAND
-        columns["observed"] = told if known else np.full(posterior.n_periods, np.nan)
+        columns["observed"] = events if known else np.full(posterior.n_periods, np.nan)
     expected, means = draws
     exposed = posterior.by_period * posterior.mean_by_period()
     columns |= {f"predicted_{quantile_name(q)}": poisson_quantile(means, q) for q in chances}
@@ -377,12 +398,12 @@ def trend_map(
     """
     c = slope_weights(posterior.time)
     n = posterior.domain.n_nodes
-    exact, told = (c @ p.moments()[0].reshape(-1, n) for p in (posterior._nodes, posterior._published))
+    exact, published = (c @ p.moments()[0].reshape(-1, n) for p in (posterior._nodes, posterior._published))
     square, count = np.zeros(n), 0
     for block in posterior.draws(n_samples, rng):
         square += np.square(np.einsum("t,stn->sn", c, block) - exact).sum(axis=0)
         count += len(block)
-    mean, sd = told, np.sqrt(square / max(count, 1))
+    mean, sd = published, np.sqrt(square / max(count, 1))
     change, of, units = change_of(posterior)
     ends = {quantile_name(q): float(ndtri(q)) * sd for q in posterior.quantiles[::2]}
     values = {
@@ -413,10 +434,10 @@ def trend_of_regions(
     columns |= {quantile_name(q): change(np.quantile(slopes, q, axis=0)) for q in posterior.quantiles[::2]}
     columns["p_increase"] = (slopes > 0).mean(axis=0)
     resting = 1.0 / np.maximum(logs.var(axis=0).max(axis=0), 1e-300)
-    made = table(frame, inside.shares, posterior.domain, columns)
-    made = hide_regions(made, posterior, inside.shares, list(columns), resting)
-    made.attrs["per"] = posterior.time.per
-    return made
+    frame_of_regions = table(frame, inside.shares, posterior.domain, columns)
+    frame_of_regions = hide_regions(frame_of_regions, posterior, inside.shares, list(columns), resting)
+    frame_of_regions.attrs["per"] = posterior.time.per
+    return frame_of_regions
 
 
 def steps_ahead(periods: Periods, after: Periods) -> np.ndarray:

@@ -143,10 +143,10 @@ def _real(value: Any, missing: bool = False) -> float:
     plain = isinstance(value, Real) and not isinstance(value, bool)
     if not (plain or (getattr(value, "ndim", None) == 0 and getattr(value.dtype, "kind", "") in "iuf")):
         raise TypeError
-    found = float(value)
-    if math.isnan(found) and not missing:
+    number = float(value)
+    if math.isnan(number) and not missing:
         raise ValueError
-    return found
+    return number
 
 
 def real(
@@ -316,17 +316,17 @@ def as_floats(name: str, value: Any, shape: tuple[int, ...] | None = None) -> An
     try:
         if value is None or isinstance(value, bool):
             raise TypeError
-        found = np.asarray(value)
-        if found.dtype.kind in "USM" or (found.dtype.kind == "O" and any(isinstance(v, str) for v in found.flat)):
+        array = np.asarray(value)
+        if array.dtype.kind in "USM" or (array.dtype.kind == "O" and any(isinstance(v, str) for v in array.flat)):
             raise TypeError
-        found = np.asarray(found, float)
+        array = np.asarray(array, float)
     except (TypeError, ValueError):
         raise DataError(f"{option(name)} must be numbers; found {shown(value)}.", option=name, found=value) from None
-    if shape is not None and found.shape != shape:
+    if shape is not None and array.shape != shape:
         raise DataError(
-            f"{option(name)} must have the shape {shape}; found {found.shape}.", option=name, found=found.shape
+            f"{option(name)} must have the shape {shape}; found {array.shape}.", option=name, found=array.shape
         )
-    return found
+    return array
 
 
 def a(*kinds: str, words: str = "") -> Rule:

@@ -47,10 +47,10 @@ def read_land(
             bridges = read_vector(bridges, "bridges") if isinstance(bridges, (str, Path)) else bridges
             if hasattr(bridges, "set_crs") and bridges.crs is None:
                 bridges = bridges.set_crs(as_crs(land_crs, "land_crs"))
-    found = land_polygons(land, water, barriers, crs, bridges)
-    if not shapely.area(found.geometry) > 0:
+    land_polys = land_polygons(land, water, barriers, crs, bridges)
+    if not shapely.area(land_polys.geometry) > 0:
         raise GeometryError("land: the polygons enclose no area, so that no cell size can be chosen.")
-    return found
+    return land_polys
 
 
 def _with_crs(source: Any, name: str, crs: Any) -> Any:

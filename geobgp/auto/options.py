@@ -212,19 +212,19 @@ class OptionSet:
 
     def sources(self) -> dict[str, Any]:
         """Return what is to be read, files and data in memory, by what it is for."""
-        found: dict[str, Any] = {}
+        named: dict[str, Any] = {}
         for name, how in settings(type(self)).items():
             value = getattr(self, name)
             if how.kind == "file" or (how.kind == "column or values" and hasattr(value, "__array__")):
-                found[name] = value
+                named[name] = value
             elif how.kind == "files":
-                found |= _by_number(name, value)
+                named |= _by_number(name, value)
             elif how.kind == "rasters":
                 for key, given in (value or {}).items():
                     if isinstance(given, str) and given.endswith("|interaction"):
                         continue  # of two others
-                    found |= _by_number(f"covariate {key}", given)
-        return {name: value for name, value in found.items() if value is not None}
+                    named |= _by_number(f"covariate {key}", given)
+        return {name: value for name, value in named.items() if value is not None}
 
     def files(self) -> dict[str, str]:
         """Return the files that are to be read, by what they are for."""
@@ -1143,14 +1143,14 @@ def by_parts(name: str, value: Any) -> Any:
 
         check_one(name, value, "a map by tile", "Give one for all: tiles are not mapped over time.")
     if hasattr(value, "dims"):
-        found, remedy = "an array in memory", 'Write it to a file: array.rio.to_raster("raster.tif").'
+        what, remedy = "an array in memory", 'Write it to a file: array.rio.to_raster("raster.tif").'
     elif callable(value):
-        found, remedy = "a function", "Write its values to a raster."
+        what, remedy = "a function", "Write its values to a raster."
     else:
-        found = f"a {type(value).__name__}, whose numbers would belong to the nodes of one domain"
+        what = f"a {type(value).__name__}, whose numbers would belong to the nodes of one domain"
         remedy = "Give the path of a raster, or polygons."
     raise DataError(
-        f"{option(name)}: every tile reads its own part of a raster file or of polygons; found {found}.",
+        f"{option(name)}: every tile reads its own part of a raster file or of polygons; found {what}.",
         option=name,
         found=type(value).__name__,
         remedy=remedy,
@@ -1168,12 +1168,12 @@ def settings(options: type[OptionSet] = Options) -> dict[str, Setting]:
         if issubclass(cls, OptionSet)
         for name in vars(cls).get("__annotations__", {})
     }
-    found = {
+    fields_by_name = {
         f.name: dataclasses.replace(how := f.metadata["setting"], heading=how.heading or headings[f.name])
         for f in dataclasses.fields(options)
         if f.name not in options.refused
     }
-    return dict(sorted(found.items(), key=lambda pair: HEADINGS.index(pair[1].heading or "Data")))
+    return dict(sorted(fields_by_name.items(), key=lambda pair: HEADINGS.index(pair[1].heading or "Data")))
 
 
 def documentation(options: type[OptionSet]) -> str:

@@ -281,11 +281,11 @@ class Fits:
 
     def records(self, kept: Candidate) -> tuple[FitRecord, ...]:
         """Return the record of every fit, with how far its map lies from that of the one that was kept."""
-        made = {id(one.record): one for one in self._made.values()}
+        by_record = {id(one.record): one for one in self._made.values()}
         domain, (mean, variance) = kept.data.domain, kept.posterior._nodes.moments()
         out = list[FitRecord]()
         for record in self.history:
-            one, difference = made.get(id(record)), None
+            one, difference = by_record.get(id(record)), None
             if record is kept.record:
                 difference = 0.0
             elif one is not None and type(one.posterior.link) is type(kept.posterior.link):
@@ -510,8 +510,8 @@ class ModelSearch:
             handicap = {name: gain - (0.0 if name == simplest else LEAD) for name, gain in gains.items()}
             task.family = max(handicap, key=lambda name: handicap[name])
         least = min(gains.values(), default=0.0)
-        told = ", ".join(f"{name} {number(gain - least)}" for name, gain in gains.items())
-        self.choices[what] = Choice(task.family, f"nats above the least: {told}")
+        gains_text = ", ".join(f"{name} {number(gain - least)}" for name, gain in gains.items())
+        self.choices[what] = Choice(task.family, f"nats above the least: {gains_text}")
 
     # -- water
 
@@ -614,8 +614,8 @@ class ModelSearch:
         task.kernel = None if best is kept else best.posterior.kernel
         if len(gains) > 1:
             least = min(gains.values())
-            told = ", ".join(f"{name} {number(gain - least)}" for name, gain in gains.items())
-            self.choices["kernel"] = Choice(best.posterior.kernel.name, f"nats above the least: {told}")
+            gains_text = ", ".join(f"{name} {number(gain - least)}" for name, gain in gains.items())
+            self.choices["kernel"] = Choice(best.posterior.kernel.name, f"nats above the least: {gains_text}")
         return best
 
     def _or_full(self, features: Candidate) -> Candidate:

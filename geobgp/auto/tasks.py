@@ -265,8 +265,8 @@ class MapTask(ABC):
             if name in self.shared and not known.any():
                 continue
             n_rows, n_known = n_rows + len(labels), n_known + int(known.sum())
-            rows, found = np.flatnonzero(known), labels[known].groupby(by, observed=True, sort=False).indices
-            groups[name] = {key if isinstance(key, tuple) else (key,): rows[which] for key, which in found.items()}
+            rows, rows_of = np.flatnonzero(known), labels[known].groupby(by, observed=True, sort=False).indices
+            groups[name] = {key if isinstance(key, tuple) else (key,): rows[which] for key, which in rows_of.items()}
         keys = sorted({key for of_table in groups.values() for key in of_table}, key=stratum_order)
         check_strata(by, len(keys), n_rows, n_rows - n_known)
         return {

@@ -484,18 +484,21 @@ class Versus:
         columns |= {f"difference_{quantile_name(q)}": np.quantile(gap, q, axis=0) for q in chances}
         columns |= {"p_increase": np.where(np.isnan(gap).any(axis=0), np.nan, (gap > 0).mean(axis=0))}
         shares = inside.shares
-        made = table(frame, shares, self.domain, columns)
-        hidden, why = np.zeros(len(made), bool), np.full(len(made), "", dtype=object)
+        frame_of_regions = table(frame, shares, self.domain, columns)
+        hidden, why = np.zeros(len(frame_of_regions), bool), np.full(len(frame_of_regions), "", dtype=object)
         for posterior, sums in zip((self.first, self.second), rates, strict=True):
             with np.errstate(divide="ignore", invalid="ignore"):
                 resting = (sums.mean(axis=0) / sums.std(axis=0, ddof=1)) ** 2
-            made = hide_regions(made, posterior, shares, list(columns), resting)
+            frame_of_regions = hide_regions(frame_of_regions, posterior, shares, list(columns), resting)
             if posterior.protection:
-                hidden, why = hidden | made["hidden"], np.where(made["hidden"], made["why"], why)
-        if "hidden" in made:
-            made["hidden"], made["why"] = hidden, why
-        made.attrs["units"] = self.units
-        return made
+                hidden, why = (
+                    hidden | frame_of_regions["hidden"],
+                    np.where(frame_of_regions["hidden"], frame_of_regions["why"], why),
+                )
+        if "hidden" in frame_of_regions:
+            frame_of_regions["hidden"], frame_of_regions["why"] = hidden, why
+        frame_of_regions.attrs["units"] = self.units
+        return frame_of_regions
 
     # -- files and figures -------------------------------------------------------------------------
 
@@ -527,10 +530,10 @@ class Versus:
         """
         from geobgp.web import maps
 
-        made = maps.versus_map(self, title=title, context=context, basemap=basemap, opacity=opacity)
+        page = maps.versus_map(self, title=title, context=context, basemap=basemap, opacity=opacity)
         if path is not None:
-            maps.save(made, path)
-        return made
+            maps.save(page, path)
+        return page
 
     @validated(ax=AXES)
     def plot(self, ax: matplotlib.axes.Axes | None = None, **kwargs: Any) -> matplotlib.axes.Axes:
@@ -609,9 +612,9 @@ def ranks(
     columns = {name: np.where(ranked, values, np.nan) for name, values in columns.items()}
     with np.errstate(divide="ignore", invalid="ignore"):
         resting = (mean / rates.std(axis=0, ddof=1)) ** 2 if len(rates) > 1 else np.full(len(mean), np.nan)
-    made = hide_regions(table(frame, shares, domain, columns), posterior, shares, list(columns), resting)
-    made.attrs["units"] = posterior.units
-    return made
+    frame_of_ranks = hide_regions(table(frame, shares, domain, columns), posterior, shares, list(columns), resting)
+    frame_of_ranks.attrs["units"] = posterior.units
+    return frame_of_ranks
 
 
 def _places(rates: np.ndarray, ranked: np.ndarray) -> np.ndarray:

@@ -322,8 +322,8 @@ class CrossValidation:
             return compared(self.score, self.se, what, event)
 
         if self.events == "cases":
-            told = against("one risk everywhere", "case")
-            return f"Who of the persons in held-out blocks are cases is predicted {told}."
+            comparison = against("one risk everywhere", "case")
+            return f"Who of the persons in held-out blocks are cases is predicted {comparison}."
         if self.events == "sites":
             return f"What was observed there is predicted {against('one level everywhere', 'site')}."
         if self.what == "areas":

@@ -185,9 +185,9 @@ def _add_without_field(
     far = frame[np.abs(frame["differs_by_se"]) > CONFOUNDED]
     sentences = []
     for row in far.itertuples():
-        told = getattr(row, _scale(posterior))
+        estimate = getattr(row, _scale(posterior))
         sentences.append(
-            f"The effect of {row.covariate} is {number(told)} with the field and {number(row.without_field)} "
+            f"The effect of {row.covariate} is {number(estimate)} with the field and {number(row.without_field)} "
             "without it: the field explains what the covariate would, or the other way round, and neither number is "
             "the last word."
         )

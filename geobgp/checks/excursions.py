@@ -115,10 +115,10 @@ class Excursion:
             "probability_below": about | {"long_name": f"joint probability of less than {words}"},
         }
         title = f"Above and below {words}, {percent(self.probability)} sure"
-        made = dataset(self.domain, {}, attrs=self.attrs | {"title": title})
+        data = dataset(self.domain, {}, attrs=self.attrs | {"title": title})
         for name, array in values.items():
-            made[name] = (("northing", "easting"), array, variables[name])
-        return made
+            data[name] = (("northing", "easting"), array, variables[name])
+        return data
 
     def _known(self, values: np.ndarray) -> np.ndarray:
         """Return values at the nodes, NaN where small numbers are hidden."""

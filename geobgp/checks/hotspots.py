@@ -80,12 +80,12 @@ def hotspots(
     probability = check_probability(probability, n_samples)
     above = joint_probabilities(posterior, threshold, n_samples, rng)[0] >= probability
     amounts = _amounts(posterior)
-    found: list[list[Part]] = []
+    parts_by_period: list[list[Part]] = []
     for t, hot in enumerate(above):
         pieces = [nodes for nodes in connected_parts(posterior.domain, hot) if amounts[t, nodes].sum() > 0]
         order = np.argsort([-amounts[t, nodes].sum() for nodes in pieces], kind="stable")
-        found.append([Part(t, pieces[k], number) for number, k in enumerate(order, 1)])
-    parts = _followed(found, amounts) if posterior.periods is not None else found[0]
+        parts_by_period.append([Part(t, pieces[k], number) for number, k in enumerate(order, 1)])
+    parts = _followed(parts_by_period, amounts) if posterior.periods is not None else parts_by_period[0]
     columns = _numbers(posterior, parts, amounts, threshold, probability, n_samples, rng)
     shapes = [shapely.union_all(posterior.domain.polygon_of(part.nodes)) for part in parts]
     frame = gpd.GeoDataFrame(columns, geometry=np.array(shapes, object), crs=posterior.domain.crs)
@@ -176,7 +176,7 @@ def _numbers(
         return np.array([each[part.period, part.nodes].sum() for part in parts], float)
 
     size, unit = posterior.domain.area_unit
-    told, factor, chances = posterior.exposure_kind, posterior.shown.factor, posterior.quantiles
+    kind, factor, chances = posterior.exposure_kind, posterior.shown.factor, posterior.quantiles
     total = added(amounts)
     means = np.nan_to_num(posterior.link.mean(posterior._published).reshape(amounts.shape))
     mean = added(amounts * means) / total
@@ -184,11 +184,11 @@ def _numbers(
     if posterior.periods is not None:
         columns["class"], columns["p_class"] = [part.kind for part in parts], np.full(len(parts), np.nan)
     columns["land_km2" if unit == "km²" else "land_area"] = added(posterior.domain.node_areas / size)
-    if told not in ("area", "observation") and not (told == "risk" and posterior.protection):
+    if kind not in ("area", "observation") and not (kind == "risk" and posterior.protection):
         columns["exposure"] = added(posterior.amounts)
     columns |= _observed(posterior, parts, added)
     averages, all_above, before, now = _draws(posterior, parts, amounts, threshold, n_samples, rng)
-    if posterior.is_summed and told != "risk":
+    if posterior.is_summed and kind != "risk":
         sums = averages * total
         counts = {"expected": mean * total, "sd": sums.std(axis=0, ddof=1)}
         counts |= {quantile_name(q): np.quantile(sums, q, axis=0) for q in chances}
@@ -196,7 +196,7 @@ def _numbers(
         if posterior.effort is not None:
             columns["reported"] = added(amounts * means * posterior.effort)
     else:
-        name, start = ("relative_risk", "relative_risk_") if told == "risk" else ("mean", "")
+        name, start = ("relative_risk", "relative_risk_") if kind == "risk" else ("mean", "")
         columns |= {name: factor * mean, f"{start}sd": factor * averages.std(axis=0, ddof=1)}
         columns |= {f"{start}{quantile_name(q)}": factor * np.quantile(averages, q, axis=0) for q in chances}
     limit = threshold / factor

@@ -249,8 +249,8 @@ def _without_field(posterior: Posterior) -> EffectsFit:
     if "without_field" not in notes:
         _check_known(posterior)
         notes["without_field"] = _fit_without_field(posterior)
-    found: EffectsFit = notes["without_field"]
-    return found
+    effects_fit: EffectsFit = notes["without_field"]
+    return effects_fit
 
 
 def known_without_field(posterior: Posterior) -> tuple[np.ndarray, np.ndarray] | None:
@@ -258,8 +258,8 @@ def known_without_field(posterior: Posterior) -> tuple[np.ndarray, np.ndarray] |
     try:
         if posterior.periods is not None:
             _check_known(posterior)
-            found: tuple[np.ndarray, np.ndarray] = fit_without_field(posterior).states[0].coefficients()
-            return found
+            moments: tuple[np.ndarray, np.ndarray] = fit_without_field(posterior).states[0].coefficients()
+            return moments
         without = _without_field(posterior)
     except (GeobgpError, np.linalg.LinAlgError):
         return None

@@ -134,8 +134,8 @@ def copy_script(folder: str | Path) -> Path:
 def profile_folder(profile: str) -> Path:
     """Return the folder for scripts of a profile of QGIS, which must be there."""
     places = _profiles()
-    found = next((p / profile for p in places if (p / profile).is_dir()), None)
-    if found is None:
+    folder = next((p / profile for p in places if (p / profile).is_dir()), None)
+    if folder is None:
         known = sorted(p.name for place in places if place.is_dir() for p in place.iterdir() if p.is_dir())
         raise WriteError(
             f"QGIS has no profile {profile!r} here"
@@ -144,7 +144,7 @@ def profile_folder(profile: str) -> Path:
             found=profile,
             remedy="Start QGIS once, or name a folder with --copy-to; its own stand in Settings, Options, Processing.",
         )
-    return found / "processing" / "scripts"
+    return folder / "processing" / "scripts"
 
 
 def _profiles() -> list[Path]:
@@ -332,16 +332,16 @@ def tiles_files(options: TilesOptions, **talk: Any) -> None:
     """Do what ``geobgp tiles`` does."""
     progress = shell_progress(**talk)
     with showing_warnings():
-        made = run_tiles(options, progress)
+        result = run_tiles(options, progress)
     if not talk["quiet"]:
         progress.line(f"{sum(progress.seconds.values()):.1f} s in all")
-        done = f"{made.n_fitted:,} of {count(len(made.table), 'tile')} fitted now"
-        there = f"The mosaic is in {made.raster} all the same."
-        say(f"{done}; {made.raster} ({size_text(made.raster.stat().st_size)}), in {made.units}", there)
-        for effect in made.coefficients.iloc[1:].itertuples():
-            ends = interval_in(made.coefficients, "rate_ratio")
+        done = f"{result.n_fitted:,} of {count(len(result.table), 'tile')} fitted now"
+        there = f"The mosaic is in {result.raster} all the same."
+        say(f"{done}; {result.raster} ({size_text(result.raster.stat().st_size)}), in {result.units}", there)
+        for effect in result.coefficients.iloc[1:].itertuples():
+            ends = interval_in(result.coefficients, "rate_ratio")
             assert ends is not None
             low, high = (number(getattr(effect, name), 3) for name in (ends.low, ends.high))
             more = f"times {number(effect.rate_ratio, 3)} ({low} to {high}) the intensity for each unit more"
             say(f"{effect.name}: {more}", there)
-        say(f"Open {made.raster} in QGIS. {made.folder / 'tiles'} is only needed to go on.", there)
+        say(f"Open {result.raster} in QGIS. {result.folder / 'tiles'} is only needed to go on.", there)

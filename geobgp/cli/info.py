@@ -116,22 +116,22 @@ def _crs(crs: Any) -> str:
         return "not known"
     from geobgp.land.crs import as_crs
 
-    found = as_crs(crs)
-    code = found.to_authority()
-    return f"{':'.join(code)}, {found.name}" if code else found.name
+    parsed = as_crs(crs)
+    code = parsed.to_authority()
+    return f"{':'.join(code)}, {parsed.name}" if code else parsed.name
 
 
 def _vector(path: str, layer: str | None) -> str:
     try:
-        found = layers(path)
+        layer_list = layers(path)
     except GeobgpError as error:
         why = error.__cause__ or error
         raise GeobgpError(f"{path} is neither a raster, a vector file nor a posterior: {why}") from error
-    names = [each.name for each in found]
+    names = [each.name for each in layer_list]
     if layer is not None and layer not in names:
         raise GeobgpError(f"There is no layer {layer!r} in {path}, which has {listed(names)}.", found=names)
     rows: list[tuple[str, object]] = [("vector file", Path(path).name)]
-    for each in found:
+    for each in layer_list:
         if layer in (None, each.name):
             count = "not known how many" if each.n_rows is None else f"{each.n_rows:,}"
             rows += [

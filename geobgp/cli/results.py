@@ -302,15 +302,15 @@ def left_out(
         try:
             if posterior.periods is not None:
                 checked: Any = posterior.cross_validate(last=min(LEFT_OUT, posterior.periods.n // 3))
-                told = f"{count(len(checked.table), 'number')} of the last periods"
+                what = f"{count(len(checked.table), 'number')} of the last periods"
             else:
                 # Neighbours of blocks are left as they are: quick, and near enough to judge intervals.
                 checked = posterior.cross_validate(rounds=0)
-                told = f"{len(checked.blocks):,} held-out {checked.what}"
+                what = f"{len(checked.blocks):,} held-out {checked.what}"
         except GeobgpError as error:
             return HeldOutChecks(why_not=not_run(error, stage))
         share = percent(checked.coverage)
-        stage.note(f"{share} of {told} within their {whole_percent(checked.interval)} interval")
+        stage.note(f"{share} of {what} within their {whole_percent(checked.interval)} interval")
         out = HeldOutChecks(checked)
         warning = None if posterior.periods is not None else check_warning(posterior, checked)
         if warning is not None:
@@ -343,9 +343,9 @@ def not_run(error: GeobgpError, stage: Stage) -> str:
 def tell_variation(posterior: Posterior, steps: Steps) -> None:
     """Say whether the map varies at all, with what was left out before."""
     with steps.stage("variation") as stage:
-        found = posterior.summary().get("variation")
-        if found is not None:
-            stage.note(found["sentence"], _COLOURS[found["tone"]])
+        variation = posterior.summary().get("variation")
+        if variation is not None:
+            stage.note(variation["sentence"], _COLOURS[variation["tone"]])
 
 
 def _check_facts(inputs: ReportInputs) -> dict[str, Any]:

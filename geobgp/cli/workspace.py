@@ -357,11 +357,11 @@ def fill_folder(
     check_beforehand(options)
     progress = shell_progress(quiet=quiet, verbose=verbose, form=form)
     with Workspace(options.output, force=options.force) as work, showing_warnings() as warnings:
-        made = make(options, progress)
+        outcome = make(options, progress)
         steps, interrupt = Steps(progress, work.folder, work.target), None
         try:
             with steps.step("the rest"):
-                write(work.folder, made, options, steps, warnings)
+                write(work.folder, outcome, options, steps, warnings)
         except (KeyboardInterrupt, SystemExit) as error:
             interrupt, steps.failed["the rest"] = error, "The run was interrupted."
         with work.telling():
@@ -459,17 +459,17 @@ def _earlier(folder: Path) -> tuple[set[str], set[str]]:
 
 def _hash(path: Path) -> str:
     """Return the SHA-256 of a file; of a GeoPackage without its header, which readers such as QGIS write to."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     with path.open("rb") as file:
         file.seek(100 if path.suffix == ".gpkg" else 0)
         while block := file.read(1 << 20):
-            found.update(block)
-    return found.hexdigest()
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def _hash_of_record(record: dict[str, Any]) -> str:
-    told = {name: value for name, value in record.items() if name != "written"}
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+    stable = {name: value for name, value in record.items() if name != "written"}
+    return hashlib.sha256(json.dumps(stable, sort_keys=True).encode()).hexdigest()
 
 
 def files_in(folder: Path) -> list[str]:

@@ -140,8 +140,8 @@ class AreaCounts:
         cut = self._cut
         if cut is None and not (given is None and given_effort is None):
             cut = overlay(domain, self.shapes)
-        found = Within(self.shares) if cut is None else within(domain, cut, given, effort, given_effort)
-        return replace(self, shares=found.shares, exposed=found.exposed, effort=found.effort, _cut=cut, _met=met)
+        inside = Within(self.shares) if cut is None else within(domain, cut, given, effort, given_effort)
+        return replace(self, shares=inside.shares, exposed=inside.exposed, effort=inside.effort, _cut=cut, _met=met)
 
     @property
     def n_areas(self) -> int:
@@ -630,14 +630,14 @@ def _refuse_unreadable(column: pd.Series, marks: Sequence[_Mark], names: Sequenc
         remedy = "Is the point a decimal one, or between thousands? Make the column one of numbers."
     if not wrong.any():
         return
-    found = list(dict.fromkeys(str(column.iloc[k]) for k in np.flatnonzero(wrong)))
-    if any(re.fullmatch(r"\d{1,3}([,'\u2019\s]\d{3})+(\.0+)?", text) for text in found):
+    unreadable = list(dict.fromkeys(str(column.iloc[k]) for k in np.flatnonzero(wrong)))
+    if any(re.fullmatch(r"\d{1,3}([,'\u2019\s]\d{3})+(\.0+)?", text) for text in unreadable):
         remedy = "Write numbers without marks between thousands: 1234."
     raise DataError(
-        f"{these(wrong, names)} {'has' if wrong.sum() == 1 else 'have'} {listed(found, 3)} in the column {count!r}, "
-        "which cannot be read as a number of events.",
+        f"{these(wrong, names)} {'has' if wrong.sum() == 1 else 'have'} {listed(unreadable, 3)} in the column "
+        f"{count!r}, which cannot be read as a number of events.",
         option="count",
-        found=found,
+        found=unreadable,
         remedy=remedy,
     )
 
@@ -647,8 +647,8 @@ def _check_interval(
 ) -> None:
     """Refuse suppressed counts without an interval, and marks that contradict it."""
     hidden = np.array([np.isnan(mark.number) for mark in marks])
-    told = sorted({(1 if mark.low is None else mark.low, mark.high) for mark in marks if mark.high is not None})
-    low, high = told[0] if len(told) == 1 else (1, 4)
+    intervals = sorted({(1 if mark.low is None else mark.low, mark.high) for mark in marks if mark.high is not None})
+    low, high = intervals[0] if len(intervals) == 1 else (1, 4)
     say = option("suppressed", f"{low}-{high}", python=f"suppressed=({low}, {high})")
     if interval is None:
         first = column.iloc[int(np.flatnonzero(hidden)[0])]
@@ -667,13 +667,13 @@ def _check_interval(
         bool,
     )
     if against.any():
-        found = list(dict.fromkeys(str(column.iloc[k]) for k in np.flatnonzero(against)))
-        one = f"Say what the marks say: {say}." if len(told) == 1 else "One interval holds for all of them."
+        outside = list(dict.fromkeys(str(column.iloc[k]) for k in np.flatnonzero(against)))
+        one = f"Say what the marks say: {say}." if len(intervals) == 1 else "One interval holds for all of them."
         raise DataError(
-            f"{these(against, names)} {'has' if against.sum() == 1 else 'have'} {listed(found, 3)} in the column "
+            f"{these(against, names)} {'has' if against.sum() == 1 else 'have'} {listed(outside, 3)} in the column "
             f"{count!r}; {option('suppressed')} says {interval[0]} to {interval[1]}.",
             option="suppressed",
-            found=found,
+            found=outside,
             remedy=one,
         )
 

@@ -288,12 +288,12 @@ def without_periods(period: Any) -> DataError:
 
 def events_digest(nodes: str, periods: Periods | None, *arrays: Any) -> str:
     """Return a hash of events: whose nodes they are on, their periods, and arrays of numbers or bytes."""
-    found = hashlib.blake2b(nodes.encode(), digest_size=16)
+    digest = hashlib.blake2b(nodes.encode(), digest_size=16)
     if periods is not None:
-        found.update(f"{periods.every} {periods.edges.tolist()}".encode())
+        digest.update(f"{periods.every} {periods.edges.tolist()}".encode())
     for array in arrays:
-        found.update(array if isinstance(array, bytes) else np.ascontiguousarray(array, float).tobytes())
-    return found.hexdigest()
+        digest.update(array if isinstance(array, bytes) else np.ascontiguousarray(array, float).tobytes())
+    return digest.hexdigest()
 
 
 def _sealed(values: np.ndarray) -> np.ndarray:
@@ -383,10 +383,10 @@ class PointSource:
         by, clock = self.options.by, Clock.asked(self._dates, every, between, date_format)
         tally = Tally(domain, on_water, max_snap, self.weights, False, clock)
         with as_progress(progress).stage("strata") as stage:
-            found = self.fill(tally, stage, by)
-            stage.note(count(len(found), "stratum", "strata"))
-        labels = pd.DataFrame([tally.keys[name] for name in found], index=list(found), columns=list(by))
-        return StrataCounts(by, labels, tally.unlabelled, found)
+            counts = self.fill(tally, stage, by)
+            stage.note(count(len(counts), "stratum", "strata"))
+        labels = pd.DataFrame([tally.keys[name] for name in counts], index=list(counts), columns=list(by))
+        return StrataCounts(by, labels, tally.unlabelled, counts)
 
     @property
     def _dates(self) -> Any:
@@ -1190,10 +1190,10 @@ def count_part(part: tuple[Any, str], job: CountJob) -> Tally:
 
 def _not_made(parts: Parts, workers: Workers) -> DataError | None:
     """Return the error of a partition that Dask cannot make, in Dask's own words; None if it makes all."""
-    for k, found in workers.run(_made, parts.items):
-        if isinstance(found, Failed):
+    for k, result in workers.run(_made, parts.items):
+        if isinstance(result, Failed):
             return DataError(
-                f"points, {parts.names[k]}: Dask cannot make it: {' '.join(str(found.error).split())}",
+                f"points, {parts.names[k]}: Dask cannot make it: {' '.join(str(result.error).split())}",
                 option="points",
                 found=k,
                 remedy="Every partition must have the columns that its collection says there are.",

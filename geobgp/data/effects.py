@@ -150,9 +150,9 @@ def indicators(values: pd.Series, name: str, most: int = MOST) -> pd.DataFrame:
     missing = values.isna().to_numpy()
     words = values.map(level_word)
     levels = _ordered(set(words[~missing]), name, most)
-    found = pd.DataFrame({level: (words == level).to_numpy(float) for level in levels})
-    found.loc[missing] = np.nan
-    return found
+    columns = pd.DataFrame({level: (words == level).to_numpy(float) for level in levels})
+    columns.loc[missing] = np.nan
+    return columns
 
 
 def are_codes(source: Any, domain: Domain, name: str) -> bool:
@@ -221,15 +221,15 @@ def reference_level(value: Any, levels: Sequence[str], amounts: np.ndarray, name
         return int(np.argmax(amounts))
     if value.names:
         wanted = value._called([level_word(wanted)])[0]
-    found = matching_level(wanted, levels)
-    if found is None:
+    level = matching_level(wanted, levels)
+    if level is None:
         raise DataError(
             f"The covariate {name!r} has no level {wanted!r} on the land; its levels are {listed(levels, MOST)}.",
             option="covariates",
             found=wanted,
             remedy="Give one of these as the reference.",
         )
-    return list(levels).index(found)
+    return list(levels).index(level)
 
 
 def _of_table(table: pd.DataFrame, domain: Domain, name: str) -> pd.DataFrame:
@@ -272,12 +272,12 @@ def _ordered(levels: set[str], name: str, most: int = MOST) -> list[str]:
 
 def _codes(raster: RasterSource, domain: Domain, most: int = MOST) -> list[float]:
     """Return the different values of the pixels around the land, up to one more than can be levels."""
-    found: set[float] = set()
+    codes: set[float] = set()
     for values in blocks_on_land(raster, domain):
-        found |= set(np.unique(values[np.isfinite(values)]).tolist())
-        if len(found) > most:
+        codes |= set(np.unique(values[np.isfinite(values)]).tolist())
+        if len(codes) > most:
             break
-    return sorted(found)
+    return sorted(codes)
 
 
 def _of_raster(source: Any, domain: Domain, name: str, most: int = MOST) -> pd.DataFrame:

@@ -96,15 +96,15 @@ class Given(ABC):
         islets, near = domain.left_out
         shapes = np.concatenate([cut.pieces, np.asarray(domain.polygon_of(nodes), dtype=object), islets])
         node = np.concatenate([cut.node, nodes, near])
-        found = np.nan_to_num(self.over(domain, shapes, node, amounts=True))
-        n, rows = len(cut.pieces), np.atleast_2d(found)
+        inside = np.nan_to_num(self.over(domain, shapes, node, amounts=True))
+        n, rows = len(cut.pieces), np.atleast_2d(inside)
         out = np.tile(cut.shares.data, (len(rows), 1))
         for k, row in enumerate(rows):
             whole = np.bincount(node[n:], row[n:], domain.n_nodes)[cut.node]
             some = whole > 0
             out[k, cut.entry[some]] = 0.0
             np.add.at(out[k], cut.entry[some], row[:n][some] / whole[some])
-        return np.minimum(out if found.ndim == 2 else out[0], 1.0)
+        return np.minimum(out if inside.ndim == 2 else out[0], 1.0)
 
     def means(self, domain: Domain, cut: Overlay, nodes: np.ndarray) -> np.ndarray:
         """Return the mean over the land of every node in each region, in the order of ``cut.shares.data``.
@@ -118,8 +118,8 @@ class Given(ABC):
         """
         whole = nodes[..., cut.shares.indices]
         out, size = np.array(np.atleast_2d(whole), float), shapely.area(cut.pieces)
-        found = np.atleast_2d(self.over(domain, cut.pieces, cut.node, amounts=False))
-        for k, row in enumerate(np.broadcast_to(found, (len(out), found.shape[1]))):
+        values = np.atleast_2d(self.over(domain, cut.pieces, cut.node, amounts=False))
+        for k, row in enumerate(np.broadcast_to(values, (len(out), values.shape[1]))):
             area = np.where(np.isfinite(row), size, 0.0)
             total = np.bincount(cut.entry, area * np.nan_to_num(row), out.shape[1])
             area = np.bincount(cut.entry, area, out.shape[1])
@@ -191,13 +191,13 @@ class GivenByPeriod(Given):
     def over(self, domain: Domain, shapes: np.ndarray, node: np.ndarray, *, amounts: bool) -> np.ndarray:
         """Return what lies in polygons on the domain's plane, by period or of all of them together."""
         land = shapely.area(shapes)
-        found = [
+        by_period = [
             (land if amounts else np.full(len(land), np.nan))
             if one is None
             else one.over(domain, shapes, node, amounts=amounts)
             for one in self.parts
         ]
-        return np.sum(np.nan_to_num(found), axis=0) if self.together else np.array(found)
+        return np.sum(np.nan_to_num(by_period), axis=0) if self.together else np.array(by_period)
 
     def at(self, period: int) -> Given | None:
         """Return what was given of one period."""
@@ -356,20 +356,20 @@ def read_exposure(
             return Read(reading.filled(EXPOSURE, values[:, None])[:, 0], "population", given)
         return Read(_per_node(value, domain, "exposure", "number"), "exposure", None)
 
-    found = _by_period("exposure", exposure, reading, one)
-    check_amounts(found.values.ravel(), "Exposure")
-    empty = np.flatnonzero(np.atleast_2d(found.values).sum(axis=1) <= 0)
+    parts = _by_period("exposure", exposure, reading, one)
+    check_amounts(parts.values.ravel(), "Exposure")
+    empty = np.flatnonzero(np.atleast_2d(parts.values).sum(axis=1) <= 0)
     if len(empty) and reading.usual is None:
         when = ", so that nothing could happen anywhere"
-        if found.values.ndim == 2:
+        if parts.values.ndim == 2:
             when = f" in {count(len(empty), 'period')}, the first number {empty[0]} (from 0)"
         raise DataError(
             f"The exposure is zero everywhere{when}.",
             option="exposure",
             found=len(empty),
-            remedy="Leave these periods out, or give their exposure." if found.values.ndim == 2 else "",
+            remedy="Leave these periods out, or give their exposure." if parts.values.ndim == 2 else "",
         )
-    return found
+    return parts
 
 
 def read_effort(effort: Effort | None, reading: Reading, column: str | None = None) -> Read | None:
@@ -428,10 +428,10 @@ def read_effort(effort: Effort | None, reading: Reading, column: str | None = No
             return Read(values, "effort", given)
         return Read(_per_node(value, domain, "effort", "share"), "effort", None)
 
-    found = _by_period("effort", effort, reading, one)
-    _check_shares(found.values.ravel(), "node")
-    rows = [reading.filled(EFFORT, row[:, None])[:, 0] for row in np.atleast_2d(found.values)]
-    values = np.clip(np.array(rows).reshape(found.values.shape), 0.0, 1.0)
+    parts = _by_period("effort", effort, reading, one)
+    _check_shares(parts.values.ravel(), "node")
+    rows = [reading.filled(EFFORT, row[:, None])[:, 0] for row in np.atleast_2d(parts.values)]
+    values = np.clip(np.array(rows).reshape(parts.values.shape), 0.0, 1.0)
     if reading.usual is None and not (values > 0).any():
         raise DataError(
             "The effort is zero everywhere: no event could have been seen.",
@@ -439,7 +439,7 @@ def read_effort(effort: Effort | None, reading: Reading, column: str | None = No
             found=0.0,
             remedy=f"Check {option('effort')}.",
         )
-    return found._replace(values=values)
+    return parts._replace(values=values)
 
 
 def _by_period(name: str, value: Any, reading: Reading, one: Callable[[Any], Read]) -> Read:
@@ -448,10 +448,10 @@ def _by_period(name: str, value: Any, reading: Reading, one: Callable[[Any], Rea
     parts = reading.parts(name, value)
     if parts is None:
         return one(value)
-    found = [one(as_frame(part, name)) for part in parts]
-    given = tuple(each.given for each in found)
+    parts_read = [one(as_frame(part, name)) for part in parts]
+    given = tuple(each.given for each in parts_read)
     kept = None if all(each is None for each in given) else GivenByPeriod(given)
-    return Read(np.array([each.values for each in found]), found[0].kind, kept)
+    return Read(np.array([each.values for each in parts_read]), parts_read[0].kind, kept)
 
 
 def _of_raster(value: Any, reading: Reading, how: Literal["sum", "mean"]) -> tuple[np.ndarray, GivenPixels | None]:
@@ -555,8 +555,8 @@ def repeated(areas: gpd.GeoDataFrame, amount: str) -> np.ndarray:
     Columns that number the rows, or measure them, are not looked at: those of numbers that are all different.
     """
     others = [c for c in areas.columns if c not in (areas.geometry.name, amount)]
-    told = [c for c in others if areas[c].dtype.kind not in "iuf" or areas[c].duplicated().any()]
-    keys = pd.DataFrame({str(c): areas[c].astype(str).to_numpy() for c in told})
+    identifying = [c for c in others if areas[c].dtype.kind not in "iuf" or areas[c].duplicated().any()]
+    keys = pd.DataFrame({str(c): areas[c].astype(str).to_numpy() for c in identifying})
     return np.asarray(keys.assign(_shape=areas.geometry.to_wkb().to_numpy()).duplicated(), bool)
 
 

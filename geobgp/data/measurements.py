@@ -132,10 +132,10 @@ def read_measurements(
     used = np.isfinite(values[row])
     sizes = None if tested is None else tested[row][used]
     when = None if period is None else period[row][used]
-    found = Measurements(
+    measurements = Measurements(
         place[used], values[row][used], sizes, None, counts, dict(unused or {}), periods=periods, period=when
     )
-    n = found.n_places
+    n = measurements.n_places
     if n < FEWEST_PLACES:
         raise DataError(
             f"{option(what)}: there are {count(n, *_PLACES)} with a value on the land, and at least {FEWEST_PLACES} "
@@ -153,13 +153,14 @@ def read_measurements(
                 found=n,
             )
         )
-    if found.tested is None and np.ptp(found.values) == 0:
+    if measurements.tested is None and np.ptp(measurements.values) == 0:
         raise DataError(
-            f"All {len(found.values):,} values are {number(float(found.values[0]))}: there is nothing to map.",
+            f"All {len(measurements.values):,} values are {number(float(measurements.values[0]))}: "
+            "there is nothing to map.",
             option="value",
-            found=float(found.values[0]),
+            found=float(measurements.values[0]),
         )
-    return found
+    return measurements
 
 
 def column_of(table: Any, name: str, what: str, role: str) -> pd.Series:

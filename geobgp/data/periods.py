@@ -308,8 +308,8 @@ def _parse_one(value: str, every: str) -> tuple[np.datetime64, np.datetime64] | 
 
 
 def _formatted(values: Sequence[str], date_format: str) -> Days:
-    found = pd.to_datetime(pd.Series(list(values), dtype=object), format=date_format, errors="coerce")
-    first = found.to_numpy().astype("datetime64[D]")
+    stamps = pd.to_datetime(pd.Series(list(values), dtype=object), format=date_format, errors="coerce")
+    first = stamps.to_numpy().astype("datetime64[D]")
     if re.search("%[dDjuxc]", date_format):
         return Days(first, first.copy())
     months = 1 if re.search("%[mbB]", date_format) else 12
@@ -402,16 +402,16 @@ class Periods:
         A period holds its first edge and not its second.
         """
         values = list(np.asarray(edges).ravel()) if not isinstance(edges, pd.Index) else list(edges)
-        found: np.ndarray
+        codes: np.ndarray
         if values and all(isinstance(v, (int, float, np.integer, np.floating)) for v in values):
-            found = np.array(values, float)
-            fine = bool(np.isfinite(found).all())
+            codes = np.array(values, float)
+            fine = bool(np.isfinite(codes).all())
         else:
             texts = texts_of(pd.Series(values))
             days = parse(texts.values)
-            found = np.append(days.first, np.datetime64("NaT", "D"))[texts.which].astype("datetime64[s]")
-            fine = not bool(np.isnat(found).any())
-        fine = fine and len(found) >= 2 and bool((np.diff(found) > np.zeros(1, np.diff(found).dtype)).all())
+            codes = np.append(days.first, np.datetime64("NaT", "D"))[texts.which].astype("datetime64[s]")
+            fine = not bool(np.isnat(codes).any())
+        fine = fine and len(codes) >= 2 and bool((np.diff(codes) > np.zeros(1, np.diff(codes).dtype)).all())
         if not fine:
             shown = ", ".join(str(v) for v in values[:4]) + (", ..." if len(values) > 4 else "")
             raise DataError(
@@ -421,8 +421,8 @@ class Periods:
                 found=len(values),
                 remedy="Sort them, and leave out what is there twice.",
             )
-        check_number(len(found) - 1, "edges", str(values[0]), str(values[-1]))
-        return cls("edges", _sealed(found))
+        check_number(len(codes) - 1, "edges", str(values[0]), str(values[-1]))
+        return cls("edges", _sealed(codes))
 
     # -- what there is -------------------------------------------------------------------------------------
 
@@ -546,8 +546,8 @@ class Periods:
             return np.where(inside, np.searchsorted(self.edges, values, side="right") - 1, -1)
         texts = texts_of(pd.Series(np.asarray(times).ravel()))
         days = middle_of_weeks(parse(texts.values, every=self.every))
-        found = np.append(self.index_of_days(days.first), -1)
-        return np.asarray(found[texts.which])
+        codes = np.append(self.index_of_days(days.first), -1)
+        return np.asarray(codes[texts.which])
 
     def index_of_days(self, days: np.ndarray) -> np.ndarray:
         """Return which period days lie in, (k,); -1 where in none."""

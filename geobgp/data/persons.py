@@ -365,11 +365,11 @@ def place_persons(
     kept = pd.DataFrame({c: table[c].to_numpy()[row] for c in confounders}, index=range(len(row)))
     shape = getattr(getattr(table, "geometry", None), "name", None)
     place = place.round(3)
-    told = pd.DataFrame({"easting": place[:, 0], "northing": place[:, 1]})
-    told = told.assign(
+    places = pd.DataFrame({"easting": place[:, 0], "northing": place[:, 1]})
+    places = places.assign(
         **{f"column {c}": table[c].astype(object).map(str).to_numpy()[row] for c in columns if c != shape}
     )
-    return Persons(counts, node, kept, told, None if period is None else period[row])
+    return Persons(counts, node, kept, places, None if period is None else period[row])
 
 
 def place_rows(
@@ -513,7 +513,7 @@ def confounder_effects(table: pd.DataFrame) -> Effects:
     (('age', 'smokes yes (reference: no)'), [-1.0, 1.0])
     """
     refuse_intercept(table.columns, "confounders")
-    found: dict[Term, np.ndarray] = {}
+    columns: dict[Term, np.ndarray] = {}
     for name in table.columns:
         values: Any = table[name]
         missing = int(values.isna().sum())
@@ -524,10 +524,10 @@ def confounder_effects(table: pd.DataFrame) -> Effects:
                 found=missing,
                 remedy="Leave them out, or make that a level of its own.",
             )
-        found |= _levels(values, str(name)) if is_categorical(values) else {Term(str(name)): values.to_numpy(float)}
-    means = np.array([v.mean() for v in found.values()])
-    scales = np.array([v.std() for v in found.values()])
-    for term, mean, scale in zip(found, means, scales, strict=True):
+        columns |= _levels(values, str(name)) if is_categorical(values) else {Term(str(name)): values.to_numpy(float)}
+    means = np.array([v.mean() for v in columns.values()])
+    scales = np.array([v.std() for v in columns.values()])
+    for term, mean, scale in zip(columns, means, scales, strict=True):
         if not scale > 1e-10 * abs(mean):
             raise DataError(
                 f"The confounder {term.name!r} is {number(mean)} for everybody; it cannot be told from the intercept.",
@@ -535,8 +535,8 @@ def confounder_effects(table: pd.DataFrame) -> Effects:
                 found=term.name,
                 remedy="Leave it out.",
             )
-    effects = Effects.of(list(found), means, scales)
-    own = np.array(list(found.values())).reshape(-1, len(table)).T
+    effects = Effects.of(list(columns), means, scales)
+    own = np.array(list(columns.values())).reshape(-1, len(table)).T
     return replace(effects, columns=effects.standardised(own))
 
 

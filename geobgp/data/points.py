@@ -109,10 +109,10 @@ def csv_tables(
                 raise _too_many(path, what, 2, table.index.nlevels + n, n)
             yield table
     except ValueError as error:
-        found = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", str(error))
-        if found is None:
+        match = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", str(error))
+        if match is None:
             raise
-        raise _too_many(path, what, int(found[2]), int(found[3]), int(found[1])) from error
+        raise _too_many(path, what, int(match[2]), int(match[3]), int(match[1])) from error
 
 
 def about_encoding(encoding: str) -> str:
@@ -579,8 +579,8 @@ def number_of_rows(points: Any, layer: str | None = None) -> int | None:
     path, layer = split_layer(str(points), layer)
     try:
         if kind_of(path) != "table":
-            found = [each for each in layers(path, "points") if layer in (None, each.name)]
-            return next((each.n_rows for each in found if each.kind), found[0].n_rows)
+            layer_list = [each for each in layers(path, "points") if layer in (None, each.name)]
+            return next((each.n_rows for each in layer_list if each.kind), layer_list[0].n_rows)
         with open_packed(path) as file:
             return max(sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b"")) - 1, 0)
     except (GeobgpError, OSError, LookupError):  # whatever is wrong is said when the points are read

@@ -371,7 +371,7 @@ def _meeting(
         turns += [np.tile(turn, 2), -np.tile(turn, 2)]
         if turn[1] == 0:  # a last column that repeats the first
             shape[1] = min(shape[1], np.ceil(abs(turn[0]) - 1e-6))
-    found = []
+    pixels = []
     for step in turns:
         moved = segments + step
         here = np.ones(len(owner), bool)
@@ -380,8 +380,8 @@ def _meeting(
             np.minimum.at(low, owner, moved[:, axis])
             np.maximum.at(high, owner, moved[:, axis])
             here &= ((high > 0) & (low < shape[1 - axis]))[owner]
-        found.append((moved[here], owner[here]))
-    return np.concatenate([s for s, _ in found]), np.concatenate([o for _, o in found]), shape
+        pixels.append((moved[here], owner[here]))
+    return np.concatenate([s for s, _ in pixels]), np.concatenate([o for _, o in pixels]), shape
 
 
 # -- Rasters in: covariates as means over each node's land, and amounts of which the land takes its share ----
@@ -764,9 +764,9 @@ def _by_points(
     for node, weight, coords in _samples(domain):
         mine = np.isin(node, nodes)
         at, w, near = coords[mine], weight[mine], link.longitudes(coords[mine])
-        found = _values_at(raster, link.to_pixels(at))
-        on = np.isfinite(found)
-        amount = np.where(on, found * w, 0.0)
+        values = _values_at(raster, link.to_pixels(at))
+        on = np.isfinite(values)
+        amount = np.where(on, values * w, 0.0)
         if amounts:  # a pixel's value by its density on the plane
             pixels = _pixels_per_area(link, at, near, 1e-3 * domain.cell_size)
             amount = np.where(on, amount * pixels, 0.0)

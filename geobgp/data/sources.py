@@ -108,7 +108,7 @@ def check_labels(labels: Mapping[Key, list[Any]], periods: Periods) -> None:
 
 def _positions(keys: list[Any], periods: Periods, what: str) -> list[int]:
     """Return which of some labels belongs to each period; refuse those that are of none, and periods without one."""
-    found: dict[int, Any] = {}
+    positions: dict[int, Any] = {}
     for position, key in enumerate(keys):
         try:
             number = periods.find(key)
@@ -119,16 +119,16 @@ def _positions(keys: list[Any], periods: Periods, what: str) -> list[int]:
                 found=str(key),
                 remedy=f"Name the periods as they are, from {periods.labels[0]!r} to {periods.labels[-1]!r}.",
             ) from error
-        if number in found:
+        if number in positions:
             raise DataError(
                 f"{option(what)} is given twice for the period {periods.labels[number]!r}: as "
-                f"{str(keys[found[number]])!r} and as {str(key)!r}.",
+                f"{str(keys[positions[number]])!r} and as {str(key)!r}.",
                 option=what,
                 found=str(key),
                 remedy="Give one for each period.",
             )
-        found[number] = position
-    lacking = [label for k, label in enumerate(periods.labels) if k not in found]
+        positions[number] = position
+    lacking = [label for k, label in enumerate(periods.labels) if k not in positions]
     if lacking:
         raise DataError(
             f"{option(what)} is given for {count(len(keys), 'period')}; there is none for {listed(lacking, 3)}.",
@@ -136,7 +136,7 @@ def _positions(keys: list[Any], periods: Periods, what: str) -> list[int]:
             found=lacking,
             remedy="Give one for each period, or one for all.",
         )
-    return [found[k] for k in range(periods.n)]
+    return [positions[k] for k in range(periods.n)]
 
 
 def check_one(name: str, value: Any, where: str, remedy: str) -> None:

@@ -189,13 +189,13 @@ def _areas(
         return areas.reset_index(drop=True).copy(), place
     assert isinstance(population, gpd.GeoDataFrame)
     key = population.geometry.to_wkb() if area is None else population[area].map(_word)
-    place, found = pd.factorize(key)
+    place, keys = pd.factorize(key)
     first = np.unique(place, return_index=True)[1]
     frame = population.iloc[first].reset_index(drop=True).copy()
     if area is not None:
         same = population.geometry.to_wkb().to_numpy() == population.geometry.to_wkb().to_numpy()[first[place]]
         if not same.all():
-            torn = sorted({str(v) for v in np.asarray(found)[place[~same]]})
+            torn = sorted({str(v) for v in np.asarray(keys)[place[~same]]})
             raise DataError(
                 f"Rows of one area have different polygons: {listed(torn, 5)}.",
                 option="population",

@@ -323,7 +323,7 @@ def fit_svgp(
         states.append(_state(point.theta, svgp, problem, weight))
     if not converged:
         warn(ConvergenceWarning(f"The fit did not converge: {message}."))
-    found = Fit(
+    result = Fit(
         states=tuple(states),
         elbo=best.elbo,
         elbo_trace=trace,
@@ -335,7 +335,7 @@ def fit_svgp(
         seconds={"total": time.perf_counter() - begin},
         rounds=profile.steps,
     )
-    return found, problem.family
+    return result, problem.family
 
 
 def _state(theta: np.ndarray, svgp: Any, problem: PlaceProblem, weight: float) -> FeatureState:

@@ -177,8 +177,8 @@ class HarmonicFeatures(gpflow.inducing_variables.InducingVariables):
         if x.shape[-1] == 1:
             return tf.gather(values, tf.cast(tf.round(x[..., 0]), tf.int64))
         node = tf.reshape(self._at(self._locate, x, tf.int64), tf.shape(x)[:-1])
-        found = tf.gather(values, tf.maximum(node, tf.cast(0, tf.int64)))
-        return tf.where(node >= 0, found, tf.constant(np.nan, _FLOAT))
+        values_there = tf.gather(values, tf.maximum(node, tf.cast(0, tf.int64)))
+        return tf.where(node >= 0, values_there, tf.constant(np.nan, _FLOAT))
 
     @staticmethod
     def _at(function: Callable[[bytes], np.ndarray], x: tf.Tensor, dtype: Any) -> tf.Tensor:

@@ -388,32 +388,32 @@ class _Run:
     def run(self, start: Start | None, integrate: bool) -> ChainFit:
         """Return the fit."""
         kept = None if self.checkpoint is None else self.checkpoint.read()
-        told = _DynamicsChoice()
+        choice = _DynamicsChoice()
         if kept is not None:
-            told, start = _DynamicsChoice(**kept[0]), kept[1]
+            choice, start = _DynamicsChoice(**kept[0]), kept[1]
             self.stage.tell("going on from where it was cut off")
         elif self.dynamics != "auto":
             kind: DynamicsName = "diffusive" if self.dynamics == "diffusive" else "separable"
-            told = _DynamicsChoice(kind)
+            choice = _DynamicsChoice(kind)
             if start is None and isinstance(self.problem, PlaceProblem):
                 quick = self._rehearse(self.problem.with_dynamics(kind), None)
                 start = None if quick is None else _place(quick[0], self.problem)
         elif self.problem.setting.n_periods == 1:
-            told = _DynamicsChoice("separable")
+            choice = _DynamicsChoice("separable")
         done = None
-        if not told.dynamics:
-            told, start, done = self._choose(start, told)
-        assert told.dynamics
-        self._note(told)
-        problem = self.problem.with_dynamics(told.dynamics)
-        found, likelihood = done or self._fit(problem, self.hyper, start, integrate=False)
+        if not choice.dynamics:
+            choice, start, done = self._choose(start, choice)
+        assert choice.dynamics
+        self._note(choice)
+        problem = self.problem.with_dynamics(choice.dynamics)
+        result, likelihood = done or self._fit(problem, self.hyper, start, integrate=False)
         if integrate and self.hyper.free[: len(SPATIAL)].any():
-            again = self.hyper.held(found.hyper_mean, self.hyper.names[len(SPATIAL) :])
-            mixed, likelihood = self._fit(problem, again, _place(found, problem), integrate=True)
-            found = replace(mixed, hyper_cov=found.hyper_cov)
+            again = self.hyper.held(result.hyper_mean, self.hyper.names[len(SPATIAL) :])
+            mixed, likelihood = self._fit(problem, again, _place(result, problem), integrate=True)
+            result = replace(mixed, hyper_cov=result.hyper_cov)
         if self.checkpoint is not None:
             self.checkpoint.done()
-        return ChainFit(found, likelihood, told.dynamics, told.bounds, told.compared_with)
+        return ChainFit(result, likelihood, choice.dynamics, choice.bounds, choice.compared_with)
 
     def _note(self, told: _DynamicsChoice) -> None:
         """Have what is told so far written down with where the fit is."""
@@ -455,15 +455,15 @@ class _Run:
             stretch = problem.stretch(max(count // _SHARE, _LEAST))
             engine = next(reversed(list(stretch.chain.warm_start_engines())))
             likelihood = stretch.likelihood(stretch.size, stretch.family.limit())
-            told = None if start is None else _begin(start.theta, start.covariance, len(stretch.values))
-            found = fit(engine, likelihood, self.hyper, start=told, **how)
+            begin = None if start is None else _begin(start.theta, start.covariance, len(stretch.values))
+            result = fit(engine, likelihood, self.hyper, start=begin, **how)
             # What all periods say is so much surer.
-            covariance = found.hyper_cov * stretch.setting.n_periods / count
+            covariance = result.hyper_cov * stretch.setting.n_periods / count
             moments = None if start is None else (start.mean, start.variance)
-            start = _begin(found.hyper_mean, covariance, len(problem.values), moments)
+            start = _begin(result.hyper_mean, covariance, len(problem.values), moments)
         likelihood = problem.likelihood(problem.size, problem.family.limit())
-        found = fit(few[0], likelihood, self.hyper, start=start, **how)
-        return found, len(few[0].order)
+        result = fit(few[0], likelihood, self.hyper, start=start, **how)
+        return result, len(few[0].order)
 
     def _choose(self, start: Start | None, told: _DynamicsChoice) -> tuple[_DynamicsChoice, Start | None, Found | None]:
         """Return the dynamics with the higher bound, where it was reached, and that fit if it was a whole one."""
@@ -479,18 +479,18 @@ class _Run:
             with captured_warnings(lambda warning: None):  # what matters is whether the fit itself converges
                 quick = self._rehearse(problem, start) if isinstance(problem, PlaceProblem) else None
             if quick is not None:
-                found, compared = quick
+                result, compared = quick
             elif bounds and time.perf_counter() > self.deadline:
                 break
             else:
                 self._note(_DynamicsChoice(None, bounds, compared))
                 with captured_warnings(captured[kind].append):  # those of the fit that is kept are told below
                     whole[kind] = self._fit(problem, self.hyper, start, integrate=False)
-                found = whole[kind][0]
-            start = places[kind] = _place(found, problem)
-            if found.ran_out:
+                result = whole[kind][0]
+            start = places[kind] = _place(result, problem)
+            if result.ran_out:
                 break  # a bound that was cut off cannot be compared
-            bounds[kind] = found.elbo
+            bounds[kind] = result.elbo
         best: DynamicsName = "separable"
         if len(bounds) == len(kinds) and bounds["diffusive"] > bounds["separable"]:
             best = "diffusive"

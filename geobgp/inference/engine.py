@@ -272,11 +272,11 @@ class Engine:
         square = prior.square(z) + float(beta**2 @ fixed_precision)
         moments = Moments(mean, variance, 0.5 * (square - float(w @ variance) + log_det))
         value = 0.5 * float(natural @ mean) - 0.5 * log_det
-        found = Solution(
+        solution = Solution(
             theta.copy(), sites, prior, factor, e, z, beta, bordered.coupling, bordered.beta_cov, moments, value
         )
-        self._kept = [found, *self._kept[:1]]
-        return found
+        self._kept = [solution, *self._kept[:1]]
+        return solution
 
     def posterior(self, theta: np.ndarray, sites: Sites) -> Moments:
         """Return the moments at the observations and the divergence from the prior."""
@@ -558,12 +558,12 @@ class PartedFeatures:
         """Return Σ_j φ_j² s_j at every observation, (n, k), for weights s (m, k)."""
         out = np.zeros((self.shape[0], weights.shape[1]))
         for part in self.parts:
-            found = np.empty((len(part.matrix), weights.shape[1]))
+            sums = np.empty((len(part.matrix), weights.shape[1]))
             mine = np.asfortranarray(weights[part.columns])
             for start in range(0, len(part.matrix), _ROWS):
                 square = np.square(part.matrix[start : start + _ROWS])
-                found[start : start + _ROWS] = blas.dgemm(1.0, square.T, mine, trans_a=1)
-            out[part.rows] = found
+                sums[start : start + _ROWS] = blas.dgemm(1.0, square.T, mine, trans_a=1)
+            out[part.rows] = sums
         if len(self._rows):
             out[self._rows] = np.square(self._values)[:, None] * weights[self._alone][self._part]
         return out

@@ -189,8 +189,8 @@ class Hyper:
         usual = [_SD_RATE] * (len(self.names) - len(self.rates)) + list(self.rates)
         for name, rate, at in list(zip(self.names, usual, theta, strict=True))[2:]:
             timed = name in ("tau", "level_tau")
-            told = _time_prior(at) if timed else _sd_prior(at, rate / self.noise_unit)
-            rows = [np.append(part, extra) for part, extra in zip(rows, told, strict=True)]
+            own_prior = _time_prior(at) if timed else _sd_prior(at, rate / self.noise_unit)
+            rows = [np.append(part, extra) for part, extra in zip(rows, own_prior, strict=True)]
         value, first, second = rows
         free = self.free
         return float(value[free].sum()), np.where(free, first, 0.0), np.diag(np.where(free, second, 0.0))

@@ -119,10 +119,10 @@ def interval_in(names: Iterable[Any], of: str = "") -> Interval | None:
     '95 %'
     """
     start = f"{of}_q" if of else "q"
-    found = [name for name in map(str, names) if name.startswith(start) and name[len(start) :].isdigit()]
-    if len(found) < 2:
+    names_of_ends = [name for name in map(str, names) if name.startswith(start) and name[len(start) :].isdigit()]
+    if len(names_of_ends) < 2:
         return None
-    low, *_, high = sorted(found, key=probability_of)
+    low, *_, high = sorted(names_of_ends, key=probability_of)
     return Interval(low, high, whole_percent(probability_of(high) - probability_of(low)))
 
 

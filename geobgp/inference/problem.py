@@ -406,11 +406,11 @@ class AreaProblem(Problem):
         shape = self.prior.shape
         mean, variance = (np.zeros(shape), np.zeros(shape)) if moments is None else moments
         mean, variance = mean.reshape(shape), variance.reshape(shape)
-        made = [row_weights(one.exposure, mean[t], variance[t]) for t, one in enumerate(self.observed)]
-        rows = [r for r, _ in made]
+        weights = [row_weights(one.exposure, mean[t], variance[t]) for t, one in enumerate(self.observed)]
+        rows = [r for r, _ in weights]
         row_mean = np.concatenate([r @ mean[t] for t, r in enumerate(rows)])
         seen = (row_mean, np.zeros(len(row_mean))) if state is None else self.prior.moments_of(state, rows)
-        log_total = np.concatenate([log for _, log in made])
+        log_total = np.concatenate([log for _, log in weights])
         exposure = row_exposures(log_total, row_mean, seen[1], self._of("counts"), self.centre)
         if exposure is None:
             raise broken_down(float(variance.max()), self.prior.scaling)

@@ -191,26 +191,26 @@ def settle(
         with captured_warnings(captured.append):
             if problem.renews:
                 how["tolerance"] = _EXACT
-            found = fit(at.engine, likelihood, hyper, start=start, stage=stage, **how)
-        passes, rounds = passes + 1, rounds + found.rounds
-        seconds = {name: seconds.get(name, 0.0) + spent for name, spent in found.seconds.items()}
-        bounds.append(found.elbo)
-        new = moments_less_centre(found.states[0], problem.centre)
+            result = fit(at.engine, likelihood, hyper, start=start, stage=stage, **how)
+        passes, rounds = passes + 1, rounds + result.rounds
+        seconds = {name: seconds.get(name, 0.0) + spent for name, spent in result.seconds.items()}
+        bounds.append(result.elbo)
+        new = moments_less_centre(result.states[0], problem.centre)
         if keep is not None:
-            keep(Start(found.hyper_mean, found.hyper_cov, *new))
+            keep(Start(result.hyper_mean, result.hyper_cov, *new))
         change = _change(moments, new) if problem.renews else 0.0
         if best is None or change < best[0]:
-            best = change, found, at, likelihood
+            best = change, result, at, likelihood
         steady = len(bounds) > 2 and float(np.abs(np.diff(bounds[-3:])).max()) < tolerance
         if change < tolerance * (_WILL_DO if steady else 1.0) or passes >= most:
             break
         moments = new if moments is None else mixing.next(moments, new)
-        at = problem.at(found.states[0], moments)
-        start = Start(found.hyper_mean, found.hyper_cov, *at.start)
-    change, found, at, likelihood = best
-    found = replace(found, rounds=rounds, seconds=seconds)
-    seen = problem.seen(found.states[0], at)
-    return Settled(found, at, likelihood, seen, found.converged and change < _WILL_DO * tolerance, bounds[0])
+        at = problem.at(result.states[0], moments)
+        start = Start(result.hyper_mean, result.hyper_cov, *at.start)
+    change, result, at, likelihood = best
+    result = replace(result, rounds=rounds, seconds=seconds)
+    seen = problem.seen(result.states[0], at)
+    return Settled(result, at, likelihood, seen, result.converged and change < _WILL_DO * tolerance, bounds[0])
 
 
 def _change(old: Moments | None, new: Moments) -> float:
@@ -257,8 +257,8 @@ def fit_levels(
     """
     if not effects.mixes:
         at = Linearised(effects.columns, effects.offset)
-        found, likelihood = fit_at(at, _less_offset(start, at), hyper, "all")
-        return (found if at.offset is None else with_offset(found, at.offset)), likelihood
+        result, likelihood = fit_at(at, _less_offset(start, at), hyper, "all")
+        return (result if at.offset is None else with_offset(result, at.offset)), likelihood
     size = 1 + len(effects.terms)
     tried = _Tried(effects, *((np.zeros(size), np.zeros((size, size))) if known is None else known))
     captured: list[GeobgpWarning] = []
@@ -273,32 +273,32 @@ def fit_levels(
         return replace(fitted, rounds=rounds, seconds=dict(seconds)), likelihood
 
     with captured_warnings(captured.append):
-        found, likelihood = run(start, hyper, "best")
+        result, likelihood = run(start, hyper, "best")
         for _ in range(_LEVEL_SEARCHES):
-            theta, covariance = found.hyper_mean, found.hyper_cov
+            theta, covariance = result.hyper_mean, result.hyper_cov
             held = replace(hyper, start=theta, lower=theta, upper=theta)
             before = tried
             for _ in range(_LEVEL_PASSES):
-                if tried.hold(found):
+                if tried.hold(result):
                     break
-                place = _place_of(found, covariance, centre, tried.at)
-                tried = tried.next(found)
-                found, likelihood = run(place, held, "on the way")
+                place = _place_of(result, covariance, centre, tried.at)
+                tried = tried.next(result)
+                result, likelihood = run(place, held, "on the way")
             if tried is before:
                 break
             captured.clear()
-            found, likelihood = run(_place_of(found, covariance, centre, tried.at), hyper, "best")
-        converged = tried.hold(found)
+            result, likelihood = run(_place_of(result, covariance, centre, tried.at), hyper, "best")
+        converged = tried.hold(result)
     if more:
-        found, likelihood = run(_place_of(found, found.hyper_cov, centre, tried.at), hyper, "all")
+        result, likelihood = run(_place_of(result, result.hyper_cov, centre, tried.at), hyper, "all")
     else:
         for warning in captured:
             warn(warning)
     if not converged:
         message = "effects of levels that share nodes still change"
         warn(ConvergenceWarning(f"The fit did not converge: {message}.", option="covariates"))
-        found = replace(found, converged=False, message=message)
-    return with_offset(found, tried.at.offset), likelihood
+        result = replace(result, converged=False, message=message)
+    return with_offset(result, tried.at.offset), likelihood
 
 
 def effects_alone(effects: Effects, counts: np.ndarray, exposure: np.ndarray | sparse.csr_array) -> Moments | None:
@@ -498,15 +498,15 @@ class Profile:
         theta, curvature = self._first(start)
         for _ in range(_ATTEMPTS):
             try:
-                found = self._settle(theta, None, start, final=True)
+                result = self._settle(theta, None, start, final=True)
             except DataError as failed:
                 if failed.option != "scaling":
                     raise
                 error = error or failed
             else:
-                if found.settled:
-                    return self._climb(self._place(theta, found), curvature)
-                unsettled = unsettled or found
+                if result.settled:
+                    return self._climb(self._place(theta, result), curvature)
+                unsettled = unsettled or result
             if start is not None:  # rows from elsewhere may lead astray
                 start = None
                 theta, curvature = self._first(None)
@@ -569,15 +569,15 @@ class Profile:
     ) -> Settled:
         theta = self._theta(x)
         held = dataclasses.replace(self.hyper, start=theta, lower=theta, upper=theta)
-        found = settle(
+        result = settle(
             self.problem, held, self._family(x), before=before, known=known, stage=self.stage, keep=self._offer,
             tolerance=SETTLED if final else LOOSE_TOLERANCE, most=MOST_PASSES if final else _LOOSE_PASSES,
         )  # fmt: skip
-        self._rounds += found.fit.rounds
+        self._rounds += result.fit.rounds
         self._settlings += 1
-        for name, spent in found.fit.seconds.items():
+        for name, spent in result.fit.seconds.items():
             self._seconds[name] = self._seconds.get(name, 0.0) + spent
-        return found
+        return result
 
     def _offer(self, at: Start) -> None:
         """Hand on where a pass has ended, with what is known of θ."""
@@ -595,15 +595,15 @@ class Profile:
             if np.array_equal(place.x, x):
                 return place
         try:
-            found = self._settle(x, near.settled)
+            result = self._settle(x, near.settled)
         except DataError as failed:
             if failed.option != "scaling":
                 raise
-            found = None
-        if found is None or not found.settled:
+            result = None
+        if result is None or not result.settled:
             self._too_wide = min(self._too_wide, float(np.exp(x[1])))
             return None
-        return self._place(x, found)
+        return self._place(x, result)
 
     # -- the climb
 
@@ -677,10 +677,10 @@ class Profile:
             self._covariance[np.ix_(free, free)] = inner
 
     def _best(self, place: _Place, curvature: np.ndarray, ended: bool) -> Best:
-        found = self._settle(place.x, place.settled, final=True)
+        result = self._settle(place.x, place.settled, final=True)
         self._know(curvature)
         held_at = None if ended or not math.isfinite(self._too_wide) else float(np.exp(place.x[1]))
-        fitted, message = found.fit, found.fit.message
+        fitted, message = result.fit, result.fit.message
         converged = fitted.converged and (ended or held_at is not None)
         ran_out = fitted.ran_out
         if fitted.converged and not converged:
@@ -691,7 +691,7 @@ class Profile:
             fitted, hyper_cov=self._covariance, converged=converged, message=message, ran_out=ran_out,
             rounds=self._rounds, seconds=self._seconds,
         )  # fmt: skip
-        settled = dataclasses.replace(found, fit=fitted, settled=found.settled and converged)
+        settled = dataclasses.replace(result, fit=fitted, settled=result.settled and converged)
         return Best(settled, self._family(place.x), held_at)
 
     def _slope(self, place: _Place) -> np.ndarray:
@@ -867,7 +867,7 @@ def _likely_size(problem: Problem, plain: Settled) -> float:
 
 def _learn_dispersion(problem: Problem, hyper: Hyper, plain: Settled, stage: Stage, keep: Keep) -> Best:
     """Return the fit with the dispersion at which the bound is highest."""
-    found: dict[float, Settled] = {}
+    settled: dict[float, Settled] = {}
     latest = plain
 
     def family(log_k: float) -> Likelihood:
@@ -875,15 +875,15 @@ def _learn_dispersion(problem: Problem, hyper: Hyper, plain: Settled, stage: Sta
 
     def slope(log_k: float) -> float:
         nonlocal latest
-        latest = found[log_k] = settle(problem, hyper, family(log_k), before=latest, stage=stage, keep=keep)
+        latest = settled[log_k] = settle(problem, hyper, family(log_k), before=latest, stage=stage, keep=keep)
         return latest.likelihood.by_log_dispersion(*latest.seen)
 
     low, high = math.log(SMALLEST_K), math.log(LARGEST_K)
     there = _bracket(slope, _likely_size(problem, plain), low, high)
     if there is not None:
         brentq(slope, *there, xtol=_NEAR, rtol=1e-3, maxiter=12, disp=False)
-    log_k = max(found, key=lambda at: found[at].fit.elbo)
-    return Best(found[log_k], family(log_k))
+    log_k = max(settled, key=lambda at: settled[at].fit.elbo)
+    return Best(settled[log_k], family(log_k))
 
 
 def _bracket(slope: Callable[[float], float], here: float, low: float, high: float) -> tuple[float, float] | None:
@@ -1119,10 +1119,10 @@ def best_dispersion(fit: Callable[[Likelihood], EffectsFit], family: Likelihood)
     """Return the fit with the dispersion of a family at which its bound is highest, if it has one to be learned."""
     if family.limit() is family:
         return fit(family)
-    found = minimize_scalar(
+    optimum = minimize_scalar(
         lambda log_k: -fit(family.with_dispersion(math.exp(log_k))).bound,
         bounds=(math.log(SMALLEST_K), math.log(LARGEST_K)),
         method="bounded",
         options={"xatol": 0.05},
     )
-    return fit(family.with_dispersion(math.exp(found.x)))
+    return fit(family.with_dispersion(math.exp(optimum.x)))

@@ -438,9 +438,9 @@ class Solver:
             curvature=self.curvature, max_evaluations=60, min_gain=1e-10,
         )  # fmt: skip
         self.curvature = differences(objective, best, self.hyper.free)
-        found = self.at(best, point.sites, point.guess)
-        self.trace.append(found.score)
-        return Outcome(found, True, "exact")
+        point_there = self.at(best, point.sites, point.guess)
+        self.trace.append(point_there.score)
+        return Outcome(point_there, True, "exact")
 
 
 def _change(old: Moments, new: Moments) -> float:

@@ -172,9 +172,9 @@ class _SparsePrior:
         return u * float(np.log(self.coefficients[-1])) + power * self._determinant[0]
 
     def factorise(self, precision: np.ndarray, factor: float) -> SparseFactor:
-        found = self.matrices.factor(self.coefficients, factor * precision)
+        factor_there = self.matrices.factor(self.coefficients, factor * precision)
         kind = SparseRowFactor if isinstance(self._engine, SparseRowEngine) else SparseFactor
-        return kind(self.matrices, found, found.log_det - self.log_det, self.observe)
+        return kind(self.matrices, factor_there, factor_there.log_det - self.log_det, self.observe)
 
     def _matrix(self, coefficients: np.ndarray) -> sp.csr_array:
         m = self.matrices

@@ -52,8 +52,8 @@ def transform_xy(
     alone = x.size == 1
     flat = [np.append(v, v) if alone else v.ravel() for v in (x, y)]
     out = transformer.transform(flat[0], flat[1], direction="INVERSE" if inverse else "FORWARD")
-    found = [np.where(np.isfinite(v), v, np.nan)[: x.size].reshape(x.shape) for v in out]
-    return found[0], found[1]
+    coords = [np.where(np.isfinite(v), v, np.nan)[: x.size].reshape(x.shape) for v in out]
+    return coords[0], coords[1]
 
 
 @lru_cache(maxsize=32)
@@ -540,9 +540,9 @@ def as_crs(value: Any, what: str = "crs") -> pyproj.CRS:
     'Amersfoort / RD New'
     """
     try:
-        found = pyproj.CRS.from_user_input(value)
+        parsed = pyproj.CRS.from_user_input(value)
         # Of one of its own special classes, such as a domain's, pyproj cannot make a variant.
-        return found if type(found) is pyproj.CRS else pyproj.CRS(found.to_wkt())
+        return parsed if type(parsed) is pyproj.CRS else pyproj.CRS(parsed.to_wkt())
     except pyproj.exceptions.CRSError as error:
         raise CRSError(
             f"{option(what, str(value))} is no coordinate reference system that PROJ knows: {error}",
@@ -563,33 +563,33 @@ def check_crs(crs: Any, geoms: Any = None) -> pyproj.CRS:
     >>> feet.name, feet.axis_info[0].unit_name
     ('NAD83 / North Carolina (ftUS) in metres', 'metre')
     """
-    found = as_crs(crs)
-    while found.is_compound or found.is_bound:
-        found = (found.source_crs if found.is_bound else found.sub_crs_list[0]) or found
-    found = found.to_2d()
-    label = f"{found.to_string() if len(found.to_string()) < 20 else ''} ({found.name})".strip()
-    if not found.is_projected:
+    parsed = as_crs(crs)
+    while parsed.is_compound or parsed.is_bound:
+        parsed = (parsed.source_crs if parsed.is_bound else parsed.sub_crs_list[0]) or parsed
+    parsed = parsed.to_2d()
+    label = f"{parsed.to_string() if len(parsed.to_string()) < 20 else ''} ({parsed.name})".strip()
+    if not parsed.is_projected:
         code = None if geoms is None or geoms.crs is None else choose_crs(geoms).to_epsg()
         example = f", or give a projected one such as {option('crs', f'EPSG:{code}')}" if code else ""
-        kind = "geographic: its unit is the degree" if found.is_geographic else f"of type {found.type_name}"
+        kind = "geographic: its unit is the degree" if parsed.is_geographic else f"of type {parsed.type_name}"
         raise CRSError(
             f"The grid needs a projected CRS in metres; {label} is {kind}.",
             option="crs",
-            found=found.name,
+            found=parsed.name,
             remedy=f"{CHOOSE}{example}; {option('crs', 'local')} is for planes with no place on Earth.",
         )
-    if any(axis.direction == "west" for axis in found.axis_info):
+    if any(axis.direction == "west" for axis in parsed.axis_info):
         raise CRSError(
             f"The axes of {label} do not run east and north.",
             option="crs",
-            found=found.name,
+            found=parsed.name,
             remedy=f"{CHOOSE}, or give one whose axes do.",
         )
-    if all(axis.unit_conversion_factor == 1 for axis in found.axis_info):
-        return found
-    definition = found.to_json_dict()  # the parameters of the projection carry their own units
+    if all(axis.unit_conversion_factor == 1 for axis in parsed.axis_info):
+        return parsed
+    definition = parsed.to_json_dict()  # the parameters of the projection carry their own units
     definition.pop("id", None)
-    definition["name"] = f"{found.name} in metres"
+    definition["name"] = f"{parsed.name} in metres"
     for axis in definition["coordinate_system"]["axis"]:
         axis["unit"] = "metre"
     return pyproj.CRS.from_json_dict(definition)

@@ -119,18 +119,18 @@ def _joined(domain: Domain) -> tuple[sp.csr_array, sp.csr_array, sp.csr_array]:
 def _steps(domain: Domain) -> sp.coo_array:
     """Return the lengths of straight lines between nodes of which each sees the other over land."""
     east, south, other = _joined(domain)
-    found = [other]
+    chain = [other]
     for across in (east, sp.csr_array(east.T)):
         for along in (south, sp.csr_array(south.T)):
             corner = sp.csr_array((across @ along).multiply(along @ across))
             for p, q in _directions():
                 if q == 0:
-                    found.append(across)
+                    chain.append(across)
                 elif p == 0:
-                    found.append(along)
+                    chain.append(along)
                 else:
-                    found.append(_line(p, q, across, along, corner))
-    pairs = [matrix.tocoo() for matrix in found]
+                    chain.append(_line(p, q, across, along, corner))
+    pairs = [matrix.tocoo() for matrix in chain]
     first = np.concatenate([pair.row for pair in pairs])
     second = np.concatenate([pair.col for pair in pairs])
     length = np.hypot(*(domain.node_points[first] - domain.node_points[second]).T)

@@ -444,8 +444,8 @@ class Domain:
         if len(shapes) == 0:
             return shapes, np.zeros(0, np.int64)
         tree, owner = self._shore_tree
-        (which, found) = tree.query_nearest(shapes, all_matches=False)
-        return self.grid.shapes_from_cells(shapes[which]), owner[found]
+        (which, nearest) = tree.query_nearest(shapes, all_matches=False)
+        return self.grid.shapes_from_cells(shapes[which]), owner[nearest]
 
     def interpolation(self, coords: np.ndarray) -> tuple[sp.csr_array, np.ndarray]:
         """Return a sparse (k, n_nodes) matrix that takes node values to coordinates, and which are on land.

@@ -37,9 +37,9 @@ _BOUNDS = Rule("finite numbers: west, south, east (not less) and north (not less
 
 def pairs(coords: Any) -> np.ndarray:
     """Return coordinates as (k, 2); a single pair is one row."""
-    found = as_floats("coords", coords)
-    found = found.reshape(-1, 2) if found.size in (0, 2) else found
-    return as_floats("coords", found, (len(found) if found.ndim else 0, 2))
+    array = as_floats("coords", coords)
+    array = array.reshape(-1, 2) if array.size in (0, 2) else array
+    return as_floats("coords", array, (len(array) if array.ndim else 0, 2))
 
 
 def round_down(value: float) -> float:

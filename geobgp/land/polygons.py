@@ -137,8 +137,8 @@ def own_crs(source: Any) -> pyproj.CRS | None:
     if not isinstance(source, (str, Path)):
         return getattr(source, "crs", None)
     layer = split_layer(str(source))[1]
-    found = [each.crs for each in layers(source) if each.crs is not None and layer in (None, each.name)]
-    return as_crs(found[0]) if found else None
+    systems = [each.crs for each in layers(source) if each.crs is not None and layer in (None, each.name)]
+    return as_crs(systems[0]) if systems else None
 
 
 def _clean(series: Any, what: str, wanted: tuple[int, ...], plural: str) -> tuple[Any, list[str]]:
@@ -159,11 +159,11 @@ def _clean(series: Any, what: str, wanted: tuple[int, ...], plural: str) -> tupl
         geoms, index = np.concatenate([geoms[~inside], parts]), index[~inside].append(index[inside][owner])
     kinds = shapely.get_type_id(geoms)
     keep = np.isin(kinds, wanted)
-    found = kinds_text(kinds[~keep])
+    kinds_there = kinds_text(kinds[~keep])
     if not keep.any():
-        raise _refused(what, f"{plural} were expected; found {found}.")
-    if found:
-        notes.append(f"{what}: ignored what are no {plural}: {found}")
+        raise _refused(what, f"{plural} were expected; found {kinds_there}.")
+    if kinds_there:
+        notes.append(f"{what}: ignored what are no {plural}: {kinds_there}")
     bad = ~np.isfinite(shapely.get_coordinates(geoms[keep])).all(axis=1)
     if bad.any():
         vertices = count(bad.sum(), "vertex is", "vertices are")

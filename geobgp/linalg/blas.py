@@ -91,14 +91,14 @@ def _matrix(address: int, rows: int, cols: int, leading: int | None = None) -> n
 
 def _dpotrf(uplo: int, n: int, a: int, lda: int, info: int) -> None:
     block = _matrix(a, _integer(n), _integer(n))
-    block[:], found = lapack.dpotrf(block, lower=1, clean=0)
-    ctypes.c_int.from_address(info).value = int(found)
+    block[:], status = lapack.dpotrf(block, lower=1, clean=0)
+    ctypes.c_int.from_address(info).value = int(status)
 
 
 def _dpotri(uplo: int, n: int, a: int, lda: int, info: int) -> None:
     block = _matrix(a, _integer(n), _integer(n))
-    block[:], found = lapack.dpotri(block, lower=1)
-    ctypes.c_int.from_address(info).value = int(found)
+    block[:], status = lapack.dpotri(block, lower=1)
+    ctypes.c_int.from_address(info).value = int(status)
 
 
 def _dtrsm(
@@ -208,11 +208,11 @@ def frozen(array: np.ndarray) -> np.ndarray:
 def cores() -> int:
     """Return how many threads may work at once: cores of this process, or OMP_NUM_THREADS if that is less."""
     try:
-        found = len(os.sched_getaffinity(0))
+        n = len(os.sched_getaffinity(0))
     except AttributeError:  # not on this system
-        found = os.cpu_count() or 1
+        n = os.cpu_count() or 1
     said = os.environ.get("OMP_NUM_THREADS", "")
-    return min(found, int(said)) if said.isdigit() and int(said) > 0 else found
+    return min(n, int(said)) if said.isdigit() and int(said) > 0 else n
 
 
 def together(tasks: list[Callable[[], None]], threads: int | None = None) -> None:

@@ -39,12 +39,12 @@ def inference_data(posterior: Posterior, draws: int = 250, chains: int = 4, rng:
     """
     arviz = _arviz()
     _check_size(posterior, draws * chains)
-    made = _groups(posterior, draws, chains, np.random.default_rng(rng))
+    groups = _groups(posterior, draws, chains, np.random.default_rng(rng))
     if hasattr(arviz, "InferenceData"):
-        return arviz.InferenceData(**made)
+        return arviz.InferenceData(**groups)
     import xarray as xr
 
-    return xr.DataTree.from_dict({f"/{name}": group for name, group in made.items()})
+    return xr.DataTree.from_dict({f"/{name}": group for name, group in groups.items()})
 
 
 def _arviz() -> Any:

@@ -472,8 +472,8 @@ def plot_posterior(
     hatch_cells(ax, view.domain, nodes, f"hatched: {words}")
     if view.posterior.protection:
         grey_land(ax, view.domain)
-        told = textwrap.fill(legend(view.posterior, "Grey"), 60)
-        ax.set_xlabel("\n".join(filter(None, (ax.get_xlabel(), told))), fontsize=10, loc="left", color=QUIET)
+        caption = textwrap.fill(legend(view.posterior, "Grey"), 60)
+        ax.set_xlabel("\n".join(filter(None, (ax.get_xlabel(), caption))), fontsize=10, loc="left", color=QUIET)
     if points is not None:
         draw_points(ax, points, view.domain)
     return ax
@@ -641,8 +641,8 @@ def plot_values(
     style = Style.of(classes, vmin, vmax, cmap)
     ramp = style.cmap or "intensity"
     if style.classes is not None:
-        made = palette.styled_classes(style, numbers)
-        return show_cells(domain, numbers, ax, classes=made, **kwargs)
+        classes_of = palette.styled_classes(style, numbers)
+        return show_cells(domain, numbers, ax, classes=classes_of, **kwargs)
     low = float(known.min()) if style.vmin is None else style.vmin
     high = float(known.max()) if style.vmax is None else style.vmax
     about_zero = ramp == "signed" and style.vmin is None and style.vmax is None

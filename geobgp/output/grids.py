@@ -298,13 +298,13 @@ class View:
     @cached_property
     def hatched(self) -> tuple[np.ndarray, str]:
         """The nodes of which the data say nothing, (n_nodes,) or (n, n_nodes), and why; see `hatched_land`."""
-        found = [hatched_land(part) for part in self.parts]
-        words = next((words for _, words in found if words), "")
+        patches = [hatched_land(part) for part in self.parts]
+        words = next((words for _, words in patches if words), "")
         if self.periods is None:
-            return found[0][0], words
+            return patches[0][0], words
         nodes = [
             np.broadcast_to(nodes, (part.periods.n, self.domain.n_nodes))
-            for part, (nodes, _) in zip(self.parts, found, strict=True)
+            for part, (nodes, _) in zip(self.parts, patches, strict=True)
         ]
         return np.concatenate(nodes), words
 

@@ -139,8 +139,8 @@ def cell_patches(mask: np.ndarray, affine: Affine) -> list[shapely.Polygon]:
     """Return the patches of cells where `mask` holds, which touch at corners at most."""
     from rasterio.features import shapes
 
-    found = shapes(mask.astype(np.uint8), mask=mask, transform=affine)
-    return [shapely.geometry.shape(shape) for shape, _ in found]
+    patches = shapes(mask.astype(np.uint8), mask=mask, transform=affine)
+    return [shapely.geometry.shape(shape) for shape, _ in patches]
 
 
 def _blocks(values: np.ndarray, pair: tuple[float, float], affine: Affine) -> shapely.Geometry:

@@ -242,10 +242,10 @@ class LayerGroup:
 
     def layers(self) -> list[ProjectLayer]:
         """Return the layers of this group and of all groups in it."""
-        found: list[ProjectLayer] = []
+        project_layers: list[ProjectLayer] = []
         for member in self.members:
-            found += member.layers() if isinstance(member, LayerGroup) else [member]
-        return found
+            project_layers += member.layers() if isinstance(member, LayerGroup) else [member]
+        return project_layers
 
 
 def write_project(path: str | os.PathLike[str], group: LayerGroup, *, crs: pyproj.CRS | None, bounds: Bounds) -> Path:

@@ -48,13 +48,13 @@ def cache_info() -> dict[str, Any]:
 
 def clear_cache() -> int:
     """Delete all stored bases; return how many files that were."""
-    found = _entries()
-    for path in found:
+    entries = _entries()
+    for path in entries:
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
-    return len(found)
+    return len(entries)
 
 
 def _entries() -> list[Path]:

@@ -185,9 +185,9 @@ class Powers:
         short = np.diff(rows.indptr) <= LONG
         pairs = _pairs(rows, short)
         at = self._find(rows.indices[pairs.first], rows.indices[pairs.second])
-        found = np.where(at >= 0, entries[at], np.nan)
+        values = np.where(at >= 0, entries[at], np.nan)
         value = rows.data[pairs.first] * rows.data[pairs.second]
-        out = np.bincount(pairs.row, value * found, rows.shape[0]).astype(float)
+        out = np.bincount(pairs.row, value * values, rows.shape[0]).astype(float)
         out[~short] = np.nan
         return out
 

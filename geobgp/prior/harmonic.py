@@ -125,17 +125,17 @@ class HarmonicBasis(Basis):
         """
         with as_progress(progress).stage("features") as stage:
             stage.tell("operator")
-            made = discretise(domain, boundary=boundary, scheme=scheme, permeability=permeability)
-            wanted = _number_of_features(made, domain, m)
-            key = stored.key_of(made) if cache else ""
-            found = stored.read(key, made.matrix.shape[0], wanted) if cache else None
-            if found is None:
-                found = _compute(made, wanted, stage)
+            operator = discretise(domain, boundary=boundary, scheme=scheme, permeability=permeability)
+            wanted = _number_of_features(operator, domain, m)
+            key = stored.key_of(operator) if cache else ""
+            cached = stored.read(key, operator.matrix.shape[0], wanted) if cache else None
+            if cached is None:
+                cached = _compute(operator, wanted, stage)
                 if cache:
-                    stored.write(key, *found)
+                    stored.write(key, *cached)
             stage.note(f"{wanted:,}, {boundary}")
-        values = correct_eigenvalues(found[0], domain.cell_size)
-        return cls(domain, boundary, scheme, frozen(values), found[1], made, permeability)
+        values = correct_eigenvalues(cached[0], domain.cell_size)
+        return cls(domain, boundary, scheme, frozen(values), cached[1], operator, permeability)
 
     @classmethod
     def from_vectors(cls, made: Discretisation, eigenvalues: np.ndarray, vectors: np.ndarray) -> HarmonicBasis:
@@ -276,10 +276,10 @@ class HarmonicBasis(Basis):
     @classmethod
     def from_arrays(cls, domain: Domain, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> Self:
         """Rebuild a basis on its domain from what was stored."""
-        made = discretise(domain, **facts)
+        operator = discretise(domain, **facts)
         values = arrays["eigenvalues"]
-        parts = from_arrays(arrays, made.matrix.shape[0], len(values))
-        return cls(domain=domain, discretisation=made, eigenvalues=values, parts=parts, **facts)
+        parts = from_arrays(arrays, operator.matrix.shape[0], len(values))
+        return cls(domain=domain, discretisation=operator, eigenvalues=values, parts=parts, **facts)
 
     @validated(k=whole(1), axes=SEVERAL_AXES)
     def plot(self, k: int = 15, axes: Any = None) -> Any:
@@ -297,15 +297,15 @@ class HarmonicBasis(Basis):
 
 def _compute(made: Discretisation, number: int, stage: Stage) -> tuple[np.ndarray, tuple[FeaturePart, ...]]:
     """Return the operator's eigenvalues and the functions at its unknowns, orthonormal in its mass."""
-    values, found = eigenpairs_by_part(made.matrix, number, coords=made.cells, stage=stage)
+    values, vectors = eigenpairs_by_part(made.matrix, number, coords=made.cells, stage=stage)
     if not (made.boundary == "neumann" and made.scheme == "subcell"):
         # Values at the nodes may mix those of several parts: they are kept as one.
         whole = np.zeros((len(made.mass), number), order="F")
-        for part in found:
+        for part in vectors:
             whole[np.ix_(part.rows, part.columns)] = part.vectors
-        found = [EigenPart(np.arange(len(made.mass)), np.arange(number), whole)]
+        vectors = [EigenPart(np.arange(len(made.mass)), np.arange(number), whole)]
     parts = []
-    for part in found:
+    for part in vectors:
         root = 1 / np.sqrt(made.mass[part.rows])
         out = np.empty(part.vectors.shape)
         # By blocks of rows, so that turning the order round stays within the processor's cache.

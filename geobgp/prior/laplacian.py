@@ -451,9 +451,9 @@ def _first_crossing(tree: shapely.STRtree, segments: np.ndarray, start: np.ndarr
     """Return the fraction of `step` after which each way first meets a segment; infinite if it meets none."""
     theta = np.full(len(start), np.inf)
     ways = shapely.linestrings(np.stack([start, start + step], axis=1))
-    which, found = tree.query(ways)
-    origin = segments[found, :2] - start[which]
-    along = segments[found, 2:] - segments[found, :2]
+    which, hits = tree.query(ways)
+    origin = segments[hits, :2] - start[which]
+    along = segments[hits, 2:] - segments[hits, :2]
     # start + t step = segment start + s along: two equations by Cramer's rule.
     det = step[0] * along[:, 1] - step[1] * along[:, 0]
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -53,8 +53,8 @@ def in_sentences(posterior: Posterior, *, linear: bool = False) -> list[str]:
     `linear` is of what varies by differences, not by factors: there the sd speaks for itself.
     """
     spread = "" if linear else _spread(posterior)
-    found = [_reach(posterior), spread, _memory(posterior), water(posterior)]
-    return [sentence for sentence in found if sentence]
+    sentences = [_reach(posterior), spread, _memory(posterior), water(posterior)]
+    return [sentence for sentence in sentences if sentence]
 
 
 def correlation(kernel: Kernel, distance: float) -> float | None:
@@ -435,12 +435,12 @@ def _checks(posterior: Posterior, checks: Checks | None) -> dict[str, Any]:
     names = [f"Part {k + 1}" for k in range(last)] + ["All"]
     if domain.n_components > last:
         names[last - 1] = f"{domain.n_components - last + 1} smaller parts"
-    ((told, predicted),) = between(checks.parts, "predicted", events).items()
+    ((interval, predicted),) = between(checks.parts, "predicted", events).items()
     rows = [
         (name, number(r.land), number(r.observed), events(r.expected), ends)
         for name, r, ends in zip(names, checks.parts.itertuples(), predicted, strict=True)
     ]
-    head = ("Land", _area_unit(posterior), "Observed", "Expected", told)
+    head = ("Land", _area_unit(posterior), "Observed", "Expected", interval)
     return {"parts_head": head, "parts": rows[1:] if last == 1 else rows}
 
 
@@ -477,13 +477,13 @@ def _residuals(view: View) -> dict[str, Any]:
     seen = posterior.observed is not None and np.any(posterior.observed) and view.fitted is None
     if not seen or posterior.protection:
         return {"residuals": None, "no_residuals": ""}
-    found, why_not = attempted(posterior.residuals, "The residuals were")
-    if found is None:
+    residuals, why_not = attempted(posterior.residuals, "The residuals were")
+    if residuals is None:
         return {"residuals": None, "no_residuals": why_not}
-    left = found.unexplained()
+    left = residuals.unexplained()
     return {
-        "residuals": figures.residuals(found),
-        "dispersion": (f"{found.dispersion:.2f}", *(f"{v:.2f}" for v in found.dispersion_band)),
+        "residuals": figures.residuals(residuals),
+        "dispersion": (f"{residuals.dispersion:.2f}", *(f"{v:.2f}" for v in residuals.dispersion_band)),
         "clustered": "pairs" in left,
         "unexplained": listed(name for name in left if name != "pairs"),
     }
@@ -545,9 +545,9 @@ def region_table(frame: pd.DataFrame | None, exposed: str = "Exposure") -> dict[
             columns |= between(frame, key, three)
     if "p_above" in frame:
         columns["Above average"] = ["-" if math.isnan(p) else percent(p) for p in frame["p_above"]]
-    told = len(columns) - place
+    n_numbers = len(columns) - place
     rows = [
-        (*row[:-told], "hidden", *[""] * (told - 1)) if hidden else row
+        (*row[:-n_numbers], "hidden", *[""] * (n_numbers - 1)) if hidden else row
         for row, hidden in zip(zip(*columns.values(), strict=True), _hidden(frame), strict=True)
     ]
     return {
@@ -560,17 +560,17 @@ def region_table(frame: pd.DataFrame | None, exposed: str = "Exposure") -> dict[
 
 def _about_regions(frame: pd.DataFrame) -> str:
     """Say whose the intervals of regions are, and what was observed."""
-    told = ["An interval is that of the number before it."]
+    notes = ["An interval is that of the number before it."]
     if interval_in(frame, "predicted") is not None:
-        told.append('"Predicted" is where the number observed should lie, which varies about the expected one.')
+        notes.append('"Predicted" is where the number observed should lie, which varies about the expected one.')
     if "observed" in frame:
         unknown = int((frame["observed"].isna() & ~_hidden(frame)).sum())
         cut = f" (not known of {unknown:,}, whose borders cut what events were counted by)" if unknown else ""
-        told.append(f"Observed are the events inside a region{cut}.")
+        notes.append(f"Observed are the events inside a region{cut}.")
     if _hidden(frame).any():
         why = sorted(set(frame["why"][_hidden(frame)]))
-        told.append(f"Hidden: {'; or '.join(why)}.")
-    return " ".join(told)
+        notes.append(f"Hidden: {'; or '.join(why)}.")
+    return " ".join(notes)
 
 
 def _hidden(frame: pd.DataFrame) -> np.ndarray:

@@ -126,17 +126,17 @@ class Mosaic:
         total = np.zeros(shape)
         sums = {name: np.zeros(shape) for name in self.names}
         for other in self._with[tile.number]:
-            found = read_tile(self._paths[other.number])
-            if found is None:
+            tile_values = read_tile(self._paths[other.number])
+            if tile_values is None:
                 raise CacheError(f"{self._paths[other.number]} has been damaged since it was written.")
             common = other.shown.common(tile.core)
             here, there = common.within(tile.core), common.within(other.shown)
             weight = weights(other)[there]
-            land = np.isfinite(found[1][self.names[0]][there])
+            land = np.isfinite(tile_values[1][self.names[0]][there])
             weight = np.where(land, weight, 0.0)
             total[here] += weight
             for name in self.names:
-                sums[name][here] += weight * np.where(land, found[1][name][there], 0.0)
+                sums[name][here] += weight * np.where(land, tile_values[1][name][there], 0.0)
         rows, cols = tile.core.within(self.frame.box)
         with np.errstate(invalid="ignore", divide="ignore"):
             for name in self.names:

@@ -354,10 +354,10 @@ def estimate_hyperparameters(task: Task, job: TileJob) -> tuple[np.ndarray, np.n
         log_rate = columns[:, 1:] @ np.array(job.slopes) + (0.0 if offset is None else offset)
         fixed = Inputs(basis.domain, inputs.seen * np.exp(log_rate), "exposure", effects=_intercept(basis.domain))
         fit = LGCP.from_inputs(basis, fixed, Matern(job.nu)).fit(counts, measure=True).fit
-    found = fit.hyper_mean, fit.hyper_cov
+    theta = fit.hyper_mean, fit.hyper_cov
     del basis, fit
     gc.collect()  # factors refer to each other, and the next tile needs their room
-    return found
+    return theta
 
 
 def _intercept(domain: Domain) -> Effects:
@@ -480,11 +480,11 @@ class Areas:
 
     def digest(self) -> bytes:
         """Return a hash of all that they say."""
-        found = hashlib.blake2b(digest_size=16)
+        hasher = hashlib.blake2b(digest_size=16)
         for shape in shapely.to_wkb(self.geometries):
-            found.update(shape)
-        found.update(repr(self.values.tolist()).encode())
-        return found.digest()
+            hasher.update(shape)
+        hasher.update(repr(self.values.tolist()).encode())
+        return hasher.digest()
 
 
 @dataclass(frozen=True, eq=False)
@@ -580,31 +580,31 @@ def _units(asked: str, kind: str, domain: Domain) -> Units:
 
 def _digest(inputs: TileInputs, areas: Mapping[Key, Areas], domain: Domain) -> str:
     """Return a hash of all that sources hold; where they lie does not matter."""
-    found = hashlib.blake2b(digest_size=12)
-    found.update(repr((inputs.fill_missing, inputs.whole.effects.terms)).encode())
+    digest = hashlib.blake2b(digest_size=12)
+    digest.update(repr((inputs.fill_missing, inputs.whole.effects.terms)).encode())
     for key in sorted({*inputs.rasters, *areas}):
-        found.update(repr(tuple(key)).encode())
-        found.update(areas[key].digest() if key in areas else _raster_digest(inputs.rasters[key], domain))
-    return found.hexdigest()
+        digest.update(repr(tuple(key)).encode())
+        digest.update(areas[key].digest() if key in areas else _raster_digest(inputs.rasters[key], domain))
+    return digest.hexdigest()
 
 
 def _raster_digest(path: str, domain: Domain) -> bytes:
     """Return a hash of a raster: of its files where they are at hand, else of its values around the land."""
     import rasterio
 
-    found = hashlib.blake2b(digest_size=16)
+    digest = hashlib.blake2b(digest_size=16)
     file, band = split_band(path)
     with rasterio.open(file) as opened:
         files = sorted(Path(name) for name in opened.files if not name.endswith(_BESIDE))
         facts = (opened.shape, tuple(opened.transform), opened.nodatavals, opened.scales, opened.offsets, band)
-        found.update(repr(facts).encode() + (b"" if opened.crs is None else opened.crs.to_wkt().encode()))
+        digest.update(repr(facts).encode() + (b"" if opened.crs is None else opened.crs.to_wkt().encode()))
     if files and all(one.is_file() for one in files):
         for one in files:
             with one.open("rb") as stream:
                 while chunk := stream.read(_CHUNK):
-                    found.update(chunk)
-        return found.digest()
+                    digest.update(chunk)
+        return digest.digest()
     with open_raster(path, None, None) as raster:
         for values in blocks_on_land(raster, domain):
-            found.update(np.ascontiguousarray(values).tobytes())
-    return found.digest()
+            digest.update(np.ascontiguousarray(values).tobytes())
+    return digest.digest()

@@ -117,8 +117,8 @@ def with_legend(layers: list[Layer], posterior: Any) -> list[Layer]:
     """Return layers whose legends say which small numbers are hidden, and why."""
     if not getattr(posterior, "protection", None):
         return layers
-    hidden, told = hidden_words(posterior), shown_words(posterior)
-    return [replace(layer, note=" ".join(filter(None, (layer.note, told))), hidden=hidden) for layer in layers]
+    hidden, words = hidden_words(posterior), shown_words(posterior)
+    return [replace(layer, note=" ".join(filter(None, (layer.note, words))), hidden=hidden) for layer in layers]
 
 
 def chance_layer(

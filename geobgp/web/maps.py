@@ -156,10 +156,10 @@ def posterior_map(
         fields[f"p{k}"] = view.exceedance(value)
         layers.append(chance_layer(fields[f"p{k}"], value, units, f"p{k}", span, ends.words))
     summary = posterior.summary()
-    told = [events_in_words(posterior.points), *([] if view.fitted is None else [view.fitted.words()])]
+    parts = [events_in_words(posterior.points), *([] if view.fitted is None else [view.fitted.words()])]
     page = Page(
         title=data.attrs["title"] if title is None else title,
-        subtitle=f"{', '.join(told)}; {posterior.drawn}, {units}{_seen(posterior)}{in_doubt(summary)}",
+        subtitle=f"{', '.join(parts)}; {posterior.drawn}, {units}{_seen(posterior)}{in_doubt(summary)}",
         about=summary.rows(),
         units=units,
         interval=ends.words,
@@ -397,8 +397,8 @@ def _seen(posterior: Posterior) -> str:
 
 def in_doubt(summary: Mapping[str, Any]) -> str:
     """Return for a subtitle that the map may not vary at all; nothing where it does."""
-    found = summary.get("variation")
-    return "" if found is None or found["verdict"] == "varies" else f"; {found['in_short']}"
+    variation = summary.get("variation")
+    return "" if variation is None or variation["verdict"] == "varies" else f"; {variation['in_short']}"
 
 
 def _about_map(plane: Plane, numbers: Numbers) -> list[list[str]]:

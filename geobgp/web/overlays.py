@@ -187,8 +187,8 @@ def region_rows(record: dict[Any, Any], units: str = "") -> list[list[str]]:
     def between(of: str, show: Any, words: str = "{} interval") -> None:
         ends = interval_in(record, of)
         if ends is not None and pd.notna(record[ends.low]) and pd.notna(record[ends.high]):
-            told = f"{show(float(record[ends.low]))} – {show(float(record[ends.high]))}"
-            rows.append([words.format(ends.words), told])
+            interval = f"{show(float(record[ends.low]))} – {show(float(record[ends.high]))}"
+            rows.append([words.format(ends.words), interval])
 
     def three(value: float) -> str:
         return number(value, 3)

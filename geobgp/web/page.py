@@ -101,7 +101,7 @@ def read(name: str) -> str:
 
 @cache
 def _environment() -> Environment:
-    made = Environment(
+    environment = Environment(
         autoescape=True,
         loader=FunctionLoader(read),
         undefined=StrictUndefined,
@@ -110,9 +110,9 @@ def _environment() -> Environment:
         keep_trailing_newline=True,
     )
     # The order of keys is kept, and no byte wasted: the numbers of a whole map go through here.
-    made.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
-    made.globals |= {"file": read, "text": text}
-    return made
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
+    environment.globals |= {"file": read, "text": text}
+    return environment
 
 
 def template(name: str) -> Template:
@@ -149,20 +149,20 @@ def assemble(
     bounds, local = config["bounds"], config["local"]
     middle = [(bounds[0][0] + bounds[1][0]) / 2, (bounds[0][1] + bounds[1][1]) / 2]
     reach: dict[str, Any] = {"min_zoom": -30, "max_zoom": 30} if local else {"max_zoom": 22}
-    made = folium.Map(
+    page = folium.Map(
         location=middle, tiles=None, zoom_control=False, prefer_canvas=True, font_size="14px", zoom_start=5,
         crs="Simple" if local else "EPSG3857", zoom_snap=0.25 if basemap is None else 1, **reach,
     )  # fmt: skip
-    made.default_js, made.default_css = [], []
-    _Page().add_child(made)
+    page.default_js, page.default_css = [], []
+    _Page().add_child(page)
     server = None
     check_basemap(basemap, local=local)
     if basemap is not None:
         tiles = basemap_layer(basemap)
         server = _server(str(tiles.tiles))
-        made.add_child(tiles)
+        page.add_child(tiles)
     css, js = _leaflet()
-    root: Any = made.get_root()
+    root: Any = page.get_root()
     head = render(
         "web/head.html.j2",
         title=config["title"],
@@ -173,34 +173,34 @@ def assemble(
     )
     # The first thing in the page after its encoding: a policy holds for what comes after it.
     root.header.add_child(_RawElement(head), name="geobgp", index=1)
-    made.add_child(CustomPane("cells", z_index=350))
+    page.add_child(CustomPane("cells", z_index=350))
     overlays = []
     for k, (name, picture) in enumerate(pictures):
         overlay = ImageOverlay(
             picture, bounds, name=escape(name), overlay=False, show=k == 0, opacity=config["opacity"],
             pane="cells", alt=config["layers"][k]["heading"], interactive=False,
         )  # fmt: skip
-        made.add_child(overlay)
+        page.add_child(overlay)
         overlays.append(overlay.get_name())
     groups = {}
     for key, name in _GROUPS.items():
         if config.get(key) is not None:
             group = folium.FeatureGroup(name=name)
-            made.add_child(group)
+            page.add_child(group)
             groups[key] = group.get_name()
     control = _Layers()
-    made.add_child(control)
+    page.add_child(control)
     # Straight into the page: what goes through folium's templates would be read as a template itself.
     start = render(
         "web/start.js.j2",
-        map=made.get_name(),
+        map=page.get_name(),
         layers=overlays,
         groups=groups,
         control=control.get_name(),
         config=config,
     )
     root.script.add_child(_RawElement(start), name="geobgp")
-    return made
+    return page
 
 
 class _Page(Figure):
