@@ -88,6 +88,10 @@ class Setting:
         Numbers must be above, at least, or below this.
     whole : bool
         Whether numbers must be whole; those of a whole default must in any case.
+    shape : "point", "line" or "polygon"
+        What the features of a file are, where they are of one kind.
+    of : str
+        The option of the file whose column it names, where that is not what was observed.
     matters : bool
         Whether the results depend on it.
     always : bool
@@ -107,6 +111,8 @@ class Setting:
     least: float = -math.inf
     below: float = math.inf
     whole: bool = False
+    shape: Literal["", "point", "line", "polygon"] = ""
+    of: str = ""
     matters: bool = True
     always: bool = False
 
@@ -287,10 +293,10 @@ class LandOptions(OptionSet, heading="Land"):
         Share of a cell that must be land; see `Domain.from_polygons`.
     """
 
-    land: Any = setting("Polygons of the land.", "file", always=True)
-    water: Any = setting("Polygons to take out of the land.", "file")
-    barriers: Any = setting("Lines that nothing passes.", "file")
-    bridges: Any = setting("Lines that join what water separates.", "file")
+    land: Any = setting("Polygons of the land.", "file", always=True, shape="polygon")
+    water: Any = setting("Polygons to take out of the land.", "file", shape="polygon")
+    barriers: Any = setting("Lines that nothing passes.", "file", shape="line")
+    bridges: Any = setting("Lines that join what water separates.", "file", shape="line")
     cell_size: float | None = setting("Side of a cell in metres; by default chosen.", "number", metavar="M", above=0.0)
     crs: Any = setting("Projected CRS of the map, or 'local'; by default chosen.", "crs")
     land_crs: Any = setting("CRS of land, water, barriers if their files do not say.", "crs")
@@ -407,7 +413,7 @@ class ExposureOptions(OptionSet, heading="Rates and covariates"):
     exposure: Exposure | None = setting(
         "People per pixel (raster) or per area (polygons): the map is a rate; repeated, one for each period.", "files"
     )
-    exposure_column: str | None = setting("The column of polygons with the exposure.", "column")
+    exposure_column: str | None = setting("The column of polygons with the exposure.", "column", of="exposure")
     min_people: float = setting(
         "Hide cells and regions with fewer people than this.",
         "number",
@@ -443,7 +449,7 @@ class EffortOptions(OptionSet, heading="Rates and covariates"):
         "for each period.",
         "files",
     )
-    effort_column: str | None = setting("The column of polygons with the effort.", "column")
+    effort_column: str | None = setting("The column of polygons with the effort.", "column", of="effort")
 
 
 class CovariateOptions(OptionSet, heading="Rates and covariates"):
@@ -662,9 +668,11 @@ class CountOptions(OptionSet, heading="Data"):
         needed.
     """
 
-    points: Any = setting("The points.", kind="file", always=True)
-    areas: Any = setting("Polygons with a number of events each, in place of points or besides.", "file")
-    count: str | None = setting("The column of the areas with the number of events.", "column")
+    points: Any = setting("The points.", kind="file", always=True, shape="point")
+    areas: Any = setting(
+        "Polygons with a number of events each, in place of points or besides.", "file", shape="polygon"
+    )
+    count: str | None = setting("The column of the areas with the number of events.", "column", of="areas")
     suppressed: tuple[int, int] | None = setting(
         "What areas without a number are known to lie between, such as 1-4.", "interval", metavar="LOW-HIGH"
     )
@@ -715,8 +723,8 @@ class PersonOptions(OptionSet, heading="Data"):
         The map is then of the risk at their average.
     """
 
-    cases: Any = setting("The persons who fell ill.", "file", always=True)
-    controls: Any = setting("Some who did not.", "file", always=True)
+    cases: Any = setting("The persons who fell ill.", "file", always=True, shape="point")
+    controls: Any = setting("Some who did not.", "file", always=True, shape="point")
     status: str | None = setting("The column that says who of one table is a case.", "column")
     confounders: Sequence[str] = setting(
         "A column of both tables to allow for, a number or levels; may be repeated.",
@@ -759,7 +767,7 @@ class SampleOptions(OptionSet, heading="Data"):
         takes the one with the most evidence, of values that are all above zero.
     """
 
-    samples: Any = setting("The samples.", kind="file", always=True)
+    samples: Any = setting("The samples.", kind="file", always=True, shape="point")
     value: str | None = setting("The column with what was measured.", "column", always=True)
     units: str | None = setting("The unit of the values, such as 'µg/g'.", heading="Results", metavar="TEXT")
     transform: Literal["auto", "none", "sqrt", "log"] = setting(
@@ -793,7 +801,7 @@ class SurveyOptions(OptionSet, heading="Data"):
         than 2 nats.
     """
 
-    surveys: Any = setting("The surveys.", kind="file", always=True)
+    surveys: Any = setting("The surveys.", kind="file", always=True, shape="point")
     positive: str | None = setting("The column with the number of positives.", "column", always=True)
     tested: str | None = setting("The column with the number of those tested.", "column", always=True)
     likelihood: Literal["auto"] | TestedName = setting(

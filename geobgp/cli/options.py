@@ -46,6 +46,7 @@ _METAVAR = {
     "folder": "OUT/",
     "text": "TEXT",
     "column": "COLUMN",
+    "day": "DATE",
     "columns": "COLUMN",
     "crs": "CRS",
     "number": "N",
@@ -62,9 +63,9 @@ class FolderOptions(OptionSet, heading="Results"):
 class RegionOptions(OptionSet, heading="Results"):
     """Regions of tables."""
 
-    regions: str | None = setting("Polygons to give totals for.", "file")
+    regions: str | None = setting("Polygons to give totals for.", "file", shape="polygon")
     regions_by: str | None = setting(
-        "The column with the regions' names; polygons of one name are one region.", "column"
+        "The column with the regions' names; polygons of one name are one region.", "column", of="regions"
     )
 
 
