@@ -35,13 +35,22 @@ def run(command, place):
     return done.stdout
 
 
+PYTHON = [body for _, language, body in BLOCKS if language == "python"]
+
+
 @pytest.mark.slow
-def test_python_blocks(place):
-    code = "\n".join(body for _, language, body in BLOCKS if language == "python")
-    assert "map_intensity" in code and "bin_points" in code
-    printed = run([sys.executable, "-W", "error::DeprecationWarning", "-c", code], place)
-    assert "lengthscale" in printed and "Gelderland" in printed
-    assert (place / "ticks" / "mean.tif").exists() and (place / "ticks" / "map.html").exists()
+@pytest.mark.parametrize("code", PYTHON, ids=range(len(PYTHON)))
+def test_every_python_block_runs_by_itself_without_a_warning(code, place):
+    printed = run([sys.executable, "-W", "error", "-c", code], place)
+    if "map_intensity" in code:
+        assert "lengthscale" in printed and "Gelderland" in printed
+        assert (place / "ticks" / "mean.tif").exists() and (place / "ticks" / "map.html").exists()
+
+
+def test_the_readme_is_short_and_its_links_lead_somewhere():
+    assert len(README.splitlines()) <= 120 and PYTHON
+    for target in re.findall(r"\]\(([^)]+)\)", README):
+        assert (ROOT / target).exists(), target
 
 
 @pytest.mark.slow
@@ -50,10 +59,11 @@ def test_shell_blocks(place):
     assert len(bodies) == 1 and "geobgp map" in bodies[0]
     # Without an installed entry point, the module is the same command.
     start = f'geobgp() {{ "{sys.executable}" -m geobgp.cli.app "$@"; }}\n'
-    assert "4,446" in run(["bash", "-euc", start + bodies[0]], place)
+    assert "ticks-out/report.html" in run(["bash", "-euc", start + bodies[0]], place)
     names = {path.name for path in (place / "ticks-out").iterdir()}
     assert {"map.html", "report.html", "summary.json", "posterior.geobgp", "mean.tif", "mean.qml"} <= names
     assert "exceedance_0.3.tif" in names
+    assert "4,446" in (place / "ticks-out" / "report.html").read_text("utf-8")
 
 
 def test_set_up_commands_are_those_of_ci():
