@@ -22,7 +22,7 @@ from geobgp.output.figures import panel_step
 from geobgp.output.grids import View
 from geobgp.prior.kernels import Matern, SquaredExponential
 from geobgp.privacy import told_origin
-from geobgp.report import figures
+from geobgp.report import figures, statements
 from geobgp.summary import interval_words
 from geobgp.text import events, listed, number, percent, size_text, whole_percent
 from geobgp.web import page as templates
@@ -249,6 +249,8 @@ def render(shown: Posterior | View, inputs: ReportInputs) -> str:
         every=_every(view),
         pictures=_pictures(view, inputs),
         variation=posterior.summary().get("variation"),
+        abstract=statements.abstract(posterior),
+        basis=statements.basis_in_words(posterior),
         cards=_cards(view, inputs),
         found=_found(view, inputs),
         chosen=_chosen(posterior, inputs),
@@ -258,6 +260,14 @@ def render(shown: Posterior | View, inputs: ReportInputs) -> str:
         meaning=in_sentences(posterior, linear=linear),
         effort="" if effort is None else about_effort(effort, posterior.domain),
         estimates=_estimates(posterior),
+        effects=_effects(posterior),
+        priors=statements.priors(posterior),
+        included=statements.included(posterior),
+        not_included=statements.not_included(posterior),
+        limitations=statements.limitations(posterior, inputs.validation),
+        sensitivity=statements.sensitivity(posterior),
+        sensitivity_head=statements.SENSITIVITY,
+        not_varied=statements.not_varied(posterior),
         computation=_computation(posterior, inputs),
         **_provenance(posterior, inputs),
         **_residuals(view),
@@ -286,6 +296,7 @@ def _pictures(view: View, inputs: ReportInputs) -> dict[str, Any]:
         "uncertainty": figures.drawn(view, variable="uncertainty"),
         "exceedance": [(value, figures.drawn(view, threshold=value)) for value in inputs.thresholds],
         "level": None if view.fitted is None else figures.level(view),
+        "delays": None if posterior.delays is None else figures.delays(posterior),
         "hyperparameters": figures.hyperparameters(posterior),
         "ladder": figures.ladder(posterior.tried) if len({r.nodes for r in posterior.tried}) > 1 else None,
         # What was left out at places has a picture, what was left out in time a table.
@@ -298,9 +309,8 @@ def _cards(view: View, inputs: ReportInputs) -> list[tuple[str, str, str]]:
     facts = posterior.summary()
     parts = f"{domain.n_components:,} separate parts" if domain.n_components > 1 else "one piece"
     land = f"{number(domain.node_areas.sum() / domain.area_unit[0])} {_area_unit(posterior)}"
-    name = "Points used" if posterior.areas is None and periods is None else "Events"
     cards = [
-        (name, f"{posterior.n_points:,}", _lost(posterior) if periods is None else periods.words()),
+        *_observed(posterior),
         ("Land", land, parts),
         *_exposed(posterior),
         ("Overall", number(posterior.overall), posterior.units),
@@ -326,6 +336,21 @@ def _cards(view: View, inputs: ReportInputs) -> list[tuple[str, str, str]]:
     if not posterior.converged:
         cards.append(("Fit", "not converged", "see below"))
     return cards
+
+
+def _observed(posterior: Posterior) -> list[tuple[str, str, str]]:
+    """Return how many events, persons or values there are, and what became of them."""
+    points, periods = posterior.points, posterior.periods
+    about = _lost(posterior) if periods is None else periods.words()
+    if "cases" in points and "controls" in points:
+        return [("Cases", f"{points['cases']:,.0f}", about), ("Controls", f"{points['controls']:,.0f}", "")]
+    if "tested" in points:
+        share = f"{percent(points['positive'] / max(points['tested'], 1), 1)} of them positive"
+        return [("Tested", f"{points['tested']:,.0f}", share), ("Surveys", f"{posterior.n_points:,}", about)]
+    name = "Points used" if posterior.areas is None and periods is None else "Events"
+    if posterior.exposure_kind == "observation":
+        name = "Measurements"
+    return [(name, f"{posterior.n_points:,}", about)]
 
 
 def _exposed(posterior: Posterior) -> list[tuple[str, str, str]]:
@@ -417,13 +442,23 @@ def _estimates(posterior: Posterior) -> list[tuple[str, str, str]]:
         rows.append(("More spread than Poisson counts", *facts["overdispersion"].split(": ", 1)))
     for c in facts["coefficients"]:
         if c["name"] == INTERCEPT:
-            rows.append(("Intercept (log-intensity)", number(c["mean"]), interval_words(c)))
-        else:
-            per = "" if c.get("level") is not None else "per unit"
-            what = "odds" if posterior.exposure_kind == "risk" else "rate"
-            rate = f"{interval_words(c)}; {what} x {number(c['rate_ratio'])} {per}".rstrip()
-            rows.append((", ".join(filter(None, (c["name"], per))), number(c["mean"]), rate))
+            rows.append(("Intercept", number(c["mean"]), interval_words(c)))
     return rows
+
+
+def _effects(posterior: Posterior) -> dict[str, Any]:
+    """Return the table of what covariates do: coefficients, and rate or odds ratios, each with its interval."""
+    table = posterior.coefficients
+    table = table[table["name"] != INTERCEPT]
+    name = next((one for one in ("rate_ratio", "odds_ratio") if one in table), None)
+    levels = table.get("level", [None] * len(table))
+    terms = [n if isinstance(level, str) else f"{n}, per unit" for n, level in zip(table["name"], levels, strict=True)]
+    columns = {"": terms}
+    for key, words in ((name, capital(str(name).replace("_", " "))), ("mean", "Coefficient")):
+        if key is not None:
+            columns[words] = [three(float(v)) for v in table[key]]
+            columns |= between(table, "" if key == "mean" else key, three, words)
+    return {"head": tuple(columns), "rows": list(zip(*columns.values(), strict=True))}
 
 
 def _checks(posterior: Posterior, checks: Checks | None) -> dict[str, Any]:
@@ -495,10 +530,14 @@ def _level(view: View) -> dict[str, Any]:
         return {"level_head": ()}
     table = view.level
     last = table.tail(_MOST_PERIODS)
-    marks = [" (forecast)" if ahead else "" for ahead in last["forecast"]]
+    marks = view.marks[-len(last) :]
     columns = {view.fitted.noun.capitalize(): [f"{p}{m}" for p, m in zip(last["period"], marks, strict=True)]}
     if "observed" in last:
-        columns["Observed"] = [events(float(v)) for v in last["observed"]]
+        late = bool(view.posterior.nowcast.any())
+        columns["So far" if late else "Observed"] = [events(float(v)) for v in last["observed"]]
+        if late and "final" in last:
+            columns["In the end"] = [events(round(float(v))) for v in last["final"]]
+            columns |= between(last, "final", events)
     columns |= between(last, "predicted", events)
     if "expected" in last:
         columns["Expected"] = [events(float(v)) for v in last["expected"]]

@@ -1,4 +1,4 @@
-"""What follows from the facts of a run, in sentences: its result, its priors, what its intervals leave out, its limits."""
+"""What follows from the facts of a run, in sentences: its result, priors, what its intervals leave out, its limits."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from geobgp.data.effects import FIXED_SD
 from geobgp.errors import GeobgpError
 from geobgp.inference.mixture import quantile_name
-from geobgp.output.grids import View
 from geobgp.prior.kernels import NormalPrior
 from geobgp.summary import FitRecord, events_in_words
 from geobgp.text import count, number, percent, whole_percent
@@ -43,17 +43,17 @@ def basis_in_words(posterior: Posterior) -> str:
     """Return what a map rests on: how many events, persons, sites or values, and over which periods."""
     points = posterior.points
     if "cases" in points and "controls" in points:
-        told = f"{count(round(points['cases']), 'case')} and {count(round(points['controls']), 'control')}"
+        words = f"{count(round(points['cases']), 'case')} and {count(round(points['controls']), 'control')}"
     elif "tested" in points:
-        told = f"{points['positive']:,.0f} positive of {points['tested']:,.0f} tested at {_sites(points)}"
+        words = f"{points['positive']:,.0f} positive of {points['tested']:,.0f} tested at {_sites(points)}"
     elif posterior.exposure_kind == "observation":
-        told = count(posterior.n_points, "measurement")
-        told += f" at {_sites(points)}" if "places" in points else ""
+        words = count(posterior.n_points, "measurement")
+        words += f" at {_sites(points)}" if "places" in points else ""
     else:
-        told = events_in_words(points)
+        words = events_in_words(points)
         weight = points.get("total_weight")
-        told += f" (weights adding up to {number(weight)})" if weight is not None else ""
-    return told if posterior.periods is None else f"{told} over {posterior.periods.words()}"
+        words += f" (weights adding up to {number(weight)})" if weight is not None else ""
+    return words if posterior.periods is None else f"{words} over {posterior.periods.words()}"
 
 
 def _sites(points: Any) -> str:
@@ -70,7 +70,9 @@ def _overall(posterior: Posterior) -> str:
         return f"{given}, we mapped the relative risk, which is 1 on average over the controls{allowed}."
     if posterior.shown.quantity == RELATIVE_RISK and posterior.exposure_kind != "expected":
         return f"{given}, we mapped the relative risk, which is 1 on average over all people."
-    return f"{given}, we estimate {_mean_of(posterior)} of {_told(posterior, posterior.overall)}{_ends(posterior)}."
+    return (
+        f"{given}, we estimate {_mean_of(posterior)} of {_with_unit(posterior, posterior.overall)}{_ends(posterior)}."
+    )
 
 
 def _mean_of(posterior: Posterior) -> str:
@@ -82,7 +84,7 @@ def _mean_of(posterior: Posterior) -> str:
     return f"{what.get(posterior.quantity, 'a mean')} over the land"
 
 
-def _told(posterior: Posterior, value: float) -> str:
+def _with_unit(posterior: Posterior, value: float) -> str:
     """Return a value of the map with its unit; shares as percentages."""
     if posterior.quantity in ("prevalence", "probability"):
         return percent(value, 1)
@@ -90,7 +92,7 @@ def _told(posterior: Posterior, value: float) -> str:
     return number(value, 3) if ratio else f"{number(value, 3)} {posterior.units}"
 
 
-def _plain(posterior: Posterior, value: float) -> str:
+def _without_unit(posterior: Posterior, value: float) -> str:
     """Return a value of the map without its unit."""
     return percent(value, 1) if posterior.quantity in ("prevalence", "probability") else number(value, 3)
 
@@ -104,46 +106,351 @@ def _ends(posterior: Posterior) -> str:
     except GeobgpError:
         return ""
     means = draws.sum(axis=1) / posterior.amounts.sum() * posterior.shown.factor
-    low, high = (_plain(posterior, float(np.quantile(means, q))) for q in posterior.quantiles[::2])
+    low, high = (_without_unit(posterior, float(np.quantile(means, q))) for q in posterior.quantiles[::2])
     return f" ({whole_percent(posterior.interval)} interval {low} to {high})"
 
 
 def _varies(posterior: Posterior) -> str:
-    found = posterior._known_variation()
+    variation = posterior._known_variation()
     what = {"intensity": "intensity" if posterior.exposure_kind == "area" else "rate", RELATIVE_RISK: "risk"}.get(
         posterior.quantity, posterior.quantity
     )
-    if found is None:
+    if variation is None:
         verdict = f"The {what}"
     else:
-        evidence = f"log Bayes factor {number(found.log_bayes_factor, 3)} against {found.against}"
-        verdict = f"{found.in_short[0].upper()}{found.in_short[1:]} ({evidence})"
-    if found is not None and found.verdict == "no evidence":
+        evidence = f"log Bayes factor {number(variation.log_bayes_factor, 3)} against {variation.against}"
+        verdict = f"{variation.in_short[0].upper()}{variation.in_short[1:]} ({evidence})"
+    if variation is not None and variation.verdict == "no evidence":
         return f"{verdict}."
-    parts = [*_course(posterior), *([] if posterior.periods is not None else _spread(posterior, what))]
+    parts = list(_spread(posterior) if posterior.periods is None else _course(posterior))
     if not parts:
-        return "" if found is None else f"{verdict}."
-    return f"{verdict}{': ' if found is not None else ' is such that '}{'; '.join(parts)}."
+        return "" if variation is None else f"{verdict}."
+    return f"{verdict}{': ' if variation is not None else ' is such that '}{'; '.join(parts)}."
 
 
-def _spread(posterior: Posterior, what: str) -> Iterator[str]:
-    """Say between what nine tenths of the land lie, and how much of it is surely above the average."""
+def _spread(posterior: Posterior) -> Iterator[str]:
+    """Say between what most of the land (of the people) lies, and how much of it is surely above the average."""
     weights, where = _weights(posterior)
-    values = posterior._statistics(None)[
-        "mean" if posterior.drawn == "mean" else quantile_name(0.5)
-    ].ravel() * _factor(posterior)
-    there = np.isfinite(values) & (weights > 0)
-    if not there.any():
+    values = posterior._statistics(None)["mean" if posterior.drawn == "mean" else quantile_name(0.5)]
+    above, average = (1.0, "1") if posterior.quantity == RELATIVE_RISK else (posterior.overall, "the average")
+    chance = posterior.link.exceedance(posterior._shown_nodes, above)
+    shown = np.isfinite(values) & np.isfinite(chance) & (weights > 0)
+    if not shown.any():
         return
-    order = np.argsort(values[there])
-    shares = np.cumsum(weights[there][order]) / weights[there].sum()
-    low, high = (values[there][order][min(int(np.searchsorted(shares, q)), len(order) - 1)] for q in _MIDDLE)
+    weights, values, chance = weights[shown], values[shown], chance[shown]
+    order = np.argsort(values)
+    shares = np.cumsum(weights[order]) / weights.sum()
+    low, high = (float(values[order][min(np.searchsorted(shares, q), len(order) - 1)]) for q in _MIDDLE)
+    share = percent(_MIDDLE[1] - _MIDDLE[0])
     yield (
-        f"for {percent(_MIDDLE[1] - _MIDDLE[0])} of the {where} its posterior {posterior.drawn} is between "
-        f"{_plain(posterior, float(low))} and {_told(posterior, float(high))}"
+        f"on {share} of the {where} the posterior {posterior.drawn} is between {_without_unit(posterior, low)} and "
+        f"{_with_unit(posterior, high)}"
     )
-    chance = posterior.link.exceedance(posterior._shown_nodes, _limit(posterior))
-    chance = np.asarray(chance, float).ravel()
-    known = np.isfinite(chance) & (weights > 0)
-    above = float(weights[known & (chance > _SURE)].sum() / weights[known].sum())
-    yield f"it is above average with a probability of more than {percent(_SURE)} for {percent(above)} of it"
+    sure = float(weights[chance > _SURE].sum() / weights.sum())
+    there = f"on {percent(sure, None if sure >= _SOME else 1)}" if sure > 0 else "nowhere"
+    yield f"{there} it is above {average} with a probability of more than {percent(_SURE)}"
+
+
+def _weights(posterior: Posterior) -> tuple[np.ndarray, str]:
+    """Return what every node counts for, and of what these are shares: people where they are known, else land."""
+    names = {"population": "population", "expected": "expected events", "exposure": "exposure", "risk": "controls"}
+    if posterior.exposure_kind not in names:
+        return posterior.domain.node_areas, "land"
+    return np.asarray(posterior.exposure, float), names[posterior.exposure_kind]
+
+
+def _course(posterior: Posterior) -> Iterator[str]:
+    """Say when the level was highest and lowest."""
+    periods = posterior.periods
+    if periods is None or periods.n < 2:
+        return
+    table = posterior.level()
+    ends = [f"level_{quantile_name(q)}" for q in posterior.quantiles[::2]]
+    for words, k in (("highest", table["level"].idxmax()), ("lowest", table["level"].idxmin())):
+        row = table.loc[k]
+        low, high = (_without_unit(posterior, float(row[name])) for name in ends)
+        interval = f"{whole_percent(posterior.interval)} interval {low} to {high}"
+        yield f"its level was {words} in {row['period']}, {_with_unit(posterior, float(row['level']))} ({interval})"
+
+
+# -- Priors ------------------------------------------------------------------------------------------------------
+
+
+def priors(posterior: Posterior) -> list[tuple[str, str]]:
+    """Return every parameter with its prior, in words."""
+    return list(_priors(posterior))
+
+
+def _priors(posterior: Posterior) -> Iterator[tuple[str, str]]:
+    kernel, domain, family = posterior.kernel, posterior.domain, posterior.likelihood
+    scale, unit = domain.length_unit
+    linear = "noise" in family.facts() or posterior.link.name == "identity"
+    yield "Field", f"Gaussian process with the kernel {kernel.name} on the land, with {posterior.basis.weights}"
+    prior = kernel.prior.scaled(math.sqrt(float(domain.node_areas.sum())), domain.cell_size)
+    if isinstance(prior, NormalPrior):
+        (mean, spread), (log_sd, of_sd) = prior.log_lengthscale, prior.log_sd
+        reach = f"normal on the log scale, median {number(math.exp(mean) / scale, 3)} {unit}, sd {number(spread, 2)}"
+        size = f"normal on the log scale, median {number(math.exp(log_sd), 3)}, sd {number(of_sd, 2)}"
+    else:
+        assert prior.lengthscale is not None and prior.sd is not None
+        (shortest, alpha), (largest, beta) = prior.lengthscale, prior.sd
+        reach = f"penalised complexity: below {number(shortest / scale, 3)} {unit} with a probability of {_p(alpha)}"
+        times = " times the sd of the values" if linear and kernel.prior.sd is None else ""  # type: ignore[union-attr]
+        size = f"penalised complexity: above {number(largest, 3)}{times} with a probability of {_p(beta)}"
+    yield "Lengthscale", reach if kernel.lengthscale is None else "given"
+    yield "Standard deviation of the field", size if kernel.sd is None else "given"
+    if posterior.periods is not None and posterior.periods.n > 1:
+        usual = f"penalised complexity: below half a {posterior.periods.noun} with a probability of 5 %"
+        yield "Correlation time", usual
+        if math.isfinite(posterior.level_sd):
+            yield "Level of the periods", "AR(1); its sd is above 3 with a probability of 5 %, its time as that above"
+    yield "Intercept", f"normal, sd {number(FIXED_SD)} about the overall level" + (" (log scale)" if not linear else "")
+    for block in posterior.design.blocks:
+        yield f"Effect of {block.covariate}", _effect_prior(block)
+    if linear:
+        yield "Noise", "exponential, above 3 times the sd of the values with a probability of 5 %"
+    if family.dispersion is not None:
+        yield "Dispersion", "the value with the highest bound; flat on the log scale"
+
+
+def _effect_prior(block: Any) -> str:
+    if block.sd != "learned":
+        per = "per standard deviation of the covariate" if block.terms[0].level is None else "for each level"
+        return f"normal, sd {number(block.sd)} {per}"
+    what = "its departure from a straight line" if block.kind == "smooth" else "its levels"
+    return (
+        f"{what}: normal, with a standard deviation that is learned (exponential prior, rate {number(block.rate, 3)})"
+    )
+
+
+def _p(alpha: float) -> str:
+    return f"{100 * alpha:.3g} %"
+
+
+# -- What intervals hold, and what they leave out ---------------------------------------------------------------
+
+
+def included(posterior: Posterior) -> list[str]:
+    """Return which uncertainty the intervals of a map hold."""
+    sources = ["the limited number of observations", "the field between and beyond them", "the overall level"]
+    if posterior.design.names:
+        sources.append(f"the effects of {_and(posterior.design.covariates)}")
+    if posterior.periods is not None:
+        sources.append("the course over the periods")
+    if _integrated(posterior):
+        sources.append(f"the hyperparameters, by a mixture over {len(posterior.fit.states)} values")
+    return sources
+
+
+def not_included(posterior: Posterior) -> list[str]:
+    """Return which uncertainty the intervals of a map do not hold, a sentence each."""
+    return list(_not_included(posterior))
+
+
+def _not_included(posterior: Posterior) -> Iterator[str]:
+    learned = [name for name in ("lengthscale", "sd") if getattr(posterior.kernel, name) is None]
+    if learned and not _integrated(posterior):
+        yield "Lengthscale and standard deviation are held at their best values; averaging over them widens intervals."
+    elif not learned:
+        yield "Lengthscale and standard deviation were given, and are taken as exact."
+    if posterior.likelihood.dispersion is not None:
+        yield "The dispersion of the counts is held at its best value."
+    chosen = [what for what, several in _varied(posterior.tried).items() if several]
+    about = f", chosen among {len(posterior.tried)} fits" if len(posterior.tried) > 1 and chosen else ""
+    yield f"The choice of cells, prior and crossing of water is not averaged over{about}."
+    exposures = {"population": "The population", "expected": "The expected numbers", "exposure": "The exposure"}
+    if posterior.exposure_kind in exposures:
+        verb = "are" if posterior.exposure_kind == "expected" else "is"
+        yield f"{exposures[posterior.exposure_kind]} {verb} taken as known without error, as is where it lies."
+    if posterior.effort is not None:
+        yield "The effort, the share of events that get reported, is taken as known without error."
+    if posterior.design.names:
+        what = "confounders" if posterior.exposure_kind == "risk" else "covariates"
+        yield f"The values of the {what} ({_and(posterior.design.covariates)}) are taken as measured without error."
+    if posterior.areas is None or "in_areas" not in posterior.points:
+        yield "Places are taken as exact: errors of geocoding are not part of the intervals."
+    elif round(posterior.points["used"]) > round(posterior.points["in_areas"]):
+        yield "The places of those events that have one are taken as exact."
+    if posterior.is_summed or posterior.exposure_kind == "risk":
+        yield "Misclassified, duplicated or unreported events are not part of the intervals."
+    if posterior.is_summed and posterior.exposure_kind != "risk":
+        yield "Intervals are of the underlying rate; a number that is yet to be observed varies more."
+
+
+def _integrated(posterior: Posterior) -> bool:
+    return len(posterior.fit.states) > 1
+
+
+# -- Limitations --------------------------------------------------------------------------------------------------
+
+
+def limitations(posterior: Posterior, checked: Any = None) -> list[str]:
+    """Return what limits a map, as its data, its choices and its checks have it, a sentence each.
+
+    Parameters
+    ----------
+    posterior : Posterior
+    checked : CrossValidation or ForecastCheck, optional
+    """
+    parts = (_of_evidence(posterior, checked), _of_data(posterior), _of_land(posterior), _of_model(posterior))
+    return [sentence for part in parts for sentence in part]
+
+
+def _of_evidence(posterior: Posterior, checked: Any) -> Iterator[str]:
+    variation = posterior._known_variation()
+    if not posterior.converged:
+        yield "The fit has not converged: its numbers are provisional."
+    if variation is not None and variation.verdict != "varies":
+        yield f"{variation.in_short[0].upper()}{variation.in_short[1:]}: patterns of the map may be chance."
+    if checked is None:
+        yield "Predictions of held-out data were not checked."
+        return
+    low, high = checked.coverage_band
+    if not low <= checked.coverage <= high:
+        side = "too narrow" if checked.coverage < low else "wider than they need be"
+        share = f"{percent(checked.coverage)} of what was held out lies within {whole_percent(checked.interval)}"
+        yield f"Intervals are {side}: {share} intervals."
+    if getattr(checked, "score", 0.0) < 0:
+        yield "One level everywhere predicts what was held out better: away from the data the map is no guide."
+
+
+def _of_data(posterior: Posterior) -> Iterator[str]:
+    points, areas = posterior.points, posterior.areas
+    used = max(points.get("used", 0), 1)
+    for name, what in (("dropped", "were left out, off the land"), ("missing", "had no place and were left out")):
+        if points.get(name, 0) > 0:
+            yield f"{points[name]:,.0f} of {used + points[name]:,.0f} {_rows(posterior)} {what}."
+    if points.get("snapped", 0) > _SOME * used:
+        share = percent(points["snapped"] / used)
+        yield f"{points['snapped']:,.0f} of the {_rows(posterior)} ({share}) lay off the land and were moved to it."
+    if areas is not None:
+        size = posterior.domain.node_areas.sum() / posterior.domain.area_unit[0] / max(len(areas.names), 1)
+        unit = posterior.domain.area_unit[1] if posterior.domain.crs is not None else "square units"
+        follows = ["its neighbours", *(["the exposure"] if posterior.exposure_kind != "area" else [])]
+        follows += ["covariates"] if posterior.design.names else []
+        yield (
+            f"Counts are known by area ({count(len(areas.names), 'area')}, {number(size, 2)} {unit} on average): "
+            f"within an area the map follows {_and(follows)}; nothing is said of single persons."
+        )
+        if (hidden := int(areas.hidden.sum())) > 0:
+            yield f"The {count(hidden, 'suppressed count is', 'suppressed counts are')} known to an interval only."
+    if posterior.exposure_kind == "area":
+        yield "No population was given: the intensity is high where many are exposed, and is not a risk."
+    if posterior.exposure_kind == "risk":
+        yield "Controls are taken for a random sample of the people whom the cases come from; no absolute risk follows."
+        if not posterior.design.names:
+            yield "No confounders were allowed for: differences of age or sex between places may appear as risk."
+    if posterior.effort is None and posterior.is_summed and posterior.exposure_kind != "risk":
+        yield "Reporting is taken to be the same everywhere: where more is reported the map is higher."
+    if posterior.unexposed.any():
+        share = percent(
+            float(
+                posterior.domain.node_areas[np.atleast_2d(posterior.unexposed).all(axis=0)].sum()
+                / posterior.domain.node_areas.sum()
+            )
+        )
+        yield f"On {share} of the land nobody is exposed: what the map shows there is drawn from around."
+    if posterior.protection:
+        yield "Small numbers are protected: places that rest on few events are hidden, and values are shown in steps."
+
+
+def _rows(posterior: Posterior) -> str:
+    if posterior.exposure_kind == "risk":
+        return "persons"
+    return "sites" if posterior.exposure_kind == "observation" else "points"
+
+
+def _of_land(posterior: Posterior) -> Iterator[str]:
+    domain = posterior.domain
+    scale, unit = domain.length_unit
+    cell = f"{number(domain.cell_size)} {'m' if domain.crs is not None else 'units'}"
+    yield f"Nothing smaller than a cell of {cell} is resolved."
+    cells = posterior.lengthscale / domain.cell_size
+    if cells < _FEW_CELLS:
+        yield f"The lengthscale is only {number(cells, 2)} cells long: what varies faster is averaged within cells."
+    across = math.sqrt(float(domain.node_areas.sum()))
+    if posterior.lengthscale > across:
+        reach = f"{number(posterior.lengthscale / scale, 3)} {unit}"
+        yield f"The lengthscale ({reach}) is longer than the land is wide, and hardly known: the map shows a trend."
+    elif posterior.kernel.lengthscale is None:
+        spread = math.sqrt(float(posterior.fit.hyper_cov[0, 0]))
+        if math.exp(2 * 1.645 * spread) > _WIDE:
+            yield "The lengthscale is known within a factor of ten at best."
+    waters = {record.water for record in posterior.tried}
+    if len(waters) < 2 and (domain.water_geometry is not None or domain.n_components > 1):
+        share = posterior.basis.permeability
+        how = "closed" if share == 0 else "open" if share == 1 else f"{percent(share)} permeable"
+        yield f"Water was taken as {how}; whether the data prefer another way was not compared."
+    missed = float(posterior.fit.truncated_variance)
+    if posterior.basis.truncated and missed > _SOME:
+        yield f"The {posterior.basis.label} leave out {percent(missed)} of the prior variance: the smallest patterns."
+    if posterior.basis.boundary == "dirichlet":
+        yield "At the boundary the map is held at its mean, by assumption."
+
+
+def _of_model(posterior: Posterior) -> Iterator[str]:
+    if posterior.is_summed and posterior.exposure_kind != "risk" and posterior.likelihood.dispersion is None:
+        yield "Events are taken as independent given the map: clusters within families or outbreaks are not modelled."
+    if posterior.design.names:
+        yield "Effects of covariates are associations; a field that goes along with a covariate shares in its effect."
+    elif posterior.exposure_kind != "risk":
+        yield "No covariates were used: the map describes where, and does not explain why."
+    yield "The same lengthscale and standard deviation hold on all of the land."
+    if posterior.periods is not None and posterior.periods.n > 1:
+        fades = "patches of all sizes fade alike" if posterior.dynamics == "separable" else "small patches fade sooner"
+        yield f"Over time one correlation time holds for all periods, and {fades}; sudden changes are smoothed."
+
+
+# -- Sensitivity --------------------------------------------------------------------------------------------------
+
+#: Head of the table of `sensitivity`.
+SENSITIVITY = ("Other choice", "Lengthscale", "Standard deviation", "Gain in nats", "Difference of the maps")
+
+
+def sensitivity(posterior: Posterior) -> list[tuple[str, ...]]:
+    """Return how each of the other fits that were made differs from the one that was kept, a row each."""
+    kept = next((record for record in posterior.tried if record.kept), None)
+    if kept is None or len(posterior.tried) < 2:
+        return []
+    scale, unit = posterior.domain.length_unit
+    rows = list[tuple[str, ...]]()
+    for record in sorted(posterior.tried, key=lambda record: not record.kept):
+        length = "-" if record.lengthscale is None else f"{number(record.lengthscale / scale, 3)} {unit}"
+        apart = "-" if record.difference is None else f"{number(record.difference, 2)} sd"
+        gain = f"{record.gain:,.1f}" if record.kept else f"{record.gain - kept.gain:+,.1f}"
+        spread = "-" if record.sd is None else number(record.sd, 3)
+        rows.append((_differs(record, kept), length, spread, gain, "" if record.kept else apart))
+    return rows
+
+
+def not_varied(posterior: Posterior) -> list[str]:
+    """Return which choices no other fit was made of."""
+    return [what for what, several in _varied(posterior.tried).items() if not several]
+
+
+def _varied(tried: tuple[FitRecord, ...]) -> dict[str, bool]:
+    names = {"cell_size": "cells", "water": "water", "prior": "number of features", "kernel": "kernel"}
+    return {what: len({getattr(record, name) for record in tried}) > 1 for name, what in names.items()}
+
+
+def _differs(record: FitRecord, kept: FitRecord) -> str:
+    """Return in what a fit differs from the one that was kept."""
+    if record.kept:
+        return f"Kept: cells of {number(kept.cell_size)}, {kept.prior}, {kept.water} water, {kept.kernel}".rstrip(", ")
+    words = []
+    if (ratio := record.cell_size / kept.cell_size) != 1:
+        sized = {2.0: "twice as wide", 0.5: "halved"}.get(round(ratio, 3), f"{number(ratio, 2)} times as wide")
+        words.append(f"cells {sized}")
+    words += [
+        f"{getattr(record, name)}{end}"
+        for name, end in (("prior", ""), ("water", " water"), ("kernel", ""), ("family", ""))
+        if getattr(record, name) != getattr(kept, name)
+    ]
+    text = ", ".join(words) or "the same again"
+    return f"{text[0].upper()}{text[1:]}"
+
+
+def _and(names: Any) -> str:
+    """Return names as people list them."""
+    names = [str(name) for name in names]
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

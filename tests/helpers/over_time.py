@@ -24,6 +24,7 @@ class Stack:
     observed: np.ndarray | None = None
     dynamics = "separable"
     tau = 2.0
+    level_sd = 0.3
 
     @property
     def time(self) -> Periods:

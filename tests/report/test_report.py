@@ -61,6 +61,7 @@ def test_every_section_is_there(text, mapped):
         "Checks",
         "Residuals",
         "Totals by region",
+        "Uncertainty and limitations",
         "Files",
     ):
         assert f">{name}</h2>" in text
@@ -129,7 +130,8 @@ def test_covariates_and_regions_without_observations(mapped):
     found = run(options)
     regions = gpd.GeoDataFrame(found.posterior.totals(n_samples=100))
     text = render(found.posterior, ReportInputs(regions=regions))
-    assert "height &lt;m&gt;, per unit" in text and "rate x" in text
+    assert "height &lt;m&gt;, per unit" in text and ">Rate ratio, 90 %</th>" in text
+    assert "Effects of covariates are associations" in text
     assert ">Observed<" in text and "shared by area" not in text
     text = render(found.posterior, ReportInputs(regions=regions.drop(columns="observed")))
     assert "Observed" not in text
@@ -146,7 +148,8 @@ def test_the_page_in_a_browser(mapped, inputs, tmp_path):
             broken = "[...document.images].filter(i => !i.complete || i.naturalWidth === 0).length"
             assert browser.run(broken) == 0
             assert browser.run("document.documentElement.scrollWidth") <= width
-            assert browser.run("document.querySelectorAll('section').length") == 12
+            links, sections = (f"document.querySelectorAll('{what}').length" for what in ("nav a", "section"))
+            assert browser.run(links) == browser.run(sections) >= 13
             assert browser.console == []
             assert {url.split(":")[0] for url in browser.requests} <= {"file", "data"}
 

@@ -63,6 +63,7 @@ def test_it_has_every_part(html):
         "model",
         "checks",
         "regions",
+        "limits",
         "fit",
         "files",
         "cite",
@@ -100,7 +101,7 @@ def test_words_from_the_data_stay_words(html):
 
 def test_the_barest(source, tmp_path):
     html = write_report(tmp_path / "r.html", moving(source.domain, MONTHS.slice(0, 2))).read_text("utf-8")
-    assert re.findall(r'<section id="(\w+)">', html) == ["maps", "level", "input", "model", "fit", "cite"]
+    assert re.findall(r'<section id="(\w+)">', html) == ["maps", "level", "input", "model", "limits", "fit", "cite"]
 
 
 def test_a_threshold_has_its_maps(source, tmp_path):
