@@ -66,7 +66,7 @@ def test_everything_by_default_and_each_choice_reported(country):
     text = str(posterior.summary())
     for name, choice in country.choices.items():
         assert name in text and choice.why in text
-    assert list(country.seconds)[:2] == ["land", "points"]
+    assert list(country.seconds)[:3] == ["inputs", "land", "points"]
 
 
 def test_the_choices_survive_saving(country, tmp_path):

@@ -227,7 +227,7 @@ def test_levels_that_share_cells(points, tmp_path):
     domain = Domain.from_polygons(LAND, cell_size=1.0, crs="local")
     kernel = Matern(1.0, found.lengthscale, found.sd)
     whole = model(domain, {"covariates": {"veg": f"{raster}|levels"}}, kernel).fit(bin_points(points, domain))
-    assert whole.effects.mixes
+    assert whole.design.mixes
     names = found.coefficients["name"].tolist()
     assert names == whole.coefficients["name"].tolist() and "veg 3" in names[2] and len(names) == 3
     off = np.abs(bands(found)["mean"] - whole.intensity()["mean"].values) / whole.intensity()["sd"].values
