@@ -44,6 +44,7 @@ _PUBLIC = {
     "data.counts": "Counts bin_points",
     "data.effects": "Categorical Distance Group Interaction Smooth",
     "data.periods": "Periods",
+    "data.places": "bin_places",
     "data.standardise": "expected_counts",
     "errors": "CRSError CacheError DataError DomainError GeobgpError GeobgpWarning GeometryError SizeError",
     "land.domain": "Domain",
@@ -77,6 +78,7 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from geobgp.data.effects import Interaction as Interaction
     from geobgp.data.effects import Smooth as Smooth
     from geobgp.data.periods import Periods as Periods
+    from geobgp.data.places import bin_places as bin_places
     from geobgp.data.standardise import expected_counts as expected_counts
     from geobgp.errors import CacheError as CacheError
     from geobgp.errors import CRSError as CRSError

@@ -499,6 +499,23 @@ COVARIATES = Rule(
 )
 
 
+def _per_level(one: Rule) -> Callable[[Any], Any]:
+    """Return what takes a value, or a mapping of levels of precision to such values."""
+
+    def take(value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return one.take(value)
+        if not value:
+            raise ValueError
+        return {_name(level): one.take(given) for level, given in value.items()}
+
+    return take
+
+
+#: Areas that are the places of events, and the columns with their keys.
+PLACES = Rule("a path, polygons, points, 'voronoi', or a mapping of levels to these", _per_level(SOURCE))
+KEYS = Rule("a column's name, or a mapping of levels to such names", _per_level(NAME))
+
 #: Dates, weights.
 COLUMN_OR_VALUES = Rule(
     "a column's name or a value for each row",

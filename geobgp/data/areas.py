@@ -40,8 +40,56 @@ if TYPE_CHECKING:
 QUIET_OVERLAP = 0.01
 #: Share of an area that borders drawn by others may cut off.
 _SLIVER = 0.01
+#: Why events are in no area.
+NO_LAND = "their area has no land"
 #: Names that a message lists.
 _MOST_NAMES = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Levels:
+    """How precisely events are located, where their places are areas: areas of several levels overlap.
+
+    Attributes
+    ----------
+    names : tuple of str
+        What the levels are called.
+    of : (n_areas,) int array
+        The level of each area.
+    inside : (n_areas, n_coarsest + 1) csr_array
+        The share of each area that lies in each area of the coarsest level, in their order, and in none of them.
+    widths : (n_areas,) array
+        The root of each area's land, in km (units of a local plane).
+    drawn : bool
+        Whether areas were drawn around the places of events, which they give away.
+    """
+
+    names: tuple[str, ...]
+    of: np.ndarray = field(repr=False)
+    inside: sparse.csr_array = field(repr=False)
+    widths: np.ndarray = field(repr=False)
+    drawn: bool = False
+
+    @property
+    def coarsest(self) -> np.ndarray:
+        """The areas of the coarsest level, the one with the fewest of them."""
+        return np.flatnonzero(self.of == coarsest_of(self.of))
+
+    def rows(self, which: np.ndarray) -> Levels:
+        """Return the levels of some of the areas, among which all of the coarsest are."""
+        return replace(self, of=self.of[which], inside=self.inside[which], widths=self.widths[which])
+
+    def width(self, values: np.ndarray) -> float:
+        """Return how wide the areas are in which half of the events lie, those of the narrowest first."""
+        order = np.argsort(self.widths)
+        events = np.cumsum(values[order])
+        return float(self.widths[order][np.searchsorted(events, 0.5 * events[-1])])
+
+
+def coarsest_of(levels: np.ndarray) -> int:
+    """Return the level with the fewest areas, the last of several."""
+    numbers, areas = np.unique(levels, return_counts=True)
+    return int(numbers[::-1][np.argmin(areas[::-1])])
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +127,10 @@ class AreaCounts:
         Where nothing was counted, if there are periods.
     n_untimed, n_outside : int
         Rows without a usable date, and rows outside the periods that were asked for.
+    levels : Levels, optional
+        Of events whose places are areas (`bin_places`): how precise these are.
+    lost : dict of str to int
+        Events that are in no area, by the reason.
 
     Examples
     --------
@@ -109,6 +161,8 @@ class AreaCounts:
     unknown: np.ndarray | None = field(default=None, repr=False)
     n_untimed: int = 0
     n_outside: int = 0
+    levels: Levels | None = None
+    lost: dict[str, int] = field(default_factory=dict, repr=False)
     _cut: Overlay | None = field(default=None, repr=False)
     _met: tuple[Any, ...] = field(default=(), repr=False)
 
@@ -197,6 +251,7 @@ class AreaCounts:
             effort=within.effort,
             names=tuple(self.names[i] for i in kept),
             geometry=self.geometry[kept],
+            levels=None if self.levels is None else self.levels.rows(kept),
             _cut=None,
         )
 
@@ -207,6 +262,10 @@ class AreaCounts:
         located = None if self.located is None else self.located.sum(axis=0)
         pooled = self._without_time(np.round(self.guessed.sum(axis=0)), located)
         return replace(pooled, exposed=None, effort=None)
+
+    def _columns(self, which: np.ndarray) -> dict[str, Any]:
+        """Return what of some areas differs."""
+        return {"values": self.values[..., which], "geometry": self.geometry[which]}
 
     def _without_time(self, values: np.ndarray, located: np.ndarray | None) -> AreaCounts:
         time = {"periods": None, "unknown": None, "n_untimed": 0, "n_outside": 0}
@@ -272,6 +331,9 @@ class AreaCounts:
             facts["suppressed counts"] = f"{int(self.hidden.sum()):,} (of {low} to {high} events each)"
         if self.located is not None:
             facts["events with a place besides"] = f"{round(float(self.located.sum())):,}"
+        if self.levels is not None and self.totals.sum() > 0:
+            facts["resolution"] = self.resolution
+        facts |= {f"events left out: {why}": f"{n:,}" for why, n in self.lost.items()}
         if self.n_off:
             facts["areas without land and events"] = f"{self.n_off:,}"
         if self.periods is not None:
@@ -283,6 +345,25 @@ class AreaCounts:
         if self.n_outside:
             facts["rows outside the periods"] = f"{self.n_outside:,}"
         return facts
+
+    @property
+    def regions(self) -> gpd.GeoDataFrame | None:
+        """The areas as regions of a table: those of the coarsest level; none where they give places away."""
+        if self.levels is not None and self.levels.drawn:
+            return None
+        rows = np.arange(self.n_areas) if self.levels is None else self.levels.coarsest
+        columns: dict[str, Any] = {"name": [self.names[k] for k in rows]}
+        if self.periods is None and len(rows) == self.n_areas:
+            columns["observed"] = self.values
+        return gpd.GeoDataFrame(columns, geometry=list(self.geometry[rows]), crs=self.crs)
+
+    @property
+    def resolution(self) -> str:
+        """How precisely events are located whose places are areas, in words."""
+        assert self.levels is not None
+        events = np.atleast_2d(self.guessed).sum(axis=0)
+        width = number(self.levels.width(events), 2)
+        return f"half of the events are in areas up to {width} {'units' if self.crs is None else 'km'} across"
 
     def report(self) -> str:
         """Return what was counted, in a few lines."""
@@ -311,6 +392,10 @@ def observed_in(areas: AreaCounts, regions: gpd.GeoDataFrame) -> np.ndarray:
     >>> observed_in(counts, gpd.GeoDataFrame(geometry=shapes)).tolist()
     [9.0, 2.0, nan]
     """
+    if areas.levels is not None and len(areas.levels.names) > 1:  # every event is of one level
+        of = areas.levels.of
+        each = [replace(areas, levels=None, **areas._columns(np.flatnonzero(of == k))) for k in np.unique(of)]
+        return np.asarray(sum(observed_in(one, regions) for one in each))
     shapes = regions.geometry if areas.crs is None else regions.geometry.to_crs(areas.crs)
     places = shapely.make_valid(np.asarray(shapes.to_numpy(), dtype=object))
     own = shapely.make_valid(np.asarray(areas.geometry, dtype=object))
@@ -408,20 +493,22 @@ def bin_areas(
     values = _numbers(frame[count], names, count, suppressed)
     if clock is None:
         _warn_of_parts(values, names)
-        return _placed(frame, domain, values, names, suppressed)
+        return place_areas(frame, domain, values, names, suppressed)
     table, rows, dated = _by_period(frame, values, clock, absent)
     areas = frame.iloc[rows].reset_index(drop=True)
-    return _placed(areas, domain, table, [names[i] for i in rows], suppressed, **dated)
+    return place_areas(areas, domain, table, [names[i] for i in rows], suppressed, **dated)
 
 
-def _placed(
+def place_areas(
     frame: gpd.GeoDataFrame,
     domain: Domain,
     values: np.ndarray,
     names: Sequence[str],
-    interval: tuple[int, int] | None,
+    interval: tuple[int, int] | None = None,
     unknown: np.ndarray | None = None,
-    **time: Any,
+    *,
+    may_lose: bool = False,
+    **more: Any,
 ) -> AreaCounts:
     """Return areas with the nodes' land that they hold: those with land.
 
@@ -434,8 +521,10 @@ def _placed(
     interval : (int, int), optional
         Between which numbers suppressed counts lie.
     unknown : (n_periods, n_areas) bool array, optional
-    time
-        What else `AreaCounts` says of periods.
+    may_lose : bool
+        Leave events of areas without land out, and say how many in `lost`; else they are refused.
+    **more
+        What else `AreaCounts` holds.
     """
     _refuse_twins(frame, names)
     cut = overlay(domain, frame)
@@ -451,7 +540,9 @@ def _placed(
     least = least if unknown is None else np.where(unknown, 0.0, least)
     bad, off = np.atleast_2d(least > 0).any(axis=0), ~(land > 0)
     bad &= off
-    if bad.any():
+    if bad.any() and may_lose:
+        more["lost"] = {NO_LAND: round(float(values[..., bad].sum()))}
+    elif bad.any():
         raise GeometryError(
             f"{these(bad, names)} {'has' if bad.sum() == 1 else 'have'} events but no land of the domain.",
             option="areas",
@@ -473,11 +564,11 @@ def _placed(
         geometry=np.array(frame.geometry.to_numpy(), dtype=object)[kept],
         crs=frame.crs,
         covered=float(np.minimum(inside, 1.0) @ domain.node_areas / domain.node_areas.sum()),
-        n_off=int(off.sum()),
+        n_off=int((off & ~bad).sum()),
         nodes=domain.nodes_hash(),
         unknown=None if unknown is None else unknown[:, kept],
         _cut=cut,
-        **time,
+        **more,
     )
 
 
@@ -920,7 +1011,8 @@ def combine(areas: AreaCounts, exposure: np.ndarray, effort: np.ndarray | None =
 
     Areas count the events that have no place of their own. Of an area with g events of known place among n a share
     g / n of its exposure stands behind the former and the rest behind the latter, so that nobody is counted twice. What
-    share it is does not change what the data say of the map.
+    share it is does not change what the data say of the map. Where there are several levels of areas, which overlap, so
+    it is in each area of the coarsest level: its exposure is shared out among the levels as its events are.
 
     Parameters
     ----------
@@ -935,7 +1027,7 @@ def combine(areas: AreaCounts, exposure: np.ndarray, effort: np.ndarray | None =
     Combined
         The located events first, if there are any, node by node.
     """
-    values, shares = areas.guessed, areas.shares
+    values = areas.guessed
     low = 0 if areas.suppressed is None else areas.suppressed[0]
     seen = areas.within.exposure(exposure, effort)
     exposed = np.asarray(seen.sum(axis=1)).ravel()
@@ -950,24 +1042,14 @@ def combine(areas: AreaCounts, exposure: np.ndarray, effort: np.ndarray | None =
             found=[areas.names[i] for i in np.flatnonzero(bad)],
             remedy=f"Check {option('exposure')}, or leave these areas out.",
         )
-    rest, located = np.ones(len(values)), areas.located
-    if located is not None:
-        inside = shares.sum(axis=0)
-        if float(inside.max(initial=0.0)) > 1.0 + 1e-6:
-            raise DataError(
-                "Areas that overlap cannot be mapped together with points: whose events are they?",
-                option="areas",
-                found=float(inside.max()),
-                remedy="Give areas that do not overlap.",
-            )
-        known = shares @ located
-        rest = np.divide(values, values + known, out=np.ones(len(values)), where=values + known > 0)
+    rest, elsewhere = _behind(areas)
+    located = areas.located
     weights = sparse.csr_array(sparse.diags_array(rest) @ seen)
     keep = np.flatnonzero(~nobody)
     blocks, counts, hidden, area = [weights[keep]], [values[keep]], [areas.hidden[keep]], [keep]
     if located is not None:
         at_nodes = exposure if effort is None else exposure * effort
-        behind = at_nodes - np.asarray(weights.sum(axis=0)).ravel()
+        behind = elsewhere.outside * at_nodes - elsewhere.less @ seen[elsewhere.areas]
         # Rounding leaves a trace where nothing is behind.
         behind = np.where((located > 0) | (behind > 1e-9 * at_nodes), np.maximum(behind, 1e-12 * at_nodes), 0.0)
         blocks.insert(0, sparse.csr_array(sparse.diags_array(behind)))
@@ -981,6 +1063,59 @@ def combine(areas: AreaCounts, exposure: np.ndarray, effort: np.ndarray | None =
         areas.suppressed or (0, 0),
         np.concatenate(area),
     )
+
+
+class _Elsewhere(NamedTuple):
+    """The share of exposure behind located events: outside the coarsest areas, and how much less it is in each."""
+
+    outside: float
+    areas: np.ndarray
+    less: np.ndarray
+
+
+def share_behind(areas: AreaCounts) -> np.ndarray:
+    """Return the share of every area's exposure that stands behind its own events, over all periods."""
+    return _behind(areas.pooled())[0]
+
+
+def _behind(areas: AreaCounts) -> tuple[np.ndarray, _Elsewhere]:
+    """Return the share of every area's exposure that stands behind its own events, and that behind located ones."""
+    values, levels, located = areas.guessed, areas.levels, areas.located
+    several = levels is not None and len(np.unique(levels.of)) > 1
+    if located is None and not several:
+        return np.ones(len(values)), _Elsewhere(1.0, np.empty(0, int), np.empty(0))
+    if several:
+        assert levels is not None
+        base, inside = levels.coarsest, levels.inside
+        of = np.where(levels.of == levels.of[base[0]], 0, levels.of + 1)
+    else:
+        base, of = np.arange(len(values)), np.zeros(len(values), int)
+        inside = sparse.csr_array(sparse.eye_array(len(values), len(values) + 1))
+    # How many events of each level there are in each of the coarsest areas, and in none: located ones last.
+    events = np.zeros((int(of.max()) + 2, len(base) + 1))
+    for k in np.unique(of):
+        events[k] = inside[of == k].T @ values[of == k]
+    if located is not None:
+        cover = areas.shares[base]
+        land = np.asarray(cover.sum(axis=0)).ravel()
+        if float(land.max(initial=0.0)) > 1.0 + 1e-6:
+            raise DataError(
+                "Areas that overlap cannot be mapped together with points: whose events are they?",
+                option="areas",
+                found=float(land.max()),
+                remedy="Give areas that do not overlap.",
+            )
+        events[-1, :-1], events[-1, -1] = cover @ located, np.maximum(1.0 - land, 0.0) @ located
+    # Where nothing happened all is said by the coarsest areas, and outside of them by the finest places there are.
+    nothing = events.sum(axis=0) == 0
+    events[0, nothing] = 1.0
+    events[0, -1] = 0.0
+    if nothing[-1]:
+        finest = len(events) - 1 if located is not None or not several else 1 + int(np.argmax(np.bincount(of)[1:]))
+        events[finest, -1] = 1.0
+    share = events / events.sum(axis=0)
+    rest = np.asarray((inside * share[of]).sum(axis=1)).ravel() if several else share[0, :-1]
+    return rest, _Elsewhere(float(share[-1, -1]), base, share[-1, -1] - share[-1, :-1])
 
 
 def even_rate(seen: Combined) -> float:
@@ -1005,6 +1140,12 @@ def stack(several: Sequence[AreaCounts]) -> AreaCounts:
             "Areas that are mapped together have the same periods.",
             option="between",
             remedy=f"Say which: {option('between')}, or the periods of one table for all.",
+        )
+    if any(one.levels is not None for one in several):
+        raise DataError(
+            "Events whose places are areas are counted in one go, at all levels of precision.",
+            option="places",
+            remedy="Give one table to bin_places, with a column that says how precise each place is.",
         )
     frames = [one.shapes if first.crs is None else one.shapes.to_crs(first.crs) for one in several]
     return replace(

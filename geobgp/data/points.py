@@ -291,7 +291,7 @@ class Stream:
         o, size = self.options, self.options.chunksize
         weights = times = labels = None
         if columns is not None:
-            weights = None if o.weights is None else _weights(columns[o.weights], o.weights)
+            weights = None if o.weights is None else as_weights(columns[o.weights], o.weights)
             times = None if o.time is None else columns[o.time]
             labels = columns[list(o.by)] if o.by else None
         for start in range(0, len(values), size):
@@ -534,7 +534,7 @@ def _numbers(column: pd.Series) -> np.ndarray:
     return np.asarray(column, float)
 
 
-def _weights(column: pd.Series, name: str) -> np.ndarray:
+def as_weights(column: pd.Series, name: str) -> np.ndarray:
     """Return a column of weights as floats; refuse dates, and numbers whose comma may stand between thousands."""
     if column.dtype.kind in "mM":
         raise DataError(
