@@ -55,6 +55,7 @@ from geobgp.validation import (
     FIGURE,
     FLAG,
     GENERATOR,
+    HOTSPOTS,
     JOBS,
     LEVELS,
     MIN_COUNT,
@@ -727,13 +728,53 @@ class Posterior:
         frame.attrs["units"] = self.units
         return frame
 
-    @validated(quantiles=PROBABILITIES, covariates=VALUES)
+    @validated(quantiles=PROBABILITIES, thresholds=THRESHOLDS)
+    def cells(
+        self, quantiles: Sequence[float] | None = None, thresholds: Sequence[float] = (), *, period: Any = None
+    ) -> gpd.GeoDataFrame:
+        """Return the land of every node as a row, with what is known of the quantity there.
+
+        Parameters
+        ----------
+        quantiles : sequence of float, optional
+            By default the ends of the `interval`, and the median.
+        thresholds : sequence of float
+            In `units`. Each adds the probability of exceeding it, ``exceedance_2``.
+        period : optional
+            Only the rows of this one, where there are several.
+
+        Returns
+        -------
+        GeoDataFrame
+            ``node``, ``land_km2`` (``land_area`` of a local domain), ``exposure`` where one was given, ``mean``,
+            ``sd`` and quantiles in `units`, and exceedances; NaN where small numbers are hidden. The polygons end at
+            the shore and share out the land. Over periods a row for each period and node: ``period`` and ``start``
+            say which.
+
+        Examples
+        --------
+        >>> import shapely
+        >>> from geobgp import LGCP, Domain, FullRank, Matern
+        >>> domain = Domain.from_polygons(shapely.Point(5, 5).buffer(5), cell_size=1, crs="local")
+        >>> posterior = LGCP(FullRank(domain), Matern(1.0, 4.0, 1.0)).fit(np.full(domain.n_nodes, 2.0))
+        >>> cells = posterior.cells(thresholds=[1.5])
+        >>> list(cells.columns)
+        ['node', 'land_area', 'mean', 'sd', 'q05', 'q50', 'q95', 'exceedance_1.5', 'geometry']
+        >>> round(cells.area.sum() - domain.geometry.area, 9)
+        0.0
+        """
+        from geobgp.output.polygons import cells
+
+        return cells(self, quantiles, thresholds, None if period is None else self.time.find(period))
+
+    @validated(quantiles=PROBABILITIES, covariates=VALUES, thresholds=THRESHOLDS)
     def values_at(
         self,
         coords: np.ndarray | gpd.GeoDataFrame | gpd.GeoSeries,
         quantiles: Sequence[float] | None = None,
         covariates: Mapping[str, Any] | pd.DataFrame | None = None,
         *,
+        thresholds: Sequence[float] = (),
         period: Any = None,
     ) -> pd.DataFrame:
         """Return mean, sd and quantiles of the quantity at places: those of the node that a place lies on.
@@ -750,6 +791,8 @@ class Posterior:
         covariates : mapping or DataFrame, optional
             Values there, in their own units, or levels; one serves all places. By default those of the node on whose
             land a coordinate lies, and where that has several levels the mean rate over it.
+        thresholds : sequence of float
+            In `units`. Each adds the probability of exceeding it, ``exceedance_2``.
         period : optional
             Only this one, where there are several.
 
@@ -773,7 +816,8 @@ class Posterior:
             mixtures = [one._in_shown(one._at(coords, covariates, by_node=True)) for one in each]
             mu, var = (np.concatenate(m, axis=1) for m in zip(*((m.mu, m.var) for m in mixtures), strict=True))
             mixture = NormalMixture(mixtures[0].weight, mu, var)
-        frame = pd.DataFrame(statistics(mixture, chances, self.link))
+        chance = {f"exceedance_{value:g}": self.link.exceedance(mixture, value) for value in thresholds}
+        frame = pd.DataFrame(statistics(mixture, chances, self.link) | chance)
         index = getattr(coords, "index", None) if hasattr(coords, "iloc") else None
         index = pd.RangeIndex(len(frame) // len(which)) if index is None else index
         if self.periods is None:
@@ -1468,13 +1512,14 @@ class Posterior:
             write_polygons(frame, path)
         return frame
 
-    @validated(levels=LEVELS, path=PATH, variable=NAME, smooth=FLAG)
+    @validated(levels=LEVELS, path=PATH, variable=NAME, threshold=real(), smooth=FLAG)
     def to_polygons(
         self,
         levels: Sequence[float],
         path: str | Path | None = None,
         *,
         variable: str | None = None,
+        threshold: float | None = None,
         kind: Literal["bands", "above"] = "bands",
         smooth: bool = True,
         period: Any = None,
@@ -1484,12 +1529,14 @@ class Posterior:
         Parameters
         ----------
         levels : sequence of float
-            In `units`.
+            In `units`; of "exceedance" probabilities.
         path : str or path, optional
             A GeoPackage.
         variable : str, optional
             "mean", "median", "sd", "q50", or an end of the interval, such as "q05"; by default the statistic that maps
-            show, `drawn`.
+            show, `drawn`. Or "exceedance", the probability of exceeding the `threshold`.
+        threshold : float, optional
+            In `units`, for "exceedance".
         kind : "bands" or "above"
             All land in bands, or all that lies above each level.
         smooth : bool
@@ -1502,12 +1549,10 @@ class Posterior:
         GeoDataFrame
             Columns ``lower``, ``upper``, ``label``, ``units``, ``area``.
         """
-        from geobgp.output.palette import chosen_variable
-        from geobgp.output.polygons import to_polygons, write_polygons
+        from geobgp.output.polygons import to_polygons, variable_of, write_polygons
 
         def bands(one: Posterior, _: str) -> gpd.GeoDataFrame:
-            data = one.intensity()
-            chosen = data[chosen_variable(data, variable)]
+            chosen = variable_of(one, variable, threshold, levels)
             return to_polygons(chosen, levels, domain=self.domain, kind=kind, smooth=smooth)
 
         frame = self._each(bands, period)
@@ -1841,13 +1886,14 @@ class Posterior:
 
         return write_zarr(self.dataset(quantiles, thresholds), path)
 
-    @validated(path=PATH, thresholds=THRESHOLDS, quantiles=PROBABILITIES)
+    @validated(path=PATH, thresholds=THRESHOLDS, hotspots=HOTSPOTS, quantiles=PROBABILITIES)
     def to_qgis(
         self,
         path: str | Path,
         thresholds: Sequence[float] = (),
         *,
         regions: Any = None,
+        hotspots: gpd.GeoDataFrame | bool | None = None,
         quantiles: Sequence[float] | None = None,
     ) -> Path:
         """Write a QGIS project with all that it shows: rasters, shoreline, the land that exceeds thresholds, regions.
@@ -1863,6 +1909,8 @@ class Posterior:
             In `units`. Each adds the probability of exceeding it, and where that is probable, as polygons.
         regions : GeoDataFrame, GeoSeries, list of geometries or path, optional
             As for `totals`; their totals are in ``regions.gpkg``, and their names on the map.
+        hotspots : GeoDataFrame or bool, optional
+            From `hotspots`; True: those above each of the thresholds. They are in ``hotspots.gpkg``.
         quantiles : sequence of float
 
         Returns
@@ -1870,15 +1918,20 @@ class Posterior:
         Path
             The project.
         """
+        from geobgp.checks.hotspots import read_hotspots
+        from geobgp.output.qgis import HOTSPOTS as HOTSPOT_FILE
         from geobgp.output.qgis import write_layers, write_qgis
 
         project = Path(path) if Path(path).suffix.lower() == ".qgz" else Path(path) / "map.qgz"
-        totals = None if regions is None else self.totals(regions)
-        check_unread(project, project.parent / "map.gpkg", project.parent / "regions.gpkg")
+        totals = None if regions is None else self.totals(regions, thresholds=thresholds)
+        spots = read_hotspots(self, hotspots, thresholds)
+        check_unread(project, *(project.parent / name for name in ("map.gpkg", "regions.gpkg", HOTSPOT_FILE)))
         rasters = self.to_raster(project.parent, thresholds, quantiles=quantiles)
         if totals is not None:
             write_layers(project.parent / "regions.gpkg", {"regions": totals})
-        return write_qgis(self, project, rasters, thresholds=thresholds, regions=totals)
+        if spots is not None:
+            write_layers(project.parent / HOTSPOT_FILE, {"hotspots": spots})
+        return write_qgis(self, project, rasters, thresholds=thresholds, regions=totals, hotspots=spots)
 
     @validated(draws=whole(1), chains=whole(1), rng=RNG)
     def to_arviz(
@@ -1916,6 +1969,7 @@ class Posterior:
         title=TEXT,
         threshold=either(FLAG, real(above=0.0)),
         thresholds=THRESHOLDS,
+        hotspots=HOTSPOTS,
         basemap=BASEMAP,
         show_points=FLAG,
         points=ARRAY,
@@ -1934,6 +1988,7 @@ class Posterior:
         threshold: float | bool | None = None,
         thresholds: Sequence[float] | None = None,
         regions: Any = None,
+        hotspots: gpd.GeoDataFrame | bool | None = None,
         context: Any = None,
         basemap: str | folium.TileLayer | None = None,
         show_points: bool = False,
@@ -1968,6 +2023,8 @@ class Posterior:
         regions : GeoDataFrame or whatever `totals` takes, optional
             Outlines with their numbers and intervals. A table from `totals` is shown as it is; of other regions the
             totals are computed. Over periods the chart is then that of the region under the cursor.
+        hotspots : GeoDataFrame or bool, optional
+            From `hotspots`; True: those above the thresholds of the map. A click shows their numbers.
         context : GeoDataFrame, GeoSeries or path, optional
             Outlines and names for orientation, without network.
         basemap : str or folium.TileLayer, optional
@@ -1990,20 +2047,23 @@ class Posterior:
         shown = self._look(classes, vmin, vmax, cmap)._of_period("to_map", period, several=not show_points)
         page = maps.posterior_map(
             shown, forecast=forecast, title=title, threshold=threshold, thresholds=thresholds, regions=regions,
-            context=context, basemap=basemap, show_points=show_points, points=points, point_labels=point_labels,
-            opacity=opacity, max_pixels=max_pixels, max_bytes=max_bytes,
+            hotspots=hotspots, context=context, basemap=basemap, show_points=show_points, points=points,
+            point_labels=point_labels, opacity=opacity, max_pixels=max_pixels, max_bytes=max_bytes,
         )  # fmt: skip
         if path is not None:
             maps.save(page, path)
         return page
 
-    @validated(path=PATH, thresholds=THRESHOLDS, checks=FLAG, forecast=POSTERIOR, check=a("ForecastCheck"))
+    @validated(
+        path=PATH, thresholds=THRESHOLDS, hotspots=HOTSPOTS, checks=FLAG, forecast=POSTERIOR, check=a("ForecastCheck")
+    )
     def to_report(
         self,
         path: str | Path,
         *,
         thresholds: Sequence[float] = (),
         regions: Any = None,
+        hotspots: gpd.GeoDataFrame | bool | None = None,
         checks: bool = True,
         forecast: Posterior | None = None,
         check: ForecastCheck | None = None,
@@ -2017,9 +2077,12 @@ class Posterior:
         path : str or path
             An HTML file, which needs nothing else.
         thresholds : sequence of float
-            In `units`; a map of the probability of exceeding each.
+            In `units`; a map of the probability of exceeding each, and how many people live above it, in all and in
+            each of the regions.
         regions : GeoDataFrame, optional
             From `totals`, or anything that it takes.
+        hotspots : GeoDataFrame or bool, optional
+            From `hotspots`; True: those above each of the thresholds.
         checks : bool
             Leave out blocks, as `cross_validate` does, and show how they are predicted, which takes time. Where that
             cannot be done the report says why.
@@ -2033,6 +2096,7 @@ class Posterior:
         CheckWarning
             When a check could not be run; the report is written without it.
         """
+        from geobgp.checks.hotspots import read_hotspots
         from geobgp.report.report import ReportInputs, attempted, write_report
 
         checked: Any = check
@@ -2040,7 +2104,11 @@ class Posterior:
         if checks and self.periods is None and self.observed is not None and self.observed.any():
             checked, why_not = attempted(lambda: self.cross_validate(rounds=0), "The held-out checks were")
         inputs = ReportInputs(
-            thresholds=thresholds, regions=self._with_totals(regions), validation=checked, not_checked=why_not
+            thresholds=thresholds,
+            regions=self._with_totals(regions, thresholds),
+            hotspots=read_hotspots(self, hotspots, thresholds),
+            validation=checked,
+            not_checked=why_not,
         )
         return write_report(path, self, inputs, forecast=forecast)
 
@@ -2123,10 +2191,10 @@ class Posterior:
         self.time  # noqa: B018  (without time there is none)
         return plot_level(View(self, forecast), figure)
 
-    def _with_totals(self, regions: Any) -> Any:
+    def _with_totals(self, regions: Any, thresholds: Sequence[float] = ()) -> Any:
         """Return regions with their totals, which are computed where there are none yet."""
         known = regions is None or {"expected", "mean"} & set(getattr(regions, "columns", ()))
-        return regions if known else self.totals(regions)
+        return regions if known else self.totals(regions, thresholds=thresholds)
 
     def _look(self, classes: Any, vmin: Any, vmax: Any, cmap: Any) -> Posterior:
         """Return the posterior with the classes and colours that an output was asked for, if any."""

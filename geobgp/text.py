@@ -70,6 +70,17 @@ def percent(share: float, decimals: int | None = None) -> str:
     return f"{100 * share:.{decimals}f} %"
 
 
+def chance(p: float) -> str:
+    """Return a probability as a percentage that draws or rounding have not made certain.
+
+    Examples
+    --------
+    >>> chance(0.96), chance(1.0), chance(0.0)
+    ('96 %', '> 99.9 %', '< 0.1 %')
+    """
+    return "> 99.9 %" if p > 0.999 else "< 0.1 %" if p < 0.001 else percent(p)
+
+
 def whole_percent(share: float) -> str:
     """Return a probability that was asked for as a percentage, with all its digits.
 

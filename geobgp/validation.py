@@ -406,6 +406,8 @@ def _thresholds(value: Any) -> tuple[float, ...]:
 
 
 THRESHOLDS = Rule(_THRESHOLDS.words, _thresholds)
+#: Hot spots that an output shows.
+HOTSPOTS = either(FLAG, a("GeoDataFrame"), words="a table from posterior.hotspots(...), or True or False")
 
 
 def _interval(value: Any) -> tuple[int, int]:

@@ -13,8 +13,10 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from geobgp.checks.excursions import check_probability, joint_probabilities
+from geobgp.errors import DataError, option
 from geobgp.inference.mixture import quantile_name
 from geobgp.privacy import shifts
+from geobgp.text import number, percent
 from geobgp.totals import rates, with_periods
 
 if TYPE_CHECKING:
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from geobgp.land.domain import Domain
     from geobgp.posterior import Posterior
 
+#: With which all of a hot spot exceeds its threshold, where nothing else is asked for.
+PROBABILITY = 0.95
 #: What can become of a hot spot from one period to the next, in words.
 CLASSES = {
     "first": "hot in the first period: what was before is not known",
@@ -93,6 +97,47 @@ def hotspots(
         with_periods(frame, posterior.periods, np.array([part.period for part in parts], int))
     frame.attrs |= {"units": posterior.units, "threshold": float(threshold), "probability": probability}
     return frame
+
+
+def hotspots_above(
+    posterior: Posterior, thresholds: Sequence[float], probability: float = PROBABILITY
+) -> gpd.GeoDataFrame:
+    """Return the hot spots above each of some thresholds in one table, those of the lowest first."""
+    tables = [posterior.hotspots(value, probability) for value in sorted(set(map(float, thresholds)))]
+    if not tables:
+        raise DataError(
+            "Hot spots lie above a threshold, and none was given.",
+            option="thresholds",
+            remedy=f"Give {option('thresholds')}, in {posterior.units}, or a table from posterior.hotspots(...).",
+        )
+    # Without the empty ones, whose columns have no kind.
+    joined = pd.concat([table for table in tables if len(table)] or tables[:1], ignore_index=True)
+    joined.attrs |= {"units": posterior.units, "probability": probability}
+    joined.attrs.pop("threshold", None)
+    return joined
+
+
+def read_hotspots(
+    posterior: Posterior, given: gpd.GeoDataFrame | bool | None, thresholds: Sequence[float]
+) -> gpd.GeoDataFrame | None:
+    """Return what an output shows of hot spots: a table as it is, if True those above the thresholds; None for none."""
+    if given is None or given is False:
+        return None
+    if given is True:
+        return hotspots_above(posterior, thresholds)
+    missing = [name for name in ("hotspot", "threshold", "p_all") if name not in given]
+    if missing:
+        raise DataError(
+            f"This is no table of hot spots: it has no {' and no '.join(missing)}.",
+            option="hotspots",
+            found=list(map(str, given.columns)),
+            remedy="Pass what posterior.hotspots(threshold) returns, or True for those above the thresholds.",
+        )
+    if given.crs is None or given.crs == posterior.domain.crs:
+        return given
+    moved = given.to_crs(posterior.domain.crs)
+    moved.attrs |= given.attrs
+    return moved
 
 
 def _amounts(posterior: Posterior) -> np.ndarray:
@@ -201,6 +246,7 @@ def _numbers(
         columns |= {f"{start}{quantile_name(q)}": factor * np.quantile(averages, q, axis=0) for q in chances}
     limit = threshold / factor
     columns |= {"p_all": all_above.mean(axis=0), "p_mean": (averages > limit).mean(axis=0)}
+    columns |= {"threshold": np.full(len(parts), float(threshold)), "units": [posterior.units] * len(parts)}
     if posterior.periods is not None:
         _classed(columns, parts, averages > limit, now, before, limit, probability)
     return columns
@@ -296,6 +342,30 @@ def _observed(posterior: Posterior, parts: list[Part], added: Callable[[np.ndarr
 
 
 def numbered(frame: pd.DataFrame) -> list[str]:
-    """Return what hot spots are called on maps and in tables."""
-    kinds = frame["class"] if "class" in frame else [""] * len(frame)
-    return [f"hot spot {k}{f', {kind}' if kind else ''}" for k, kind in zip(frame["hotspot"], kinds, strict=True)]
+    """Return what hot spots are called on maps and in tables, with their threshold where there are several.
+
+    Examples
+    --------
+    >>> numbered(pd.DataFrame({"hotspot": [1, 2], "threshold": 0.5, "class": ["new", "former"]}))
+    ['Hot spot 1, new', 'Hot spot 2, former']
+    >>> numbered(pd.DataFrame({"hotspot": [1, 1], "threshold": [0.5, 2.0]}))
+    ['Hot spot 1 above 0.5', 'Hot spot 1 above 2']
+    """
+    several = frame["threshold"].nunique() > 1
+    above = [f" above {number(value, 6)}" if several else "" for value in frame["threshold"]]
+    kinds = [f", {kind}" for kind in frame["class"]] if "class" in frame else [""] * len(frame)
+    return [f"Hot spot {k}{a}{kind}" for k, a, kind in zip(frame["hotspot"], above, kinds, strict=True)]
+
+
+def about_hotspots(frame: pd.DataFrame) -> str:
+    """Return what hot spots are, in words for legends.
+
+    Examples
+    --------
+    >>> about_hotspots(pd.DataFrame({"threshold": [0.5, 2.0], "units": "per km²", "p_all": 0.97}))
+    'hot spots, each of which exceeds 0.5 or 2 per km² everywhere with a probability of 95 %'
+    """
+    values = " or ".join(number(value, 6) for value in sorted(set(frame["threshold"])))
+    unit = next(iter(frame["units"]), "") if "units" in frame else ""
+    chance = percent(frame.attrs.get("probability", PROBABILITY))
+    return f"hot spots, each of which exceeds {f'{values} {unit}'.strip()} everywhere with a probability of {chance}"

@@ -20,6 +20,7 @@ from geobgp.auto.gridded import read_land
 from geobgp.auto.options import TilesOptions
 from geobgp.auto.pipeline import Mapped, run
 from geobgp.auto.search import cell_size_for
+from geobgp.checks.hotspots import hotspots_above
 from geobgp.cli.messages import say, showing_warnings
 from geobgp.cli.options import (
     MapOptions,
@@ -30,7 +31,7 @@ from geobgp.cli.options import (
     command_line,
     parse_options,
 )
-from geobgp.cli.results import read_named_regions, write_results
+from geobgp.cli.results import read_named_regions, write_hotspots, write_results
 from geobgp.cli.workspace import RECORD, Steps, fill_folder, write_record
 from geobgp.errors import DataError, GeobgpError, WriteError, option
 from geobgp.files import check_exists, check_unread, replacing
@@ -286,15 +287,21 @@ def _write_strata(folder: Path, strata: Strata, options: Any, steps: Steps, warn
                 with steps.step(f"raster of {name}"):
                     strata[name].to_raster(path, thresholds)
                 stage.step(n, len(strata))
+    hotspots = None
+    if thresholds:
+        with steps.stage("hot spots") as stage:
+            hotspots = strata.together({name: hotspots_above(one, thresholds) for name, one in strata.items()})
+            stage.note(write_hotspots(hotspots, folder))
     with steps.stage("project") as stage:
-        strata.to_qgis(folder, thresholds, regions=regions)
+        strata.to_qgis(folder, thresholds, regions=regions, hotspots=hotspots)
         stage.note(count(len(strata), "stratum", "strata"))
     with steps.stage("netCDF"):
         strata.to_netcdf(folder / "intensity.nc", thresholds)
     with steps.stage("totals") as stage:
         table = strata.totals(
-            regions, n_samples=_SAMPLES, client=options.client, n_jobs=options.n_jobs, step=stage.step
-        )
+            regions, thresholds=thresholds, n_samples=_SAMPLES, client=options.client, n_jobs=options.n_jobs,
+            step=stage.step,
+        )  # fmt: skip
         strata.write_totals(table, folder / "totals.gpkg")
         strata.write_totals(table, folder / "totals.csv")
         stage.note(count(len(table), "row"))
@@ -304,11 +311,12 @@ def _write_strata(folder: Path, strata: Strata, options: Any, steps: Steps, warn
         strata.to_index(folder / "index.html", title=options.title)
     with steps.stage("map"):
         strata.to_map(
-            folder / "map.html", thresholds=thresholds or None, regions=regions, context=options.context,
-            basemap=options.basemap,
+            folder / "map.html", thresholds=thresholds or None, regions=regions, hotspots=hotspots,
+            context=options.context, basemap=options.basemap,
         )  # fmt: skip
     with steps.stage("report"):
-        strata.to_report(folder / "report.html", thresholds=thresholds, regions=regions, checks=options.checks)
+        asked = {"thresholds": thresholds, "regions": regions, "hotspots": hotspots, "checks": options.checks}
+        strata.to_report(folder / "report.html", **asked)
     record: dict[str, Any] = {
         "geobgp": geobgp.__version__,
         "created": strata.pooled.created,

@@ -10,6 +10,7 @@ import pandas as pd
 
 import geobgp
 from geobgp.checks.crossval import check_warning, too_few_to_hold_out, what_to_try
+from geobgp.checks.hotspots import hotspots_above
 from geobgp.checks.residuals import check
 from geobgp.cli.options import MapOptions, PrevalenceFiles, RiskFiles, ValueFiles, command_line, render_option
 from geobgp.cli.workspace import RECORD, Steps, files_in, write_record
@@ -22,11 +23,12 @@ from geobgp.files import replacing
 from geobgp.inference.mixture import quantile_words
 from geobgp.land.regions import name_column, read_regions
 from geobgp.output.grids import View
-from geobgp.output.qgis import write_qgis
+from geobgp.output.qgis import HOTSPOTS, write_qgis
+from geobgp.output.qgis import write_layers as write_polygons
 from geobgp.output.rasters import write_rasters
 from geobgp.privacy import told_origin
 from geobgp.report.report import ReportInputs, write_report
-from geobgp.text import count, percent, size_text, whole_percent
+from geobgp.text import count, number, percent, size_text, whole_percent
 from geobgp.web import maps
 
 if TYPE_CHECKING:
@@ -62,6 +64,9 @@ _ABOUT = {
     "map.gpkg": "shoreline, and the land that probably exceeds a threshold; polygons of the QGIS project",
     "report.html": "this report",
     "regions.gpkg": "numbers by region, with intervals",
+    "regions.csv": "the same as a table",
+    "hotspots.gpkg": "the connected parts of the land that exceed a threshold all at once, with their numbers",
+    "hotspots.csv": "the same as a table",
     "tolerance.gpkg": "where the risk is raised or lowered with a probability of 97.5 %",
     "summary.json": "numbers and choices, for programs",
     "periods": "rasters of every period, mean_2020-03.tif (q50_2020-03.tif of a rate) and the like, with one legend",
@@ -122,15 +127,21 @@ def write_results(
     regions = None
     if options.regions or posterior.areas is not None:
         with steps.stage("regions") as stage:
-            layers = region_totals(posterior, options.regions, options.regions_by)
+            layers = region_totals(posterior, options.regions, options.regions_by, thresholds)
             write_layers(folder / "regions.gpkg", **layers)
             regions = layers["regions"]
+            write_csv(folder / "regions.csv", regions)
             over = "" if periods is None else f" in {periods.words()}"
             stage.note(f"{count(len(regions) // (1 if periods is None else periods.n), 'region')}{over}")
+    hotspots = None
+    if thresholds:
+        with steps.stage("hot spots") as stage:
+            hotspots = hotspots_above(posterior, thresholds)
+            stage.note(write_hotspots(hotspots, folder))
     with steps.stage("map") as stage:
-        stage.note(size_text(write_map(view, counts, options, thresholds, regions, folder).stat().st_size))
+        stage.note(size_text(write_map(view, counts, options, thresholds, regions, hotspots, folder).stat().st_size))
     with steps.stage("project"):
-        write_qgis(view, folder / "map.qgz", rasters, thresholds=thresholds, regions=regions)
+        write_qgis(view, folder / "map.qgz", rasters, thresholds=thresholds, regions=regions, hotspots=hotspots)
     checks = None
     if options.checks and periods is None and isinstance(counts, Counts) and not posterior.protection:
         with steps.stage("pieces of land"):
@@ -148,6 +159,7 @@ def write_results(
         warnings=[*warnings, *steps.told()],
         thresholds=thresholds,
         regions=regions,
+        hotspots=hotspots,
         files=shown_files(file_names(folder), posterior.quantity),
         seconds=steps.seconds,
         command=command_line(options, _COMMANDS.get(type(options), "map")),
@@ -189,6 +201,7 @@ def write_map(
     options: MapOptions | RiskFiles | ValueFiles | PrevalenceFiles,
     thresholds: Sequence[float],
     regions: gpd.GeoDataFrame | None,
+    hotspots: gpd.GeoDataFrame | None,
     folder: Path,
 ) -> Path:
     """Write the interactive map; of periods that are too many for a page, the last one alone."""
@@ -200,7 +213,7 @@ def write_map(
         "points": getattr(counts, "coordinates", None),
     }
     try:
-        page = maps.posterior_map(view, regions=regions, **how)
+        page = maps.posterior_map(view, regions=regions, hotspots=hotspots, **how)
     except SizeError as error:
         if view.fitted is None:
             raise
@@ -214,7 +227,9 @@ def write_map(
             )
         )
         last = None if regions is None else regions[regions["period"] == label]
-        page = maps.posterior_map(view.posterior.at(label), regions=last, **how)
+        if hotspots is not None:
+            hotspots = hotspots[hotspots["period"] == label].drop(columns=["period", "start"])
+        page = maps.posterior_map(view.posterior.at(label), regions=last, hotspots=hotspots, **how)
     return maps.save(page, folder / "map.html")
 
 
@@ -236,6 +251,20 @@ def write_layers(path: Path, **layers: gpd.GeoDataFrame) -> None:
             frame.to_file(temporary, layer=name, driver="GPKG")
 
 
+def write_csv(path: Path, frame: gpd.GeoDataFrame) -> None:
+    """Write a table without its geometries, for spreadsheets."""
+    with replacing(path) as temporary:
+        pd.DataFrame(frame.drop(columns=frame.geometry.name)).to_csv(temporary, index=False)
+
+
+def write_hotspots(hotspots: gpd.GeoDataFrame, folder: Path) -> str:
+    """Write hot spots as polygons and as a table, and return how many there are above each threshold."""
+    write_polygons(folder / HOTSPOTS, {"hotspots": hotspots})
+    write_csv(folder / "hotspots.csv", hotspots)
+    above = hotspots["threshold"].value_counts().sort_index()
+    return ", ".join(f"{n:,} above {number(value, 6)}" for value, n in above.items()) or "none"
+
+
 def read_named_regions(path: str | None, domain: Domain, by: str | None = None) -> gpd.GeoDataFrame:
     """Return regions with a name; polygons of one name are one region, those without a name regions of their own."""
     frame = read_regions(path, domain)
@@ -251,7 +280,9 @@ def read_named_regions(path: str | None, domain: Domain, by: str | None = None) 
     return read_regions(named, domain, by="name")
 
 
-def region_totals(posterior: Posterior, path: str | None, by: str | None = None) -> dict[str, gpd.GeoDataFrame]:
+def region_totals(
+    posterior: Posterior, path: str | None, by: str | None = None, thresholds: Sequence[float] = ()
+) -> dict[str, gpd.GeoDataFrame]:
     """Return totals of regions, with a name and the number observed; over periods their trends too.
 
     Polygons of one name are one region. Without regions, those of the areas whose counts made the map.
@@ -264,7 +295,7 @@ def region_totals(posterior: Posterior, path: str | None, by: str | None = None)
         frame = read_named_regions(path, posterior.domain, by)
     counted = posterior.is_summed and posterior.exposure_kind != "risk"
     how: dict[str, Any] = {"predicted": True, "n_samples": _REGION_SAMPLES} if counted else {}
-    layers = {"regions": posterior.totals(frame, **how)}
+    layers = {"regions": posterior.totals(frame, thresholds=thresholds, **how)}
     if posterior.periods is not None and posterior.periods.n > 1:
         layers["trend"] = posterior.trend(frame)
     return layers

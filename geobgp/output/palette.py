@@ -73,6 +73,11 @@ _CURVES: Final = {
     ),
 }  # fmt: skip
 RAMPS: Final = tuple(_CURVES)
+#: Outlines of hot spots, by what became of them; "" of maps without time.
+HOTSPOT_COLOURS: Final = {
+    "": "#8a1f4b", "first": "#8a1f4b", "new": "#c8500a", "persistent": "#8a1f4b", "intensifying": "#a50f15",
+    "diminishing": "#6a51a3", "sporadic": "#2070b4", "former": "#636363",
+}  # fmt: skip
 _STEPS: Final = 513
 
 

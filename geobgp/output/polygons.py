@@ -14,7 +14,9 @@ import shapely
 
 from geobgp.errors import DataError, option
 from geobgp.files import replacing
+from geobgp.inference.mixture import check_probabilities, quantile_name
 from geobgp.output.grids import transform_of
+from geobgp.output.palette import chosen_variable
 from geobgp.text import number
 
 if TYPE_CHECKING:
@@ -23,6 +25,79 @@ if TYPE_CHECKING:
     from affine import Affine
 
     from geobgp.land.domain import Domain
+    from geobgp.posterior import Posterior
+
+
+# -- Cells: the land of every node with its numbers ----------------------------------------------------------
+
+
+def cells(
+    posterior: Posterior, quantiles: Sequence[float] | None, thresholds: Sequence[float], period: int | None
+) -> gpd.GeoDataFrame:
+    """Return a row for each node (of one period, or of each): its land and its numbers; see `Posterior.cells`."""
+    import geopandas as gpd
+
+    from geobgp.totals import with_periods
+
+    domain, count = posterior.domain, posterior.n_periods
+    which = list(range(count)) if period is None else [period]
+    chances = check_probabilities(posterior.quantiles if quantiles is None else quantiles)
+    size, unit = domain.area_unit
+
+    def chosen(values: np.ndarray) -> np.ndarray:
+        """Return values of the nodes of the periods that are asked for, in one line."""
+        each = np.broadcast_to(np.reshape(values, (-1, domain.n_nodes)), (count, domain.n_nodes))
+        return each[which].ravel()
+
+    columns = {"node": chosen(np.arange(domain.n_nodes))}
+    columns["land_km2" if unit == "km²" else "land_area"] = chosen(domain.node_areas / size)
+    kind = posterior.exposure_kind
+    if kind not in ("area", "observation") and not (kind == "risk" and posterior.protection):
+        columns["exposure"] = chosen(posterior.exposure)
+    named = posterior._statistics(chances)
+    columns |= {name: chosen(named[name]) for name in ("mean", "sd", *map(quantile_name, chances))}
+    for value in thresholds:
+        columns[f"exceedance_{value:g}"] = chosen(posterior.link.exceedance(posterior._shown_nodes, value))
+    shapes = np.tile(domain.polygon_of(np.arange(domain.n_nodes)), len(which))
+    frame = gpd.GeoDataFrame(columns, geometry=shapes, crs=domain.crs)
+    if posterior.periods is not None:
+        with_periods(frame, posterior.periods, np.repeat(which, domain.n_nodes))
+    frame.attrs["units"] = posterior.units
+    return frame
+
+
+# -- Contours ------------------------------------------------------------------------------------------------
+
+
+def variable_of(
+    posterior: Posterior, variable: str | None, threshold: float | None, levels: Sequence[float]
+) -> xr.DataArray:
+    """Return what is asked for by name: a variable of `Posterior.intensity`, or "exceedance" of a threshold."""
+    if variable != "exceedance" and threshold is None:
+        data = posterior.intensity()
+        return data[chosen_variable(data, variable)]
+    if variable not in (None, "exceedance"):
+        raise DataError(
+            f"{option('threshold')} asks for a probability, {option('variable')} for {variable!r}.",
+            option="variable",
+            found=variable,
+            remedy=f"Use {option('variable', 'exceedance')}, or leave out {option('threshold')}.",
+        )
+    if threshold is None:
+        raise DataError(
+            "An exceedance is that of a threshold, and none was given.",
+            option="threshold",
+            remedy=f"Say of which: {option('threshold', python='threshold=...')}, in {posterior.units}.",
+        )
+    wanted = np.asarray(levels, float)
+    if ((wanted <= 0.0) | (wanted >= 1.0)).any():
+        raise DataError(
+            f"{option('levels')} of an exceedance are probabilities between 0 and 1; found {levels!r}.",
+            option="levels",
+            found=levels,
+            remedy="For the land that exceeds it with 80 and 95 %: levels=[0.8, 0.95].",
+        )
+    return posterior.exceedance(threshold)
 
 
 def to_polygons(

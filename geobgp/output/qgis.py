@@ -423,8 +423,8 @@ def _moments(span: Span) -> tuple[str, str]:
 
 #: The land where a threshold is exceeded with more than these probabilities.
 PROBABILITIES = (0.5, 0.8, 0.95)
-#: The file with polygons beside a project.
-POLYGONS = "map.gpkg"
+#: The files with polygons, and with hot spots, beside a project.
+POLYGONS, HOTSPOTS = "map.gpkg", "hotspots.gpkg"
 _LINES = polygon_qml([Fill("#33434b", colour="#33434b", hatched=True)])
 _SHORE = polygon_qml([Fill("#4d4d4d", 0.2)])
 _HIDDEN = polygon_qml([Fill("#bdbdbd", 0.1, "#d9d9d9")])
@@ -437,6 +437,7 @@ def write_qgis(
     *,
     thresholds: Sequence[float] = (),
     regions: gpd.GeoDataFrame | None = None,
+    hotspots: gpd.GeoDataFrame | None = None,
 ) -> Path:
     """Write a project that shows what was written of a posterior, and polygons for it beside.
 
@@ -453,10 +454,11 @@ def write_qgis(
         its tags (`geobgp.output.rasters.time_tags`).
     thresholds : sequence of float
         The land that probably exceeds each becomes a layer.
-    regions : GeoDataFrame, optional
-        What ``regions.gpkg``, in the same folder, holds.
+    regions, hotspots : GeoDataFrame, optional
+        What ``regions.gpkg`` and ``hotspots.gpkg``, in the same folder, hold.
     """
-    group = posterior_group(shown, Path(path).absolute().parent, rasters, thresholds=thresholds, regions=regions)
+    folder = Path(path).absolute().parent
+    group = posterior_group(shown, folder, rasters, thresholds=thresholds, regions=regions, hotspots=hotspots)
     domain = View.of(shown).domain
     return write_project(path, group, crs=domain.crs, bounds=domain.grid.bounds)
 
@@ -468,6 +470,7 @@ def posterior_group(
     *,
     thresholds: Sequence[float] = (),
     regions: gpd.GeoDataFrame | None = None,
+    hotspots: gpd.GeoDataFrame | None = None,
     root: Path | None = None,
     name: str = "",
 ) -> LayerGroup:
@@ -475,7 +478,7 @@ def posterior_group(
 
     Parameters
     ----------
-    shown, rasters, thresholds, regions
+    shown, rasters, thresholds, regions, hotspots
         As for `write_qgis`.
     folder : path
         Where its files are.
@@ -498,6 +501,8 @@ def posterior_group(
         # Any one of several periods has all the outlines.
         one = _only(view.labels[0]) if "period" in regions else ""
         members.append(_vector("Regions", f"{place}regions.gpkg|layername=regions{one}", style, regions.crs))
+    if hotspots is not None:
+        members += _hotspot_layers(view, hotspots, f"{place}{HOTSPOTS}|layername=hotspots")
     members.append(_vector("Shoreline", f"{place}{POLYGONS}|layername=shoreline", _SHORE, domain.crs))
     if hidden:
         hidden_words = legend(view.posterior, "Hidden")
@@ -656,22 +661,39 @@ def _vector(
     return ProjectLayer(name, source, style, "vector", crs, visible, span)
 
 
-def _of_periods(view: View, name: str, source: str, style: str) -> list[ProjectLayer | LayerGroup]:
-    """Return a layer of polygons that waits to be looked at; where there are periods a group with one for each."""
+def _hotspot_layers(view: View, hotspots: gpd.GeoDataFrame, source: str) -> list[ProjectLayer | LayerGroup]:
+    """Return a layer of hot spots for each threshold, by period where there are some, in colours of their classes."""
+    if "class" in hotspots:
+        fills = [Fill(colour, 0.7, value=kind) for kind, colour in palette.HOTSPOT_COLOURS.items() if kind]
+        style = polygon_qml(fills, column="class", label="hotspot")
+    else:
+        style = polygon_qml([Fill(palette.HOTSPOT_COLOURS[""], 0.7)], label="hotspot")
+    thresholds, units = sorted(set(hotspots["threshold"])), view.posterior.units
+    layers: list[ProjectLayer | LayerGroup] = []
+    for value in thresholds:
+        only = f'"threshold" = {float(value)!r}' if len(thresholds) > 1 else ""
+        layers += _of_periods(view, f"Hot spots above {number(value, 6)} {units}", source, style, only, visible=True)
+    return layers
+
+
+def _of_periods(
+    view: View, name: str, source: str, style: str, only: str = "", *, visible: bool = False
+) -> list[ProjectLayer | LayerGroup]:
+    """Return a layer of polygons, those of the condition `only`; where there are periods a group with one for each."""
     periods, crs = view.periods, view.domain.crs
     if periods is None:
-        return [_vector(name, source, style, crs, visible=False)]
+        return [_vector(name, f"{source}|subset={only}" if only else source, style, crs, visible=visible)]
     spans = [_span(str(a), str(b)) for a, b in zip(periods.starts, periods.ends, strict=True)]
     layers = [
-        _vector(label, source + _only(label), style, crs, visible=span is not None, span=span)
+        _vector(label, source + _only(label, only), style, crs, visible=span is not None, span=span)
         for label, span in zip(periods.labels, spans, strict=True)
     ]
-    return [LayerGroup(name, layers, visible=False, expanded=False)]
+    return [LayerGroup(name, layers, visible=visible, expanded=False)]
 
 
-def _only(label: str) -> str:
-    """Return what a source is followed by where one period of it is shown."""
-    return f"|subset=\"period\" = '{label}'"
+def _only(label: str, also: str = "") -> str:
+    """Return what a source is followed by where one period of it is shown, under a condition besides."""
+    return f"|subset=\"period\" = '{label}'{f' AND {also}' if also else ''}"
 
 
 def _span(start: str | None, end: str | None) -> Span | None:

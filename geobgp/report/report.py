@@ -23,6 +23,7 @@ from geobgp.output.grids import View
 from geobgp.prior.kernels import Matern, SquaredExponential
 from geobgp.privacy import told_origin
 from geobgp.report import figures, statements
+from geobgp.report.thresholds import about_thresholds, above_columns
 from geobgp.summary import interval_words
 from geobgp.text import events, listed, number, percent, size_text, whole_percent
 from geobgp.web import page as templates
@@ -149,6 +150,8 @@ class ReportInputs:
     regions : DataFrame
         From `Posterior.totals`, with a column ``name`` and, if known, ``observed``; of periods the last that was
         fitted is listed.
+    hotspots : DataFrame
+        From `Posterior.hotspots`.
     files : mapping of str to str
         Files beside the report, and what they are.
     seconds : mapping of str to float
@@ -167,6 +170,7 @@ class ReportInputs:
     warnings: Sequence[str] = ()
     thresholds: Sequence[float] = ()
     regions: pd.DataFrame | None = None
+    hotspots: pd.DataFrame | None = None
     files: Mapping[str, str] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
     command: str = ""
@@ -275,6 +279,7 @@ def render(shown: Posterior | View, inputs: ReportInputs) -> str:
         **_validation(posterior, inputs.validation),
         **_level(view),
         **region_table(_last_period(view, inputs.regions), people),
+        **about_thresholds(view, inputs.thresholds, inputs.hotspots, _MOST_REGIONS),
         region_period="" if view.fitted is None else view.fitted.labels[-1],
     )
 
@@ -584,6 +589,9 @@ def region_table(frame: pd.DataFrame | None, exposed: str = "Exposure") -> dict[
             columns |= between(frame, key, three)
     if "p_above" in frame:
         columns["Above average"] = ["-" if math.isnan(p) else percent(p) for p in frame["p_above"]]
+    for column, name in above_columns(frame).items():
+        columns[name] = [events(v) for v in frame[column]]
+        columns |= between(frame, column, events, name)
     n_numbers = len(columns) - place
     rows = [
         (*row[:-n_numbers], "hidden", *[""] * (n_numbers - 1)) if hidden else row

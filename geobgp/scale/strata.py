@@ -298,12 +298,15 @@ class Strata(Mapping[str, "Posterior"]):
     latent = _asked("latent")
     dataset = _asked("dataset")
     node_intensity = _asked("node_intensity")
+    cells = _asked("cells")
     sample = _asked("sample")
     predict = _asked("predict")
     level = _asked("level")
     trend = _asked("trend")
     ranks = _asked("ranks")
     excursion = _asked("excursion")
+    hotspots = _asked("hotspots")
+    people_above = _asked("people_above")
     tolerance_contours = _asked("tolerance_contours")
     residuals = _asked("residuals")
     cross_validate = _asked("cross_validate")
@@ -339,6 +342,8 @@ class Strata(Mapping[str, "Posterior"]):
             return replace(self, _posteriors=dict(answers), pooled=pooled)
         if isinstance(first, pd.DataFrame):
             tables = [self._labelled(table, name) for name, table in answers.items()]
+            # Without the empty ones, whose columns have no kind.
+            tables = [table for table in tables if len(table)] or tables[:1]
             table = pd.concat(tables, ignore_index=isinstance(first.index, pd.RangeIndex))
             table.attrs |= first.attrs
             return table
@@ -478,7 +483,9 @@ class Strata(Mapping[str, "Posterior"]):
 
         return write_zarr(self.dataset(thresholds=thresholds, **how), path)
 
-    def to_qgis(self, path: str | Path, thresholds: Sequence[float] = (), *, regions: Any = None) -> Path:
+    def to_qgis(
+        self, path: str | Path, thresholds: Sequence[float] = (), *, regions: Any = None, hotspots: Any = None
+    ) -> Path:
         """Write a QGIS project with a group of layers for each stratum, all in the same classes.
 
         Parameters
@@ -489,8 +496,11 @@ class Strata(Mapping[str, "Posterior"]):
             Each adds the probability of exceeding it, and where that is probable, as polygons.
         regions : optional
             As for `Posterior.totals`; their totals are in ``regions.gpkg`` of each stratum.
+        hotspots : bool or GeoDataFrame, optional
+            From `hotspots`; True: those above each of the thresholds. They are in ``hotspots.gpkg`` of each stratum.
         """
-        from geobgp.output.qgis import LayerGroup, posterior_group, write_layers, write_project
+        from geobgp.checks.hotspots import read_hotspots
+        from geobgp.output.qgis import HOTSPOTS, LayerGroup, posterior_group, write_layers, write_project
 
         project = Path(path) if Path(path).suffix.lower() == ".qgz" else Path(path) / "map.qgz"
         root, shown = project.absolute().parent, self.alike()
@@ -498,12 +508,12 @@ class Strata(Mapping[str, "Posterior"]):
         for name, stem in self.file_names().items():
             posterior, folder = shown[name], root / f"map-{stem}"
             rasters = posterior.to_raster(folder, thresholds)
-            totals = None if regions is None else posterior.totals(regions)
-            if totals is not None:
-                write_layers(folder / "regions.gpkg", {"regions": totals})
-            group = posterior_group(
-                posterior, folder, rasters, thresholds=thresholds, regions=totals, root=root, name=name
-            )
+            totals = None if regions is None else posterior.totals(regions, thresholds=thresholds)
+            tables = {"regions": totals, "hotspots": read_hotspots(posterior, _of_stratum(hotspots, name), thresholds)}
+            for (key, table), file in zip(tables.items(), ("regions.gpkg", HOTSPOTS), strict=True):
+                if table is not None:
+                    write_layers(folder / file, {key: table})
+            group = posterior_group(posterior, folder, rasters, thresholds=thresholds, **tables, root=root, name=name)
             groups.append(replace(group, visible=not groups, expanded=not groups))
         whole, domain = LayerGroup(self.title, groups), self.pooled.domain
         return write_project(project, whole, crs=domain.crs, bounds=domain.grid.bounds)
@@ -546,6 +556,7 @@ class Strata(Mapping[str, "Posterior"]):
         pages = {}
         for name, posterior in self.alike().items():
             asked: dict[str, Any] = {"title": name, "max_bytes": most} | how
+            asked["hotspots"] = _of_stratum(how.get("hotspots"), name)
             pages[name] = posterior.to_map(**asked).get_root().render()
         return self._switch(path, pages, how.get("basemap") is not None)
 
@@ -563,7 +574,7 @@ class Strata(Mapping[str, "Posterior"]):
         with TemporaryDirectory(prefix="geobgp-") as folder:
             for name, posterior in self.alike().items():
                 file = Path(folder) / "report.html"
-                posterior.to_report(file, **how)
+                posterior.to_report(file, **how | {"hotspots": _of_stratum(how.get("hotspots"), name)})
                 pages[name] = file.read_text("utf-8")
         self._switch(path, pages)
         return Path(path)
@@ -618,6 +629,15 @@ class Strata(Mapping[str, "Posterior"]):
 
 #: What saved strata are called; bytes of a page with all their maps, and of each of them at least.
 KIND, PAGE_BYTES, LEAST_BYTES = "strata", 24_000_000, 1_000_000
+
+
+def _of_stratum(table: Any, name: str) -> Any:
+    """Return the rows of a stratum, of a table of all; anything else as it is."""
+    if "stratum" not in getattr(table, "columns", ()):
+        return table
+    own = table[table["stratum"] == name].drop(columns="stratum").reset_index(drop=True)
+    own.attrs |= table.attrs
+    return own
 
 
 def _stacked(answers: dict[str, Any], by: Sequence[str]) -> Any:

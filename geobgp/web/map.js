@@ -187,6 +187,7 @@ window.geobgp = (function () {
       const strip = legendBox.appendChild(el("div", "geobgp-strip"));
       for (const entry of layer.classes) strip.appendChild(el("i")).style.background = entry.colour;
       if (layer.note) more.appendChild(el("div", "geobgp-units", layer.note));
+      if (config.hotspots) more.appendChild(el("div", "geobgp-units", config.hotspots.words));
     }
     card("bottomright", "geobgp-legend", function (box) { legendBox = box; legend(); });
     card("bottomright", "geobgp-readout", function (box) { readout = box; });
@@ -233,8 +234,8 @@ window.geobgp = (function () {
     function interval(v) { return config.interval + " interval " + number(v.low) + " \u2013 " + number(v.high); }
     function show(v, latlng) {
       readout.replaceChildren();
-      const region = v ? above.regionAt(latlng) : null;
-      above.mark(region);
+      const region = v ? above.regionAt(latlng) : null, spot = v ? above.hotspotsAt(latlng)[0] : null;
+      above.mark(spot || region);
       if (!v) { readout.appendChild(el("span", "geobgp-quiet", config.hint)); return; }
       const first = readout.appendChild(el("div")), layer = config.layers[active];
       first.appendChild(el("b", "", number(v[config.drawn])));
@@ -250,10 +251,10 @@ window.geobgp = (function () {
       } else if (layer.field) {
         readout.appendChild(el("div", "geobgp-quiet", layer.chance + ": " + percent(v[layer.field])));
       }
-      if (region) {
+      for (const [item, n] of [[spot, 3], [region, 2]]) if (item) {
         const box = readout.appendChild(el("div", "geobgp-region"));
-        box.appendChild(el("b", "", region.name));
-        box.appendChild(el("div", "", above.rows(region).slice(0, 2).map(row => row.join(" ")).join("; ")));
+        box.appendChild(el("b", "", item.name));
+        box.appendChild(el("div", "", above.rows(item).slice(0, n).map(row => row.join(" ")).join("; ")));
       }
       if (time) readout.appendChild(time.chart(cellAt(latlng), region));
     }
@@ -277,15 +278,15 @@ window.geobgp = (function () {
       if ("sd" in v) rows.push(["standard deviation", number(v.sd)]);
       for (const layer of config.layers) if (layer.field) rows.push([layer.chance, percent(v[layer.field])]);
       config.pair.forEach(function (name, k) { rows.push([name, number(k ? v.second : v.first)]); });
-      const box = el("div"), region = above.regionAt(latlng), period = time ? time.label() + "; " : "";
+      const box = el("div"), region = above.regionAt(latlng), spots = above.hotspotsAt(latlng), period = time ? time.label() + "; " : "";
       box.appendChild(table(rows));
       box.appendChild(el("div", "geobgp-quiet", period + config.units + "; " + place(latlng)));
       if (cells.block > 1) box.appendChild(el("div", "geobgp-quiet", averaged));
       if (time) box.appendChild(time.chart(cellAt(latlng), null));
-      if (region) {
-        box.appendChild(el("h2", "", region.name));
-        box.appendChild(table(above.rows(region)));
-        if (time) box.appendChild(time.chart(-1, region));
+      for (const item of [...spots, region]) if (item) {
+        box.appendChild(el("h2", "", item.name));
+        box.appendChild(table(above.rows(item)));
+        if (time && item === region) box.appendChild(time.chart(-1, region));
       }
       // Where there is little room it scrolls, below the title.
       const top = frame.querySelector(".geobgp-title").offsetHeight + 20, most = frame.clientHeight - top - (config.time ? 190 : 120);
@@ -294,7 +295,8 @@ window.geobgp = (function () {
       popup = latlng;
       if (options && options.quiet) return true;
       const said = rows.map(row => row.join(": ")).join(", ") + "; " + period + config.units + "; " + place(latlng);
-      spoken.textContent = said + (region ? "; " + region.name + ": " + above.rows(region).map(row => row.join(": ")).join(", ") : "");
+      spoken.textContent = [said, ...[...spots, region].filter(Boolean).map(
+        item => item.name + ": " + above.rows(item).map(row => row.join(": ")).join(", "))].join("; ");
       return true;
     }
     map.on("click", function (e) { open(e.latlng); });
@@ -338,12 +340,14 @@ window.geobgp = (function () {
       { interactive: false, style: { color: "#33434b", weight: 1, opacity: 0.8, smoothFactor: 0 } }).addTo(groups.shoreline);
     // What is read again when another period is shown.
     function again(quiet) {
+      if (time) above.turn();
       if (!time || !arrays[config.drawn]) return;
       if (popup) open(popup, { autoPan: false, quiet: quiet });
       if (pointed) show(at(pointed), pointed);
     }
     function speak(words) { spoken.textContent = words; }
     if (config.time) time = window.geobgp.time(map, layers, config, { value: value, number: number, speak: speak, again: again });
+    above.turn();
     if (config.points) config.points.coords.forEach(function (c, k) {
       const dot = L.circleMarker(c, { radius: 3, weight: 1, color: "#ffffff", fillColor: "#16323f", fillOpacity: 0.9 });
       if (config.points.labels) dot.bindTooltip(el("span", "", config.points.labels[k]));
@@ -355,7 +359,7 @@ window.geobgp = (function () {
     window.addEventListener("beforeprint", function () {
       document.body.appendChild(window.geobgp.sheet(config, {
         active: active, picture: layers[active]._url, opacity: input.value / 100,
-        seen: key => Boolean(config[key] && map.hasLayer(groups[key])), period: time ? time.label() : ""
+        hotspots: above.hotspots(), seen: key => Boolean(config[key] && map.hasLayer(groups[key])), period: time ? time.label() : ""
       }, pixel));
     });
     window.addEventListener("afterprint", function () {

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import folium
 import numpy as np
 
+from geobgp.checks.hotspots import read_hotspots
 from geobgp.data.inputs import unseen_share
 from geobgp.errors import DataError, SizeError, option
 from geobgp.files import replacing
@@ -69,6 +70,7 @@ def posterior_map(
     threshold: float | bool | None = None,
     thresholds: Sequence[float] | None = None,
     regions: Any = None,
+    hotspots: gpd.GeoDataFrame | bool | None = None,
     context: Any = None,
     basemap: str | folium.TileLayer | None = None,
     show_points: bool = False,
@@ -105,6 +107,8 @@ def posterior_map(
         Outlines of regions; under the cursor and in the popup are their numbers with intervals. A table from
         `Posterior.totals` is shown as it is (with a column ``observed`` where there is one); of other regions the
         totals are computed.
+    hotspots : GeoDataFrame or bool, optional
+        From `Posterior.hotspots`; True: those above the thresholds of the map. A click shows their numbers.
     context : GeoDataFrame, GeoSeries or path, optional
         Outlines and names for orientation that need no network: borders, towns. The names are in the first column of
         words that is called a name.
@@ -152,7 +156,8 @@ def posterior_map(
     spread, of_mean = uncertainty(data)
     fields |= {"cv" if of_mean else "sd": spread, "low": data[ends.low].values, "high": data[ends.high].values}
     span = float(np.nanmin(fields["low"])), float(np.nanmax(fields["high"]))
-    for k, value in enumerate(chosen_thresholds(threshold, thresholds, default_threshold(posterior, data))):
+    values = chosen_thresholds(threshold, thresholds, default_threshold(posterior, data))
+    for k, value in enumerate(values):
         fields[f"p{k}"] = view.exceedance(value)
         layers.append(chance_layer(fields[f"p{k}"], value, units, f"p{k}", span, ends.words))
     summary = posterior.summary()
@@ -168,6 +173,7 @@ def posterior_map(
         hatched=view.hatched,
         points=(points, point_labels) if show_points else None,
         regions=None if regions is None else overlays.region_totals(posterior, regions),
+        hotspots=read_hotspots(posterior, hotspots, values),
         context=context,
         basemap=basemap,
         opacity=opacity,
@@ -248,6 +254,7 @@ class Page:
     pair: Sequence[str] = ()
     points: tuple[Any, Any] | None = None
     regions: gpd.GeoDataFrame | None = None
+    hotspots: gpd.GeoDataFrame | None = None
     context: Any = None
     basemap: str | folium.TileLayer | None = None
     opacity: float | None = None
@@ -316,6 +323,7 @@ class Page:
             "shoreline": plane.shoreline(),
             "context": None if self.context is None else overlays.context_config(self.context, plane),
             "regions": None if self.regions is None else overlays.region_config(self.regions, plane, labels),
+            "hotspots": None if self.hotspots is None else overlays.hotspot_config(self.hotspots, plane, labels),
             "points": None if self.points is None else overlays.point_config(*self.points, plane),
         }  # fmt: skip
 

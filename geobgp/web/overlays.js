@@ -28,9 +28,10 @@
     }
     if (config.context) draw(config.context.lines, groups.context, { color: "#33434b", weight: 1, opacity: 0.75, dashArray: "4 3" });
     let marked = null, ring = null;
-    if (config.regions) {
-      draw(config.regions.items.flatMap(item => item.outline), groups.regions, { color: "#1c2529", weight: 1.4, opacity: 0.9 });
-      for (const item of config.regions.items) {
+    if (config.regions) draw(config.regions.items.flatMap(item => item.outline), groups.regions, { color: "#1c2529", weight: 1.4, opacity: 0.9 });
+    for (const key of ["regions", "hotspots"]) {
+      for (const item of config[key] ? config[key].items : []) {
+        item.group = groups[key];
         item.rings = item.outline.map(line => line.map(c => pixel(c[0], c[1])));
         const xs = item.rings.flat().map(c => c[0]), ys = item.rings.flat().map(c => c[1]);
         const least = values => values.reduce((a, b) => Math.min(a, b)), most = values => values.reduce((a, b) => Math.max(a, b));
@@ -48,19 +49,34 @@
       }
       return odd;
     }
-    // The region at a place, null where there is none or they are not shown.
-    function regionAt(latlng) {
-      if (!latlng || !seen("regions")) return null;
+    // Those of some at a place; none where they are not shown.
+    function among(key, items, latlng) {
+      if (!latlng || !seen(key)) return [];
       const west = config.bounds[0][1];
       const lng = config.local ? latlng.lng : west + ((((latlng.lng - west) % 360) + 360) % 360);
       const [x, y] = pixel(lng, latlng.lat);
-      return config.regions.items.find(item => within(item, x, y)) || null;
+      return items.filter(item => within(item, x, y));
+    }
+    // The region at a place, null where there is none.
+    function regionAt(latlng) { return among("regions", config.regions ? config.regions.items : [], latlng)[0] || null; }
+    // Hot spots of the period that is shown.
+    function hotspots() { return config.hotspots ? config.hotspots.items.filter(item => item.period === null || item.period === period()) : []; }
+    function hotspotsAt(latlng) { return among("hotspots", hotspots(), latlng); }
+    let spots = [];
+    // Outlines on a light rim, which stand out from all classes.
+    function turn() {
+      spots.forEach(layer => layer.remove());
+      spots.forEach(layer => groups.hotspots.removeLayer(layer));
+      spots = hotspots().flatMap(item => [
+        draw(item.outline, groups.hotspots, { color: "#ffffff", weight: 6, opacity: 0.9 }),
+        draw(item.outline, groups.hotspots, { color: item.colour, weight: 3, dashArray: item.dashed ? "5 4" : null })
+      ]);
     }
     function mark(item) {
       if (item === marked) return;
       if (ring) ring.remove();
       marked = item;
-      ring = item ? draw(item.outline, groups.regions, { color: "#1c2529", weight: 3.5 }) : null;
+      ring = item ? draw(item.outline, item.group, { color: item.colour || "#1c2529", weight: item.colour ? 5 : 3.5 }) : null;
     }
     // What is known of a region, in the period that is shown: a number that changes has one for each.
     function rows(item) {
@@ -84,7 +100,7 @@
       map.on("zoomend moveend", write);
       map.on("overlayadd overlayremove", write);
     }
-    return { regionAt: regionAt, mark: mark, rows: rows };
+    return { regionAt: regionAt, hotspotsAt: hotspotsAt, hotspots: hotspots, turn: turn, mark: mark, rows: rows };
   }
   Object.assign(window.geobgp, { overlays: overlays, declutter: declutter, names: names });
 })();

@@ -12,11 +12,13 @@ import numpy as np
 import pandas as pd
 import shapely
 
+from geobgp.checks.hotspots import about_hotspots, numbered
 from geobgp.errors import DataError, GeometryError, option
 from geobgp.inference.mixture import interval_in
 from geobgp.land.crs import point_coordinates
 from geobgp.land.regions import name_column, near_domain, read_regions
-from geobgp.text import events, number, percent, rounded
+from geobgp.output.palette import HOTSPOT_COLOURS
+from geobgp.text import chance, events, number, percent, rounded
 
 if TYPE_CHECKING:
     from geobgp.posterior import Posterior
@@ -211,6 +213,61 @@ def region_rows(record: dict[Any, Any], units: str = "") -> list[list[str]]:
     add("land", "land_km2", three, " km²")
     add("land", "land_area", three)
     add("exposure", "exposure", three)
+    return rows
+
+
+def hotspot_config(frame: gpd.GeoDataFrame, plane: Plane, labels: list[str] | None = None) -> dict[str, Any]:
+    """Return outlines, names and numbers of hot spots, from `Posterior.hotspots`, those of the highest threshold first.
+
+    With `labels`, of the periods that the map shows, each is of one of them.
+    """
+    if labels is None and "period" in frame:
+        raise DataError(
+            "These hot spots are of several periods, and the map is of one.",
+            option="hotspots",
+            found=sorted(set(map(str, frame["period"]))),
+            remedy="Pass those of its period: posterior.hotspots(threshold, period=...).",
+        )
+    period_rows = len(frame) if labels is None else frame.groupby("period").size().max() if len(frame) else 0
+    few_enough(period_rows, MAX_REGIONS, "hot spots", "hotspots")
+    shapes = near_domain(frame, plane.domain)
+    records = pd.DataFrame(frame.drop(columns=frame.geometry.name)).to_dict("records")
+    items: list[dict[str, Any]] = []
+    for name, shape, record in zip(numbered(frame), shapes, records, strict=True):
+        period = None if labels is None or "period" not in record else labels.index(str(record["period"]))
+        kind = str(record.get("class", ""))
+        items.append(
+            {
+                "name": name,
+                "rows": hotspot_rows(record),
+                "outline": plane.outline(lines_of(shape)),
+                "colour": HOTSPOT_COLOURS[kind],
+                "dashed": kind == "former",
+                "period": period,
+                "threshold": float(record["threshold"]),
+            }
+        )
+    # Those that are no longer hot come last.
+    items.sort(key=lambda item: (item["dashed"], -item["threshold"]))
+    words = f"Outlined: {about_hotspots(frame)}" if items else "No part of the land is a hot spot."
+    return {"items": items, "words": words}
+
+
+def hotspot_rows(record: dict[Any, Any]) -> list[list[str]]:
+    """Return what is said of a hot spot: pairs of words and number, of what its record has.
+
+    Examples
+    --------
+    >>> hotspot_rows({"threshold": 2.0, "rate": 4.0, "p_all": 0.96, "p_mean": 1.0})
+    [['all above 2', '96 %'], ['mean above 2', '> 99.9 %'], ['rate', '4']]
+    """
+    value = number(float(record["threshold"]), 6)
+    rows = [[str(record["class"]), chance(float(record["p_class"]))]] if record.get("class") else []
+    for words, key in (("all", "p_all"), ("mean", "p_mean")):
+        rows.append([f"{words} above {value}", chance(float(record[key]))])
+    rows += region_rows(record)
+    if record.get("areas"):
+        rows.append(["areas", str(record["areas"])])
     return rows
 
 

@@ -129,7 +129,9 @@ def render(name: str, **values: Any) -> str:
 
 
 #: What may lie above the pictures, from the bottom up, as the list of layers names it.
-_GROUPS = {"shoreline": "Shoreline", "context": "Context", "regions": "Regions", "points": "Points"}
+_GROUPS = {
+    "shoreline": "Shoreline", "context": "Context", "regions": "Regions", "hotspots": "Hot spots", "points": "Points",
+}  # fmt: skip
 
 
 def assemble(

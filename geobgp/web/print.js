@@ -29,6 +29,10 @@ window.geobgp.sheet = (function () {
     if (state.seen("shoreline")) lines(config.shoreline, { "stroke-width": 0.7 });
     if (state.seen("context")) lines(config.context.lines, { "stroke-width": 0.6, "stroke-dasharray": "3 2" });
     if (state.seen("regions")) lines(config.regions.items.flatMap(item => item.outline), { "stroke-width": 1, stroke: "#1c2529" });
+    if (state.seen("hotspots")) for (const item of state.hotspots) {
+      lines(item.outline, { "stroke-width": 3, stroke: "#ffffff" });
+      lines(item.outline, { "stroke-width": 1.6, stroke: item.colour, "stroke-dasharray": item.dashed ? "4 3" : "none" });
+    }
     if (state.seen("points")) for (const [lat, lng] of config.points.coords) {
       const [x, y] = pixel(lng, lat);
       map.appendChild(svg("circle", { cx: x, cy: y, r: text / 6, fill: "#16323f" }));
@@ -52,6 +56,7 @@ window.geobgp.sheet = (function () {
     legend.appendChild(el("b", "", layer.heading));
     legend.appendChild(el("div", "geobgp-units", layer.units));
     window.geobgp.entries(legend.appendChild(el("ul")), layer);
+    if (state.seen("hotspots")) legend.appendChild(el("div", "geobgp-units", config.hotspots.words));
     return out;
   }
   return sheet;

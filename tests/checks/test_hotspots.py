@@ -6,12 +6,13 @@ import geopandas as gpd
 import numpy as np
 import pytest
 import shapely
+from geopandas.testing import assert_geodataframe_equal
 from models import square
 from pairs import HALVES, mapped
 from posteriors import fitted, island, prescribed
 
 from geobgp import LGCP, DataError, Domain, FullRank, Matern, Periods
-from geobgp.checks.hotspots import connected_parts
+from geobgp.checks.hotspots import about_hotspots, connected_parts, hotspots_above, numbered, read_hotspots
 
 DRAWS = 400
 pytestmark = pytest.mark.filterwarnings("ignore::geobgp.errors.GeobgpWarning")
@@ -246,3 +247,64 @@ def test_full_resolution_has_them_too():
     counts = np.where(domain.node_points[:, 0] < 4, 9.0, 1.0)
     table = LGCP(FullRank(domain), Matern(1.0, 4.0, 1.0)).fit(counts).hotspots(3.0)
     assert len(table) == 1 and table.geometry.iloc[0].centroid.x < 4
+
+
+def test_tables_of_regions_count_what_lies_above_thresholds():
+    posterior = people(fitted()[0])
+    low, high = np.quantile(posterior.node_intensity()["mean"], (0.5, 0.8)).round(3)
+    middle = 154_700.0
+    halves = gpd.GeoSeries([shapely.box(0, 0, middle, 1e6), shapely.box(middle, 0, 1e6, 1e6)], crs=28992)
+    table = posterior.totals(halves, thresholds=(low, high), n_samples=DRAWS, rng=3)
+    for value in (low, high):
+        alone = posterior.people_above(value, halves, n_samples=DRAWS, rng=3)
+        for name in ("people_above", "people_above_q05", "share_above", "share_above_q95"):
+            of, _, ending = name.partition("above")
+            np.testing.assert_allclose(table[f"{of}above_{value:g}{ending}"], alone[name])
+    assert (table[f"people_above_{high:g}"] < table[f"people_above_{low:g}"]).all()
+
+
+def test_tables_over_time_and_of_hidden_regions(course):
+    west = shapely.box(0, 0, 6.5, 12)
+    table = course.totals([west, shapely.box(6.5, 0, 13, 12)], thresholds=(4.0,), n_samples=DRAWS, rng=1)
+    draws = course.sample(DRAWS, 1).values
+    inside = course.domain.node_points[:, 0] < 6.5
+    for t, (_, row) in enumerate(table.iloc[::2].iterrows()):
+        sums = [course.exposure[inside & (draw[t] > 4.0)].sum() for draw in draws]
+        assert row["area_above_4_q95"] == pytest.approx(np.quantile(sums, 0.95))
+    hidden = (
+        fitted()[0]
+        .protected(6)
+        .totals(
+            gpd.GeoSeries([shapely.box(136_000, 479_000, 136_500, 479_600)], crs=28992),
+            thresholds=(0.2,),
+            n_samples=100,
+        )
+    )
+    assert hidden["hidden"].all() and hidden["km2_above_0.2"].isna().all()
+
+
+def test_hot_spots_above_several_thresholds_are_one_table():
+    posterior = people(fitted()[0])
+    low, high = np.quantile(posterior.node_intensity()["mean"], (0.5, 0.8)).round(3)
+    table = hotspots_above(posterior, [high, low, high], 0.9)
+    for value in (low, high):
+        rows = table[table["threshold"] == value].reset_index(drop=True)
+        assert_geodataframe_equal(rows, posterior.hotspots(value, 0.9), check_like=True)
+    cold, hot = (table[table["threshold"] == value].union_all() for value in (low, high))
+    assert hot.difference(cold).area < 1e-6 * hot.area and hot.area < cold.area
+    assert numbered(table)[0] == f"Hot spot 1 above {low:g}" and f"{low:g} or {high:g} events" in about_hotspots(table)
+    none = hotspots_above(posterior, [1e9])
+    assert len(none) == 0 and list(none) == list(table)
+
+
+def test_what_outputs_take_for_hot_spots():
+    posterior = people(fitted()[0])
+    assert read_hotspots(posterior, None, (0.2,)) is None and read_hotspots(posterior, False, (0.2,)) is None
+    computed = read_hotspots(posterior, True, (0.2,))
+    assert read_hotspots(posterior, computed, ()) is computed
+    degrees = read_hotspots(posterior, computed.to_crs(4326), ())
+    assert degrees.crs == posterior.domain.crs
+    with pytest.raises(DataError, match=r"none was given. Give thresholds, in events per person"):
+        read_hotspots(posterior, True, ())
+    with pytest.raises(DataError, match="no hotspot and no threshold and no p_all"):
+        read_hotspots(posterior, HALVES, ())

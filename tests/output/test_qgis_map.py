@@ -12,10 +12,12 @@ import pyproj
 import pytest
 import shapely
 from over_time import Stack
+from pairs import mapped
 from paths import HELPERS
 from posteriors import bumps, disc, island, prescribed
 from system import run_qgis
 
+from geobgp.checks.hotspots import hotspots_above
 from geobgp.data.periods import Periods
 from geobgp.errors import DataError, InputWarning
 from geobgp.land.domain import Domain
@@ -33,9 +35,11 @@ from geobgp.output.qgis import (
     write_qgis,
 )
 from geobgp.output.rasters import write_rasters
+from geobgp.text import number
 
 SCRIPT = HELPERS / "qgis_project_check.py"
 MEAN, ABOVE = "Intensity, posterior mean", "Probably more than 0.3 events per km²"
+HOT = "Hot spots above 0.3 events per km²"
 
 
 def ask(project, **questions):
@@ -73,7 +77,8 @@ def project(posterior, tmp_path_factory):
     """A project that was moved after it had been written."""
     folder = tmp_path_factory.mktemp("made") / "out"
     with pytest.warns(InputWarning, match="50 events per km² says little"):
-        made = posterior.to_qgis(folder, [0.3, 50.0], regions=halves(posterior.domain))
+        hot = posterior.hotspots(0.3)
+        made = posterior.to_qgis(folder, [0.3, 50.0], regions=halves(posterior.domain), hotspots=hot)
     assert made == folder / "map.qgz"
     folder.rename(folder.parent / "moved here")
     return folder.parent / "moved here" / "map.qgz"
@@ -100,7 +105,7 @@ class TestOpened:
         assert list(answer["groups"]) == [answer["title"]]
         assert list(answer["layers"]) == answer["groups"][answer["title"]]
         visible = [name for name, layer in answer["layers"].items() if layer["visible"]]
-        assert visible == ["Regions", "Shoreline", MEAN]
+        assert visible == ["Regions", HOT, "Shoreline", MEAN]
 
     def test_it_opens_at_the_right_place(self, answer, posterior):
         west, south, east, north = posterior.domain.grid.bounds
@@ -112,7 +117,7 @@ class TestOpened:
 
     def test_names_are_on_the_regions(self, answer):
         assert answer["layers"]["Regions"]["labels"] == "name"
-        assert set(answer["seen"]["labels"]) == {"West & <x>", "East"}
+        assert set(answer["seen"]["labels"]) == {"West & <x>", "East", "1"}
 
     def test_the_mean_is_drawn_in_the_colours_of_its_style(self, answer, posterior):
         data = posterior.intensity()
@@ -138,6 +143,10 @@ class TestOpened:
         expected = np.array([shades[k] for k in level])
         assert (drawn == expected)[clear].mean() > 0.97
         assert set(level[clear]) == {0, 1, 2, 3}
+
+    def test_hot_spots_are_outlined_with_their_numbers(self, answer, posterior):
+        assert answer["layers"][HOT]["features"] == len(posterior.hotspots(0.3)) > 0
+        assert answer["layers"][HOT]["labels"] == "hotspot"
 
     def test_what_nothing_exceeds_is_an_empty_layer(self, answer):
         assert answer["layers"]["Probably more than 50 events per km²"]["features"] == 0
@@ -293,3 +302,19 @@ def test_a_rate_is_drawn_by_its_median_and_hatched_where_nobody_lives(tmp_path):
     assert (seen == expected)[~alone].mean() > 0.95
     lines = seen[alone] != expected[alone]
     assert 0.02 < lines.mean() < 0.6, "lines, between which the colours are seen"
+
+
+def test_hot_spots_of_periods_and_thresholds_are_layers_of_one_file(tmp_path):
+    posterior = mapped("points", "over periods")
+    low, high = (float(np.quantile(posterior.mean_by_period(), q)) for q in (0.5, 0.7))
+    table = hotspots_above(posterior, (low, high), 0.8)
+    path = posterior.to_qgis(tmp_path, (low, high), hotspots=table)
+    written = gpd.read_file(tmp_path / "hotspots.gpkg", layer="hotspots")
+    assert len(written) == len(table) and set(written["class"]) == set(table["class"])
+    with zipfile.ZipFile(path) as archive:
+        text = archive.read("map.qgs").decode()
+    for value in (low, high):
+        assert f"Hot spots above {number(value, 6)}" in text
+        for label in posterior.periods.labels:
+            only = f"""|layername=hotspots|subset="period" = '{label}' AND "threshold" = {value!r}"""
+            assert only in text.replace("&quot;", '"')
