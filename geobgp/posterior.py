@@ -2084,12 +2084,12 @@ class Posterior:
         hotspots : GeoDataFrame or bool, optional
             From `hotspots`; True: those above each of the thresholds.
         checks : bool
-            Leave out blocks, as `cross_validate` does, and show how they are predicted, which takes time. Where that
-            cannot be done the report says why.
+            Hold out blocks, areas, persons or sites in turn, or the last periods, as `cross_validate` does, and show
+            how they are predicted, which takes time. Where that cannot be done the report says why.
         forecast : Posterior, optional
             Over periods: from `forecast`.
         check : ForecastCheck, optional
-            Over periods: from `cross_validate`, which is not run for the report.
+            Over periods: from `cross_validate`, which is then not run again.
 
         Warns
         -----
@@ -2097,17 +2097,15 @@ class Posterior:
             When a check could not be run; the report is written without it.
         """
         from geobgp.checks.hotspots import read_hotspots
-        from geobgp.report.report import ReportInputs, attempted, write_report
+        from geobgp.report.report import ReportInputs, asked_checks, write_report
 
-        checked: Any = check
-        why_not = "" if checks or check is not None else "They were not asked for."
-        if checks and self.periods is None and self.observed is not None and self.observed.any():
-            checked, why_not = attempted(lambda: self.cross_validate(rounds=0), "The held-out checks were")
+        checked, advice, why_not = asked_checks(self, checks, check)
         inputs = ReportInputs(
             thresholds=thresholds,
             regions=self._with_totals(regions, thresholds),
             hotspots=read_hotspots(self, hotspots, thresholds),
             validation=checked,
+            advice=advice,
             not_checked=why_not,
         )
         return write_report(path, self, inputs, forecast=forecast)

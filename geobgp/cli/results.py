@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import geopandas as gpd
 import pandas as pd
 
 import geobgp
-from geobgp.checks.crossval import check_warning, too_few_to_hold_out, what_to_try
+from geobgp.checks.crossval import check_warning
 from geobgp.checks.hotspots import hotspots_above
 from geobgp.checks.residuals import check
 from geobgp.cli.options import MapOptions, PrevalenceFiles, RiskFiles, ValueFiles, command_line, render_option
@@ -27,7 +27,7 @@ from geobgp.output.qgis import HOTSPOTS, write_qgis
 from geobgp.output.qgis import write_layers as write_polygons
 from geobgp.output.rasters import write_rasters
 from geobgp.privacy import told_origin
-from geobgp.report.report import ReportInputs, write_report
+from geobgp.report.report import HeldOutChecks, ReportInputs, held_out, too_few, write_report
 from geobgp.text import count, number, percent, size_text, whole_percent
 from geobgp.web import maps
 
@@ -48,8 +48,6 @@ if TYPE_CHECKING:
 _REGION_SAMPLES = 500
 #: Where the rasters of periods are.
 RASTERS = "periods"
-#: Periods that are left out at most; fewer periods or events than these are not left out.
-LEFT_OUT, FEWEST_PERIODS, FEWEST_EVENTS = 3, 6, 20
 #: The threshold of every map of risk: the average.
 AVERAGE = 1.0
 _COMMANDS = {RiskFiles: "risk", ValueFiles: "values", PrevalenceFiles: "prevalence"}
@@ -310,14 +308,6 @@ def about_file(name: str, quantity: str = "intensity") -> str:
     return _ABOUT.get(name, "").format(_compared(quantity) if name.startswith("ratio_per_") else quantity)
 
 
-class HeldOutChecks(NamedTuple):
-    """How what was left out is predicted, what to try where that fails, and why nothing was left out if so."""
-
-    checked: Any = None
-    advice: Sequence[str] = ()
-    why_not: str = ""
-
-
 def left_out(
     posterior: Posterior, options: MapOptions | RiskFiles | ValueFiles | PrevalenceFiles, steps: Steps
 ) -> HeldOutChecks:
@@ -325,43 +315,26 @@ def left_out(
 
     What fails is warned of, as is that nothing could be left out.
     """
-    why_not = _too_few(posterior) if options.checks else f"{option('checks')} was given."
+    why_not = too_few(posterior) if options.checks else f"{option('checks')} was given."
     if why_not:
         return HeldOutChecks(why_not=render_text(why_not, render_option))
     out = HeldOutChecks(why_not="They failed.")
     with steps.stage("checks") as stage:
         try:
-            if posterior.periods is not None:
-                checked: Any = posterior.cross_validate(last=min(LEFT_OUT, posterior.periods.n // 3))
-                what = f"{count(len(checked.table), 'number')} of the last periods"
-            else:
-                # Neighbours of blocks are left as they are: quick, and near enough to judge intervals.
-                checked = posterior.cross_validate(rounds=0)
-                what = f"{len(checked.blocks):,} held-out {checked.what}"
+            out = held_out(posterior, render_option)
         except GeobgpError as error:
             return HeldOutChecks(why_not=not_run(error, stage))
-        share = percent(checked.coverage)
-        stage.note(f"{share} of {what} within their {whole_percent(checked.interval)} interval")
-        out = HeldOutChecks(checked)
-        warning = None if posterior.periods is not None else check_warning(posterior, checked)
+        checked = out.checked
+        what = (
+            f"{len(checked.blocks):,} held-out {checked.what}"
+            if hasattr(checked, "blocks")
+            else (f"{count(len(checked.table), 'number')} of the last periods")
+        )
+        stage.note(f"{percent(checked.coverage)} of {what} within their {whole_percent(checked.interval)} interval")
+        warning = check_warning(posterior, checked) if hasattr(checked, "blocks") else None
         if warning is not None:
             warn(warning)
-            out = HeldOutChecks(
-                checked, [render_text(one.words, render_option) for one in what_to_try(posterior, checked)]
-            )
     return out
-
-
-def _too_few(posterior: Posterior) -> str:
-    """Return why nothing can be left out; empty where it can."""
-    periods = posterior.periods
-    if periods is None:
-        return too_few_to_hold_out(posterior)
-    if periods.n < FEWEST_PERIODS:
-        return f"They need at least {FEWEST_PERIODS} periods; there are {periods.n}."
-    if posterior.n_points < FEWEST_EVENTS:
-        return f"They need at least {FEWEST_EVENTS} events; there are {posterior.n_points:,}."
-    return ""
 
 
 def not_run(error: GeobgpError, stage: Stage) -> str:

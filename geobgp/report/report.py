@@ -7,15 +7,16 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import gamma, kv
 
+from geobgp.checks.crossval import too_few_to_hold_out, what_to_try
 from geobgp.data.effects import INTERCEPT
 from geobgp.data.inputs import about_effort
-from geobgp.errors import CheckWarning, GeobgpError, render_text, warn
+from geobgp.errors import CheckWarning, GeobgpError, RenderOption, render_text, warn
 from geobgp.files import replacing
 from geobgp.inference.mixture import interval_in
 from geobgp.output.figures import panel_step
@@ -176,6 +177,59 @@ class ReportInputs:
     command: str = ""
 
 
+#: Periods that are held out at most; fewer periods or events than these are not held out.
+HELD_OUT, FEWEST_PERIODS, FEWEST_EVENTS = 3, 6, 20
+
+
+class HeldOutChecks(NamedTuple):
+    """How what was held out is predicted, what to try where that fails, and why nothing was held out if so."""
+
+    checked: Any = None
+    advice: Sequence[str] = ()
+    why_not: str = ""
+
+
+def held_out(posterior: Posterior, render_option: RenderOption | None = None) -> HeldOutChecks:
+    """Hold out blocks, areas, persons or sites in turn, or the last periods; where there is too little, say so.
+
+    Parameters
+    ----------
+    posterior : Posterior
+    render_option : callable, optional
+        Says options in the words of the shell.
+    """
+    if why_not := too_few(posterior):
+        return HeldOutChecks(why_not=render_text(why_not, render_option))
+    if posterior.periods is not None:
+        return HeldOutChecks(posterior.cross_validate(last=min(HELD_OUT, posterior.periods.n // 3)))
+    # Neighbours of blocks are left as they are: quick, and near enough to judge intervals.
+    checked = posterior.cross_validate(rounds=0)
+    advice = what_to_try(posterior, checked) if checked.failures() else ()
+    return HeldOutChecks(checked, [render_text(one.words, render_option) for one in advice])
+
+
+def too_few(posterior: Posterior) -> str:
+    """Return why nothing can be held out; empty where something can."""
+    periods = posterior.periods
+    if periods is None:
+        return too_few_to_hold_out(posterior)
+    if periods.n < FEWEST_PERIODS:
+        return f"They need at least {FEWEST_PERIODS} periods; there are {periods.n}."
+    if posterior.n_points < FEWEST_EVENTS:
+        return f"They need at least {FEWEST_EVENTS} events; there are {posterior.n_points:,}."
+    return ""
+
+
+def asked_checks(posterior: Posterior, checks: bool, check: Any = None) -> HeldOutChecks:
+    """Return what was held out already, or is now if asked for; why not, where it cannot be."""
+    if check is not None or not checks:
+        return HeldOutChecks(check, why_not="" if check is not None else "They were not asked for.")
+    if all(one is None for one in (posterior.observed, posterior.areas, posterior.persons, posterior.sites)):
+        return HeldOutChecks(why_not="What was observed is not known to this posterior.")
+    out, why_not = attempted(lambda: held_out(posterior), "The held-out checks were")
+    return HeldOutChecks(why_not=why_not) if out is None else out
+
+
 Result = TypeVar("Result")
 
 
@@ -301,7 +355,6 @@ def _pictures(view: View, inputs: ReportInputs) -> dict[str, Any]:
         "uncertainty": figures.drawn(view, variable="uncertainty"),
         "exceedance": [(value, figures.drawn(view, threshold=value)) for value in inputs.thresholds],
         "level": None if view.fitted is None else figures.level(view),
-        "delays": None if posterior.delays is None else figures.delays(posterior),
         "hyperparameters": figures.hyperparameters(posterior),
         "ladder": figures.ladder(posterior.tried) if len({r.nodes for r in posterior.tried}) > 1 else None,
         # What was left out at places has a picture, what was left out in time a table.
@@ -535,14 +588,10 @@ def _level(view: View) -> dict[str, Any]:
         return {"level_head": ()}
     table = view.level
     last = table.tail(_MOST_PERIODS)
-    marks = view.marks[-len(last) :]
+    marks = [" (forecast)" if ahead else "" for ahead in last["forecast"]]
     columns = {view.fitted.noun.capitalize(): [f"{p}{m}" for p, m in zip(last["period"], marks, strict=True)]}
     if "observed" in last:
-        late = bool(view.posterior.nowcast.any())
-        columns["So far" if late else "Observed"] = [events(float(v)) for v in last["observed"]]
-        if late and "final" in last:
-            columns["In the end"] = [events(round(float(v))) for v in last["final"]]
-            columns |= between(last, "final", events)
+        columns["Observed"] = [events(float(v)) for v in last["observed"]]
     columns |= between(last, "predicted", events)
     if "expected" in last:
         columns["Expected"] = [events(float(v)) for v in last["expected"]]

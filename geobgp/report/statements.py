@@ -142,13 +142,14 @@ def _spread(posterior: Posterior) -> Iterator[str]:
     shares = np.cumsum(weights[order]) / weights.sum()
     low, high = (float(values[order][min(np.searchsorted(shares, q), len(order) - 1)]) for q in _MIDDLE)
     share = percent(_MIDDLE[1] - _MIDDLE[0])
+    on = "on" if where == "land" else "for"
     yield (
-        f"on {share} of the {where} the posterior {posterior.drawn} is between {_without_unit(posterior, low)} and "
+        f"{on} {share} of the {where} the posterior {posterior.drawn} is between {_without_unit(posterior, low)} and "
         f"{_with_unit(posterior, high)}"
     )
     sure = float(weights[chance > _SURE].sum() / weights.sum())
-    there = f"on {percent(sure, None if sure >= _SOME else 1)}" if sure > 0 else "nowhere"
-    yield f"{there} it is above {average} with a probability of more than {percent(_SURE)}"
+    there = f"{on} {percent(sure, None if sure >= _SOME else 1)} it is" if sure > 0 else "nowhere is it"
+    yield f"{there} above {average} with a probability of more than {percent(_SURE)}"
 
 
 def _weights(posterior: Posterior) -> tuple[np.ndarray, str]:
