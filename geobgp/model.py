@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast, get_args
 
 import numpy as np
 from scipy import sparse
@@ -157,6 +157,7 @@ def refit(posterior: Posterior, n_periods: int, kernel: Kernel | None = None) ->
     areas: Any = None if posterior.areas is None else posterior.areas.slice(0, n_periods)
     values = None if posterior.observed is None else posterior.observed[:n_periods]
     persons = None if posterior.persons is None else posterior.persons.until(n_periods)
+    sites = None if posterior.sites is None else posterior.sites.until(n_periods)
     kernel = kernel or posterior.kernel.with_parameters(posterior.lengthscale, posterior.sd)
     setting = setting_of(
         posterior.basis,
@@ -166,15 +167,17 @@ def refit(posterior: Posterior, n_periods: int, kernel: Kernel | None = None) ->
         best.centre,
         periods.steps,
         periods.per_year,
-        posterior._fixed_sd,
+        fixed_sds(posterior),
     )
     held = {name: float(getattr(best, name)) for name in ("tau", "level_sd", "level_tau")}
-    problem, centre = _problem(setting, posterior.likelihood, values, areas, behind, persons)
+    problem, centre = _problem(setting, posterior.likelihood, values, areas, behind, persons, sites)
     mean, variance = (part[:n_periods] for part in best.node_moments())
     if best.offset is not None:  # columns of levels that share nodes are held
         mean, problem = mean - best.offset, problem.about(Linearised(columns, best.offset))
-    if persons is not None:
-        mean, variance = (part[persons.period, persons.node] for part in (mean, variance))
+    if isinstance(problem, PlaceProblem) and problem.period is not None:
+        node: Any = problem.places
+        node = node if persons is not None else posterior.domain.node_at(node)
+        mean, variance = (part[problem.period, node] for part in (mean, variance))
     mean, variance = mean.ravel(), variance.ravel()
     n = len(posterior.fit.hyper_mean) - len(posterior.design.learned)  # the sds of effects are held
     result = fit_chain(
@@ -183,6 +186,7 @@ def refit(posterior: Posterior, n_periods: int, kernel: Kernel | None = None) ->
         start=Start(posterior.fit.hyper_mean[:n], posterior.fit.hyper_cov[:n, :n], mean - centre, variance),
         held={name: value for name, value in held.items() if np.isfinite(value)},
         resume=False,
+        spatial=None if sites is None else hyper_of(posterior, posterior.basis, kernel, noise=best.noise),
     )
     return replace(
         posterior,
@@ -193,6 +197,7 @@ def refit(posterior: Posterior, n_periods: int, kernel: Kernel | None = None) ->
         observed=values,
         areas=areas,
         persons=persons,
+        sites=sites,
         places=None,
         periods=periods,
     )
@@ -209,34 +214,68 @@ def fit_without_field(posterior: Posterior) -> Fit:
     kernel = posterior.kernel.with_parameters(posterior.lengthscale, _NO_FIELD)
     periods = posterior.time
     # The natural prior: few features make none even.
+    few = basis.truncate(1)
     setting = setting_of(
-        basis.truncate(1),
+        few,
         kernel,
         "natural",
         best.columns,
         best.centre,
         periods.steps,
         periods.per_year,
-        posterior._fixed_sd,
+        fixed_sds(posterior),
     )
     behind = Behind(posterior.by_period, posterior.effort)
     areas: Any = posterior.areas
     family = posterior.likelihood
-    persons = posterior.persons
-    problem, centre = _problem(setting, family, posterior.observed, areas, behind, persons)
+    persons, sites = posterior.persons, posterior.sites
+    problem, centre = _problem(setting, family, posterior.observed, areas, behind, persons, sites)
     problem = problem.about(Linearised(best.columns, best.offset))
-    plain = not posterior.design.names and family.limit() is family and persons is None
+    plain = not posterior.design.names and family.limit() is family and persons is None and sites is None
     each = _counts_of_periods(problem) if plain else None
+    spatial = None if sites is None else hyper_of(posterior, few, kernel)
     if each is not None:
         sums = tuple(_sum_of(y.sum(), e.sum(), posterior.domain.n_nodes) for y, e in each)
         problem = area_chain(replace(setting, centre=centre), sums)
     with captured_warnings(lambda warning: None):
-        result = fit_chain(problem, dynamics="separable", held={"tau": float(best.tau)}, resume=False).fit
+        result = fit_chain(
+            problem, dynamics="separable", held={"tau": float(best.tau)}, resume=False, spatial=spatial
+        ).fit
     if each is None:
         return result
     # What a sum does not tell: how it is shared among its counts.
     among = sum(_log_poisson(y, e) - _log_poisson(y.sum(), e.sum()) for y, e in each)
     return replace(result, elbo=result.elbo + among)
+
+
+def fixed_sds(posterior: Posterior) -> np.ndarray:
+    """Return the prior standard deviations of the fixed effects of a fit, at those that have been learned."""
+    if posterior.sites is None:
+        return posterior._fixed_sd
+    model = BoundaryGP.of(posterior)
+    return model._sds(model._seen(posterior.sites), posterior.fit.hyper_mean)
+
+
+def hyper_of(
+    posterior: Posterior, basis: Basis | None = None, kernel: Kernel | None = None, noise: float | None = None
+) -> Hyper:
+    """Return the hyperparameters that a posterior was fitted with, but for those of time.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        That knows its observations.
+    basis, kernel : optional
+        Others than its own.
+    noise : float, optional
+        Of a Gaussian likelihood, if it is not learned.
+    """
+    basis, kernel = basis or posterior.basis, kernel or posterior.kernel
+    if posterior.sites is None:
+        return hyper_for(basis, kernel, posterior.design)
+    model = BoundaryGP.of(posterior)
+    model.basis, model.kernel, model.noise = basis, kernel, noise if model._noisy else None
+    return model._seen(posterior.sites).hyper
 
 
 def _counts_of_periods(problem: Any) -> list[tuple[np.ndarray, np.ndarray]] | None:
@@ -304,14 +343,17 @@ def _problem(
     areas: AreaCounts | None,
     behind: Behind,
     persons: Groups | None = None,
+    sites: Measurements | None = None,
 ) -> Any:
-    """Return what is to be fitted, and the centre of its linear predictor: of persons that of the setting."""
+    """Return what is to be fitted, and the centre of its linear predictor: of persons and sites that of the setting."""
+    if sites is not None:
+        order, when = _by_period(sites.period, cast("Periods", sites.periods), len(sites.values))
+        own = None if sites.columns is None else sites.columns[order]
+        what = sites.coords[order], when, sites.values[order], sites.size[order]
+        return place_chain(setting, *what, family, own), setting.centre
     if persons is not None:
-        period, node, columns = persons.period, persons.node, setting.columns
+        period, node, design = persons.period, persons.node, persons.design(setting.columns)
         assert period is not None
-        design = np.array(columns[node] if columns.ndim == 2 else columns[period, node])
-        confounders = persons.effects.columns[:, 1:]  # which are zero at the nodes
-        design[:, design.shape[1] - confounders.shape[1] :] = confounders
         size = persons.cases, persons.telling
         if persons.effort is not None:
             family = family.without_data(family.facts() | {"offset": family.facts()["offset"] + persons.log_effort})
@@ -879,6 +921,17 @@ class BoundaryGP:
         out._set(basis, kernel, likelihood, inputs, noise, link, transform, mean, scaling)
         return out
 
+    @classmethod
+    def of(cls, posterior: Posterior) -> BoundaryGP:
+        """Return the model that a posterior is of, in space or over periods; its noise is to be learned."""
+        out = cls.__new__(cls)
+        state: Any = posterior.fit.states[0]
+        fixed = state.fixed if posterior.periods is None else state.columns
+        out.basis, out.inputs, out.kernel = posterior.basis, Inputs.of(posterior), posterior.kernel
+        out.family, out.noise, out.scaling = posterior.likelihood, None, posterior.scaling
+        out.mean = "constant" if fixed.shape[-1] > len(posterior.design.terms) else "zero"
+        return out
+
     def _set(
         self,
         basis: Basis,
@@ -1119,6 +1172,11 @@ class BoundaryGP:
             {name: own - int(not constant) for name, own in self.effects.learned.items()}, self.effects.rates
         )
         return _AtPlaces(xy, y, size, centre, sds, measured.columns, parameters)
+
+    def _sds(self, seen: _AtPlaces, theta: np.ndarray) -> np.ndarray:
+        """Return the prior standard deviations of the effects, those that are learned as θ has them."""
+        unit, learned = seen.hyper.noise_unit, np.exp(theta[len(theta) - len(self.effects.learned) :])
+        return unit * self.effects.sd_at(learned / unit)[int(self.mean == "zero") :]
 
     @property
     def _noisy(self) -> bool:

@@ -1468,6 +1468,7 @@ class Posterior:
             observed=None,
             areas=None,
             persons=None,
+            sites=None,
             places=None,
             # Within a cell people live where they lived last, and as many events get reported.
             effort=None if self.effort is None else of_period(self.effort, -1),

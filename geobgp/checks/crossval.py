@@ -402,6 +402,7 @@ def cross_validate(
 
     begin, domain = time.perf_counter(), posterior.domain
     sample = sample_of(posterior) if sample is None else sample
+    sample.check_enough()
     if refit and not isinstance(sample, NodeSample):
         raise DataError(
             f"Only points are fitted anew without each block, not {sample.units}.",
@@ -420,7 +421,7 @@ def cross_validate(
             predicted = ((group, _hold_out(sample, group, rounds)) for group in groups)
         for (which, n_block, _), held in predicted:
             block = which[:n_block]
-            row, sites = _scored(sample, block, held, rng)
+            row, sites = scored(sample, block, held, rng)
             rows.append(row)
             if sites is not None:
                 by_site.append(sites.assign(block=len(rows) - 1))
@@ -456,7 +457,7 @@ def _hold_out(sample: Sample, group: Group, rounds: int) -> list[HeldOut]:
     ]
 
 
-def _scored(
+def scored(
     sample: Sample, block: np.ndarray, held: list[HeldOut], rng: np.random.Generator
 ) -> tuple[dict[str, float], pd.DataFrame | None]:
     """Return what is predicted for a block, and how well; and for each of its sites by itself, of sites."""

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from scipy import sparse
 
-from geobgp.checks.blocks import Blocks, make_blocks
+from geobgp.checks.blocks import Blocks, check_size, make_blocks
+from geobgp.checks.crossval import scored
+from geobgp.checks.samples import PlaceSample, place_sample_of
 from geobgp.checks.scoring import Calibration, Predictive, log_mean_exp, poisson_log_p
 from geobgp.data.inputs import seen_exposure
 from geobgp.errors import DataError, option
+from geobgp.inference.held_out import HeldOut, log_score
 from geobgp.inference.mixture import INTERVAL
 from geobgp.text import count, number, percent, whole_percent
 
@@ -73,8 +77,8 @@ def parts_of(posterior: Posterior, blocks: Any) -> ForecastParts:
         return _areas(posterior, posterior.areas, blocks)
     if posterior.observed is None:
         raise DataError(
-            f"Forecasts are compared with counts; this fit of a {posterior.quantity} knows none.",
-            remedy="Ask one period: posterior.at(period).cross_validate(). Or fit counts, of points or of areas.",
+            f"Forecasts are compared with what was observed; this map of a {posterior.quantity} knows none of it.",
+            remedy="Call cross_validate() on the fit itself, before it is saved.",
         )
     exposure = np.array(seen_exposure(posterior.by_period, posterior.effort))
     divided = blocks if isinstance(blocks, Blocks) else make_blocks(blocks, posterior)
@@ -118,7 +122,8 @@ class ForecastCheck:
     ----------
     table : DataFrame
         One row per period held out and block of the land (or area, where counts are by area): ``period``, ``ahead`` (1
-        is the first one), ``block``, ``observed`` (NaN where it is suppressed) and ``expected`` events,
+        is the first one), ``block``, ``observed`` (NaN where it is suppressed) and ``expected`` events (cases among the
+        ``persons`` of a block; positives among those tested at its ``sites``, or the mean of the values there),
         ``predicted_q05`` and ``predicted_q95``, between which the number observed should lie, ``pit``, and log
         probabilities of the observed number: ``log_score`` of the forecast, ``pooled`` of the average of all periods
         before, ``naive`` of the number one season before (or in the last period, where there is no season),
@@ -126,7 +131,8 @@ class ForecastCheck:
         suppressed number it is the probability of all that it may be, and ``pit`` is drawn from that span, as it is
         from that of a number told.
     places : DataFrame
-        One row per period: ``score``, log density of where and when events happened, above one rate everywhere.
+        One row per period: ``score``, log density of where and when events happened, above one rate everywhere; of
+        persons and sites that of who are cases, or of what was observed. ``observed`` is what scores are per.
     seconds : float
     what : "blocks" or "areas"
     suppressed : (int, int), optional
@@ -135,6 +141,10 @@ class ForecastCheck:
         Numbers of areas and periods that nobody knows; they are not in the table.
     interval : float
         Probability of the predictive intervals.
+    event : str
+        What scores are per: "event", "case" or "site".
+    averaged : bool
+        Whether numbers are means over the sites of a block.
     exact : DataFrame, optional
         The table before small numbers were hidden in it; scores rest on it.
     """
@@ -146,6 +156,8 @@ class ForecastCheck:
     suppressed: tuple[int, int] | None = None
     n_unknown: int = 0
     interval: float = INTERVAL
+    event: str = "event"
+    averaged: bool = False
     exact: pd.DataFrame | None = field(default=None, repr=False)
 
     @property
@@ -165,7 +177,9 @@ class ForecastCheck:
 
     @property
     def events(self) -> pd.Series:
-        """The numbers that came, one in the middle where they are suppressed."""
+        """What scores are per: the numbers that came, one in the middle where they are suppressed; or sites."""
+        if "sites" in self.scored:
+            return self.scored["sites"]
         low, high = self.suppressed or (0, 0)
         return self.scored["observed"].fillna(float(np.sqrt(max(low, 0.5) * max(high, 0.5))))
 
@@ -187,7 +201,7 @@ class ForecastCheck:
 
     @property
     def gains(self) -> dict[str, float]:
-        """Nats per event by which numbers in blocks are forecast better than simply: "pooled", "naive", "one_rate"."""
+        """Nats per event (site) by which blocks are forecast better than simply: "pooled", "naive", "one_rate"."""
         total = max(float(self.events.sum()), 1.0)
         return {
             name: float((self.scored["log_score"] - self.scored[name]).sum()) / total
@@ -196,8 +210,15 @@ class ForecastCheck:
 
     def by_period(self) -> pd.DataFrame:
         """Return observed (about, where some are suppressed) and expected events, coverage and gains of each period."""
-        groups = self.scored.assign(observed=self.events).groupby("period", sort=False)
-        out = groups[["observed", "expected"]].sum()
+        table, names = self.scored, ["observed", "expected"]
+        if self.n_suppressed:
+            table = table.assign(observed=self.events)
+        if self.averaged:
+            table = table.assign(**table[names].mul(self.events, axis=0))
+        groups = table.groupby("period", sort=False)
+        out = groups[names].sum()
+        if self.averaged:
+            out = out.div(groups["sites"].sum(), axis=0)
         out["coverage"] = groups["pit"].apply(lambda pit: Calibration(pit.to_numpy(), self.interval).coverage)
         for name in ("pooled", "naive"):
             out[f"above_{name}"] = groups["log_score"].sum() - groups[name].sum()
@@ -209,7 +230,8 @@ class ForecastCheck:
         return (
             f"Of {count(n, 'period')} held out, {percent(self.coverage)} of {count(len(self.table), 'number')} lie "
             f"within their {whole_percent(self.interval)} predictive interval; the forecast is "
-            f"{_ahead(gains['pooled'])} the average of the past and {_ahead(gains['naive'])} the numbers before."
+            f"{_ahead(gains['pooled'], self.event)} the average of the past and "
+            f"{_ahead(gains['naive'], self.event)} the numbers before."
             f"{self._worse()}{self._besides()}"
         )
 
@@ -222,7 +244,8 @@ class ForecastCheck:
     def _worse(self) -> str:
         """Say so where one rate everywhere predicts better."""
         gain = self.gains["one_rate"]
-        worse = f" One rate everywhere and always predicts better, by {number(-gain, 2)} nats per event."
+        one = {"case": "risk", "site": "level"}.get(self.event, "rate")
+        worse = f" One {one} everywhere and always predicts better, by {number(-gain, 2)} nats per {self.event}."
         return "" if gain >= 0 else worse
 
     def _besides(self) -> str:
@@ -256,7 +279,8 @@ class ForecastCheck:
         return (
             f"ForecastCheck({count(self.table['period'].nunique(), 'period')}, {count(len(self.table), 'number')}: "
             f"coverage {percent(self.coverage)} of {whole_percent(self.interval)} intervals, "
-            f"{_ahead(self.gains['pooled'])} the past's average, {_ahead(self.gains['naive'])} the numbers before)"
+            f"{_ahead(self.gains['pooled'], self.event)} the past's average, "
+            f"{_ahead(self.gains['naive'], self.event)} the numbers before)"
         )
 
 
@@ -264,11 +288,10 @@ def cross_validate(
     posterior: Posterior, last: int | None, blocks: Any = "auto", *, rng: int | np.random.Generator = 0
 ) -> ForecastCheck:
     """Hold out the last periods; see `Posterior.cross_validate`."""
-    from geobgp.model import refit
-
     last = min(HELD_OUT, max(posterior.n_periods - 2, 1)) if last is None else last
     begin, first = time.perf_counter(), posterior.n_periods - last
-    parts = parts_of(posterior, blocks)
+    at_places = posterior.sites is not None or posterior.persons is not None
+    parts = None if at_places else parts_of(posterior, blocks)
     if first < 2:
         raise DataError(
             f"{option('last')} is how many of {count(posterior.n_periods, 'period')} are held out, with two before "
@@ -276,14 +299,15 @@ def cross_validate(
             option="last",
             found=last,
         )
+    rng = np.random.default_rng(rng)
+    if parts is None:
+        return replace(_at_places(posterior, first, blocks, rng), seconds=time.perf_counter() - begin)
     for known, which in ((parts.known[:first], "before those held out"), (parts.known[first:], "held out")):
         if not known.any():
             raise DataError(
                 f"No number is known of the periods {which}.", option="last", found=0, remedy="Hold out others."
             )
-    exposure = posterior.by_period[first:] / posterior.time.widths[first:, None]
-    forecast = refit(posterior, first).forecast(int(last), exposure=exposure)
-    rng = np.random.default_rng(rng)
+    forecast = _forecast(posterior, first)
     joint, means = _draws(posterior, forecast, parts, first, rng)
     tables = []
     for t in range(first, posterior.n_periods):
@@ -313,6 +337,79 @@ def cross_validate(
         int((~parts.known[first:]).sum()),
         posterior.interval,
     )
+
+
+def _forecast(posterior: Posterior, first: int) -> Posterior:
+    """Return what the first periods say of all that follow."""
+    from geobgp.model import refit
+
+    exposure = posterior.by_period[first:] / posterior.time.widths[first:, None]
+    return refit(posterior, first).forecast(posterior.n_periods - first, exposure=exposure)
+
+
+def _at_places(posterior: Posterior, first: int, blocks: Any, rng: np.random.Generator) -> ForecastCheck:
+    """Forecast what was observed at sites, or who of the persons are cases, block by block."""
+    observed: Any = posterior.sites if posterior.persons is None else posterior.persons
+    period, labels = observed.period, posterior.time.labels
+    divided = blocks if isinstance(blocks, Blocks) else make_blocks(blocks, posterior)
+    for held, when in ((period < first, "before those held out"), (period >= first, "held out")):
+        if not held.any():
+            raise DataError(
+                f"Nothing was observed in the periods {when}.", option="last", found=0, remedy="Hold out others."
+            )
+    forecast, rows = _forecast(posterior, first), list[dict[str, Any]]()
+    event = "case" if posterior.sites is None else "site"
+    for t in range(first, posterior.n_periods):
+        # The posterior of one period, with what was observed in all of them.
+        one = replace(forecast.at(t - first), persons=posterior.persons, sites=posterior.sites)
+        sample = place_sample_of(one)
+        assert sample is not None
+        of = sample.block_of(divided)
+        simple = _simply(sample, period, of, first, _season_before(posterior, first, t))
+        for block in np.unique(of[(period == t) & (of >= 0)]):
+            which = np.flatnonzero((period == t) & (of == block))
+            check_size(len(which), sample.units)
+            joint = sample.joint(0, which)
+            held_out = HeldOut(joint, log_score(joint, sample.likelihood(0, which)(np.arange(len(which))), joint))
+            row: dict[str, Any] = dict(scored(sample, which, [held_out], rng)[0])
+            row = {"period": labels[t], "ahead": t - first + 1, "block": str(divided.labels[block])} | row
+            row |= {"log_score": row.pop("log_density"), "events": float(sample.weight[which].sum())}
+            rows.append(row | {name: float(log_p(int(block), which).sum()) for name, log_p in simple.items()})
+    table = pd.DataFrame(rows)
+    above = table.assign(score=table["log_score"] - table["one_rate"]).groupby("period", sort=False)
+    places = above[["events", "score"]].sum().rename(columns={"events": "observed"}).reset_index()
+    return ForecastCheck(
+        table.drop(columns=["events", "crps"]),
+        places,
+        0.0,
+        interval=posterior.interval,
+        event=event,
+        averaged=posterior.likelihood.dispersion == "noise",
+    )
+
+
+def _simply(
+    sample: PlaceSample, period: np.ndarray, of: np.ndarray, first: int, before: int
+) -> dict[str, Callable[[int, np.ndarray], np.ndarray]]:
+    """Return simple forecasts by name: log densities of observations of a block at a level of the past.
+
+    An observation at the level of all blocks is added to each.
+    """
+    past = np.flatnonzero(period < first)
+    overall = sample.level(past)
+
+    def levels(seen: np.ndarray) -> np.ndarray:
+        some = [np.flatnonzero(seen & (of == block)) for block in range(int(of.max()) + 1)]
+        return np.array([sample.level(which, overall) for which in some])
+
+    pooled, naive = levels(period < first), levels(period == before)
+    known = past[of[past] >= 0]
+    spread = {"pooled": sample.spread(pooled[of[known]], known), "one_rate": sample.spread(np.array(overall), past)}
+    return {
+        "pooled": lambda block, which: sample.log_density_at(pooled[block], which, spread["pooled"]),
+        "naive": lambda block, which: sample.log_density_at(naive[block], which, spread["pooled"]),
+        "one_rate": lambda block, which: sample.log_density_at(np.array(overall), which, spread["one_rate"]),
+    }
 
 
 def _draws(
@@ -345,15 +442,15 @@ def _draws(
     return log_mean_exp(np.concatenate(logs)) - alone, np.concatenate(sums)
 
 
-def _ahead(gain: float) -> str:
+def _ahead(gain: float, event: str) -> str:
     """Say by how much a forecast is better or worse than another, in words that follow from the sign.
 
     Examples
     --------
-    >>> _ahead(0.223), _ahead(-0.05)
-    ('0.22 nats per event above', '0.05 nats per event below')
+    >>> _ahead(0.223, "event"), _ahead(-0.05, "site")
+    ('0.22 nats per event above', '0.05 nats per site below')
     """
-    return f"{number(abs(gain), 2)} nats per event {'above' if gain >= 0 else 'below'}"
+    return f"{number(abs(gain), 2)} nats per {event} {'above' if gain >= 0 else 'below'}"
 
 
 def _season_before(posterior: Posterior, first: int, t: int) -> int:

@@ -10,9 +10,8 @@ import pandas as pd
 import scipy.sparse as sp
 from scipy import fft
 from scipy.spatial.distance import cdist
-from scipy.special import expit
 
-from geobgp.checks.samples import AreaSample, PersonSample
+from geobgp.checks.samples import AreaSample, PlaceSample, place_sample_of
 from geobgp.checks.scoring import Predictive
 from geobgp.errors import DataError, SizeError
 from geobgp.validation import FIGURE, real, validated
@@ -139,9 +138,9 @@ class Residuals:
     side : float, optional
         Side of a square, in the domain's unit; None of areas.
     observed, expected : (k,) arrays
-        Events (or cases) in each square.
+        Events (or cases, or positives) in each square; of values their sums.
     variance : (k,) array
-        Of the events in each, were the map true: that of Poisson counts, or of cases among persons.
+        Of these, were the map true: that of Poisson counts, of cases among persons, of what is observed at sites.
     dispersion : float
         Mean squared Pearson residual of the squares.
     dispersion_band : (float, float)
@@ -150,7 +149,12 @@ class Residuals:
         Events observed less those expected, added up from the lowest value of a variable: coordinates and covariates.
     pairs : Curve
         Pairs of events at each distance, as a multiple of those expected from the map: above the band, events are more
-        clustered than the map can tell. Distances are those of cells, or of areas; what is closer counts as zero.
+        clustered than the map can tell. Of sites the mean product of the Pearson residuals of two: above the band,
+        sites near each other are more alike than the map can tell. Distances are those of cells, or of areas; what is
+        closer counts as zero.
+
+    events : str
+        "events", or "sites".
 
     Notes
     -----
@@ -168,6 +172,7 @@ class Residuals:
     dispersion_band: tuple[float, float]
     lurking: dict[str, Curve] = field(repr=False)
     pairs: Curve = field(repr=False)
+    events: str = "events"
 
     @property
     def pearson(self) -> np.ndarray:
@@ -193,6 +198,19 @@ class Residuals:
         return [name for name, curve in curves.items() if curve.outside < level]
 
 
+class _Paired(NamedTuple):
+    """Numbers of the nodes, in rows, whose products are added up for pairs at each distance, and what by.
+
+    `own` is what each thing adds to the products of its node with itself; `by` and `own_by` are the same of the
+    numbers that these sums are divided by.
+    """
+
+    numbers: np.ndarray
+    own: np.ndarray
+    by: np.ndarray
+    own_by: float = 0.0
+
+
 class _Simulated(NamedTuple):
     """Counts of nodes or areas, observed in the first row and simulated in the others, and where these lie."""
 
@@ -201,27 +219,41 @@ class _Simulated(NamedTuple):
     variance: np.ndarray
     points: np.ndarray
     variables: dict[str, np.ndarray]
+    paired: _Paired | None = None
+    sites: np.ndarray | None = None
 
 
 def residuals(posterior: Posterior, *, n_simulations: int = 99, rng: int | np.random.Generator = 0) -> Residuals:
     """Compare the counts of a fit with counts simulated from it; see `Posterior.residuals`."""
     domain, rng = posterior.domain, np.random.default_rng(rng)
     if posterior.areas is not None:
-        sample = AreaSample(posterior)
-        simulated = _of_areas(sample, n_simulations, rng)
-        square, side, n = sample.divide("auto", 0.0).of, None, len(sample.values)
+        by_area = AreaSample(posterior)
+        simulated = _of_areas(by_area, n_simulations, rng)
+        square, side, n = by_area.divide("auto", 0.0).of, None, len(by_area.values)
         sums = simulated
         pairs = _pairs_of_areas(simulated)
     else:
-        risk = posterior.exposure_kind == "risk"
-        simulated = (_of_persons if risk else _of_nodes)(posterior, n_simulations, rng)
-        square, side, n = _squares(domain, float(simulated.counts[0].sum()))
+        sample = place_sample_of(posterior)
+        if sample is None:
+            simulated = _of_nodes(posterior, n_simulations, rng)
+        else:
+            simulated = _of_places(sample, n_simulations, rng)
+        square, side, n = _squares(domain, simulated.counts[0] if simulated.sites is None else simulated.sites)
+        if simulated.sites is not None:  # where there is no site nothing is known
+            held = np.bincount(square, simulated.sites, n) > 0
+            square, n = np.where(held, np.cumsum(held) - 1, -1)[square], int(held.sum())
+        inside = square >= 0
+
+        def added(row: np.ndarray) -> np.ndarray:
+            return np.bincount(square[inside], row[inside], n)
+
         sums = simulated._replace(
-            counts=np.array([np.bincount(square, row, n) for row in simulated.counts]),
-            expected=np.bincount(square, simulated.expected, n),
-            variance=np.bincount(square, simulated.variance, n),
+            counts=np.array([added(row) for row in simulated.counts]),
+            expected=added(simulated.expected),
+            variance=added(simulated.variance),
         )
-        pairs = _pairs(domain, simulated.counts, simulated.expected)
+        counts = simulated.counts
+        pairs = _pairs(domain, simulated.paired or _Paired(counts, counts.sum(axis=1), simulated.expected))
     spread = np.mean(_pearson(sums.counts, sums.expected, sums.variance) ** 2, axis=1)
     low, high = np.quantile(spread[1:], [0.025, 0.975])
     rest = simulated.counts - simulated.expected
@@ -236,6 +268,7 @@ def residuals(posterior: Posterior, *, n_simulations: int = 99, rng: int | np.ra
         dispersion_band=(float(low), float(high)),
         lurking={name: _lurking(values, rest) for name, values in simulated.variables.items()},
         pairs=pairs,
+        events="events" if simulated.sites is None else "sites",
     )
 
 
@@ -275,19 +308,25 @@ def _of_areas(sample: AreaSample, n: int, rng: np.random.Generator) -> _Simulate
     return _Simulated(np.vstack([sample.values, drawn]), expected, expected, points, means)
 
 
-def _of_persons(posterior: Posterior, n: int, rng: np.random.Generator) -> _Simulated:
-    sample, domain, states = PersonSample(posterior), posterior.domain, posterior.fit.states
-    node, persons, columns = sample.node, sample.size, sample.groups_of_persons.effects.columns
-    draws = []
-    for state, k in zip(states, rng.multinomial(n, [state.weight for state in states]), strict=True):
-        eta, effects = state.sample_joint(int(k), rng)
-        draws.append(eta[:, node] + effects[:, 1:] @ columns[:, 1:].T)  # at the nodes confounders are average
-    eta = np.concatenate(draws) + sample.groups_of_persons.log_effort
-    chance = expit(posterior.likelihood.facts()["offset"] + eta).mean(axis=0)
-    to_nodes = sp.csr_array((np.ones(len(node)), (node, np.arange(len(node)))), shape=(domain.n_nodes, len(node)))
-    cases = np.vstack([sample.values, posterior.likelihood.draw(eta, persons, rng)])
-    expected, variance = to_nodes @ (persons * chance), to_nodes @ (persons * chance * (1.0 - chance))
-    return _Simulated((to_nodes @ cases.T).T, expected, variance, domain.node_points, _variables(posterior))
+def _of_places(sample: PlaceSample, n: int, rng: np.random.Generator) -> _Simulated:
+    """Return what was observed and simulated at sites, or of persons, added up at the nodes."""
+    posterior, node = sample.posterior, sample.node
+    every, n_nodes = np.arange(len(node)), posterior.domain.n_nodes
+    eta = sample.draw_predictors(n, rng)
+    about = [sample.family(k).moments(part, sample.size) for k, part in enumerate(eta)]
+    expected, variance = (np.concatenate(part).mean(axis=0) for part in zip(*about, strict=True))
+    values = np.vstack([sample.values, sample.draw(eta, every, rng)])
+    to_nodes = sp.csr_array((np.ones(len(node)), (node, every)), shape=(n_nodes, len(node)))
+
+    def added(rows: np.ndarray) -> np.ndarray:
+        return np.asarray((to_nodes @ rows.T).T)
+
+    paired, sites = None, None
+    if sample.per_unit:
+        sites, score = added(np.ones(len(node))), _pearson(values, expected, variance)
+        paired = _Paired(added(score), (score**2).sum(axis=1), sites, float(len(node)))
+    points, variables = posterior.domain.node_points, _variables(posterior)
+    return _Simulated(added(values), added(expected), added(variance), points, variables, paired, sites)
 
 
 def _pearson(observed: np.ndarray, expected: np.ndarray, variance: np.ndarray) -> np.ndarray:
@@ -295,8 +334,8 @@ def _pearson(observed: np.ndarray, expected: np.ndarray, variance: np.ndarray) -
     return np.where(variance > 0, (observed - expected) / spread, 0.0)
 
 
-def _squares(domain: Domain, total: float) -> tuple[np.ndarray, float, int]:
-    cells = domain.node_areas.sum() / np.median(domain.node_areas)
+def _squares(domain: Domain, counts: np.ndarray) -> tuple[np.ndarray, float, int]:
+    total, cells = float(counts.sum()), domain.node_areas.sum() / np.median(domain.node_areas)
     k = max(1, round(float(np.sqrt(cells * EVENTS_PER_SQUARE / max(total, EVENTS_PER_SQUARE)))))
     code = (domain.node_rows // k) * domain.grid.shape[1] + domain.node_cols // k
     squares, square = np.unique(code, return_inverse=True)
@@ -312,8 +351,8 @@ def _lurking(values: np.ndarray, rest: np.ndarray) -> Curve:
     return _curve(values[order][ends], np.cumsum(rest[:, order], axis=1)[:, ends])
 
 
-def _pairs(domain: Domain, every: np.ndarray, expected: np.ndarray) -> Curve:
-    """Return pairs over expected pairs by distance, from autocorrelations on the grid: no loop over events."""
+def _pairs(domain: Domain, paired: _Paired) -> Curve:
+    """Return sums over pairs by distance, from autocorrelations on the grid: no loop over events."""
     shape = domain.grid.shape
     rows, cols = np.nonzero(domain.coverage > 0)
     reach = max(2, int(_REACH * min(np.ptp(rows) + 1, np.ptp(cols) + 1)))
@@ -334,10 +373,11 @@ def _pairs(domain: Domain, every: np.ndarray, expected: np.ndarray) -> Curve:
 
     own = np.zeros(len(edges) - 1)
     own[0] = 1.0
-    base = by_ring(expected)
+    base = by_ring(paired.by) - own * paired.own_by
     lags = np.bincount(ring[kept], minlength=len(edges) - 1)
     used = (lags > 0) & (base > 1e-9 * base.max())
-    pairs = np.array([by_ring(row) - own * row.sum() for row in every])[:, used] / base[used]
+    each = zip(paired.numbers, paired.own, strict=True)
+    pairs = np.array([by_ring(row) - own * alone for row, alone in each])[:, used] / base[used]
     reached = np.bincount(ring[kept], distance[kept], len(edges) - 1)[used] / lags[used]
     return _curve(reached * domain.cell_size, pairs)
 

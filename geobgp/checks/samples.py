@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
-from scipy.special import gammaln, xlogy
+from scipy.special import expit, gammaln, logit, xlogy
 
 from geobgp.checks.blocks import NEIGHBOURS, Blocks, by_nodes, check_size, make_blocks, most_at_once
 from geobgp.checks.scoring import Predictive
@@ -45,6 +45,8 @@ class Sample(ABC):
         What is added to the log probability of each, so that fits on other cells can be compared.
     constant_model : (n,) array
         The log density of each, with that, if there were one rate (risk, level) everywhere.
+    weight : (n,) array
+        What scores are per: events, cases, or one for each site.
     """
 
     #: What one observation is, what is held out, and what is predicted, in the plural.
@@ -59,7 +61,20 @@ class Sample(ABC):
     size: np.ndarray
     node: np.ndarray
     constant: np.ndarray
-    constant_model: np.ndarray
+
+    @cached_property
+    @abstractmethod
+    def constant_model(self) -> np.ndarray:
+        """The log density of each if there were one rate (risk, level) everywhere."""
+
+    @property
+    def weight(self) -> np.ndarray:
+        """What scores are per."""
+        return self.values
+
+    @abstractmethod
+    def check_enough(self) -> None:
+        """Refuse what is too little to hold any of it out."""
 
     @abstractmethod
     def joint(self, state: int, which: np.ndarray) -> JointNormal:
@@ -142,19 +157,29 @@ class NodeSample(Sample):
                 f"{posterior.likelihood.name} likelihood and knows none.",
                 remedy="Fit again with LGCP, or load a file that holds the counts.",
             )
-        total = float(posterior.observed.sum())
-        if total < 2:
-            raise DataError(
-                f"Cross-validation predicts events from others: at least two are needed; found {number(total)}.",
-                found=total,
-            )
         domain, y = posterior.domain, posterior.observed
         self.posterior, self.values, self.size = posterior, y, posterior.seen_exposure
         self.node = np.arange(domain.n_nodes)
         area = domain.node_areas / domain.area_unit[0]
         self.constant = gammaln(y + 1.0) - xlogy(y, area)
-        rate = total / float(self.size.sum()) * self.size
-        self.constant_model = xlogy(y, np.where(area > 0, rate / np.where(area > 0, area, 1.0), 0.0)) - rate
+
+    @cached_property
+    def constant_model(self) -> np.ndarray:
+        """The log density of the events as a point process, if there were one rate everywhere."""
+        domain = self.posterior.domain
+        area = domain.node_areas / domain.area_unit[0]
+        rate = float(self.values.sum()) / float(self.size.sum()) * self.size
+        density = np.where(area > 0, rate / np.where(area > 0, area, 1.0), 0.0)
+        return np.asarray(xlogy(self.values, density) - rate)
+
+    def check_enough(self) -> None:
+        """Refuse fewer than two events."""
+        total = float(self.values.sum())
+        if total < 2:
+            raise DataError(
+                f"Cross-validation predicts events from others: at least two are needed; found {number(total)}.",
+                found=total,
+            )
 
     @cached_property
     def _means(self) -> list[np.ndarray]:
@@ -184,20 +209,30 @@ class AreaSample(Sample):
         # Of an area whose events all have a place nobody is left.
         behind = np.asarray(rows.exposure.sum(axis=1)).ravel() > 0
         known = np.flatnonzero((rows.area >= 0) & ~rows.hidden & behind)
-        if len(known) < 2 or rows.counts.sum() < 2:
-            raise DataError(
-                "Areas are predicted from others: at least two with a number, and two events, are needed; found "
-                f"{len(known)} and {rows.counts.sum():g}.",
-                option="areas",
-                found=len(known),
-            )
+        self._n_events = float(rows.counts.sum())
         self.posterior, self.rows, self.areas, self.exposure = posterior, known, areas, rows.exposure[known]
         self.area = rows.area[known]
         y = self.values = rows.counts[known]
         self.size, self.node, self.constant = np.ones(len(y)), np.full(len(y), -1), np.zeros(len(y))
-        rate = self.exposure.sum(axis=1) * float(rows.counts.sum() / rows.exposure.sum())
-        self.constant_model = xlogy(y, rate) - rate - gammaln(y + 1.0)
+        self._overall = self._n_events / float(rows.exposure.sum())
         self._n_nodes = domain.n_nodes
+
+    def check_enough(self) -> None:
+        """Refuse a single area with a number, or a single event."""
+        n, events = len(self.values), self._n_events
+        if n < 2 or events < 2:
+            raise DataError(
+                "Areas are predicted from others: at least two with a number, and two events, are needed; found "
+                f"{n} and {events:g}.",
+                option="areas",
+                found=n,
+            )
+
+    @cached_property
+    def constant_model(self) -> np.ndarray:
+        """The log probability of each number, if there were one rate everywhere."""
+        y, rate = self.values, self.exposure.sum(axis=1) * self._overall
+        return np.asarray(xlogy(y, rate) - rate - gammaln(y + 1.0))
 
     @cached_property
     def _moments(self) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -246,7 +281,71 @@ class AreaSample(Sample):
         yield from ((np.array([k]), 1, 1) for k in range(len(self.values)))
 
 
-class PersonSample(Sample):
+class PlaceSample(Sample):
+    """Observations at places, of which several may be alike."""
+
+    @abstractmethod
+    def _predictor(self, mean: float) -> float:
+        """Return the linear predictor where observations of size one have this mean."""
+
+    def level(self, which: np.ndarray, about: float | None = None) -> float:
+        """Return the linear predictor at which some observations lie together.
+
+        Parameters
+        ----------
+        which : (k,) int array
+        about : float, optional
+            The linear predictor of one observation of size one that is added to them.
+        """
+        y, size = self.values[which], self.size[which]
+        if self._noisy:
+            y = self._transformed[which]
+        total, n = float(y.sum()), float(size.sum())
+        if about is not None:
+            total, n = total + self._mean(about), n + 1.0
+        return self._predictor(total / n)
+
+    @abstractmethod
+    def _mean(self, eta: float) -> float:
+        """Return the mean of observations of size one at a linear predictor: the inverse of `_predictor`."""
+
+    @property
+    def _noisy(self) -> bool:
+        return self.posterior.likelihood.dispersion == "noise"
+
+    @cached_property
+    def _transformed(self) -> np.ndarray:
+        return self.posterior.likelihood.link.forward(self.values)
+
+    def log_density_at(self, eta: np.ndarray, which: np.ndarray, spread: float | None = None) -> np.ndarray:
+        """Return the log density of some observations at linear predictors, with the spread of values about these."""
+        family = self.family(0)
+        if self._noisy and spread is not None:
+            family = family.with_dispersion(spread or 1.0)
+        return family.log_density(self.values[which], eta, self.size[which]) + self.constant[which]
+
+    def spread(self, eta: np.ndarray, which: np.ndarray) -> float | None:
+        """Return the root mean square of values about linear predictors; None of what is no value."""
+        return float(np.sqrt(np.mean((self._transformed[which] - eta) ** 2))) if self._noisy else None
+
+    def draw_predictors(self, n: int, rng: np.random.Generator) -> list[np.ndarray]:
+        """Return joint draws of the linear predictor of all observations, by hyperparameters: (n, k) together."""
+        weights = [state.weight for state in self.posterior.fit.states]
+        return [self._draw_predictors(k, int(some), rng) for k, some in enumerate(rng.multinomial(n, weights))]
+
+    @abstractmethod
+    def _draw_predictors(self, state: int, n: int, rng: np.random.Generator) -> np.ndarray:
+        """Return joint draws of the linear predictor of all observations, at one value of the hyperparameters."""
+
+    @cached_property
+    def constant_model(self) -> np.ndarray:
+        """The log density of each, if there were one level everywhere: the mean, and of values their spread."""
+        every = np.arange(len(self.values))
+        level = np.array(self.level(every))
+        return self.log_density_at(level, every, self.spread(level, every))
+
+
+class PersonSample(PlaceSample):
     """Cases among the persons of a node with the same confounders; where persons live is taken as it is."""
 
     units, events = "persons", "cases"
@@ -259,24 +358,38 @@ class PersonSample(Sample):
                 remedy="Call cross_validate() on what map_risk returns, before it is saved.",
             )
         y, n = self.values, self.size = groups.cases, groups.telling
-        cases, controls = float(y.sum()), float((n - y).sum())
+        self.posterior, self.groups_of_persons, self.node = posterior, groups, groups.node
+        self._counted = groups.node
+        # Which of the persons of a group are the cases is not told by their number.
+        self.constant = -(gammaln(n + 1.0) - gammaln(y + 1.0) - gammaln(n - y + 1.0))
+
+    def check_enough(self) -> None:
+        """Refuse fewer than two cases, or two controls."""
+        cases, controls = float(self.values.sum()), float((self.size - self.values).sum())
         if min(cases, controls) < 2:
             raise DataError(
                 "Cross-validation predicts persons from others: at least two cases and two controls are needed; "
                 f"found {cases:g} and {controls:g}.",
                 found=cases,
             )
-        self.posterior, self.groups_of_persons, self.node = posterior, groups, groups.node
-        self._counted = groups.node
-        # Which of the persons of a group are the cases is not told by their number.
-        self.constant = -(gammaln(n + 1.0) - gammaln(y + 1.0) - gammaln(n - y + 1.0))
-        share = cases / (cases + controls)
-        self.constant_model = xlogy(y, share) + xlogy(n - y, 1.0 - share)
+
+    def _predictor(self, mean: float) -> float:
+        return float(logit(mean)) - float(self.posterior.likelihood.facts()["offset"])
+
+    def _mean(self, eta: float) -> float:
+        return float(expit(eta + self.posterior.likelihood.facts()["offset"]))
+
+    def _draw_predictors(self, state: int, n: int, rng: np.random.Generator) -> np.ndarray:
+        one: Any = self.posterior.fit.states[state]
+        eta, effects = one.sample_joint(n, rng)
+        own = self.groups_of_persons.design(one.fixed) - one.fixed[self.node]
+        return np.asarray(eta[:, self.node] + effects @ own.T + self.groups_of_persons.log_effort)
 
     def joint(self, state: int, which: np.ndarray) -> JointNormal:
         """Return the linear predictor of some groups of persons."""
-        columns = self.groups_of_persons.effects.columns[which]
-        mean, covariance = self.posterior.fit.states[state].joint_at(self.node[which], columns)
+        one: Any = self.posterior.fit.states[state]
+        columns = self.groups_of_persons.among(which).design(one.fixed)
+        mean, covariance = one.joint_at(self.node[which], columns)
         return JointNormal(mean + self.groups_of_persons.log_effort[which], covariance)
 
     def columns(self, block: np.ndarray) -> dict[str, float]:
@@ -284,7 +397,7 @@ class PersonSample(Sample):
         return {"persons": float(self.size[block].sum())}
 
 
-class SiteSample(Sample):
+class SiteSample(PlaceSample):
     """Values, classes or numbers of positives among those tested, observed at places.
 
     Parameters
@@ -314,16 +427,28 @@ class SiteSample(Sample):
         self.posterior, self.coords, self.fixed = posterior, np.asarray(coords, float), columns
         self.size = np.ones(len(y)) if tested is None else np.asarray(tested, float)
         self.node = self._counted = posterior.domain.node_at(self.coords)
-        if len(y) < 2:
-            raise DataError(f"Sites are predicted from others: at least two are needed; found {len(y)}.", found=len(y))
         self.constant = np.zeros(len(y))
-        family = self.family(0)
-        # One level everywhere: the mean of all observations, and of values their spread about it.
-        level = family.link.forward(np.array(float(y.sum() / self.size.sum())))
-        if family.dispersion == "noise":
-            transformed = family.link.forward(y)
-            level, family = transformed.mean(), family.with_dispersion(float(np.std(transformed)) or 1.0)
-        self.constant_model = family.log_density(y, level, self.size)
+
+    @property
+    def weight(self) -> np.ndarray:
+        """What scores are per: sites."""
+        return np.ones(len(self.values))
+
+    def check_enough(self) -> None:
+        """Refuse a single site."""
+        n = len(self.values)
+        if n < 2:
+            raise DataError(f"Sites are predicted from others: at least two are needed; found {n}.", found=n)
+
+    def _predictor(self, mean: float) -> float:
+        return mean if self._noisy else float(self.posterior.link.forward(mean))
+
+    def _mean(self, eta: float) -> float:
+        return eta if self._noisy else float(self.posterior.link.inverse(np.array(eta)))
+
+    def _draw_predictors(self, state: int, n: int, rng: np.random.Generator) -> np.ndarray:
+        check_size(len(self.values), self.units)
+        return self.joint(state, np.arange(len(self.values))).draw(n, rng)
 
     def joint(self, state: int, which: np.ndarray) -> JointNormal:
         """Return the linear predictor at some sites."""
@@ -348,9 +473,15 @@ class SiteSample(Sample):
 
 def sample_of(posterior: Posterior) -> Sample:
     """Return what a posterior was fitted to, as it can be held out."""
-    if posterior.areas is not None:
-        return AreaSample(posterior)
+    at_places = place_sample_of(posterior)
+    if at_places is not None:
+        return at_places
+    return AreaSample(posterior) if posterior.areas is not None else NodeSample(posterior)
+
+
+def place_sample_of(posterior: Posterior) -> PlaceSample | None:
+    """Return the sites, or the persons, that a posterior was fitted to; None of one of counts."""
     if posterior.sites is not None:
         sites = posterior.sites
         return SiteSample(posterior, sites.coords, sites.values, sites.tested, sites.columns)
-    return PersonSample(posterior) if posterior.exposure_kind == "risk" else NodeSample(posterior)
+    return PersonSample(posterior) if posterior.exposure_kind == "risk" else None

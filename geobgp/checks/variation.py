@@ -7,21 +7,22 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.optimize import minimize_scalar
 
 from geobgp.checks.crossval import CrossValidation, too_few_to_hold_out
 from geobgp.checks.samples import AreaSample, sample_of
 from geobgp.checks.scoring import compared, per_event
 from geobgp.data.areas import combine
-from geobgp.data.effects import FIXED_SD, Linearised
+from geobgp.data.effects import Linearised
 from geobgp.errors import CheckWarning, DataError, GeobgpError, warn
 from geobgp.inference.families import Binomial
-from geobgp.inference.hyper import Hyper
 from geobgp.inference.problem import Observed
 from geobgp.inference.relinearise import EffectsFit, best_dispersion, fit_area_effects, fit_effects
-from geobgp.model import fit_without_field
+from geobgp.model import fit_without_field, fixed_sds, hyper_of
 from geobgp.text import html_table, number
 
 if TYPE_CHECKING:
+    from geobgp.data.measurements import Measurements
     from geobgp.inference.families import Likelihood
     from geobgp.inference.fit import Fit
     from geobgp.posterior import Posterior
@@ -49,9 +50,9 @@ class Variation:
     level : str
         Where that level is the same: "everywhere", "everywhere in each month".
     what : str
-        What varies: "rate" or "risk".
+        What varies: "rate" or "risk", "prevalence", "value".
     event : str
-        "event" or "case".
+        "event", "case" or "site".
     parts : str
         What was held out: "blocks" or "areas".
 
@@ -156,7 +157,7 @@ def variation(posterior: Posterior, held_out: bool | None = None) -> Variation:
         return replace(evidence, score=math.nan, se=math.nan)
     if checked is None and math.isnan(evidence.score) and posterior.periods is None:
         few = posterior.areas is not None or posterior.domain.n_nodes <= FEW_NODES
-        if held_out or (few and not too_few_to_hold_out(posterior)):
+        if held_out or (few and _observations(posterior) is not None and not too_few_to_hold_out(posterior)):
             # Neighbours of blocks are left as they are: quick, and near enough.
             checked = posterior.cross_validate(rounds=0)
     if checked is None:
@@ -197,25 +198,26 @@ def _by_evidence(posterior: Posterior) -> Variation:
 def _words(posterior: Posterior) -> dict[str, Any]:
     """Return what is compared with what."""
     risk = posterior.exposure_kind == "risk"
-    what = "risk" if risk or posterior.exposure_kind == "expected" else "rate"
+    what, event = ("risk" if risk or posterior.exposure_kind == "expected" else "rate"), "case" if risk else "event"
+    if posterior.sites is not None:
+        what, event = ("rate" if posterior.quantity == "intensity" else posterior.quantity), "site"
     beside, level = "", "everywhere"
     if posterior.design.names:
-        beside = "the confounders" if risk else "the covariates"
+        confounders = set() if posterior.persons is None else set(posterior.persons.effects.names)
+        words = {"covariates": set(posterior.design.names) - confounders, "confounders": confounders}
+        beside = f"the {' and '.join(word for word, names in words.items() if names)}"
     if posterior.periods is not None:
         noun = posterior.periods.noun
         level = f"everywhere in each {noun}"
         beside = f"the covariates and a level of each {noun}" if beside else ""
-    return {"beside": beside, "level": level, "what": what, "event": "case" if risk else "event"}
+    return {"beside": beside, "level": level, "what": what, "event": event}
 
 
 def _of_hyperparameters(posterior: Posterior, fit: Fit) -> float:
     """Return what the log evidence is above the bound at the best hyperparameters, by Laplace's approximation."""
-    domain, theta = posterior.domain, fit.hyper_mean
-    hyper = Hyper.for_domain(posterior.kernel, float(np.sqrt(domain.node_areas.sum())), domain.cell_size)
+    hyper, theta = hyper_of(posterior), fit.hyper_mean
     if posterior.periods is not None:
-        own = len(theta) - len(posterior.design.learned)
-        hyper = hyper.over_periods(posterior.n_periods, own > len(hyper.names) + 1)
-    hyper = hyper.with_effects(posterior.design.learned, posterior.design.rates)
+        hyper = hyper.over_periods(posterior.n_periods, len(theta) > len(hyper.names) + 1)
     learned = np.diag(fit.hyper_cov) > 0
     hyper = hyper.held(theta, tuple(np.array(hyper.names)[~learned]))
     covariance = fit.hyper_cov[np.ix_(learned, learned)]
@@ -225,21 +227,29 @@ def _of_hyperparameters(posterior: Posterior, fit: Fit) -> float:
 # -- the model without a field
 
 
+def _observations(posterior: Posterior) -> Any:
+    """Return what a posterior was fitted to; None where it does not know."""
+    if posterior.exposure_kind == "risk":
+        return posterior.persons
+    if posterior.sites is not None or not posterior.is_summed:
+        return posterior.sites
+    return posterior.observed if posterior.areas is None else posterior.areas
+
+
 def _check_known(posterior: Posterior) -> None:
     """Refuse a posterior that does not know what it was fitted to."""
-    if not posterior.is_summed:
-        raise DataError(f"Whether a map varies is asked of events; this one is of a {posterior.quantity}.")
-    if len(posterior.fit.hyper_mean) - len(posterior.design.learned) > 2 and posterior.periods is None:
-        raise DataError(
-            "Whether a map over time varies is asked of all periods together, not of one.",
-            remedy="Call variation() on the posterior that this period was taken from.",
-        )
-    known = posterior.persons if posterior.exposure_kind == "risk" else posterior.observed
-    if known is None and posterior.areas is None:
-        what = "persons (files keep none with confounders)" if posterior.exposure_kind == "risk" else "counts"
+    if _observations(posterior) is None:
+        what = "counts" if posterior.is_summed else "values"
+        if posterior.exposure_kind == "risk":
+            what = "persons (files keep none with confounders)"
         raise DataError(
             f"Whether this map varies cannot be told: it does not know the {what} that it was made of.",
             remedy="Call variation() on the fit itself, before it is saved: the file then keeps the answer.",
+        )
+    if posterior.periods is None and len(posterior.fit.hyper_mean) > len(hyper_of(posterior).names):
+        raise DataError(
+            "Whether a map over time varies is asked of all periods together, not of one.",
+            remedy="Call variation() on the posterior that this period was taken from.",
         )
 
 
@@ -268,12 +278,14 @@ def known_without_field(posterior: Posterior) -> tuple[np.ndarray, np.ndarray] |
 
 def _fit_without_field(posterior: Posterior) -> EffectsFit:
     if posterior.exposure_kind == "risk":
-        groups = posterior.persons
+        groups, state = posterior.persons, posterior.fit.states[0]
         assert groups is not None
-        design = groups.effects.columns
+        design = groups.design(state.fixed)  # type: ignore[attr-defined]
         binomial: Any = Binomial.without_data({"offset": groups.offset + groups.log_effort, "link": "exp"})
         binomial = binomial.of(groups.cases, groups.telling)
-        return fit_effects(binomial, design, np.full(design.shape[1], FIXED_SD))
+        return fit_effects(binomial, design, posterior._fixed_sd)
+    if posterior.sites is not None:
+        return _sites_without_field(posterior, posterior.sites)
     own: Any = posterior.fit.states[0]
     # Columns of levels that share nodes are held, as they were linearised with the field.
     at, centre = Linearised(own.fixed, own.offset), own.centre
@@ -293,6 +305,33 @@ def _fit_without_field(posterior: Posterior) -> EffectsFit:
     return best_dispersion(fit, posterior.likelihood)
 
 
+def _sites_without_field(posterior: Posterior, sites: Measurements) -> EffectsFit:
+    state: Any = posterior.fit.states[0]
+    design = state.fixed[posterior.domain.node_at(sites.coords)] if sites.columns is None else sites.columns
+    sds = fixed_sds(posterior)
+
+    def fit(family: Likelihood) -> EffectsFit:
+        return fit_effects(family.of(sites.values, sites.size, state.centre), design, sds)
+
+    hyper, theta = hyper_of(posterior), posterior.fit.hyper_mean
+    at = hyper.noise_at
+    if at is None or not posterior.fit.hyper_cov[at, at] > 0:
+        return best_dispersion(fit, posterior.likelihood)
+    # The noise is integrated out as it is with a field.
+    only = hyper.held(theta, (*hyper.names[:at], *hyper.names[at + 1 :]))
+
+    def value(log_noise: float) -> float:
+        prior = only.log_prior(np.where(np.arange(len(theta)) == at, log_noise, theta))[0]
+        return fit(posterior.likelihood.with_dispersion(math.exp(log_noise))).bound + prior
+
+    ends = hyper.lower[at], hyper.upper[at]
+    best = float(minimize_scalar(lambda x: -value(x), bounds=ends, method="bounded", options={"xatol": 1e-4}).x)
+    highest, step = value(best), 0.05
+    bend = (2.0 * highest - value(best + step) - value(best - step)) / step**2
+    without = fit(posterior.likelihood.with_dispersion(math.exp(best)))
+    return replace(without, bound=highest + 0.5 * math.log(2.0 * math.pi / bend))
+
+
 def _score(posterior: Posterior, without: EffectsFit, checked: CrossValidation) -> tuple[float, float]:
     """Return how far held-out blocks are predicted above the model without a field, per event, and its error."""
     if not posterior.design.names and posterior.likelihood.dispersion is None:
@@ -302,4 +341,4 @@ def _score(posterior: Posterior, without: EffectsFit, checked: CrossValidation) 
     owner = np.arange(len(log_p)) if isinstance(sample, AreaSample) else checked.block_of[sample.node]
     inside = owner >= 0
     each = np.bincount(owner[inside], (log_p + sample.constant)[inside], len(checked.table))
-    return per_event(checked.table["log_density"].to_numpy() - each, checked.table["observed"].to_numpy())
+    return per_event(checked.table["log_density"].to_numpy() - each, checked.weights.to_numpy())

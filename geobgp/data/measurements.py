@@ -64,13 +64,18 @@ class Measurements:
     def at(self, t: int) -> Measurements:
         """Return those of one period, by its number."""
         assert self.period is not None
-        which = self.period == t
-        tested = None if self.tested is None else self.tested[which]
-        columns = None if self.columns is None else self.columns[which]
-        return replace(
-            self, coords=self.coords[which], values=self.values[which], tested=tested, columns=columns, counts=None,
-            unused={}, periods=None, period=None,
-        )  # fmt: skip
+        return self._among(self.period == t).pooled
+
+    def until(self, n_periods: int) -> Measurements:
+        """Return those of the first periods."""
+        assert self.period is not None and self.periods is not None
+        return replace(self._among(self.period < n_periods), periods=self.periods.slice(0, n_periods))
+
+    def _among(self, which: np.ndarray) -> Measurements:
+        rows = ("coords", "values", "tested", "columns", "period")
+        some: dict[str, Any] = {name: getattr(self, name) for name in rows}
+        some = {name: None if values is None else values[which] for name, values in some.items()}
+        return replace(self, **some, counts=None, unused={})
 
     @property
     def size(self) -> np.ndarray:

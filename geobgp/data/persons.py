@@ -141,6 +141,19 @@ class Groups:
         """How many persons of each group tell of the risk: none where no case can be seen."""
         return self.persons if self.effort is None else np.where(self.effort > 0, self.persons, 0.0)
 
+    def design(self, columns: np.ndarray) -> np.ndarray:
+        """Return the fixed effects of every group, from those of the nodes, where confounders are at their average.
+
+        Parameters
+        ----------
+        columns : (n_nodes, k) or (n_periods, n_nodes, k) array
+            Intercept, covariates, and confounders last.
+        """
+        out = np.array(columns[self.node] if columns.ndim == 2 else columns[self.period, self.node])
+        confounders = self.effects.columns[:, 1:]
+        out[:, out.shape[1] - confounders.shape[1] :] = confounders
+        return out
+
     def among(self, which: np.ndarray) -> Groups:
         """Return some of the groups."""
         effects = replace(self.effects, columns=self.effects.columns[which])

@@ -193,6 +193,12 @@ class Likelihood(ABC):
             Standard deviation of Gaussian noise for each component; NaN where there is none.
         """
 
+    def moments(self, eta: np.ndarray, size: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and variance of observations at the whole linear predictor; `size` as in `log_density`."""
+        known = NormalMixture(np.ones(1), np.reshape(eta, (1, -1)), np.zeros((1, np.size(eta))))
+        mean, variance = self.predicted(known, np.array([self.dispersion_value]))
+        return size * mean.reshape(np.shape(eta)), size * variance.reshape(np.shape(eta))
+
     def poisson_rates(self, rates: np.ndarray, rng: np.random.Generator) -> np.ndarray | None:
         """Draw means about which Poisson counts are spread as observations about `rates`; None of no counts."""
         return None
@@ -405,6 +411,11 @@ class NegativeBinomial(CountFamily):
         """Return mean and variance of a count with one unit of exposure."""
         mean, variance = at.exp_moments()
         return mean, mean + variance + (variance + mean**2) / self.k
+
+    def moments(self, eta: np.ndarray, size: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and variance of counts; `size` is the exposure."""
+        mean = size * EXP.inverse(eta)
+        return mean, mean + mean**2 / self.k
 
     def facts(self) -> dict[str, Any]:
         """Return the size, and what it gained."""
@@ -731,6 +742,11 @@ class TestedFamily(Likelihood):
         p = LOGIT.mean(at.plus(self.offset))
         return p, p * (1 - p)
 
+    def moments(self, eta: np.ndarray, size: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and variance of numbers of positives; `size` is how many are tested."""
+        p = expit(self.offset + eta)
+        return size * p, size * p * (1.0 - p)
+
     def facts(self) -> dict[str, Any]:
         """Return offset and link."""
         return {"offset": self.offset, "link": self.link.name}
@@ -871,6 +887,11 @@ class BetaBinomial(TestedFamily):
         p = expit(self.offset + eta)
         share = rng.beta(np.maximum(self.k * p, 1e-300), np.maximum(self.k * (1.0 - p), 1e-300))
         return rng.binomial(np.asarray(size, int), share).astype(float)
+
+    def moments(self, eta: np.ndarray, size: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and variance of numbers of positives; `size` is how many are tested."""
+        mean, variance = super().moments(eta, size)
+        return mean, variance * (1.0 + (np.asarray(size) - 1.0) / (self.k + 1.0))
 
     def facts(self) -> dict[str, Any]:
         """Return offset and link, the size, and what it gained."""

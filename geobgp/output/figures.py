@@ -1089,8 +1089,9 @@ def plot_residuals(found: Residuals, figure: Any = None) -> Any:
     parts = "areas" if found.side is None else f"squares of {number(found.side / scale, 3)} {unit}"
     left.set_title(f"Residuals in {parts}", fontsize=11, loc="left")
     axes = [figure.add_subplot(grid[k // 2, 1 + k % 2]) for k in range(1 + len(shown_variables(found)))]
-    _draw(axes[0], found.pairs, scale, f"distance ({unit})", "pairs / expected", "Pairs of events")
-    axes[0].axhline(1.0, color=QUIET, linewidth=1, linestyle=":")
+    what, even = ("mean product of residuals", 0.0) if found.events == "sites" else ("pairs / expected", 1.0)
+    _draw(axes[0], found.pairs, scale, f"distance ({unit})", what, f"Pairs of {found.events}")
+    axes[0].axhline(even, color=QUIET, linewidth=1, linestyle=":")
     for ax, name in zip(axes[1:], shown_variables(found), strict=True):
         place = name in ("easting", "northing")
         words = f"{name} ({unit})" if place else name

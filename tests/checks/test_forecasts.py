@@ -67,7 +67,7 @@ def test_mistakes_are_told():
     posterior = outbreak.fitted(4)
     with pytest.raises(DataError, match="how many of 4 periods are held out"):
         posterior.cross_validate(last=3)
-    with pytest.raises(DataError, match="knows none"):
+    with pytest.raises(DataError, match="knows none of it"):
         posterior.forecast(4).cross_validate(last=1)
 
 

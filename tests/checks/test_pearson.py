@@ -32,7 +32,7 @@ def test_pairs_against_a_loop():
     domain = archipelago()
     rng = np.random.default_rng(1)
     counts, expected = rng.poisson(0.7, domain.n_nodes).astype(float), rng.uniform(0.5, 1.0, domain.n_nodes)
-    found = pearson._pairs(domain, np.vstack([counts, counts]), expected)
+    found = pearson._pairs(domain, pearson._Paired(np.vstack([counts, counts]), np.full(2, counts.sum()), expected))
     place = np.column_stack([domain.node_rows, domain.node_cols])
     seen, base = {}, {}
     for i in range(domain.n_nodes):

@@ -11,13 +11,14 @@ import pytest
 import shapely
 from paths import SAMPLE
 from scipy.integrate import quad
-from scipy.special import gammaln
-from scipy.stats import norm
+from scipy.special import expit, gammaln
+from scipy.stats import multivariate_normal, norm
 
 import geobgp
 from geobgp import LGCP, Domain, FullRank, HarmonicBasis, Matern, Posterior, Variation, map_risk
 from geobgp import model as fitting
 from geobgp.auto.tasks import fit_risk
+from geobgp.checks.variation import _without_field as fitting_without
 from geobgp.checks.variation import known_variation
 from geobgp.data.areas import bin_areas
 from geobgp.data.persons import Groups, Persons
@@ -26,6 +27,7 @@ from geobgp.inference.families import Binomial, Gaussian, Poisson
 from geobgp.inference.relinearise import fit_effects
 
 SQUARE = shapely.box(0, 0, 10, 10)
+KERNEL = Matern(1.5, lengthscale=3.0)
 
 
 @pytest.fixture(scope="module")
@@ -283,12 +285,106 @@ def test_persons_with_confounders_are_not_in_files_but_the_verdict_is(tmp_path):
     assert Posterior.load(posterior.save(tmp_path / "asked.geobgp")).variation() == found
 
 
-def test_values_at_places_have_no_such_verdict(basis):
-    xy = np.random.default_rng(12).uniform(1, 9, (20, 2))
-    posterior = geobgp.BoundaryGP(basis, Matern(1.5, lengthscale=3.0)).fit(xy, xy[:, 0])
-    with pytest.raises(DataError, match="is asked of events; this one is of a value"):
-        posterior.variation()
-    assert "variation" not in posterior.summary()
+def at_places(basis, family, rng, sd, n=150):
+    """Return a fit of what was observed at random places, about a field of this standard deviation."""
+    xy = rng.uniform(0.1, 9.9, (n, 2))
+    field = sd * basis.sample_prior(Matern(1.5, 3.0, 1.0), 1, rng, "even")[0][basis.domain.node_at(xy)]
+    if family == "gaussian":
+        return geobgp.BoundaryGP(basis, KERNEL).fit(xy, 100.0 + 30.0 * (field + 0.5 * rng.normal(size=n)))
+    if family == "log":
+        return geobgp.BoundaryGP(basis, KERNEL, transform="log").fit(xy, np.exp(3.0 + field + 0.5 * rng.normal(size=n)))
+    tested, share = rng.integers(10, 60, n), expit(field - 1.0)
+    share = rng.beta(9.0 * share, 9.0 * (1.0 - share)) if family == "beta-binomial" else share
+    positive = rng.binomial(tested, share).astype(float)
+    return geobgp.BoundaryGP(basis, KERNEL, family).fit(xy, positive, trials=tested.astype(float))
+
+
+@pytest.mark.parametrize("family", ["gaussian", "log", "binomial", "beta-binomial"])
+def test_flat_values_and_shares_do_not_vary_and_fields_do(basis, family):
+    rng, few = np.random.default_rng(12), basis.truncate(64)
+    flat = [at_places(few, family, rng, 0.0).variation(held_out=False) for _ in range(4)]
+    wide = [at_places(few, family, rng, 0.8).variation(held_out=False) for _ in range(3)]
+    assert sum(one.verdict == "no evidence" for one in flat) >= 3
+    assert not any(one.verdict == "varies" for one in flat)
+    assert all(one.verdict == "varies" for one in wide)
+    assert wide[0].what == ("value" if family in ("gaussian", "log") else "prevalence") and wide[0].event == "site"
+
+
+@pytest.mark.parametrize("family", ["gaussian", "binomial"])
+def test_values_about_a_field_of_no_width_have_the_evidence_of_none(basis, family):
+    rng = np.random.default_rng(13)
+    xy, y = rng.uniform(1, 9, (60, 2)), rng.normal(3.0, 2.0, 60)
+    none = Matern(1.5, lengthscale=2.0, sd=1e-4)
+    if family == "gaussian":
+        posterior = geobgp.BoundaryGP(basis, none).fit(xy, y)
+    else:
+        posterior = geobgp.BoundaryGP(basis, none, family).fit(xy, np.round(np.clip(y, 0, 9)), trials=np.full(60, 9.0))
+    assert posterior.variation(held_out=False).log_bayes_factor == pytest.approx(0.0, abs=0.02)
+
+
+def test_the_evidence_without_a_field_is_the_integral_over_the_noise(basis):
+    rng = np.random.default_rng(14)
+    xy, y = rng.uniform(1, 9, (40, 2)), rng.normal(50.0, 20.0, 40)
+    posterior = geobgp.BoundaryGP(basis, Matern(1.5, lengthscale=2.0, sd=5.0)).fit(xy, y)
+    centre, unit = y.mean(), y.std()
+
+    def log_p(noise):
+        # The level is N(0, (10 unit)²), the noise exponential with P(> 3 units) = 0.05.
+        rate = -math.log(0.05) / (3.0 * unit)
+        covariance = noise**2 * np.eye(40) + (10.0 * unit) ** 2
+        return multivariate_normal.logpdf(y - centre, cov=covariance) + math.log(rate) - rate * noise
+
+    best = log_p(unit)
+    area = quad(lambda s: math.exp(log_p(s) - best), 0.3 * unit, 3.0 * unit, points=[unit], limit=200)[0]
+    assert fitting_without(posterior).bound == pytest.approx(best + math.log(area), abs=0.02)
+
+
+def test_held_out_values_are_compared_with_one_value_everywhere(basis):
+    answer = at_places(basis.truncate(64), "gaussian", np.random.default_rng(15), 0.8).variation()
+    assert answer.fine and answer.score > 2.0 * answer.se
+    assert "nats per site" in answer.sentence and "one value everywhere" in answer.sentence
+
+
+def test_values_over_periods_have_a_verdict(basis):
+    rng, few = np.random.default_rng(16), basis.truncate(40)
+    xy, period = rng.uniform(0.5, 9.5, (240, 2)), np.repeat(np.arange(3), 80)
+    flat, east = 3.0 * period + rng.normal(size=240), 1.5 * np.sin(xy[:, 0])
+    told = []
+    for y in (flat, flat + east):
+        model, periods = geobgp.BoundaryGP(few, KERNEL), geobgp.Periods.between(np.arange(4.0))
+        posterior = model.fit(xy, y, periods=periods, period_of=period, dynamics="separable", resume=False)
+        told.append(posterior.variation())
+        with pytest.raises(DataError, match="all periods together"):
+            posterior.at(0).variation()
+    assert [one.verdict for one in told] == ["no evidence", "varies"]
+    assert "one value everywhere in each period" in told[1].sentence
+
+
+def test_values_that_are_not_known_have_no_verdict_but_a_file_keeps_it(basis, tmp_path):
+    posterior = at_places(basis.truncate(64), "gaussian", np.random.default_rng(17), 0.8, n=40)
+    with pytest.raises(DataError, match="does not know the values"):
+        Posterior.load(posterior.save(tmp_path / "without")).variation()
+    told = posterior.variation(held_out=False)
+    again = Posterior.load(posterior.save(tmp_path / "with")).variation()
+    assert again.log_bayes_factor == told.log_bayes_factor and again.what == "value"
+
+
+def test_covariates_and_confounders_of_cases_and_controls_stand_beside(domain):
+    rng = np.random.default_rng(18)
+    xy = pd.DataFrame(rng.uniform(0.1, 9.9, (600, 2)), columns=["x", "y"])
+    old = rng.random(600) < 0.5
+    east = domain.node_points[:, 0]
+    ill = rng.random(600) < expit(0.5 * (xy["x"] - 5.0) + 1.0 * old)
+    table = xy.assign(age=np.where(old, "old", "young"), ill=ill)
+    posterior = geobgp.map_risk(
+        table, status="ill", land=SQUARE, crs="local", cell_size=0.5, m=40, confounders=["age"], cache=False,
+        covariates={"east": lambda places: places[:, 0]},
+    )  # fmt: skip
+    told = posterior.variation()
+    assert told.verdict == "no evidence" and told.against == "the covariates and confounders alone"
+    assert posterior.cross_validate(2.0).score > 0.05 and len(east)
+    assert posterior.residuals(n_simulations=39).expected.sum() == pytest.approx(ill.sum(), rel=0.05)
+
 
 
 @pytest.mark.parametrize(
