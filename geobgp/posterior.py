@@ -66,6 +66,7 @@ from geobgp.validation import (
     RNG,
     SEVERAL_PERIODS,
     SOURCE,
+    STEPS,
     TEXT,
     THRESHOLDS,
     UNITS,
@@ -94,6 +95,7 @@ if TYPE_CHECKING:
     from geobgp.checks.variation import Variation
     from geobgp.checks.variogram import Spatial, Variogram
     from geobgp.data.areas import AreaCounts
+    from geobgp.data.delays import Delays
     from geobgp.data.measurements import Measurements
     from geobgp.data.persons import Groups
     from geobgp.inference.families import Likelihood
@@ -105,6 +107,8 @@ if TYPE_CHECKING:
 
 #: Numbers in a block of samples: 64 MB.
 _SAMPLE_BLOCK = 8_000_000
+#: Numbers in a set of samples that is kept for the next question: 128 MB.
+_KEPT_DRAWS = 16_000_000
 #: Periods ahead.
 AHEAD = either(whole(1), a("Periods"), words="a number of periods, at least 1, or Periods")
 
@@ -176,6 +180,8 @@ class Posterior:
     origin : dict
         Where it comes from: every input that was given with its name, SHA-256, size and number of features, the
         versions of Python and of the libraries, the call, and the random state. Empty of a fit step by step.
+    delays : Delays, optional
+        How long events take to be reported, and which share of each period's events is known by now.
 
     Examples
     --------
@@ -233,6 +239,7 @@ class Posterior:
     sites: Measurements | None = field(default=None, repr=False, metadata={"stored": False})
     periods: Periods | None = field(default=None, kw_only=True)
     origin: Mapping[str, Any] = field(default_factory=dict, repr=False, kw_only=True)
+    delays: Delays | None = field(default=None, repr=False, kw_only=True)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what copies and pickles hold: all but where the points lie, and what can be worked out again."""
@@ -254,6 +261,26 @@ class Posterior:
     def seen_exposure(self) -> np.ndarray:
         """The exposure times the effort: what stands behind the events that get reported."""
         return seen_exposure(self.exposure, self.effort)
+
+    @property
+    def final_effort(self) -> np.ndarray | None:
+        """The share of events that get reported in the end: the effort, without what is not reported yet."""
+        if self.delays is None or self.effort is None:
+            return self.effort
+        return self.delays.final(self.effort)
+
+    @property
+    def nowcast(self) -> np.ndarray:
+        """Which periods are nowcasts, (n_periods,): some of their events are not reported yet; see `delays`."""
+        return np.zeros(self.n_periods, bool) if self.delays is None else self.delays.incomplete
+
+    @property
+    def as_reported(self) -> Posterior:
+        """The posterior with what is uncertain of the share of events that are reported, as observations see it."""
+        if self.delays is None or self.periods is None:
+            return self
+        states: Any = (state.seen_through(self.delays.columns) for state in cast("Sequence[Any]", self.fit.states))
+        return replace(self, fit=replace(self.fit, states=tuple(states)))
 
     def _within(self, regions: Any) -> Within:
         """Return what of every node's land, exposure and effort lies in regions, as `read_regions` returns them."""
@@ -308,6 +335,11 @@ class Posterior:
     def n_periods(self) -> int:
         """How many periods there are; 1 without time."""
         return 1 if self.periods is None else self.periods.n
+
+    @property
+    def n_draws(self) -> int:
+        """How many joint draws tables have by default: one set serves them all."""
+        return 1000 if self.periods is None else 500
 
     @property
     def by_period(self) -> np.ndarray:
@@ -538,6 +570,10 @@ class Posterior:
             }
         if self.effort is not None:
             facts["effort"] = "as with full effort"
+        if self.delays is not None:
+            facts["reports_until"] = self.delays.as_of
+            if self.periods is None:
+                facts["nowcast"] = str(bool(self.nowcast.any())).lower()
         return facts | self._hidden_facts()
 
     def _hidden_facts(self) -> dict[str, str]:
@@ -584,13 +620,14 @@ class Posterior:
             exposure=np.array(self.by_period[t]),
             effort=None if self.effort is None else of_period(self.effort, t),
             points=self._points_of(events, persons) if sites is None else sites.facts,
-            title=f"{self.title or self.default_title}, {label}",
+            title=f"{self.title or self.default_title}, {label}{' (nowcast)' if self.nowcast[t] else ''}",
             observed=observed,
             areas=areas,
             places=None if self.places is None else self.places[self.places[:, 3] == t, :3],
             given=None if self.given is None else self.given.at(t),
             given_effort=None if self.given_effort is None else self.given_effort.at(t),
             periods=None,
+            delays=None if self.delays is None else self.delays.slice(t, t + 1),
         )
 
     def _points_of(self, events: float, persons: Groups | None) -> Mapping[str, float]:
@@ -887,11 +924,12 @@ class Posterior:
     def _dataset(
         self, values: dict[str, np.ndarray], variables: dict[str, dict[str, Any]], coverage: bool = False
     ) -> xr.Dataset:
-        from geobgp.output.grids import dataset
+        from geobgp.output.grids import dataset, flagged
 
-        return dataset(
+        data = dataset(
             self.domain, values, variables=variables, attrs=self.provenance, coverage=coverage, periods=self.periods
         )
+        return data if self.delays is None or self.periods is None else flagged(data, self.nowcast)
 
     @validated(quantiles=PROBABILITIES, thresholds=THRESHOLDS)
     def dataset(self, quantiles: Sequence[float] | None = None, thresholds: Sequence[float] = ()) -> xr.Dataset:
@@ -938,8 +976,9 @@ class Posterior:
         DataFrame
             ``period``, ``start``; ``observed`` events of all the land (NaN where some counts are suppressed or
             unknown), and quantiles of how many such a period brings, ``predicted_q05``, ...; ``expected`` ones with
-            ``expected_q05``, ... (and ``reported``, those that an effort lets see); ``level``, the intensity where the
-            map is at its average, with the season, in `units`, with ``level_sd``, ``level_q05``, ...
+            ``expected_q05``, ... (and ``reported``, those that an effort lets see; of events that are reported late
+            ``nowcast``, and ``final``, ``final_q05``, ..., how many there will be in the end); ``level``, the intensity
+            where the map is at its average, with the season, in `units`, with ``level_sd``, ``level_q05``, ...
 
         Notes
         -----
@@ -958,6 +997,8 @@ class Posterior:
         columns |= {"level" if name == "mean" else f"level_{name}": values for name, values in level.items()}
         frame = pd.DataFrame(columns)
         frame = hide_rows(frame, self, [name for name in columns if name not in ("period", "start")])
+        if self.delays is not None:
+            frame.insert(2, "nowcast", self.nowcast)
         frame.attrs["units"] = self.units
         return frame
 
@@ -1016,6 +1057,18 @@ class Posterior:
         """Yield joint draws of eta, some at a time: n in all."""
         if n < 0:
             raise DataError(f"The number of samples cannot be negative; found {n}.")
+        if not isinstance(rng, int) or n * math.prod(self._shape) > _KEPT_DRAWS:
+            yield from self._fresh_draws(n, rng)
+            return
+        # One set of draws serves every table of a run: it is kept until another is asked for.
+        notes = self.fit.notes
+        if notes.get("draws", (None,))[0] != (n, rng):
+            notes["draws"] = (n, rng), list(self._fresh_draws(n, rng))
+            for block in notes["draws"][1]:
+                block.flags.writeable = False
+        yield from notes["draws"][1]
+
+    def _fresh_draws(self, n: int, rng: int | np.random.Generator | None) -> Iterator[np.ndarray]:
         rng, states = np.random.default_rng(rng), self.fit.states
         # Each state gets its share of the rows, in random order: rows are independent draws of the mixture.
         owner = rng.permutation(np.repeat(np.arange(len(states)), rng.multinomial(n, weights_of(states))))
@@ -1161,7 +1214,7 @@ class Posterior:
             In `units`. Of each, how many people live where the quantity exceeds it, as `people_above` counts them: the
             columns ``people_above_0.5`` and ``share_above_0.5``, say, with their quantiles.
         n_samples : int
-            Joint samples behind sd and quantiles, by default 2,000, or 500 of all periods; the mean is exact.
+            Joint samples behind sd and quantiles, by default 1,000, or 500 of all periods; the mean is exact.
         rng : int or Generator
 
         Returns
@@ -1174,13 +1227,13 @@ class Posterior:
             ``relative_risk`` to the average, each with its own, ``rate_q05``, ...; ``p_above``, how probably
             the rate is above the average of all land (of a relative risk: above 1); and ``reported``, the part of
             ``expected`` that an effort lets see. Of a prevalence or a value there are no numbers of events, but the
-            ``mean`` over the people (or the land) of the region, with ``sd``, ``q05``, ... and ``p_above``. NaN where a
+            ``mean`` over the people (or the land) of the region, with ``sd``, ``q05``, ... and ``p_above``; and of a
+            prevalence of people how many have it, ``affected``, with its quantiles ``affected_q05``, ... NaN where a
             region holds no land or nobody is exposed. Over periods a row for each period and region: ``period`` and
             ``start`` say which.
         """
         from geobgp.totals import totals
 
-        usual = 2000 if self.periods is None else 500
         return totals(
             self,
             regions,
@@ -1189,7 +1242,7 @@ class Posterior:
             quantiles=quantiles,
             predicted=predicted,
             thresholds=thresholds,
-            n_samples=usual if n_samples is None else n_samples,
+            n_samples=self.n_draws if n_samples is None else n_samples,
             rng=rng,
         )
 
@@ -1283,8 +1336,7 @@ class Posterior:
         """
         from geobgp.checks.hotspots import hotspots
 
-        usual = 1000 if self.periods is None else 500
-        n = usual if n_samples is None else n_samples
+        n = self.n_draws if n_samples is None else n_samples
         table = hotspots(self, threshold, probability, n_samples=n, rng=rng)
         if period is None:
             return table
@@ -1310,7 +1362,7 @@ class Posterior:
         regions, by
             As for `totals`. None: all of the land.
         n_samples : int
-            Joint draws behind the intervals, by default 2,000, or 500 of all periods; the mean is exact.
+            Joint draws behind the intervals, by default 1,000, or 500 of all periods; the mean is exact.
         rng : int or Generator
 
         Returns
@@ -1336,8 +1388,7 @@ class Posterior:
         """
         from geobgp.totals import people_above
 
-        usual = 2000 if self.periods is None else 500
-        n = usual if n_samples is None else n_samples
+        n = self.n_draws if n_samples is None else n_samples
         return people_above(self, regions, threshold, by=by, n_samples=n, rng=rng)
 
     @validated(by=NAME, top=whole(1), reference=real(least=0.0), n_samples=whole(1), rng=RNG)
@@ -1390,7 +1441,8 @@ class Posterior:
         Parameters
         ----------
         other : Posterior
-            On the same domain, in the same unit, of other events: the two are taken to be independent.
+            On the same domain, in the same unit: of other events, of which the two are taken to be independent, or
+            of this fit under other covariates (`what_if`), which share all that is uncertain.
         names : (str, str), optional
             What this map and the other are called; by default their titles.
         period : optional
@@ -1470,8 +1522,9 @@ class Posterior:
             persons=None,
             sites=None,
             places=None,
-            # Within a cell people live where they lived last, and as many events get reported.
-            effort=None if self.effort is None else of_period(self.effort, -1),
+            # Within a cell people live where they lived last, and as many events get reported in the end.
+            effort=None if self.final_effort is None else of_period(self.final_effort, -1),
+            delays=None,
             given=None if self.given is None else self.given.at(known.n - 1),
             given_effort=None if self.given_effort is None else self.given_effort.at(known.n - 1),
             title=f"Forecast: {self.title}" if self.title else "",
@@ -1775,8 +1828,10 @@ class Posterior:
 
     # -- effects of covariates -------------------------------------------------------------------------------
 
-    @validated(evidence=FLAG)
-    def effects(self, evidence: bool = False) -> pd.DataFrame:
+    @validated(evidence=FLAG, per=STEPS)
+    def effects(
+        self, evidence: bool = False, *, per: str | Mapping[str, float | tuple[float, float]] = "quartiles"
+    ) -> pd.DataFrame:
         """Return what each covariate does, on the scale that people report.
 
         Parameters
@@ -1784,13 +1839,18 @@ class Posterior:
         evidence : bool
             Add ``evidence``, the log evidence of the model with the covariate less that without it, and
             ``evidence_curve``, that of a curve against a straight line; both without new fits.
+        per : "quartiles", "unit", or mapping of covariate to number or (from, to)
+            What the effects of numbers are between: their quartiles over the land; one unit; a step, as in
+            ``{"temperature": 10}``; or two values, as in ``{"distance": (500, 0)}``. Those of curves that are not
+            between two values begin at the median.
 
         Returns
         -------
         DataFrame
             A row for each covariate, level and interaction: ``from`` and ``to`` (the quartiles over the land, a level
-            and its reference, or the groups with the lowest and the highest effect), the ``rate_ratio``,
-            ``odds_ratio`` or ``difference`` between these, its interval; ``tau``, the standard deviation of curves,
+            and its reference, or the groups with the lowest and the highest effect), their ``unit`` where it is
+            given, the ``rate_ratio``, ``odds_ratio`` or ``difference`` between these, its interval (of an interaction
+            how the effect of one covariate changes along the other: a ratio of ratios); ``tau``, the standard deviation of curves,
             groups and their interactions, with its interval; ``without_field``, the same of a model without a field,
             where the data are known, and by how many standard errors it differs. ``attrs["sentences"]`` says so of
             those that differ by more than two.
@@ -1802,7 +1862,7 @@ class Posterior:
         """
         from geobgp.checks.effects import effect_table
 
-        return effect_table(self, evidence)
+        return effect_table(self, evidence, per)  # type: ignore[arg-type]  # as the rule returns it
 
     @validated(name=NAME)
     def effect_curve(self, name: str) -> pd.DataFrame:
@@ -1818,7 +1878,8 @@ class Posterior:
         from geobgp.output.figures import plot_effect
 
         curve, values = effect_curve(self, name), covariate_values(self, name)
-        return plot_effect(curve, values, name, self.link.ratio, ax)
+        unit = self.design.block(name).unit
+        return plot_effect(curve, values, f"{name}, {unit}" if unit else name, self.link.ratio, ax)
 
     @validated(covariates=VALUES)
     def what_if(self, covariates: Mapping[str, Any]) -> Posterior:
@@ -2114,6 +2175,7 @@ class Posterior:
     @validated(
         ax=either(FIGURE, AXES), forecast=POSTERIOR, variable=NAME, threshold=real(), points=SOURCE, title=TEXT,
         label=TEXT, colour_bar=FLAG, scale_bar=FLAG, outline=FLAG, periods=SEVERAL_PERIODS, columns=whole(1),
+        hotspots=HOTSPOTS,
     )  # fmt: skip
     def plot(
         self,
@@ -2125,6 +2187,7 @@ class Posterior:
         forecast: Posterior | None = None,
         variable: str | None = None,
         threshold: float | None = None,
+        hotspots: gpd.GeoDataFrame | bool | None = None,
         points: Any = None,
         title: str | None = None,
         label: str | None = None,
@@ -2157,6 +2220,8 @@ class Posterior:
             cent. By default the statistic that maps show, `drawn`.
         threshold : float, optional
             Draw the probability that the intensity exceeds this, in the map's units, instead.
+        hotspots : GeoDataFrame or bool, optional
+            From `hotspots`, outlined with their numbers; True: those above the threshold.
         points : GeoDataFrame, GeoSeries or (n, 2) array, optional
             Drawn on top of a single map.
         title, label : str, optional
@@ -2170,11 +2235,14 @@ class Posterior:
         -------
         Axes, or Figure of several periods
         """
+        from geobgp.checks.hotspots import read_hotspots
         from geobgp.output.figures import plot
 
         shown = self._of_period("plot", period, several=points is None)
+        spots = read_hotspots(shown, hotspots, () if threshold is None else (threshold,))
         look: dict[str, Any] = {"classes": classes, "vmin": vmin, "vmax": vmax, "cmap": cmap}
         how: dict[str, Any] = {"variable": variable, "threshold": threshold, "title": title, "label": label}
+        how["hotspots"] = spots
         if shown.periods is not None:
             return plot(shown, ax, forecast=forecast, periods=periods, columns=columns, **how, **look)
         return plot(
@@ -2189,6 +2257,179 @@ class Posterior:
 
         self.time  # noqa: B018  (without time there is none)
         return plot_level(View(self, forecast), figure)
+
+    @validated(ax=AXES, by=NAME, reference=real(least=0.0), title=TEXT)
+    def plot_ranks(
+        self,
+        regions: Any,
+        ax: matplotlib.axes.Axes | None = None,
+        *,
+        by: str | None = None,
+        reference: float | None = None,
+        period: Any = None,
+        title: str | None = None,
+    ) -> matplotlib.axes.Axes:
+        """Draw a caterpillar: the rate of every region with its interval, from the highest down, and its rank.
+
+        Regions above (below) the reference with 95 % are red (blue).
+
+        Parameters
+        ----------
+        regions : GeoDataFrame, GeoSeries, list of geometries or path
+            As for `ranks`, or the table that it returns.
+        ax : Axes, optional
+            By default a new figure's, as tall as the regions need.
+        by, reference
+            As for `ranks`.
+        period : optional
+            Which one, where there are several.
+        title : str, optional
+        """
+        from geobgp.output.figures import plot_ranks
+
+        one = self._of_period("plot_ranks", period, several=False)
+        ranked = "rank" in getattr(regions, "columns", ())
+        table = regions if ranked else one.ranks(regions, by=by, reference=reference)
+        table.attrs["reference"] = one.overall if reference is None else reference
+        return plot_ranks(table, ax, title=title)
+
+    @validated(ax=AXES, by=NAME, title=TEXT)
+    def plot_funnel(
+        self,
+        regions: Any,
+        ax: matplotlib.axes.Axes | None = None,
+        *,
+        by: str | None = None,
+        period: Any = None,
+        title: str | None = None,
+    ) -> matplotlib.axes.Axes:
+        """Draw a funnel: the observed rate of every region against its exposure, with limits about the rate of all.
+
+        A region that is like all others lies within the limits with 95 and 99.8 %. They are those of Poisson counts,
+        widened by the overdispersion that the model has learned. A line leads from each observed rate to the model's.
+
+        Parameters
+        ----------
+        regions : GeoDataFrame, GeoSeries, list of geometries or path
+            As for `totals`, or the table that it returns.
+        ax : Axes, optional
+            By default a new figure's.
+        by : str, optional
+            As for `totals`.
+        period : optional
+            Which one, where there are several.
+        title : str, optional
+        """
+        from geobgp.output.figures import plot_funnel
+
+        one = self._of_period("plot_funnel", period, several=False)
+        return plot_funnel(one, one._table_of(regions, by), ax, title=title)
+
+    @validated(
+        ax=AXES, by=NAME, variable=NAME, unsure=choice("hatch", "fade", "ignore"), title=TEXT, scale_bar=FLAG
+    )
+    def plot_regions(
+        self,
+        regions: Any,
+        ax: matplotlib.axes.Axes | None = None,
+        *,
+        by: str | None = None,
+        variable: str | None = None,
+        unsure: Literal["hatch", "fade", "ignore"] = "hatch",
+        period: Any = None,
+        title: str | None = None,
+        scale_bar: bool = True,
+        classes: int | Sequence[float] | Literal["quantile"] | None = None,
+        vmin: float | None = None,
+        vmax: float | None = None,
+        cmap: Any = None,
+    ) -> matplotlib.axes.Axes:
+        """Draw regions in classes, and show in the picture where their class is not sure.
+
+        Parameters
+        ----------
+        regions : GeoDataFrame, GeoSeries, list of geometries or path
+            As for `totals`, or a table from `totals` or `ranks`.
+        ax : Axes, optional
+            By default a new figure's.
+        by : str, optional
+            As for `totals`.
+        variable : str, optional
+            "relative_risk", "rate", "mean" or "expected"; by default the first of these that there is.
+        unsure : "hatch", "fade" or "ignore"
+            What happens to regions whose interval reaches into another class.
+        period : optional
+            Which one, where there are several.
+        title : str, optional
+        scale_bar : bool
+        classes, vmin, vmax, cmap
+            Other classes and colours; see `styled`.
+        """
+        from geobgp.output.figures import plot_regions
+
+        one = self._of_period("plot_regions", period, several=False)
+        look: dict[str, Any] = {"classes": classes, "vmin": vmin, "vmax": vmax, "cmap": cmap}
+        table = regions if "rank" in getattr(regions, "columns", ()) else one._table_of(regions, by)
+        return plot_regions(
+            one, table, ax, variable=variable, unsure=unsure, title=title, scale_bar=scale_bar, **look
+        )
+
+    @validated(
+        path=PATH, seconds=real(above=0.0), width=whole(100), forecast=POSTERIOR, variable=NAME, threshold=real(),
+        hotspots=HOTSPOTS, title=TEXT,
+    )  # fmt: skip
+    def to_animation(
+        self,
+        path: str | Path,
+        *,
+        seconds: float = 0.8,
+        width: int = 800,
+        forecast: Posterior | None = None,
+        variable: str | None = None,
+        threshold: float | None = None,
+        hotspots: gpd.GeoDataFrame | bool | None = None,
+        title: str | None = None,
+        classes: int | Sequence[float] | Literal["quantile"] | None = None,
+        vmin: float | None = None,
+        vmax: float | None = None,
+        cmap: Any = None,
+    ) -> Path:
+        """Write a film of the periods, a picture for each under one legend: a GIF, or an MP4 where ffmpeg is there.
+
+        Parameters
+        ----------
+        path : str or path
+            Ends in ``.gif`` or ``.mp4``.
+        seconds : float
+            For each period.
+        width : int
+            Of the pictures, in pixels.
+        forecast : Posterior, optional
+            From `forecast`: its periods follow, marked as such.
+        variable, threshold, hotspots, classes, vmin, vmax, cmap
+            As for `plot`.
+        title : str, optional
+        """
+        from geobgp.checks.hotspots import read_hotspots
+        from geobgp.output.figures import animation
+        from geobgp.output.grids import View
+
+        self.time  # noqa: B018  (without time there is none)
+        spots = read_hotspots(self, hotspots, () if threshold is None else (threshold,))
+        how: dict[str, Any] = {"variable": variable, "threshold": threshold, "title": title}
+        look: dict[str, Any] = {"classes": classes, "vmin": vmin, "vmax": vmax, "cmap": cmap}
+        return animation(View(self, forecast), path, seconds=seconds, width=width, hotspots=spots, **how, **look)
+
+    def _table_of(self, regions: Any, by: str | None) -> gpd.GeoDataFrame:
+        """Return regions with their totals, which are computed where there are none yet."""
+        known = {"expected", "mean"} & set(getattr(regions, "columns", ()))
+        if known and "period" in regions and self.periods is None:
+            raise DataError(
+                "This table is of several periods, and the figure of one.",
+                option="regions",
+                remedy="Pass the regions themselves, or the rows of one period without the column period.",
+            )
+        return regions if known else self.totals(regions, by=by)
 
     def _with_totals(self, regions: Any, thresholds: Sequence[float] = ()) -> Any:
         """Return regions with their totals, which are computed where there are none yet."""

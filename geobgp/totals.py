@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from scipy import sparse
@@ -74,11 +74,17 @@ def totals(
         columns |= rates(posterior, columns, amounts, chances)
     average = 1.0 if posterior.exposure_kind in RISKS else posterior._overall
     columns["p_above"] = np.where(amounts > 0, (sums > average * amounts).mean(axis=0), np.nan)
+    if not summed and "exposure" in columns:
+        columns["affected"] = expected
+        columns |= {f"affected_{quantile_name(q)}": np.quantile(sums, q, axis=0) for q in chances}
     if posterior.effort is not None and summed:
         columns["reported"] = by_region(posterior, inside, means, reported=True)
     if predicted:
         spread = region_draws(posterior, inside, n_samples, rng, reported=True).reshape(n_samples, -1)
         columns |= {f"predicted_{quantile_name(q)}": poisson_quantile(spread, q) for q in chances}
+    late = summed and posterior.periods is not None and bool(posterior.nowcast.any())
+    if late and "observed" in columns:
+        columns |= in_the_end(posterior, inside, columns["observed"], chances, n_samples, rng)
     resting, lines = resting_on(columns), None
     rows = np.tile(np.arange(len(frame)), count)
     if posterior.periods is not None:
@@ -94,8 +100,30 @@ def totals(
             out[name] = np.where(hidden, np.nan, values)
     if posterior.periods is not None:
         out = with_periods(out, posterior.periods, np.repeat(np.arange(count), len(frame)))
+    if posterior.delays is not None:
+        at = list(out.columns).index("start") + 1 if posterior.periods is not None else len(out.columns) - 1
+        out.insert(at, "nowcast", np.repeat(posterior.nowcast, len(frame)))
     out.attrs["units"] = posterior.units
     return out
+
+
+def in_the_end(
+    posterior: Posterior,
+    inside: Within,
+    observed: np.ndarray,
+    quantiles: Sequence[float],
+    n_samples: int,
+    rng: int | np.random.Generator,
+) -> dict[str, np.ndarray]:
+    """Return how many events of each period and region there will be once all are reported: ``final``, with quantiles.
+
+    They are those observed so far, and a Poisson number of those that are not reported yet.
+    """
+    seed, shape = seed_of(rng), (n_samples, -1)
+    final = region_draws(posterior, inside, n_samples, seed, reported="final").reshape(shape)
+    rest = np.maximum(final - region_draws(posterior, inside, n_samples, seed, reported=True).reshape(shape), 0.0)
+    ends = {f"final_{quantile_name(q)}": observed + poisson_quantile(rest, q) for q in quantiles}
+    return {"final": observed + rest.mean(axis=0)} | ends
 
 
 def people_above(
@@ -287,17 +315,15 @@ def _placed(points: Any, domain: Domain, periods: Periods | None = None) -> np.n
 # -- Totals, trends and forecasts over periods, from joint draws of all of them ------------------------------
 
 
-#: Joint draws behind the events of all the land.
-LAND_DRAWS = 500
-
-
-def region_weights(posterior: Posterior, inside: Within, *, reported: bool = False) -> list[sparse.csr_array]:
+def region_weights(
+    posterior: Posterior, inside: Within, *, reported: bool | Literal["final"] = False
+) -> list[sparse.csr_array]:
     """Return what nodes count for within regions, period by period: one for each, or one for all where it stays.
 
     That is their exposure, or their land where the quantity has none.
     """
     amounts = posterior.amounts
-    effort = posterior.effort if reported else None
+    effort = (posterior.final_effort if reported == "final" else posterior.effort) if reported else None
     changes = amounts.strides[0] or inside.varies or (effort is not None and effort.ndim == 2)
     return [inside.exposure(amounts[t], effort, t) for t in range(posterior.n_periods if changes else 1)]
 
@@ -309,19 +335,25 @@ def by_region(posterior: Posterior, inside: Within, values: np.ndarray, *, repor
 
 
 def region_draws(
-    posterior: Posterior, inside: Within, n_samples: int, rng: int | np.random.Generator, *, reported: bool = False
+    posterior: Posterior,
+    inside: Within,
+    n_samples: int,
+    rng: int | np.random.Generator,
+    *,
+    reported: bool | Literal["final"] = False,
 ) -> np.ndarray:
     """Return joint draws of what regions add up to, (n_samples, n_periods, n_regions).
 
     Parameters
     ----------
-    reported : bool
-        Draw means about which the counts that get reported are Poisson: with the effort, and with the spread of a
-        negative binomial, where there is one.
+    reported : bool or "final"
+        Draw means about which the counts that are reported by now, or in the end, are Poisson: with the effort, and
+        with the spread of a negative binomial, where there is one.
     """
     count, weights = posterior.n_periods, region_weights(posterior, inside, reported=reported)
     noise, likelihood = np.random.default_rng([seed_of(rng), 1]), posterior.likelihood
-    spread = reported and likelihood.dispersion is not None
+    spread = bool(reported) and likelihood.dispersion is not None and posterior.is_summed
+    posterior = posterior.as_reported if reported is True else posterior
     out = [np.zeros((0, count, inside.shares.shape[0]))]
     for block in posterior.sample_blocks(n_samples, rng):
         values: Any = likelihood.poisson_rates(block, noise) if spread and posterior.areas is None else block
@@ -334,10 +366,10 @@ def region_draws(
 def land_draws(posterior: Posterior) -> tuple[np.ndarray, np.ndarray]:
     """Return joint draws of the events of all the land, (draws, n_periods): expected, and means of what is counted."""
     everything = Within(sparse.csr_array(np.ones((1, posterior.domain.n_nodes))))
-    plain = region_draws(posterior, everything, LAND_DRAWS, 0)[:, :, 0]
+    plain = region_draws(posterior, everything, posterior.n_draws, 0)[:, :, 0]
     if posterior.effort is None and posterior.likelihood.dispersion is None:
         return plain, plain
-    return plain, region_draws(posterior, everything, LAND_DRAWS, 0, reported=True)[:, :, 0]
+    return plain, region_draws(posterior, everything, posterior.n_draws, 0, reported=True)[:, :, 0]
 
 
 def events_by_period(
@@ -359,6 +391,9 @@ def events_by_period(
     columns |= {f"expected_{quantile_name(q)}": np.quantile(expected, q, axis=0) for q in chances}
     if posterior.effort is not None:
         columns["reported"] = (exposed * posterior.effort).sum(axis=1)
+    if posterior.nowcast.any() and "observed" in columns:
+        everything = Within(sparse.csr_array(np.ones((1, posterior.domain.n_nodes))))
+        columns |= in_the_end(posterior, everything, columns["observed"], chances, posterior.n_draws, 0)
     return columns
 
 

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 # -- Results: what ``geobgp map`` and ``geobgp risk`` write into their folder, file by file ------------------
 
 
-#: Joint draws behind the intervals of regions.
-_REGION_SAMPLES = 500
 #: Where the rasters of periods are.
 RASTERS = "periods"
 #: The threshold of every map of risk: the average.
@@ -123,7 +121,7 @@ def write_results(
         with steps.stage("tolerance"):
             posterior.tolerance_contours(folder / "tolerance.gpkg")
     regions = None
-    if options.regions or posterior.areas is not None:
+    if options.regions or (posterior.areas is not None and posterior.areas.regions is not None):
         with steps.stage("regions") as stage:
             layers = region_totals(posterior, options.regions, options.regions_by, thresholds)
             write_layers(folder / "regions.gpkg", **layers)
@@ -285,14 +283,10 @@ def region_totals(
 
     Polygons of one name are one region. Without regions, those of the areas whose counts made the map.
     """
-    if path is None and posterior.areas is not None:
-        frame = posterior.areas.frame()
-        if posterior.periods is not None:
-            frame = frame.iloc[: len(frame) // posterior.n_periods][["name", "geometry"]]
-    else:
-        frame = read_named_regions(path, posterior.domain, by)
+    own = None if posterior.areas is None else posterior.areas.regions
+    frame = own if path is None and own is not None else read_named_regions(path, posterior.domain, by)
     counted = posterior.is_summed and posterior.exposure_kind != "risk"
-    how: dict[str, Any] = {"predicted": True, "n_samples": _REGION_SAMPLES} if counted else {}
+    how: dict[str, Any] = {"predicted": True} if counted else {}
     layers = {"regions": posterior.totals(frame, thresholds=thresholds, **how)}
     if posterior.periods is not None and posterior.periods.n > 1:
         layers["trend"] = posterior.trend(frame)
@@ -380,7 +374,8 @@ def counted(mapped: Any) -> dict[str, Any]:
     if isinstance(counts, AreaCounts):
         placed = 0 if counts.located is None else round(float(counts.located.sum()))
         return {
-            "read": placed + counts.n_used, "used": placed + counts.n_used, "moved": 0, "dropped": 0,
+            "read": placed + counts.n_used + sum(counts.lost.values()), "used": placed + counts.n_used, "moved": 0,
+            "dropped": sum(counts.lost.values()),
             "areas": len(counts.names), "in_areas": counts.n_used, "suppressed": int(counts.hidden.sum()),
             "land_in_areas": counts.covered,
         }  # fmt: skip

@@ -73,6 +73,10 @@ class Fit:
     ran_out: bool = False
     notes: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what copies and pickles hold: all but joint draws, which are made again when they are asked for."""
+        return self.__dict__ | {"notes": {name: note for name, note in self.notes.items() if name != "draws"}}
+
 
 def fit(
     engine: Engine,
@@ -169,6 +173,7 @@ def _fit(
         solver.curvature = known.curvature(hyper.free)
     for part in engine.warm_start_engines() if not (solver.conjugate or known) else ():
         warm_start = Solver(part, likelihood, hyper, Stage(), deadline=deadline)
+        part.with_fewer_columns()
         warm_start.curvature = solver.curvature
         early = _start(warm_start, theta, guess, nothing, hoped)
         early = (warm_start.learn(early, 5.0 * min_gain) if learn else warm_start.settle(early, ROUGH, 20)).point
