@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parent
 #: Scripts for other interpreters, and modules without tests.
-collect_ignore = ["tests/helpers", "geobgp/qgis_script"]
+collect_ignore = ["tests/helpers", "geobgp/qgis"]
 #: What cannot even be imported without GPflow.
 NEED_GPFLOW = [ROOT / "tests/gpflow/test_models.py", ROOT / "geobgp/gpflow/models.py", ROOT / "geobgp/gpflow/fit.py"]
 

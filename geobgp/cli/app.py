@@ -190,23 +190,28 @@ def info(file: str, debug: bool) -> None:
     say(describe(file))
 
 
-@cli.command("qgis-script", short_help="Say where the script for QGIS is, or install it.")
-@click.option("--install", is_flag=True, help="Put it into the Processing toolbox of your QGIS.")
+@cli.command("qgis-plugin", short_help="Write the plugin for QGIS, or install it.")
+@click.option("-o", "--output", metavar="FILE", help="Zip to write, for QGIS's plugin manager: geobgp-qgis.zip.")
+@click.option("--install", is_flag=True, help="Put it into a profile of the QGIS on this machine.")
 @click.option("--profile", default="default", show_default=True, help="The profile of QGIS to install into.")
-@click.option("--copy-to", metavar="FOLDER", help="Put it into a folder, ready to be used with this Python.")
+@click.option("--force", is_flag=True, help="Replace a zip that exists.")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
-def qgis_script(install: bool, profile: str, copy_to: str | None, debug: bool) -> None:
-    """Say where the Processing script is that runs `geobgp map` from QGIS, or install it."""
-    from geobgp.cli.commands import copy_script, profile_folder, script_path
+def qgis_plugin(output: str | None, install: bool, profile: str, force: bool, debug: bool) -> None:
+    """Write the plugin that makes maps from within QGIS, or install it.
 
-    if not install and copy_to is None:
-        click.echo(script_path())
-        return
-    if copy_to is not None:
-        click.echo(f"Wrote {copy_script(copy_to)}")
+    In QGIS: Plugins, Manage and Install Plugins, Install from ZIP. It runs geobgp in a Python of its own, which it can
+    set up; installed with --install it uses this one.
+    """
+    from geobgp.cli.plugin import install_plugin, write_plugin
+
+    if output is None and not install:
+        raise click.UsageError("Give a file to write, -o geobgp-qgis.zip, or --install.")
+    if output is not None:
+        click.echo(f"Wrote {write_plugin(output, force=force)}")
+        click.echo("In QGIS: Plugins, Manage and Install Plugins, Install from ZIP.")
     if install:
-        click.echo(f"Wrote {copy_script(profile_folder(profile))}")
-        click.echo("Restart QGIS: it is in the Processing toolbox, under Scripts, geobgp.")
+        click.echo(f"Wrote {install_plugin(profile)}")
+        click.echo("Restart QGIS, and tick geobgp under Plugins, Manage and Install Plugins, Installed.")
 
 
 @cli.command(short_help="Say how large the cache is, or empty it.")

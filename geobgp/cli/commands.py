@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import tempfile
 from collections.abc import Mapping
 from importlib.resources import files
@@ -33,7 +31,7 @@ from geobgp.cli.options import (
 )
 from geobgp.cli.results import read_named_regions, write_hotspots, write_results
 from geobgp.cli.workspace import RECORD, Steps, fill_folder, write_record
-from geobgp.errors import DataError, GeobgpError, WriteError, option
+from geobgp.errors import DataError, GeobgpError, option
 from geobgp.files import check_exists, check_unread, replacing
 from geobgp.inference.mixture import interval_in
 from geobgp.land.domain import Domain
@@ -100,65 +98,6 @@ def map_demo(options: Mapping[str, Any], **talk: Any) -> None:
         title = "Tick bites in the Netherlands (simulated)"
         parsed = parse_options(MapOptions, {**options, **paths, "title": title, "thresholds": (0.2,)})
         map_files(parsed, **talk)
-
-
-# -- ``geobgp qgis-script``: where the Processing script for QGIS is, and how it gets into a profile ---------
-
-
-#: The script, which QGIS runs and we only carry.
-SCRIPT = "geobgp_map.py"
-_UNSET = 'INSTALLED_BY = ""'
-
-
-def script_path() -> Path:
-    """Return where the script is."""
-    return Path(str(files("geobgp") / "qgis_script" / SCRIPT))
-
-
-def copy_script(folder: str | Path) -> Path:
-    """Copy the script into a folder, made if it is missing; the copy begins with this Python.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> made = copy_script(tempfile.mkdtemp())
-    >>> sys.executable in made.read_text("utf-8"), made.name
-    (True, 'geobgp_map.py')
-    """
-    text = script_path().read_text("utf-8")
-    target = Path(folder) / SCRIPT
-    with replacing(target, parents=True) as temporary:
-        temporary.write_text(text.replace(_UNSET, f"INSTALLED_BY = {sys.executable!r}", 1), "utf-8")
-    return target
-
-
-def profile_folder(profile: str) -> Path:
-    """Return the folder for scripts of a profile of QGIS, which must be there."""
-    places = _profiles()
-    folder = next((p / profile for p in places if (p / profile).is_dir()), None)
-    if folder is None:
-        known = sorted(p.name for place in places if place.is_dir() for p in place.iterdir() if p.is_dir())
-        raise WriteError(
-            f"QGIS has no profile {profile!r} here"
-            + (f"; there are {', '.join(known)}." if known else f", and no other: {places[0]} is not there."),
-            option="profile",
-            found=profile,
-            remedy="Start QGIS once, or name a folder with --copy-to; its own stand in Settings, Options, Processing.",
-        )
-    return folder / "processing" / "scripts"
-
-
-def _profiles() -> list[Path]:
-    """Return where QGIS keeps its profiles, by system."""
-    home = Path.home()
-    if sys.platform == "win32":
-        base = [Path(os.environ.get("APPDATA", home / "AppData" / "Roaming"))]
-    elif sys.platform == "darwin":
-        base = [home / "Library" / "Application Support"]
-    else:
-        own = home / ".local" / "share"
-        base = [Path(os.environ.get("XDG_DATA_HOME") or own), own, home / ".var" / "app" / "org.qgis.qgis" / "data"]
-    return [place / "QGIS" / version / "profiles" for version in ("QGIS3", "QGIS4") for place in base]
 
 
 # -- ``geobgp risk``: cases, controls and land in, a folder with the relative risk out -----------------------

@@ -68,8 +68,8 @@ def test_only_the_shell_speaks_of_its_options():
     flags = {opt for c in cli.commands.values() for p in c.params for opt in (*p.opts, *p.secondary_opts)}
     flags = {opt for opt in flags if opt.startswith("--")} | {"-o"}
     for path in (ROOT / "geobgp").rglob("*.py"):
-        # The script for QGIS is a user of the shell.
-        if path.parent.name in ("cli", "qgis_script") or path.name in ("errors.py", "options.py"):
+        # The plugin for QGIS is a user of the shell.
+        if path.parent.name in ("cli", "qgis") or path.name in ("errors.py", "options.py"):
             continue
         texts = [n.value for n in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(n, ast.Constant)]
         words = {word.strip("`'\".,;:()") for text in texts if isinstance(text, str) for word in text.split()}

@@ -29,11 +29,44 @@ def missing(what: str) -> None:
     pytest.skip(f"{what} is not on this machine")
 
 
+def _of_qgis(home: str | Path) -> dict[str, str]:
+    """Return an environment for QGIS, without a screen, with a home of its own and the system's programs alone."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "GDAL", "PROJ", "VIRTUAL"))}
+    own = {"PATH": "/usr/bin:/bin", "HOME": str(home), "XDG_RUNTIME_DIR": str(home)}
+    return environment | own | {"QT_QPA_PLATFORM": "offscreen"}
+
+
+def qgis_process(home: Path, *arguments: str, **variables: str) -> str:
+    """Run QGIS's own program for Processing, with a home folder that may have plugins; return what it prints."""
+    program = "/usr/bin/qgis_process.bin"  # Debian's script around it gives it an option of the desktop's
+    if not Path(program).exists():
+        missing("qgis_process")
+    done = subprocess.run(
+        [program, *arguments], env=_of_qgis(home) | variables, capture_output=True, text=True, timeout=240, check=False
+    )
+    return f"{done.stdout}\n{done.stderr}"
+
+
+def qgis_desktop(home: Path, script: Path, *arguments: str | Path, **variables: str) -> Any:
+    """Run a script in QGIS's window, on a screen of memory; it writes JSON to the file that it is given first."""
+    if not (Path("/usr/bin/qgis.bin").exists() and shutil.which("Xvfb")):
+        missing("qgis or Xvfb")
+    told = home / "told.json"
+    words = json.dumps([str(told), *map(str, arguments)])
+    done = subprocess.run(
+        ["xvfb-run", "-a", "-s", "-screen 0 1400x1000x24", "/usr/bin/qgis.bin", "--noversioncheck", "--nologo",
+         "--code", str(script)],
+        env=_of_qgis(home) | {"QT_QPA_PLATFORM": "xcb", "GEOBGP_CHECK": words} | variables,
+        capture_output=True, text=True, timeout=240, check=False,
+    )  # fmt: skip
+    assert told.exists(), f"QGIS said nothing (exit {done.returncode}):\n{done.stdout}\n{done.stderr}"
+    return json.loads(told.read_text("utf-8"))
+
+
 def run_qgis(script: Path, *arguments: str | Path, timeout: float = 240) -> Any:
     """Run a script in QGIS's Python, offscreen; it prints one line of JSON, which is returned."""
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "GDAL", "PROJ", "VIRTUAL"))}
     with tempfile.TemporaryDirectory() as home:
-        environment |= {"QT_QPA_PLATFORM": "offscreen", "XDG_RUNTIME_DIR": home, "HOME": home}
+        environment = _of_qgis(home)
         probe = subprocess.run(
             [QGIS_PYTHON, "-c", "import qgis.core"], env=environment, capture_output=True, check=False
         )

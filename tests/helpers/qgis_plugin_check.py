@@ -1,14 +1,14 @@
-"""Runs inside QGIS's own Python: the Processing script through the registry, as a person, a batch or a model uses it.
+"""Runs inside QGIS's own Python: the plugin's algorithms through the registry, as a person or a model uses them.
 
-Usage: qgis_script_check.py SCRIPT JOBS_JSON; prints one line of JSON, an answer for each job. A job has "how" ("run",
-"task", "model", "check"), "parameters", "layers" to open, to copy into memory, to filter, edit or select in, and
-"cancel_at", a word at whose mention it is cancelled.
+Usage: qgis_plugin_check.py FOLDER JOBS_JSON; FOLDER holds the plugin, and jobs are in a file. Prints one line of JSON,
+an answer for each job. A job has "how" ("run", "task", "model", "check", "setup"), "algorithm", "parameters", "layers"
+to open, to copy into memory, to filter, edit or select in, and "cancel_at", a word at whose mention it is cancelled.
 """
 
-import importlib.util
 import json
 import os
 import sys
+from pathlib import Path
 
 from qgis.core import (
     QgsApplication,
@@ -25,9 +25,10 @@ from qgis.core import (
     QgsProcessingModelOutput,
     QgsProcessingModelParameter,
     QgsProcessingParameterFeatureSource,
-    QgsProcessingProvider,
     QgsProcessingUtils,
     QgsProject,
+    QgsRasterLayer,
+    QgsSettings,
     QgsVectorLayer,
 )
 from qgis.PyQt.QtCore import QVariant
@@ -65,26 +66,12 @@ class Feedback(QgsProcessingFeedback):
         self.hear("error", text)
 
 
-class Provider(QgsProcessingProvider):
-    """Offers the script, as QGIS's own provider of scripts does."""
-
-    def __init__(self, algorithm):
-        super().__init__()
-        self.algorithm = algorithm
-
-    def loadAlgorithms(self):  # noqa: N802
-        self.addAlgorithm(self.algorithm())
-
-    def id(self):
-        return "script"
-
-    def name(self):
-        return "Scripts"
-
-
 def make_layers(project, wanted):
     """Add layers to the project: opened, or copied into memory; some filtered, some with a selection."""
     for name, about in wanted.items():
+        if about["path"].endswith(".tif"):
+            project.addMapLayer(QgsRasterLayer(about["path"], name))
+            continue
         layer = QgsVectorLayer(about["path"], name, "ogr")
         if about.get("memory"):
             layer = layer.materialize(QgsFeatureRequest())
@@ -111,7 +98,7 @@ def parameters_of(job):
 
 
 def load(context, feedback):
-    """Do what QGIS's window does when an algorithm has ended: load the layers that it asks for."""
+    """Do what QGIS's window does when an algorithm has ended: load the layers that it asks for, without their style."""
     project = context.project()
     for source, details in context.layersToLoadOnCompletion().items():
         layer = QgsProcessingUtils.mapLayerFromString(source, context, True, details.layerTypeHint)
@@ -122,7 +109,7 @@ def load(context, feedback):
 def as_model(parameters):
     """Return a model of one step with land and points as its own parameters."""
     model = QgsProcessingModelAlgorithm("one step", "tests")
-    child = QgsProcessingModelChildAlgorithm("script:geobgpmap")
+    child = QgsProcessingModelChildAlgorithm("geobgp:map")
     child.setChildId("map")
     for name in ("POINTS", "LAND"):
         model.addModelParameter(QgsProcessingParameterFeatureSource(name, name), QgsProcessingModelParameter(name))
@@ -138,18 +125,37 @@ def as_model(parameters):
     return model
 
 
-def main(path, jobs):
-    spec = importlib.util.spec_from_file_location("geobgp_map", path)
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    registry = QgsApplication.processingRegistry()
-    provider = Provider(script.GeobgpMap)
-    registry.addProvider(provider)
-    return {"answers": [do(script, registry, job) for job in jobs]}
+def wait(task):
+    """Run a task in the background as QGIS does, and wait for its end."""
+    ended = []
+    signal = task.executed if hasattr(task, "executed") else task.ended
+    signal.connect(lambda ok, result: ended.append((ok, result)))
+    QgsApplication.taskManager().addTask(task)
+    while not ended:
+        QgsApplication.processEvents()
+    return ended[0]
 
 
-def do(script, registry, job):
-    algorithm = registry.createAlgorithmById("script:geobgpmap")
+def set_up(job):
+    """Run the task that makes an environment."""
+    from geobgp.dialog import SetUpTask
+    from geobgp.provider import SETTING
+
+    lines, percents = [], []
+    task = SetUpTask(job["requirement"], job["base"], job["folder"])
+    task.told.connect(lines.append)
+    task.told.connect(lambda line: task.cancel() if job.get("cancel_at") and job["cancel_at"] in line else None)
+    task.progressChanged.connect(percents.append)
+    ok, words = wait(task)
+    return {"ok": ok, "words": words, "lines": lines, "percents": percents, "python": QgsSettings().value(SETTING, "")}
+
+
+def do(registry, job):
+    if job["how"] == "setup":
+        return set_up(job)
+    if "variables" in job:
+        os.environ.update(job["variables"])
+    algorithm = registry.createAlgorithmById(f"geobgp:{job['algorithm']}")
     project = QgsProject.instance()
     project.clear()
     make_layers(project, job.get("layers", {}))
@@ -160,22 +166,14 @@ def do(script, registry, job):
     out = {
         "parameters": [p.name() for p in algorithm.parameterDefinitions()],
         "outputs": [o.name() for o in algorithm.outputDefinitions()],
-        "python": algorithm.parameterDefinition("PYTHON").defaultValue(),
         "checked": list(algorithm.checkParameterValues(parameters, context)),
         "error": None,
     }
     if job["how"] == "model":
-        model = as_model(parameters)
         wanted = {k: parameters[k] for k in ("POINTS", "LAND")} | {"map:folder": parameters["OUTPUT"]}
-        results, out["ok"] = model.run(wanted, context, feedback)
+        results, out["ok"] = as_model(parameters).run(wanted, context, feedback)
     elif job["how"] == "task":
-        task = QgsProcessingAlgRunnerTask(algorithm, parameters, context, feedback)
-        ended = []
-        task.executed.connect(lambda ok, results: ended.append((ok, results)))
-        QgsApplication.taskManager().addTask(task)
-        while not ended:
-            QgsApplication.processEvents()
-        out["ok"], results = ended[0]
+        out["ok"], results = wait(QgsProcessingAlgRunnerTask(algorithm, parameters, context, feedback))
     elif job["how"] == "run":
         try:
             results, out["ok"] = algorithm.run(parameters, context, feedback, {}, False)
@@ -189,15 +187,29 @@ def do(script, registry, job):
     root = project.layerTreeRoot()
     out["tree"] = {g.name(): [[n.name(), n.isVisible()] for n in g.children()] for g in root.findGroups()}
     out["loose"] = [n.name() for n in root.children() if n.nodeType() == 1]
-    out["valid"] = all(layer.isValid() for layer in project.mapLayers().values())
-    out["remembered"] = script.QgsSettings().value(script.SETTING, "")
+    layers = project.mapLayers().values()
+    out["valid"] = all(layer.isValid() for layer in layers)
+    out["grey"] = [k.name() for k in layers if k.type() == 1 and k.renderer().type() == "singlebandgray"]
     out["told"], out["percents"] = feedback.told, feedback.percents
     return out
 
 
+def main(folder, jobs):
+    sys.path.insert(0, folder)
+    import geobgp
+
+    plugin = geobgp.classFactory(None)
+    plugin.initProcessing()
+    registry = QgsApplication.processingRegistry()
+    answers = [do(registry, job) for job in jobs]
+    names = [algorithm.name() for algorithm in plugin.provider.algorithms()]
+    plugin.unload()
+    return {"answers": answers, "algorithms": names, "unloaded": registry.providerById("geobgp") is None}
+
+
 QgsApplication.setPrefixPath("/usr", True)
-app = QgsApplication([], False)
+app = QgsApplication([], True)
 app.initQgis()
-print(json.dumps(main(sys.argv[1], json.loads(sys.argv[2]))), flush=True)
+print(json.dumps(main(sys.argv[1], json.loads(Path(sys.argv[2]).read_text("utf-8")))), flush=True)
 sys.stdout.flush()
 os._exit(0)  # the registry outlives Python's objects otherwise
