@@ -142,6 +142,7 @@ def fit_periods(
         given_effort=model.inputs.given_effort,
         per=periods.unit,
         periods=periods,
+        delays=model.inputs.delays,
     )
 
 
@@ -159,6 +160,7 @@ def refit(posterior: Posterior, n_periods: int, kernel: Kernel | None = None) ->
     persons = None if posterior.persons is None else posterior.persons.until(n_periods)
     sites = None if posterior.sites is None else posterior.sites.until(n_periods)
     kernel = kernel or posterior.kernel.with_parameters(posterior.lengthscale, posterior.sd)
+    delays = None if posterior.delays is None else posterior.delays.slice(0, n_periods)
     setting = setting_of(
         posterior.basis,
         kernel,
@@ -168,6 +170,7 @@ def refit(posterior: Posterior, n_periods: int, kernel: Kernel | None = None) ->
         periods.steps,
         periods.per_year,
         fixed_sds(posterior),
+        None if delays is None else delays.columns,
     )
     held = {name: float(getattr(best, name)) for name in ("tau", "level_sd", "level_tau")}
     problem, centre = _problem(setting, posterior.likelihood, values, areas, behind, persons, sites)
@@ -200,6 +203,7 @@ def refit(posterior: Posterior, n_periods: int, kernel: Kernel | None = None) ->
         sites=sites,
         places=None,
         periods=periods,
+        delays=delays,
     )
 
 
@@ -224,6 +228,7 @@ def fit_without_field(posterior: Posterior) -> Fit:
         periods.steps,
         periods.per_year,
         fixed_sds(posterior),
+        None if posterior.delays is None else posterior.delays.columns,
     )
     behind = Behind(posterior.by_period, posterior.effort)
     areas: Any = posterior.areas
@@ -321,6 +326,7 @@ def _fit(
         periods.steps,
         periods.per_year,
         model.effects.prior_sd,
+        None if model.inputs.delays is None else model.inputs.delays.columns,
     )
     problem, centre = _problem(setting, model.family, values, areas, behind)
     return fit_chain(

@@ -247,6 +247,7 @@ def describe(posterior: Posterior) -> Summary:
         "unit": posterior.units,
         **_describe_time(posterior),
         "effort": None if posterior.effort is None else about_effort(posterior.effort, domain),
+        "delays": None if posterior.delays is None else posterior.delays.words(),
         "boundary": info["boundary"],
         "permeability": info["permeability"],
         "prior_sd": "the same on all land" if posterior.scaling == "even" else "as the features add up",

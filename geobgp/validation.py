@@ -532,6 +532,11 @@ def _span(value: Any) -> tuple[Any, Any]:
     return first, last
 
 
+def _day(value: Any) -> str:
+    text = str(value).strip()
+    return text[:10] if len(text) > 10 and text[4:5] == "-" and text[10] in "T " else text
+
+
 def _every(value: Any) -> Any:
     if isinstance(value, str):
         return NAME.take(value)
@@ -540,6 +545,7 @@ def _every(value: Any) -> Any:
 
 #: A first and a last period.
 SPAN = Rule("a first and a last date", _span, remedy=f"Such as {option('between', '2015-01/2020-12', python=_SPAN)}.")
+DAY = Rule("a date, such as 2020-12-31", _day)
 EVERY = Rule("'day', 'week', 'epiweek', 'month', 'quarter', 'year', a list of edges, or Periods", _every)
 
 

@@ -34,7 +34,7 @@ Heading = Literal["Data", "Land", "Points", "Time", "Rates and covariates", "Mod
 #: What a value is, in the words of files and the shell.
 Kind = Literal[
     "file", "files", "folder", "text", "column", "columns", "crs", "number", "numbers", "features", "interval", "share",
-    "choice", "flag", "rasters", "kernel", "client", "column or values", "periods", "span", "small numbers",
+    "choice", "flag", "rasters", "kernel", "client", "column or values", "periods", "span", "day", "small numbers",
 ]  # fmt: skip
 F = TypeVar("F", bound=Callable[..., Any])
 Features = int | Literal["auto", "full"]
@@ -60,6 +60,7 @@ _RULES: dict[str, validate.Rule] = {
     "column or values": validate.COLUMN_OR_VALUES,
     "periods": validate.EVERY,
     "span": validate.SPAN,
+    "day": validate.DAY,
     "small numbers": validate.MIN_COUNT,
 }
 
@@ -357,6 +358,13 @@ class TimeOptions(OptionSet, heading="Time"):
         `bin_points` and `bin_areas`.
     dynamics : "auto", "separable" or "diffusive"
         Whether patches of all sizes fade alike, or small ones sooner.
+    reported : str, optional
+        The column with the date of each event's report (of counts by area: the period of their report). The last
+        periods, of which not all events are reported yet, are then nowcasts: what is expected of them in the end.
+    as_of : date or str, optional
+        The day until which reports are known; later ones are left out. By default the last day that there is.
+    delay_by : str, optional
+        A column whose values have a distribution of delays each, such as the region.
     """
 
     time: str | np.ndarray | None = setting(
@@ -383,6 +391,16 @@ class TimeOptions(OptionSet, heading="Time"):
         default="auto",
         choices=("auto", "separable", "diffusive"),
     )
+    reported: str | None = setting(
+        "The column with the date of each event's report: the last periods, which are incomplete, become nowcasts.",
+        "column",
+    )
+    as_of: Any = setting(
+        "Leave out what is reported after this day, such as 2020-05-01; by default the last day that there is.",
+        "day",
+        metavar="DATE",
+    )
+    delay_by: str | None = setting("A column whose values have a distribution of delays each.", "column")
 
     def _check(self) -> None:
         given = {f.name for f in dataclasses.fields(TimeOptions) if getattr(self, f.name) != f.default}
@@ -393,6 +411,13 @@ class TimeOptions(OptionSet, heading="Time"):
                 option=name,
                 remedy=f"Name the column of dates: {option('time')}.",
             )
+        for name in ("as_of", "delay_by"):
+            if getattr(self, name) is not None and self.reported is None:
+                raise DataError(
+                    f"{option(name)} belongs to events with the date of their report.",
+                    option=name,
+                    remedy=f"Name the column of these dates: {option('reported')}.",
+                )
         if self.time is not None:
             from geobgp.data.periods import Clock
 
@@ -867,6 +892,28 @@ class Options(MappingOptions, UnitOptions, ExposureOptions, TimeOptions, CountOp
         from geobgp.units import check_units
 
         check_units(self.units, self.exposure is not None)
+        if self.reported is None:
+            return
+        whole = "Delays are read of one table, a row for each event or for each number of events."
+        for name in ("time", "weights"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, str):
+                raise DataError(
+                    f"With {option('reported')}, {option(name)} is a column of the same table.",
+                    option=name,
+                    found=type(value).__name__,
+                )
+        for name, found in (("areas", self.points is not None), ("suppressed", True)):
+            if getattr(self, name) is not None and found:
+                raise DataError(
+                    f"{option(name)} does not go with {option('reported')} here. {whole}",
+                    option=name,
+                    remedy=f"Leave out {option(name)} or {option('reported')}.",
+                )
+
+
+#: Options of events that are reported late.
+_OF_REPORTS = ("reported", "as_of", "delay_by")
 
 
 class RiskOptions(MappingOptions, TimeOptions, PersonOptions):
@@ -875,7 +922,10 @@ class RiskOptions(MappingOptions, TimeOptions, PersonOptions):
     def _needs_features(self) -> str:
         return OVER_TIME if self.time is not None else ""
 
-    refused: ClassVar[Mapping[str, str]] = {
+    refused: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        _OF_REPORTS,
+        "does not go with cases and controls: a risk compares them, and both would have to be reported as late",
+    ) | {
         "exposure": "has no meaning for cases and controls: the controls are a sample of all people",
         "exposure_column": "has no meaning for cases and controls: the controls are a sample of all people",
         "min_people": "has no meaning for cases and controls: the number of people is not known",
@@ -894,6 +944,9 @@ class RiskOptions(MappingOptions, TimeOptions, PersonOptions):
 _OF_EVENTS: dict[str, str] = (
     dict.fromkeys(("areas", "count", "suppressed", "absent"), "belongs to counts of events by area")
     | dict.fromkeys(("effort", "effort_column"), "belongs to events, of which some are not reported")
+    | dict.fromkeys(
+        _OF_REPORTS, "belongs to numbers of events: of a sample or a survey that is not in yet nothing is counted"
+    )
     | {"weights": "belongs to events; of several observations at a place each is a row"}
 )
 
@@ -977,6 +1030,9 @@ class StrataOptions(Options, StratumOptions, WorkerOptions):
     """What `map_strata` takes of points and of counts by area; see there."""
 
     kind = Options
+    refused: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        _OF_REPORTS, "does not go with strata, whose delays may differ: map those of each stratum by themselves"
+    )
 
     def _check(self) -> None:
         from geobgp.data.sources import check_one
@@ -1057,7 +1113,7 @@ def strata_of(function: str, kinds: Sequence[type[StratumOptions]] = STRATA, **g
 
 
 #: Why a map by tile has no periods.
-_OF_TIME = ("time", "every", "between", "date_format", "absent", "dynamics")
+_OF_TIME = ("time", "every", "between", "date_format", "absent", "dynamics", *_OF_REPORTS)
 _ONE_TIME = "does not go with {}: they are not mapped over time"
 
 

@@ -950,6 +950,8 @@ def _fit_periods(fits: Fits, pooled: Candidate, m: int, start: Posterior | None)
 def _about(periods: Periods, o: TimeOptions) -> str:
     if o.between is not None or periods.every == "edges":
         return "given"
+    if getattr(o, "reported", None) is not None:
+        return "from the first event to the last day that is known"
     return "from the first event to the last; the first and the last may be seen in part only"
 
 

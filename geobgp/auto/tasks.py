@@ -33,6 +33,7 @@ from geobgp.data.counts import (
     stratum_name,
     stratum_order,
 )
+from geobgp.data.delays import Reports, read_reports
 from geobgp.data.inputs import Inputs, check_events
 from geobgp.data.measurements import Measurements, about_unused, positives_of, read_measurements, values_of
 from geobgp.data.periods import Clock
@@ -382,7 +383,7 @@ class CountTask(MapTask):
     @cached_property
     def n_areas(self) -> int | None:
         """The number of areas with counts; None where there are none."""
-        areas = self.options.areas
+        areas = self.known.areas
         if areas is None:
             return None
         frame = read_vector(areas, "areas") if isinstance(areas, (str, Path)) else areas
@@ -390,9 +391,49 @@ class CountTask(MapTask):
         return int(frame.geometry.to_wkb().nunique()) if several else len(frame)
 
     @cached_property
+    def reports(self) -> Reports | None:
+        """The rows that are reported by now, and what they say of delays; None where no reports are dated."""
+        o = self.options
+        if o.reported is None:
+            return None
+        what = "points" if o.areas is None else "areas"
+        table = self.tables[what]
+        if not isinstance(table, pd.DataFrame):
+            raise DataError(
+                f"{option('reported')} is a column, and the {what} are no table.", option="reported", found=o.reported
+            )
+        number = o.weights if o.areas is None else o.count
+        weight = None
+        if isinstance(number, str) and number in table.columns:
+            weight = pd.to_numeric(table[number], errors="coerce").to_numpy(float)
+        return read_reports(
+            table, time=cast(str, o.time), reported=o.reported, what=what, every=o.every, as_of=o.as_of,
+            delay_by=o.delay_by, weight=weight, date_format=o.date_format,
+        )  # fmt: skip
+
+    @cached_property
+    def known(self) -> Options:
+        """The options, with what is reported by now in place of all events."""
+        o, reports = self.options, self.reports
+        if reports is None:
+            return o
+        o, table = copy(o), reports.table
+        if o.areas is not None:
+            whole, count = self.tables["areas"], cast(str, o.count)
+            there = pd.Series(whole.geometry.to_wkb()).drop_duplicates()
+            lost = whole.iloc[there[~there.isin(table.geometry.to_wkb())].index].copy()
+            lost[count], lost[o.time] = 0, table[o.time].iloc[0]  # areas of which nothing is reported yet
+            table = add_rows(pd.concat([table, lost], ignore_index=True), count, cast(str, o.time))
+            o._set("absent", o.absent or "zero")
+        o._set("points" if o.areas is None else "areas", table)
+        if o.between is None and isinstance(o.every, str) and "," not in o.every:
+            o._set("between", reports.between)
+        return o
+
+    @cached_property
     def source(self) -> PointSource:
         """The points, which are read once."""
-        o = self.options
+        o = self.known
         reading = o.pick(ReadingOptions)
         named = {name: reading[name] for name in ("chunksize", "longitude", "latitude", "easting", "northing", "layer")}
         return read_points(
@@ -437,7 +478,7 @@ class CountTask(MapTask):
 
     def read(self, domain: Domain, reach: float | None, inputs: Inputs | None = None) -> dict[str, Any]:
         """Return counts and inputs."""
-        o, spacing = self.options, 0.0
+        o, spacing = self.known, 0.0
         counts: Any = None
         if o.points is not None:
             with self.progress.stage("points") as stage:
@@ -463,6 +504,8 @@ class CountTask(MapTask):
         """Return the fields of `GriddedData` with what was counted; inputs are read where they are not given."""
         if inputs is None:
             inputs = self._inputs(domain, counts)
+            if self.reports is not None:
+                inputs = inputs.reported(self.reports.over(counts.periods, self._mix(domain, counts)))
         counts = _sharing(counts, inputs)
         in_time = None
         if isinstance(counts, (Counts, AreaCounts)) and counts.periods is not None:
@@ -495,8 +538,33 @@ class CountTask(MapTask):
         Units.of(o.units or "", inputs.exposure_kind, domain.area_unit)
         return inputs
 
+    def _mix(self, domain: Domain, counts: Any) -> np.ndarray | None:
+        """Return which share of the events around each node belongs to each group of delays."""
+        o, reports = self.known, self.reports
+        assert reports is not None
+        if not reports.by:
+            return None
+        at = []
+        for group in range(len(reports.groups)):
+            rows = reports.table[reports.group == group]
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # what is dropped or moved is told of all rows
+                if isinstance(counts, AreaCounts):
+                    shares = (binned := bin_areas(add_rows(rows, o.count or ""), domain, o.count or "")).shares
+                    whole = np.maximum(np.asarray(shares.sum(axis=1)).ravel(), 1e-12)
+                    at.append(shares.T @ (binned.values / whole))
+                else:
+                    source = read_points(rows, weights=o.weights, crs=counts.points_crs, **self._columns)
+                    at.append(np.asarray(source.bin(domain, on_water=o.on_water, max_snap=o.max_snap).values))
+        return reports.mix_at(at, domain.node_points, 1 if isinstance(counts, AreaCounts) else None)
+
+    @property
+    def _columns(self) -> dict[str, Any]:
+        reading = self.options.pick(ReadingOptions)
+        return {name: reading[name] for name in ("longitude", "latitude", "easting", "northing")}
+
     def _counts(self, domain: Domain, reach: float | None, stage: Stage) -> Counts:
-        o = self.options
+        o = self.known
         how: dict[str, Any] = {name: getattr(o, name) for name in ("on_water", "every", "between", "date_format")}
         # Where many points share few places, cells finer than those say nothing.
         keep = self.keep_coordinates or (self.n_observed or math.inf) <= MOST_LOOKED_AT

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from geobgp.data.areas import AreaCounts
+    from geobgp.data.delays import Delays
     from geobgp.data.periods import Periods
     from geobgp.land.domain import Domain
 
@@ -812,6 +813,8 @@ class Inputs:
         The labels that inputs were given by, where the periods are not known yet.
     gaps : mapping of Key to (n_nodes,) bool array
         Where sources had no value before they were filled.
+    delays : Delays or None
+        Which share of the events of each period is reported by now, which is part of the effort; see `reported`.
 
     Examples
     --------
@@ -833,6 +836,7 @@ class Inputs:
     periods: Periods | None = None
     labels: Mapping[Key, list[Any]] = field(default_factory=dict, repr=False)
     gaps: Mapping[Key, np.ndarray] = field(default_factory=dict, repr=False)
+    delays: Delays | None = None
 
     @classmethod
     def read(
@@ -910,6 +914,7 @@ class Inputs:
             posterior.effort,
             posterior.given_effort,
             posterior.design,
+            delays=posterior.delays,
         )
 
     @property
@@ -949,6 +954,14 @@ class Inputs:
         check_labels(self.labels, periods)
         return replace(self, periods=periods, labels={})
 
+    def reported(self, delays: Delays) -> Inputs:
+        """Return the inputs with the share of each period's events that is reported by now as effort."""
+        if (delays.share == 1.0).all():
+            return replace(self, delays=delays)
+        effort = np.broadcast_to(delays.effort, (len(delays.effort), self.domain.n_nodes))
+        effort = np.array(effort) if self.effort is None else effort * self.effort
+        return replace(self, effort=effort, given_effort=None, delays=delays)
+
     def at(self, period: int) -> Inputs:
         """Return the inputs of one period."""
         rows, columns = self._rows, self.effects.columns
@@ -961,6 +974,7 @@ class Inputs:
             effects=replace(self.effects, columns=columns[period]) if rows["covariates"] else self.effects,
             periods=None,
             labels={},
+            delays=None if self.delays is None else self.delays.slice(period, period + 1),
         )
 
     def pooled(self) -> Inputs:
@@ -983,6 +997,7 @@ class Inputs:
             effects=replace(self.effects, columns=columns.mean(axis=0)) if rows["covariates"] else self.effects,
             periods=None,
             labels={},
+            delays=None,
         )
 
     def gaps_in(self, nodes: np.ndarray) -> dict[Key, Gaps]:

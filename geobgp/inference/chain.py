@@ -518,6 +518,10 @@ class ChainState:
         The elimination of the whitened weights' precision, given β.
     known : (T · n_nodes,) arrays, optional
         Mean and variance of the linear predictor, less its offset, where they have been computed.
+    n_reporting : int
+        How many of the last fixed effects are of which share is reported: of observations, and of no map.
+    reporting : (T, n_reporting) or (T, n_nodes, n_reporting) array, optional
+        Their columns, while observations are asked for.
     """
 
     weight: float
@@ -544,6 +548,8 @@ class ChainState:
     basis: HarmonicBasis = field(repr=False)
     known: tuple[np.ndarray, np.ndarray] | None = field(default=None, repr=False)
     offset: np.ndarray | None = field(default=None, repr=False)
+    n_reporting: int = 0
+    reporting: np.ndarray | None = field(default=None, repr=False, metadata={"stored": False})
 
     @property
     def n_periods(self) -> int:
@@ -580,8 +586,13 @@ class ChainState:
 
     def _fixed(self, t: int) -> np.ndarray:
         """Return all fixed effects of a period at the nodes."""
-        own = self._columns(t)
-        return np.column_stack([own, np.broadcast_to(self.season[t], (len(own), self.season.shape[1]))])
+        own, told = self._columns(t), np.zeros(self.n_reporting) if self.reporting is None else self.reporting[t]
+        season = np.broadcast_to(self.season[t], (len(own), self.season.shape[1]))
+        return np.column_stack([own, season, np.broadcast_to(told, (len(own), self.n_reporting))])
+
+    def seen_through(self, reporting: np.ndarray | None) -> ChainState:
+        """Return the state as observations see it, with the columns of which share is reported; None: as maps do."""
+        return replace(self, reporting=reporting, known=None) if self.n_reporting else self
 
     # -- marginals -----------------------------------------------------------------------------------------
 
@@ -640,7 +651,7 @@ class ChainState:
         if k:
             if self.has_level:
                 out[0, -1 - len(self.beta)] = self.scale[-1]
-            out[0, size + k :] = self.season[t]
+            out[0, size + k : size + k + self.season.shape[1]] = self.season[t]
         return out
 
     def node_moments(self) -> tuple[np.ndarray, np.ndarray]:
@@ -734,10 +745,11 @@ class ChainState:
 
     def coefficients(self) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and covariance of the fixed effects, on the standardised scale: intercept, covariates, season."""
-        mean = self.beta.copy()
+        k = len(self.beta) - self.n_reporting
+        mean = self.beta[:k].copy()
         if len(mean):
             mean[0] += self.centre
-        return mean, self.beta_cov
+        return mean, self.beta_cov[:k, :k]
 
     # -- draws ---------------------------------------------------------------------------------------------
 
@@ -753,7 +765,8 @@ class ChainState:
             out[:, t] = field_.T + self.centre + self._added
             if self.has_level:
                 out[:, t] += u[m][:, None]
-        return out, (self.coefficients()[0][:, None] + shift).T
+        mean = self.coefficients()[0]
+        return out, (mean[:, None] + shift[: len(mean)]).T
 
     def sample_nodes(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Return (n, T, n_nodes) joint draws of the linear predictor."""
@@ -802,6 +815,7 @@ class ChainState:
             coupling=coupling,
             chain=Tridiagonal.from_inverses(own, between),
             known=None,
+            reporting=None,
         )
 
     def for_file(self) -> Self:
@@ -838,13 +852,15 @@ class ChainSetting:
         Intercept and covariates at the nodes, the same in every period or of each.
     season : (T, q) array
         Fixed effects that differ by period alone, after those.
-    fixed_sd : (k + q,) array
+    fixed_sd : (k + q + r,) array
     centre : float
         Constant added to every linear predictor.
     steps : (T - 1,) array
         Distances between neighbouring periods, in periods.
     per_year : float
         Periods of a yearly cycle; NaN where there is none.
+    reporting : (T, r) or (T, n_nodes, r) array
+        Fixed effects of observations and not of maps, the last of all: how uncertain it is which share is reported.
     """
 
     basis: HarmonicBasis
@@ -856,16 +872,25 @@ class ChainSetting:
     centre: float
     steps: np.ndarray = field(repr=False)
     per_year: float = float("nan")
+    reporting: np.ndarray | None = field(default=None, repr=False)
 
     @property
     def n_periods(self) -> int:
         """T."""
         return len(self.steps) + 1
 
+    @property
+    def n_reporting(self) -> int:
+        """How many fixed effects are of observations alone."""
+        return 0 if self.reporting is None else int(self.reporting.shape[-1])
+
     def design(self, t: int) -> np.ndarray:
-        """Return all fixed effects of a period at the nodes, (n_nodes, k + q)."""
+        """Return all fixed effects of a period at the nodes, (n_nodes, k + q + r)."""
         own = self.columns if self.columns.ndim == 2 else self.columns[t]
-        return np.column_stack([own, np.broadcast_to(self.season[t], (len(own), self.season.shape[1]))])
+        season = np.broadcast_to(self.season[t], (len(own), self.season.shape[1]))
+        if self.reporting is None:
+            return np.column_stack([own, season])
+        return np.column_stack([own, season, np.broadcast_to(self.reporting[t], (len(own), self.n_reporting))])
 
 
 class ChainEngine(Engine):
@@ -936,7 +961,8 @@ class ChainEngine(Engine):
         assert isinstance(rows, NodeRowsAt), "of counts at the nodes"
         columns = set_.columns if set_.columns.ndim == 2 else set_.columns[within]
         steps = set_.steps[within.start : within.stop - 1]
-        setting = replace(set_, columns=columns, season=set_.season[within], steps=steps)
+        reporting = None if set_.reporting is None else set_.reporting[within]
+        setting = replace(set_, columns=columns, season=set_.season[within], steps=steps, reporting=reporting)
         return node_engine(setting, replace(self.dynamics, steps=steps), rows.features, self.order)
 
     def _gradient(self, s: Solution) -> np.ndarray:
@@ -982,6 +1008,8 @@ class ChainEngine(Engine):
             beta_cov=s.beta_cov,
             chain=Tridiagonal.from_inverses(s.factor.chain.inverses, s.factor.chain.between),
             known=(moments.mean + set_.centre, moments.variance) if nodes else None,
+            n_reporting=set_.n_reporting,
+            reporting=set_.reporting,
         )
 
 

@@ -170,10 +170,12 @@ def setting_of(
     steps: np.ndarray,
     per_year: float | None,
     fixed_sd: float | np.ndarray,
+    reporting: np.ndarray | None = None,
 ) -> ChainSetting:
     """Return what a model in time is about; a full-rank basis is refused.
 
-    A yearly cycle is there where the periods show one, and last two years or more.
+    A yearly cycle is there where the periods show one, and last two years or more. Columns of `reporting` have weights
+    with a standard deviation of one.
     """
     if not isinstance(basis, HarmonicBasis):
         raise DataError(
@@ -189,8 +191,12 @@ def setting_of(
         cycle = float("nan")
     season = season_columns(clock, cycle)
     own = np.broadcast_to(fixed_sd, columns.shape[-1])
-    sds = np.concatenate([own, np.repeat(own[:1], season.shape[1])])
-    return ChainSetting(basis, kernel, scaling, columns, season, sds, centre, np.asarray(steps, float), cycle)
+    if reporting is not None and not reporting.shape[-1]:
+        reporting = None
+    ones = np.ones(0 if reporting is None else reporting.shape[-1])
+    sds = np.concatenate([own, np.repeat(own[:1], season.shape[1]), ones])
+    apart = np.asarray(steps, float)
+    return ChainSetting(basis, kernel, scaling, columns, season, sds, centre, apart, cycle, reporting)
 
 
 def node_chain(
@@ -266,7 +272,7 @@ def check_memory(setting: ChainSetting, n: int, level: bool, *, n_rows: int = 0,
     states : int
         Posteriors that are kept in the end.
     """
-    m, k = setting.basis.m + level, setting.columns.shape[-1] + setting.season.shape[1]
+    m, k = setting.basis.m + level, len(setting.fixed_sd)
     nodes = setting.n_periods * setting.basis.domain.n_nodes
     need = 8.0 * (
         (_BLOCKS + 2 * (states - 1)) * setting.n_periods * m**2
@@ -351,6 +357,8 @@ def fit_chain(
     result, family = fit_problem(
         problem, parameters, setting.basis, fixed, hyper=hyper, progress=progress, start=start, solve=solve, full=False
     )  # fmt: skip
+    states: Any = result.states
+    result = replace(result, states=tuple(state.seen_through(None) for state in states))  # as maps are
     return replace(first[0], fit=result, likelihood=family)
 
 
@@ -380,6 +388,7 @@ class _Run:
     def _key(self) -> str:
         set_, hyper = self.problem.setting, self.hyper
         arrays = [hyper.lower, hyper.upper, set_.columns, set_.season, set_.steps, set_.basis.eigenvalues]
+        arrays += [] if set_.reporting is None else [set_.reporting]
         arrays += [part.vectors for part in set_.basis.parts]
         arrays += self.problem.content()
         words = f"{set_.kernel!r} {set_.scaling} {self.dynamics} {self.problem.family.name} {hyper.names}"

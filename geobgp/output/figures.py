@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from geobgp.checks.excursions import Excursion
     from geobgp.checks.residuals import Curve, Residuals
     from geobgp.checks.variogram import Variogram
+    from geobgp.data.delays import Delays
     from geobgp.land.domain import Domain
     from geobgp.posterior import Posterior
     from geobgp.prior.harmonic import HarmonicBasis
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 
 #: Colours of the furniture: shore, water, quiet text, and what stands out.
 SHORE, WATER, QUIET, INK = "#33434b", "#e6edf0", "#53646c", "#8a1f4b"
+#: Behind periods that are nowcasts.
+NOWCAST = "#f2e3c4"
 
 
 def new_axes(ax: matplotlib.axes.Axes | None, figsize: tuple[float, float] = (7.0, 6.0)) -> matplotlib.axes.Axes:
@@ -509,9 +512,8 @@ def _panels(
         hatch_cells(ax, view.domain, view.hatched[0][k])
         if view.posterior.protection:
             grey_land(ax, view.domain)
-        ahead = k >= view.n_fitted
-        heading = f"{view.labels[k]}{' (forecast)' if ahead else ''}"
-        ax.set_title(heading, fontsize=10, loc="left", style="italic" if ahead else "normal")
+        heading = f"{view.labels[k]}{view.marks[k]}"
+        ax.set_title(heading, fontsize=10, loc="left", style="italic" if view.marks[k] else "normal")
     bar = class_mappable(field.classes)
     if bar is not None:
         draw_bar(figure, grid.tolist(), bar, field.label, field.classes)
@@ -586,6 +588,7 @@ def plot_level(view: View, figure: Figure | None = None) -> Figure:
     if view.n > known:
         pieces.append((slice(max(known - 1, 0), view.n), "--", 0.11))
     marker = "o" if view.n <= 40 else None
+    late = np.flatnonzero(view.posterior.nowcast)
     for piece, style, shade in pieces:
         part = table.iloc[piece]
         for ax, of, line in zip(axes, (level, expected), ("level", "expected"), strict=False):
@@ -596,11 +599,16 @@ def plot_level(view: View, figure: Figure | None = None) -> Figure:
     if expected is not None and predicted is not None:
         axes[1].vlines(at, table[predicted.low], table[predicted.high], color=SHORE, linewidth=1.0, alpha=0.6)
         bars = "observed (bars), " if seen else ""
+        if seen and len(late) and "final" in table:
+            bars = "observed so far (bars), not reported yet (dotted), "
         titles.append(
             f"Events {bars}expected (line, {expected.words} interval) and predicted (strokes, {predicted.words})"
         )
     if seen:
         axes[1].bar(at, table["observed"], width=0.8, color="#b9c6cc", label="observed", zorder=0)
+        if len(late) and "final" in table:
+            so_far, rest = table["observed"].iloc[late], (table["final"] - table["observed"]).iloc[late]
+            axes[1].bar(late, rest, 0.8, so_far, fill=False, edgecolor=QUIET, linestyle=":", linewidth=0.8, zorder=0.5)
     for ax, title, label in zip(axes, titles, (f"level, {view.posterior.units}", "events"), strict=False):
         ax.set_title(title, fontsize=11, loc="left", color=SHORE)
         ax.set_ylabel(label, fontsize=9)
@@ -611,12 +619,49 @@ def plot_level(view: View, figure: Figure | None = None) -> Figure:
         hide_spines(ax, "right", "top")
         if view.n > known:
             ax.axvline(known - 0.5, color=QUIET, linewidth=0.8, linestyle=":")
+        if len(late):
+            ax.axvspan(late[0] - 0.5, late[-1] + 0.5, color=NOWCAST, alpha=0.35, linewidth=0, zorder=-1)
     if view.n > known:
         place: Any = ("data", "axes fraction")
         axes[0].annotate("forecast", (known - 0.4, 0.97), xycoords=place, fontsize=9, color=QUIET, va="top")
+    if len(late):
+        axes[0].annotate(
+            "nowcast", (late[0] - 0.4, 0.97), xycoords=("data", "axes fraction"), fontsize=9, color=QUIET, va="top"
+        )
     ticks = np.unique(np.linspace(0, view.n - 1, min(view.n, 9)).round().astype(int))
     axes[-1].set_xticks(ticks, [view.labels[k] for k in ticks], fontsize=9)
     return figure
+
+
+def plot_delays(delays: Delays, ax: matplotlib.axes.Axes | None = None) -> matplotlib.axes.Axes:
+    """Draw delay distributions with their 90 % intervals: the share of events that is reported within so many days.
+
+    Parameters
+    ----------
+    delays : Delays
+    ax : Axes, optional
+        By default a new figure's.
+    """
+    ax = new_axes(ax, (6.4, 3.6))
+    longest = max(curve.quantile(0.995) for curve in delays.curves)
+    n = len(delays.curves)
+    shades = [INK] if n == 1 else [tuple(colour / 255) for colour in palette.colours(n + 1)[1:]]
+    for curve, name, colour in zip(delays.curves, delays.groups, shades, strict=True):
+        days = np.arange(min(max(longest, 7) + 1, len(curve.share)))
+        low, high = (end[: len(days)] for end in curve.interval())
+        ax.fill_between(days, low, high, step="post", color=colour, alpha=0.2, linewidth=0)
+        ax.step(days, curve.share[: len(days)], where="post", color=colour, linewidth=1.6, label=name or None)
+    ax.set_ylim(0.0, 1.02)
+    ax.set_xlim(left=0)
+    ax.set_xlabel("days from event to report", fontsize=9)
+    ax.set_ylabel("share reported", fontsize=9)
+    ax.set_title(f"Delays, as of {delays.as_of}, with 90 % intervals", fontsize=11, loc="left", color=SHORE)
+    ax.grid(axis="y", color="#dde3e6", linewidth=0.6)
+    ax.set_axisbelow(True)
+    hide_spines(ax, "right", "top")
+    if delays.by:
+        ax.legend(title=delays.by, frameon=False, fontsize=9)
+    return ax
 
 
 # -- Domains, values of nodes, hyperparameters, features -----------------------------------------------------

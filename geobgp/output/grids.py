@@ -140,8 +140,20 @@ def joined(parts: Sequence[xr.Dataset]) -> xr.Dataset:
 
     if len(parts) == 1:
         return parts[0]
+    if any("nowcast" in part.coords for part in parts):
+        parts = [part if "nowcast" in part.coords else flagged(part, np.zeros(part.sizes["time"])) for part in parts]
     how: Any = {"data_vars": "minimal", "coords": "minimal", "compat": "override", "join": "override"}
     return xr.concat(parts, dim="time", **how).assign_attrs(parts[0].attrs)
+
+
+def flagged(data: xr.Dataset, nowcast: np.ndarray) -> xr.Dataset:
+    """Return a dataset over time with the flag of CF conventions that says which periods are nowcasts."""
+    about = {
+        "long_name": "whether some events of the period are not reported yet",
+        "flag_values": np.array([0, 1], np.int8),
+        "flag_meanings": "complete nowcast",
+    }
+    return data.assign_coords(nowcast=("time", np.asarray(nowcast, np.int8), about))
 
 
 def transform_of(data: xr.Dataset | xr.DataArray) -> Affine:
@@ -273,6 +285,13 @@ class View:
     def n_fitted(self) -> int:
         """How many of the periods were fitted; those after them are forecast."""
         return 1 if self.fitted is None else self.fitted.n
+
+    @cached_property
+    def marks(self) -> list[str]:
+        """What follows the label of each period: " (nowcast)", " (forecast)", or nothing."""
+        nowcast = getattr(self.posterior, "nowcast", np.zeros(self.n_fitted, bool))
+        known = [" (nowcast)" if late else "" for late in nowcast]
+        return known + [" (forecast)"] * (self.n - len(known))
 
     @cached_property
     def data(self) -> xr.Dataset:

@@ -637,7 +637,7 @@ def _raster_layers(rasters: Sequence[Path], folder: Path, crs: pyproj.CRS | None
             name, tags = _capital(raster.tags(1).get("long_name", "")) or file.stem, raster.tags()
         style = file.with_suffix(".qml")
         layer = ProjectLayer(
-            tags.get("period", name),
+            f"{tags['period']}{' (nowcast)' if 'nowcast' in tags else ''}" if "period" in tags else name,
             file.relative_to(folder).as_posix(),
             # A raster without any value has no classes.
             style.read_text("utf-8") if style.exists() else "<qgis/>",
@@ -685,8 +685,8 @@ def _of_periods(
         return [_vector(name, f"{source}|subset={only}" if only else source, style, crs, visible=visible)]
     spans = [_span(str(a), str(b)) for a, b in zip(periods.starts, periods.ends, strict=True)]
     layers = [
-        _vector(label, source + _only(label, only), style, crs, visible=span is not None, span=span)
-        for label, span in zip(periods.labels, spans, strict=True)
+        _vector(label + mark, source + _only(label, only), style, crs, visible=span is not None, span=span)
+        for label, mark, span in zip(periods.labels, view.marks, spans, strict=True)
     ]
     return [LayerGroup(name, layers, visible=visible, expanded=False)]
 

@@ -78,7 +78,8 @@ def write_rasters(data: xr.Dataset, path: str | os.PathLike[str], *, title: str 
                 targets.append(path / f"{name}_{file_label(label)}.tif")
                 one = data.isel(time=k)
                 ends = one["time_bounds"].values if "time_bounds" in one else [one["time"].values]
-                one = one.assign_attrs(time_tags(label, *ends))
+                late = {"nowcast": "true"} if "nowcast" in one.coords and int(one["nowcast"]) else {}
+                one = one.assign_attrs(time_tags(label, *ends) | late)
                 heading = f"{title}, {label}" if title else None
                 _write_one(one, [name], folder / targets[-1].name, heading, classes, data[name].values)
     return targets

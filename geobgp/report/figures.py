@@ -56,6 +56,13 @@ def level(view: View) -> str:
     return done(plots.plot_level(view, new_figure(plots.LEVEL_SIZE)))
 
 
+def delays(posterior: Posterior) -> str:
+    """Return how long events take to be reported."""
+    figure = new_figure((6.4, 3.2))
+    plots.plot_delays(posterior.delays, figure.subplots())  # type: ignore[arg-type]
+    return done(figure)
+
+
 def hyperparameters(posterior: Posterior) -> str:
     """Return the densities of lengthscale and standard deviation."""
     figure = new_figure((9.6, 2.7))

@@ -355,6 +355,7 @@ def _pictures(view: View, inputs: ReportInputs) -> dict[str, Any]:
         "uncertainty": figures.drawn(view, variable="uncertainty"),
         "exceedance": [(value, figures.drawn(view, threshold=value)) for value in inputs.thresholds],
         "level": None if view.fitted is None else figures.level(view),
+        "delays": None if posterior.delays is None else figures.delays(posterior),
         "hyperparameters": figures.hyperparameters(posterior),
         "ladder": figures.ladder(posterior.tried) if len({r.nodes for r in posterior.tried}) > 1 else None,
         # What was left out at places has a picture, what was left out in time a table.
@@ -588,10 +589,14 @@ def _level(view: View) -> dict[str, Any]:
         return {"level_head": ()}
     table = view.level
     last = table.tail(_MOST_PERIODS)
-    marks = [" (forecast)" if ahead else "" for ahead in last["forecast"]]
+    marks = view.marks[-len(last) :]
     columns = {view.fitted.noun.capitalize(): [f"{p}{m}" for p, m in zip(last["period"], marks, strict=True)]}
     if "observed" in last:
-        columns["Observed"] = [events(float(v)) for v in last["observed"]]
+        late = bool(view.posterior.nowcast.any())
+        columns["So far" if late else "Observed"] = [events(float(v)) for v in last["observed"]]
+        if late and "final" in last:
+            columns["In the end"] = [events(round(float(v))) for v in last["final"]]
+            columns |= between(last, "final", events)
     columns |= between(last, "predicted", events)
     if "expected" in last:
         columns["Expected"] = [events(float(v)) for v in last["expected"]]

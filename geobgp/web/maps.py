@@ -289,6 +289,7 @@ class Page:
                 "noun": periods.noun,
                 "start": first,
                 "ahead": view.n_fitted,
+                "marks": view.marks,
                 "milliseconds": 250 if view.n > 100 else 450 if view.n > 30 else 800,
                 "pictures": pictures,
             }

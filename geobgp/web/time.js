@@ -35,7 +35,7 @@ window.geobgp.time = (function () {
     ends.appendChild(el("span", "", told.labels[n - 1]));
     const caption = bar.appendChild(el("div", "geobgp-period"));
 
-    function label() { return told.labels[shown] + (shown >= told.ahead ? " (forecast)" : ""); }
+    function label() { return told.labels[shown] + told.marks[shown]; }
     function set(period, quiet) {
       shown = Math.min(Math.max(period, 0), n - 1);
       layers.forEach((layer, k) => layer.setUrl(told.pictures[k][shown]));
@@ -82,7 +82,7 @@ window.geobgp.time = (function () {
       }
       return region.series;
     }
-    // A small line chart with its band; the line is broken where it is a forecast.
+    // A small line chart with its band; the line is broken where it is a nowcast or a forecast.
     function chart(cell, region) {
       const s = series(cell, region), ends = [...s.low, ...s.high, ...s.middle].filter(Number.isFinite);
       const least = Math.min(...ends, 0), most = Math.max(...ends, 0) || (least < 0 ? 0 : 1);
@@ -94,7 +94,7 @@ window.geobgp.time = (function () {
       out.setAttribute("aria-label", what);
       const point = (v, t) => x(t).toFixed(2) + " " + y(v).toFixed(2);
       const path = points => points.length ? "M" + points.join("L") : "";
-      const known = Math.min(told.ahead, n), there = Array.from({ length: n }, (_, t) => t).filter(t => Number.isFinite(s.middle[t]));
+      const late = told.marks.findIndex(mark => mark), known = Math.min(late < 0 ? n : late, n), there = Array.from({ length: n }, (_, t) => t).filter(t => Number.isFinite(s.middle[t]));
       const line = (from, to) => path(there.filter(t => t >= from && t < to).map(t => point(s.middle[t], t)));
       const band = path([...there.map(t => point(s.high[t], t)), ...there.map(t => point(s.low[t], t)).reverse()]);
       out.appendChild(svg("path", { d: band, class: "geobgp-band" }));

@@ -37,6 +37,7 @@ BESIDE = {"gpflow": "output"}
 #: else does.
 HELD = {
     "CrossValidation",
+    "Delays",
     "Domain",
     "Excursion",
     "HarmonicBasis",
