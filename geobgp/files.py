@@ -108,7 +108,8 @@ def check_exists(path: str | Path, what: str) -> None:
     What is there counts as read: no output replaces it (`check_unread`).
     """
     path = split_layer(str(path))[0].split("|")[0]  # what is behind it says how the file is used
-    if path.startswith("/vsi") or "://" in path or Path(path).exists() or matching(path):
+    if is_virtual(path) or Path(path).exists() or matching(path):
+        check_direct(path, what)
         remember_read(path)
         return
     folder = Path(path).resolve().parent
@@ -118,6 +119,49 @@ def check_exists(path: str | Path, what: str) -> None:
     else:
         remedy = f"The folder {folder} does not exist either."
     raise GeometryError(f"{what}: there is no file {path}.", option=what, found=path, remedy=remedy)
+
+
+def is_virtual(path: str) -> bool:
+    """Tell whether a path is a URL or one of GDAL's virtual file systems: the user has written where to read."""
+    return path.startswith("/vsi") or "://" in path
+
+
+#: How files begin that hold no data but say where others are, which GDAL recognises whatever their names.
+_INDIRECT = re.compile(
+    rb"<(VRTDataset|OGRVRT|GDAL_WMS|WMS_|WMT_|GDAL_WMTS|WCS_GDAL|WCS_|GDALTileIndex|OGRWFSDataSource|OGRCSWDataSource|"
+    rb"OGROAPIF|MRF_META)",
+    re.I,
+)
+#: Bytes by which GDAL recognises them.
+_HEAD = 1 << 15
+
+
+def check_direct(path: str, what: str) -> None:
+    """Raise GeometryError where a local file only refers to other files or servers, and its name does not say so.
+
+    GDAL goes by the content of a file: a ``points.gpkg`` that somebody sent may be a list of sources elsewhere. A file
+    that is called ``.vrt``, and paths that are not local, are taken as they are written.
+    """
+    if is_virtual(path) or path.lower().endswith(".vrt") or not Path(path).is_file():
+        return
+    with suppress(OSError, EOFError, zipfile.BadZipFile):  # what cannot be opened is told by its reader
+        heads = [_head(path)]
+        if path.lower().endswith((".zip", ".kmz", ".shz")):
+            with zipfile.ZipFile(path) as archive:
+                heads = [archive.open(name).read(_HEAD) for name in archive.namelist() if not name.endswith("/")]
+        listed_elsewhere = kind_of(path) == "other" and b'"stac_version"' in heads[0]
+        if listed_elsewhere or any(_INDIRECT.search(head) for head in heads):
+            raise GeometryError(
+                f"{what}: {path} holds no data; it refers to other files or servers.",
+                option=what,
+                found=path,
+                remedy="If you trust it, give it a name that ends in .vrt, or name the files that it refers to.",
+            )
+
+
+def _head(path: str) -> bytes:
+    with open_packed(path) as file:
+        return file.read(_HEAD)
 
 
 @contextmanager
@@ -336,7 +380,7 @@ def pick_layer(path: str, layer: str | None, what: str) -> str:
 
 def ogr_name(path: str) -> str:
     """Return the name under which OGR opens a file, that of the only vector file in an archive."""
-    if path.startswith("/vsi") or "://" in path:
+    if is_virtual(path):
         return path
     if path.lower().endswith(".gz"):
         return f"/vsigzip/{path}"

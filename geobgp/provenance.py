@@ -15,7 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from geobgp.files import frame_of, is_pattern, kind_of, matching, ogr_name, open_packed, pick_layer, split_layer
+from geobgp.files import (
+    check_direct,
+    frame_of,
+    is_pattern,
+    kind_of,
+    matching,
+    ogr_name,
+    open_packed,
+    pick_layer,
+    split_layer,
+)
 
 if TYPE_CHECKING:
     from geobgp.progress import Stage
@@ -194,6 +204,7 @@ def _features(path: str) -> int | None:
     name, layer = split_layer(path)
     name = name.split("|")[0]
     try:
+        check_direct(name, "input")
         kind = kind_of(name)
         if kind == "table":
             return _rows_in_table(name)

@@ -152,3 +152,54 @@ def test_tables_and_shapes_of_other_libraries_are_frames():
     assert features.crs == frame.crs and features["people"].tolist() == [3, 5]
     for value in (frame, bare, frame.geometry, shapely.box(0, 0, 1, 1), np.ones(3), None, "people.tif"):
         assert as_frame(value, "exposure") is value
+
+
+VRT = """<VRTDataset rasterXSize="4" rasterYSize="4"><SRS>EPSG:28992</SRS>
+<GeoTransform>150000, 1000, 0, 464000, 0, -1000</GeoTransform>
+<VRTRasterBand dataType="Float32" band="1"><SimpleSource>
+<SourceFilename relativeToVRT="0">/vsicurl/http://127.0.0.1:9/secret.tif</SourceFilename>
+<SourceBand>1</SourceBand></SimpleSource></VRTRasterBand></VRTDataset>"""
+OGR_VRT = """<!-- points --><OGRVRTDataSource><OGRVRTLayer name="points">
+<SrcDataSource>/vsicurl/http://127.0.0.1:9/secret.gpkg</SrcDataSource></OGRVRTLayer></OGRVRTDataSource>"""
+
+
+@pytest.mark.parametrize("name", ["points.gpkg", "points.geojson", "points.gpkg.gz", "points.zip"])
+def test_shapes_that_only_refer_to_others_are_refused(name, tmp_path):
+    import gzip
+    import zipfile
+
+    path = tmp_path / name
+    if name.endswith(".gz"):
+        path.write_bytes(gzip.compress(OGR_VRT.encode()))
+    elif name.endswith(".zip"):
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("points.gpkg", OGR_VRT)
+    else:
+        path.write_text(OGR_VRT)
+    with pytest.raises(GeometryError, match="holds no data; it refers to other files or servers"):
+        read_vector(path, "points")
+
+
+@pytest.mark.parametrize("content", [VRT, '{"type": "FeatureCollection", "stac_version": "1.0.0", "features": []}'])
+def test_a_raster_that_only_refers_to_others_is_refused(content, tmp_path):
+    import shapely
+
+    from geobgp import Domain
+    from geobgp.data.rasters import read_to_nodes
+
+    domain = Domain.from_polygons(shapely.box(150_000, 460_000, 154_000, 464_000), cell_size=1000, crs=28992)
+    path = tmp_path / "population.tif"
+    path.write_text(content)
+    with pytest.raises(GeometryError, match="holds no data; it refers to other files or servers"):
+        read_to_nodes(str(path), domain, "sum")
+
+
+def test_a_vrt_that_is_called_one_is_read(tmp_path):
+    import geopandas as gpd
+    import shapely
+
+    gpd.GeoDataFrame(geometry=[shapely.Point(1, 2)], crs=28992).to_file(tmp_path / "real.gpkg", layer="points")
+    (tmp_path / "points.vrt").write_text(
+        OGR_VRT.replace("/vsicurl/http://127.0.0.1:9/secret.gpkg", str(tmp_path / "real.gpkg"))
+    )
+    assert len(read_vector(tmp_path / "points.vrt", "points")) == 1

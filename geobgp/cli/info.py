@@ -12,7 +12,7 @@ import numpy as np
 from geobgp.cli.messages import paragraph
 from geobgp.cli.workspace import RECORD
 from geobgp.errors import GeobgpError
-from geobgp.files import kind_of, layers, split_layer
+from geobgp.files import check_direct, kind_of, layers, split_layer
 from geobgp.text import listed, percent, whole_percent
 
 
@@ -82,6 +82,7 @@ def _raster(path: str) -> str:
     import rasterio
     from rasterio.errors import RasterioError
 
+    check_direct(path, "file")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -32,7 +32,7 @@ from geobgp.errors import (
     option,
     warn,
 )
-from geobgp.files import as_frame
+from geobgp.files import as_frame, check_direct
 from geobgp.inference.engine import engine_for
 from geobgp.inference.problem import PlaceProblem, hyper_for
 from geobgp.inference.relinearise import fit_problem
@@ -594,6 +594,7 @@ def _raster_digest(path: str, domain: Domain) -> bytes:
 
     digest = hashlib.blake2b(digest_size=16)
     file, band = split_band(path)
+    check_direct(file, "raster")
     with rasterio.open(file) as opened:
         files = sorted(Path(name) for name in opened.files if not name.endswith(_BESIDE))
         facts = (opened.shape, tuple(opened.transform), opened.nodatavals, opened.scales, opened.offsets, band)
