@@ -22,6 +22,7 @@ from geobgp.text import listed
 
 if TYPE_CHECKING:
     import geopandas as gpd
+    import pandas as pd
 
 Kind = Literal["table", "parquet", "vector", "other"]
 
@@ -578,3 +579,44 @@ def _not_written(path: Path, error: Exception) -> Exception:
         return error
     reason, remedy = why_not_written(error if isinstance(error, OSError) else OSError(), path.absolute().parent)
     return WriteError(f"{path} cannot be written: {reason}", remedy=remedy)
+
+
+# -- tables for spreadsheets
+
+#: What a spreadsheet takes for the beginning of a formula.
+_FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r]")
+
+
+def without_formula(cell: Any) -> Any:
+    """Return text that a spreadsheet will not run: an apostrophe before what would begin a formula; numbers stay.
+
+    Examples
+    --------
+    >>> [without_formula(cell) for cell in ("=1+1", "@home", "-4.5", "Old Town", -4.5)]
+    ["'=1+1", "'@home", '-4.5', 'Old Town', -4.5]
+    """
+    if not (isinstance(cell, str) and _FORMULA.match(cell)):
+        return cell
+    try:
+        float(cell)
+    except ValueError:
+        return f"'{cell}"
+    return cell
+
+
+def write_csv(path: str | os.PathLike[str], frame: pd.DataFrame, *, index: bool = False) -> None:
+    """Write a table for spreadsheets, without its geometries; text that would begin a formula is escaped."""
+    import geopandas as gpd
+    import pandas as pd
+
+    if isinstance(frame, gpd.GeoDataFrame):
+        frame = pd.DataFrame(frame.drop(columns=frame.geometry.name))
+    frame = frame.reset_index() if index else frame
+    texts = [k for k, kind in enumerate(frame.dtypes) if not pd.api.types.is_numeric_dtype(kind)]
+    columns = {
+        k: frame.iloc[:, k].map(without_formula) if k in texts else frame.iloc[:, k] for k in range(frame.shape[1])
+    }
+    table = pd.DataFrame(columns)
+    table.columns = [without_formula(str(name)) for name in frame.columns]
+    with replacing(path) as temporary:
+        table.to_csv(temporary, index=False)

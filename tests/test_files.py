@@ -12,7 +12,7 @@ import shapely
 from reading import node_exposure
 
 from geobgp import Domain, GeometryError
-from geobgp.files import VectorLayer, as_frame, check_exists, kind_of, layers, read_vector, split_layer
+from geobgp.files import VectorLayer, as_frame, check_exists, kind_of, layers, read_vector, split_layer, write_csv
 from geobgp.land.polygons import read_polygons
 from geobgp.land.regions import read_regions
 
@@ -203,3 +203,18 @@ def test_a_vrt_that_is_called_one_is_read(tmp_path):
         OGR_VRT.replace("/vsicurl/http://127.0.0.1:9/secret.gpkg", str(tmp_path / "real.gpkg"))
     )
     assert len(read_vector(tmp_path / "points.vrt", "points")) == 1
+
+
+def test_spreadsheets_run_nothing_that_a_table_holds(tmp_path):
+    names = ["=HYPERLINK(1)", "+1+2", "-2+3", "@sum", "\tx", " =1", "-4.5", "A & B"]
+    frame = gpd.GeoDataFrame(
+        {"name": names, "value": [-1.5, 2.0, -3.25, 0, 1, 2, 3, 4], "=x": range(8)},
+        geometry=gpd.points_from_xy(range(8), range(8)),
+    )
+    write_csv(tmp_path / "table.csv", frame)
+    again = pd.read_csv(tmp_path / "table.csv")
+    assert list(again.columns) == ["name", "value", "'=x"]
+    np.testing.assert_array_equal(again["value"], frame["value"])
+    assert list(again["name"]) == [f"'{n}" if n not in ("-4.5", "A & B") else n for n in names]
+    write_csv(tmp_path / "named.csv", pd.DataFrame({"n": [1]}, index=pd.Index(["=cmd"], name="stratum")), index=True)
+    assert (tmp_path / "named.csv").read_text("utf-8") == "stratum,n\n'=cmd,1\n"

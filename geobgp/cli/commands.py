@@ -32,7 +32,7 @@ from geobgp.cli.options import (
 from geobgp.cli.results import read_named_regions, write_hotspots, write_results
 from geobgp.cli.workspace import RECORD, Steps, fill_folder, write_record
 from geobgp.errors import DataError, GeobgpError, option
-from geobgp.files import check_exists, check_unread, replacing
+from geobgp.files import check_exists, check_unread, replacing, write_csv
 from geobgp.inference.mixture import interval_in
 from geobgp.land.domain import Domain
 from geobgp.progress import Progress, shell_progress
@@ -244,8 +244,8 @@ def _write_strata(folder: Path, strata: Strata, options: Any, steps: Steps, warn
         strata.write_totals(table, folder / "totals.gpkg")
         strata.write_totals(table, folder / "totals.csv")
         stage.note(count(len(table), "row"))
-    with steps.stage("table"), replacing(folder / "strata.csv") as temporary:
-        strata.table().to_csv(temporary)
+    with steps.stage("table"):
+        write_csv(folder / "strata.csv", strata.table(), index=True)
     with steps.stage("page"):
         strata.to_index(folder / "index.html", title=options.title)
     with steps.stage("map"):

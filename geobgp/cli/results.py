@@ -19,7 +19,7 @@ from geobgp.data.counts import Counts
 from geobgp.data.measurements import Measurements
 from geobgp.data.persons import CaseControl
 from geobgp.errors import CheckWarning, GeobgpError, InputWarning, SizeError, option, render_text, warn
-from geobgp.files import replacing
+from geobgp.files import replacing, write_csv
 from geobgp.inference.mixture import quantile_words
 from geobgp.land.regions import name_column, read_regions
 from geobgp.output.grids import View
@@ -245,12 +245,6 @@ def write_layers(path: Path, **layers: gpd.GeoDataFrame) -> None:
     with replacing(path) as temporary:
         for name, frame in layers.items():
             frame.to_file(temporary, layer=name, driver="GPKG")
-
-
-def write_csv(path: Path, frame: gpd.GeoDataFrame) -> None:
-    """Write a table without its geometries, for spreadsheets."""
-    with replacing(path) as temporary:
-        pd.DataFrame(frame.drop(columns=frame.geometry.name)).to_csv(temporary, index=False)
 
 
 def write_hotspots(hotspots: gpd.GeoDataFrame, folder: Path) -> str:

@@ -26,7 +26,7 @@ from geobgp.auto.pipeline import Mapped, run
 from geobgp.data.inputs import Inputs
 from geobgp.data.persons import CaseControl
 from geobgp.errors import DataError, GeobgpWarning, StrataWarning, captured_warnings, render_text, warn
-from geobgp.files import replacing
+from geobgp.files import replacing, write_csv
 from geobgp.land.regions import read_regions
 from geobgp.output.grids import hatched_cells, hatched_land
 from geobgp.output.palette import Classes, ratio_classes, round_classes
@@ -439,11 +439,11 @@ class Strata(Mapping[str, "Posterior"]):
             raise DataError(
                 f"Totals are written as .gpkg or .csv; found {path.name!r}.", option="path", found=str(path)
             )
+        if path.suffix.lower() == ".csv":
+            write_csv(path, table)
+            return path
         with replacing(path) as temporary:
-            if path.suffix.lower() == ".gpkg":
-                table.to_file(temporary, layer="totals", driver="GPKG")
-            else:
-                pd.DataFrame(table.drop(columns=table.geometry.name)).to_csv(temporary, index=False)
+            table.to_file(temporary, layer="totals", driver="GPKG")
         return path
 
     def file_names(self) -> dict[str, str]:
