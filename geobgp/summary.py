@@ -152,6 +152,7 @@ def point_facts(counts: Counts | np.ndarray | None, areas: AreaCounts | None = N
         in_areas = {"in_areas": areas.n_used, "areas": len(areas.values)}
         hidden = {"suppressed": int(areas.hidden.sum())} if areas.hidden.any() else {}
         placed = 0 if counts is not None or areas.located is None else round(float(areas.located.sum()))
+        known["dropped"] += sum(areas.lost.values())
         return known | {"used": known["used"] + placed + areas.n_used} | in_areas | hidden
     assert counts is not None
     if not isinstance(counts, Counts):

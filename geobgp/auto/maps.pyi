@@ -2,7 +2,7 @@
 
 # Written by tests/helpers/stubs.py: change the options, and write it again.
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -19,6 +19,9 @@ def map_intensity(
     points: Any = None,
     land: Any = None,
     *,
+    places: Any = None,
+    key: str | Mapping[str, str] | None = None,
+    precision: str | None = None,
     areas: Any = None,
     count: str | None = None,
     suppressed: tuple[int, int] | None = None,
@@ -45,6 +48,9 @@ def map_intensity(
     date_format: str | None = None,
     absent: Literal["zero", "unknown"] | None = None,
     dynamics: Literal["auto", "separable", "diffusive"] = "auto",
+    reported: str | None = None,
+    as_of: Any = None,
+    delay_by: str | None = None,
     exposure: Exposure | None = None,
     exposure_column: str | None = None,
     effort: Effort | None = None,
@@ -75,6 +81,15 @@ def map_intensity(
 
     Parameters
     ----------
+    places : GeoDataFrame or path, "voronoi", or a mapping of levels to these
+        The areas that are the places of events: polygons of postcodes, or points around which cells are drawn; or
+        "voronoi", cells around the places that many points share. The events of an area are one observation. Several
+        levels of precision have a name each, {"postcode": "postcodes.gpkg", "district": "districts.gpkg"}. See
+        `bin_places`.
+    key : str, or a mapping of levels to str
+        The column of points and of places that says which is whose; by default the name of the level.
+    precision : str, optional
+        The column of the points that says how precise the place of each is: "exact", or the name of a level.
     points : GeoDataFrame, DataFrame, (k, 2) array, path, or iterable of chunks
         In any CRS; see `bin_points`. None where only counts by area are known.
     areas, count : GeoDataFrame or path, and the name of a column
@@ -116,6 +131,13 @@ def map_intensity(
         `bin_points` and `bin_areas`.
     dynamics : "auto", "separable" or "diffusive"
         Whether patches of all sizes fade alike, or small ones sooner.
+    reported : str, optional
+        The column with the date of each event's report (of counts by area: the period of their report). The last
+        periods, of which not all events are reported yet, are then nowcasts: what is expected of them in the end.
+    as_of : date or str, optional
+        The day until which reports are known; later ones are left out. By default the last day that there is.
+    delay_by : str, optional
+        A column whose values have a distribution of delays each, such as the region.
     exposure, exposure_column
         What events are counted per; as for `LGCP`.
     effort, effort_column : raster, polygons (with a column) or array, optional

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 # is checked before any work begins, the command line in the report, the entry in ``summary.json``, and the name by
 # which errors speak of it.
 
+#: What stands for cells drawn around places in place of areas.
+VORONOI = "voronoi"
 #: Headings under which the shell lists options, in this order.
 HEADINGS = ("Data", "Land", "Points", "Time", "Rates and covariates", "Model", "Results")
 Heading = Literal["Data", "Land", "Points", "Time", "Rates and covariates", "Model", "Results"]
@@ -35,6 +37,7 @@ Heading = Literal["Data", "Land", "Points", "Time", "Rates and covariates", "Mod
 Kind = Literal[
     "file", "files", "folder", "text", "column", "columns", "crs", "number", "numbers", "features", "interval", "share",
     "choice", "flag", "rasters", "kernel", "client", "column or values", "periods", "span", "day", "small numbers",
+    "places", "keys",
 ]  # fmt: skip
 F = TypeVar("F", bound=Callable[..., Any])
 Features = int | Literal["auto", "full"]
@@ -62,6 +65,8 @@ _RULES: dict[str, validate.Rule] = {
     "span": validate.SPAN,
     "day": validate.DAY,
     "small numbers": validate.MIN_COUNT,
+    "places": validate.PLACES,
+    "keys": validate.KEYS,
 }
 
 
@@ -226,6 +231,8 @@ class OptionSet:
                 named[name] = value
             elif how.kind == "files":
                 named |= _by_number(name, value)
+            elif how.kind == "places":
+                named |= _by_level(name, value)
             elif how.kind == "rasters":
                 for key, given in (value or {}).items():
                     if isinstance(given, str) and given.endswith("|interaction"):
@@ -240,6 +247,9 @@ class OptionSet:
             value = getattr(self, name)
             if how.kind in ("file", "files"):
                 paths |= _paths(name, value)
+            elif how.kind == "places":
+                for what, one in _by_level(name, value).items():
+                    paths |= _paths(what, one)
             elif how.kind == "rasters":
                 for key, given in (value or {}).items():
                     if isinstance(given, str) and given.endswith("|interaction"):
@@ -674,7 +684,58 @@ class UnitOptions(OptionSet, heading="Results"):
 # -- What was observed -----------------------------------------------------------------------------------------
 
 
-class CountOptions(OptionSet, heading="Data"):
+class PlaceOptions(OptionSet, heading="Data"):
+    """Events whose places are areas.
+
+    Parameters
+    ----------
+    places : GeoDataFrame or path, "voronoi", or a mapping of levels to these
+        The areas that are the places of events: polygons of postcodes, or points around which cells are drawn; or
+        "voronoi", cells around the places that many points share. The events of an area are one observation. Several
+        levels of precision have a name each, {"postcode": "postcodes.gpkg", "district": "districts.gpkg"}. See
+        `bin_places`.
+    key : str, or a mapping of levels to str
+        The column of points and of places that says which is whose; by default the name of the level.
+    precision : str, optional
+        The column of the points that says how precise the place of each is: "exact", or the name of a level.
+    """
+
+    places: Any = setting(
+        "Areas that are the places of events, such as postcodes (or points of them); 'voronoi' draws cells around "
+        "shared places; repeated as LEVEL=FILE for several levels.",
+        "places",
+        metavar="[LEVEL=]FILE",
+    )
+    key: str | Mapping[str, str] | None = setting(
+        "The column of points and places with the key; repeated as LEVEL=COLUMN.", "keys", metavar="[LEVEL=]COLUMN"
+    )
+    precision: str | None = setting("The column that says how precise each place is: exact, or a level.", "column")
+
+    def _check(self) -> None:
+        if self.places is None:
+            for name in ("key", "precision"):
+                if getattr(self, name) is not None:
+                    raise DataError(
+                        f"{option(name)} belongs to events whose places are areas.",
+                        option=name,
+                        remedy=f"Give the areas: {option('places')}.",
+                    )
+        elif isinstance(self.places, Mapping) and self.precision is None:
+            raise DataError(
+                f"{option('places')} has {len(self.places)} {'levels' if len(self.places) > 1 else 'level'}, and "
+                "nothing says which of them each row is of.",
+                option="precision",
+                remedy=f"Name the column that says so: {option('precision')}.",
+            )
+        elif self.key is None and self.precision is None and _by_level("places", self.places):
+            raise DataError(
+                "Which column says in which place an event was?",
+                option="key",
+                remedy=f"Name one that {option('points')} and {option('places')} both have: {option('key')}.",
+            )
+
+
+class CountOptions(PlaceOptions, heading="Data"):
     """Events: points, and counts by area.
 
     Parameters
@@ -725,11 +786,23 @@ class CountOptions(OptionSet, heading="Data"):
                         option=name,
                         remedy=f"Give their polygons: {option('areas')}.",
                     )
+        elif self.places is not None:
+            raise DataError(
+                f"{option('areas')} are counts without rows of their own, and {option('places')} are places of rows.",
+                option="places",
+                remedy="Give a row for each event, or counts by area alone.",
+            )
         elif self.count is None:
             raise DataError(
                 "Which column of the areas holds the number of events?",
                 option="count",
                 remedy=f"Name it with {option('count')}.",
+            )
+        if self.places is not None and getattr(self, "absent", None) is not None:
+            raise DataError(
+                f"{option('absent')} belongs to counts by area: places without events in a period have none.",
+                option="absent",
+                remedy=f"Leave {option('absent')} out.",
             )
 
 
@@ -912,6 +985,8 @@ class Options(MappingOptions, UnitOptions, ExposureOptions, TimeOptions, CountOp
                 )
 
 
+#: Options of events whose places are areas.
+_OF_PLACES = ("places", "key", "precision")
 #: Options of events that are reported late.
 _OF_REPORTS = ("reported", "as_of", "delay_by")
 
@@ -925,7 +1000,7 @@ class RiskOptions(MappingOptions, TimeOptions, PersonOptions):
     refused: ClassVar[Mapping[str, str]] = dict.fromkeys(
         _OF_REPORTS,
         "does not go with cases and controls: a risk compares them, and both would have to be reported as late",
-    ) | {
+    ) | dict.fromkeys(_OF_PLACES, "does not go with cases and controls, who are persons with a place each") | {
         "exposure": "has no meaning for cases and controls: the controls are a sample of all people",
         "exposure_column": "has no meaning for cases and controls: the controls are a sample of all people",
         "min_people": "has no meaning for cases and controls: the number of people is not known",
@@ -943,6 +1018,7 @@ class RiskOptions(MappingOptions, TimeOptions, PersonOptions):
 #: Options of other kinds of data that mean nothing of what was observed at places, and why.
 _OF_EVENTS: dict[str, str] = (
     dict.fromkeys(("areas", "count", "suppressed", "absent"), "belongs to counts of events by area")
+    | dict.fromkeys(_OF_PLACES, "belongs to events that are counted; here each place has a value of its own")
     | dict.fromkeys(("effort", "effort_column"), "belongs to events, of which some are not reported")
     | dict.fromkeys(
         _OF_REPORTS, "belongs to numbers of events: of a sample or a survey that is not in yet nothing is counted"
@@ -1139,6 +1215,7 @@ class TilesOptions(
         dict.fromkeys(
             ("bridges", "areas", "count", "suppressed", "weights", "on_water", "chunksize"), "does not go with tiles"
         )
+        | dict.fromkeys(_OF_PLACES, "does not go with tiles: an area may lie in several of them")
         | dict.fromkeys(
             ("m", "boundary", "kernel", "hyper", "likelihood", "max_features", "max_seconds", "cache"),
             "does not go with tiles, which are fitted at full resolution with what all of them share",
@@ -1293,6 +1370,12 @@ def _by_number(what: str, value: Any) -> dict[str, Any]:
     return {what: value}
 
 
+def _by_level(what: str, value: Any) -> dict[str, Any]:
+    """Return areas, or those of several levels with their names, by what they are for; cells to be drawn are none."""
+    each = {f"{what} {level}": one for level, one in value.items()} if isinstance(value, Mapping) else {what: value}
+    return {name: one for name, one in each.items() if not (isinstance(one, str) and one.lower() == VORONOI)}
+
+
 def _paths(what: str, value: Any) -> dict[str, str]:
     """Return the path of a file, or those of several, by what they are for."""
     if isinstance(value, (str, Path)):
@@ -1302,7 +1385,7 @@ def _paths(what: str, value: Any) -> dict[str, str]:
 
 
 def _plain(value: Any, kind: Kind) -> Any:
-    if kind in ("file", "files", "folder", "rasters"):
+    if kind in ("file", "files", "folder", "rasters", "places"):
         if isinstance(value, (str, Path)):
             return Path(value).name
         if isinstance(value, (list, tuple)) and any(isinstance(v, (str, Path)) for v in value):

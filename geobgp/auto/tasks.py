@@ -36,7 +36,7 @@ from geobgp.data.counts import (
 from geobgp.data.delays import Reports, read_reports
 from geobgp.data.inputs import Inputs, check_events
 from geobgp.data.measurements import Measurements, about_unused, positives_of, read_measurements, values_of
-from geobgp.data.periods import Clock
+from geobgp.data.periods import Clock, Periods
 from geobgp.data.persons import (
     CaseControl,
     DatedTables,
@@ -48,6 +48,7 @@ from geobgp.data.persons import (
     read_table,
     split_status,
 )
+from geobgp.data.places import Places, about_shared
 from geobgp.errors import (
     DataError,
     DroppedPointsWarning,
@@ -378,11 +379,34 @@ class CountTask(MapTask):
         """What it is that needs features; counts by area have them unless full resolution is asked for."""
         if self.in_time:
             return "maps over time"
-        return "counts by area" if self.options.areas is not None and self.options.m != "full" else ""
+        return "counts by area" if self._by_area and self.options.m != "full" else ""
+
+    @property
+    def _by_area(self) -> bool:
+        """Whether any events are known by area."""
+        o = self.options
+        return o.areas is not None or (o.places is not None and self.n_areas is not None)
+
+    #: The areas of all events, where these are those of a stratum.
+    same_places: Places | None = None
+
+    @cached_property
+    def places(self) -> Places | None:
+        """The points with the areas that are their places; None where these are exact."""
+        o = self.known
+        if o.places is None:
+            return None
+        with self.progress.stage("areas") if self.same_places is None else nullcontext():
+            return Places.read(
+                o.points, o.places, o.key, o.precision, weights=o.weights, time=o.time, layer=o.layer,
+                crs=o.points_crs, same=self.same_places, **self._columns,
+            )  # fmt: skip
 
     @cached_property
     def n_areas(self) -> int | None:
         """The number of areas with counts; None where there are none."""
+        if self.options.places is not None:
+            return None if self.places is None else self.places.n_areas or None
         areas = self.known.areas
         if areas is None:
             return None
@@ -436,9 +460,10 @@ class CountTask(MapTask):
         o = self.known
         reading = o.pick(ReadingOptions)
         named = {name: reading[name] for name in ("chunksize", "longitude", "latitude", "easting", "northing", "layer")}
-        return read_points(
-            o.points, weights=o.weights, time=o.time, by=self.by, crs=o.points_crs, client=o.client, **named
-        )
+        how: dict[str, Any] = {"weights": o.weights, "time": o.time, "by": self.by, "crs": o.points_crs}
+        if self.places is not None:
+            return read_points(self.places.exact, **(how | self.places.columns), **named)
+        return read_points(o.points, client=o.client, **how, **named)
 
     @property
     def n_observed(self) -> int | None:
@@ -448,13 +473,26 @@ class CountTask(MapTask):
     @property
     def n_strata(self) -> int:
         """How many strata are fitted once all together are; 1 where they are not known yet, or there are none."""
-        if self.by and self.options.areas is None:
+        if self.by and self.options.areas is None and self.options.places is None:
             return self.source.n_strata or 1
         return super().n_strata
 
+    def _fresh(self) -> CountTask:
+        task = cast(CountTask, super()._fresh())
+        if self.options.places is not None and "places" in vars(self):
+            task.same_places = self.places
+        return task
+
+    def light(self) -> CountTask:
+        """Return the task without what was observed, to be sent to workers."""
+        task = cast(CountTask, super().light())
+        task.same_places = None
+        task.options._set("places", None)
+        return task
+
     def read_strata(self, domain: Domain, reach: float, data: GriddedData) -> StrataData:
         """Return what was observed in each stratum on a domain; points of any number in one pass."""
-        if self.options.areas is not None:
+        if self.options.areas is not None or self.options.places is not None:
             return super().read_strata(domain, reach, data)
         o, in_time = self.options, data.in_time
         crs = data.counts.points_crs if o.points_crs is None else o.points_crs
@@ -474,19 +512,29 @@ class CountTask(MapTask):
     @property
     def one_size(self) -> bool:
         """Whether points can be read only once, or inputs are given for the nodes of one size of cells."""
-        return self.options.areas is not None or not self.source.can_be_read_again or super().one_size
+        return self._by_area or not self.source.can_be_read_again or super().one_size
 
     def read(self, domain: Domain, reach: float | None, inputs: Inputs | None = None) -> dict[str, Any]:
         """Return counts and inputs."""
         o, spacing = self.known, 0.0
         counts: Any = None
-        if o.points is not None:
+        placed, periods = self.places, None
+        if placed is not None:
+            periods = placed.periods(o.every, o.between, o.date_format)
+        if o.points is not None and (placed is None or placed.any_exact):
             with self.progress.stage("points") as stage:
-                counts = self._counts(domain, reach, stage)
+                counts = self._counts(domain, reach, stage, periods)
                 stage.note(_about_counts(counts))
             spacing = _spacing(counts)
             if not self.keep_coordinates:
                 counts = dataclasses.replace(counts, coordinates=None)
+        if placed is not None and placed.any_areas:
+            with self.progress.stage("areas") as stage:
+                areas = placed.bin(domain, on_water=o.on_water, date_format=o.date_format, periods=periods)
+                stage.note(f"{areas.n_used:,} events in {areas.n_areas:,} areas; {areas.resolution}")
+            if self.check is not None:
+                self.check(areas)
+            counts = areas if counts is None else dataclasses.replace(areas, located=np.array(counts.values))
         if o.areas is not None:
             with self.progress.stage("areas") as stage:
                 when = {name: getattr(o, name) for name in ("time", "every", "between", "date_format", "absent")}
@@ -563,9 +611,11 @@ class CountTask(MapTask):
         reading = self.options.pick(ReadingOptions)
         return {name: reading[name] for name in ("longitude", "latitude", "easting", "northing")}
 
-    def _counts(self, domain: Domain, reach: float | None, stage: Stage) -> Counts:
+    def _counts(self, domain: Domain, reach: float | None, stage: Stage, periods: Periods | None = None) -> Counts:
         o = self.known
         how: dict[str, Any] = {name: getattr(o, name) for name in ("on_water", "every", "between", "date_format")}
+        if periods is not None:  # those of events at all levels of precision
+            how |= {"every": periods, "between": None}
         # Where many points share few places, cells finer than those say nothing.
         keep = self.keep_coordinates or (self.n_observed or math.inf) <= MOST_LOOKED_AT
         how |= {"max_snap": self._max_snap(reach), "keep_coordinates": keep, "progress": stage}
@@ -591,8 +641,11 @@ class CountTask(MapTask):
             raise DataError(
                 f"weights: all {counts.n_used:,} are zero, so that there is nothing to map.", option="weights"
             )
-        places = None if counts.coordinates is None else about_places(counts.coordinates)
-        for warning in (*counts.warnings, *(() if places is None else (places,))):
+        said = list[GeobgpWarning](counts.warnings)
+        if counts.coordinates is not None:
+            shared = about_shared(counts.coordinates, domain.crs) or about_places(counts.coordinates)
+            said += [] if shared is None else [shared]
+        for warning in said:
             warn(warning)
         return counts
 

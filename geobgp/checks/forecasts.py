@@ -15,6 +15,7 @@ from geobgp.checks.blocks import Blocks, check_size, make_blocks
 from geobgp.checks.crossval import scored
 from geobgp.checks.samples import PlaceSample, place_sample_of
 from geobgp.checks.scoring import Calibration, Predictive, log_mean_exp, poisson_log_p
+from geobgp.data.areas import share_behind
 from geobgp.data.inputs import seen_exposure
 from geobgp.errors import DataError, option
 from geobgp.inference.held_out import HeldOut, log_score
@@ -99,7 +100,10 @@ def _areas(posterior: Posterior, areas: AreaCounts, blocks: Any) -> ForecastPart
             remedy=f"Leave {option('blocks')} out.",
         )
     inside = areas.within
-    weights = tuple(inside.exposure(row, posterior.effort, t) for t, row in enumerate(posterior.by_period))
+    own = sparse.diags_array(share_behind(areas))  # the rest is that of events with a place, or of other levels
+    weights = tuple(
+        sparse.csr_array(own @ inside.exposure(row, posterior.effort, t)) for t, row in enumerate(posterior.by_period)
+    )
     exposed = np.array([one.sum(axis=1) for one in weights])
     known = areas.known & (exposed > 0)
     events = np.where(known, areas.guessed, 0.0)

@@ -250,6 +250,15 @@ def _named_raster(text: str) -> Any:
     return name.strip(), path
 
 
+def _of_level(text: str) -> Any:
+    level, equals, value = text.partition("=")
+    if not equals or Path(text).exists():
+        return "", text
+    if not (level.strip() and value):
+        raise ValueError(f"{text!r}: give a level and what is of it, such as postcode=postcodes.gpkg.")
+    return level.strip(), value
+
+
 class _Word(click.ParamType):
     """A word of the command line, read by a function that says what is wrong with it."""
 
@@ -278,6 +287,8 @@ _REPEATED: dict[str, Any] = {
     "rasters": _Word("NAME=RASTER", _named_raster),
     "columns": str,
     "files": str,
+    "places": _Word("LEVEL=FILE", _of_level),
+    "keys": _Word("LEVEL=COLUMN", _of_level),
 }
 
 
@@ -376,6 +387,8 @@ def parse_options(options: type[Parsed], values: Mapping[str, Any]) -> Parsed:
             value = _by_name(name, value or (), over_time=values.get("time") is not None)
         elif how.kind == "files":
             value = value[0] if value and len(value) == 1 else list(value or ()) or None
+        elif how.kind in ("places", "keys"):
+            value = _by_level(name, value or ())
         if value not in (None, {}):
             given[name] = value
     return options.of("geobgp", **given)
@@ -394,6 +407,21 @@ def _by_name(option: str, pairs: Iterable[tuple[str, str]], *, over_time: bool) 
             )
         paths.setdefault(name, []).append(path)
     return {name: each[0] if len(each) == 1 else each for name, each in paths.items()}
+
+
+def _by_level(name: str, pairs: Iterable[tuple[str, str]]) -> Any:
+    """Return what was given without a level, or what was given of each level by its name."""
+    levels = [level for level, _ in pairs]
+    twice = next((level for level in levels if levels.count(level) > 1), None)
+    if twice is not None or ("" in levels and len(levels) > 1):
+        raise DataError(
+            f"{option(name)} was given {len(levels)} times.",
+            option=name,
+            found=len(levels),
+            remedy=f"Give each level once: {option(name, 'LEVEL=...')}.",
+        )
+    values = dict(pairs)
+    return values.get("", values or None)
 
 
 def command_line(options: OptionSet, command: str = "map") -> str:
@@ -429,6 +457,10 @@ def option_words(options: OptionSet) -> list[str]:
         elif how.kind == "rasters":
             each = [(key, path) for key, paths in value.items() for path in _several(paths)]
             words += [w for key, path in each for w in (flag, f"{key}={_file_name(path)}")]
+        elif how.kind in ("places", "keys"):
+            each = list(value.items()) if isinstance(value, Mapping) else [("", value)]
+            text = _file_name if how.kind == "places" else _text
+            words += [w for level, one in each for w in (flag, f"{level}={text(one)}" if level else text(one))]
         elif how.kind == "files":
             words += [w for path in _several(value) for w in (flag, _file_name(path))]
         else:

@@ -37,6 +37,8 @@ EXACT, PLACE = "exact", "place"
 VORONOI = "voronoi"
 #: Columns of rows of events beside their own: level, key, weight, date.
 _LEVEL, _KEY, _WEIGHT, _TIME = "geobgp level", "geobgp key", "geobgp weight", "geobgp time"
+#: Geometries that cells are drawn around.
+_POINTS = {"Point", "MultiPoint"}
 #: Share of rows whose key no area has from which on the keys are taken to be wrong.
 _MOST_UNMATCHED = 0.5
 #: Share of an area that borders drawn by others may cut off.
@@ -217,7 +219,7 @@ class Places:
         known = level, domain.nodes_hash()
         if known not in self._cells:
             frame = self.frames[level]
-            if (frame.geometry.geom_type == "Point").all():
+            if set(frame.geometry.geom_type) <= _POINTS:
                 self._cells[known] = voronoi(frame, domain)
             else:
                 self._cells[known] = Cells(read_regions(frame, domain, "places"), np.arange(len(frame)))
@@ -493,16 +495,14 @@ def _areas(source: Any, column: str) -> gpd.GeoDataFrame:
         )
     frame = gpd.GeoDataFrame({_KEY: keys[~without]}, geometry=frame.geometry.to_numpy()[~without], crs=frame.crs)
     kinds = set(frame.geometry.geom_type.dropna())
-    if kinds == {"Point"}:
-        frame = frame[~frame[_KEY].duplicated()]
-    elif "Point" in kinds:
+    if kinds & _POINTS and kinds - _POINTS:
         raise GeometryError(
             f"places: there are {listed(sorted(kinds))} in one table.",
             option="places",
             found=sorted(kinds),
             remedy="Give polygons, or the points of all of them.",
         )
-    elif frame[_KEY].duplicated().any():
+    if frame[_KEY].duplicated().any():
         frame = merged(frame, _KEY)
     return frame.assign(name=frame[_KEY]).reset_index(drop=True)
 
@@ -616,19 +616,20 @@ def _check_land(n: int, rows: int, on_water: str) -> None:
 def voronoi(places: gpd.GeoDataFrame, domain: Domain) -> Cells:
     """Return the land that is nearest to each place, on its own side of closed water; land without a place joins one.
 
-    A place on the land competes for the land that is connected with it, one off the land for all of it. Places at the
-    same point share a cell.
+    A place on the land competes for the land that is connected with it, one off the land for all of it. A place of
+    several points has the land nearest to any of them; places at the same point share it.
 
     Parameters
     ----------
     places : GeoDataFrame
-        Points.
+        Points, or several of each place.
     domain : Domain
     """
-    at = shapely.get_coordinates(np.asarray(places.geometry.to_numpy(), dtype=object))
+    at, place = shapely.get_coordinates(np.asarray(places.geometry.to_numpy(), dtype=object), return_index=True)
     if domain.crs is not None and places.crs is not None:
         at = move(at, places.crs, domain.crs)
     at, first, point = np.unique(at, axis=0, return_index=True, return_inverse=True)
+    holder = place[first]  # the first place at each point has its land
     points, parts = shapely.points(at), shapely.get_parts(domain.geometry)
     part_of, on_land = shapely.STRtree(points).query(parts, predicate="intersects")
     afloat = np.setdiff1d(np.arange(len(points)), on_land)
@@ -644,14 +645,15 @@ def voronoi(places: gpd.GeoDataFrame, domain: Domain) -> Cells:
         part, nearest = shapely.STRtree(points).query_nearest(parts[bare], all_matches=False)
         owner.append(nearest)
         shapes.append(parts[bare[part]])
-    cells = gpd.GeoDataFrame({"cell": np.concatenate(owner)}, geometry=np.concatenate(shapes), crs=domain.crs)
-    if cells["cell"].duplicated().any():
-        cells = merged(cells, "cell")
-    held = cells["cell"].to_numpy()
-    of = np.full(len(points), -1)
+    cells = gpd.GeoDataFrame({"place": holder[np.concatenate(owner)]}, geometry=np.concatenate(shapes), crs=domain.crs)
+    if cells["place"].duplicated().any():
+        cells = merged(cells, "place")
+    held = cells["place"].to_numpy()
+    of = np.full(len(places), -1)
     of[held] = np.arange(len(held))
-    names = places["name"].to_numpy()[first[held]]
-    return Cells(cells.assign(name=names)[["name", "geometry"]], of[point.ravel()])
+    start = np.unique(place, return_index=True)[1]
+    of = np.where(of < 0, of[holder[point.ravel()[start]]], of)
+    return Cells(cells.assign(name=places["name"].to_numpy()[held])[["name", "geometry"]], of)
 
 
 def _around(at: np.ndarray, land: shapely.Geometry) -> np.ndarray:

@@ -432,8 +432,11 @@ def _area_unit(posterior: Posterior) -> str:
 
 def _lost(posterior: Posterior) -> str:
     if posterior.areas is not None:
-        hidden = int(posterior.areas.hidden.sum())
+        areas = posterior.areas
+        hidden, lost = int(areas.hidden.sum()), sum(areas.lost.values())
         rest = f", {hidden:,} of them suppressed" if hidden else ""
+        rest += f", {lost:,} rows left out" if lost else ""
+        rest += f"; {areas.resolution}" if areas.levels is not None else ""
         return f"in {len(posterior.areas.values):,} areas{rest}"
     dropped, snapped = int(posterior.points.get("dropped", 0)), int(posterior.points.get("snapped", 0))
     if dropped or snapped:

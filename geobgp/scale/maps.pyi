@@ -2,7 +2,7 @@
 
 # Written by tests/helpers/stubs.py: change the options, and write it again.
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,6 +30,9 @@ def map_strata(
     cases: Any = None,
     controls: Any = None,
     status: str | None = None,
+    places: Any = None,
+    key: str | Mapping[str, str] | None = None,
+    precision: str | None = None,
     areas: Any = None,
     count: str | None = None,
     suppressed: tuple[int, int] | None = None,
@@ -109,6 +112,15 @@ def map_strata(
         true or false, 1 or 0, or "case" and "control".
     by : str or sequence of str
         A column, or several: one map for each combination of their values that there is.
+    places : GeoDataFrame or path, "voronoi", or a mapping of levels to these
+        The areas that are the places of events: polygons of postcodes, or points around which cells are drawn; or
+        "voronoi", cells around the places that many points share. The events of an area are one observation. Several
+        levels of precision have a name each, {"postcode": "postcodes.gpkg", "district": "districts.gpkg"}. See
+        `bin_places`.
+    key : str, or a mapping of levels to str
+        The column of points and of places that says which is whose; by default the name of the level.
+    precision : str, optional
+        The column of the points that says how precise the place of each is: "exact", or the name of a level.
     points : GeoDataFrame, DataFrame, (k, 2) array, path, or iterable of chunks
         In any CRS; see `bin_points`. None where only counts by area are known.
     areas, count : GeoDataFrame or path, and the name of a column

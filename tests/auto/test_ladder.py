@@ -11,7 +11,7 @@ from geobgp.auto import search as ladder
 from geobgp.auto.gridded import GriddedData, GriddedSeries
 from geobgp.auto.options import Options
 from geobgp.auto.tasks import CountTask
-from geobgp.errors import GeometryError, ResolutionWarning, SizeError
+from geobgp.errors import GeometryError, InputWarning, ResolutionWarning, SizeError
 from geobgp.progress import Progress
 
 SQUARE = shapely.box(0.0, 0.0, 10.0, 10.0)
@@ -120,7 +120,8 @@ def test_time_that_has_run_out_says_what_would_have_come_next():
 def test_places_that_points_share_set_a_limit_to_the_cells(no_more_than):
     no_more_than(9000)
     lattice = np.round(clumps(500, spread=0.1) / 0.25) * 0.25 + 0.1
-    found = run(np.clip(lattice, 0.01, 9.99), m="full")
+    with pytest.warns(InputWarning, match="share their place with others"):
+        found = run(np.clip(lattice, 0.01, 9.99), m="full")
     assert found.domain.cell_size >= 0.125
     assert "many points share their places" in found.choices["cell size"].why
     assert "0.25 units apart" in found.choices["cell size"].why

@@ -233,6 +233,20 @@ def test_points_with_a_key_stand_for_their_cells_and_those_without_events_count(
     assert not counts.levels.drawn
 
 
+def test_several_points_of_a_key_have_the_land_nearest_to_any_of_them(domain):
+    rng = np.random.default_rng(8)
+    at = rng.uniform(0, 20, (30, 2))
+    each = gpd.GeoDataFrame({"code": range(30)}, geometry=shapely.points(at))
+    joined = each.assign(code=each["code"] % 10)
+    rows = pd.DataFrame({"code": rng.integers(0, 30, 200)})
+    apart = bin_places(rows, domain, each, key="code")
+    whole = bin_places(rows % 10, domain, joined, key="code")
+    for name, value, share in zip(whole.names, whole.values, whole.shares.toarray(), strict=True):
+        parts = [k for k, one in enumerate(apart.names) if int(one) % 10 == int(name)]
+        assert value == apart.values[parts].sum()
+        np.testing.assert_allclose(share, apart.shares[parts].sum(axis=0), atol=1e-9)
+
+
 def test_cells_around_exact_places_are_refused(events, domain):
     with pytest.raises(DataError, match="most places are exact") as caught:
         bin_places(events, domain, "voronoi")

@@ -17,6 +17,7 @@ MODULES = ("geobgp.auto.maps", "geobgp.scale.maps")
 #: Where the names in annotations come from.
 HOMES = {
     "Any": "typing", "Literal": "typing", "Path": "pathlib", "Sequence": "collections.abc",
+    "Mapping": "collections.abc",
     "Covariates": "geobgp.data.effects", "Effort": "geobgp.data.inputs", "Exposure": "geobgp.data.inputs",
     "Features": "geobgp.auto.options", "Kernel": "geobgp.prior.kernels", "Posterior": "geobgp.posterior",
     "CountName": "geobgp.inference.families", "TestedName": "geobgp.inference.families",
