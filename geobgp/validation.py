@@ -220,6 +220,21 @@ def numbers(rule: Rule, what: str, least: int = 0) -> Rule:
     return Rule(what, take)
 
 
+def _steps(value: Any) -> str | dict[str, tuple[float, ...]]:
+    """Return how far apart the values are that effects are between."""
+    if isinstance(value, str):
+        return str(choice("quartiles", "unit").take(value))
+    if not isinstance(value, Mapping):
+        raise TypeError
+    steps = {NAME.take(name): numbers(real(), "a number or two", least=1).take(step) for name, step in value.items()}
+    if any(len(step) > 2 or len(set(step)) < len(step) or step == (0.0,) for step in steps.values()):
+        raise ValueError
+    return steps
+
+
+STEPS = Rule('"quartiles", "unit", or a step or two different values by covariate', _steps)
+
+
 def seed_of(rng: Any) -> int:
     """Return a whole number that draws begin with: the number itself, or one that a Generator draws.
 

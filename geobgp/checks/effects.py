@@ -28,19 +28,26 @@ CONFOUNDED = 2.0
 _BEYOND = 0.02
 
 
-def effect_table(posterior: Posterior, evidence: bool = False) -> pd.DataFrame:
+def effect_table(
+    posterior: Posterior, evidence: bool = False, per: str | Mapping[str, tuple[float, ...]] = "quartiles"
+) -> pd.DataFrame:
     """Return what each covariate does; see `Posterior.effects`."""
     if not posterior.design.blocks:
         raise DataError(
             "This map was made without covariates.", option="covariates", remedy="Give covariates to the model."
         )
-    rows = [row for block in posterior.design.blocks for row in _rows(posterior, block)]
+    if not isinstance(per, str):
+        for name in per:
+            _along(posterior, name, "per")
+    rows = [row for block in posterior.design.blocks for row in _rows(posterior, block, per)]
     ratio = posterior.link.ratio
     change = np.exp if ratio is not None else lambda values: values
     low, middle, high = posterior.quantiles
     contrasts = np.array([contrast for *_, contrast in rows])
     mixture = _mixture(posterior, contrasts)
     frame = pd.DataFrame([row[:4] for row in rows], columns=["covariate", "effect", "from", "to"])
+    if any(block.unit for block in posterior.design.blocks):
+        frame["unit"] = [block.unit for block in _blocks_of(posterior, frame)]
     frame[_scale(posterior)] = change(mixture.quantile(middle))
     for q in (low, high):
         frame[f"{_scale(posterior)}_{quantile_name(q)}"] = change(mixture.quantile(q))
@@ -81,7 +88,9 @@ def _own(posterior: Posterior, block: Block) -> np.ndarray:
     return np.asarray(columns * block.scales + block.means)
 
 
-def _rows(posterior: Posterior, block: Block) -> list[tuple[str, str, Any, Any, np.ndarray]]:
+def _rows(
+    posterior: Posterior, block: Block, per: str | Mapping[str, tuple[float, ...]]
+) -> list[tuple[str, str, Any, Any, np.ndarray]]:
     """Return covariate, effect, from, to, and the contrast of standardised columns, of each row."""
     effects = posterior.design
     which, size = _columns_of(effects, block), 1 + len(effects.terms)
@@ -96,9 +105,12 @@ def _rows(posterior: Posterior, block: Block) -> list[tuple[str, str, Any, Any, 
         crossed = " x ".join(block.parents)
         return [(block.covariate, f"interaction: {crossed}", None, None, np.full(size, np.nan))]
     if block.parents:
+        sizes = [_parent_steps(posterior, effects.block(name), per) for name in block.parents]
+        steps = np.outer(*sizes).ravel() / block.scales
+        crossed = " x ".join(block.parents)
         return [
-            (block.covariate, f"interaction: {term.part or ' x '.join(block.parents)}", None, None, contrast(eye[j]))
-            for j, term in enumerate(block.terms)
+            (block.covariate, f"interaction: {term.part or crossed}", None, None, contrast(step * eye[j]))
+            for j, (term, step) in enumerate(zip(block.terms, steps, strict=True))
         ]
     if block.kind == "group":
         mean = _moments(posterior)[0][which]
@@ -110,12 +122,34 @@ def _rows(posterior: Posterior, block: Block) -> list[tuple[str, str, Any, Any, 
             (block.covariate, "level", term.reference, term.level, contrast(eye[j] / block.scales[j]))
             for j, term in enumerate(block.terms)
         ]
-    ends = np.quantile(_own(posterior, block)[:, 0], [0.25, 0.75])
-    if ends[0] == ends[1]:
-        ends = np.array([ends[0], ends[0] + block.scales[0]])
+    ends, how = _ends(posterior, block, per)
     between = np.diff(block_columns(block, ends), axis=0)[0]
     kind = "line" if block.spline is None else "curve"
-    return [(block.covariate, f"{kind}: between quartiles", float(ends[0]), float(ends[1]), contrast(between))]
+    return [(block.covariate, f"{kind}: {how}", float(ends[0]), float(ends[1]), contrast(between))]
+
+
+def _ends(posterior: Posterior, block: Block, per: str | Mapping[str, tuple[float, ...]]) -> tuple[np.ndarray, str]:
+    """Return the values of a number that its effect is between, and what they are."""
+    own = _own(posterior, block)[:, 0]
+    middle = float(np.median(own))
+    if not isinstance(per, str) and block.covariate in per:
+        step = per[block.covariate]
+        if len(step) == 2:
+            return np.array(step), "between two values"
+        return np.array([middle, middle + step[0]]), f"per {number(step[0])}"
+    if per == "unit":
+        return np.array([middle, middle + 1.0]), "per unit"
+    ends = np.quantile(own, [0.25, 0.75])
+    if ends[0] == ends[1]:
+        return np.array([ends[0], ends[0] + block.scales[0]]), "per standard deviation"
+    return ends, "between quartiles"
+
+
+def _parent_steps(posterior: Posterior, block: Block, per: str | Mapping[str, tuple[float, ...]]) -> np.ndarray:
+    """Return the steps of a covariate's standardised terms that an interaction is reported for."""
+    if block.terms[0].level is not None:
+        return np.asarray(1.0 / block.scales)
+    return np.asarray(np.diff(_ends(posterior, block, per)[0]) / block.scales)
 
 
 def block_columns(block: Block, values: np.ndarray) -> np.ndarray:
@@ -136,6 +170,14 @@ def _coefficients(posterior: Posterior) -> list[tuple[np.ndarray, np.ndarray]]:
             mean = np.concatenate([np.zeros(missing), mean])
             covariance = np.pad(covariance, ((missing, 0), (missing, 0)))
         out.append((mean[:size], covariance[:size, :size]))
+    if len(out) == 1 and (columns := posterior.design.learned):
+        # Standard deviations that are learned are not certain: d mean / d log τ = 2 V Λ mean, Λ the prior precision.
+        ((mean, covariance),) = out
+        moved = np.array(
+            [2.0 * covariance[:, at] @ (mean[at] / posterior._fixed_sd[at] ** 2) for at in columns.values()]
+        )
+        uncertain = posterior.fit.hyper_cov[-len(columns) :, -len(columns) :]
+        out = [(mean, covariance + moved.T @ uncertain @ moved)]
     return out
 
 
@@ -223,14 +265,7 @@ def _evidence(posterior: Posterior, block: Block, *, straight: bool) -> float:
 
 def effect_curve(posterior: Posterior, name: str, n: int = 101) -> pd.DataFrame:
     """Return the effect of a covariate along its values; see `Posterior.effect_curve`."""
-    block = _known_block(posterior, name)
-    if block.parents or block.kind == "group" or block.terms[0].level is not None:
-        raise DataError(
-            f"The covariate {name!r} has no curve: it is of {'an interaction' if block.parents else 'levels'}.",
-            option="name",
-            found=name,
-            remedy="Its effects are in effects().",
-        )
+    block = _along(posterior, name, "name")
     own = _own(posterior, block)[:, 0]
     values = np.linspace(float(own.min()), float(own.max()), n)
     contrasts = np.zeros((n, 1 + len(posterior.design.terms)))
@@ -243,11 +278,33 @@ def effect_curve(posterior: Posterior, name: str, n: int = 101) -> pd.DataFrame:
     return frame
 
 
-def _known_block(posterior: Posterior, name: str) -> Block:
+def curves_of(posterior: Posterior) -> list[str]:
+    """Return which covariates are numbers, with an effect along their values."""
+    return [
+        block.covariate
+        for block in posterior.design.blocks
+        if not (block.parents or block.kind == "group" or block.terms[0].level is not None)
+    ]
+
+
+def _along(posterior: Posterior, name: str, what: str) -> Block:
+    """Return the block of a number; refuse what has no effect along its values."""
+    block = _known_block(posterior, name, what)
+    if name not in curves_of(posterior):
+        raise DataError(
+            f"The covariate {name!r} has no curve: it is of {'an interaction' if block.parents else 'levels'}.",
+            option=what,
+            found=name,
+            remedy="Its effects are in effects().",
+        )
+    return block
+
+
+def _known_block(posterior: Posterior, name: str, what: str = "name") -> Block:
     if name not in posterior.design.covariates:
         raise DataError(
             f"The model has no covariate {name!r}; it has {listed(posterior.design.covariates) or 'none'}.",
-            option="name",
+            option=what,
             found=name,
         )
     return posterior.design.block(name)
@@ -301,7 +358,7 @@ def what_if(posterior: Posterior, covariates: Mapping[str, Any]) -> Posterior:
 
 def _given(posterior: Posterior, name: str, value: Any) -> Any:
     """Return a covariate at the nodes that is the same everywhere as an array; anything else as it is."""
-    block = _known_block(posterior, name)
+    block = _known_block(posterior, name, "covariates")
     if block.parents:
         raise DataError(
             f"{name!r} is an interaction, which follows from {listed(block.parents)}.",
@@ -338,12 +395,12 @@ def _tell_beyond(posterior: Posterior, changed: Effects, name: str) -> None:
     low, high = float(before.min()), float(before.max())
     beyond = max(low - float(after.min()), float(after.max()) - high)
     if beyond > _BEYOND * (high - low):
-        share = float(((after < low) | (after > high)).mean())
+        share, unit = float(((after < low) | (after > high)).mean()), f" {block.unit}" if block.unit else ""
         warn(
             InputWarning(
-                f"{name} reaches {number(beyond)} beyond the {number(low)} to {number(high)} that its effect was "
-                f"learned from, on {number(100 * share, 3)} % of the nodes: the map there goes on along a straight "
-                "line.",
+                f"{name} reaches {number(beyond)}{unit} beyond the {number(low)} to {number(high)}{unit} that its "
+                f"effect was learned from, on {number(100 * share, 3)} % of the nodes: the map there goes on along a "
+                "straight line.",
                 option="covariates",
                 found=beyond,
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
@@ -18,7 +18,7 @@ from scipy.sparse import csr_array
 from geobgp.data.rasters import RasterSource, blocks_on_land, node_means, open_raster, read_to_nodes
 from geobgp.data.sources import Key, Reading, is_shapes
 from geobgp.errors import DataError, InputWarning, option, warn
-from geobgp.files import as_frame
+from geobgp.files import as_frame, kind_of
 from geobgp.text import count, listed, number
 from geobgp.validation import COVARIATE, LEVEL_NAMES, NAME, SOURCE, either, real, whole
 
@@ -58,7 +58,7 @@ class Categorical:
     reference : str or number, optional
         The level that all others are compared with, its name or code; by default the most common one.
     names : mapping of code to str, optional
-        What levels are called.
+        What levels are called; by default what the raster calls them, by its attribute table or category names.
 
     Examples
     --------
@@ -80,11 +80,6 @@ class Categorical:
             _LEVEL("reference", self.reference)
         if self.names is not None:
             LEVEL_NAMES("names", self.names)
-
-    def _called(self, levels: Sequence[str]) -> list[str]:
-        """Return what levels are called."""
-        names = {level_word(code): str(name) for code, name in (self.names or {}).items()}
-        return [names.get(level, level) for level in levels]
 
 
 def split_use(source: Any) -> tuple[Any, str | None]:
@@ -126,10 +121,10 @@ def level_shares(value: Any, domain: Domain, name: str, most: int = MOST) -> pd.
     name : str
         Of the covariate, for messages.
     """
-    if isinstance(value, Categorical) and value.names:
-        table = level_shares(value.source, domain, name, most)
-        table.columns = pd.Index(value._called([str(level) for level in table.columns]))
-        return table.T.groupby(level=0, sort=False).sum(min_count=1).T
+    named = value.names if isinstance(value, Categorical) else None
+    if named:
+        table = level_shares(replace(value, names=None), domain, name, most)
+        return _renamed(table, {level_word(code): str(called) for code, called in named.items()})
     source = split_use(value.source if isinstance(value, Categorical) else value)[0]
     if isinstance(source, str | os.PathLike) or hasattr(source, "dims"):
         return _of_raster(source, domain, name, most)
@@ -145,6 +140,16 @@ def level_shares(value: Any, domain: Domain, name: str, most: int = MOST) -> pd.
     return indicators(values, name, most)
 
 
+def _renamed(table: pd.DataFrame, names: Mapping[str, str]) -> pd.DataFrame:
+    """Return levels under other names, those of one name together; the table keeps what was renamed."""
+    before = table.attrs.get("names", {})
+    codes = {called: code for code, called in before.items()}
+    called = [names.get(str(level), names.get(codes.get(str(level), ""), str(level))) for level in table.columns]
+    out = table.set_axis(called, axis=1).T.groupby(level=0, sort=False).sum(min_count=1).T
+    out.attrs["names"] = {**before, **names}
+    return out
+
+
 def indicators(values: pd.Series, name: str, most: int = MOST) -> pd.DataFrame:
     """Return a column per level, 1 where it is the value and 0 where not; NaN where the value is missing."""
     missing = values.isna().to_numpy()
@@ -158,7 +163,7 @@ def indicators(values: pd.Series, name: str, most: int = MOST) -> pd.DataFrame:
 def are_codes(source: Any, domain: Domain, name: str) -> bool:
     """Tell whether a raster's values are levels: two whole numbers are. Ask where they may well be codes.
 
-    They may be where it has a colour table, or a few whole values.
+    They are where it has names for them, and may be where it has a colour table, or a few whole values.
     """
     path, use = split_use(source)
     if use is not None:
@@ -166,6 +171,8 @@ def are_codes(source: Any, domain: Domain, name: str) -> bool:
     with open_raster(path, None, None) as raster:
         if not raster.whole:
             return False
+        if raster.categories():
+            return True
         found = _codes(raster, domain)
         if not raster.coloured and not 2 < len(found) <= FEW:
             return len(found) == 2
@@ -214,13 +221,13 @@ def matching_level(value: Any, levels: Sequence[str]) -> str | None:
     return same[0] if len(same) == 1 else None
 
 
-def reference_level(value: Any, levels: Sequence[str], amounts: np.ndarray, name: str) -> int:
+def reference_level(value: Any, shares: pd.DataFrame, amounts: np.ndarray, name: str) -> int:
     """Return which level the others are compared with: the one that was asked for, or the most common."""
     wanted = getattr(value, "reference", None) if isinstance(value, Categorical) else None
     if wanted is None:
         return int(np.argmax(amounts))
-    if value.names:
-        wanted = value._called([level_word(wanted)])[0]
+    levels = list(map(str, shares.columns))
+    wanted = shares.attrs.get("names", {}).get(level_word(wanted), wanted)
     level = matching_level(wanted, levels)
     if level is None:
         raise DataError(
@@ -229,7 +236,7 @@ def reference_level(value: Any, levels: Sequence[str], amounts: np.ndarray, name
             found=wanted,
             remedy="Give one of these as the reference.",
         )
-    return list(levels).index(level)
+    return levels.index(level)
 
 
 def _of_table(table: pd.DataFrame, domain: Domain, name: str) -> pd.DataFrame:
@@ -286,8 +293,10 @@ def _of_raster(source: Any, domain: Domain, name: str, most: int = MOST) -> pd.D
         words = _ordered({level_word(code) for code in codes}, name, most)
         by_word = {level_word(code): code for code in codes}
         shares = {word: node_means(raster.where(by_word[word]), domain) for word in words}
+        names = {level_word(code): called for code, called in raster.categories().items()}
     table = pd.DataFrame(shares)
-    return table.loc[:, table.max() > 0]  # levels of the sea around have no effect on land
+    table = table.loc[:, table.max() > 0]  # levels of the sea around have no effect on land
+    return _renamed(table, names) if names else table
 
 
 # -- Kinds of covariates: curves, groups, interactions, distances ---------------------------------------------
@@ -311,11 +320,11 @@ class Smooth:
     Examples
     --------
     >>> Smooth("rain.tif").k
-    16
+    20
     """
 
     source: Any
-    k: int = 16
+    k: int = 20
 
     def __post_init__(self) -> None:
         COVARIATE("source", self.source)
@@ -545,6 +554,8 @@ class Block:
         Of a curve, whose first term is the straight line.
     parents : tuple of str
         The two covariates of an interaction.
+    unit : str
+        Of a number, where its source says so.
     """
 
     covariate: str
@@ -555,6 +566,7 @@ class Block:
     kind: Literal["fixed", "smooth", "group", "interaction"] = "fixed"
     spline: Spline | None = None
     parents: tuple[str, ...] = ()
+    unit: str = ""
 
     @property
     def learned(self) -> np.ndarray:
@@ -916,7 +928,7 @@ def fixed_effects(covariates: Covariates | None, reading: Reading, like: Effects
     for name, values in read.items():
         own = np.stack([np.broadcast_to(v, shape) for v in values.values()], axis=-1)
         known = None if like is None else like.block(name)
-        block = known or _block(name, named[name], tuple(values), own, weight, where)
+        block = known or _block(name, named[name], tuple(values), own, weight, where, domain)
         if block.spline is not None:
             own = np.concatenate([own, block.spline.values(own[..., 0])], axis=-1)
         blocks.append(block)
@@ -969,15 +981,20 @@ def _moments(own: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return means, np.sqrt(np.tensordot(weight, (own - means) ** 2, weight.ndim))
 
 
-def _block(name: str, value: Any, terms: tuple[Term, ...], own: np.ndarray, weight: np.ndarray, where: str) -> Block:
+def _block(
+    name: str, value: Any, terms: tuple[Term, ...], own: np.ndarray, weight: np.ndarray, where: str, domain: Domain
+) -> Block:
     """Return the block of a covariate from its own values at the nodes."""
     if isinstance(value, Group):
         k = len(terms)
         return Block(name, terms, np.zeros(k), np.ones(k), "learned", "group")
     means, scales = _moments(own, weight)
     _refuse_constant(terms, means, scales, where)
+    if terms[0].level is not None:
+        return Block(name, terms, means, scales, LEVEL_SD)
+    unit = _unit(source_of(value), domain)
     if not isinstance(value, Smooth):
-        return Block(name, terms, means, scales, FIXED_SD if terms[0].level is None else LEVEL_SD)
+        return Block(name, terms, means, scales, FIXED_SD, unit=unit)
     x = own[..., 0].ravel()
     different = len(np.unique(x))
     if different < 4:
@@ -990,7 +1007,29 @@ def _block(name: str, value: Any, terms: tuple[Term, ...], own: np.ndarray, weig
     spline = Spline.of(x, weight.ravel(), min(value.k, different))
     q = spline.turn.shape[1]
     parts = tuple(Term(name, part=f"curve {j + 1}") for j in range(q))
-    return Block(name, terms + parts, np.r_[means, np.zeros(q)], np.r_[scales, np.ones(q)], "learned", "smooth", spline)
+    return Block(
+        name,
+        terms + parts,
+        np.r_[means, np.zeros(q)],
+        np.r_[scales, np.ones(q)],
+        "learned",
+        "smooth",
+        spline,
+        unit=unit,
+    )
+
+
+def _unit(value: Any, domain: Domain) -> str:
+    """Return the unit of a number, where its source says so."""
+    if isinstance(value, Distance):
+        return "" if domain.crs is None else "m"
+    if isinstance(value, Mapping | list | tuple) and len(value):
+        value = next(iter(value.values() if isinstance(value, Mapping) else value))
+    path = isinstance(value, str | os.PathLike)
+    if hasattr(value, "dims") or (path and kind_of(os.fspath(value)) not in ("vector", "parquet")):
+        with open_raster(split_use(value)[0], None, None) as raster:
+            return raster.unit
+    return ""
 
 
 def _parents(name: str, value: Interaction, columns: Mapping[str, Any]) -> tuple[str, str]:
@@ -1032,7 +1071,7 @@ def _interaction_block(
 def _columns(name: str, value: Any, reading: Reading, like: Effects | None) -> dict[Term, np.ndarray]:
     """Return a covariate's columns in its own units: one, or the share of each level but the reference."""
     grouped = isinstance(value, Group) or (like is not None and like.block(name).kind == "group")
-    value = as_frame(source_of(value), "covariates")
+    curved, value = isinstance(value, Smooth), as_frame(source_of(value), "covariates")
     if grouped:
         return _group_columns(name, value, reading, like)
     _refuse_dates(name, value)
@@ -1044,17 +1083,25 @@ def _columns(name: str, value: Any, reading: Reading, like: Effects | None) -> d
     if parts is not None:
         each = [_at_nodes(name, part, reading, None, moving=True) for part in parts]
         return {Term(name): np.array([_one(name, one, reading) for one in each])}
-    known = None if like is None else like.levels(name)
+    known = like.levels(name) if like is not None else [] if curved else None
     found = _at_nodes(name, value, reading, known)
     if not isinstance(found, pd.DataFrame):
         return {Term(name): _one(name, found, reading)}
+    if curved:
+        raise DataError(
+            f"The covariate {name!r} has levels, {listed(list(found), 4)}; a curve is of numbers.",
+            option="covariates",
+            found=name,
+            remedy="Give it as levels, or as a group.",
+        )
     if known:  # of all land, the reference first
+        _refuse_unknown(name, found, known, reading)
         shares = np.column_stack([found.get(level, np.zeros(len(found))) for level in known[1:]]).astype(float)
         shares[found.isna().any(axis=1)] = np.nan
         shares = reading.filled(Key("covariates", name), shares)
         return {Term(name, level, known[0]): shares[:, k] for k, level in enumerate(known[1:])}
     shares = reading.filled(Key("covariates", name), found.to_numpy(float))
-    common = reference_level(value, list(found.columns), reading.domain.node_areas @ shares, name)
+    common = reference_level(value, found, reading.domain.node_areas @ shares, name)
     if (shares[:, common] >= 1.0 - 1e-12).all():
         raise DataError(
             f"The covariate {name!r} has one level on all of the land, {found.columns[common]!r}; it cannot be told "
@@ -1082,6 +1129,8 @@ def _group_columns(name: str, value: Any, reading: Reading, like: Effects | None
         )
     found = _at_nodes(name, value, reading, known, groups=True)
     groups = known or list(found.columns)
+    if known:
+        _refuse_unknown(name, found, known, reading)
     if len(groups) < 2:
         raise DataError(
             f"The covariate {name!r} has one group on all of the land, {groups[0]!r}; it cannot be told from the "
@@ -1094,6 +1143,18 @@ def _group_columns(name: str, value: Any, reading: Reading, like: Effects | None
     shares[found.isna().any(axis=1)] = np.nan
     shares = reading.filled(Key("covariates", name), shares)
     return {Term(name, part=one): shares[:, k] for k, one in enumerate(groups)}
+
+
+def _refuse_unknown(name: str, found: pd.DataFrame, known: Sequence[str], reading: Reading) -> None:
+    """Refuse levels without an effect, unless this is a part of the land, on which cells may be finer."""
+    unknown = [str(level) for level in found.columns if level not in known]
+    if unknown and reading.usual is None:
+        raise DataError(
+            f"The covariate {name!r} has no level {unknown[0]!r}; its levels are {listed(known, MOST)}.",
+            option="covariates",
+            found=unknown,
+            remedy="Give these: say what codes are called with Categorical(..., names={1: ...}).",
+        )
 
 
 def _one(name: str, values: Any, reading: Reading) -> np.ndarray:
@@ -1139,7 +1200,7 @@ def _at_nodes(
         value = value if isinstance(value, Categorical) else Categorical(value)
     most = MOST_GROUPS if groups else MOST
     if is_shapes(value):
-        column: Any = next(value[c] for c in value.columns if c not in (value.geometry.name, reading.time))
+        column: Any = _column_of(name, value, reading.time)
         if not (groups or is_categorical(column)):
             return reading.means(value, column.to_numpy(float)[:, None])[:, 0]
         table = indicators(column.reset_index(drop=True), name, most)
@@ -1156,6 +1217,21 @@ def _at_nodes(
             levels = are_codes(value, domain, name) and not moving
         out = level_shares(value, domain, name, most) if levels else read_to_nodes(split_use(value)[0], domain, "mean")
     return pd.DataFrame({level: out for level in known}) if known and isinstance(out, np.ndarray) else out
+
+
+def _column_of(name: str, frame: gpd.GeoDataFrame, time: Any) -> pd.Series:
+    """Return the column of polygons that a covariate is: the only one, or that of its name."""
+    columns = [c for c in frame.columns if c not in (frame.geometry.name, time)]
+    same = [c for c in columns if str(c).strip().lower() == name.strip().lower()]
+    if len(columns) != 1 and len(same) != 1:
+        raise DataError(
+            f"The polygons of the covariate {name!r} have {count(len(columns), 'column')}"
+            + (f": {listed(columns)}. Which is meant?" if columns else ", and hold no values."),
+            option="covariates",
+            found=[str(c) for c in columns],
+            remedy="Call the covariate as the column is called, or give polygons with that column alone.",
+        )
+    return frame[same[0] if same else columns[0]]
 
 
 def _refuse_dates(name: str, value: Any) -> None:

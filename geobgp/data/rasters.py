@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Iterator, Sequence
+import tempfile
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+from xml.etree import ElementTree
 
 import numpy as np
 import pyproj
@@ -15,7 +17,7 @@ import shapely
 from affine import Affine
 
 from geobgp.errors import CRSError, DataError, InputWarning, warn
-from geobgp.files import remember_read
+from geobgp.files import check_direct, remember_read
 from geobgp.land.crs import check_place, transform_xy
 from geobgp.land.pieces import cover, split_with_owner
 from geobgp.text import count, number, percent
@@ -51,6 +53,10 @@ class RasterSource:
         For messages.
     whole, coloured : bool
         Whether its values are of a type of whole numbers, and whether it has a colour table: they may be codes.
+    unit : str
+        Of its values, where it says so.
+    categories : callable
+        Returns what codes are called, of those that have a name.
     """
 
     shape: tuple[int, int]
@@ -61,6 +67,8 @@ class RasterSource:
     name: str
     whole: bool = False
     coloured: bool = False
+    unit: str = ""
+    categories: Callable[[], dict[float, str]] = dict
 
     def where(self, value: float) -> RasterSource:
         """Return the same raster with 1 where it has a value, 0 where another, NaN where none."""
@@ -89,6 +97,7 @@ def open_raster(source: Any, band: int | None, nodata: float | None) -> Iterator
         from rasterio.windows import Window
 
         path, band = split_band(source, band)
+        check_direct(path, "raster")
         try:
             opened = rasterio.open(path)
         except rasterio.errors.RasterioIOError as error:
@@ -105,9 +114,13 @@ def open_raster(source: Any, band: int | None, nodata: float | None) -> Iterator
                 return known * scale + offset
 
             crs = None if src.crs is None else pyproj.CRS.from_wkt(src.crs.to_wkt())
+            read_band = band
             coloured = src.colorinterp[band - 1] == rasterio.enums.ColorInterp.palette
             whole = src.dtypes[band - 1].startswith(("int", "uint")) and scale == 1 and float(offset).is_integer()
-            yield RasterSource(src.shape, src.transform, crs, reader, nodata, path, whole, coloured)
+            yield RasterSource(
+                src.shape, src.transform, crs, reader, nodata, path, whole, coloured, src.units[band - 1] or "",
+                lambda: _categories(src, read_band),
+            )  # fmt: skip
         return
     import rioxarray  # noqa: F401
     import xarray as xr
@@ -136,7 +149,11 @@ def open_raster(source: Any, band: int | None, nodata: float | None) -> Iterator
         values = np.where(np.isclose(values, float(own), rtol=1e-6, atol=0), np.nan, values)
     crs = None if crs_found is None else pyproj.CRS.from_wkt(crs_found.to_wkt())
     shape = (values.shape[0], values.shape[1])
-    yield RasterSource(shape, affine, crs, lambda t, a, b, c: values[t:b, a:c], nodata, name, whole)
+    unit = str(source.attrs.get("units") or "")
+    yield RasterSource(
+        shape, affine, crs, lambda t, a, b, c: values[t:b, a:c], nodata, name, whole, False, unit,
+        lambda: _flags(source.attrs),
+    )  # fmt: skip
 
 
 def split_band(source: str | os.PathLike[str], band: int | None = None) -> tuple[str, int | None]:
@@ -153,6 +170,55 @@ def split_band(source: str | os.PathLike[str], band: int | None = None) -> tuple
     if not named.isdigit():
         raise DataError(f"A band is named by its number, from 1: {path}|band=1; found {named!r}.")
     return path, int(named)
+
+
+def _flags(attributes: Mapping[str, Any]) -> dict[float, str]:
+    """Return what codes are called by the CF conventions.
+
+    Examples
+    --------
+    >>> _flags({"flag_values": [1, 4], "flag_meanings": "wood heath"})
+    {1.0: 'wood', 4.0: 'heath'}
+    """
+    codes, words = attributes.get("flag_values", ()), str(attributes.get("flag_meanings", "")).split()
+    return {float(code): word for code, word in zip(np.ravel(codes), words, strict=False)}
+
+
+def _categories(opened: Any, band: int) -> dict[float, str]:
+    """Return what the codes of a band are called, by its category names or its attribute table.
+
+    GDAL writes both into a virtual raster, from whatever format they are read.
+    """
+    import rasterio.shutil
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "names.vrt"
+        rasterio.shutil.copy(opened, path, driver="VRT")
+        whole = ElementTree.fromstring(path.read_bytes())
+    found = whole.find(f"VRTRasterBand[@band='{band}']")
+    if found is None:
+        return {}
+    names = {float(k): one.text for k, one in enumerate(found.findall("CategoryNames/Category"))}
+    if not names and (table := found.find("GDALRasterAttributeTable")) is not None:
+        fields = [
+            (one.findtext("Name", "").strip().lower(), one.findtext("Type"), one.findtext("Usage"))
+            for one in table.findall("FieldDefn")
+        ]
+        rows = [[cell.text for cell in row.findall("F")] for row in table.findall("Row")]
+        name = _first([field[2] == _NAME for field in fields], [field[1] == _TEXT for field in fields])
+        code = _first([field[2] in _CODES for field in fields], [field[0] in _CODED for field in fields])
+        if name is not None:
+            names = {float(k if code is None else row[code] or "nan"): row[name] for k, row in enumerate(rows)}
+    return {code: text.strip() for code, text in names.items() if text and text.strip()}
+
+
+#: GDAL's numbers for columns of an attribute table: of names, of text, of values; and what columns of codes are called.
+_NAME, _TEXT, _CODES, _CODED = "2", "2", ("5", "3"), ("value", "code", "class")
+
+
+def _first(best: list[bool], good: list[bool]) -> int | None:
+    """Return the first column that is the best choice, else the first that is a good one."""
+    return next((wanted.index(True) for wanted in (best, good) if any(wanted)), None)
 
 
 def _one_band(name: str, band: int | None, labels: Sequence[Any], remedy: str) -> int:

@@ -11,7 +11,7 @@ from scipy import sparse
 from scipy.linalg import blas, lapack
 
 from geobgp.inference import conjugate
-from geobgp.inference.engine import Engine, FeatureBlocks, PartedFeatures, Sites, Solution, Solve, make_engine
+from geobgp.inference.engine import Engine, FeatureBlocks, PartedFeatures, Sites, Solution, Solve, cholesky, make_engine
 from geobgp.inference.states import FeatureState, hyper_numbers
 from geobgp.prior.basis import Scaling
 from geobgp.prior.harmonic import HarmonicBasis
@@ -247,16 +247,7 @@ def _cholesky(gram: np.ndarray, scale: np.ndarray) -> np.ndarray:
     whitened = np.asfortranarray(gram * scale)
     whitened *= scale[:, None]
     whitened[np.diag_indices_from(whitened)] += 1.0
-    chol, info = lapack.dpotrf(whitened, lower=1, clean=1)
-    # Only rounding can fail it, where sites or scales are huge: then a little is added to the diagonal.
-    extra = np.finfo(float).eps * len(scale) * float(np.diag(whitened).max(initial=1.0))
-    while info != 0 and np.isfinite(extra):
-        whitened[np.diag_indices_from(whitened)] += extra
-        extra *= 10.0
-        chol, info = lapack.dpotrf(whitened, lower=1, clean=1)
-    if info != 0:
-        raise np.linalg.LinAlgError("the posterior precision is not finite")
-    return chol
+    return cholesky(whitened)
 
 
 def _rows(scale: np.ndarray, rows: np.ndarray) -> np.ndarray:

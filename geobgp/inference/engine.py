@@ -9,7 +9,7 @@ from functools import singledispatch
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
-from scipy.linalg import blas
+from scipy.linalg import blas, lapack
 
 from geobgp.errors import DataError
 from geobgp.inference.hyper import Derivatives
@@ -168,6 +168,10 @@ class Solution:
     gradient: np.ndarray | None = None
 
 
+#: Share of the variance of columns that a quick start keeps.
+_MOST_OF = 0.997
+
+
 class Engine:
     """Posteriors under a prior with a kernel; each kind of basis derives its own.
 
@@ -236,6 +240,30 @@ class Engine:
             out[columns] *= np.exp(-2.0 * theta[at])
         return out
 
+    def with_fewer_columns(self) -> None:
+        """Keep but what matters most of columns that share a learned standard deviation, for a quick start.
+
+        The rough parts of a curve vary little under its prior. Rotated columns are as independent a priori as before.
+        """
+        kept, sd, learned = [self.design], [self.fixed_precision**-0.5], list[tuple[int, np.ndarray]]()
+        gone, n = np.zeros(self.design.shape[1], bool), self.design.shape[1]
+        for at, columns in self.learned:
+            block = self.design[:, columns]
+            size, turn = np.linalg.eigh(block.T @ block)
+            many = int(np.searchsorted(np.cumsum(size[::-1]), _MOST_OF * size.sum())) + 1
+            if many > len(columns) // 2:
+                learned.append((at, columns))
+                continue
+            gone[columns] = True
+            kept.append(block @ turn[:, ::-1][:, :many])
+            sd.append(np.full(many, float(sd[0][columns[0]])))
+            learned.append((at, np.arange(n, n := n + many)))
+        place = np.cumsum(~np.concatenate([gone, np.zeros(n - len(gone), bool)])) - 1
+        keep = ~np.concatenate([gone, np.zeros(n - len(gone), bool)])
+        self.design = np.ascontiguousarray(np.concatenate(kept, axis=1)[:, keep])
+        self.fixed_precision = np.concatenate(sd)[keep] ** -2.0
+        self.learned = tuple((at, place[columns]) for at, columns in learned)
+
     # -- posteriors ----------------------------------------------------------------------------------------
 
     def even(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
@@ -265,8 +293,7 @@ class Engine:
         bordered = self._border(prior, factor, e, w, fixed_precision)
         z, beta = bordered.solve(natural)
         mean = _scaled(e, prior.apply(z)) + self.design @ beta
-        variance = _scaled(None if e is None else e**2, factor.variances())
-        variance += np.einsum("ij,ij->i", bordered.rest @ bordered.beta_cov, bordered.rest)
+        variance = _scaled(None if e is None else e**2, factor.variances()) + bordered.variances()
         log_fixed = float(np.log(fixed_precision).sum())
         log_det = factor.log_det + bordered.log_det - log_fixed
         square = prior.square(z) + float(beta**2 @ fixed_precision)
@@ -358,8 +385,17 @@ class _Bordered:
     ) -> None:  # fmt: skip
         self._engine, self._prior, self._factor, self._e, self._weighted = engine, prior, factor, e, weighted
         self.coupling, self.rest = coupling, rest
-        self.beta_cov = np.linalg.inv(schur) if len(schur) else schur
-        self.log_det = float(np.linalg.slogdet(schur)[1]) if len(schur) else 0.0
+        self._chol = cholesky(schur)
+        inverse = lapack.dpotri(self._chol, lower=1)[0] if len(schur) else schur
+        self.beta_cov = np.tril(inverse) + np.tril(inverse, -1).T
+        self.log_det = 2.0 * float(np.log(np.diagonal(self._chol)).sum())
+
+    def variances(self) -> np.ndarray:
+        """Return what not knowing the fixed effects adds to the variance at the observations."""
+        if not len(self._chol) or not len(self.rest):
+            return np.zeros(len(self.rest))
+        half = blas.dtrsm(1.0, self._chol, self.rest.T, lower=1)
+        return np.asarray(np.einsum("ij,ij->j", half, half))
 
     def solve(self, natural: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the posterior means of weights and fixed effects for natural means of the sites."""
@@ -367,6 +403,22 @@ class _Bordered:
         seen = _scaled(self._e, self._prior.apply(z))
         beta = self.beta_cov @ (self._engine.design.T @ natural - self._weighted.T @ seen)
         return z - self.coupling @ beta, beta
+
+
+def cholesky(precision: np.ndarray) -> np.ndarray:
+    """Return the lower factor of a posterior precision."""
+    if not len(precision):
+        return precision
+    chol, info = lapack.dpotrf(precision, lower=1, clean=1)
+    # Only rounding can fail it, where sites or scales are huge: then a little is added to the diagonal.
+    extra = np.finfo(float).eps * len(precision) * float(np.diag(precision).max())
+    while info != 0 and np.isfinite(extra):
+        precision = precision + extra * np.eye(len(precision))
+        extra *= 10.0
+        chol, info = lapack.dpotrf(precision, lower=1, clean=1)
+    if info != 0:
+        raise np.linalg.LinAlgError("the posterior precision is not finite")
+    return np.asarray(chol)
 
 
 def _scaled(e: np.ndarray | None, rows: np.ndarray) -> np.ndarray:
@@ -650,4 +702,6 @@ def _product(matrix: np.ndarray, vectors: np.ndarray) -> np.ndarray:
     operand, transposed = (matrix.T, 1) if turned else (matrix, 0)
     if vectors.ndim == 1:
         return blas.dgemv(1.0, operand, vectors, trans=transposed)
+    if vectors.flags.c_contiguous:  # the transposed product needs no copies, and is contiguous as well
+        return blas.dgemm(1.0, vectors.T, operand, trans_b=1 - transposed).T
     return blas.dgemm(1.0, operand, vectors, trans_a=transposed)

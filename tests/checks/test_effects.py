@@ -6,6 +6,7 @@ import pytest
 from shapely.geometry import box
 
 from geobgp import LGCP, Categorical, DataError, Domain, Group, HarmonicBasis, Interaction, Matern, Smooth
+from geobgp.checks.effects import _coefficients
 from geobgp.errors import InputWarning
 
 matplotlib.use("Agg")
@@ -93,8 +94,100 @@ def test_a_map_under_other_covariates(fitted, domain):
         posterior.what_if({"use": "sand"})
     with pytest.raises(DataError, match="'both' is an interaction"):
         posterior.what_if({"both": 1.0})
-    with pytest.raises(DataError, match="of one fit"):
-        posterior.what_if({"use": "wood"}).versus(posterior)
+
+
+def test_maps_of_one_fit_share_all_that_is_uncertain(fitted, domain):
+    given, posterior = fitted
+    changed = posterior.what_if({"use": "wood", "line": 0.5 * given["line"]})
+    versus = changed.versus(posterior, names=("all wood", "as it is"))
+    (state,), (other,) = posterior.fit.states, changed.fit.states
+    rng = np.random.default_rng(0)
+    draws = [one.sample_nodes(4000, np.random.default_rng(1)) for one in (other, state)]
+    ratio = np.exp(draws[0] - draws[1])
+    found = versus.node_ratio((0.05, 0.5, 0.95))
+    for q in (0.05, 0.5, 0.95):
+        np.testing.assert_allclose(found[f"q{int(100 * q):02d}"], np.quantile(ratio, q, axis=0), rtol=0.03)
+    # Far narrower than that of independent maps, and an increase where the effects say so.
+    independent = posterior._nodes.minus(changed._nodes)
+    assert np.log(found["q95"] / found["q05"]).mean() < 0.5 * (3.29 * np.sqrt(independent.moments()[1])).mean()
+    gap = np.exp(draws[0]) - np.exp(draws[1])
+    some = rng.integers(0, domain.n_nodes, 50)
+    for q in (0.05, 0.5, 0.95):
+        at = versus.node_difference((q,))[f"q{int(100 * q):02d}"]
+        below = (gap[:, some] < at[some]).mean(axis=0)
+        assert np.abs(below - q).max() < 0.025
+    mean, sd = (versus.node_difference(())[name] for name in ("mean", "sd"))
+    np.testing.assert_allclose(mean[some], gap.mean(axis=0)[some], rtol=0.05)
+    np.testing.assert_allclose(sd[some], gap.std(axis=0)[some], rtol=0.1)
+    totals = versus.totals().iloc[0]
+    weights = domain.node_areas / domain.node_areas.sum()
+    sums = [np.exp(one) @ weights for one in draws]
+    assert totals["ratio"] == pytest.approx(np.median(sums[0] / sums[1]), rel=0.01)
+    assert totals["ratio_q95"] / totals["ratio_q05"] < 1.6
+    # Where nothing changes the ratio is one and the difference zero, certainly.
+    same = posterior.what_if({"use": given["use"]}).versus(posterior)
+    assert np.allclose(same.node_ratio()["q95"], 1.0) and np.allclose(same.node_difference()["q05"], 0.0)
+
+
+def test_effects_between_other_values(fitted):
+    posterior = fitted[1]
+    slope = posterior.coefficients.set_index("name").loc["line", "mean"]
+    per_unit = posterior.effects(per="unit").set_index("covariate").loc["line"]
+    assert per_unit["effect"] == "line: per unit"
+    assert per_unit["rate_ratio"] == pytest.approx(np.exp(slope), rel=1e-3)
+    asked = posterior.effects(per={"line": 3, "hump": (0.1, 0.5)}).set_index("covariate")
+    assert asked.loc["line", "rate_ratio"] == pytest.approx(np.exp(3 * slope), rel=1e-3)
+    curve = posterior.effect_curve("hump")
+    low, high = (np.interp(at, curve["value"], np.log(curve["q50"])) for at in (0.1, 0.5))
+    assert asked.loc["hump", "rate_ratio"] == pytest.approx(np.exp(high - low), rel=0.02)
+    assert asked.loc["none", "effect"] == "curve: between quartiles"
+    for per, words in (
+        ({"use": 1.0}, "levels"),
+        ({"rain": 1.0}, "no covariate 'rain'"),
+        ({"line": (1, 1)}, "per must"),
+    ):
+        with pytest.raises(DataError, match=words):
+            posterior.effects(per=per)
+
+
+def test_an_interaction_is_a_ratio_of_ratios(domain):
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(5, 2, domain.n_nodes), rng.choice(["old", "young"], domain.n_nodes)
+    counts = rng.poisson(np.exp(2.0 + 0.1 * a + 0.2 * (a - 5) * (b == "young")) * domain.node_areas)
+    basis = HarmonicBasis.compute(domain, 16, cache=False)
+    covariates = {"a": a, "b": Categorical(b, reference="old"), "both": Interaction("a", "b")}
+    posterior = LGCP(basis, Matern(1.5, lengthscale=6.0, sd=0.1), covariates=covariates).fit(counts)
+    row = posterior.effects(per={"a": 2.0}).set_index("covariate").loc["both"]
+    assert row["rate_ratio_q05"] < np.exp(0.4) < row["rate_ratio_q95"]
+    at = posterior.what_if({"a": 7.0}), posterior.what_if({"a": 5.0})
+    logs = np.log(at[0].node_intensity()["q50"] / at[1].node_intensity()["q50"]).to_numpy()
+    ratio = logs[b == "young"].mean() - logs[b == "old"].mean()
+    assert row["rate_ratio"] == pytest.approx(np.exp(ratio), rel=1e-6)
+
+
+def test_uncertain_standard_deviations_widen_bands(domain):
+    """The derivative of the mean in log tau is that of fits with it held."""
+    rng = np.random.default_rng(3)
+    x = rng.uniform(0, 1, domain.n_nodes)
+    counts = rng.poisson(np.exp(1.0 + (x > 0.5)) * domain.node_areas)
+    basis = HarmonicBasis.compute(domain, 16, cache=False)
+    posterior = LGCP(basis, Matern(1.5, lengthscale=6.0, sd=0.1), covariates={"x": Smooth(x)}).fit(counts)
+    (mean, wide), (own, narrow) = _coefficients(posterior)[0], posterior.fit.states[0].coefficients()
+    np.testing.assert_array_equal(mean, own)
+    (at,) = posterior.design.learned.values()
+    tau2 = posterior._fixed_sd[at] ** 2
+    # Gaussian about the sites: a prior precision that is multiplied by exp(-2 d) moves the mean like this.
+    step = 1e-4
+    precision = np.linalg.inv(narrow)
+    moved = []
+    for sign in (-1, 1):
+        changed = precision.copy()
+        changed[at, at] += (np.exp(-2 * sign * step) - 1) / tau2
+        moved.append(np.linalg.solve(changed, precision @ own))
+    slope = (moved[1] - moved[0]) / (2 * step)
+    np.testing.assert_allclose(
+        wide - narrow, np.outer(slope, slope) * posterior.fit.hyper_cov[-1, -1], rtol=1e-4, atol=1e-9
+    )
 
 
 def test_confounding_with_the_field_is_told(domain):

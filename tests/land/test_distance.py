@@ -11,7 +11,7 @@ from geobgp.errors import DataError, InputWarning
 
 
 def near(found, exact, cell):
-    return bool((np.abs(found - exact) <= np.maximum(0.02 * exact, 0.8 * cell)).all())
+    return bool((np.abs(found - exact) <= np.maximum(0.02 * exact, 0.1 * cell)).all())
 
 
 def around(points, start, corner, sees):
