@@ -1948,6 +1948,70 @@ class Posterior:
 
         return write_zarr(self.dataset(quantiles, thresholds), path)
 
+    @validated(
+        column=NAME, threshold=real(), basemap=BASEMAP, tooltip=FLAG, popup=FLAG, legend=FLAG,
+        opacity=real(least=0.0, most=1.0),
+    )  # fmt: skip
+    def explore(
+        self,
+        column: str | None = None,
+        *,
+        threshold: float | None = None,
+        period: Any = None,
+        m: folium.Map | None = None,
+        basemap: str | folium.TileLayer | None = None,
+        tooltip: bool = True,
+        popup: bool = False,
+        legend: bool = True,
+        opacity: float = 0.85,
+        classes: int | Sequence[float] | Literal["quantile"] | None = None,
+        vmin: float | None = None,
+        vmax: float | None = None,
+        cmap: Any = None,
+    ) -> folium.Map:
+        """Return the `cells` on a folium map to look around in, as ``GeoDataFrame.explore`` does, in classes of ours.
+
+        For a page to be sent see `to_map`, which has more on it and takes maps of any size.
+
+        Parameters
+        ----------
+        column : str, optional
+            "mean", "median", "sd", "q50", or an end of the interval; by default the statistic that maps show, `drawn`.
+        threshold : float, optional
+            The probability that the quantity exceeds this, in `units`, instead.
+        period : optional
+            Which one, where there are several.
+        m : folium.Map, optional
+            An existing map that the cells are added to.
+        basemap : str or folium.TileLayer, optional
+            An online one, such as "OpenStreetMap"; without it no request leaves the page.
+        tooltip, popup : bool
+            The numbers of a cell under the cursor, and at a click.
+        legend : bool
+        opacity : float
+        classes, vmin, vmax, cmap
+            Other classes and colours; see `styled`.
+
+        Returns
+        -------
+        folium.Map
+        """
+        from geobgp.output.figures import DrawnMap
+        from geobgp.output.grids import View
+        from geobgp.web.maps import explore
+
+        one = self._of_period("explore", period, several=False)
+        look: dict[str, Any] = {"classes": classes, "vmin": vmin, "vmax": vmax, "cmap": cmap}
+        field = DrawnMap.of(View(one), column, threshold, **look)
+        name = "q50" if column == "median" else column or ("q50" if one.drawn == "median" else "mean")
+        thresholds = () if threshold is None else (threshold,)
+        name = name if threshold is None else f"exceedance_{threshold:g}"
+        label = field.label if threshold is None else field.title
+        return explore(
+            one, one.cells(thresholds=thresholds), name, field.classes, label, m=m, tiles=basemap, tooltip=tooltip,
+            popup=popup, legend=legend, opacity=opacity,
+        )  # fmt: skip
+
     @validated(path=PATH, thresholds=THRESHOLDS, hotspots=HOTSPOTS, quantiles=PROBABILITIES)
     def to_qgis(
         self,
@@ -2325,9 +2389,7 @@ class Posterior:
         one = self._of_period("plot_funnel", period, several=False)
         return plot_funnel(one, one._table_of(regions, by), ax, title=title)
 
-    @validated(
-        ax=AXES, by=NAME, variable=NAME, unsure=choice("hatch", "fade", "ignore"), title=TEXT, scale_bar=FLAG
-    )
+    @validated(ax=AXES, by=NAME, variable=NAME, unsure=choice("hatch", "fade", "ignore"), title=TEXT, scale_bar=FLAG)
     def plot_regions(
         self,
         regions: Any,
@@ -2370,9 +2432,7 @@ class Posterior:
         one = self._of_period("plot_regions", period, several=False)
         look: dict[str, Any] = {"classes": classes, "vmin": vmin, "vmax": vmax, "cmap": cmap}
         table = regions if "rank" in getattr(regions, "columns", ()) else one._table_of(regions, by)
-        return plot_regions(
-            one, table, ax, variable=variable, unsure=unsure, title=title, scale_bar=scale_bar, **look
-        )
+        return plot_regions(one, table, ax, variable=variable, unsure=unsure, title=title, scale_bar=scale_bar, **look)
 
     @validated(
         path=PATH, seconds=real(above=0.0), width=whole(100), forecast=POSTERIOR, variable=NAME, threshold=real(),

@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 import math
+import subprocess
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from shutil import which
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import shapely
-from scipy.special import ndtri
+from scipy.special import ndtri, pdtrik
 
 from geobgp.errors import DataError, option
+from geobgp.files import replacing
 from geobgp.inference.mixture import interval_in, probability_of, quantile_words, within
 from geobgp.land.crs import point_coordinates
+from geobgp.land.regions import name_column, near_domain
 from geobgp.output import palette
 from geobgp.output.grids import View, hatched_cells, uncertainty
 from geobgp.output.palette import Classes
-from geobgp.output.polygons import cell_patches
+from geobgp.output.polygons import cell_patches, polygonal
 from geobgp.privacy import legend
 from geobgp.style import Style
 from geobgp.text import number, percent
 from geobgp.validation import as_floats
 
 if TYPE_CHECKING:
+    import geopandas as gpd
     import matplotlib.axes
     import matplotlib.path
     import pandas as pd
@@ -430,6 +436,7 @@ def plot_posterior(
     forecast: Posterior | None = None,
     periods: Sequence[Any] | None = None,
     columns: int | None = None,
+    hotspots: gpd.GeoDataFrame | None = None,
     **kwargs: Any,
 ) -> Any:
     """Draw a statistic, its relative uncertainty, or the probability of exceeding a threshold, as the rasters show it.
@@ -457,6 +464,8 @@ def plot_posterior(
         `MAX_PANELS` at most.
     columns : int, optional
         Small maps beside each other.
+    hotspots : GeoDataFrame, optional
+        From `Posterior.hotspots`: outlined, each in its period.
     **kwargs
         Of a single map, passed to `show_cells`.
 
@@ -468,7 +477,7 @@ def plot_posterior(
     field = DrawnMap.of(view, variable, threshold, classes=classes, vmin=vmin, vmax=vmax, cmap=cmap)
     field = field if label is None else replace(field, label=label)
     if view.periods is not None:
-        return _panels(view, field, ax, title, periods, columns)
+        return _panels(view, field, ax, title, periods, columns, hotspots)
     named: dict[str, Any] = {"label": field.label, "title": field.title if title is None else title}
     ax = show_cells(view.domain, field.values, ax, classes=field.classes, **named, **kwargs)
     nodes, words = view.hatched
@@ -479,6 +488,8 @@ def plot_posterior(
         ax.set_xlabel("\n".join(filter(None, (ax.get_xlabel(), caption))), fontsize=10, loc="left", color=QUIET)
     if points is not None:
         draw_points(ax, points, view.domain)
+    if hotspots is not None:
+        draw_hotspots(ax, hotspots)
     return ax
 
 
@@ -496,6 +507,7 @@ def _panels(
     title: str | None,
     periods: Sequence[Any] | None,
     columns: int | None,
+    hotspots: gpd.GeoDataFrame | None,
 ) -> Figure:
     """Draw a small map of each period, all under one legend."""
     which = _chosen(view, periods)
@@ -512,6 +524,8 @@ def _panels(
         hatch_cells(ax, view.domain, view.hatched[0][k])
         if view.posterior.protection:
             grey_land(ax, view.domain)
+        if hotspots is not None:
+            draw_hotspots(ax, hotspots[hotspots["period"] == view.labels[k]])
         heading = f"{view.labels[k]}{view.marks[k]}"
         ax.set_title(heading, fontsize=10, loc="left", style="italic" if view.marks[k] else "normal")
     bar = class_mappable(field.classes)
@@ -662,6 +676,405 @@ def plot_delays(delays: Delays, ax: matplotlib.axes.Axes | None = None) -> matpl
     if delays.by:
         ax.legend(title=delays.by, frameon=False, fontsize=9)
     return ax
+
+
+# -- Regions: caterpillar, funnel, a map that shows where it is unsure ----------------------------------------
+
+
+#: Rows of a caterpillar that have a name of their own at most.
+_MOST_NAMES = 150
+#: Limits of a funnel: the probabilities that a rate which is like all others lies within.
+FUNNEL = (0.95, 0.998)
+_HIGHER, _LOWER, _EITHER = INK, "#2070b4", "#7b8a91"
+
+
+def plot_ranks(table: pd.DataFrame, ax: matplotlib.axes.Axes | None = None, *, title: str | None = None) -> Any:
+    """Draw a caterpillar: the rate of every region with its interval, from the highest down, and its rank.
+
+    Regions whose rate is above (below) the reference with 95 % are red (blue).
+
+    Parameters
+    ----------
+    table : DataFrame
+        From `Posterior.ranks`.
+    ax : Axes, optional
+        By default a new figure's, as tall as the regions need.
+    title : str, optional
+    """
+    ends, places = interval_in(table, "rate"), interval_in(table, "rank")
+    if ends is None or places is None:
+        raise DataError(
+            "A caterpillar is drawn of rates with their ranks, and this table has none.",
+            option="regions",
+            found=list(map(str, table.columns)),
+            remedy="Pass regions, or what posterior.ranks(regions) returns.",
+        )
+    shown = table[table["rate"].notna()].sort_values("rate", kind="stable")
+    hidden = len(table) - len(shown)
+    if not len(shown):
+        raise DataError("No region has a rate that may be shown.", option="regions", found=len(table))
+    small = len(shown) > 40
+    ax = new_axes(ax, (7.6, 1.4 + (0.15 if small else 0.24) * min(max(len(shown), 4), 2 * _MOST_NAMES)))
+    at = np.arange(len(shown))
+    chance = shown["p_above"].to_numpy(float)
+    colours = np.where(chance >= 0.95, _HIGHER, np.where(chance <= 0.05, _LOWER, _EITHER))
+    ax.hlines(at, shown[ends.low], shown[ends.high], color=colours, linewidth=1.6)
+    ax.scatter(shown["rate"], at, c=colours, s=18, zorder=3)
+    reference = table.attrs.get("reference")
+    if reference is not None:
+        ax.axvline(reference, color=SHORE, linewidth=0.9, linestyle="--", zorder=0)
+    names = [str(name) for name in shown[column]] if (column := name_column(shown)) else [str(k) for k in shown.index]
+    if len(shown) <= _MOST_NAMES:
+        ax.set_yticks(at, names, fontsize=7 if small else 9)
+        words = [
+            f"{number(row['rank'], 3)} ({number(row[places.low], 3)} – {number(row[places.high], 3)})"
+            for _, row in shown.iterrows()
+        ]
+        beside = ax.secondary_yaxis("right")
+        beside.set_yticks(at, words, fontsize=6.5 if small else 8, color=QUIET)
+        beside.tick_params(length=0)
+        beside.spines["right"].set_visible(False)
+        beside.set_ylabel(f"rank, {places.words} interval", fontsize=9, color=QUIET)
+    else:
+        ax.set_yticks([])
+        ax.set_ylabel(f"{len(shown):,} regions", fontsize=9)
+    ax.set_ylim(-0.7, len(shown) - 0.3)
+    if bool((shown[ends.low] >= 0).all()):
+        ax.set_xlim(left=0)
+    more = f"; {hidden} without a rate are left out" if hidden else ""
+    ax.set_xlabel(f"{table.attrs.get('units', 'rate')}, {ends.words} interval{more}", fontsize=9)
+    ax.tick_params(axis="y", length=0)
+    ax.grid(axis="x", color="#dde3e6", linewidth=0.6)
+    ax.set_axisbelow(True)
+    hide_spines(ax, "right", "top", "left")
+    ax.set_title("Rates of regions" if title is None else title, fontsize=12, loc="left", color=SHORE)
+    return ax
+
+
+def plot_funnel(
+    posterior: Posterior, table: pd.DataFrame, ax: matplotlib.axes.Axes | None = None, *, title: str | None = None
+) -> Any:
+    """Draw a funnel: the observed rate of every region against its exposure, with limits about the rate of all.
+
+    A region whose rate is that of all lies within the limits with 95 and 99.8 %: those of Poisson counts, widened by
+    the overdispersion that the model has learned. A line leads from the observed rate to the model's.
+
+    Parameters
+    ----------
+    posterior : Posterior
+    table : DataFrame
+        From `Posterior.totals`, with ``observed``.
+    ax : Axes, optional
+        By default a new figure's.
+    title : str, optional
+    """
+    exposure, observed, modelled = _funnel_points(posterior, table)
+    some = np.isfinite(observed) & (exposure > 0)
+    if not some.any():
+        raise DataError(
+            "No region has a number of observed events that may be shown.", option="regions", found=len(table)
+        )
+    ax = new_axes(ax, (7.6, 5.0))
+    factor, overall = posterior.shown.factor, posterior.overall
+    across = np.geomspace(exposure[some].min() / 1.4, exposure[some].max() * 1.4, 300)
+    spread = math.sqrt(overdispersion_of(posterior))
+    for chance, style in zip(FUNNEL, ("-", "--"), strict=True):
+        low, high = funnel_limits(overall * across / factor, chance, spread)
+        for end in (low, high):
+            ax.plot(across, factor * end / across, style, color=SHORE, linewidth=1.0)
+        ax.plot([], [], style, color=SHORE, linewidth=1.0, label=f"{percent(chance, 1).replace('.0', '')} limits")
+    ax.axhline(overall, color=SHORE, linewidth=0.8, linestyle=":", label=f"all: {number(overall, 3)}")
+    low, high = (ends[some] for ends in funnel_limits(overall * exposure / factor, FUNNEL[1], spread))
+    rate = factor * observed / np.where(exposure > 0, exposure, np.nan)
+    beyond = np.where(observed[some] > high, _HIGHER, np.where(observed[some] < low, _LOWER, _EITHER))
+    ax.vlines(exposure[some], rate[some], modelled[some], color="#b9c6cc", linewidth=0.9, zorder=1)
+    ax.scatter(exposure[some], rate[some], c=beyond, s=22, zorder=3, label="observed")
+    ax.scatter(exposure[some], modelled[some], s=14, zorder=2, facecolor="white", edgecolor=QUIET, label="the model's")
+    if (column := name_column(table)) is not None:
+        names = np.asarray(table[column], object)
+        for k in np.flatnonzero(some)[beyond != _EITHER][:12]:
+            at = (exposure[k], rate[k])
+            ax.annotate(str(names[k]), at, (5, 3), textcoords="offset points", fontsize=8, color=INK)
+    words = {"area": posterior.domain.area_unit[1], "population": "people", "expected": "expected cases"}
+    ax.set_xscale("log")
+    ax.set_xlabel(words.get(posterior.exposure_kind, "exposure") + (", those seen" if _has_effort(table) else ""))
+    ax.set_ylabel(posterior.units)
+    top = float(np.nanmax(np.concatenate([rate[some], modelled[some]])))
+    ax.set_ylim(0, 1.15 * max(top, overall))
+    ax.grid(axis="y", color="#dde3e6", linewidth=0.6)
+    ax.set_axisbelow(True)
+    ax.legend(frameon=False, fontsize=8)
+    hide_spines(ax, "right", "top")
+    ax.set_title("Observed rates and chance" if title is None else title, fontsize=12, loc="left", color=SHORE)
+    return ax
+
+
+def _has_effort(table: pd.DataFrame) -> bool:
+    return "reported" in table
+
+
+def _funnel_points(posterior: Posterior, table: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the exposure behind what gets reported, the events observed, and the model's rates, by region."""
+    if not posterior.is_summed or posterior.exposure_kind == "risk":
+        raise DataError(
+            f"A funnel is of numbers of events among known exposures; this map is of a {posterior.quantity}.",
+            option="regions",
+            remedy="Use plot_regions or, for a comparison of regions, plot_ranks.",
+        )
+    if "observed" not in table:
+        raise DataError(
+            "A funnel is of observed numbers of events, and this table has none.",
+            option="regions",
+            found=list(map(str, table.columns)),
+            remedy="Pass what posterior.totals(regions, points=...) returns.",
+        )
+    name = next(name for name in ("exposure", "land_km2", "land_area") if name in table)
+    exposure = table[name].to_numpy(float)
+    expected = table["expected"].to_numpy(float)
+    modelled = posterior.shown.factor * expected / np.where(exposure > 0, exposure, np.nan)
+    if _has_effort(table):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            exposure = np.nan_to_num(exposure * table["reported"].to_numpy(float) / expected)
+    return exposure, table["observed"].to_numpy(float), modelled
+
+
+def overdispersion_of(posterior: Posterior) -> float:
+    """Return variance / mean of the counts that were fitted, at one rate everywhere; 1 of Poisson counts."""
+    rate = math.log(posterior.overall / posterior.shown.factor)
+    exposure = np.asarray(posterior.seen_exposure, float).ravel()
+    if posterior.areas is not None:
+        exposure = np.asarray(posterior.areas.shares @ np.atleast_2d(posterior.seen_exposure).T).ravel()
+    exposure = exposure[exposure > 0]
+    mean, variance = posterior.likelihood.moments(np.full(len(exposure), rate), exposure)
+    return float(np.sum(variance) / np.sum(mean))
+
+
+def funnel_limits(mean: np.ndarray, chance: float, spread: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    """Return limits that Poisson counts of these means lie within, smooth between whole numbers.
+
+    `spread` widens them about the mean, but not below zero.
+
+    Examples
+    --------
+    >>> low, high = funnel_limits(np.array([4.0, 400.0]), 0.95)
+    >>> low.round(1).tolist(), high.round(1).tolist()
+    ([0.3, 360.7], [7.8, 439.1])
+    """
+    low, high = (np.nan_to_num(pdtrik(p, mean)) for p in (0.5 - chance / 2, 0.5 + chance / 2))
+    return np.maximum(mean + spread * (low - mean), 0.0), np.maximum(mean + spread * (high - mean), 0.0)
+
+
+def plot_regions(
+    posterior: Posterior,
+    table: gpd.GeoDataFrame,
+    ax: matplotlib.axes.Axes | None = None,
+    *,
+    variable: str | None = None,
+    unsure: str = "hatch",
+    title: str | None = None,
+    scale_bar: bool = True,
+    **look: Any,
+) -> Any:
+    """Draw regions in classes, and show in the picture where their class is not sure.
+
+    Parameters
+    ----------
+    posterior : Posterior
+    table : GeoDataFrame
+        From `Posterior.totals` or `Posterior.ranks`.
+    ax : Axes, optional
+        By default a new figure's.
+    variable : str, optional
+        A column with an interval: by default the relative risk, the rate, or the mean.
+    unsure : {"hatch", "fade", "ignore"}
+        What happens to regions whose interval reaches into another class.
+    title : str, optional
+    scale_bar : bool
+    **look
+        Classes and colours, as of `plot_posterior`.
+    """
+    from matplotlib.collections import PathCollection
+    from matplotlib.patches import PathPatch
+
+    shown = next((n for n in ("relative_risk", "rate", "mean") if n in table), "") if variable is None else variable
+    ends = interval_in(table, "" if shown in ("expected", "mean") else shown)
+    if shown not in table or ends is None:
+        raise DataError(
+            f"{option('variable')} is a column of numbers with an interval; found {variable!r}.",
+            option="variable",
+            found=variable,
+            remedy="Use one of relative_risk, rate, mean and expected that the table has.",
+        )
+    values, low, high = (table[name].to_numpy(float) for name in (shown, ends.low, ends.high))
+    units = "" if shown == "relative_risk" else "events" if shown == "expected" else posterior.units
+    usual = _few_classes(values, low, high, ratio=shown == "relative_risk", units=units)
+    asked: list[Any] = [look.get(name) for name in ("classes", "vmin", "vmax", "cmap")]
+    classes = _asked(asked[0], asked[1], asked[2], asked[3], values, usual, "")
+    index = classes.index(values)
+    known = index >= 0
+    sure = ~known | _within_class(classes, low, high)
+    domain = posterior.domain
+    ax = new_axes(ax, map_size(domain, beside=2.2))
+    colours = np.full((len(table), 3), 189.0)
+    colours[known] = classes.colours[index[known]]
+    if unsure == "fade":
+        colours[~sure] += 0.65 * (255.0 - colours[~sure])
+    paths = [land_path(polygonal(shape)) if not shape.is_empty else None for shape in near_domain(table, domain)]
+    shore = PathPatch(land_path(domain.geometry), transform=ax.transData)
+    for chosen, hatch in ((sure | (unsure != "hatch"), None), (~sure & (unsure == "hatch"), "////")):
+        some = [k for k in np.flatnonzero(chosen) if paths[k] is not None]
+        drawn = PathCollection(
+            [paths[k] for k in some], facecolors=colours[some] / 255, edgecolors=SHORE, linewidths=0.5, hatch=hatch,
+            zorder=1,
+        )  # fmt: skip
+        ax.add_collection(drawn)
+        drawn.set_clip_path(shore)
+    ax.add_artist(PathPatch(land_path(domain.geometry), fill=False, edgecolor=SHORE, linewidth=0.7, zorder=2))
+    label = f"{shown.replace('_', ' ')}{f', {units}' if units else ''}"
+    bar = class_mappable(classes)
+    if bar is not None:
+        draw_bar(ax.figure, ax, bar, label, classes)
+    else:
+        draw_swatches(ax, classes, label)
+    dress(ax, domain, title=f"Regions: {label}" if title is None else title, scale_bar=scale_bar)
+    words = {"hatch": "hatched", "fade": "pale"}.get(unsure)
+    below = [f"{words}: the {ends.words} interval reaches into another class"] if words and not sure.all() else []
+    below += ["grey: hidden, or nobody is exposed"] if not known.all() else []
+    ax.set_xlabel("\n".join(below), fontsize=10, loc="left", color=QUIET)
+    return ax
+
+
+def _within_class(classes: Classes, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Return whether each interval lies within one class."""
+    return np.asarray(classes.index(low) == classes.index(high))
+
+
+def _few_classes(values: np.ndarray, low: np.ndarray, high: np.ndarray, *, ratio: bool, units: str) -> Classes:
+    """Return classes as fine as at least half of the intervals lie within one; two, where none are."""
+    if ratio:
+        tried = [palette.ratio_classes()]
+        breaks = [np.array(some) for some in ((0.5, 0.8, 1.25, 2.0), (0.67, 1.0, 1.5), (0.8, 1.25), (1.0,))]
+    else:
+        tried = [palette.round_classes(values, units=units)]
+        shares = [tuple(np.arange(1, n) / n) for n in (5, 4, 3, 2)]
+        breaks = [palette.quantile_classes(values, probabilities=some).breaks for some in shares]
+    # Without the darkest colours, on which no hatching is seen, and the lightest, which look pale.
+    ramp = "signed" if ratio else "intensity"
+    tried += [Classes(some, palette.colours(len(some) + 3, ramp)[1:-1], units) for some in breaks]
+    known = np.isfinite(values)
+    return next((one for one in tried if _within_class(one, low[known], high[known]).mean() >= 0.5), tried[-1])
+
+
+def draw_hotspots(ax: matplotlib.axes.Axes, hotspots: gpd.GeoDataFrame) -> None:
+    """Outline hot spots on a map, on a light rim, in the colours of their classes, with their numbers."""
+    from matplotlib.patches import PathPatch
+    from matplotlib.patheffects import withStroke
+
+    kinds = hotspots["class"] if "class" in hotspots else [""] * len(hotspots)
+    for shape, kind, name in zip(hotspots.geometry, kinds, hotspots["hotspot"], strict=True):
+        path, colour = land_path(polygonal(shape)), palette.HOTSPOT_COLOURS[kind]
+        dashes = (0, (3, 2)) if kind == "former" else "-"
+        ax.add_artist(PathPatch(path, fill=False, edgecolor="white", linewidth=3.0, zorder=3.1))
+        ax.add_artist(PathPatch(path, fill=False, edgecolor=colour, linewidth=1.5, linestyle=dashes, zorder=3.2))
+        ax.annotate(
+            str(name), shapely.get_coordinates(shapely.point_on_surface(shape))[0], fontsize=9, color=colour,
+            ha="center", va="center", zorder=5, path_effects=[withStroke(linewidth=2.5, foreground="white")],
+        )  # fmt: skip
+
+
+# -- Periods as a film ---------------------------------------------------------------------------------------
+
+
+def animation(
+    view: View,
+    path: str | Path,
+    *,
+    seconds: float = 0.8,
+    width: int = 800,
+    hotspots: gpd.GeoDataFrame | None = None,
+    **how: Any,
+) -> Path:
+    """Write a film of the periods, a picture for each under one legend: a GIF, or an MP4 where ffmpeg is there.
+
+    Parameters
+    ----------
+    view : View
+    path : path
+        Ends in ``.gif`` or ``.mp4``.
+    seconds : float
+        For each period.
+    width : int
+        Of the pictures, in pixels.
+    hotspots : GeoDataFrame, optional
+        Outlined, each in its period.
+    **how
+        ``variable``, ``threshold``, ``classes``, ... as of `plot_posterior`.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    path = Path(path)
+    kind = path.suffix.lower()
+    if kind not in (".gif", ".mp4"):
+        raise DataError(f"A film is written as .gif or .mp4; found {path.name!r}.", option="path", found=path)
+    if kind == ".mp4" and which("ffmpeg") is None:
+        raise DataError(
+            "MP4 needs the program ffmpeg, which is not there.",
+            option="path",
+            found=path,
+            remedy="Install ffmpeg, or write a .gif.",
+        )
+    title = how.pop("title", None)
+    field = DrawnMap.of(view, **how)
+    size = map_size(view.domain)
+    dpi = 2 * round(width / size[0] / 2)
+    frames = []
+    for k, name in enumerate(view.labels):
+        figure = Figure(figsize=size, dpi=dpi, layout="constrained")
+        canvas: Any = FigureCanvasAgg(figure)
+        ax = figure.subplots()
+        show_cells(view.domain, field.values[k], ax, classes=field.classes, label=field.label)
+        hatch_cells(ax, view.domain, view.hatched[0][k], f"hatched: {view.hatched[1]}")
+        if view.posterior.protection:
+            grey_land(ax, view.domain)
+        if hotspots is not None:
+            draw_hotspots(ax, hotspots[hotspots["period"] == name])
+        ax.set_title(field.title if title is None else title, fontsize=11, loc="left", color=QUIET)
+        ax.set_title(f"{name}{view.marks[k]}", fontsize=14, loc="right", fontweight="bold")
+        canvas.draw()
+        frames.append(np.asarray(canvas.buffer_rgba())[:, :, :3].copy())
+    with replacing(path, parents=True) as temporary:
+        (_write_gif if kind == ".gif" else _write_mp4)(temporary, frames, seconds)
+    return path
+
+
+def _write_gif(path: Path, frames: list[np.ndarray], seconds: float) -> None:
+    """Write pictures as a GIF that begins again, all in one set of colours so that none flickers."""
+    from PIL import Image
+
+    stacked = np.concatenate([frame[::2, ::2] for frame in frames])
+    common = Image.fromarray(stacked).quantize(256, dither=Image.Dither.NONE)
+    pictures = [Image.fromarray(frame).quantize(palette=common, dither=Image.Dither.NONE) for frame in frames]
+    pictures[0].save(
+        path, format="GIF", save_all=True, append_images=pictures[1:], duration=round(1000 * seconds), loop=0
+    )
+
+
+def _write_mp4(path: Path, frames: list[np.ndarray], seconds: float) -> None:
+    """Write pictures as an MP4 that every player shows, through ffmpeg."""
+    rows, cols = (2 * (n // 2) for n in frames[0].shape[:2])
+    command = [
+        "ffmpeg", "-loglevel", "error", "-y", "-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{cols}x{rows}",
+        "-r", f"{1 / seconds:g}", "-i", "-", "-r", "25", "-pix_fmt", "yuv420p", "-f", "mp4", str(path),
+    ]  # fmt: skip
+    raw = b"".join(np.ascontiguousarray(frame[:rows, :cols]).tobytes() for frame in frames)
+    done = subprocess.run(command, input=raw, capture_output=True, check=False)
+    if done.returncode:
+        raise DataError(
+            f"ffmpeg has failed: {done.stderr.decode(errors='replace').strip()[-300:]}",
+            option="path",
+            remedy="Write a .gif instead.",
+        )
 
 
 # -- Domains, values of nodes, hyperparameters, features -----------------------------------------------------

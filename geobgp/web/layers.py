@@ -591,6 +591,15 @@ class Plane:
         cut = shapely.segmentize(geometry, 8 * self.domain.cell_size)
         return shapely.transform(cut, lambda xy: np.column_stack(self.to_plane(xy[:, 0], xy[:, 1])))
 
+    def in_degrees(self, shapes: np.ndarray) -> np.ndarray:
+        """Return polygons in the domain's CRS in degrees, in one piece beyond 180 too, right to a thousandth pixel."""
+        digits = max(math.ceil(-math.log10((self.pixel if self.local else math.degrees(self.pixel / RADIUS)) / 1e3)), 0)
+
+        def moved(xy: np.ndarray) -> np.ndarray:
+            return np.round(np.column_stack(self.to_degrees(*self.to_plane(xy[:, 0], xy[:, 1]))), digits)
+
+        return np.asarray(shapely.transform(shapes, moved))
+
     def cells(self) -> np.ndarray:
         """Return, for each pixel, the cell (row * columns + column) whose value it shows, -1 for none.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import folium
 import numpy as np
+import shapely
 
 from geobgp.checks.hotspots import read_hotspots
 from geobgp.data.inputs import unseen_share
@@ -20,7 +22,7 @@ from geobgp.output import palette
 from geobgp.output.grids import View, hatched_cells, uncertainty
 from geobgp.privacy import refuse
 from geobgp.summary import events_in_words
-from geobgp.text import count, percent, size_text
+from geobgp.text import chance, count, number, percent, size_text
 from geobgp.web import overlays
 from geobgp.web.layers import (
     DIGITS,
@@ -36,7 +38,7 @@ from geobgp.web.layers import (
     with_legend,
 )
 from geobgp.web.overlays import check_basemap
-from geobgp.web.page import assemble, data_url, palette_png
+from geobgp.web.page import assemble, data_url, inline_leaflet, palette_png, raw_element, render
 
 if TYPE_CHECKING:
     import geopandas as gpd
@@ -53,6 +55,8 @@ if TYPE_CHECKING:
 MAX_PIXELS, MAX_TIME_PIXELS = 4_000_000, 1_000_000
 #: Bytes of pictures and numbers in a map at most; when they take more, the map has fewer pixels.
 MAX_BYTES = 12_000_000
+#: Cells that `explore` shows one by one at most; larger maps are pictures.
+MAX_CELLS = 20_000
 #: Cells that may be averaged along each side for the numbers of periods, before a page is refused.
 MAX_BLOCK = 8
 #: The colours of lines across land of which the data say nothing: on light classes, and on dark ones.
@@ -327,6 +331,69 @@ class Page:
             "hotspots": None if self.hotspots is None else overlays.hotspot_config(self.hotspots, plane, labels),
             "points": None if self.points is None else overlays.point_config(*self.points, plane),
         }  # fmt: skip
+
+
+def explore(
+    posterior: Posterior,
+    cells: gpd.GeoDataFrame,
+    column: str,
+    classes: palette.Classes,
+    label: str,
+    *,
+    m: folium.Map | None,
+    tiles: str | folium.TileLayer | None,
+    tooltip: bool,
+    popup: bool,
+    legend: bool,
+    opacity: float,
+) -> folium.Map:
+    """Return a folium map of cells in classes, with their numbers under the cursor; see `Posterior.explore`."""
+    check_basemap(tiles, local=posterior.domain.crs is None)
+    overlays.few_enough(len(cells), MAX_CELLS, "cells", "column")
+    plane = Plane.over(posterior.domain, MAX_TIME_PIXELS)
+    values = cells[column].to_numpy(float)
+    index = classes.index(values.astype(np.float32))
+    colours = [classes.hex[k] if k >= 0 else "#bdbdbd" for k in index]
+    names = [name for name in cells.columns if name not in (cells.geometry.name, "node", "start")]
+    texts = {name: [_cell_text(name, value) for value in cells[name]] for name in names}
+    shapes = shapely.to_geojson(plane.in_degrees(cells.geometry.to_numpy()))
+    columns = {"colour": colours} | texts
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    features = [
+        {"type": "Feature", "properties": row, "geometry": json.loads(shape)}
+        for row, shape in zip(rows, shapes, strict=True)
+    ]
+    if m is None:
+        m = folium.Map(tiles=None, crs="Simple" if plane.local else "EPSG3857", prefer_canvas=True)
+        inline_leaflet(m)
+        if tiles is not None:
+            overlays.basemap_layer(tiles).add_to(m)
+    said: dict[str, Any] = {"fields": names, "aliases": [name.replace("_", " ") for name in names], "localize": False}
+    folium.GeoJson(
+        {"type": "FeatureCollection", "features": features},
+        name=label,
+        style_function=lambda f: {
+            "fillColor": f["properties"]["colour"], "fillOpacity": opacity, "weight": 0.3, "color": "#33434b",
+        },
+        highlight_function=lambda _: {"weight": 2.0},
+        tooltip=folium.GeoJsonTooltip(**said) if tooltip else None,
+        popup=folium.GeoJsonPopup(**said) if popup else None,
+    ).add_to(m)  # fmt: skip
+    if legend:
+        entries = list(zip(classes.hex, classes.labels(), strict=True))[::-1]
+        root: Any = m.get_root()
+        root.html.add_child(raw_element(render("web/legend.html.j2", label=label, entries=entries)))
+    m.fit_bounds(plane.bounds)
+    return m
+
+
+def _cell_text(name: str, value: Any) -> str:
+    """Return what is told of a number of a cell."""
+    if isinstance(value, str):
+        return value
+    if name.startswith("exceedance_"):
+        return "" if np.isnan(value) else chance(float(value))
+    return "" if np.isnan(value) else number(float(value), 3)
 
 
 def save(made: folium.Map, path: str | os.PathLike[str]) -> Path:

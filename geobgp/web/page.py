@@ -205,6 +205,19 @@ def assemble(
     return page
 
 
+def inline_leaflet(made: folium.Map) -> None:
+    """Put Leaflet into the page of a map, in the place of all that folium would fetch."""
+    made.default_js, made.default_css = [], []
+    css, js = _leaflet()
+    root: Any = made.get_root()
+    root.header.add_child(_RawElement(f"<style>{css}</style><script>{js}</script>"), name="leaflet", index=1)
+
+
+def raw_element(text: str) -> Element:
+    """Return text that goes into a page as it is."""
+    return _RawElement(text)
+
+
 class _Page(Figure):
     """The page, in its language; readers may enlarge it on any screen."""
 
