@@ -106,6 +106,16 @@ def read(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str, np.ndar
         ) from error
 
 
+def kind_of(path: str | Path) -> str | None:
+    """Return what kind of file this is by its header, before it is checked; None where it has none that can be read."""
+    try:
+        with zipfile.ZipFile(path) as archive, archive.open(f"{_HEADER}.npy") as stream:
+            form: Any = np.lib.format
+            return str(json.loads(form.read_array(stream, allow_pickle=False).tobytes())["kind"])
+    except _DAMAGE:
+        return None
+
+
 def _check_sizes(file: BinaryIO, path: Path) -> None:
     """Refuse a file whose members claim more bytes than it has: packed ones, shared ones, arrays that lie.
 

@@ -1,11 +1,13 @@
 """What `geobgp info` says of files."""
 
 import geopandas as gpd
+import numpy as np
 import pandas as pd
 import pyogrio
 import pytest
 import shapely
 
+from geobgp import store
 from geobgp.cli.info import describe
 from geobgp.errors import GeobgpError
 
@@ -56,3 +58,43 @@ def test_what_is_nothing_of_this(tmp_path):
         describe(tmp_path / "a.gpkg")
     with pytest.raises(GeobgpError, match="no results there"):
         describe(tmp_path)
+
+
+def test_every_file_and_folder_that_geobgp_writes_is_described(tmp_path):
+    """Maps in space and over time, strata, tiles: no file of theirs is taken for a damaged one."""
+    import json
+
+    from geobgp.cli.app import main
+
+    rng = np.random.default_rng(0)
+    land = gpd.GeoDataFrame(geometry=[shapely.box(150_000, 460_000, 160_000, 470_000)], crs=28992)
+    land.to_file(tmp_path / "land.gpkg")
+    cases = gpd.GeoDataFrame(
+        {"year": rng.integers(2020, 2023, 300), "kind": rng.choice(["a", "b"], 300)},
+        geometry=gpd.points_from_xy(rng.uniform(150_000, 160_000, 300), rng.uniform(460_000, 470_000, 300)),
+        crs=28992,
+    )
+    cases.to_file(tmp_path / "cases.gpkg")
+    common = ["--land", str(tmp_path / "land.gpkg"), "--cell-size", "1000", "-q"]
+    quick = [*common, "--features", "16", "--no-cache", "--no-checks", "--permeability", "0"]
+    cases_path = str(tmp_path / "cases.gpkg")
+    runs = {
+        "map": ["map", cases_path, *quick],
+        "time": ["map", cases_path, *quick, "--time", "year", "--every", "year", "--forecast", "1"],
+        "strata": ["strata", cases_path, *quick, "--by", "kind"],
+        "tiles": ["tiles", cases_path, *common, "--tile-nodes", "400"],
+    }
+    for name, command in runs.items():
+        folder = tmp_path / name
+        assert main([*command, "-o", str(folder)]) == 0
+        facts = json.loads(describe(folder, as_json=True))
+        assert facts["results"] == name and (name == "strata" or "300 used" in facts["points"])
+        for path in sorted(p for p in folder.rglob("*") if p.is_file() and ".zarr" not in str(p)):
+            assert describe(path), path
+        stored = [p for p in folder.rglob("*") if p.suffix == ".geobgp"]
+        assert stored and all(store.kind_of(p) for p in stored)
+    assert rows(describe(tmp_path / "time"))["periods"].startswith("3 years, 2020 to 2022")
+    assert "a, b" in rows(describe(tmp_path / "strata"))["strata"].replace("'", "")
+    assert "mean" in describe(tmp_path / "map/map.qgz") and rows(describe(tmp_path / "map/map.qgz"))["QGIS project"]
+    axes = rows(describe(tmp_path / "time/intensity.nc"))["axes"]
+    assert "time 4" in axes and "northing 10" in axes and "easting 10" in axes
