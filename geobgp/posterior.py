@@ -568,7 +568,7 @@ class Posterior:
                 "tau": self.tau,
                 "level_sd": self.level_sd,
             }
-        if self.effort is not None:
+        if self.final_effort is not None:
             facts["effort"] = "as with full effort"
         if self.delays is not None:
             facts["reports_until"] = self.delays.as_of

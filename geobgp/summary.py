@@ -247,7 +247,7 @@ def describe(posterior: Posterior) -> Summary:
         "likelihood": posterior.likelihood.name,
         "unit": posterior.units,
         **_describe_time(posterior),
-        "effort": None if posterior.effort is None else about_effort(posterior.effort, domain),
+        "effort": None if posterior.final_effort is None else about_effort(posterior.final_effort, domain),
         "delays": None if posterior.delays is None else posterior.delays.words(),
         "boundary": info["boundary"],
         "permeability": info["permeability"],

@@ -614,7 +614,7 @@ def plot_level(view: View, figure: Figure | None = None) -> Figure:
         axes[1].vlines(at, table[predicted.low], table[predicted.high], color=SHORE, linewidth=1.0, alpha=0.6)
         bars = "observed (bars), " if seen else ""
         if seen and len(late) and "final" in table:
-            bars = "observed so far (bars), not reported yet (dotted), "
+            bars = "so far (bars), not reported yet (dotted), "
         titles.append(
             f"Events {bars}expected (line, {expected.words} interval) and predicted (strokes, {predicted.words})"
         )

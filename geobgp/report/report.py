@@ -291,7 +291,7 @@ def render(shown: Posterior | View, inputs: ReportInputs) -> str:
     posterior = view.posterior
     people = "People" if posterior.exposure_kind == "population" else "Exposure"
     linear = view.data.attrs.get("scale") == "linear"
-    effort = None if posterior.effort is None else np.atleast_2d(posterior.effort).mean(axis=0)
+    effort = None if posterior.final_effort is None else np.atleast_2d(posterior.final_effort).mean(axis=0)
     return templates.render(
         "report/report.html.j2",
         posterior=posterior,
@@ -598,8 +598,8 @@ def _level(view: View) -> dict[str, Any]:
         late = bool(view.posterior.nowcast.any())
         columns["So far" if late else "Observed"] = [events(float(v)) for v in last["observed"]]
         if late and "final" in last:
-            columns["In the end"] = [events(round(float(v))) for v in last["final"]]
-            columns |= between(last, "final", events)
+            columns["In the end"] = [events(float(np.round(v))) for v in last["final"]]
+            columns |= between(last, "final", events, "In the end")
     columns |= between(last, "predicted", events)
     if "expected" in last:
         columns["Expected"] = [events(float(v)) for v in last["expected"]]
@@ -691,7 +691,7 @@ def between(
         return {}
     head = f"{name or capital(of.replace('_', ' '))}, {found.words}"
     ends = zip(frame[found.low], frame[found.high], strict=True)
-    return {head: [f"{show(float(low))} to {show(float(high))}" for low, high in ends]}
+    return {head: ["-" if np.isnan(low) else f"{show(float(low))} to {show(float(high))}" for low, high in ends]}
 
 
 def three(value: float) -> str:

@@ -238,6 +238,8 @@ def included(posterior: Posterior) -> list[str]:
         sources.append(f"the effects of {_and(posterior.design.covariates)}")
     if posterior.periods is not None:
         sources.append("the course over the periods")
+    if posterior.nowcast.any():
+        sources.append("the delays of reports")
     if _integrated(posterior):
         sources.append(f"the hyperparameters, by a mixture over {len(posterior.fit.states)} values")
     return sources
@@ -263,8 +265,10 @@ def _not_included(posterior: Posterior) -> Iterator[str]:
     if posterior.exposure_kind in exposures:
         verb = "are" if posterior.exposure_kind == "expected" else "is"
         yield f"{exposures[posterior.exposure_kind]} {verb} taken as known without error, as is where it lies."
-    if posterior.effort is not None:
+    if posterior.final_effort is not None:
         yield "The effort, the share of events that get reported, is taken as known without error."
+    if posterior.delays is not None:
+        yield "Delays are taken to have the same distribution throughout the series; how well it is known is included."
     if posterior.design.names:
         what = "confounders" if posterior.exposure_kind == "risk" else "covariates"
         yield f"The values of the {what} ({_and(posterior.design.covariates)}) are taken as measured without error."
@@ -341,7 +345,7 @@ def _of_data(posterior: Posterior) -> Iterator[str]:
         yield "Controls are taken for a random sample of the people whom the cases come from; no absolute risk follows."
         if not posterior.design.names:
             yield "No confounders were allowed for: differences of age or sex between places may appear as risk."
-    if posterior.effort is None and posterior.is_summed and posterior.exposure_kind != "risk":
+    if posterior.final_effort is None and posterior.is_summed and posterior.exposure_kind != "risk":
         yield "Reporting is taken to be the same everywhere: where more is reported the map is higher."
     if posterior.unexposed.any():
         share = percent(

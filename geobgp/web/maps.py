@@ -464,11 +464,14 @@ def hatched_picture(
 
 def _seen(posterior: Posterior) -> str:
     """Return what a map with effort is of, and on how much of the land the data say nothing."""
-    if posterior.effort is None:
-        return ""
-    effort = np.atleast_2d(posterior.effort)
+    effort, delays = posterior.final_effort, posterior.delays
+    late = f", with events not reported by {delays.as_of}" if delays is not None and posterior.nowcast.any() else ""
+    if effort is None:
+        return late
+    effort = np.atleast_2d(effort)
     share = float(np.mean([unseen_share(one, posterior.domain) for one in effort]))
-    return f", with full effort; no data on {percent(share)} of the land" if share > 0 else ", with full effort"
+    dark = f"; no data on {percent(share)} of the land" if share > 0 else ""
+    return f", with full effort{dark}{late}"
 
 
 def in_doubt(summary: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ import geopandas as gpd
 import numpy as np
 import pandas as pd
 import pytest
+import rasterio
 import shapely
 import xarray as xr
 
@@ -320,10 +321,21 @@ def test_is_saved_and_read_again(nowcast, tmp_path):
     assert last.nowcast.tolist() == [True]
 
 
-def test_forecasts_are_of_all_events(nowcast):
+def test_forecasts_are_of_all_events(nowcast, tmp_path):
     ahead = nowcast.forecast(2)
     assert ahead.effort is None
     assert not ahead.nowcast.any()
+    nowcast.to_report(tmp_path / "report.html", forecast=ahead, checks=False)
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "2020-W15 (nowcast)" in page
+    assert "2020-W16 (forecast)" in page
+    nowcast.to_map(tmp_path / "map.html", forecast=ahead)
+    assert "(forecast)" in (tmp_path / "map.html").read_text(encoding="utf-8")
+    nowcast.to_raster(tmp_path / "rasters", forecast=ahead)
+    with rasterio.open(tmp_path / "rasters" / "q50_2020-W15.tif") as last:
+        assert last.tags()["nowcast"] == "true"
+    with rasterio.open(tmp_path / "rasters" / "q50_2020-W16.tif") as later:
+        assert "nowcast" not in later.tags()
     level = ahead.level()
     assert level["predicted_q95"].iloc[0] > nowcast.level()["final"].iloc[-1] * 0.5
 
