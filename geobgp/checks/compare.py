@@ -11,15 +11,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
+from scipy.spatial import cKDTree
 
 from geobgp.checks.blocks import are_folds, auto_side, most_at_once, narrowed
 from geobgp.checks.samples import NodeSample, sample_of
 from geobgp.checks.scoring import per_event
 from geobgp.errors import DataError, DomainError, option
-from geobgp.inference.mixture import LogNormalDifference, NormalMixture, check_probabilities, quantile_name
+from geobgp.inference.differences import Difference, Quantity
+from geobgp.inference.links import Link
+from geobgp.inference.mixture import check_probabilities, quantile_name
 from geobgp.land.regions import read_regions, sum_samples, table
 from geobgp.privacy import hide_regions
-from geobgp.text import listed, number
+from geobgp.text import listed, number, percent
 from geobgp.validation import AXES, BASEMAP, NAME, PATH, POSTERIOR, RNG, TEXT, Rule, real, seed_of, validated, whole
 
 if TYPE_CHECKING:
@@ -37,8 +40,9 @@ if TYPE_CHECKING:
 # -- Comparison: which of several maps of the same events predicts blocks best that it has not seen ----------
 
 
-#: Share of the events by which maps of the same events may differ: at the shore some are dropped.
-_SAME = 0.01
+#: Share of the events by which maps of the same events may differ: at the shore some are dropped; and cells within
+#: which a place is the same.
+_SAME, _NEAR = 0.01, 1e-4
 
 
 def _maps(value: Any) -> dict[str, Posterior]:
@@ -63,8 +67,9 @@ def compare(
 
     The maps may differ in cells, shores, kernels, covariates and likelihoods, for a score is that of the events as a
     point process: see `CrossValidation`. Blocks lie in coordinates, so that all maps share them. Maps of counts by area
-    are compared area by area, maps of cases and controls by who of the persons of a block are cases, and maps over time
-    by how they forecast the numbers of the last periods.
+    are compared area by area, maps of cases and controls by who of the persons of a block are cases, maps of surveys
+    and values by what was observed at the sites of a block (values as they were measured, whatever is modelled of
+    them), and maps over time by how they forecast the last periods.
 
     Parameters
     ----------
@@ -81,11 +86,11 @@ def compare(
     Returns
     -------
     DataFrame
-        By name, the best first. ``score``: held-out nats per event, above events spread evenly over the land of the
-        first map (of areas, persons and over time: above one rate everywhere); ``difference`` from the best one and its
-        standard error ``difference_se`` (from the differences block by block); ``coverage`` of intervals; ``bound`` of
-        the log evidence per event, as a point process and above the same even spread; ``elbo`` as the fit has it, for
-        maps of the same counts; ``nodes``; ``seconds`` of the fit.
+        By name, the best first. ``score``: held-out nats per event (or site), above events spread evenly over the land
+        of the first map (of areas, persons, sites and over time: above one rate or level everywhere); ``difference``
+        from the best one and its standard error ``difference_se`` (from the differences block by block); ``coverage``
+        of intervals; ``bound`` of the log evidence per event, as a point process and above the same even spread;
+        ``elbo`` as the fit has it, for maps of the same counts; ``nodes``; ``seconds`` of the fit.
 
     Examples
     --------
@@ -143,7 +148,7 @@ class _HeldOutScores(NamedTuple):
 
 def _of_blocks(posterior: Posterior, checked: CrossValidation) -> _HeldOutScores:
     sample, table = sample_of(posterior), checked.table
-    n, land = float(sample.values.sum()), float(posterior.domain.node_areas.sum())
+    n, land = float(sample.weight.sum()), float(posterior.domain.node_areas.sum())
     base = float(sample.constant_model.sum()) / n
     if isinstance(sample, NodeSample):  # spread evenly over the land, whatever the exposure
         base = float(np.log(n * posterior.domain.area_unit[0] / land)) - 1.0
@@ -198,7 +203,9 @@ def _difference(one: _HeldOutScores, best: _HeldOutScores) -> tuple[float, float
 def _kind(posterior: Posterior) -> str:
     """Return what a map is of, in words."""
     what = "counts at places"
-    if posterior.exposure_kind == "risk":
+    if posterior.sites is not None or not posterior.is_summed:
+        what = "values" if posterior.quantity == "value" else "surveys"
+    elif posterior.exposure_kind == "risk":
         what = "cases and controls"
     elif posterior.areas is not None:
         what = "counts by area"
@@ -207,11 +214,36 @@ def _kind(posterior: Posterior) -> str:
 
 def _numbers(posterior: Posterior) -> np.ndarray | None:
     """Return the numbers that a map is made of; None where it does not know them."""
+    if posterior.sites is not None:
+        return np.ones(len(posterior.sites.values))
     if posterior.areas is not None:
         return np.asarray(posterior.areas.guessed, float)
     if posterior.exposure_kind == "risk":
-        return None if posterior.persons is None else posterior.persons.cases_at(posterior.domain.n_nodes)
+        n = None if posterior.periods is None else posterior.n_periods
+        return None if posterior.persons is None else posterior.persons.cases_at(posterior.domain.n_nodes, n)
     return posterior.observed
+
+
+def _rows(posterior: Posterior) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return the places of what was observed, and what it is; None where places are not known."""
+    sites, places = posterior.sites, posterior.places
+    if sites is not None:
+        period = np.zeros(len(sites.values)) if sites.period is None else sites.period
+        return sites.coords, np.column_stack([sites.values, sites.size, period])
+    return None if places is None else (places[:, :2], places[:, 2:])
+
+
+def _shared(one: Posterior, other: Posterior) -> float | None:
+    """Return which share of the observations of two maps is the same, at the same place; None where none is known."""
+    rows, others = _rows(one), _rows(other)
+    if rows is None or others is None or rows[1].shape[1] != others[1].shape[1]:
+        return None
+    what = np.unique(np.vstack([rows[1], others[1]]), axis=0, return_inverse=True)[1].ravel()
+    # In cells; what differs lies far apart.
+    at = np.column_stack([np.vstack([rows[0], others[0]]) / one.domain.cell_size, what])
+    trees = cKDTree(at[: len(rows[0])]), cKDTree(at[len(rows[0]) :])
+    nearest = [trees[1 - k].query(tree.data, distance_upper_bound=_NEAR)[0] for k, tree in enumerate(trees)]
+    return float(min(np.isfinite(distance).mean() for distance in nearest))
 
 
 def _on_one_land(one: Posterior, other: Posterior) -> bool:
@@ -226,7 +258,10 @@ def _check(maps: dict[str, Posterior]) -> Posterior:
     for name, posterior in maps.items():
         counts = _numbers(posterior)
         if counts is None:
-            raise DataError(f"{name!r} is no fit of counts that knows its counts, and cannot be compared.")
+            raise DataError(
+                f"{name!r} does not know what it was fitted to, and cannot be compared.",
+                remedy="Compare the fits themselves, before they are saved.",
+            )
         numbers[name] = counts
     totals = {name: float(counts.sum()) for name, counts in numbers.items()}
     (first, one), *others = maps.items()
@@ -257,6 +292,16 @@ def _check(maps: dict[str, Posterior]) -> Posterior:
                 f"Maps of the same events can be compared; {first!r} and {name!r} have as many, "
                 f"{number(totals[name])}, but at other places.",
                 found=totals,
+            )
+    for name, other in others:
+        shared = _shared(one, other)
+        moved = max(p.points.get("snapped", 0) / max(p.n_points, 1) for p in (one, other))
+        if shared is not None and shared < 1.0 - _SAME - moved:
+            what = "sites with the same values" if one.sites is not None else "events"
+            raise DataError(
+                f"Maps of the same data can be compared; of the {what} of {first!r} and {name!r} "
+                f"{percent(shared)} are the same.",
+                found=shared,
             )
     if max(totals.values()) - min(totals.values()) > _SAME * max(totals.values()):
         raise DataError(
@@ -289,20 +334,7 @@ class Versus:
     names: tuple[str, str] = ("this map", "the other")
 
     def __post_init__(self) -> None:
-        for posterior in (self.first, self.second):
-            if not posterior.is_summed:
-                raise DataError(
-                    f"Two maps of rates are compared; this one is of a {posterior.quantity}.", option="other"
-                )
         one, two = self.first, self.second
-        state, other = one.fit.states[0], two.fit.states[0]
-        effects: list[Any] = [getattr(s, "beta", None) for s in (state, other)]
-        if state is not other and effects[0] is not None and effects[0] is effects[1]:
-            raise DataError(
-                "Two maps are compared that are independent; these are of one fit, under different covariates.",
-                option="other",
-                remedy="Their ratio is that of the effects: posterior.effects().",
-            )
         if one is two:
             raise DataError("A map is compared with another one; both are the same.", option="other")
         if not _on_one_land(one, two):
@@ -313,12 +345,27 @@ class Versus:
                 remedy="Fit both on one Domain, or give both the same land, water, "
                 f"{option('cell_size')} and {option('crs')}.",
             )
+        if one.likelihood.quantity != two.likelihood.quantity:
+            raise DataError(
+                f"One map is of a {one.quantity}, the other of a {two.quantity}; they cannot be compared.",
+                option="other",
+                found=(one.quantity, two.quantity),
+            )
         if one.units != two.units:
+            same = "kind of exposure" if one.is_summed else "unit"
             raise DataError(
                 f"One map is in {one.units}, the other in {two.units}; their ratio has no meaning.",
                 option="other",
                 found=(one.units, two.units),
-                remedy="Give both the same kind of exposure.",
+                remedy=f"Give both the same {same}.",
+            )
+        state, other = one.fit.states[0], two.fit.states[0]
+        effects: list[Any] = [getattr(s, "beta", None) for s in (state, other)]
+        if state is not other and effects[0] is not None and effects[0] is effects[1]:
+            raise DataError(
+                "Two maps are compared that are independent; these are of one fit, under different covariates.",
+                option="other",
+                remedy="Their ratio is that of the effects: posterior.effects().",
             )
         if len(self.names) != 2:
             raise DataError(f"Two maps have two names; found {len(self.names)}.", option="names", found=self.names)
@@ -327,6 +374,20 @@ class Versus:
     def domain(self) -> Domain:
         """The land that both maps lie on."""
         return self.first.domain
+
+    @property
+    def _links(self) -> tuple[Link, Link]:
+        return self.first.link, self.second.link
+
+    @property
+    def has_ratio(self) -> bool:
+        """Whether the ratio has a meaning: neither quantity can lie below zero."""
+        return all(link.lowest >= 0 for link in self._links)
+
+    @property
+    def main(self) -> str:
+        """What is shown first: the "ratio", or the "difference" where there is none."""
+        return "ratio" if self.has_ratio else "difference"
 
     @property
     def units(self) -> str:
@@ -369,23 +430,48 @@ class Versus:
         facts = {"title": self.title, "source": first["source"], "first": name, "second": other}
         return facts | {"created": first["created"], "second_created": self.second.created}
 
-    @cached_property
-    def _log_ratio(self) -> NormalMixture:
-        return self.first._shown_nodes.minus(self.second._shown_nodes)
+    @property
+    def _quantities(self) -> tuple[Quantity, Quantity]:
+        one, two = (Quantity(posterior._shown_nodes, posterior.link) for posterior in (self.first, self.second))
+        return one, two
 
     @cached_property
-    def _difference(self) -> LogNormalDifference:
-        return LogNormalDifference(self.first._shown_nodes, self.second._shown_nodes)
+    def _log_ratio(self) -> Difference:
+        if not self.has_ratio:
+            raise DataError(
+                "A ratio is of what cannot be below zero, and these maps are of values that can.",
+                option="variable",
+                found="ratio",
+                remedy="Ask for the difference.",
+            )
+        one, two = self._quantities
+        return Difference(one.log, two.log)
+
+    @cached_property
+    def _difference(self) -> Difference:
+        return Difference(*self._quantities)
+
+    def _chance(self, factor: float = 1.0) -> np.ndarray:
+        """Return how probably the first is more than `factor` times the second, at every node."""
+        if factor != 1.0:
+            return self._log_ratio.sf(float(np.log(factor)))
+        if self._links[0] is self._links[1]:
+            return self.first._shown_nodes.minus(self.second._shown_nodes).sf(0.0)
+        return Difference(*self._quantities).sf(0.0)
+
+    def _ratio_moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and variance of the ratio; NaN where it has none."""
+        mean, variance = self._links[0].moments(self.first._shown_nodes)
+        other, square = self._links[1].reciprocal_moments(self.second._shown_nodes)
+        return mean * other, np.maximum((mean**2 + variance) * square - (mean * other) ** 2, 0.0)
 
     # -- on the grid -------------------------------------------------------------------------------
 
     def node_ratio(self, quantiles: Sequence[float] | None = None) -> dict[str, np.ndarray]:
-        """Return mean, sd and quantiles of the ratio at every node, exactly."""
-        mean, var = self._log_ratio.exp_moments()
+        """Return mean, sd and quantiles of the ratio at every node; of squares it has neither mean nor sd."""
+        ratio, (mean, var) = self._log_ratio, self._ratio_moments()
         chances = check_probabilities(self.quantiles if quantiles is None else quantiles)
-        return {"mean": mean, "sd": np.sqrt(var)} | {
-            quantile_name(q): np.exp(self._log_ratio.quantile(q)) for q in chances
-        }
+        return {"mean": mean, "sd": np.sqrt(var)} | {quantile_name(q): np.exp(ratio.quantile(q)) for q in chances}
 
     def node_difference(self, quantiles: Sequence[float] | None = None) -> dict[str, np.ndarray]:
         """Return mean, sd and quantiles of the difference at every node; the quantiles by quadrature."""
@@ -404,7 +490,7 @@ class Versus:
     @validated(factor=real(above=0.0))
     def increase(self, factor: float = 1.0) -> xr.DataArray:
         """Return the probability that the first map is more than `factor` times the second, on the grid."""
-        chance = self._log_ratio.sf(float(np.log(factor)))
+        chance = self._chance(factor)
         words = "an increase" if factor == 1 else f"a ratio above {number(factor, 6)}"
         data = self._dataset({"probability_increase": chance}, f"probability of {words}, {self.title}", "1")
         return data["probability_increase"].assign_attrs(factor=float(factor))
@@ -420,13 +506,16 @@ class Versus:
         """Return all that the rasters hold.
 
         ``ratio`` (the median) and ``difference`` (`drawn_difference`), each with ``_q05`` and ``_q95`` (the ends of the
-        first map's `interval`), and ``probability_increase``.
+        first map's `interval`), and ``probability_increase``. Values that can be below zero have no ratio.
         """
-        ratio, difference = self.ratio(), self.difference(self.quantiles[::2])
-        data = ratio[["q50"]].rename(q50="ratio")
+        names, difference = list(map(quantile_name, self.quantiles[::2])), self.difference(self.quantiles[::2])
+        data, ratio = difference[[]], self.ratio() if self.has_ratio else None
+        if ratio is not None:
+            data = ratio[["q50"]].rename(q50="ratio")
         data["difference"] = self.drawn_difference()
-        for name in map(quantile_name, self.quantiles[::2]):
-            data[f"ratio_{name}"] = ratio[name]
+        for name in names:
+            if ratio is not None:
+                data[f"ratio_{name}"] = ratio[name]
             data[f"difference_{name}"] = difference[name]
         return data.assign(probability_increase=self.increase())
 
@@ -441,9 +530,10 @@ class Versus:
         n_samples: int = 2000,
         rng: int | np.random.Generator = 0,
     ) -> gpd.GeoDataFrame:
-        """Return ratio and difference of the rates of regions, from joint samples of both maps.
+        """Return ratio and difference of the rates (or means) of regions, from joint samples of both maps.
 
-        A region's rate is its expected events per unit of exposure (per km² of land where there is none).
+        A region's rate is its expected events per unit of exposure (per km² of land where there is none); of a
+        prevalence or a value it is the mean over its people (or its land).
 
         Parameters
         ----------
@@ -457,9 +547,10 @@ class Versus:
         Returns
         -------
         GeoDataFrame
-            The regions with their land, ``expected_first`` and ``expected_second`` (numbers of events), ``ratio``
-            (the median) and ``ratio_q05``, ...; ``difference`` (the mean) and ``difference_q05``, ... in `units`;
-            and ``p_increase``. NaN where a region holds no land or nobody is exposed.
+            The regions with their land, ``expected_first`` and ``expected_second`` (numbers of events; ``mean_first``
+            and ``mean_second`` where there are none), ``ratio`` (the median) and ``ratio_q05``, ...; ``difference``
+            (the mean) and ``difference_q05``, ... in `units`; and ``p_increase``. NaN where a region holds no land or
+            nobody is exposed.
         """
         chances = check_probabilities(self.quantiles[::2] if quantiles is None else quantiles)
         frame = read_regions(regions, self.domain)
@@ -467,19 +558,22 @@ class Versus:
         seeds = np.random.SeedSequence(seed_of(rng)).spawn(2)
         for posterior, own in zip((self.first, self.second), seeds, strict=True):
             inside = posterior._within(frame)
-            weights = inside.exposure(posterior.exposure)
+            weights = inside.exposure(posterior.amounts[0])
             exposure = np.asarray(weights.sum(axis=1)).ravel()
             exposed = np.where(exposure > 0, exposure, np.nan) / posterior.shown.factor
             sums = sum_samples(posterior.sample_blocks(n_samples, np.random.default_rng(own)), weights)
             rates.append(sums / exposed)
-            expected.append(weights @ posterior._nodes.exp_mean())
+            expected.append(weights @ posterior.link.mean(posterior._nodes))
             means.append(expected[-1] / exposed)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = rates[0] / rates[1]
         gap = rates[0] - rates[1]
         columns = {"expected_first": expected[0], "expected_second": expected[1]}
-        columns |= {"ratio": np.median(ratio, axis=0)}
-        columns |= {f"ratio_{quantile_name(q)}": np.quantile(ratio, q, axis=0) for q in chances}
+        if not self.first.is_summed:
+            columns = {"mean_first": means[0], "mean_second": means[1]}
+        if self.has_ratio:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                ratio = rates[0] / rates[1]
+            columns |= {"ratio": np.median(ratio, axis=0)}
+            columns |= {f"ratio_{quantile_name(q)}": np.quantile(ratio, q, axis=0) for q in chances}
         columns |= {"difference": means[0] - means[1]}
         columns |= {f"difference_{quantile_name(q)}": np.quantile(gap, q, axis=0) for q in chances}
         columns |= {"p_increase": np.where(np.isnan(gap).any(axis=0), np.nan, (gap > 0).mean(axis=0))}
@@ -519,7 +613,9 @@ class Versus:
         basemap: str | folium.TileLayer | None = None,
         opacity: float | None = None,
     ) -> folium.Map:
-        """Return the interactive map of the ratio; write it to `path` if given, as HTML that needs nothing else.
+        """Return the interactive map of the ratio (or difference, see `main`); write it to `path` if given.
+
+        It is HTML that needs nothing else.
 
         Parameters
         ----------
@@ -543,7 +639,7 @@ class Versus:
         return plot_versus(self, ax, **kwargs)
 
     def __repr__(self) -> str:
-        up = self._log_ratio.sf(0.0)
+        up = self._chance()
         land = self.domain.node_areas
         shares = [float(land[which].sum() / land.sum()) for which in (up > 0.95, up < 0.05)]
         return (

@@ -68,6 +68,11 @@ class Link(ABC):
         with np.errstate(divide="ignore"):
             return self._log_slope(np.asarray(value, float))
 
+    def reciprocal_moments(self, mixture: NormalMixture) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and mean square of one over the quantity, (n,) each; NaN where they are infinite or unknown."""
+        unknown = np.full(mixture.mu.shape[1], np.nan)
+        return unknown, unknown
+
     def mean(self, mixture: NormalMixture) -> np.ndarray:
         """Return the mean of the quantity, (n,)."""
         return self.moments(mixture)[0]
@@ -103,6 +108,14 @@ class _Exp(Link):
 
     def mean(self, mixture: NormalMixture) -> np.ndarray:
         return mixture.exp_mean()
+
+    def reciprocal_moments(self, mixture: NormalMixture) -> tuple[np.ndarray, np.ndarray]:
+        return _exp_mean(mixture, -1.0), _exp_mean(mixture, -2.0)
+
+
+def _exp_mean(mixture: NormalMixture, factor: float) -> np.ndarray:
+    """Return the mean of exp(factor · η)."""
+    return NormalMixture(mixture.weight, factor * mixture.mu, factor**2 * mixture.var).exp_mean()
 
 
 class _Identity(Link):
@@ -177,6 +190,10 @@ class _Logit(Link):
         mean = mixture.weight @ first
         return mean, np.maximum(mixture.weight @ second - mean**2, 0.0)
 
+    def reciprocal_moments(self, mixture: NormalMixture) -> tuple[np.ndarray, np.ndarray]:
+        odds, square = _exp_mean(mixture, -1.0), _exp_mean(mixture, -2.0)
+        return 1.0 + odds, 1.0 + 2.0 * odds + square
+
 
 class _Probit(Link):
     name, lowest, highest = "probit", 0.0, 1.0
@@ -199,6 +216,43 @@ class _Probit(Link):
         return mean, np.maximum(mixture.weight @ second - mean**2, 0.0)
 
 
+class LogOf(Link):
+    """The logarithm of the quantity of another link, which is not negative; not below that of `_LEAST`.
+
+    Examples
+    --------
+    >>> share = LogOf(LOGIT)
+    >>> float(share.inverse(np.zeros(1))[0].round(4)), float(share.forward(np.log(0.5)))
+    (-0.6931, 0.0)
+    """
+
+    name = "log"
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+        self.highest = float(np.log(link.highest))  # type: ignore[misc]
+
+    def __reduce__(self) -> tuple[type[LogOf], tuple[Link]]:  # type: ignore[override]
+        return LogOf, (self.link,)
+
+    def inverse(self, eta: np.ndarray) -> np.ndarray:
+        """Return the logarithm of the quantity."""
+        return np.log(np.maximum(self.link.inverse(eta), _LEAST))
+
+    def _forward(self, mean: np.ndarray) -> np.ndarray:
+        with np.errstate(over="ignore"):
+            return self.link.forward(np.exp(mean))
+
+    def _log_slope(self, value: np.ndarray) -> np.ndarray:
+        return self.link.log_slope(np.exp(value)) + value
+
+    def moments(self, mixture: NormalMixture) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and variance of the logarithm."""
+        raise NotImplementedError
+
+
+#: The lowest quantity that has a logarithm.
+_LEAST = 1e-300
 #: The links; `LINKS` has them by name.
 EXP, LOGIT, PROBIT, IDENTITY, SQUARE = _Exp(), _Logit(), _Probit(), _Identity(), _Square()
 LINKS: dict[str, Link] = {link.name: link for link in (EXP, LOGIT, PROBIT, IDENTITY, SQUARE)}

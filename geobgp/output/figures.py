@@ -1454,7 +1454,7 @@ def plot_versus(
     compared: Versus,
     ax: matplotlib.axes.Axes | None = None,
     *,
-    variable: str = "ratio",
+    variable: str | None = None,
     title: str | None = None,
     **kwargs: Any,
 ) -> matplotlib.axes.Axes:
@@ -1465,14 +1465,15 @@ def plot_versus(
     compared : Versus
     ax : Axes, optional
         By default a new figure's.
-    variable : {"ratio", "difference", "increase"}
+    variable : {"ratio", "difference", "increase"}, optional
         The median of the ratio, the mean of the difference (of rates and relative risks its median), or the probability
-        of an increase.
+        of an increase. By default the ratio, or the difference of values that can be below zero.
     title : str, optional
         By default what is compared.
     **kwargs
         Passed to `show_cells`.
     """
+    variable = compared.main if variable is None else variable
     if variable == "increase":
         values, label = compared.increase(), "probability of an increase"
         classes = palette.classes_for("probability", values.values)

@@ -201,7 +201,8 @@ def versus_map(
     """Return an interactive map of one posterior against another.
 
     Layers: the ratio (its median), the probability of an increase, and the difference (its mean, or the median of
-    rates and relative risks). The ratio under the cursor is shown with its interval.
+    rates and relative risks). The ratio under the cursor is shown with its interval. Of values that can be below zero
+    there is no ratio, and the difference takes its place.
 
     Parameters
     ----------
@@ -209,27 +210,33 @@ def versus_map(
     title, context, basemap, opacity, max_pixels, max_bytes
         As for `posterior_map`.
     """
-    ratio, both, word = compared.ratio(), (compared.first, compared.second), compared.drawn
+    main, both, word = compared.main, (compared.first, compared.second), compared.drawn
+    shown = getattr(compared, main)()
     drawn = [p.intensity()[palette.drawn_variable(p.intensity())].values for p in both]
     chance, gap = compared.increase().values, compared.drawn_difference().values
     chances, words = palette.classes_for("probability", chance), "probability of an increase"
     layers = [
-        Layer("ratio", "Ratio", "Ratio", compared.title, ratio["q50"].values, palette.ratio_classes()),
         Layer("increase", words.capitalize(), words.capitalize(), "%", chance, chances, "p", words),
         Layer("difference", "Difference", f"Difference, {word}", compared.units, gap, palette.signed_classes(gap)),
     ]
-    ends = interval_in(ratio)
+    centre, units = gap, compared.units
+    if main == "ratio":
+        centre, units = shown["q50"].values, f"times {compared.names[1]}"
+        layers.insert(0, Layer("ratio", "Ratio", "Ratio", compared.title, centre, palette.ratio_classes()))
+    else:
+        layers.reverse()
+    ends = interval_in(shown)
     assert ends is not None
-    fields = {"ratio": ratio["q50"].values, "low": ratio[ends.low].values, "high": ratio[ends.high].values}
+    fields = {main: centre, "low": shown[ends.low].values, "high": shown[ends.high].values}
     fields |= {"first": drawn[0], "second": drawn[1], "p": chance}
     page = Page(
         title=compared.title if title is None else title,
-        subtitle="ratio of two maps; the median",
+        subtitle=f"{main} of two maps; the {'median' if main == 'ratio' else word}",
         about=[["first", repr(compared.first)], ["second", repr(compared.second)]],
-        units=f"times {compared.names[1]}",
+        units=units,
         interval=ends.words,
-        drawn="ratio",
-        centre="ratio",
+        drawn=main,
+        centre=main,
         pair=[f"{word}, {name}" for name in compared.names],
         hatched=compared.hatched,
         context=context,

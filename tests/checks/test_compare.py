@@ -12,13 +12,14 @@ import pytest
 import shapely
 from models import square
 from posteriors import island
+from scipy import stats
 from scipy.special import expit
 
 from geobgp import Domain, bin_areas, bin_points, compare
 from geobgp.auto.tasks import fit_risk
 from geobgp.data.persons import Groups, Persons
 from geobgp.errors import DataError
-from geobgp.model import LGCP
+from geobgp.model import LGCP, BoundaryGP
 from geobgp.posterior import Posterior
 from geobgp.prior.full_rank import FullRank
 from geobgp.prior.harmonic import HarmonicBasis
@@ -83,7 +84,7 @@ def test_regions_are_shared_by_maps_of_different_cells(maps):
 def test_maps_that_cannot_be_compared(maps):
     with pytest.raises(DataError, match="Two maps or more"):
         compare({"fine": maps["fine"]})
-    with pytest.raises(DataError, match="knows its counts"):
+    with pytest.raises(DataError, match="'old' does not know what it was fitted to"):
         compare({"fine": maps["fine"], "old": dataclasses.replace(maps["fine"], observed=None)})
     domain = maps["fine"].domain
     fewer = LGCP(FullRank(domain), Matern(1.0, 5.0, 1.0)).fit(np.ones(domain.n_nodes))
@@ -102,6 +103,65 @@ def test_as_many_events_at_other_places_are_not_the_same(maps):
     other = LGCP(maps["fine"].basis, Matern(1.0, 5.0, 1.5)).fit(shuffled)
     with pytest.raises(DataError, match="as many, 700, but at other places"):
         compare({"fine": maps["fine"], "shuffled": other})
+
+
+def sampled(cell: float, values: np.ndarray, xy: np.ndarray, transform="none", sd=1.0) -> Posterior:
+    basis = HarmonicBasis.compute(square(12.0, cell), 40, cache=False)
+    return BoundaryGP(basis, Matern(1.5, 5.0, sd), transform=transform).fit(xy, values)
+
+
+def test_maps_of_values_are_compared_as_they_were_measured():
+    rng = np.random.default_rng(1)
+    xy = rng.uniform(0.1, 11.9, (120, 2))
+    values = np.exp(2.0 + np.sin(xy[:, 0] / 2.0) + 0.4 * rng.normal(size=120))
+    maps = {
+        "log": sampled(1.0, values, xy, "log"),
+        "plain": sampled(1.0, values, xy, sd=8.0),
+        "fine": sampled(0.5, values, xy, "log"),
+        "flat": sampled(1.0, values, xy, "log", sd=1e-3),
+    }
+    table = compare(maps, 4.0)
+    assert table.index[-1] in ("plain", "flat") and table.index[0] in ("log", "fine")
+    for name, posterior in maps.items():
+        checked = posterior.cross_validate(4.0)
+        density = checked.table["log_density"].sum() / 120
+        assert table.loc[name, "score"] - table.loc["log", "score"] == pytest.approx(
+            density - maps["log"].cross_validate(4.0).table["log_density"].sum() / 120
+        )
+    # With the Jacobian, the bound of no field is that of independent log-normal values.
+    logs = np.log(values)
+    alone = stats.norm.logpdf(logs, logs.mean(), logs.std()) - logs
+    gap = maps["flat"].elbo - alone.sum()
+    assert -12.0 < gap < 0.0  # the intercept's prior costs some nats
+    assert table.loc["log", "bound"] - table.loc["flat", "bound"] == pytest.approx(
+        (maps["log"].elbo - maps["flat"].elbo) / 120
+    )
+
+
+def test_other_sites_or_other_values_are_not_compared():
+    rng = np.random.default_rng(2)
+    xy, other = rng.uniform(0.1, 11.9, (2, 60, 2))
+    values = rng.normal(size=60)
+    one = sampled(1.0, values, xy)
+    for those in (sampled(1.0, values, other), sampled(1.0, rng.permutation(values), xy), sampled(0.5, values + 1, xy)):
+        with pytest.raises(DataError, match=r"of the sites with the same values .* are the same"):
+            compare({"one": one, "other": those})
+    turned = sampled(0.5, values[::-1].copy(), xy[::-1].copy())
+    assert len(compare({"one": one, "turned": turned}, 4.0)) == 2
+    with pytest.raises(DataError, match="'one' is of values and 'counts' of counts at places"):
+        compare({"one": one, "counts": fitted(1.0)})
+
+
+def test_events_at_other_places_are_not_compared_on_other_cells_either():
+    frame = pd.DataFrame(POINTS, columns=["easting", "northing"])
+    posteriors = {}
+    for name, points, cell in (("here", frame, 1.0), ("coarse", frame, 2.0), ("there", 12.0 - frame, 2.0)):
+        domain = square(12.0, cell)
+        counts = bin_points(points, domain, easting="easting", northing="northing", keep_coordinates=True)
+        posteriors[name] = LGCP(FullRank(domain), Matern(1.0, 5.0, 1.5)).fit(counts)
+    assert len(compare({name: posteriors[name] for name in ("here", "coarse")}, 4.0)) == 2
+    with pytest.raises(DataError, match=r"of the events of 'here' and 'there' .* are the same"):
+        compare({name: posteriors[name] for name in ("here", "there")}, 4.0)
 
 
 def test_maps_of_counts_by_area():

@@ -6,9 +6,13 @@ import numpy as np
 import outbreak
 import pandas as pd
 import pytest
+from scipy.special import expit
+from scipy.stats import norm
 
-from geobgp import LGCP, DataError, Matern
+from geobgp import LGCP, BoundaryGP, DataError, Matern, Periods
 from geobgp.checks.forecasts import ForecastCheck
+from geobgp.data.persons import Groups, Persons
+from geobgp.model import RiskModel
 
 
 def simulated(seed, n_periods=24, level=0.3):
@@ -61,6 +65,63 @@ def test_what_is_left_out_is_not_seen():
     assert other.table["observed"].sum() == 7 * first.table["observed"].sum()
     ratio = other.table["expected"].sum() / first.table["expected"].sum()
     assert 0.5 < ratio < 2.0 and other.coverage < first.coverage
+
+
+def places_of(kind, seed=0, n_periods=6, each=70):
+    """Return a fit over periods of what was observed at places: a wave in the east-west direction that stays."""
+    rng, basis = np.random.default_rng(seed), outbreak.basis()
+    west, south, east, north = basis.domain.grid.bounds
+    xy = rng.uniform((west, south), (east, north), (6 * each * n_periods, 2))
+    xy = xy[basis.domain.node_at(xy) >= 0][: each * n_periods]
+    period, f = np.repeat(np.arange(n_periods), each), 1.2 * np.sin(6.3 * (xy[:, 0] - west) / (east - west))
+    periods, kernel = Periods.between(np.arange(n_periods + 1.0)), Matern(1.5, 4.0)
+    if kind == "persons":
+        cases = rng.random(len(xy)) < expit(2.0 * f)
+        node, none = basis.domain.node_at(xy), pd.DataFrame(index=range(len(xy)))
+        some = [Persons(None, node[w], none[w].reset_index(drop=True), period=period[w]) for w in (cases, ~cases)]
+        how = {"periods": periods, "dynamics": "separable", "resume": False}
+        return RiskModel(basis, kernel).fit(Groups.of(*some), **how)
+    how = {"periods": periods, "period_of": period, "dynamics": "separable", "resume": False}
+    if kind == "surveys":
+        tested = rng.integers(5, 30, len(xy)).astype(float)
+        positive = rng.binomial(tested.astype(int), expit(f - 1.0)).astype(float)
+        return BoundaryGP(basis, kernel, "binomial").fit(xy, positive, trials=tested, **how)
+    values = np.exp(f + 0.3 * rng.normal(size=len(xy)))
+    return BoundaryGP(basis, kernel, transform="log").fit(xy, values, **how)
+
+
+@pytest.mark.parametrize("kind", ["persons", "surveys", "values"])
+def test_what_was_observed_at_places_is_forecast(kind):
+    posterior = places_of(kind)
+    answer = posterior.cross_validate(last=3)
+    band = answer.coverage_band
+    assert band[0] - 0.03 <= answer.coverage <= 1.0 and answer.gains["one_rate"] > 0.05 and answer.gains["naive"] > 0
+    assert answer.fine and answer.score == pytest.approx(answer.gains["one_rate"])
+    table, rows = answer.table, answer.by_period()
+    assert answer.event == ("case" if kind == "persons" else "site") and f"per {answer.event}" in answer.verdict()
+    if kind == "persons":
+        assert (
+            table["persons"].sum() == 210
+            and table["observed"].sum() == posterior.persons.cases[posterior.persons.period >= 3].sum()
+        )
+    else:
+        late = posterior.sites.period >= 3
+        assert table["sites"].sum() == 210
+        total = (rows["observed"] * 70).sum() if kind == "values" else rows["observed"].sum()
+        assert total == pytest.approx(posterior.sites.values[late].sum())
+    if kind == "values":  # one level everywhere is that of independent values of one mean and spread
+        z, early = np.log(posterior.sites.values), posterior.sites.period < 3
+        alone = norm.logpdf(z[late], z[early].mean(), z[early].std()) - z[late]
+        assert answer.table["one_rate"].sum() == pytest.approx(alone.sum())
+
+
+def test_a_forecast_of_places_has_not_seen_what_it_is_compared_with():
+    posterior = places_of("values")
+    late = posterior.sites.period >= 4
+    sites = dataclasses.replace(posterior.sites, values=np.where(late, 10.0, 1.0) * posterior.sites.values)
+    before, after = (p.cross_validate(last=2) for p in (posterior, dataclasses.replace(posterior, sites=sites)))
+    np.testing.assert_allclose(after.table["expected"], before.table["expected"], rtol=1e-3)
+    assert after.coverage < 0.2 < before.coverage
 
 
 def test_mistakes_are_told():

@@ -12,7 +12,7 @@ from posteriors import fitted, prescribed
 from scipy.special import expit
 from shapely import box
 
-from geobgp import LGCP, DataError, Domain, FullRank, HarmonicBasis, Matern, bin_areas
+from geobgp import LGCP, BoundaryGP, DataError, Domain, FullRank, HarmonicBasis, Matern, bin_areas
 from geobgp.auto.tasks import fit_risk
 from geobgp.checks import residuals as pearson
 from geobgp.checks.samples import AreaSample
@@ -44,6 +44,67 @@ def test_pairs_against_a_loop():
     for ring, lag in enumerate((0.0, 1.0)):
         assert found.at[ring] == pytest.approx(lag * domain.cell_size)
         assert found.observed[ring] == pytest.approx(seen[lag] / base[lag])
+
+
+def values_at(domain, seed, n=150, noise=0.5, transform="none"):
+    """Return values at places about a wave, what made them, and their places."""
+    rng = np.random.default_rng(seed)
+    xy = rng.uniform(0.05, 9.95, (n, 2))
+    y = np.sin(xy[:, 0]) + noise * rng.normal(size=n)
+    return xy, np.exp(y) if transform == "log" else y
+
+
+@pytest.mark.parametrize("transform", ["none", "log"])
+def test_residuals_of_values_are_rarely_blamed_where_the_map_holds(transform):
+    basis = HarmonicBasis.compute(square(), 80, cache=False)
+    blamed, inside = 0, 0
+    for seed in range(6):
+        xy, y = values_at(basis.domain, seed, transform=transform)
+        answer = BoundaryGP(basis, Matern(1.5, lengthscale=4.0), transform=transform).fit(xy, y).residuals(rng=seed)
+        blamed += len(answer.unexplained(0.02))
+        inside += answer.dispersion_band[0] * 0.6 <= answer.dispersion <= answer.dispersion_band[1]
+        assert answer.observed.sum() == pytest.approx(y.sum()) and answer.events == "sites"
+    assert blamed <= 1 and inside >= 5
+
+
+def test_neighbours_that_a_flat_map_makes_unlike_are_alike_in_its_residuals():
+    basis = HarmonicBasis.compute(square(), 80, cache=False)
+    xy, y = values_at(basis.domain, 9, n=300)
+    flat = BoundaryGP(basis, Matern(1.5, lengthscale=4.0, sd=1e-3)).fit(xy, y).residuals()
+    assert flat.pairs.observed[1] > 0.2 > flat.pairs.high[1] and "pairs" in flat.unexplained()
+    assert "easting" in flat.unexplained()
+
+
+def test_pairs_of_sites_against_a_loop():
+    basis = HarmonicBasis.compute(square(), 40, cache=False)
+    xy, y = values_at(basis.domain, 3, n=80)
+    posterior = BoundaryGP(basis, Matern(1.5, lengthscale=4.0, sd=1e-3)).fit(xy, y)
+    answer = posterior.residuals(n_simulations=39)
+    mean, variance = (part.mean() for part in posterior.predict_y(xy))
+    score, node = (y - mean) / np.sqrt(variance), basis.domain.node_at(xy)
+    place = np.column_stack([basis.domain.node_rows, basis.domain.node_cols])[node]
+    lag = np.hypot(*(place[:, None] - place).transpose(2, 0, 1))
+    products = np.outer(score, score)
+    np.fill_diagonal(lag, np.nan)
+    for ring, distance in enumerate((0.0, 1.0)):
+        assert answer.pairs.observed[ring] == pytest.approx(products[lag == distance].mean(), abs=0.03)
+
+
+def test_squares_without_a_site_have_no_residual():
+    basis = HarmonicBasis.compute(square(), 40, cache=False)
+    rng = np.random.default_rng(5)
+    xy, tested = rng.uniform(0.05, 4.0, (60, 2)), rng.integers(5, 40, 60).astype(float)
+    positive = rng.binomial(tested.astype(int), 0.3).astype(float)
+    posterior = BoundaryGP(basis, Matern(1.5, lengthscale=4.0), "binomial").fit(xy, positive, trials=tested)
+    answer = posterior.residuals(n_simulations=39)
+    east = basis.domain.node_points[:, 0] > 7
+    assert np.isnan(answer.at_nodes[east]).all() and np.isfinite(answer.at_nodes).any()
+    assert len(answer.observed) == answer.square.max() + 1
+    share = positive.sum() / tested.sum()
+    assert answer.expected.sum() == pytest.approx(positive.sum(), rel=0.05)
+    assert answer.variance.sum() == pytest.approx(tested.sum() * share * (1 - share), rel=0.1)
+    axes = answer.plot()
+    assert [ax.get_title(loc="left") for ax in axes][1] == "Pairs of sites"
 
 
 def test_lurking_against_a_loop():

@@ -386,7 +386,6 @@ def test_covariates_and_confounders_of_cases_and_controls_stand_beside(domain):
     assert posterior.residuals(n_simulations=39).expected.sum() == pytest.approx(ill.sum(), rel=0.05)
 
 
-
 @pytest.mark.parametrize(
     ("points", "more"),
     [("tick_bites_simulated", {}), ("disease_cases_simulated", {"exposure": SAMPLE / "population_netherlands.tif"})],

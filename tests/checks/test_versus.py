@@ -12,7 +12,7 @@ from posteriors import bumps, island, prescribed
 from scipy.stats import norm
 from system import Chromium, run_qgis
 
-from geobgp import LGCP, DataError, DomainError, FullRank, HarmonicBasis, Matern, Posterior
+from geobgp import LGCP, BoundaryGP, DataError, DomainError, FullRank, HarmonicBasis, Matern, Posterior
 from geobgp.output import palette
 from geobgp.simulate import simulate_prior
 
@@ -161,6 +161,81 @@ def test_a_loaded_posterior_is_compared_with_a_fresh_one(tmp_path):
     one.save(tmp_path / "one.geobgp")
     found = two.versus(Posterior.load(tmp_path / "one.geobgp"))
     np.testing.assert_allclose(found.node_ratio()["q50"], 2.0, rtol=0.05)
+
+
+# -- shares and values
+
+
+def sampled(basis, y, xy, likelihood="gaussian", **how):
+    trials = how.pop("trials", None)
+    return BoundaryGP(basis, Matern(1.5, lengthscale=6.0, sd=1.0), likelihood, **how).fit(xy, y, trials=trials)
+
+
+def two(likelihood="gaussian", transforms=("none", "none")):
+    """Return two maps of the same land: twice as high in the east of the first."""
+    domain, rng = square(), np.random.default_rng(8)
+    basis, xy = HarmonicBasis.compute(domain, 40, cache=False), rng.uniform(0.1, 9.9, (2, 150, 2))
+    maps = []
+    for k, (places, transform) in enumerate(zip(xy, transforms, strict=True)):
+        level = 0.2 * np.where((places[:, 0] > 5) & (k == 0), 2.0, 1.0)
+        if likelihood == "binomial":
+            tested = np.full(150, 200.0)
+            maps.append(sampled(basis, rng.binomial(200, level).astype(float), places, likelihood, trials=tested))
+        else:
+            values = 20.0 * level * np.exp(0.2 * rng.normal(size=150))
+            maps.append(sampled(basis, values, places, transform=transform))
+    return maps
+
+
+def test_prevalences_are_compared_on_their_own_scale():
+    first, second = two("binomial")
+    answer = first.versus(second, names=("new", "old"))
+    east = answer.domain.node_points[:, 0] > 6
+    assert np.median(answer.node_ratio()["q50"][east]) == pytest.approx(2.0, rel=0.1)
+    assert np.median(answer.node_difference()["mean"][east]) == pytest.approx(0.2, abs=0.03)
+    chance = answer._chance()
+    np.testing.assert_allclose(chance, answer._difference.sf(0.0), atol=1e-6)
+    np.testing.assert_allclose(chance, answer._log_ratio.sf(0.0), atol=1e-6)
+    found = answer.node_ratio()
+    draws = [np.concatenate(list(p.sample_blocks(4000, k))) for k, p in enumerate((first, second))]
+    np.testing.assert_allclose(found["mean"], (draws[0] / draws[1]).mean(axis=0), rtol=0.03)
+    np.testing.assert_allclose(found["sd"], (draws[0] / draws[1]).std(axis=0), rtol=0.1)
+    np.testing.assert_allclose(answer._chance(1.5), (draws[0] > 1.5 * draws[1]).mean(axis=0), atol=0.03)
+
+
+def test_regions_of_values_have_means():
+    first, second = two(transforms=("log", "sqrt"))
+    answer = first.versus(second)
+    halves = [shapely.box(0, 0, 5, 10), shapely.box(5, 0, 10, 10)]
+    table = answer.totals(halves, n_samples=400)
+    assert {"mean_first", "mean_second", "ratio", "p_increase"} <= set(table) and "expected_first" not in table
+    np.testing.assert_allclose(table["mean_first"], first.totals(halves, n_samples=10)["mean"])
+    np.testing.assert_allclose(table["ratio"], [1.0, 2.0], rtol=0.2)
+    assert table["p_increase"].iloc[1] > 0.99
+    assert np.isnan(answer.node_ratio()["mean"]).all()  # of one over a square it is infinite
+    draws = [np.concatenate(list(p.sample_blocks(4000, k))) for k, p in enumerate((first, second))]
+    np.testing.assert_allclose(answer._chance(), (draws[0] > draws[1]).mean(axis=0), atol=0.03)
+
+
+def test_values_that_may_be_below_zero_have_differences_alone(tmp_path):
+    first, second = two()
+    answer = first.versus(second, names=("new", "old"))
+    assert answer.main == "difference" and "ratio" not in answer.totals(n_samples=20)
+    with pytest.raises(DataError, match=r"cannot be below zero.*Ask for the difference"):
+        answer.ratio()
+    gap = first._nodes.mu[0] - second._nodes.mu[0]
+    np.testing.assert_allclose(answer.node_difference()["q50"], gap)
+    names = {path.stem for path in answer.to_raster(tmp_path)}
+    assert names == {"difference", "difference_q05", "difference_q95", "probability_increase"}
+    answer.to_map(tmp_path / "map.html")
+    assert "difference of two maps; the mean" in (tmp_path / "map.html").read_text("utf-8")
+    assert "difference" in answer.plot().get_figure().axes[-1].get_ylabel()
+
+
+def test_maps_of_other_quantities_are_not_compared():
+    (share, _), (value, _) = two("binomial"), two()
+    with pytest.raises(DataError, match="One map is of a prevalence, the other of a value"):
+        share.versus(value)
 
 
 def test_mistakes(compared):

@@ -53,7 +53,7 @@ ASKED = (
     "totals", "ranks", "versus", "compare", "excursion", "hotspots", "people_above", "variation", "residuals",
     "cross_validate", "level", "trend", "forecast", "in_units", "with_interval", "protected", "at", "to_raster",
     "to_netcdf", "to_zarr", "to_qgis", "to_map", "to_report", "to_polygons", "tolerance_contours", "to_arviz", "plot",
-    "save",
+    "effects", "effect_plot", "what_if", "save",
 )  # fmt: skip
 
 #: What is asked of several periods.
@@ -89,33 +89,6 @@ REFUSED: dict[tuple[Some, Some, Some], tuple[str, str]] = {
         "what is known of a place rests on samples, and no number of events is told of it",
     ),
     (None, ("in space", "by stratum"), OF_TIME): ("has no time", "what changes needs several periods"),
-}
-
-#: Pairs that do not work yet: (observed, how, with or asked), None for any. Empty when everything composes.
-NOT_YET: set[tuple[str | None, str | None, str | None]] = {
-    ("cases and controls", "over periods", "cross_validate"),
-    ("cases and controls", "over periods", "compare"),
-    ("surveys", "in space", "versus"),
-    ("values", "in space", "versus"),
-    ("surveys", "in space", "compare"),
-    ("values", "in space", "compare"),
-    ("surveys", "in space", "variation"),
-    ("values", "in space", "variation"),
-    ("surveys", "in space", "residuals"),
-    ("values", "in space", "residuals"),
-    *(
-        (observed, "over periods", what)
-        for observed in ("surveys", "values")
-        for what in ("versus", "compare", "variation", "residuals", "cross_validate")
-    ),
-    ("surveys", "by stratum", "versus"),
-    ("values", "by stratum", "versus"),
-    ("surveys", "by stratum", "compare"),
-    ("values", "by stratum", "compare"),
-    ("surveys", "by stratum", "variation"),
-    ("values", "by stratum", "variation"),
-    ("surveys", "by stratum", "residuals"),
-    ("values", "by stratum", "residuals"),
 }
 
 #: Ten by ten km with a lake.
@@ -284,12 +257,6 @@ def reason(observed: str, how: str, what: str) -> tuple[str, str] | None:
     return None if which is None else list(REFUSED.values())[which]
 
 
-def not_yet(observed: str, how: str, what: str) -> bool:
-    """Tell whether a pair does not work yet."""
-    pair = (observed, how, what)
-    return any(all(a in (None, b) for a, b in zip(one, pair, strict=True)) for one in NOT_YET)
-
-
 def _words(given: Some) -> str:
     return " and ".join(given) if isinstance(given, tuple) else given or ""
 
@@ -307,9 +274,7 @@ def page() -> str:
 
     def cell(observed: str, how: str, what: str) -> str:
         which = _refused(observed, how, what)
-        if which is not None:
-            return f"[{which + 1}](#no-meaning)"
-        return "not yet" if not_yet(observed, how, what) else "•"
+        return "•" if which is None else f"[{which + 1}](#no-meaning)"
 
     for title, whats in (("Mapped with", WITH), ("Asked", ASKED)):
         lines += [f"## {title}", ""]
