@@ -967,6 +967,13 @@ class Options(MappingOptions, UnitOptions, ExposureOptions, TimeOptions, CountOp
         check_units(self.units, self.exposure is not None)
         if self.reported is None:
             return
+        if self.delay_by is not None and self.places is not None:
+            raise DataError(
+                f"{option('delay_by')} does not go with {option('places')}: of an area it is not known which of its "
+                "groups lives where.",
+                option="delay_by",
+                remedy=f"Leave {option('delay_by')} out: one distribution of delays for all.",
+            )
         whole = "Delays are read of one table, a row for each event or for each number of events."
         for name in ("time", "weights"):
             value = getattr(self, name)

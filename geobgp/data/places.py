@@ -103,6 +103,7 @@ class Places:
         **columns
             Names of columns with coordinates, for Voronoi cells.
         """
+        crs = None if crs is None else as_crs(crs)
         named = dict(key) if isinstance(key, Mapping) else {}
         texts = {name for name in (*named.values(), key) if isinstance(name, str)}
         if precision is not None and isinstance(places, Mapping):
@@ -518,7 +519,7 @@ def _coordinates(rows: Any, crs: Any, columns: Mapping[str, str | None]) -> tupl
     columns : mapping of str to str
         Names of columns with coordinates.
     """
-    options = ReadOptions(crs=None if crs is None else as_crs(crs), **columns)  # type: ignore[arg-type]
+    options = ReadOptions(crs=crs, **columns)  # type: ignore[arg-type]
     keys, start, at = np.full(len(rows), None, object), 0, list[np.ndarray]()
     own: pyproj.CRS | None = None
     for chunk in Stream(rows, options):

@@ -109,6 +109,18 @@ def test_periods_of_all_levels(events, postcodes, districts):
     assert together.tolist() == [(month == k).sum() for k in (1, 2, 3)]
 
 
+def test_events_by_postcode_may_be_reported_late(events, postcodes):
+    rng, days = np.random.default_rng(6), pd.date_range("2020-01-06", "2020-03-29")
+    rows = pd.DataFrame({"postcode": events["postcode"], "day": rng.choice(days, len(events))})
+    rows["told"] = rows["day"] + pd.to_timedelta(rng.poisson(8, len(rows)), "D")
+    how = {"time": "day", "every": "week", "reported": "told", "as_of": "2020-03-22", **HOW, "m": 60}
+    posterior = map_intensity(rows, LAND, places=postcodes, key="postcode", permeability=0, **how)
+    assert posterior.areas.totals.sum() == (rows["told"] <= "2020-03-22").sum()
+    whole = rows[rows["day"] <= "2020-03-22"]
+    last = posterior.totals(gpd.GeoDataFrame(geometry=[LAND]), predicted=True).iloc[-1]
+    assert last["final_q05"] <= (whole["day"] >= "2020-03-16").sum() <= last["final_q95"]
+
+
 def test_points_on_shared_places_are_told_of(events, postcodes):
     with pytest.warns(InputWarning, match="share their place with others: there are 65 places, half of them within"):
         map_intensity(middles(events, postcodes), LAND, permeability=0, **HOW)
@@ -123,6 +135,7 @@ def test_points_on_shared_places_are_told_of(events, postcodes):
         ({"places": {"postcode": "POSTCODES"}}, "nothing says which of them"),
         ({"places": "POSTCODES", "key": "postcode", "areas": "POSTCODES", "count": "n"}, "counts without rows"),
         ({"places": "POSTCODES", "key": "postcode", "time": "day", "every": "month", "absent": "zero"}, "absent"),
+        ({"places": "POSTCODES", "key": "postcode", "time": "day", "every": "week", "reported": "day", "delay_by": "sex"}, "delay_by"),
         ({"places": {}}, "places must be"),
         ({"places": "POSTCODES", "key": 3}, "key must be"),
     ],

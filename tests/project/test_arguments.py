@@ -121,7 +121,8 @@ def good(validated: str, name: str, tmp: Path) -> Any:
     """Return a right value of an argument that must be given."""
     w = world()
     special = {
-        ("bin_areas", "count"): "n", ("expected_counts", "by"): "age", ("expected_counts", "cases"): w["cases"],
+        ("bin_areas", "count"): "n", ("bin_places", "events"): w["labelled"], ("bin_places", "places"): w["table"],
+        ("expected_counts", "by"): "age", ("expected_counts", "cases"): w["cases"],
         ("map_tiles", "out"): tmp / "tiles", ("map_strata", "by"): "age", ("map_strata", "points"): w["labelled"],
         ("expected_counts", "population"): w["table"], ("BoundaryGP.fit", "values"): np.ones(40),
         ("Categorical", "source"): "soil.tif", ("Smooth", "source"): "rain.tif", ("Interaction", "first"): "rain",
