@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from html import escape
 from typing import Any
@@ -138,6 +139,21 @@ def size_text(n_bytes: float) -> str:
     '1.2 MB'
     """
     return f"{n_bytes / 1e6:,.1f} MB"
+
+
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?\s*", re.I)
+
+
+def bytes_in(text: str) -> int | None:
+    """Return a size as people write it in bytes; None where it cannot be read.
+
+    Examples
+    --------
+    >>> bytes_in("2GB"), bytes_in("500 MB"), bytes_in("1.5g"), bytes_in("much")
+    (2000000000, 500000000, 1500000000, None)
+    """
+    match = _SIZE.fullmatch(text)
+    return None if match is None else int(float(match[1]) * 1000 ** " kmgt".index(match[2].lower() or " "))
 
 
 def html_table(rows: Iterable[tuple[str, str]]) -> str:

@@ -179,15 +179,20 @@ def simulate_command() -> None:
     """Draw points on land from a known intensity."""
 
 
-@cli.command(short_help="Say what is in a file.")
+@cli.command(short_help="Describe a file or a folder of results.")
 @click.argument("file")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
-def info(file: str, debug: bool) -> None:
-    """Say what is in FILE: results of geobgp, a posterior, a raster, polygons, points."""
+def info(file: str, as_json: bool, debug: bool) -> None:
+    """Describe FILE: a folder of results, a posterior, a raster, netCDF, a QGIS project, polygons, points."""
     from geobgp.cli.info import describe
     from geobgp.cli.messages import say
 
-    say(describe(file))
+    text = describe(file, as_json=as_json)
+    if as_json:
+        click.echo(text)
+    else:
+        say(text)
 
 
 @cli.command("qgis-plugin", short_help="Write the plugin for QGIS, or install it.")
@@ -214,21 +219,31 @@ def qgis_plugin(output: str | None, install: bool, profile: str, force: bool, de
         click.echo("Restart QGIS, and tick geobgp under Plugins, Manage and Install Plugins, Installed.")
 
 
-@cli.command(short_help="Say how large the cache is, or empty it.")
+@cli.command(short_help="Show the size of the cache, limit it, or empty it.")
 @click.option("--clear", is_flag=True, help="Delete all stored features.")
+@click.option(
+    "--max", "limit", metavar="SIZE", help="Keep it below this size, such as 2GB: what was used least recently goes."
+)
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
-def cache(clear: bool, debug: bool) -> None:
-    """Say where computed features are kept and how large they are, or delete them."""
-    from geobgp.prior.cache import cache_info, clear_cache
-    from geobgp.text import size_text
+def cache(clear: bool, limit: str | None, debug: bool) -> None:
+    """Show where computed features are kept and how large they are, limit their size, or delete them."""
+    from geobgp.prior.cache import cache_info, clear_cache, limit_cache
+    from geobgp.text import bytes_in, count, size_text
 
-    found = cache_info()
-    size = f"{found['files']:,} files, {size_text(found['bytes'])}"
-    if clear:
+    before = cache_info()
+    size = f"{count(before['files'], 'file')}, {size_text(before['bytes'])}"
+    if limit is not None:
+        n_bytes = bytes_in(limit)
+        if n_bytes is None:
+            raise click.BadParameter(f"{limit!r} is not a size. Write a number and a unit, such as 2GB or 500MB.")
+        deleted = limit_cache(n_bytes)
+        click.echo(f"The cache is kept below {size_text(n_bytes)}; {count(deleted, 'file')} deleted.")
+    elif clear:
         clear_cache()
-        click.echo(f"Deleted {size} from {found['path']}")
+        click.echo(f"Deleted {size} from {before['path']}")
     else:
-        click.echo(f"{found['path']}: {size}")
+        most = f" (at most {size_text(before['limit'])})" if before["limit"] is not None else ""
+        click.echo(f"{before['path']}: {size}{most}")
 
 
 # -- errors

@@ -14,6 +14,7 @@ import numpy as np
 
 from geobgp import store
 from geobgp.errors import CacheError, CacheWarning, WriteError, option, warn
+from geobgp.files import replacing
 from geobgp.prior.basis import FeaturePart, first_features, from_arrays, to_arrays
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Version of the solver: a change that alters vectors beyond rounding makes stored ones unused.
 _SOLVER = 2
+#: The file that holds how many bytes the cache may take.
+_LIMIT = "limit"
 _NAME = re.compile(r"([0-9a-f]{40})-(\d+)\.basis")
 #: Where a fit was when it was cut off: see `geobgp.inference.chain_fit`.
 _FIT = re.compile(r"[0-9a-f]{40}\.fit")
@@ -38,22 +41,63 @@ def cache_directory() -> Path:
 
 
 def cache_info() -> dict[str, Any]:
-    """Return where bases are kept, how many files there are and how many bytes they take."""
-    sizes = []
+    """Return where bases are kept, how many files there are, how many bytes they take, and the limit on these."""
+    sizes = [size for _, size, _ in _used()]
+    return {"path": cache_directory(), "files": len(sizes), "bytes": sum(sizes), "limit": cache_limit()}
+
+
+def cache_limit() -> int | None:
+    """Return how many bytes the cache may take; None where there is no limit."""
+    try:
+        return int((cache_directory() / _LIMIT).read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def limit_cache(limit: int) -> int:
+    """Set how many bytes the cache may take from now on; delete what was used least recently, and return how many."""
+    with replacing(cache_directory() / _LIMIT, parents=True) as temporary:
+        temporary.write_text(str(limit), "utf-8")
+    return _shrink(limit)
+
+
+def _shrink(limit: int | None) -> int:
+    """Delete the stored files that were used least recently until the others take no more than the limit."""
+    if limit is None:
+        return 0
+    entries = sorted(_used(), key=lambda entry: entry[2])
+    excess, deleted = sum(size for _, size, _ in entries) - limit, 0
+    for path, size, _ in entries:
+        if excess <= 0:
+            break
+        _delete(path)
+        excess, deleted = excess - size, deleted + 1
+    return deleted
+
+
+def _used() -> list[tuple[Path, int, float]]:
+    """Return the stored files with their sizes and when each was used last."""
+    entries = []
     for path in _entries():
         with suppress(OSError):  # another process may have deleted it by now
-            sizes.append(sum(p.stat().st_size for p in (path.iterdir() if path.is_dir() else [path])))
-    return {"path": cache_directory(), "files": len(sizes), "bytes": sum(sizes)}
+            size = sum(p.stat().st_size for p in (path.iterdir() if path.is_dir() else [path]))
+            entries.append((path, size, path.stat().st_mtime))
+    return entries
+
+
+def _delete(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
 
 
 def clear_cache() -> int:
     """Delete all stored bases; return how many files that were."""
     entries = _entries()
     for path in entries:
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
+        _delete(path)
     return len(entries)
 
 
@@ -92,6 +136,8 @@ def read(key: str, n: int, m: int) -> tuple[np.ndarray, tuple[FeaturePart, ...]]
             if header["key"] != key or not sound or not np.isfinite(arrays["vectors"]).all():
                 raise CacheError(f"{str(path)!r} belongs to another basis.")
             parts = from_arrays(arrays, n, sizes[path])
+            with suppress(OSError):  # what was used last goes last
+                os.utime(path)
         except (CacheError, LookupError, TypeError, ValueError, MemoryError) as error:
             if not path.exists():  # another process has put a larger one in its place
                 continue
@@ -116,6 +162,7 @@ def write(key: str, values: np.ndarray, parts: tuple[FeaturePart, ...]) -> None:
         for other in sizes:
             if sizes[other] < max(sizes.values()):
                 other.unlink(missing_ok=True)
+        _shrink(cache_limit())
     except (OSError, WriteError) as error:
         reason = error.message if isinstance(error, WriteError) else str(error)
         warn(

@@ -16,7 +16,7 @@ from paths import ROOT
 from geobgp.errors import CacheWarning
 from geobgp.land.domain import Domain
 from geobgp.prior import harmonic
-from geobgp.prior.cache import cache_directory, cache_info, clear_cache
+from geobgp.prior.cache import cache_directory, cache_info, clear_cache, limit_cache
 from geobgp.prior.harmonic import HarmonicBasis
 
 BOUNDARIES = ["neumann", "dirichlet"]
@@ -145,7 +145,7 @@ def test_no_place_to_write_is_only_a_warning(square, tmp_path, monkeypatch):
     with pytest.warns(CacheWarning, match="could not be stored .* GEOBGP_CACHE_DIR"):
         basis = HarmonicBasis.compute(square, 12)
     assert basis.m == 12
-    assert cache_info() == {"path": blocker / "below", "files": 0, "bytes": 0}
+    assert cache_info() == {"path": blocker / "below", "files": 0, "bytes": 0, "limit": None}
 
 
 def test_a_full_disk_is_only_a_warning_and_leaves_nothing(square, store, monkeypatch):
@@ -185,7 +185,7 @@ def test_processes_side_by_side(store, tmp_path):
 
 
 def test_info_and_clear(square, store):
-    assert cache_info() == {"path": store, "files": 0, "bytes": 0}
+    assert cache_info() == {"path": store, "files": 0, "bytes": 0, "limit": None}
     assert clear_cache() == 0
     HarmonicBasis.compute(square, 5)
     HarmonicBasis.compute(square, 5, boundary="dirichlet")
@@ -198,6 +198,26 @@ def test_info_and_clear(square, store):
     assert info["files"] == 3 and info["bytes"] > 2 * 8 * 400 * 5
     assert clear_cache() == 3
     assert [p.name for p in store.iterdir()] == ["something else.txt"]
+
+
+def test_a_limited_cache_keeps_what_was_used_last(square, store, monkeypatch):
+    """Three bases of one size in a cache that has room for two: the one that was neither made nor read last goes."""
+    sides = {size: Domain.from_polygons(shapely.box(0, 0, 1, 1), cell_size=size, crs="local") for size in (0.05, 0.052)}
+    HarmonicBasis.compute(sides[0.05], 5)
+    HarmonicBasis.compute(sides[0.052], 5)
+    for age, path in enumerate(sorted(store.glob("*.basis"), key=lambda p: p.stat().st_mtime)):
+        os.utime(path, (1e9 + age, 1e9 + age))
+    HarmonicBasis.compute(sides[0.05], 5)  # is read, and so used last
+    largest = max(p.stat().st_size for p in store.glob("*.basis"))
+    assert limit_cache(3 * largest) == 0 and cache_info()["limit"] == 3 * largest
+    HarmonicBasis.compute(square, 5, boundary="dirichlet")
+    assert cache_info()["files"] == 3
+    assert limit_cache(int(2.2 * largest)) == 1
+    HarmonicBasis.compute(sides[0.052], 5)  # is made again: it had gone, and now the oldest other goes
+    assert cache_info()["bytes"] <= 2.2 * largest
+    must_not_solve(monkeypatch)
+    HarmonicBasis.compute(sides[0.052], 5)
+    HarmonicBasis.compute(square, 5, boundary="dirichlet")
 
 
 def test_where_it_is_without_the_variable(monkeypatch):
