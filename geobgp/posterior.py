@@ -561,6 +561,8 @@ class Posterior:
             "interval": self.interval,
             "drawn": self.drawn,
         }
+        if self.link is not EXP:
+            facts["scale"] = "linear"  # differences are what counts, not factors
         if self.periods is not None:
             facts |= {
                 "periods": self.periods.words(),

@@ -167,7 +167,7 @@ def point_facts(counts: Counts | np.ndarray | None, areas: AreaCounts | None = N
 
 
 def events_in_words(points: Mapping[str, float]) -> str:
-    """Say how many events made a map: points, or numbers by area.
+    """Say how much made a map: points, numbers by area, measurements, or those tested.
 
     Examples
     --------
@@ -176,6 +176,11 @@ def events_in_words(points: Mapping[str, float]) -> str:
     """
     if "fewer_than" in points:
         return f"fewer than {count(round(points['fewer_than']), 'point')}"
+    sites = count(round(points.get("places", points.get("used", 0))), "site")
+    if "tested" in points:
+        return f"{points['positive']:,.0f} positive of {points['tested']:,.0f} tested at {sites}"
+    if "places" in points:
+        return f"{count(round(points['used']), 'measurement')} at {sites}"
     used, in_areas = round(points.get("used", 0)), round(points.get("in_areas", 0))
     if not in_areas:
         return count(used, "point")
@@ -185,6 +190,18 @@ def events_in_words(points: Mapping[str, float]) -> str:
 
 def weights_of(states: Sequence[Any]) -> np.ndarray:
     """Return the shares of states in a mixture."""
+def latent_name(posterior: Posterior) -> str:
+    """Return what the linear predictor is, in words: the scale of the field's standard deviation."""
+    what = posterior.quantity
+    words = {
+        "exp": f"log {what}".replace("log i", "log-i"),
+        "logit": "log odds",
+        "probit": f"probit of the {what}",
+        "square": f"square root of the {what}",
+    }
+    return words.get(posterior.link.name, what)
+
+
     weight = np.array([state.weight for state in states], float)
     return weight / weight.sum()
 
@@ -369,7 +386,8 @@ def _coefficient(c: Mapping[str, Any]) -> str:
 def _rung(rung: Mapping[str, Any]) -> str:
     kept = ", kept" if rung["kept"] else ""
     return (
-        f"cells of {number(rung['cell_size'])} ({rung['nodes']:,} nodes), {rung['prior']}, {rung['water']} water: "
+        f"cells of {number(rung['cell_size'])} ({rung['nodes']:,} nodes), {about}: "
+    about = ", ".join(filter(None, (rung["prior"], rung.get("kernel"), rung.get("family"), f"{rung['water']} water")))
         f"{rung['gain']:,.1f} nats over an even rate, {rung['seconds']:.1f} s{kept}"
     )
 

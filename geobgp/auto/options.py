@@ -446,7 +446,9 @@ class ExposureOptions(OptionSet, heading="Rates and covariates"):
     """
 
     exposure: Exposure | None = setting(
-        "People per pixel (raster) or per area (polygons): the map is a rate; repeated, one for each period.", "files"
+        "People per pixel (raster) or per area (polygons): events become a rate, and surveys weight regions by people; "
+        "repeated, one for each period.",
+        "files",
     )
     exposure_column: str | None = setting("The column of polygons with the exposure.", "column", of="exposure")
     min_people: float = setting(

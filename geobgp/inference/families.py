@@ -792,7 +792,10 @@ def _polygamma(order: int, x: np.ndarray) -> np.ndarray:
     """
     far, total = x + _STEPS, np.zeros(np.shape(x))
     for step in range(_STEPS):
-        total += (x + step) ** -(order + 1)
+        one = power = 1.0 / (x + step)
+        for _ in range(order):
+            power = power * one  # not of NumPy's powers, which take several times as long
+        total += power
     total *= math.factorial(order)
     over, square = 1.0 / far, far**-2.0
     series = np.zeros(np.shape(x))

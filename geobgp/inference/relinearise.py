@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -745,7 +746,7 @@ class Profile:
 
 
 #: Precision to which log k is found.
-_NEAR = 0.02
+_NEAR = 0.05
 #: What fits a problem whose columns are held.
 Solve = Callable[..., tuple[Fit, Likelihood]]
 #: Is given a place from which a fit could go on.
@@ -873,6 +874,7 @@ def _learn_dispersion(problem: Problem, hyper: Hyper, plain: Settled, stage: Sta
     def family(log_k: float) -> Likelihood:
         return problem.family.with_dispersion(math.exp(log_k))
 
+    @cache  # the ends of the bracket are asked for again
     def slope(log_k: float) -> float:
         nonlocal latest
         latest = settled[log_k] = settle(problem, hyper, family(log_k), before=latest, stage=stage, keep=keep)

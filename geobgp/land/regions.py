@@ -187,12 +187,12 @@ def count_inside(domain: Domain, regions: gpd.GeoDataFrame, points: np.ndarray) 
 
 
 def name_column(frame: gpd.GeoDataFrame) -> Any:
-    """Return the column that names the rows: of those with words the first that is called a name, else the first.
+    """Return the column that names the rows: of those called a name, or else of all with words, that with most of them.
 
     Examples
     --------
-    >>> table = {"code": ["a"], "NAME_1": ["Texel"], "people": [3], "geometry": [shapely.Point(0, 0)]}
-    >>> name_column(gpd.GeoDataFrame(table))
+    >>> table = {"country": ["NL", "NL"], "NAME_0": ["NL", "NL"], "NAME_1": ["Texel", "Ameland"], "people": [3, 4]}
+    >>> name_column(gpd.GeoDataFrame(table, geometry=[shapely.Point(0, 0), shapely.Point(1, 0)]))
     'NAME_1'
     """
     words = [
@@ -200,7 +200,8 @@ def name_column(frame: gpd.GeoDataFrame) -> Any:
         for column in frame.columns
         if column != frame.geometry.name and not pd.api.types.is_numeric_dtype(frame[column])
     ]
-    return next((c for c in words if "name" in str(c).lower()), words[0] if words else None)
+    named = [column for column in words if "name" in str(column).lower()]
+    return max(named or words, key=lambda column: frame[column].astype(str).nunique(), default=None)
 
 
 def near_domain(frame: gpd.GeoDataFrame, domain: Domain) -> np.ndarray:

@@ -26,6 +26,7 @@ from geobgp.output.palette import Classes
 from geobgp.output.polygons import cell_patches, polygonal
 from geobgp.privacy import legend
 from geobgp.style import Style
+from geobgp.summary import latent_name
 from geobgp.text import number, percent
 from geobgp.validation import as_floats
 
@@ -1125,7 +1126,7 @@ def plot_hyperparameters(posterior: Posterior, axes: Any = None) -> Any:
 
         axes = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")[1]
     facts = posterior.summary()
-    named = (("lengthscale", "Lengthscale"), ("sd", "Standard deviation of the log-intensity"))
+    named = (("lengthscale", "Lengthscale"), ("sd", f"Standard deviation of the {latent_name(posterior)}"))
     for ax, (key, name) in zip(np.ravel(axes), named, strict=True):
         _density(ax, facts[key], name)
     return axes

@@ -18,6 +18,7 @@ from geobgp.data.effects import INTERCEPT
 from geobgp.data.inputs import about_effort
 from geobgp.errors import CheckWarning, GeobgpError, RenderOption, render_text, warn
 from geobgp.files import replacing
+from geobgp.inference.links import EXP
 from geobgp.inference.mixture import interval_in
 from geobgp.output.figures import panel_step
 from geobgp.output.grids import View
@@ -25,7 +26,7 @@ from geobgp.prior.kernels import Matern, SquaredExponential
 from geobgp.privacy import told_origin
 from geobgp.report import figures, statements
 from geobgp.report.thresholds import about_thresholds, above_columns
-from geobgp.summary import interval_words
+from geobgp.summary import interval_words, latent_name
 from geobgp.text import events, listed, number, percent, size_text, whole_percent
 from geobgp.web import page as templates
 
@@ -90,7 +91,7 @@ def _reach(posterior: Posterior) -> str:
 
 def _spread(posterior: Posterior) -> str:
     factor = math.exp(posterior.sd)
-    what = "risks" if posterior.quantity == "relative risk" else "rates"
+    what = {"relative risk": "risks", "value": "values"}.get(posterior.quantity, "rates")
     return (
         f"Local {what} typically vary by a factor of {number(factor, 2)} around the average: two places in three lie "
         f"between {number(1 / factor, 2)} and {number(factor, 2)} times it."
@@ -379,7 +380,8 @@ def _cards(view: View, inputs: ReportInputs) -> list[tuple[str, str, str]]:
         highest = table.loc[table["level"].idxmax()]
         level = f"level {three(float(highest['level']))} {posterior.units}"
         cards.append((f"Highest {periods.noun}", str(highest["period"]), level))
-    named = {"lengthscale": "Lengthscale", "sd": "Spread (log scale)", "correlation_time": "Memory"}
+    scale = "log scale" if posterior.link is EXP else latent_name(posterior)
+    named = {"lengthscale": "Lengthscale", "sd": f"Spread ({scale})", "correlation_time": "Memory"}
     cards += [(name, *_quantity(facts[key])) for key, name in named.items() if key in facts]
     if periods is not None and view.n > view.n_fitted:
         ahead = f"{view.n - view.n_fitted} {periods.noun}s", f"{view.labels[view.n_fitted]} on"
@@ -389,7 +391,7 @@ def _cards(view: View, inputs: ReportInputs) -> list[tuple[str, str, str]]:
         left = blocks if hasattr(checked, "blocks") else "numbers"
         share = f"{percent(checked.coverage)} of left-out {left} within {whole_percent(checked.interval)}"
         if hasattr(checked, "blocks") and checked.score < 0:
-            one = "risk" if posterior.exposure_kind == "risk" else "rate"
+            one = "risk" if posterior.exposure_kind == "risk" else "rate" if posterior.is_summed else posterior.quantity
             share += f"; one {one} everywhere predicts better"
         cards.append(("Checks", "fine" if checked.fine else "look closer", share))
     if not posterior.converged:
@@ -492,7 +494,7 @@ def _estimates(posterior: Posterior) -> list[tuple[str, str, str]]:
     facts = posterior.summary()
     named = {
         "lengthscale": "Lengthscale",
-        "sd": f"Standard deviation of the log {posterior.quantity}".replace("log i", "log-i"),
+        "sd": f"Standard deviation of the {latent_name(posterior)}",
         "correlation_time": "Memory: what large patches keep 37 % over",
         "level_sd": "Standard deviation of the level, on the log scale",
     }

@@ -44,20 +44,13 @@ def basis_in_words(posterior: Posterior) -> str:
     points = posterior.points
     if "cases" in points and "controls" in points:
         words = f"{count(round(points['cases']), 'case')} and {count(round(points['controls']), 'control')}"
-    elif "tested" in points:
-        words = f"{points['positive']:,.0f} positive of {points['tested']:,.0f} tested at {_sites(points)}"
-    elif posterior.exposure_kind == "observation":
+    elif posterior.exposure_kind == "observation" and "places" not in points and "tested" not in points:
         words = count(posterior.n_points, "measurement")
-        words += f" at {_sites(points)}" if "places" in points else ""
     else:
         words = events_in_words(points)
         weight = points.get("total_weight")
         words += f" (weights adding up to {number(weight)})" if weight is not None else ""
     return words if posterior.periods is None else f"{words} over {posterior.periods.words()}"
-
-
-def _sites(points: Any) -> str:
-    return count(round(points.get("places", points["used"])), "site")
 
 
 def _overall(posterior: Posterior) -> str:

@@ -58,6 +58,25 @@ def test_surveys_that_vary_more_than_chance_are_found():
     assert 0.2 < found["even"].overall < 0.4
 
 
+def test_regions_of_a_prevalence_hold_those_who_have_it():
+    """Two regions and the land: numbers add up, and are the people times the prevalence of the region."""
+    table, rng = places(80), np.random.default_rng(3)
+    share = 1 / (1 + np.exp(1.0 - table.f))
+    table["n"], table["positive"] = 30, rng.binomial(30, rng.beta(8.0 * share, 8.0 * (1 - share)))
+    people = np.random.default_rng(4).uniform(10.0, 90.0, 100)
+    mapped = map_prevalence(
+        table, LAND, positive="positive", tested="n", m=32, exposure=people, likelihood="beta-binomial", **HOW
+    )
+    halves = mapped.totals([shapely.box(0, 0, 4, 10), shapely.box(4, 0, 10, 10)])
+    all_land = mapped.totals([LAND])
+    assert np.allclose(halves["affected"], halves["exposure"] * halves["mean"], rtol=1e-12)
+    assert np.allclose(halves["affected_q05"], halves["exposure"] * halves["q05"], rtol=1e-9)
+    assert halves["affected"].sum() == pytest.approx(all_land["affected"][0], rel=1e-9)
+    assert all_land["affected"][0] == pytest.approx(people @ mapped.mean_by_period()[0], rel=1e-9)
+    # Of joint draws of all land, sites' own spread is no part.
+    assert mapped._land_draws[0].mean() == pytest.approx(all_land["affected"][0], rel=0.02)
+
+
 def test_held_out_sites_are_predicted():
     table = places().assign(y=lambda t: t.f + 0.1 * t.noise)
     checked = map_values(table, LAND, value="y", m=16, **HOW).cross_validate("sites")
