@@ -396,10 +396,12 @@ class CountTask(MapTask):
         o = self.known
         if o.places is None:
             return None
+        own = own_crs(o.land) if o.crs is None else None
+        planar = own if own is not None and own.is_projected else None
         with self.progress.stage("areas") if self.same_places is None else nullcontext():
             return Places.read(
                 o.points, o.places, o.key, o.precision, weights=o.weights, time=o.time, layer=o.layer,
-                crs=o.points_crs, same=self.same_places, **self._columns,
+                crs=o.points_crs, planar=planar, same=self.same_places, **self._columns,
             )  # fmt: skip
 
     @cached_property
@@ -534,7 +536,12 @@ class CountTask(MapTask):
                 stage.note(f"{areas.n_used:,} events in {areas.n_areas:,} areas; {areas.resolution}")
             if self.check is not None:
                 self.check(areas)
-            counts = areas if counts is None else dataclasses.replace(areas, located=np.array(counts.values))
+            if counts is None:
+                counts = areas
+            else:
+                off = {"exact place off the land": counts.n_dropped, "exact place is missing": counts.n_missing}
+                lost = areas.lost | {why: n for why, n in off.items() if n}
+                counts = dataclasses.replace(areas, located=np.array(counts.values), lost=lost)
         if o.areas is not None:
             with self.progress.stage("areas") as stage:
                 when = {name: getattr(o, name) for name in ("time", "every", "between", "date_format", "absent")}

@@ -24,7 +24,7 @@ from geobgp.data.points import QUIET_SHARE, ReadOptions, Stream, as_weights, csv
 from geobgp.errors import DataError, DroppedPointsWarning, GeometryError, InputWarning, option, warn
 from geobgp.files import as_frame, check_exists, driver_errors, kind_of, read_vector
 from geobgp.land.crs import as_crs, move
-from geobgp.land.regions import merged, read_regions
+from geobgp.land.regions import check_frame, merged, read_regions
 from geobgp.text import count, listed, number, percent
 from geobgp.validation import COLUMN_OR_VALUES, DOMAIN, KEYS, NAME, PLACES, SOURCE, choice, validated
 
@@ -87,6 +87,7 @@ class Places:
         time: str | Any = None,
         layer: str | None = None,
         crs: Any = None,
+        planar: pyproj.CRS | None = None,
         same: Places | None = None,
         **columns: str | None,
     ) -> Places:
@@ -98,6 +99,8 @@ class Places:
             As for `bin_places`.
         layer : str, optional
             Of the events' file.
+        planar : pyproj.CRS, optional
+            Of eastings and northings whose own is not known.
         same : Places, optional
             Of more events, with the areas that these have as well.
         **columns
@@ -123,7 +126,7 @@ class Places:
         for level, source in sources.items():
             mine = np.flatnonzero(levels == level)
             if _is_voronoi(source):
-                keys, places_of = _coordinates(rows.iloc[mine], crs, columns)
+                keys, places_of = _coordinates(rows.iloc[mine], crs, planar, columns)
                 frames[level] = _shared(keys, places_of) if same is None else same.frames[level]
             else:
                 column = named.get(level, key if isinstance(key, str) else level if precision else None)
@@ -221,6 +224,8 @@ class Places:
         if known not in self._cells:
             frame = self.frames[level]
             if set(frame.geometry.geom_type) <= _POINTS:
+                if level not in self.drawn:
+                    check_frame(frame, domain.crs is None, "places", any_kind=True)
                 self._cells[known] = voronoi(frame, domain)
             else:
                 self._cells[known] = Cells(read_regions(frame, domain, "places"), np.arange(len(frame)))
@@ -338,7 +343,9 @@ def bin_places(
     """
     named: dict[str, Any] = {"longitude": longitude, "latitude": latitude, "easting": easting, "northing": northing}
     Clock.asked(time, every, between, date_format)
-    read = Places.read(events, places, key, precision, weights=weights, time=time, layer=layer, crs=crs, **named)
+    read = Places.read(
+        events, places, key, precision, weights=weights, time=time, layer=layer, crs=crs, planar=domain.crs, **named
+    )
     if not read.any_areas:
         raise DataError(
             f"The places of all {count(len(read.rows), 'row')} are exact.",
@@ -508,18 +515,20 @@ def _areas(source: Any, column: str) -> gpd.GeoDataFrame:
     return frame.assign(name=frame[_KEY]).reset_index(drop=True)
 
 
-def _coordinates(rows: Any, crs: Any, columns: Mapping[str, str | None]) -> tuple[np.ndarray, gpd.GeoSeries]:
+def _coordinates(
+    rows: Any, crs: pyproj.CRS | None, planar: pyproj.CRS | None, columns: Mapping[str, str | None]
+) -> tuple[np.ndarray, gpd.GeoSeries]:
     """Return for each event a key that its coordinates make, None where it has none, and the points.
 
     Parameters
     ----------
     rows : DataFrame or GeoDataFrame
-    crs : optional
-        Of the events where they do not say.
+    crs, planar : pyproj.CRS, optional
+        Of the events where they do not say; of eastings and northings alone.
     columns : mapping of str to str
         Names of columns with coordinates.
     """
-    options = ReadOptions(crs=crs, **columns)  # type: ignore[arg-type]
+    options = ReadOptions(crs=crs, domain_crs=planar, **columns)  # type: ignore[arg-type]
     keys, start, at = np.full(len(rows), None, object), 0, list[np.ndarray]()
     own: pyproj.CRS | None = None
     for chunk in Stream(rows, options):
@@ -633,6 +642,13 @@ def voronoi(places: gpd.GeoDataFrame, domain: Domain) -> Cells:
     holder = place[first]  # the first place at each point has its land
     points, parts = shapely.points(at), shapely.get_parts(domain.geometry)
     part_of, on_land = shapely.STRtree(points).query(parts, predicate="intersects")
+    if not len(on_land):
+        raise GeometryError(
+            f"None of {count(len(points), 'place')} lies on the land.",
+            option="places",
+            found=len(points),
+            remedy=f"Check their coordinate reference system: {option('points_crs')}.",
+        )
     afloat = np.setdiff1d(np.arange(len(points)), on_land)
     owner, shapes = list[np.ndarray](), list[np.ndarray]()
     for k in np.unique(part_of):
@@ -705,22 +721,10 @@ MANY_SHARED, _FEWEST = 0.5, 100
 _EXAMPLES = 5
 
 
-def shared_share(at: np.ndarray) -> float:
-    """Return the share of points on whose place others are as well.
-
-    Examples
-    --------
-    >>> shared_share(np.array([[0.0, 0.0], [0.0, 0.0], [1.0, 2.0], [3.0, 4.0]]))
-    0.5
-    """
-    if not len(at):
-        return 0.0
-    times = np.unique(at, axis=0, return_counts=True)[1]
-    return float(times[times > 1].sum() / len(at))
-
-
 def about_shared(at: np.ndarray, crs: pyproj.CRS | None) -> InputWarning | None:
     """Return what to say where more than half of the points share their places with others.
+
+    Those on the fullest place are left out of account, and copies of a whole table: `about_places` speaks of them.
 
     Parameters
     ----------
@@ -728,14 +732,16 @@ def about_shared(at: np.ndarray, crs: pyproj.CRS | None) -> InputWarning | None:
         On the plane of the map.
     crs : pyproj.CRS, optional
     """
-    share = shared_share(at)
-    if len(at) < _FEWEST or share <= MANY_SHARED:
+    places, times = np.unique(at[:, 0] + 1j * at[:, 1], return_counts=True)
+    if len(at) < _FEWEST or times.min() == times.max():
         return None
-    places = np.unique(at, axis=0)
-    apart = ""
-    if len(places) > 1:
-        width = float(np.median(cKDTree(places).query(places, k=2)[0][:, 1])) / (1.0 if crs is None else 1e3)
-        apart = f", half of them within {number(width, 2)} {'units' if crs is None else 'km'} of the next"
+    others = np.delete(times, np.argmax(times))
+    if others[others > 1].sum() <= MANY_SHARED * others.sum():
+        return None
+    share = float(times[times > 1].sum() / len(at))
+    places = np.column_stack([places.real, places.imag])
+    width = float(np.median(cKDTree(places).query(places, k=2)[0][:, 1])) / (1.0 if crs is None else 1e3)
+    apart = f", half of them within {number(width, 2)} {'units' if crs is None else 'km'} of the next"
     return InputWarning(
         f"{percent(share)} of the {len(at):,} points share their place with others: there are {len(places):,} "
         f"places{apart}. If they are middles of postcodes or districts, the map takes them for exact places, and is "

@@ -10,9 +10,9 @@ import pytest
 import shapely
 from scipy.stats import poisson
 
-from geobgp import LGCP, DataError, Domain, GeometryError, HarmonicBasis, bin_areas, bin_places, bin_points
+from geobgp import LGCP, CRSError, DataError, Domain, GeometryError, HarmonicBasis, bin_areas, bin_places, bin_points
 from geobgp.data.areas import combine, observed_in
-from geobgp.data.places import about_shared, shared_share
+from geobgp.data.places import about_shared
 from geobgp.errors import DroppedPointsWarning, InputWarning, MissedVarianceWarning
 
 LAKE = shapely.Point(7.0, 12.0).buffer(2.5)
@@ -409,7 +409,6 @@ def test_points_on_few_places_are_told_of_and_others_are_not():
     rng = np.random.default_rng(2)
     places = rng.uniform(0, 10_000, (60, 2))
     many = places[rng.integers(0, 60, 500)]
-    assert shared_share(many) > 0.9
     warning = about_shared(many, None)
     assert warning is not None
     assert "60 places" in str(warning)
@@ -417,3 +416,25 @@ def test_points_on_few_places_are_told_of_and_others_are_not():
     assert about_shared(rng.uniform(0, 1, (500, 2)), None) is None
     assert about_shared(np.vstack([many[:200], rng.uniform(0, 1, (300, 2))]), None) is None
     assert about_shared(many[:50], None) is None
+    copies = np.repeat(rng.uniform(0, 1, (200, 2)), 2, axis=0)
+    one_place = np.vstack([np.zeros((300, 2)), rng.uniform(0, 1, (200, 2))])
+    assert about_shared(copies, None) is None
+    assert about_shared(one_place, None) is None
+
+
+def test_places_without_a_crs_or_off_the_land_are_refused(events, postcodes):
+    land = gpd.GeoSeries([LAND], crs=32630).affine_transform([1000, 0, 0, 1000, 500_000, 5_000_000])
+    domain = Domain.from_polygons(land, cell_size=1000)
+    sites = gpd.GeoDataFrame({"code": [1, 2]}, geometry=gpd.points_from_xy([502_000, 515_000], [5_002_000, 5_015_000]))
+    rows = pd.DataFrame({"code": [1, 1, 2]})
+    with pytest.raises(CRSError, match="no coordinate reference system"):
+        bin_places(rows, domain, sites, key="code")
+    assert sorted(bin_places(rows, domain, sites.set_crs(32630), key="code").values.tolist()) == [1, 2]
+    with pytest.raises(GeometryError, match="None of 2 places lies on the land"):
+        bin_places(
+            rows, domain, sites.set_crs(32630).translate(5e6, 0).to_frame("geometry").assign(code=[1, 2]), key="code"
+        )
+    shared = pd.DataFrame(
+        {"easting": [502_000, 502_000, 515_000, 515_000], "northing": [5_002_000] * 2 + [5_015_000] * 2}
+    )
+    assert bin_places(shared, domain, "voronoi").values.tolist() == [2, 2]
