@@ -1951,8 +1951,8 @@ class Posterior:
         return write_zarr(self.dataset(quantiles, thresholds), path)
 
     @validated(
-        column=NAME, threshold=real(), basemap=BASEMAP, tooltip=FLAG, popup=FLAG, legend=FLAG,
-        opacity=real(least=0.0, most=1.0),
+        column=NAME, threshold=real(), m=a("Map", words="a folium.Map"), basemap=BASEMAP, tooltip=FLAG, popup=FLAG,
+        legend=FLAG, opacity=real(least=0.0, most=1.0),
     )  # fmt: skip
     def explore(
         self,
@@ -2355,7 +2355,7 @@ class Posterior:
 
         one = self._of_period("plot_ranks", period, several=False)
         ranked = "rank" in getattr(regions, "columns", ())
-        table = regions if ranked else one.ranks(regions, by=by, reference=reference)
+        table = regions if ranked else one.ranks(regions, by=by, top=1, reference=reference)
         table.attrs["reference"] = one.overall if reference is None else reference
         return plot_ranks(table, ax, title=title)
 

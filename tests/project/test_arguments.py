@@ -79,7 +79,7 @@ TOLD_AS = {
     ("Periods.calendar", "last"): "between",
 }
 #: Asked of a posterior over periods.
-OVER_TIME = {"at", "forecast", "level", "plot_level", "to_zarr", "trend"}
+OVER_TIME = {"at", "forecast", "level", "plot_level", "to_animation", "to_zarr", "trend"}
 #: Checked where the words are known: bases take all kernels but for full resolution.
 UNCHECKED = {("HarmonicBasis.check_kernel", "kernel")}
 
