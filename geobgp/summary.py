@@ -173,14 +173,16 @@ def events_in_words(points: Mapping[str, float]) -> str:
     --------
     >>> events_in_words({"used": 4446}), events_in_words({"used": 4975, "in_areas": 4975, "areas": 12})
     ('4,446 points', '4,975 events in 12 areas')
+    >>> events_in_words({"used": 61, "places": 20}), events_in_words({"used": 5, "positive": 31, "tested": 90})
+    ('61 measurements at 20 sites', '31 positive of 90 tested at 5 sites')
     """
-    if "fewer_than" in points:
-        return f"fewer than {count(round(points['fewer_than']), 'point')}"
     sites = count(round(points.get("places", points.get("used", 0))), "site")
     if "tested" in points:
         return f"{points['positive']:,.0f} positive of {points['tested']:,.0f} tested at {sites}"
     if "places" in points:
         return f"{count(round(points['used']), 'measurement')} at {sites}"
+    if "fewer_than" in points:
+        return f"fewer than {count(round(points['fewer_than']), 'point')}"
     used, in_areas = round(points.get("used", 0)), round(points.get("in_areas", 0))
     if not in_areas:
         return count(used, "point")
@@ -188,8 +190,6 @@ def events_in_words(points: Mapping[str, float]) -> str:
     return text if used == in_areas else f"{count(used - in_areas, 'point')} and {text}"
 
 
-def weights_of(states: Sequence[Any]) -> np.ndarray:
-    """Return the shares of states in a mixture."""
 def latent_name(posterior: Posterior) -> str:
     """Return what the linear predictor is, in words: the scale of the field's standard deviation."""
     what = posterior.quantity
@@ -202,6 +202,8 @@ def latent_name(posterior: Posterior) -> str:
     return words.get(posterior.link.name, what)
 
 
+def weights_of(states: Sequence[Any]) -> np.ndarray:
+    """Return the shares of states in a mixture."""
     weight = np.array([state.weight for state in states], float)
     return weight / weight.sum()
 
@@ -385,9 +387,9 @@ def _coefficient(c: Mapping[str, Any]) -> str:
 
 def _rung(rung: Mapping[str, Any]) -> str:
     kept = ", kept" if rung["kept"] else ""
+    about = ", ".join(filter(None, (rung["prior"], rung.get("kernel"), rung.get("family"), f"{rung['water']} water")))
     return (
         f"cells of {number(rung['cell_size'])} ({rung['nodes']:,} nodes), {about}: "
-    about = ", ".join(filter(None, (rung["prior"], rung.get("kernel"), rung.get("family"), f"{rung['water']} water")))
         f"{rung['gain']:,.1f} nats over an even rate, {rung['seconds']:.1f} s{kept}"
     )
 
