@@ -81,11 +81,28 @@ def _columns_of(effects: Effects, block: Block) -> np.ndarray:
 
 
 def _own(posterior: Posterior, block: Block) -> np.ndarray:
-    """Return the block's own values at the nodes, of all periods one after the other."""
+    """Return the block's own values at the nodes, of all periods one after the other.
+
+    Of persons a file keeps none: then about what their quartiles are, for values that are normal.
+    """
     effects = posterior.design
-    which = _columns_of(effects, block)
-    columns = effects.columns[..., which].reshape(-1, len(which))
+    which, columns = _columns_of(effects, block), effects.columns
+    if not columns.shape[-2]:  # of a file
+        if posterior.exposure_kind == "risk":
+            return np.asarray(block.means + np.linspace(-2.0, 2.0, 101)[:, None] * block.scales)
+        columns = columns_of(posterior)
+    columns = columns[..., which].reshape(-1, len(which))
     return np.asarray(columns * block.scales + block.means)
+
+
+def columns_of(posterior: Posterior) -> np.ndarray:
+    """Return the columns at the nodes that the states know, the intercept's first."""
+    state: Any = posterior.fit.states[0]
+    columns = np.asarray(state.columns if hasattr(state, "columns") else state.fixed)
+    missing = 1 + len(posterior.design.terms) - columns.shape[-1]
+    if missing > 0:  # of a model around zero: no intercept
+        columns = np.concatenate([np.ones((*columns.shape[:-1], missing)), columns], axis=-1)
+    return columns[..., : 1 + len(posterior.design.terms)]
 
 
 def _rows(
@@ -230,8 +247,8 @@ def _add_without_field(
         estimate = getattr(row, _scale(posterior))
         sentences.append(
             f"The effect of {row.covariate} is {number(estimate)} with the field and {number(row.without_field)} "
-            "without it: the field explains what the covariate would, or the other way round, and neither number is "
-            "the last word."
+            "without it: the field and the covariate explain the same events, and neither number should be reported "
+            "without the other."
         )
     return sentences
 
@@ -318,6 +335,11 @@ def covariate_values(posterior: Posterior, name: str, n: int = 101) -> np.ndarra
 def what_if(posterior: Posterior, covariates: Mapping[str, Any]) -> Posterior:
     """Return the map under other covariates; see `Posterior.what_if`."""
     effects, domain = posterior.design, posterior.domain
+    if effects.blocks and not effects.columns.shape[-2] and posterior.exposure_kind != "risk":
+        best: Any = posterior.fit.states[0]
+        if best.offset is None:  # else levels that share nodes have been linearised
+            effects = replace(effects, columns=columns_of(posterior))
+            posterior = replace(posterior, design=effects)
     if not effects.blocks or effects.columns.shape[-2] != domain.n_nodes:
         raise DataError(
             "This map does not know its covariates at the nodes.",

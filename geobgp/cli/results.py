@@ -28,7 +28,7 @@ from geobgp.output.qgis import write_layers as write_polygons
 from geobgp.output.rasters import write_rasters
 from geobgp.privacy import told_origin
 from geobgp.report.report import HeldOutChecks, ReportInputs, held_out, too_few, write_report
-from geobgp.text import count, number, percent, size_text, whole_percent
+from geobgp.text import count, listed, number, percent, size_text, whole_percent
 from geobgp.web import maps
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ _ABOUT = {
     "report.html": "this report",
     "regions.gpkg": "numbers by region, with intervals",
     "regions.csv": "the same as a table",
+    "effects.csv": "what covariates do: ratios with intervals, and the evidence for each",
     "hotspots.gpkg": "the connected parts of the land that exceed a threshold all at once, with their numbers",
     "hotspots.csv": "the same as a table",
     "tolerance.gpkg": "where the risk is raised or lowered with a probability of 97.5 %",
@@ -134,6 +135,13 @@ def write_results(
         with steps.stage("hot spots") as stage:
             hotspots = hotspots_above(posterior, thresholds)
             stage.note(write_hotspots(hotspots, folder))
+    if posterior.design.blocks:
+        with steps.stage("effects") as stage:
+            effects = posterior.effects(evidence=True)
+            write_csv(folder / "effects.csv", effects)
+            for sentence in effects.attrs["sentences"]:
+                warn(InputWarning(sentence, option="covariates"))
+            stage.note(listed(posterior.design.covariates))
     with steps.stage("map") as stage:
         stage.note(size_text(write_map(view, counts, options, thresholds, regions, hotspots, folder).stat().st_size))
     with steps.stage("project"):

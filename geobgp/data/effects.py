@@ -19,6 +19,7 @@ from geobgp.data.rasters import RasterSource, blocks_on_land, node_means, open_r
 from geobgp.data.sources import Key, Reading, is_shapes
 from geobgp.errors import DataError, InputWarning, option, warn
 from geobgp.files import as_frame, kind_of
+from geobgp.land.regions import name_column
 from geobgp.text import count, listed, number
 from geobgp.validation import COVARIATE, LEVEL_NAMES, NAME, SOURCE, either, real, whole
 
@@ -1200,7 +1201,7 @@ def _at_nodes(
         value = value if isinstance(value, Categorical) else Categorical(value)
     most = MOST_GROUPS if groups else MOST
     if is_shapes(value):
-        column: Any = _column_of(name, value, reading.time)
+        column: Any = _column_of(name, value, reading.time, groups)
         if not (groups or is_categorical(column)):
             return reading.means(value, column.to_numpy(float)[:, None])[:, 0]
         table = indicators(column.reset_index(drop=True), name, most)
@@ -1219,10 +1220,12 @@ def _at_nodes(
     return pd.DataFrame({level: out for level in known}) if known and isinstance(out, np.ndarray) else out
 
 
-def _column_of(name: str, frame: gpd.GeoDataFrame, time: Any) -> pd.Series:
-    """Return the column of polygons that a covariate is: the only one, or that of its name."""
+def _column_of(name: str, frame: gpd.GeoDataFrame, time: Any, groups: bool) -> pd.Series:
+    """Return the column of polygons that a covariate is: the only one, or that of its name; of groups their names."""
     columns = [c for c in frame.columns if c not in (frame.geometry.name, time)]
     same = [c for c in columns if str(c).strip().lower() == name.strip().lower()]
+    if groups and len(same) != 1 and (named := name_column(frame)) is not None:
+        same = [named]
     if len(columns) != 1 and len(same) != 1:
         raise DataError(
             f"The polygons of the covariate {name!r} have {count(len(columns), 'column')}"

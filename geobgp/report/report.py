@@ -25,6 +25,7 @@ from geobgp.output.grids import View
 from geobgp.prior.kernels import Matern, SquaredExponential
 from geobgp.privacy import told_origin
 from geobgp.report import figures, statements
+from geobgp.report.effects import effect_facts
 from geobgp.report.thresholds import about_thresholds, above_columns
 from geobgp.summary import interval_words, latent_name
 from geobgp.text import events, listed, number, percent, size_text, whole_percent
@@ -330,6 +331,7 @@ def render(shown: Posterior | View, inputs: ReportInputs) -> str:
         computation=_computation(posterior, inputs),
         **_provenance(posterior, inputs),
         **_residuals(view),
+        **_effect_curves(posterior),
         **_checks(posterior, inputs.checks),
         **_validation(posterior, inputs.validation),
         **_level(view),
@@ -511,9 +513,9 @@ def _estimates(posterior: Posterior) -> list[tuple[str, str, str]]:
 
 
 def _effects(posterior: Posterior) -> dict[str, Any]:
-    """Return the table of what covariates do: coefficients, and rate or odds ratios, each with its interval."""
-    table = posterior.coefficients
-    table = table[table["name"] != INTERCEPT]
+    """Return coefficients, and rate or odds ratios, each with its interval; curves and groups have a section."""
+    table, learned = posterior.coefficients, [block for block in posterior.design.blocks if block.sd == "learned"]
+    table = table[~table["name"].isin([INTERCEPT, *(term.name for block in learned for term in block.terms)])]
     name = next((one for one in ("rate_ratio", "odds_ratio") if one in table), None)
     levels = table.get("level", [None] * len(table))
     terms = [n if isinstance(level, str) else f"{n}, per unit" for n, level in zip(table["name"], levels, strict=True)]
@@ -568,6 +570,14 @@ def _validation(posterior: Posterior, checked: Any) -> dict[str, Any]:
         scale, unit = checked.domain.length_unit
         blocks = f"{len(checked.blocks):,} squares of {number(checked.side / scale)} {unit}"
     return out | {"left_out": blocks}
+
+
+def _effect_curves(posterior: Posterior) -> dict[str, Any]:
+    """Return what covariates do; nothing where there are none."""
+    if not posterior.design.blocks:
+        return {"effect_table": None}
+    facts, why_not = attempted(lambda: effect_facts(posterior), "The effects of covariates were")
+    return {"effect_table": None, "no_effects": why_not} if facts is None else facts
 
 
 def _residuals(view: View) -> dict[str, Any]:

@@ -2,10 +2,11 @@
 
 import matplotlib
 import numpy as np
+import pandas as pd
 import pytest
 from shapely.geometry import box
 
-from geobgp import LGCP, Categorical, DataError, Domain, Group, HarmonicBasis, Interaction, Matern, Smooth
+from geobgp import LGCP, Categorical, DataError, Domain, Group, HarmonicBasis, Interaction, Matern, Posterior, Smooth
 from geobgp.checks.effects import _coefficients
 from geobgp.errors import InputWarning
 
@@ -221,3 +222,21 @@ def test_over_periods_too(domain):
         same.fit.states[0].node_moments()[0], posterior.fit.states[0].node_moments()[0], atol=1e-9
     )
     assert low.fit.states[0].node_moments()[0].shape == (3, domain.n_nodes)
+
+
+def test_a_saved_fit_knows_its_effects(fitted, tmp_path):
+    posterior = fitted[1]
+    read = Posterior.load(posterior.save(tmp_path / "fit.geobgp"))
+    before, after = posterior.effects(evidence=True), read.effects(evidence=True)
+    pd.testing.assert_frame_equal(after, before[list(after)], rtol=1e-6)
+    pd.testing.assert_frame_equal(read.effect_curve("hump"), posterior.effect_curve("hump"), rtol=1e-6)
+    wood = [one.what_if({"use": "wood"}).node_intensity()["q50"] for one in (posterior, read)]
+    np.testing.assert_allclose(wood[1], wood[0], rtol=1e-6)
+
+
+def test_the_report_has_all_of_them(fitted, tmp_path):
+    text = fitted[1].to_report(tmp_path / "report.html").read_text("utf-8")
+    section = text[text.index("Effects of covariates</h2>") :]
+    for words in ("curve: between quartiles", "groups: lowest to highest", "meadow to wood", "Evidence, nats"):
+        assert words in section
+    assert "The effect of each covariate along its values" in section

@@ -110,5 +110,7 @@ def test_polygons_with_several_columns_need_one_of_the_covariate_s_name(domain):
     halves = [box(500_000, 5_000_000, 505_000, 5_010_000), box(505_000, 5_000_000, 510_000, 5_010_000)]
     frame = gpd.GeoDataFrame({"country": ["x", "x"], "Ward": ["a", "b"]}, geometry=halves, crs=32633)
     assert effects_of(domain, ward=Group(frame)).levels("ward") == ["a", "b"]
+    assert effects_of(domain, district=Group(frame)).levels("district") == ["a", "b"]
+    frame["Ward"] = [1, 2]
     with pytest.raises(DataError, match=r"have 2 columns: 'country', 'Ward'\. Which is meant"):
-        effects_of(domain, district=Group(frame))
+        effects_of(domain, district=frame)
