@@ -70,10 +70,23 @@ def describe() -> dict[str, Any]:
         "version": geobgp.__version__,
         "requirement": f"geobgp=={geobgp.__version__}",
         "python": about["Requires-Python"].lstrip(">="),
+        "pythons": _pythons(about.get_all("Classifier") or ()),
         "tags": about["Keywords"].split(","),
         "installed_by": "",
         "commands": [_command(name, options) for name, options in COMMANDS.items()],
     }
+
+
+def _pythons(classifiers: Iterable[str]) -> list[str]:
+    """Return the versions of Python that geobgp is tested with, the newest first.
+
+    Examples
+    --------
+    >>> _pythons(["Programming Language :: Python :: 3.9", "Programming Language :: Python :: 3.12", "Typing :: Typed"])
+    ['3.12', '3.9']
+    """
+    versions = re.findall(r":: Python :: 3\.(\d+)$", "\n".join(classifiers), re.M)
+    return [f"3.{minor}" for minor in sorted(map(int, versions), reverse=True)]
 
 
 def _command(name: str, options: type[OptionSet]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from qgis.PyQt.QtWidgets import (
     QVBoxLayout,
 )
 
-from .environment import ABOUT, PythonError, SetUp, mismatch, version_of
+from .environment import ABOUT, CANCELLED, PythonError, SetUp, mismatch, version_of
 from .provider import SETTING, chosen_python
 
 
@@ -54,7 +54,7 @@ class CheckTask(QgsTask):
         """Keep it, and say what came of it."""
         if result:
             QgsSettings().setValue(SETTING, self.python)
-        self.ended.emit(result, self.words)
+        self.ended.emit(result, CANCELLED if self.isCanceled() else self.words)
 
 
 class SetUpTask(QgsTask):
@@ -79,8 +79,10 @@ class SetUpTask(QgsTask):
             self.words = str(problem)
         except OSError as error:
             self.words = f"{self.work.folder} cannot be written: {error}. Free some space, or close other QGIS windows."
+        except Exception as error:  # of a task nobody would see it
+            self.words = f"geobgp could not be set up: {type(error).__name__}: {error}."
         else:
-            self.words = "geobgp is ready." if self.python else "Cancelled: nothing has changed."
+            self.words = "geobgp is ready." if self.python else CANCELLED
         return self.python is not None
 
     def finished(self, result):

@@ -15,6 +15,8 @@ from .program import clean, of_qgis, run
 ABOUT = json.loads((Path(__file__).parent / "options.json").read_text("utf-8"))
 #: Where to go when something is wrong with the Python.
 REMEDY = "Choose 'Set up geobgp' in the menu Plugins, geobgp."
+#: What is said of what was stopped.
+CANCELLED = "Cancelled: nothing has changed."
 #: Lines of pip's output by which a cause is known, and what to do.
 _CAUSES = (
     (
@@ -103,9 +105,9 @@ def needed():
 
 
 def bases():
-    """Return programs that may be a Python to build on, the newest first, QGIS's own last."""
+    """Return programs that may be a Python to build on: first those that geobgp is tested with, QGIS's own last."""
     path = clean(os.environ).get("PATH", "")
-    names = [*(f"python3.{n}" for n in range(20, needed()[1] - 1, -1)), "python3", "python"]
+    names = [*(f"python{version}" for version in ABOUT["pythons"]), "python3", "python", "py"]
     found = [shutil.which(name, path=path) for name in names]
     return list(dict.fromkeys(p for p in [*found, of_qgis()] if p))
 
@@ -115,7 +117,7 @@ def check_base(program):
     oldest = ".".join(map(str, needed()))
     advice = f"Install Python {oldest} or newer, name it under 'Build on', and set up again."
     try:
-        code, lines = ask(program, "import sys, venv, ensurepip; print('python', *sys.version_info[:2])", 60)
+        code, lines = ask(program, "import sys, venv, ensurepip, ssl; print('python', *sys.version_info[:2])", 60)
     except (OSError, TimeoutError) as error:
         raise PythonError(f"{program} cannot be run as Python ({error}). {advice}") from error
     answer = next((line.split()[1:] for line in lines if line.startswith("python ")), None)
@@ -215,7 +217,7 @@ class SetUp:
 
         code = run(command, hear, self.canceled)
         if self.canceled():
-            self.tell("Cancelled: nothing has changed.")
+            self.tell(CANCELLED)
             return False
         if code:
             raise PythonError(f"{failed}. {_cause(lines, 'What pip said is above.')}")

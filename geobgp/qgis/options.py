@@ -68,6 +68,10 @@ class Option:
         """Return the parameter, new for each algorithm."""
         parameter = self.make(self.name, self.label, not self.about["required"])
         parameter.setHelp(self.about["help"])
+        return self.placed(parameter)
+
+    def placed(self, parameter):
+        """Return a parameter among the advanced ones, if it belongs there."""
         if self.about["advanced"]:
             parameter.setFlags(parameter.flags() | QgsProcessingParameterDefinition.Flag.FlagAdvanced)
         return parameter
@@ -92,6 +96,32 @@ class Several(Option):
     def words(self, given):
         """Return the flag with each of them."""
         return self.each([word for word in re.split(r"[;\s]+", given.text(self.name)) if word])
+
+
+class Terms(Option):
+    """Words that may hold spaces, such as LEVEL=COLUMN, with semicolons between."""
+
+    def words(self, given):
+        """Return the flag with each of them."""
+        return self.each([term.strip() for term in given.text(self.name).split(";") if term.strip()])
+
+
+class Places(Terms):
+    """Files, names of layers in the project, or another word; with LEVEL= before it if need be."""
+
+    def words(self, given):
+        """Return the flag with each of them, a layer as its file."""
+        words = super().words(given)
+        return [self.file(word, given) if n % 2 else word for n, word in enumerate(words)]
+
+    def file(self, term, given):
+        """Return a term with the file of the layer that it names."""
+        level, equals, name = term.rpartition("=")
+        project = given.context.project()
+        layers = project.mapLayersByName(name) if project is not None else []
+        if not layers:
+            return term
+        return f"{level}{equals}{vector_file(layers[0], layers[0], None, given, f'{self.name.lower()}-{level}')}"
 
 
 class Numbers(Several):
@@ -151,7 +181,7 @@ class Flag(Option):
 
     def make(self, name, label, optional):
         """Return a box to tick."""
-        return QgsProcessingParameterBoolean(name, label, False, optional)
+        return QgsProcessingParameterBoolean(name, label, False)
 
     def words(self, given):
         """Return the flag alone."""
@@ -253,14 +283,14 @@ class Covariates(Layers):
     def terms(self):
         """Return the parameter that says how they enter."""
         parameter = QgsProcessingParameterString(
-            f"{self.name}_TERMS", "How they enter the map, such as: landuse|levels; rain|smooth", optional=True
+            f"{self.name}_TERMS", "How these enter the map, such as: landuse|levels; rain|smooth", optional=True
         )
         parameter.setHelp(
             "Each by the name of its layer, with semicolons between. NAME|levels: codes; NAME|smooth: a curve; "
             "NAME|group: groups; NAME|distance|smooth: the distance over land; BOTH=NAME,OTHER|interaction: of two. "
             "The others enter with a slope."
         )
-        return parameter
+        return self.placed(parameter)
 
     def words(self, given):
         """Return NAME=FILE|KIND for each."""
@@ -295,9 +325,9 @@ class Folder(Option):
 
 
 _KINDS = {
-    "file": Layer, "files": Layers, "rasters": Covariates, "column": Column, "column or values": Column,
-    "columns": Columns, "number": Number, "numbers": Numbers, "choice": Choice, "flag": Flag, "crs": Crs,
-    "folder": Folder,
+    "file": Layer, "files": Layers, "rasters": Covariates, "places": Places, "keys": Terms, "column": Column,
+    "column or values": Column, "columns": Columns, "number": Number, "numbers": Numbers, "choice": Choice,
+    "flag": Flag, "crs": Crs, "folder": Folder,
 }  # fmt: skip
 
 

@@ -12,6 +12,7 @@ import re
 import shutil
 import sys
 import time
+import xml.etree.ElementTree as ET
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -33,7 +34,6 @@ from geobgp.cli.app import cli, main
 from geobgp.cli.plugin import COMMANDS, describe, write_plugin
 
 QUICK = {"CELL_SIZE": 1000.0, "FEATURES": "48", "PERMEABILITY": "0", "NO_CHECKS": True}
-GROUP = ["Regions", "Shoreline", "Probably more than 2 events per km²", "Intensity, posterior mean"]
 SOURCES = sorted((ROOT / "geobgp" / "qgis").glob("*.py"))
 
 
@@ -386,12 +386,13 @@ class TestRuns:
             assert src.bounds.right < case.WEST + 26_000  # no island
 
     def test_the_layers_are_a_styled_group_of_the_project(self, made):
-        _, (answer, model) = made
+        folder, (answer, model) = made
         assert list(answer["tree"]) == ["Bites & <b>"] and answer["valid"] and answer["grey"] == []
-        names = [name for name, _ in answer["tree"]["Bites & <b>"]]
-        assert names[: len(GROUP)] == GROUP and len(names) == len(set(names))
-        shown = [name for name, visible in answer["tree"]["Bites & <b>"] if visible]
-        assert shown == [name for name in GROUP if not name.startswith("Probably")]
+        with ZipFile(folder / "a" / "map.qgz") as archive:
+            tree = ET.fromstring(archive.read("map.qgs")).find("layer-tree-group/layer-tree-group")
+        layers = [[node.get("name"), node.get("checked") == "Qt::Checked"] for node in tree.findall("layer-tree-layer")]
+        assert answer["tree"]["Bites & <b>"] == layers and len(layers) > 8
+        assert ["Intensity, posterior mean", True] in layers
         assert sorted(answer["loose"]) == ["points", "shore"]  # what was there, and no second mean
         assert model["tree"] == {}
 
@@ -454,8 +455,8 @@ def test_every_other_algorithm_makes_its_map(plugins, files, python, tmp_path):
     command = next(text for kind, text in answers["values"]["told"] if kind == "command")
     assert "--covariate height=" in command and "--interval 0.95" in command
     assert list(answers["prevalence"]["tree"]) == ["Antibodies"]
-    assert {"tick bite", "wasp"} <= set(answers["strata"]["tree"])
-    assert answers["tiles"]["tree"] == {} and sorted(answers["tiles"]["loose"]) == ["Mosaic", "height"]
+    assert {"tick bite", "wasp"} <= set(answers["strata"]["groups"])
+    assert answers["tiles"]["tree"] == {} and sorted(answers["tiles"]["loose"]) == ["height", "mosaic"]
 
 
 @pytest.mark.qgis
@@ -468,11 +469,12 @@ def test_cancelled_mistaken_and_refused(plugins, files, python, tmp_path):
     (full / "mine.txt").write_text("mine")
 
     def job(how="run", drop=(), algorithm="map", program=python, **more):
-        cancel = more.pop("cancel_at", None)
+        cancel, layers = more.pop("cancel_at", None), more.pop("layers", {})
         kept = {k: v for k, v in (good | more).items() if k not in drop}
         variables = {"GEOBGP_PYTHON": str(program)}
         return {
-            "how": how, "algorithm": algorithm, "cancel_at": cancel, "parameters": kept, "variables": variables
+            "how": how, "algorithm": algorithm, "cancel_at": cancel, "layers": layers, "parameters": kept,
+            "variables": variables,
         }  # fmt: skip
 
     (tmp_path / "work").mkdir()
@@ -487,11 +489,12 @@ def test_cancelled_mistaken_and_refused(plugins, files, python, tmp_path):
         job(COVARIATE_TERMS="rain|smooth"),
         job(EXPOSURE=["/no/such/file.tif"]),
         job(drop=["POINTS"]),
+        job(layers={"zones": {"path": files.land_gpkg}}, PLACES="zones", KEY="nokey"),
         job(program=tmp_path / "nowhere"),
         job(program=QGIS_PYTHON),
         job("check", algorithm="strata", drop=["POINTS"], CONTROLS=files.points_gpkg, BY=["deaths"]),
     )
-    cancelled, abroad, taken, option, comma, term, lost, empty, nowhere, bare, gap = answers
+    cancelled, abroad, taken, option, comma, term, lost, empty, zones, nowhere, bare, gap = answers
     assert cancelled["results"] == {}
     assert ["info", "Cancelled: geobgp is stopped, nothing is written."] in cancelled["told"]
     assert not any(text.startswith("rasters") for _, text in cancelled["told"])
@@ -506,6 +509,8 @@ def test_cancelled_mistaken_and_refused(plugins, files, python, tmp_path):
     assert "no layer of this name" in term["error"]
     assert "cannot be opened" in lost["error"]
     assert "'Polygons with a number of events each" in empty["error"]
+    assert "nokey" in zones["error"] and "voronoi" not in zones["error"], zones["error"]
+    assert f"--places {files.land_gpkg}" in next(text for kind, text in zones["told"] if kind == "command")
     assert "cannot be run as Python" in nowhere["error"] and "Set up geobgp" in nowhere["error"]
     assert "No module named 'geobgp'" in bare["error"] and "Set up geobgp" in bare["error"]
     assert gap["checked"] == [False, "'Controls: some who did not' needs 'The points'."]

@@ -186,6 +186,7 @@ def do(registry, job):
         load(context, feedback)
     root = project.layerTreeRoot()
     out["tree"] = {g.name(): [[n.name(), n.isVisible()] for n in g.children()] for g in root.findGroups()}
+    out["groups"] = [g.name() for g in root.findGroups(True)]
     out["loose"] = [n.name() for n in root.children() if n.nodeType() == 1]
     layers = project.mapLayers().values()
     out["valid"] = all(layer.isValid() for layer in layers)
