@@ -59,7 +59,7 @@ class DelayCurve:
     --------
     >>> curve = product_limit(np.array([0, 0, 1, 3]), np.array([5, 5, 5, 5]))
     >>> curve.share.round(2).tolist(), round(curve.mean, 2)
-    ([0.52, 0.78, 0.78, 1.0, 1.0, 1.0], 0.92)
+    ([0.56, 0.78, 0.78, 1.0, 1.0, 1.0], 0.89)
     """
 
     share: np.ndarray = field(repr=False)
@@ -163,8 +163,8 @@ class Delays:
     excess : float
         By how much delays vary more than chance has it, as a factor of variances: 1 where they do not.
     numbers : dict
-        Events ``later`` than `as_of`, without a report's date (``missing``), and reported before they happened
-        (``negative``).
+        Events ``later`` than `as_of`, without a report's date (``missing``; those left out for it are ``unsure``), and
+        reported before they happened (``negative``).
     """
 
     as_of: str
@@ -200,11 +200,6 @@ class Delays:
         of = np.divide(part, self.effort[:, :, None], out=np.zeros_like(part), where=self.effort[:, :, None] > 0)
         out = [of[:, :, g, None] * self.root[g][:, None, :] for g in range(len(self.groups))]
         return np.concatenate(out, axis=2)
-
-    @property
-    def complete_effort(self) -> np.ndarray:
-        """The same where all events are known."""
-        return np.ones((len(self.periods), 1))
 
     def slice(self, start: int, stop: int) -> Delays:
         """Return those of the periods from one number up to another, without it."""

@@ -1,6 +1,8 @@
 """Events that are reported late: the delay distribution, the nowcast that follows from it, and what is refused."""
 
+import datetime
 import re
+import zipfile
 from dataclasses import replace
 
 import geopandas as gpd
@@ -25,6 +27,7 @@ from geobgp import (
     map_strata,
     map_values,
 )
+from geobgp.auto.options import Options
 from geobgp.cli.app import main
 from geobgp.data.delays import Delays, product_limit, read_reports
 from geobgp.data.inputs import Inputs
@@ -489,6 +492,28 @@ def test_mistakes_have_their_messages(table):
         mapped(np.ones((40, 2)), reported="reported")
 
 
+@pytest.mark.parametrize("day", ["2020-03-15", datetime.date(2020, 3, 15), pd.Timestamp("2020-03-15"), "2020-W11"])
+def test_a_day_is_written_in_any_way(table, day):
+    options = Options(points=table, land=LAND, time="onset", every="week", reported="reported", as_of=day)
+    assert read(table, as_of=options.as_of).as_of == "2020-03-15"
+    assert options.record()["as_of"] in ("2020-03-15", "2020-W11")
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"likelihood": "negative-binomial"}, {"covariates": {"east": lambda at: at[:, 0]}}, {"every": "day"}],
+    ids=lambda more: next(iter(more)),
+)
+def test_goes_with_what_else_a_map_has(table, more):
+    how = HOW | {"every": more.pop("every", "week")}
+    posterior = map_intensity(table, LAND, **how, **more, reported="reported", as_of=str(LAST))
+    level = posterior.level()
+    assert posterior.nowcast[-1]
+    assert np.isfinite(level[["final", "final_q05", "final_q95"]]).all(axis=None)
+    assert (level["final_q05"] <= level["final_q95"]).all()
+    assert len(posterior.coefficients) == 1 + len(posterior.design.names)
+
+
 def test_kinds_without_reports_say_why(table):
     late = {"time": "onset", "every": "week", "reported": "reported"}
     with pytest.raises(DataError, match="not in yet nothing is counted"):
@@ -520,6 +545,12 @@ def test_outputs_mark_nowcasts(nowcast, tmp_path):
         assert data["nowcast"].values.tolist() == nowcast.nowcast.astype(int).tolist()
         assert data["nowcast"].attrs["flag_meanings"] == "complete nowcast"
         assert data["nowcast"].attrs["flag_values"].tolist() == [0, 1]
+    project = nowcast.to_qgis(tmp_path / "qgis")
+    with zipfile.ZipFile(project) as archive:
+        layers = archive.read(next(name for name in archive.namelist() if name.endswith(".qgs"))).decode()
+    assert "2020-W15 (nowcast)" in layers
+    assert "2020-W03 (nowcast)" not in layers
+    assert "2020-W15" in nowcast.level()["period"].to_list()
     figure = nowcast.plot()
     titles = [ax.get_title(loc="left") for ax in figure.axes]
     assert titles.count("2020-W15 (nowcast)") == 1
