@@ -41,6 +41,8 @@ _LEVEL, _KEY, _WEIGHT, _TIME = "geobgp level", "geobgp key", "geobgp weight", "g
 _POINTS = {"Point", "MultiPoint"}
 #: Share of rows whose key no area has from which on the keys are taken to be wrong.
 _MOST_UNMATCHED = 0.5
+#: Rows of a key from which on a warning may name it.
+_TELLING = 10
 #: Share of an area that borders drawn by others may cut off.
 _SLIVER = 0.01
 
@@ -584,11 +586,13 @@ def _matched(keys: pd.Series, known: pd.Series, n: int) -> tuple[np.ndarray, dic
             remedy=f"Name the column that says in which area an event was: {option('key')}.",
         )
     if unmatched.sum() > QUIET_SHARE * n:
-        examples = list(dict.fromkeys(keys[unmatched]))
+        times = keys[unmatched].value_counts()
+        examples = list(times.index[times >= _TELLING])  # reports hold warnings, and a rare key may be one person's
+        such = f", such as {listed(examples[:3])}" if examples else ""
         warn(
             DroppedPointsWarning(
                 f"{int(unmatched.sum()):,} of {count(n, 'row')} ({percent(unmatched.sum() / n, 1)}) have a key that no "
-                f"area has, such as {listed(examples[:3])}, and are left out.",
+                f"area has{such}, and are left out.",
                 option="key",
                 found=int(unmatched.sum()),
                 remedy=f"Add their areas to {option('places')}, or correct the keys.",

@@ -135,6 +135,13 @@ def test_rows_without_a_key_or_an_area_are_left_out_and_counted(events, postcode
     assert "events left out: no key" in counts.facts()
 
 
+def test_a_warning_names_no_key_of_few(events, postcodes, domain):
+    codes = events["postcode"].where(np.arange(len(events)) > 29, [f"secret {k}" for k in range(len(events))])
+    with pytest.warns(DroppedPointsWarning, match="30 of") as caught:
+        bin_places(events.assign(postcode=codes), domain, postcodes, key="postcode")
+    assert not any("secret" in str(warning.message) for warning in caught)
+
+
 def test_keys_that_do_not_agree_are_refused_with_examples_of_both(events, postcodes, domain):
     with pytest.raises(DataError, match=r"'SW1 1'; areas have '000', '001'") as caught:
         bin_places(events.assign(postcode="SW1 1"), domain, postcodes, key="postcode")
