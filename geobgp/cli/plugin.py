@@ -239,10 +239,11 @@ def _metadata() -> str:
 
 def _license() -> str:
     """Return the licence of the package."""
-    for path in importlib.metadata.files("geobgp") or ():
-        if path.name == "LICENSE":
-            return path.read_text("utf-8")
-    raise WriteError("The licence of geobgp is not where it was installed.", remedy="Install geobgp anew.")
+    named = [path for path in importlib.metadata.files("geobgp") or () if path.name == "LICENSE"]
+    if not named:
+        raise WriteError("The licence of geobgp is not where it was installed.", remedy="Install geobgp anew.")
+    # What the package carries of others has a licence of its own.
+    return min(named, key=lambda path: (path.parts[0] == "geobgp", len(path.parts))).read_text("utf-8")
 
 
 def write_plugin(path: str | Path, *, force: bool = False) -> Path:

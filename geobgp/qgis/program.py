@@ -72,7 +72,7 @@ def run(command, hear=lambda line: None, canceled=lambda: False, seconds=None):
     def follow():
         try:
             ended["code"] = asyncio.run(_follow(command, lines.put, stop.is_set, seconds))
-        except (OSError, asyncio.TimeoutError) as error:
+        except Exception as error:  # it belongs to the caller
             ended["error"] = error
         finally:
             lines.put(None)
@@ -103,7 +103,7 @@ async def _follow(command, put, stopped, seconds):
     group = {"creationflags": _NO_WINDOW} if os.name == "nt" else {"start_new_session": True}
     process = await asyncio.create_subprocess_exec(
         *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-        env=clean(os.environ), limit=1 << 22, **group,
+        env=clean(os.environ), **group,
     )  # fmt: skip
     reading = asyncio.ensure_future(_read(process.stdout, put))
     loop = asyncio.get_running_loop()
@@ -121,12 +121,15 @@ async def _follow(command, put, stopped, seconds):
 
 
 async def _read(stream, put):
-    """Hand on each line."""
+    """Hand on each line, however long."""
+    rest = b""
     while True:
-        line = await stream.readline()
-        if not line:
+        chunk = await stream.read(1 << 16)
+        *lines, rest = (rest + chunk).split(b"\n") if chunk else (rest, b"")
+        for line in lines:
+            put(line.decode("utf-8", "replace").rstrip())
+        if not chunk:
             return
-        put(line.decode("utf-8", "replace").rstrip())
 
 
 async def _stop(process):

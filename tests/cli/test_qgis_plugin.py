@@ -219,9 +219,11 @@ def test_a_program_is_heard_line_by_line_and_has_a_clean_environment(parts, monk
     monkeypatch.setenv("PYTHONPATH", "/nowhere")
     monkeypatch.setenv("PROJ_DATA", "/nowhere")
     lines = []
-    code = "import os, sys; print('é', 'x' * 200_000); print(sorted(os.environ)); print('w', file=sys.stderr); exit(3)"
+    code = (
+        "import os, sys; print('é', 'x' * 9_000_000); print(sorted(os.environ)); print('w', file=sys.stderr); exit(3)"
+    )
     assert parts["program"].run([sys.executable, "-c", code], lines.append) == 3
-    assert lines[0] == "é " + "x" * 200_000 and lines[2] == "w"
+    assert lines[0] == "é " + "x" * 9_000_000 and lines[2] == "w"
     assert "PYTHONPATH" not in lines[1] and "PROJ_DATA" not in lines[1] and "PYTHONIOENCODING" in lines[1]
     with pytest.raises(FileNotFoundError):
         parts["program"].run(["/no/such/program"])
