@@ -827,7 +827,8 @@ def _funnel_points(posterior: Posterior, table: pd.DataFrame) -> tuple[np.ndarra
             "A funnel is of observed numbers of events, and this table has none.",
             option="regions",
             found=list(map(str, table.columns)),
-            remedy="Pass what posterior.totals(regions, points=...) returns.",
+            remedy="Pass regions that cut none of the cells or areas that were counted, or posterior.totals(regions, "
+            "points=...).",
         )
     name = next(name for name in ("exposure", "land_km2", "land_area") if name in table)
     exposure = table[name].to_numpy(float)

@@ -53,11 +53,12 @@ ASKED = (
     "totals", "ranks", "versus", "compare", "excursion", "hotspots", "people_above", "variation", "residuals",
     "cross_validate", "level", "trend", "forecast", "in_units", "with_interval", "protected", "at", "to_raster",
     "to_netcdf", "to_zarr", "to_qgis", "to_map", "to_report", "to_polygons", "tolerance_contours", "to_arviz", "plot",
-    "effects", "effect_plot", "what_if", "save",
+    "effects", "effect_plot", "what_if", "cells", "explore", "plot_ranks", "plot_funnel", "plot_regions",
+    "to_animation", "save",
 )  # fmt: skip
 
 #: What is asked of several periods.
-OF_TIME = ("level", "trend", "forecast", "at")
+OF_TIME = ("level", "trend", "forecast", "at", "to_animation")
 
 Some = str | tuple[str, ...] | None
 #: Pairs without a meaning, and why: words that the message holds. (observed, how or None for all, with or asked).
@@ -87,6 +88,10 @@ REFUSED: dict[tuple[Some, Some, Some], tuple[str, str]] = {
     (("surveys", "values"), None, ("small-number protection", "protected")): (
         "mall numbers",
         "what is known of a place rests on samples, and no number of events is told of it",
+    ),
+    (("cases and controls", "surveys", "values"), None, "plot_funnel"): (
+        "numbers of events among known exposures",
+        "a funnel compares numbers of events with what chance makes of them among known numbers of people",
     ),
     (None, ("in space", "by stratum"), OF_TIME): ("has no time", "what changes needs several periods"),
 }

@@ -351,6 +351,43 @@ class Asked:
         self.posterior.plot()
         plt.close("all")
 
+    def cells(self):
+        name = f"exceedance_{self.threshold():g}"
+        table = self.posterior.cells(thresholds=[self.threshold()])
+        np.testing.assert_allclose(table["mean"], values_of(self.posterior))
+        assert table[name].between(0, 1).all() and ("period" in table) == self.timed
+        assert table["land_km2"].sum() == pytest.approx(self.n_periods * 94.0, rel=1e-3)
+
+    def explore(self):
+        page = self.posterior.explore(threshold=self.threshold(), **self.last()).get_root().render()
+        assert page.count('"type": "Feature"') == self.posterior.domain.n_nodes and self.posterior.units in page
+
+    def last(self) -> dict[str, Any]:
+        """Return the period that is asked for, where there are some."""
+        return {"period": self.posterior.time.labels[-1]} if self.timed else {}
+
+    def drawn(self, name: str, regions: Any = HALVES) -> Any:
+        """Return a figure of regions."""
+        import matplotlib.pyplot as plt
+
+        axes = getattr(self.posterior, name)(regions, **self.last())
+        plt.close("all")
+        return axes
+
+    def plot_ranks(self):
+        axes = self.drawn("plot_ranks")
+        assert {label.get_text() for label in axes.get_yticklabels()} == {"west", "east"}
+
+    def plot_funnel(self):
+        axes = self.drawn("plot_funnel", self.posterior.domain.geometry)  # which cuts no area
+        assert self.posterior.units in axes.get_ylabel()
+
+    def plot_regions(self):
+        assert sum(len(drawn.get_paths()) for drawn in self.drawn("plot_regions").collections) == 2
+
+    def to_animation(self):
+        assert self.posterior.to_animation(self.folder / "film.gif", width=200).stat().st_size > 1000
+
     def told(self) -> Posterior:
         """Return the map with a covariate."""
         return each(fitted(self.observed, self.how, "numeric covariate"))[0]
@@ -399,7 +436,8 @@ def test_it_can_be_asked(observed, how, what, tmp_path):
 
 
 def test_there_is_a_check_of_all_that_is_asked():
-    assert {name for name in vars(Asked) if not name.startswith("_")} - {"other", "threshold", "told"} == set(ASKED)
+    helpers = {"other", "threshold", "told", "last", "drawn"}
+    assert {name for name in vars(Asked) if not name.startswith("_")} - helpers == set(ASKED)
 
 
 # -- Laws of pairs ---------------------------------------------------------------------------------------------
