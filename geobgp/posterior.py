@@ -2238,6 +2238,40 @@ class Posterior:
         )
         return write_report(path, self, inputs, forecast=forecast)
 
+    @validated(folder=PATH, metadata=either(PATH, a("dict"), words="a file in TOML, or a dict"), checks=FLAG)
+    def to_gather(
+        self, folder: str | Path, metadata: str | Path | Mapping[str, Any] | None = None, *, checks: bool = True
+    ) -> list[Path]:
+        """Write the GATHER checklist into a folder: ``gather.html``, and ``gather.csv`` with the same as a table.
+
+        The 18 items, and spatial ones, are filled in from the run: inputs with their SHA-256, the model, how it was
+        chosen and checked, what its intervals hold. What only the author knows is marked as blank.
+
+        Parameters
+        ----------
+        folder : str or path
+        metadata : path or mapping, optional
+            What only the author knows, by entry: ``{"funding": "...", "ethics": "..."}``, and by input under
+            ``"sources"``; or a file of it in TOML, of which ``geobgp metadata`` writes a template. Unknown entries are
+            refused.
+        checks : bool
+            Hold data out and say how they are predicted, as for `to_report`.
+
+        Returns
+        -------
+        list of Path
+
+        Warns
+        -----
+        CheckWarning
+            When a check could not be run.
+        """
+        from geobgp.report.gather import write_gather
+        from geobgp.report.report import ReportInputs, asked_checks
+
+        checked, _, why_not = asked_checks(self, checks)
+        return write_gather(folder, self, ReportInputs(validation=checked, not_checked=why_not), metadata)
+
     @validated(
         ax=either(FIGURE, AXES), forecast=POSTERIOR, variable=NAME, threshold=real(), points=SOURCE, title=TEXT,
         label=TEXT, colour_bar=FLAG, scale_bar=FLAG, outline=FLAG, periods=SEVERAL_PERIODS, columns=whole(1),

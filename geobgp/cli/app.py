@@ -219,6 +219,63 @@ def qgis_plugin(output: str | None, install: bool, profile: str, force: bool, de
         click.echo("Restart QGIS, and tick geobgp under Plugins, Manage and Install Plugins, Installed.")
 
 
+@cli.command("rerun", short_help="Repeat a run from its summary.json.")
+@click.argument("summary")
+@click.option("-o", "--output", metavar="OUT/", required=True, help="Folder to write.")
+@click.option("--inputs", metavar="FOLDER", multiple=True, help="Where to look for the inputs; may be repeated.")
+@click.option("--input", "named", metavar="NAME=PATH", multiple=True, help="Where one of them is; may be repeated.")
+@click.option("--changed", is_flag=True, help="Go on where inputs have changed.")
+@click.option("--force", is_flag=True, help="Replace what an earlier run wrote.")
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing but warnings and errors.")
+@click.option("-v", "--verbose", is_flag=True, help="Tell of every round of the fit.")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def rerun_command(
+    summary: str,
+    output: str,
+    inputs: tuple[str, ...],
+    named: tuple[str, ...],
+    changed: bool,
+    force: bool,
+    quiet: bool,
+    verbose: bool,
+    debug: bool,
+) -> None:
+    """Repeat the run of SUMMARY, a summary.json or the folder with it, into another folder.
+
+    Inputs are known by their SHA-256. They are looked for by name, in this folder and beside the results, three
+    folders deep, or where --inputs and --input say. What has changed since is reported, and refused unless you agree
+    or give --changed. Where the clock ended a search, it ends at the same place. At the end the rasters are compared.
+    """
+    from geobgp.cli.rerun import rerun
+
+    if wrong := next((word for word in named if "=" not in word), None):
+        raise click.UsageError(f"--input {wrong}: give the name that the input had and where it is, NAME=PATH.")
+    rerun(
+        summary,
+        output,
+        lambda name, words: cli.commands[name].make_context(name, words).params,
+        folders=inputs,
+        named=dict(word.split("=", 1) for word in named),
+        accept=changed,
+        force=force,
+        quiet=quiet,
+        verbose=verbose,
+    )
+
+
+@cli.command("metadata", short_help="Write a template for what only you know.")
+@click.argument("file", required=False)
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def metadata_command(file: str | None, debug: bool) -> None:
+    """Write a template of metadata into FILE, or show it: what only you know, for gather.html.
+
+    Case definition, period, source of the denominator, ethics, funding, ...; --metadata FILE takes it.
+    """
+    from geobgp.cli.commands import write_template
+
+    write_template(file)
+
+
 @cli.command(short_help="Show the size of the cache, limit it, or empty it.")
 @click.option("--clear", is_flag=True, help="Delete all stored features.")
 @click.option(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,13 +53,14 @@ if TYPE_CHECKING:
 
 def map_files(options: MapOptions, **talk: Any) -> None:
     """Do what ``geobgp map`` does; how much is said of it is as for `geobgp.progress.shell_progress`."""
-    fill_folder(options, _make, write_results, report="report.html", **talk)
+    fill_folder(options, make_map, write_results, report="report.html", **talk)
 
 
-def _make(options: MapOptions, progress: Progress) -> Mapped:
+def make_map(options: MapOptions, progress: Progress, **how: Any) -> Mapped:
+    """Make the map of ``geobgp map``; `how` is of `geobgp.auto.pipeline.run`."""
     check = _few_enough if options.show_points else None
     keep = options.show_points or bool(options.regions)
-    return run(options, progress, keep_coordinates=keep, check=check)
+    return run(options, progress, keep_coordinates=keep, check=check, **how)
 
 
 def _few_enough(counts: Counts) -> None:
@@ -81,6 +83,15 @@ DATA = {
 }
 
 
+@contextmanager
+def demo_data() -> Iterator[str]:
+    """Unpack the sample data into a folder that goes again, and yield it."""
+    with tempfile.TemporaryDirectory(prefix="geobgp-demo-") as folder:
+        with (files("geobgp.cli") / "demo.zip").open("rb") as packed, ZipFile(packed) as archive:
+            archive.extractall(folder)
+        yield folder
+
+
 def map_demo(options: Mapping[str, Any], **talk: Any) -> None:
     """Do what ``geobgp demo`` does: `map_files` on the sample data.
 
@@ -91,9 +102,7 @@ def map_demo(options: Mapping[str, Any], **talk: Any) -> None:
     **talk
         As for `geobgp.progress.shell_progress`.
     """
-    with tempfile.TemporaryDirectory(prefix="geobgp-demo-") as folder:
-        with (files("geobgp.cli") / "demo.zip").open("rb") as packed, ZipFile(packed) as archive:
-            archive.extractall(folder)
+    with demo_data() as folder:
         paths = {name: str(Path(folder) / file) for name, file in DATA.items()}
         title = "Tick bites in the Netherlands (simulated)"
         parsed = parse_options(MapOptions, {**options, **paths, "title": title, "thresholds": (0.2,)})
@@ -292,3 +301,21 @@ def tiles_files(options: TilesOptions, **talk: Any) -> None:
             more = f"times {number(effect.rate_ratio, 3)} ({low} to {high}) the intensity for each unit more"
             say(f"{effect.name}: {more}", there)
         say(f"Open {result.raster} in QGIS. {result.folder / 'tiles'} is only needed to go on.", there)
+
+
+# -- ``geobgp metadata``: a file for what only the author knows ----------------------------------------------
+
+
+def write_template(path: str | None) -> None:
+    """Write a template of metadata, or print it."""
+    from geobgp.report.gather import template
+
+    if path is None:
+        say(template())
+        return
+    target = Path(path)
+    if target.exists():
+        raise GeobgpError(f"{target} exists.", found=path, remedy="It is not replaced: choose another name.")
+    with replacing(target, parents=True) as temporary:
+        temporary.write_text(template(), "utf-8")
+    say(f"Wrote {target}: fill it in, and give it to --metadata.")

@@ -125,7 +125,17 @@ class ShownOptions(FolderOptions, CheckOptions, LookOptions, RegionOptions):
     """What every command takes that writes one map."""
 
 
-class MapOptions(ShownOptions, Options):
+class StudyOptions(OptionSet, heading="Results"):
+    """What only the author knows."""
+
+    metadata: str | None = setting(
+        "What only you know, for gather.html: case definition, ethics, funding; `geobgp metadata` writes a template.",
+        "file",
+        metavar="TOML",
+    )
+
+
+class MapOptions(StudyOptions, ShownOptions, Options):
     """What ``geobgp map`` is told: the options of `map_intensity`, and what to write."""
 
     show_points: bool = setting(
@@ -161,15 +171,15 @@ class MapOptions(ShownOptions, Options):
             )
 
 
-class RiskFiles(ShownOptions, RiskOptions):
+class RiskFiles(StudyOptions, ShownOptions, RiskOptions):
     """What ``geobgp risk`` is told: the options of `map_risk`, and what to write."""
 
 
-class ValueFiles(ShownOptions, ValueOptions):
+class ValueFiles(StudyOptions, ShownOptions, ValueOptions):
     """What ``geobgp values`` is told: the options of `map_values`, and what to write."""
 
 
-class PrevalenceFiles(ShownOptions, PrevalenceOptions):
+class PrevalenceFiles(StudyOptions, ShownOptions, PrevalenceOptions):
     """What ``geobgp prevalence`` is told: the options of `map_prevalence`, and what to write."""
 
 
@@ -503,9 +513,13 @@ def _file_name(path: Any) -> str:
 
 
 def _text(value: Any) -> str:
+    """Return a value as the shell takes it: a number with all of its digits."""
     if isinstance(value, tuple):
         return "-".join(map(str, value))
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        short = f"{value:g}"
+        return short if float(short) == value else repr(value)
+    return str(value)
 
 
 # -- What can be known before a fit, and is: files, the basemap, regions, outlines for orientation -----------
@@ -520,6 +534,10 @@ def check_beforehand(options: OptionSet) -> None:
     from geobgp.land.regions import check_frame, merged
 
     options.check_files()
+    if getattr(options, "metadata", None) is not None:
+        from geobgp.report.gather import Study
+
+        Study.of(options.metadata, options.sources())  # type: ignore[attr-defined]
     crs, basemap, regions, by, context = (
         getattr(options, name, None) for name in ("crs", "basemap", "regions", "regions_by", "context")
     )

@@ -27,6 +27,8 @@ from geobgp.output.qgis import HOTSPOTS, write_qgis
 from geobgp.output.qgis import write_layers as write_polygons
 from geobgp.output.rasters import write_rasters
 from geobgp.privacy import told_origin
+from geobgp.report.crate import CRATE, write_crate
+from geobgp.report.gather import NAMES, Study, write_gather
 from geobgp.report.report import HeldOutChecks, ReportInputs, held_out, too_few, write_report
 from geobgp.text import count, listed, number, percent, size_text, whole_percent
 from geobgp.web import maps
@@ -59,6 +61,9 @@ _ABOUT = {
     "map.qgz": "QGIS project: all of it, styled",
     "map.gpkg": "shoreline, and the land that probably exceeds a threshold; polygons of the QGIS project",
     "report.html": "this report",
+    "gather.html": "checklist of GATHER, with blanks for the author",
+    "gather.csv": "the same as a table",
+    "ro-crate-metadata.json": "description of this folder for machines (RO-Crate 1.1)",
     "regions.gpkg": "numbers by region, with intervals",
     "regions.csv": "the same as a table",
     "effects.csv": "what covariates do: ratios with intervals, and the evidence for each",
@@ -170,6 +175,13 @@ def write_results(
     )
     with steps.stage("report"):
         write_report(folder / "report.html", view, inputs)
+    study = Study.of(options.metadata)
+    with steps.stage("GATHER") as stage:
+        write_gather(folder, posterior, inputs, study)
+        stage.note("gather.html, gather.csv")
+    with steps.step(CRATE):
+        files = {name: about_file(name.split("/")[0], posterior.quantity) for name in file_names(folder)}
+        write_crate(folder, posterior, files, study=study, command=inputs.command)
     with steps.step(RECORD):
         record = record_of(mapped, options, inputs, counted(mapped)) | {"not_written": steps.failed}
         if periods is not None:
@@ -239,7 +251,7 @@ def write_map(
 
 def file_names(folder: Path) -> list[str]:
     """Return the names of all files of results, those that are still to be written too."""
-    return sorted({*files_in(folder), "report.html", RECORD})
+    return sorted({*files_in(folder), "report.html", *NAMES, CRATE, RECORD})
 
 
 def shown_files(names: Sequence[str], quantity: str = "intensity") -> dict[str, str]:

@@ -38,6 +38,7 @@ _RESULTS = (
         "probability_of_increase", "map-*", "periods/*",
     )),
     "map.html", "map.qgz", "map.gpkg", "report.html", "regions.gpkg", "tolerance.gpkg", "totals.gpkg", "totals.csv",
+    "gather.html", "gather.csv", "ro-crate-metadata.json",
     "strata.csv", "index.html", "intensity.nc", "posterior.geobgp", RECORD,
 )  # fmt: skip
 #: The exit code of a run whose results are there but for some.

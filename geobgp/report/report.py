@@ -57,7 +57,7 @@ def in_sentences(posterior: Posterior, *, linear: bool = False) -> list[str]:
     `linear` is of what varies by differences, not by factors: there the sd speaks for itself.
     """
     spread = "" if linear else _spread(posterior)
-    sentences = [_reach(posterior), spread, _memory(posterior), water(posterior)]
+    sentences = [_reach(posterior), spread, _memory(posterior), statements.water(posterior)]
     return [sentence for sentence in sentences if sentence]
 
 
@@ -107,16 +107,6 @@ def _memory(posterior: Posterior) -> str:
     unit = periods.noun if after == "1" else f"{periods.noun}s"
     fades = " Smaller patches fade sooner." if posterior.dynamics == "diffusive" else ""
     return f"After {after} {unit} a large patch keeps {kept} of what sets it off from the average.{fades}"
-
-
-def water(posterior: Posterior) -> str:
-    """Return how far information crosses water, in a sentence."""
-    share = posterior.basis.permeability
-    if share == 0:
-        return "Nothing passes across water."
-    if share == 1:
-        return "Information crosses water as far as land."
-    return f"Information crosses water {percent(share)} as far as land."
 
 
 # -- report.html: one self-contained page that says what went in, what was done, and what came out -----------
@@ -315,7 +305,7 @@ def render(shown: Posterior | View, inputs: ReportInputs) -> str:
         found=_found(view, inputs),
         chosen=_chosen(posterior, inputs),
         ladder=_ladder(posterior),
-        water=water(posterior),
+        water=statements.water(posterior),
         hatched=view.hatched[1],
         meaning=in_sentences(posterior, linear=linear),
         effort="" if effort is None else about_effort(effort, posterior.domain),
@@ -575,7 +565,7 @@ def _validation(posterior: Posterior, checked: Any) -> dict[str, Any]:
 def _effect_curves(posterior: Posterior) -> dict[str, Any]:
     """Return what covariates do; nothing where there are none."""
     if not posterior.design.blocks:
-        return {"effect_table": None}
+        return {"effect_table": None, "no_effects": ""}
     facts, why_not = attempted(lambda: effect_facts(posterior), "The effects of covariates were")
     return {"effect_table": None, "no_effects": why_not} if facts is None else facts
 

@@ -31,6 +31,16 @@ _SOME = 0.01
 _WIDE = 10.0
 
 
+def water(posterior: Posterior) -> str:
+    """Return how far information crosses water, in a sentence."""
+    share = posterior.basis.permeability
+    if share == 0:
+        return "Nothing passes across water."
+    if share == 1:
+        return "Information crosses water as far as land."
+    return f"Information crosses water {percent(share)} as far as land."
+
+
 # -- The result, in two sentences --------------------------------------------------------------------------------
 
 
@@ -53,11 +63,15 @@ def basis_in_words(posterior: Posterior) -> str:
     return words if posterior.periods is None else f"{words} over {posterior.periods.words()}"
 
 
-def _overall(posterior: Posterior) -> str:
+def land_in_words(posterior: Posterior) -> str:
+    """Return how much land there is."""
     scale, unit = posterior.domain.area_unit
     name = unit if posterior.domain.crs is not None else "square units"
-    land = f"{number(float(posterior.domain.node_areas.sum() / scale), 3)} {name} of land"
-    given = f"From {basis_in_words(posterior)} on {land}"
+    return f"{number(float(posterior.domain.node_areas.sum() / scale), 3)} {name} of land"
+
+
+def _overall(posterior: Posterior) -> str:
+    given = f"From {basis_in_words(posterior)} on {land_in_words(posterior)}"
     if posterior.exposure_kind == "risk":
         allowed = f", adjusted for {_and(posterior.design.covariates)}" if posterior.design.names else ""
         return f"{given}, we mapped the relative risk, which is 1 on average over the controls{allowed}."
@@ -113,7 +127,8 @@ def _varies(posterior: Posterior) -> str:
     else:
         evidence = f"log Bayes factor {number(variation.log_bayes_factor, 3)} against {variation.against}"
         verdict = f"{variation.in_short[0].upper()}{variation.in_short[1:]} ({evidence})"
-    if variation is not None and variation.verdict == "no evidence":
+    flat = variation is not None and variation.verdict == "no evidence"
+    if flat and posterior.periods is None:
         return f"{verdict}."
     parts = list(_spread(posterior) if posterior.periods is None else _course(posterior))
     if not parts:
@@ -282,14 +297,18 @@ def _integrated(posterior: Posterior) -> bool:
 # -- Limitations --------------------------------------------------------------------------------------------------
 
 
-def limitations(posterior: Posterior, checked: Any = None) -> list[str]:
+def limitations(posterior: Posterior, checked: Any = None, *, only: str = "") -> list[str]:
     """Return what limits a map, as its data, its choices and its checks have it, a sentence each.
 
     Parameters
     ----------
     posterior : Posterior
     checked : CrossValidation or ForecastCheck, optional
+    only : str
+        "data": those of the data alone.
     """
+    if only == "data":
+        return list(_of_data(posterior))
     parts = (_of_evidence(posterior, checked), _of_data(posterior), _of_land(posterior), _of_model(posterior))
     return [sentence for part in parts for sentence in part]
 
