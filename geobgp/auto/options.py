@@ -1269,21 +1269,22 @@ def by_parts(name: str, value: Any) -> Any:
     ----------
     name : str
         The option that it is of.
-    value : path, GeoDataFrame, or Categorical of a path
+    value : path, GeoDataFrame, or a curve, groups or levels of one, or an Interaction
     """
-    from geobgp.data.effects import Categorical, parsed_kind
+    from geobgp.data.effects import Categorical, Distance, Group, Interaction, Smooth, parsed_kind
 
-    kind = parsed_kind(value)
-    if type(kind).__name__ in ("Smooth", "Group", "Interaction", "Distance"):
+    value = parsed_kind(value)
+    if isinstance(value, Interaction):
+        return value
+    if isinstance(value, Distance):
         raise DataError(
-            f"{option(name)}: tiles take covariates with a slope and levels; found a {type(kind).__name__}.",
+            f"{option(name)}: the distance over land follows from all of the land, of which a tile knows its part.",
             option=name,
-            found=type(kind).__name__,
-            remedy="Map all of the land at once, or give the covariate as numbers or levels.",
+            found="Distance",
+            remedy="Map all of the land at once, or give a raster of the distance.",
         )
-    levels = value.source if isinstance(value, Categorical) else None
-    if isinstance(levels, str | Path):
-        return f"{levels}|levels"
+    if isinstance(value, Categorical | Smooth | Group):
+        return dataclasses.replace(value, source=by_parts(name, value.source))
     if value is None or isinstance(value, str | Path):
         return value
     if hasattr(value, "columns") and hasattr(value, "geometry"):

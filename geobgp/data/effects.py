@@ -446,6 +446,13 @@ def source_of(value: Any) -> Any:
     return value.source if isinstance(value, Smooth | Group) else value
 
 
+def with_source(kind: Any, source: Any) -> Any:
+    """Return a kind of covariate that is read from something else; None is of what is read as it is."""
+    if kind is None or isinstance(kind, Interaction):
+        return kind or source
+    return replace(kind, source=source)
+
+
 @dataclass(frozen=True, eq=False)
 class Spline:
     """The departures of a curve from a straight line: columns with independent weights of one standard deviation.
@@ -1201,7 +1208,7 @@ def _at_nodes(
         value = value if isinstance(value, Categorical) else Categorical(value)
     most = MOST_GROUPS if groups else MOST
     if is_shapes(value):
-        column: Any = _column_of(name, value, reading.time, groups)
+        column: Any = column_of(name, value, reading.time, groups)
         if not (groups or is_categorical(column)):
             return reading.means(value, column.to_numpy(float)[:, None])[:, 0]
         table = indicators(column.reset_index(drop=True), name, most)
@@ -1220,7 +1227,7 @@ def _at_nodes(
     return pd.DataFrame({level: out for level in known}) if known and isinstance(out, np.ndarray) else out
 
 
-def _column_of(name: str, frame: gpd.GeoDataFrame, time: Any, groups: bool) -> pd.Series:
+def column_of(name: str, frame: gpd.GeoDataFrame, time: Any, groups: bool) -> pd.Series:
     """Return the column of polygons that a covariate is: the only one, or that of its name; of groups their names."""
     columns = [c for c in frame.columns if c not in (frame.geometry.name, time)]
     same = [c for c in columns if str(c).strip().lower() == name.strip().lower()]

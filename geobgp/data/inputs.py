@@ -921,7 +921,10 @@ class Inputs:
     def whole(self) -> Whole:
         """What is known of all this land, for reading the same on a part of it."""
         effects, area = self.effects, self.domain.node_areas
-        usual = {Key("covariates", name): effects.means[effects.where(name)].tolist() for name in effects.covariates}
+        usual = {
+            Key("covariates", block.covariate): block.means[: None if block.spline is None else 1].tolist()
+            for block in effects.blocks
+        }
         if self.effort is not None:
             usual[EFFORT] = [float(np.average(np.atleast_2d(self.effort).mean(axis=0), weights=area))]
         return Whole(self.exposure_kind, effects.bare, usual)

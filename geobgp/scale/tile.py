@@ -18,7 +18,17 @@ import pyproj
 import shapely
 
 from geobgp.data.counts import bin_points
-from geobgp.data.effects import Effects, by_name, split_use
+from geobgp.data.effects import (
+    Categorical,
+    Effects,
+    Group,
+    Interaction,
+    Smooth,
+    by_name,
+    column_of,
+    split_use,
+    with_source,
+)
 from geobgp.data.inputs import GivenPolygons, Inputs, Whole
 from geobgp.data.rasters import blocks_on_land, open_raster, split_band
 from geobgp.data.sources import EFFORT, EXPOSURE, Gaps, Key
@@ -74,6 +84,8 @@ class TileInputs:
         A hash of all that the sources hold.
     exposed : bool
         Whether there is an exposure; else it is the area of the land.
+    kinds : mapping of str to Categorical, Smooth, Group or Interaction
+        What covariates are, of those that say so.
     """
 
     rasters: Mapping[Key, str] = field(default_factory=dict)
@@ -81,6 +93,7 @@ class TileInputs:
     fill_missing: Literal["mean"] | None = None
     digest: str = ""
     exposed: bool = False
+    kinds: Mapping[str, Any] = field(default_factory=dict)
 
     def read(self, domain: Domain, shapes: Shapes, *, part: bool = True) -> Inputs:
         """Return what is known of the nodes of a domain.
@@ -99,7 +112,10 @@ class TileInputs:
         if not isinstance(exposure, str | None):
             geometry = np.array(exposure.geometry.to_numpy(), dtype=object)
             exposure = GivenPolygons(geometry, domain.crs, exposure[VALUE].to_numpy(float))
-        covariates = {name: sources[Key("covariates", name)] for name in self.whole.effects.covariates}
+        covariates = {
+            name: with_source(self.kinds.get(name), sources.get(Key("covariates", name)))
+            for name in self.whole.effects.covariates
+        }
         with captured_warnings(lambda warning: None) if part else nullcontext():
             return Inputs.read(
                 domain,
@@ -512,8 +528,20 @@ class TileSources:
     def read(cls, o: TilesOptions, domain: Domain) -> TileSources:
         """Read all sources on the cells of the pooled fit; what is wrong with them is said here."""
         given: dict[Key, Any] = {EXPOSURE: o.exposure, EFFORT: o.effort}
+        kinds = {
+            name: with_source(value, VALUE)
+            for name, value in (o.covariates or {}).items()
+            if isinstance(value, Categorical | Smooth | Group | Interaction)
+        }
         given |= {Key("covariates", name): value for name, value in (o.covariates or {}).items()}
-        given = {key: as_frame(value, key.option) for key, value in given.items()}
+        given = {
+            key: as_frame(value.source if key.name in kinds else value, key.option)
+            for key, value in given.items()
+            if not isinstance(value, Interaction)
+        }
+        covariates = {
+            name: with_source(kinds.get(name), given.get(Key("covariates", name))) for name in o.covariates or {}
+        }
         captured: list[GeobgpWarning] = []
         with captured_warnings(captured.append):
             coarse = Inputs.read(
@@ -522,7 +550,7 @@ class TileSources:
                 exposure_column=o.exposure_column,
                 effort=given[EFFORT],
                 effort_column=o.effort_column,
-                covariates={key.name: v for key, v in given.items() if key.name},
+                covariates=covariates,
                 fill_missing=o.fill_missing,
             )
         for warning in captured:
@@ -539,10 +567,10 @@ class TileSources:
             elif key in read and value is not None:
                 areas[key] = Areas.of(read[key], domain)
             elif value is not None:
-                column = next(c for c in value.columns if c != value.geometry.name)
-                areas[key] = Areas(near_domain(value, domain), value[column].to_numpy())
+                column = column_of(key.name, value, None, isinstance(kinds.get(key.name), Group))
+                areas[key] = Areas(near_domain(value, domain), column.to_numpy())
         exposed = o.exposure is not None
-        inputs = TileInputs(rasters, coarse.whole, o.fill_missing, exposed=exposed)
+        inputs = TileInputs(rasters, coarse.whole, o.fill_missing, exposed=exposed, kinds=kinds)
         digest = _digest(inputs, areas, domain) if rasters or areas else ""
         return cls(replace(inputs, digest=digest), areas, units, coarse)
 
@@ -582,6 +610,7 @@ def _digest(inputs: TileInputs, areas: Mapping[Key, Areas], domain: Domain) -> s
     """Return a hash of all that sources hold; where they lie does not matter."""
     digest = hashlib.blake2b(digest_size=12)
     digest.update(repr((inputs.fill_missing, inputs.whole.effects.terms)).encode())
+    digest.update(repr(sorted((name, repr(vars(kind))) for name, kind in inputs.kinds.items())).encode())
     for key in sorted({*inputs.rasters, *areas}):
         digest.update(repr(tuple(key)).encode())
         digest.update(areas[key].digest() if key in areas else _raster_digest(inputs.rasters[key], domain))

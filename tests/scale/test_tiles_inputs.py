@@ -15,7 +15,20 @@ from affine import Affine
 from reading import fixed_effects, node_effort, node_exposure
 from scipy import ndimage
 
-from geobgp import LGCP, DataError, Domain, FullRank, GeobgpError, Matern, bin_points, map_tiles
+from geobgp import (
+    LGCP,
+    DataError,
+    Distance,
+    Domain,
+    FullRank,
+    GeobgpError,
+    Group,
+    Interaction,
+    Matern,
+    Smooth,
+    bin_points,
+    map_tiles,
+)
 from geobgp.data.effects import Effects, Term
 from geobgp.data.inputs import Whole
 from geobgp.data.rasters import RasterSource
@@ -383,3 +396,33 @@ def test_the_shell(tmp_path, capsys):
         assert source.units[0] == "events per 100,000 people"
     record = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert record["coefficients"][1]["name"] == "dem" and domain.n_nodes
+
+
+def test_curves_groups_and_interactions_are_those_of_the_pooled_fit(points, given, tmp_path):
+    """The same columns in every tile, those of one tile with a fit of its own, and the same map."""
+    wards = gpd.GeoDataFrame(
+        {"ward": list("abcd")}, geometry=[shapely.box(x, y, x + 48, y + 42) for x in (0, 48) for y in (0, 42)]
+    )
+    covariates = {
+        "green": Smooth(given["covariates"]["green"], k=6), "ward": Group(wards), "both": Interaction("green", "ward"),
+    }  # fmt: skip
+    exposure = {"exposure": given["exposure"]}
+    told = {**COARSE, **exposure, "covariates": covariates}
+    whole = map_tiles(points, LAND, tmp_path / "one", **told)
+    several = map_tiles(points, LAND, tmp_path / "four", **told | {"tile_nodes": 400})
+    assert len(several.table) > len(whole.table) == 1
+    domain = Domain.from_polygons(LAND, cell_size=3.0, crs="local")
+    counts, what = bin_points(points, domain, max_snap=6.0), exposure | {"covariates": covariates}
+    alone = model(domain, what).fit(counts)
+    np.testing.assert_allclose(bands(whole)["mean"], alone.intensity()["mean"].values, rtol=1e-5)
+    fit = model(domain, what, Matern(1.0, several.lengthscale, several.sd)).fit(counts)
+    np.testing.assert_allclose(several.coefficients["mean"], fit.coefficients["mean"], rtol=1e-4, atol=1e-4)
+    off = np.abs(bands(several)["mean"] - fit.intensity()["mean"].values) / fit.intensity()["sd"].values
+    assert np.nanmax(off) < 0.1, np.nanmax(off)
+    # Other splines are another map.
+    again = map_tiles(points, LAND, tmp_path / "four", **told | {"tile_nodes": 400})
+    assert again.n_fitted == 0
+    other = {**covariates, "green": Smooth(given["covariates"]["green"], k=7)}
+    assert map_tiles(points, LAND, tmp_path / "four", **told | {"tile_nodes": 400, "covariates": other}).n_fitted > 1
+    with pytest.raises(DataError, match="distance over land follows from all of the land"):
+        map_tiles(points, LAND, tmp_path / "no", **COARSE, covariates={"pump": Smooth(Distance([[1.0, 1.0]]))})
