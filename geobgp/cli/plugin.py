@@ -38,7 +38,7 @@ COMMANDS: dict[str, type[OptionSet]] = {
 }
 #: What is asked for at once, in this order; all else that need not be given is among the advanced parameters.
 _FIRST = (
-    "water", "areas", "count", "status", "exposure", "exposure_column", "time", "every", "regions", "cell_size",
+    "by", "water", "areas", "count", "status", "exposure", "exposure_column", "time", "every", "regions", "cell_size",
     "thresholds", "units", "title", "force",
 )  # fmt: skip
 #: Files of results that models and scripts may go on with: what they are, and where, the first that there is.
@@ -107,6 +107,8 @@ def _command(name: str, options: type[OptionSet]) -> dict[str, Any]:
         for one, how in known.items()
         if any(one == param.name for param in command.params if isinstance(param, click.Option))
     ]
+    if not arguments[0].required:
+        _or_of_areas(parameters, _name(first))
     parameters.sort(
         key=lambda one: (
             one["kind"] == "folder", one["advanced"], bool(one["flag"]), not one["required"],
@@ -121,6 +123,14 @@ def _command(name: str, options: type[OptionSet]) -> dict[str, Any]:
         "parameters": parameters,
         "results": [list(result) for result in _RESULTS if _makes(result[3], written, known)],
     }
+
+
+def _or_of_areas(parameters: list[dict[str, Any]], data: str) -> None:
+    """Let columns of data that may be left out be those of areas, which are not among those to choose from."""
+    for one in parameters:
+        if one["of"] == data:
+            one["required"] = False
+            one["help"] += f" (A column of areas: under Further options, {one['flag']} NAME.)"
 
 
 def _makes(names: Iterable[str], written: str, known: Mapping[str, Setting]) -> bool:

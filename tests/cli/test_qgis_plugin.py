@@ -167,6 +167,8 @@ def test_every_option_of_the_shell_is_there_once(name):
         assert one["label"] and one["help"] and len(one["label"]) < 90
         assert not one["of"] or by_name[one["of"]]["kind"] in ("file", "files"), one
         assert (one["kind"] == "choice") == bool(one["choices"])
+    for one in by_name.values():  # what names a column of a layer cannot be asked for where that layer need not be
+        assert not (one["required"] and one["of"]) or by_name[one["of"]]["required"], one
     assert by_name["LAND"]["required"] and by_name["LAND"]["shape"] == "polygon"
     assert not re.search(r"--[a-z]|OUT/", command["help"])
 
