@@ -15,7 +15,7 @@ from scipy.special import ndtri
 
 from geobgp.data.periods import Days, Periods, parse, texts_of
 from geobgp.errors import DataError, InputWarning, option, warn
-from geobgp.text import count, events, listed, number, percent
+from geobgp.text import count, listed, number, percent
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -323,6 +323,7 @@ class Reports:
     group: np.ndarray = field(default_factory=lambda: np.zeros(0, int))
     groups: tuple[str, ...] = ("",)
     numbers: Mapping[str, float] = field(default_factory=dict)
+    _later: dict[int, Reports] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def between(self) -> tuple[str, str]:
@@ -441,7 +442,7 @@ class Reports:
         return max(squares / degrees, 1.0)
 
     def over(self, periods: Periods, mix: np.ndarray | None = None) -> Delays:
-        """Return which share of each period's events is known, and how surely.
+        """Return which share of each period's events is known, and how surely, from the delays of these periods.
 
         Parameters
         ----------
@@ -450,6 +451,8 @@ class Reports:
             See `Delays`; where there are groups.
         """
         starts = periods.edges.astype("datetime64[D]").astype(np.int64)
+        if (self.event[self._timed] < starts[0]).any():
+            return self._since(int(starts[0])).over(periods, mix)
         offsets = self._offsets(starts)
         which = np.arange(len(offsets))
         age = self.now - starts[:-1, None] - which  # periods, days of the period
@@ -466,6 +469,17 @@ class Reports:
             self.as_of, periods.labels, np.array([share for share, _ in found]), np.array(roots), self._curves[1],
             self.by, self.groups, mix if self.by else None, self.excess, dict(self.numbers),
         )  # fmt: skip
+
+    def _since(self, day: int) -> Reports:
+        """Return the same with the delays of events from a day on."""
+        if day not in self._later:
+            n = float(self.weight[(self.event >= day) & (self.delay >= 0)].sum())
+            if n < FEWEST:
+                raise _too_few(
+                    f"Of events in the periods the delays of {count(round(n), 'event')} are known", n, "between"
+                )
+            self._later[day] = replace(self, delay=np.where(self.event < day, -1, self.delay))
+        return self._later[day]
 
     def _offsets(self, starts: np.ndarray) -> np.ndarray:
         """Return how many events fall on the first, second, ... day of a period that has ended."""
@@ -623,16 +637,21 @@ def read_reports(
     known = delay[keep].copy()
     n = float(weight[keep][known >= 0].sum())
     if n < FEWEST:
-        raise DataError(
-            f"By {until} the delays of {events(n)} are known; a distribution needs {FEWEST}.",
-            option="reported",
-            found=n,
-            remedy=f"Give a later day ({option('as_of')}), or the share that gets reported ({option('effort')}).",
-        )
+        raise _too_few(f"By {until} the delays of {count(round(n), 'event')} are known", n, "as_of")
     return Reports(
         table[keep].reset_index(drop=True), str(until), now, happened[keep], known, weight[keep], delay_by or "",
         group[keep], groups, numbers,
     )  # fmt: skip
+
+
+def _too_few(what: str, n: float, name: str) -> DataError:
+    more = "a later day" if name == "as_of" else "more periods"
+    return DataError(
+        f"{what}; a distribution needs {FEWEST}.",
+        option="reported",
+        found=n,
+        remedy=f"Give {more} ({option(name)}), or the share that gets reported ({option('effort')}).",
+    )
 
 
 def _days_of(column: pd.Series, what: str, date_format: str | None, every: str) -> Days:
@@ -735,8 +754,8 @@ def _check_groups(group: np.ndarray, groups: tuple[str, ...], weight: np.ndarray
     if none.any():
         warn(
             InputWarning(
-                f"{events(float(weight[none].sum()))} have no value in {delay_by!r}; they say nothing of the delays of "
-                "groups.",
+                f"{count(round(float(weight[none].sum())), 'event')} have no value in {delay_by!r}; they say nothing of "
+                "the delays of groups.",
                 option="delay_by",
                 found=int(none.sum()),
                 remedy="Complete the column.",

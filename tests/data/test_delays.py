@@ -452,6 +452,9 @@ def test_delays_that_change_are_told_with_numbers():
     assert before == pytest.approx(15, rel=0.25)
     assert after == pytest.approx(4, rel=0.25)
     assert "too high" in str(caught[0].message)
+    recent = reports.over(Periods.calendar("week", str(START + 70), str(START + 139)))  # warnings are errors
+    assert recent.curves[0].mean == pytest.approx(4, rel=0.15)
+    assert recent.curves[0].n == (reports.event >= int((START + 70).astype(int))).sum()
     delay = rng.geometric(1 / 9.0, len(day)) - 1
     same = read(rows.assign(reported=START + day + delay), as_of=str(START + 139))
     same.over(Periods.calendar("week", str(START), str(START + 139)))  # warnings are errors
@@ -484,6 +487,8 @@ def test_mistakes_have_their_messages(table):
     ):
         with pytest.raises(DataError, match=match):
             read_reports(table, **{"time": "onset", "reported": "reported"} | how)
+    with pytest.raises(DataError, match="Of events in the periods the delays of 0 events are known"):
+        read(table).over(Periods.calendar("week", str(LAST + 1), str(LAST + 20)))
     with pytest.raises(DataError, match="as_of belongs to events with the date of their report"):
         mapped(table, as_of="2020-03-01")
     with pytest.raises(DataError, match="reported belongs to events with dates"):
