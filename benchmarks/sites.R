@@ -3,11 +3,11 @@
 #     Rscript sites.R <folder> <values|prevalence> <ordinary|universal|tp|soap>
 #     Rscript sites.R <folder> data <meuse|jura|radiation|lime|cadmium>
 #
-# Reads sites.csv (x, y, value or positive and tested), folds.csv (a column of 0 and 1 for each fold, 1: held out), and
+# Reads sites.csv (x, y, value or positive and tested), folds.csv (a column for each fit, 0: fitted, 1: held out), and
 # for the soap film rings.csv (ring, x, y) and knots.csv (x, y). Writes found.csv (fold, site, mean, sd, lambda): what
 # is predicted there is normal with this mean and sd on the scale of the transform, noise included; for prevalence by
 # mgcv it is the log odds of a site's own prevalence, and by kriging the empirical log odds.
-# note.txt has seconds, then words. "data" writes sites.csv and, where there is one, land.csv (x, y).
+# note.txt has seconds of the processor, then words. "data" writes sites.csv and, where there is one, land.csv (x, y).
 
 arguments <- commandArgs(trailingOnly = TRUE)
 folder <- arguments[1]
@@ -87,7 +87,7 @@ krige_values <- function(train, there, trend) {
 
 smooth_term <- function(n) {
   if (way == "tp") return(sprintf("s(x, y, bs = 'tp', k = %d)", min(100, n %/% 3)))
-  sprintf("s(x, y, bs = 'so', k = film, xt = list(bnd = boundary, nmax = 120))")
+  sprintf("s(x, y, bs = 'so', k = film, xt = list(bnd = boundary, nmax = 80))")
 }
 
 gam_values <- function(train, there) {
@@ -128,11 +128,10 @@ if (way == "soap") {
 }
 if (way %in% c("tp", "soap")) suppressMessages(library(mgcv)) else suppressMessages({ library(sp); library(gstat) })
 set.seed(1)
-begin <- proc.time()[["elapsed"]]
 out <- list()
 for (k in seq_len(ncol(folds))) {
   held <- folds[, k] == 1
-  train <- sites[!held, ]
+  train <- sites[folds[, k] == 0, ]
   there <- sites[held, ]
   if (way %in% c("ordinary", "universal")) {
     if (kind == "prevalence") train$z <- log((train$positive + 0.5) / (train$tested - train$positive + 0.5))
@@ -149,5 +148,5 @@ for (k in seq_len(ncol(folds))) {
 }
 keep(do.call(rbind, out), "found.csv")
 package <- if (way %in% c("tp", "soap")) "mgcv" else "gstat"
-writeLines(c(format(proc.time()[["elapsed"]] - begin), sprintf("%s %s", package, packageVersion(package))),
+writeLines(c(format(sum(proc.time()[c("user.self", "sys.self")])), sprintf("%s %s", package, packageVersion(package))),
   file.path(folder, "note.txt"))

@@ -1,4 +1,4 @@
-"""What values.py and prevalence.py share: sites on land, held-out folds, rivals in R, scores and tables.
+"""What values.py and prevalence.py share: sites on land, what is held out, rivals in R, scores and tables.
 
 Lands and truths are made here and are drawn from none of the models: bumps that fall off with the distance over land
 (Dijkstra's algorithm on a fine raster), sources that have diffused over land, regimes that differ between the banks
@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -34,10 +34,14 @@ from geobgp.checks.scoring import Predictive, log_mean_exp, per_event
 HERE = Path(__file__).resolve().parent
 #: Side of the raster on which truths are made, in km; draws of each prediction.
 FINE, DRAWS = 0.5, 1000
-#: Seconds that one call of R may take.
-LIMIT = 900.0
+#: Seconds that one call of R may take; and that a search may: so many that the clock of a busy machine decides nothing.
+LIMIT, SEARCH = 7200.0, 3600.0
 #: Folds of sites, and of blocks; squares along a side of a square land, of which blocks are made.
-TENTHS, BLOCKS, SQUARES = 10, 5, 5
+FOLDS, BLOCKS, SQUARES = 5, 5, 5
+#: Truths that are drawn of each simulated set; sites that are fitted of each, and as many more that are only scored.
+TRUTHS, SITES = 5, 220
+#: What a site is to a fit.
+TRAINED, HELD, ABSENT = 0, 1, -1
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,8 @@ class Sites:
     tested : (n,) array, optional
     barrier : bool
         Whether water cuts through what is to be mapped.
+    truth : (n,) array of int, optional
+        Of simulated sites, the truth that each is of: fits are of one at a time.
     """
 
     name: str
@@ -63,6 +69,7 @@ class Sites:
     values: np.ndarray
     tested: np.ndarray | None = None
     barrier: bool = False
+    truth: np.ndarray | None = None
 
     @property
     def n(self) -> int:
@@ -77,40 +84,62 @@ class Sites:
     def some(self, which: np.ndarray) -> Sites:
         """Return some of the sites."""
         tested = None if self.tested is None else self.tested[which]
-        return replace(self, xy=self.xy[which], values=self.values[which], tested=tested)
+        return replace(self, xy=self.xy[which], values=self.values[which], tested=tested, truth=None)
 
-    def tenths(self) -> np.ndarray:
-        """Return the random fold of every site."""
-        return np.random.default_rng(self.n).permutation(self.n) % TENTHS
-
+    @property
     def squares(self) -> np.ndarray:
-        """Return the square that every site lies in."""
+        """The square that every site lies in."""
         side = np.sqrt(shapely.area(self.land)) / SQUARES
         row, col = ((self.xy - self.xy.min(axis=0)) // side).astype(int).T
         return np.unique(row * 1000 + col, return_inverse=True)[1]
 
-    def blocks(self) -> np.ndarray:
-        """Return the fold of every site: squares are held out whole."""
-        square = self.squares()
-        order = np.random.default_rng(1).permutation(square.max() + 1)
-        return order[square] % BLOCKS
+    def folds(self, whole_squares: bool) -> np.ndarray:
+        """Return what each site is to each fit, (n, fits).
+
+        Of simulated sites the first half of each truth is fitted, and the second half is scored; with whole squares,
+        the first half outside a fifth of them is, and all within are. Data are cut into folds.
+        """
+        squares = self.squares
+        if self.truth is not None:
+            columns = []
+            for k in range(self.truth.max() + 1):
+                here = self.truth == k
+                first = here & (np.cumsum(here) <= here.sum() // 2)
+                chosen = np.random.default_rng(k).permutation(squares.max() + 1)[: squares.max() // BLOCKS]
+                held = here & (np.isin(squares, chosen) if whole_squares else ~first)
+                columns.append(np.where(held, HELD, np.where(first, TRAINED, ABSENT)))
+            return np.column_stack(columns)
+        if whole_squares:
+            fold = np.random.default_rng(1).permutation(squares.max() + 1)[squares] % BLOCKS
+        else:
+            fold = np.random.default_rng(self.n).permutation(self.n) % FOLDS
+        return np.where(fold[:, None] == np.unique(fold), HELD, TRAINED)
+
+    def groups(self, whole_squares: bool) -> np.ndarray:
+        """Return groups of sites whose scores are independent of each other's: truths, squares, or sites."""
+        if self.truth is not None:
+            return self.truth
+        return self.squares if whole_squares else np.arange(self.n)
 
 
 # -- land and truths ------------------------------------------------------------------------------------------------
 
 
-def peninsula() -> shapely.Geometry:
-    """Return land whose two limbs lie either side of a narrow inlet."""
-    along = np.linspace(-5, 72, 120)
-    inlet = shapely.LineString(np.c_[along, 40 + 4 * np.sin(along / 14)]).buffer(1.2)
-    return shapely.box(0, 0, 100, 80).buffer(-6).buffer(6).difference(inlet)
+def inlets() -> shapely.Geometry:
+    """Return land into which three narrow inlets reach, from either side in turn."""
+    along = np.linspace(-5, 74, 120)
+    cuts = [
+        shapely.LineString(np.c_[along if k != 1 else 100 - along, 20 * (k + 1) + 3 * np.sin(along / 12 + k)])
+        for k in range(3)
+    ]
+    return shapely.box(0, 0, 100, 80).buffer(-6).buffer(6).difference(shapely.union_all(cuts).buffer(0.9))
 
 
-def around_lake() -> shapely.Geometry:
-    """Return land around a long lake."""
-    bend = np.linspace(14, 86, 80)
-    lake = shapely.LineString(np.c_[bend, 40 + 12 * np.sin(bend / 16)]).buffer(4)
-    return shapely.box(0, 0, 100, 80).buffer(-6).buffer(6).difference(lake)
+def among_lakes() -> shapely.Geometry:
+    """Return land with three long and narrow lakes."""
+    along = np.linspace(12, 68, 80)
+    lakes = [shapely.LineString(np.c_[22 + 28 * k + 4 * np.sin(along / 10 + k), along]).buffer(1.1) for k in range(3)]
+    return shapely.box(0, 0, 100, 80).buffer(-6).buffer(6).difference(shapely.union_all(lakes))
 
 
 def river_banks() -> shapely.Geometry:
@@ -180,11 +209,11 @@ def bumps_over_land(raster: Raster, rng: np.random.Generator) -> np.ndarray:
 
 
 def diffused(raster: Raster, rng: np.random.Generator) -> np.ndarray:
-    """Return what 25 sources of different strength have become by diffusion over land."""
+    """Return what 50 sources have become by diffusion over land."""
     steps = raster.ways((0, 1), (1, 0)).astype(bool).astype(float)
     laplacian = sparse.diags(np.asarray(steps.sum(axis=1)).ravel()) - steps
     field = np.zeros(len(raster.xy))
-    field[rng.choice(len(field), 25, replace=False)] = rng.exponential(size=25) * rng.choice([-1, 1], 25)
+    field[rng.choice(len(field), 50, replace=False)] = rng.uniform(0.5, 1.5, 50) * rng.choice([-1, 1], 50)
     factor = splu((sparse.eye(len(field)) + (10.0 / FINE) ** 2 / 2 / 6 * laplacian).tocsc())
     for _ in range(6):
         field = factor.solve(field)
@@ -214,24 +243,46 @@ def bumps(raster: Raster, rng: np.random.Generator) -> np.ndarray:
 
 
 SIMULATED: dict[str, tuple[Callable[[], shapely.Geometry], Callable[..., np.ndarray], bool]] = {
-    "peninsula": (peninsula, bumps_over_land, True),
-    "lake": (around_lake, diffused, True),
+    "inlets": (inlets, bumps_over_land, True),
+    "lakes": (among_lakes, diffused, True),
     "river": (river_banks, regimes, True),
     "open": (open_land, bumps, False),
 }
 
 
-def simulated(name: str, n: int, seed: int) -> tuple[shapely.Geometry, np.ndarray, np.ndarray, np.random.Generator]:
-    """Return land, places of sites, the truth there (mean 0, sd 1 over the land), and what draws the observations."""
-    make, truth, _ = SIMULATED[name]
-    rng = np.random.default_rng([seed, len(name)])
-    land = make()
-    raster = Raster(land)
-    field = truth(raster, rng)
+@cache
+def fine(name: str) -> tuple[shapely.Geometry, Raster]:
+    """Return the land of simulated data, and its raster."""
+    land = SIMULATED[name][0]()
+    return land, Raster(land)
+
+
+def simulated(
+    name: str, seed: Sequence[int], truths: int, observe: Callable[[np.ndarray, np.random.Generator], Any]
+) -> Sites:
+    """Return sites of several truths, each with mean 0 and sd 1 over the land.
+
+    Parameters
+    ----------
+    name : str
+    seed : sequence of int
+    truths : int
+    observe : callable
+        Returns what is observed at sites, as values and numbers of those tested, from the truth there and a generator.
+    """
+    land, raster = fine(name)
     within = land.buffer(-0.8)
-    xy = rng.uniform(land.bounds[:2], land.bounds[2:], (8 * n, 2))
-    xy = xy[shapely.contains_xy(within, xy[:, 0], xy[:, 1]) & (raster.at(xy) >= 0)][:n]
-    return land, xy, field[raster.at(xy)], rng
+    places, observed = [], []
+    for k in range(truths):
+        rng = np.random.default_rng([*seed, list(SIMULATED).index(name), k])
+        field = SIMULATED[name][1](raster, rng)
+        xy = rng.uniform(land.bounds[:2], land.bounds[2:], (16 * SITES, 2))
+        xy = xy[shapely.contains_xy(within, xy[:, 0], xy[:, 1]) & (raster.at(xy) >= 0)][: 2 * SITES]
+        places.append(xy)
+        observed.append(observe(field[raster.at(xy)], rng))
+    values, tested = (None if part[0] is None else np.concatenate(part) for part in zip(*observed, strict=True))
+    number = np.repeat(np.arange(truths), 2 * SITES)
+    return Sites(name, land, np.concatenate(places), values, tested, barrier=SIMULATED[name][2], truth=number)
 
 
 @cache
@@ -262,7 +313,7 @@ class Scored:
     log, crps, error, pit : (n,) arrays
         Log score; CRPS; the observation less the mean (of numbers of positives, shares of those tested); PIT value.
     seconds : float
-        Of all fits.
+        Of the processor, for all fits.
     """
 
     log: np.ndarray
@@ -271,6 +322,21 @@ class Scored:
     pit: np.ndarray
     seconds: float = 0.0
     note: str = ""
+
+    @property
+    def known(self) -> np.ndarray:
+        """Which sites were held out."""
+        return np.isfinite(self.pit)
+
+    @property
+    def inside(self) -> np.ndarray:
+        """Which sites lie in their 90 % intervals."""
+        return (self.pit >= 0.05) & (self.pit <= 0.95)
+
+    @property
+    def rmse(self) -> float:
+        """The root of the mean squared error."""
+        return float(np.sqrt(np.nanmean(self.error**2)))
 
     @classmethod
     def empty(cls, n: int) -> Scored:
@@ -298,8 +364,8 @@ def normal_draws(n: int) -> np.ndarray:
     return np.random.default_rng(n).permuted(np.tile(levels[:, None], n), axis=0)
 
 
-def score_posterior(posterior: Any, held: Sites, power: float = 1.0) -> Scored:
-    """Return the scores of a posterior at held-out sites; `power` is that of the values it was fitted to."""
+def score_posterior(posterior: Any, held: Sites) -> Scored:
+    """Return the scores of a posterior at held-out sites."""
     mean, variance = posterior.predict(held.xy)
     family = posterior.likelihood
     if held.tested is None:
@@ -308,16 +374,11 @@ def score_posterior(posterior: Any, held: Sites, power: float = 1.0) -> Scored:
         sd, root = np.sqrt(variance + noise), family.link.name == "square"
         if root:  # of Box and Cox it is 2 √y - 2
             mean, sd = 2 * mean - 2, 2 * sd
-        power = {"square": 0.5, "exp": 0.0}.get(family.link.name, power)
+        power = {"square": 0.5, "exp": 0.0}.get(family.link.name, 1.0)
         return score_normal(pd.DataFrame({"mean": mean, "sd": sd, "lambda": power}), held, "")
     eta = mean + np.sqrt(variance) * normal_draws(held.n)
     log = log_mean_exp(family.log_density(held.values, eta, held.size))
     return Scored.of(held, log, family.draw(eta, held.size, np.random.default_rng(held.n)))
-
-
-def box_cox(values: np.ndarray, power: float) -> np.ndarray:
-    """Return transformed values."""
-    return np.log(values) if power == 0 else values if power == 1 else (values**power - 1) / power
 
 
 def score_normal(found: pd.DataFrame, held: Sites, way: str) -> Scored:
@@ -358,14 +419,14 @@ Fit = Callable[[Sites], Any]
 
 def ours(sites: Sites, folds: np.ndarray, fit: Fit) -> Scored:
     """Return the scores of a way that gives a posterior of some sites."""
-    out, seconds, note = Scored.empty(sites.n), 0.0, ""
-    for k in np.unique(folds):
-        begin = time.perf_counter()
+    out, seconds = Scored.empty(sites.n), 0.0
+    for role in folds.T:
+        begin = time.process_time()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            posterior, power = fit(sites.some(folds != k))
-        seconds += time.perf_counter() - begin
-        out.put(folds == k, score_posterior(posterior, sites.some(folds == k), power))
+            posterior = fit(sites.some(role == TRAINED))
+        seconds += time.process_time() - begin
+        out.put(role == HELD, score_posterior(posterior, sites.some(role == HELD)))
     info, family = posterior.basis_info, posterior.likelihood
     note = (
         f"{family.name}, m = {info['m']}, {posterior.domain.n_nodes:,} nodes, "
@@ -384,17 +445,16 @@ IN_R = {
 
 
 def in_r(sites: Sites, folds: np.ndarray, name: str) -> Scored:
-    """Return the scores of one of R's ways; a prediction that R fails to make is that of all sites' mean and sd."""
+    """Return the scores of one of R's ways."""
     need_r("mgcv" if "GAM" in name else "gstat")
     data = pd.DataFrame(sites.xy, columns=["x", "y"])
     if sites.tested is None:
         data["value"] = sites.values
     else:
         data["positive"], data["tested"] = sites.values, sites.tested
-    held = pd.DataFrame({f"fold{k}": (folds == k).astype(int) for k in np.unique(folds)})
     with tempfile.TemporaryDirectory() as folder:
         data.to_csv(Path(folder) / "sites.csv", index=False)
-        held.to_csv(Path(folder) / "folds.csv", index=False)
+        pd.DataFrame(folds).to_csv(Path(folder) / "folds.csv", index=False)
         if IN_R[name] == "soap":
             rings, knots = _film(sites)
             rings.to_csv(Path(folder) / "rings.csv", index=False)
@@ -404,8 +464,9 @@ def in_r(sites: Sites, folds: np.ndarray, name: str) -> Scored:
         found = pd.read_csv(Path(folder) / "found.csv")
         seconds, note = (Path(folder) / "note.txt").read_text(encoding="utf-8").splitlines()[:2]
     found = found.sort_values("site")
+    which = found["site"].to_numpy(int)
     out = Scored.empty(sites.n)
-    out.put(np.arange(sites.n), score_normal(found, sites, name))
+    out.put(which, score_normal(found, sites.some(which), name))
     return replace(out, seconds=float(seconds), note=note)
 
 
@@ -457,16 +518,23 @@ def arguments(about: str, ways: list[str], sets: list[str]) -> argparse.Namespac
     parser.add_argument("--sets", nargs="+", choices=sets, default=sets)
     parser.add_argument("--ways", nargs="+", choices=ways, default=ways)
     parser.add_argument("--rows", help="folder that keeps the scores of a run, which goes on from there")
-    parser.add_argument("--quick", action="store_true", help="two random folds and two of blocks")
+    parser.add_argument("--truths", type=int, default=TRUTHS, help="how many of each simulated set")
+    parser.add_argument("--seed", type=int, default=0, help="of simulated sets")
+    parser.add_argument("--keep", action="store_true", help="write the tables to results/")
+    parser.add_argument("--quick", action="store_true", help="two fits of sites and two of blocks")
     return parser.parse_args()
+
+
+#: How sites are held out, and of what.
+SCHEMES = {"sites": "single sites", "blocks": "whole squares"}
 
 
 def scored(sites: Sites, ways: Mapping[str, Fit | None], rows: Rows, quick: bool) -> dict[str, dict[str, Scored]]:
     """Return the scores of every way, by sites and by blocks; those that cannot be had are left out."""
     out: dict[str, dict[str, Scored]] = {}
-    for scheme, folds in (("sites", sites.tenths()), ("blocks", sites.blocks())):
+    for scheme in SCHEMES:
         out[scheme] = {}
-        folds = folds % 2 if quick else folds
+        folds = sites.folds(scheme == "blocks")[:, : 2 if quick else None]
         for name, fit in ways.items():
             if name == "soap-film GAM" and not sites.name.startswith(tuple(SIMULATED)):
                 continue
@@ -488,17 +556,18 @@ def scored(sites: Sites, ways: Mapping[str, Fit | None], rows: Rows, quick: bool
 
 
 def _line(one: Scored) -> str:
-    inside = np.mean((one.pit >= 0.05) & (one.pit <= 0.95))
+    inside = np.mean(one.inside[one.known])
     return (
-        f"log {one.log.mean():.4f}, CRPS {one.crps.mean():.4g}, RMSE {np.sqrt(np.mean(one.error**2)):.4g}, "
+        f"log {np.nanmean(one.log):.4f}, CRPS {np.nanmean(one.crps):.4g}, RMSE {one.rmse:.4g}, "
         f"coverage {inside:.1%}, {one.seconds:.1f} s, {one.note}"
     )
 
 
 def difference(ours: np.ndarray, other: np.ndarray, group: np.ndarray) -> tuple[float, float]:
-    """Return the mean difference of scores per site, and its standard error by groups of sites."""
-    by = np.bincount(group, ours - other)
-    sites = np.bincount(group).astype(float)
+    """Return the mean difference of scores per held-out site, and its standard error by groups of sites."""
+    known = np.isfinite(ours)
+    by = np.bincount(group[known], (ours - other)[known])
+    sites = np.bincount(group[known]).astype(float)
     return per_event(by[sites > 0], sites[sites > 0])
 
 
@@ -508,32 +577,32 @@ def report(
     """Return the tables, and in words how the default stands against the best rival on every set."""
     parts = [f"# {title}", "", machine("geobgp"), "", words, ""]
     verdicts: list[list[object]] = []
-    for scheme, held in (("sites", "random tenths of the sites"), ("blocks", "whole squares")):
+    for scheme, held in SCHEMES.items():
         lines: list[list[object]] = []
         for name, (sites, by_scheme) in results.items():
             found = by_scheme[scheme]
-            group = np.arange(sites.n) if scheme == "sites" else sites.squares()
+            group = sites.groups(scheme == "blocks")
             for way, one in found.items():
                 log, se = difference(one.log, np.zeros(sites.n), group)
-                inside = (one.pit >= 0.05) & (one.pit <= 0.95)
+                inside, wide = difference(np.where(one.known, one.inside, np.nan), np.zeros(sites.n), group)
                 lines.append(
                     [
                         name,
                         way,
                         f"{log:.3f} ± {se:.3f}",
-                        f"{one.crps.mean():.4g}",
-                        f"{np.sqrt(np.mean(one.error**2)):.4g}",
-                        f"{100 * inside.mean():.1f} % ± {100 * inside.std() / np.sqrt(sites.n):.1f}",
+                        f"{np.nanmean(one.crps):.4g}",
+                        f"{one.rmse:.4g}",
+                        f"{100 * inside:.1f} % ± {100 * wide:.1f}",
                         f"{one.seconds:.1f}",
                     ]
                 )
             rivals = {way: one for way, one in found.items() if way in IN_R}
             if default not in found or not rivals:
                 continue
-            best = max(rivals, key=lambda way: float(rivals[way].log.mean()))
+            best = max(rivals, key=lambda way: float(np.nanmean(rivals[way].log)))
             gain, se = difference(found[default].log, rivals[best].log, group)
-            crps = min(float(one.crps.mean()) for one in rivals.values())
-            rmse = min(float(np.mean(one.error**2)) for one in rivals.values())
+            crps = min(float(np.nanmean(one.crps)) for one in rivals.values())
+            rmse = min(one.rmse for one in rivals.values())
             verdict = "ahead" if gain > se else "level" if gain >= -se else "behind"
             verdicts.append(
                 [
@@ -543,8 +612,8 @@ def report(
                     best,
                     f"{gain:+.3f} ± {se:.3f}",
                     verdict,
-                    f"{found[default].crps.mean() / crps:.3f}",
-                    f"{np.sqrt(np.mean(found[default].error ** 2) / rmse):.3f}",
+                    f"{np.nanmean(found[default].crps) / crps:.3f}",
+                    f"{found[default].rmse / rmse:.3f}",
                 ]
             )
         header = ["data", "way", "log score", "CRPS", "RMSE", "90 % intervals hold", "seconds"]
