@@ -432,10 +432,16 @@ class CountTask(MapTask):
         weight = None
         if isinstance(number, str) and number in table.columns:
             weight = pd.to_numeric(table[number], errors="coerce").to_numpy(float)
-        return read_reports(
-            table, time=cast(str, o.time), reported=o.reported, what=what, every=o.every, as_of=o.as_of,
-            delay_by=o.delay_by, weight=weight, date_format=o.date_format,
-        )  # fmt: skip
+        with captured_warnings(self._about_reports.append):
+            return read_reports(
+                table, time=cast(str, o.time), reported=o.reported, what=what, every=o.every, as_of=o.as_of,
+                delay_by=o.delay_by, weight=weight, date_format=o.date_format,
+            )  # fmt: skip
+
+    @cached_property
+    def _about_reports(self) -> list[GeobgpWarning]:
+        """What is to be said of reports, whichever cells are kept."""
+        return []
 
     @cached_property
     def known(self) -> Options:
@@ -560,7 +566,11 @@ class CountTask(MapTask):
         if inputs is None:
             inputs = self._inputs(domain, counts)
             if self.reports is not None:
-                inputs = inputs.reported(self.reports.over(counts.periods, self._mix(domain, counts)))
+                with captured_warnings(self._about_reports.append):
+                    delays = self.reports.over(counts.periods, self._mix(domain, counts))
+                for warning in self._about_reports:
+                    warn(warning)
+                inputs = inputs.reported(delays)
         counts = _sharing(counts, inputs)
         in_time = None
         if isinstance(counts, (Counts, AreaCounts)) and counts.periods is not None:

@@ -752,10 +752,10 @@ def _check_groups(group: np.ndarray, groups: tuple[str, ...], weight: np.ndarray
     if not groups:
         raise DataError(f"The column {delay_by!r} is empty.", option="delay_by", found=delay_by)
     if none.any():
+        lacking = count(round(float(weight[none].sum())), "event")
         warn(
             InputWarning(
-                f"{count(round(float(weight[none].sum())), 'event')} have no value in {delay_by!r}; they say nothing of "
-                "the delays of groups.",
+                f"{lacking} without a value in {delay_by!r}: nothing follows of the delays of groups from these.",
                 option="delay_by",
                 found=int(none.sum()),
                 remedy="Complete the column.",

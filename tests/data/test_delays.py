@@ -2,6 +2,7 @@
 
 import datetime
 import re
+import warnings
 import zipfile
 from dataclasses import replace
 
@@ -437,6 +438,19 @@ def test_reports_before_the_event_are_named(table):
         reports = read(some)
     assert reports.numbers["negative"] == 2
     assert (reports.delay < 0).sum() == 2
+
+
+def test_warnings_are_those_of_any_cells(table):
+    """Tables are read once, and cells are tried in several sizes."""
+    some = table.copy()
+    some.loc[some.index[3], "reported"] = START - 5
+    how = {name: value for name, value in HOW.items() if name != "cell_size"} | {"max_seconds": 5}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        posterior = map_intensity(some, LAND, **how, reported="reported", as_of=str(LAST))
+    told = [str(one.message) for one in caught]
+    assert sum("reported before the event (counted from 1: 4)" in text for text in told) == 1
+    assert posterior.delays.numbers["negative"] == 1
 
 
 def test_delays_that_change_are_told_with_numbers():
