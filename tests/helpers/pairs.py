@@ -28,6 +28,7 @@ OBSERVED = {
     "points": "map_intensity",
     "areas": "map_intensity",
     "points and areas": "map_intensity",
+    "mixed precision": "map_intensity",
     "cases and controls": "map_risk",
     "surveys": "map_prevalence",
     "values": "map_values",
@@ -141,6 +142,10 @@ DISTRICTS = _squares(
 )
 
 
+#: The areas that are the places of events, by level of precision.
+PLACES = {level: DISTRICTS[[level, "geometry"]] for level in ("district", "half")}
+
+
 @cache
 def table(n: int = 360, seed: int = 0) -> gpd.GeoDataFrame:
     """Places on land, more of them in the east, with all that may have been observed there."""
@@ -169,6 +174,13 @@ def districts(by: tuple[str, ...] = (), seed: int = 1) -> gpd.GeoDataFrame:
     every = pd.MultiIndex.from_product([shapes["district"], *(axes[b] for b in by)], names=["district", *by])
     cases = inside.groupby(["district", *by]).size().reindex(every, fill_value=0)
     return shapes.merge(cases.rename("cases").reset_index(), on="district")
+
+
+def located(rows: gpd.GeoDataFrame) -> gpd.GeoDataFrame:
+    """Return events of which some places are exact, and of others the district or the half is known."""
+    square = DISTRICTS.iloc[DISTRICTS.sindex.nearest(rows.geometry, return_all=False)[1]]
+    levels = np.array(["exact", *PLACES])[rows["tested"].to_numpy() % 3]
+    return rows.assign(precision=levels, **{level: square[level].to_numpy() for level in PLACES})
 
 
 def observations(
@@ -203,6 +215,7 @@ def observations(
         "points": lambda: {"points": rows},
         "areas": lambda: {"areas": areas, "count": "cases"},
         "points and areas": lambda: {"points": rows, "areas": areas, "count": "cases"},
+        "mixed precision": lambda: {"points": located(rows), "places": PLACES, "precision": "precision"},
         "cases and controls": lambda: {"cases": rows, "status": "ill"},
         "surveys": lambda: {"surveys": rows, "positive": "positive", "tested": "tested"},
         "values": lambda: {"samples": rows, "value": "value"},
@@ -218,7 +231,7 @@ def options(observed: str, what: str | None) -> dict[str, Any]:
     """Return the options that stand for what something is mapped with."""
     if what is None:
         return {}
-    unit = {"areas": "per 100 km²", "points": "per 100 km²", "points and areas": "per 100 km²", "surveys": "per 1,000"}
+    unit = dict.fromkeys(("areas", "points", "points and areas", "mixed precision"), "per 100 km²")
     family = "beta-binomial" if observed == "surveys" else "negative-binomial"
     return {
         "exposure": {"exposure": INPUTS, "exposure_column": "people"},
