@@ -109,6 +109,8 @@ class Fill:
     colour: str = ""
     value: str = ""
     hatched: bool = False
+    #: Width of a white rim under the outline, in millimetres, on which it stands out from any colour; 0 for none.
+    rim: float = 0.0
 
 
 def polygon_qml(fills: Sequence[Fill], *, column: str = "", label: str = "") -> str:
@@ -149,21 +151,27 @@ def polygon_qml(fills: Sequence[Fill], *, column: str = "", label: str = "") -> 
 
 
 def _symbol(number: int, fill: Fill) -> str:
-    facts = {
-        "style": "b_diagonal" if fill.hatched else "solid" if fill.colour else "no",
-        "color": _rgba(fill.colour or "#ffffff"),
-        "outline_color": _rgba(fill.outline),
-        "outline_style": "no" if fill.hatched else "solid",
-        "outline_width": f"{fill.width:g}",
-        "outline_width_unit": "MM",
-        "joinstyle": "round",
-    }
-    options = "".join(f'<Option type="QString" name="{k}" value="{v}"/>' for k, v in facts.items())
-    return (
-        f'      <symbol name="{number}" type="fill" alpha="1" clip_to_extent="1" force_rhr="0">'
-        '<layer class="SimpleFill" enabled="1" locked="0" pass="0">'
-        f'<Option type="Map">{options}</Option></layer></symbol>'
+    layers = [
+        {
+            "style": "b_diagonal" if fill.hatched else "solid" if fill.colour else "no",
+            "color": _rgba(fill.colour or "#ffffff"),
+            "outline_color": _rgba(fill.outline),
+            "outline_style": "no" if fill.hatched else "solid",
+            "outline_width": f"{fill.width:g}",
+            "outline_width_unit": "MM",
+            "joinstyle": "round",
+        }
+    ]
+    if fill.rim:
+        rim = {"style": "no", "outline_color": _rgba("#ffffff"), "outline_width": f"{fill.rim:g}"}
+        layers.insert(0, layers[0] | rim)
+    drawn = "".join(
+        '<layer class="SimpleFill" enabled="1" locked="0" pass="0"><Option type="Map">'
+        + "".join(f'<Option type="QString" name="{k}" value="{v}"/>' for k, v in facts.items())
+        + "</Option></layer>"
+        for facts in layers
     )
+    return f'      <symbol name="{number}" type="fill" alpha="1" clip_to_extent="1" force_rhr="0">{drawn}</symbol>'
 
 
 def _labels(column: str) -> str:
@@ -664,10 +672,10 @@ def _vector(
 def _hotspot_layers(view: View, hotspots: gpd.GeoDataFrame, source: str) -> list[ProjectLayer | LayerGroup]:
     """Return a layer of hot spots for each threshold, by period where there are some, in colours of their classes."""
     if "class" in hotspots:
-        fills = [Fill(colour, 0.7, value=kind) for kind, colour in palette.HOTSPOT_COLOURS.items() if kind]
+        fills = [Fill(colour, 0.7, value=kind, rim=1.5) for kind, colour in palette.HOTSPOT_COLOURS.items() if kind]
         style = polygon_qml(fills, column="class", label="hotspot")
     else:
-        style = polygon_qml([Fill(palette.HOTSPOT_COLOURS[""], 0.7)], label="hotspot")
+        style = polygon_qml([Fill(palette.HOTSPOT_COLOURS[""], 0.7, rim=1.5)], label="hotspot")
     thresholds, units = sorted(set(hotspots["threshold"])), view.posterior.units
     layers: list[ProjectLayer | LayerGroup] = []
     for value in thresholds:
