@@ -1392,6 +1392,10 @@ def _ticks(top: float) -> list[float]:
 # -- Figures of what is compared: a map with a threshold, a map with another map -----------------------------
 
 
+#: Ratio of the highest to the lowest ratio of an effect from which on its axis shows powers of ten.
+_WIDE = 30.0
+
+
 def plot_effect(
     curve: pd.DataFrame, values: np.ndarray, name: str, ratio: str | None, ax: matplotlib.axes.Axes | None = None
 ) -> matplotlib.axes.Axes:
@@ -1408,7 +1412,7 @@ def plot_effect(
     ratio : str, optional
         What the effect is called where it multiplies.
     """
-    from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
     ax = new_axes(ax, (6.0, 4.0))
     low, middle, high = (curve[column] for column in curve.columns[1:])
@@ -1419,7 +1423,8 @@ def plot_effect(
     ax.plot(values, foot, "|", color=SHORE, ms=6, transform=ax.get_xaxis_transform(), clip_on=False)
     if ratio:
         ax.set_yscale("log")
-        ax.yaxis.set_major_locator(MaxNLocator(6))
+        wide = float(np.max(high)) > _WIDE * float(np.min(low))
+        ax.yaxis.set_major_locator(LogLocator(numticks=7) if wide else MaxNLocator(6))
         ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value, 2)))
         ax.yaxis.set_minor_locator(NullLocator())
     ax.set_xlabel(name)

@@ -24,6 +24,7 @@ NAMES = (
     "08_where_and_when",
     "09_prevalence_from_survey_to_districts",
     "10_measurements_behind_a_peninsula",
+    "11_effects_what_explains_the_map",
 )
 #: What belongs to one machine, and not in a notebook.
 PRIVATE = re.compile(
