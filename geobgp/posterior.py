@@ -1852,10 +1852,10 @@ class Posterior:
             A row for each covariate, level and interaction: ``from`` and ``to`` (the quartiles over the land, a level
             and its reference, or the groups with the lowest and the highest effect), their ``unit`` where it is
             given, the ``rate_ratio``, ``odds_ratio`` or ``difference`` between these, its interval (of an interaction
-            how the effect of one covariate changes along the other: a ratio of ratios); ``tau``, the standard deviation of curves,
-            groups and their interactions, with its interval; ``without_field``, the same of a model without a field,
-            where the data are known, and by how many standard errors it differs. ``attrs["sentences"]`` says so of
-            those that differ by more than two.
+            how the effect of one covariate changes along the other: a ratio of ratios); ``tau``, the standard
+            deviation of curves, groups and their interactions, with its interval; ``without_field``, the same of a
+            model without a field, where the data are known, and by how many standard errors it differs.
+            ``attrs["sentences"]`` says so of those that differ by more than two.
 
         Notes
         -----
