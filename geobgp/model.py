@@ -257,7 +257,7 @@ def fixed_sds(posterior: Posterior) -> np.ndarray:
     """Return the prior standard deviations of the fixed effects of a fit, at those that have been learned."""
     if posterior.sites is None:
         return posterior._fixed_sd
-    model = BoundaryGP.of(posterior)
+    model = BoundaryGP._of(posterior)
     return model._sds(model._seen(posterior.sites), posterior.fit.hyper_mean)
 
 
@@ -278,7 +278,7 @@ def hyper_of(
     basis, kernel = basis or posterior.basis, kernel or posterior.kernel
     if posterior.sites is None:
         return hyper_for(basis, kernel, posterior.design)
-    model = BoundaryGP.of(posterior)
+    model = BoundaryGP._of(posterior)
     model.basis, model.kernel, model.noise = basis, kernel, noise if model._noisy else None
     return model._seen(posterior.sites).hyper
 
@@ -928,7 +928,7 @@ class BoundaryGP:
         return out
 
     @classmethod
-    def of(cls, posterior: Posterior) -> BoundaryGP:
+    def _of(cls, posterior: Posterior) -> BoundaryGP:
         """Return the model that a posterior is of, in space or over periods; its noise is to be learned."""
         out = cls.__new__(cls)
         state: Any = posterior.fit.states[0]
