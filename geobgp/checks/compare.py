@@ -18,8 +18,9 @@ from geobgp.checks.samples import NodeSample, sample_of
 from geobgp.checks.scoring import per_event
 from geobgp.errors import DataError, DomainError, option
 from geobgp.inference.differences import Difference, Quantity
-from geobgp.inference.links import Link
-from geobgp.inference.mixture import check_probabilities, quantile_name
+from geobgp.inference.links import EXP, Link
+from geobgp.inference.mixture import LogNormalChange, NormalMixture, check_probabilities, quantile_name
+from geobgp.inference.states import FeatureState, SparseState
 from geobgp.land.regions import read_regions, sum_samples, table
 from geobgp.privacy import hide_regions
 from geobgp.text import listed, number, percent
@@ -319,7 +320,8 @@ def _check(maps: dict[str, Posterior]) -> Posterior:
 class Versus:
     """Two maps of the same land, the first against the second: two periods, two diseases.
 
-    The two are taken to be independent, as fits to different events are. `Posterior.versus` makes one.
+    The two are taken to be independent, as fits to different events are, unless they are of one fit, under different
+    covariates (`Posterior.what_if`). `Posterior.versus` makes one.
 
     Attributes
     ----------
@@ -359,13 +361,11 @@ class Versus:
                 found=(one.units, two.units),
                 remedy=f"Give both the same {same}.",
             )
-        state, other = one.fit.states[0], two.fit.states[0]
-        effects: list[Any] = [getattr(s, "beta", None) for s in (state, other)]
-        if state is not other and effects[0] is not None and effects[0] is effects[1]:
+        if self._links != (EXP, EXP) and self._of_one_fit:
             raise DataError(
                 "Two maps are compared that are independent; these are of one fit, under different covariates.",
                 option="other",
-                remedy="Their ratio is that of the effects: posterior.effects().",
+                remedy="What changes is in posterior.effects().",
             )
         if len(self.names) != 2:
             raise DataError(f"Two maps have two names; found {len(self.names)}.", option="names", found=self.names)
@@ -431,12 +431,41 @@ class Versus:
         return facts | {"created": first["created"], "second_created": self.second.created}
 
     @property
+    def _of_one_fit(self) -> bool:
+        """Whether both maps are of one fit, under different covariates."""
+        one, two = self.first.fit.states, self.second.fit.states
+        return len(one) == len(two) > 0 and all(map(_of_one_fit, one, two))
+
+    @cached_property
+    def _change(self) -> LogNormalChange | None:
+        """How the second map becomes the first, where they are of one fit, under different covariates."""
+        if not self._of_one_fit:
+            return None
+        states: list[tuple[Any, Any]] = list(zip(self.first.fit.states, self.second.fit.states, strict=True))
+        start = self.second._shown_nodes
+        move = [one.fixed - two.fixed for one, two in states]
+        added = [np.asarray(one._added() - two._added()) for one, two in states]
+        shown = ~np.isnan(start.mu + self.first._shown_nodes.mu).any(axis=0)
+        mean, variance, tied = (
+            np.array([np.broadcast_to(np.where(shown, row, np.nan), shown.shape) for row in rows])
+            for rows in (
+                [m @ two.beta + a for m, a, (_, two) in zip(move, added, states, strict=True)],
+                [np.einsum("ij,ij->i", m @ two.beta_cov, m) for m, (_, two) in zip(move, states, strict=True)],
+                [
+                    np.einsum("ij,ij->i", (two.fixed - two._at_nodes.tied) @ two.beta_cov, m)
+                    for m, (_, two) in zip(move, states, strict=True)
+                ],
+            )
+        )
+        return LogNormalChange(start, NormalMixture(start.weight, mean, variance), tied)
+
+    @property
     def _quantities(self) -> tuple[Quantity, Quantity]:
         one, two = (Quantity(posterior._shown_nodes, posterior.link) for posterior in (self.first, self.second))
         return one, two
 
     @cached_property
-    def _log_ratio(self) -> Difference:
+    def _log_ratio(self) -> NormalMixture | Difference:
         if not self.has_ratio:
             raise DataError(
                 "A ratio is of what cannot be below zero, and these maps are of values that can.",
@@ -444,16 +473,18 @@ class Versus:
                 found="ratio",
                 remedy="Ask for the difference.",
             )
+        if self._change is not None:
+            return self._change.change
         one, two = self._quantities
         return Difference(one.log, two.log)
 
     @cached_property
-    def _difference(self) -> Difference:
-        return Difference(*self._quantities)
+    def _difference(self) -> Difference | LogNormalChange:
+        return self._change or Difference(*self._quantities)
 
     def _chance(self, factor: float = 1.0) -> np.ndarray:
         """Return how probably the first is more than `factor` times the second, at every node."""
-        if factor != 1.0:
+        if factor != 1.0 or self._change is not None:
             return self._log_ratio.sf(float(np.log(factor)))
         if self._links[0] is self._links[1]:
             return self.first._shown_nodes.minus(self.second._shown_nodes).sf(0.0)
@@ -461,6 +492,8 @@ class Versus:
 
     def _ratio_moments(self) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and variance of the ratio; NaN where it has none."""
+        if self._change is not None:
+            return self._change.change.exp_moments()
         mean, variance = self._links[0].moments(self.first._shown_nodes)
         other, square = self._links[1].reciprocal_moments(self.second._shown_nodes)
         return mean * other, np.maximum((mean**2 + variance) * square - (mean * other) ** 2, 0.0)
@@ -556,6 +589,8 @@ class Versus:
         frame = read_regions(regions, self.domain)
         rates, means, expected = [], [], []
         seeds = np.random.SeedSequence(seed_of(rng)).spawn(2)
+        if self._change is not None:  # the same draws of the one fit
+            seeds[1] = seeds[0]
         for posterior, own in zip((self.first, self.second), seeds, strict=True):
             inside = posterior._within(frame)
             weights = inside.exposure(posterior.amounts[0])
@@ -651,6 +686,16 @@ class Versus:
 def _land(domain: Domain) -> str:
     unit = "m" if domain.crs is not None else "units"
     return f"{domain.n_nodes:,} nodes of {number(domain.cell_size)} {unit}"
+
+
+def _of_one_fit(one: Any, two: Any) -> bool:
+    """Whether two states share field and effects, of which each sees its own columns."""
+    if not (isinstance(one, FeatureState | SparseState) and type(one) is type(two)):
+        return False
+    if one.beta.shape != two.beta.shape or not len(one.beta) or one.fixed.shape != two.fixed.shape:
+        return False
+    field = [np.array_equal(a, b) for a, b in zip(one._at_nodes, two._at_nodes, strict=True)]
+    return np.array_equal(one.beta, two.beta) and np.array_equal(one.beta_cov, two.beta_cov) and all(field)
 
 
 def versus(first: Posterior, second: Any, names: Sequence[str] | None = None) -> Versus:
