@@ -31,7 +31,7 @@ _SHAPES = {
 }
 
 
-class Given:
+class GivenValues:
     """What was given to one run of an algorithm, and where layers can be exported to."""
 
     def __init__(self, algorithm, parameters, context, feedback, scratch):
@@ -106,7 +106,7 @@ class Terms(Option):
         return self.each([term.strip() for term in given.text(self.name).split(";") if term.strip()])
 
 
-class Places(Terms):
+class PlacesOption(Terms):
     """Files, names of layers in the project, or another word; with LEVEL= before it if need be."""
 
     def words(self, given):
@@ -124,7 +124,7 @@ class Places(Terms):
         return f"{level}{equals}{vector_file(layers[0], layers[0], None, given, f'{self.name.lower()}-{level}')}"
 
 
-class Numbers(Several):
+class NumbersOption(Several):
     """Numbers, with spaces between."""
 
     def words(self, given):
@@ -162,7 +162,7 @@ class Number(Option):
         return [] if same else [self.flag, str(int(value)) if self.about["whole"] else repr(value)]
 
 
-class Choice(Option):
+class ChoiceOption(Option):
     """One of several words."""
 
     def make(self, name, label, optional):
@@ -230,7 +230,7 @@ class Columns(Column):
     several = True
 
 
-class Layer(Option):
+class LayerOption(Option):
     """Features: all of a layer, or those that are selected."""
 
     def make(self, name, label, optional):
@@ -325,8 +325,8 @@ class Folder(Option):
 
 
 _KINDS = {
-    "file": Layer, "files": Layers, "rasters": Covariates, "places": Places, "keys": Terms, "column": Column,
-    "column or values": Column, "columns": Columns, "number": Number, "numbers": Numbers, "choice": Choice,
+    "file": LayerOption, "files": Layers, "rasters": Covariates, "places": PlacesOption, "keys": Terms, "column": Column,
+    "column or values": Column, "columns": Columns, "number": Number, "numbers": NumbersOption, "choice": ChoiceOption,
     "flag": Flag, "crs": Crs, "folder": Folder,
 }  # fmt: skip
 

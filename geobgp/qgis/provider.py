@@ -27,7 +27,7 @@ from qgis.PyQt.QtGui import QIcon
 
 from .environment import ABOUT, REMEDY, PythonError, beside_the_program, mismatch, version_of
 from .layers import load_results, shown_raster
-from .options import Given, option, split_words
+from .options import GivenValues, option, split_words
 from .program import run
 
 #: Where the Python that has geobgp is kept, and the variable that goes before it.
@@ -159,7 +159,7 @@ class MapAlgorithm(QgsProcessingAlgorithm):
         folder = Path(self.parameterAsString(parameters, "OUTPUT", context))
         scratch = tempfile.mkdtemp(prefix="geobgp-qgis-")
         try:
-            given = Given(self, parameters, context, feedback, scratch)
+            given = GivenValues(self, parameters, context, feedback, scratch)
             words = [word for one in self.options for word in one.words(given)]
             words += split_words(given.text("MORE"))
             if feedback.isCanceled():

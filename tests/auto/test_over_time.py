@@ -174,7 +174,8 @@ def test_dynamics_that_time_cuts_off_are_not_compared(cases, monkeypatch):
         found, likelihood = real(self, problem, *more, **how)
         if problem.dynamics.kind == "diffusive":
             warn(ConvergenceWarning("The fit did not converge: time ran out."))
-            found = dataclasses.replace(found, converged=False, ran_out=True, message="time ran out", elbo=found.elbo + 1e3)
+            more_evident = {"converged": False, "ran_out": True, "elbo": found.elbo + 1e3}
+            found = dataclasses.replace(found, message="time ran out", **more_evident)
         return found, likelihood
 
     monkeypatch.setattr(chain_fit._Run, "_fit", fit)
