@@ -266,7 +266,8 @@ def _filled(
 def _estimated(run: _RunFacts) -> Iterator[str]:
     p = run.posterior
     unit = "" if p.quantity == "relative risk" else f", in {p.units}"
-    yield f"{f'{p.title}: ' if p.title else ''}{p.quantity}{unit}."
+    what = f"{p.title}: {p.quantity}" if p.title else p.quantity.capitalize()
+    yield f"{what}{unit}."
     yield f"From {statements.basis_in_words(p)}; {statements.land_in_words(p)}."
 
 

@@ -13,7 +13,7 @@ from geobgp.errors import GeobgpError
 from geobgp.inference.mixture import quantile_name
 from geobgp.prior.kernels import NormalPrior
 from geobgp.summary import FitRecord, events_in_words
-from geobgp.text import count, number, percent, whole_percent
+from geobgp.text import count, events, number, percent, whole_percent
 from geobgp.units import RELATIVE_RISK
 
 if TYPE_CHECKING:
@@ -71,7 +71,8 @@ def land_in_words(posterior: Posterior) -> str:
 
 
 def _overall(posterior: Posterior) -> str:
-    given = f"From {basis_in_words(posterior)} on {land_in_words(posterior)}"
+    comma = "" if posterior.periods is None else ","
+    given = f"From {basis_in_words(posterior)}{comma} on {land_in_words(posterior)}"
     if posterior.exposure_kind == "risk":
         allowed = f", adjusted for {_and(posterior.design.covariates)}" if posterior.design.names else ""
         return f"{given}, we mapped the relative risk, which is 1 on average over the controls{allowed}."
@@ -169,17 +170,24 @@ def _weights(posterior: Posterior) -> tuple[np.ndarray, str]:
 
 
 def _course(posterior: Posterior) -> Iterator[str]:
-    """Say when the level was highest and lowest."""
+    """Say when most and fewest events were expected, or when the level was highest and lowest."""
     periods = posterior.periods
     if periods is None or periods.n < 2:
         return
     table = posterior.level()
-    ends = [f"level_{quantile_name(q)}" for q in posterior.quantiles[::2]]
-    for words, k in (("highest", table["level"].idxmax()), ("lowest", table["level"].idxmin())):
+    name, what = ("expected", "the expected number of events") if "expected" in table else ("level", "the level")
+    table = table[np.isfinite(table[name].to_numpy(float))]  # without what is hidden
+    if not len(table):
+        return
+    parts = []
+    for words, k in (("highest", table[name].idxmax()), ("lowest", table[name].idxmin())):
         row = table.loc[k]
-        low, high = (_without_unit(posterior, float(row[name])) for name in ends)
-        interval = f"{whole_percent(posterior.interval)} interval {low} to {high}"
-        yield f"its level was {words} in {row['period']}, {_with_unit(posterior, float(row['level']))} ({interval})"
+        values = (float(row[key]) for key in (name, *(f"{name}_{quantile_name(q)}" for q in posterior.quantiles[::2])))
+        main, low, high = (events(v) if name == "expected" else _without_unit(posterior, v) for v in values)
+        parts.append(
+            f"{words} in {row['period']} ({main}; {whole_percent(posterior.interval)} interval {low} to {high})"
+        )
+    yield f"{what} was {' and '.join(parts)}"
 
 
 # -- Priors ------------------------------------------------------------------------------------------------------

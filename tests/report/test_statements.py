@@ -10,7 +10,7 @@ from geobgp import LGCP, Domain, FullRank, HarmonicBasis, Matern
 from geobgp.data.periods import Periods
 from geobgp.report import statements
 from geobgp.summary import FitRecord
-from geobgp.text import number, percent
+from geobgp.text import events, number, percent
 
 
 @pytest.fixture(scope="module")
@@ -58,10 +58,12 @@ def test_over_time_the_abstract_names_the_highest_period(domain):
     years = Periods.calendar("year", "2013", "2018")
     fitted = LGCP(basis, Matern(1.5, lengthscale=8000.0, sd=0.3)).fit(rising, periods=years)
     overall, varies = statements.abstract(fitted)
-    assert "over 6 years" in overall
+    assert "over 6 years, 2013 to 2018, on 144 km² of land" in overall
     level = fitted.level()
-    top = level.loc[level["level"].idxmax()]
-    assert f"its level was highest in {top['period']}, {number(top['level'], 3)} events" in varies
+    top = level.loc[level["expected"].idxmax()]
+    ends = f"{events(top['expected_q05'])} to {events(top['expected_q95'])}"
+    course = f"highest in {top['period']} ({events(top['expected'])}; 90 % interval {ends}) and lowest in 2013"
+    assert top["period"] == "2018" and f"the expected number of events was {course}" in varies
     names = [name for name, _ in statements.priors(fitted)]
     assert {"Correlation time", "Lengthscale", "Intercept"} <= {*names}
     assert ("Lengthscale", "given") in statements.priors(fitted)
