@@ -325,8 +325,8 @@ class Folder(Option):
 
 
 _KINDS = {
-    "file": LayerOption, "files": Layers, "rasters": Covariates, "places": PlacesOption, "keys": Terms, "column": Column,
-    "column or values": Column, "columns": Columns, "number": Number, "numbers": NumbersOption, "choice": ChoiceOption,
+    "file": LayerOption, "files": Layers, "rasters": Covariates, "places": PlacesOption, "keys": Terms,
+    "column": Column, "column or values": Column, "columns": Columns, "number": Number, "numbers": NumbersOption, "choice": ChoiceOption,
     "flag": Flag, "crs": Crs, "folder": Folder,
 }  # fmt: skip
 

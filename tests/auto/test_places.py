@@ -136,7 +136,7 @@ def test_points_on_shared_places_are_told_of(events, postcodes):
         ({"places": "POSTCODES", "key": "postcode", "areas": "POSTCODES", "count": "n"}, "counts without rows"),
         ({"places": "POSTCODES", "key": "postcode", "time": "day", "every": "month", "absent": "zero"}, "absent"),
         (
-            {"places": "POSTCODES", "key": "postcode", "time": "day", "every": "week", "reported": "day", "delay_by": "sex"},
+            {"places": "POSTCODES", "key": "postcode", "time": "day", "every": "week", "reported": "day"} | {"delay_by": "sex"},
             "delay_by",
         ),
         ({"places": {}}, "places must be"),
