@@ -289,9 +289,9 @@ class View:
     @cached_property
     def marks(self) -> list[str]:
         """What follows the label of each period: " (nowcast)", " (forecast)", or nothing."""
-        nowcast = getattr(self.posterior, "nowcast", np.zeros(self.n_fitted, bool))
-        known = [" (nowcast)" if late else "" for late in nowcast]
-        return known + [" (forecast)"] * (self.n - len(known))
+        delays = getattr(self.posterior, "delays", None)
+        late = np.zeros(self.n_fitted, bool) if delays is None else delays.incomplete
+        return [" (nowcast)" if one else "" for one in late] + [" (forecast)"] * (self.n - self.n_fitted)
 
     @cached_property
     def data(self) -> xr.Dataset:
