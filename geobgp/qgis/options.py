@@ -326,8 +326,8 @@ class Folder(Option):
 
 _KINDS = {
     "file": LayerOption, "files": Layers, "rasters": Covariates, "places": PlacesOption, "keys": Terms,
-    "column": Column, "column or values": Column, "columns": Columns, "number": Number, "numbers": NumbersOption, "choice": ChoiceOption,
-    "flag": Flag, "crs": Crs, "folder": Folder,
+    "column": Column, "column or values": Column, "columns": Columns, "number": Number, "numbers": NumbersOption,
+    "choice": ChoiceOption, "flag": Flag, "crs": Crs, "folder": Folder,
 }  # fmt: skip
 
 

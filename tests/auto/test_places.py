@@ -81,6 +81,9 @@ def test_mixed_precision_uses_every_event_once_and_is_saved_whole(events, postco
     posterior = map_intensity(events, LAND, **how, **HOW)
     assert posterior.areas.total_weight == len(events)
     assert posterior.points["used"] == len(events)
+    assert float(posterior.totals()["expected"].iloc[0]) == pytest.approx(
+        len(events), rel=0.03
+    )  # none twice, none lost
     again = Posterior.load(posterior.save(tmp_path / "p.geobgp"))
     np.testing.assert_array_equal(means(again), means(posterior))
     assert again.areas.levels.names == ("postcode", "district")
@@ -136,7 +139,8 @@ def test_points_on_shared_places_are_told_of(events, postcodes):
         ({"places": "POSTCODES", "key": "postcode", "areas": "POSTCODES", "count": "n"}, "counts without rows"),
         ({"places": "POSTCODES", "key": "postcode", "time": "day", "every": "month", "absent": "zero"}, "absent"),
         (
-            {"places": "POSTCODES", "key": "postcode", "time": "day", "every": "week", "reported": "day"} | {"delay_by": "sex"},
+            {"places": "POSTCODES", "key": "postcode", "time": "day", "every": "week"}
+            | {"reported": "day", "delay_by": "sex"},
             "delay_by",
         ),
         ({"places": {}}, "places must be"),
