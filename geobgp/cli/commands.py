@@ -238,8 +238,9 @@ def _write_strata(folder: Path, strata: Strata, options: Any, steps: Steps, warn
     hotspots = None
     if thresholds:
         with steps.stage("hot spots") as stage:
-            hotspots = strata.together({name: hotspots_above(one, thresholds) for name, one in strata.items()})
-            stage.note(write_hotspots(hotspots, folder))
+            spots = strata.together({name: hotspots_above(one, thresholds) for name, one in strata.items()})
+            stage.note(write_hotspots(spots, folder))
+            hotspots = spots
     with steps.stage("project") as stage:
         strata.to_qgis(folder, thresholds, regions=regions, hotspots=hotspots)
         stage.note(count(len(strata), "stratum", "strata"))

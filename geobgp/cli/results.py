@@ -138,8 +138,9 @@ def write_results(
     hotspots = None
     if thresholds:
         with steps.stage("hot spots") as stage:
-            hotspots = hotspots_above(posterior, thresholds)
-            stage.note(write_hotspots(hotspots, folder))
+            table = hotspots_above(posterior, thresholds)
+            stage.note(write_hotspots(table, folder))
+            hotspots = table  # the project refers to its file
     if posterior.design.blocks:
         with steps.stage("effects") as stage:
             effects = posterior.effects(evidence=True)

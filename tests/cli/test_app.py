@@ -28,7 +28,7 @@ QUICK = ("--cell-size", "1000", "--features", "48", "--permeability", "0")
 OUTPUTS = {
     "coverage.tif", "exceedance_2.tif", "mean.tif", "sd.tif", "q05.tif", "q50.tif", "q95.tif", "map.html",
     "map.gpkg", "map.qgz", "regions.gpkg", "report.html", "summary.json", "posterior.geobgp",
-    "gather.html", "gather.csv", "ro-crate-metadata.json",
+    "gather.html", "gather.csv", "ro-crate-metadata.json", "regions.csv", "hotspots.gpkg", "hotspots.csv",
 }  # fmt: skip
 
 
