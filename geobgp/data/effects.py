@@ -509,6 +509,8 @@ class Spline:
 
 #: Correlation of two covariates from which on their separate effects are said to be hardly known.
 _CORRELATED = 0.98
+#: Standardised part of a covariate in a sum that another one follows from, from which on it is named.
+_PART = 0.1
 #: Share of a covariate's variance within groups, up to which it does not vary within them.
 _WITHIN = 1e-6
 #: Share of a level that is taken for none, or for all of a node.
@@ -962,7 +964,8 @@ def fixed_effects(covariates: Covariates | None, reading: Reading, like: Effects
     if like is None:
         straight = np.flatnonzero([t.part is None for t in effects.terms])
         standard = effects.columns[..., 1 + straight].reshape(weight.size, len(straight))
-        _warn_correlated(tuple(effects.names[j] for j in straight), standard, weight.ravel())
+        numbers = np.array([effects.terms[j].level is None for j in straight], bool)
+        _warn_correlated(tuple(effects.names[j] for j in straight), standard, weight.ravel(), numbers)
         _warn_by_group(effects, straight, domain.node_areas)
     return effects
 
@@ -1277,7 +1280,8 @@ def by_name(effects: Effects, own: np.ndarray) -> dict[str, Any]:
     return out
 
 
-def _warn_correlated(names: tuple[str, ...], standard: np.ndarray, weight: np.ndarray) -> None:
+def _warn_correlated(names: tuple[str, ...], standard: np.ndarray, weight: np.ndarray, numbers: np.ndarray) -> None:
+    """Warn of covariates of which one says what another one says, or several others together."""
     correlation = (standard * weight[:, None]).T @ standard
     rows, cols = np.nonzero(np.triu(np.abs(correlation) > _CORRELATED, 1))
     for i, j in zip(rows, cols, strict=True):
@@ -1291,6 +1295,22 @@ def _warn_correlated(names: tuple[str, ...], standard: np.ndarray, weight: np.nd
                 remedy="Leave one out, or combine them.",
             )
         )
+    alone = np.flatnonzero(numbers & ~np.isin(np.arange(len(names)), np.r_[rows, cols]))
+    for j in alone:
+        others = alone[alone != j]
+        share = np.linalg.lstsq(correlation[np.ix_(others, others)], correlation[others, j], rcond=None)[0]
+        if len(others) > 1 and share @ correlation[others, j] > _CORRELATED**2:
+            these = [names[i] for i, part in zip(others, share, strict=True) if abs(part) > _PART]
+            warn(
+                InputWarning(
+                    f"The covariate {names[j]!r} follows from {listed(these)} together: the data can hardly tell their "
+                    "effects apart, and their coefficients are uncertain.",
+                    option="covariates",
+                    found=[names[j], *these],
+                    remedy="Leave one of them out.",
+                )
+            )
+            return
 
 
 def _warn_by_group(effects: Effects, straight: np.ndarray, areas: np.ndarray) -> None:

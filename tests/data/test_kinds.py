@@ -176,6 +176,14 @@ def test_what_changes_over_time_is_told_from_groups(domain, recwarn):
         effects_of(domain, group=Group(group), moving=moving, still=np.repeat(moving[:1], 3, axis=0))
 
 
+def test_a_covariate_that_follows_from_others_is_named(domain):
+    x, y = domain.node_points.T
+    noise = np.random.default_rng(0).normal(size=domain.n_nodes)
+    with pytest.warns(InputWarning, match="'a' follows from 'b', 'c' together"):
+        effects_of(domain, a=x + y + 0.1 * noise, b=x, c=Smooth(y), d=noise**2)
+    assert effects_of(domain, a=x + y + noise, b=x, c=y, d=noise**2).names
+
+
 def test_a_fit_with_curves_and_groups_is_read_as_it_was_saved(domain, tmp_path):
     rng = np.random.default_rng(0)
     x, group = domain.node_points[:, 0], rng.integers(0, 5, domain.n_nodes)
