@@ -502,6 +502,18 @@ ARRAY = Rule("an array of numbers", _array)
 SOURCE = Rule("a path, a table, shapes or an array", _source)
 
 
+def _sources(value: Any) -> Any:
+    if isinstance(value, Mapping) and not hasattr(value, "dims"):
+        for one in value.values():
+            _source(one)
+        return value
+    return _source(value)
+
+
+#: The same, or one for each period by its label.
+SOURCES = Rule("a path, a table, shapes or an array, or a mapping of periods to these", _sources)
+
+
 def _level_names(value: Any) -> Any:
     if not isinstance(value, Mapping):
         raise TypeError

@@ -142,8 +142,8 @@ def map_intensity(
         What events are counted per; as for `LGCP`.
     effort, effort_column : raster, polygons (with a column) or array, optional
         The share of events that get reported, from 0 to 1. The map is of what would be seen with full effort; where
-        there is none the data say nothing, and intervals are wide. Over periods it may be a list with one for each. As
-        for `LGCP`.
+        there is none the data say nothing, and intervals are wide. Over periods it may be a list (or a mapping by
+        the periods' labels) with one for each. As for `LGCP`.
     covariates, fill_missing
         What may explain what was observed; as for `LGCP`.
     likelihood : "poisson" or "negative-binomial"
@@ -307,8 +307,8 @@ def map_risk(
         The map is then of the risk at their average.
     effort, effort_column : raster, polygons (with a column) or array, optional
         The share of events that get reported, from 0 to 1. The map is of what would be seen with full effort; where
-        there is none the data say nothing, and intervals are wide. Over periods it may be a list with one for each. As
-        for `LGCP`.
+        there is none the data say nothing, and intervals are wide. Over periods it may be a list (or a mapping by
+        the periods' labels) with one for each. As for `LGCP`.
     covariates, fill_missing
         What may explain what was observed; as for `LGCP`.
     m : "auto", "full" or int

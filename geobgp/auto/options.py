@@ -44,7 +44,7 @@ Features = int | Literal["auto", "full"]
 
 _RULES: dict[str, validate.Rule] = {
     "file": validate.SOURCE,
-    "files": validate.SOURCE,
+    "files": validate.SOURCES,
     "folder": validate.PATH,
     "text": validate.TEXT,
     "column": validate.NAME,
@@ -477,8 +477,8 @@ class EffortOptions(OptionSet, heading="Rates and covariates"):
     ----------
     effort, effort_column : raster, polygons (with a column) or array, optional
         The share of events that get reported, from 0 to 1. The map is of what would be seen with full effort; where
-        there is none the data say nothing, and intervals are wide. Over periods it may be a list with one for each. As
-        for `LGCP`.
+        there is none the data say nothing, and intervals are wide. Over periods it may be a list (or a mapping by
+        the periods' labels) with one for each. As for `LGCP`.
     """
 
     effort: Effort | None = setting(

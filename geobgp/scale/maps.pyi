@@ -169,8 +169,8 @@ def map_strata(
         What events are counted per; as for `LGCP`.
     effort, effort_column : raster, polygons (with a column) or array, optional
         The share of events that get reported, from 0 to 1. The map is of what would be seen with full effort; where
-        there is none the data say nothing, and intervals are wide. Over periods it may be a list with one for each. As
-        for `LGCP`.
+        there is none the data say nothing, and intervals are wide. Over periods it may be a list (or a mapping by
+        the periods' labels) with one for each. As for `LGCP`.
     covariates, fill_missing
         What may explain what was observed; as for `LGCP`.
     likelihood : "poisson" or "negative-binomial"
@@ -324,8 +324,8 @@ def map_tiles(
         What events are counted per; as for `LGCP`.
     effort, effort_column : raster, polygons (with a column) or array, optional
         The share of events that get reported, from 0 to 1. The map is of what would be seen with full effort; where
-        there is none the data say nothing, and intervals are wide. Over periods it may be a list with one for each. As
-        for `LGCP`.
+        there is none the data say nothing, and intervals are wide. Over periods it may be a list (or a mapping by
+        the periods' labels) with one for each. As for `LGCP`.
     covariates, fill_missing
         What may explain what was observed; as for `LGCP`.
     permeability : "auto" or float

@@ -457,6 +457,16 @@ def test_one_period_or_stratum_is_the_map_without(observed, how, what):
     np.testing.assert_allclose(values_of(one), values_of(plain), rtol=1e-6)
 
 
+def test_inputs_that_change_may_be_named_by_their_periods():
+    tables = [pairs.INPUTS.assign(people=(1.0 + k) * pairs.INPUTS["people"]) for k in range(len(pairs.YEARS))]
+    given = [tables, dict(zip(map(str, pairs.YEARS), tables, strict=True))]
+    one, other = (mapped("points", "over periods", exposure=e, exposure_column="people") for e in given)
+    np.testing.assert_array_equal(one.exposure, other.exposure)
+    np.testing.assert_allclose(one.exposure[2], 3.0 * one.exposure[0])
+    with pytest.raises(GeobgpError, match="is none of the periods"):
+        mapped("points", "over periods", effort={"May": pairs.INPUTS}, effort_column="share")
+
+
 # -- The table itself ------------------------------------------------------------------------------------------
 
 
