@@ -133,7 +133,7 @@ def good(validated: str, name: str, tmp: Path) -> Any:
         "points": w["points"], "cases": w["points"], "controls": w["points"][::-1], "land": w["square"],
         "domain": w["Domain"], "basis": w["HarmonicBasis"], "kernel": w["Matern"], "areas": w["table"],
         "counts": w["counts"], "coords": w["points"], "regions": w["table"][["age", "geometry"]],
-        "posteriors": {"a": w["Posterior"], "b": w["other"]}, "other": w["other"], "path": tmp / "out",
+        "posteriors": {"a": w["Posterior"], "b": w["other"]}, "other": w["other"], "path": tmp / "out", "folder": tmp,
         "cell_size": 1.0, "intensity": 2.0, "rng": 1, "n": 2, "m": 4, "threshold": 2.0, "levels": [1.0],
         "probability": 0.8, "lengthscale": 2.0, "sd": 1.0, "omega": np.ones(2), "max_distance": 1.0,
         "values": np.ones(100), "every": "month", "first": "2020-01-01", "last": "2020-03-01", "edges": [0, 1], "k": 2,
