@@ -1932,23 +1932,38 @@ class Posterior:
         data = View(one, forecast).dataset(thresholds, quantiles)
         return write_rasters(data, path, title=str(data.attrs["title"]))
 
-    @validated(path=PATH, thresholds=THRESHOLDS, quantiles=PROBABILITIES)
+    @validated(path=PATH, thresholds=THRESHOLDS, quantiles=PROBABILITIES, forecast=POSTERIOR)
     def to_netcdf(
-        self, path: str | Path, thresholds: Sequence[float] = (), *, quantiles: Sequence[float] | None = None
+        self,
+        path: str | Path,
+        thresholds: Sequence[float] = (),
+        *,
+        quantiles: Sequence[float] | None = None,
+        forecast: Posterior | None = None,
     ) -> Path:
-        """Write `dataset` to one netCDF file by CF conventions, all periods too."""
+        """Write `dataset` to one netCDF file by CF conventions, all periods and those of a forecast too."""
+        from geobgp.output.grids import View
         from geobgp.output.netcdf import write_netcdf
 
-        return write_netcdf(self.dataset(quantiles, thresholds), path)
+        return write_netcdf(View(self, forecast).dataset(thresholds, quantiles), path)
 
-    @validated(path=PATH, thresholds=THRESHOLDS, quantiles=PROBABILITIES)
+    @validated(path=PATH, thresholds=THRESHOLDS, quantiles=PROBABILITIES, forecast=POSTERIOR)
     def to_zarr(
-        self, path: str | Path, thresholds: Sequence[float] = (), *, quantiles: Sequence[float] | None = None
+        self,
+        path: str | Path,
+        thresholds: Sequence[float] = (),
+        *,
+        quantiles: Sequence[float] | None = None,
+        forecast: Posterior | None = None,
     ) -> Path:
-        """Write `dataset` to a Zarr store by CF conventions, a chunk for each period. Needs the package zarr."""
+        """Write `dataset` to a Zarr store by CF conventions, a chunk for each period, those of a forecast too.
+
+        Needs the package zarr.
+        """
+        from geobgp.output.grids import View
         from geobgp.output.netcdf import write_zarr
 
-        return write_zarr(self.dataset(quantiles, thresholds), path)
+        return write_zarr(View(self, forecast).dataset(thresholds, quantiles), path)
 
     @validated(
         column=NAME, threshold=real(), m=a("Map", words="a folium.Map"), basemap=BASEMAP, tooltip=FLAG, popup=FLAG,

@@ -122,7 +122,8 @@ def write_results(
             rasters += write_trend(posterior, folder)
     if periods is not None:
         with steps.stage("netCDF") as stage:
-            stage.note(size_text(posterior.to_netcdf(folder / "intensity.nc", thresholds).stat().st_size))
+            path = posterior.to_netcdf(folder / "intensity.nc", thresholds, forecast=ahead)
+            stage.note(size_text(path.stat().st_size))
     if of_risk:
         with steps.stage("tolerance"):
             posterior.tolerance_contours(folder / "tolerance.gpkg")

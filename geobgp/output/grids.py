@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from affine import Affine
@@ -141,19 +141,23 @@ def joined(parts: Sequence[xr.Dataset]) -> xr.Dataset:
     if len(parts) == 1:
         return parts[0]
     if any("nowcast" in part.coords for part in parts):
-        parts = [part if "nowcast" in part.coords else flagged(part, np.zeros(part.sizes["time"])) for part in parts]
+        parts = [part if "nowcast" in part.coords else flagged(part, False) for part in parts]
     how: Any = {"data_vars": "minimal", "coords": "minimal", "compat": "override", "join": "override"}
     return xr.concat(parts, dim="time", **how).assign_attrs(parts[0].attrs)
 
 
-def flagged(data: xr.Dataset, nowcast: np.ndarray) -> xr.Dataset:
-    """Return a dataset over time with the flag of CF conventions that says which periods are nowcasts."""
-    about = {
-        "long_name": "whether some events of the period are not reported yet",
-        "flag_values": np.array([0, 1], np.int8),
-        "flag_meanings": "complete nowcast",
-    }
-    return data.assign_coords(nowcast=("time", np.asarray(nowcast, np.int8), about))
+#: Flags of periods by the CF conventions: what each says, and the meanings of 0 and 1.
+_FLAGS = {
+    "nowcast": ("whether some events of the period are not reported yet", "complete nowcast"),
+    "forecast": ("whether the period lies after all that was observed", "observed forecast"),
+}
+
+
+def flagged(data: xr.Dataset, which: np.ndarray | bool, name: Literal["nowcast", "forecast"] = "nowcast") -> xr.Dataset:
+    """Return a dataset over time with the flag of CF conventions that says which periods are nowcasts, or forecasts."""
+    long_name, meanings = _FLAGS[name]
+    about = {"long_name": long_name, "flag_values": np.array([0, 1], np.int8), "flag_meanings": meanings}
+    return data.assign_coords({name: ("time", np.full(data.sizes["time"], which, np.int8), about)})
 
 
 def transform_of(data: xr.Dataset | xr.DataArray) -> Affine:
@@ -299,8 +303,11 @@ class View:
         return joined([part.intensity() for part in self.parts])
 
     def dataset(self, thresholds: Sequence[float] = (), quantiles: Sequence[float] | None = None) -> xr.Dataset:
-        """Return what files hold, see `Posterior.dataset`, with the periods of the forecast."""
-        return joined([part.dataset(quantiles, thresholds) for part in self.parts])
+        """Return what files hold, see `Posterior.dataset`, with the periods of the forecast, which are flagged."""
+        parts = [part.dataset(quantiles, thresholds) for part in self.parts]
+        if len(parts) > 1:
+            parts = [flagged(part, k > 0, "forecast") for k, part in enumerate(parts)]
+        return joined(parts)
 
     def exceedance(self, threshold: float) -> np.ndarray:
         """Return the probability of exceeding a threshold, on the grid of `data`."""

@@ -6,6 +6,7 @@ import pandas as pd
 import pyogrio
 import pytest
 import shapely
+import xarray as xr
 
 from geobgp import store
 from geobgp.cli.info import describe
@@ -98,3 +99,7 @@ def test_every_file_and_folder_that_geobgp_writes_is_described(tmp_path):
     assert "mean" in describe(tmp_path / "map/map.qgz") and rows(describe(tmp_path / "map/map.qgz"))["QGIS project"]
     axes = rows(describe(tmp_path / "time/intensity.nc"))["axes"]
     assert "time 4" in axes and "northing 10" in axes and "easting 10" in axes
+    with xr.open_dataset(tmp_path / "time/intensity.nc") as data:  # as many periods as there are rasters
+        assert data["forecast"].values.tolist() == [0, 0, 0, 1]
+        assert data["forecast"].attrs["flag_meanings"] == "observed forecast"
+    assert len(list((tmp_path / "time").rglob("mean_*.tif"))) == 4
