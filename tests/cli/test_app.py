@@ -405,8 +405,8 @@ def test_cache_says_where_and_clears(say, tmp_path, monkeypatch):
     assert say("cache")[1].strip().endswith("0 files, 0.0 MB")
     geobgp.HarmonicBasis.compute(case.domain(2000.0), 8)
     code, text, _ = say("cache")
-    assert code == 0 and str(tmp_path / "cache") in text and "1 files" in text
-    assert "Deleted 1 files" in say("cache", "--clear")[1]
+    assert code == 0 and str(tmp_path / "cache") in text and "1 file" in text
+    assert "Deleted 1 file" in say("cache", "--clear")[1]
     assert list((tmp_path / "cache").iterdir()) == []
 
 
