@@ -860,7 +860,7 @@ def funnel_limits(mean: np.ndarray, chance: float, spread: float = 1.0) -> tuple
     --------
     >>> low, high = funnel_limits(np.array([4.0, 400.0]), 0.95)
     >>> low.round(1).tolist(), high.round(1).tolist()
-    ([0.3, 360.7], [7.8, 439.1])
+    ([0.2, 360.8], [7.8, 439.2])
     """
     low, high = (np.nan_to_num(pdtrik(p, mean)) for p in (0.5 - chance / 2, 0.5 + chance / 2))
     return np.maximum(mean + spread * (low - mean), 0.0), np.maximum(mean + spread * (high - mean), 0.0)
