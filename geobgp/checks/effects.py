@@ -83,16 +83,22 @@ def _columns_of(effects: Effects, block: Block) -> np.ndarray:
 def _own(posterior: Posterior, block: Block) -> np.ndarray:
     """Return the block's own values at the nodes, of all periods one after the other.
 
-    Of persons a file keeps none: then about what their quartiles are, for values that are normal.
+    Of persons a file keeps none, nor where small numbers are hidden: then about what quartiles are of normal values.
     """
     effects = posterior.design
     which, columns = _columns_of(effects, block), effects.columns
     if not columns.shape[-2]:  # of a file
-        if posterior.exposure_kind == "risk":
-            return np.asarray(block.means + np.linspace(-2.0, 2.0, 101)[:, None] * block.scales)
+        if not _knows_columns(posterior):
+            return np.asarray(block.means + ndtri(np.linspace(0.025, 0.975, 101))[:, None] * block.scales)
         columns = columns_of(posterior)
     columns = columns[..., which].reshape(-1, len(which))
     return np.asarray(columns * block.scales + block.means)
+
+
+def _knows_columns(posterior: Posterior) -> bool:
+    """Whether the states know the covariates at the nodes."""
+    state = posterior.fit.states[0]
+    return posterior.exposure_kind != "risk" and (hasattr(state, "columns") or hasattr(state, "fixed"))
 
 
 def columns_of(posterior: Posterior) -> np.ndarray:
@@ -335,7 +341,7 @@ def covariate_values(posterior: Posterior, name: str, n: int = 101) -> np.ndarra
 def what_if(posterior: Posterior, covariates: Mapping[str, Any]) -> Posterior:
     """Return the map under other covariates; see `Posterior.what_if`."""
     effects, domain = posterior.design, posterior.domain
-    if effects.blocks and not effects.columns.shape[-2] and posterior.exposure_kind != "risk":
+    if effects.blocks and not effects.columns.shape[-2] and _knows_columns(posterior):
         best: Any = posterior.fit.states[0]
         if best.offset is None:  # else levels that share nodes have been linearised
             effects = replace(effects, columns=columns_of(posterior))

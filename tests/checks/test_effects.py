@@ -240,3 +240,14 @@ def test_the_report_has_all_of_them(fitted, tmp_path):
     for words in ("curve: between quartiles", "groups: lowest to highest", "meadow to wood", "Evidence, nats"):
         assert words in section
     assert "The effect of each covariate along its values" in section
+
+
+def test_files_that_hide_small_numbers_have_effects_and_no_columns(fitted, tmp_path):
+    protected = fitted[1].protected(5)
+    read = Posterior.load(protected.save(tmp_path / "fit.geobgp"))
+    before, after = (one.effects().set_index("covariate") for one in (protected, read))
+    assert after.loc["use", "rate_ratio"] == pytest.approx(before.loc["use", "rate_ratio"])
+    assert after.loc["line", "rate_ratio"] == pytest.approx(before.loc["line", "rate_ratio"], rel=0.1)
+    assert read.effect_curve("hump").notna().all().all()
+    with pytest.raises(DataError, match="does not know its covariates at the nodes"):
+        read.what_if({"line": 1.0})
