@@ -238,7 +238,7 @@ def fit_without_field(posterior: Posterior) -> Fit:
     problem = problem.about(Linearised(best.columns, best.offset))
     plain = not posterior.design.names and family.limit() is family and persons is None and sites is None
     each = _counts_of_periods(problem) if plain else None
-    spatial = None if sites is None else hyper_of(posterior, few, kernel)
+    spatial = None if sites is None and not posterior.design.learned else hyper_of(posterior, few, kernel)
     if each is not None:
         sums = tuple(_sum_of(y.sum(), e.sum(), posterior.domain.n_nodes) for y, e in each)
         problem = area_chain(replace(setting, centre=centre), sums)

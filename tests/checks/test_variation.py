@@ -15,7 +15,9 @@ from scipy.special import expit, gammaln
 from scipy.stats import multivariate_normal, norm
 
 import geobgp
-from geobgp import LGCP, Domain, FullRank, HarmonicBasis, Matern, Posterior, Variation, map_risk
+from geobgp import (
+    LGCP, Domain, FullRank, HarmonicBasis, Matern, Periods, Posterior, Smooth, Variation, map_risk,
+)  # fmt: skip
 from geobgp import model as fitting
 from geobgp.auto.tasks import fit_risk
 from geobgp.checks.variation import _without_field as fitting_without
@@ -398,3 +400,15 @@ def test_the_samples_vary(points, more):
             SAMPLE / f"{points}.gpkg", land, cell_size=8000, m="full", permeability=0, **more
         )
     assert posterior.variation().verdict == "varies"
+
+
+def test_over_periods_a_curve_that_explains_everything_leaves_no_evidence():
+    """The standard deviation of the curve is learned with the field and without."""
+    domain = Domain.from_polygons(shapely.box(0, 0, 10, 10), cell_size=1, crs="local")
+    basis, rng = HarmonicBasis.compute(domain, m=9, cache=False), np.random.default_rng(0)
+    x = rng.uniform(0, 1, domain.n_nodes)
+    counts = rng.poisson(3 * np.exp(np.sin(6 * x))[None] * np.ones((4, 1)))
+    years = Periods.calendar("year", "2013", "2016")
+    straight, curve = (LGCP(basis, Matern(1.5), covariates={"x": c}).fit(counts, periods=years) for c in (x, Smooth(x)))
+    assert straight.variation(held_out=False).verdict == "varies"
+    assert curve.variation(held_out=False).verdict == "no evidence"
