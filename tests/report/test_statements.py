@@ -3,12 +3,14 @@
 import dataclasses
 
 import numpy as np
+import pandas as pd
 import pytest
 import shapely
 
-from geobgp import LGCP, Domain, FullRank, HarmonicBasis, Matern
+from geobgp import LGCP, Domain, FullRank, HarmonicBasis, Matern, map_values
 from geobgp.data.periods import Periods
 from geobgp.report import statements
+from geobgp.report.report import ReportInputs, render
 from geobgp.summary import FitRecord
 from geobgp.text import events, number, percent
 
@@ -109,3 +111,19 @@ def test_sensitivity_is_told_against_the_fit_that_was_kept(posterior):
     ]
     assert statements.not_varied(dataclasses.replace(posterior, tried=tried)) == ["number of features", "kernel"]
     assert statements.sensitivity(posterior) == []
+
+
+def test_values_with_covariates_have_coefficients_and_no_ratio():
+    places = np.random.default_rng(0).uniform(0, 20_000, (120, 2))
+    table = pd.DataFrame({"easting": 6e5 + places[:, 0], "northing": 5.8e6 + places[:, 1]})
+    table["lead"] = 10 + places[:, 0] / 4000 + np.random.default_rng(1).normal(0, 1, len(table))
+    fitted = map_values(
+        table, shapely.box(6e5, 5.8e6, 6.2e5, 5.82e6), value="lead", units="µg/g", crs="EPSG:32631",
+        points_crs="EPSG:32631", cell_size=1000, m=16, cache=False, transform="none",
+        covariates={"east": lambda coords: (coords[:, 0] - 6e5) / 1000},
+    )  # fmt: skip
+    overall = statements.abstract(fitted)[0]
+    assert overall.startswith("From 120 measurements on 400 km² of land, we estimate a mean over the land of 12.")
+    assert "µg/g (90 % interval " in overall
+    page = render(fitted, ReportInputs())
+    assert ">Coefficient, 90 %</th>" in page and ">Rate ratio" not in page
