@@ -16,7 +16,16 @@ from scipy.stats import multivariate_normal, norm
 
 import geobgp
 from geobgp import (
-    LGCP, Domain, FullRank, HarmonicBasis, Matern, Periods, Posterior, Smooth, Variation, map_risk,
+    LGCP,
+    Domain,
+    FullRank,
+    HarmonicBasis,
+    Matern,
+    Periods,
+    Posterior,
+    Smooth,
+    Variation,
+    map_risk,
 )  # fmt: skip
 from geobgp import model as fitting
 from geobgp.auto.tasks import fit_risk
@@ -402,6 +411,7 @@ def test_the_samples_vary(points, more):
     assert posterior.variation().verdict == "varies"
 
 
+@pytest.mark.filterwarnings("ignore::geobgp.errors.MissedVarianceWarning")
 def test_over_periods_a_curve_that_explains_everything_leaves_no_evidence():
     """The standard deviation of the curve is learned with the field and without."""
     domain = Domain.from_polygons(shapely.box(0, 0, 10, 10), cell_size=1, crs="local")
