@@ -55,6 +55,10 @@ INSIDE = {
 ALLOWED = {
     ("Posterior.to_map", "title"): ("",),
     ("Posterior.plot", "title"): ("",),
+    ("Posterior.plot_funnel", "title"): ("",),
+    ("Posterior.plot_ranks", "title"): ("",),
+    ("Posterior.plot_regions", "title"): ("",),
+    ("Posterior.to_animation", "title"): ("",),
     ("Posterior.plot", "label"): ("",),
     ("Domain.plot", "title"): ("",),
     ("Posterior.in_units", "units"): ("",),
@@ -123,6 +127,7 @@ def good(validated: str, name: str, tmp: Path) -> Any:
     special = {
         ("bin_areas", "count"): "n", ("bin_places", "events"): w["labelled"], ("bin_places", "places"): w["table"],
         ("expected_counts", "by"): "age", ("expected_counts", "cases"): w["cases"],
+        ("Posterior.to_animation", "path"): tmp / "film.gif",
         ("map_tiles", "out"): tmp / "tiles", ("map_strata", "by"): "age", ("map_strata", "points"): w["labelled"],
         ("expected_counts", "population"): w["table"], ("BoundaryGP.fit", "values"): np.ones(40),
         ("Categorical", "source"): "soil.tif", ("Smooth", "source"): "rain.tif", ("Interaction", "first"): "rain",
