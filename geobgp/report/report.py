@@ -47,17 +47,17 @@ if TYPE_CHECKING:
 # -- What the learned numbers mean: lengthscale, standard deviation and permeability in sentences ------------
 
 
-#: The correlation beyond which places are told to be on their own.
+#: The correlation below which places are nearly independent.
 _LITTLE = 0.1
 
 
 def in_sentences(posterior: Posterior, *, linear: bool = False) -> list[str]:
-    """Return what lengthscale, sd, memory and permeability say, a sentence each.
+    """Return what lengthscale, sd, correlation time and permeability mean, a sentence each.
 
     `linear` is of what varies by differences, not by factors: there the sd speaks for itself.
     """
     spread = "" if linear else _spread(posterior)
-    sentences = [_reach(posterior), spread, _memory(posterior), statements.water(posterior)]
+    sentences = [_reach(posterior), spread, _fading(posterior), statements.water(posterior)]
     return [sentence for sentence in sentences if sentence]
 
 
@@ -85,8 +85,8 @@ def _reach(posterior: Posterior) -> str:
     scale, unit = posterior.domain.length_unit
     one, two = (number(d * posterior.lengthscale / scale, 2) for d in (1.0, far))
     return (
-        f"Places {one} {unit} apart over land (a lengthscale) share {percent(near)} of what sets them off from the "
-        f"average, places {two} {unit} apart {percent(_LITTLE)}."
+        f"Places {one} {unit} apart over land (a lengthscale) have a correlation of {number(near, 2)}, "
+        f"places {two} {unit} apart one of {number(_LITTLE)}."
     )
 
 
@@ -95,18 +95,18 @@ def _spread(posterior: Posterior) -> str:
     what = {"relative risk": "risks", "value": "values"}.get(posterior.quantity, "rates")
     return (
         f"Local {what} typically vary by a factor of {number(factor, 2)} around the average: two places in three lie "
-        f"between {number(1 / factor, 2)} and {number(factor, 2)} times it."
+        f"between {number(1 / factor, 2)} and {number(factor, 2)} times the average."
     )
 
 
-def _memory(posterior: Posterior) -> str:
+def _fading(posterior: Posterior) -> str:
     periods = View.of(posterior).fitted
     if periods is None or periods.n < 2:
         return ""
-    after, kept = number(posterior.tau, 2), percent(math.exp(-1))
+    after, kept = number(posterior.tau, 2), number(math.exp(-1), 2)
     unit = periods.noun if after == "1" else f"{periods.noun}s"
     fades = " Smaller patches fade sooner." if posterior.dynamics == "diffusive" else ""
-    return f"After {after} {unit} a large patch keeps {kept} of what sets it off from the average.{fades}"
+    return f"After {after} {unit} (the correlation time) a large patch has a correlation of {kept} with itself.{fades}"
 
 
 # -- report.html: one self-contained page that says what went in, what was done, and what came out -----------
@@ -120,7 +120,7 @@ _MOST_PERIODS = 60
 
 @dataclass(frozen=True, eq=False)
 class ReportInputs:
-    """What a report tells besides the posterior; everything may be left out.
+    """What a report says besides the posterior; everything is optional.
 
     Attributes
     ----------
@@ -132,11 +132,11 @@ class ReportInputs:
     checks : Checks
         Numbers by piece of land, from the points that made the map.
     validation : CrossValidation or ForecastCheck
-        Blocks, or the last periods, that were left out: what the verdict rests on.
+        Blocks, or the last periods, that were held out: what the verdict is based on.
     advice : sequence of str
         What to try where they are predicted badly, the best first.
     not_checked : str
-        Why nothing was left out, where that is so.
+        Why nothing was held out, where that is so.
     warnings : sequence of str
     thresholds : sequence of float
         Exceedance maps to show.
@@ -351,7 +351,7 @@ def _pictures(view: View, inputs: ReportInputs) -> dict[str, Any]:
         "delays": None if posterior.delays is None else figures.delays(posterior),
         "hyperparameters": figures.hyperparameters(posterior),
         "ladder": figures.ladder(posterior.tried) if len({r.nodes for r in posterior.tried}) > 1 else None,
-        # What was left out at places has a picture, what was left out in time a table.
+        # What was held out at places has a picture, what was held out in time a table.
         "blocks": figures.validation(checked) if hasattr(checked, "blocks") else None,
     }
 
@@ -373,7 +373,7 @@ def _cards(view: View, inputs: ReportInputs) -> list[tuple[str, str, str]]:
         level = f"level {three(float(highest['level']))} {posterior.units}"
         cards.append((f"Highest {periods.noun}", str(highest["period"]), level))
     scale = "log scale" if posterior.link is EXP else latent_name(posterior)
-    named = {"lengthscale": "Lengthscale", "sd": f"Spread ({scale})", "correlation_time": "Memory"}
+    named = {"lengthscale": "Lengthscale", "sd": f"Spread ({scale})", "correlation_time": "Correlation time"}
     cards += [(name, *_quantity(facts[key])) for key, name in named.items() if key in facts]
     if periods is not None and view.n > view.n_fitted:
         ahead = f"{view.n - view.n_fitted} {periods.noun}s", f"{view.labels[view.n_fitted]} on"
@@ -381,11 +381,11 @@ def _cards(view: View, inputs: ReportInputs) -> list[tuple[str, str, str]]:
     if checked is not None:
         blocks = "areas" if posterior.areas is not None else "blocks"
         left = blocks if hasattr(checked, "blocks") else "numbers"
-        share = f"{percent(checked.coverage)} of left-out {left} within {whole_percent(checked.interval)}"
+        share = f"{percent(checked.coverage)} of held-out {left} within {whole_percent(checked.interval)}"
         if hasattr(checked, "blocks") and checked.score < 0:
             one = "risk" if posterior.exposure_kind == "risk" else "rate" if posterior.is_summed else posterior.quantity
             share += f"; one {one} everywhere predicts better"
-        cards.append(("Checks", "fine" if checked.fine else "look closer", share))
+        cards.append(("Checks", "passed" if checked.fine else "doubtful", share))
     if not posterior.converged:
         cards.append(("Fit", "not converged", "see below"))
     return cards
@@ -487,7 +487,7 @@ def _estimates(posterior: Posterior) -> list[tuple[str, str, str]]:
     named = {
         "lengthscale": "Lengthscale",
         "sd": f"Standard deviation of the {latent_name(posterior)}",
-        "correlation_time": "Memory: what large patches keep 37 % over",
+        "correlation_time": "Correlation time of large patches",
         "level_sd": "Standard deviation of the level, on the log scale",
     }
     rows = [(name, *_quantity(facts[key])) for key, name in named.items() if key in facts]
@@ -495,7 +495,7 @@ def _estimates(posterior: Posterior) -> list[tuple[str, str, str]]:
         (capital(key.replace("_", " ")), str(facts[key]), "") for key in ("dynamics", "yearly_cycle") if facts.get(key)
     ]
     if "overdispersion" in facts:
-        rows.append(("More spread than Poisson counts", *facts["overdispersion"].split(": ", 1)))
+        rows.append(("Overdispersion", *facts["overdispersion"].split(": ", 1)))
     for c in facts["coefficients"]:
         if c["name"] == INTERCEPT:
             rows.append(("Intercept", number(c["mean"]), interval_words(c)))
@@ -536,7 +536,7 @@ def _checks(posterior: Posterior, checks: Checks | None) -> dict[str, Any]:
 
 
 def _validation(posterior: Posterior, checked: Any) -> dict[str, Any]:
-    """Return what left-out blocks or periods say, and what they are."""
+    """Return what held-out blocks or periods say, and what they are."""
     if checked is None:
         return {"failures": (), "check_rows": ()}
     failures = checked.failures() if hasattr(checked, "failures") else []
@@ -549,7 +549,7 @@ def _validation(posterior: Posterior, checked: Any) -> dict[str, Any]:
         "check_rows": (),
     }
     if hasattr(checked, "by_period"):
-        out["check_head"] = ("Left out", "Observed", "Expected", f"Within {whole_percent(checked.interval)}")
+        out["check_head"] = ("Held out", "Observed", "Expected", f"Within {whole_percent(checked.interval)}")
         out["check_rows"] = [
             (str(k), events(float(r["observed"])), events(float(r["expected"])), percent(float(r["coverage"])))
             for k, r in checked.by_period().iterrows()
@@ -600,8 +600,8 @@ def _level(view: View) -> dict[str, Any]:
         late = bool(view.posterior.nowcast.any())
         columns["So far" if late else "Observed"] = [events(float(v)) for v in last["observed"]]
         if late and "final" in last:
-            columns["In the end"] = [events(float(np.round(v))) for v in last["final"]]
-            columns |= between(last, "final", events, "In the end")
+            columns["Final"] = [events(float(np.round(v))) for v in last["final"]]
+            columns |= between(last, "final", events, "Final")
     columns |= between(last, "predicted", events)
     if "expected" in last:
         columns["Expected"] = [events(float(v)) for v in last["expected"]]

@@ -1,4 +1,4 @@
-"""What follows from the facts of a run, in sentences: its result, priors, what its intervals leave out, its limits."""
+"""What follows from the facts of a run, in sentences: its result, priors, uncertainty and limits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SURE = 0.95
 _MIDDLE = (0.05, 0.95)
 #: Lengthscales of fewer cells than these are hardly resolved.
 _FEW_CELLS = 4.0
-#: Shares of points moved to land, or of land without exposure, that are worth a word.
+#: Shares of points moved to land, or of land without exposure, that are worth mentioning.
 _SOME = 0.01
 #: Ends of an interval of the lengthscale farther apart than this factor say that it is hardly known.
 _WIDE = 10.0
@@ -50,7 +50,7 @@ def abstract(posterior: Posterior) -> list[str]:
 
 
 def basis_in_words(posterior: Posterior) -> str:
-    """Return what a map rests on: how many events, persons, sites or values, and over which periods."""
+    """Return what a map is based on: how many events, persons, sites or values, and over which periods."""
     points = posterior.points
     if "cases" in points and "controls" in points:
         words = f"{count(round(points['cases']), 'case')} and {count(round(points['controls']), 'control')}"
@@ -220,7 +220,7 @@ def _priors(posterior: Posterior) -> Iterator[tuple[str, str]]:
         usual = f"penalised complexity: below half a {posterior.periods.noun} with a probability of 5 %"
         yield "Correlation time", usual
         if math.isfinite(posterior.level_sd):
-            yield "Level of the periods", "AR(1); its sd is above 3 with a probability of 5 %, its time as that above"
+            yield "Level of the periods", "AR(1); sd above 3 with a probability of 5 %, correlation time as above"
     yield "Intercept", f"normal, sd {number(FIXED_SD)} about the overall level" + (" (log scale)" if not linear else "")
     for block in posterior.design.blocks:
         yield f"Effect of {block.covariate}", _effect_prior(block)
@@ -244,7 +244,7 @@ def _p(alpha: float) -> str:
     return f"{100 * alpha:.3g} %"
 
 
-# -- What intervals hold, and what they leave out ---------------------------------------------------------------
+# -- What intervals include, and what they do not ---------------------------------------------------------------
 
 
 def included(posterior: Posterior) -> list[str]:
@@ -276,26 +276,26 @@ def _not_included(posterior: Posterior) -> Iterator[str]:
         yield "The dispersion of the counts is held at its best value."
     chosen = [what for what, several in _varied(posterior.tried).items() if several]
     about = f", chosen among {len(posterior.tried)} fits" if len(posterior.tried) > 1 and chosen else ""
-    yield f"The choice of cells, prior and crossing of water is not averaged over{about}."
+    yield f"The choice of cell size, prior and permeability of water is not averaged over{about}."
     exposures = {"population": "The population", "expected": "The expected numbers", "exposure": "The exposure"}
     if posterior.exposure_kind in exposures:
         verb = "are" if posterior.exposure_kind == "expected" else "is"
         yield f"{exposures[posterior.exposure_kind]} {verb} taken as known without error, as is where it lies."
     if posterior.final_effort is not None:
-        yield "The effort, the share of events that get reported, is taken as known without error."
+        yield "The effort (the share of events that is reported) is taken as known without error."
     if posterior.delays is not None:
-        yield "Delays are taken to have the same distribution throughout the series; how well it is known is included."
+        yield "Delays are assumed to have the same distribution throughout the series; its uncertainty is included."
     if posterior.design.names:
         what = "confounders" if posterior.exposure_kind == "risk" else "covariates"
         yield f"The values of the {what} ({_and(posterior.design.covariates)}) are taken as measured without error."
     if posterior.areas is None or "in_areas" not in posterior.points:
-        yield "Places are taken as exact: errors of geocoding are not part of the intervals."
+        yield "Locations are taken as exact: geocoding errors are not part of the intervals."
     elif round(posterior.points["used"]) > round(posterior.points["in_areas"]):
-        yield "The places of those events that have one are taken as exact."
+        yield "The locations of those events that have one are taken as exact."
     if posterior.is_summed or posterior.exposure_kind == "risk":
         yield "Misclassified, duplicated or unreported events are not part of the intervals."
     if posterior.is_summed and posterior.exposure_kind != "risk":
-        yield "Intervals are of the underlying rate; a number that is yet to be observed varies more."
+        yield "Intervals are of the underlying rate; a number yet to be observed varies more."
 
 
 def _integrated(posterior: Posterior) -> bool:
@@ -336,13 +336,14 @@ def _of_evidence(posterior: Posterior, checked: Any) -> Iterator[str]:
         share = f"{percent(checked.coverage)} of what was held out lies within {whole_percent(checked.interval)}"
         yield f"Intervals are {side}: {share} intervals."
     if getattr(checked, "score", 0.0) < 0:
-        yield "One level everywhere predicts what was held out better: away from the data the map is no guide."
+        yield "One level everywhere predicts what was held out better: away from the data, do not rely on the map."
 
 
 def _of_data(posterior: Posterior) -> Iterator[str]:
     points, areas = posterior.points, posterior.areas
     used = max(points.get("used", 0), 1)
-    for name, what in (("dropped", "were left out, off the land"), ("missing", "had no place and were left out")):
+    lost = {"dropped": "lay off the land and were dropped", "missing": "had no location and were dropped"}
+    for name, what in lost.items():
         if points.get(name, 0) > 0:
             yield f"{points[name]:,.0f} of {used + points[name]:,.0f} {_rows(posterior)} {what}."
     if points.get("snapped", 0) > _SOME * used:
@@ -355,18 +356,18 @@ def _of_data(posterior: Posterior) -> Iterator[str]:
         follows += ["covariates"] if posterior.design.names else []
         yield (
             f"Counts are known by area ({count(len(areas.names), 'area')}, {number(size, 2)} {unit} on average): "
-            f"within an area the map follows {_and(follows)}; nothing is said of single persons."
+            f"within an area the map follows {_and(follows)}; it says nothing about individual persons."
         )
         if (hidden := int(areas.hidden.sum())) > 0:
-            yield f"The {count(hidden, 'suppressed count is', 'suppressed counts are')} known to an interval only."
+            yield f"The {count(hidden, 'suppressed count is', 'suppressed counts are')} known only within an interval."
     if posterior.exposure_kind == "area":
-        yield "No population was given: the intensity is high where many are exposed, and is not a risk."
+        yield "No population was given: the intensity is high where many people are exposed; it is not a risk."
     if posterior.exposure_kind == "risk":
-        yield "Controls are taken for a random sample of the people whom the cases come from; no absolute risk follows."
+        yield "Controls are taken as a random sample of the population at risk; absolute risks cannot be estimated."
         if not posterior.design.names:
-            yield "No confounders were allowed for: differences of age or sex between places may appear as risk."
+            yield "No confounders were adjusted for: differences of age or sex between places may appear as risk."
     if posterior.final_effort is None and posterior.is_summed and posterior.exposure_kind != "risk":
-        yield "Reporting is taken to be the same everywhere: where more is reported the map is higher."
+        yield "Reporting is assumed to be equally complete everywhere: where it is more complete, the map is higher."
     if posterior.unexposed.any():
         share = percent(
             float(
@@ -374,9 +375,9 @@ def _of_data(posterior: Posterior) -> Iterator[str]:
                 / posterior.domain.node_areas.sum()
             )
         )
-        yield f"On {share} of the land nobody is exposed: what the map shows there is drawn from around."
+        yield f"On {share} of the land nobody is exposed: there the map is inferred from the surroundings."
     if posterior.protection:
-        yield "Small numbers are protected: places that rest on few events are hidden, and values are shown in steps."
+        yield "Small numbers are protected: places based on few events are hidden, and values are shown in steps."
 
 
 def _rows(posterior: Posterior) -> str:
@@ -396,7 +397,7 @@ def _of_land(posterior: Posterior) -> Iterator[str]:
     across = math.sqrt(float(domain.node_areas.sum()))
     if posterior.lengthscale > across:
         reach = f"{number(posterior.lengthscale / scale, 3)} {unit}"
-        yield f"The lengthscale ({reach}) is longer than the land is wide, and hardly known: the map shows a trend."
+        yield f"The lengthscale ({reach}) is longer than the land is wide, and poorly known: the map shows a trend."
     elif posterior.kernel.lengthscale is None:
         spread = math.sqrt(float(posterior.fit.hyper_cov[0, 0]))
         if math.exp(2 * 1.645 * spread) > _WIDE:
@@ -405,10 +406,10 @@ def _of_land(posterior: Posterior) -> Iterator[str]:
     if len(waters) < 2 and (domain.water_geometry is not None or domain.n_components > 1):
         share = posterior.basis.permeability
         how = "closed" if share == 0 else "open" if share == 1 else f"{percent(share)} permeable"
-        yield f"Water was taken as {how}; whether the data prefer another way was not compared."
+        yield f"Water was taken as {how}; alternatives were not compared."
     missed = float(posterior.fit.truncated_variance)
     if posterior.basis.truncated and missed > _SOME:
-        yield f"The {posterior.basis.label} leave out {percent(missed)} of the prior variance: the smallest patterns."
+        yield f"The {posterior.basis.label} miss {percent(missed)} of the prior variance: the smallest patterns."
     if posterior.basis.boundary == "dirichlet":
         yield "At the boundary the map is held at its mean, by assumption."
 
@@ -417,13 +418,13 @@ def _of_model(posterior: Posterior) -> Iterator[str]:
     if posterior.is_summed and posterior.exposure_kind != "risk" and posterior.likelihood.dispersion is None:
         yield "Events are taken as independent given the map: clusters within families or outbreaks are not modelled."
     if posterior.design.names:
-        yield "Effects of covariates are associations; a field that goes along with a covariate shares in its effect."
+        yield "Effects of covariates are associations; a field correlated with a covariate may take part of its effect."
     elif posterior.exposure_kind != "risk":
-        yield "No covariates were used: the map describes where, and does not explain why."
-    yield "The same lengthscale and standard deviation hold on all of the land."
+        yield "No covariates were used: the map shows where, but does not explain why."
+    yield "The lengthscale and the standard deviation are assumed to be the same everywhere on the land."
     if posterior.periods is not None and posterior.periods.n > 1:
         fades = "patches of all sizes fade alike" if posterior.dynamics == "separable" else "small patches fade sooner"
-        yield f"Over time one correlation time holds for all periods, and {fades}; sudden changes are smoothed."
+        yield f"One correlation time is assumed for all periods, and {fades}; sudden changes are smoothed."
 
 
 # -- Sensitivity --------------------------------------------------------------------------------------------------
@@ -433,7 +434,7 @@ SENSITIVITY = ("Other choice", "Lengthscale", "Standard deviation", "Gain in nat
 
 
 def sensitivity(posterior: Posterior) -> list[tuple[str, ...]]:
-    """Return how each of the other fits that were made differs from the one that was kept, a row each."""
+    """Return how each of the other fits differs from the one that was kept, a row each."""
     kept = next((record for record in posterior.tried if record.kept), None)
     if kept is None or len(posterior.tried) < 2:
         return []

@@ -108,7 +108,7 @@ def test_districts_by_month_are_checked_against_what_came(files):
     seen = regions.set_index(["name", "period"])["observed"].sort_index()
     pd.testing.assert_series_equal(seen, table.set_index(["name", "month"])["cases"].sort_index(), check_names=False)
     assert checks["suppressed"] == int(table[table["month"] >= "2020-07"]["cases"].isna().sum())
-    assert "of left-out numbers within 90 %" in (files / "by_district" / "report.html").read_text()
+    assert "of held-out numbers within 90 %" in (files / "by_district" / "report.html").read_text()
 
 
 def test_people_who_change_from_month_to_month(files, capsys):

@@ -557,7 +557,7 @@ def test_outputs_mark_nowcasts(nowcast, tmp_path):
     nowcast.to_report(tmp_path / "report.html", checks=False)
     report = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "2020-W15 (nowcast)" in report
-    assert "In the end" in report
+    assert "Final" in report
     assert "Events that are reported late" in report
     nowcast.to_netcdf(tmp_path / "map.nc")
     with xr.open_dataset(tmp_path / "map.nc") as data:

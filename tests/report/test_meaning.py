@@ -27,7 +27,7 @@ def test_the_correlation_is_that_of_the_spectral_density(kernel):
 def test_the_sentences_have_the_numbers():
     posterior = prescribed(island(), 0.0, 0.3)  # a lengthscale of 2 km, sd 1.1
     reach, spread, water = in_sentences(posterior)
-    assert reach.startswith("Places 2 km apart over land (a lengthscale) share 44 %")
+    assert reach.startswith("Places 2 km apart over land (a lengthscale) have a correlation of 0.44,")
     assert "a factor of 3 around the average" in spread and "between 0.33 and 3 times" in spread
     assert water == "Nothing passes across water."
 
@@ -36,5 +36,12 @@ def test_the_report_tells_people_and_rates_by_region(tmp_path):
     made = fitted()[0]
     people = dataclasses.replace(made, exposure=made.exposure * 100, exposure_kind="population").in_units("per 1,000")
     page = people.to_report(tmp_path / "report.html", regions=[people.domain.geometry]).read_text("utf-8")
-    for words in ("People", "Rate, events per 1,000 people", "Relative risk", "Above average", "share 4", "km²"):
+    for words in (
+        "People",
+        "Rate, events per 1,000 people",
+        "Relative risk",
+        "Above average",
+        "have a correlation of 0.4",
+        "km²",
+    ):
         assert words in page, words

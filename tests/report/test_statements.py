@@ -85,7 +85,7 @@ def test_limitations_follow_from_the_run(posterior):
     assert any("is not a risk" in one for one in plain) and any("No covariates" in one for one in plain)
     moved = dataclasses.replace(posterior, points={"used": 90, "dropped": 10, "snapped": 30})
     words = " ".join(statements.limitations(moved))
-    assert "10 of 100 points were left out, off the land." in words
+    assert "10 of 100 points lay off the land and were dropped." in words
     assert "30 of the points (33 %) lay off the land and were moved to it." in words
     people = dataclasses.replace(posterior, exposure_kind="population")
     assert not any("is not a risk" in one for one in statements.limitations(people))

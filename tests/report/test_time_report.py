@@ -23,7 +23,7 @@ class Check:
     coverage, coverage_band, fine, interval = 0.92, (0.8, 0.98), True, 0.9
 
     def verdict(self):
-        return "Of 3 periods left out, 92 % lie within."
+        return "Of 3 periods held out, 92 % lie within."
 
     def by_period(self):
         return pd.DataFrame({"observed": [40.0], "expected": [38.2], "coverage": [0.92]}, index=["2020-06"])
@@ -69,7 +69,7 @@ def test_it_has_every_part(html):
         "cite",
     ]
     assert html.count('src="data:image/png') == 4
-    assert "After 2 months a large patch keeps 37 % of what sets it off from the average." in html
+    assert "After 2 months (the correlation time) a large patch has a correlation of 0.37 with itself." in html
     assert "every third month" in html and "broken where it is a forecast" in html
 
 
@@ -90,7 +90,7 @@ def test_the_table_by_period_has_the_numbers(html, source):
 
 
 def test_checks_and_regions(html, source):
-    assert '<p class="good">Of 3 periods left out' in html and ">92 %<" in html
+    assert '<p class="good">Of 3 periods held out' in html and ">92 %<" in html
     assert "<p>2020-06:</p>" in html
 
 
