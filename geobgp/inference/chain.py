@@ -623,6 +623,7 @@ class ChainState:
         work.factorise(precision)
         work.invert(precision)
         work.factorise(precision)
+        factor = np.asfortranarray(np.tril(precision.T))
         s = self.scale[:m]
         return FeatureState(
             weight=self.weight,
@@ -638,7 +639,8 @@ class ChainState:
             mean=(s * mean[:m])[back],
             coupling=(-s[:, None] * falls.T)[back],
             scale=s[back],
-            chol=FeatureBlocks([np.asfortranarray(np.tril(precision.T))], np.zeros(0)),
+            # A single feature stands alone.
+            chol=FeatureBlocks([factor], np.zeros(0)) if m > 1 else FeatureBlocks([], factor[0] ** 2),
             basis=self.basis,
             joined=True,
         )

@@ -99,6 +99,22 @@ def test_a_state_is_what_the_engine_found(basis):
         state.at(3)
 
 
+def test_a_single_feature_has_its_state_too(basis):
+    """The constant alone, as where nothing but a level of each period is fitted: moments at nodes and at places."""
+    few, n_periods = basis.truncate(1), 3
+    domain, n = few.domain, few.domain.n_nodes
+    engine = engine_of(few, Matern(1.5), n_periods, columns=some_columns(domain, n_periods), per_year=2.0)
+    sites = some_sites(n_periods * n)
+    mean, covariance, _, _ = Dense(engine, THETA).posterior(sites)
+    state = engine.state(THETA, sites, 1.0)
+    for t in range(n_periods):
+        here, plain = slice(t * n, (t + 1) * n), state.at(t)
+        np.testing.assert_allclose(plain.node_moments()[0], mean[here] + 0.3, atol=1e-8)
+        np.testing.assert_allclose(plain.node_moments()[1], np.diag(covariance)[here], atol=1e-8)
+        at_places = plain.moments_at(domain.node_points[:4], plain.fixed[:4])
+        np.testing.assert_allclose(at_places[1], np.diag(covariance)[here][:4], atol=1e-8)
+
+
 def test_what_lies_ahead_is_what_conditioning_says(basis):
     """Periods without sites at the end of a longer chain: the same as those ahead of a shorter one."""
     n, seen, ahead = basis.domain.n_nodes, 3, 2
