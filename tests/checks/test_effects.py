@@ -239,7 +239,7 @@ def test_the_report_has_all_of_them(fitted, tmp_path):
     section = text[text.index("Effects of covariates</h2>") :]
     for words in ("curve: between quartiles", "groups: lowest to highest", "meadow to wood", "Evidence, nats"):
         assert words in section
-    assert "The effect of each covariate along its values" in section
+    assert "The effect of each covariate over its range" in section
 
 
 def test_files_that_hide_small_numbers_have_effects_and_no_columns(fitted, tmp_path):
