@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import difflib
 import os
 import tomllib
@@ -12,8 +11,10 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import pandas as pd
+
 from geobgp.errors import DataError
-from geobgp.files import check_exists, replacing
+from geobgp.files import check_exists, replacing, write_csv
 from geobgp.privacy import told_origin
 from geobgp.report import statements
 from geobgp.report.report import ReportInputs
@@ -455,18 +456,13 @@ def write_gather(
     page, table = (Path(folder) / name for name in NAMES)
     with replacing(page, parents=True) as temporary:
         temporary.write_text(render(posterior, items), encoding="utf-8")
-    with replacing(table) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["item", "section", "asks_for", "from_the_run", "from_the_author", "left_blank", "state"])
-        for one in items:
-            texts = " ".join(one.answers), " ".join(one.stated.values()), "; ".join(one.blanks)
-            writer.writerow([_cell(v) for v in (one.number, one.section, one.asks, *texts, one.state)])
+    columns = ["item", "section", "asks_for", "from_the_run", "from_the_author", "left_blank", "state"]
+    rows = [
+        (o.number, o.section, o.asks, " ".join(o.answers), " ".join(o.stated.values()), "; ".join(o.blanks), o.state)
+        for o in items
+    ]
+    write_csv(table, pd.DataFrame(rows, columns=columns))
     return [page, table]
-
-
-def _cell(text: str) -> str:
-    """Return a text that spreadsheets do not take for a formula."""
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
 
 
 def render(posterior: Posterior, items: Sequence[GatherItem]) -> str:
