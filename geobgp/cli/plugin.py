@@ -223,6 +223,7 @@ def _metadata() -> str:
     urls = dict(line.split(", ", 1) for line in about.get_all("Project-URL") or ())
     urls = {name.lower(): url for name, url in urls.items()}
     home = urls.get("homepage", urls.get("repository", _SOMEWHERE))
+    addresses = re.findall(r"[\w.+-]+@[\w.-]+", " ".join(about.get_all("Author-email") or ()))
     fields = {
         "name": "geobgp",
         "qgisMinimumVersion": "3.22",
@@ -230,7 +231,7 @@ def _metadata() -> str:
         "description": about["Summary"],
         "version": geobgp.__version__,
         "author": "The geobgp developers",
-        "email": (re.findall(r"[\w.+-]+@[\w.-]+", about["Author-email"] or "") or ["geobgp@example.org"])[0],
+        "email": [*addresses, "geobgp@example.org"][0],
         "about": _ABOUT,
         "tracker": urls.get("issues", urls.get("tracker", f"{home}/issues")),
         "repository": urls.get("repository", urls.get("source", home)),

@@ -338,7 +338,7 @@ def test_a_map_of_4096_by_4096_cells_stays_under_15_megabytes(tmp_path):
     data = xr.Dataset({k: (("northing", "easting"), np.exp(log + v)) for k, v in fields.items()})
     data.attrs["title"] = "Noise"
     posterior = SimpleNamespace(
-        effort=None, drawn="mean", unexposed=np.zeros(1, bool), exposure_kind="area",
+        effort=None, final_effort=None, delays=None, drawn="mean", unexposed=np.zeros(1, bool), exposure_kind="area",
         domain=domain, units="events per km²", points={"used": 1}, intensity=lambda: data,
         summary=lambda: Summary({"points": {"used": 1}}),
         exceedance=lambda t: xr.DataArray(rng.random(grid.shape, np.float32), dims=("northing", "easting")),
