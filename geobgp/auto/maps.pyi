@@ -135,13 +135,13 @@ def map_intensity(
         The column with the date of each event's report (of counts by area: the period of their report). The last
         periods, of which not all events are reported yet, are then nowcasts: what is expected of them in the end.
     as_of : date or str, optional
-        The day until which reports are known; later ones are left out. By default the last day that there is.
+        The day until which reports are known; later ones are ignored. By default the last day in the data.
     delay_by : str, optional
         A column whose values have a distribution of delays each, such as the region.
     exposure, exposure_column
         What events are counted per; as for `LGCP`.
     effort, effort_column : raster, polygons (with a column) or array, optional
-        The share of events that get reported, from 0 to 1. The map is of what would be seen with full effort; where
+        The share of events that is reported, from 0 to 1. The map is of what would be seen with full effort; where
         there is none the data say nothing, and intervals are wide. Over periods it may be a list (or a mapping by
         the periods' labels) with one for each. As for `LGCP`.
     covariates, fill_missing
@@ -154,7 +154,7 @@ def map_intensity(
         lengthscale that the data show, or full resolution where that gains more than 2 nats or more than
         `max_features` would be needed.
     boundary : "neumann" or "dirichlet"
-        Under Neumann the log-intensity levels off freely at the shore; under Dirichlet it is held there at its mean,
+        Under Neumann the log-intensity levels off freely at the boundary; under Dirichlet it is held there at its mean,
         which is for those who know that it is so.
     permeability : "auto" or float
         How far information crosses water, as a share of how far it reaches over land: 0 is closed, 1 open. "auto"
@@ -187,10 +187,10 @@ def map_intensity(
     interval : float
         Probability of the intervals of all outputs; `Posterior.with_interval` changes it later.
     min_count : int or "cdc", "nhs", "ons"
-        Hide cells and regions that rest on fewer events than this, or by the rule of an office; see
+        Hide cells and regions based on fewer events than this, or by the rule of an office; see
         `Posterior.protected`.
     protect : "hide" or "smooth"
-        Hide small numbers, or map so smoothly that nearly none is left.
+        Hide small numbers, or smooth the map until hardly any are left.
     progress : bool, Progress, Stage or callable
         Tell of each stage on standard error, or to whoever is given; see `geobgp.progress`.
 
@@ -306,7 +306,7 @@ def map_risk(
         Columns of both tables, numbers or levels: what differs between persons and not between places, such as age.
         The map is then of the risk at their average.
     effort, effort_column : raster, polygons (with a column) or array, optional
-        The share of events that get reported, from 0 to 1. The map is of what would be seen with full effort; where
+        The share of events that is reported, from 0 to 1. The map is of what would be seen with full effort; where
         there is none the data say nothing, and intervals are wide. Over periods it may be a list (or a mapping by
         the periods' labels) with one for each. As for `LGCP`.
     covariates, fill_missing
@@ -316,7 +316,7 @@ def map_risk(
         lengthscale that the data show, or full resolution where that gains more than 2 nats or more than
         `max_features` would be needed.
     boundary : "neumann" or "dirichlet"
-        Under Neumann the log-intensity levels off freely at the shore; under Dirichlet it is held there at its mean,
+        Under Neumann the log-intensity levels off freely at the boundary; under Dirichlet it is held there at its mean,
         which is for those who know that it is so.
     permeability : "auto" or float
         How far information crosses water, as a share of how far it reaches over land: 0 is closed, 1 open. "auto"
@@ -342,10 +342,10 @@ def map_risk(
     interval : float
         Probability of the intervals of all outputs; `Posterior.with_interval` changes it later.
     min_count : int or "cdc", "nhs", "ons"
-        Hide cells and regions that rest on fewer events than this, or by the rule of an office; see
+        Hide cells and regions based on fewer events than this, or by the rule of an office; see
         `Posterior.protected`.
     protect : "hide" or "smooth"
-        Hide small numbers, or map so smoothly that nearly none is left.
+        Hide small numbers, or smooth the map until hardly any are left.
     progress : bool, Progress, Stage or callable
         Tell of each stage on standard error, or to whoever is given; see `geobgp.progress`.
 
@@ -462,14 +462,14 @@ def map_prevalence(
     covariates, fill_missing
         What may explain what was observed; as for `LGCP`.
     likelihood : "auto", "binomial" or "beta-binomial"
-        Whether sites vary about the map as chance has it, or more. "auto" takes the beta-binomial where it gains more
+        Whether sites vary about the map by chance alone, or more. "auto" takes the beta-binomial where it gains more
         than 2 nats.
     m : "auto", "full" or int
         Number of features. "auto" takes as many as miss less than 5 % of the prior variance at the
         lengthscale that the data show, or full resolution where that gains more than 2 nats or more than
         `max_features` would be needed.
     boundary : "neumann" or "dirichlet"
-        Under Neumann the log-intensity levels off freely at the shore; under Dirichlet it is held there at its mean,
+        Under Neumann the log-intensity levels off freely at the boundary; under Dirichlet it is held there at its mean,
         which is for those who know that it is so.
     permeability : "auto" or float
         How far information crosses water, as a share of how far it reaches over land: 0 is closed, 1 open. "auto"
@@ -615,7 +615,7 @@ def map_values(
         lengthscale that the data show, or full resolution where that gains more than 2 nats or more than
         `max_features` would be needed.
     boundary : "neumann" or "dirichlet"
-        Under Neumann the log-intensity levels off freely at the shore; under Dirichlet it is held there at its mean,
+        Under Neumann the log-intensity levels off freely at the boundary; under Dirichlet it is held there at its mean,
         which is for those who know that it is so.
     permeability : "auto" or float
         How far information crosses water, as a share of how far it reaches over land: 0 is closed, 1 open. "auto"

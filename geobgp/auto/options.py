@@ -335,7 +335,7 @@ class ReadingOptions(OptionSet, heading="Points"):
     latitude: str | None = setting("Column of a table with the latitude.", "column")
     easting: str | None = setting("Column of a table with the easting.", "column")
     northing: str | None = setting("Column of a table with the northing.", "column")
-    points_crs: Any = setting("CRS of the points where their file does not say.", "crs")
+    points_crs: Any = setting("CRS of the points, if their file does not state it.", "crs")
     layer: str | None = setting(
         "Layer of the points, in a file with several. (Other files: FILE|layername=NAME.)", "column", metavar="NAME"
     )
@@ -372,7 +372,7 @@ class TimeOptions(OptionSet, heading="Time"):
         The column with the date of each event's report (of counts by area: the period of their report). The last
         periods, of which not all events are reported yet, are then nowcasts: what is expected of them in the end.
     as_of : date or str, optional
-        The day until which reports are known; later ones are left out. By default the last day that there is.
+        The day until which reports are known; later ones are ignored. By default the last day in the data.
     delay_by : str, optional
         A column whose values have a distribution of delays each, such as the region.
     """
@@ -393,10 +393,10 @@ class TimeOptions(OptionSet, heading="Time"):
         "How dates are written that are not year first, such as %d/%m/%Y.", "column", metavar="FORMAT"
     )
     absent: Literal["zero", "unknown"] | None = setting(
-        "What it means that an area has no row in a period.", "choice", choices=("zero", "unknown")
+        "What a missing row of an area in a period means.", "choice", choices=("zero", "unknown")
     )
     dynamics: Literal["auto", "separable", "diffusive"] = setting(
-        "Whether patches of all sizes fade alike, or small ones sooner; by default the data tell.",
+        "Whether patches of all sizes fade alike, or small ones sooner; by default the data decide.",
         "choice",
         default="auto",
         choices=("auto", "separable", "diffusive"),
@@ -406,11 +406,11 @@ class TimeOptions(OptionSet, heading="Time"):
         "column",
     )
     as_of: Any = setting(
-        "Leave out what is reported after this day, such as 2020-05-01; by default the last day that there is.",
+        "Ignore what was reported after this day, such as 2020-05-01; by default the last day in the data.",
         "day",
         metavar="DATE",
     )
-    delay_by: str | None = setting("A column whose values have a distribution of delays each.", "column")
+    delay_by: str | None = setting("A column that gives groups, each with its own distribution of delays.", "column")
 
     def _check(self) -> None:
         given = {f.name for f in dataclasses.fields(TimeOptions) if getattr(self, f.name) != f.default}
@@ -476,13 +476,13 @@ class EffortOptions(OptionSet, heading="Rates and covariates"):
     Parameters
     ----------
     effort, effort_column : raster, polygons (with a column) or array, optional
-        The share of events that get reported, from 0 to 1. The map is of what would be seen with full effort; where
+        The share of events that is reported, from 0 to 1. The map is of what would be seen with full effort; where
         there is none the data say nothing, and intervals are wide. Over periods it may be a list (or a mapping by
         the periods' labels) with one for each. As for `LGCP`.
     """
 
     effort: Effort | None = setting(
-        "The share of events that get reported, 0 to 1 (raster or polygons): the map is of all events; repeated, one "
+        "The share of events that is reported, 0 to 1 (raster or polygons): the map is of all events; repeated, one "
         "for each period.",
         "files",
     )
@@ -526,7 +526,7 @@ class PriorOptions(OptionSet, heading="Model"):
         lengthscale that the data show, or full resolution where that gains more than 2 nats or more than
         `max_features` would be needed.
     boundary : "neumann" or "dirichlet"
-        Under Neumann the log-intensity levels off freely at the shore; under Dirichlet it is held there at its mean,
+        Under Neumann the log-intensity levels off freely at the boundary; under Dirichlet it is held there at its mean,
         which is for those who know that it is so.
     permeability : "auto" or float
         How far information crosses water, as a share of how far it reaches over land: 0 is closed, 1 open. "auto"
@@ -542,13 +542,13 @@ class PriorOptions(OptionSet, heading="Model"):
 
     m: Features = setting("How finely the map can vary.", "features", default="auto", flag="--features")
     boundary: Literal["neumann", "dirichlet"] = setting(
-        "At the shore the map levels off freely, or is held at its mean.",
+        "At the boundary of the land the map levels off freely, or is held at its mean.",
         "choice",
         default="neumann",
         choices=("neumann", "dirichlet"),
     )
     permeability: float | Literal["auto"] = setting(
-        "How far information crosses water, from 0 (not at all) to 1 (as over land); by default the data tell.",
+        "How far information crosses water, from 0 (not at all) to 1 (as over land); by default the data decide.",
         "share",
         default="auto",
     )
@@ -642,10 +642,10 @@ class ResultOptions(OptionSet, heading="Results"):
     interval : float
         Probability of the intervals of all outputs; `Posterior.with_interval` changes it later.
     min_count : int or "cdc", "nhs", "ons"
-        Hide cells and regions that rest on fewer events than this, or by the rule of an office; see
+        Hide cells and regions based on fewer events than this, or by the rule of an office; see
         `Posterior.protected`.
     protect : "hide" or "smooth"
-        Hide small numbers, or map so smoothly that nearly none is left.
+        Hide small numbers, or smooth the map until hardly any are left.
     """
 
     title: str = setting("Title of map and report.", default="", metavar="TEXT")
@@ -653,13 +653,13 @@ class ResultOptions(OptionSet, heading="Results"):
         "Probability of all intervals, such as 0.95.", "number", default=0.9, metavar="P", least=0.5, below=1.0
     )
     min_count: int | str = setting(
-        "Hide cells and regions that rest on fewer events than this; or the rule of an office: cdc, nhs, ons.",
+        "Hide cells and regions based on fewer events than this; or by the rule of an office: cdc, nhs, ons.",
         "small numbers",
         default=0,
         metavar="K",
     )
     protect: Literal["hide", "smooth"] = setting(
-        "Hide small numbers; or show a map so smooth that nearly none is left.",
+        "Hide small numbers, or smooth the map until hardly any are left.",
         "choice",
         default="hide",
         choices=("hide", "smooth"),
@@ -758,17 +758,17 @@ class CountOptions(PlaceOptions, heading="Data"):
 
     points: Any = setting("The points.", kind="file", always=True, shape="point")
     areas: Any = setting(
-        "Polygons with a number of events each, in place of points or besides.", "file", shape="polygon"
+        "Polygons with a number of events each, instead of points or in addition.", "file", shape="polygon"
     )
     count: str | None = setting("The column of the areas with the number of events.", "column", of="areas")
     suppressed: tuple[int, int] | None = setting(
-        "What areas without a number are known to lie between, such as 1-4.", "interval", metavar="LOW-HIGH"
+        "The interval that suppressed numbers lie in, such as 1-4.", "interval", metavar="LOW-HIGH"
     )
     weights: str | np.ndarray | None = setting(
-        "A column to add up in place of counting points.", "column or values", heading="Points", metavar="COLUMN"
+        "A column to sum instead of counting points.", "column or values", heading="Points", metavar="COLUMN"
     )
     likelihood: CountName = setting(
-        "How counts vary about their mean: as independent events do, or more.",
+        "Distribution of the counts about their mean: Poisson, or overdispersed.",
         "choice",
         heading="Model",
         default="poisson",
@@ -827,7 +827,7 @@ class PersonOptions(OptionSet, heading="Data"):
     controls: Any = setting("Some who did not.", "file", always=True, shape="point")
     status: str | None = setting("The column that says who of one table is a case.", "column")
     confounders: Sequence[str] = setting(
-        "A column of both tables to allow for, a number or levels; may be repeated.",
+        "A column of both tables to adjust for, a number or levels; may be repeated.",
         "columns",
         heading="Rates and covariates",
         default=(),
@@ -871,7 +871,7 @@ class SampleOptions(OptionSet, heading="Data"):
     value: str | None = setting("The column with what was measured.", "column", always=True)
     units: str | None = setting("The unit of the values, such as 'µg/g'.", heading="Results", metavar="TEXT")
     transform: Literal["auto", "none", "sqrt", "log"] = setting(
-        "Model the value, its square root or its logarithm; by default the data tell.",
+        "Model the value, its square root or its logarithm; by default the data decide.",
         "choice",
         heading="Model",
         default="auto",
@@ -897,7 +897,7 @@ class SurveyOptions(OptionSet, heading="Data"):
     positive, tested : str
         The columns with the number of positives and of those tested.
     likelihood : "auto", "binomial" or "beta-binomial"
-        Whether sites vary about the map as chance has it, or more. "auto" takes the beta-binomial where it gains more
+        Whether sites vary about the map by chance alone, or more. "auto" takes the beta-binomial where it gains more
         than 2 nats.
     """
 
@@ -905,7 +905,7 @@ class SurveyOptions(OptionSet, heading="Data"):
     positive: str | None = setting("The column with the number of positives.", "column", always=True)
     tested: str | None = setting("The column with the number of those tested.", "column", always=True)
     likelihood: Literal["auto"] | TestedName = setting(
-        "Whether sites vary as chance has it, or more; by default the data tell.",
+        "Whether sites vary by chance alone, or more; by default the data decide.",
         "choice",
         heading="Model",
         default="auto",
@@ -1006,22 +1006,26 @@ class RiskOptions(MappingOptions, TimeOptions, PersonOptions):
     def _needs_features(self) -> str:
         return OVER_TIME if self.time is not None else ""
 
-    refused: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        _OF_REPORTS,
-        "does not go with cases and controls: a risk compares them, and both would have to be reported as late",
-    ) | dict.fromkeys(_OF_PLACES, "does not go with cases and controls, who are persons with a place each") | {
-        "exposure": "has no meaning for cases and controls: the controls are a sample of all people",
-        "exposure_column": "has no meaning for cases and controls: the controls are a sample of all people",
-        "min_people": "has no meaning for cases and controls: the number of people is not known",
-        "areas": "does not go with cases and controls, who are persons with a place each",
-        "count": "belongs to counts by area",
-        "suppressed": "belongs to counts by area",
-        "absent": "belongs to counts by area",
-        "weights": "does not go with cases and controls: every row is a person",
-        "likelihood": "belongs to counts: a person is a case or is none",
-        "units": "has no meaning for cases and controls: how many people there are is not known, so that the map is "
-        "of the relative risk",
-    }
+    refused: ClassVar[Mapping[str, str]] = (
+        dict.fromkeys(
+            _OF_REPORTS,
+            "does not go with cases and controls: a risk compares them, and both would have to be reported as late",
+        )
+        | dict.fromkeys(_OF_PLACES, "does not go with cases and controls, who are persons with a place each")
+        | {
+            "exposure": "has no meaning for cases and controls: the controls are a sample of all people",
+            "exposure_column": "has no meaning for cases and controls: the controls are a sample of all people",
+            "min_people": "has no meaning for cases and controls: the number of people is not known",
+            "areas": "does not go with cases and controls, who are persons with a place each",
+            "count": "belongs to counts by area",
+            "suppressed": "belongs to counts by area",
+            "absent": "belongs to counts by area",
+            "weights": "does not go with cases and controls: every row is a person",
+            "likelihood": "belongs to counts: a person is a case or is none",
+            "units": "has no meaning for cases and controls: how many people there are is not known, so that the map "
+            "is of the relative risk",
+        }
+    )
 
 
 #: Options of other kinds of data that mean nothing of what was observed at places, and why.
@@ -1235,11 +1239,9 @@ class TilesOptions(
             "does not go with tiles: where they are blended, no fit knows on how many events a cell rests",
         )
     )  # fmt: skip
-    output: Any = setting(
-        "Folder to write, or to go on with.", "folder", heading="Results", default=MISSING, short="-o"
-    )
+    output: Any = setting("Folder to write, or to resume.", "folder", heading="Results", default=MISSING, short="-o")
     tile_nodes: int = setting(
-        "Cells of land of a tile, at most, its halo not counted.", "number", default=50_000, least=100
+        "Cells of land in a tile, at most, without its halo.", "number", default=50_000, least=100
     )
     halo: float | None = setting(
         "Width of the halo around a tile, in lengthscales; by default 3, and 4 with exposure or effort.",

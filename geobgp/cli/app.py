@@ -32,7 +32,7 @@ from geobgp.files import new_run
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="geobgp")
 def cli() -> None:
-    """Map where things happen, with the uncertainty, and respect the shore.
+    """Map where things happen, with uncertainty, respecting coasts and water.
 
     `geobgp demo` shows it on sample data; `geobgp map points.gpkg --land coast.gpkg -o out/` on your own.
     """
@@ -54,7 +54,7 @@ def _command(
     ----------
     name : str
     options : subclass of OptionSet
-        What it can be told.
+        Its options.
     run : str
         The function of `geobgp.cli.commands` that is given the options, and `quiet`, `verbose` and `form` for
         `geobgp.progress.shell_progress`.
@@ -80,8 +80,8 @@ def _command(
         with_talk: Any = click.option("--progress", "form", type=forms, default="console", hidden=True)(callback)
         for words, text in (
             (("--debug",), "Show the traceback of an error."),
-            (("-v", "--verbose"), "Tell of every round of the fit."),
-            (("-q", "--quiet"), "Say nothing but warnings and errors."),
+            (("-v", "--verbose"), "Report every round of the fit."),
+            (("-q", "--quiet"), "Print only warnings and errors."),
         ):
             with_talk = click.option(*words, is_flag=True, help=text)(with_talk)
         complete = shell_options(options, only, **defaults)(with_talk)
@@ -143,7 +143,7 @@ def prevalence_command() -> None:
 def strata_command() -> None:
     """Map each value of a column by itself, all on the same cells: diseases, ages, species.
 
-    The column is one of POINTS, or of --areas; or POINTS are cases, with CONTROLS in a second file or told apart by
+    The column is one of POINTS, or of --areas; or POINTS are cases, with CONTROLS in a second file or identified by
     --status.
 
     Writes to OUT/: index.html (small maps under one legend), map.html and report.html with a switch of strata, map.qgz
@@ -157,8 +157,8 @@ def strata_command() -> None:
 def tiles_command() -> None:
     """Map the intensity of POINTS on land that is too large for one fit, tile by tile.
 
-    Writes to OUT/: mosaic.tif with its QGIS style, mosaic.zarr, summary.json, and tiles/. A run that was cut off goes
-    on where it was: give the same folder again.
+    Writes to OUT/: mosaic.tif with its QGIS style, mosaic.zarr, summary.json, and tiles/. To resume a run
+    that was interrupted, give the same folder again.
     """
 
 
@@ -226,8 +226,8 @@ def qgis_plugin(output: str | None, install: bool, profile: str, force: bool, de
 @click.option("--input", "named", metavar="NAME=PATH", multiple=True, help="Where one of them is; may be repeated.")
 @click.option("--changed", is_flag=True, help="Go on where inputs have changed.")
 @click.option("--force", is_flag=True, help="Replace what an earlier run wrote.")
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing but warnings and errors.")
-@click.option("-v", "--verbose", is_flag=True, help="Tell of every round of the fit.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only warnings and errors.")
+@click.option("-v", "--verbose", is_flag=True, help="Report every round of the fit.")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def rerun_command(
     summary: str,

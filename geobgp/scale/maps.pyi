@@ -168,7 +168,7 @@ def map_strata(
     exposure, exposure_column
         What events are counted per; as for `LGCP`.
     effort, effort_column : raster, polygons (with a column) or array, optional
-        The share of events that get reported, from 0 to 1. The map is of what would be seen with full effort; where
+        The share of events that is reported, from 0 to 1. The map is of what would be seen with full effort; where
         there is none the data say nothing, and intervals are wide. Over periods it may be a list (or a mapping by
         the periods' labels) with one for each. As for `LGCP`.
     covariates, fill_missing
@@ -190,7 +190,7 @@ def map_strata(
         lengthscale that the data show, or full resolution where that gains more than 2 nats or more than
         `max_features` would be needed.
     boundary : "neumann" or "dirichlet"
-        Under Neumann the log-intensity levels off freely at the shore; under Dirichlet it is held there at its mean,
+        Under Neumann the log-intensity levels off freely at the boundary; under Dirichlet it is held there at its mean,
         which is for those who know that it is so.
     permeability : "auto" or float
         How far information crosses water, as a share of how far it reaches over land: 0 is closed, 1 open. "auto"
@@ -223,10 +223,10 @@ def map_strata(
     interval : float
         Probability of the intervals of all outputs; `Posterior.with_interval` changes it later.
     min_count : int or "cdc", "nhs", "ons"
-        Hide cells and regions that rest on fewer events than this, or by the rule of an office; see
+        Hide cells and regions based on fewer events than this, or by the rule of an office; see
         `Posterior.protected`.
     protect : "hide" or "smooth"
-        Hide small numbers, or map so smoothly that nearly none is left.
+        Hide small numbers, or smooth the map until hardly any are left.
     progress : bool, Progress, Stage or callable
         Tell of each stage on standard error, or to whoever is given; see `geobgp.progress`.
 
@@ -323,7 +323,7 @@ def map_tiles(
     exposure, exposure_column
         What events are counted per; as for `LGCP`.
     effort, effort_column : raster, polygons (with a column) or array, optional
-        The share of events that get reported, from 0 to 1. The map is of what would be seen with full effort; where
+        The share of events that is reported, from 0 to 1. The map is of what would be seen with full effort; where
         there is none the data say nothing, and intervals are wide. Over periods it may be a list (or a mapping by
         the periods' labels) with one for each. As for `LGCP`.
     covariates, fill_missing
