@@ -270,7 +270,7 @@ def describe(posterior: Posterior) -> Summary:
         "delays": None if posterior.delays is None else posterior.delays.words(),
         "boundary": info["boundary"],
         "permeability": info["permeability"],
-        "prior_sd": "the same on all land" if posterior.scaling == "even" else "as the features add up",
+        "prior_sd": "the same on all land" if posterior.scaling == "even" else "larger on islets and at boundaries",
         "features": info["m"],
         "truncated_variance": float(fit.truncated_variance) or None,
         "kernel": kernel.name,
@@ -390,7 +390,7 @@ def _rung(rung: Mapping[str, Any]) -> str:
     about = ", ".join(filter(None, (rung["prior"], rung.get("kernel"), rung.get("family"), f"{rung['water']} water")))
     return (
         f"cells of {number(rung['cell_size'])} ({rung['nodes']:,} nodes), {about}: "
-        f"{rung['gain']:,.1f} nats over an even rate, {rung['seconds']:.1f} s{kept}"
+        f"{rung['gain']:,.1f} nats above a uniform rate, {rung['seconds']:.1f} s{kept}"
     )
 
 

@@ -130,7 +130,7 @@ def chance_layer(
     """
     text = number(threshold, 3)
     classes = palette.classes_for("exceedance", values.astype(np.float32))
-    words = f"% for more than {text} {units}"
+    words = f"probability (%) of more than {text} {units}"
     note = warn_if_far(threshold, units, (float(np.nanmin(values)), float(np.nanmax(values))), span, interval)
     name = f"Probability > {text}"
     return Layer("exceedance", name, name, words, values, classes, field, f"probability > {text}", note)

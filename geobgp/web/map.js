@@ -306,7 +306,7 @@ window.geobgp = (function () {
     const frame = map.getContainer(), spoken = frame.appendChild(el("div", "geobgp-spoken"));
     spoken.setAttribute("role", "status");
     spoken.setAttribute("aria-live", "polite");
-    const keys = "Arrow keys move the map, + and - zoom, Enter reads the value at the cross" +
+    const keys = "Arrow keys move the map, + and - zoom, Enter shows the value at the cross" +
       (config.time ? "; Page Up and Page Down change the " + config.time.noun + ", the space bar plays." : ".");
     frame.setAttribute("role", "region");
     frame.setAttribute("aria-label", "Map: " + config.title + ". " + keys);
@@ -368,7 +368,7 @@ window.geobgp = (function () {
 
     async function load() {
       if (!("DecompressionStream" in window)) {
-        config.hint = "This browser is too old for the read-out.";
+        config.hint = "This browser is too old to show values.";
         show(null);
         return;
       }

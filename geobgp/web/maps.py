@@ -489,9 +489,9 @@ def in_doubt(summary: Mapping[str, Any]) -> str:
 
 def _about_map(plane: Plane, numbers: Numbers) -> list[list[str]]:
     unit = "units" if plane.local else "m"
-    every = "" if plane.oversampling >= 1 else "; the map shows fewer pixels than cells, the rasters show all"
+    every = "" if plane.oversampling >= 1 else "; the map has fewer pixels than cells, the rasters have all cells"
     k = numbers.block
-    whose = "the rasters' own" if k == 1 else f"averages of {k} x {k} cells, the rasters have all"
+    whose = "those of the rasters" if k == 1 else f"averages of {k} x {k} cells; the rasters have all cells"
     return [
         ["cells", f"{plane.domain.cell_size:g} {unit}{every}"],
         ["numbers", f"under the cursor: {whose}; {DIGITS} digits"],

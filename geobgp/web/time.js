@@ -22,9 +22,9 @@ window.geobgp.time = (function () {
     }
     const back = button("\u2039", "Back", () => step(-1));
     const player = button("\u25b6", "Play", toggle);
-    const on = button("\u203a", "On", () => step(1));
+    const on = button("\u203a", "Forward", () => step(1));
     back.setAttribute("aria-label", "Back by one " + told.noun);
-    on.setAttribute("aria-label", "On by one " + told.noun);
+    on.setAttribute("aria-label", "Forward by one " + told.noun);
     const track = bar.appendChild(el("div", "geobgp-track")), slider = track.appendChild(el("input"));
     slider.type = "range"; slider.min = 0; slider.max = n - 1; slider.step = 1;
     slider.setAttribute("aria-label", told.noun[0].toUpperCase() + told.noun.slice(1));

@@ -249,7 +249,7 @@ def test_with_keys_alone(page):
         "[...document.querySelectorAll('.geobgp-time button, .geobgp-time input')]"
         ".map(e => e.getAttribute('aria-label'))"
     )
-    assert names == ["Back by one month", "Play", "On by one month", "Month"]
+    assert names == ["Back by one month", "Play", "Forward by one month", "Month"]
 
 
 @pytest.mark.chromium
