@@ -69,7 +69,8 @@ def test_numbers_are_the_same_in_all_files(out):
     assert record["points"]["used"] == 500 and record["options"]["every"] == "month"
     np.testing.assert_allclose(record["periods"]["level"]["expected"], posterior.level()["expected"])
     with xr.open_dataset(out / "intensity.nc") as data:
-        np.testing.assert_allclose(data["mean"], posterior.intensity()["mean"], rtol=1e-5)
+        assert data["forecast"].values.tolist() == [0] * 8 + [1] * 2
+        np.testing.assert_allclose(data["mean"][:8], posterior.intensity()["mean"], rtol=1e-5)
     regions = gpd.read_file(out / "regions.gpkg", layer="regions")
     assert len(regions) == 16 and regions["observed"].sum() == pytest.approx(500)
     trend = gpd.read_file(out / "regions.gpkg", layer="trend").set_index("name")
