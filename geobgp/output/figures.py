@@ -1342,7 +1342,7 @@ def draw_counts(ax: Any, blocks: pd.DataFrame, interval: float) -> None:
     ax.set_xlim(0, 1.05 * top)
     ax.set_ylim(0, 1.05 * top)
     ax.minorticks_off()
-    ax.set_title("Blocks left out", fontsize=12, loc="left")
+    ax.set_title("Held-out blocks", fontsize=12, loc="left")
 
 
 def _draw_scores(ax: Any, checked: CrossValidation) -> None:

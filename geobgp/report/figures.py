@@ -93,7 +93,7 @@ def ladder(tried: Sequence[FitRecord]) -> str:
 
 
 def validation(checked: CrossValidation) -> str:
-    """Return observed against predicted numbers of left-out blocks, their scores on the map, and the PIT values."""
+    """Return observed against predicted numbers of held-out blocks, their scores on the map, and the PIT values."""
     wide, tall = map_size(checked.domain, height=3.6, beside=1.0)
     ratios = [3.6, wide, 2.9]
     figure = new_figure((sum(ratios), max(tall, 3.4)))
