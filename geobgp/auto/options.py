@@ -306,7 +306,7 @@ class LandOptions(OptionSet, heading="Land"):
 
     land: Any = setting("Polygons of the land.", "file", always=True, shape="polygon")
     water: Any = setting("Polygons to take out of the land.", "file", shape="polygon")
-    barriers: Any = setting("Lines that nothing passes.", "file", shape="line")
+    barriers: Any = setting("Lines that information does not cross.", "file", shape="line")
     bridges: Any = setting("Lines that join what water separates.", "file", shape="line")
     cell_size: float | None = setting("Side of a cell in metres; by default chosen.", "number", metavar="M", above=0.0)
     crs: Any = setting("Projected CRS of the map, or 'local'; by default chosen.", "crs")

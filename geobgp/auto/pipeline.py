@@ -111,7 +111,7 @@ def run(
         seconds = options.max_seconds / (1 + task.fits_to_come)
         fits = dataclasses.replace(fits, deadline=begin + seconds)
         kept = fit_over_time(fits, kept, choices)
-    choices["hyperparameters"] = Choice("the best ones", "'integrate' would add their own uncertainty")
+    choices["hyperparameters"] = Choice("held at their best values", "'integrate' would include their uncertainty")
     if options.hyper == "integrate":
         kept = fits.integrate(kept) if kept.data.in_time is None else kept
         mixed = f"a mixture over {len(kept.posterior.fit.states)} values"

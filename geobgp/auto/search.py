@@ -1042,7 +1042,7 @@ class GridRefinement:
         domain = kept.data.domain
         cells = Choice(side(domain), "given" if o.cell_size is not None else why)
         choices = {"CRS": about_crs(self.series.land, o.crs), "cell size": cells, **search.choices}
-        usual_kernel = f"the usual one {'for features' if kept.basis.truncated else 'at full resolution'}"
+        usual_kernel = f"the default {'for features' if kept.basis.truncated else 'at full resolution'}"
         if "kernel" not in choices:
             reason = "given" if o.kernel is not None else usual_kernel
             choices["kernel"] = Choice(kept.posterior.kernel.name, reason)

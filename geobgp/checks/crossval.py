@@ -255,7 +255,7 @@ class CrossValidation:
     def failures(self) -> list[str]:
         """Return in words what is wrong; empty where all checks hold."""
         low, high = self.coverage_band
-        share, band = self._share(), f"{percent(low)} to {percent(high)} would be by chance"
+        share, band = self._share(), f"{percent(low)} to {percent(high)} are expected by chance"
         if self.coverage < low:
             return [f"Only {share} ({band}): the map is surer than it should be."]
         if self.coverage > high:
@@ -297,7 +297,7 @@ class CrossValidation:
     def verdict(self) -> str:
         """Return in a sentence or two what the blocks say."""
         low, high = self.coverage_band
-        level = f"{self._share()} ({percent(low)} to {percent(high)} would be by chance)."
+        level = f"{self._share()} ({percent(low)} to {percent(high)} are expected by chance)."
         return " ".join([*(self.failures() or [level]), self._about_score(), *self._about_blocks()])
 
     def _about_blocks(self) -> list[str]:

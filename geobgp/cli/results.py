@@ -67,7 +67,7 @@ _ABOUT = {
     "regions.gpkg": "numbers by region, with intervals",
     "regions.csv": "the same as a table",
     "effects.csv": "what covariates do: ratios with intervals, and the evidence for each",
-    "hotspots.gpkg": "the connected parts of the land that exceed a threshold all at once, with their numbers",
+    "hotspots.gpkg": "the connected parts of the land that exceed a threshold everywhere at once, with their numbers",
     "hotspots.csv": "the same as a table",
     "tolerance.gpkg": "where the risk is raised or lowered with a probability of 97.5 %",
     "summary.json": "numbers and choices, for programs",
@@ -76,7 +76,7 @@ _ABOUT = {
     "ratio_per_year.tif": "trend: the {} from one year to the next, as a ratio",
     "change_per_year.tif": "trend: how much the {} changes from one year to the next",
     "probability_of_increase.tif": "probability that the {} rises over the periods",
-    "posterior.geobgp": "everything; geobgp.Posterior.load reads it",
+    "posterior.geobgp": "the fitted model; geobgp.Posterior.load reads it",
 }
 
 

@@ -381,7 +381,7 @@ def _cards(view: View, inputs: ReportInputs) -> list[tuple[str, str, str]]:
     if checked is not None:
         blocks = "areas" if posterior.areas is not None else "blocks"
         left = blocks if hasattr(checked, "blocks") else "numbers"
-        share = f"{percent(checked.coverage)} of held-out {left} within {whole_percent(checked.interval)}"
+        share = f"{percent(checked.coverage)} of held-out {left} within {whole_percent(checked.interval)} intervals"
         if hasattr(checked, "blocks") and checked.score < 0:
             one = "risk" if posterior.exposure_kind == "risk" else "rate" if posterior.is_summed else posterior.quantity
             share += f"; one {one} everywhere predicts better"
@@ -666,13 +666,13 @@ def region_table(frame: pd.DataFrame | None, exposed: str = "Exposure") -> dict[
 
 def _about_regions(frame: pd.DataFrame) -> str:
     """Say whose the intervals of regions are, and what was observed."""
-    notes = ["An interval is that of the number before it."]
+    notes = ["Each interval belongs to the number before it."]
     if interval_in(frame, "predicted") is not None:
-        notes.append('"Predicted" is where the number observed should lie, which varies about the expected one.')
+        notes.append('"Predicted" is where the observed number should lie; it varies about the expected one.')
     if "observed" in frame:
         unknown = int((frame["observed"].isna() & ~_hidden(frame)).sum())
         cut = f" (not known of {unknown:,}, whose borders cut what events were counted by)" if unknown else ""
-        notes.append(f"Observed are the events inside a region{cut}.")
+        notes.append(f'"Observed" is the number of events inside a region{cut}.')
     if _hidden(frame).any():
         why = sorted(set(frame["why"][_hidden(frame)]))
         notes.append(f"Hidden: {'; or '.join(why)}.")

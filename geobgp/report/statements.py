@@ -37,8 +37,8 @@ def water(posterior: Posterior) -> str:
     if share == 0:
         return "Nothing passes across water."
     if share == 1:
-        return "Information crosses water as far as land."
-    return f"Information crosses water {percent(share)} as far as land."
+        return "Information travels as far over water as over land."
+    return f"Information travels {percent(share)} as far over water as over land."
 
 
 # -- The result, in two sentences --------------------------------------------------------------------------------
@@ -275,8 +275,8 @@ def _not_included(posterior: Posterior) -> Iterator[str]:
     if posterior.likelihood.dispersion is not None:
         yield "The dispersion of the counts is held at its best value."
     chosen = [what for what, several in _varied(posterior.tried).items() if several]
-    about = f", chosen among {len(posterior.tried)} fits" if len(posterior.tried) > 1 and chosen else ""
-    yield f"The choice of cell size, prior and permeability of water is not averaged over{about}."
+    about = f" (the best of {len(posterior.tried)} fits)" if len(posterior.tried) > 1 and chosen else ""
+    yield f"The choice of cell size, prior and permeability of water{about} is not averaged over."
     exposures = {"population": "The population", "expected": "The expected numbers", "exposure": "The exposure"}
     if posterior.exposure_kind in exposures:
         verb = "are" if posterior.exposure_kind == "expected" else "is"
