@@ -27,7 +27,7 @@ def test_the_packed_data_are_the_sample_data():
 @pytest.mark.slow
 def test_the_demo_maps_all_tick_bites(tmp_path, capfd):
     assert main(["demo", "-o", str(tmp_path / "out")]) == 0
-    assert "21 files" in capfd.readouterr().out
+    assert "27 files" in capfd.readouterr().out
     record = json.loads((tmp_path / "out" / "summary.json").read_text("utf-8"))
     assert record["points"]["used"] == 4446
     assert record["choices"]["cell size"]["value"] == "2,000 m"

@@ -45,6 +45,9 @@ class Measured:
         data = self.intensity()
         return 1 - data["mean"].copy(data=ndtr((threshold - data["mean"].values) / data["sd"].values))
 
+    def people_above(self, threshold, *more, **how):
+        return self._posterior.people_above(float(np.exp(threshold)), *more, **how)
+
 
 @pytest.fixture(scope="module")
 def measured():
