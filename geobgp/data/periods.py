@@ -761,6 +761,8 @@ class Clock:
                 option="between",
                 remedy=f"Leave it out, or use {option('every', 'month')}.",
             )
+        # Of given periods that others have events in (every=Periods) some rows may well have none.
+        self._needs_some = self.fixed is not None and not isinstance(every, Periods)
         self._begin()
 
     def _begin(self) -> None:
@@ -770,6 +772,7 @@ class Clock:
         self._examples: list[str] = []
         self._zones: dict[str, None] = {}
         self._found: set[int] = set()
+        self._reach: tuple[Any, Any] | None = None  # the first and the last date, of all rows
         self._is_part = False
 
     def fresh(self) -> Clock:
@@ -796,6 +799,8 @@ class Clock:
         self._note(np.ones(len(other._examples), bool), np.array(other._examples, dtype=object))
         self._zones |= other._zones
         self._found |= other._found
+        if other._reach is not None:
+            self._extend(*other._reach)
         self._check_span()
 
     @classmethod
@@ -875,6 +880,8 @@ class Clock:
         bad = none & ~column.isna().to_numpy()
         self._note(bad, column.to_numpy())
         self.n_unreadable += int(bad.sum())
+        if not none.all():
+            self._extend(float(values[~none].min()), float(values[~none].max()))
         index = periods.index_of(values)
         return np.where(none, UNTIMED, np.where(index < 0, OUTSIDE, index))
 
@@ -884,6 +891,9 @@ class Clock:
         self.settle_order(texts.values)
         days = parse(texts.values, self.date_format, every=self.every, order=self.order)
         unreadable = np.append(np.isnat(days.first), False)
+        if not unreadable[:-1].all():
+            readable = ~unreadable[:-1]
+            self._extend(days.first[readable].min(), days.last[readable].max())
         code, coarse = self._codes_of(days if self.every == "day" else middle_of_weeks(days))
         code, coarse = np.append(code, UNTIMED), np.append(coarse, False)
         self.n_missing += int((texts.which < 0).sum())
@@ -905,6 +915,11 @@ class Clock:
             codes = first
         coarse = ~none & (first != last)
         return np.where(none | coarse, UNTIMED, codes), coarse
+
+    def _extend(self, first: Any, last: Any) -> None:
+        if self._reach is not None:
+            first, last = min(first, self._reach[0]), max(last, self._reach[1])
+        self._reach = first, last
 
     def _note(self, which: np.ndarray, values: np.ndarray) -> None:
         for value in values[which][: _EXAMPLES - len(self._examples)]:
@@ -948,6 +963,7 @@ class Clock:
         """Return the periods from the first to the last that is used, and the code of the first one."""
         self._judge()
         if self.fixed is not None:
+            self._check_inside(self.fixed)
             return self.fixed, 0
         if not len(used):
             vague = self.n_unreadable + self.n_coarse
@@ -959,6 +975,23 @@ class Clock:
                 remedy=f"Check the column {self.name!r}, and the CRS of points and land.",
             )
         return Periods.of_ordinals(self.every, min(used), max(used)), min(used)
+
+    def _check_inside(self, periods: Periods) -> None:
+        """Refuse periods that none of the dates lies in."""
+        if not (self._needs_some and self.n_outside and self._reach) or self._found:
+            return
+        edges = self.every == "edges"
+        ends = periods.edges[[0, -1]].astype("datetime64[D]") if edges and periods.dated else periods.edges[[0, -1]]
+        low, high = ends if edges else (periods.labels[0], periods.labels[-1])
+        first, last = (f"{v:g}" if isinstance(v, float) else str(v) for v in self._reach)
+        what, whose = ("edges", "every") if edges else ("dates", "between")
+        raise DataError(
+            f"0 of {count(self.rows - self.n_untimed, 'date')} lie between {low} and {high}; they go from {first} to "
+            f"{last}.",
+            option=whose,
+            found=0,
+            remedy=f"Give {option(whose)} with {what} among these, or check the column {self.name!r}.",
+        )
 
     def notes(self) -> tuple[str, ...]:
         """Return what was assumed on the way."""

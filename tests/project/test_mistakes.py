@@ -23,7 +23,9 @@ from geobgp import (
     bin_areas,
     bin_points,
     map_intensity,
+    map_prevalence,
     map_risk,
+    map_values,
 )
 from geobgp.cli.app import main
 from geobgp.errors import InputWarning
@@ -428,3 +430,43 @@ def test_dates_and_blanks_are_no_covariates(domain):
             fixed_effects(covariates, domain)
     with pytest.raises(DataError, match="The covariate 'x' has no value"):
         fixed_effects(areas([None] * 4, "x").drop(columns="name"), domain)
+
+
+# -- dates
+
+
+@pytest.mark.parametrize(
+    ("when", "first", "last"),
+    [
+        ({"every": "month", "between": ("2010-01", "2010-03")}, "2010-01", "2010-03"),
+        ({"every": ["2010-01-01", "2010-02-01", "2010-04-01"]}, "2010-01-01", "2010-04-01"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["points", "areas", "persons", "values", "surveys"])
+def test_periods_that_hold_no_date_are_refused_with_the_dates_that_there_are(kind, when, first, last):
+    days = pd.date_range("2020-01-02", "2022-12-30", 200).strftime("%Y-%m-%d")
+    table, how = people(1, day=days, v=np.arange(200), of=200), {"crs": "local", "cell_size": 1, "time": "day"} | when
+    land, n = box(0, 0, 8, 4), 200
+    with pytest.raises(DataError) as caught:
+        if kind == "points":
+            map_intensity(table, land, **how)
+        elif kind == "areas":
+            n = 4
+            counts = areas([3, 1, 4, 1], day=[days[0], days[-1]] * 2)
+            map_intensity(land=land, areas=counts, count="cases", **how)
+        elif kind == "persons":
+            map_risk(table[:80], table[80:], land, **how)
+        elif kind == "values":
+            map_values(table, land, value="v", **how)
+        else:
+            map_prevalence(table, land, positive="v", tested="of", **how)
+    words = f"0 of {n} dates lie between {first} and {last}; they go from 2020-01-02 to 2022-12-30."
+    assert words in str(caught.value) and caught.value.remedy
+    assert caught.value.option == ("between" if "between" in when else "every")
+
+
+def test_rows_without_a_date_in_periods_that_others_have_count_as_none(domain):
+    periods = Periods.calendar("month", "2010-01", "2010-03")
+    with pytest.warns(UserWarning, match="lie outside the periods"):
+        counts = bin_points(people(1, day="2020-05-01"), domain, time="day", every=periods)
+    assert counts.total_weight == 0 and counts.n_outside == 200
