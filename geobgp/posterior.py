@@ -1393,19 +1393,19 @@ class Posterior:
         n = self.n_draws if n_samples is None else n_samples
         return people_above(self, regions, threshold, by=by, n_samples=n, rng=rng)
 
-    @validated(by=NAME, top=whole(1), reference=real(least=0.0), n_samples=whole(1), rng=RNG)
+    @validated(by=NAME, top=whole(1), reference=real(), n_samples=whole(1), rng=RNG)
     def ranks(
         self,
         regions: Any,
         *,
         by: str | None = None,
-        top: int = 3,
+        top: int | None = None,
         reference: float | None = None,
         n_samples: int = 2000,
         rng: int | np.random.Generator = 0,
         period: Any = None,
     ) -> gpd.GeoDataFrame:
-        """Return how regions rank by their rate, with the probability of each claim.
+        """Return how regions rank by their rate (or by the mean of what is mapped), with the probability of each claim.
 
         Parameters
         ----------
@@ -1413,8 +1413,8 @@ class Posterior:
             As for `totals`.
         by : str, optional
             A column of the regions: polygons with the same value in it are one region.
-        top : int
-            How many regions are the top.
+        top : int, optional
+            How many regions are the top: by default three, or all of fewer.
         reference : float, optional
             A rate in `units`; by default that of all the land, which is drawn together with the regions'.
         n_samples : int
@@ -1427,9 +1427,10 @@ class Posterior:
         -------
         GeoDataFrame
             The regions with their land, ``rate`` (expected events per unit of exposure, in `units`) with
-            ``rate_q05`` and ``rate_q95``, ``rank`` (1 is the highest; the median) with its own, and the probabilities
-            ``p_first`` of rank 1, ``p_top3`` of being among the top, ``p_above`` of a rate above the reference.
-            NaN where a region holds no land or nobody is exposed.
+            ``rate_q05`` and ``rate_q95``; of shares and values their ``mean`` with ``mean_q05`` and ``mean_q95``. Then
+            ``rank`` (1 is the highest; the median) with its own interval, and the probabilities ``p_first`` of rank 1,
+            ``p_top3`` of being among the top, ``p_above`` of being above the reference. NaN where a region holds no
+            land or nobody is exposed.
         """
         from geobgp.checks.compare import ranks
 
@@ -2373,7 +2374,7 @@ class Posterior:
         self.time  # noqa: B018  (without time there is none)
         return plot_level(View(self, forecast), figure)
 
-    @validated(ax=AXES, by=NAME, reference=real(least=0.0), title=TEXT)
+    @validated(ax=AXES, by=NAME, reference=real(), title=TEXT)
     def plot_ranks(
         self,
         regions: Any,

@@ -144,6 +144,15 @@ def people_above(
     rows = np.tile(np.arange(len(frame)), count)
     shares = inside.shares if count == 1 else sparse.csr_array(sparse.vstack([inside.shares] * count))
     out = table(frame.iloc[rows].reset_index(drop=True), shares, domain, columns).set_index(frame.index[rows])
+    if posterior.protection:  # the regions whose totals are hidden
+        known = totals(
+            posterior, frame, by=None, points=None, quantiles=None, predicted=False, thresholds=(), n_samples=n_samples,
+            rng=rng,
+        )  # fmt: skip
+        hidden = known["hidden"].to_numpy(bool)
+        for name in columns:
+            out[name] = np.where(hidden, np.nan, out[name])
+        out["hidden"], out["why"] = hidden, known["why"].to_numpy()
     if posterior.periods is not None:
         out = with_periods(out, posterior.periods, np.repeat(np.arange(count), len(frame)))
     out.attrs |= {"units": posterior.units, "threshold": float(threshold)}

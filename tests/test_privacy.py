@@ -28,6 +28,7 @@ from geobgp import (
     Periods,
     Posterior,
     bin_areas,
+    bin_points,
     map_risk,
     map_strata,
     store,
@@ -605,3 +606,17 @@ def test_the_attack_succeeds_on_the_rule_by_observed_counts_and_on_exact_values(
     enough = [domain.to_grid(effective_events(p)) >= ATTACKED_K for p in made]
     unrounded = [np.where(n, e, np.nan) for n, e in zip(enough, exact, strict=True)]
     assert gain_of_attack(unrounded, counts, expected, ATTACKED_K) > 0.08
+
+
+def test_people_above_a_threshold_are_hidden_where_totals_are():
+    land = shapely.union(shapely.box(0, 0, 40_000, 30_000), shapely.box(0, 0, 12_000, 42_000))
+    places = np.random.default_rng(9).uniform((0, 0), (40_000, 30_000), (60, 2))
+    strips = gpd.GeoSeries([shapely.box(5000 * i, 0, 5000 * i + 5000, 10_000) for i in range(8)], crs=32632)
+    domain = Domain.from_polygons(land, cell_size=2000, crs=32632)
+    basis = HarmonicBasis.compute(domain, 24, cache=False)
+    posterior = LGCP(basis, Matern(1.5, 15_000.0, 0.8)).fit(bin_points(places, domain)).protected(10)
+    above, totals = posterior.people_above(0.04, strips), posterior.totals(strips)
+    assert totals["hidden"].any() and above["hidden"].tolist() == totals["hidden"].tolist()
+    numbers = [name for name in above if "above" in name]
+    assert above.loc[above["hidden"], numbers].isna().all(axis=None)
+    assert (above.loc[above["hidden"], "why"] != "").all()

@@ -24,6 +24,7 @@ from geobgp.inference.states import FeatureState, SparseState
 from geobgp.land.regions import read_regions, sum_samples, table
 from geobgp.privacy import hide_regions
 from geobgp.text import listed, number, percent
+from geobgp.totals import region_weights
 from geobgp.validation import AXES, BASEMAP, NAME, PATH, POSTERIOR, RNG, TEXT, Rule, real, seed_of, validated, whole
 
 if TYPE_CHECKING:
@@ -714,14 +715,23 @@ def ranks(
     regions: Any,
     *,
     by: str | None = None,
-    top: int = 3,
+    top: int | None = None,
     reference: float | None = None,
     n_samples: int = 2000,
     rng: int | np.random.Generator = 0,
 ) -> gpd.GeoDataFrame:
-    """Return the rate of every region, its rank and what is sure about it; see `Posterior.ranks`."""
-    domain = posterior.domain
+    """Return the rate or mean of every region, its rank and what is sure about it; see `Posterior.ranks`."""
+    domain, link = posterior.domain, posterior.link
+    if reference is not None and not link.lowest <= reference <= link.highest:
+        words = "at least 0" if link.highest == np.inf else f"from {link.lowest:g} to {link.highest:g}"
+        raise DataError(
+            f"{option('reference')} is {words}, as every {posterior.quantity} is; found {reference}.",
+            option="reference",
+            found=reference,
+        )
     frame = read_regions(regions, domain, by=by)
+    if top is None:
+        top = min(3, len(frame))
     if top > len(frame):
         raise DataError(
             f"{option('top')} is a whole number from 1 to the number of regions, {len(frame):,}; found {top!r}.",
@@ -730,31 +740,33 @@ def ranks(
         )
     inside = posterior._within(frame)
     shares = inside.shares
-    weights = sp.csr_array(sp.vstack([inside.exposure(posterior.exposure), posterior.exposure[None, :]]))
-    exposure = np.asarray(weights.sum(axis=1))
+    weights = sp.csr_array(sp.vstack([region_weights(posterior, inside)[0], posterior.amounts[:1]]))
+    amounts = np.asarray(weights.sum(axis=1))
     factor = posterior.shown.factor
     with np.errstate(divide="ignore", invalid="ignore"):
-        rates = factor * sum_samples(posterior.sample_blocks(n_samples, rng), weights) / exposure
-        mean = (factor * (weights @ posterior._nodes.exp_mean()) / exposure)[:-1]
-    rates, overall = rates[:, :-1], rates[:, -1:]
-    ranked = exposure[:-1] > 0
-    place = _places(rates, ranked)
+        values = factor * sum_samples(posterior.sample_blocks(n_samples, rng), weights) / amounts
+        mean = (factor * (weights @ posterior.mean_by_period()[0]) / amounts)[:-1]
+    values, overall = values[:, :-1], values[:, -1:]
+    ranked = amounts[:-1] > 0
+    place = _places(values, ranked)
     limit = overall if reference is None else float(reference)
-    columns = {} if posterior.exposure_kind == "area" else {"exposure": exposure[:-1]}
-    columns |= {"rate": mean}
-    columns |= {f"rate_{quantile_name(q)}": np.quantile(rates, q, axis=0) for q in posterior.quantiles[::2]}
+    main = "rate" if posterior.is_summed else "mean"
+    columns = {} if posterior.exposure_kind in ("area", "observation") else {"exposure": amounts[:-1]}
+    columns |= {main: mean}
+    columns |= {f"{main}_{quantile_name(q)}": np.quantile(values, q, axis=0) for q in posterior.quantiles[::2]}
     columns |= {"rank": np.median(place, axis=0)}
     columns |= {f"rank_{quantile_name(q)}": _quantile(place, q) for q in posterior.quantiles[::2]}
     columns |= {
         "p_first": (place == 1).mean(axis=0),
         f"p_top{int(top)}": (place <= top).mean(axis=0),
-        "p_above": (rates > limit).mean(axis=0),
+        "p_above": (values > limit).mean(axis=0),
     }
-    columns = {name: np.where(ranked, values, np.nan) for name, values in columns.items()}
+    columns = {name: np.where(ranked, column, np.nan) for name, column in columns.items()}
     with np.errstate(divide="ignore", invalid="ignore"):
-        resting = (mean / rates.std(axis=0, ddof=1)) ** 2 if len(rates) > 1 else np.full(len(mean), np.nan)
+        resting = (mean / values.std(axis=0, ddof=1)) ** 2 if len(values) > 1 else np.full(len(mean), np.nan)
     frame_of_ranks = hide_regions(table(frame, shares, domain, columns), posterior, shares, list(columns), resting)
-    frame_of_ranks.attrs["units"] = posterior.units
+    quantity = "rate" if posterior.is_summed else posterior.quantity
+    frame_of_ranks.attrs |= {"units": posterior.units, "quantity": quantity}
     return frame_of_ranks
 
 

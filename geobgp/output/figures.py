@@ -66,6 +66,17 @@ def new_axes(ax: matplotlib.axes.Axes | None, figsize: tuple[float, float] = (7.
     return plt.subplots(figsize=figsize, layout="constrained")[1]
 
 
+def plain(text: Any) -> str:
+    r"""Return a text that matplotlib writes as it is, dollar signs too, in place of setting it as mathematics.
+
+    Examples
+    --------
+    >>> plain("5 $ to 10 $")
+    '5 \\$ to 10 \\$'
+    """
+    return str(text).replace("$", r"\$")
+
+
 def hide_spines(ax: matplotlib.axes.Axes, *sides: str) -> None:
     """Leave out sides of the frame around axes."""
     for side in sides:
@@ -180,7 +191,7 @@ def class_mappable(classes: Classes) -> Any:
 def draw_bar(figure: Any, axes: Any, source: Any, label: str, classes: Classes | None = None) -> None:
     """Draw a colour bar beside axes, or beside several of them together."""
     bar = figure.colorbar(source, ax=axes, shrink=0.75, aspect=22, pad=0.02, spacing="uniform")
-    bar.set_label(label, fontsize=11)
+    bar.set_label(plain(label), fontsize=11)
     bar.outline.set_linewidth(0.5)
     if classes is not None:
         bar.set_ticks(classes.breaks.tolist(), labels=classes.break_labels())
@@ -243,7 +254,7 @@ def dress(ax: matplotlib.axes.Axes, domain: Domain, *, title: str = "", scale_ba
     ax.set_facecolor(WATER)
     hide_spines(ax, *ax.spines)
     if title:
-        ax.set_title(title, fontsize=13, loc="left")
+        ax.set_title(plain(title), fontsize=13, loc="left")
     if scale_bar:
         draw_scale_bar(ax, domain)
 
@@ -543,7 +554,7 @@ def _panels(
     if below:
         figure.supxlabel("\n".join(below), fontsize=10, x=0.01, ha="left", color=QUIET)
     if title:
-        figure.suptitle(title, fontsize=13, x=0.01, ha="left")
+        figure.suptitle(plain(title), fontsize=13, x=0.01, ha="left")
     return figure
 
 
@@ -625,7 +636,7 @@ def plot_level(view: View, figure: Figure | None = None) -> Figure:
             so_far, rest = table["observed"].iloc[late], (table["final"] - table["observed"]).iloc[late]
             axes[1].bar(late, rest, 0.8, so_far, fill=False, edgecolor=QUIET, linestyle=":", linewidth=0.8, zorder=0.5)
     for ax, title, label in zip(axes, titles, (f"level, {view.posterior.units}", "events"), strict=False):
-        ax.set_title(title, fontsize=11, loc="left", color=SHORE)
+        ax.set_title(plain(title), fontsize=11, loc="left", color=SHORE)
         ax.set_ylabel(label, fontsize=9)
         if bool((table[level.low] >= 0).all()):
             ax.set_ylim(bottom=0)
@@ -702,15 +713,16 @@ def plot_ranks(table: pd.DataFrame, ax: matplotlib.axes.Axes | None = None, *, t
         By default a new figure's, as tall as the regions need.
     title : str, optional
     """
-    ends, places = interval_in(table, "rate"), interval_in(table, "rank")
+    main = "rate" if "rate" in table else "mean"
+    ends, places = interval_in(table, main), interval_in(table, "rank")
     if ends is None or places is None:
         raise DataError(
-            "A caterpillar is drawn of rates with their ranks, and this table has none.",
+            "A caterpillar plot shows rates or means with their ranks, and this table has none.",
             option="regions",
             found=list(map(str, table.columns)),
             remedy="Pass regions, or what posterior.ranks(regions) returns.",
         )
-    shown = table[table["rate"].notna()].sort_values("rate", kind="stable")
+    shown = table[table[main].notna()].sort_values(main, kind="stable")
     hidden = len(table) - len(shown)
     if not len(shown):
         raise DataError("No region has a rate that may be shown.", option="regions", found=len(table))
@@ -720,11 +732,12 @@ def plot_ranks(table: pd.DataFrame, ax: matplotlib.axes.Axes | None = None, *, t
     chance = shown["p_above"].to_numpy(float)
     colours = np.where(chance >= 0.95, _HIGHER, np.where(chance <= 0.05, _LOWER, _EITHER))
     ax.hlines(at, shown[ends.low], shown[ends.high], color=colours, linewidth=1.6)
-    ax.scatter(shown["rate"], at, c=colours, s=18, zorder=3)
+    ax.scatter(shown[main], at, c=colours, s=18, zorder=3)
     reference = table.attrs.get("reference")
     if reference is not None:
         ax.axvline(reference, color=SHORE, linewidth=0.9, linestyle="--", zorder=0)
-    names = [str(name) for name in shown[column]] if (column := name_column(shown)) else [str(k) for k in shown.index]
+    column = name_column(shown)
+    names = [plain(name) for name in (shown.index if column is None else shown[column])]
     if len(shown) <= _MOST_NAMES:
         ax.set_yticks(at, names, fontsize=7 if small else 9)
         words = [
@@ -740,7 +753,7 @@ def plot_ranks(table: pd.DataFrame, ax: matplotlib.axes.Axes | None = None, *, t
         ax.set_yticks([])
         ax.set_ylabel(f"{len(shown):,} regions", fontsize=9)
     ax.set_ylim(-0.7, len(shown) - 0.3)
-    if bool((shown[ends.low] >= 0).all()):
+    if main == "rate":
         ax.set_xlim(left=0)
     more = f"; {hidden} without a rate are left out" if hidden else ""
     ax.set_xlabel(f"{table.attrs.get('units', 'rate')}, {ends.words} interval{more}", fontsize=9)
@@ -748,7 +761,8 @@ def plot_ranks(table: pd.DataFrame, ax: matplotlib.axes.Axes | None = None, *, t
     ax.grid(axis="x", color="#dde3e6", linewidth=0.6)
     ax.set_axisbelow(True)
     hide_spines(ax, "right", "top", "left")
-    ax.set_title("Rates of regions" if title is None else title, fontsize=12, loc="left", color=SHORE)
+    usual = f"{str(table.attrs.get('quantity', 'rate')).capitalize()} of regions"
+    ax.set_title(plain(usual if title is None else title), fontsize=12, loc="left", color=SHORE)
     return ax
 
 
@@ -795,7 +809,7 @@ def plot_funnel(
         names = np.asarray(table[column], object)
         for k in np.flatnonzero(some)[beyond != _EITHER][:12]:
             at = (exposure[k], rate[k])
-            ax.annotate(str(names[k]), at, (5, 3), textcoords="offset points", fontsize=8, color=INK)
+            ax.annotate(plain(names[k]), at, (5, 3), textcoords="offset points", fontsize=8, color=INK)
     words = {"area": posterior.domain.area_unit[1], "population": "people", "expected": "expected cases"}
     ax.set_xscale("log")
     ax.set_xlabel(words.get(posterior.exposure_kind, "exposure") + (", those seen" if _has_effort(table) else ""))
@@ -806,7 +820,7 @@ def plot_funnel(
     ax.set_axisbelow(True)
     ax.legend(frameon=False, fontsize=8)
     hide_spines(ax, "right", "top")
-    ax.set_title("Observed rates and chance" if title is None else title, fontsize=12, loc="left", color=SHORE)
+    ax.set_title("Observed rates and chance" if title is None else plain(title), fontsize=12, loc="left", color=SHORE)
     return ax
 
 
@@ -908,6 +922,13 @@ def plot_regions(
             remedy="Use one of relative_risk, rate, mean and expected that the table has.",
         )
     values, low, high = (table[name].to_numpy(float) for name in (shown, ends.low, ends.high))
+    if not np.isfinite(values).any():
+        raise DataError(
+            "No region has a number that may be shown: none of them holds land of the map, or all are hidden.",
+            option="regions",
+            found=len(table),
+            remedy="Check the regions' CRS and place, and the rule on small numbers.",
+        )
     units = "" if shown == "relative_risk" else "events" if shown == "expected" else posterior.units
     usual = _few_classes(values, low, high, ratio=shown == "relative_risk", units=units)
     asked: list[Any] = [look.get(name) for name in ("classes", "vmin", "vmax", "cmap")]
@@ -979,7 +1000,7 @@ def draw_hotspots(ax: matplotlib.axes.Axes, hotspots: gpd.GeoDataFrame) -> None:
         ax.add_artist(PathPatch(path, fill=False, edgecolor="white", linewidth=3.0, zorder=3.1))
         ax.add_artist(PathPatch(path, fill=False, edgecolor=colour, linewidth=1.5, linestyle=dashes, zorder=3.2))
         ax.annotate(
-            str(name), shapely.get_coordinates(shapely.point_on_surface(shape))[0], fontsize=9, color=colour,
+            plain(name), shapely.get_coordinates(shapely.point_on_surface(shape))[0], fontsize=9, color=colour,
             ha="center", va="center", zorder=5, path_effects=[withStroke(linewidth=2.5, foreground="white")],
         )  # fmt: skip
 
@@ -1041,8 +1062,8 @@ def animation(
             grey_land(ax, view.domain)
         if hotspots is not None:
             draw_hotspots(ax, hotspots[hotspots["period"] == name])
-        ax.set_title(field.title if title is None else title, fontsize=11, loc="left", color=QUIET)
-        ax.set_title(f"{name}{view.marks[k]}", fontsize=14, loc="right", fontweight="bold")
+        ax.set_title(plain(field.title if title is None else title), fontsize=11, loc="left", color=QUIET)
+        ax.set_title(plain(f"{name}{view.marks[k]}"), fontsize=14, loc="right", fontweight="bold")
         canvas.draw()
         frames.append(np.asarray(canvas.buffer_rgba())[:, :, :3].copy())
     with replacing(path, parents=True) as temporary:

@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 
+import geopandas as gpd
 import numpy as np
 import pytest
 import shapely
@@ -9,7 +10,7 @@ from models import square
 from posteriors import fitted, prescribed
 from scipy.stats import norm
 
-from geobgp import LGCP, DataError, HarmonicBasis, Matern
+from geobgp import LGCP, BoundaryGP, DataError, Domain, HarmonicBasis, Matern
 from geobgp.errors import InputWarning
 
 
@@ -75,7 +76,7 @@ def test_regions_without_land_have_no_rank():
         ({"top": 0}, "whole number of at least 1; found 0"),
         ({"top": 3}, "found 3"),
         ({"top": 1.5}, "found 1.5"),
-        ({"top": 1, "reference": -1.0}, "a number of at least 0; found -1.0"),
+        ({"top": 1, "reference": -1.0}, "reference is at least 0, as every intensity is; found -1.0"),
         ({"top": 1, "n_samples": 0}, "n_samples must be a whole number of at least 1; found 0"),
     ],
 )
@@ -83,3 +84,28 @@ def test_mistakes(options, words):
     domain = square()
     with pytest.raises(DataError, match=words):
         prescribed(domain, 0.0, 0.3).ranks(cells(domain, [1, 2]), **options)
+
+
+def test_shares_and_values_are_ranked_by_their_means():
+    """The number ranked is that of `totals`, within its own interval, whatever the link."""
+    land = shapely.box(0, 0, 40, 30)
+    regions = gpd.GeoDataFrame(
+        {"name": ["west", "east"]}, geometry=[shapely.box(0, 0, 20, 30), shapely.box(20, 0, 40, 30)]
+    )
+    domain = Domain.from_polygons(land, cell_size=2.0, crs="local")
+    basis, rng = HarmonicBasis.compute(domain, 20, cache=False), np.random.default_rng(0)
+    xy = rng.uniform((0, 0), (40, 30), (150, 2))
+    east, tested = xy[:, 0] / 40, np.full(150, 30.0)
+    values = BoundaryGP(basis, Matern(1.5, 15.0)).fit(xy, -12.0 + 3.0 * east + 0.5 * rng.normal(size=150))
+    shares = BoundaryGP(basis, Matern(1.5, 15.0), "binomial").fit(xy, rng.binomial(30, 0.2 + 0.4 * east), trials=tested)
+    for posterior in (values, shares):
+        ranked, means = posterior.ranks(regions), posterior.totals(regions)["mean"]
+        np.testing.assert_allclose(ranked["mean"], means, rtol=1e-9)
+        assert ranked["mean"].between(ranked["mean_q05"], ranked["mean_q95"]).all()
+        assert ranked["rank"].tolist() == [2, 1] and "p_top2" in ranked and "exposure" not in ranked
+        figure = posterior.plot_ranks(regions)
+        low, high = figure.get_xlim()
+        assert low < means.min() < means.max() < high
+    assert values.ranks(regions, reference=-10.5)["p_above"].tolist() == [0.0, 1.0]
+    with pytest.raises(DataError, match=r"reference is from 0 to 1, as every prevalence is; found 30"):
+        shares.ranks(regions, reference=30.0)
