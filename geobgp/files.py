@@ -11,13 +11,14 @@ import re
 import secrets
 import shutil
 import zipfile
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
-from geobgp.errors import GeobgpError, GeometryError, WriteError, option
+from geobgp.errors import DataError, GeobgpError, GeometryError, WriteError, option
 from geobgp.text import listed
 
 if TYPE_CHECKING:
@@ -246,9 +247,14 @@ def frame_of(value: Any) -> Any:
     >>> table = pyarrow.table({"people": [3], "geom": [shapely.to_wkb(shapely.box(0, 0, 1, 1))]})
     >>> frame_of(table).geometry.area.tolist(), frame_of("points.csv")
     ([1.0], 'points.csv')
+
+    Raises
+    ------
+    DataError
+        If two columns have one name.
     """
     if not _OURS.isdisjoint(kind.__module__.split(".")[0] for kind in type(value).__mro__[:-1]):
-        return value
+        return _each_name_once(value)
     shapes = getattr(value, "__geo_interface__", None)
     if not (hasattr(value, "__arrow_c_stream__") or isinstance(shapes, Mapping)):
         return value
@@ -262,7 +268,7 @@ def frame_of(value: Any) -> Any:
         metadata = [field.metadata or {} for field in table.schema]
         if any(one.get(b"ARROW:extension:name", b"").startswith(b"geoarrow") for one in metadata):
             return gpd.GeoDataFrame.from_arrow(table)
-        frame = table.to_pandas()
+        frame = _each_name_once(table.to_pandas())
         binary = [f.name for f in table.schema if pa.types.is_binary(f.type) or pa.types.is_large_binary(f.type)]
         shape = next((name for name in binary if name.lower() in _SHAPE_COLUMNS), None)
         if shape is None:
@@ -273,6 +279,31 @@ def frame_of(value: Any) -> Any:
         features = shapes if shapes["type"] == "FeatureCollection" else [shapes]
         return gpd.GeoDataFrame.from_features(features, crs=known_crs(getattr(value, "crs", None)))
     return shapely.geometry.shape(shapes)
+
+
+def _each_name_once(value: Any) -> Any:
+    """Return a value; refuse tables of which two columns have one name."""
+    columns = getattr(value, "columns", None)
+    if columns is not None and not getattr(columns, "is_unique", True):
+        check_names(list(columns))
+    return value
+
+
+def check_names(names: Sequence[Any]) -> None:
+    """Refuse names of columns that are there twice.
+
+    Examples
+    --------
+    >>> check_names(["x", "y", "x"])
+    Traceback (most recent call last):
+    geobgp.errors.DataError: Two columns are called 'x'; rename one.
+    """
+    twice = [name for name, n in Counter(names).items() if n > 1]
+    if twice:
+        n = names.count(twice[0])
+        others = f", and others {listed(twice[1:], 3)}" if len(twice) > 1 else ""
+        text = f"{'Two' if n == 2 else f'{n:,}'} columns are called {str(twice[0])!r}{others}"
+        raise DataError(f"{text}; rename {'one' if n == 2 and not others else 'them'}.", found=twice)
 
 
 def known_crs(crs: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import csv
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ import shapely
 from geobgp.errors import DataError, DroppedPointsWarning, GeobgpError, GeometryError, option
 from geobgp.files import (
     check_exists,
+    check_names,
     driver_errors,
     frame_of,
     kind_of,
@@ -55,6 +57,8 @@ def csv_format(path: str | Path, what: str = "points") -> dict[str, Any]:
     ------
     GeometryError
         If it is empty, or no text.
+    DataError
+        If two columns have one name.
     """
     with open_packed(path) as file:
         start = file.read(_START)
@@ -74,12 +78,10 @@ def csv_format(path: str | Path, what: str = "points") -> dict[str, Any]:
             found=str(path),
             remedy="Save it as CSV in UTF-8.",
         )
-    return {
-        "sep": max(",;\t|", key=head.count),
-        "encoding": encoding,
-        "encoding_errors": "replace",
-        "skipinitialspace": True,
-    }
+    separator = max(",;\t|", key=head.count)
+    names = next(csv.reader([head], delimiter=separator, skipinitialspace=True))
+    check_names([name.strip() for name in names if name.strip()])
+    return {"sep": separator, "encoding": encoding, "encoding_errors": "replace", "skipinitialspace": True}
 
 
 def csv_tables(

@@ -7,6 +7,7 @@ import re
 import geopandas as gpd
 import numpy as np
 import pandas as pd
+import pyarrow
 import pytest
 import shapely
 from reading import fixed_effects, node_exposure
@@ -470,3 +471,46 @@ def test_rows_without_a_date_in_periods_that_others_have_count_as_none(domain):
     with pytest.warns(UserWarning, match="lie outside the periods"):
         counts = bin_points(people(1, day="2020-05-01"), domain, time="day", every=periods)
     assert counts.total_weight == 0 and counts.n_outside == 200
+
+
+# -- two columns of one name
+
+
+def twice(frame, name):
+    return pd.concat([frame, frame[[name]]], axis=1)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda p, a, d, s: map_values(p, s, value="v", cell_size=1, crs="local"),
+        lambda p, a, d, s: map_values(people(1, w=1.0), a, value="w", cell_size=1, crs="local"),
+        lambda p, a, d, s: map_prevalence(p, s, positive="v", tested="v", cell_size=1, crs="local"),
+        lambda p, a, d, s: map_risk(p[:50], p[50:], s, confounders=["v"], cell_size=1, crs="local"),
+        lambda p, a, d, s: map_intensity(p, s, places="voronoi", key="v", cell_size=1, crs="local"),
+        lambda p, a, d, s: map_intensity(people(1, v="1"), s, places=a, key="v", cell_size=1, crs="local"),
+        lambda p, a, d, s: bin_points(p, d, weights="v"),
+        lambda p, a, d, s: bin_points(iter([p]), d, time="v", every="year"),
+        lambda p, a, d, s: bin_areas(a, d, "v"),
+        lambda p, a, d, s: area_shares(d, a),
+        lambda p, a, d, s: node_exposure(a, d, column="v"),
+        lambda p, a, d, s: fixed_effects(a, d),
+        lambda p, a, d, s: fixed_effects({"x": a}, d),
+    ],
+)
+def test_two_columns_of_one_name_are_refused_by_every_reader(domain, use):
+    table, shapes = twice(people(1, v=np.arange(200) + 2000), "v"), twice(areas([1, 2, 3, 4], "v"), "v")
+    with pytest.raises(DataError, match=r"^Two columns are called 'v'; rename one\.$"):
+        use(table, shapes, domain, box(0, 0, 8, 4))
+
+
+def test_two_columns_of_one_name_are_refused_in_text_files_and_tables_of_others(domain, tmp_path):
+    path = tmp_path / "points.csv"
+    path.write_text('easting;northing;"v";v;v\n1;1;2;3;4\n')
+    with pytest.raises(DataError, match="3 columns are called 'v'; rename them"):
+        bin_points(path, domain, weights="v")
+    table = pyarrow.table([pyarrow.array([1.0, 2.0])] * 4, names=["easting", "northing", "v", "v"])
+    with pytest.raises(DataError, match="Two columns are called 'v'"):
+        bin_points(table, domain)
+    path.write_text("easting,northing,,\n1,1,,\n")  # empty columns, as spreadsheets leave them
+    assert bin_points(path, domain).n_used == 1
