@@ -43,6 +43,7 @@ from geobgp.data.persons import (
     Groups,
     Persons,
     check_apart,
+    check_periods_of,
     date_rows,
     place_persons,
     read_table,
@@ -844,6 +845,8 @@ class PersonTask(TableTask):
             on_plane = {"cases": cases.counts.points_crs, "controls": controls.counts.points_crs}
             check_one_plane({"land": own_crs(o.land)} | on_plane)
         check_apart(cases, controls)
+        if dated.periods is not None:
+            check_periods_of(cases, controls, dated.periods)
         for what, persons in (("cases", cases), ("controls", controls)):
             for warning in (about_few(len(persons.node), what), persons.about_places(what)):
                 if warning is not None:

@@ -462,6 +462,42 @@ def check_apart(cases: Persons, controls: Persons) -> None:
         )
 
 
+def check_periods_of(cases: Persons, controls: Persons, periods: Periods) -> None:
+    """Refuse cases and controls that no period has both of; warn where most periods have only one of them."""
+    assert cases.period is not None and controls.period is not None
+    ill, well = (np.bincount(period, minlength=periods.n) for period in (cases.period, controls.period))
+    if not (ill.any() and well.any()):
+        return
+    there, alone = (ill > 0) | (well > 0), (ill > 0) != (well > 0)
+    if not (there & ~alone).any():
+        spans = [periods.labels[k] for n in (ill, well) for k in np.flatnonzero(n)[[0, -1]]]
+        of = [first if first == last else f"{first} to {last}" for first, last in (spans[:2], spans[2:])]
+        raise DataError(
+            f"No {periods.noun} has both cases and controls: cases are of {of[0]}, controls of {of[1]}.",
+            option="time",
+            found=0,
+            remedy=(
+                f"Controls are of the time of the cases. Use longer periods ({option('every')}), or leave out "
+                f"{option('time')} for a map of all together."
+            ),
+        )
+    if 2 * alone.sum() > there.sum():
+        n = int((ill + well)[alone].sum())
+        only = [
+            f"{what} alone in {(alone & (some > 0)).sum():,}" for what, some in (("cases", ill), ("controls", well))
+        ]
+        warn(
+            InputWarning(
+                f"{alone.sum():,} of {count(int(there.sum()), 'period')} with persons have only cases or only controls "
+                f"({' and '.join(only)}), {count(n, 'person')} of {int((ill + well).sum()):,}: of the risk in these "
+                "periods next to nothing is learned.",
+                option="every",
+                found=int(alone.sum()),
+                remedy=f"Use longer periods: {option('every', 'year')}.",
+            )
+        )
+
+
 def _check_confounder(cases: pd.Series, controls: pd.Series, name: str) -> None:
     """Refuse a confounder of dates, and one that tells cases from controls by itself: it is the outcome."""
     both = pd.concat([cases, controls], ignore_index=True)

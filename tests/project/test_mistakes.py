@@ -309,6 +309,19 @@ def test_persons_in_both_tables_are_told_of_and_shared_postcodes_are_not():
     assert risk(posts[rng.integers(50, size=100)], posts[rng.integers(50, size=300)]).converged
 
 
+def test_periods_with_cases_or_controls_alone_are_refused_or_told_of():
+    cases, controls = people(1, day="2020-05-01"), people(2, 300, day="2023-05-02")
+    words = r"No year has both cases and controls: cases are of 2020, controls of 2023\. .*time of the cases"
+    with pytest.raises(DataError, match=words) as caught:
+        risk(cases, controls, time="day", every="year")
+    assert caught.value.option == "time"
+    cases = people(1, day=np.repeat(["2020-05-01", "2021-05-01", "2022-05-01"], [150, 30, 20]))
+    controls = people(2, 300, day=np.repeat(["2020-05-02", "2023-05-02"], [200, 100]))
+    words = r"3 of 4 periods with persons .*\(cases alone in 2 and controls alone in 1\), 150 persons of 500: "
+    with pytest.warns(InputWarning, match=words):
+        risk(cases, controls, time="day", every="year", m=24)
+
+
 @pytest.mark.parametrize(
     ("ill", "well", "words"),
     [
