@@ -16,8 +16,7 @@ import pyproj
 import shapely
 from scipy import sparse
 from scipy.spatial import cKDTree
-from scipy.special import logsumexp
-from scipy.stats import poisson
+from scipy.special import gammaln, logsumexp, xlogy
 
 from geobgp.data.counts import events_digest, without_periods
 from geobgp.data.inputs import Given, Within, repeated, within
@@ -1118,13 +1117,24 @@ def _behind(areas: AreaCounts) -> tuple[np.ndarray, _Elsewhere]:
     return rest, _Elsewhere(float(share[-1, -1]), base, share[-1, -1] - share[-1, :-1])
 
 
+def log_poisson(counts: np.ndarray, expected: np.ndarray) -> np.ndarray:
+    """Return the log probability of counts.
+
+    Examples
+    --------
+    >>> log_poisson(np.array([0.0, 2.0]), np.array([0.0, 3.0])).round(4).tolist()
+    [0.0, -1.4959]
+    """
+    return np.asarray(xlogy(counts, expected) - expected - gammaln(counts + 1.0))
+
+
 def even_rate(seen: Combined) -> float:
     """Return the log-likelihood of counts with one rate everywhere."""
     expected = np.asarray(seen.exposure.sum(axis=1)).ravel() * float(seen.counts.sum() / seen.exposure.sum())
-    log_p = poisson.logpmf(np.round(seen.counts), expected)
+    log_p = log_poisson(np.round(seen.counts), expected)
     # In logarithms: a hidden count of a large area can be next to impossible at one rate.
     each = np.arange(seen.interval[0], seen.interval[1] + 1)[:, None]
-    log_p[seen.hidden] = logsumexp(poisson.logpmf(each, expected[seen.hidden]), axis=0)
+    log_p[seen.hidden] = logsumexp(log_poisson(each, expected[seen.hidden]), axis=0)
     return float(np.sum(np.where(expected > 0, log_p, 0.0)))
 
 
