@@ -460,6 +460,8 @@ class CountTask(MapTask):
             o._set("absent", o.absent or "zero")
         o._set("points" if o.areas is None else "areas", table)
         if o.between is None and isinstance(o.every, str) and "," not in o.every:
+            with captured_warnings(self._about_reports.append):
+                reports.check_end(o.every, self.options.as_of is not None)
             o._set("between", reports.between)
         return o
 

@@ -36,6 +36,8 @@ _NEGLIGIBLE = 1e-6
 _NEIGHBOURS = 8
 #: Rows that a message names.
 _NAMED = 8
+#: Periods without events at the end of which nothing is said.
+_QUIET = 3
 
 
 # -- The delay distribution, with right truncation removed ---------------------------------------------------
@@ -331,6 +333,49 @@ class Reports:
         known = self.event[self.event != _NO_DAY]
         return tuple(str(np.datetime64(int(day), "D")) for day in (known.min(), self.now))  # type: ignore[return-value]
 
+    def check_end(self, every: str, asked: bool) -> None:
+        """Refuse, or tell of, a day so late after the last report that most periods would be empty.
+
+        Parameters
+        ----------
+        every : str
+            Of calendar periods, which go on until that day.
+        asked : bool
+            Whether that day was given; else it is that of the last report.
+        """
+        day = self.event[(self.event != _NO_DAY) & (self.weight > 0)]
+        known = self._timed[self.weight[self._timed] > 0]
+        if not (len(day) and len(known)):
+            return
+        longest = int(self.delay[known].max())
+        last = max(int((self.event + self.delay)[known].max()), int(day.max()))
+        periods = Periods.calendar(every, *self.between)
+        index = np.unique(periods.index_of_days(day.astype("datetime64[D]")))
+        empty = periods.n - 1 - int(index.max())
+        if empty <= _QUIET or (asked and self.now - last <= longest):
+            return
+        things = f"{periods.noun}s"
+        text = (
+            f"{count(empty, periods.noun)} without events would follow the {count(len(index), periods.noun)} with some,"
+            f" of which the last is {periods.labels[int(index.max())]}"
+        )
+        last_report = np.datetime64(last, "D")
+        if not asked:
+            if empty > len(index):
+                text = f"The last report is dated {last_report}: {text.replace(' would follow', ' follow')}."
+                remedy = f"Check that date, or say until when reports are known: {option('as_of')}."
+                warn(InputWarning(text, option="reported", found=str(last_report), remedy=remedy))
+            return
+        text = (
+            f"{option('as_of', self.as_of)} is {count(self.now - last, 'day')} after the last report ({last_report}), "
+            f"and the longest delay is {_days(longest)}: {text}."
+        )
+        remedy = f"Give the day until which reports are known, such as {option('as_of', str(last_report))}."
+        if empty > len(index):
+            raise DataError(text, option="as_of", found=self.as_of, remedy=remedy)
+        text = f"{text} They are mapped as {things} in which nothing happened."
+        warn(InputWarning(text, option="as_of", found=self.as_of, remedy=remedy))
+
     @cached_property
     def _timed(self) -> np.ndarray:
         return np.flatnonzero(self.delay >= 0)
@@ -592,6 +637,13 @@ def read_reports(
                 option=name,
                 found=list(table.columns),
             )
+    if time == reported:
+        raise DataError(
+            f"{option('time')} and {option('reported')} are the same column, {time!r}.",
+            option="reported",
+            found=reported,
+            remedy="Name the column with the date of the report, which is another than that of the event.",
+        )
     form = every if isinstance(every, str) else ""
     event, report = (_days_of(table[column], name, date_format, form) for name, column in
                      (("time", time), ("reported", reported)))  # fmt: skip
@@ -613,6 +665,15 @@ def read_reports(
     happened = _whole_days(event.first, there[0])
     delay = np.where(both, _whole_days(report.last, both) - happened - shift, -1)
     negative = both & (delay < 0)
+    if 2 * negative.sum() > both.sum():
+        early = "All" if not (delay[both] > 0).any() else f"{negative.sum():,} of"
+        same = " or on the same day" if early == "All" and not negative[both].all() else ""
+        raise DataError(
+            f"{early} {count(int(both.sum()), 'report')} are dated before their events{same}.",
+            option="reported",
+            found=int(negative.sum()),
+            remedy=f"Are the columns swapped? {option('time', reported)}, {option('reported', time)}.",
+        )
     missing = there[0] & ~there[1]
     later = both & ~negative & (_whole_days(report.last, both) > int(until.astype(np.int64)))
     later |= there[0] & (happened > now)

@@ -490,6 +490,41 @@ def test_small_groups_have_the_delays_of_all(table):
     assert delays.curves[0].n == len(reports.table)
 
 
+def test_a_day_long_after_the_last_report_is_refused_or_told_of(table):
+    last = table["reported"].max().to_numpy().astype("M8[D]")
+    words = (
+        rf"days after the last report \({last}\), and the longest delay is .*: \d+ weeks without events would follow"
+    )
+    for late in ("2035-01-01", last + 7 * (WEEKS + 20)):
+        with pytest.raises(DataError, match=words) as caught:
+            mapped(table, reported="reported", as_of=str(late))
+        assert caught.value.option == "as_of"
+    longest = int((table["reported"] - table["onset"]).max() / np.timedelta64(1, "D"))
+    reports = read(table, as_of=str(last + longest + 1))
+    with pytest.warns(InputWarning, match=words):
+        reports.check_end("week", True)
+    read(table, as_of=str(last + longest)).check_end("week", True)
+    reports.check_end("month", True)
+    wrong = table.copy()
+    wrong.loc[3, "reported"] = "2035-01-01"
+    with pytest.warns(InputWarning, match="The last report is dated 2035-01-01: .* weeks without events follow the 1"):
+        read(wrong, as_of=None).check_end("week", False)
+
+
+def test_columns_of_events_and_reports_that_are_swapped_or_the_same_are_refused(table):
+    n = len(table)
+    words = rf"All {n} reports are dated before their events or on the same day.*swapped.*time='onset', reported='rep"
+    with pytest.raises(DataError, match=words):
+        read_reports(table, time="reported", reported="onset")
+    with pytest.raises(DataError, match=rf"All {n} reports are dated before their events\."):
+        read(table.assign(reported=table["onset"] - pd.Timedelta(days=3)), as_of=None)
+    some = np.where(table.index < 0.6 * n, table["onset"] - pd.Timedelta(days=3), table["onset"] + pd.Timedelta(days=1))
+    with pytest.raises(DataError, match=rf"\d+ of {n} reports are dated before their events\."):
+        read(table.assign(reported=some), as_of=None)
+    with pytest.raises(DataError, match="time and reported are the same column, 'onset'"):
+        mapped(table, reported="onset")
+
+
 def test_mistakes_have_their_messages(table):
     for how, match in (
         ({"reported": "nowhere"}, "no column 'nowhere'"),
