@@ -31,7 +31,7 @@ from geobgp.auto.options import (
 )
 from geobgp.errors import DataError, GeobgpError, option
 from geobgp.style import Style
-from geobgp.validation import THRESHOLDS
+from geobgp.validation import THRESHOLDS, numbers, real
 
 # -- Options of the shell: those of each `map_*`, where the results go and how they look ---------------------
 
@@ -73,12 +73,7 @@ class LookOptions(OptionSet, heading="Results"):
     """How maps look: thresholds, classes, colours, basemap."""
 
     thresholds: tuple[float, ...] = setting(
-        "Map the probability of exceeding T; may be repeated.",
-        "numbers",
-        default=(),
-        flag="--threshold",
-        metavar="T",
-        above=0.0,
+        "Map the probability of exceeding T; may be repeated.", "numbers", default=(), flag="--threshold", metavar="T"
     )
     context: str | None = setting("Outlines and names for map.html, for orientation without network.", "file")
     basemap: str | None = setting(
@@ -92,8 +87,13 @@ class LookOptions(OptionSet, heading="Results"):
     vmax: float | None = setting("Classes are even up to here.", "number")
     cmap: str | None = setting("Colours: a name such as viridis, or '#ffffcc,#800026'.", metavar="NAME")
 
+    #: Whether what is mapped may be negative, as measured values may.
+    signed: ClassVar[bool] = False
+
     def _check(self) -> None:
         THRESHOLDS("thresholds", self.thresholds)
+        if not self.signed:
+            numbers(real(above=0.0), "a list, each a positive number")("thresholds", self.thresholds)
         style = Style.of(**self.look())
         if style.cmap is not None:
             from geobgp.output.palette import colours
@@ -125,6 +125,21 @@ class ShownOptions(FolderOptions, CheckOptions, LookOptions, RegionOptions):
     """What every command takes that writes one map."""
 
 
+class ForecastOptions(OptionSet, heading="Time"):
+    """Periods after the last one."""
+
+    forecast: int = setting("Periods to forecast after the last one.", "number", default=0, least=0, metavar="N")
+
+    def _check(self) -> None:
+        if self.forecast and getattr(self, "time", None) is None:
+            raise DataError(
+                f"{option('forecast')} belongs to events with dates.",
+                option="forecast",
+                found=self.forecast,
+                remedy=f"Name the column of dates: {option('time')}.",
+            )
+
+
 class StudyOptions(OptionSet, heading="Results"):
     """What only the author knows."""
 
@@ -135,7 +150,7 @@ class StudyOptions(OptionSet, heading="Results"):
     )
 
 
-class MapOptions(StudyOptions, ShownOptions, Options):
+class MapOptions(StudyOptions, ForecastOptions, ShownOptions, Options):
     """What ``geobgp map`` is told: the options of `map_intensity`, and what to write."""
 
     show_points: bool = setting(
@@ -144,18 +159,8 @@ class MapOptions(StudyOptions, ShownOptions, Options):
         heading="Results",
         default=False,
     )
-    forecast: int = setting(
-        "Periods to forecast after the last one.", "number", heading="Time", default=0, least=0, metavar="N"
-    )
 
     def _check(self) -> None:
-        if self.forecast and self.time is None:
-            raise DataError(
-                f"{option('forecast')} belongs to events with dates.",
-                option="forecast",
-                found=self.forecast,
-                remedy=f"Name the column of dates: {option('time')}.",
-            )
         if self.show_points and self.time is not None:
             raise DataError(
                 "A map over time shows no points: they are of all periods.",
@@ -171,15 +176,17 @@ class MapOptions(StudyOptions, ShownOptions, Options):
             )
 
 
-class RiskFiles(StudyOptions, ShownOptions, RiskOptions):
+class RiskFiles(StudyOptions, ForecastOptions, ShownOptions, RiskOptions):
     """What ``geobgp risk`` is told: the options of `map_risk`, and what to write."""
 
 
-class ValueFiles(StudyOptions, ShownOptions, ValueOptions):
+class ValueFiles(StudyOptions, ForecastOptions, ShownOptions, ValueOptions):
     """What ``geobgp values`` is told: the options of `map_values`, and what to write."""
 
+    signed: ClassVar[bool] = True
 
-class PrevalenceFiles(StudyOptions, ShownOptions, PrevalenceOptions):
+
+class PrevalenceFiles(StudyOptions, ForecastOptions, ShownOptions, PrevalenceOptions):
     """What ``geobgp prevalence`` is told: the options of `map_prevalence`, and what to write."""
 
 

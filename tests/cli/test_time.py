@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import shapely
+import xarray as xr
 
 from geobgp import Posterior
 from geobgp.cli.app import main
@@ -188,3 +189,33 @@ def test_a_forecast_needs_dates(files, tmp_path, capsys):
     ]
     assert main(words) == 1
     assert "--forecast belongs to events with dates" in capsys.readouterr().err
+
+
+def test_every_kind_of_data_has_forecasts_and_values_have_thresholds_below_zero(tmp_path):
+    """Scores that are negative, shares and risks by year: a forecast of each, and the probability of more than -2."""
+    rng = np.random.default_rng(0)
+    gpd.GeoDataFrame(geometry=[shapely.box(150_000, 460_000, 160_000, 470_000)], crs=28992).to_file(tmp_path / "l.gpkg")
+    xy, tested = rng.uniform((150_000, 460_000), (160_000, 470_000), (150, 2)), rng.integers(5, 20, 150)
+    east = (xy[:, 0] - 150_000) / 10_000
+    frame = gpd.GeoDataFrame(
+        {
+            "score": 2 * east - 2.5 + 0.5 * rng.normal(size=150), "ill": rng.random(150) < 0.3 + 0.3 * east,
+            "tested": tested, "positive": rng.binomial(tested, 0.2 + 0.4 * east), "year": rng.integers(2019, 2022, 150),
+        },
+        geometry=gpd.points_from_xy(*xy.T),
+        crs=28992,
+    )  # fmt: skip
+    frame.to_file(tmp_path / "p.gpkg")
+    common = [str(tmp_path / "p.gpkg"), "--land", str(tmp_path / "l.gpkg"), "--cell-size", "1000", "--features", "16"]
+    common += ["--permeability", "0", "--no-checks", "--no-cache", "-q", "--time", "year", "--every", "year"]
+    kinds = {
+        "values": ["--value", "score", "--threshold", "-2"],
+        "prevalence": ["--positive", "positive", "--tested", "tested"],
+        "risk": ["--status", "ill"],
+    }
+    for kind, more in kinds.items():
+        assert main([kind, *common, *more, "--forecast", "2", "-o", str(tmp_path / kind)]) == 0
+        with xr.open_dataset(tmp_path / kind / "intensity.nc") as data:
+            assert data["forecast"].values.tolist() == [0, 0, 0, 1, 1]
+            assert "exceedance__2" in data or kind != "values"
+        assert main([kind, *common, *more, "-o", str(tmp_path / "no"), "--threshold", "-1"]) == (kind != "values")
