@@ -110,7 +110,7 @@ def write_results(
     ahead = None
     if getattr(options, "forecast", None):
         with steps.stage("forecast"):
-            ahead = posterior.forecast(options.forecast)  # type: ignore[union-attr]
+            ahead = posterior.forecast(options.forecast)
     view, rasters = View(posterior, ahead), list[Path]()
     with steps.stage("rasters") as stage:
         how: dict[str, Any] = {} if periods is None else {"quantiles": posterior.quantiles[::2]}
