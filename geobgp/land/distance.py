@@ -20,6 +20,7 @@ from scipy.sparse.csgraph import dijkstra
 from geobgp.errors import DataError, InputWarning, option, warn
 from geobgp.files import as_frame, read_vector
 from geobgp.land.crs import place_coordinates, project_shapes
+from geobgp.land.regions import check_crs
 from geobgp.text import count, percent
 
 if TYPE_CHECKING:
@@ -86,7 +87,10 @@ def _sources(domain: Domain, places: Any) -> tuple[np.ndarray, np.ndarray]:
         coords = place_coordinates(np.atleast_2d(np.asarray(places, float)), domain.crs, domain.grid.bounds)
         return coords[np.isfinite(coords).all(axis=1)], np.zeros(0, int)
     shapes = np.asarray(places.geometry.to_numpy(), object)
-    if domain.crs is not None and places.crs is not None:
+    check_crs(
+        places.crs, domain.crs is None, "places", "" if domain.crs is None else f"; the domain is in {domain.crs.name}"
+    )
+    if domain.crs is not None:
         shapes = project_shapes(places.geometry, domain.crs)
     shapes = shapely.get_parts(shapes[~(shapely.is_missing(shapes) | shapely.is_empty(shapes))])
     if not len(shapes):

@@ -122,19 +122,7 @@ def check_frame(
         )
     if len(frame) == 0:
         raise GeometryError(f"There are no {what} to add up over; found a table of 0 rows.", option=name)
-    if not local and frame.crs is None:
-        raise CRSError(
-            f"The {what} have no coordinate reference system{place}.",
-            option=name,
-            remedy=f"Set theirs first{in_python(', e.g. frame.set_crs(4326)', ', in the file')}.",
-        )
-    if local and frame.crs is not None:
-        raise CRSError(
-            f"The {what} are in {frame.crs.name}, but the domain has planar coordinates with no place on "
-            'Earth (crs="local").',
-            option=name,
-            remedy=f"Give {what} in the same coordinates, without CRS.",
-        )
+    check_crs(frame.crs, local, what, place)
     if frame.crs is not None:
         check_place(frame.crs, name)
     kinds = set(frame.geometry.geom_type.dropna()) - {"Polygon", "MultiPolygon", "GeometryCollection"}
@@ -144,6 +132,24 @@ def check_frame(
             option=name,
             found=sorted(kinds),
             remedy="Give the areas, not their lines or points.",
+        )
+
+
+def check_crs(crs: pyproj.CRS | None, local: bool, what: str, place: str = "") -> None:
+    """Refuse shapes without a CRS where the map has one, and with one where it has none; see `check_frame`."""
+    name = what.rsplit(" ", 1)[-1]
+    if not local and crs is None:
+        raise CRSError(
+            f"The {what} have no coordinate reference system{place}.",
+            option=name,
+            remedy=f"Set theirs first{in_python(', e.g. frame.set_crs(4326)', ', in the file')}.",
+        )
+    if local and crs is not None:
+        raise CRSError(
+            f"The {what} are in {crs.name}, but the domain has planar coordinates with no place on "
+            'Earth (crs="local").',
+            option=name,
+            remedy=f"Give {what} in the same coordinates, without CRS.",
         )
 
 

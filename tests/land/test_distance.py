@@ -7,7 +7,7 @@ import shapely
 from shapely.geometry import LineString, Point, box
 
 from geobgp import Domain
-from geobgp.errors import DataError, InputWarning
+from geobgp.errors import CRSError, DataError, InputWarning
 
 
 def near(found, exact, cell):
@@ -68,3 +68,16 @@ def test_land_that_no_way_leads_to_is_told():
     assert np.abs(joined.distance_to([[0.5, 0.55]]) - exact)[row].max() < 0.12
     with pytest.raises(DataError, match="None of 1 place is on the land"):
         domain.distance_to([[9.0, 9.0]])
+
+
+def test_places_without_a_crs_are_refused_where_the_land_has_one():
+    plain, utm = gpd.GeoSeries([Point(500, 500)]), "EPSG:32632"
+    land = Domain.from_polygons(gpd.GeoSeries([box(0, 0, 3000, 1000)], crs=utm), cell_size=1000)
+    with pytest.raises(CRSError, match="The places have no coordinate reference system; the domain is in WGS 84 / UTM"):
+        land.distance_to(plain)
+    np.testing.assert_allclose(land.distance_to(plain.set_crs(utm)), land.distance_to([[500.0, 500.0]]))
+    local = Domain.from_polygons(box(0, 0, 3000, 1000), cell_size=1000, crs="local")
+    with pytest.raises(
+        CRSError, match="The places are in WGS 84 / UTM zone 32N, but the domain has planar coordinates"
+    ):
+        local.distance_to(plain.set_crs(utm))
