@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import inspect
 import math
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
 from geobgp.errors import DataError, GeobgpError, option
@@ -541,8 +543,26 @@ def _per_level(one: Rule) -> Callable[[Any], Any]:
     return take
 
 
+def _places(value: Any) -> Any:
+    value = _source(value)
+    if isinstance(value, str) and not Path(value).exists():
+        word = value.lower()
+        if word != _DRAWN and difflib.get_close_matches(word, [_DRAWN], 1, _ALIKE):
+            raise DataError(
+                f"{option('places')} is {value!r}, and there is no such file; did you mean {_DRAWN!r}?",
+                option="places",
+                found=value,
+                remedy=f"Give {option('places', _DRAWN)}, or the path of areas.",
+            )
+    return value
+
+
+#: What stands for cells drawn around places, and from which likeness on another word is taken for a slip of it.
+_DRAWN, _ALIKE = "voronoi", 0.75
 #: Areas that are the places of events, and the columns with their keys.
-PLACES = Rule("a path, polygons, points, 'voronoi', or a mapping of levels to these", _per_level(SOURCE))
+PLACES = Rule(
+    "a path, polygons, points, 'voronoi', or a mapping of levels to these", _per_level(Rule(SOURCE.words, _places))
+)
 KEYS = Rule("a column's name, or a mapping of levels to such names", _per_level(NAME))
 
 #: Dates, weights.

@@ -125,7 +125,9 @@ def level_shares(value: Any, domain: Domain, name: str, most: int = MOST) -> pd.
     named = value.names if isinstance(value, Categorical) else None
     if named:
         table = level_shares(replace(value, names=None), domain, name, most)
-        return _renamed(table, {level_word(code): str(called) for code, called in named.items()})
+        called = {level_word(code): str(word) for code, word in named.items()}
+        _check_named(table, called, name)
+        return _renamed(table, called)
     source = split_use(value.source if isinstance(value, Categorical) else value)[0]
     if isinstance(source, str | os.PathLike) or hasattr(source, "dims"):
         return _of_raster(source, domain, name, most)
@@ -139,6 +141,25 @@ def level_shares(value: Any, domain: Domain, name: str, most: int = MOST) -> pd.
             found=len(values),
         )
     return indicators(values, name, most)
+
+
+def _check_named(table: pd.DataFrame, names: Mapping[str, str], name: str) -> None:
+    """Tell of codes that no land has, where some levels on land are left without a name."""
+    levels = list(map(str, table.columns))
+    codes = {called: code for code, called in table.attrs.get("names", {}).items()}
+    either = {*levels, *(codes[level] for level in levels if level in codes)}
+    stray = [code for code in names if code not in either]
+    bare = [level for level in levels if level not in names and codes.get(level, "") not in names]
+    if stray and bare:
+        warn(
+            InputWarning(
+                f"The covariate {name!r} has names for {count(len(stray), 'code')} that no land has, {listed(stray, 5)}"
+                f", and none for its {count(len(bare), 'level')} {listed(bare, 5)}.",
+                option="covariates",
+                found=stray,
+                remedy="Name levels by their codes.",
+            )
+        )
 
 
 def _renamed(table: pd.DataFrame, names: Mapping[str, str]) -> pd.DataFrame:
@@ -292,6 +313,17 @@ def _of_raster(source: Any, domain: Domain, name: str, most: int = MOST) -> pd.D
     with open_raster(source, None, None) as raster:
         codes = _codes(raster, domain, most)
         words = _ordered({level_word(code) for code in codes}, name, most)
+        decimals = [code for code in codes if code != round(code)]
+        if decimals:
+            warn(
+                InputWarning(
+                    f"The covariate {name!r} is of levels, and the values of {raster.name} are decimals, such as "
+                    f"{number(decimals[0])}: each of its {count(len(codes), 'value')} has an effect of its own.",
+                    option="covariates",
+                    found=len(codes),
+                    remedy=f"Of amounts such as elevation give the path alone: {option('covariates')}.",
+                )
+            )
         by_word = {level_word(code): code for code in codes}
         shares = {word: node_means(raster.where(by_word[word]), domain) for word in words}
         names = {level_word(code): called for code, called in raster.categories().items()}

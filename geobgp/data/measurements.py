@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 #: Fewer places than these are refused; from fewer than those little can be learned.
 FEWEST_PLACES, FEW_PLACES = 5, 30
 _PLACES = ("place", "places")
+#: Larger values, whose squares cannot be added up, are refused.
+MOST = 1e100
+#: Numbers that often stand for no value.
+CODES = (-99999, -9999, -999, -99, 999, 9999, 99999)
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,7 +231,36 @@ def values_of(table: Any, name: str) -> tuple[np.ndarray, dict[str, int]]:
     """Return the values of samples, and why some are not used."""
     values = column_of(table, name, "samples", "value").to_numpy()
     lacking = int(np.isnan(values).sum())
+    known = values[np.isfinite(values)]
+    if known.size and np.abs(known).max() > MOST:
+        raise DataError(
+            f"Values as large as {np.abs(known).max():.1e} are too large to compute with (column {name!r}).",
+            option="value",
+            found=float(np.abs(known).max()),
+            remedy="Write them in a larger unit.",
+        )
+    _warn_of_codes(known, name)
     return values, ({"without_value": lacking} if lacking else {})
+
+
+def _warn_of_codes(values: np.ndarray, name: str) -> None:
+    """Tell of numbers that usually stand for no value, which several rows have and which lie far from all others."""
+    for code in CODES:
+        at = values == code
+        others = values[~at]
+        if at.sum() < 2 or not others.size:
+            continue
+        gap = float(np.abs(others - code).min())
+        if gap > np.ptp(others) or (code < 0 and (others >= 0).all()):
+            warn(
+                InputWarning(
+                    f"{int(at.sum()):,} values are exactly {code} (column {name!r}), and the others go from "
+                    f"{number(float(others.min()))} to {number(float(others.max()))}: a code for missing?",
+                    option="value",
+                    found=int(at.sum()),
+                    remedy="If so, leave these cells empty.",
+                )
+            )
 
 
 def positives_of(table: Any, positive: str, tested: str) -> tuple[np.ndarray, np.ndarray, dict[str, int]]:

@@ -10,7 +10,7 @@ from shapely.geometry import box
 from geobgp import Categorical, Domain, Group, Smooth
 from geobgp.data.effects import fixed_effects
 from geobgp.data.sources import Reading
-from geobgp.errors import DataError
+from geobgp.errors import DataError, InputWarning
 
 CATEGORIES = (
     "<CategoryNames><Category/><Category>forest</Category><Category/><Category>meadow</Category></CategoryNames>"
@@ -114,3 +114,22 @@ def test_polygons_with_several_columns_need_one_of_the_covariate_s_name(domain):
     frame["Ward"] = [1, 2]
     with pytest.raises(DataError, match=r"have 2 columns: 'country', 'Ward'\. Which is meant"):
         effects_of(domain, district=frame)
+
+
+def test_names_of_codes_that_no_land_has_are_told_of(domain, raster):
+    path = raster("")
+    words = "names for 1 code that no land has, '9', and none for its 3 levels '1', '3', '5'"
+    with pytest.warns(InputWarning, match=words):
+        effects_of(domain, cover=Categorical(path, names={9: "x"}))
+    # A whole legend, of which the land has a part.
+    legend = {1: "forest", 3: "meadow", 5: "bog", 9: "x"}
+    assert effects_of(domain, cover=Categorical(path, names=legend, reference=1)).columns.shape[1] == 3
+
+
+def test_levels_that_are_decimals_are_told_of(domain):
+    transform = rasterio.Affine(1000, 0, 500_000, 0, -1000, 5_010_000)
+    values = np.repeat(np.linspace(0.25, 9.25, 10), 10).reshape(10, 10)
+    array = xr.DataArray(values, dims=("y", "x")).rio.write_crs(32633).rio.write_transform(transform)
+    with pytest.warns(InputWarning, match="decimals, such as 0.25: each of its 10 values has an effect of its own"):
+        effects_of(domain, height=Categorical(array))
+    effects_of(domain, height=Categorical(array.round()))

@@ -29,6 +29,7 @@ from geobgp import (
     map_values,
 )
 from geobgp.cli.app import main
+from geobgp.data.measurements import values_of
 from geobgp.errors import InputWarning
 from geobgp.land.regions import area_shares
 
@@ -527,3 +528,29 @@ def test_two_columns_of_one_name_are_refused_in_text_files_and_tables_of_others(
         bin_points(table, domain)
     path.write_text("easting,northing,,\n1,1,,\n")  # empty columns, as spreadsheets leave them
     assert bin_points(path, domain).n_used == 1
+
+
+# -- words and numbers
+
+
+def test_a_slip_of_voronoi_is_named():
+    for slip in ("vornoi", "Voronoy", "voronois"):
+        with pytest.raises(DataError, match=f"places is '{slip}', and there is no such file; did you mean 'voronoi'?"):
+            map_intensity(people(1), box(0, 0, 8, 4), places=slip, crs="local", cell_size=1)
+
+
+def test_values_too_large_to_compute_with_are_refused():
+    with pytest.raises(DataError, match=r"^Values as large as 2\.0e\+302 are too large to compute with"):
+        map_values(people(1, v=np.linspace(1, 200, 200) * 1e300), box(0, 0, 8, 4), value="v", crs="local", cell_size=1)
+
+
+@pytest.mark.parametrize("code", [-9999, 9999, -999])
+def test_a_code_for_missing_values_is_told_of(code):
+    values = np.random.default_rng(1).normal(10, 1, 200)
+    values[:10] = code
+    with pytest.warns(InputWarning, match=rf"10 values are exactly {code} \(column 'v'\).*a code for missing\?"):
+        values_of(people(1, v=values), "v")
+    with pytest.warns(InputWarning, match="values are exactly -99"):
+        values_of(people(1, v=np.where(np.arange(200) < 3, -99, np.arange(200) * 10)), "v")
+    values_of(people(1, v=np.linspace(-2000, 12000, 141).repeat(2)[:200]), "v")  # 9,999 is no stranger here
+    values_of(people(1, v=np.r_[np.arange(900.0, 1098), 999, 999]), "v")
