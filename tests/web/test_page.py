@@ -67,7 +67,7 @@ def test_keys_alone_read_the_map(page, posterior):
     page.key("Tab", TAB)
     assert page.run("document.activeElement.getAttribute('aria-label')").startswith("Map: Bites. Arrow keys")
     assert page.run(cross) == "block"
-    assert "Enter reads" in page.run(readout)
+    assert "Enter shows" in page.run(readout)
     # In the middle there is a lake; to the west of it there is land.
     seen = set()
     for _ in range(4):
