@@ -113,6 +113,18 @@ class _Exp(Link):
         return _exp_mean(mixture, -1.0), _exp_mean(mixture, -2.0)
 
 
+def _moments_by_quadrature(link: Link, mixture: NormalMixture) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean and variance of a quantity by Gauss-Hermite quadrature."""
+    sd = np.sqrt(mixture.var)
+    first, second = np.zeros(mixture.mu.shape), np.zeros(mixture.mu.shape)
+    for point, weight in zip(POINTS, WEIGHTS, strict=True):  # one at a time: maps are large
+        value = link.inverse(mixture.mu + sd * point)
+        first += weight * value
+        second += weight * value**2
+    mean = mixture.weight @ first
+    return mean, np.maximum(mixture.weight @ second - mean**2, 0.0)
+
+
 def _exp_mean(mixture: NormalMixture, factor: float) -> np.ndarray:
     """Return the mean of exp(factor · η)."""
     return NormalMixture(mixture.weight, factor * mixture.mu, factor**2 * mixture.var).exp_mean()
@@ -181,14 +193,7 @@ class _Logit(Link):
         return -np.log(value) - np.log1p(-value)
 
     def moments(self, mixture: NormalMixture) -> tuple[np.ndarray, np.ndarray]:
-        sd = np.sqrt(mixture.var)
-        first, second = np.zeros(mixture.mu.shape), np.zeros(mixture.mu.shape)
-        for point, weight in zip(POINTS, WEIGHTS, strict=True):  # one at a time: maps are large
-            share = expit(mixture.mu + sd * point)
-            first += weight * share
-            second += weight * share**2
-        mean = mixture.weight @ first
-        return mean, np.maximum(mixture.weight @ second - mean**2, 0.0)
+        return _moments_by_quadrature(self, mixture)
 
     def reciprocal_moments(self, mixture: NormalMixture) -> tuple[np.ndarray, np.ndarray]:
         odds, square = _exp_mean(mixture, -1.0), _exp_mean(mixture, -2.0)
@@ -248,7 +253,7 @@ class LogOf(Link):
 
     def moments(self, mixture: NormalMixture) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and variance of the logarithm."""
-        raise NotImplementedError
+        return _moments_by_quadrature(self, mixture)
 
 
 #: The lowest quantity that has a logarithm.

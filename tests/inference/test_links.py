@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 from scipy.integrate import quad
 
-from geobgp.inference.links import LINKS, SQUARE
+from geobgp.inference.links import LINKS, SQUARE, LogOf
 from geobgp.inference.mixture import NormalMixture
 
 MIXTURE = NormalMixture(
@@ -62,3 +62,19 @@ def test_nothing_lies_beyond_the_range(link):
 @pytest.mark.parametrize("link", LINKS.values(), ids=repr)
 def test_a_link_is_the_same_in_another_process(link):
     assert pickle.loads(pickle.dumps(link)) is link
+
+
+def test_the_logarithm_of_a_quantity_has_the_moments_of_an_integral():
+    mixture = NormalMixture(np.array([0.3, 0.7]), np.array([[0.2], [-0.5]]), np.array([[0.4], [0.9]]))
+    mean, variance = LogOf(LINKS["exp"]).moments(mixture)
+    np.testing.assert_allclose([mean, variance], mixture.moments(), rtol=1e-9)
+
+    def log_share(power):
+        def weighed(x):
+            return mixture.weight @ stats.norm.pdf(x, mixture.mu[:, 0], np.sqrt(mixture.var[:, 0]))
+
+        return quad(lambda x: weighed(x) * (-np.log1p(np.exp(-x))) ** power, -15, 15)[0]
+
+    mean, variance = LogOf(LINKS["logit"]).moments(mixture)
+    assert mean[0] == pytest.approx(log_share(1), rel=1e-5)
+    assert variance[0] == pytest.approx(log_share(2) - log_share(1) ** 2, rel=1e-4)
