@@ -1063,12 +1063,13 @@ class Posterior:
             yield from self._fresh_draws(n, rng)
             return
         # One set of draws serves every table of a run: it is kept until another is asked for.
-        notes = self.fit.notes
-        if notes.get("draws", (None,))[0] != (n, rng):
-            notes["draws"] = (n, rng), list(self._fresh_draws(n, rng))
-            for block in notes["draws"][1]:
+        asked, (known, blocks) = (n, rng), self.fit.notes.get("draws", (None, []))
+        if known != asked:
+            blocks = list(self._fresh_draws(n, rng))
+            for block in blocks:
                 block.flags.writeable = False
-        yield from notes["draws"][1]
+            self.fit.notes["draws"] = asked, blocks
+        yield from blocks
 
     def _fresh_draws(self, n: int, rng: int | np.random.Generator | None) -> Iterator[np.ndarray]:
         rng, states = np.random.default_rng(rng), self.fit.states

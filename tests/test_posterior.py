@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import json
+import pickle
 import sys
 
 import geopandas as gpd
@@ -13,6 +14,7 @@ import pytest
 import shapely
 import xarray as xr
 from paths import ROOT
+from posteriors import fitted
 from scipy import stats
 
 from geobgp import LGCP, BoundaryGP, Domain, FullRank, HarmonicBasis, Matern, Posterior, bin_points, simulate_points
@@ -576,3 +578,18 @@ def test_intervals_hold_what_they_promise():
             nominal = int(name.split()[1])
             assert abs(mean - nominal) < 3 + 2.5 * error, (row, name)
             assert error < 4
+
+
+def test_one_set_of_draws_serves_all_and_is_neither_mixed_up_nor_written_to():
+    """Sets that are asked for in turn stay what they are; the kept one is read-only, and in no pickle."""
+    posterior, _ = fitted()
+    first = np.concatenate(list(posterior.draws(40, 1)))
+    in_turn = [np.concatenate(list(posterior.draws(n, seed))) for n, seed in ((30, 1), (40, 2), (40, 1))]
+    np.testing.assert_array_equal(in_turn[2], first)
+    assert in_turn[0].shape[0] == 30 and not np.array_equal(in_turn[1], first)
+    halfway, other = posterior.draws(40, 1), posterior.draws(30, 1)
+    begun = [next(halfway), next(other)]
+    np.testing.assert_array_equal(np.concatenate([begun[0], *halfway]), first)
+    with pytest.raises(ValueError, match="read-only"):
+        next(posterior.draws(40, 1))[0] = 0.0
+    assert "draws" not in pickle.loads(pickle.dumps(posterior.fit)).notes
