@@ -325,13 +325,14 @@ def write(path: str | Path, kind: str, content: dict[str, Any], source: str) -> 
 
 def record(posterior: Posterior) -> dict[str, Any]:
     """Return what a file holds of a posterior, for `restored`: no persons with confounders, no small numbers."""
+    without_field = posterior._known_without_field() if posterior.design.blocks else None
     if posterior.protection:
         posterior = reduced(posterior)
     noted = posterior._known_variation() if "variation" in posterior.fit.notes else None
     if posterior.persons is not None and posterior.design.names:
         # With confounders they would be persons, and not numbers of them.
         posterior = replace(posterior, persons=None)
-    return {"posterior": posterior, "variation": noted}
+    return {"posterior": posterior, "variation": noted, "without_field": without_field}
 
 
 def restored(content: dict[str, Any]) -> Posterior:
@@ -343,6 +344,8 @@ def restored(content: dict[str, Any]) -> Posterior:
         posterior = replace(posterior, persons=replace(persons, effects=alike))
     if content["variation"] is not None:
         posterior.fit.notes["variation"] = content["variation"]
+    if content.get("without_field") is not None:
+        posterior.fit.notes["means_without_field"] = content["without_field"]
     return posterior
 
 

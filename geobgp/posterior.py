@@ -1733,6 +1733,12 @@ class Posterior:
 
         return known_variation(self)
 
+    def _known_without_field(self) -> np.ndarray | None:
+        """Return the means of intercept and effects in a model without a field, where that can be told."""
+        from geobgp.checks.variation import known_without_field
+
+        return known_without_field(self)
+
     def _fitted_variogram(self) -> Spatial | None:
         """Nugget, sill and range of measured values; None of other maps."""
         from geobgp.checks.variogram import spatial

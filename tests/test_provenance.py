@@ -20,6 +20,7 @@ from affine import Affine
 
 import geobgp
 from geobgp import provenance
+from geobgp.auto.options import Options
 from geobgp.provenance import changed, files_of, identified
 
 
@@ -169,3 +170,29 @@ def test_versions_are_those_of_what_runs():
     found = provenance.versions()
     assert found["python"].count(".") == 2 and found["scipy"] and "thread" in found["BLAS"]
     assert shutil.which("python") is None or "/" not in json.dumps(found)
+
+
+def test_covariates_of_every_kind_are_known_by_their_files(mapped, tmp_path):
+    files, people, _ = mapped
+    people.to_netcdf(tmp_path / "wet.nc")
+    areas = tmp_path / "areas.gpkg"
+    gpd.GeoDataFrame({"name": ["a"]}, geometry=case.land().geometry[:1], crs=case.land().crs).to_file(areas)
+    o = Options(
+        points=files.points_gpkg,
+        land=case.land(),
+        covariates={
+            "wet": geobgp.Smooth(str(tmp_path / "wet.nc"), k=8),
+            "away": geobgp.Smooth(geobgp.Distance(areas)),
+            "use": geobgp.Categorical(tmp_path / "wet.nc", names={1: "wood"}),
+            "both": geobgp.Interaction("wet", "use"),
+        },
+    )
+    sources = o.sources()
+    assert {k: Path(v).name for k, v in sources.items() if k.startswith("covariate")} == {
+        "covariate wet": "wet.nc", "covariate away": "areas.gpkg", "covariate use": "wet.nc",
+    }  # fmt: skip
+    recorded = o.record(needed=True, matters=True)["covariates"]
+    assert recorded["wet"] == "Smooth(source='wet.nc', k=8)" and str(tmp_path) not in str(recorded)
+    missing = dataclasses.replace(o, covariates={"wet": geobgp.Smooth("nowhere.tif")})
+    with pytest.raises(geobgp.GeobgpError, match="nowhere.tif"):
+        missing.check_files()

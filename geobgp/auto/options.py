@@ -235,9 +235,7 @@ class OptionSet:
                 named |= _by_level(name, value)
             elif how.kind == "rasters":
                 for key, given in (value or {}).items():
-                    if isinstance(given, str) and given.endswith("|interaction"):
-                        continue  # of two others
-                    named |= _by_number(f"covariate {key}", given)
+                    named |= _by_number(f"covariate {key}", _read_from(given))
         return {name: value for name, value in named.items() if value is not None}
 
     def files(self) -> dict[str, str]:
@@ -252,9 +250,7 @@ class OptionSet:
                     paths |= _paths(what, one)
             elif how.kind == "rasters":
                 for key, given in (value or {}).items():
-                    if isinstance(given, str) and given.endswith("|interaction"):
-                        continue  # of two others
-                    paths |= _paths(f"covariate {key}", given)
+                    paths |= _paths(f"covariate {key}", _read_from(given))
         return paths
 
     def check_files(self) -> None:
@@ -1375,6 +1371,17 @@ def takes(options: type[OptionSet], **renamed: str) -> Callable[[F], F]:
     return decorate
 
 
+def _read_from(covariate: Any) -> Any:
+    """Return what a covariate is read from, of whatever kind it is; None of an interaction of two others."""
+    from geobgp.data.effects import Distance, Interaction, Kind
+
+    while isinstance(covariate, Kind):
+        if isinstance(covariate, Interaction):
+            return None
+        covariate = covariate.places if isinstance(covariate, Distance) else covariate.source
+    return None if isinstance(covariate, str) and covariate.endswith("|interaction") else covariate
+
+
 def _by_number(what: str, value: Any) -> dict[str, Any]:
     """Return an input, or those of several periods with their numbers, by what they are for."""
     if isinstance(value, (list, tuple)) and not all(isinstance(one, (int, float)) for one in value):
@@ -1404,6 +1411,11 @@ def _plain(value: Any, kind: Kind) -> Any:
             return [_plain(v, kind) for v in value]
     if isinstance(value, Mapping):
         return {str(name): _plain(v, kind) for name, v in value.items()}
+    if kind == "rasters" and dataclasses.is_dataclass(value) and not isinstance(value, type):  # as it would be called
+        fields = dataclasses.fields(value)
+        given = {one.name: getattr(value, one.name) for one in fields if one.default is not getattr(value, one.name)}
+        words = [f"{name}={_plain(one, kind)!r}" for name, one in given.items()]
+        return f"{type(value).__name__}({', '.join(words)})"
     if kind in ("periods", "column or values") and not isinstance(value, str):
         several = isinstance(value, (list, tuple)) and kind == "periods"
         return [str(v) for v in value] if several else f"a {type(value).__name__}"

@@ -238,10 +238,9 @@ def _add_without_field(
     posterior: Posterior, frame: pd.DataFrame, contrasts: np.ndarray, mixture: NormalMixture
 ) -> list[str]:
     """Add what the covariates do in a model without a field, and say where it differs much."""
-    known = known_without_field(posterior)
-    if known is None:
+    mean = known_without_field(posterior)
+    if mean is None:
         return []
-    mean, _ = known
     size = contrasts.shape[1]
     change = np.exp if posterior.link.ratio is not None else lambda values: values
     without, sd = contrasts @ mean[:size], np.sqrt(mixture.moments()[1])

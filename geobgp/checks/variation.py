@@ -263,17 +263,21 @@ def _without_field(posterior: Posterior) -> EffectsFit:
     return effects_fit
 
 
-def known_without_field(posterior: Posterior) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return mean and covariance of intercept and effects without a field; None where that cannot be told."""
-    try:
-        if posterior.periods is not None:
-            _check_known(posterior)
-            moments: tuple[np.ndarray, np.ndarray] = fit_without_field(posterior).states[0].coefficients()
-            return moments
-        without = _without_field(posterior)
-    except (GeobgpError, np.linalg.LinAlgError):
-        return None
-    return without.mean, without.covariance
+def known_without_field(posterior: Posterior) -> np.ndarray | None:
+    """Return the means of intercept and effects without a field, worked out once; None where that cannot be told."""
+    notes = posterior.fit.notes
+    if "means_without_field" not in notes:
+        try:
+            if posterior.periods is None:
+                mean = _without_field(posterior).mean
+            else:
+                _check_known(posterior)
+                mean = fit_without_field(posterior).states[0].coefficients()[0]
+        except (GeobgpError, np.linalg.LinAlgError):
+            return None
+        notes["means_without_field"] = mean
+    found: np.ndarray = notes["means_without_field"]
+    return found
 
 
 def _fit_without_field(posterior: Posterior) -> EffectsFit:
