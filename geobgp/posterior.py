@@ -1883,10 +1883,16 @@ class Posterior:
 
     @validated(name=NAME, ax=AXES)
     def effect_plot(self, name: str, ax: matplotlib.axes.Axes | None = None) -> matplotlib.axes.Axes:
-        """Draw the effect of a number or a curve, its interval, and where the covariate's values are over the land."""
-        from geobgp.checks.effects import covariate_values, effect_curve
-        from geobgp.output.figures import plot_effect
+        """Draw the effect of a number or a curve, its interval, and where the covariate's values are over the land.
 
+        Levels and groups are drawn below each other, with their intervals: levels against the reference, groups against
+        their average.
+        """
+        from geobgp.checks.effects import covariate_values, curves_of, effect_curve, effect_levels
+        from geobgp.output.figures import plot_effect, plot_levels
+
+        if name not in curves_of(self):
+            return plot_levels(effect_levels(self, name), name, self.link.ratio, ax)
         curve, values = effect_curve(self, name), covariate_values(self, name)
         unit = self.design.block(name).unit
         return plot_effect(curve, values, f"{name}, {unit}" if unit else name, self.link.ratio, ax)

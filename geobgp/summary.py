@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -68,7 +69,7 @@ class Summary(Mapping[str, Any]):
         for name, value in self.facts.items():
             label = name.replace("_", " ")
             if name == "coefficients":
-                out += [(f"  {c['name']}" if k else c["name"], _coefficient(c)) for k, c in enumerate(value)]
+                out += _coefficients(value)
             elif name == "tried":
                 out += [("tried" if k == 0 else "", _rung(rung)) for k, rung in enumerate(value)]
             elif name == "choices":
@@ -289,7 +290,7 @@ def describe(posterior: Posterior) -> Summary:
     if (fitted := posterior._fitted_variogram()) is not None:
         facts["variogram"] = fitted.facts()
     facts |= {
-        "coefficients": posterior.coefficients.to_dict("records"),
+        "coefficients": _with_kinds(posterior.coefficients.to_dict("records"), posterior.design),
         "elbo": posterior.elbo,
         "hyperparameter_points": len(fit.states),
         "rounds": int(fit.rounds),
@@ -374,13 +375,40 @@ def _quantity(fact: Mapping[str, Any]) -> str:
     return f"{number(fact['value'])}{unit} ({interval_words(fact)})"
 
 
+def _with_kinds(coefficients: list[dict[Any, Any]], effects: Effects) -> list[dict[Any, Any]]:
+    """Return coefficients with the curve that they are the line of, or the group that they are a level of."""
+    kinds: dict[str, dict[str, str | None]] = {}
+    for block in effects.blocks:
+        if block.spline is not None and not block.parents:
+            kinds[block.terms[0].name] = {"line_of": block.covariate}
+        elif block.kind == "group":
+            kinds |= {term.name: {"group_of": block.covariate, "level": term.part} for term in block.terms}
+    return [c | kinds.get(c["name"], {}) for c in coefficients]
+
+
+def _coefficients(facts: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Return the lines of coefficients; of a group one, with its lowest and its highest level."""
+    out: list[tuple[str, str]] = []
+    for covariate, some in groupby(facts, key=lambda c: c.get("group_of")):
+        each = list(some)
+        if covariate is None:
+            out += [(f"  {c['name']}" if k or out else c["name"], _coefficient(c)) for k, c in enumerate(each)]
+            continue
+        low, high = (pick(each, key=lambda c: float(c["mean"])) for pick in (min, max))
+        words = (f"{c['level']} {number(c['mean'])} ({interval_words(c)})" for c in (low, high))
+        out.append((f"  {covariate}", f"{len(each)} groups, from {' to '.join(words)}"))
+    return out
+
+
 def _coefficient(c: Mapping[str, Any]) -> str:
+    if "line_of" in c:
+        return f"a curve, see effects(); its straight part {number(c['mean'])} ({interval_words(c)})"
     text = f"{number(c['mean'])} ({interval_words(c)})"
     for what in ("rate", "odds"):
         ratio, ends = c.get(f"{what}_ratio", math.nan), interval_in(c, f"{what}_ratio")
         if math.isfinite(ratio) and ends is not None:
             low, high = number(c[ends.low]), number(c[ends.high])
-            per = "" if c.get("level") is not None else " per unit"
+            per = "" if isinstance(c.get("level"), str) else " per unit"
             text += f"; {what} x {number(ratio)} ({low} to {high}){per}"
     return text
 

@@ -300,13 +300,47 @@ def effect_curve(posterior: Posterior, name: str, n: int = 101) -> pd.DataFrame:
     return frame
 
 
+def effect_levels(posterior: Posterior, name: str) -> pd.DataFrame:
+    """Return the effect of every level against the reference, or of every group against their average, the lowest first.
+
+    The reference is among the levels, without an interval.
+    """
+    block = _known_block(posterior, name)
+    if block.parents:
+        raise DataError(
+            f"{name!r} is an interaction, of which there is no figure.",
+            option="name",
+            found=name,
+            remedy="Its effects are in effects().",
+        )
+    which = _columns_of(posterior.design, block)
+    contrasts = np.zeros((len(which), 1 + len(posterior.design.terms)))
+    grouped = block.kind == "group"
+    contrasts[np.arange(len(which)), which] = 1.0 if grouped else 1.0 / block.scales
+    mixture, ratio = _mixture(posterior, contrasts), posterior.link.ratio is not None
+    change, same = (np.exp, 1.0) if ratio else (lambda values: values, 0.0)
+    named = [str(term.part if grouped else term.level) for term in block.terms]
+    values = {quantile_name(q): change(mixture.quantile(q)) for q in posterior.quantiles}
+    frame = pd.DataFrame({"level": named} | values)
+    if not grouped:
+        frame.loc[len(frame)] = [str(block.terms[0].reference), np.nan, same, np.nan]
+    out = frame.sort_values(frame.columns[2], kind="stable", ignore_index=True)
+    out.attrs["against"] = "the average of the groups" if grouped else str(block.terms[0].reference)
+    return out
+
+
 def curves_of(posterior: Posterior) -> list[str]:
     """Return which covariates are numbers, with an effect along their values."""
-    return [
-        block.covariate
-        for block in posterior.design.blocks
-        if not (block.parents or block.kind == "group" or block.terms[0].level is not None)
-    ]
+    return [block.covariate for block in posterior.design.blocks if not (block.parents or _has_levels(block))]
+
+
+def levels_of(posterior: Posterior) -> list[str]:
+    """Return which covariates are levels or groups."""
+    return [block.covariate for block in posterior.design.blocks if not block.parents and _has_levels(block)]
+
+
+def _has_levels(block: Block) -> bool:
+    return block.kind == "group" or block.terms[0].level is not None
 
 
 def _along(posterior: Posterior, name: str, what: str) -> Block:
@@ -314,12 +348,16 @@ def _along(posterior: Posterior, name: str, what: str) -> Block:
     block = _known_block(posterior, name, what)
     if name not in curves_of(posterior):
         raise DataError(
-            f"The covariate {name!r} has no curve: it is of {'an interaction' if block.parents else 'levels'}.",
+            f"The covariate {name!r} has no curve: it is {_what(block)}.",
             option=what,
             found=name,
             remedy="Its effects are in effects().",
         )
     return block
+
+
+def _what(block: Block) -> str:
+    return "an interaction" if block.parents else f"of {'groups' if block.kind == 'group' else 'levels'}"
 
 
 def _known_block(posterior: Posterior, name: str, what: str = "name") -> Block:
@@ -414,7 +452,7 @@ def _given(posterior: Posterior, name: str, value: Any) -> Any:
 def _tell_beyond(posterior: Posterior, changed: Effects, name: str) -> None:
     """Tell how far numbers lie outside those that the effect was learned from."""
     block = posterior.design.block(name)
-    if block.kind == "group" or block.terms[0].level is not None:
+    if _has_levels(block):
         return
     which = _columns_of(posterior.design, block)[0]
     before = _own(posterior, block)[:, 0]

@@ -1433,8 +1433,6 @@ def plot_effect(
     ratio : str, optional
         What the effect is called where it multiplies.
     """
-    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
-
     ax = new_axes(ax, (6.0, 4.0))
     low, middle, high = (curve[column] for column in curve.columns[1:])
     ax.fill_between(curve["value"], low, high, color=SHORE, alpha=0.2, lw=0)
@@ -1444,14 +1442,57 @@ def plot_effect(
     ax.plot(values, foot, "|", color=SHORE, ms=6, transform=ax.get_xaxis_transform(), clip_on=False)
     if ratio:
         ax.set_yscale("log")
-        wide = float(np.max(high)) > _WIDE * float(np.min(low))
-        ax.yaxis.set_major_locator(LogLocator(numticks=7) if wide else MaxNLocator(6))
-        ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value, 2)))
-        ax.yaxis.set_minor_locator(NullLocator())
+        _mark_ratios(ax.yaxis, float(np.min(low)), float(np.max(high)))
     ax.set_xlabel(name)
     ax.set_ylabel(f"{ratio or 'difference'} against the average of the land")
     hide_spines(ax, "top", "right")
     return ax
+
+
+def plot_levels(
+    table: pd.DataFrame, name: str, ratio: str | None, ax: matplotlib.axes.Axes | None = None
+) -> matplotlib.axes.Axes:
+    """Draw the effects of levels or groups below each other, each with its interval; the lowest is at the bottom.
+
+    Parameters
+    ----------
+    table : DataFrame
+        From `effect_levels`: ``level`` and three quantiles; a reference has no interval.
+    name : str
+        Of the covariate.
+    ratio : str, optional
+        What the effect is called where it multiplies.
+    """
+    ax = new_axes(ax, (6.0, 1.4 + 0.22 * min(max(len(table), 4), _MOST_NAMES)))
+    at = np.arange(len(table))
+    low, middle, high = (table[column] for column in table.columns[1:])
+    ax.hlines(at, low, high, color=SHORE, alpha=0.4, linewidth=2.5)
+    ax.plot(middle, at, "o", color=SHORE, ms=4)
+    ax.axvline(1.0 if ratio else 0.0, color=SHORE, lw=0.6, ls=":")
+    if ratio:
+        ax.set_xscale("log")
+        _mark_ratios(ax.xaxis, float(np.nanmin(low)), float(np.nanmax(high)))
+    room = float(ax.get_window_extent().height / ax.figure.dpi)  # inches
+    if len(table) <= max(room / 0.13, 1):
+        ax.set_yticks(at, [plain(level) for level in table["level"]], fontsize=min(9, 60 * room / max(len(table), 1)))
+        ax.set_ylabel(plain(name))
+    else:
+        ax.set_yticks([])
+        ax.set_ylabel(plain(f"{name}, {len(table):,} groups"))
+    ax.set_ylim(-0.7, len(table) - 0.3)
+    ax.set_xlabel(plain(f"{ratio or 'difference'} against {table.attrs['against']}"))
+    ax.tick_params(axis="y", length=0)
+    hide_spines(ax, "top", "right")
+    return ax
+
+
+def _mark_ratios(axis: Any, low: float, high: float) -> None:
+    """Mark an axis of ratios, which is logarithmic, with plain numbers."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+
+    axis.set_major_locator(LogLocator(numticks=7) if high > _WIDE * low else MaxNLocator(6))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: number(value, 3)))  # two digits would move 1.05 to 1.1
+    axis.set_minor_locator(NullLocator())
 
 
 def plot_excursion(

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from geobgp.checks.effects import covariate_values, curves_of, effect_curve
+from geobgp.checks.effects import covariate_values, curves_of, effect_curve, effect_levels, levels_of
 from geobgp.inference.mixture import interval_in
-from geobgp.output.figures import plot_effect
+from geobgp.output.figures import plot_effect, plot_levels
 from geobgp.report.figures import done, new_figure
 from geobgp.text import number
 
@@ -25,7 +25,7 @@ _BESIDE, _MOST_CURVES = 2, 12
 def effect_facts(posterior: Posterior) -> dict[str, Any]:
     """Return head, rows and sentences of the table of effects, and the picture of their curves."""
     frame = posterior.effects(evidence=True)
-    curves = curves_of(posterior)
+    curves = [*curves_of(posterior), *levels_of(posterior)]
     return {
         "effect_table": table_of(frame),
         "effect_sentences": frame.attrs["sentences"],
@@ -88,11 +88,15 @@ def _ends(row: dict[str, Any]) -> str:
 
 
 def _picture(posterior: Posterior, names: list[str]) -> str:
-    """Return the curves of covariates in one picture."""
+    """Return the effects of covariates in one picture: curves, and levels below each other."""
     down = math.ceil(len(names) / _BESIDE)
     figure = new_figure((4.6 * min(_BESIDE, len(names)), 3.4 * down))
     axes = np.ravel(figure.subplots(down, min(_BESIDE, len(names)), squeeze=False))
+    curves = curves_of(posterior)
     for name, ax in zip(names, axes, strict=False):
+        if name not in curves:
+            plot_levels(effect_levels(posterior, name), name, posterior.link.ratio, ax)
+            continue
         unit = posterior.design.block(name).unit
         label = f"{name}, {unit}" if unit else name
         plot_effect(effect_curve(posterior, name), covariate_values(posterior, name), label, posterior.link.ratio, ax)

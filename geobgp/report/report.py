@@ -468,11 +468,12 @@ def _chosen(posterior: Posterior, inputs: ReportInputs) -> list[tuple[str, ...]]
 def _ladder(posterior: Posterior) -> list[tuple[str, ...]]:
     """Return the fits that were compared, one row each."""
     unit = "" if posterior.domain.crs is None else " m"
+    vary = [name for name in ("kernel", "family") if len({getattr(r, name) for r in posterior.tried}) > 1]
     return [
         (
             f"{number(r.cell_size)}{unit}",
             f"{r.nodes:,}",
-            r.prior,
+            ", ".join(filter(None, (r.prior, *(getattr(r, name) for name in vary)))),
             r.water,
             f"{r.gain:,.1f}",
             f"{r.seconds:.1f}",

@@ -7,7 +7,7 @@ import pytest
 from shapely.geometry import box
 
 from geobgp import LGCP, Categorical, DataError, Domain, Group, HarmonicBasis, Interaction, Matern, Posterior, Smooth
-from geobgp.checks.effects import _coefficients
+from geobgp.checks.effects import _coefficients, effect_levels
 from geobgp.errors import InputWarning
 
 matplotlib.use("Agg")
@@ -59,7 +59,12 @@ def test_the_table_holds_the_truth_on_the_scale_people_report(fitted):
     assert table.loc["both", "rate_ratio"] != table.loc["both", "rate_ratio"] and table.loc["both", "tau"] < 0.3
     names = set(posterior.coefficients["name"])
     assert "hump" in names and not any("curve" in name for name in names)
-    assert "sd of effects of hump" in str(posterior.summary())
+    text = str(posterior.summary())
+    assert "sd of effects of hump" in text and "a curve, see effects(); its straight part" in text
+    assert "10 groups, from " in text and "clinic 3" not in text  # one line for all of them
+    line, wood = (next(one for one in text.splitlines() if one.startswith(f"  {name} ")) for name in ("line", "use wood"))
+    assert line.endswith("per unit") and not wood.endswith("per unit")
+    assert {c.get("group_of") for c in posterior.summary().to_dict()["coefficients"]} == {None, "clinic"}
 
 
 def test_a_curve_holds_the_truth_and_is_drawn(fitted):
@@ -222,6 +227,29 @@ def test_over_periods_too(domain):
         same.fit.states[0].node_moments()[0], posterior.fit.states[0].node_moments()[0], atol=1e-9
     )
     assert low.fit.states[0].node_moments()[0].shape == (3, domain.n_nodes)
+
+
+def test_levels_and_groups_are_drawn_with_their_intervals(fitted):
+    posterior = fitted[1]
+    levels, groups = effect_levels(posterior, "use"), effect_levels(posterior, "clinic")
+    row = posterior.effects().set_index("covariate").loc["use"]
+    wood = levels.set_index("level").loc["wood"]
+    assert wood["q50"] == pytest.approx(row["rate_ratio"]) and wood["q95"] == pytest.approx(row["rate_ratio_q95"])
+    assert levels.set_index("level").loc["meadow", "q50"] == 1 and levels["q05"].isna().sum() == 1
+    ends = posterior.effects().set_index("covariate").loc["clinic"]
+    assert [groups["level"].iloc[0], groups["level"].iloc[-1]] == [ends["from"], ends["to"]]
+    assert groups["q50"].iloc[-1] / groups["q50"].iloc[0] == pytest.approx(ends["rate_ratio"])
+    ax = posterior.effect_plot("clinic")
+    assert [label.get_text() for label in ax.get_yticklabels()] == groups["level"].tolist()
+    assert ax.get_xlabel() == "rate ratio against the average of the groups"
+    assert posterior.effect_plot("use").get_xlabel() == "rate ratio against meadow"
+    ax.figure.canvas.draw()
+    for tick, label in zip(ax.get_xticks(), ax.get_xticklabels(), strict=True):  # marks say where they are
+        assert not label.get_text() or float(label.get_text()) == pytest.approx(tick, rel=0.01)
+    with pytest.raises(DataError, match="interaction"):
+        posterior.effect_plot("both")
+    with pytest.raises(DataError, match="of groups"):
+        posterior.effect_curve("clinic")
 
 
 def test_a_saved_fit_knows_its_effects(fitted, tmp_path):
