@@ -194,5 +194,5 @@ def test_covariates_of_every_kind_are_known_by_their_files(mapped, tmp_path):
     recorded = o.record(needed=True, matters=True)["covariates"]
     assert recorded["wet"] == "Smooth(source='wet.nc', k=8)" and str(tmp_path) not in str(recorded)
     missing = dataclasses.replace(o, covariates={"wet": geobgp.Smooth("nowhere.tif")})
-    with pytest.raises(geobgp.GeobgpError, match="nowhere.tif"):
+    with pytest.raises(geobgp.GeobgpError, match=r"nowhere\.tif"):
         missing.check_files()

@@ -62,7 +62,8 @@ def test_the_table_holds_the_truth_on_the_scale_people_report(fitted):
     text = str(posterior.summary())
     assert "sd of effects of hump" in text and "a curve, see effects(); its straight part" in text
     assert "10 groups, from " in text and "clinic 3" not in text  # one line for all of them
-    line, wood = (next(one for one in text.splitlines() if one.startswith(f"  {name} ")) for name in ("line", "use wood"))
+    lines = text.splitlines()
+    line, wood = (next(one for one in lines if one.startswith(f"  {name} ")) for name in ("line", "use wood"))
     assert line.endswith("per unit") and not wood.endswith("per unit")
     assert {c.get("group_of") for c in posterior.summary().to_dict()["coefficients"]} == {None, "clinic"}
 
