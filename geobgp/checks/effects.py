@@ -301,7 +301,7 @@ def effect_curve(posterior: Posterior, name: str, n: int = 101) -> pd.DataFrame:
 
 
 def effect_levels(posterior: Posterior, name: str) -> pd.DataFrame:
-    """Return the effect of each level against the reference, or of each group against their average, from the lowest up.
+    """Return the effect of each level against the reference, or of each group against their average, the lowest first.
 
     The reference is among the levels, without an interval.
     """
