@@ -996,8 +996,8 @@ def fixed_effects(covariates: Covariates | None, reading: Reading, like: Effects
     if like is None:
         straight = np.flatnonzero([t.part is None for t in effects.terms])
         standard = effects.columns[..., 1 + straight].reshape(weight.size, len(straight))
-        numbers = np.array([effects.terms[j].level is None for j in straight], bool)
-        _warn_correlated(tuple(effects.names[j] for j in straight), standard, weight.ravel(), numbers)
+        owners = np.array([block.covariate for block in blocks for _ in block.terms], dtype=object)[straight]
+        _warn_correlated([effects.terms[j] for j in straight], owners, standard, weight.ravel())
         _warn_by_group(effects, straight, domain.node_areas)
     return effects
 
@@ -1312,8 +1312,9 @@ def by_name(effects: Effects, own: np.ndarray) -> dict[str, Any]:
     return out
 
 
-def _warn_correlated(names: tuple[str, ...], standard: np.ndarray, weight: np.ndarray, numbers: np.ndarray) -> None:
-    """Warn of covariates of which one says what another one says, or several others together."""
+def _warn_correlated(terms: Sequence[Term], owners: np.ndarray, standard: np.ndarray, weight: np.ndarray) -> None:
+    """Warn of covariates of which one says what another one says, or several others (or levels) together."""
+    names = [term.name for term in terms]
     correlation = (standard * weight[:, None]).T @ standard
     rows, cols = np.nonzero(np.triu(np.abs(correlation) > _CORRELATED, 1))
     for i, j in zip(rows, cols, strict=True):
@@ -1327,18 +1328,19 @@ def _warn_correlated(names: tuple[str, ...], standard: np.ndarray, weight: np.nd
                 remedy="Leave one out, or combine them.",
             )
         )
-    alone = np.flatnonzero(numbers & ~np.isin(np.arange(len(names)), np.r_[rows, cols]))
-    for j in alone:
-        others = alone[alone != j]
+    alone = np.flatnonzero(~np.isin(np.arange(len(names)), np.r_[rows, cols]))
+    for j in sorted(alone, key=lambda j: terms[j].level is not None):
+        others = alone[owners[alone] != owners[j]]
         share = np.linalg.lstsq(correlation[np.ix_(others, others)], correlation[others, j], rcond=None)[0]
         if len(others) > 1 and share @ correlation[others, j] > _CORRELATED**2:
-            these = [names[i] for i, part in zip(others, share, strict=True) if abs(part) > _PART]
+            parts = others[np.abs(share) > _PART]
+            these = {owners[i]: f"the levels of {owners[i]!r}" if terms[i].level else repr(owners[i]) for i in parts}
             warn(
                 InputWarning(
-                    f"The covariate {names[j]!r} follows from {listed(these)} together: the data can hardly tell their "
-                    "effects apart, and their coefficients are uncertain.",
+                    f"The covariate {owners[j]!r} follows from {', '.join(these.values())} together: the data can "
+                    "hardly tell their effects apart, and their coefficients are uncertain.",
                     option="covariates",
-                    found=[names[j], *these],
+                    found=[owners[j], *these],
                     remedy="Leave one of them out.",
                 )
             )

@@ -184,6 +184,17 @@ def test_a_covariate_that_follows_from_others_is_named(domain):
     assert effects_of(domain, a=x + y + noise, b=x, c=y, d=noise**2).names
 
 
+def test_what_does_not_vary_within_levels_is_named(domain):
+    rng = np.random.default_rng(0)
+    use = rng.integers(0, 5, domain.n_nodes)
+    height, county = np.array([3.0, 1.0, 4.0, 1.5, 9.0])[use], np.array(["a", "b", "b", "a", "b"])[use]
+    with pytest.warns(InputWarning, match="'height' follows from the levels of 'use' together"):
+        effects_of(domain, height=height, use=Categorical(use), x=domain.node_points[:, 0])
+    with pytest.warns(InputWarning, match="'county' follows from the levels of 'use' together"):
+        effects_of(domain, use=Categorical(use), county=county)
+    assert effects_of(domain, height=height + rng.normal(size=len(use)), use=Categorical(use)).names
+
+
 def test_a_fit_with_curves_and_groups_is_read_as_it_was_saved(domain, tmp_path):
     rng = np.random.default_rng(0)
     x, group = domain.node_points[:, 0], rng.integers(0, 5, domain.n_nodes)
