@@ -454,7 +454,9 @@ class Reports:
         expected = m2 * n / m
         variance = m1 * m2 * n * np.maximum(m - n, 0.0) / (m**2 * np.maximum(m - 1.0, 1.0))
         inner = slice(1, None)  # of delay zero all are at risk that are left
-        spread = math.sqrt(float(variance[inner].sum()) * self.excess)
+        # Of both halves by themselves: over both of them a change would count as chance.
+        excess = sum(self._excess(part) for part in (first, second)) / 2.0
+        spread = math.sqrt(float(variance[inner].sum()) * excess)
         if spread == 0.0:
             return None
         z = float((n2 - expected)[inner].sum()) / spread
@@ -466,7 +468,11 @@ class Reports:
     @cached_property
     def excess(self) -> float:
         """How much more delays vary from week to week of events than chance has it, as a factor of variances."""
-        rows, block = self._timed, 7
+        return self._excess(self._timed)
+
+    def _excess(self, rows: np.ndarray) -> float:
+        """Return it of some events."""
+        block = 7
         cohort = (self.now - self.event[rows]) // block  # weeks back from now, whole ones
         lag = self.delay[rows] // block
         size = int(cohort.max()) + 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import subprocess
 import textwrap
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -531,6 +532,8 @@ def _panels(
     grid = np.ravel(figure.subplots(math.ceil(len(which) / across), across, squeeze=False))
     for ax in grid[len(which) :]:
         ax.set_axis_off()
+    # How many letters of a heading fit above a map, beside the legend.
+    letters = max(int((figure.get_figwidth() - 1.2) / across * 72 / (0.62 * 10)), 4)
     for k, ax in zip(which, grid, strict=False):
         show_cells(view.domain, field.values[k], ax, classes=field.classes, colour_bar=False, scale_bar=False)
         hatch_cells(ax, view.domain, view.hatched[0][k])
@@ -538,7 +541,7 @@ def _panels(
             grey_land(ax, view.domain)
         if hotspots is not None:
             draw_hotspots(ax, hotspots[hotspots["period"] == view.labels[k]])
-        heading = f"{view.labels[k]}{view.marks[k]}"
+        heading = textwrap.fill(f"{view.labels[k]}{view.marks[k]}", letters, break_long_words=False)
         ax.set_title(heading, fontsize=10, loc="left", style="italic" if view.marks[k] else "normal")
     bar = class_mappable(field.classes)
     if bar is not None:
@@ -1008,6 +1011,10 @@ def draw_hotspots(ax: matplotlib.axes.Axes, hotspots: gpd.GeoDataFrame) -> None:
 # -- Periods as a film ---------------------------------------------------------------------------------------
 
 
+#: Size of the title above each picture of a film, in points.
+_FILM_TITLE = 11
+
+
 def animation(
     view: View,
     path: str | Path,
@@ -1033,9 +1040,6 @@ def animation(
     **how
         ``variable``, ``threshold``, ``classes``, ... as of `plot_posterior`.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     path = Path(path)
     kind = path.suffix.lower()
     if kind not in (".gif", ".mp4"):
@@ -1051,24 +1055,37 @@ def animation(
     field = DrawnMap.of(view, **how)
     size = map_size(view.domain)
     dpi = 2 * round(width / size[0] / 2)
+    above = plain(field.title if title is None else title)
     frames = []
-    for k, name in enumerate(view.labels):
-        figure = Figure(figsize=size, dpi=dpi, layout="constrained")
-        canvas: Any = FigureCanvasAgg(figure)
-        ax = figure.subplots()
-        show_cells(view.domain, field.values[k], ax, classes=field.classes, label=field.label)
-        hatch_cells(ax, view.domain, view.hatched[0][k], f"hatched: {view.hatched[1]}")
-        if view.posterior.protection:
-            grey_land(ax, view.domain)
-        if hotspots is not None:
-            draw_hotspots(ax, hotspots[hotspots["period"] == name])
-        ax.set_title(plain(field.title if title is None else title), fontsize=11, loc="left", color=QUIET)
-        ax.set_title(plain(f"{name}{view.marks[k]}"), fontsize=14, loc="right", fontweight="bold")
+    for k in range(len(view.labels)):
+        canvas: Any = _film_picture(view, field, k, above, (size, dpi), hotspots).canvas
         canvas.draw()
         frames.append(np.asarray(canvas.buffer_rgba())[:, :, :3].copy())
     with replacing(path, parents=True) as temporary:
         (_write_gif if kind == ".gif" else _write_mp4)(temporary, frames, seconds)
     return path
+
+
+def _film_picture(
+    view: View, field: DrawnMap, k: int, title: str, size: tuple[tuple[float, float], int], hotspots: Any
+) -> Figure:
+    """Return the picture of a period, below the title of all of them and its own name."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure, name = Figure(figsize=size[0], dpi=size[1], layout="constrained"), view.labels[k]
+    FigureCanvasAgg(figure)
+    ax = figure.subplots()
+    show_cells(view.domain, field.values[k], ax, classes=field.classes, label=field.label)
+    hatch_cells(ax, view.domain, view.hatched[0][k], f"hatched: {view.hatched[1]}")
+    if view.posterior.protection:
+        grey_land(ax, view.domain)
+    if hotspots is not None:
+        draw_hotspots(ax, hotspots[hotspots["period"] == name])
+    words = textwrap.fill(title, round(size[0][0] * 72 / (0.58 * _FILM_TITLE)))
+    figure.suptitle(words, fontsize=_FILM_TITLE, x=0.02, ha="left", color=QUIET)
+    ax.set_title(plain(f"{name}{view.marks[k]}"), fontsize=14, loc="left", fontweight="bold")
+    return figure
 
 
 def _write_gif(path: Path, frames: list[np.ndarray], seconds: float) -> None:

@@ -453,6 +453,18 @@ def test_warnings_are_those_of_any_cells(table):
     assert posterior.delays.numbers["negative"] == 1
 
 
+@pytest.mark.parametrize("ratio", [0.2, 3.0])
+@pytest.mark.parametrize("rng", [1, 2])
+def test_delays_that_change_much_are_told_of_few_weeks(ratio, rng):
+    """A change is no reason to think that delays vary by themselves."""
+    rng = np.random.default_rng(rng)
+    day = np.repeat(np.arange(126), rng.poisson(7, 126))
+    delay = rng.gamma(1.3, np.where(day < 60, 10.0, 10.0 * ratio) / 1.3)
+    rows = pd.DataFrame({"onset": START + day, "reported": START + day + delay.astype(int)})
+    with pytest.warns(InputWarning, match="Delays have changed"):
+        read(rows, as_of=str(START + 125)).over(Periods.calendar("week", str(START), str(START + 125)))
+
+
 def test_delays_that_change_are_told_with_numbers():
     rng = np.random.default_rng(1)
     day = np.repeat(np.arange(140), 15)

@@ -16,7 +16,8 @@ from scipy.stats import poisson
 
 from geobgp import LGCP, DataError, FullRank, Matern
 from geobgp.output import palette
-from geobgp.output.figures import funnel_limits, overdispersion_of
+from geobgp.output.figures import DrawnMap, _film_picture, funnel_limits, overdispersion_of
+from geobgp.output.grids import View
 
 mpl.use("Agg")
 
@@ -189,6 +190,16 @@ def test_hot_spots_are_outlined_on_maps(posterior):
     assert written == {str(k) for k in table["hotspot"]}
     with pytest.raises(DataError, match="none was given"):
         posterior.plot(hotspots=True)
+
+
+def test_long_titles_of_films_do_not_lie_over_each_other():
+    view = View(mapped("points", "over periods"))
+    title = "Probability of more than 4.29e-06 events per unit area per day, of all that were reported"
+    figure = _film_picture(view, DrawnMap.of(view), 1, title, ((4.0, 6.0), 60), None)
+    figure.canvas.draw()
+    above, below = figure._suptitle.get_window_extent(), figure.axes[0]._left_title.get_window_extent()
+    assert above.y0 >= below.y1 and above.x1 <= figure.bbox.x1 and below.x1 <= figure.bbox.x1
+    assert figure._suptitle.get_text().replace("\n", " ") == title
 
 
 def test_a_film_has_a_picture_of_each_period(tmp_path):

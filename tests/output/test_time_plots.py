@@ -45,11 +45,15 @@ def test_a_map_for_each_period_in_one_set_of_classes(source, ahead):
     assert [ax.get_ylabel() for ax in bars] == ["mean, events per unit area"]
 
 
-def test_of_many_periods_every_second_is_drawn(source):
+def test_of_many_periods_every_second_is_drawn(source, ahead):
     figure = plot_posterior(source)
     assert len(panels(figure)) == 15
     assert panels(figure)[-1].get_title(loc="left") == "2020-06"
     assert figure._suptitle.get_text() == "Bites; 15 of 30 months"
+    figure = plot_posterior(source, forecast=ahead, columns=16, periods=[*MONTHS.labels[:14], *ahead.periods.labels])
+    figure.canvas.draw()
+    ends = [ax._left_title.get_window_extent() for ax in panels(figure)]
+    assert not any(one.overlaps(other) for k, one in enumerate(ends) for other in ends[:k])
 
 
 def test_uncertainty_and_a_map_of_one_class():
