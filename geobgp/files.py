@@ -637,6 +637,12 @@ def without_formula(cell: Any) -> Any:
 
 def write_csv(path: str | os.PathLike[str], frame: pd.DataFrame, *, index: bool = False) -> None:
     """Write a table for spreadsheets, without its geometries; text that would begin a formula is escaped."""
+    with replacing(path) as temporary:
+        temporary.write_text(csv_text(frame, index=index), encoding="utf-8", newline="")
+
+
+def csv_text(frame: pd.DataFrame, *, index: bool = False) -> str:
+    """Return what `write_csv` writes."""
     import geopandas as gpd
     import pandas as pd
 
@@ -649,5 +655,4 @@ def write_csv(path: str | os.PathLike[str], frame: pd.DataFrame, *, index: bool 
     }
     table = pd.DataFrame(columns)
     table.columns = [without_formula(str(name)) for name in frame.columns]
-    with replacing(path) as temporary:
-        table.to_csv(temporary, index=False)
+    return str(table.to_csv(index=False))

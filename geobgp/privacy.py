@@ -494,7 +494,7 @@ def render_text(posterior: Posterior) -> tuple[str, str]:
             f"{number(posterior.lengthscale / scale)} {unit}"
         )
     if rule.step:
-        lines.append(f"the others are told in steps of {percent(float(np.expm1(rule.step)))}")
+        lines.append(f"the others are reported in steps of {percent(float(np.expm1(rule.step)))}")
     return (f"{int(cells.sum()):,} of {count(cells.size, 'cell')}{over} without numbers", "; ".join(lines))
 
 
@@ -506,7 +506,7 @@ def hidden_words(posterior: Posterior) -> str:
     why = [f"fewer than {rule.min_count} events"] if rule.min_count else []
     why += [f"fewer than {rule.min_people:,g} people"] if rule.min_people else []
     share = float(hidden.mean())
-    return f"rests on {' or '.join(why)} ({percent(share, None if share >= 0.01 else 1)} of the cells)"
+    return f"based on {' or '.join(why)} ({percent(share, None if share >= 0.01 else 1)} of the cells)"
 
 
 def shown_words(posterior: Posterior) -> str:
@@ -519,7 +519,7 @@ def shown_words(posterior: Posterior) -> str:
             f"{number(rule.learned / scale)} {unit}."
         )
     if rule.step:
-        told.append(f"Values are told in steps of {percent(float(np.expm1(rule.step)))}.")
+        told.append(f"Values are reported in steps of {percent(float(np.expm1(rule.step)))}.")
     return " ".join(told)
 
 

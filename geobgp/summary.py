@@ -176,7 +176,11 @@ def events_in_words(points: Mapping[str, float]) -> str:
     ('4,446 points', '4,975 events in 12 areas')
     >>> events_in_words({"used": 61, "places": 20}), events_in_words({"used": 5, "positive": 31, "tested": 90})
     ('61 measurements at 20 sites', '31 positive of 90 tested at 5 sites')
+    >>> events_in_words({"used": 9, "cases": 1, "controls": 8}), events_in_words({"used": 324, "total_weight": 392.0})
+    ('1 case and 8 controls', '324 points with a total weight of 392')
     """
+    if "cases" in points and "controls" in points:
+        return f"{count(round(points['cases']), 'case')} and {count(round(points['controls']), 'control')}"
     sites = count(round(points.get("places", points.get("used", 0))), "site")
     if "tested" in points:
         return f"{points['positive']:,.0f} positive of {points['tested']:,.0f} tested at {sites}"
@@ -186,7 +190,8 @@ def events_in_words(points: Mapping[str, float]) -> str:
         return f"fewer than {count(round(points['fewer_than']), 'point')}"
     used, in_areas = round(points.get("used", 0)), round(points.get("in_areas", 0))
     if not in_areas:
-        return count(used, "point")
+        weight = points.get("total_weight")
+        return count(used, "point") + ("" if weight is None else f" with a total weight of {number(weight)}")
     text = f"{count(in_areas, 'event')} in {count(round(points['areas']), 'area')}"
     return text if used == in_areas else f"{count(used - in_areas, 'point')} and {text}"
 

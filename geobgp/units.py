@@ -220,6 +220,18 @@ def check_units(asked: str | None, exposed: bool) -> None:
         Units.of(asked, "population")
 
 
+def exceeds(quantity: str, threshold: float, units: str) -> str:
+    """Return the event that a threshold is exceeded; ratios, shares and probabilities have no unit after the number.
+
+    Examples
+    --------
+    >>> exceeds("intensity", 0.2, "events per km²"), exceeds("relative risk", 1.0, "times the average risk")
+    ('the intensity exceeds 0.2 events per km²', 'the relative risk exceeds 1')
+    """
+    plain = quantity in (RELATIVE_RISK, *_PLAIN) and (quantity != "value" or units == _PLAIN["value"])
+    return f"the {quantity} exceeds {number(threshold, 3)}{'' if plain or not units else ' ' + units}"
+
+
 def warn_if_far(
     threshold: float, units: str, chances: tuple[float, float], values: tuple[float, float], interval: str
 ) -> str:

@@ -443,18 +443,18 @@ def test_the_shell_hides_them_in_every_file_and_says_what_it_hid(tmp_path, capsy
     loaded = Posterior.load(out / "posterior.geobgp")
     with rasterio.open(out / "mean.tif") as raster, rasterio.open(out / "coverage.tif") as land:
         hidden, there = (int((np.isnan(raster.read(1)) & (land.read(1) > 0)).sum()), int((land.read(1) > 0).sum()))
-        assert "Blank: rests on fewer than 10 events" in raster.tags().get("small_numbers", "")
+        assert "Blank: based on fewer than 10 events" in raster.tags().get("small_numbers", "")
     words = f"{hidden:,} of {there:,} cells without numbers"
     report, page = ((out / name).read_text("utf-8") for name in ("report.html", "map.html"))
     assert words in report and "CDC WONDER" in report
     record = json.loads((out / "summary.json").read_text("utf-8"))
     assert record["choices"]["small numbers"]["value"] == words and record["options"]["min_count"] == "cdc"
-    assert hidden > 0 and "rests on fewer than 10 events (" in page
+    assert hidden > 0 and "based on fewer than 10 events (" in page
     assert record["command"].count("--min-count cdc") == 1
     assert {"hidden", "why"} <= set(gpd.read_file(out / "regions.gpkg"))
     with zipfile.ZipFile(out / "map.qgz") as project:
         layers = "".join(project.read(name).decode("utf-8", "ignore") for name in project.namelist())
-    assert "Hidden: rests on fewer than 10 events" in layers
+    assert "Hidden: based on fewer than 10 events" in layers
     assert loaded.min_count == 10
 
 

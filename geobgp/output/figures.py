@@ -28,6 +28,7 @@ from geobgp.privacy import legend
 from geobgp.style import Style
 from geobgp.summary import latent_name
 from geobgp.text import number, percent
+from geobgp.units import exceeds
 from geobgp.validation import as_floats
 
 if TYPE_CHECKING:
@@ -400,8 +401,8 @@ class DrawnMap:
         if threshold is not None:
             values, ramp = view.exceedance(threshold), "probability"
             usual = palette.classes_for("exceedance", values)
-            label = "probability" if view.n == 1 else f"probability of more than {number(threshold, 3)}"
-            title = f"Probability of more than {number(threshold, 3)} {units}"
+            label = "probability" if view.n == 1 else f"probability that {exceeds(what, threshold, '')}"
+            title = f"Probability that {exceeds(what, threshold, units)}"
         elif variable == "uncertainty":
             values, of_mean = uncertainty(data)
             ramp, title = "uncertainty", "Relative uncertainty" if of_mean else "Standard deviation"

@@ -29,6 +29,7 @@ from geobgp.report.effects import effect_facts
 from geobgp.report.thresholds import about_thresholds, above_columns
 from geobgp.summary import interval_words, latent_name
 from geobgp.text import events, listed, number, percent, size_text, whole_percent
+from geobgp.units import exceeds
 from geobgp.web import page as templates
 
 if TYPE_CHECKING:
@@ -292,6 +293,7 @@ def render(shown: Posterior | View, inputs: ReportInputs) -> str:
         title=posterior.title or posterior.default_title,
         what=posterior.units if posterior.quantity == "intensity" else f"the {posterior.quantity}",
         units=posterior.units,
+        exceeds=exceeds,
         linear=linear,
         interval=whole_percent(posterior.interval),
         version=geobgp.__version__,

@@ -52,14 +52,9 @@ def abstract(posterior: Posterior) -> list[str]:
 def basis_in_words(posterior: Posterior) -> str:
     """Return what a map is based on: how many events, persons, sites or values, and over which periods."""
     points = posterior.points
-    if "cases" in points and "controls" in points:
-        words = f"{count(round(points['cases']), 'case')} and {count(round(points['controls']), 'control')}"
-    elif posterior.exposure_kind == "observation" and "places" not in points and "tested" not in points:
+    words = events_in_words(points)
+    if posterior.exposure_kind == "observation" and "places" not in points and "tested" not in points:
         words = count(posterior.n_points, "measurement")
-    else:
-        words = events_in_words(points)
-        weight = points.get("total_weight")
-        words += f" (weights adding up to {number(weight)})" if weight is not None else ""
     return words if posterior.periods is None else f"{words} over {posterior.periods.words()}"
 
 

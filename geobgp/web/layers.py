@@ -21,7 +21,7 @@ from geobgp.output.grids import uncertainty
 from geobgp.output.palette import Classes
 from geobgp.privacy import hidden_words, shown_words
 from geobgp.text import number, rounded
-from geobgp.units import RELATIVE_RISK, warn_if_far
+from geobgp.units import RELATIVE_RISK, exceeds, warn_if_far
 from geobgp.web.page import pack
 
 if TYPE_CHECKING:
@@ -43,6 +43,8 @@ class Layer:
         What the page's script knows it by.
     name, heading, units : str
         In the list of layers, and above its legend.
+    words : str
+        What it shows, in the subtitle of the map.
     values : array
         On the grid, NaN off land; with a period first where there are several.
     classes : Classes
@@ -62,6 +64,7 @@ class Layer:
     name: str
     heading: str
     units: str
+    words: str
     values: np.ndarray
     classes: Classes
     field: str = ""
@@ -84,6 +87,8 @@ class Layer:
         entries = zip(self.classes.hex, labels, strict=True)
         return {
             "key": self.key,
+            # What an address calls it.
+            "id": self.field or self.key,
             "heading": self.heading,
             "units": self.units,
             "field": self.field,
@@ -99,7 +104,8 @@ def drawn_layer(data: xr.Dataset, units: str) -> Layer:
     """Return the layer of the statistic that is drawn, the mean or the median."""
     variable, statistic = palette.drawn_variable(data), str(data.attrs.get("drawn", "mean"))
     name = f"{statistic.capitalize()} {data[variable].attrs.get('quantity', 'intensity')}"
-    return Layer(statistic, name, name, units, data[variable].values, palette.classes_in(data, variable))
+    words = f"{statistic} {data[variable].attrs.get('quantity', 'intensity')}, {units}"
+    return Layer(statistic, name, name, units, words, data[variable].values, palette.classes_in(data, variable))
 
 
 def uncertainty_layer(data: xr.Dataset) -> Layer:
@@ -109,8 +115,9 @@ def uncertainty_layer(data: xr.Dataset) -> Layer:
     classes = palette.classes_for("cv" if of_mean else "sd", values.astype(np.float32), units)
     note = f"The uncertainty is {classes.names[0]}." if classes.names else ""
     heading = "Relative uncertainty" if of_mean else "Standard deviation"
+    words = "standard deviation in per cent of the mean" if of_mean else f"standard deviation, {units}"
     units = "sd / mean, %" if of_mean else units
-    return Layer("uncertainty", "Uncertainty", heading, units, values, classes, note=note)
+    return Layer("uncertainty", "Uncertainty", heading, units, words, values, classes, note=note)
 
 
 def with_legend(layers: list[Layer], posterior: Any) -> list[Layer]:
@@ -122,7 +129,13 @@ def with_legend(layers: list[Layer], posterior: Any) -> list[Layer]:
 
 
 def chance_layer(
-    values: np.ndarray, threshold: float, units: str, field: str, span: tuple[float, float], interval: str
+    values: np.ndarray,
+    threshold: float,
+    quantity: str,
+    units: str,
+    field: str,
+    span: tuple[float, float],
+    interval: str,
 ) -> Layer:
     """Return the layer of the probability of exceeding a threshold; that no place comes near it is warned of.
 
@@ -130,10 +143,13 @@ def chance_layer(
     """
     text = number(threshold, 3)
     classes = palette.classes_for("exceedance", values.astype(np.float32))
-    words = f"probability (%) of more than {text} {units}"
+    event = exceeds(quantity, threshold, units)
     note = warn_if_far(threshold, units, (float(np.nanmin(values)), float(np.nanmax(values))), span, interval)
     name = f"Probability > {text}"
-    return Layer("exceedance", name, name, words, values, classes, field, f"probability > {text}", note)
+    return Layer(
+        "exceedance", name, name, f"probability (%) that {event}", f"probability that {event}", values, classes, field,
+        f"probability > {text}", note,
+    )  # fmt: skip
 
 
 def chosen_thresholds(

@@ -113,30 +113,25 @@ window.geobgp = (function () {
     return out.map(w => w / sum);
   }
 
-  // The classes of a layer, the highest first.
+  // What the colours of a layer mean, the highest class first; hatching has no colour.
+  function keys(layer) {
+    const special = [[layer.hatched, null], [layer.hidden, "#bdbdbd"]].filter(([label]) => label);
+    return [...layer.classes.slice().reverse(), ...special.map(([label, colour]) => ({ label: label, colour: colour }))];
+  }
   function entries(list, layer) {
-    for (const entry of layer.classes.slice().reverse()) {
-      const row = list.appendChild(el("li"));
-      row.appendChild(el("i")).style.background = entry.colour;
+    for (const entry of keys(layer)) {
+      const row = list.appendChild(el("li")), swatch = row.appendChild(el("i", entry.colour ? "" : "geobgp-hatched"));
+      if (entry.colour) swatch.style.background = entry.colour;
       row.appendChild(el("span", "", entry.label));
-    }
-    if (layer.hatched) {
-      const row = list.appendChild(el("li"));
-      row.appendChild(el("i", "geobgp-hatched"));
-      row.appendChild(el("span", "", layer.hatched));
-    }
-    if (layer.hidden) {
-      const row = list.appendChild(el("li"));
-      row.appendChild(el("i", "geobgp-hidden"));
-      row.appendChild(el("span", "", layer.hidden));
     }
   }
 
   function start(map, layers, groups, layerControl, config) {
-    const grid = config.grid, cells = config.cells, narrow = window.innerWidth <= 640;
-    const bounds = L.latLngBounds(config.bounds);
-    let active = 0, shown = null, pointed = null, popup = null, time = null;
+    const grid = config.grid, cells = config.cells, bounds = L.latLngBounds(config.bounds);
+    let active = 0, shown = null, pointed = null, popup = null, time = null, compare = null;
     const arrays = {};
+
+    const frame = map.getContainer();
 
     function card(position, className, build) {
       const control = L.control({ position: position });
@@ -151,11 +146,13 @@ window.geobgp = (function () {
     }
 
     // All of the land, above the bar of a map over time.
-    function whole() { map.fitBounds(bounds, { paddingBottomRight: [0, config.time ? 64 : 0] }); }
+    const foot = config.time ? 64 : 0;
+    function whole(options) { map.fitBounds(bounds, { paddingBottomRight: [0, foot], ...options }); }
 
+    let subtitle = null;
     card("topleft", "geobgp-title", function (box) {
       box.appendChild(el("h1", "", config.title));
-      if (config.subtitle) box.appendChild(el("p", "", config.subtitle));
+      subtitle = box.appendChild(el("p"));
       if (config.about.length) {
         const more = box.appendChild(el("details"));
         more.appendChild(el("summary", "", "About this map"));
@@ -176,18 +173,26 @@ window.geobgp = (function () {
     home.addTo(map);
 
     let legendBox = null, readout = null;
+    // The layers that are seen: one, or those on both sides of the divider.
+    function seenLayers() {
+      const right = compare && compare.state();
+      return [...new Set([active, right ? right.layer : active])].map(k => config.layers[k]);
+    }
     function legend() {
-      const layer = config.layers[active], open = legendBox.firstChild ? legendBox.firstChild.open : !narrow;
+      const open = legendBox.firstChild ? legendBox.firstChild.open : window.innerWidth > 640, both = seenLayers();
       legendBox.replaceChildren();
-      const more = legendBox.appendChild(el("details"));
-      more.open = open;
-      more.appendChild(el("summary", "", layer.heading));
-      more.appendChild(el("div", "geobgp-units", layer.units));
-      entries(more.appendChild(el("ul")), layer);
-      const strip = legendBox.appendChild(el("div", "geobgp-strip"));
-      for (const entry of layer.classes) strip.appendChild(el("i")).style.background = entry.colour;
-      if (layer.note) more.appendChild(el("div", "geobgp-units", layer.note));
-      if (config.hotspots) more.appendChild(el("div", "geobgp-units", config.hotspots.words));
+      for (const layer of both) {
+        const more = legendBox.appendChild(el("details"));
+        more.open = open;
+        more.appendChild(el("summary", "", layer.heading));
+        more.appendChild(el("div", "geobgp-units", layer.units));
+        entries(more.appendChild(el("ul")), layer);
+        if (layer.note) more.appendChild(el("div", "geobgp-units", layer.note));
+        if (config.hotspots && layer === both[both.length - 1]) more.appendChild(el("div", "geobgp-units", config.hotspots.words));
+        const strip = legendBox.appendChild(el("div", "geobgp-strip"));
+        for (const entry of layer.classes) strip.appendChild(el("i")).style.background = entry.colour;
+      }
+      subtitle.textContent = config.layers[active].subtitle;
     }
     card("bottomright", "geobgp-legend", function (box) { legendBox = box; legend(); });
     card("bottomright", "geobgp-readout", function (box) { readout = box; });
@@ -222,31 +227,36 @@ window.geobgp = (function () {
       const code = arrays[name][period * cells.rows * cells.cols + k];
       return name[0] !== "p" ? decode(code, cells) : code ? (code - 1) / 1000 : NaN;
     }
+    // The layer and the period that are seen on the left, or everywhere; and those that are seen at a place.
+    function left() { return { layer: active, period: time ? time.shown() : 0 }; }
+    function sideAt(latlng) { return compare && compare.isRight(latlng) ? compare.state() : left(); }
     // Everything known about the cell at a place; null where there is none.
     function at(latlng) {
       const k = cellAt(latlng), out = {};
       if (k < 0) return null;
-      for (const name in arrays) out[name] = value(name, k, time ? time.shown() : 0);
+      for (const name in arrays) out[name] = value(name, k, sideAt(latlng).period);
       return out;
     }
-    const above = window.geobgp.overlays(map, groups, config, pixel, () => time ? time.shown() : 0);
+    const above = window.geobgp.overlays(map, groups, config, pixel, () => [left(), compare && compare.state()]);
     const averaged = "average of " + cells.block + " \u00d7 " + cells.block + " cells";
     function interval(v) { return config.interval + " interval " + number(v.low) + " \u2013 " + number(v.high); }
     function show(v, latlng) {
       readout.replaceChildren();
-      const region = v ? above.regionAt(latlng) : null, spot = v ? above.hotspotsAt(latlng)[0] : null;
+      const side = v ? sideAt(latlng) : left();
+      const region = v ? above.regionAt(latlng) : null, spot = v ? above.hotspotsAt(latlng, side.period)[0] : null;
       above.mark(spot || region);
       if (!v) { readout.appendChild(el("span", "geobgp-quiet", config.hint)); return; }
-      const first = readout.appendChild(el("div")), layer = config.layers[active];
+      const first = readout.appendChild(el("div")), layer = config.layers[side.layer];
       first.appendChild(el("b", "", number(v[config.drawn])));
       first.appendChild(document.createTextNode(" " + config.units + (config.centre === "median" ? " (median)" : "")));
       readout.appendChild(el("div", "", interval(v)));
+      if (time && compare.state()) readout.appendChild(el("div", "geobgp-quiet", time.label(side.period)));
       if (cells.block > 1) readout.appendChild(el("div", "geobgp-quiet", averaged));
       if (layer.key === "uncertainty") {
         const sd = "cv" in v ? "sd / mean " + number(v.cv) + " %" : "sd " + number(v.sd) + " " + layer.units;
         readout.appendChild(el("div", "geobgp-quiet", sd));
       } else if (layer.key === "difference") {
-        const pair = number(v.first) + " against " + number(v.second);
+        const pair = number(v.first) + " compared with " + number(v.second);
         readout.appendChild(el("div", "geobgp-quiet", pair + " " + layer.units));
       } else if (layer.field) {
         readout.appendChild(el("div", "geobgp-quiet", layer.chance + ": " + percent(v[layer.field])));
@@ -254,9 +264,9 @@ window.geobgp = (function () {
       for (const [item, n] of [[spot, 3], [region, 2]]) if (item) {
         const box = readout.appendChild(el("div", "geobgp-region"));
         box.appendChild(el("b", "", item.name));
-        box.appendChild(el("div", "", above.rows(item).slice(0, n).map(row => row.join(" ")).join("; ")));
+        box.appendChild(el("div", "", above.rows(item, side.period).slice(0, n).map(row => row.join(" ")).join("; ")));
       }
-      if (time) readout.appendChild(time.chart(cellAt(latlng), region));
+      if (time) readout.appendChild(time.chart(cellAt(latlng), region, side.period));
     }
     show(null);
     function place(latlng) {
@@ -267,43 +277,58 @@ window.geobgp = (function () {
     }
     map.on("mousemove", function (e) { pointed = e.latlng; show(at(e.latlng), e.latlng); });
     map.on("mouseout", function () { pointed = null; show(null); });
-    // All there is to say of a place, in a popup; false where there is nothing.
+    // Where a popup fits between the cards; one that stays above the middle has less room.
+    function room(centred) {
+      const size = map.getSize(), wide = size.x > 640, top = frame.querySelector(".geobgp-title").offsetHeight + 20;
+      const west = 56, east = wide ? 262 : 10, south = foot + (wide ? 12 : legendBox.offsetHeight + 26);
+      const width = centred ? size.x - 2 * west : size.x - west - east, height = centred ? size.y / 2 - top : size.y - top - south;
+      return { maxWidth: Math.min(300, width - 38), maxHeight: Math.max(height - 50, 80),
+        autoPanPaddingTopLeft: [west, top], autoPanPaddingBottomRight: [east, south] };
+    }
+    // All there is to say of a place, in a popup; false where there is nothing. `options.region` is a region that was
+    // searched for, whether or not there is a number at the place of its name.
     function open(latlng, options) {
-      const v = at(latlng);
-      if (!v) { map.closePopup(); return false; }
-      const rows = [[config.centre, number(v[config.drawn])], [config.interval + " interval", number(v.low) + " \u2013 " + number(v.high)]];
+      const { region: wanted, quiet, ...how } = options || {}, v = at(latlng), side = sideAt(latlng);
+      if (!v && !wanted) { map.closePopup(); return false; }
+      const rows = [], numbers = v || {};
+      if (v) rows.push([config.centre, number(v[config.drawn])], [config.interval + " interval", number(v.low) + " \u2013 " + number(v.high)]);
       for (const [name, words] of [["q50", "median"], ["mean", "mean"]]) {
-        if (name in v && name !== config.drawn) rows.push([words, number(v[name])]);
+        if (name in numbers && name !== config.drawn) rows.push([words, number(v[name])]);
       }
-      if ("sd" in v) rows.push(["standard deviation", number(v.sd)]);
-      for (const layer of config.layers) if (layer.field) rows.push([layer.chance, percent(v[layer.field])]);
-      config.pair.forEach(function (name, k) { rows.push([name, number(k ? v.second : v.first)]); });
-      const box = el("div"), region = above.regionAt(latlng), spots = above.hotspotsAt(latlng), period = time ? time.label() + "; " : "";
-      box.appendChild(table(rows));
-      box.appendChild(el("div", "geobgp-quiet", period + config.units + "; " + place(latlng)));
-      if (cells.block > 1) box.appendChild(el("div", "geobgp-quiet", averaged));
-      if (time) box.appendChild(time.chart(cellAt(latlng), null));
-      for (const item of [...spots, region]) if (item) {
-        box.appendChild(el("h2", "", item.name));
-        box.appendChild(table(above.rows(item)));
-        if (time && item === region) box.appendChild(time.chart(-1, region));
+      if ("sd" in numbers) rows.push(["standard deviation", number(v.sd)]);
+      if (v) for (const layer of config.layers) if (layer.field) rows.push([layer.chance, percent(v[layer.field])]);
+      if (v) config.pair.forEach(function (name, k) { rows.push([name, number(k ? v.second : v.first)]); });
+      const region = wanted || above.regionAt(latlng), items = [...(v ? above.hotspotsAt(latlng, side.period) : []), region].filter(Boolean);
+      const box = el("div"), period = time ? time.label(side.period) + "; " : "";
+      const where = period + config.units + "; " + place(latlng);
+      if (v) {
+        if (wanted) box.appendChild(el("h2", "", "At its name"));
+        box.appendChild(table(rows));
+        box.appendChild(el("div", "geobgp-quiet", where));
+        if (cells.block > 1) box.appendChild(el("div", "geobgp-quiet", averaged));
+        if (time) box.appendChild(time.chart(cellAt(latlng), null, side.period));
       }
-      // Where there is little room it scrolls, below the title.
-      const top = frame.querySelector(".geobgp-title").offsetHeight + 20, most = frame.clientHeight - top - (config.time ? 190 : 120);
-      const room = { maxWidth: 300, maxHeight: Math.max(most, 150), autoPanPaddingTopLeft: [10, narrow ? top : 10] };
-      L.popup({ ...room, ...options }).setLatLng(latlng).setContent(box).openOn(map);
+      for (const item of items) {
+        const part = el("div");
+        part.appendChild(el("h2", "", item.name));
+        part.appendChild(table(above.rows(item, side.period)));
+        if (time && item === region) part.appendChild(time.chart(-1, region, side.period));
+        if (item === wanted) box.prepend(part); else box.append(part);
+      }
+      if (map.getSize().x <= 640) legendBox.querySelectorAll("details").forEach(more => { more.open = false; });
+      // Where there is little room it scrolls.
+      L.popup({ ...room(how.autoPan === false), ...how }).setLatLng(latlng).setContent(box).openOn(map);
       popup = latlng;
-      if (options && options.quiet) return true;
-      const said = rows.map(row => row.join(": ")).join(", ") + "; " + period + config.units + "; " + place(latlng);
-      spoken.textContent = [said, ...[...spots, region].filter(Boolean).map(
-        item => item.name + ": " + above.rows(item).map(row => row.join(": ")).join(", "))].join("; ");
+      if (quiet) return true;
+      spoken.textContent = [...(v ? [rows.map(row => row.join(": ")).join(", "), where] : []),
+        ...items.map(item => item.name + ": " + above.rows(item, side.period).map(row => row.join(": ")).join(", "))].join("; ");
       return true;
     }
     map.on("click", function (e) { open(e.latlng); });
     map.on("popupclose", function () { popup = null; });
 
     // The same with keys alone: arrows and + - are Leaflet's, Enter reads the middle, which a cross marks.
-    const frame = map.getContainer(), spoken = frame.appendChild(el("div", "geobgp-spoken"));
+    const spoken = frame.appendChild(el("div", "geobgp-spoken"));
     spoken.setAttribute("role", "status");
     spoken.setAttribute("aria-live", "polite");
     const keys = "Arrow keys move the map, + and - zoom, Enter shows the value at the cross" +
@@ -325,28 +350,44 @@ window.geobgp = (function () {
     });
     map.on("baselayerchange", function (e) {
       const k = layers.indexOf(e.layer);
-      if (k >= 0) { active = k; legend(); }
+      if (k >= 0) { active = k; changed(); }
     });
+    // Another layer or period is seen, on either side.
+    function changed() {
+      legend();
+      above.turn();
+      again(true);
+      if (link) link.write();
+    }
 
-    const slider = el("div", "geobgp-opacity"), input = el("input");
+    const slider = el("label", "geobgp-opacity", "Opacity"), input = slider.appendChild(el("input"));
+    const list = layerControl.getContainer().querySelector(".leaflet-control-layers-list");
     input.type = "range"; input.min = 0; input.max = 100; input.value = Math.round(100 * config.opacity);
-    input.setAttribute("aria-label", "Opacity");
-    input.addEventListener("input", function () { layers.forEach(l => l.setOpacity(input.value / 100)); });
-    slider.appendChild(el("span", "", "Opacity"));
-    slider.appendChild(input);
-    layerControl.getContainer().querySelector(".leaflet-control-layers-list").appendChild(slider);
+    input.addEventListener("input", function () {
+      layers.forEach(l => l.setOpacity(input.value / 100));
+      compare.opacity(input.value / 100);
+    });
+    list.appendChild(slider);
 
     L.geoJSON({ type: "MultiLineString", coordinates: config.shoreline },
       { interactive: false, style: { color: "#33434b", weight: 1, opacity: 0.8, smoothFactor: 0 } }).addTo(groups.shoreline);
-    // What is read again when another period is shown.
+    // What is read again when something else is shown.
     function again(quiet) {
-      if (time) above.turn();
-      if (!time || !arrays[config.drawn]) return;
+      if (!arrays[config.drawn]) return;
       if (popup) open(popup, { autoPan: false, quiet: quiet });
       if (pointed) show(at(pointed), pointed);
     }
     function speak(words) { spoken.textContent = words; }
-    if (config.time) time = window.geobgp.time(map, layers, config, { value: value, number: number, speak: speak, again: again });
+    let link = null;
+    const tools = { value: value, number: number, speak: speak, left: left, open: open, room: room, arrange: arrange };
+    if (config.time) time = window.geobgp.time(map, layers, config, { ...tools, again: function (quiet) {
+      above.turn();
+      again(quiet);
+      if (compare) compare.name();
+      if (link) link.write();
+    } });
+    compare = window.geobgp.compare(map, layers, config, { ...tools, time: time, changed: changed, list: list });
+    legend();
     above.turn();
     if (config.points) config.points.coords.forEach(function (c, k) {
       const dot = L.circleMarker(c, { radius: 3, weight: 1, color: "#ffffff", fillColor: "#16323f", fillOpacity: 0.9 });
@@ -354,13 +395,31 @@ window.geobgp = (function () {
       dot.addTo(groups.points);
     });
     map.attributionControl.setPrefix("geobgp | Leaflet");
-    whole();
+    whole({ animate: false });
 
+    // The layer control is open, and the legend too, where the column has room for them and for the numbers of a place.
+    function arrange() {
+      const size = map.getSize(), both = legendBox.querySelectorAll("details");
+      const numbers = 84 + (config.regions ? 50 : 0) + (config.hotspots ? 50 : 0) + (time ? 106 : 0);
+      layerControl.roomy = true;
+      layerControl.expand();
+      const height = layerControl.getContainer().offsetHeight, free = size.y - foot - numbers - 50;
+      layerControl.roomy = size.x > 640 && height + legendBox.offsetHeight <= free;
+      // Who is choosing in it goes on.
+      if (!layerControl.getContainer().matches(":hover, :focus-within")) layerControl.collapse();
+      if (size.x > 640 && 44 + legendBox.offsetHeight > free) both.forEach(more => { more.open = false; });
+    }
+
+    // What paper and pictures show: the map, or both sides of it.
+    function sheets() {
+      const seen = key => Boolean(config[key] && map.hasLayer(groups[key]));
+      return [left(), compare.state()].filter(Boolean).map(side => ({
+        layer: config.layers[side.layer], picture: compare.picture(side), opacity: input.value / 100, seen: seen,
+        hotspots: above.hotspots(side.period), period: time ? time.label(side.period) : ""
+      }));
+    }
     window.addEventListener("beforeprint", function () {
-      document.body.appendChild(window.geobgp.sheet(config, {
-        active: active, picture: layers[active]._url, opacity: input.value / 100,
-        hotspots: above.hotspots(), seen: key => Boolean(config[key] && map.hasLayer(groups[key])), period: time ? time.label() : ""
-      }, pixel));
+      document.body.appendChild(window.geobgp.sheet(config, sheets(), pixel));
     });
     window.addEventListener("afterprint", function () {
       document.querySelectorAll(".geobgp-print").forEach(sheet => sheet.remove());
@@ -377,7 +436,11 @@ window.geobgp = (function () {
       for (const name in config.arrays) arrays[name] = await unpack(config.arrays[name], ...shape);
       shown = await pixels(layers[0]._url);
     }
-    return { map: map, layers: layers, at: at, time: time, above: above, ready: load(), number: number };
+    window.geobgp.tools(map, config, { ...tools, list: list, groups: groups, sheets: sheets, pixel: pixel, inflated: text => inflated(bytes(text)) });
+    arrange();
+    map.on("resize", arrange);
+    link = window.geobgp.link(map, layers, config, { ...tools, time: time, compare: compare, bounds: bounds, foot: foot });
+    return { compare: compare, map: map, layers: layers, at: at, time: time, above: above, ready: load(), number: number };
   }
-  return { start: start, number: number, el: el, svg: svg, entries: entries, roundLength: roundLength, lengthText: lengthText };
+  return { start: start, number: number, el: el, svg: svg, keys: keys, entries: entries, roundLength: roundLength, lengthText: lengthText };
 })();

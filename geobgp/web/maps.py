@@ -163,12 +163,14 @@ def posterior_map(
     values = chosen_thresholds(threshold, thresholds, default_threshold(posterior, data))
     for k, value in enumerate(values):
         fields[f"p{k}"] = view.exceedance(value)
-        layers.append(chance_layer(fields[f"p{k}"], value, units, f"p{k}", span, ends.words))
+        quantity = data[drawn].attrs.get("quantity", "intensity")
+        layers.append(chance_layer(fields[f"p{k}"], value, quantity, units, f"p{k}", span, ends.words))
     summary = posterior.summary()
     parts = [events_in_words(posterior.points), *([] if view.fitted is None else [view.fitted.words()])]
     page = Page(
         title=data.attrs["title"] if title is None else title,
-        subtitle=f"{', '.join(parts)}; {posterior.drawn}, {units}{_seen(posterior)}{in_doubt(summary)}",
+        basis=", ".join(parts),
+        remark=f"{_seen(posterior)}{in_doubt(summary)}",
         about=summary.rows(),
         units=units,
         interval=ends.words,
@@ -216,13 +218,17 @@ def versus_map(
     chance, gap = compared.increase().values, compared.drawn_difference().values
     chances, words = palette.classes_for("probability", chance), "probability of an increase"
     layers = [
-        Layer("increase", words.capitalize(), words.capitalize(), "%", chance, chances, "p", words),
-        Layer("difference", "Difference", f"Difference, {word}", compared.units, gap, palette.signed_classes(gap)),
-    ]
+        Layer("increase", words.capitalize(), words.capitalize(), "%", words, chance, chances, "p", words),
+        Layer(
+            "difference", "Difference", f"Difference, {word}", compared.units, f"difference ({word}), {compared.units}",
+            gap, palette.signed_classes(gap),
+        ),
+    ]  # fmt: skip
     centre, units = gap, compared.units
     if main == "ratio":
         centre, units = shown["q50"].values, f"times {compared.names[1]}"
-        layers.insert(0, Layer("ratio", "Ratio", "Ratio", compared.title, centre, palette.ratio_classes()))
+        classes = palette.ratio_classes()
+        layers.insert(0, Layer("ratio", "Ratio", "Ratio", compared.title, "ratio (median)", centre, classes))
     else:
         layers.reverse()
     ends = interval_in(shown)
@@ -231,7 +237,7 @@ def versus_map(
     fields |= {"first": drawn[0], "second": drawn[1], "p": chance}
     page = Page(
         title=compared.title if title is None else title,
-        subtitle=f"{main} of two maps; the {'median' if main == 'ratio' else word}",
+        basis="two maps compared",
         about=[["first", repr(compared.first)], ["second", repr(compared.second)]],
         units=units,
         interval=ends.words,
@@ -250,17 +256,19 @@ def versus_map(
 class Page:
     """The words of a page and what lies on its map; `map` makes it of layers and numbers.
 
+    `basis` and `remark` are what the subtitle says before and after what the layer shows.
     `drawn` is the field under the cursor, and `centre` what it is called; `hatched` is from `hatched_land`; `view` has
     the periods, where there are some.
     """
 
     title: str
-    subtitle: str
+    basis: str
     about: Any
     units: str
     interval: str
     drawn: str = "mean"
     centre: str = "mean"
+    remark: str = ""
     hatched: tuple[np.ndarray, str] | None = None
     pair: Sequence[str] = ()
     points: tuple[Any, Any] | None = None
@@ -313,7 +321,6 @@ class Page:
         labels = None if self.view is None else self.view.labels
         return {
             "title": self.title,
-            "subtitle": self.subtitle,
             "about": [*_about_map(plane, numbers), *self.about],
             "local": plane.local,
             "bounds": plane.bounds,
@@ -327,7 +334,9 @@ class Page:
             "drawn": self.drawn,
             "centre": self.centre,
             "pair": list(self.pair),
-            "layers": [layer.config() for layer in layers],
+            "layers": [
+                layer.config() | {"subtitle": f"{self.basis}; {layer.words}{self.remark}"} for layer in layers
+            ],
             "arrays": numbers.arrays,
             "cells": numbers.config(),
             "patches": Patches.over(plane).config(),
@@ -495,4 +504,5 @@ def _about_map(plane: Plane, numbers: Numbers) -> list[list[str]]:
     return [
         ["cells", f"{plane.domain.cell_size:g} {unit}{every}"],
         ["numbers", f"under the cursor: {whose}; {DIGITS} digits"],
+        ["address", "keeps what is seen: view, layers and period; copy it to share them"],
     ]

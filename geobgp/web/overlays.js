@@ -21,7 +21,8 @@
     return [...regions.map(item => [...item.place, item.name]), ...context];
   }
 
-  function overlays(map, groups, config, pixel, period) {
+  // `sides` are the layer and period on the left, and on the right of the divider (null where there is none).
+  function overlays(map, groups, config, pixel, sides) {
     const seen = key => Boolean(config[key] && map.hasLayer(groups[key]));
     function draw(lines, group, style) {
       return L.geoJSON({ type: "MultiLineString", coordinates: lines }, { interactive: false, style: style }).addTo(group);
@@ -59,18 +60,21 @@
     }
     // The region at a place, null where there is none.
     function regionAt(latlng) { return among("regions", config.regions ? config.regions.items : [], latlng)[0] || null; }
-    // Hot spots of the period that is shown.
-    function hotspots() { return config.hotspots ? config.hotspots.items.filter(item => item.period === null || item.period === period()) : []; }
-    function hotspotsAt(latlng) { return among("hotspots", hotspots(), latlng); }
+    function hotspots(period = sides()[0].period) { return config.hotspots ? config.hotspots.items.filter(item => item.period === null || item.period === period) : []; }
+    function hotspotsAt(latlng, period) { return among("hotspots", hotspots(period), latlng); }
     let spots = [];
+    for (const pane of ["left", "right"]) if (config.hotspots) map.createPane(pane + "-spots", map.getPane("overlayPane")).style.pointerEvents = "none";
     // Outlines on a light rim, which stand out from all classes.
     function turn() {
       spots.forEach(layer => layer.remove());
       spots.forEach(layer => groups.hotspots.removeLayer(layer));
-      spots = hotspots().flatMap(item => [
-        draw(item.outline, groups.hotspots, { color: "#ffffff", weight: 6, opacity: 0.9 }),
-        draw(item.outline, groups.hotspots, { color: item.colour, weight: 3, dashArray: item.dashed ? "5 4" : null })
-      ]);
+      spots = sides().flatMap((side, k) => side ? hotspots(side.period).flatMap(function (item) {
+        const pane = (k ? "right" : "left") + "-spots";
+        return [
+          draw(item.outline, groups.hotspots, { pane: pane, color: "#ffffff", weight: 6, opacity: 0.9 }),
+          draw(item.outline, groups.hotspots, { pane: pane, color: item.colour, weight: 3, dashArray: item.dashed ? "5 4" : null })
+        ];
+      }) : []);
     }
     function mark(item) {
       if (item === marked) return;
@@ -78,9 +82,9 @@
       marked = item;
       ring = item ? draw(item.outline, item.group, { color: item.colour || "#1c2529", weight: item.colour ? 5 : 3.5 }) : null;
     }
-    // What is known of a region, in the period that is shown: a number that changes has one for each.
-    function rows(item) {
-      return item.rows.map(([name, text]) => [name, Array.isArray(text) ? text[period()] : text]).filter(row => row[1] !== null);
+    // What is known of a region in a period: a number that changes has one for each.
+    function rows(item, period) {
+      return item.rows.map(([name, text]) => [name, Array.isArray(text) ? text[period] : text]).filter(row => row[1] !== null);
     }
 
     // Names, as many as have room.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import re
+import zlib
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
@@ -14,11 +17,12 @@ import shapely
 
 from geobgp.checks.hotspots import about_hotspots, numbered
 from geobgp.errors import DataError, GeometryError, option
+from geobgp.files import csv_text
 from geobgp.inference.mixture import interval_in
 from geobgp.land.crs import point_coordinates
 from geobgp.land.regions import name_column, near_domain, read_regions
 from geobgp.output.palette import HOTSPOT_COLOURS
-from geobgp.text import chance, events, number, percent, rounded
+from geobgp.text import chance, events, number, rounded
 
 if TYPE_CHECKING:
     from geobgp.posterior import Posterior
@@ -34,6 +38,13 @@ MAX_POINTS, MAX_REGIONS, MAX_NAMES = 50_000, 5_000, 2_000
 _DIGITS: Final = 4
 #: Columns of `Posterior.totals` by which regions are known to have their numbers already.
 TOTALS = ("expected", "relative_risk", "rate")
+#: Columns of the table of regions that the page has to download: those of `Posterior.totals`, and no others of the user's.
+_PUBLIC: Final = re.compile(
+    r"period|start|land_km2|land_area|exposure|observed|reported|affected|expected|mean|sd|rate|relative_risk|p_above|final"
+    r"|nowcast|forecast|hidden|why|(\w+_)?q\d+|\w+_above_[\d.e+-]+(_q\d+|_hidden)?"
+)
+#: Significant digits of its numbers.
+_TABLE_DIGITS: Final = 6
 
 
 def point_config(points: Any, labels: Any, plane: Plane) -> dict[str, Any]:
@@ -91,11 +102,12 @@ def region_config(frame: gpd.GeoDataFrame, plane: Plane, labels: list[str] | Non
     ]
     units = str(frame.attrs.get("units", ""))
     largest = pd.Series(shapely.area(shapes)).groupby(names).max()
-    items = []
-    for name, shape, *own in zip(names, shapes, *records, strict=True):
+    items, drawn = [], []
+    for row, (name, shape, *own) in enumerate(zip(names, shapes, *records, strict=True)):
         outline = plane.outline(lines_of(shape))
         if not outline:
             continue
+        drawn.append(row)
         # Of several with one name the largest is where it is written.
         place = place_of(shape, plane) if float(shapely.area(shape)) >= largest[name] else None
         rows = [[] if record is None else region_rows(record, units) for record in own]
@@ -105,7 +117,27 @@ def region_config(frame: gpd.GeoDataFrame, plane: Plane, labels: list[str] | Non
         items.append(item)
     if not items:
         raise GeometryError("None of the regions lies on the map.", option="regions", found=len(first))
-    return {"items": items}
+    table = pd.concat([part.iloc[drawn].assign(name=np.array(names)[drawn]) for part in tables if part is not None])
+    if labels is not None:
+        table["period"] = [label for label, part in zip(labels, tables, strict=True) if part is not None for _ in drawn]
+    packed = base64.b64encode(zlib.compress(regions_csv(table).encode(), 9)).decode("ascii")
+    return {"items": items, "csv": packed}
+
+
+def regions_csv(frame: pd.DataFrame) -> str:
+    """Return the numbers of regions as the text of a table: names, then what `Posterior.totals` says of them.
+
+    Examples
+    --------
+    >>> regions_csv(pd.DataFrame({"name": ["=1+1", "Texel"], "phone": [7, 8], "expected": [31.44444, 7.0]})).split()
+    ['name,expected', "'=1+1,31.4444", 'Texel,7.0']
+    """
+    columns = {"name": frame["name"]} | {name: frame[name] for name in frame if _PUBLIC.fullmatch(str(name))}
+    first = [name for name in ("name", "period") if name in columns]
+    table = pd.DataFrame(columns)[[*first, *(name for name in columns if name not in first)]]
+    floats = table.select_dtypes("floating").columns
+    table[floats] = table[floats].map(lambda v: rounded(float(v), _TABLE_DIGITS) if np.isfinite(v) else v)
+    return csv_text(table)
 
 
 def _by_period(frame: gpd.GeoDataFrame, labels: list[str]) -> list[gpd.GeoDataFrame | None]:
@@ -209,7 +241,7 @@ def region_rows(record: dict[Any, Any], units: str = "") -> list[list[str]]:
         between("", events)
     add("observed", "observed", events)
     between("predicted", events, "predicted, {}")
-    add("probability > average", "p_above", percent)
+    add("probability above average", "p_above", chance)
     add("land", "land_km2", three, " km²")
     add("land", "land_area", three)
     add("exposure", "exposure", three)

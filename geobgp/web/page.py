@@ -130,7 +130,7 @@ def render(name: str, **values: Any) -> str:
 
 #: What may lie above the pictures, from the bottom up, as the list of layers names it.
 _GROUPS = {
-    "shoreline": "Shoreline", "context": "Context", "regions": "Regions", "hotspots": "Hot spots", "points": "Points",
+    "shoreline": "Boundary", "context": "Context", "regions": "Regions", "hotspots": "Hot spots", "points": "Points",
 }  # fmt: skip
 
 

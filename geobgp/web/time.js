@@ -5,8 +5,8 @@ window.geobgp.time = (function () {
   const WIDTH = 216, HEIGHT = 96, LEFT = 4, RIGHT = 4, TOP = 16, BOTTOM = 16;
 
   function time(map, layers, config, tools) {
-    const told = config.time, n = told.labels.length, number = tools.number;
-    let shown = told.start, timer = null;
+    const periods = config.time, n = periods.labels.length, number = tools.number;
+    let shown = periods.start, timer = null;
     const frame = map.getContainer(), bar = el("div", "geobgp-time");
     document.body.classList.add("geobgp-timed");
     frame.appendChild(bar);
@@ -23,28 +23,31 @@ window.geobgp.time = (function () {
     const back = button("\u2039", "Back", () => step(-1));
     const player = button("\u25b6", "Play", toggle);
     const on = button("\u203a", "Forward", () => step(1));
-    back.setAttribute("aria-label", "Back by one " + told.noun);
-    on.setAttribute("aria-label", "Forward by one " + told.noun);
+    back.setAttribute("aria-label", "Back by one " + periods.noun);
+    on.setAttribute("aria-label", "Forward by one " + periods.noun);
     const track = bar.appendChild(el("div", "geobgp-track")), slider = track.appendChild(el("input"));
     slider.type = "range"; slider.min = 0; slider.max = n - 1; slider.step = 1;
-    slider.setAttribute("aria-label", told.noun[0].toUpperCase() + told.noun.slice(1));
+    slider.setAttribute("aria-label", periods.noun[0].toUpperCase() + periods.noun.slice(1));
     slider.addEventListener("input", function () { pause(); set(Number(slider.value)); });
     const ends = track.appendChild(el("div", "geobgp-ends"));
     ends.setAttribute("aria-hidden", "true");
-    ends.appendChild(el("span", "", told.labels[0]));
-    ends.appendChild(el("span", "", told.labels[n - 1]));
+    ends.appendChild(el("span", "", periods.labels[0]));
+    ends.appendChild(el("span", "", periods.labels[n - 1]));
     const caption = bar.appendChild(el("div", "geobgp-period"));
 
-    function label() { return told.labels[shown] + told.marks[shown]; }
+    function label(period) { return periods.labels[period ?? shown] + periods.marks[period ?? shown]; }
     function set(period, quiet) {
       shown = Math.min(Math.max(period, 0), n - 1);
-      layers.forEach((layer, k) => layer.setUrl(told.pictures[k][shown]));
+      layers.forEach((layer, k) => layer.setUrl(periods.pictures[k][shown]));
       slider.value = shown;
       slider.setAttribute("aria-valuetext", label());
       caption.textContent = label();
+      back.setAttribute("aria-disabled", shown === 0);
+      on.setAttribute("aria-disabled", shown === n - 1);
       tools.again(quiet);
     }
-    function step(by) { pause(); set((shown + by + n) % n); }
+    // At the first and at the last there is nowhere to go.
+    function step(by) { pause(); set(shown + by); }
     function pause() {
       if (timer !== null) window.clearInterval(timer);
       timer = null;
@@ -61,7 +64,7 @@ window.geobgp.time = (function () {
       timer = window.setInterval(function () {
         set(shown + 1, true);
         if (shown === n - 1) pause();
-      }, told.milliseconds);
+      }, periods.milliseconds);
     }
     frame.addEventListener("keydown", function (e) {
       if (e.target !== frame) return;
@@ -83,7 +86,7 @@ window.geobgp.time = (function () {
       return region.series;
     }
     // A small line chart with its band; the line is broken where it is a nowcast or a forecast.
-    function chart(cell, region) {
+    function chart(cell, region, period) {
       const s = series(cell, region), ends = [...s.low, ...s.high, ...s.middle].filter(Number.isFinite);
       const least = Math.min(...ends, 0), most = Math.max(...ends, 0) || (least < 0 ? 0 : 1);
       const x = t => LEFT + (n > 1 ? t / (n - 1) : 0.5) * (WIDTH - LEFT - RIGHT);
@@ -94,18 +97,18 @@ window.geobgp.time = (function () {
       out.setAttribute("aria-label", what);
       const point = (v, t) => x(t).toFixed(2) + " " + y(v).toFixed(2);
       const path = points => points.length ? "M" + points.join("L") : "";
-      const late = told.marks.findIndex(mark => mark), known = Math.min(late < 0 ? n : late, n), there = Array.from({ length: n }, (_, t) => t).filter(t => Number.isFinite(s.middle[t]));
+      const late = periods.marks.findIndex(mark => mark), known = Math.min(late < 0 ? n : late, n), there = Array.from({ length: n }, (_, t) => t).filter(t => Number.isFinite(s.middle[t]));
       const line = (from, to) => path(there.filter(t => t >= from && t < to).map(t => point(s.middle[t], t)));
       const band = path([...there.map(t => point(s.high[t], t)), ...there.map(t => point(s.low[t], t)).reverse()]);
       out.appendChild(svg("path", { d: band, class: "geobgp-band" }));
       out.appendChild(svg("path", { d: `M${LEFT} ${y(0)}H${WIDTH - RIGHT}`, class: "geobgp-axis" }));
       out.appendChild(svg("path", { d: line(0, known), class: "geobgp-line" }));
       if (known < n) out.appendChild(svg("path", { d: line(Math.max(known - 1, 0), n), class: "geobgp-line geobgp-ahead" }));
-      out.appendChild(svg("path", { d: `M${x(shown).toFixed(2)} ${TOP}V${HEIGHT - BOTTOM}`, class: "geobgp-now" }));
-      if (Number.isFinite(s.middle[shown])) out.appendChild(svg("circle", { cx: x(shown).toFixed(2), cy: y(s.middle[shown]).toFixed(2), r: 3, class: "geobgp-dot" }));
+      out.appendChild(svg("path", { d: `M${x(period).toFixed(2)} ${TOP}V${HEIGHT - BOTTOM}`, class: "geobgp-now" }));
+      if (Number.isFinite(s.middle[period])) out.appendChild(svg("circle", { cx: x(period).toFixed(2), cy: y(s.middle[period]).toFixed(2), r: 3, class: "geobgp-dot" }));
       out.appendChild(svg("text", { x: LEFT, y: TOP - 5 }, number(most)));
-      out.appendChild(svg("text", { x: LEFT, y: HEIGHT - 4 }, told.labels[0]));
-      out.appendChild(svg("text", { x: WIDTH - RIGHT, y: HEIGHT - 4, "text-anchor": "end" }, told.labels[n - 1]));
+      out.appendChild(svg("text", { x: LEFT, y: HEIGHT - 4 }, periods.labels[0]));
+      out.appendChild(svg("text", { x: WIDTH - RIGHT, y: HEIGHT - 4, "text-anchor": "end" }, periods.labels[n - 1]));
       const box = el("div", "geobgp-course");
       box.appendChild(out);
       return box;

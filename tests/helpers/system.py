@@ -182,9 +182,9 @@ class Chromium:
         if self.mobile:
             self.call("Emulation.setTouchEmulationEnabled", enabled=True)
 
-    def open(self, path: Path) -> None:
-        """Open a saved map and wait until it is complete."""
-        self.call("Page.navigate", url=path.resolve().as_uri())
+    def open(self, path: Path, link: str = "") -> None:
+        """Open a saved map, at what a link to it keeps, and wait until it is complete."""
+        self.call("Page.navigate", url=path.resolve().as_uri() + link)
         for _ in range(200):
             if self.run("document.readyState === 'complete' && !!(window.geobgp && geobgp.current)"):
                 break

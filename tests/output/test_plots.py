@@ -266,7 +266,7 @@ def test_a_posterior_draws_its_uncertainty(real):
 
 def test_a_posterior_draws_the_probability_of_a_threshold(posterior):
     ax = posterior.plot(threshold=0.2, points=posterior.domain.node_points[:5])
-    assert ax.get_title(loc="left") == "Probability of more than 0.2 events per km²"
+    assert ax.get_title(loc="left") == "Probability that the intensity exceeds 0.2 events per km²"
     assert ticks(ax) == [number(b, 6) for b in palette.PROBABILITY_BREAKS]
     assert len(ax.collections) == 1
     chance = posterior.exceedance(0.2).values

@@ -83,7 +83,7 @@ def test_the_table_by_period_has_the_numbers(html, source):
         ]
         expected, level_ = events(row["expected"]), number(row["level"], 3)
         cells = [row["period"], events(row["observed"]), *ends[0], expected, *ends[1], level_, *ends[2]]
-        pattern = r"\s*</td>\s*<td class=n>".join(map(re.escape, cells))
+        pattern = r"\s*</t[hd]>\s*<td class=n>".join(map(re.escape, cells))
         assert re.search(pattern, html), cells
     assert "2020-08 (forecast)" in html and ">2015-01<" not in html
     assert "8 earlier months are not listed" in html

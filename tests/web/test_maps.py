@@ -356,7 +356,7 @@ def test_a_real_posterior_on_its_own_map(tmp_path):
     posterior, counts = fitted()
     posterior.to_map(tmp_path / "map.html")
     config = config_of((tmp_path / "map.html").read_text(encoding="utf-8"))
-    assert config["subtitle"].startswith(f"{counts.sum():,} points")
+    assert config["layers"][0]["subtitle"].startswith(f"{counts.sum():,} points")
     names = [name for name, _ in config["about"]]
     assert {"lengthscale", "cells", "numbers"} <= set(names)
     cells = config["cells"]

@@ -47,7 +47,7 @@ def test_regions_without_numbers_get_their_totals(posterior, halves):
     assert [item["name"] for item in config["items"]] == halves["name"].tolist()
     words = [row[0] for row in config["items"][0]["rows"]]
     assert words == [
-        "rate", "90 % interval", "expected", "of the expected, 90 %", "probability > average", "land",
+        "rate", "90 % interval", "expected", "of the expected, 90 %", "probability above average", "land",
     ]  # fmt: skip
     assert config["items"][0]["rows"][0][1].endswith(" events per km²")
 

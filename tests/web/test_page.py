@@ -118,8 +118,10 @@ CONTRAST = """
 """
 
 
-def test_words_stand_out_from_their_ground(page):
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_words_stand_out_from_their_ground(page, scheme):
     """AA of the Web Content Accessibility Guidelines: 4.5 to 1."""
+    page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
     page.run("document.querySelector('.geobgp-title details').open = true")
     page.key("Tab", TAB)
     for _ in range(3):
