@@ -179,8 +179,6 @@ def events_in_words(points: Mapping[str, float]) -> str:
     >>> events_in_words({"used": 9, "cases": 1, "controls": 8}), events_in_words({"used": 324, "total_weight": 392.0})
     ('1 case and 8 controls', '324 points with a total weight of 392')
     """
-    if "cases" in points and "controls" in points:
-        return f"{count(round(points['cases']), 'case')} and {count(round(points['controls']), 'control')}"
     sites = count(round(points.get("places", points.get("used", 0))), "site")
     if "tested" in points:
         return f"{points['positive']:,.0f} positive of {points['tested']:,.0f} tested at {sites}"
@@ -188,6 +186,8 @@ def events_in_words(points: Mapping[str, float]) -> str:
         return f"{count(round(points['used']), 'measurement')} at {sites}"
     if "fewer_than" in points:
         return f"fewer than {count(round(points['fewer_than']), 'point')}"
+    if "cases" in points and "controls" in points:
+        return f"{count(round(points['cases']), 'case')} and {count(round(points['controls']), 'control')}"
     used, in_areas = round(points.get("used", 0)), round(points.get("in_areas", 0))
     if not in_areas:
         weight = points.get("total_weight")

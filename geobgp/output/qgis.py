@@ -511,7 +511,7 @@ def posterior_group(
         members.append(_vector("Regions", f"{place}regions.gpkg|layername=regions{one}", style, regions.crs))
     if hotspots is not None:
         members += _hotspot_layers(view, hotspots, f"{place}{HOTSPOTS}|layername=hotspots")
-    members.append(_vector("Shoreline", f"{place}{POLYGONS}|layername=shoreline", _SHORE, domain.crs))
+    members.append(_vector("Boundary", f"{place}{POLYGONS}|layername=shoreline", _SHORE, domain.crs))
     if hidden:
         hidden_words = legend(view.posterior, "Hidden")
         members.append(_vector(hidden_words, f"{place}{POLYGONS}|layername=hidden", _HIDDEN, domain.crs))

@@ -38,7 +38,7 @@ MAX_POINTS, MAX_REGIONS, MAX_NAMES = 50_000, 5_000, 2_000
 _DIGITS: Final = 4
 #: Columns of `Posterior.totals` by which regions are known to have their numbers already.
 TOTALS = ("expected", "relative_risk", "rate")
-#: Columns of the table of regions that the page has to download: those of `Posterior.totals`, and no others of the user's.
+#: Columns of the table of regions to download: those of `Posterior.totals`, and no others of the user's.
 _PUBLIC: Final = re.compile(
     r"period|start|land_km2|land_area|exposure|observed|reported|affected|expected|mean|sd|rate|relative_risk|p_above|final"
     r"|nowcast|forecast|hidden|why|(\w+_)?q\d+|\w+_above_[\d.e+-]+(_q\d+|_hidden)?"

@@ -105,7 +105,7 @@ class TestOpened:
         assert list(answer["groups"]) == [answer["title"]]
         assert list(answer["layers"]) == answer["groups"][answer["title"]]
         visible = [name for name, layer in answer["layers"].items() if layer["visible"]]
-        assert visible == ["Regions", HOT, "Shoreline", MEAN]
+        assert visible == ["Regions", HOT, "Boundary", MEAN]
 
     def test_it_opens_at_the_right_place(self, answer, posterior):
         west, south, east, north = posterior.domain.grid.bounds
@@ -199,7 +199,7 @@ def test_the_temporal_controller_plays_periods(months, tmp_path):
     # As the controller asks: the end of a frame belongs to the next one.
     pictures = {f"frame{k}": {"at": [f"{a}T00:00:00Z", f"{b}T00:00:00Z"]} for k, (a, b) in enumerate(spans)}
     answer = ask(project, folder=str(tmp_path), places=[[150_000, 468_000]], pictures=pictures)
-    assert answer["groups"]["Months"] == ["Shoreline", "Intensity, posterior mean"]
+    assert answer["groups"]["Months"] == ["Boundary", "Intensity, posterior mean"]
     layers = [answer["layers"][name] for name in answer["groups"]["Intensity, posterior mean"]]
     last = ["2019-12-31T23:59:59Z", "2020-01-31T23:59:59Z", "2020-02-29T23:59:59Z"]
     assert [layer["span"] for layer in layers] == [[f"{a}T00:00:00Z", b] for (a, _), b in zip(spans, last, strict=True)]
@@ -294,7 +294,7 @@ def test_a_rate_is_drawn_by_its_median_and_hatched_where_nobody_lives(tmp_path):
     answer = ask(made.to_qgis(tmp_path / "out"), folder=str(tmp_path), places=places.tolist(), pictures=pictures)
     assert all(layer["valid"] for layer in answer["layers"].values())
     visible = [name for name, layer in answer["layers"].items() if layer["visible"]]
-    assert visible == ["Shoreline", words, median]
+    assert visible == ["Boundary", words, median]
     classes = palette.classes_in(data, "q50")
     expected = np.array([classes.hex[k] for k in classes.index(values.astype(np.float32))])
     assert answer["median"]["colours"] == expected.tolist()

@@ -1,4 +1,4 @@
-"""Tables of the report for everyone: heads that say what they head, and scrolling with keys where there is little room."""
+"""Tables of the report: heads that say what they head, and scrolling with keys where there is little room."""
 
 from __future__ import annotations
 
