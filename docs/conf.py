@@ -6,6 +6,7 @@ Pages with code are run while they are built, so that every number and picture i
 from __future__ import annotations
 
 import os
+import runpy
 import shutil
 from pathlib import Path
 
@@ -19,12 +20,17 @@ GENERATED.mkdir()
 os.environ.update(GEOBGP_ROOT=str(ROOT), GEOBGP_MANUAL=str(GENERATED), COLUMNS="100")
 os.environ.setdefault("GEOBGP_CACHE_DIR", str(ROOT / "build" / "manual-cache"))
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+#: Pictures and cards of the gallery, drawn by their own code.
+GALLERY = ROOT / "docs" / "_gallery"
+shutil.rmtree(GALLERY, ignore_errors=True)
+GALLERY.mkdir()
+runpy.run_path(str(ROOT / "docs" / "gallery" / "build.py"))["build"](GALLERY, GALLERY.name)
 
 project = "geobgp"
 author = "The geobgp developers"
 version = release = geobgp.__version__
 extensions = ["myst_nb", "numpydoc", "sphinx.ext.autodoc", "sphinx.ext.mathjax", "sphinx_design"]
-exclude_patterns = ["_generated/**", "_build/**"]
+exclude_patterns = ["_generated/**", "_gallery/**", "_build/**"]
 default_role = "code"
 
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "amsmath"]
@@ -46,6 +52,7 @@ html_extra_path = ["_generated"]
 html_css_files = ["manual.css"]
 html_show_sourcelink = False
 html_theme_options = {
+    "header_links_before_dropdown": 6,
     "show_nav_level": 2,
     "navigation_with_keys": False,
     "secondary_sidebar_items": ["page-toc"],

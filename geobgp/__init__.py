@@ -32,7 +32,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 #: Public names by the module that each is loaded from, when it is first asked for.
 _PUBLIC = {

@@ -52,7 +52,7 @@ def test_every_kind_of_file_holds_the_same(folder, name):
     frame = read_vector(folder / name, "land")
     order = np.argsort(frame.geometry.bounds["minx"])  # FlatGeobuf sorts its features in space
     assert frame.crs.to_epsg() == 4326
-    assert frame.geometry.iloc[order].normalize().to_numpy() == pytest.approx(SQUARES.normalize().to_numpy())
+    assert list(frame.geometry.iloc[order].normalize()) == list(SQUARES.normalize())
     assert "population" in frame.columns
     bare = read_vector(folder / name, "land", columns=["population"])
     assert set(bare.columns) == {"population", "geometry"}

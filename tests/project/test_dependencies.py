@@ -74,9 +74,23 @@ def test_dev_has_all_of_the_others(extra):
     assert set(lines[extra]) <= set(lines["dev"]) or f"geobgp[{extra}]" in lines["dev"]
 
 
-def test_the_version_stands_once():
+def test_the_version_stands_once_and_is_that_of_the_citation_and_the_changelog():
     import geobgp
 
     assert "version" in PROJECT["dynamic"] and "version" not in PROJECT
-    places = [p for p in ROOT.glob("*") if p.suffix in {".toml", ".cff"} and geobgp.__version__ in p.read_text()]
-    assert places == []
+    assert geobgp.__version__ not in (ROOT / "pyproject.toml").read_text("utf-8")
+    citation = (ROOT / "CITATION.cff").read_text("utf-8")
+    assert re.search(r"^version: (.+)$", citation, re.M)[1] == geobgp.__version__
+    released = re.findall(r"^## (\d\S+) - (\S+)$", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.M)
+    assert released[0] == (geobgp.__version__, re.search(r"^date-released: (.+)$", citation, re.M)[1])
+
+
+def test_the_conda_recipe_asks_for_the_same():
+    recipe = (ROOT / "docs" / "conda" / "meta.yaml").read_text("utf-8")
+    of_run = recipe.partition("  run:\n")[2].partition("\ntest:")[0]
+    found = dict(re.findall(r"^    - (\S+) (>=\S+)$", of_run, re.M))
+    names = {"matplotlib-base": "matplotlib"}
+    found = {names.get(name, name): bound for name, bound in found.items()}
+    assert found.pop("python") == PROJECT["requires-python"]
+    lines = [re.fullmatch(r"([\w.-]+)(>=.+)", line).groups() for line in PROJECT["dependencies"]]
+    assert found == {name.lower(): bound for name, bound in lines}
