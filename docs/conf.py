@@ -51,6 +51,8 @@ html_static_path = ["_static"]
 html_extra_path = ["_generated"]
 html_css_files = ["manual.css"]
 html_show_sourcelink = False
+# Pages without pages below them.
+html_sidebars = {"index": [], "gallery": [], "getting-started": []}
 html_theme_options = {
     "header_links_before_dropdown": 6,
     "show_nav_level": 2,

@@ -112,7 +112,7 @@ def page(folder: str) -> str:
     """Return the sections of the page, with pictures in a folder that is named as seen from the page."""
     lines = []
     for name, of_section in cards().items():
-        lines += [f"## {SECTIONS[name]}", "", "::::::{grid} 1 2 2 3", ":gutter: 3", ""]
+        lines += [f"## {SECTIONS[name]}", "", "::::::{grid} 1 2 2 2", ":gutter: 3", ""]
         lines += [card.markup(folder) + "\n" for card in of_section]
         lines += ["::::::", ""]
     return "\n".join(lines)
