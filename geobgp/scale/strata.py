@@ -37,7 +37,7 @@ from geobgp.privacy import Protection, hide_rows, legend, protected
 from geobgp.progress import Progress, ProgressLike, as_progress
 from geobgp.text import count, listed, number
 from geobgp.web.maps import hatched_picture
-from geobgp.web.page import data_url, palette_png, render
+from geobgp.web.page import data_url, palette_png, render, sealed
 
 if TYPE_CHECKING:
     import geopandas as gpd
@@ -558,7 +558,7 @@ class Strata(Mapping[str, "Posterior"]):
             asked: dict[str, Any] = {"title": name, "max_bytes": most} | how
             asked["hotspots"] = _of_stratum(how.get("hotspots"), name)
             pages[name] = posterior.to_map(**asked).get_root().render()
-        return self._switch(path, pages, how.get("basemap") is not None)
+        return self._switch(path, pages, maps=True, online=how.get("basemap") is not None)
 
     def to_report(self, path: str | Path, **how: Any) -> Path:
         """Write the reports of all strata on one page, with a switch.
@@ -579,8 +579,12 @@ class Strata(Mapping[str, "Posterior"]):
         self._switch(path, pages)
         return Path(path)
 
-    def _switch(self, path: str | Path | None, pages: Mapping[str, str], online: bool = False) -> str:
-        page = render("scale/switch.html.j2", title=self.title, by=", ".join(self.by), pages=dict(pages), online=online)
+    def _switch(
+        self, path: str | Path | None, pages: Mapping[str, str], *, maps: bool = False, online: bool = False
+    ) -> str:
+        words = {"title": self.title, "by": ", ".join(self.by), "pages": dict(pages)}
+        page = render("scale/switch.html.j2", **words, maps=maps, online=online)
+        page = sealed(page, *pages.values())
         if path is not None:
             with replacing(path, parents=True) as temporary:
                 temporary.write_text(page, encoding="utf-8")

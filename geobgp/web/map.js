@@ -440,7 +440,7 @@ window.geobgp = (function () {
     arrange();
     map.on("resize", arrange);
     link = window.geobgp.link(map, layers, config, { ...tools, time: time, compare: compare, bounds: bounds, foot: foot });
-    return { compare: compare, map: map, layers: layers, at: at, time: time, above: above, ready: load(), number: number };
+    return { compare: compare, link: link, map: map, layers: layers, at: at, time: time, above: above, ready: load(), number: number };
   }
   return { start: start, number: number, el: el, svg: svg, keys: keys, entries: entries, roundLength: roundLength, lengthText: lengthText };
 })();

@@ -227,13 +227,15 @@ class _Page(Figure):
         return sealed(re.sub(r'<meta name="viewport"[^>]*>', viewport, text, count=1))
 
 
-def sealed(page: str) -> str:
+def sealed(page: str, *within: str) -> str:
     """Return a page whose policy lets those scripts run that are in it now, by their hashes, and nothing else.
 
+    Those of the pages `within` its frames are let run too: a frame obeys the policy of what it lies in.
     What a title or a name could smuggle in, a handler in an attribute say, has no hash and does not run.
     """
-    scripts = re.findall(r"<script(?:\s[^>]*)?>(.*?)</script>", page, flags=re.S)
-    seals = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts if text)
+    found = (re.findall(r"<script(?:\s[^>]*)?>(.*?)</script>", text, flags=re.S) for text in (page, *within))
+    scripts = dict.fromkeys(text for texts in found for text in texts if text)
+    seals = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts)
     allowed = " ".join(dict.fromkeys(f"'sha256-{seal}'" for seal in seals))
     return page.replace("script-src 'unsafe-inline'", f"script-src {allowed}", 1)
 

@@ -21,17 +21,21 @@
       if (right) parts.push(...said(right).map(([key, value]) => ["right-" + key, value]), ["divider", tools.compare.share().toFixed(2)]);
       return "#" + parts.map(([key, value]) => key + "=" + encodeURIComponent(value).replace(/%2F/g, "/")).join("&");
     }
+    // In a frame, the page around it is told.
     function write() {
-      if (reading || window.parent !== window) return;
+      if (reading) return;
       window.clearTimeout(waiting);
       waiting = window.setTimeout(function () {
-        // Some browsers refuse it, in frames or when it is often done.
-        try { window.history.replaceState(null, "", hash()); } catch (refused) { waiting = null; }
+        // Some browsers refuse it, of frames from elsewhere or when it is often done.
+        try {
+          if (window.parent === window) window.history.replaceState(null, "", hash());
+          else if (window.frameElement) window.frameElement.dispatchEvent(new CustomEvent("seen", { detail: hash() }));
+        } catch (refused) { waiting = null; }
       }, 300);
     }
     // Nothing of an address is believed: what is not a layer or a period of this map is left as it is.
-    function read() {
-      const words = new URLSearchParams(window.location.hash.slice(1));
+    function read(from) {
+      const words = new URLSearchParams(from.slice(1));
       function side(prefix, otherwise) {
         const layer = config.layers.findIndex(l => l.id === words.get(prefix + "layer")), period = labels.indexOf(words.get(prefix + "period"));
         return { layer: layer < 0 ? otherwise.layer : layer, period: period < 0 ? otherwise.period : period };
@@ -49,12 +53,13 @@
       if (at.length === 3 && at.every(Number.isFinite) && words.get("view")) map.setView([at[1], at[2]], at[0], { animate: false });
       reading = false;
     }
-    if (window.location.hash.length > 1) read();
+    if (window.location.hash.length > 1) read(window.location.hash);
     map.on("moveend", write);
     window.addEventListener("hashchange", function () {
-      if (decodeURIComponent(window.location.hash) !== decodeURIComponent(hash())) read();
+      const [given, own] = [window.location.hash, hash()].map(text => new URLSearchParams(text.slice(1)).toString());
+      if (given !== own) read(window.location.hash);
     });
-    return { write: write, hash: hash };
+    return { write: write, hash: hash, read: read };
   }
 
   // As one searches: without accents and capitals.

@@ -113,6 +113,7 @@ def test_pages_and_projects(strata, tmp_path):
     assert text.count('name="old"') == text.count('name="young"') == 1
     assert "./map-old/" in text and (tmp_path / "qgis" / "map-young" / "regions.gpkg").exists()
     page = maps.to_map(tmp_path / "map.html")
+    assert "script-src 'sha256-" in page and "script-src 'unsafe-inline'" not in page
     assert page.count("<option>") == 2 and "http-equiv" in page and page.count("<script") == 2
     maps.to_report(tmp_path / "report.html", checks=False)
     assert (tmp_path / "report.html").read_text("utf-8").count("<option>") == 2

@@ -22,6 +22,7 @@ from geobgp.data.periods import Periods
 from geobgp.output import palette
 from geobgp.output.grids import View
 from geobgp.web import maps
+from geobgp.web.page import render, sealed
 
 pytestmark = [pytest.mark.chromium, pytest.mark.slow]
 
@@ -358,3 +359,43 @@ def test_the_table_over_time_has_a_row_for_each_region_and_period(timed):
         table = pd.read_csv(io.BytesIO(next(data for name, data in downloads(page).items() if name.endswith("csv"))))
     assert list(table.columns[:2]) == ["name", "period"]
     assert len(table) == 2 * MONTHS.n and table["period"].nunique() == MONTHS.n
+
+
+def test_the_next_stratum_is_seen_where_the_last_one_was(tmp_path):
+    """The page of strata: a policy of hashes for all of its maps, one address, and what is seen is kept."""
+    maps_of = {
+        name: maps.posterior_map(prescribed(island(), bumps(island()) + shift, 0.3, title=name), threshold=0.3)
+        for name, shift in (("men", 0.0), ("women", 0.5))
+    }
+    pages = {name: made.get_root().render() for name, made in maps_of.items()}
+    text = render("scale/switch.html.j2", title="Bites by sex", by="sex", pages=pages, maps=True, online=False)
+    path = tmp_path / "map.html"
+    path.write_text(sealed(text, *pages.values()), encoding="utf-8")
+    inner = "document.getElementById('page').contentWindow.geobgp.current"
+
+    def seen(page, title):
+        """View and layer, once the map of a stratum is there."""
+        there = f"!!document.getElementById('page').contentWindow.geobgp?.current && {inner}.map.getContainer()"
+        page.run(
+            "new Promise(r => { const wait = () => { try { if ("
+            f"{there}.querySelector('h1').textContent === {title!r}) return setTimeout(r, 600); }} catch (e) {{}}"
+            " setTimeout(wait, 30); }; wait(); })"
+        )
+        return page.run(f"[{inner}.map.getZoom(), {inner}.link.hash().split('&').pop(), location.hash]")
+
+    with Chromium(700, 600) as page:
+        page.call("Page.navigate", url=path.resolve().as_uri())
+        seen(page, "men")
+        page.run(f"{inner}.map.setView([52.2, 5.45], 12, {{animate: false}}); 0")
+        page.run(f"{inner}.map.getContainer().querySelectorAll('.leaflet-control-layers-base input')[2].click()")
+        page.settle()
+        page.run(
+            "(s => { s.selectedIndex = 1; s.dispatchEvent(new Event('change')); })(document.getElementById('stratum'))"
+        )
+        zoom, layer, link = seen(page, "women")
+        assert (zoom, layer) == (12, "layer=p0")
+        assert link.startswith("#stratum=women&view=12/52.") and link.endswith("&layer=p0")
+        page.call("Page.navigate", url="about:blank")
+        page.call("Page.navigate", url=path.resolve().as_uri() + link)
+        assert seen(page, "women")[:2] == [12, "layer=p0"]
+        assert page.console == []
