@@ -27,6 +27,8 @@ from typing import Any
 RenderOption = Callable[[str, Any], str]
 
 _MARK = re.compile("\x02(.*?)\x03")
+#: What names from data may hold and a terminal or a file would not take as text.
+_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _PACKAGE = str(Path(__file__).parent) + os.sep
 
 
@@ -61,14 +63,17 @@ def render_text(text: str, render_option: RenderOption | None = None) -> str:
     """Return a text with its options said in Python's words, or in those of `render_option`."""
 
     def say(match: re.Match[str]) -> str:
-        name, value, python = json.loads(match[1])
+        try:
+            name, value, python = json.loads(match[1])
+        except (TypeError, ValueError):  # of the data, not ours
+            return match[1]
         if render_option is not None:
             return str(value) if name is None else render_option(name, value)
         if python is not None:
             return str(python)
         return name if value is None else f"{name}={value!r}"
 
-    return _MARK.sub(say, text)
+    return _UNSAFE.sub(lambda match: repr(match[0])[1:-1], _MARK.sub(say, text))
 
 
 class _Message:

@@ -6,11 +6,13 @@ import errno
 import glob
 import importlib
 import json
+import lzma
 import os
 import re
 import secrets
 import shutil
 import zipfile
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -38,6 +40,8 @@ SUFFIXES: dict[Kind, tuple[str, ...]] = {
 }  # fmt: skip
 #: Endings of files in which another one is packed, and the modules that open them.
 PACKED = {".gz": "gzip", ".bz2": "bz2", ".xz": "lzma"}
+#: What these raise over damaged bytes, or where the end is missing, besides an OSError.
+UNPACKING = (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 
 #: Packages whose tables, shapes and arrays are taken as they are.
 _OURS = frozenset(
@@ -110,6 +114,8 @@ def check_exists(path: str | Path, what: str) -> None:
     What is there counts as read: no output replaces it (`check_unread`).
     """
     path = split_layer(str(path))[0].split("|")[0]  # what is behind it says how the file is used
+    if not is_possible(path):
+        raise GeometryError(f"{what}: no file can have the name {path!r}.", option=what, found=path)
     if is_virtual(path) or Path(path).exists() or matching(path):
         check_direct(path, what)
         remember_read(path)
@@ -121,6 +127,20 @@ def check_exists(path: str | Path, what: str) -> None:
     else:
         remedy = f"The folder {folder} does not exist either."
     raise GeometryError(f"{what}: there is no file {path}.", option=what, found=path, remedy=remedy)
+
+
+def is_possible(path: str | os.PathLike[str]) -> bool:
+    """Tell whether a file can have this name: one without a zero byte, in characters that the system can write.
+
+    Examples
+    --------
+    >>> is_possible("Zürich/\u4eac.csv"), is_possible("a\0.csv"), is_possible("\ud800.csv")
+    (True, False, False)
+    """
+    try:
+        return b"\0" not in os.fsencode(path)
+    except UnicodeEncodeError:  # half a surrogate pair
+        return False
 
 
 def is_virtual(path: str) -> bool:
@@ -146,7 +166,7 @@ def check_direct(path: str, what: str) -> None:
     """
     if is_virtual(path) or path.lower().endswith(".vrt") or not Path(path).is_file():
         return
-    with suppress(OSError, EOFError, zipfile.BadZipFile):  # what cannot be opened is told by its reader
+    with suppress(OSError, *UNPACKING):  # what cannot be opened is told by its reader
         heads = [_head(path)]
         if path.lower().endswith((".zip", ".kmz", ".shz")):
             with zipfile.ZipFile(path) as archive:

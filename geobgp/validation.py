@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
 from geobgp.errors import DataError, GeobgpError, option
-from geobgp.files import frame_of
+from geobgp.files import frame_of, is_possible
 
 # -- Validators: what an argument may be, checked at every public door in one way and told in one kind of message --
 # A `Rule` says in words what a value must be, and returns it as it is used inside. `validated` puts rules before a
@@ -315,7 +315,7 @@ def names(what: str = "names", n: int | None = None, least: int = 0) -> Rule:
 
 
 def _path(value: Any) -> Any:
-    if not os.fspath(value):
+    if not os.fspath(value) or not is_possible(value):
         raise ValueError
     return value
 

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 from zipfile import ZipFile
 
 import click
+import geopandas as gpd
 import numpy as np
+import pandas as pd
 import shapely
 
 import geobgp
@@ -43,8 +45,6 @@ from geobgp.simulate import simulate_points
 from geobgp.text import count, number, size_text
 
 if TYPE_CHECKING:
-    import geopandas as gpd
-
     from geobgp.data.counts import Counts
 
 
@@ -153,30 +153,43 @@ def simulate_file(options: SimulateOptions, **talk: Any) -> None:
     progress = shell_progress(**talk)
     with showing_warnings():
         with progress.stage("land") as stage:
-            domain, intensity = _known_intensity(options)
+            domain, intensities = _known_intensity(options)
             stage.note(f"{domain.n_nodes:,} nodes")
         with progress.stage("points") as stage:
-            points = simulate_points(domain, intensity, options.seed)
+            rng, drawn = np.random.default_rng(options.seed), list[gpd.GeoDataFrame]()
+            for label, intensity in intensities.items():
+                points = simulate_points(domain, intensity, rng)
+                drawn.append(points if label is None else points.assign(period=label))
+            points = gpd.GeoDataFrame(pd.concat(drawn, ignore_index=True), crs=domain.crs)
             stage.note(f"{len(points):,}")
         _write(points, target)
     if not talk["quiet"]:
         say(f"{len(points):,} points in {target}", f"The points are in {target} all the same.")
 
 
-def _known_intensity(o: SimulateOptions) -> tuple[Domain, float | np.ndarray]:
-    """Return the domain and the intensity to simulate from."""
+def _known_intensity(o: SimulateOptions) -> tuple[Domain, dict[str | None, float | np.ndarray]]:
+    """Return the domain and the intensity to simulate from, by the label of its period where there are some."""
     if o.posterior is not None:
         from geobgp.posterior import Posterior
 
         posterior = Posterior.load(o.posterior)
-        expected = posterior._nodes.exp_mean() * posterior.exposure
-        return posterior.domain, expected / (posterior.domain.node_areas / posterior.domain.area_unit[0])
+        if not posterior.is_summed:
+            raise DataError(
+                f"{o.posterior} maps a {posterior.quantity}, not events: no points can be drawn from it.",
+                option="posterior",
+                found=posterior.quantity,
+                remedy="Give the posterior of a map of events, counts or cases.",
+            )
+        labels = [None] if posterior.periods is None else posterior.periods.labels
+        maps = {label: posterior if label is None else posterior.at(label) for label in labels}
+        areas = posterior.domain.node_areas / posterior.domain.area_unit[0]
+        return posterior.domain, {label: one._nodes.exp_mean() * one.exposure / areas for label, one in maps.items()}
     land = read_land(o.land, o.water, o.barriers, crs=o.crs, land_crs=o.land_crs)
     cell_size = o.cell_size or cell_size_for(float(shapely.area(land.geometry)), None, land.crs)[0]
     domain = Domain.from_land(land, cell_size)
     assert o.intensity is not None
     try:
-        return domain, float(o.intensity)
+        return domain, {None: float(o.intensity)}
     except ValueError:
         pass
     from geobgp.data.rasters import read_to_nodes
@@ -190,7 +203,7 @@ def _known_intensity(o: SimulateOptions) -> tuple[Domain, float | np.ndarray]:
             option="intensity",
             found=missing,
         )
-    return domain, values
+    return domain, {None: values}
 
 
 def _write(points: gpd.GeoDataFrame, target: Path) -> None:
@@ -201,8 +214,8 @@ def _write(points: gpd.GeoDataFrame, target: Path) -> None:
         elif kind == ".csv":
             shown = points if points.crs is None else points.to_crs(4326)
             names = ("easting", "northing") if points.crs is None else ("longitude", "latitude")
-            coords = np.column_stack([shown.geometry.x, shown.geometry.y])
-            np.savetxt(temporary, coords, "%.8f", ",", header=",".join(names), comments="")
+            table = pd.DataFrame(dict(zip(names, (shown.geometry.x, shown.geometry.y), strict=True)))
+            table.assign(**points.drop(columns="geometry")).to_csv(temporary, index=False, float_format="%.8f")
         elif kind == ".geojson" and points.crs is not None:
             points.to_crs(4326).to_file(temporary, driver="GeoJSON")
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
@@ -263,11 +264,14 @@ def reference_level(value: Any, shares: pd.DataFrame, amounts: np.ndarray, name:
 
 def _of_table(table: pd.DataFrame, domain: Domain, name: str) -> pd.DataFrame:
     """Return shares that were given."""
-    shares = table.rename(columns=level_word).astype(float).reset_index(drop=True)
-    values = shares.to_numpy()
+    shares = table.rename(columns=level_word).reset_index(drop=True)
+    with suppress(TypeError, ValueError):  # words
+        shares = shares.astype(float)
+    values = shares.select_dtypes("number").to_numpy()
     sums = values[np.isfinite(values).all(axis=1)].sum(axis=1)
     wrong = (np.nan_to_num(values) < -1e-9).any() or (np.abs(sums - 1.0) > 1e-6).any()
-    if len(shares) != domain.n_nodes or wrong or shares.columns.duplicated().any():
+    wrong = wrong or values.shape != shares.shape or shares.columns.duplicated().any()
+    if len(shares) != domain.n_nodes or wrong:
         raise DataError(
             f"The covariate {name!r} is a table of shares: a row for each of {domain.n_nodes:,} nodes, a column for "
             f"each level, rows that add up to 1. Found {len(shares):,} rows of {listed(shares.columns)}.",

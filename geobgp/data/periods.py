@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -67,7 +68,8 @@ def texts_of(column: Any) -> Texts:
     column = column if isinstance(column, pd.Series) else pd.Series(column)
     zones: tuple[str, ...] = ()
     if pd.api.types.is_datetime64_any_dtype(column.dtype):
-        zone = getattr(column.dt, "tz", None)
+        # Arrow has days alone as well, which know of no zone.
+        zone = getattr(column.dtype, "tz", None) or getattr(getattr(column.dtype, "pyarrow_dtype", None), "tz", None)
         if zone is not None:
             zones, column = (str(zone),), column.dt.tz_localize(None)
         days = column.to_numpy().astype("datetime64[D]")
@@ -202,8 +204,12 @@ def middle_of_weeks(days: Days) -> Days:
 
 def check_format(date_format: Any) -> None:
     """Refuse what is no format of dates."""
-    if date_format is None or (isinstance(date_format, str) and "%" in date_format):
+    if date_format is None:
         return
+    if isinstance(date_format, str) and "%" in date_format:
+        with suppress(ValueError):  # of signs that there are not
+            pd.to_datetime(pd.Series([""]), format=date_format, errors="coerce")
+            return
     raise DataError(
         f"{option('date_format')} says how dates are written, in the signs of strptime; found {date_format!r}.",
         option="date_format",

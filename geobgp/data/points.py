@@ -19,6 +19,7 @@ import shapely
 
 from geobgp.errors import DataError, DroppedPointsWarning, GeobgpError, GeometryError, option
 from geobgp.files import (
+    UNPACKING,
     check_exists,
     check_names,
     driver_errors,
@@ -330,7 +331,12 @@ class Stream:
         if isinstance(table, pd.DataFrame):
             return _RawPoints(*self._coordinates(table), columns)
         if _is_coordinates(table):
-            return _RawPoints(np.asarray(table, float), o.crs or o.domain_crs, None)
+            try:
+                numbers = np.asarray(table, float)
+            except (TypeError, ValueError):
+                raise GeometryError("points: an array of points holds numbers, eastings and northings; found words.",
+                                    option="points") from None
+            return _RawPoints(numbers, o.crs or o.domain_crs, None)
         raise GeometryError(
             "points: each chunk must be a GeoDataFrame, a GeoSeries, a DataFrame with named coordinates "
             f"or a (k, 2) array; found {type(table).__name__}."
@@ -585,5 +591,5 @@ def number_of_rows(points: Any, layer: str | None = None) -> int | None:
             return next((each.n_rows for each in layer_list if each.kind), layer_list[0].n_rows)
         with open_packed(path) as file:
             return max(sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b"")) - 1, 0)
-    except (GeobgpError, OSError, LookupError):  # whatever is wrong is said when the points are read
+    except (GeobgpError, OSError, LookupError, *UNPACKING):  # whatever is wrong is said when the points are read
         return None

@@ -640,7 +640,7 @@ def plot_level(view: View, figure: Figure | None = None) -> Figure:
             axes[1].bar(late, rest, 0.8, so_far, fill=False, edgecolor=QUIET, linestyle=":", linewidth=0.8, zorder=0.5)
     for ax, title, label in zip(axes, titles, (f"level, {view.posterior.units}", "events"), strict=False):
         ax.set_title(plain(title), fontsize=11, loc="left", color=SHORE)
-        ax.set_ylabel(label, fontsize=9)
+        ax.set_ylabel(plain(label), fontsize=9)
         if bool((table[level.low] >= 0).all()):
             ax.set_ylim(bottom=0)
         ax.grid(axis="y", color="#dde3e6", linewidth=0.6)
@@ -679,7 +679,7 @@ def plot_delays(delays: Delays, ax: matplotlib.axes.Axes | None = None) -> matpl
         days = np.arange(min(max(longest, 7) + 1, len(curve.share)))
         low, high = (end[: len(days)] for end in curve.interval())
         ax.fill_between(days, low, high, step="post", color=colour, alpha=0.2, linewidth=0)
-        ax.step(days, curve.share[: len(days)], where="post", color=colour, linewidth=1.6, label=name or None)
+        ax.step(days, curve.share[: len(days)], where="post", color=colour, linewidth=1.6, label=plain(name) or None)
     ax.set_ylim(0.0, 1.02)
     ax.set_xlim(left=0)
     ax.set_xlabel("days from event to report", fontsize=9)
@@ -689,7 +689,7 @@ def plot_delays(delays: Delays, ax: matplotlib.axes.Axes | None = None) -> matpl
     ax.set_axisbelow(True)
     hide_spines(ax, "right", "top")
     if delays.by:
-        ax.legend(title=delays.by, frameon=False, fontsize=9)
+        ax.legend(title=plain(delays.by), frameon=False, fontsize=9)
     return ax
 
 
@@ -759,7 +759,7 @@ def plot_ranks(table: pd.DataFrame, ax: matplotlib.axes.Axes | None = None, *, t
     if main == "rate":
         ax.set_xlim(left=0)
     more = f"; {hidden} without a rate are left out" if hidden else ""
-    ax.set_xlabel(f"{table.attrs.get('units', 'rate')}, {ends.words} interval{more}", fontsize=9)
+    ax.set_xlabel(plain(f"{table.attrs.get('units', 'rate')}, {ends.words} interval{more}"), fontsize=9)
     ax.tick_params(axis="y", length=0)
     ax.grid(axis="x", color="#dde3e6", linewidth=0.6)
     ax.set_axisbelow(True)
@@ -816,7 +816,7 @@ def plot_funnel(
     words = {"area": posterior.domain.area_unit[1], "population": "people", "expected": "expected cases"}
     ax.set_xscale("log")
     ax.set_xlabel(words.get(posterior.exposure_kind, "exposure") + (", those seen" if _has_effort(table) else ""))
-    ax.set_ylabel(posterior.units)
+    ax.set_ylabel(plain(posterior.units))
     top = float(np.nanmax(np.concatenate([rate[some], modelled[some]])))
     ax.set_ylim(0, 1.15 * max(top, overall))
     ax.grid(axis="y", color="#dde3e6", linewidth=0.6)
@@ -1178,8 +1178,8 @@ def _density(ax: matplotlib.axes.Axes, fact: Any, name: str) -> None:
     value, low, high, unit = (fact[key] for key in ("value", ends.low, ends.high, "unit"))
     width = float(ndtri(probability_of(ends.high)) - ndtri(probability_of(ends.low)))
     spread = math.log(high / low) / width if fact["learned"] else 0.0
-    shown = f"{number(value, 3)} {unit}".strip()
-    ax.set_xlabel(f"{name} ({unit})" if unit else name, fontsize=11)
+    shown = plain(f"{number(value, 3)} {unit}".strip())
+    ax.set_xlabel(plain(f"{name} ({unit})" if unit else name), fontsize=11)
     ax.set_yticks([])
     hide_spines(ax, "left", "right", "top")
     ax.axvline(value, color=INK, linewidth=1.6)
@@ -1460,7 +1460,7 @@ def plot_effect(
     if ratio:
         ax.set_yscale("log")
         _mark_ratios(ax.yaxis, float(np.min(low)), float(np.max(high)))
-    ax.set_xlabel(name)
+    ax.set_xlabel(plain(name))
     ax.set_ylabel(f"{ratio or 'difference'} against the average of the land")
     hide_spines(ax, "top", "right")
     return ax
@@ -1648,8 +1648,8 @@ def plot_residuals(found: Residuals, figure: Any = None) -> Any:
 def _draw(ax: Any, curve: Curve, scale: float, along: str, what: str, title: str) -> None:
     ax.fill_between(curve.at / scale, curve.low, curve.high, color=SHORE, alpha=0.2, linewidth=0)
     ax.plot(curve.at / scale, curve.observed, color=INK, linewidth=1.5)
-    ax.set_xlabel(along)
+    ax.set_xlabel(plain(along))
     ax.set_ylabel(what)
-    ax.set_title(title, fontsize=11, loc="left")
+    ax.set_title(plain(title), fontsize=11, loc="left")
     ax.ticklabel_format(axis="x", useOffset=False, style="plain")
     hide_spines(ax, "right", "top")

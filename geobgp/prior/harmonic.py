@@ -344,11 +344,16 @@ def _number_of_features(made: Discretisation, domain: Domain, m: int) -> int:
     below, above = (f"a {option('cell_size')} {side} {number(domain.cell_size)}" for side in ("below", "above"))
     most = n - constants - 2
     if m > most:
+        whose = f"the domain's {n:,} unknowns"
+        if constants:
+            whose += f" are on {constants + 1:,} separate pieces of land, and beside a constant for each of these"
+        instead = [option("m", "full", python='full resolution (m="full")')] if constants else []
+        instead = [_at_most(most), *instead] if most > 0 else instead
         raise SizeError(
-            f"{m:,} features were asked for, but the domain's {n:,} unknowns give at most {max(most, 0):,}.",
+            f"{m:,} features were asked for, but {whose} give at most {max(most, 0):,}.",
             option="m",
             found=m,
-            remedy=f"Use {_at_most(most)}, or {below}." if most > 0 else f"Use {below}.",
+            remedy=f"Use {', '.join([*instead, f'or {below}'] if instead else [below])}.",
         )
     features = min(int(np.ceil(m * dilution(made))), most) + constants
     free = free_memory()
